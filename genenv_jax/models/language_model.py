@@ -1,0 +1,205 @@
+"""A language model as the host loop sees it: configuration, tokenizer, end tokens.  No weights."""
+
+from __future__ import annotations
+
+import dataclasses
+import hashlib
+import os
+import pathlib
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+from genenv_jax.models import huggingface
+from genenv_jax.models.config import TransformerConfig
+from genenv_jax.typing import Params
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class LanguageModel:
+    """What a model directory says besides its weights.
+
+    Attributes:
+      config: shape and options of the decoder.
+      hf_config: config.json as read.
+      tokenizer: a transformers fast tokenizer.
+      eos_ids: token ids that end a completion; the first is the one to write.
+      pad_id: token id that fills unused places; never used to tell padding from text.
+      path: the directory.
+    """
+
+    config: TransformerConfig
+    hf_config: Mapping[str, Any]
+    tokenizer: Any
+    eos_ids: tuple[int, ...]
+    pad_id: int
+    path: pathlib.Path
+
+    @classmethod
+    def load(
+        cls, path: str | os.PathLike, **options: Any
+    ) -> LanguageModel:
+        """Reads everything but the weights of a model directory or of a model on the hub.
+
+        The end tokens are the tokenizer's own and those of generation_config.json, or else those
+        of config.json.
+
+        Args:
+          path: directory or hub id, see `huggingface.resolve`.
+          options: dtype, remat and unroll_layers of `TransformerConfig`.
+        Raises:
+          FileNotFoundError: the directory, its configuration or its tokenizer is missing.
+          ValueError: a file is damaged, the architecture is not supported, there is no end token,
+            or the tokenizer does not fit the model.
+        """
+        path = huggingface.resolve(path)
+        hf_config = huggingface.read_config(path)
+        try:
+            config = TransformerConfig.from_huggingface(hf_config, **options)
+        except (ValueError, TypeError, ArithmeticError) as error:
+            raise ValueError(f"{path / 'config.json'}: {error}") from error
+        generation = huggingface.read_generation_config(path)
+        tokenizer = _load_tokenizer(path)
+
+        if len(tokenizer) > config.vocab_size:
+            raise ValueError(
+                f"{path}: the tokenizer has {len(tokenizer)} tokens, but the model's vocab_size is "
+                f"{config.vocab_size}; they do not belong together"
+            )
+        own = () if tokenizer.eos_token_id is None else (tokenizer.eos_token_id,)
+        listed = _ids(generation, "eos_token_id") or _ids(hf_config, "eos_token_id")
+        eos_ids = tuple(dict.fromkeys(own + listed))
+        if not eos_ids:
+            raise ValueError(
+                f"{path}: no end token; expected eos_token_id in generation_config.json or "
+                "config.json, or eos_token in tokenizer_config.json"
+            )
+        pad_ids = () if tokenizer.pad_token_id is None else (tokenizer.pad_token_id,)
+        pad_ids += _ids(generation, "pad_token_id") + _ids(hf_config, "pad_token_id")
+        pad_id = (pad_ids or eos_ids)[0]
+        for name, token in [*(("eos", token) for token in eos_ids), ("pad", pad_id)]:
+            if not 0 <= token < config.vocab_size:
+                raise ValueError(
+                    f"{path}: {name} token id {token} is outside the vocabulary of the model, "
+                    f"whose vocab_size is {config.vocab_size}"
+                )
+        return cls(config, hf_config, tokenizer, eos_ids, pad_id, path)
+
+    def load_params(self, shardings: Params | None = None, param_dtype: Any = "float32") -> Params:
+        """The directory's weights, see `huggingface.load_params`."""
+        return huggingface.load_params(self.path, self.config, shardings, param_dtype)
+
+    def save(self, path: str | os.PathLike, params: Params, **options: Any) -> pathlib.Path:
+        """Writes `params` with this configuration and tokenizer, see `huggingface.save_model`."""
+        generation = huggingface.read_generation_config(self.path)
+        generation |= {"eos_token_id": list(self.eos_ids), "pad_token_id": self.pad_id}
+        return huggingface.save_model(
+            path, params, self.hf_config, self.tokenizer, generation_config=generation, **options
+        )
+
+    def encode_messages(self, messages: Sequence[Mapping[str, str]]) -> list[int]:
+        """Token ids of a conversation under the chat template, up to where the assistant speaks.
+
+        A message cannot forge a turn: control tokens spelt out in its content are encoded as
+        ordinary text.  Other conversations give exactly the tokens of the template's text.
+
+        Args:
+          messages: dicts with the strings "role" and "content".
+        Raises:
+          ValueError: the tokenizer has no chat template, a message is malformed, or the template
+            refuses the conversation.
+        """
+        if not self.tokenizer.chat_template:
+            raise ValueError(
+                f"{self.path}: the tokenizer has no chat template; expected chat_template in "
+                "tokenizer_config.json or a file chat_template.jinja (an instruction-tuned model)"
+            )
+        contents = []
+        for number, message in enumerate(messages):
+            if not all(isinstance(message.get(part), str) for part in ("role", "content")):
+                raise ValueError(f"message {number} lacks a string 'role' or 'content'")
+            contents.append(_valid_unicode(message["content"]))
+        if not any(token in content for content in contents for token in self._control_tokens):
+            text = self._render(
+                [{**m, "content": c} for m, c in zip(messages, contents, strict=True)]
+            )
+            return self.encode(text, control_tokens=True)
+        # The template's own text and the messages' are encoded apart.  The placeholder depends on
+        # all contents, so none of them can hold it.
+        secret = hashlib.sha256("\0".join(contents).encode()).hexdigest()
+        marks = [{**m, "content": f"{secret}:{n}:"} for n, m in enumerate(messages)]
+        ids: list[int] = []
+        for n, piece in enumerate(re.split(f"{secret}:([0-9]+):", self._render(marks))):
+            inside = n % 2 == 1
+            text = contents[int(piece)] if inside else piece
+            ids += self.encode(text, control_tokens=not inside)
+        return ids
+
+    def encode(self, text: str, *, control_tokens: bool = False) -> list[int]:
+        """Token ids of `text`, with nothing added around it.
+
+        Control tokens (such as <|im_end|>) that are spelt out in the text are ordinary text, unless
+        `control_tokens` is true; set it only for text that no model wrote.  Total: lone surrogates
+        are replaced.
+        """
+        return self.tokenizer.encode(
+            _valid_unicode(text),
+            add_special_tokens=False,
+            split_special_tokens=not control_tokens,
+        )
+
+    def decode(self, ids: Iterable[int]) -> str:
+        """Text of token ids, without control tokens.
+
+        Total: ids without a token (models have more rows than tokens) are left out, and bytes that
+        are not UTF-8 become U+FFFD.
+        """
+        known = range(self.config.vocab_size)
+        ids = (int(token) for token in ids)
+        return self.tokenizer.decode(
+            [token for token in ids if token in known],
+            skip_special_tokens=True,
+            clean_up_tokenization_spaces=False,
+        )
+
+    @property
+    def _control_tokens(self) -> list[str]:
+        added = self.tokenizer.added_tokens_decoder.values()
+        return [token.content for token in added if token.special]
+
+    def _render(self, messages: list[dict[str, str]]) -> str:
+        try:
+            return self.tokenizer.apply_chat_template(
+                messages, add_generation_prompt=True, tokenize=False
+            )
+        except Exception as error:  # a template is a program: it may raise anything
+            raise ValueError(
+                f"{self.path}: the chat template refuses the messages: {error}"
+            ) from error
+
+
+def _valid_unicode(text: str) -> str:
+    """The text with lone surrogates, which JSON can carry and no tokenizer accepts, replaced."""
+    return text.encode("utf-8", "replace").decode("utf-8")
+
+
+def _ids(config: Mapping[str, Any], name: str) -> tuple[int, ...]:
+    """Token ids under `name`: an int, a list of them, or nothing."""
+    value = config.get(name)
+    values = value if isinstance(value, list) else [] if value is None else [value]
+    if any(type(item) is not int for item in values):
+        raise ValueError(f"{name} is {value!r}; expected an int or a list of ints")
+    return tuple(values)
+
+
+def _load_tokenizer(path: pathlib.Path) -> Any:
+    # Imported here: transformers takes seconds, and configurations are read without it.
+    from transformers import PreTrainedTokenizerFast
+
+    if not (path / "tokenizer.json").is_file():
+        raise FileNotFoundError(f"{path} holds no tokenizer.json; expected a fast tokenizer")
+    try:
+        # Not AutoTokenizer: for some families it replaces the splitting rules of tokenizer.json.
+        return PreTrainedTokenizerFast.from_pretrained(path)
+    except Exception as error:  # the tokenizers library raises bare Exception
+        raise ValueError(f"{path}: the tokenizer cannot be read: {error}") from error

@@ -1,0 +1,117 @@
+"""Makes a small model on the spot: a tokenizer trained on given texts and random weights.
+
+The result is an ordinary Hugging Face directory (a Qwen2 config.json, tokenizer.json, safetensors), so
+everything after this runs as it would on a downloaded model.
+"""
+
+from __future__ import annotations
+
+import os
+import pathlib
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+import flax.linen as nn
+import jax
+from tokenizers import Regex, Tokenizer, decoders, models, pre_tokenizers, trainers
+
+from genenv_jax.models import huggingface
+from genenv_jax.models.config import TransformerConfig
+from genenv_jax.models.transformer import init_params
+
+PAD, START, END = "<|endoftext|>", "<|im_start|>", "<|im_end|>"
+
+CHAT_TEMPLATE = (
+    "{% for message in messages %}"
+    "{{ '<|im_start|>' + message['role'] + '\\n' + message['content'] + '<|im_end|>\\n' }}"
+    "{% endfor %}"
+    "{% if add_generation_prompt %}{{ '<|im_start|>assistant\\n' }}{% endif %}"
+)
+
+
+def chat_text(messages: Iterable[Mapping[str, str]], completion: str) -> str:
+    """A conversation and the answer to it under `CHAT_TEMPLATE`: what the tokenizer will meet."""
+    turns = [*messages, {"role": "assistant", "content": completion}]
+    return "".join(f"{START}{turn['role']}\n{turn['content']}{END}\n" for turn in turns)
+
+
+def train_tokenizer(texts: Iterable[str], vocab_size: int) -> Any:
+    """A byte-level BPE tokenizer with ChatML control tokens, as a transformers fast tokenizer.
+
+    Digits stay single tokens; what lies between digits may become one token, phrases included, which
+    keeps the sequences of a formulaic world short.  Any text can be encoded.
+    """
+    from transformers import PreTrainedTokenizerFast
+
+    tokenizer = Tokenizer(models.BPE())
+    tokenizer.pre_tokenizer = pre_tokenizers.Sequence(
+        [
+            pre_tokenizers.Split(Regex(r"\d"), "isolated"),
+            pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False),
+        ]
+    )
+    tokenizer.decoder = decoders.ByteLevel()
+    # Before training, so that the texts are split at control tokens and no merge spans one.
+    tokenizer.add_special_tokens([PAD, START, END])
+    trainer = trainers.BpeTrainer(
+        vocab_size=vocab_size,
+        special_tokens=[PAD, START, END],
+        initial_alphabet=pre_tokenizers.ByteLevel.alphabet(),
+        show_progress=False,
+    )
+    tokenizer.train_from_iterator(texts, trainer)
+    return PreTrainedTokenizerFast(
+        tokenizer_object=tokenizer,
+        eos_token=END,
+        pad_token=PAD,
+        extra_special_tokens=[START],
+        chat_template=CHAT_TEMPLATE,
+    )
+
+
+def make_model(
+    directory: str | os.PathLike,
+    texts: Iterable[str],
+    *,
+    vocab_size: int,
+    hidden_size: int,
+    intermediate_size: int,
+    num_layers: int,
+    num_heads: int,
+    num_kv_heads: int,
+    max_positions: int,
+    seed: int,
+) -> pathlib.Path:
+    """Writes a randomly initialised Qwen2 model with tied embeddings; returns its directory.
+
+    Args:
+      directory: where to; replaced as a whole if it exists.
+      texts: what the tokenizer is trained on.
+      vocab_size: most tokens; at least 259 (256 bytes and three control tokens).
+      seed: of the weights.  The other arguments are the fields of the Qwen2 configuration.
+    """
+    if vocab_size < 259:
+        raise ValueError(f"model.make.vocab_size = {vocab_size}: expected at least 259")
+    tokenizer = train_tokenizer(texts, vocab_size)
+    hf_config = {
+        "architectures": ["Qwen2ForCausalLM"],
+        "model_type": "qwen2",
+        "vocab_size": len(tokenizer),
+        "hidden_size": hidden_size,
+        "intermediate_size": intermediate_size,
+        "num_hidden_layers": num_layers,
+        "num_attention_heads": num_heads,
+        "num_key_value_heads": num_kv_heads,
+        "hidden_act": "silu",
+        "max_position_embeddings": max_positions,
+        "rms_norm_eps": 1e-6,
+        "rope_theta": 10_000.0,
+        "tie_word_embeddings": True,
+        "use_sliding_window": False,
+        "eos_token_id": tokenizer.eos_token_id,
+        "pad_token_id": tokenizer.pad_token_id,
+        "torch_dtype": "float32",
+    }
+    config = TransformerConfig.from_huggingface(hf_config)
+    params = nn.unbox(init_params(config, jax.random.key(seed)))
+    return huggingface.save_model(directory, params, hf_config, tokenizer)

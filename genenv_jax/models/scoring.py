@@ -1,0 +1,94 @@
+"""Log-probabilities of completions under a model: what training and scoring have in common.
+
+A prompt passes through the network once; its g completions read its keys and values.  Exact, gradients
+included, and logits are computed at completion tokens only, a chunk at a time.
+"""
+
+from __future__ import annotations
+
+import functools
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+
+from genenv_jax.models.config import TransformerConfig
+from genenv_jax.models.transformer import Transformer
+from genenv_jax.typing import Array, Params
+
+
+class CompletionBatch(NamedTuple):
+    """Prompts and their groups of completions, right-padded; masks come from the lengths.
+
+    prompts: (b, p) int32.            prompt_lengths: (b,) int32, at least 1.
+    completions: (b, g, c) int32.     completion_lengths: (b, g) int32; 0 marks an empty row.
+    """
+
+    prompts: Array
+    prompt_lengths: Array
+    completions: Array
+    completion_lengths: Array
+
+    @property
+    def mask(self) -> Array:
+        """(b, g, c) float32: 1 at completion tokens, 0 at padding."""
+        c = self.completions.shape[-1]
+        return (jnp.arange(c) < self.completion_lengths[..., None]).astype(jnp.float32)
+
+
+def completion_logprobs(
+    params: Params, batch: CompletionBatch, config: TransformerConfig, chunk: int = 2048
+) -> tuple[Array, Array]:
+    """Teacher-forced log π(token) and entropy at every completion token.
+
+    Args:
+      params: parameters of `Transformer(config)`.
+      batch: prompts and completions.
+      chunk: completion tokens whose logits (chunk, v) exist at one time.
+    Returns:
+      log-probs and entropies in nats, both (b, g, c) float32 and 0 at padding.
+    """
+    model = Transformer(config)
+    b, p = batch.prompts.shape
+    _, g, c = batch.completions.shape
+    positions = jnp.broadcast_to(jnp.arange(p), (b, 1, p))
+    hidden, prompt = model.apply({"params": params}, batch.prompts[:, None], positions)
+    last = jnp.take_along_axis(hidden[:, 0], (batch.prompt_lengths - 1)[:, None, None], axis=1)
+    hidden = jnp.broadcast_to(last[:, None], (b, g, 1, last.shape[-1]))
+    if c > 1:
+        positions = batch.prompt_lengths[:, None, None] + jnp.arange(c - 1)
+        positions = jnp.broadcast_to(positions, (b, g, c - 1))
+        prompt_mask = (jnp.arange(p) < batch.prompt_lengths[:, None])[:, None, None]
+        rest, _ = model.apply(
+            {"params": params}, batch.completions[:, :, :-1], positions, (prompt,), (prompt_mask,)
+        )
+        hidden = jnp.concatenate([hidden, rest], axis=2)
+
+    def score(args):
+        hidden, target = args
+        logits = model.apply({"params": params}, hidden, method="logits")
+        logp = jax.nn.log_softmax(logits, axis=-1)
+        entropy = -jnp.sum(jnp.exp(logp) * logp, axis=-1)
+        return jnp.take_along_axis(logp, target[..., None], axis=-1)[..., 0], entropy
+
+    tokens = b * g * c
+    flat = hidden.reshape(tokens, -1), batch.completions.reshape(tokens)
+    if tokens > chunk:
+        pad = -tokens % chunk
+        flat = jax.tree.map(lambda x: jnp.pad(x, [(0, pad)] + [(0, 0)] * (x.ndim - 1)), flat)
+        flat = jax.tree.map(lambda x: x.reshape(-1, chunk, *x.shape[1:]), flat)
+        # Recomputed in the backward pass, so that only one chunk of logits is ever alive.
+        logp, entropy = jax.lax.map(jax.checkpoint(score), flat)
+        logp, entropy = (x.reshape(-1)[:tokens] for x in (logp, entropy))
+    else:
+        logp, entropy = score(flat)
+    mask = batch.mask
+    return logp.reshape(b, g, c) * mask, entropy.reshape(b, g, c) * mask
+
+
+@functools.partial(jax.jit, static_argnames=("config", "chunk"))
+def score_completions(
+    params: Params, batch: CompletionBatch, config: TransformerConfig, chunk: int = 2048
+) -> Array:
+    """Log-probs (b, g, c) float32 of completions, jitted; see `completion_logprobs`."""
+    return completion_logprobs(params, batch, config, chunk)[0]

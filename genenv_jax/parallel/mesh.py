@@ -1,0 +1,57 @@
+"""The one device mesh: data parallel, fully sharded data parallel, tensor parallel."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+import jax
+from jax.sharding import AxisType, Mesh
+
+AXES = ("data", "fsdp", "tensor")
+
+
+def make_mesh(
+    data: int = -1,
+    fsdp: int = 1,
+    tensor: int = 1,
+    devices: Sequence[jax.Device] | None = None,
+) -> Mesh:
+    """Arranges devices in a mesh with the axes ("data", "fsdp", "tensor"), all of type Auto.
+
+    `data` splits the batch over copies of the parameters, `fsdp` splits the batch and the
+    parameters alike, and `tensor` splits heads, MLP width and vocabulary, so it
+    should stay within fast links.
+
+    Args:
+      data, fsdp, tensor: sizes, at least 1; one of them may be -1 and takes what the others leave.
+      devices: the devices to use, all of them by default (those of a topology description too).
+    Raises:
+      ValueError: a size is neither -1 nor positive, two are -1, or the sizes do not multiply to the
+        number of devices.
+    """
+    devices = list(jax.devices() if devices is None else devices)
+    sizes = dict(zip(AXES, (data, fsdp, tensor), strict=True))
+    text = ", ".join(f"{axis}={size}" for axis, size in sizes.items())
+    for axis, size in sizes.items():
+        if isinstance(size, bool) or not isinstance(size, int) or (size < 1 and size != -1):
+            raise ValueError(f"mesh axis {axis!r} has size {size!r}; expected a positive int or -1")
+    inferred = [axis for axis, size in sizes.items() if size == -1]
+    if len(inferred) > 1:
+        raise ValueError(f"mesh ({text}): only one axis may be -1, but {inferred} are")
+    known = math.prod(size for size in sizes.values() if size != -1)
+    if inferred:
+        if not devices or len(devices) % known:
+            raise ValueError(
+                f"mesh ({text}): the other axes multiply to {known}, which does not divide the "
+                f"{len(devices)} devices, so {inferred[0]!r} cannot be inferred"
+            )
+        sizes[inferred[0]] = len(devices) // known
+    elif known != len(devices):
+        raise ValueError(
+            f"mesh ({text}) needs {known} devices, but there are {len(devices)}; set one axis to "
+            "-1 to infer it"
+        )
+    return jax.make_mesh(
+        tuple(sizes.values()), AXES, axis_types=(AxisType.Auto,) * len(AXES), devices=devices
+    )

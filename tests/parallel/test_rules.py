@@ -1,0 +1,159 @@
+"""The table of logical axes, and that it reaches the compiled program."""
+
+import warnings
+
+import flax.linen as nn
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from flax import traverse_util
+from jax.sharding import PartitionSpec as P
+
+from genenv_jax.models.config import TransformerConfig
+from genenv_jax.models.transformer import Transformer, init_params
+from genenv_jax.parallel import rules
+from genenv_jax.parallel.mesh import make_mesh
+from tests import tiny
+
+
+def config_of(**changes):
+    return TransformerConfig.from_huggingface(tiny.config_dict(**changes))
+
+
+def specs(config, mesh):
+    flat = traverse_util.flatten_dict(rules.param_shardings(config, mesh), sep="/")
+    return {name: sharding.spec for name, sharding in flat.items()}
+
+
+def test_every_axis_of_every_parameter_is_in_the_table():
+    known = {name for name, _ in rules.RULES}
+    assert len(known) == len(rules.RULES)  # one line for each name
+    boxes = jax.tree.leaves(
+        rules.abstract_params(config_of()),
+        is_leaf=lambda x: isinstance(x, nn.LogicallyPartitioned),
+    )
+    for box in boxes:
+        assert set(box.names) <= known
+        assert len(box.names) == box.value.ndim
+
+
+def test_param_shardings():
+    assert specs(config_of(), make_mesh(2, 2, 2)) == {
+        "embedding": P("tensor", "fsdp"),
+        "lm_head/kernel": P("fsdp", "tensor"),
+        "norm/scale": P("fsdp"),
+        "layers/attention_norm/scale": P(None, "fsdp"),
+        "layers/mlp_norm/scale": P(None, "fsdp"),
+        "layers/attention/q/kernel": P(None, "fsdp", "tensor", None),
+        "layers/attention/q/bias": P(None, "tensor", None),
+        "layers/attention/k/kernel": P(None, "fsdp", "tensor", None),
+        "layers/attention/k/bias": P(None, "tensor", None),
+        "layers/attention/v/kernel": P(None, "fsdp", "tensor", None),
+        "layers/attention/v/bias": P(None, "tensor", None),
+        "layers/attention/o/kernel": P(None, "tensor", None, "fsdp"),
+        "layers/mlp/gate/kernel": P(None, "fsdp", "tensor"),
+        "layers/mlp/up/kernel": P(None, "fsdp", "tensor"),
+        "layers/mlp/down/kernel": P(None, "tensor", "fsdp"),
+    }
+
+
+@pytest.mark.parametrize(("kv_heads", "tensor"), [(1, 2), (2, 4), (1, 4)])
+def test_too_few_kv_heads_are_replicated(kv_heads, tensor):
+    got = specs(config_of(num_key_value_heads=kv_heads), make_mesh(-1, 1, tensor))
+    assert got["layers/attention/k/kernel"] == P(None, "fsdp", None, None)
+    assert got["layers/attention/v/bias"] == P(None, None, None)
+    assert got["layers/attention/q/kernel"] == P(None, "fsdp", "tensor", None)
+
+
+@pytest.mark.parametrize(
+    ("changes", "sizes", "message"),
+    [
+        (
+            {"intermediate_size": 50},
+            (1, 2, 4),
+            r"layers/mlp/down/kernel: dimension 1 \('mlp'\) has size 50, .* divides 50, such as 2",
+        ),
+        (
+            {"vocab_size": 321},
+            (4, 1, 2),
+            r"parameter embedding: dimension 0 \('vocab'\) has size 321, .*'tensor' of size 2",
+        ),
+        (
+            {"hidden_size": 36, "head_dim": 8},
+            (1, 8, 1),
+            r"\('embed'\) has size 36, which mesh axis 'fsdp' of size 8 .* such as 4",
+        ),
+        ({}, (1, 1, 8), r"attention/o/kernel: dimension 1 \('heads'\) has size 4, .*such as 4"),
+    ],
+)
+def test_other_indivisible_dimensions_are_explained(changes, sizes, message):
+    with pytest.raises(ValueError, match=message):
+        rules.param_shardings(config_of(**changes), make_mesh(*sizes))
+
+
+def test_shardings_do_not_depend_on_the_active_mesh():
+    config, mesh = config_of(num_key_value_heads=1), make_mesh(2, 2, 2)
+    want = specs(config, mesh)
+    with rules.activate(mesh):
+        assert specs(config, mesh) == want
+    with jax.set_mesh(make_mesh(8)):
+        assert specs(config, mesh) == want
+
+
+def test_batch_sharding():
+    mesh = make_mesh(2, 2, 2)
+    x = jax.device_put(jnp.zeros((8, 3)), rules.batch_sharding(mesh))
+    assert x.addressable_shards[0].data.shape == (2, 3)
+    assert len({str(s.index) for s in x.addressable_shards}) == 4
+
+
+def test_logical_sharding():
+    mesh = make_mesh(2, 2, 2)
+    axes = ("layers", "batch", "group", "length", "kv_heads", "head_dim")
+    batch = ("data", "fsdp")
+    assert rules.logical_sharding(mesh, axes).spec == P(None, batch, None, None, "tensor", None)
+    one = config_of(num_key_value_heads=1)
+    assert rules.logical_sharding(mesh, axes, one).spec == P(None, batch, None, None, None, None)
+    assert rules.logical_sharding(mesh, ("batch", None)).spec == P(batch, None)
+    with pytest.raises(ValueError, match=r"unknown logical axes \['bacth'\]; expected some of"):
+        rules.logical_sharding(mesh, ("bacth",))
+
+
+def lowered(config):
+    tokens = jax.ShapeDtypeStruct((8, 1, 4), jnp.int32)
+    model = Transformer(config)
+    # A new function each time: the constraints are decided when it is traced.
+    forward = jax.jit(lambda params, t: model.apply({"params": params}, t, t)[0])
+    return forward.lower(rules.param_shapes(config), tokens).as_text()
+
+
+def test_constraints_reach_the_program_under_activate_only():
+    config, mesh = config_of(), make_mesh(2, 2, 2)
+    constraint = "sharding_constraint"
+    with rules.activate(mesh) as active:
+        assert active is mesh
+        text = lowered(config)
+    assert text.count(constraint) >= 2  # the embeddings, and each layer's output within the scan
+    lines = [line for line in text.splitlines() if constraint in line]
+    assert all('{"data", "fsdp"}' in line for line in lines)
+    assert constraint not in lowered(config)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", DeprecationWarning)
+        with mesh, nn.logical_axis_rules(rules.RULES):  # the legacy context: Linen is blind to it
+            assert constraint not in lowered(config)
+
+
+def test_parameters_initialised_on_the_mesh():
+    """Each device makes its own part; the values do not depend on the mesh."""
+    config, mesh = config_of(num_key_value_heads=1), make_mesh(2, 2, 2)
+
+    def init(key):
+        return nn.unbox(init_params(config, key))
+
+    want = jax.jit(init)(jax.random.key(0))
+    shardings = rules.param_shardings(config, mesh)
+    with rules.activate(mesh, config):
+        got = jax.jit(init, out_shardings=shardings)(jax.random.key(0))
+    assert got["layers"]["mlp"]["up"]["kernel"].addressable_shards[0].data.shape == (2, 16, 24)
+    jax.tree.map(lambda a, b: np.testing.assert_allclose(a, b, atol=1e-6), got, want)
