@@ -1,0 +1,154 @@
+"""What a benchmark promises to the rest of the system.
+
+A benchmark is a small object that knows nothing of models.  It loads tasks, writes the messages that
+each player reads, turns what the simulator wrote into a `Task` or a `Rejection`, and scores what the
+agent answered.  Text from a model is hostile input: it is parsed, never evaluated, and every method
+here that receives such text is total: it returns a `Rejection` or an invalid `Score`, never raises.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping, Sequence
+from typing import Any, Protocol, runtime_checkable
+
+Message = Mapping[str, str]  # {"role": "system" | "user" | "assistant", "content": text}
+
+# Reasons for which a generation is turned away, in the order in which they are looked for.  A
+# benchmark may add reasons of its own; they are short snake_case words, because they become metric names.
+EMPTY = "empty"  # nothing but white space
+TRUNCATED = "truncated"  # the token limit came before an end token
+NOT_TEXT = "not_text"  # bytes that are not UTF-8, or control characters
+TOO_LONG = "too_long"  # more characters than the benchmark reads
+TOO_DEEP = "too_deep"  # nested beyond the benchmark's limit
+UNPARSABLE = "unparsable"  # does not follow the format that the prompt asks for
+BAD_TOOLS = "bad_tools"  # tools that are missing or not well formed
+BAD_ANSWER = "bad_answer"  # a reference answer that is missing or not well formed
+WRONG_ANSWER = "wrong_answer"  # the reference answer fails under the task's own checker
+NOT_EXECUTABLE = "not_executable"  # the benchmark can execute answers and this one does not run
+DUPLICATE = "duplicate"  # same canonical form as a seed, a pool task or a batch-mate
+NEAR_DUPLICATE = "near_duplicate"  # almost the same text as one of those
+CONTAMINATED = "contaminated"  # matches a held-out evaluation task
+
+
+@dataclasses.dataclass(frozen=True)
+class Task:
+    """One task: what the agent is shown and how its answer is checked.
+
+    Attributes:
+      id: unique within a run.
+      benchmark: name of the benchmark that made it and scores it.
+      category: stratum for aggregation (a BFCL category, a depth, ...).
+      messages: the conversation that states the problem, without the benchmark's own instructions.
+      tools: JSON descriptions of the tools that the agent may call.
+      answer: JSON specification that the checker needs (reference calls, gold answers, ...).
+      seed_id: id of the task that the simulator was conditioned on; "" for tasks of the data set.
+      origin: "seed" (training data), "generated" (by the simulator) or "eval" (held out).
+      generation: epoch in which the simulator wrote it; -1 for tasks of the data set.
+    """
+
+    id: str
+    benchmark: str
+    category: str
+    messages: tuple[Message, ...]
+    tools: tuple[Mapping[str, Any], ...] = ()
+    answer: Any = None
+    seed_id: str = ""
+    origin: str = "seed"
+    generation: int = -1
+
+    def to_json(self) -> dict[str, Any]:
+        """A dict of plain JSON values; `from_json` inverts it."""
+        return {
+            field.name: getattr(self, field.name) for field in dataclasses.fields(self)
+        } | {"messages": [dict(m) for m in self.messages], "tools": [dict(t) for t in self.tools]}
+
+    @classmethod
+    def from_json(cls, record: Mapping[str, Any]) -> Task:
+        """Inverse of `to_json`; raises TypeError where a field is missing or unknown."""
+        return cls(**{**record, "messages": tuple(record["messages"]), "tools": tuple(record["tools"])})
+
+
+@dataclasses.dataclass(frozen=True)
+class Rejection:
+    """Why a generation did not become a task: a counted `reason` and a `detail` for the reader."""
+
+    reason: str
+    detail: str = ""
+
+
+@dataclasses.dataclass(frozen=True)
+class Score:
+    """Verdict on one answer.
+
+    Attributes:
+      reward: R_agent of Eq. 1, in [0, 1].
+      success: whether the answer counts as a success in p̂ = k / n (Eq. 2).
+      valid: whether the answer was well formed and could be evaluated (only valid traces enter D_train).
+      reason: why it failed or was invalid, as a short snake_case word; "" for a success.
+    """
+
+    reward: float
+    success: bool
+    valid: bool
+    reason: str = ""
+
+
+@dataclasses.dataclass(frozen=True)
+class SeedStatistics:
+    """How the agent has fared on what was generated from one seed (the simulator's context)."""
+
+    attempts: int = 0
+    successes: int = 0
+
+    @property
+    def success_rate(self) -> float | None:
+        """Share of attempts that succeeded, or None where there were none."""
+        return self.successes / self.attempts if self.attempts else None
+
+
+@runtime_checkable
+class Benchmark(Protocol):
+    """The promise.  All methods are deterministic and free of side effects."""
+
+    name: str
+
+    def tasks(self, split: str) -> Sequence[Task]:
+        """Tasks of `split`: "seed" (training data, what the simulator varies) or "eval" (held out).
+
+        Raises ValueError or FileNotFoundError naming the file and line of a missing or malformed record.
+        """
+
+    def agent_messages(self, task: Task) -> list[Message]:
+        """The conversation from which the agent answers `task`, instructions included."""
+
+    def simulator_messages(self, seed: Task, statistics: SeedStatistics) -> list[Message]:
+        """The conversation from which the simulator writes one variation of `seed`."""
+
+    def simulator_answer(self, task: Task) -> str:
+        """The text that the simulator would write for `task`; `parse` inverts it."""
+
+    def agent_answer(self, task: Task) -> str:
+        """The task's own reference answer as the agent would write it; scores full reward."""
+
+    def parse(self, text: str, seed: Task, task_id: str, generation: int) -> Task | Rejection:
+        """Reads one generation of the simulator.  Total: any text gives a Task or a Rejection."""
+
+    def verify(self, task: Task) -> Rejection | None:
+        """Benchmark-specific checks of a parsed task (tools well formed, answer executes)."""
+
+    def canonical(self, task: Task) -> str:
+        """Equal for two tasks that ask the same thing; used for duplicates and decontamination."""
+
+    def text(self, task: Task) -> str:
+        """The wording that near-duplicate detection compares."""
+
+    def score(self, task: Task, answer: str) -> Score:
+        """Scores what the agent wrote.  Total: any text gives a Score, in bounded time."""
+
+    def aggregate(self, results: Sequence[tuple[Task, Score]]) -> dict[str, float]:
+        """Metrics under the official evaluator's names.
+
+        The headline number is "accuracy", or "<split>/accuracy" where there are several held-out
+        splits, the main one first.
+        """

@@ -1,0 +1,351 @@
+"""BFCL's single-turn checker: are these calls the calls that were asked for?
+
+The rules are those of `bfcl_eval/eval_checker/ast_eval/ast_checker.py` (BFCL v4, Apache-2.0),
+written anew from their description; the error words are the official ones.  Where the official code
+raises (a malformed schema, an int that overflows a float), `check` reports CHECKER_ERROR.
+
+Data shapes:
+  tools         [{"name", "parameters": {"type": "dict", "properties": {...}, "required": [...]}}]
+  calls         [{name: {argument: value}}]                  what the agent wrote, decoded
+  ground_truth  [{name: {argument: [acceptable value, ...]}}] with "" for "may be left out"
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import re
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from genenv_jax.benchmarks import bfcl_java, bfcl_javascript
+
+PYTHON_TYPES = {
+    "string": str,
+    "integer": int,
+    "float": float,
+    "boolean": bool,
+    "array": list,
+    "tuple": list,
+    "dict": dict,
+    "any": str,
+}
+PYTHON_NESTED_TYPES = ("array", "tuple")
+
+LANGUAGES = ("python", "java", "javascript")
+KINDS = ("simple", "multiple", "parallel", "irrelevance", "relevance")
+
+CHECKER_ERROR = "checker_error"
+_ERRORS = (
+    KeyError,
+    IndexError,
+    TypeError,
+    ValueError,
+    AttributeError,
+    ArithmeticError,
+    RecursionError,
+    NotImplementedError,
+)
+_IGNORED_IN_STRINGS = re.compile(r"[ ,./\-_*^]")
+
+
+@dataclasses.dataclass(frozen=True)
+class Verdict:
+    """Outcome of a check: `error` is "" or the official `error_type`; `detail` is for a reader."""
+
+    error: str = ""
+    detail: str = ""
+
+    @property
+    def valid(self) -> bool:
+        """Whether the calls were accepted."""
+        return not self.error
+
+
+PASS = Verdict()
+
+
+@dataclasses.dataclass(frozen=True)
+class _Language:
+    """What differs between the languages of the `simple_*` categories."""
+
+    types: Mapping[str, type]
+    nested_types: Sequence[str]
+    convert: Callable[[str, str, str | None], Any] | None  # None: values come typed
+    type_error: str = ""
+
+
+_LANGUAGES = {
+    "python": _Language(PYTHON_TYPES, PYTHON_NESTED_TYPES, None),
+    "java": _Language(
+        bfcl_java.TYPES, bfcl_java.NESTED_TYPES, bfcl_java.convert, "type_error:java"
+    ),
+    "javascript": _Language(
+        bfcl_javascript.TYPES,
+        bfcl_javascript.NESTED_TYPES,
+        bfcl_javascript.convert,
+        "type_error:js",
+    ),
+}
+
+
+def language_types(language: str) -> Mapping[str, type]:
+    """Schema type name -> Python type of a converted value, for "python", "java", "javascript"."""
+    return _LANGUAGES[language].types
+
+
+def nested_types(language: str) -> Sequence[str]:
+    """Schema types whose `items.type` names the type of their elements."""
+    return _LANGUAGES[language].nested_types
+
+
+def convert(value: Any, schema: Mapping[str, Any], language: str) -> Any:
+    """The value that the checker compares: Java and JavaScript source text becomes a Python value.
+
+    Args:
+      value: decoded argument; source text for Java and JavaScript.
+      schema: the parameter's schema ("type", and "items" for nested types).
+      language: "python" (returned unchanged), "java" or "javascript".
+
+    Raises:
+      TypeError: a Java or JavaScript argument that is not text.
+      KeyError, NotImplementedError, ValueError: a type that the language does not have.
+    """
+    rules = _LANGUAGES[language]
+    if rules.convert is None:
+        return value
+    if type(value) is not str:
+        raise TypeError("expected source text")
+    nested = schema["items"]["type"] if schema["type"] in rules.nested_types else None
+    return rules.convert(value, schema["type"], nested)
+
+
+def standardize_string(text: str) -> str:
+    """Drops spaces and , . / - _ * ^, lowers the case, turns ' into a double quote."""
+    return _IGNORED_IN_STRINGS.sub("", text).lower().replace("'", '"')
+
+
+def check(
+    tools: Sequence[Mapping[str, Any]],
+    calls: Sequence[Mapping[str, Mapping[str, Any]]],
+    ground_truth: Sequence[Mapping[str, Mapping[str, list[Any]]]],
+    kind: str,
+    language: str = "python",
+) -> Verdict:
+    """Checks decoded calls against a ground truth; total.
+
+    Args:
+      tools: function descriptions shown to the agent.
+      calls: decoded calls, one {name: arguments} each.
+      ground_truth: acceptable calls.
+      kind: "simple" (one call, the first tool), "multiple" (one call, the tool that the ground
+        truth names) or "parallel" (each acceptable call takes the first call that satisfies it,
+        in any order).
+      language: "python", "java" or "javascript".
+
+    Returns:
+      PASS or a verdict with the official error type.
+    """
+    try:
+        if kind == "parallel":
+            return _check_parallel(tools, calls, ground_truth, language)
+        if kind == "multiple":
+            if len(calls) != len(ground_truth):
+                return Verdict("multiple_function_checker:wrong_count", _count(calls, ground_truth))
+            tool = _find_tool(tools, next(iter(ground_truth[0])))
+            return _check_call(tool, calls[0], ground_truth[0], language)
+        if len(calls) != 1:
+            return Verdict("simple_function_checker:wrong_count", _count(calls, ground_truth))
+        return _check_call(tools[0], calls[0], ground_truth[0], language)
+    except _ERRORS as error:
+        return Verdict(CHECKER_ERROR, f"{type(error).__name__}: {error}"[:200])
+
+
+def _count(calls: Sequence[Any], ground_truth: Sequence[Any]) -> str:
+    return f"{len(calls)} calls where {len(ground_truth)} were expected"
+
+
+def _find_tool(tools: Sequence[Mapping[str, Any]], name: str) -> Mapping[str, Any]:
+    for tool in tools:
+        if tool["name"] == name:
+            return tool
+    raise KeyError(f"no tool named {name}")
+
+
+def _check_parallel(
+    tools: Sequence[Mapping[str, Any]],
+    calls: Sequence[Mapping[str, Any]],
+    ground_truth: Sequence[Mapping[str, Any]],
+    language: str,
+) -> Verdict:
+    if len(calls) != len(ground_truth):
+        return Verdict(
+            "parallel_function_checker_no_order:wrong_count", _count(calls, ground_truth)
+        )
+    free = list(range(len(calls)))
+    for index, expected in enumerate(ground_truth):
+        tool = _find_tool(tools, next(iter(expected)))
+        verdict = PASS
+        for candidate in free:  # greedy, as the official checker: no search over assignments
+            verdict = _check_call(tool, calls[candidate], expected, language)
+            if verdict.valid:
+                free.remove(candidate)
+                break
+        if not verdict.valid:
+            return Verdict(
+                "parallel_function_checker_no_order:cannot_find_match",
+                f"no call matches expected call {index}; last: {verdict.error}",
+            )
+    return PASS
+
+
+def _check_call(
+    tool: Mapping[str, Any],
+    call: Mapping[str, Mapping[str, Any]],
+    expected: Mapping[str, Mapping[str, list[Any]]],
+    language: str,
+) -> Verdict:
+    """`simple_function_checker`: one call against one acceptable call."""
+    options_of = next(iter(expected.values()))
+    schemas = tool["parameters"]["properties"]
+    required = tool["parameters"]["required"]
+    if tool["name"] not in call:
+        return Verdict("simple_function_checker:wrong_func_name", f"expected {tool['name']}")
+    arguments = call[tool["name"]]
+    for name in required:
+        if name not in arguments:
+            return Verdict("simple_function_checker:missing_required", name)
+    for name, value in arguments.items():
+        if name not in schemas or name not in options_of:
+            return Verdict("simple_function_checker:unexpected_param", name)
+        verdict = _check_argument(name, value, schemas[name], options_of[name], language)
+        if not verdict.valid:
+            return verdict
+    for name, options in options_of.items():
+        if name not in arguments and "" not in options:
+            return Verdict("simple_function_checker:missing_optional", name)
+    return PASS
+
+
+def _check_argument(
+    name: str, value: Any, schema: Mapping[str, Any], options: list[Any], language: str
+) -> Verdict:
+    rules = _LANGUAGES[language]
+    declared = schema["type"]
+    expected_type = rules.types[declared]
+    nested_type = None
+    if declared in rules.nested_types:
+        nested_type = rules.types[schema["items"]["type"]]
+    if rules.convert is not None:
+        if type(value) is not str:
+            return Verdict(rules.type_error, name)
+        value = convert(value, schema, language)
+    if declared == "tuple" and type(value) is tuple:
+        value = list(value)
+    if language == "python" and declared == "float" and type(value) is int:
+        value = float(value)
+
+    error, is_variable = _check_type(value, options, expected_type, nested_type)
+    if error:
+        return Verdict(error, f"{name}: expected {declared}, got {type(value).__name__}")
+    if not is_variable:
+        if expected_type is dict:
+            return _named(_check_dict(value, options), name)
+        if expected_type is list and nested_type is dict:
+            return _named(_check_dicts(value, options), name)
+        if expected_type is str:
+            return _named(_check_string(value, options), name)
+        if expected_type is list:
+            return _named(_check_list(value, options), name)
+    return _named("" if value in options else "value_error:others", name)
+
+
+def _named(error: str, name: str) -> Verdict:
+    return Verdict(error, name) if error else PASS
+
+
+def _option_type(options: list[Any]) -> type | None:
+    """Type of the first option that is not "may be left out"."""
+    return next((type(option) for option in options if option != ""), None)
+
+
+def _check_type(
+    value: Any, options: list[Any], expected: type, nested: type | None
+) -> tuple[str, bool]:
+    """`type_checker`: (error or "", whether the value stands for a variable).
+
+    Types must be identical, so True is not an integer.  An option whose type differs from the
+    schema's says that a variable or an expression was asked for; then its type is accepted too.
+    Elements are checked one level deep.
+    """
+    option_type = _option_type(options)
+    is_variable = option_type is not None and option_type is not expected
+    error = "type_error:simple"
+    if type(value) is expected:
+        if nested is None:
+            return "", is_variable
+        for option in options:
+            # An option that is not a list has no elements to compare types with.
+            if type(option) is not list or all(
+                not _check_type(element, option, nested, None)[0] for element in value
+            ):
+                return "", is_variable
+        error = "type_error:nested"
+    if option_type is not None and type(value) is option_type:
+        # A nested failure stays a failure even where the outer types agree.
+        return ("", True) if error == "type_error:simple" else (error, True)
+    return "type_error:simple", is_variable
+
+
+def _standardized(value: Any) -> Any:
+    return standardize_string(value) if type(value) is str else value
+
+
+def _check_string(value: str, options: list[Any]) -> str:
+    accepted = [standardize_string(option) for option in options if type(option) is str]
+    return "" if standardize_string(value) in accepted else "value_error:string"
+
+
+def _check_list(value: list[Any], options: list[Any]) -> str:
+    accepted = [[_standardized(element) for element in option] for option in options]
+    found = [_standardized(element) for element in value]
+    return "" if found in accepted else "value_error:list/tuple"
+
+
+def _check_dict(value: Mapping[str, Any], options: list[Any]) -> str:
+    error = "dict_checker:unclear"
+    for option in options:
+        if option == "":
+            continue
+        error = _compare_dict(value, option)
+        if not error:
+            return ""
+    return error
+
+
+def _compare_dict(value: Mapping[str, Any], option: Mapping[str, list[Any]]) -> str:
+    error = ""
+    for key, entry in value.items():
+        if key not in option:
+            error = "value_error:dict_key"
+            break
+        if _standardized(entry) not in [_standardized(accepted) for accepted in option[key]]:
+            error = "value_error:dict_value"
+            break
+    if any(key not in value and "" not in accepted for key, accepted in option.items()):
+        return "value_error:dict_key"
+    return error
+
+
+def _check_dicts(value: list[Any], options: list[Any]) -> str:
+    error = "list_dict_checker:unclear"
+    for option in options:
+        if len(value) != len(option):
+            error = "value_error:list_dict_count"
+            continue
+        for entry, accepted in zip(value, option, strict=True):
+            error = _check_dict(entry, [accepted])
+            if error:
+                break
+        else:
+            return ""
+    return error

@@ -1,0 +1,74 @@
+"""BFCL's aggregates under the leaderboard's names.
+
+v4: `eval_checker/eval_runner_helper.py` of bfcl-eval 2026.3.23.  v3: the same file of its last v3
+release, where (ir)relevance still counts in the non_live and live means and the overall score is
+the mean of three parts.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from genenv_jax.benchmarks.bfcl_data import LIVE, NON_LIVE
+
+_V4_WEIGHTS = {"non_live": 0.1, "live": 0.1, "irrelevance_overall": 0.1}
+
+
+def official_metrics(version: str, successes: Mapping[str, Sequence[float]]) -> dict[str, float]:
+    """Aggregates per-task successes.
+
+    Args:
+      version: "v3" or "v4".
+      successes: for each category, or `<category>_static_match`, one 0.0 or 1.0 a task.
+
+    Returns:
+      The accuracy of each category under its own name, and
+        accuracy     mean over all tasks that were scored (the headline; equals the category's
+                     accuracy where there is only one);
+        simple       v4: mean of simple_python, simple_java, simple_javascript;
+                     v3 calls it simple_ast, because `simple` is a category there;
+        non_live     mean of simple, multiple, parallel, parallel_multiple (v3: and irrelevance);
+        live         mean over the tasks of the four live_* AST categories (v3: and of
+                     live_irrelevance and live_relevance);
+        irrelevance_overall  v4: mean of irrelevance and live_irrelevance;
+        overall      v4: 0.1 non_live + 0.1 live + 0.1 irrelevance_overall (+ 0.3 multi_turn +
+                     0.4 agentic, which count 0 here, as the leaderboard counts what was not run);
+                     v3: (non_live + live + multi_turn) / 3 with multi_turn 0 likewise.
+      An aggregate is present only if all that it is made of was scored.  Static matches never
+      enter official aggregates.
+    """
+    metrics = {name: _mean(values) for name, values in sorted(successes.items()) if values}
+    scored = [value for values in successes.values() for value in values]
+    if not scored:
+        return {"accuracy": 0.0}
+    aggregates = {"accuracy": _mean(scored)}
+
+    simple_name = "simple" if version == "v4" else "simple_ast"
+    _put(aggregates, simple_name, metrics, NON_LIVE[version][:3])
+    sources = {**metrics, **aggregates}
+    parts = [simple_name, "multiple", "parallel", "parallel_multiple"]
+    live_parts = list(LIVE)
+    if version == "v3":
+        parts.append("irrelevance")
+        live_parts += ["live_irrelevance", "live_relevance"]
+    _put(aggregates, "non_live", sources, parts)
+    if all(successes.get(name) for name in live_parts):
+        aggregates["live"] = _mean([v for name in live_parts for v in successes[name]])
+    if version == "v4":
+        _put(aggregates, "irrelevance_overall", metrics, ("irrelevance", "live_irrelevance"))
+        if all(name in aggregates for name in _V4_WEIGHTS):
+            aggregates["overall"] = sum(w * aggregates[name] for name, w in _V4_WEIGHTS.items())
+    elif "non_live" in aggregates and "live" in aggregates:
+        aggregates["overall"] = (aggregates["non_live"] + aggregates["live"]) / 3
+    return {**metrics, **aggregates}
+
+
+def _mean(values: Sequence[float]) -> float:
+    return sum(values) / len(values)
+
+
+def _put(
+    target: dict[str, float], name: str, sources: Mapping[str, float], parts: Sequence[str]
+) -> None:
+    if all(part in sources for part in parts):
+        target[name] = _mean([sources[part] for part in parts])

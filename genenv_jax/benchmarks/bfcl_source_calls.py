@@ -1,0 +1,389 @@
+"""Decodes a Java or JavaScript call such as `A.f(x=1, y=new int[]{1, 2})` without running it.
+
+BFCL decodes these two languages with tree-sitter (`model_handler/parser/{java,js}_parser.py`), and
+an argument's value is its source text.  This is a small recursive-descent reader of the expressions
+that such arguments are made of.  It differs from the official decoder where that one depends on
+tree-sitter's error recovery: tree-sitter rejects some correct Java calls only because they lack a
+semicolon, and reads text that is not ASCII at wrong offsets.  Here both are read as written.
+"""
+
+from __future__ import annotations
+
+from genenv_jax.benchmarks.base import TOO_DEEP, UNPARSABLE, Rejection
+from genenv_jax.benchmarks.bfcl_source_tokens import MalformedError, tokens
+from genenv_jax.benchmarks.safe_parse import MAX_CHARS, check_text
+
+POSITIONAL = "*"  # key of an argument that has no name
+_MAX_DEPTH = 48
+_BINARY = frozenset("+ - * / % == != === !== < > <= >= && || & | ^ << ?? ** instanceof in".split())
+_ASSIGN = frozenset("= += -= *= /= %= &= |= ^= <<= >>= >>>= **= &&= ||= ??=".split())
+_PREFIX = {
+    "java": frozenset(("-", "+", "!", "~", "++", "--")),
+    "javascript": frozenset(
+        ("-", "+", "!", "~", "++", "--", "typeof", "void", "delete", "await", "yield", "...")
+    ),
+}
+_RESERVED = {
+    "java": frozenset(
+        "class enum extends implements import package throws while do for if else try catch".split()
+    ),
+    "javascript": frozenset(
+        "class extends import export while do for if else try catch var const return".split()
+    ),
+}
+_CLOSING = {"(": ")", "[": "]", "{": "}"}
+
+
+class _Reader:
+    """Reads expressions from tokens; each method returns the text that BFCL keeps of its node."""
+
+    def __init__(self, source: str, language: str):
+        self.source = source
+        self.language = language
+        self.tokens = tokens(source, language)
+        self.index = 0
+        self.depth = 0
+
+    def peek(self, ahead: int = 0) -> str:
+        """Text of a coming token; "" past the end."""
+        index = self.index + ahead
+        return self.tokens[index].text if index < len(self.tokens) else ""
+
+    def kind(self, ahead: int = 0) -> str:
+        """Kind of a coming token; "" past the end."""
+        index = self.index + ahead
+        return self.tokens[index].kind if index < len(self.tokens) else ""
+
+    def take(self, *expected: str) -> str:
+        """Consumes one token, which must be one of `expected` if any are given."""
+        text = self.peek()
+        if not text or (expected and text not in expected):
+            raise MalformedError(f"expected {' or '.join(expected) or 'more'}, got {text!r}")
+        self.index += 1
+        return text
+
+    def raw(self, start: int) -> str:
+        """Source text from token `start` to the last consumed one."""
+        return self.source[self.tokens[start].start : self.tokens[self.index - 1].end]
+
+    def balanced(self) -> str:
+        """Consumes a bracketed group whose inside is not looked at (a block, parameters)."""
+        start = self.index
+        expected = []
+        while True:
+            text = self.take()
+            if self.tokens[self.index - 1].kind == "symbol":
+                if text in _CLOSING:
+                    expected.append(_CLOSING[text])
+                elif text in (")", "]", "}") and expected.pop() != text:
+                    raise MalformedError("brackets do not match")
+            if not expected:
+                break
+        return "".join(token.text for token in self.tokens[start : self.index])
+
+    def expression(self) -> str:
+        """An expression: operands joined by operators, a conditional, an assignment, a lambda."""
+        self.depth += 1
+        if self.depth > _MAX_DEPTH:
+            raise RecursionError
+        text = self.operand()
+        while True:
+            symbol = self.peek()
+            if symbol == ">" and self.peek(1) == ">":
+                text += self.take() + self.take() + self.operand()
+            elif symbol in _BINARY or symbol in _ASSIGN:
+                text += self.take() + self.operand()
+            elif symbol == "?":
+                text += self.take() + self.expression() + self.take(":") + self.operand()
+            else:
+                break
+        self.depth -= 1
+        return text
+
+    def operand(self) -> str:
+        """Prefix operators, a primary expression and what follows it: members, calls, indices."""
+        text = ""
+        while self.peek() in _PREFIX[self.language] and self.kind() != "string":
+            text += self.take()
+        if self.is_lambda():
+            return text + self.function()
+        start = self.index
+        rest = self.primary()
+        while True:
+            symbol = self.peek()
+            if symbol in (".", "?.", "::") and self.kind(1) == "name":
+                rest += self.take() + self.take()
+            elif symbol == "(" and self.callable(start):
+                self.arguments()
+                rest = self.raw(start)  # a call keeps its source text, white space included
+            elif symbol == "[":
+                rest += self.take() + self.expression() + self.take("]")
+            elif symbol in ("++", "--"):
+                rest += self.take()
+            else:
+                return text + rest
+
+    def callable(self, start: int) -> bool:
+        """Whether "(" after the operand that began at token `start` is a call."""
+        last = self.tokens[self.index - 1]
+        return last.kind == "name" or (self.language == "javascript" and self.index > start)
+
+    def is_lambda(self) -> bool:
+        """Whether a function literal comes next."""
+        arrow = "->" if self.language == "java" else "=>"
+        if self.kind() == "name":
+            if self.language == "javascript" and self.peek() in ("function", "async"):
+                return self.peek(1) not in (",", ")", "")
+            return self.peek(1) == arrow
+        if self.peek() != "(":
+            return False
+        depth = 0
+        for index in range(self.index, len(self.tokens)):
+            text = self.tokens[index].text
+            depth += (text == "(") - (text == ")")
+            if not depth:
+                return index + 1 < len(self.tokens) and self.tokens[index + 1].text == arrow
+        return False
+
+    def function(self) -> str:
+        """A lambda, an arrow function or a `function` expression."""
+        text = ""
+        if self.peek() == "async":
+            text += self.take()
+        if self.peek() == "function":
+            text += self.take()
+            if self.peek() == "*":
+                text += self.take()
+            if self.kind() == "name":
+                text += self.take()
+            if self.peek() != "(":
+                raise MalformedError("function without parameters")
+            text += self.balanced()
+            if self.peek() != "{":
+                raise MalformedError("function without a body")
+            return text + self.balanced()
+        text += self.balanced() if self.peek() == "(" else self.take()
+        text += self.take("->", "=>")
+        return text + (self.balanced() if self.peek() == "{" else self.expression())
+
+    def primary(self) -> str:
+        """A literal, a name, a group, a collection or an object creation."""
+        kind, symbol = self.kind(), self.peek()
+        if kind in ("string", "number"):
+            return self.take()
+        if symbol == "new":
+            return self.creation()
+        if kind == "name":
+            if symbol in _RESERVED[self.language]:
+                raise MalformedError(f"reserved word {symbol}")
+            return self.take()
+        if symbol == "(":
+            text = self.take() + self.expression()
+            while self.language == "javascript" and self.peek() == ",":
+                text += self.take() + self.expression()
+            text += self.take(")")
+            if self.language == "java" and self.kind() in ("name", "string", "number"):
+                text += self.operand()  # what was in parentheses is the type of a cast
+            return text
+        if self.language == "javascript" and symbol == "[":
+            return self.sequence("[")
+        if self.language == "javascript" and symbol == "{":
+            return self.object()
+        raise MalformedError(f"unexpected {symbol!r}")
+
+    def sequence(self, opening: str) -> str:
+        """A bracketed list of expressions, perhaps with a trailing comma."""
+        closing = _CLOSING[opening]
+        text = self.take(opening)
+        while self.peek() != closing:
+            if self.peek() == "," and self.language == "javascript" and opening == "[":
+                text += self.take()  # a hole
+                continue
+            text += self.initializer() if opening == "{" else self.expression()
+            if self.peek() != closing:
+                text += self.take(",")
+        return text + self.take()
+
+    def initializer(self) -> str:
+        """An element of a Java array initialiser."""
+        return self.sequence("{") if self.peek() == "{" else self.expression()
+
+    def object(self) -> str:
+        """A JavaScript object literal."""
+        start = self.index
+        self.take("{")
+        while self.peek() != "}":
+            if self.peek() == "...":
+                self.operand()
+            elif self.peek() == "[":
+                self.sequence("[")
+                self.take(":")
+                self.expression()
+            else:
+                if self.kind() not in ("name", "string", "number"):
+                    raise MalformedError("object key")
+                shorthand = self.kind() == "name"
+                self.take()
+                if self.peek() == ":":
+                    self.take()
+                    self.expression()
+                elif self.peek() == "(":
+                    self.balanced()
+                    self.balanced()
+                elif not shorthand:
+                    raise MalformedError("object key without a value")
+            if self.peek() != "}":
+                self.take(",")
+        self.take()
+        return self.raw(start)
+
+    def creation(self) -> str:
+        """`new T(...)`, with a body that is dropped, or `new T[]{...}`."""
+        self.take("new")
+        if self.kind() != "name":
+            if self.language == "javascript":
+                return "new " + self.primary()  # any expression may stand for the constructor
+            raise MalformedError("new without a type")
+        name = self.take()
+        while self.peek() == "." and self.kind(1) == "name":
+            name += self.take() + self.take()
+        if self.peek() == "<":
+            name += self.type_arguments()
+        if self.language == "java" and self.peek() == "[":
+            while self.peek() == "[":
+                self.take()
+                self.take("]")
+            return f"new {name}[]{self.sequence('{')}"
+        arguments = []
+        if self.peek() == "(":
+            arguments = self.arguments()
+        elif self.language == "java":
+            raise MalformedError("new without arguments")
+        if self.language == "java" and self.peek() == "{":
+            self.balanced()
+        return f"new {name}({', '.join(arguments)})"
+
+    def type_arguments(self) -> str:
+        """`<A, B<C>>` without its white space."""
+        text = self.take("<")
+        depth = 1
+        while depth:
+            symbol = self.take()
+            if self.tokens[self.index - 1].kind != "name" and symbol not in "<>,?.[]&":
+                raise MalformedError("type argument")
+            depth += (symbol == "<") - (symbol == ">")
+            text += symbol
+        return text
+
+    def arguments(self) -> list[str]:
+        """The arguments of a call, each as kept text."""
+        self.take("(")
+        found = []
+        while self.peek() != ")":
+            found.append(self.expression())
+            if self.peek() != ")":
+                self.take(",")
+                if self.peek() == ")" and self.language == "java":
+                    raise MalformedError("trailing comma")
+        self.take()
+        return found
+
+    def named_arguments(self) -> dict[str, str]:
+        """The arguments of the call that is being decoded, by name."""
+        self.take("(")
+        found: dict[str, str] = {}
+        while self.peek() != ")":
+            start = self.index
+            target = self.target()
+            if target:
+                name = target
+                self.take("=")
+                start = self.index
+                value = self.expression()
+                if self.language == "javascript":
+                    value = _unquoted_raw(self.raw(start))
+                elif self.index == start + 1 and self.kind(-1) == "string":
+                    value = value[1:-1]
+            else:
+                name, value = POSITIONAL, self.expression()
+                is_name = self.index == start + 1 and self.kind(-1) == "name"
+                if not is_name or value in ("false", "null"):
+                    name = ""  # the official decoder passes over other unnamed arguments
+            if name and name in found:
+                raise MalformedError(f"repeated argument {name}")
+            if name:
+                found[name] = value
+            if self.peek() != ")":
+                self.take(",")
+                if self.peek() == ")" and self.language == "java":
+                    raise MalformedError("trailing comma")
+        self.take()
+        return found
+
+    def target(self) -> str:
+        """Consumes the name on the left of a coming `=`; "" where there is none."""
+        ahead = 1
+        if self.kind() != "name":
+            return ""
+        while self.peek(ahead) == "." and self.kind(ahead + 1) == "name":
+            ahead += 2
+        if self.peek(ahead) != "=":
+            return ""
+        if self.peek() in _RESERVED[self.language]:
+            raise MalformedError(f"reserved word {self.peek()}")
+        start = self.index
+        self.index += ahead
+        return self.raw(start)
+
+    def call(self) -> dict[str, dict[str, str]]:
+        """The statement: one call, perhaps with a semicolon."""
+        if self.kind() != "name" or self.peek() in _RESERVED[self.language]:
+            raise MalformedError("not a call")
+        self.take()
+        while self.peek() == "." and self.kind(1) == "name":
+            self.take()
+            self.take()
+        name = self.raw(0)
+        if self.peek() != "(":
+            raise MalformedError("not a call")
+        arguments = self.named_arguments()
+        following = self.tokens[self.index - 1].end
+        if self.index < len(self.tokens) and self.peek() != ";":
+            # Only JavaScript ends a statement at a line break; what follows is not looked at.
+            gap = self.source[following : self.tokens[self.index].start]
+            if self.language == "java" or "\n" not in gap:
+                raise MalformedError("text after the call")
+        return {name: arguments}
+
+
+def _unquoted_raw(text: str) -> str:
+    quoted = any(text.startswith(quote) and text.endswith(quote) for quote in "\"'")
+    return text[1:-1] if quoted else text
+
+
+def decode_source_calls(
+    text: str, language: str, max_chars: int = MAX_CHARS
+) -> list[dict[str, dict[str, str]]] | Rejection:
+    """Decodes what a model wrote as one Java or JavaScript call.
+
+    Args:
+      text: `[f(a=1, b="x")]`; backticks, spaces and the outer brackets are optional.
+      language: "java" or "javascript".
+      max_chars: longest text to accept, in characters.
+
+    Returns:
+      `[{name: {argument: source text}}]`, string literals without their quotes, or a `Rejection`
+      (EMPTY, NOT_TEXT, TOO_LONG, TOO_DEEP, UNPARSABLE).
+    """
+    rejection = check_text(text, max_chars)
+    if rejection:
+        return rejection
+    text = text.strip("`\n ")
+    text = text if text.startswith("[") else "[" + text
+    text = text if text.endswith("]") else text + "]"
+    try:
+        return [_Reader(text[1:-1], language).call()]
+    except RecursionError:
+        return Rejection(TOO_DEEP, f"expressions nested beyond {_MAX_DEPTH}")
+    except (MalformedError, IndexError) as error:
+        return Rejection(UNPARSABLE, str(error)[:200])

@@ -1,0 +1,323 @@
+"""BFCL function descriptions and reference calls: validation, ground truth and rendering."""
+
+from __future__ import annotations
+
+import keyword
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from genenv_jax.benchmarks import bfcl_ast, bfcl_java
+from genenv_jax.benchmarks.base import BAD_ANSWER, BAD_TOOLS, Rejection
+
+_TOOL_NAME = re.compile(r"[A-Za-z_]\w*(?:\.[A-Za-z_]\w*)*", re.ASCII)
+_VARIABLE = re.compile(r"[^\W\d][\w$]*(?:\.[^\W\d][\w$]*|\[\w*\])*")
+_PARAMETER_NAME = re.compile(r"[A-Za-z_]\w*", re.ASCII)
+
+
+def check_tools(tools: Any, language: str, max_tools: int, max_parameters: int) -> Rejection | None:
+    """Checks that tools are well-formed BFCL function descriptions; total.
+
+    A description is {"name", "description", "parameters"}; parameters is {"type": "dict",
+    "properties": {name: {"type", "description", ...}}, "required": [names]} with types that the
+    checker of `language` knows.  Names are unique and can be written in a call.
+
+    Returns:
+      None, or a BAD_TOOLS rejection that says what is wrong.
+    """
+    if not isinstance(tools, list | tuple) or not tools:
+        return Rejection(BAD_TOOLS, "expected a list of at least one function")
+    if len(tools) > max_tools:
+        return Rejection(BAD_TOOLS, f"more than {max_tools} functions")
+    names = set()
+    for tool in tools:
+        problem = _tool_problem(tool, language, max_parameters)
+        if problem:
+            return Rejection(BAD_TOOLS, problem[:200])
+        if tool["name"] in names:
+            return Rejection(BAD_TOOLS, f"two functions named {tool['name']}"[:200])
+        names.add(tool["name"])
+    return None
+
+
+def _tool_problem(tool: Any, language: str, max_parameters: int) -> str:
+    if not isinstance(tool, Mapping):
+        return "a function is not an object"
+    name, parameters = tool.get("name"), tool.get("parameters")
+    if not isinstance(name, str) or not _is_name(_TOOL_NAME, name, language):
+        return f"function name {name!r}"
+    if not isinstance(tool.get("description"), str):
+        return f"{name}: no description"
+    if not isinstance(parameters, Mapping) or parameters.get("type") != "dict":
+        return f'{name}: parameters must be an object of type "dict"'
+    properties, required = parameters.get("properties"), parameters.get("required")
+    if not isinstance(properties, Mapping) or len(properties) > max_parameters:
+        return f"{name}: properties must be an object of at most {max_parameters} entries"
+    if not isinstance(required, list | tuple) or not all(isinstance(r, str) for r in required):
+        return f"{name}: required must be a list of names"
+    if len(set(required)) != len(required) or not set(required) <= set(properties):
+        return f"{name}: required names a parameter that is not there, or one twice"
+    for parameter, schema in properties.items():
+        if not _is_name(_PARAMETER_NAME, parameter, language):
+            return f"{name}: parameter name {parameter!r}"
+        problem = _schema_problem(schema, language)
+        if problem:
+            return f"{name}.{parameter}: {problem}"
+    return ""
+
+
+def _is_name(pattern: re.Pattern[str], name: str, language: str) -> bool:
+    """Whether a call can be written with this name: `class` and `from` would not parse."""
+    reserved = language == "python" and any(map(keyword.iskeyword, name.split(".")))
+    return bool(pattern.fullmatch(name)) and not reserved
+
+
+def _schema_problem(schema: Any, language: str) -> str:
+    if not isinstance(schema, Mapping):
+        return "schema is not an object"
+    declared = schema.get("type")
+    types = bfcl_ast.language_types(language)
+    unsupported = bfcl_java.UNSUPPORTED_TYPES if language == "java" else ()
+    if not isinstance(declared, str) or declared not in types or declared in unsupported:
+        return f"type {declared!r} is not a BFCL {language} type"
+    if declared in bfcl_ast.nested_types(language):
+        items = schema.get("items")
+        nested = items.get("type") if isinstance(items, Mapping) else None
+        if not isinstance(nested, str) or nested not in types or nested in unsupported:
+            return f"items of {declared} have type {nested!r}"
+    if "enum" in schema and not isinstance(schema["enum"], list | tuple):
+        return "enum is not a list"
+    return ""
+
+
+def ground_truth_of(
+    calls: Sequence[Mapping[str, Mapping[str, Any]]],
+    tools: Sequence[Mapping[str, Any]],
+    language: str,
+    defaults_are_optional: bool,
+) -> list[dict[str, dict[str, list[Any]]]] | Rejection:
+    """The BFCL ground truth that accepts exactly these calls.
+
+    Args:
+      calls: decoded calls, {name: {argument: value}}.
+      tools: well-formed function descriptions.
+      language: "python", "java" or "javascript"; the latter two have source text as values.
+      defaults_are_optional: accept an optional parameter at its schema's "default" as equal to its
+        absence, as BFCL's own answers do.
+
+    Returns:
+      One {name: {argument: options}} a call, where an argument has one acceptable value (and "" if
+      it may be left out), or a BAD_ANSWER rejection: unknown function or parameter, missing
+      required parameter, a value that is neither of its declared type nor the name of a variable,
+      or one that JSON cannot hold.  The checker itself would let a wrong type pass here, because
+      it takes a ground truth of another type for a variable.
+    """
+    by_name = {tool["name"]: tool for tool in tools}
+    truth = []
+    for call in calls:
+        name, arguments = next(iter(call.items()))
+        if name not in by_name:
+            return Rejection(BAD_ANSWER, f"unknown function {name!r}"[:200])
+        parameters = by_name[name]["parameters"]
+        missing = [r for r in parameters["required"] if r not in arguments]
+        if missing:
+            return Rejection(BAD_ANSWER, f"{name}: missing {', '.join(missing)}"[:200])
+        options: dict[str, list[Any]] = {}
+        for argument, value in arguments.items():
+            schema = parameters["properties"].get(argument)
+            if schema is None:
+                return Rejection(BAD_ANSWER, f"{name}: unknown parameter {argument!r}"[:200])
+            try:
+                options[argument] = [_option(value, schema, language)]
+                if not _has_type(options[argument][0], schema, language):
+                    raise TypeError(f"not of type {schema['type']}")
+            except (KeyError, TypeError, ValueError, NotImplementedError) as error:
+                return Rejection(BAD_ANSWER, f"{name}.{argument}: {error}"[:200])
+        if defaults_are_optional:
+            _admit_defaults(options, parameters)
+        truth.append({name: options})
+    return truth
+
+
+def _option(value: Any, schema: Mapping[str, Any], language: str) -> Any:
+    types = bfcl_ast.language_types(language)
+    value = _plain(bfcl_ast.convert(value, schema, language))
+    declared = types[schema["type"]]
+    if declared is dict and isinstance(value, dict):
+        return {key: [entry] for key, entry in value.items()}
+    is_list = declared is list and isinstance(value, list) and "items" in schema
+    if is_list and types.get(schema["items"]["type"]) is dict:
+        return [
+            {key: [inner] for key, inner in entry.items()} if isinstance(entry, dict) else entry
+            for entry in value
+        ]
+    return value
+
+
+def _has_type(value: Any, schema: Mapping[str, Any], language: str) -> bool:
+    """Whether a value, and each element of a list, is of its declared type or names a variable."""
+    types = bfcl_ast.language_types(language)
+    expected = types[schema["type"]]
+    if type(value) is expected:
+        if expected is not list or schema["type"] not in bfcl_ast.nested_types(language):
+            return True
+        nested = schema["items"]
+        if nested["type"] in bfcl_ast.nested_types(language):
+            return all(type(element) is list for element in value)  # as deep as the checker goes
+        return all(_has_type(element, nested, language) for element in value)
+    if expected is float and type(value) is int:
+        return True
+    return type(value) is str and bool(_VARIABLE.fullmatch(value))
+
+
+def _plain(value: Any) -> Any:
+    """`value` with tuples as lists; TypeError or ValueError for what JSON cannot hold."""
+    if isinstance(value, list | tuple):
+        return [_plain(element) for element in value]
+    if isinstance(value, dict):
+        if not all(isinstance(key, str) for key in value):
+            raise TypeError("a dict key is not a string")
+        return {key: _plain(entry) for key, entry in value.items()}
+    if value is None or isinstance(value, str | bool):
+        return value
+    if isinstance(value, int | float):
+        if abs(value) > 1e300 or value != value:
+            raise ValueError("number out of range")
+        return value
+    raise TypeError(f"a {type(value).__name__} is not a JSON value")
+
+
+def _admit_defaults(options: dict[str, list[Any]], parameters: Mapping[str, Any]) -> None:
+    for name, schema in parameters["properties"].items():
+        if name in parameters["required"] or "default" not in schema:
+            continue
+        if name not in options:
+            options[name] = ["", schema["default"]]
+        elif type(schema["default"]) is type(options[name][0]) and (
+            schema["default"] == options[name][0]
+        ):
+            options[name].append("")
+
+
+def reference_calls(
+    ground_truth: Sequence[Mapping[str, Mapping[str, list[Any]]]],
+    tools: Sequence[Mapping[str, Any]],
+) -> Iterator[tuple[str, dict[str, Any]]]:
+    """One call for each entry of a ground truth, by the first option of each parameter.
+
+    A required parameter takes its first option that is not "left out".
+
+    Where the only function of a task bears another name than its answer, the function's is taken:
+    that is the one which the official checker asks for.
+    """
+    by_name = {tool["name"]: tool["parameters"] for tool in tools}
+    for entry in ground_truth:
+        name, options_of = next(iter(entry.items()))
+        if name not in by_name and len(tools) == 1:
+            name = tools[0]["name"]
+        parameters = by_name[name]
+        arguments = {}
+        for argument, options in options_of.items():
+            present = [option for option in options if option != ""]
+            if argument not in parameters["required"] and (not options or options[0] == ""):
+                continue
+            schema = parameters["properties"].get(argument, {})
+            arguments[argument] = _chosen(present[0] if present else "", schema)
+        yield name, arguments
+
+
+def _chosen(option: Any, schema: Mapping[str, Any]) -> Any:
+    if isinstance(option, dict):
+        return _chosen_dict(option)
+    if isinstance(option, list) and schema.get("items", {}).get("type") == "dict":
+        return [_chosen_dict(entry) if isinstance(entry, dict) else entry for entry in option]
+    return option
+
+
+def _chosen_dict(option: Mapping[str, Any]) -> dict[str, Any]:
+    chosen = {}
+    for key, options in option.items():
+        if not isinstance(options, list):
+            chosen[key] = options
+            continue
+        present = [entry for entry in options if entry != ""]
+        if present:
+            chosen[key] = present[0]
+        elif not options or "" not in options:
+            chosen[key] = options
+    return chosen
+
+
+def render_calls(
+    ground_truth: Sequence[Mapping[str, Mapping[str, list[Any]]]],
+    tools: Sequence[Mapping[str, Any]],
+    language: str = "python",
+) -> str:
+    """The reference calls of a ground truth as an agent would write them: `[f(a=1), g(b='x')]`."""
+    schemas = {tool["name"]: tool["parameters"]["properties"] for tool in tools}
+    written = []
+    for name, arguments in reference_calls(ground_truth, tools):
+        parts = [
+            f"{key}={_render(value, schemas[name].get(key, {}), language)}"
+            for key, value in arguments.items()
+        ]
+        written.append(f"{name}({', '.join(parts)})")
+    return f"[{', '.join(written)}]"
+
+
+def _render(value: Any, schema: Mapping[str, Any], language: str) -> str:
+    if language == "python":
+        return repr(value)
+    declared = schema.get("type", "any")
+    if isinstance(value, str):
+        return _quoted(value)
+    if language == "javascript":
+        if isinstance(value, list):
+            return f"[{', '.join(_javascript(element) for element in value)}]"
+        return _javascript(value) + ("n" if declared == "Bigint" else "")
+    if isinstance(value, list):
+        nested = schema.get("items", {}).get("type", "any")
+        elements = ", ".join(_java(element, nested, declared) for element in value)
+        if declared == "ArrayList":
+            inside = f"Arrays.asList({elements})" if value else ""
+            return f"new ArrayList<>({inside})"
+        literal = f"new {'Object' if nested == 'any' else nested}[]{{{elements}}}"
+        return _quoted(literal) if any(isinstance(e, str) for e in value) else literal
+    if isinstance(value, dict):
+        puts = " ".join(f'put("{key}", {_java(v, "any", "HashMap")});' for key, v in value.items())
+        # In quotes, because the official decoder drops the block of a bare `new`.
+        return _quoted(f"new HashMap<String, Object>() {{{{ {puts} }}}}")
+    return _java(value, declared, "")
+
+
+def _quoted(text: str) -> str:
+    if '"' not in text:
+        return f'"{text}"'
+    return f"'{text}'" if "'" not in text else text
+
+
+def _javascript(value: Any) -> str:
+    match value:
+        case bool():
+            return "true" if value else "false"
+        case str():
+            return _quoted(value)
+        case list():
+            return f"[{', '.join(_javascript(element) for element in value)}]"
+        case dict():
+            parts = (f'"{key}": {_javascript(entry)}' for key, entry in value.items())
+            return f"{{{', '.join(parts)}}}"
+    return "null" if value is None else str(value)
+
+
+def _java(value: Any, declared: str, container: str) -> str:
+    match value:
+        case bool():
+            return "true" if value else "false"
+        case str():
+            # The official converter keeps the quotes of an array's elements as part of the text.
+            return value if container == "Array" else f'"{value}"'
+        case int() | float():
+            suffix = {"long": "L", "float": "f"}.get(declared, "")
+            return f"{value}{suffix}"
+    return "null" if value is None else str(value)

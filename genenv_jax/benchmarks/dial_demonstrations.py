@@ -1,0 +1,108 @@
+"""Demonstrations from which the embedded default's base model is trained (its supervised warm start).
+
+The agent's demonstrator is biased and noisy on purpose.  Trained on correct traces, a small model
+would be right from the start or fail outright, and reinforcement learning would have nothing to do;
+trained on these, its success falls smoothly with depth and its greedy answer is wrong for some tools,
+so that learning has to change the argmax and not only sharpen it.
+
+  misunderstood tools (a fixed share of all (operation, argument) pairs, `Dial.misunderstood`):
+      right 30 %, as if the call were another, fixed one 60 %, random 10 %
+  other tools:
+      right 90 %, random 10 %
+
+Written results are carried on, right or wrong, so the traces are consistent in themselves.
+The simulator's demonstrator writes valid variations that are mostly longer than their seed, and pays no
+heed to the success statistics: to use them is what the simulator has to learn.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterator
+
+import numpy as np
+
+from genenv_jax.benchmarks.base import Message, SeedStatistics
+from genenv_jax.benchmarks.dial import OPERATIONS, Dial, Program
+
+
+@dataclasses.dataclass(frozen=True)
+class Demonstrator:
+    """Draws demonstrations for both roles.
+
+    Attributes:
+      dial: the benchmark; nothing that it holds out appears in a demonstration.
+      seed: of the demonstrator's misunderstandings.
+      right_if_misunderstood, wrong_if_misunderstood: how often such a call is written rightly, and as
+        the other call that it is taken for.
+      right: how often any other call is written rightly.
+      renamed: share of the agent's demonstrations with renamed tools.
+      depth_steps: probabilities that a variation has -1, 0, +1, +2 calls more than its seed.
+    """
+
+    dial: Dial
+    seed: int = 0
+    right_if_misunderstood: float = 0.3
+    wrong_if_misunderstood: float = 0.6
+    right: float = 0.9
+    renamed: float = 0.2
+    depth_steps: tuple[float, float, float, float] = (0.15, 0.25, 0.35, 0.25)
+
+    def misunderstandings(self) -> dict[tuple[str, int], tuple[str, int]]:
+        """Each misunderstood call and the call that it is taken for: same operation, other argument."""
+        rng = np.random.default_rng([self.seed, 1])
+        calls = [(operation, n) for operation in OPERATIONS for n in self.dial.arguments]
+        count = round(self.dial.misunderstood * len(calls))
+        chosen = [calls[i] for i in rng.permutation(len(calls))[:count]]
+        others = {n: [m for m in self.dial.arguments if m != n] for n in self.dial.arguments}
+        return {(o, n): (o, int(rng.choice(others[n]))) for o, n in chosen}
+
+    def trace(self, rng: np.random.Generator, program: Program, wrong: dict) -> str:
+        """A noisy trace of `program`, consistent with its own written results."""
+        results, at, positions = [], program.start, self.dial.positions
+        for call in program.calls:
+            true = OPERATIONS[call[0]](at, call[1]) % positions
+            draw, right = rng.random(), self.right
+            result = int(rng.integers(positions))
+            if call in wrong:
+                right = self.right_if_misunderstood
+                if draw < right + self.wrong_if_misunderstood:
+                    result = OPERATIONS[wrong[call][0]](at, wrong[call][1]) % positions
+            if draw < right:
+                result = true
+            results.append(result)
+            at = result
+        return program.trace(results)
+
+    def variation(self, rng: np.random.Generator, seed: Program) -> Program:
+        """A program near `seed`: another start, some calls kept, usually longer."""
+        step = int(rng.choice(4, p=self.depth_steps)) - 1
+        depth = int(np.clip(len(seed.calls) + step, 1, self.dial.max_depth))
+        fresh = self.dial.random_program(rng, depth)
+        kept = [
+            seed.calls[i] if i < len(seed.calls) and rng.random() < 0.5 else call
+            for i, call in enumerate(fresh.calls)
+        ]
+        return Program(fresh.start, tuple(kept))
+
+    def pairs(self, rng: np.random.Generator) -> Iterator[tuple[list[Message], str]]:
+        """Endless (messages, completion) pairs, the roles in turn, held-out programs left out."""
+        wrong = self.misunderstandings()
+        depths = self.dial.max_depth + len(self.dial.deeper)
+
+        def draw(make):
+            while True:
+                task = self.dial.task(make(), id="", category="")
+                if self.dial.canonical(task) not in self.dial.held_out:
+                    return task
+
+        while True:
+            depth, renamed = int(rng.integers(1, depths + 1)), rng.random() < self.renamed
+            task = draw(lambda: self.dial.random_program(rng, depth, renamed))
+            yield self.dial.agent_messages(task), self.trace(rng, self.dial.program(task), wrong)
+            depth = int(rng.integers(1, self.dial.max_depth + 1))
+            seed = draw(lambda: self.dial.random_program(rng, depth))
+            task = draw(lambda: self.variation(rng, self.dial.program(seed)))
+            tenths = int(rng.integers(-1, 11))
+            statistics = SeedStatistics() if tenths < 0 else SeedStatistics(10, tenths)
+            yield self.dial.simulator_messages(seed, statistics), self.dial.simulator_answer(task)

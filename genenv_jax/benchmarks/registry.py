@@ -1,0 +1,58 @@
+"""Benchmarks by name."""
+
+from __future__ import annotations
+
+import importlib
+import inspect
+import itertools
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+
+from genenv_jax.benchmarks.base import Benchmark, Message, SeedStatistics
+
+# Imported when asked for: a benchmark may need packages that others do not.
+_BENCHMARKS = {
+    "bfcl": ("genenv_jax.benchmarks.bfcl", "BFCL"),
+    "dial": ("genenv_jax.benchmarks.dial", "Dial"),
+}
+
+
+def make_benchmark(name: str, **options: Any) -> Benchmark:
+    """The benchmark `name`, constructed with `options`.
+
+    Raises ValueError for an unknown name or option, and what the constructor raises.
+    """
+    if name not in _BENCHMARKS:
+        raise ValueError(f"benchmark.name = {name!r}: expected one of {sorted(_BENCHMARKS)}")
+    module, cls = _BENCHMARKS[name]
+    make = getattr(importlib.import_module(module), cls)
+    known = inspect.signature(make).parameters
+    for option in options:
+        if option not in known:
+            raise ValueError(f"benchmark.{option} is not an option of {name}: expected {list(known)}")
+    return make(**options)
+
+
+def demonstrations(benchmark: Benchmark, seed: int) -> Iterator[tuple[list[Message], str]]:
+    """Endless (messages, completion) pairs of both roles for supervised training.
+
+    The embedded default has a demonstrator of its own.  Elsewhere the agent's pairs are the seed tasks
+    with their reference answers, and the simulator's pair a seed with another seed of its category.
+    """
+    rng = np.random.default_rng([seed, 2])
+    if benchmark.name == "dial":
+        from genenv_jax.benchmarks.dial_demonstrations import Demonstrator
+
+        yield from Demonstrator(benchmark, seed).pairs(rng)
+    seeds = list(benchmark.tasks("seed"))
+    by_category: dict[str, list] = {}
+    for task in seeds:
+        by_category.setdefault(task.category, []).append(task)
+    for _ in itertools.count():
+        task = seeds[rng.integers(len(seeds))]
+        yield benchmark.agent_messages(task), benchmark.agent_answer(task)
+        others = by_category[task.category]
+        other = others[rng.integers(len(others))]
+        yield benchmark.simulator_messages(task, SeedStatistics()), benchmark.simulator_answer(other)

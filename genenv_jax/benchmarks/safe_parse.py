@@ -1,0 +1,392 @@
+"""Bounded parsing of text that a model wrote.
+
+Nothing here evaluates code.  Every function is total: it returns a value or a `Rejection` whose
+reason is counted.  Text is measured (length, then nesting) before a parser sees it, because the
+parsers of the standard library recurse and their cost is not ours to trust.
+"""
+
+from __future__ import annotations
+
+import ast
+import json
+import operator
+import re
+import warnings
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from genenv_jax.benchmarks.base import (
+    EMPTY,
+    NOT_TEXT,
+    TOO_DEEP,
+    TOO_LONG,
+    UNPARSABLE,
+    Rejection,
+)
+
+MAX_CHARS = 16_384
+MAX_DEPTH = 64
+_MAX_OPERATORS = 256  # operators, dots and brackets on one path from the root of a syntax tree
+_MAX_JSON_DIGITS = 64
+_MAX_MAGNITUDE = 10**300
+_MAX_EXPONENT = 64
+
+# Control characters other than tab, line feed and carriage return; surrogates are never text.
+_NOT_TEXT = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\ud800-\udfff]")
+_OPERATOR = re.compile(r"[-+~*/%@<>=!&|^.:]|\b(?:not|lambda|if|else|await|for|and|or|in|is)\b")
+# What changes the nesting of Python text: quotes (perhaps with a prefix), comments, brackets,
+# separators and operators.  Everything between two such tokens is irrelevant to depth.
+_PYTHON_TOKEN = re.compile(
+    r"(?P<prefix>\b[A-Za-z]{1,2})?(?P<quote>'''|\"\"\"|'|\")"
+    r"|(?P<comment>#)|(?P<open>[\[({])|(?P<close>[\])}])|(?P<comma>,)|(?P<operator>"
+    + _OPERATOR.pattern
+    + ")"
+)
+_JSON_TOKEN = re.compile(r'(?P<quote>")|(?P<open>[\[{])|(?P<close>[\]}])')
+_ERRORS = (
+    SyntaxError,
+    ValueError,
+    TypeError,
+    ArithmeticError,
+    RecursionError,
+    MemoryError,
+    AttributeError,
+    AssertionError,
+)
+
+
+def check_text(text: Any, max_chars: int = MAX_CHARS) -> Rejection | None:
+    """Turns away what is not a text of reasonable size, at little cost however hostile it is.
+
+    Args:
+      text: what a model wrote.  U+FFFD (a decoder's mark for bytes that were not UTF-8) is text.
+      max_chars: longest text to accept, in characters.
+
+    Returns:
+      None for acceptable text, else a rejection: EMPTY (only white space), NOT_TEXT (not a string,
+      control characters, lone surrogates) or TOO_LONG, looked for in this order.
+    """
+    if not isinstance(text, str):
+        return Rejection(NOT_TEXT, f"expected str, got {type(text).__name__}")
+    if not text or text.isspace():
+        return Rejection(EMPTY)
+    found = _NOT_TEXT.search(text, 0, max_chars)
+    if found:
+        return Rejection(NOT_TEXT, f"U+{ord(found.group()):04X} at character {found.start()}")
+    if len(text) > max_chars:
+        return Rejection(TOO_LONG, f"{len(text)} characters, limit {max_chars}")
+    return None
+
+
+def _string_end(text: str, start: int, quote: str, newline_ends: bool) -> int:
+    """Index after the string literal whose body begins at `start` (or of where it must stop)."""
+    position = start
+    while position < len(text):
+        character = text[position]
+        if character == "\\":
+            position += 2
+        elif text.startswith(quote, position):
+            return position + len(quote)
+        elif newline_ends and character == "\n":
+            return position
+        else:
+            position += 1
+    return len(text)
+
+
+def _python_nesting(text: str, max_depth: int) -> Rejection | None:
+    """Bounds the depth of the syntax tree of `text`, in one pass and without building it.
+
+    A tree grows deeper by brackets and by chains of operators (`a.b.c`, `- - 1`, `x()()`), so both
+    are counted along each path: a comma starts a new path at its level, a bracket a new level.
+    """
+    levels = [0]
+    total = 0
+    position = 0
+    while found := _PYTHON_TOKEN.search(text, position):
+        position = found.end()
+        kind = found.lastgroup
+        if kind == "quote":
+            quote = found["quote"]
+            if (found["prefix"] or "").lower() in ("f", "fr", "rf"):
+                return Rejection(UNPARSABLE, "formatted string")  # its braces hold expressions
+            position = _string_end(text, position, quote, newline_ends=len(quote) == 1)
+        elif kind == "comment":
+            newline = text.find("\n", position)
+            position = len(text) if newline < 0 else newline
+        elif kind == "open":
+            levels[-1] += 1
+            total += 1
+            levels.append(0)
+            if len(levels) - 1 > max_depth:
+                return Rejection(TOO_DEEP, f"brackets nested beyond {max_depth}")
+        elif kind == "close":
+            if len(levels) == 1:
+                return Rejection(UNPARSABLE, "closing bracket without an opening one")
+            total -= levels.pop()
+        elif kind == "comma":
+            total -= levels[-1]
+            levels[-1] = 0
+        else:
+            levels[-1] += 1
+            total += 1
+        if total > _MAX_OPERATORS:
+            return Rejection(TOO_DEEP, f"more than {_MAX_OPERATORS} operators in one expression")
+    return None
+
+
+def _json_nesting(text: str, max_depth: int) -> Rejection | None:
+    """Bounds the nesting of JSON text before a recursive parser sees it."""
+    depth = 0
+    position = 0
+    while found := _JSON_TOKEN.search(text, position):
+        position = found.end()
+        if found.lastgroup == "quote":
+            position = _string_end(text, position, '"', newline_ends=False)
+        elif found.lastgroup == "open":
+            depth += 1
+            if depth > max_depth:
+                return Rejection(TOO_DEEP, f"nested beyond {max_depth}")
+        else:
+            depth -= 1
+    return None
+
+
+def _describe(error: BaseException) -> str:
+    return f"{type(error).__name__}: {error}"[:200]
+
+
+def _unique_keys(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    value = dict(pairs)
+    if len(value) != len(pairs):
+        raise ValueError("repeated key")
+    return value
+
+
+def _bounded_int(digits: str) -> int:
+    if len(digits) > _MAX_JSON_DIGITS:
+        raise ValueError("integer too long")
+    return int(digits)
+
+
+def _finite_float(digits: str) -> float:
+    value = float(digits)
+    if abs(value) == float("inf"):
+        raise ValueError("number out of range")
+    return value
+
+
+def _no_constant(name: str) -> None:
+    raise ValueError(f"{name} is not JSON")
+
+
+def parse_json(text: Any, max_chars: int = MAX_CHARS, max_depth: int = MAX_DEPTH) -> Any:
+    """Parses strict JSON (RFC 8259): no NaN or Infinity, no repeated keys, numbers in range.
+
+    Returns:
+      The value, or a `Rejection` (EMPTY, NOT_TEXT, TOO_LONG, TOO_DEEP, UNPARSABLE).
+    """
+    rejection = check_text(text, max_chars) or _json_nesting(text, max_depth)
+    if rejection:
+        return rejection
+    try:
+        value = json.loads(
+            text,
+            object_pairs_hook=_unique_keys,
+            parse_int=_bounded_int,
+            parse_float=_finite_float,
+            parse_constant=_no_constant,
+        )
+    except (ValueError, RecursionError, MemoryError) as error:
+        return Rejection(UNPARSABLE, _describe(error))
+    # An escape can smuggle in what `check_text` turned away in the plain text.
+    if "\\u" in text and _NOT_TEXT.search(json.dumps(value, ensure_ascii=False)):
+        return Rejection(NOT_TEXT, "escaped control character or lone surrogate")
+    return value
+
+
+def _parse_expression(text: str) -> ast.expr:
+    with warnings.catch_warnings():  # "\d" in a model's string is no business of our callers
+        warnings.simplefilter("ignore")
+        return ast.parse(text, mode="eval").body
+
+
+def parse_literal(text: Any, max_chars: int = MAX_CHARS, max_depth: int = MAX_DEPTH) -> Any:
+    """Parses one Python literal (numbers, strings, containers, True, False, None).
+
+    Returns:
+      The value, or a `Rejection` (EMPTY, NOT_TEXT, TOO_LONG, TOO_DEEP, UNPARSABLE).
+    """
+    rejection = check_text(text, max_chars) or _python_nesting(text, max_depth)
+    if rejection:
+        return rejection
+    try:
+        return ast.literal_eval(_parse_expression(text.strip()))
+    except _ERRORS as error:
+        return Rejection(UNPARSABLE, _describe(error))
+
+
+def parse_calls(
+    text: Any,
+    max_chars: int = MAX_CHARS,
+    max_depth: int = MAX_DEPTH,
+    parameter_order: Mapping[str, Sequence[str]] | None = None,
+) -> list[dict[str, dict[str, Any]]] | Rejection:
+    """Parses `[f(a=1), g.h(b="x")]` as BFCL's prompting decoder does.
+
+    The rules of `default_decode_ast_prompting` (bfcl_eval/model_handler/utils.py): backticks,
+    line breaks and spaces are stripped from both ends, missing outer brackets are added, each
+    element must be a call, dotted names are joined, only keyword arguments count, a bare name is
+    its own text, a call without keywords or a subscript as a value is its source text, a call with
+    keywords as a value is a nested {name: arguments}, and a unary operator before a constant
+    negates it, whichever operator it is.  Arithmetic is worked out on constants only and within
+    bounds (the official decoder runs `eval`).  A `**mapping` argument is kept under the key "**".
+
+    Args:
+      text: what a model wrote.
+      max_chars: longest text to accept, in characters.
+      max_depth: deepest nesting of brackets to accept.
+      parameter_order: for each function name the order of its parameters; positional arguments are
+        bound by it.  None drops them, as the official decoder does.
+
+    Returns:
+      One {name: {argument: value}} a call, or a `Rejection`.  An empty list is a valid result.
+    """
+    rejection = check_text(text, max_chars)
+    if rejection:
+        return rejection
+    text = text.strip("`\n ")
+    text = text if text.startswith("[") else "[" + text
+    text = text if text.endswith("]") else text + "]"
+    rejection = _python_nesting(text, max_depth)
+    if rejection:
+        return rejection
+    try:
+        tree = _parse_expression(text.strip())
+        if not isinstance(tree, ast.List | ast.Tuple):
+            return Rejection(UNPARSABLE, "not a list of calls")
+        if not all(isinstance(element, ast.Call) for element in tree.elts):
+            return Rejection(UNPARSABLE, "an element is not a call")
+        return [_call(element, parameter_order) for element in tree.elts]
+    except _ERRORS as error:
+        return Rejection(UNPARSABLE, _describe(error))
+
+
+def _call(
+    node: ast.Call, parameter_order: Mapping[str, Sequence[str]] | None = None
+) -> dict[str, dict[str, Any]]:
+    parts = []
+    function = node.func
+    while isinstance(function, ast.Attribute):
+        parts.append(function.attr)
+        function = function.value
+    if isinstance(function, ast.Name):
+        parts.append(function.id)
+    name = ".".join(reversed(parts))
+    arguments = {}
+    if parameter_order is not None and node.args:
+        order = parameter_order.get(name, ())
+        if len(node.args) > len(order):
+            raise ValueError(f"too many positional arguments for {name}")
+        arguments = {key: _value(value) for key, value in zip(order, node.args, strict=False)}
+    for keyword in node.keywords:
+        key = "**" if keyword.arg is None else keyword.arg
+        if parameter_order is not None and key in arguments:
+            raise ValueError(f"repeated argument {key}")
+        arguments[key] = _value(keyword.value)
+    return {name: arguments}
+
+
+def _value(node: ast.expr | None) -> Any:
+    match node:
+        case ast.Constant(value=value):
+            return "..." if value is Ellipsis else value
+        case ast.UnaryOp(operand=ast.Constant(value=value)):
+            return -value
+        case ast.List(elts=elements):
+            return [_value(element) for element in elements]
+        case ast.Tuple(elts=elements):
+            return tuple(_value(element) for element in elements)
+        case ast.Dict(keys=keys, values=values):
+            return {_value(k): _value(v) for k, v in zip(keys, values, strict=True)}
+        case ast.BinOp():
+            return _arithmetic(node)
+        case ast.Name(id=name):
+            return name
+        case ast.Call(keywords=[]):
+            return ast.unparse(node)
+        case ast.Call():
+            return _call(node)
+        case ast.Subscript(value=value, slice=index):
+            return f"{ast.unparse(value)}[{ast.unparse(index)}]"
+    raise ValueError(f"unsupported expression {type(node).__name__}")
+
+
+_UNARY = {
+    ast.UAdd: operator.pos,
+    ast.USub: operator.neg,
+    ast.Invert: operator.invert,
+    ast.Not: operator.not_,
+}
+_BINARY = {
+    ast.Add: operator.add,
+    ast.Sub: operator.sub,
+    ast.Mult: operator.mul,
+    ast.Div: operator.truediv,
+    ast.FloorDiv: operator.floordiv,
+    ast.Mod: operator.mod,
+    ast.Pow: operator.pow,
+    ast.LShift: operator.lshift,
+    ast.RShift: operator.rshift,
+    ast.BitOr: operator.or_,
+    ast.BitAnd: operator.and_,
+    ast.BitXor: operator.xor,
+}
+
+
+def _arithmetic(node: ast.expr) -> Any:
+    """Value of an expression of constants; ValueError for anything else or out of bounds."""
+    match node:
+        case ast.Constant(value=value) if isinstance(value, int | float | complex | str):
+            return value
+        case ast.List(elts=elements):
+            return [_arithmetic(element) for element in elements]
+        case ast.Tuple(elts=elements):
+            return tuple(_arithmetic(element) for element in elements)
+        case ast.UnaryOp(op=op, operand=operand):
+            return _UNARY[type(op)](_arithmetic(operand))
+        case ast.BinOp(op=op, left=left, right=right) if type(op) in _BINARY:
+            return _bounded_binary(op, _arithmetic(left), _arithmetic(right))
+    raise ValueError(f"unsupported operand {type(node).__name__}")
+
+
+def _bounded_binary(op: ast.operator, left: Any, right: Any) -> Any:
+    numeric = isinstance(left, int | float | complex) and isinstance(right, int | float | complex)
+    if numeric:
+        if isinstance(op, ast.Pow) and (abs(right) > _MAX_EXPONENT or abs(left) > 10**6):
+            raise ValueError("power out of bounds")
+        if isinstance(op, ast.LShift) and right > _MAX_EXPONENT:
+            raise ValueError("shift out of bounds")
+        value = _BINARY[type(op)](left, right)
+        if isinstance(value, int) and abs(value) > _MAX_MAGNITUDE:
+            raise ValueError("number out of bounds")
+        return value
+    if isinstance(op, ast.Add):
+        size = _weight(left) + _weight(right)
+    elif isinstance(op, ast.Mult):
+        sequence, count = (right, left) if isinstance(left, int) else (left, right)
+        if not isinstance(count, int):
+            raise ValueError("repetition needs an integer")
+        size = _weight(sequence) * max(count, 0)
+    else:  # string formatting can be asked for gigabytes of padding
+        raise ValueError("unsupported operands")
+    if size > MAX_CHARS:
+        raise ValueError("sequence out of bounds")
+    return _BINARY[type(op)](left, right)
+
+
+def _weight(value: Any) -> int:
+    """Size of a value written out: repeated lists share memory until someone serialises them."""
+    if isinstance(value, list | tuple):
+        return 1 + sum(_weight(element) for element in value)
+    return len(value) if isinstance(value, str) else 1

@@ -1,0 +1,233 @@
+"""The BFCL benchmark object: splits, prompts, scores, aggregates."""
+
+import dataclasses
+import json
+
+import pytest
+
+from genenv_jax.benchmarks import base, bfcl_prompts
+from genenv_jax.benchmarks.base import Score, SeedStatistics
+from genenv_jax.benchmarks.bfcl import BFCL, reason_word
+from tests.benchmarks.bfcl_tasks import WEATHER, generation, seed_task
+
+
+@pytest.fixture
+def benchmark():
+    """A benchmark whose data is never read."""
+    return BFCL(data_dir="nowhere")
+
+
+def _parse(benchmark, text, seed=None):
+    return benchmark.parse(text, seed or seed_task(), "g0", 3)
+
+
+def test_it_is_a_benchmark(benchmark):
+    assert isinstance(benchmark, base.Benchmark)
+
+
+def test_constructor_names_what_is_wrong():
+    with pytest.raises(ValueError, match="'simple': expected one of simple_python"):
+        BFCL(seed_categories=("simple",))
+    with pytest.raises(ValueError, match="v5"):
+        BFCL(version="v5")
+    with pytest.raises(ValueError, match="seed_fraction"):
+        BFCL(seed_fraction=1.5)
+    with pytest.raises(ValueError, match="'seed' or 'eval'"):
+        BFCL().tasks("train")
+    with pytest.raises(FileNotFoundError, match="GENENV_DATA"):
+        BFCL(data_dir="nowhere").tasks("seed")
+
+
+@pytest.mark.parametrize(
+    ("answer", "reason", "valid"),
+    [
+        ("[weather.get(city='oslo', days=2)]", "", True),
+        ("[weather.get(city='Oslo')]", "", True),
+        ("weather.get(city='Oslo')", "", True),
+        ("[weather.get(city='Bergen')]", "value_error_string", True),
+        ("[weather.get(city='Oslo', days='2')]", "type_error_simple", True),
+        ("[weather.get(city='Oslo', days=3)]", "value_error_others", True),
+        ("[weather.get(city='Oslo', unit='C')]", "unexpected_param", True),
+        ("[weather.get(days=2)]", "missing_required", True),
+        ("[weather(city='Oslo')]", "wrong_func_name", True),
+        ("[weather.get(city='Oslo')] * 2", "decoder_failed", False),
+        ("[]", "wrong_count", True),
+        ("I cannot help.", "decoder_failed", False),
+        ("", "empty", False),
+        ("\0", "not_text", False),
+        ("[weather.get('Oslo')]", "missing_required", True),
+    ],
+)
+def test_scores_carry_the_official_reason(benchmark, answer, reason, valid):
+    score = benchmark.score(seed_task("simple"), answer)
+    assert score == Score(float(not reason), not reason, valid, reason)
+
+
+def test_irrelevance_and_relevance(benchmark):
+    irrelevance = seed_task("irrelevance", category="irrelevance", truth=[])
+    for answer in ("I cannot help.", "[]", "", "[weather.get("):
+        assert benchmark.score(irrelevance, answer) == Score(1.0, True, True)
+    call = "[weather.get(city='Oslo')]"
+    assert benchmark.score(irrelevance, call) == Score(0.0, False, True, "decoder_success")
+    relevance = seed_task("relevance", category="live_relevance", truth=[])
+    assert benchmark.score(relevance, call).success
+    assert benchmark.score(relevance, "No.") == Score(0.0, False, False, "decoder_failed")
+    assert not benchmark.score(relevance, "[]").success
+    for task in (irrelevance, relevance):
+        assert benchmark.verify(task) is None
+        answer = "[]" if task is irrelevance else call
+        made = _parse(benchmark, generation(answer=answer), task)
+        assert benchmark.verify(made) is None
+        wrong = generation(answer=call if task is irrelevance else "[]")
+        assert _parse(benchmark, wrong, task).reason == base.BAD_ANSWER
+
+
+def test_static_match_takes_positional_arguments_any_order_and_defaults(benchmark):
+    truth = [{"weather.get": {"city": ["Oslo"], "days": ["", 1]}}, {"book": {"guests": [2]}}]
+    task = seed_task(rule="static_match", category="multi_turn_long_context", truth=truth)
+    for answer in (
+        "[weather.get('Oslo'), book(2)]",
+        "[book(guests=2), weather.get('oslo', days=1)]",
+    ):
+        assert benchmark.score(task, answer) == Score(1.0, True, True)
+    assert not benchmark.score(task, "[weather.get('Oslo', 2), book(2)]").success
+    assert benchmark.score(task, "[weather.get('Oslo')]").reason == "wrong_count"
+    assert (
+        benchmark.score(task, "[weather.get('Oslo', 1, 'C', 4), book(2)]").reason
+        == "decoder_failed"
+    )
+    made = _parse(benchmark, generation(answer="[weather.get('Rome'), book(3)]"), task)
+    assert benchmark.verify(made) is None
+    assert made.answer["ground_truth"][0]["weather.get"] == {"city": ["Rome"], "days": ["", 1]}
+
+
+def test_agent_prompt_shows_every_tool_and_the_tasks_system_message(benchmark):
+    seed = seed_task()
+    system = {"role": "system", "content": "Speak kindly."}
+    messages = benchmark.agent_messages(
+        dataclasses.replace(seed, messages=(system, *seed.messages))
+    )
+    assert [m["role"] for m in messages] == ["system", "user"]
+    text = messages[0]["content"]
+    assert text.endswith("Speak kindly.") and messages[1] == seed.messages[0]
+    for expected in ('"weather.get"', "string, required. The city.", "integer, default 1",
+                     "string in ['C', 'F']", "array of string"):  # fmt: skip
+        assert expected in text
+
+
+def test_signatures_shrink_to_the_space_there_is():
+    full = bfcl_prompts.tool_text([WEATHER], 10_000)
+    short = bfcl_prompts.tool_text([WEATHER], len(full) - 1)
+    least = bfcl_prompts.tool_text([WEATHER], 0)
+    assert len(full) > len(short) > len(least)
+    assert "It needs a city." in full and "It needs a city." not in short
+    for text in (full, short, least):
+        parameters = json.loads(text)["parameters"]
+        assert list(parameters) == ["city", "days", "unit"]
+        assert parameters["city"].startswith("string, required")
+        assert "default 1" in parameters["days"] and "['C', 'F']" in parameters["unit"]
+
+
+@pytest.mark.parametrize(
+    ("attempts", "successes", "words"),
+    [(0, 0, "has not tried"), (8, 3, "3 of 8 attempts"), (8, 1, "easier"), (8, 8, "harder"),
+     (8, 4, "keep the difficulty")],
+)  # fmt: skip
+def test_simulator_prompt_carries_task_and_record(benchmark, attempts, successes, words):
+    seed = seed_task()
+    system, user = benchmark.simulator_messages(seed, SeedStatistics(attempts, successes))
+    assert words in user["content"]
+    for expected in (seed.messages[0]["content"], "weather.get(city='Oslo', days=2)", '"book"'):
+        assert expected in user["content"]
+    for header in ("New Tools:", "New Task:", "New Answer:"):
+        assert header in system["content"]
+
+
+def test_reason_words():
+    assert reason_word("") == ""
+    assert reason_word("simple_function_checker:wrong_count") == "wrong_count"
+    assert reason_word("value_error:list/tuple") == "value_error_list_tuple"
+    assert reason_word("type_error:java") == "type_error_java"
+    assert reason_word("checker_error") == "checker_error"
+
+
+def _results(counts, rule="ast"):
+    return [
+        (
+            seed_task(category=category, rule=rule),
+            Score(float(index < passed), index < passed, True),
+        )
+        for category, (passed, total) in counts.items()
+        for index in range(total)
+    ]
+
+
+def test_aggregate_follows_the_leaderboard(benchmark):
+    counts = {
+        "simple_python": (1, 2), "simple_java": (1, 1), "simple_javascript": (0, 1),
+        "multiple": (1, 1), "parallel": (0, 1), "parallel_multiple": (1, 2),
+        "live_simple": (1, 1), "live_multiple": (1, 3), "live_parallel": (0, 1),
+        "live_parallel_multiple": (0, 1), "irrelevance": (1, 1), "live_irrelevance": (1, 4),
+    }  # fmt: skip
+    metrics = benchmark.aggregate(_results(counts))
+    assert metrics["simple"] == pytest.approx((0.5 + 1 + 0) / 3)
+    assert metrics["non_live"] == pytest.approx((0.5 + 1 + 0 + 0.5) / 4)
+    assert metrics["live"] == pytest.approx(2 / 6)
+    assert metrics["irrelevance_overall"] == pytest.approx((1 + 0.25) / 2)
+    assert metrics["overall"] == pytest.approx(0.1 * (0.5 + 2 / 6 + 0.625))
+    assert metrics["accuracy"] == pytest.approx(8 / 19)
+    assert metrics["live_multiple"] == pytest.approx(1 / 3)
+
+
+def test_aggregate_of_v3_counts_relevance_in_both_means():
+    counts = {
+        "simple": (1, 2), "java": (1, 1), "javascript": (0, 1), "multiple": (1, 1),
+        "parallel": (0, 1), "parallel_multiple": (1, 2), "irrelevance": (1, 1),
+        "live_simple": (1, 1), "live_multiple": (1, 3), "live_parallel": (0, 1),
+        "live_parallel_multiple": (0, 1), "live_irrelevance": (1, 4), "live_relevance": (1, 1),
+    }  # fmt: skip
+    metrics = BFCL(version="v3", seed_categories=(), eval_categories=()).aggregate(_results(counts))
+    assert metrics["simple"] == 0.5 and metrics["simple_ast"] == pytest.approx(0.5)
+    assert metrics["non_live"] == pytest.approx((0.5 + 1 + 0 + 0.5 + 1) / 5)
+    assert metrics["live"] == pytest.approx(4 / 11)
+    assert metrics["overall"] == pytest.approx((0.6 + 4 / 11) / 3)
+
+
+def test_static_match_is_named_and_stays_out_of_official_aggregates(benchmark):
+    results = _results({"multi_turn_long_context": (1, 4)}, rule="static_match")
+    expected = {"multi_turn_long_context_static_match": 0.25, "accuracy": 0.25}
+    assert benchmark.aggregate(results) == expected
+    assert benchmark.aggregate([]) == {"accuracy": 0.0}
+
+
+def test_real_split_is_disjoint_and_prompts_fit(data_dir):
+    benchmark = BFCL(data_dir=data_dir)
+    seeds, held_out = benchmark.tasks("seed"), benchmark.tasks("eval")
+    assert (len(seeds), len(held_out)) == (539, 191)
+    conversation = {task.id.split(":")[0] for task in seeds}
+    assert not conversation & {task.id.split(":")[0] for task in held_out}
+    assert not {benchmark.canonical(t) for t in seeds} & {benchmark.canonical(t) for t in held_out}
+    assert {task.origin for task in seeds} == {"seed"}
+    assert {task.origin for task in held_out} == {"eval"}
+    for task in (*seeds, *held_out):
+        for messages in (benchmark.agent_messages(task),
+                         benchmark.simulator_messages(task, SeedStatistics(8, 3))):  # fmt: skip
+            # 4,096 tokens of a Qwen tokeniser are about 14,000 characters of such text.
+            assert sum(len(message["content"]) for message in messages) < 14_100
+
+
+def test_base_and_long_context_conversations_share_a_side(data_dir):
+    benchmark = BFCL(data_dir=data_dir, seed_categories=("multi_turn_base",))
+    numbers = [
+        {task.id.split(":")[0].rsplit("_", 1)[1] for task in benchmark.tasks(split)}
+        for split in ("seed", "eval")
+    ]
+    assert not numbers[0] & numbers[1] and all(numbers)
+
+
+def test_limits_on_the_number_of_tasks_are_stable(data_dir):
+    few = BFCL(data_dir=data_dir, max_seeds=20, max_eval=10)
+    more = BFCL(data_dir=data_dir, max_seeds=40, max_eval=10)
+    ids = [[task.id for task in b.tasks("seed")] for b in (few, more)]
+    assert len(ids[0]) == 20 and set(ids[0]) < set(ids[1]) and len(few.tasks("eval")) == 10
+    assert ids[0] == [i for i in ids[1] if i in set(ids[0])]

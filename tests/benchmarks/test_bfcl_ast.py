@@ -1,0 +1,223 @@
+"""The AST checker's rules, one by one, on made-up functions."""
+
+import pytest
+
+from genenv_jax.benchmarks import bfcl_ast, bfcl_java, bfcl_javascript
+from genenv_jax.benchmarks.base import Rejection
+from genenv_jax.benchmarks.bfcl_source_calls import decode_source_calls
+
+
+def _tool(name="f", required=("a",), **types):
+    properties = {}
+    for key, declared in types.items():
+        outer, _, inner = declared.partition(" of ")
+        properties[key] = {"type": outer} | ({"items": {"type": inner}} if inner else {})
+    return {
+        "name": name,
+        "description": "",
+        "parameters": {"type": "dict", "properties": properties, "required": list(required)},
+    }
+
+
+def _check(declared, options, value, language="python"):
+    tool = _tool(a=declared)
+    truth = [{"f": {"a": options}}]
+    return bfcl_ast.check([tool], [{"f": {"a": value}}], truth, "simple", language).error
+
+
+@pytest.mark.parametrize(
+    ("declared", "options", "value", "error"),
+    [
+        ("string", ["New York, NY"], "new york ny", ""),
+        ("string", ["2024-04-01"], "2024/04/01", ""),
+        ("string", ["it's"], 'it"s', ""),
+        ("string", ["cats"], "cat", "value_error:string"),
+        ("string", ["a;b"], "a:b", "value_error:string"),
+        ("string", ["1"], 1, "type_error:simple"),
+        ("integer", [5], 5, ""),
+        ("integer", [5], 6, "value_error:others"),
+        ("integer", [5], 5.0, "type_error:simple"),
+        ("integer", [1], True, "type_error:simple"),
+        ("integer", ["n"], "n", ""),  # a variable stands for the number
+        ("integer", ["n"], "N", "value_error:others"),  # and its case matters
+        ("float", [5.0], 5, ""),
+        ("float", [5], 5.0, ""),
+        ("float", [0.5], 0.49, "value_error:others"),
+        ("boolean", [True], True, ""),
+        ("boolean", [True], 1, "type_error:simple"),
+        ("boolean", [True], "True", "type_error:simple"),
+        ("boolean", [True], False, "value_error:others"),
+        ("any", ["x"], "X", ""),
+        ("array of string", [["A", "b c"]], ["a", "bc"], ""),
+        ("array of string", [["A", "B"]], ["b", "a"], "value_error:list/tuple"),
+        ("array of string", [["A"], ["B"]], ["b"], ""),
+        ("array of integer", [[1, 2]], [1, 2.0], "type_error:nested"),
+        ("array of integer", [[1, 2]], (1, 2), "type_error:simple"),
+        ("array of float", [[1.0]], [1], "type_error:nested"),
+        ("array of float", [[1]], [1], ""),  # elements take the type of the options
+        ("array of string", [["x"], ""], [], ""),  # "" is compared as an empty list
+        ("array of string", [["x"], ""], ["y"], "value_error:list/tuple"),
+        ("tuple of float", [[1.0, 2.0]], (1.0, 2.0), ""),
+        ("tuple of float", [[1.0, 2.0]], [1.0, 2.0], ""),
+        ("dict", [{"k": ["v", "w"]}], {"k": "W"}, ""),
+        ("dict", [{"k": ["v"]}], {"k": "x"}, "value_error:dict_value"),
+        ("dict", [{"k": ["v"]}], {"K": "v"}, "value_error:dict_key"),
+        ("dict", [{"k": ["v"], "l": [1, ""]}], {"k": "v"}, ""),
+        ("dict", [{"k": ["v"], "l": [1]}], {"k": "v"}, "value_error:dict_key"),
+        ("dict", [{"k": ["v"]}], [("k", "v")], "type_error:simple"),
+        ("dict", [""], {}, "dict_checker:unclear"),
+        ("array of dict", [[{"k": [1]}, {"k": [2]}]], [{"k": 1}, {"k": 2}], ""),
+        ("array of dict", [[{"k": [1]}, {"k": [2]}]], [{"k": 2}, {"k": 1}],
+         "value_error:dict_value"),
+        ("array of dict", [[{"k": [1]}]], [{"k": 1}, {"k": 1}], "value_error:list_dict_count"),
+        ("number", [1], 1, bfcl_ast.CHECKER_ERROR),  # not a BFCL type
+        ("float", [1.0], 10**400, bfcl_ast.CHECKER_ERROR),  # no float can hold it
+    ],
+)  # fmt: skip
+def test_values_and_types(declared, options, value, error):
+    assert _check(declared, options, value) == error
+
+
+def test_call_structure():
+    tool = _tool(required=("a",), a="integer", b="integer")
+    truth = [{"f": {"a": [1], "b": [2, ""]}}]
+    checker = "simple_function_checker"
+
+    def error(*calls):
+        return bfcl_ast.check([tool], list(calls), truth, "simple").error
+
+    assert error({"f": {"a": 1}}) == ""
+    assert error({"f": {"b": 2, "a": 1}}) == ""
+    assert error() == f"{checker}:wrong_count"
+    assert error({"f": {"a": 1}}, {"f": {"a": 1}}) == f"{checker}:wrong_count"
+    assert error({"F": {"a": 1}}) == f"{checker}:wrong_func_name"
+    assert error({"f": {"b": 2}}) == f"{checker}:missing_required"
+    assert error({"f": {"a": 1, "c": 3}}) == f"{checker}:unexpected_param"
+    truth[0]["f"]["b"] = [2]
+    assert error({"f": {"a": 1}}) == f"{checker}:missing_optional"
+
+
+def test_parallel_calls_match_in_any_order_and_once_each():
+    tools = [_tool("f", a="integer"), _tool("g", a="integer")]
+    truth = [{"f": {"a": [1]}}, {"f": {"a": [2]}}, {"g": {"a": [1]}}]
+    calls = [{"g": {"a": 1}}, {"f": {"a": 2}}, {"f": {"a": 1}}]
+    assert bfcl_ast.check(tools, calls, truth, "parallel").valid
+    prefix = "parallel_function_checker_no_order"
+    twice = [{"g": {"a": 1}}, {"f": {"a": 1}}, {"f": {"a": 1}}]
+    assert bfcl_ast.check(tools, twice, truth, "parallel").error == f"{prefix}:cannot_find_match"
+    assert bfcl_ast.check(tools, calls[:2], truth, "parallel").error == f"{prefix}:wrong_count"
+
+
+def test_parallel_matching_is_greedy():
+    # The first reference takes the only call that the second would accept: no search, officially.
+    truth = [{"f": {"a": [1, 2]}}, {"f": {"a": [1]}}]
+    calls = [{"f": {"a": 1}}, {"f": {"a": 2}}]
+    tools = [_tool(a="integer")]
+    assert not bfcl_ast.check(tools, calls, truth, "parallel").valid
+    assert bfcl_ast.check(tools, calls[::-1], truth, "parallel").valid
+
+
+def test_multiple_uses_the_function_that_the_answer_names():
+    tools = [_tool("f", a="string"), _tool("g", a="integer")]
+    truth = [{"g": {"a": [1]}}]
+    assert bfcl_ast.check(tools, [{"g": {"a": 1}}], truth, "multiple").valid
+    error = bfcl_ast.check(tools, [{"f": {"a": "1"}}], truth, "multiple").error
+    assert error == "simple_function_checker:wrong_func_name"
+
+
+@pytest.mark.parametrize(
+    ("text", "declared", "nested", "value"),
+    [
+        ("5", "integer", None, 5),
+        ("5.0", "integer", None, "5.0"),
+        ("5L", "long", None, 5),
+        ("5", "long", None, "5"),
+        ("1.5f", "float", None, 1.5),
+        ("1.5", "float", None, "1.5"),
+        ("1e3", "double", None, 1000.0),
+        ("true", "boolean", None, True),
+        ("True", "boolean", None, "True"),
+        ("'a'", "char", None, "'a'"),
+        ("anything", "any", None, "anything"),
+        ("new int[]{1, 2}", "Array", "integer", [1, 2]),
+        ("new String[] { a, b }", "Array", "String", ["a", "b"]),
+        ("{1, 2}", "Array", "integer", "{1, 2}"),
+        ('new ArrayList<>(Arrays.asList("a", "b"))', "ArrayList", "String", ["a", "b"]),
+        ("new ArrayList<Long>(Arrays.asList(1L, 2L))", "ArrayList", "long", [1, 2]),
+        ("new ArrayList<>() {{ add(1); add(2); }}", "ArrayList", "integer", [1, 2]),
+        ("new ArrayList<>()", "ArrayList", "String", []),
+        ('new HashMap<>() {{ put("k", "v"); put("n", 1); }}', "HashMap", None, {"k": "v", "n": 1}),
+        ("new HashMap<String, Integer>()", "HashMap", None, {}),
+        ("Map.of()", "HashMap", None, "Map.of()"),
+    ],
+)
+def test_java_source_becomes_values(text, declared, nested, value):
+    assert bfcl_java.convert(text, declared, nested) == value
+
+
+@pytest.mark.parametrize(
+    ("text", "declared", "nested", "value"),
+    [
+        ("'a'", "String", None, "a"),
+        ("a", "String", None, "a"),
+        ("5", "integer", None, 5),
+        ("5", "float", None, 5.0),
+        ("5n", "Bigint", None, 5),
+        ("false", "Boolean", None, False),
+        ("[1, 2]", "array", "integer", [1, 2]),
+        ("new Array(1, 2)", "array", "integer", [1, 2]),
+        ('["a", "b"]', "array", "String", ["a", "b"]),
+        ("[[1, 2], [3]]", "array", None, [[1, 2], [3]]),
+        ("[]", "array", None, []),
+        ("list", "array", "String", "list"),
+        ('{"a": 1, b: [1, "x"], "c": true}', "dict", None, {"a": 1, "b": [1, "x"], "c": True}),
+        ("{}", "dict", None, {}),
+        ("{\n}", "dict", None, "{\n}"),
+    ],
+)
+def test_javascript_source_becomes_values(text, declared, nested, value):
+    assert bfcl_javascript.convert(text, declared, nested) == value
+
+
+def test_unknown_source_types_raise():
+    for convert in (bfcl_java.convert, bfcl_javascript.convert):
+        with pytest.raises(KeyError):
+            convert("1", "number")
+    with pytest.raises(NotImplementedError):
+        bfcl_java.convert("new HashSet<>()", "Set")
+
+
+@pytest.mark.parametrize(
+    ("language", "text", "arguments"),
+    [
+        ("java", '[A.f(x=1, y="q", z=\'ab\')]', {"x": "1", "y": "q", "z": "ab"}),
+        ("java", "A.f(x=new int[]{1, 2})", {"x": "new int[]{1,2}"}),
+        (
+            "java",
+            "A.f(x=new ArrayList<>(Arrays.asList(1,2)))",
+            {"x": "new ArrayList<>(Arrays.asList(1,2))"},
+        ),
+        ("java", "A.f(x=new T() {{ put(1); }}, y=a.b(c, d))", {"x": "new T()", "y": "a.b(c, d)"}),
+        ("java", "A.f(x=(int) y, z=a ? b : c);", {"x": "(int)y", "z": "a?b:c"}),
+        ("java", "A.f(x=y -> y + 1, z=A::b)", {"x": "y->y+1", "z": "A::b"}),
+        ("javascript", "A.f(x=[1, 2], y={'a': 1, b})", {"x": "[1, 2]", "y": "{'a': 1, b}"}),
+        ("javascript", "A.f(x=(a) => a + 1, y=function () { return 1 })",
+         {"x": "(a) => a + 1", "y": "function () { return 1 }"}),
+        ("javascript", "A.f(x=`t`, y=/r[/]x/.test(z), z=-1,)",
+         {"x": "`t`", "y": "/r[/]x/.test(z)", "z": "-1"}),
+        ("javascript", "A.f(true, x=1)\nB.g(y=2)", {"*": "true", "x": "1"}),
+    ],
+)  # fmt: skip
+def test_source_calls_are_decoded(language, text, arguments):
+    assert decode_source_calls(text, language) == [{"A.f": arguments}]
+
+
+@pytest.mark.parametrize("language", ["java", "javascript"])
+@pytest.mark.parametrize(
+    "text",
+    ["", "no call here", "f(a=1", "f(a=1))", 'f(a="x)', "f(a:1)", "f(a=1, a=2)", "f(a=1 2)",
+     "f(a=12px)", "f(class=1)", "f(a=b c)", "\0", "f(a=" + "(" * 5000, "f(a=" + "[" * 5000,
+     "f(a=" + "new X(" * 2000, "f(a=" + "{" * 5000, "f(" + "a" * 20_000, "f(a='" + "\\" * 9000],
+)  # fmt: skip
+def test_malformed_source_calls_are_rejected(language, text):
+    assert isinstance(decode_source_calls(text, language), Rejection)

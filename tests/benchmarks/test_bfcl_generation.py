@@ -1,0 +1,266 @@
+"""What the simulator writes: parsed, verified, rejected for a reason, compared."""
+
+import dataclasses
+import json
+import time
+
+import pytest
+
+from genenv_jax.benchmarks import base, bfcl_tools
+from genenv_jax.benchmarks.base import Rejection, Score, Task
+from genenv_jax.benchmarks.bfcl import BFCL, Limits
+from tests.benchmarks.bfcl_tasks import BOOK, WEATHER, generation, seed_task
+from tests.benchmarks.test_safe_parse import HOSTILE
+
+
+@pytest.fixture
+def benchmark():
+    """A benchmark whose data is never read."""
+    return BFCL(data_dir="nowhere")
+
+
+def _parse(benchmark, text, seed=None):
+    return benchmark.parse(text, seed or seed_task(), "g0", 3)
+
+
+def test_a_generation_becomes_a_verified_task(benchmark):
+    task = _parse(benchmark, generation())
+    assert task.messages == ({"role": "user", "content": "Weather in Rome?"},)
+    assert task.answer["ground_truth"] == [{"weather.get": {"city": ["Rome"]}}]
+    assert (task.seed_id, task.origin, task.generation) == ("parallel_0", "generated", 3)
+    assert benchmark.verify(task) is None
+    assert benchmark.score(task, benchmark.agent_answer(task)) == Score(1.0, True, True)
+    assert benchmark.score(task, "[weather.get(city='Paris')]").reason == "cannot_find_match"
+    assert Task.from_json(json.loads(json.dumps(task.to_json()))) == task
+
+
+def test_new_tools_replace_the_seeds(benchmark):
+    text = generation(json.dumps([BOOK], indent=1), "A table for 2.", "[book(guests=2)]")
+    task = _parse(benchmark, text)
+    assert task.tools == (BOOK,) and benchmark.verify(task) is None
+    assert _parse(benchmark, benchmark.simulator_answer(task)) == task
+
+
+def test_structured_reference_values_are_checked_as_bfcl_checks_them(benchmark):
+    answer = "[book(guests=2, dishes=['Soup', 'fish'], contact={'name': 'Ann'})]"
+    task = _parse(benchmark, generation(answer=answer, request="Book."))
+    assert task.answer["ground_truth"][0]["book"]["contact"] == [{"name": ["Ann"]}]
+    assert benchmark.verify(task) is None
+    near = "[book(guests=2, dishes=['soup', 'FISH'], contact={'name': 'ann'})]"
+    assert benchmark.score(task, near).success
+    for wrong in (near.replace("2", "3"), near.replace("'soup', 'FISH'", "'FISH', 'soup'"),
+                  near.replace("ann", "bob"), near.replace("2", "2.0")):  # fmt: skip
+        assert not benchmark.score(task, wrong).success
+
+
+@pytest.mark.parametrize(
+    ("text", "reason"),
+    [
+        ("", base.EMPTY),
+        (" \n ", base.EMPTY),
+        ("\0", base.NOT_TEXT),
+        ("x" * 40_000, base.TOO_LONG),
+        ("Sure! " + generation(), base.UNPARSABLE),
+        (generation()[:30], base.UNPARSABLE),
+        (generation().replace("New Answer:", "Answer:"), base.UNPARSABLE),
+        (generation() + "\n" + generation(), base.UNPARSABLE),
+        (generation() + "\nNew Answer: []", base.UNPARSABLE),
+        ("New Task: a\nNew Tools: same\nNew Answer: [book(guests=1)]", base.UNPARSABLE),
+        (generation(request=" "), base.UNPARSABLE),
+        (generation(request="x" * 13_000), base.TOO_LONG),
+        (generation(tools="none"), base.BAD_TOOLS),
+        (generation(tools="[]"), base.BAD_TOOLS),
+        (generation(tools="{}"), base.BAD_TOOLS),
+        (generation(tools="[" * 200), base.BAD_TOOLS),
+        (generation(tools=json.dumps([BOOK, BOOK])), base.BAD_TOOLS),
+        (generation(answer="none"), base.BAD_ANSWER),
+        (generation(answer="[]"), base.BAD_ANSWER),
+        (generation(answer="[unknown(a=1)]"), base.BAD_ANSWER),
+        (generation(answer="[weather.get(days=1)]"), base.BAD_ANSWER),
+        (generation(answer="[weather.get(city='Rome', wind=1)]"), base.BAD_ANSWER),
+        (generation(answer="[weather.get(city=b'Rome')]"), base.BAD_ANSWER),
+        (generation(answer="[book(guests=1e999)]"), base.BAD_ANSWER),
+        (generation(answer="[book(guests=2.5)]"), base.BAD_ANSWER),
+        (generation(answer="[book(guests=True)]"), base.BAD_ANSWER),
+        (generation(answer="[book(guests='two people')]"), base.BAD_ANSWER),
+        (generation(answer="[book(guests=None)]"), base.BAD_ANSWER),
+        (generation(answer="[book(guests=2, dishes=[1])]"), base.BAD_ANSWER),
+        (generation(answer="[book(guests=2, dishes='soup and fish')]"), base.BAD_ANSWER),
+        (generation(answer="[book(guests=1, contact={1: 2})]"), base.BAD_ANSWER),
+        (generation(answer="[weather.get(" + "(" * 90), base.BAD_ANSWER),
+    ],
+)
+def test_generations_are_rejected_for_a_counted_reason(benchmark, text, reason):
+    result = _parse(benchmark, text)
+    assert isinstance(result, Rejection) and result.reason == reason
+
+
+def _tool(**changes):
+    return BOOK | changes
+
+
+@pytest.mark.parametrize(
+    ("tool", "problem"),
+    [
+        (3, "not an object"),
+        (_tool(name="a b"), "function name"),
+        (_tool(name="class.x"), "function name"),
+        (_tool(name=None), "function name"),
+        (_tool(description=None), "no description"),
+        (_tool(parameters=None), "parameters must be"),
+        (_tool(parameters=BOOK["parameters"] | {"type": "object"}), 'type "dict"'),
+        (_tool(parameters=BOOK["parameters"] | {"required": ["x"]}), "is not there"),
+        (_tool(parameters=BOOK["parameters"] | {"required": ["guests"] * 2}), "twice"),
+        (_tool(parameters=BOOK["parameters"] | {"required": "guests"}), "list of names"),
+        (_tool(parameters={"type": "dict", "properties": [], "required": []}), "properties"),
+        (
+            _tool(parameters={"type": "dict", "required": [],
+                              "properties": {f"p{i}": {"type": "any"} for i in range(65)}}),
+            "at most 64",
+        ),
+        *(
+            (_tool(parameters={"type": "dict", "required": [], "properties": {name: schema}}), text)
+            for name, schema, text in (
+                ("from", {"type": "string"}, "parameter name"),
+                ("a-b", {"type": "string"}, "parameter name"),
+                ("p", {}, "is not a BFCL python type"),
+                ("p", {"type": "number"}, "is not a BFCL python type"),
+                ("p", {"type": ["string"]}, "is not a BFCL python type"),
+                ("p", "string", "schema is not an object"),
+                ("p", {"type": "array"}, "items"),
+                ("p", {"type": "array", "items": {"type": "thing"}}, "items"),
+                ("p", {"type": "string", "enum": "a"}, "enum"),
+            )
+        ),
+    ],
+)  # fmt: skip
+def test_malformed_tools_are_rejected_with_what_is_wrong(benchmark, tool, problem):
+    rejection = bfcl_tools.check_tools([tool], "python", 64, 64)
+    assert rejection.reason == base.BAD_TOOLS and problem in rejection.detail
+    text = generation(tools=json.dumps([tool]), answer="[book(guests=1)]")
+    assert _parse(benchmark, text).reason == base.BAD_TOOLS
+
+
+def test_a_variable_may_stand_for_a_value(benchmark):
+    task = _parse(benchmark, generation(answer="[book(guests=size)]"))
+    assert task.answer["ground_truth"] == [{"book": {"guests": ["size"]}}]
+    assert benchmark.verify(task) is None
+    assert not benchmark.score(task, "[book(guests=Size)]").success
+
+
+def test_a_reference_that_fails_its_own_checker_is_a_wrong_answer(benchmark):
+    # `simple` asks for the first function.
+    seed = seed_task(kind="simple", category="simple_python")
+    other = _parse(benchmark, generation(answer="[book(guests=2)]"), seed)
+    assert benchmark.verify(other) == Rejection(base.WRONG_ANSWER, "wrong_func_name")
+    two = _parse(
+        benchmark, generation(answer="[weather.get(city='A'), weather.get(city='B')]"), seed
+    )
+    assert benchmark.verify(two) == Rejection(base.WRONG_ANSWER, "wrong_count")
+
+
+def test_verify_sees_what_was_tampered_with(benchmark):
+    task = _parse(benchmark, generation())
+    changed = dataclasses.replace(task, answer=task.answer | {"ground_truth": []})
+    assert benchmark.verify(changed).reason == base.BAD_ANSWER
+    broken = dataclasses.replace(task, answer={"kind": "parallel"})
+    assert benchmark.verify(broken).reason == base.BAD_ANSWER
+    assert benchmark.score(broken, "[]") == Score(0.0, False, False, "malformed_task_keyerror")
+    no_request = dataclasses.replace(task, messages=())
+    assert benchmark.verify(no_request).reason == base.UNPARSABLE
+
+
+@pytest.mark.parametrize("name", HOSTILE)
+def test_hostile_text_is_parsed_and_scored_in_bounded_time(benchmark, name):
+    text = HOSTILE[name]
+    seeds = [
+        seed_task(), seed_task("simple"), seed_task("parallel", "static_match"),
+        seed_task("irrelevance", truth=[]), seed_task("relevance", truth=[]),
+        seed_task("simple", language="java"),
+        seed_task("simple", language="javascript"),
+    ]  # fmt: skip
+    for seed in seeds:
+        for hostile in (text, generation(tools=text), generation(request=text),
+                        generation(answer=text)):  # fmt: skip
+            start = time.perf_counter()
+            result = benchmark.parse(hostile, seed, "g", 0)
+            if isinstance(result, Task):
+                verdict = benchmark.verify(result)
+                assert verdict is None or verdict.reason.replace("_", "").isalpha()
+                json.dumps(result.to_json()).encode()
+                benchmark.canonical(result)
+            score = benchmark.score(seed, hostile)
+            assert time.perf_counter() - start < 1.0
+            assert 0.0 <= score.reward <= 1.0 and score.success == (score.reward == 1.0)
+            assert score.reason.replace("_", "").isalpha() or score.success
+            if score.success:  # none of these is a correct call
+                assert seed.answer["kind"] in ("irrelevance", "relevance")
+
+
+@pytest.mark.parametrize("language", ["java", "javascript"])
+def test_source_languages_go_the_whole_way(benchmark, language):
+    declared = {"java": ("String", "ArrayList"), "javascript": ("String", "array")}[language]
+    tool = {
+        "name": "A.f",
+        "description": "Does it.",
+        "parameters": {
+            "type": "dict",
+            "properties": {
+                "text": {"type": declared[0]},
+                "names": {"type": declared[1], "items": {"type": "String"}},
+                "count": {"type": "integer"},
+            },
+            "required": ["text"],
+        },
+    }
+    source = {"java": 'new ArrayList<>(Arrays.asList("a", "b"))', "javascript": '["a", "b"]'}
+    answer = f'[A.f(text="x y", names={source[language]}, count=5)]'
+    seed = dataclasses.replace(seed_task("simple", language=language), tools=(tool,))
+    task = _parse(benchmark, generation(answer=answer), seed)
+    expected = {"text": ["x y"], "names": [["a", "b"]], "count": [5]}
+    assert task.answer["ground_truth"] == [{"A.f": expected}]
+    assert benchmark.verify(task) is None
+    assert benchmark.score(task, answer.replace("5", "6")).reason == "value_error_others"
+    rewritten = bfcl_tools.render_calls(task.answer["ground_truth"], task.tools, language)
+    assert benchmark.score(task, rewritten).success
+    wrong = _parse(benchmark, generation(answer=answer.replace("5", "5.5")), seed)
+    assert wrong.reason == base.BAD_ANSWER and "not of type integer" in wrong.detail
+    assert language.capitalize()[:4] in benchmark.agent_messages(seed)[0]["content"]
+
+
+def test_canonical_form_survives_restating(benchmark):
+    seed = seed_task()
+    request = "WHAT is the weather,\n in OSLO -- for two days"
+    restated = _parse(benchmark, generation(json.dumps([BOOK, WEATHER]), request))
+    assert benchmark.canonical(restated) == benchmark.canonical(seed)
+    other = _parse(benchmark, generation(request="What is the weather in Rome for two days?"))
+    assert benchmark.canonical(other) != benchmark.canonical(seed)
+    fewer = _parse(benchmark, generation(json.dumps([WEATHER]), request))
+    assert benchmark.canonical(fewer) != benchmark.canonical(seed)
+    assert benchmark.text(restated) == request
+
+
+def test_every_real_seed_makes_the_whole_way_round(data_dir):
+    categories = ("simple_java", "simple_javascript", "parallel", "live_multiple", "irrelevance",
+                  "live_relevance", "multi_turn_long_context")  # fmt: skip
+    benchmark = BFCL(data_dir=data_dir, seed_categories=categories, eval_categories=())
+    seeds = benchmark.tasks("seed")
+    assert len(seeds) > 2_300
+    contradicting = []  # official answers that are not of their declared types
+    for seed in seeds:
+        task = benchmark.parse(benchmark.simulator_answer(seed), seed, "g", 0)
+        if isinstance(task, Rejection):
+            assert "not of type" in task.detail, (seed.id, task)
+            contradicting.append(seed.id)
+            continue
+        assert benchmark.verify(task) is None
+        assert benchmark.canonical(task) == benchmark.canonical(seed)
+        # Any reference that the seed accepts is the answer of its restatement.
+        assert benchmark.score(seed, benchmark.agent_answer(task)).success
+    assert len(contradicting) == 9
+
+
+def test_limits_are_respected(benchmark):
+    small = BFCL(data_dir="nowhere", limits=Limits(tools=1, answer_chars=40))
+    assert _parse(small, generation(json.dumps([WEATHER, BOOK]))).reason == base.BAD_TOOLS
+    assert small.score(seed_task(), "[weather.get(city='" + "a" * 40 + "')]").reason == "too_long"

@@ -1,0 +1,207 @@
+"""Parsing of hostile text: bounded, total, and right on text that is not hostile."""
+
+import math
+import time
+
+import pytest
+
+from genenv_jax.benchmarks import base
+from genenv_jax.benchmarks.base import Rejection
+from genenv_jax.benchmarks.safe_parse import check_text, parse_calls, parse_json, parse_literal
+
+HOSTILE = {
+    "empty": "",
+    "white space": " \n\t\n",
+    "ten megabytes": "a" * 10_000_000,
+    "ten megabytes of brackets": "[" * 10_000_000,
+    "ten megabytes of spaces": " " * 10_000_000,
+    "brackets": "[" * 100_000,
+    "braces": '{"a":' * 3_000,
+    "parentheses": "f(a=" + "(" * 8_000,
+    "closing brackets": "]" * 8_000,
+    "attributes": "[f(a=x" + ".a" * 8_000 + ")]",
+    "calls": "[f(a=x" + "()" * 8_000 + ")]",
+    "subscripts": "[f(a=x" + "[0]" * 5_000 + ")]",
+    "unary": "[f(a=" + "-" * 16_000 + "1)]",
+    "not": "[f(a=" + "not " * 4_000 + "1)]",
+    "lambda": "[f(a=" + "lambda:" * 2_000 + "1)]",
+    "conditionals": "[f(a=" + "1 if 1 else " * 1_300 + "1)]",
+    "sums": "[f(a=" + "1+" * 8_000 + "1)]",
+    "powers": "[f(a=9**9**9**9)]",
+    "shift": "[f(a=1<<99999999999)]",
+    "padding": "[f(a='%99999999999d' % 1)]",
+    "repetition": "[f(a='a' * 99999999999)]",
+    "nested repetition": "[f(a=[['a' * 9000] * 9000] * 9000)]",
+    "huge integer": "9" * 100_000,
+    "long integer": "[f(a=" + "9" * 10_000 + ")]",
+    "huge float": "[1e99999]",
+    "hexadecimal": "[f(a=0x" + "f" * 16_000 + "*2)]",
+    "nul": "[f(a=1)]\0",
+    "surrogate": "[f(a='\ud800')]",
+    "escaped surrogate": '["\\ud800"]',
+    "escape code": "\x1b[31m[f(a=1)]",
+    "replacement": "\ufffd\ufffd[f(a=\ufffd)]",
+    "bidi": "[f(a='\u202e'), \u2066g(b=1)]",
+    "import": "__import__('os').system('touch /tmp/genenv_was_here')",
+    "import in a call": "[f(a=__import__('os').system('touch /tmp/genenv_was_here') + 1)]",
+    "comprehension": "[x for x in (1).__class__.__base__.__subclasses__()]",
+    "walrus": "[f(a=(b := 1))]",
+    "format string": "[f(a=f'{().__class__}')]",
+    "percent": "%s%s%n{0.__class__}{}",
+    "backslashes": "'\\" * 8_000,
+    "quotes": "'" * 16_001,
+    "triple quotes": "'''" * 5_001 + "[",
+    "spread": "[f(**{'a': 1}, *b)]",
+    "unclosed": "[f(a=[1, 2",
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("parser", [parse_calls, parse_json, parse_literal, check_text])
+@pytest.mark.parametrize("name", HOSTILE)
+def test_hostile_text_gives_a_value_in_bounded_time(name, parser, tmp_path):
+    start = time.perf_counter()
+    result = parser(HOSTILE[name])
+    assert time.perf_counter() - start < 1.0
+    if isinstance(result, Rejection):
+        assert result.reason in (
+            base.EMPTY, base.NOT_TEXT, base.TOO_LONG, base.TOO_DEEP, base.UNPARSABLE
+        )  # fmt: skip
+        assert len(result.detail) < 400
+
+
+@pytest.mark.parametrize(
+    ("name", "parser", "reason"),
+    [
+        ("empty", parse_calls, base.EMPTY),
+        ("white space", parse_json, base.EMPTY),
+        ("ten megabytes", parse_calls, base.TOO_LONG),
+        ("ten megabytes of brackets", parse_json, base.TOO_LONG),
+        ("brackets", parse_literal, base.TOO_LONG),
+        ("parentheses", parse_calls, base.TOO_DEEP),
+        ("braces", parse_json, base.TOO_DEEP),
+        ("attributes", parse_calls, base.TOO_DEEP),
+        ("unary", parse_literal, base.TOO_DEEP),
+        ("sums", parse_calls, base.TOO_DEEP),
+        ("huge float", parse_json, base.UNPARSABLE),
+        ("powers", parse_calls, base.UNPARSABLE),
+        ("padding", parse_calls, base.UNPARSABLE),
+        ("nested repetition", parse_calls, base.UNPARSABLE),
+        ("nul", parse_calls, base.NOT_TEXT),
+        ("surrogate", parse_calls, base.NOT_TEXT),
+        ("escaped surrogate", parse_json, base.NOT_TEXT),
+        ("escape code", parse_calls, base.NOT_TEXT),
+        ("import in a call", parse_calls, base.UNPARSABLE),
+        ("format string", parse_calls, base.UNPARSABLE),
+        ("import", parse_literal, base.UNPARSABLE),
+        ("unclosed", parse_calls, base.UNPARSABLE),
+    ],
+)
+def test_hostile_text_is_turned_away_for_its_reason(name, parser, reason):
+    result = parser(HOSTILE[name])
+    assert isinstance(result, Rejection) and result.reason == reason
+
+
+def test_not_a_string_is_not_text():
+    assert check_text(b"f()").reason == base.NOT_TEXT
+    assert check_text(None).reason == base.NOT_TEXT
+
+
+def test_replacement_character_is_text():
+    assert check_text("\ufffd") is None
+    assert parse_json('"\ufffd"') == "\ufffd"
+
+
+def test_length_is_measured_in_characters():
+    assert check_text("é" * 10, max_chars=10) is None
+    assert check_text("é" * 11, max_chars=10).reason == base.TOO_LONG
+
+
+@pytest.mark.parametrize(
+    ("text", "calls"),
+    [
+        ("[f(a=1)]", [{"f": {"a": 1}}]),
+        ("f(a=1), g.h(b='x')", [{"f": {"a": 1}}, {"g.h": {"b": "x"}}]),
+        ("```\n[f(a=1)]\n```", [{"f": {"a": 1}}]),
+        ("[]", []),
+        ("[f(1, 2, c=3)]", [{"f": {"c": 3}}]),
+        ("[f(a=-1.5, b=True, c=None)]", [{"f": {"a": -1.5, "b": True, "c": None}}]),
+        ("[f(a=[1, (2, 'x')], b={'k': [1]})]", [{"f": {"a": [1, (2, "x")], "b": {"k": [1]}}}]),
+        ("[f(a=name, b=x[0], c=g(1))]", [{"f": {"a": "name", "b": "x[0]", "c": "g(1)"}}]),
+        ("[f(a=g(b=1))]", [{"f": {"a": {"g": {"b": 1}}}}]),
+        ("[f(a=2*3+1, b='x'*3, c=2**10)]", [{"f": {"a": 7, "b": "xxx", "c": 1024}}]),
+        ("[f(a=+5, b=not True)]", [{"f": {"a": -5, "b": -1}}]),  # as the official decoder does
+        ("[f(a='\\d')]", [{"f": {"a": "\\d"}}]),
+        ("[f(a='((((')]", [{"f": {"a": "(((("}}]),
+        ("[f(a=1, # it's a comment (\n b=2)]", [{"f": {"a": 1, "b": 2}}]),
+        ("[f(a=...)]", [{"f": {"a": "..."}}]),
+        ("[f(**x)]", [{"f": {"**": "x"}}]),
+    ],
+)
+def test_calls_are_decoded_by_the_official_rules(text, calls):
+    assert parse_calls(text) == calls
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["I would rather not.", "[1, 2]", "[f]", "[f(a=1) for x in y]", "[f(a=x.y)]", "[f(a={1})]",
+     "[f(a=1]", "[f(a=x if y else z)]", "[f(a=lambda: 1)]", "[[f(a=1)]]"],
+)  # fmt: skip
+def test_what_is_not_a_list_of_calls_is_unparsable(text):
+    assert parse_calls(text).reason == base.UNPARSABLE
+
+
+def test_brackets_in_strings_are_not_nesting():
+    text = "[f(a='" + "[" * 500 + '\', b="""' + "(" * 500 + '""")]'
+    assert parse_calls(text) == [{"f": {"a": "[" * 500, "b": "(" * 500}}]
+    assert parse_json('["' + "[" * 500 + '\\""]') == ["[" * 500 + '"']
+
+
+def test_depth_limit_is_exact():
+    assert parse_literal("[" * 5 + "]" * 5, max_depth=5) == [[[[[]]]]]
+    assert parse_literal("[" * 6 + "]" * 6, max_depth=5).reason == base.TOO_DEEP
+    assert parse_json("[" * 5 + "]" * 5, max_depth=5) == [[[[[]]]]]
+    assert parse_json("[" * 6 + "]" * 6, max_depth=5).reason == base.TOO_DEEP
+
+
+def test_wide_text_is_not_deep():
+    numbers = list(range(2_000))
+    assert parse_calls(f"[f(a={numbers})]") == [{"f": {"a": numbers}}]
+    assert parse_literal(str([-n for n in numbers])) == [-n for n in numbers]
+
+
+def test_positional_arguments_are_bound_by_the_order_of_parameters():
+    order = {"f": ("a", "b")}
+    assert parse_calls("[f(1, b=2)]", parameter_order=order) == [{"f": {"a": 1, "b": 2}}]
+    for text in ("[f(1, 2, 3)]", "[f(1, a=2)]", "[g(1)]", "[f(*x)]"):
+        assert parse_calls(text, parameter_order=order).reason == base.UNPARSABLE
+
+
+@pytest.mark.parametrize("text", ['{"a": 1, "a": 2}', "[NaN]", "[Infinity]", "[1e999]", "{'a': 1}"])
+def test_json_is_strict(text):
+    assert parse_json(text).reason == base.UNPARSABLE
+
+
+def test_json_values_come_through():
+    text = '{"a": [1, -2.5, true, null, "\\u00e9\\ud83d\\ude00"]}'
+    assert parse_json(text) == {"a": [1, -2.5, True, None, "é😀"]}
+    assert parse_json("null") is None
+    assert math.isclose(parse_json("1e10"), 1e10)
+
+
+def test_literals_come_through():
+    assert parse_literal(" {'a': (1, -2.5, True, None, b'x')} ") == {
+        "a": (1, -2.5, True, None, b"x")
+    }
+    assert parse_literal("name").reason == base.UNPARSABLE
+
+
+def test_nothing_is_executed(tmp_path, monkeypatch):
+    import os
+
+    def forbidden(*args):
+        raise AssertionError("executed")
+
+    monkeypatch.setattr(os, "system", forbidden)
+    for name in ("import", "import in a call", "comprehension", "format string"):
+        for parser in (parse_calls, parse_json, parse_literal):
+            parser(HOSTILE[name])
