@@ -1,0 +1,46 @@
+"""The embedded default: a co-evolution from scratch on a laptop's CPU.
+
+    python -m genenv_jax.main --config=configs/quickstart.py --workdir=runs/quickstart
+
+A 0.2 M parameter Qwen2 model is trained on noisy demonstrations (once, then cached) and becomes both
+the agent and the simulator of the Dial benchmark.
+"""
+
+from genenv_jax.config import default_config
+
+
+def get_config(arg: str = ""):
+    if arg:
+        raise ValueError(f"configs/quickstart.py takes no argument, got {arg!r}")
+    config = default_config()
+    config.epochs = 10
+    config.benchmark.name = "dial"
+    config.benchmark.positions = 5
+    config.benchmark.max_depth = 7
+    config.benchmark.deeper = (8, 9)
+    config.benchmark.seed_depths = (0.1, 0.1, 0.1, 0.15, 0.2, 0.2, 0.15)
+    config.benchmark.misunderstood = 0.5
+    config.model.dtype = "float32"
+    config.model.remat = False
+    config.model.unroll_layers = True
+    config.model.make.vocab_size = 512
+    config.model.make.num_layers = 3
+    config.warm_start.steps = 1500
+    config.mesh.fsdp = 1
+    config.limits.agent_prompt = 40
+    config.limits.agent_response = 56
+    config.limits.simulator_prompt = 40
+    config.limits.simulator_response = 44
+    config.limits.prompt_buckets = ()
+    config.agent.learning_rate = 2e-4
+    config.agent.batch_size = 64
+    config.agent.minibatch_size = 64
+    config.agent.base_share = 0.0
+    config.simulator.learning_rate = 1e-3
+    config.simulator.success_rate_over = "task"
+    config.simulator.update_epochs = 4
+    config.curriculum.k_min = 0.15
+    config.verification.near_duplicate = 0.0
+    config.verification.pool_epochs = 3
+    config.evaluation.sampled = 2
+    return config

@@ -1,0 +1,81 @@
+"""Checkpoints: everything that a run needs to go on, in one atomic Orbax Composite.
+
+Saved at epoch boundaries: both players' train states, and as JSON the finished epochs, the curriculum,
+the number of rollouts and the length of every file that the run appends to.  PRNG keys are not state:
+each is derived from (seed, epoch, phase), so a repeated epoch draws the same numbers.
+"""
+
+from __future__ import annotations
+
+import os
+import pathlib
+from collections.abc import Mapping
+from typing import Any
+
+import jax
+import orbax.checkpoint as ocp
+from absl import logging
+
+
+class Checkpoints:
+    """The checkpoints of one workdir.
+
+    Args:
+      directory: where they are; made if missing.
+      keep: how many are kept.
+    """
+
+    def __init__(self, directory: str | os.PathLike, keep: int):
+        options = ocp.CheckpointManagerOptions(max_to_keep=keep, create=True)
+        self._manager = ocp.CheckpointManager(pathlib.Path(directory).absolute(), options=options)
+
+    def save(self, epoch: int, states: Mapping[str, Any], host: Mapping[str, Any]) -> None:
+        """Saves asynchronously after `epoch` finished epochs.
+
+        Args:
+          states: pytrees of arrays by name.
+          host: plain JSON values.
+        """
+        items = {name: ocp.args.StandardSave(state) for name, state in states.items()}
+        self._manager.save(
+            epoch, args=ocp.args.Composite(**items, host=ocp.args.JsonSave(dict(host)))
+        )  # fmt: skip
+
+    def restore(self, states: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Any]] | None:
+        """The newest checkpoint that can be read, or None where there is none.
+
+        Args:
+          states: pytrees of the same structure; their shapes, types and shardings are what is restored.
+        Returns:
+          (states by name, host values).  A damaged checkpoint is reported and the one before is tried.
+        Raises:
+          ValueError: there are checkpoints, and none can be read.
+        """
+        abstract = jax.tree.map(ocp.utils.to_shape_dtype_struct, dict(states))
+        items = {name: ocp.args.StandardRestore(state) for name, state in abstract.items()}
+        steps = sorted(self._manager.all_steps(), reverse=True)
+        for step in steps:
+            try:
+                found = self._manager.restore(
+                    step, args=ocp.args.Composite(**items, host=ocp.args.JsonRestore())
+                )  # fmt: skip
+            except Exception as error:  # whatever the storage layers raise on damaged files
+                logging.error("checkpoint %d cannot be read, trying the one before: %s", step, error)
+                continue
+            for newer in (s for s in steps if s > step):
+                self._manager.delete(newer)  # it would stand in the way of the epoch's new checkpoint
+            return {name: found[name] for name in items}, found["host"]
+        if steps:
+            raise ValueError(
+                f"none of the checkpoints {steps} in {self._manager.directory} can be read; expected "
+                "one that fits this configuration and is whole (remove the directory to start anew)"
+            )
+        return None
+
+    def wait(self) -> None:
+        """Returns when every save is on disk."""
+        self._manager.wait_until_finished()
+
+    def close(self) -> None:
+        """Waits and lets go of the directory."""
+        self._manager.close()

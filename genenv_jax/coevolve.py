@@ -1,0 +1,530 @@
+"""Algorithm 1 of arXiv 2512.19682: the agent and its simulator, trained against each other.
+
+One epoch, as `Coevolution.epoch` runs it:
+  1. generation     the simulator writes n variations of each seed; the gate admits the valid ones
+     interaction    the agent attempts every task g times: R_agent, p̂ and R_env follow
+  2. dual update    GRPO on the agent, batch by batch; filtered, weighted RWR on the simulator
+  3. aggregation    valid traces go to D_train, weighted generations to D_env
+
+Everything random is drawn from (seed, epoch, phase), and everything else that an epoch depends on is in
+the checkpoint of the epoch before, so an interrupted run repeats itself exactly.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import pathlib
+import signal
+import threading
+import time
+from typing import Any
+
+import jax
+import numpy as np
+from absl import logging
+from ml_collections import ConfigDict
+
+from genenv_jax import evaluate as evaluation
+from genenv_jax.benchmarks.base import Rejection, Task
+from genenv_jax.checkpoint import Checkpoints
+from genenv_jax.curriculum import Curriculum
+from genenv_jax.metrics import EpochMeans, MetricWriter
+from genenv_jax.models import huggingface
+from genenv_jax.players import building
+from genenv_jax.players.agent import Agent
+from genenv_jax.players.prompts import check_prompts
+from genenv_jax.players.simulator import Simulator
+from genenv_jax.pools import Pool
+from genenv_jax.progress import Progress
+from genenv_jax.rl import rewards
+from genenv_jax.rl.advantages import zero_variance
+from genenv_jax.sampling.engine import Rollouts
+from genenv_jax.verification import Verifier
+
+# What the PRNG key of each phase is folded with.
+_GENERATE, _INTERACT, _EVALUATE = 0, 1, 2
+
+
+@dataclasses.dataclass
+class Generation:
+    """One text of the simulator and what became of it.
+
+    row, column: its context and its place among that context's variations.  task: where it was
+    accepted, else rejection says why not.  attempts and successes are the agent's, p_hat is that of the
+    update (its own, or its batch's), weight is 0 where it takes no part in the update.
+    """
+
+    row: int
+    column: int
+    seed: Task
+    context_success_rate: float | None
+    text: str
+    task: Task | None = None
+    rejection: Rejection | None = None
+    attempts: int = 0
+    successes: int = 0
+    response_tokens: int = 0
+    prompt_tokens: int = 0
+    p_hat: float = float("nan")
+    r_env: float = float("nan")
+    weight: float = 0.0
+
+    @property
+    def success_rate(self) -> float:
+        """The task's own success rate; NaN where it was not attempted."""
+        return float(rewards.success_rate(self.successes, self.attempts))
+
+    def record(self, epoch: int, task_id: str) -> dict[str, Any]:
+        """Its line in tasks.jsonl."""
+        attempted = self.attempts > 0
+        return {
+            "epoch": epoch,
+            "id": task_id,
+            "seed_id": self.seed.id,
+            "context_success_rate": self.context_success_rate,
+            "text": self.text,
+            "verdict": self.rejection.reason if self.rejection else "accepted",
+            "detail": self.rejection.detail if self.rejection else "",
+            "task": self.task.to_json() if self.task else None,
+            "attempts": self.attempts,
+            "successes": self.successes,
+            "p_hat": self.success_rate if attempted else None,
+            "r_env": self.r_env if attempted else None,
+            "weight": self.weight if attempted else None,
+            "response_length_mean": self.response_tokens / self.attempts if attempted else None,
+        }
+
+
+class Coevolution:
+    """A run in a workdir.  The constructor loads and checks everything; `run` trains.
+
+    Args:
+      config: validated configuration.
+      workdir: made if missing; an interrupted run in it is continued.
+    Raises:
+      ValueError, FileNotFoundError: something that the configuration names is missing or unfit.
+    """
+
+    def __init__(self, config: ConfigDict, workdir: pathlib.Path):
+        self.config, self.workdir = config, workdir
+        if config.compilation_cache:
+            workdir.mkdir(parents=True, exist_ok=True)
+            jax.config.update("jax_compilation_cache_dir", str((workdir / "xla_cache").absolute()))
+            jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.5)
+        self.benchmark = building.make_benchmark(config)
+        seeds = self.benchmark.tasks("seed")
+        self.eval_tasks = building.evaluation_tasks(config, self.benchmark)
+        self.model, params, self._put, self._mesh = building.load_model(config, self.benchmark)
+        check_prompts(config, self.model, self.benchmark, seeds, self.eval_tasks)
+        with self._mesh():
+            self.agent = Agent(self.model, params, config, self._put)
+            self.simulator = Simulator(self.model, params, config, self._put)
+        self.eval_engines = evaluation.evaluation_engines(config, self.model, self._put)
+        self.curriculum = Curriculum(seeds, config.curriculum.seeds_per_epoch, config.seed)
+        self.verifier = Verifier(
+            self.benchmark, seeds, self.benchmark.tasks("eval"), **config.verification.to_dict()
+        )
+        self.total_rollouts = 0
+        self.trained_tasks: list[Task] = []  # tasks of D_train from the simulator, for replay
+        self.finished_epochs = 0
+        self._seconds: dict[str, float] = {}
+        self._open_workdir()
+
+    # -- the run ------------------------------------------------------------------------------------
+
+    def run(self) -> None:
+        """Trains until `config.epochs` epochs are finished."""
+        stop = threading.Event()
+        previous = None
+        if threading.current_thread() is threading.main_thread():
+            previous = signal.signal(signal.SIGTERM, lambda *_: stop.set())
+        self.progress = Progress(self.config.epochs, start_epoch=self.finished_epochs)
+        try:
+            with self._mesh():
+                if self.finished_epochs == 0:
+                    self._log(0, self.evaluate(0), summary=None)
+                while self.finished_epochs < self.config.epochs:
+                    self.epoch(self.finished_epochs)
+                    if stop.is_set():
+                        logging.warning("SIGTERM: stopped after epoch %d", self.finished_epochs)
+                        self.checkpoints.wait()
+                        raise SystemExit(143)
+                if self.config.export:
+                    self.export()
+        finally:
+            self.checkpoints.wait()
+            self.metrics.close()
+            self.timing.close()
+            if previous is not None:
+                signal.signal(signal.SIGTERM, previous)
+
+    def epoch(self, epoch: int) -> None:
+        """One epoch of Algorithm 1; `epoch` counts from 0."""
+        self._seconds = {"interact": 0.0, "update agent": 0.0}
+        # 1. Generation: n variations of each seed, conditioned on how its last ones fared.
+        generations, texts = self.generate(epoch)
+        fresh = [generation for generation in generations if generation.task]
+
+        # 1. Interaction and 2. GRPO, a batch of tasks at a time: each batch is rolled out by the agent
+        # that the batch before has trained, so the updates stay on-policy.
+        traces, agent_metrics = self.interact_and_update_agent(epoch, fresh)
+
+        # 1. p̂ and R_env of each batch, then 2. the filter, the weights and RWR on the simulator.
+        self.reward(generations)
+        simulator_metrics = self.update_simulator(epoch, generations, texts)
+
+        # 3. Aggregation.
+        self.aggregate(epoch, generations, traces)
+        metrics = self.describe(generations) | agent_metrics | simulator_metrics
+        self.finished_epochs = epoch + 1
+        if self.config.evaluation.every and self.finished_epochs % self.config.evaluation.every == 0:
+            metrics |= self.evaluate(self.finished_epochs)
+        self._log(self.finished_epochs, metrics, summary=self._summary(metrics))
+        last = self.finished_epochs == self.config.epochs
+        if last or self.finished_epochs % self.config.checkpoint.every == 0:
+            self._save()
+
+    # -- 1. generation and interaction --------------------------------------------------------------
+
+    def generate(self, epoch: int) -> tuple[list[Generation], Rollouts]:
+        """Variations of the epoch's seeds, each verified; and their tokens."""
+        seeds = self.curriculum.choose(epoch)
+        statistics = [self.curriculum.statistics(seed.id) for seed in seeds]
+        contexts = [
+            self.benchmark.simulator_messages(seed, stats)
+            for seed, stats in zip(seeds, statistics, strict=True)
+        ]
+        n = self.config.simulator.variations
+        with self.progress.phase("generate", total=len(seeds) * n, unit="tasks") as phase:
+            texts = self.simulator.generate(contexts, self._key(epoch, _GENERATE), phase.advance)
+        generations = []
+        for row, (seed, stats) in enumerate(zip(seeds, statistics, strict=True)):
+            for column in range(n):
+                text = self.model.decode(texts.completion(row, column))
+                generation = Generation(row, column, seed, stats.success_rate, text)
+                outcome = self.verifier.check(
+                    text,
+                    done=bool(texts.done[row, column]),
+                    seed=seed,
+                    task_id=f"generated-{epoch + 1}-{row}-{column}",
+                    generation=epoch,
+                )
+                if isinstance(outcome, Task):
+                    too_long = self.agent.check_length(self.benchmark, outcome)
+                    outcome = too_long or outcome
+                if isinstance(outcome, Rejection):
+                    generation.rejection = outcome
+                else:
+                    generation.task = outcome
+                    self.verifier.admit(outcome)
+                generations.append(generation)
+        return generations, texts
+
+    def training_tasks(self, epoch: int, fresh: list[Generation]) -> list[tuple[Task, Generation | None]]:
+        """The epoch's mixture of fresh, base and replayed tasks, in random order.
+
+        The counts follow from the number of generations asked for rather than of those accepted, so a
+        simulator that writes little of use does not starve the agent.
+        """
+        c, rng = self.config.agent, np.random.default_rng([self.config.seed, epoch, 3])
+        asked = self.curriculum.seeds_per_epoch * self.config.simulator.variations
+        fresh_share = 1.0 - c.base_share - c.replay_share
+        base = rng.permutation(len(self.curriculum.seeds))[: round(asked * c.base_share / fresh_share)]
+        replay_count = min(len(self.trained_tasks), round(asked * c.replay_share / fresh_share))
+        replay = rng.permutation(len(self.trained_tasks))[:replay_count]
+        mixture: list[tuple[Task, Generation | None]] = [(g.task, g) for g in fresh]
+        mixture += [(self.curriculum.seeds[i], None) for i in base]
+        mixture += [(self.trained_tasks[i], None) for i in replay]
+        return [mixture[i] for i in rng.permutation(len(mixture))]
+
+    def interact_and_update_agent(
+        self, epoch: int, fresh: list[Generation]
+    ) -> tuple[list[dict[str, Any]], dict[str, float]]:
+        """Rolls the agent out on the mixture and trains it by GRPO; fills in the generations' attempts.
+
+        Returns the valid traces, as D_train keeps them, and metrics.
+        """
+        c, key = self.config.agent, self._key(epoch, _INTERACT)
+        mixture = self.training_tasks(epoch, fresh)
+        traces, means, all_rewards, lengths = [], EpochMeans(), [], []
+        valid = 0
+        total = len(mixture) * c.group_size
+        phase = self.progress.phase("interact and update agent", total=total, unit="rollouts")
+        with phase as display:
+            for start in range(0, len(mixture), c.batch_size):
+                part = mixture[start : start + c.batch_size]
+                began = time.monotonic()
+                rollouts = self.agent.rollout(
+                    self.benchmark,
+                    [task for task, _ in part],
+                    jax.random.fold_in(key, start),
+                    on_batch=display.advance,
+                )
+                reward = np.zeros(rollouts.lengths.shape)
+                for i, (task, generation) in enumerate(part):
+                    for j in range(c.group_size):
+                        answer = self.model.decode(rollouts.completion(i, j))
+                        score = self.benchmark.score(task, answer)
+                        reward[i, j] = score.reward
+                        valid += score.valid
+                        if generation:
+                            generation.attempts += 1
+                            generation.successes += score.success
+                            generation.response_tokens += int(rollouts.lengths[i, j])
+                            generation.prompt_tokens = len(rollouts.prompts[i])
+                        if score.valid:
+                            traces.append(
+                                {
+                                    "epoch": epoch + 1,
+                                    "task_id": task.id,
+                                    "origin": task.origin,
+                                    "answer": answer,
+                                    "reward": score.reward,
+                                    "success": score.success,
+                                }
+                            )
+                self._seconds["interact"] += time.monotonic() - began
+                all_rewards.append(reward)
+                lengths.append(rollouts.lengths)
+                if c.train:
+                    began = time.monotonic()
+                    means.update(self.agent.update(rollouts, reward), weight=len(part))
+                    self._seconds["update agent"] += time.monotonic() - began
+        self.total_rollouts += total
+        if not mixture:
+            return traces, {}
+        reward = np.concatenate(all_rewards)
+        return traces, {
+            "agent/reward_mean": float(reward.mean()),
+            "agent/response_length_mean": float(np.concatenate(lengths).mean()),
+            "agent/zero_variance_share": float(zero_variance(reward).mean()),
+            "agent/valid_share": valid / total,
+            "agent/tasks": len(mixture),
+        } | {f"agent/{name}": value for name, value in means.compute().items()}
+
+    # -- 2. the simulator's update -------------------------------------------------------------------
+
+    def reward(self, generations: list[Generation]) -> None:
+        """Fills in p̂ (Eq. 2), R_env (Eq. 3) and the RWR weights of the filtered set."""
+        c, curriculum = self.config.simulator, self.config.curriculum
+        attempted = [g for g in generations if g.attempts]
+        by_batch: dict[int, list[Generation]] = {}
+        for generation in attempted:
+            by_batch.setdefault(generation.row, []).append(generation)
+        for batch in by_batch.values():
+            groups = [batch] if c.success_rate_over == "batch" else [[g] for g in batch]
+            for group in groups:
+                p_hat = float(
+                    rewards.success_rate(sum(g.successes for g in group), sum(g.attempts for g in group))
+                )
+                for generation in group:
+                    generation.p_hat = p_hat
+                    generation.r_env = float(
+                        rewards.curriculum_reward(p_hat, curriculum.alpha, curriculum.beta)
+                    )
+        kept = [
+            g
+            for g in attempted
+            if rewards.difficulty_filter(g.p_hat, curriculum.alpha, curriculum.k_min)
+        ]
+        weights = rewards.rwr_weights([g.r_env for g in kept], c.rwr_temperature)
+        for generation, weight in zip(kept, weights, strict=True):
+            generation.weight = float(weight)
+
+    def update_simulator(
+        self, epoch: int, generations: list[Generation], texts: Rollouts
+    ) -> dict[str, float]:
+        """Reward-weighted regression on the filtered generations."""
+        weights = np.zeros((len(texts), self.config.simulator.variations))
+        for generation in generations:
+            weights[generation.row, generation.column] = generation.weight
+        metrics = {
+            "simulator/records": int((weights > 0).sum()),
+            "simulator/effective_sample_size": rewards.effective_sample_size(weights[weights > 0]),
+        }
+        if not self.config.simulator.train:
+            return metrics
+        order = np.random.default_rng([self.config.seed, epoch, 4])
+        with self.progress.phase("update simulator", total=metrics["simulator/records"], unit="records"):
+            updated = self.simulator.update(texts, weights, order)
+        return metrics | {f"simulator/{name}": value for name, value in updated.items()}
+
+    # -- 3. aggregation -----------------------------------------------------------------------------
+
+    def aggregate(
+        self, epoch: int, generations: list[Generation], traces: list[dict[str, Any]]
+    ) -> None:
+        """Writes the epoch's generations, D_train and D_env, and notes the seeds' success."""
+        self.tasks.append(
+            g.record(epoch + 1, f"generated-{epoch + 1}-{g.row}-{g.column}") for g in generations
+        )
+        self.d_train.append(traces)
+        self.d_env.append(
+            {
+                "epoch": epoch + 1,
+                "task_id": g.task.id,
+                "context": [
+                    dict(m)
+                    for m in self.benchmark.simulator_messages(
+                        g.seed, self.curriculum.statistics(g.seed.id)
+                    )
+                ],
+                "text": g.text,
+                "p_hat": g.p_hat,
+                "r_env": g.r_env,
+                "weight": g.weight,
+            }
+            for g in generations
+            if g.weight > 0
+        )
+        self._remember(g.task for g in generations if g.task)
+        counts: dict[str, list[int]] = {}
+        for g in generations:
+            count = counts.setdefault(g.seed.id, [0, 0])
+            count[0] += g.attempts
+            count[1] += g.successes
+        for seed_id, (attempts, successes) in counts.items():
+            self.curriculum.record(seed_id, attempts, successes)
+
+    def describe(self, generations: list[Generation]) -> dict[str, float]:
+        """Metrics of what the simulator wrote and how the agent fared on it."""
+        curriculum = self.config.curriculum
+        metrics: dict[str, float] = {
+            "generated/count": len(generations),
+            "generated/valid_share": np.mean([g.task is not None for g in generations]),
+            "rollouts/total": self.total_rollouts,
+        }
+        for g in generations:
+            if g.rejection:
+                name = f"generated/rejected/{g.rejection.reason}"
+                metrics[name] = metrics.get(name, 0) + 1
+        attempted = [g for g in generations if g.attempts]
+        if attempted:
+            rates = np.array([g.success_rate for g in attempted])
+            inside = rewards.difficulty_filter(rates, curriculum.alpha, curriculum.k_min)
+            metrics |= {
+                "generated/p_hat_mean": rates.mean(),
+                "generated/p_hat_in_band": inside.mean(),
+                "generated/solved_all": int((rates == 1).sum()),
+                "generated/solved_none": int((rates == 0).sum()),
+                "generated/task_length_mean": np.mean([g.prompt_tokens for g in attempted]),
+                "generated/r_env_mean": np.mean([g.r_env for g in attempted]),
+            }
+        return metrics
+
+    # -- evaluation, logs, state --------------------------------------------------------------------
+
+    def evaluate(self, step: int) -> dict[str, float]:
+        """Held-out metrics of the agent; the same draws at every step, so curves compare like with like."""
+        metrics = {}
+        for mode, engine in self.eval_engines.items():
+            total = len(self.eval_tasks) * engine.options.group_size
+            with self.progress.phase(f"evaluate ({mode})", total=total, unit="answers", epoch=step) as phase:
+                scores, _ = evaluation.evaluate(
+                    self.benchmark, self.model, self.agent.state.params, self.eval_tasks, engine,
+                    self._key(0, _EVALUATE), phase.advance,
+                )  # fmt: skip
+            metrics |= {evaluation.metric_name(mode, name): value for name, value in scores.items()}
+        return metrics
+
+    def export(self) -> None:
+        """Writes both players as Hugging Face directories: workdir/agent and workdir/simulator."""
+        for name, player in (("agent", self.agent), ("simulator", self.simulator)):
+            self.model.save(self.workdir / name, player.state.params, overwrite=True)
+
+    def _key(self, epoch: int, phase: int) -> jax.Array:
+        key = jax.random.fold_in(jax.random.key(self.config.seed), epoch)
+        return jax.random.fold_in(key, phase)
+
+    def _log(self, step: int, metrics: dict[str, float], summary: str | None) -> None:
+        self.metrics.write(step, metrics)
+        seconds = self.progress.seconds | self._seconds
+        # Its two halves are listed apart.
+        seconds.pop("interact and update agent", None)
+        timing = {f"seconds/{name}": value for name, value in seconds.items()}
+        if seconds.get("interact"):
+            rollouts = metrics["agent/tasks"] * self.config.agent.group_size
+            timing["rollouts_per_second"] = rollouts / seconds["interact"]
+        self.timing.write(step, timing)
+        if summary is not None:
+            self.progress.epoch_done(step, summary)
+
+    def _summary(self, metrics: dict[str, float]) -> str:
+        parts = [f"valid {metrics['generated/valid_share']:.0%}"]
+        if "generated/p_hat_mean" in metrics:
+            parts.append(f"p̂ {metrics['generated/p_hat_mean']:.2f}")
+        held_out = [v for k, v in metrics.items() if k.startswith("eval/") and k.endswith("sampled/accuracy")]
+        if held_out:
+            parts.append(f"held-out {held_out[0]:.3f}")
+        return "  ".join(parts)
+
+    def _remember(self, tasks) -> None:
+        if self.config.agent.replay_share:
+            self.trained_tasks.extend(tasks)
+
+    def _open_workdir(self) -> None:
+        """Opens the files, and takes up an interrupted run where its last checkpoint stands."""
+        self.workdir.mkdir(parents=True, exist_ok=True)
+        self._write_or_compare_config()
+        self.tasks = Pool(self.workdir / "tasks.jsonl")
+        self.d_train = Pool(self.workdir / "d_train.jsonl")
+        self.d_env = Pool(self.workdir / "d_env.jsonl")
+        self.metrics = MetricWriter(self.workdir, self.config.tensorboard)
+        self.timing = MetricWriter(self.workdir, False, filename="timing.jsonl")
+        self._files = {
+            "tasks": self.tasks,
+            "d_train": self.d_train,
+            "d_env": self.d_env,
+            "metrics": self.metrics,
+            "timing": self.timing,
+        }
+        self.checkpoints = Checkpoints(self.workdir / "checkpoints", self.config.checkpoint.keep)
+        states = {"agent": self.agent.state, "simulator": self.simulator.state}
+        found = self.checkpoints.restore(states)
+        offsets = found[1]["offsets"] if found else dict.fromkeys(self._files, 0)
+        for name, file in self._files.items():
+            file.truncate(offsets[name])
+        if not found:
+            return
+        restored, host = found
+        self.agent.state = type(self.agent.state)(*restored["agent"])
+        self.simulator.state = type(self.simulator.state)(*restored["simulator"])
+        self.finished_epochs = host["finished_epochs"]
+        self.total_rollouts = host["total_rollouts"]
+        self.curriculum.restore(host["curriculum"])
+        tasks = [Task.from_json(r["task"]) for r in self.tasks if r["task"] is not None]
+        self.verifier.restore(tasks)
+        self._remember(tasks)
+        logging.info("continuing after epoch %d", self.finished_epochs)
+
+    def _save(self) -> None:
+        self.checkpoints.save(
+            self.finished_epochs,
+            {"agent": self.agent.state, "simulator": self.simulator.state},
+            {
+                "finished_epochs": self.finished_epochs,
+                "total_rollouts": self.total_rollouts,
+                "curriculum": self.curriculum.state(),
+                "offsets": {name: file.offset() for name, file in self._files.items()},
+            },
+        )
+
+    def _write_or_compare_config(self) -> None:
+        """Writes config.json, or refuses to continue a run that was started with other settings."""
+        path = self.workdir / "config.json"
+        given = json.loads(json.dumps(self.config.to_dict()))
+        given["fingerprint"] = huggingface.fingerprint(self.model.path)
+        if path.exists():
+            try:
+                stored = json.loads(path.read_text())
+            except ValueError as error:
+                raise ValueError(f"{path} is not JSON: {error}; expected a run's settings") from error
+            free = {"epochs", "tensorboard", "export", "checkpoint", "compilation_cache"}
+            for key in sorted(stored.keys() | given.keys()):
+                if key not in free and stored.get(key) != given.get(key):
+                    raise ValueError(
+                        f"{self.workdir} holds a run with config.{key} = {stored.get(key)!r}, but now it is "
+                        f"{given.get(key)!r}: expected the same settings, or another --workdir"
+                    )
+        path.write_text(json.dumps(given, indent=2, sort_keys=True) + "\n")

@@ -1,0 +1,240 @@
+"""The run's configuration: the paper's settings as defaults, and checks before anything is computed.
+
+A file in configs/ defines `get_config(arg)`, which starts from `default_config()` and changes what is
+its own.  `validate` refuses unknown keys, wrong types and impossible combinations, naming the key and
+what was expected.
+"""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Mapping
+from typing import Any
+
+from ml_collections import ConfigDict
+
+
+def default_config() -> ConfigDict:
+    """Settings of arXiv 2512.19682 (Table 2 and the public configuration) for a 7B model."""
+    return ConfigDict(
+        {
+            "seed": 0,
+            "epochs": 10,
+            # What both players start from: a directory or hub id, or a small model made on the spot.
+            "model": {
+                "path": "",
+                "dtype": "bfloat16",  # of activations; parameters are kept in float32
+                "remat": True,
+                "unroll_layers": False,
+                "make": {
+                    "vocab_size": 0,  # 0: no model is made, `path` is used
+                    "hidden_size": 64,
+                    "intermediate_size": 192,
+                    "num_layers": 2,
+                    "num_heads": 4,
+                    "num_kv_heads": 2,
+                    "cache_dir": "",  # where made models are kept; "": the user's cache directory
+                },
+            },
+            # Supervised training of a made model before the co-evolution (0 steps: none).
+            "warm_start": {
+                "steps": 0,
+                "batch_size": 64,
+                "learning_rate": 3e-3,
+                "warmup_steps": 50,
+            },
+            "mesh": {"data": 1, "fsdp": -1, "tensor": 1},
+            "benchmark": {"name": ""},  # the other keys go to the benchmark's constructor
+            "limits": {
+                "agent_prompt": 4096,  # tokens
+                "agent_response": 512,
+                "simulator_prompt": 4096,
+                "simulator_response": 1024,
+                "prompt_buckets": (512, 1024, 2048),  # smaller prompt widths that are compiled too
+            },
+            "agent": {
+                "train": True,
+                "learning_rate": 1e-6,
+                "group_size": 8,  # rollouts a task
+                "batch_size": 64,  # tasks between two sampling phases
+                "minibatch_size": 16,  # tasks an optimiser step
+                "micro_batches": 1,  # parts that a mini-batch is accumulated from
+                "update_epochs": 1,
+                "temperature": 1.0,
+                "clip_low": 0.2,
+                "clip_high": 0.2,
+                "dual_clip": 3.0,
+                "kl_coef": 0.001,
+                "kl_estimator": "k3",
+                "entropy_coef": 0.001,
+                "aggregation": "token-mean",
+                "advantage_scale": "std",
+                "advantage_ddof": 1,
+                "grad_clip": 1.0,
+                "weight_decay": 0.01,
+                # Shares of the training tasks that come from the data set and from D_train; the rest
+                # is fresh from the simulator.  All are rolled out by the agent as it is now.
+                "base_share": 0.2,
+                "replay_share": 0.0,
+            },
+            "simulator": {
+                "train": True,
+                "learning_rate": 5e-7,
+                "variations": 4,  # generations a seed and epoch (n)
+                "batch_size": 64,  # seeds a sampling batch
+                "minibatch_size": 16,  # seeds an optimiser step
+                "micro_batches": 1,
+                "update_epochs": 1,
+                "temperature": 1.0,
+                "rwr_temperature": 1.0,  # λ in exp(λ R_env)
+                "success_rate_over": "batch",  # p̂ of the n variations together, or of each "task"
+                "kl_coef": 0.01,  # penalty to the initial simulator
+                "kl_cap": 0.1,  # nats a token that one update may move; 0: no cap
+                "grad_clip": 1.0,
+                "weight_decay": 0.01,
+            },
+            "curriculum": {
+                "alpha": 0.5,
+                "beta": 2.0,
+                "k_min": 0.1,
+                "seeds_per_epoch": 0,  # 0: all
+            },
+            "verification": {"near_duplicate": 0.8, "pool_epochs": 0},
+            "evaluation": {
+                "every": 1,  # epochs; 0: never
+                "batch_size": 64,
+                "sampled": 1,  # samples a task at temperature 1; 0: none
+                "greedy": True,
+                "max_tasks": 0,  # 0: all
+            },
+            "checkpoint": {"every": 1, "keep": 2},
+            "export": True,  # write both players as Hugging Face directories at the end
+            "compilation_cache": True,
+            "tensorboard": "auto",
+        }
+    )
+
+
+# (key, lowest, highest): inclusive bounds of numbers.
+_BOUNDS = (
+    ("epochs", 0, None),
+    ("model.make.vocab_size", 0, None),
+    ("warm_start.steps", 0, None),
+    ("warm_start.batch_size", 1, None),
+    ("limits.agent_prompt", 1, None),
+    ("limits.agent_response", 1, None),
+    ("limits.simulator_prompt", 1, None),
+    ("limits.simulator_response", 1, None),
+    ("agent.learning_rate", 0, None),
+    ("agent.group_size", 1, None),
+    ("agent.batch_size", 1, None),
+    ("agent.minibatch_size", 1, None),
+    ("agent.micro_batches", 1, None),
+    ("agent.update_epochs", 1, None),
+    ("agent.temperature", 0, None),
+    ("agent.kl_coef", 0, None),
+    ("agent.base_share", 0, 1),
+    ("agent.replay_share", 0, 1),
+    ("simulator.learning_rate", 0, None),
+    ("simulator.variations", 1, None),
+    ("simulator.batch_size", 1, None),
+    ("simulator.minibatch_size", 1, None),
+    ("simulator.micro_batches", 1, None),
+    ("simulator.update_epochs", 1, None),
+    ("simulator.temperature", 0, None),
+    ("simulator.kl_coef", 0, None),
+    ("simulator.kl_cap", 0, None),
+    ("curriculum.alpha", 0, 1),
+    ("curriculum.beta", 0, None),
+    ("curriculum.k_min", 0, 1),
+    ("curriculum.seeds_per_epoch", 0, None),
+    ("verification.near_duplicate", 0, 1),
+    ("verification.pool_epochs", 0, None),
+    ("evaluation.every", 0, None),
+    ("evaluation.batch_size", 1, None),
+    ("evaluation.sampled", 0, None),
+    ("evaluation.max_tasks", 0, None),
+    ("checkpoint.every", 1, None),
+    ("checkpoint.keep", 1, None),
+)
+
+_CHOICES = {
+    "model.dtype": ("float32", "bfloat16", "float16"),
+    "agent.kl_estimator": ("k1", "k2", "k3"),
+    "agent.aggregation": ("token-mean", "sequence-mean", "sequence-sum"),
+    "agent.advantage_scale": ("std", "none"),
+    "agent.advantage_ddof": (0, 1),
+    "simulator.success_rate_over": ("batch", "task"),
+    "tensorboard": ("auto", True, False),
+}
+
+
+def validate(config: ConfigDict) -> None:
+    """Checks a whole configuration; see the module's docstring.  Raises ValueError."""
+    _same_keys(config.to_dict(), default_config().to_dict(), "")
+    for key, low, high in _BOUNDS:
+        value = _get(config, key)
+        if not (value >= low and (high is None or value <= high)):
+            bounds = f"at least {low}" if high is None else f"between {low} and {high}"
+            raise ValueError(f"config.{key} = {value!r}: expected {bounds}")
+    for key, choices in _CHOICES.items():
+        value = _get(config, key)
+        if not any(type(value) is type(choice) and value == choice for choice in choices):
+            raise ValueError(f"config.{key} = {value!r}: expected one of {list(choices)}")
+    if not config.benchmark.name:
+        raise ValueError("config.benchmark.name is empty: expected the name of a benchmark")
+    if bool(config.model.path) == bool(config.model.make.vocab_size):
+        raise ValueError(
+            "config.model.path must name a model (directory or hub id), or "
+            "config.model.make.vocab_size must be positive so that one is made; not both"
+        )
+    if config.agent.base_share + config.agent.replay_share >= 1:
+        raise ValueError("config.agent.base_share + replay_share must leave room for fresh tasks (< 1)")
+    for player in ("agent", "simulator"):
+        part = config[player]
+        if part.minibatch_size % part.micro_batches:
+            raise ValueError(
+                f"config.{player}.micro_batches = {part.micro_batches}: expected a divisor of "
+                f"minibatch_size = {part.minibatch_size}"
+            )
+
+
+def prompt_buckets(config: ConfigDict, limit: int) -> tuple[int, ...]:
+    """The prompt widths that are compiled for a player whose prompts have at most `limit` tokens."""
+    return (*sorted(size for size in config.limits.prompt_buckets if size < limit), limit)
+
+
+def _get(config: ConfigDict, key: str) -> Any:
+    value: Any = config
+    for part in key.split("."):
+        value = value[part]
+    return value
+
+
+def _same_keys(given: Mapping[str, Any], expected: Mapping[str, Any], where: str) -> None:
+    for key in given:
+        if key not in expected and where != "benchmark.":
+            close = difflib.get_close_matches(key, list(expected), 1)
+            hint = f"did you mean {where}{close[0]}?" if close else f"expected one of {sorted(expected)}"
+            raise ValueError(f"config.{where}{key} is not a setting; {hint}")
+    for key, default in expected.items():
+        if key not in given:
+            raise ValueError(f"config.{where}{key} is missing")
+        value = given[key]
+        if isinstance(default, Mapping):
+            if not isinstance(value, Mapping):
+                raise ValueError(f"config.{where}{key} = {value!r}: expected a group of settings")
+            _same_keys(value, default, f"{where}{key}.")
+        elif not _same_type(value, default) and f"{where}{key}" not in _CHOICES:
+            name = type(default).__name__
+            raise ValueError(f"config.{where}{key} = {value!r}: expected a value of type {name}")
+
+
+def _same_type(value: Any, default: Any) -> bool:
+    if isinstance(default, bool) or isinstance(value, bool):
+        return type(value) is type(default)
+    if isinstance(default, float):
+        return isinstance(value, (int, float))
+    if isinstance(default, tuple):
+        return isinstance(value, (tuple, list)) and all(isinstance(item, int) for item in value)
+    return isinstance(value, type(default))

@@ -1,0 +1,135 @@
+"""Scores a model on a benchmark's held-out tasks.
+
+    python -m genenv_jax.evaluate --config=configs/quickstart.py --model=runs/quickstart/agent \\
+        --workdir=runs/quickstart-eval
+
+writes predictions.jsonl (every answer and its verdict) and metrics.json, and prints the metrics.
+Without --model it scores what the configuration's players start from.
+"""
+
+from __future__ import annotations
+
+import json
+import pathlib
+import sys
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import jax
+from absl import app, flags
+from ml_collections import ConfigDict, config_flags
+
+from genenv_jax.benchmarks.base import Benchmark, Task
+from genenv_jax.config import prompt_buckets, validate
+from genenv_jax.models.language_model import LanguageModel
+from genenv_jax.sampling.engine import Engine
+from genenv_jax.sampling.sampler import SamplingParams
+from genenv_jax.typing import Params, PRNGKey
+
+
+def evaluation_engines(
+    config: ConfigDict, model: LanguageModel, put: Callable[[Any], Any] = lambda x: x
+) -> dict[str, Engine]:
+    """The samplers that the configuration asks for: "sampled" (temperature 1) and "greedy"."""
+    wanted = {"sampled": (config.evaluation.sampled, 1.0), "greedy": (int(config.evaluation.greedy), 0.0)}
+    buckets = prompt_buckets(config, config.limits.agent_prompt)
+    engines = {}
+    for mode, (samples, temperature) in wanted.items():
+        if samples:
+            options = SamplingParams(
+                config.limits.agent_response, samples, model.eos_ids, temperature=temperature
+            )
+            batch_size = config.evaluation.batch_size
+            engines[mode] = Engine(model.config, options, batch_size, buckets, put)
+    return engines
+
+
+def evaluate(
+    benchmark: Benchmark,
+    model: LanguageModel,
+    params: Params,
+    tasks: Sequence[Task],
+    engine: Engine,
+    key: PRNGKey,
+    on_batch: Callable[[int], None] = lambda completions: None,
+) -> tuple[dict[str, float], list[dict[str, Any]]]:
+    """Answers every task `engine.options.group_size` times and scores the answers.
+
+    Returns:
+      the benchmark's metrics over all answers, and one record an answer: task id, category, sample
+      number, answer text and verdict.  An answer that the token limit cut off is scored as it stands.
+    """
+    prompts = [model.encode_messages(benchmark.agent_messages(task)) for task in tasks]
+    rollouts = engine(params, prompts, key, on_batch=on_batch)
+    results, records = [], []
+    for i, task in enumerate(tasks):
+        for j in range(engine.options.group_size):
+            answer = model.decode(rollouts.completion(i, j))
+            score = benchmark.score(task, answer)
+            results.append((task, score))
+            records.append(
+                {
+                    "task_id": task.id,
+                    "category": task.category,
+                    "sample": j,
+                    "answer": answer,
+                    "ended": bool(rollouts.done[i, j]),
+                    "reward": score.reward,
+                    "success": score.success,
+                    "valid": score.valid,
+                    "reason": score.reason,
+                }
+            )
+    return benchmark.aggregate(results), records
+
+
+def metric_name(mode: str, name: str) -> str:
+    """The metric "eval/<split>/<mode>/<metric>" of a benchmark's "<split>/<metric>".
+
+    The split is "test" where the benchmark names none.
+    """
+    split, _, metric = name.rpartition("/")
+    return f"eval/{split or 'test'}/{mode}/{metric}"
+
+
+def run(config: ConfigDict, model_path: str, workdir: str) -> dict[str, float]:
+    """Evaluates a model directory or hub id; writes and returns the metrics."""
+    from genenv_jax.players import building
+    from genenv_jax.players.prompts import check_prompts
+
+    validate(config)
+    benchmark = building.make_benchmark(config)
+    if model_path:
+        config.model.path, config.model.make.vocab_size = model_path, 0
+    model, params, put, mesh_context = building.load_model(config, benchmark)
+    tasks = building.evaluation_tasks(config, benchmark)
+    check_prompts(config, model, benchmark, (), tasks)
+    out = pathlib.Path(workdir)
+    out.mkdir(parents=True, exist_ok=True)
+    metrics: dict[str, float] = {}
+    with mesh_context(), (out / "predictions.jsonl").open("w") as file:
+        for mode, engine in evaluation_engines(config, model, put).items():
+            key = jax.random.key(config.seed)
+            scores, records = evaluate(benchmark, model, params, tasks, engine, key)
+            metrics |= {metric_name(mode, name): value for name, value in scores.items()}
+            file.writelines(json.dumps({"mode": mode} | record) + "\n" for record in records)
+    (out / "metrics.json").write_text(json.dumps(metrics, indent=2, sort_keys=True) + "\n")
+    return metrics
+
+
+def main(argv: Sequence[str]) -> None:
+    del argv
+    from genenv_jax.main import one_line_errors
+
+    with one_line_errors():
+        metrics = run(_CONFIG.value, flags.FLAGS.model, flags.FLAGS.workdir)
+    for name, value in sorted(metrics.items()):
+        print(f"{name:48} {value:.4f}")
+
+
+if __name__ == "__main__":
+    _CONFIG = config_flags.DEFINE_config_file("config", None, "Configuration file.", lock_config=True)
+    flags.DEFINE_string("model", "", "Model directory or hub id; empty: the configuration's own.")
+    flags.DEFINE_string("workdir", None, "Directory of the results.")
+    flags.mark_flags_as_required(["config", "workdir"])
+    sys.exit(app.run(main))

@@ -1,0 +1,39 @@
+"""Group-relative advantages (Shao et al., 2024, DeepSeekMath, section 4.1)."""
+
+from __future__ import annotations
+
+import numpy as np
+
+
+def group_advantages(
+    rewards: np.ndarray, *, scale: str = "std", ddof: int = 1, eps: float = 1e-6
+) -> np.ndarray:
+    """A_ij = (r_ij - mean_j r_ij) / (std_j r_ij + eps), within each row.
+
+    Args:
+      rewards: (tasks, g) rewards of the g rollouts of each task.
+      scale: "std" divides by the group's standard deviation (verl's default, used by the paper's
+        configuration); "none" does not (Liu et al., 2025, Dr. GRPO).
+      ddof: 1 for the sample standard deviation (torch.std), 0 for the population's.
+    Returns:
+      (tasks, g) float32; zero in a group whose rewards are all equal.
+    Raises:
+      ValueError for another `scale`.
+    """
+    rewards = np.asarray(rewards, np.float64)
+    centred = rewards - rewards.mean(axis=1, keepdims=True)
+    centred[zero_variance(rewards)] = 0.0  # the mean of equal numbers is rounded
+    if scale == "none":
+        return centred.astype(np.float32)
+    if scale != "std":
+        raise ValueError(f"agent.advantage_scale = {scale!r}: expected 'std' or 'none'")
+    if rewards.shape[1] <= ddof:
+        return np.zeros(rewards.shape, np.float32)
+    std = rewards.std(axis=1, ddof=ddof, keepdims=True)
+    return (centred / (std + eps)).astype(np.float32)
+
+
+def zero_variance(rewards: np.ndarray) -> np.ndarray:
+    """(tasks,) bool: groups whose rollouts all earned the same, so that they carry no gradient."""
+    rewards = np.asarray(rewards)
+    return (rewards == rewards[:, :1]).all(axis=1)

@@ -1,0 +1,105 @@
+"""The GRPO loss (Shao et al., 2024) with the choices of the paper's public configuration as defaults.
+
+For a token with probability ratio ρ = π / π_old and advantage A the surrogate is
+    min(ρ A, clip(ρ, 1 - ε_low, 1 + ε_high) A),
+bounded below by c·A where A < 0 (dual clip, Ye et al., 2020).  The loss is its negative mean, plus
+kl_coef · KL(π || π_ref) minus entropy_coef · H(π).
+"""
+
+from __future__ import annotations
+
+import dataclasses
+
+import jax.numpy as jnp
+
+from genenv_jax.rl.kl import kl_estimate
+from genenv_jax.typing import Array
+
+AGGREGATIONS = ("token-mean", "sequence-mean", "sequence-sum")
+
+
+@dataclasses.dataclass(frozen=True)
+class GRPOConfig:
+    """Named choices of the loss.
+
+    aggregation: "token-mean" averages over all tokens of the mini-batch; "sequence-mean" averages
+    each completion first, then over completions; "sequence-sum" sums each completion, then averages.
+    dual_clip: 0 switches the dual clip off.
+    """
+
+    clip_low: float = 0.2
+    clip_high: float = 0.2
+    dual_clip: float = 3.0
+    kl_coef: float = 0.001
+    kl_estimator: str = "k3"
+    entropy_coef: float = 0.001
+    aggregation: str = "token-mean"
+
+
+def denominator(mask: Array, aggregation: str) -> Array:
+    """What sums over a mini-batch are divided by: its tokens, or its non-empty completions.
+
+    Computed over the whole mini-batch and handed to every micro-batch, so that gradient accumulation
+    weighs each token as one large batch would.  mask: (b, g, c).
+    """
+    if aggregation == "token-mean":
+        return jnp.maximum(jnp.sum(mask), 1.0)
+    return jnp.maximum(jnp.sum(jnp.any(mask > 0, axis=-1)), 1.0).astype(jnp.float32)
+
+
+def aggregate(values: Array, mask: Array, total: Array, aggregation: str) -> Array:
+    """Sums per-token `values` (b, g, c) into a scalar under `aggregation`, over `total`."""
+    if aggregation == "sequence-mean":
+        values = values / jnp.maximum(jnp.sum(mask, axis=-1, keepdims=True), 1.0)
+    elif aggregation not in AGGREGATIONS:
+        raise ValueError(f"agent.aggregation = {aggregation!r}: expected one of {AGGREGATIONS}")
+    return jnp.sum(values * mask) / total
+
+
+def grpo_loss(
+    logp: Array,
+    entropy: Array,
+    old_logp: Array,
+    ref_logp: Array,
+    advantages: Array,
+    mask: Array,
+    total: Array,
+    config: GRPOConfig,
+) -> tuple[Array, dict[str, Array]]:
+    """Loss and metrics of one micro-batch.
+
+    Args:
+      logp, entropy: (b, g, c) log-probs and entropies under the policy being trained.
+      old_logp: (b, g, c) log-probs under the policy that sampled.
+      ref_logp: (b, g, c) log-probs under the reference policy.
+      advantages: (b, g), one a completion.
+      mask: (b, g, c), 1 at completion tokens.
+      total: `denominator` of the whole mini-batch.
+    Returns:
+      scalar loss, and scalars that add up over the micro-batches of a mini-batch.
+    """
+
+    def mean(values):
+        return aggregate(values, mask, total, config.aggregation)
+
+    # A stale sample can have a huge ratio; ±20 in log space keeps exp() and its gradient finite.
+    log_ratio = jnp.clip(logp - old_logp, -20.0, 20.0)
+    ratio = jnp.exp(log_ratio)
+    advantage = advantages[..., None]
+    clipped = jnp.clip(ratio, 1.0 - config.clip_low, 1.0 + config.clip_high)
+    surrogate = jnp.minimum(ratio * advantage, clipped * advantage)
+    if config.dual_clip:
+        bounded = jnp.maximum(surrogate, config.dual_clip * advantage)
+        surrogate = jnp.where(advantage < 0, bounded, surrogate)
+    kl = kl_estimate(logp, ref_logp, config.kl_estimator)
+    policy_loss = -mean(surrogate)
+    loss = policy_loss + config.kl_coef * mean(kl) - config.entropy_coef * mean(entropy)
+    metrics = {
+        "loss": loss,
+        "policy_loss": policy_loss,
+        "kl": mean(kl),
+        "entropy": mean(entropy),
+        "clip_share": mean((jnp.abs(ratio - clipped) > 0).astype(jnp.float32)),
+        "sampler_trainer_logp_gap": mean(jnp.abs(logp - old_logp)),
+    }
+    return loss, metrics

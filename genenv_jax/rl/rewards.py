@@ -1,0 +1,68 @@
+"""Rewards of both players: Eq. 1, 2 and 3 of arXiv 2512.19682, the difficulty filter and RWR weights.
+
+Pure NumPy on the host: these are a handful of numbers an epoch.
+"""
+
+from __future__ import annotations
+
+import collections
+
+import numpy as np
+
+
+def agent_reward(answer, target) -> float:
+    """R_agent of Eq. 1, in [0, 1].
+
+    A structured target (anything but a string: a call, a list of calls) is matched exactly; free text
+    is compared by token F1.
+    """
+    if not isinstance(target, str):
+        return float(type(answer) is type(target) and answer == target)
+    return token_f1(answer, target) if isinstance(answer, str) else 0.0
+
+
+def token_f1(answer: str, target: str) -> float:
+    """F1 between the bags of lower-cased, white-space separated tokens; 1 where both are empty."""
+    a, b = answer.lower().split(), target.lower().split()
+    if not a or not b:
+        return float(a == b)
+    common = sum((collections.Counter(a) & collections.Counter(b)).values())
+    return 2 * common / (len(a) + len(b))
+
+
+def success_rate(successes, attempts) -> np.ndarray:
+    """p̂ = k / n of Eq. 2, elementwise; NaN where there were no attempts."""
+    successes, attempts = np.asarray(successes, float), np.asarray(attempts, float)
+    with np.errstate(invalid="ignore", divide="ignore"):
+        return np.where(attempts > 0, successes / attempts, np.nan)
+
+
+def curriculum_reward(p_hat, alpha: float, beta: float) -> np.ndarray:
+    """R_env(p̂) = exp(-β (p̂ - α)²), Eq. 3: 1 at p̂ = α and less on either side."""
+    return np.exp(-beta * np.square(np.asarray(p_hat, float) - alpha))
+
+
+def difficulty_filter(p_hat, alpha: float, k_min: float) -> np.ndarray:
+    """True where a batch takes part in the simulator's update: |p̂ - α| <= k_min (False at NaN).
+
+    The comparison allows for the rounding of k / n, so that 4 of 10 is inside 0.5 ± 0.1.
+    """
+    return np.abs(np.asarray(p_hat, float) - alpha) <= k_min + 1e-9
+
+
+def rwr_weights(rewards, temperature: float) -> np.ndarray:
+    """w_i ∝ exp(λ R_env,i) with λ = `temperature`, normalised to a mean of 1 over the records.
+
+    A mean of 1 (rather than a sum of 1) makes the loss independent of how many records there are.
+    """
+    rewards = np.asarray(rewards, float)
+    if rewards.size == 0:
+        return rewards
+    weights = np.exp(temperature * (rewards - rewards.max()))
+    return weights / weights.mean()
+
+
+def effective_sample_size(weights) -> float:
+    """(Σw)² / Σw²: how many equally weighted records would carry as much information."""
+    weights = np.asarray(weights, float)
+    return float(weights.sum() ** 2 / np.square(weights).sum()) if weights.size else 0.0

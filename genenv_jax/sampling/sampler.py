@@ -1,0 +1,208 @@
+"""Sampling inside jit: prefill once a prompt, then decode its whole group with a shared prompt cache.
+
+    prompts (b, p), lengths (b,)            row 0:  The cat sat . .        length 3
+      -> prefill, KV segment (l, b, 1, p, k, h), read by all g rows of a group
+      -> token 0 of every row from the prompt's last hidden state
+      -> while some row is not done:        group (0, 0):  on the mat <eos> . .   length 4, done
+           one decoding step                group (0, 1):  down and slept until   length 4, not done
+
+A sample depends on its own prompt, the key and its row id, and on nothing else: not on the other rows,
+the padding or the mesh.  That is what makes a resumed or re-batched run repeat itself.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+
+from genenv_jax.models.config import TransformerConfig
+from genenv_jax.models.transformer import KVSegment, Transformer
+from genenv_jax.typing import Array, Params, PRNGKey
+
+_BLOCK = 128  # tokens a block in the two-level draw
+
+
+@dataclasses.dataclass(frozen=True)
+class SamplingParams:
+    """Static options of a sampler; every field is part of the compiled program's identity.
+
+    Attributes:
+      max_new_tokens: length limit of a completion, end token included.
+      group_size: samples a prompt (g).
+      eos_ids: ids that end a completion; the end token is part of it.
+      temperature: 0 means greedy.
+      top_k: keep the k likeliest tokens; 0 keeps all.
+      top_p: keep the smallest set of likeliest tokens with at least this mass; 1 keeps all.
+    """
+
+    max_new_tokens: int
+    group_size: int
+    eos_ids: tuple[int, ...]
+    temperature: float = 1.0
+    top_k: int = 0
+    top_p: float = 1.0
+
+    def __post_init__(self):
+        if self.max_new_tokens < 1 or self.group_size < 1:
+            raise ValueError("max_new_tokens and group_size must be at least 1")
+        if self.temperature < 0 or self.top_k < 0 or not 0 < self.top_p <= 1:
+            raise ValueError("expected temperature >= 0, top_k >= 0 and 0 < top_p <= 1")
+
+
+class Samples(NamedTuple):
+    """Completions of a batch.
+
+    tokens: (b, g, c) int32; zero past a row's length (use `lengths`, never the token id, as a mask).
+    lengths: (b, g) int32, end token included.
+    logprobs: (b, g, c) float32, log π(token) of the raw policy (temperature 1, no truncation).
+    done: (b, g) bool, whether an end token was drawn before the limit.
+    """
+
+    tokens: Array
+    lengths: Array
+    logprobs: Array
+    done: Array
+
+
+def truncate_logits(logits: Array, top_k: int, top_p: float) -> Array:
+    """Sets logits outside the top-k and top-p sets to -inf.  logits: (..., v) float32."""
+    if top_k and top_k < logits.shape[-1]:
+        threshold = jax.lax.top_k(logits, top_k)[0][..., -1:]
+        logits = jnp.where(logits < threshold, -jnp.inf, logits)
+    if top_p < 1.0:
+        descending = -jnp.sort(-logits, axis=-1)
+        probability = jax.nn.softmax(descending, axis=-1)
+        # A token stays while the mass of those before it is below top_p, so the likeliest always stays.
+        keep = jnp.cumsum(probability, axis=-1) - probability < top_p
+        threshold = jnp.min(jnp.where(keep, descending, jnp.inf), axis=-1, keepdims=True)
+        logits = jnp.where(logits < threshold, -jnp.inf, logits)
+    return logits
+
+
+def draw(logits: Array, uniform: Array) -> Array:
+    """Draws from softmax(logits) by inverting its CDF in two levels (blocks, then tokens of a block).
+
+    One uniform number a row replaces the v Gumbel numbers of `jax.random.categorical`, and short sums
+    keep float32 exact enough for vocabularies of 150,000.
+
+    Args:
+      logits: (..., v) float32; -inf excludes a token.
+      uniform: (...) float32 in [0, 1).
+    Returns:
+      (...) int32 token ids.  A token with probability 0 is never returned.
+    """
+    v = logits.shape[-1]
+    weight = jnp.exp(logits - jnp.max(logits, axis=-1, keepdims=True))
+    weight = jnp.pad(weight, [(0, 0)] * (weight.ndim - 1) + [(0, -v % _BLOCK)])
+    weight = weight.reshape(*weight.shape[:-1], -1, _BLOCK)
+    block_weight = jnp.sum(weight, axis=-1)
+    block_cdf = jnp.cumsum(block_weight, axis=-1)
+    target = (uniform * block_cdf[..., -1])[..., None]
+    last_block = block_cdf.shape[-1] - 1
+    block = jnp.minimum(jnp.sum(block_cdf <= target, axis=-1), last_block)[..., None]
+    # XLA adds prefixes as a tree, so a block without weight can seem to have some: it is not taken.
+    empty = jnp.take_along_axis(block_weight, block, axis=-1) <= 0
+    block = jnp.where(empty, jnp.argmax(block_weight, axis=-1)[..., None], block)
+    before = jnp.where(
+        block > 0, jnp.take_along_axis(block_cdf, jnp.maximum(block - 1, 0), axis=-1), 0.0
+    )
+    inside = jnp.take_along_axis(weight, block[..., None], axis=-2)[..., 0, :]
+    offset = jnp.sum(jnp.cumsum(inside, axis=-1) <= target - before, axis=-1)
+    # Rounding can leave the target past the block's own sum: fall back to the block's likeliest token.
+    offset = jnp.minimum(offset, _BLOCK - 1)
+    drawn = jnp.take_along_axis(inside, offset[..., None], axis=-1)[..., 0]
+    offset = jnp.where(drawn > 0, offset, jnp.argmax(inside, axis=-1))
+    return (block[..., 0] * _BLOCK + offset).astype(jnp.int32)
+
+
+def next_token(logits: Array, row_keys: PRNGKey, step: Array, options: SamplingParams) -> Array:
+    """One token a row.  logits: (b, g, v) float32; row_keys: (b, g) typed keys.  Returns (b, g) int32."""
+    if options.temperature == 0.0:
+        return jnp.argmax(logits, axis=-1).astype(jnp.int32)
+    logits = truncate_logits(logits / options.temperature, options.top_k, options.top_p)
+    keys = jax.vmap(jax.vmap(lambda key: jax.random.fold_in(key, step)))(row_keys)
+    uniform = jax.vmap(jax.vmap(lambda key: jax.random.uniform(key, (), jnp.float32)))(keys)
+    return draw(logits, uniform)
+
+
+@functools.partial(jax.jit, static_argnames=("config", "options"))
+def sample(
+    params: Params,
+    prompts: Array,
+    prompt_lengths: Array,
+    key: PRNGKey,
+    row_ids: Array,
+    *,
+    config: TransformerConfig,
+    options: SamplingParams,
+) -> Samples:
+    """Samples `options.group_size` completions of every prompt.
+
+    Args:
+      params: parameters of `Transformer(config)`.
+      prompts: (b, p) int32, right-padded.
+      prompt_lengths: (b,) int32; 0 marks an empty row, which is done from the start with length 0.
+      key: typed PRNG key of this call.
+      row_ids: (b, g) integers that name the rows within the run; row key = fold_in(key, row id), and
+        the key of a step is fold_in(row key, step).
+    """
+    model = Transformer(config)
+    b, p = prompts.shape
+    g, c = options.group_size, options.max_new_tokens
+    row_keys = jax.vmap(jax.vmap(lambda row: jax.random.fold_in(key, row)))(row_ids)
+    eos = jnp.asarray(options.eos_ids, jnp.int32)
+
+    def choose(hidden, step, done):
+        """hidden (b, g, d) -> token, its raw log-prob (both zero where done), and done."""
+        logits = model.apply({"params": params}, hidden, method="logits")
+        token = next_token(logits, row_keys, step, options)
+        chosen = jnp.take_along_axis(logits, token[..., None], axis=-1)[..., 0]
+        logprob = chosen - jax.nn.logsumexp(logits, axis=-1)
+        ends = jnp.any(token[..., None] == eos, axis=-1)
+        return jnp.where(done, 0, token), jnp.where(done, 0.0, logprob), done | ends
+
+    positions = jnp.broadcast_to(jnp.arange(p), (b, 1, p))
+    hidden, prompt = model.apply({"params": params}, prompts[:, None], positions)
+    prompt_mask = (jnp.arange(p) < prompt_lengths[:, None])[:, None, None]
+    end = jnp.maximum(prompt_lengths - 1, 0)[:, None, None]
+    last = jnp.take_along_axis(hidden[:, 0], end, axis=1)
+    last = jnp.broadcast_to(last, (b, g, last.shape[-1]))
+    empty = jnp.broadcast_to(prompt_lengths[:, None] == 0, (b, g))
+    token, logprob, done = choose(last, 0, empty)
+
+    cache = (config.num_layers, b, g, c, config.num_kv_heads, config.head_dim)
+    generated = KVSegment(jnp.zeros(cache, config.dtype), jnp.zeros(cache, config.dtype))
+    tokens = jnp.zeros((b, g, c), jnp.int32).at[:, :, 0].set(token)
+    logprobs = jnp.zeros((b, g, c), jnp.float32).at[:, :, 0].set(logprob)
+    lengths = (~empty).astype(jnp.int32)
+
+    def running(carry):
+        step, _, _, _, _, done = carry
+        return (step < c) & ~jnp.all(done)
+
+    def decode(carry):
+        step, generated, tokens, logprobs, lengths, done = carry
+        token = jax.lax.dynamic_slice_in_dim(tokens, step - 1, 1, axis=2)
+        position = jnp.broadcast_to((prompt_lengths + step - 1)[:, None, None], (b, g, 1))
+        generated_mask = (jnp.arange(c) < step - 1)[None, None, None]
+        hidden, new = model.apply(
+            {"params": params}, token, position, (prompt, generated), (prompt_mask, generated_mask)
+        )
+        # Layers only read the cache; the new keys and values are appended once, after the layer scan.
+        generated = KVSegment(
+            jax.lax.dynamic_update_slice_in_dim(generated.k, new.k, step - 1, axis=3),
+            jax.lax.dynamic_update_slice_in_dim(generated.v, new.v, step - 1, axis=3),
+        )
+        lengths = lengths + ~done
+        token, logprob, done = choose(hidden[:, :, 0], step, done)
+        tokens = jax.lax.dynamic_update_slice_in_dim(tokens, token[..., None], step, axis=2)
+        logprobs = jax.lax.dynamic_update_slice_in_dim(logprobs, logprob[..., None], step, axis=2)
+        return step + 1, generated, tokens, logprobs, lengths, done
+
+    state = (jnp.int32(1), generated, tokens, logprobs, lengths, done)
+    _, _, tokens, logprobs, lengths, done = jax.lax.while_loop(running, decode, state)
+    return Samples(tokens, lengths, logprobs, done)

@@ -1,0 +1,162 @@
+"""Supervised training of a model on a benchmark's demonstrations: the warm start.
+
+    python -m genenv_jax.supervised --config=configs/quickstart.py --out=runs/base
+
+makes the configuration's small model, trains it and writes a Hugging Face directory.  `main` does the
+same when the model is not in the cache yet.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import itertools
+import json
+import os
+import pathlib
+import shutil
+import sys
+from collections.abc import Sequence
+
+import jax
+import numpy as np
+from absl import app, flags
+from ml_collections import ConfigDict, config_flags
+
+from genenv_jax.benchmarks.base import Benchmark
+from genenv_jax.benchmarks.registry import demonstrations
+from genenv_jax.config import validate
+from genenv_jax.models import huggingface
+from genenv_jax.models.language_model import LanguageModel
+from genenv_jax.models.make import chat_text, make_model
+from genenv_jax.models.scoring import CompletionBatch
+from genenv_jax.players import learner
+from genenv_jax.players.prompts import check_prompts
+from genenv_jax.progress import Progress
+from genenv_jax.sampling.engine import pad_rows
+from genenv_jax.typing import Params
+
+_FORMAT = 1  # raised when the training below changes, so that cached models are made anew
+_TOKENIZER_TEXTS = 4000  # demonstrations that the tokenizer is trained on
+
+
+def base_model(config: ConfigDict, benchmark: Benchmark) -> pathlib.Path:
+    """The directory of the model that both players start from.
+
+    A named model is resolved (directory or hub id).  Otherwise a small one is made and trained, once:
+    it is cached under a name that changes with every setting that it depends on.
+    """
+    if config.model.path:
+        return huggingface.resolve(config.model.path)
+    depends_on = {
+        "format": _FORMAT,
+        "seed": config.seed,
+        "make": {k: v for k, v in config.model.make.items() if k != "cache_dir"},
+        "warm_start": config.warm_start.to_dict(),
+        "benchmark": config.benchmark.to_dict(),
+        "limits": config.limits.to_dict(),
+    }
+    text = json.dumps(depends_on, sort_keys=True, default=str)
+    name = f"{benchmark.name}-{hashlib.sha256(text.encode()).hexdigest()[:12]}"
+    directory = cache_dir(config) / name
+    if not (directory / "config.json").is_file():
+        make_base_model(config, benchmark, directory)
+    return directory
+
+
+def cache_dir(config: ConfigDict) -> pathlib.Path:
+    """Where made models are kept: `model.make.cache_dir`, else the user's cache directory."""
+    if config.model.make.cache_dir:
+        return pathlib.Path(config.model.make.cache_dir)
+    root = os.environ.get("XDG_CACHE_HOME") or pathlib.Path.home() / ".cache"
+    return pathlib.Path(root) / "genenv_jax" / "models"
+
+
+def make_base_model(config: ConfigDict, benchmark: Benchmark, directory: pathlib.Path) -> None:
+    """Makes a model, trains it for `warm_start.steps` and leaves it in `directory`.
+
+    A kill leaves no half-made directory behind: the model appears when it is complete.
+    """
+    untrained = directory.with_name(directory.name + ".untrained")
+    pairs = demonstrations(benchmark, config.seed)
+    texts = (
+        chat_text(messages, completion)
+        for messages, completion in itertools.islice(pairs, _TOKENIZER_TEXTS)
+    )
+    shape = {k: v for k, v in config.model.make.items() if k != "cache_dir"}
+    positions = max(
+        config.limits[f"{player}_prompt"] + config.limits[f"{player}_response"]
+        for player in ("agent", "simulator")
+    )
+    if untrained.exists():
+        shutil.rmtree(untrained)
+    make_model(untrained, texts, **shape, max_positions=positions, seed=config.seed)
+    model = LanguageModel.load(untrained, unroll_layers=config.model.unroll_layers)
+    check_prompts(config, model, benchmark, benchmark.tasks("seed"), benchmark.tasks("eval"))
+    params = train(config, benchmark, model, model.load_params())
+    model.save(directory, params)
+    shutil.rmtree(untrained)
+
+
+def train(config: ConfigDict, benchmark: Benchmark, model: LanguageModel, params: Params) -> Params:
+    """`warm_start.steps` steps of maximum likelihood on fresh demonstrations; returns the parameters.
+
+    Demonstrations that exceed the configured lengths are left out.
+    """
+    c = config.warm_start
+    if not c.steps:
+        return params
+    optimizer = learner.make_optimizer(
+        learner.OptimizerConfig(
+            c.learning_rate, min(c.warmup_steps, c.steps // 2), c.steps, b2=0.98
+        )
+    )
+    state = learner.init_state(params, optimizer)
+    step = learner.make_supervised_step(model.config, optimizer)
+    limits = config.limits
+    widths = (
+        max(limits.agent_prompt, limits.simulator_prompt),
+        max(limits.agent_response, limits.simulator_response),
+    )
+
+    def encoded():
+        for messages, completion in demonstrations(benchmark, config.seed):
+            prompt = model.encode_messages(messages)
+            answer = [*model.encode(completion), model.eos_ids[0]]
+            if len(prompt) <= widths[0] and len(answer) <= widths[1]:
+                yield prompt, answer
+
+    examples = encoded()
+    progress = Progress(total_epochs=0)
+    with progress.phase("train base model", total=c.steps, unit="steps") as phase:
+        for _ in range(c.steps):
+            prompts, answers = zip(*itertools.islice(examples, c.batch_size), strict=True)
+            prompt_tokens, prompt_lengths = pad_rows(prompts, widths[0], c.batch_size)
+            tokens, lengths = pad_rows(answers, widths[1], c.batch_size)
+            batch = CompletionBatch(prompt_tokens, prompt_lengths, tokens[:, None], lengths[:, None])
+            state, metrics = step(state, batch)
+            phase.advance()
+    loss = float(metrics["loss"])
+    if not np.isfinite(loss):
+        raise ValueError(f"the warm start diverged (loss {loss}): lower config.warm_start.learning_rate")
+    return jax.device_get(state.params)
+
+
+def main(argv: Sequence[str]) -> None:
+    del argv
+    from genenv_jax.main import one_line_errors
+    from genenv_jax.players.building import make_benchmark
+
+    with one_line_errors():
+        config = _CONFIG.value
+        validate(config)
+        if config.model.path:
+            raise ValueError("config.model.path is set: this configuration makes no model")
+        make_base_model(config, make_benchmark(config), pathlib.Path(flags.FLAGS.out))
+    print(flags.FLAGS.out)
+
+
+if __name__ == "__main__":
+    _CONFIG = config_flags.DEFINE_config_file("config", None, "Configuration file.", lock_config=True)
+    flags.DEFINE_string("out", None, "Directory of the trained model.")
+    flags.mark_flags_as_required(["config", "out"])
+    sys.exit(app.run(main))

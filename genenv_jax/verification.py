@@ -1,0 +1,137 @@
+"""The gate: which generations become tasks.
+
+The paper trusts what the simulator writes; here a task enters training only when it parses strictly,
+its tools and reference answer are well formed, the reference answer earns full reward under the task's
+own checker, it is no copy of a seed, of a pool task or of a batch-mate, and it matches no held-out
+task.  Whatever is turned away is counted by reason.
+"""
+
+from __future__ import annotations
+
+import collections
+import hashlib
+from collections.abc import Iterable, Sequence
+
+from genenv_jax.benchmarks import base
+from genenv_jax.benchmarks.base import Benchmark, Rejection, Task
+
+
+def shingles(text: str, size: int = 5) -> frozenset[bytes]:
+    """Hashes of all runs of `size` lower-cased words (the whole text where it is shorter)."""
+    words = text.lower().split()
+    runs = [" ".join(words[i : i + size]) for i in range(max(1, len(words) - size + 1))]
+    return frozenset(hashlib.blake2b(run.encode("utf-8", "replace"), digest_size=8).digest() for run in runs)
+
+
+class NearDuplicates:
+    """Texts seen so far, searchable by Jaccard similarity of their shingles.
+
+    Args:
+      threshold: similarity from which a text counts as a copy, in (0, 1]; 0 switches the index off.
+    """
+
+    def __init__(self, threshold: float):
+        self.threshold = threshold
+        self._sizes: list[int] = []
+        self._epochs: list[float] = []
+        self._index: dict[bytes, list[int]] = collections.defaultdict(list)
+
+    def add(self, text: str, epoch: float = float("inf")) -> None:
+        """Remembers a text and the epoch that it is from."""
+        if self.threshold:
+            grams = shingles(text)
+            for gram in grams:
+                self._index[gram].append(len(self._sizes))
+            self._sizes.append(len(grams))
+            self._epochs.append(epoch)
+
+    def matches(self, text: str, after: float = float("-inf")) -> bool:
+        """Whether some text remembered from after the epoch `after` is as similar as the threshold."""
+        if not self.threshold:
+            return False
+        grams = shingles(text)
+        shared = collections.Counter(i for gram in grams for i in self._index.get(gram, ()))
+        return any(
+            common >= self.threshold * (len(grams) + self._sizes[i] - common)
+            for i, common in shared.items()
+            if self._epochs[i] > after
+        )
+
+
+class Verifier:
+    """Checks generations one after the other; each accepted task becomes part of what it knows.
+
+    Args:
+      benchmark: parses, executes and scores.
+      seeds: tasks that a generation must not copy.
+      held_out: evaluation tasks that a generation must not match.
+      near_duplicate: similarity threshold of the wording; 0 compares canonical forms only.
+      pool_epochs: epochs for which an accepted task bars its copies; 0 for ever.  A small world runs
+        out of new tasks, and to practise one again after some epochs does no harm.
+    """
+
+    def __init__(
+        self,
+        benchmark: Benchmark,
+        seeds: Sequence[Task],
+        held_out: Sequence[Task],
+        near_duplicate: float = 0.0,
+        pool_epochs: int = 0,
+    ):
+        self.benchmark, self.pool_epochs = benchmark, pool_epochs
+        self._held_out = {benchmark.canonical(task) for task in held_out}
+        self._held_out_texts = NearDuplicates(near_duplicate)
+        self._texts = NearDuplicates(near_duplicate)
+        # canonical form -> epoch in which it was last accepted; seeds bar their copies for ever.
+        self._known: dict[str, float] = {}
+        for task in held_out:
+            self._held_out_texts.add(benchmark.text(task))
+        for task in seeds:
+            self._known[benchmark.canonical(task)] = float("inf")
+            self._texts.add(benchmark.text(task))
+
+    def check(
+        self, text: str, *, done: bool, seed: Task, task_id: str, generation: int
+    ) -> Task | Rejection:
+        """Parses and verifies one generation.
+
+        Args:
+          text: what the simulator wrote.
+          done: whether it ended by itself, rather than at the token limit.
+          seed: the task that it was to vary.
+          task_id: id that the task gets.
+          generation: epoch.
+        """
+        if not text.strip():
+            return Rejection(base.EMPTY)
+        if not done:
+            return Rejection(base.TRUNCATED, "no end token before the limit")
+        task = self.benchmark.parse(text, seed, task_id, generation)
+        if isinstance(task, Rejection):
+            return task
+        rejection = self.benchmark.verify(task)
+        if rejection:
+            return rejection
+        score = self.benchmark.score(task, self.benchmark.agent_answer(task))
+        if not score.success or score.reward < 1.0:
+            return Rejection(base.WRONG_ANSWER, f"the reference answer fails: {score.reason}")
+        canonical, wording = self.benchmark.canonical(task), self.benchmark.text(task)
+        if canonical in self._held_out or self._held_out_texts.matches(wording):
+            return Rejection(base.CONTAMINATED, "matches a held-out task")
+        forgotten = generation - self.pool_epochs if self.pool_epochs else float("-inf")
+        if self._known.get(canonical, float("-inf")) > forgotten:
+            return Rejection(base.DUPLICATE)
+        if self._texts.matches(wording, after=forgotten):
+            return Rejection(base.NEAR_DUPLICATE)
+        return task
+
+    def admit(self, task: Task) -> None:
+        """Makes an accepted task part of the pool that later ones must not copy."""
+        canonical = self.benchmark.canonical(task)
+        self._known[canonical] = max(task.generation, self._known.get(canonical, task.generation))
+        self._texts.add(self.benchmark.text(task), task.generation)
+
+    def restore(self, tasks: Iterable[Task]) -> None:
+        """Admits the tasks of an interrupted run again, in their order."""
+        for task in tasks:
+            self.admit(task)

@@ -1,0 +1,87 @@
+"""Package metadata of genenv_jax.
+
+Every range starts at a version that is known to work and ends before the next one that may break
+us.  Python 3.11 gets the newest JAX that still supports it (0.10), Python 3.12 gets 0.11.
+"""
+
+import setuptools
+
+# What every command needs.  No TensorFlow and no PyTorch: they are large, and only extras use them.
+BASE = [
+    # The CPU build; the extras `tpu` and `cuda` add the plug-ins.  0.10 is the last line for Python
+    # 3.11.  JAX removes deprecated names in minor releases, so each new one is tried first.
+    "jax>=0.10.2,<0.12",
+    # Linen and its logical axes.  0.12.8 is the newest for Python 3.11.  Before 1.0 minors may
+    # break.
+    "flax>=0.12.8,<0.13",
+    # Optimisers.  Tested at 0.2.8; before 1.0 minors may break.
+    "optax>=0.2.8,<0.3",
+    # Checkpoints.  Before 1.0 its interface changes between minors.
+    "orbax-checkpoint>=0.12.8,<0.13",
+    # Tokenizers, chat templates and model configurations; the models themselves are ours.
+    # 5 changed what apply_chat_template returns.
+    "transformers>=5.23,<6",
+    # What transformers renders chat templates with; it does not require it by itself.
+    "jinja2>=3.1,<4",
+    # Imported directly.  The narrower range is transformers' own.
+    "tokenizers>=0.23.1,<1",
+    # Weights, read slice by slice.  bfloat16 with NumPy needs ml_dtypes, which JAX brings.
+    "safetensors>=0.8,<1",
+    # Downloads of checkpoints; imported only for a hub id.  transformers 5 needs 1.31 or newer.
+    "huggingface-hub>=1.31,<3",
+    # Configurations and their command-line flags.  Tested at 1.1.
+    "ml-collections>=1.1,<2",
+    # Benchmarks as array_record files, which need no TensorFlow.  Tested at 4.9.10.
+    "tensorflow-datasets>=4.9.10,<5",
+    # tensorflow-datasets asks for it on Linux only, and our files are array_record everywhere.
+    "array_record>=0.8; platform_system != 'Windows'",
+    # Metric writers and collections.  0.0.12 works with the Flax and NumPy named here.
+    "clu>=0.0.12,<0.1",
+    # JAX 0.10 needs NumPy 2.
+    "numpy>=2,<3",
+    # Flags and logging.
+    "absl-py>=2.1,<3",
+    # Figures of `genenv_jax.report`.  3.9 is the first that is built for NumPy 2.
+    "matplotlib>=3.9,<4",
+]
+
+LINT = [
+    # The formatter's output changes between minors, and the check compares with it.
+    "ruff>=0.17.5,<0.18",
+]
+
+EXTRAS = {
+    # libtpu in the version that belongs to the JAX chosen above.
+    "tpu": ["jax[tpu]>=0.10.2,<0.12"],
+    # CUDA libraries from wheels; the machine supplies the driver only.  12 runs on older drivers.
+    "cuda": ["jax[cuda12]>=0.10.2,<0.12"],
+    "cuda13": ["jax[cuda13]>=0.10.2,<0.12"],
+    # The only use of TensorFlow: it writes TensorBoard's event files.  2.21 shares its protobuf and
+    # NumPy with the packages above on Python 3.11 and 3.12.
+    "tensorboard": ["tensorflow>=2.21,<3", "tensorboard>=2.21,<3"],
+    # The environment and the engine below it.  Bounded: what an observation says is theirs.
+    "alfworld": ["alfworld>=0.4.2,<0.5", "textworld>=1.7,<2"],
+    # To run the notebooks by hand, and in the tests.
+    "notebooks": ["jupyterlab>=4,<5", "nbclient>=0.10,<1", "ipykernel>=6,<8"],
+    "lint": LINT,
+    "test": [
+        "pytest>=9,<10",
+        # The oracle for our models' logits.  Pinned, since every release is a download of its own;
+        # PyPI's Linux build adds gigabytes of CUDA, so `make test` takes the CPU build instead.
+        "torch==2.13.*",
+        *LINT,
+    ],
+}
+
+setuptools.setup(
+    name="genenv_jax",
+    version="0.1.0",
+    description="GenEnv (arXiv 2512.19682) in JAX: an agent and the simulator that makes its tasks",
+    author="The genenv_jax authors",
+    license="Apache-2.0",
+    python_requires=">=3.11",
+    # The configurations are files that a user edits, given by path; they are not installed.
+    packages=setuptools.find_packages(include=["genenv_jax", "genenv_jax.*"]),
+    install_requires=BASE,
+    extras_require=EXTRAS,
+)
