@@ -27,7 +27,9 @@ def get_config(arg: str = ""):
     config.benchmark.seed_categories = ("multi_turn_long_context",)
     config.benchmark.eval_categories = ("multi_turn_long_context",)
     config.model.path = "Qwen/Qwen2.5-7B-Instruct"
-    config.limits.simulator_prompt = 4608  # the seed's reference calls and the instructions come on top
+    config.limits.simulator_prompt = (
+        4608  # the seed's reference calls and the instructions come on top
+    )
     if arg == "debug":
         _debug(config)
     return config

@@ -39,7 +39,7 @@ class Checkpoints:
         items = {name: ocp.args.StandardSave(state) for name, state in states.items()}
         self._manager.save(
             epoch, args=ocp.args.Composite(**items, host=ocp.args.JsonSave(dict(host)))
-        )  # fmt: skip
+        )
 
     def restore(self, states: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Any]] | None:
         """The newest checkpoint that can be read, or None where there is none.
@@ -58,12 +58,16 @@ class Checkpoints:
             try:
                 found = self._manager.restore(
                     step, args=ocp.args.Composite(**items, host=ocp.args.JsonRestore())
-                )  # fmt: skip
+                )
             except Exception as error:  # whatever the storage layers raise on damaged files
-                logging.error("checkpoint %d cannot be read, trying the one before: %s", step, error)
+                logging.error(
+                    "checkpoint %d cannot be read, trying the one before: %s", step, error
+                )
                 continue
             for newer in (s for s in steps if s > step):
-                self._manager.delete(newer)  # it would stand in the way of the epoch's new checkpoint
+                self._manager.delete(
+                    newer
+                )  # it would stand in the way of the epoch's new checkpoint
             return {name: found[name] for name in items}, found["host"]
         if steps:
             raise ValueError(

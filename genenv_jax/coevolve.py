@@ -134,11 +134,17 @@ class Coevolution:
     # -- the run ------------------------------------------------------------------------------------
 
     def run(self) -> None:
-        """Trains until `config.epochs` epochs are finished."""
-        stop = threading.Event()
-        previous = None
-        if threading.current_thread() is threading.main_thread():
-            previous = signal.signal(signal.SIGTERM, lambda *_: stop.set())
+        """Trains until `config.epochs` epochs are finished.
+
+        SIGTERM ends the run at once with exit code 143, after pending checkpoints are on disk: the
+        interrupted epoch is repeated when the run is continued.
+        """
+
+        def terminate(*_):
+            raise SystemExit(143)
+
+        in_main_thread = threading.current_thread() is threading.main_thread()
+        previous = signal.signal(signal.SIGTERM, terminate) if in_main_thread else None
         self.progress = Progress(self.config.epochs, start_epoch=self.finished_epochs)
         try:
             with self._mesh():
@@ -146,17 +152,13 @@ class Coevolution:
                     self._log(0, self.evaluate(0), summary=None)
                 while self.finished_epochs < self.config.epochs:
                     self.epoch(self.finished_epochs)
-                    if stop.is_set():
-                        logging.warning("SIGTERM: stopped after epoch %d", self.finished_epochs)
-                        self.checkpoints.wait()
-                        raise SystemExit(143)
                 if self.config.export:
                     self.export()
         finally:
             self.checkpoints.wait()
             self.metrics.close()
             self.timing.close()
-            if previous is not None:
+            if in_main_thread:
                 signal.signal(signal.SIGTERM, previous)
 
     def epoch(self, epoch: int) -> None:
@@ -178,7 +180,10 @@ class Coevolution:
         self.aggregate(epoch, generations, traces)
         metrics = self.describe(generations) | agent_metrics | simulator_metrics
         self.finished_epochs = epoch + 1
-        if self.config.evaluation.every and self.finished_epochs % self.config.evaluation.every == 0:
+        if (
+            self.config.evaluation.every
+            and self.finished_epochs % self.config.evaluation.every == 0
+        ):
             metrics |= self.evaluate(self.finished_epochs)
         self._log(self.finished_epochs, metrics, summary=self._summary(metrics))
         last = self.finished_epochs == self.config.epochs
@@ -221,7 +226,9 @@ class Coevolution:
                 generations.append(generation)
         return generations, texts
 
-    def training_tasks(self, epoch: int, fresh: list[Generation]) -> list[tuple[Task, Generation | None]]:
+    def training_tasks(
+        self, epoch: int, fresh: list[Generation]
+    ) -> list[tuple[Task, Generation | None]]:
         """The epoch's mixture of fresh, base and replayed tasks, in random order.
 
         The counts follow from the number of generations asked for rather than of those accepted, so a
@@ -230,7 +237,9 @@ class Coevolution:
         c, rng = self.config.agent, np.random.default_rng([self.config.seed, epoch, 3])
         asked = self.curriculum.seeds_per_epoch * self.config.simulator.variations
         fresh_share = 1.0 - c.base_share - c.replay_share
-        base = rng.permutation(len(self.curriculum.seeds))[: round(asked * c.base_share / fresh_share)]
+        base = rng.permutation(len(self.curriculum.seeds))[
+            : round(asked * c.base_share / fresh_share)
+        ]
         replay_count = min(len(self.trained_tasks), round(asked * c.replay_share / fresh_share))
         replay = rng.permutation(len(self.trained_tasks))[:replay_count]
         mixture: list[tuple[Task, Generation | None]] = [(g.task, g) for g in fresh]
@@ -316,7 +325,9 @@ class Coevolution:
             groups = [batch] if c.success_rate_over == "batch" else [[g] for g in batch]
             for group in groups:
                 p_hat = float(
-                    rewards.success_rate(sum(g.successes for g in group), sum(g.attempts for g in group))
+                    rewards.success_rate(
+                        sum(g.successes for g in group), sum(g.attempts for g in group)
+                    )
                 )
                 for generation in group:
                     generation.p_hat = p_hat
@@ -346,7 +357,9 @@ class Coevolution:
         if not self.config.simulator.train:
             return metrics
         order = np.random.default_rng([self.config.seed, epoch, 4])
-        with self.progress.phase("update simulator", total=metrics["simulator/records"], unit="records"):
+        with self.progress.phase(
+            "update simulator", total=metrics["simulator/records"], unit="records"
+        ):
             updated = self.simulator.update(texts, weights, order)
         return metrics | {f"simulator/{name}": value for name, value in updated.items()}
 
@@ -420,11 +433,18 @@ class Coevolution:
         metrics = {}
         for mode, engine in self.eval_engines.items():
             total = len(self.eval_tasks) * engine.options.group_size
-            with self.progress.phase(f"evaluate ({mode})", total=total, unit="answers", epoch=step) as phase:
+            with self.progress.phase(
+                f"evaluate ({mode})", total=total, unit="answers", epoch=step
+            ) as phase:
                 scores, _ = evaluation.evaluate(
-                    self.benchmark, self.model, self.agent.state.params, self.eval_tasks, engine,
-                    self._key(0, _EVALUATE), phase.advance,
-                )  # fmt: skip
+                    self.benchmark,
+                    self.model,
+                    self.agent.state.params,
+                    self.eval_tasks,
+                    engine,
+                    self._key(0, _EVALUATE),
+                    phase.advance,
+                )
             metrics |= {evaluation.metric_name(mode, name): value for name, value in scores.items()}
         return metrics
 
@@ -454,7 +474,11 @@ class Coevolution:
         parts = [f"valid {metrics['generated/valid_share']:.0%}"]
         if "generated/p_hat_mean" in metrics:
             parts.append(f"p̂ {metrics['generated/p_hat_mean']:.2f}")
-        held_out = [v for k, v in metrics.items() if k.startswith("eval/") and k.endswith("sampled/accuracy")]
+        held_out = [
+            v
+            for k, v in metrics.items()
+            if k.startswith("eval/") and k.endswith("sampled/accuracy")
+        ]
         if held_out:
             parts.append(f"held-out {held_out[0]:.3f}")
         return "  ".join(parts)
@@ -470,7 +494,8 @@ class Coevolution:
         self.tasks = Pool(self.workdir / "tasks.jsonl")
         self.d_train = Pool(self.workdir / "d_train.jsonl")
         self.d_env = Pool(self.workdir / "d_env.jsonl")
-        self.metrics = MetricWriter(self.workdir, self.config.tensorboard)
+        tensorboard = {"auto": "auto", "always": True, "never": False}[self.config.tensorboard]
+        self.metrics = MetricWriter(self.workdir, tensorboard)
         self.timing = MetricWriter(self.workdir, False, filename="timing.jsonl")
         self._files = {
             "tasks": self.tasks,
@@ -519,7 +544,9 @@ class Coevolution:
             try:
                 stored = json.loads(path.read_text())
             except ValueError as error:
-                raise ValueError(f"{path} is not JSON: {error}; expected a run's settings") from error
+                raise ValueError(
+                    f"{path} is not JSON: {error}; expected a run's settings"
+                ) from error
             free = {"epochs", "tensorboard", "export", "checkpoint", "compilation_cache"}
             for key in sorted(stored.keys() | given.keys()):
                 if key not in free and stored.get(key) != given.get(key):

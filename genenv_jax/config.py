@@ -110,7 +110,7 @@ def default_config() -> ConfigDict:
             "checkpoint": {"every": 1, "keep": 2},
             "export": True,  # write both players as Hugging Face directories at the end
             "compilation_cache": True,
-            "tensorboard": "auto",
+            "tensorboard": "auto",  # where TensorFlow is installed; "always", "never"
         }
     )
 
@@ -165,7 +165,7 @@ _CHOICES = {
     "agent.advantage_scale": ("std", "none"),
     "agent.advantage_ddof": (0, 1),
     "simulator.success_rate_over": ("batch", "task"),
-    "tensorboard": ("auto", True, False),
+    "tensorboard": ("auto", "always", "never"),
 }
 
 
@@ -189,7 +189,9 @@ def validate(config: ConfigDict) -> None:
             "config.model.make.vocab_size must be positive so that one is made; not both"
         )
     if config.agent.base_share + config.agent.replay_share >= 1:
-        raise ValueError("config.agent.base_share + replay_share must leave room for fresh tasks (< 1)")
+        raise ValueError(
+            "config.agent.base_share + replay_share must leave room for fresh tasks (< 1)"
+        )
     for player in ("agent", "simulator"):
         part = config[player]
         if part.minibatch_size % part.micro_batches:
@@ -215,7 +217,11 @@ def _same_keys(given: Mapping[str, Any], expected: Mapping[str, Any], where: str
     for key in given:
         if key not in expected and where != "benchmark.":
             close = difflib.get_close_matches(key, list(expected), 1)
-            hint = f"did you mean {where}{close[0]}?" if close else f"expected one of {sorted(expected)}"
+            hint = (
+                f"did you mean {where}{close[0]}?"
+                if close
+                else f"expected one of {sorted(expected)}"
+            )
             raise ValueError(f"config.{where}{key} is not a setting; {hint}")
     for key, default in expected.items():
         if key not in given:

@@ -11,14 +11,14 @@ from __future__ import annotations
 
 import json
 import pathlib
-import sys
 from collections.abc import Callable, Sequence
 from typing import Any
 
 import jax
-from absl import app, flags
+from absl import flags
 from ml_collections import ConfigDict, config_flags
 
+from genenv_jax import cli
 from genenv_jax.benchmarks.base import Benchmark, Task
 from genenv_jax.config import prompt_buckets, validate
 from genenv_jax.models.language_model import LanguageModel
@@ -31,7 +31,10 @@ def evaluation_engines(
     config: ConfigDict, model: LanguageModel, put: Callable[[Any], Any] = lambda x: x
 ) -> dict[str, Engine]:
     """The samplers that the configuration asks for: "sampled" (temperature 1) and "greedy"."""
-    wanted = {"sampled": (config.evaluation.sampled, 1.0), "greedy": (int(config.evaluation.greedy), 0.0)}
+    wanted = {
+        "sampled": (config.evaluation.sampled, 1.0),
+        "greedy": (int(config.evaluation.greedy), 0.0),
+    }
     buckets = prompt_buckets(config, config.limits.agent_prompt)
     engines = {}
     for mode, (samples, temperature) in wanted.items():
@@ -117,19 +120,17 @@ def run(config: ConfigDict, model_path: str, workdir: str) -> dict[str, float]:
     return metrics
 
 
-def main(argv: Sequence[str]) -> None:
-    del argv
-    from genenv_jax.main import one_line_errors
-
-    with one_line_errors():
-        metrics = run(_CONFIG.value, flags.FLAGS.model, flags.FLAGS.workdir)
+def main() -> None:
+    """The command; see the module's docstring."""
+    with cli.one_line_errors():
+        metrics = run(CONFIG.value, flags.FLAGS.model, flags.FLAGS.workdir)
     for name, value in sorted(metrics.items()):
         print(f"{name:48} {value:.4f}")
 
 
 if __name__ == "__main__":
-    _CONFIG = config_flags.DEFINE_config_file("config", None, "Configuration file.", lock_config=True)
+    CONFIG = config_flags.DEFINE_config_file("config", None, "Configuration file.")
     flags.DEFINE_string("model", "", "Model directory or hub id; empty: the configuration's own.")
     flags.DEFINE_string("workdir", None, "Directory of the results.")
     flags.mark_flags_as_required(["config", "workdir"])
-    sys.exit(app.run(main))
+    cli.run(main)

@@ -14,14 +14,13 @@ import json
 import os
 import pathlib
 import shutil
-import sys
-from collections.abc import Sequence
 
 import jax
 import numpy as np
-from absl import app, flags
+from absl import flags
 from ml_collections import ConfigDict, config_flags
 
+from genenv_jax import cli
 from genenv_jax.benchmarks.base import Benchmark
 from genenv_jax.benchmarks.registry import demonstrations
 from genenv_jax.config import validate
@@ -132,22 +131,25 @@ def train(config: ConfigDict, benchmark: Benchmark, model: LanguageModel, params
             prompts, answers = zip(*itertools.islice(examples, c.batch_size), strict=True)
             prompt_tokens, prompt_lengths = pad_rows(prompts, widths[0], c.batch_size)
             tokens, lengths = pad_rows(answers, widths[1], c.batch_size)
-            batch = CompletionBatch(prompt_tokens, prompt_lengths, tokens[:, None], lengths[:, None])
+            batch = CompletionBatch(
+                prompt_tokens, prompt_lengths, tokens[:, None], lengths[:, None]
+            )
             state, metrics = step(state, batch)
             phase.advance()
     loss = float(metrics["loss"])
     if not np.isfinite(loss):
-        raise ValueError(f"the warm start diverged (loss {loss}): lower config.warm_start.learning_rate")
+        raise ValueError(
+            f"the warm start diverged (loss {loss}): lower config.warm_start.learning_rate"
+        )
     return jax.device_get(state.params)
 
 
-def main(argv: Sequence[str]) -> None:
-    del argv
-    from genenv_jax.main import one_line_errors
+def main() -> None:
+    """The command; see the module's docstring."""
     from genenv_jax.players.building import make_benchmark
 
-    with one_line_errors():
-        config = _CONFIG.value
+    with cli.one_line_errors():
+        config = CONFIG.value
         validate(config)
         if config.model.path:
             raise ValueError("config.model.path is set: this configuration makes no model")
@@ -156,7 +158,7 @@ def main(argv: Sequence[str]) -> None:
 
 
 if __name__ == "__main__":
-    _CONFIG = config_flags.DEFINE_config_file("config", None, "Configuration file.", lock_config=True)
+    CONFIG = config_flags.DEFINE_config_file("config", None, "Configuration file.")
     flags.DEFINE_string("out", None, "Directory of the trained model.")
     flags.mark_flags_as_required(["config", "out"])
-    sys.exit(app.run(main))
+    cli.run(main)

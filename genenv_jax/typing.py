@@ -1,12 +1,12 @@
 """The shape alphabet.  Every shape comment and einsum in the package uses these letters.
 
-  b  batch (prompts)            d  model width (hidden size)
-  g  group (samples a prompt)   n  query heads
-  t  query tokens               k  key/value heads
-  s  key tokens                 r  query heads for each key/value head (n = k * r)
-  p  prompt tokens              h  width of a head
-  c  completion tokens          f  MLP width
-  l  layers                     v  vocabulary
+b  batch (prompts)            d  model width (hidden size)
+g  group (samples a prompt)   n  query heads
+t  query tokens               k  key/value heads
+s  key tokens                 r  query heads for each key/value head (n = k * r)
+p  prompt tokens              h  width of a head
+c  completion tokens          f  MLP width
+l  layers                     v  vocabulary
 """
 
 from __future__ import annotations

@@ -20,7 +20,9 @@ def shingles(text: str, size: int = 5) -> frozenset[bytes]:
     """Hashes of all runs of `size` lower-cased words (the whole text where it is shorter)."""
     words = text.lower().split()
     runs = [" ".join(words[i : i + size]) for i in range(max(1, len(words) - size + 1))]
-    return frozenset(hashlib.blake2b(run.encode("utf-8", "replace"), digest_size=8).digest() for run in runs)
+    return frozenset(
+        hashlib.blake2b(run.encode("utf-8", "replace"), digest_size=8).digest() for run in runs
+    )
 
 
 class NearDuplicates:

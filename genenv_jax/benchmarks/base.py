@@ -59,14 +59,17 @@ class Task:
 
     def to_json(self) -> dict[str, Any]:
         """A dict of plain JSON values; `from_json` inverts it."""
-        return {
-            field.name: getattr(self, field.name) for field in dataclasses.fields(self)
-        } | {"messages": [dict(m) for m in self.messages], "tools": [dict(t) for t in self.tools]}
+        return {field.name: getattr(self, field.name) for field in dataclasses.fields(self)} | {
+            "messages": [dict(m) for m in self.messages],
+            "tools": [dict(t) for t in self.tools],
+        }
 
     @classmethod
     def from_json(cls, record: Mapping[str, Any]) -> Task:
         """Inverse of `to_json`; raises TypeError where a field is missing or unknown."""
-        return cls(**{**record, "messages": tuple(record["messages"]), "tools": tuple(record["tools"])})
+        return cls(
+            **{**record, "messages": tuple(record["messages"]), "tools": tuple(record["tools"])}
+        )
 
 
 @dataclasses.dataclass(frozen=True)

@@ -1,12 +1,12 @@
 """Dial, the embedded default benchmark: chains of tool calls that turn a dial.
 
-The dial has positions 0 .. 9 and wraps around.  A task is a short program in words; the answer is the
-sequence of tool calls with the result of each; difficulty is the number of calls (depth), since one
-wrong result spoils everything after it.
+The dial has a few positions, 0 .. 4 say, and wraps around.  A task is a short program in words; the
+answer is the sequence of tool calls with the result of each; difficulty is the number of calls (depth),
+since one wrong result spoils everything after it.
 
-    Tools: add, subtract, multiply.                    add(3, 5) = 8
-    Start at 3. add 5, multiply 4, subtract 9.   ->    multiply(8, 4) = 2
-                                                       subtract(2, 9) = 3
+    Tools: add, subtract, multiply.                 add(3, 4) = 2
+    Start at 3. add 4, multiply 4, subtract 1.  ->  multiply(2, 4) = 3
+                                                    subtract(3, 1) = 2
 
 A task may rename its tools ("Tools: zap = add, ..."), and the answer must use the new names: the
 simulator never sees such tasks, so they measure whether what was learnt is about the tools or about
@@ -19,7 +19,7 @@ from __future__ import annotations
 import dataclasses
 import itertools
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 
@@ -41,7 +41,7 @@ SIMULATOR_INSTRUCTION = "Write a task that is solved half of the time."
 _STATEMENT = re.compile(r"Tools: ([a-z =,]{1,200})\.\nStart at ([0-9])\. ([a-z0-9 ,]{1,400})\.")
 _STEP = re.compile(r"([a-z]{1,16}) ([0-9])")
 _REFERENCE_CALL = re.compile(r"([a-z]{1,16})\(([0-9])\)")
-_ANSWER_CALL = re.compile(r"([a-z]{1,16})\(([0-9]), ([0-9])\) = ([0-9])")
+_ANSWER_CALL = re.compile(r"[a-z]{1,16}\([0-9], [0-9]\) = [0-9]")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -69,10 +69,10 @@ class Program:
 
     def trace(self, results: Sequence[int]) -> str:
         """The answer in words, with the given results; each call starts from the result before it."""
-        names = dict(self.names)
+        names, starts = dict(self.names), [self.start, *results[:-1]]
         return "\n".join(
             f"{names[operation]}({at}, {n}) = {result}"
-            for (operation, n), at, result in zip(self.calls, [self.start, *results], results)
+            for (operation, n), at, result in zip(self.calls, starts, results, strict=True)
         )
 
     def reference(self) -> str:
@@ -93,13 +93,23 @@ def read_statement(text: str) -> Program | None:
     by_name = {new: old for old, new in names.items()}
     if set(names) != set(OPERATIONS) or not len(by_name) == len(items) == len(OPERATIONS):
         return None
-    calls = []
-    for item in match[3].split(", "):
-        step = _STEP.fullmatch(item)
-        if not step or step[1] not in by_name:
-            return None
-        calls.append((by_name[step[1]], int(step[2])))
+    calls = _read_calls(match[3].split(", "), _STEP, by_name)
+    if isinstance(calls, str):
+        return None
     return Program(int(match[2]), tuple(calls), tuple((old, names[old]) for old in OPERATIONS))
+
+
+def _read_calls(
+    items: Sequence[str], pattern: re.Pattern[str], by_name: Mapping[str, str]
+) -> tuple[tuple[str, int], ...] | str:
+    """Calls under standard names, or the first item that is not one."""
+    calls = []
+    for item in items:
+        call = pattern.fullmatch(item)
+        if not call or call[1] not in by_name:
+            return item[:40]
+        calls.append((by_name[call[1]], int(call[2])))
+    return tuple(calls)
 
 
 class Dial:
@@ -145,15 +155,20 @@ class Dial:
 
     # -- data ---------------------------------------------------------------------------------------
 
-    def random_program(self, rng: np.random.Generator, depth: int, renamed: bool = False) -> Program:
+    def random_program(
+        self, rng: np.random.Generator, depth: int, renamed: bool = False
+    ) -> Program:
         """A uniform program of `depth` calls."""
         operations = rng.choice(list(OPERATIONS), depth)
-        calls = tuple((str(o), int(n)) for o, n in zip(operations, rng.choice(self.arguments, depth)))
+        calls = tuple(
+            (str(o), int(n))
+            for o, n in zip(operations, rng.choice(self.arguments, depth), strict=True)
+        )
         start = int(rng.integers(self.positions))
         if not renamed:
             return Program(start, calls)
         new = rng.choice(NEW_NAMES, len(OPERATIONS), replace=False)
-        return Program(start, calls, tuple(zip(OPERATIONS, map(str, new))))
+        return Program(start, calls, tuple(zip(OPERATIONS, map(str, new), strict=True)))
 
     def task(self, program: Program, **fields) -> Task:
         """Wraps a program as a task; `fields` are the task's other attributes."""
@@ -196,18 +211,22 @@ class Dial:
 
     def _draw_seeds(self, rng, count, weights) -> list[Task]:
         seeds, taken = [], set(self.held_out)
-        for attempt in range(100 * count):
+        for _ in range(100 * count):
             if len(seeds) == count:
                 break
             depth = int(rng.choice(len(weights), p=weights / weights.sum())) + 1
             task = self.task(
-                self.random_program(rng, depth), id=f"dial-seed-{len(seeds)}", category=f"depth_{depth}"
+                self.random_program(rng, depth),
+                id=f"dial-seed-{len(seeds)}",
+                category=f"depth_{depth}",
             )
             if self.canonical(task) not in taken:
                 taken.add(self.canonical(task))
                 seeds.append(task)
         if len(seeds) < count:
-            raise ValueError(f"benchmark.num_seeds = {count}: the world has too few distinct programs")
+            raise ValueError(
+                f"benchmark.num_seeds = {count}: the world has too few distinct programs"
+            )
         return seeds
 
     def tasks(self, split: str) -> Sequence[Task]:
@@ -254,13 +273,10 @@ class Dial:
         if program is None:
             return Rejection(base.UNPARSABLE, "the task does not follow the grammar")
         by_name = {new: old for old, new in program.names}
-        calls = []
-        for item in reference.split(" "):
-            match = _REFERENCE_CALL.fullmatch(item)
-            if not match or match[1] not in by_name:
-                return Rejection(base.BAD_ANSWER, f"not a reference call: {item[:40]!r}")
-            calls.append((by_name[match[1]], int(match[2])))
-        answer = Program(program.start, tuple(calls), program.names)
+        calls = _read_calls(reference.split(" "), _REFERENCE_CALL, by_name)
+        if isinstance(calls, str):
+            return Rejection(base.BAD_ANSWER, f"not a reference call: {calls!r}")
+        answer = Program(program.start, calls, program.names)
         task = self.task(
             answer,
             id=task_id,
@@ -302,9 +318,11 @@ class Dial:
         """Eq. 1 with a structured action: 1 where every call and every result is right, else 0."""
         program = self.program(task)
         expected = program.trace(program.run(self.positions)).split("\n")
-        given = answer.strip()[: 64 * (len(expected) + 2)].split("\n")
+        if len(answer := answer.strip()) > 64 * (len(expected) + 2):
+            return Score(0.0, False, False, base.TOO_LONG)
+        given = answer.split("\n")
         if not all(_ANSWER_CALL.fullmatch(line) for line in given):
-            return Score(0.0, False, False, base.UNPARSABLE if answer.strip() else base.EMPTY)
+            return Score(0.0, False, False, base.UNPARSABLE if answer else base.EMPTY)
         if given == expected:
             return Score(1.0, True, True)
         if len(given) != len(expected):

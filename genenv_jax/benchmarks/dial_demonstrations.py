@@ -90,19 +90,18 @@ class Demonstrator:
         wrong = self.misunderstandings()
         depths = self.dial.max_depth + len(self.dial.deeper)
 
-        def draw(make):
+        def draw(make, *arguments):
             while True:
-                task = self.dial.task(make(), id="", category="")
+                task = self.dial.task(make(rng, *arguments), id="", category="")
                 if self.dial.canonical(task) not in self.dial.held_out:
                     return task
 
         while True:
             depth, renamed = int(rng.integers(1, depths + 1)), rng.random() < self.renamed
-            task = draw(lambda: self.dial.random_program(rng, depth, renamed))
+            task = draw(self.dial.random_program, depth, renamed)
             yield self.dial.agent_messages(task), self.trace(rng, self.dial.program(task), wrong)
-            depth = int(rng.integers(1, self.dial.max_depth + 1))
-            seed = draw(lambda: self.dial.random_program(rng, depth))
-            task = draw(lambda: self.variation(rng, self.dial.program(seed)))
+            seed = draw(self.dial.random_program, int(rng.integers(1, self.dial.max_depth + 1)))
+            task = draw(self.variation, self.dial.program(seed))
             tenths = int(rng.integers(-1, 11))
             statistics = SeedStatistics() if tenths < 0 else SeedStatistics(10, tenths)
             yield self.dial.simulator_messages(seed, statistics), self.dial.simulator_answer(task)

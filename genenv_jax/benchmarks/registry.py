@@ -31,7 +31,9 @@ def make_benchmark(name: str, **options: Any) -> Benchmark:
     known = inspect.signature(make).parameters
     for option in options:
         if option not in known:
-            raise ValueError(f"benchmark.{option} is not an option of {name}: expected {list(known)}")
+            raise ValueError(
+                f"benchmark.{option} is not an option of {name}: expected {list(known)}"
+            )
     return make(**options)
 
 
@@ -55,4 +57,7 @@ def demonstrations(benchmark: Benchmark, seed: int) -> Iterator[tuple[list[Messa
         yield benchmark.agent_messages(task), benchmark.agent_answer(task)
         others = by_category[task.category]
         other = others[rng.integers(len(others))]
-        yield benchmark.simulator_messages(task, SeedStatistics()), benchmark.simulator_answer(other)
+        yield (
+            benchmark.simulator_messages(task, SeedStatistics()),
+            benchmark.simulator_answer(other),
+        )

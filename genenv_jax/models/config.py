@@ -50,9 +50,7 @@ class TransformerConfig:
             raise ValueError(f"head_dim = {self.head_dim} must be even for rotary embeddings")
 
     @classmethod
-    def from_huggingface(
-        cls, config: Mapping[str, Any], **options: Any
-    ) -> TransformerConfig:
+    def from_huggingface(cls, config: Mapping[str, Any], **options: Any) -> TransformerConfig:
         """Reads the dict of a config.json; `options` are dtype, remat and unroll_layers.
 
         Raises ValueError for an architecture, activation, attention or rope variant that this decoder
@@ -67,7 +65,9 @@ class TransformerConfig:
         if missing:
             raise ValueError(f"config.json lacks {', '.join(missing)}")
         if config.get("hidden_act", "silu") != "silu":
-            raise ValueError(f"hidden_act {config['hidden_act']!r} is not supported; expected 'silu'")
+            raise ValueError(
+                f"hidden_act {config['hidden_act']!r} is not supported; expected 'silu'"
+            )
         if config.get("use_sliding_window"):
             raise ValueError("use_sliding_window = true is not supported; expected false")
         # transformers 5 moved rope_theta into rope_parameters; older files keep it at the top level.

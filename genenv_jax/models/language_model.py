@@ -36,9 +36,7 @@ class LanguageModel:
     path: pathlib.Path
 
     @classmethod
-    def load(
-        cls, path: str | os.PathLike, **options: Any
-    ) -> LanguageModel:
+    def load(cls, path: str | os.PathLike, **options: Any) -> LanguageModel:
         """Reads everything but the weights of a model directory or of a model on the hub.
 
         The end tokens are the tokenizer's own and those of generation_config.json, or else those

@@ -66,9 +66,12 @@ class Projection(nn.Module):
     def __call__(self, x: Array) -> Array:
         contract = len(self.in_shape)
         init = nn.initializers.variance_scaling(
-            1.0, "fan_in", "normal", in_axis=tuple(range(contract)),
+            1.0,
+            "fan_in",
+            "normal",
+            in_axis=tuple(range(contract)),
             out_axis=tuple(range(contract, len(self.axes))),
-        )  # fmt: skip
+        )
         kernel = self.param(
             "kernel", nn.with_logical_partitioning(init, self.axes), self.in_shape + self.out_shape
         )
@@ -132,9 +135,11 @@ def attend(q: Array, segments: list[tuple[Array, Array, Array]]) -> Array:
         rows = queries.shape[:-1]
         keys, values = (x.reshape(-1, s, k, h).swapaxes(1, 2) for x in (keys, values))
         scores = jnp.einsum(
-            "...qh,...sh->...qs", queries.reshape(*batch, -1, h), keys,
+            "...qh,...sh->...qs",
+            queries.reshape(*batch, -1, h),
+            keys,
             preferred_element_type=jnp.float32,
-        ).reshape(*rows, s)  # fmt: skip
+        ).reshape(*rows, s)
         scores = jnp.where(mask, scores, jnp.finfo(jnp.float32).min)
         inverse = tuple(layout.index(axis) for axis in range(6))
         top = jax.lax.stop_gradient(jnp.max(scores, axis=-1, keepdims=True))
@@ -146,7 +151,9 @@ def attend(q: Array, segments: list[tuple[Array, Array, Array]]) -> Array:
         weights = jnp.exp(scores - top.transpose(layout))
         total = total + jnp.sum(weights, axis=-1, keepdims=True).transpose(inverse)
         out = weights.astype(q.dtype).reshape(*batch, -1, weights.shape[-1]) @ values
-        weighted = weighted + out.reshape(*weights.shape[:-1], h).transpose(inverse).astype(jnp.float32)
+        weighted = weighted + out.reshape(*weights.shape[:-1], h).transpose(inverse).astype(
+            jnp.float32
+        )
     return (weighted / total).astype(q.dtype).reshape(b, g, t, n, h)
 
 
@@ -156,8 +163,13 @@ class Attention(nn.Module):
     config: TransformerConfig
 
     @nn.compact
-    def __call__(self, x: Array, rope: tuple[Array, Array], context: tuple[KVSegment, ...],
-                 masks: tuple[Array, ...]) -> tuple[Array, KVSegment]:  # fmt: skip
+    def __call__(
+        self,
+        x: Array,
+        rope: tuple[Array, Array],
+        context: tuple[KVSegment, ...],
+        masks: tuple[Array, ...],
+    ) -> tuple[Array, KVSegment]:
         c = self.config
         model = (c.hidden_size,)
         queries, pairs = (c.num_heads, c.head_dim), (c.num_kv_heads, c.head_dim)

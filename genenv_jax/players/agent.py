@@ -51,7 +51,9 @@ class Agent:
         )
         self.state = learner.init_state(params, optimizer)
         names = ("clip_low", "clip_high", "dual_clip", "kl_coef", "kl_estimator", "entropy_coef")
-        loss = GRPOConfig(**{k: config.agent[k] for k in names}, aggregation=config.agent.aggregation)
+        loss = GRPOConfig(
+            **{k: config.agent[k] for k in names}, aggregation=config.agent.aggregation
+        )
         self._step = learner.make_grpo_step(
             model.config, loss, optimizer, config.agent.micro_batches
         )
@@ -61,9 +63,7 @@ class Agent:
         options = SamplingParams(
             config.limits.agent_response, group_size, self.model.eos_ids, temperature=temperature
         )
-        return Engine(
-            self.model.config, options, config.agent.batch_size, self.buckets, self._put
-        )  # fmt: skip
+        return Engine(self.model.config, options, config.agent.batch_size, self.buckets, self._put)
 
     def prompt(self, benchmark: Benchmark, task: Task) -> list[int]:
         """Token ids from which the agent answers a task."""
@@ -72,7 +72,11 @@ class Agent:
     def check_length(self, benchmark: Benchmark, task: Task) -> Rejection | None:
         """A rejection where the task's prompt is longer than the agent reads."""
         length, limit = len(self.prompt(benchmark, task)), self.buckets[-1]
-        return Rejection(TOO_LONG, f"{length} prompt tokens, limit {limit}") if length > limit else None
+        return (
+            Rejection(TOO_LONG, f"{length} prompt tokens, limit {limit}")
+            if length > limit
+            else None
+        )
 
     def rollout(
         self,
@@ -107,11 +111,17 @@ class Agent:
                 batch = self._put(part.batch(self.buckets, c.minibatch_size))
                 old = self._put(np.pad(part.logprobs, [(0, pad), (0, 0), (0, 0)]))
                 # Without a KL term the reference is not needed, and scoring with it would be waste.
-                ref = score_completions(self.reference, batch, self.model.config) if c.kl_coef else old
+                ref = (
+                    score_completions(self.reference, batch, self.model.config)
+                    if c.kl_coef
+                    else old
+                )
                 advantage = self._put(np.pad(advantages[list(rows)], [(0, pad), (0, 0)]))
                 self.state, metrics = self._step(
                     self.state, learner.GRPOBatch(batch, old, ref, advantage)
                 )
                 gap = metrics["sampler_trainer_logp_gap"] if gap is None else gap
                 means.update(metrics)
-        return means.compute() | {"sampler_trainer_logp_gap": float(jax.device_get(gap))}
+        result = means.compute() | {"sampler_trainer_logp_gap": float(jax.device_get(gap))}
+        learner.check_finite(result, "the agent's update")
+        return result

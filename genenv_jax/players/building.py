@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import functools
+import math
 from collections.abc import Callable
 from typing import Any
 
@@ -45,7 +46,11 @@ def load_model(
       the model, its parameters (float32, sharded over the mesh), a function that places a batch's
       host arrays on the mesh, and a context manager in which jitted functions see the mesh.
     """
-    mesh = make_mesh(config.mesh.data, config.mesh.fsdp, config.mesh.tensor)
+    sizes = (config.mesh.data, config.mesh.fsdp, config.mesh.tensor)
+    devices = jax.devices()
+    if -1 not in sizes and jax.process_count() == 1:
+        devices = devices[: math.prod(sizes)]  # a smaller mesh leaves the other devices alone
+    mesh = make_mesh(*sizes, devices=devices)
     model = LanguageModel.load(
         base_model(config, benchmark),
         dtype=config.model.dtype,
@@ -57,7 +62,8 @@ def load_model(
     rows = mesh.shape["data"] * mesh.shape["fsdp"]
     for key, size in {
         "agent.batch_size": config.agent.batch_size,
-        "agent.minibatch_size / micro_batches": config.agent.minibatch_size // config.agent.micro_batches,
+        "agent.minibatch_size / micro_batches": config.agent.minibatch_size
+        // config.agent.micro_batches,
         "simulator.batch_size": config.simulator.batch_size,
         "simulator.minibatch_size / micro_batches": config.simulator.minibatch_size
         // config.simulator.micro_batches,

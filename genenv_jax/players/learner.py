@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import math
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
@@ -52,10 +53,8 @@ def make_optimizer(config: OptimizerConfig) -> optax.GradientTransformation:
         schedule = optax.linear_schedule(0.0, config.learning_rate, config.warmup_steps)
     return optax.chain(
         optax.clip_by_global_norm(config.grad_clip),
-        optax.adamw(
-            schedule, config.b1, config.b2, config.eps, weight_decay=config.weight_decay
-        ),
-    )  # fmt: skip
+        optax.adamw(schedule, config.b1, config.b2, config.eps, weight_decay=config.weight_decay),
+    )
 
 
 def init_state(params: Params, optimizer: optax.GradientTransformation) -> TrainState:
@@ -69,6 +68,16 @@ def init_state(params: Params, optimizer: optax.GradientTransformation) -> Train
         return state
     everywhere = jax.sharding.NamedSharding(sharding.mesh, jax.sharding.PartitionSpec())
     return jax.tree.map(lambda x: x if x.ndim else jax.device_put(x, everywhere), state)
+
+
+def check_finite(metrics: dict[str, float], what: str) -> None:
+    """Raises FloatingPointError naming the metrics of an update that are NaN or infinite."""
+    wrong = [name for name, value in metrics.items() if not math.isfinite(value)]
+    if wrong:
+        raise FloatingPointError(
+            f"{what}: {', '.join(wrong)} not finite; lower its learning rate, or look for NaN in the "
+            "weights.  The last checkpoint is whole"
+        )
 
 
 def accumulate(loss_fn: Callable, params: Params, batch: Any, micro_batches: int):
@@ -116,13 +125,19 @@ def make_grpo_step(
         def loss_fn(params, part: GRPOBatch):
             logp, entropy = completion_logprobs(params, part.rollouts, config)
             return grpo.grpo_loss(
-                logp, entropy, part.old_logp, part.ref_logp, part.advantages,
-                part.rollouts.mask, total, loss,
-            )  # fmt: skip
+                logp,
+                entropy,
+                part.old_logp,
+                part.ref_logp,
+                part.advantages,
+                part.rollouts.mask,
+                total,
+                loss,
+            )
 
         gradient, metrics = accumulate(loss_fn, state.params, batch, micro_batches)
         updates, opt_state = optimizer.update(gradient, state.opt_state, state.params)
-        metrics["grad_norm"] = optax.global_norm(gradient)
+        metrics["grad_norm"] = optax.tree.norm(gradient)
         params = optax.apply_updates(state.params, updates)
         return TrainState(params, opt_state, state.step + 1), metrics
 
@@ -159,7 +174,7 @@ def make_rwr_step(
             logp, _ = completion_logprobs(params, part.generations, config)
             return rwr.rwr_loss(
                 logp, part.ref_logp, part.weights, part.generations.mask, total, kl_coef
-            )  # fmt: skip
+            )
 
         gradient, metrics = accumulate(loss_fn, state.params, batch, micro_batches)
         updates, opt_state = optimizer.update(gradient, state.opt_state, state.params)
@@ -181,7 +196,7 @@ def make_rwr_step(
         metrics |= {
             "update_kl": kl,
             "step_scale": scale,
-            "grad_norm": optax.global_norm(gradient),
+            "grad_norm": optax.tree.norm(gradient),
         }
         return TrainState(moved(scale), opt_state, state.step + 1), metrics
 

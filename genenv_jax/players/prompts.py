@@ -23,7 +23,11 @@ def check_prompts(
     """
     checks = [
         ("agent", [*seeds, *eval_tasks], benchmark.agent_messages),
-        ("simulator", seeds, lambda seed: benchmark.simulator_messages(seed, SeedStatistics(100, 100))),
+        (
+            "simulator",
+            seeds,
+            lambda seed: benchmark.simulator_messages(seed, SeedStatistics(100, 100)),
+        ),
     ]
     for player, tasks, messages in checks:
         prompt, response = config.limits[f"{player}_prompt"], config.limits[f"{player}_response"]

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
+import jax
 import numpy as np
 from ml_collections import ConfigDict
 
@@ -80,27 +81,40 @@ class Simulator:
         used = np.flatnonzero((weights > 0).any(axis=1))
         if not used.size:
             return {}
-        means, furthest, capped, steps = EpochMeans(), 0.0, False, 0
+        initial = self._initial_logprobs(generations, used)
+        means, furthest, capped, steps, scale = EpochMeans(), 0.0, False, 0, 1.0
         for _ in range(c.update_epochs):
-            used = order.permutation(used)
-            for start in range(0, len(used), c.minibatch_size):
-                rows = used[start : start + c.minibatch_size]
-                part = generations.take(rows)
-                pad = c.minibatch_size - len(part)
-                batch = self._put(part.batch(self.buckets, c.minibatch_size))
+            for rows in self._minibatches(order.permutation(used)):
+                batch = generations.take(rows).batch(self.buckets, c.minibatch_size)
                 # The sampler's log-probs are those of the policy at the update's start.
-                started = self._put(np.pad(part.logprobs, [(0, pad), (0, 0), (0, 0)]))
-                initial = score_completions(self.initial, batch, self.model.config)
-                weight = np.pad(weights[rows], [(0, pad), (0, 0)]).astype(np.float32)
-                self.state, metrics = self._step(
-                    self.state, learner.RWRBatch(batch, started, initial, self._put(weight))
-                )
-                scale = float(metrics.pop("step_scale"))
-                furthest = max(furthest, float(metrics.pop("update_kl"))) if scale else furthest
+                arrays = (generations.logprobs, initial, weights.astype(np.float32))
+                batch = learner.RWRBatch(batch, *(self._rows(x, rows) for x in arrays))
+                self.state, metrics = self._step(self.state, self._put(batch))
+                scale, kl = float(metrics.pop("step_scale")), float(metrics.pop("update_kl"))
                 means.update(metrics)
-                steps, capped = steps + 1, capped or scale < 1
-                if scale == 0:  # the cap is reached: this epoch's update ends
+                capped |= scale < 1
+                if scale == 0:
                     break
-            if capped and scale == 0:
+                steps, furthest = steps + 1, max(furthest, kl)
+            if scale == 0:  # the cap is reached: this epoch's update ends
                 break
-        return means.compute() | {"update_kl": furthest, "capped": float(capped), "steps": steps}
+        learner.check_finite(result := means.compute(), "the simulator's update")
+        return result | {"update_kl": furthest, "capped": float(capped), "steps": steps}
+
+    def _minibatches(self, rows: np.ndarray) -> Iterator[np.ndarray]:
+        size = self.config.minibatch_size
+        yield from (rows[start : start + size] for start in range(0, len(rows), size))
+
+    def _rows(self, x: np.ndarray, rows: np.ndarray) -> np.ndarray:
+        """Some rows of an array, filled up to a mini-batch with zeros."""
+        pad = self.config.minibatch_size - len(rows)
+        return np.pad(x[rows], [(0, pad), *[(0, 0)] * (x.ndim - 1)])
+
+    def _initial_logprobs(self, generations: Rollouts, used: np.ndarray) -> np.ndarray:
+        """(S, n, c) log-probs under the initial simulator; 0 outside the rows `used`."""
+        result = np.zeros_like(generations.logprobs)
+        for rows in self._minibatches(used):
+            batch = generations.take(rows).batch(self.buckets, self.config.minibatch_size)
+            logp = score_completions(self.initial, self._put(batch), self.model.config)
+            result[rows] = jax.device_get(logp)[: len(rows)]
+        return result

@@ -66,17 +66,13 @@ def capped_scale(
     """
 
     def too_far(carry):
-        scale, kl, tries = carry
-        # NaN is too far as well.
-        return ~(kl <= cap) & (tries < halvings)
+        scale, kl = carry
+        return ~(kl <= cap) & (scale > 0)  # NaN is too far as well
 
-    def halve(carry):
-        scale, _, tries = carry
-        return scale / 2, kl_at(scale / 2), tries + 1
+    def shorten(carry):
+        scale, _ = carry
+        scale = jnp.where(scale > 2.0**-halvings, scale / 2, 0.0)
+        return scale, kl_at(scale)
 
-    scale, kl, _ = jax.lax.while_loop(
-        too_far, halve, (jnp.float32(1.0), kl_at(jnp.float32(1.0)), jnp.int32(0))
-    )
-    fits = kl <= cap
-    zero = jnp.float32(0.0)
-    return jnp.where(fits, scale, zero), jax.lax.cond(fits, lambda: kl, lambda: kl_at(zero))
+    # One place where the KL is measured, so that its forward pass is compiled once.
+    return jax.lax.while_loop(too_far, shorten, (jnp.float32(2.0), jnp.float32(jnp.nan)))

@@ -26,7 +26,9 @@ def bucket(length: int, buckets: Sequence[int], what: str) -> int:
     raise ValueError(f"{what} has {length} tokens, the limit is {buckets[-1]}")
 
 
-def pad_rows(rows: Sequence[Sequence[int]], width: int, count: int) -> tuple[np.ndarray, np.ndarray]:
+def pad_rows(
+    rows: Sequence[Sequence[int]], width: int, count: int
+) -> tuple[np.ndarray, np.ndarray]:
     """Right-pads token lists to an int32 array (count, width); returns it and the lengths (count,)."""
     tokens, lengths = np.zeros((count, width), np.int32), np.zeros(count, np.int32)
     for i, row in enumerate(rows):
@@ -134,9 +136,13 @@ class Engine:
                 index[: len(part)] = part
                 row_ids = ((first_row + index)[:, None] * g + np.arange(g)).astype(np.uint32)
                 samples = sample(
-                    params, *self.put((tokens, lengths)), key, self.put(row_ids),
-                    config=self.config, options=self.options,
-                )  # fmt: skip
+                    params,
+                    *self.put((tokens, lengths)),
+                    key,
+                    self.put(row_ids),
+                    config=self.config,
+                    options=self.options,
+                )
                 samples = jax.device_get(samples)
                 count = len(part)
                 result.tokens[part] = samples.tokens[:count]

@@ -1,0 +1,58 @@
+"""What the commands share: a user's mistake ends in one line on stderr and exit code 2."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, NoReturn
+
+from absl import app, flags, logging
+
+_MISTAKES = (ValueError, FileNotFoundError, NotADirectoryError, IsADirectoryError, PermissionError)
+
+
+@contextlib.contextmanager
+def one_line_errors() -> Iterator[None]:
+    """Turns a bad value or a missing file into one line; GENENV_TRACEBACK=1 shows where it arose."""
+    try:
+        yield
+    except _MISTAKES as error:
+        if os.environ.get("GENENV_TRACEBACK"):
+            raise
+        fail(error)
+
+
+def fail(error: BaseException | str) -> NoReturn:
+    """Prints an error as one line and exits with code 2."""
+    print(f"error: {' '.join(str(error).split())}", file=sys.stderr)
+    sys.exit(2)
+
+
+def run(main: Callable[[], Any]) -> None:
+    """Parses the flags, keeps libraries' progress notes off the terminal, and calls `main`."""
+
+    def parse(argv: Sequence[str]) -> list[str]:
+        try:
+            rest = flags.FLAGS(argv)
+        # A mistyped setting is an AttributeError or KeyError of the configuration's.
+        except (flags.Error, AttributeError, KeyError, OSError, ValueError, TypeError) as error:
+            # A configuration file that raises arrives as a whole traceback: its last line says it.
+            text = str(error).strip()
+            fail(f"bad flags: {text.splitlines()[-1] if 'Traceback' in text else text}")
+        try:
+            flags.FLAGS.config.keys()  # a file that cannot be loaded is an error on first use only
+        except Exception as error:
+            fail(f"--config: {error.__cause__ or error}")
+        if len(rest) > 1:
+            fail(f"unexpected argument {rest[1]!r}; settings are --config.KEY=VALUE")
+        return rest
+
+    def call(argv: Sequence[str]) -> None:
+        del argv
+        if not flags.FLAGS["verbosity"].present:
+            logging.set_verbosity(logging.WARNING)
+        main()
+
+    app.run(call, flags_parser=parse)

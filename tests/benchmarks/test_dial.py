@@ -1,0 +1,523 @@
+"""The embedded default: its data, its interpreter, its two parsers and its demonstrations."""
+
+import collections
+import dataclasses
+import itertools
+import json
+import time
+
+import numpy as np
+import pytest
+
+from genenv_jax.benchmarks import base, registry
+from genenv_jax.benchmarks.base import Rejection, Score, SeedStatistics, Task
+from genenv_jax.benchmarks.dial import NEW_NAMES, OPERATIONS, Dial, Program, read_statement
+from genenv_jax.benchmarks.dial_demonstrations import Demonstrator
+
+STATEMENT = "Tools: add, subtract, multiply.\nStart at 3. add 5, multiply 4, subtract 9."
+GENERATION = f"{STATEMENT}\nCalls: add(5) multiply(4) subtract(9)"
+TRACE = "add(3, 5) = 8\nmultiply(8, 4) = 2\nsubtract(2, 9) = 3"
+PROGRAM = Program(3, (("add", 5), ("multiply", 4), ("subtract", 9)))
+
+
+@pytest.fixture(scope="module")
+def dial():
+    return Dial()
+
+
+@pytest.fixture(scope="module")
+def small():
+    return Dial(positions=5)
+
+
+def depth(task):
+    return len(task.answer["calls"])
+
+
+def parsed(dial, text):
+    """What becomes of a generation: a task, or the reason of `parse` or `verify`."""
+    outcome = dial.parse(text, dial.tasks("seed")[0], "new", 3)
+    if isinstance(outcome, Task):
+        outcome = dial.verify(outcome) or outcome
+    return outcome if isinstance(outcome, Task) else outcome.reason
+
+
+# -- the world ----------------------------------------------------------------------------------------
+
+
+def test_examples(dial, small):
+    task = dial.task(PROGRAM, id="x", category="depth_3")
+    assert task.messages[-1]["content"] == STATEMENT
+    assert dial.agent_answer(task) == TRACE
+    assert dial.simulator_answer(task) == GENERATION
+    assert PROGRAM.run(10) == [8, 2, 3]
+    assert read_statement(STATEMENT) == PROGRAM
+    program = Program(3, (("add", 4), ("multiply", 4), ("subtract", 1)))
+    trace = "add(3, 4) = 2\nmultiply(2, 4) = 3\nsubtract(3, 1) = 2"
+    assert small.agent_answer(small.task(program, id="", category="")) == trace
+
+
+@pytest.mark.parametrize("positions", [2, 5, 10])
+def test_the_interpreter(positions):
+    rng = np.random.default_rng(positions)
+    dial = Dial(positions=positions, num_seeds=2, eval_per_depth=1)
+    for _ in range(200):
+        program = dial.random_program(rng, int(rng.integers(1, 9)), renamed=bool(rng.integers(2)))
+        at, results = program.start, []
+        for operation, n in program.calls:
+            if operation == "add":
+                at += n
+            elif operation == "subtract":
+                at -= n
+            else:
+                assert operation == "multiply"
+                at *= n
+            at %= positions
+            results.append(at)
+        assert program.run(positions) == results
+        assert read_statement(program.statement()) == program
+        lines = program.trace(results).split("\n")
+        assert [int(line.split(" = ")[1]) for line in lines] == results
+        assert [int(line.split("(")[1][0]) for line in lines] == [program.start, *results[:-1]]
+
+
+@pytest.mark.parametrize("positions", [2, 5, 10])
+def test_every_reference_scores_one(positions):
+    dial = Dial(positions=positions, num_seeds=32)
+    for task in [*dial.tasks("seed"), *dial.tasks("eval")]:
+        assert dial.score(task, dial.agent_answer(task)) == Score(1.0, True, True)
+        assert dial.score(task, f"\n {dial.agent_answer(task)} \n").success
+
+
+def test_renamed_tools(dial):
+    renamed = [task for task in dial.tasks("eval") if task.category.startswith("renamed")]
+    assert len(renamed) > 100
+    used = set()
+    for task in renamed:
+        names = dict(dial.program(task).names)
+        assert set(names) == set(OPERATIONS) and len(set(names.values())) == 3
+        assert set(names.values()) <= set(NEW_NAMES)
+        used |= set(names.values())
+        answer = dial.agent_answer(task)
+        assert dial.score(task, answer).success
+        old = answer
+        for operation, name in names.items():
+            old = old.replace(name, operation)
+        assert dial.score(task, old) == Score(0.0, False, True, "wrong_call")
+        assert parsed(dial, dial.simulator_answer(task)) == base.BAD_TOOLS
+    assert used == set(NEW_NAMES)
+
+
+# -- the data -----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("positions", [3, 5, 10])
+def test_seeds_and_held_out_tasks_are_disjoint(positions):
+    dial = Dial(positions=positions)
+    seeds = [dial.canonical(task) for task in dial.tasks("seed")]
+    held_out = [dial.canonical(task) for task in dial.tasks("eval")]
+    assert len(set(seeds)) == len(seeds) == 64
+    assert len(set(held_out)) == len(held_out)
+    assert not set(seeds) & set(held_out)
+    assert dial.held_out == set(held_out)
+    ids = [task.id for task in [*dial.tasks("seed"), *dial.tasks("eval")]]
+    assert len(set(ids)) == len(ids)
+    assert {task.origin for task in dial.tasks("seed")} == {"seed"}
+    assert {task.origin for task in dial.tasks("eval")} == {"eval"}
+
+
+def test_depths(dial):
+    count = collections.Counter(task.category for task in dial.tasks("eval"))
+    for split, depths in {
+        "in_distribution": range(1, 7), "deeper": (7, 8), "renamed": range(1, 7)
+    }.items():  # fmt: skip
+        for d in depths:
+            # At depth 1 there are 270 programs, of which a sixteenth may be held out.
+            assert count.pop(f"{split}/depth_{d}") == (16 if d == 1 else 24)
+    assert not count
+    for task in [*dial.tasks("eval"), *dial.tasks("seed")]:
+        assert task.category.split("/")[-1] == f"depth_{depth(task)}"
+    seeds = collections.Counter(depth(task) for task in dial.tasks("seed"))
+    assert set(seeds) == set(range(1, 7))
+
+
+def test_the_depths_of_the_seeds_follow_their_frequencies():
+    weights = (0.1, 0.1, 0.15, 0.2, 0.25, 0.2)
+    dial = Dial(num_seeds=1000, eval_per_depth=0, seed_depths=weights)
+    seeds = collections.Counter(depth(task) for task in dial.tasks("seed"))
+    # Depth 1 loses a little: some of its programs are drawn twice.
+    shares = np.array([seeds[d] / 1000 for d in range(1, 7)])
+    assert np.abs(shares - weights).max() < 0.05
+
+
+def test_the_data_follows_from_the_seed():
+    def data(seed):
+        dial = Dial(seed=seed, num_seeds=20)
+        return [task.to_json() for split in ("seed", "eval") for task in dial.tasks(split)]
+
+    assert data(0) == data(0)
+    assert data(0) != data(1)
+    for record in data(0):
+        task = Task.from_json(json.loads(json.dumps(record)))
+        assert Dial.program(task) == read_statement(task.messages[-1]["content"])
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"positions": 1}, r"benchmark\.positions = 1: expected 2 to 10"),
+        ({"positions": 11}, r"benchmark\.positions = 11"),
+        ({"max_depth": 3}, r"benchmark\.seed_depths has 6 entries: expected max_depth = 3"),
+        (
+            {"positions": 2, "max_depth": 1, "seed_depths": [1]},
+            r"benchmark\.num_seeds = 64: the world has too few",
+        ),
+    ],
+)
+def test_impossible_options(options, message):
+    with pytest.raises(ValueError, match=message):
+        Dial(**options)
+
+
+def test_no_deeper_tasks():
+    dial = Dial(deeper=(), num_seeds=4, eval_per_depth=1)
+    assert {task.category.split("/")[0] for task in dial.tasks("eval")} == {
+        "in_distribution", "renamed"
+    }  # fmt: skip
+
+
+def test_an_unknown_split(dial):
+    with pytest.raises(ValueError, match="'test'.*'seed' or 'eval'"):
+        dial.tasks("test")
+
+
+def test_prompts(dial):
+    seed = dial.tasks("seed")[0]
+    system, user = dial.agent_messages(seed)
+    assert system["role"] == "system" and user == seed.messages[0]
+    for attempts, successes, words in [
+        (0, 0, "unknown"), (8, 0, "0 of 10"), (8, 4, "5 of 10"), (8, 8, "10 of 10"), (32, 9, "3 of 10")
+    ]:  # fmt: skip
+        _, user = dial.simulator_messages(seed, SeedStatistics(attempts, successes))
+        assert user["content"] == f"{seed.messages[0]['content']}\nSolved: {words}"
+
+
+# -- the simulator's text -----------------------------------------------------------------------------
+
+
+def test_parse_inverts_simulator_answer(dial):
+    for task in dial.tasks("seed"):
+        got = dial.parse(dial.simulator_answer(task), task, "new", 3)
+        want = dataclasses.replace(
+            task, id="new", seed_id=task.id, origin="generated", generation=3
+        )
+        assert got == want
+        assert dial.verify(got) is None
+        assert dial.canonical(got) == dial.canonical(task)
+    padded = parsed(dial, f"\n {GENERATION}\n ")
+    assert dial.program(padded) == PROGRAM and padded.messages[-1]["content"] == STATEMENT
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "reason"),
+    [
+        (STATEMENT, "", base.UNPARSABLE),
+        ("\nCalls: ", " Calls: ", base.UNPARSABLE),
+        ("\nCalls: ", "\nCalls:", base.UNPARSABLE),
+        ("Calls: ", "calls: ", base.UNPARSABLE),
+        ("Start", "start", base.UNPARSABLE),
+        ("Start at 3", "Start at 13", base.UNPARSABLE),
+        ("Start at 3", "Start at -3", base.UNPARSABLE),
+        ("subtract 9.", "subtract 9", base.UNPARSABLE),
+        ("add 5,", "add 5;", base.UNPARSABLE),
+        ("add 5,", "add 15,", base.UNPARSABLE),
+        ("add 5,", "divide 5,", base.UNPARSABLE),
+        ("add 5,", "add add 5,", base.UNPARSABLE),
+        ("add 5, ", "add 5,", base.UNPARSABLE),
+        ("Start at 3. ", "Start at 3. , ", base.UNPARSABLE),
+        ("Tools: add, ", "Tools: ", base.UNPARSABLE),
+        ("Tools: add, ", "Tools: add, add, ", base.UNPARSABLE),
+        ("Tools: add, ", "Tools: zap = add, add, ", base.UNPARSABLE),
+        ("Tools: add, ", "Tools: multiply = add, ", base.UNPARSABLE),
+        ("Tools: add, ", "Tools: add, divide, ", base.UNPARSABLE),
+        ("Tools: add, ", "Tools: zap = add, ", base.UNPARSABLE),  # but the steps say add
+        ("Tools: add, subtract", "Tools: subtract = add, add = subtract", base.BAD_TOOLS),
+        ("Calls: add(5)", "Calls: add(6)", base.WRONG_ANSWER),
+        ("Calls: add(5) ", "Calls: ", base.WRONG_ANSWER),
+        ("add(5) multiply(4)", "multiply(4) add(5)", base.WRONG_ANSWER),
+        ("subtract(9)", "subtract(9) add(1)", base.WRONG_ANSWER),
+        ("subtract(9)", "add(9)", base.WRONG_ANSWER),
+        ("add(5) ", "add(5)  ", base.BAD_ANSWER),
+        ("add(5) ", "add(5), ", base.BAD_ANSWER),
+        ("add(5) ", "add(15) ", base.BAD_ANSWER),
+        ("add(5) ", "zap(5) ", base.BAD_ANSWER),
+        ("add(5) ", "add(3, 5) = 8 ", base.BAD_ANSWER),
+        ("subtract(9)", "subtract(9)\nCalls: add(5)", base.BAD_ANSWER),
+        ("add(5) multiply(4) subtract(9)", "", base.UNPARSABLE),
+        ("add 5", "add 0", base.NOT_EXECUTABLE),
+        ("add(5)", "add(0)", base.NOT_EXECUTABLE),
+    ],
+)
+def test_near_misses_of_the_simulator(dial, old, new, reason):
+    assert old in GENERATION
+    assert parsed(dial, GENERATION.replace(old, new, 1)) == reason
+
+
+def test_what_this_dial_does_not_have(small):
+    def text(*calls, start=0):
+        program = Program(start, calls)
+        return small.simulator_answer(small.task(program, id="", category=""))
+
+    assert isinstance(parsed(small, text(("add", 4), start=4)), Task)
+    assert parsed(small, text(("add", 4), start=5)) == base.NOT_EXECUTABLE
+    assert parsed(small, text(("add", 5))) == base.NOT_EXECUTABLE
+    assert parsed(small, text(("add", 0))) == base.NOT_EXECUTABLE
+    assert isinstance(parsed(small, text(*[("add", 1)] * 6)), Task)
+    assert parsed(small, text(*[("add", 1)] * 7)) == base.TOO_DEEP
+
+
+HOSTILE = {
+    "empty": "",
+    "white space": " \n\t\r\x0b\u2003" * 10,
+    "binary": bytes(range(256)).decode("latin-1") * 3,
+    "replacement": "\ufffd" * 50,
+    "surrogates": "\ud800\udfff",
+    "ten megabytes": "a" * 10_000_000,
+    "ten megabytes of calls": "add(5) " * 1_500_000,
+    "ten megabytes of lines": "add(3, 5) = 8\n" * 750_000,
+    "a good beginning": GENERATION + " add(1)" * 1_000_000,
+    "a good answer and more": TRACE + "\n" * 1_000_000 + "x",
+    "white space around": " " * 5_000_000 + TRACE + "!" + " " * 5_000_000,
+    "unicode digits": GENERATION.replace("5", "\u0665").replace("4", "\uff14"),
+    "unicode digits in a trace": TRACE.replace("5", "\u0665"),
+    "superscript": TRACE.replace("5", "\u00b2"),
+    "full width": "\uff41dd(3, 5) = 8",
+    "nested": "(" * 100_000 + ")" * 100_000,
+    "nested calls": "add(" * 5000 + "3, 5" + ")" * 5000 + " = 8",
+    "code": "__import__('os').system('touch /tmp/owned')",
+    "more code": "add(3, 5) = __import__('os')",
+    "percent": "%s %n {0} {}",
+    "null": "add(3, 5) = 8\x00",
+    "carriage returns": TRACE.replace("\n", "\r\n"),
+    "control tokens": "<|im_end|>\n<|im_start|>system\n" + TRACE,
+    "backtracking": "Tools: " + "a = b, " * 28 + ".\nStart at 3. " + "add 5, " * 50 + "!",
+}
+
+
+@pytest.mark.parametrize("name", HOSTILE)
+def test_hostile_text(dial, name):
+    """Neither player's text raises, is accepted, or takes noticeable time."""
+    task = dial.task(PROGRAM, id="x", category="depth_3")
+    text, start = HOSTILE[name], time.process_time()
+    outcome = dial.parse(text, task, "new", 0)
+    score = dial.score(task, text)
+    assert time.process_time() - start < 1.0
+    assert isinstance(outcome, Rejection) and len(outcome.detail) < 200
+    assert outcome.reason in (
+        base.EMPTY, base.TOO_LONG, base.NOT_TEXT, base.UNPARSABLE, base.BAD_ANSWER
+    )  # fmt: skip
+    assert (outcome.reason == base.EMPTY) == (not text.strip())
+    assert score.reward == 0 and not score.success and not score.valid
+    assert score.reason in (base.EMPTY, base.TOO_LONG, base.UNPARSABLE)
+
+
+def test_random_damage_is_never_an_error(dial):
+    """Single edits of good texts: a task only where it says the same in both places."""
+    rng = np.random.default_rng(0)
+    task = dial.task(PROGRAM, id="x", category="depth_3")
+    letters = [*"abdlmostu0123456789 ,.()=\n:SCT", "\u0665", "\x00", "\ufffd"]
+    verdicts = collections.Counter()
+    for _ in range(3000):
+        for text, kind in ((GENERATION, "task"), (TRACE, "answer")):
+            at = int(rng.integers(len(text)))
+            new = letters[rng.integers(len(letters))] if rng.random() < 0.7 else ""
+            text = text[:at] + new + text[at + int(rng.integers(2)) :]
+            if kind == "task":
+                outcome = parsed(dial, text)
+                if isinstance(outcome, Task):
+                    stated = read_statement(outcome.messages[-1]["content"])
+                    assert stated.calls == dial.program(outcome).calls
+                    assert dial.score(outcome, dial.agent_answer(outcome)).success
+            else:
+                score = dial.score(task, text)
+                assert score.success == (text.strip() == TRACE)
+                outcome = score.reason
+            verdicts[kind, outcome if isinstance(outcome, str) else "ok"] += 1
+    assert verdicts["task", "ok"] > 0 and verdicts["answer", ""] > 0
+    assert {("task", base.UNPARSABLE), ("answer", base.UNPARSABLE)} <= set(verdicts)
+
+
+# -- the agent's text ---------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("answer", "valid", "reason"),
+    [
+        ("", False, base.EMPTY),
+        ("  \n ", False, base.EMPTY),
+        ("I cannot do that.", False, base.UNPARSABLE),
+        (TRACE.replace("add(3, 5) = 8", "add(3,5) = 8"), False, base.UNPARSABLE),
+        (TRACE.replace("add(3, 5) = 8", "add(3, 5)"), False, base.UNPARSABLE),
+        (TRACE.replace("add(3, 5) = 8", "add(3, 5) = 08"), False, base.UNPARSABLE),
+        (TRACE.replace("add(3, 5) = 8", "Add(3, 5) = 8"), False, base.UNPARSABLE),
+        (TRACE.replace("add(3, 5) = 8", "add(3, \u0665) = 8"), False, base.UNPARSABLE),
+        (TRACE.replace("\n", " "), False, base.UNPARSABLE),
+        (TRACE.replace("\n", "\n\n", 1), False, base.UNPARSABLE),
+        (f"Answer:\n{TRACE}", False, base.UNPARSABLE),
+        (f"{TRACE}\nDone.", False, base.UNPARSABLE),
+        (f"{TRACE}\n" * 30, False, base.TOO_LONG),
+        (TRACE.rpartition("\n")[0], True, "wrong_number_of_calls"),
+        (f"{TRACE}\nadd(3, 1) = 4", True, "wrong_number_of_calls"),
+        (f"{TRACE}\n{TRACE}", True, "wrong_number_of_calls"),
+        (TRACE.replace("= 3", "= 4"), True, "wrong_result"),
+        (TRACE.replace("= 8", "= 9"), True, "wrong_result"),  # the first mistake counts
+        (TRACE.replace("8\nmultiply(8, 4) = 2", "9\nmultiply(9, 4) = 6"), True, "wrong_result"),
+        (TRACE.replace("add(3, 5)", "subtract(3, 5)"), True, "wrong_call"),
+        (TRACE.replace("add(3, 5)", "add(5, 3)"), True, "wrong_call"),
+        (TRACE.replace("add(3, 5)", "zap(3, 5)"), True, "wrong_call"),
+        ("\n".join(TRACE.split("\n")[::-1]), True, "wrong_call"),
+        ("add(3, 5) = 8\nsubtract(8, 9) = 9\nmultiply(9, 4) = 6", True, "wrong_call"),
+    ],
+)
+def test_near_misses_of_the_agent(dial, answer, valid, reason):
+    task = dial.task(PROGRAM, id="x", category="depth_3")
+    assert dial.score(task, answer) == Score(0.0, False, valid, reason)
+
+
+def test_every_single_wrong_digit_fails(dial):
+    for task in dial.tasks("seed")[:20]:
+        answer = dial.agent_answer(task)
+        for i, c in enumerate(answer):
+            if c.isdigit():
+                wrong = answer[:i] + str((int(c) + 1) % 10) + answer[i + 1 :]
+                score = dial.score(task, wrong)
+                assert not score.success and score.valid and score.reward == 0
+
+
+def test_aggregate(dial):
+    def results(category, *successes):
+        task = dial.task(PROGRAM, id="x", category=category)
+        return [(task, Score(float(s), bool(s), True)) for s in successes]
+
+    got = dial.aggregate(
+        [
+            *results("in_distribution/depth_1", 1, 1, 1, 0),
+            *results("in_distribution/depth_2", 0, 1),
+            *results("deeper/depth_7", 0),
+        ]
+    )
+    assert got == {
+        "in_distribution/depth_1": 0.75,
+        "in_distribution/depth_2": 0.5,
+        "deeper/depth_7": 0.0,
+        "in_distribution/accuracy": 0.625,  # of depths, however many tasks each has
+        "deeper/accuracy": 0.0,
+    }
+    assert dial.aggregate([]) == {}
+
+
+# -- the demonstrations -------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def demonstrations(small):
+    """4,000 pairs of each role."""
+    pairs = Demonstrator(small, seed=1).pairs(np.random.default_rng(0))
+    drawn = list(itertools.islice(pairs, 8000))
+    return drawn[::2], drawn[1::2]
+
+
+def test_nothing_held_out_is_demonstrated(small, demonstrations):
+    agent, simulator = demonstrations
+    seen = 0
+    for messages, _ in agent:
+        program = read_statement(messages[-1]["content"])
+        task = small.task(program, id="", category="")
+        assert small.canonical(task) not in small.held_out
+        seen += 1
+    for messages, completion in simulator:
+        seed = read_statement(messages[-1]["content"].rpartition("\nSolved: ")[0])
+        variation = read_statement(completion.partition("\nCalls: ")[0])
+        for program in (seed, variation):
+            task = small.task(program, id="", category="")
+            assert small.canonical(task) not in small.held_out
+            seen += 1
+    assert seen == 12_000
+
+
+def test_the_simulator_is_shown_valid_variations(small, demonstrations):
+    steps, contexts = collections.Counter(), collections.Counter()
+    for messages, completion in demonstrations[1]:
+        task = parsed(small, completion)
+        assert isinstance(task, Task)
+        statement, _, solved = messages[-1]["content"].rpartition("\nSolved: ")
+        before = len(read_statement(statement).calls)
+        contexts[solved] += 1
+        if 2 <= before <= 4:  # where no step is cut off
+            steps[depth(task) - before] += 1
+    total = sum(steps.values())
+    shares = [steps[s] / total for s in (-1, 0, 1, 2)]
+    np.testing.assert_allclose(shares, (0.15, 0.25, 0.35, 0.25), atol=0.05)
+    assert set(steps) == {-1, 0, 1, 2}
+    assert set(contexts) == {"unknown", *(f"{n} of 10" for n in range(11))}
+    assert min(contexts.values()) > 4000 / 12 * 0.7
+
+
+def test_misunderstandings(small):
+    calls = 3 * len(small.arguments)
+    for seed in range(5):
+        wrong = Demonstrator(small, seed).misunderstandings()
+        assert len(wrong) == round(small.misunderstood * calls)
+        for (operation, n), (other_operation, m) in wrong.items():
+            assert operation == other_operation and n != m
+            assert n in small.arguments and m in small.arguments
+        assert wrong == Demonstrator(small, seed).misunderstandings()
+    assert wrong != Demonstrator(small, 0).misunderstandings()
+
+
+def test_rates_of_the_agents_demonstrations(small, demonstrations):
+    """Misunderstood calls: right 30 %, mistaken 60 %, random 10 %; others: right 90 %, random 10 %."""
+    wrong = Demonstrator(small, seed=1).misunderstandings()
+    renamed, depths = 0, collections.Counter()
+    rows = []  # (misunderstood, expected rate of right, right, expected of mistaken, mistaken)
+    for messages, completion in demonstrations[0]:
+        program = read_statement(messages[-1]["content"])
+        renamed += program.names != PROGRAM.names
+        depths[len(program.calls)] += 1
+        results = [int(line.rpartition(" = ")[2]) for line in completion.split("\n")]
+        assert completion == program.trace(results)  # consistent with its own results
+        at = program.start
+        for call, result in zip(program.calls, results, strict=True):
+            true = OPERATIONS[call[0]](at, call[1]) % 5
+            by_chance = 0.1 / 5
+            if call in wrong:
+                mistaken = OPERATIONS[wrong[call][0]](at, wrong[call][1]) % 5
+                same = true == mistaken
+                rows.append(
+                    (1, 0.3 + 0.6 * same + by_chance, result == true,
+                     0.6 + 0.3 * same + by_chance, result == mistaken)
+                )  # fmt: skip
+            else:
+                rows.append((0, 0.9 + by_chance, result == true, 0, 0))
+            at = result
+    rows = np.array(rows, float)
+    misunderstood = rows[rows[:, 0] == 1]
+    others = rows[rows[:, 0] == 0]
+    assert len(misunderstood) > 4000
+    share = len(misunderstood) / len(rows)
+    assert abs(share - len(wrong) / 12) < 0.03
+    for part, columns in ((misunderstood, (1, 2)), (misunderstood, (3, 4)), (others, (1, 2))):
+        expected, got = part[:, columns[0]].mean(), part[:, columns[1]].mean()
+        assert abs(expected - got) < 0.02
+    assert misunderstood[:, 2].mean() < 0.5 < misunderstood[:, 4].mean()
+    assert abs(renamed / 4000 - 0.2) < 0.04
+    assert set(depths) == set(range(1, 9))
+    assert max(depths.values()) < 1.3 * min(depths.values())
+
+
+def test_the_demonstrations_follow_from_their_seed(small):
+    def first(seed):
+        return list(itertools.islice(registry.demonstrations(small, seed), 50))
+
+    assert first(0) == first(0)
+    assert first(0) != first(1)

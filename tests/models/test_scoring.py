@@ -1,0 +1,104 @@
+"""Log-probabilities of completions against plain passes over whole sequences."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from genenv_jax.models.scoring import CompletionBatch, completion_logprobs, score_completions
+from tests.sampling.small_model import CONFIG, full_logits, log_softmax, make_params
+
+B, G, P, C = 3, 2, 5, 4
+PROMPTS = np.array([5, 1, 3])
+LENGTHS = np.array([[4, 2], [1, 0], [3, 4]])
+
+
+@pytest.fixture(scope="module")
+def params():
+    return make_params()
+
+
+def make_batch(seed=0):
+    rng = np.random.default_rng(seed)
+    return CompletionBatch(
+        rng.integers(0, CONFIG.vocab_size, (B, P), dtype=np.int32),
+        PROMPTS.astype(np.int32),
+        rng.integers(0, CONFIG.vocab_size, (B, G, C), dtype=np.int32),
+        LENGTHS.astype(np.int32),
+    )
+
+
+@pytest.fixture(scope="module")
+def want(params):
+    """Log-probs and entropies (B, G, C) in float64, each row as one sequence of its own."""
+    batch = make_batch()
+    logp, entropy = np.zeros((B, G, C)), np.zeros((B, G, C))
+    for i, j in np.ndindex(B, G):
+        row = [*batch.prompts[i, : PROMPTS[i]], *batch.completions[i, j, : LENGTHS[i, j]]]
+        logits = full_logits(params, [row + [7] * (P + C - len(row))])[0]
+        for t in range(LENGTHS[i, j]):
+            at = log_softmax(logits[PROMPTS[i] + t - 1])
+            logp[i, j, t] = at[batch.completions[i, j, t]]
+            entropy[i, j, t] = -(np.exp(at) * at).sum()
+    return logp, entropy
+
+
+def test_mask():
+    mask = make_batch().mask
+    assert mask.shape == (B, G, C) and mask.dtype == jnp.float32
+    np.testing.assert_array_equal(mask.sum(axis=-1), LENGTHS)
+    assert mask[1, 0].tolist() == [1, 0, 0, 0]
+
+
+@pytest.mark.parametrize("chunk", [24, 7])  # of 24 tokens: one chunk, and four with padding
+def test_against_full_passes(params, want, chunk):
+    got = jax.jit(completion_logprobs, static_argnums=(2, 3))(params, make_batch(), CONFIG, chunk)
+    for name, a, b in zip(("log-probs", "entropies"), got, want, strict=True):
+        assert a.shape == (B, G, C) and a.dtype == jnp.float32
+        np.testing.assert_allclose(a, b, atol=1e-5, err_msg=name)
+        assert (np.asarray(a)[np.asarray(make_batch().mask) == 0] == 0).all()
+    assert want[1].max() > 1
+
+
+def test_padding_makes_no_difference(params):
+    batch = make_batch()
+    other = batch._replace(prompts=batch.prompts.copy(), completions=batch.completions.copy())
+    other.prompts[np.arange(P) >= PROMPTS[:, None]] = 3
+    other.completions[np.arange(C) >= LENGTHS[..., None]] = 3
+    assert (other.completions != batch.completions).any()
+    got, same = (score_completions(params, x, CONFIG) for x in (other, batch))
+    np.testing.assert_array_equal(got, same)
+
+
+def test_completions_of_one_token(params, want):
+    batch = make_batch()
+    short = batch._replace(
+        completions=batch.completions[..., :1], completion_lengths=np.minimum(LENGTHS, 1)
+    )
+    got = score_completions(params, short, CONFIG)
+    np.testing.assert_allclose(got, want[0][..., :1], atol=1e-5)
+
+
+def test_gradients_in_chunks(params):
+    """Recomputed in the backward pass, chunk by chunk: still the slope of the loss."""
+    weight = np.random.default_rng(1).normal(size=(2, B, G, C)).astype(np.float32)
+
+    @jax.jit
+    @jax.value_and_grad
+    def run(params):
+        logp, entropy = completion_logprobs(params, make_batch(), CONFIG, 7)
+        return jnp.sum(logp * weight[0] + entropy * weight[1])
+
+    _, gradient = run(params)
+    rng = np.random.default_rng(2)
+    for _ in range(5):
+        direction = jax.tree.map(lambda x: rng.normal(size=x.shape).astype(np.float32), params)
+        step = 3e-4
+        ahead, behind = (
+            float(run(jax.tree.map(lambda p, d, by=s * step: p + by * d, params, direction))[0])
+            for s in (1, -1)
+        )
+        parts = jax.tree.map(lambda g, d: float((g * d).sum()), gradient, direction)
+        slope = sum(jax.tree.leaves(parts))
+        assert (ahead - behind) / (2 * step) == pytest.approx(slope, rel=0.02, abs=0.3)
+        assert abs(slope) > 1

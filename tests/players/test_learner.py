@@ -1,0 +1,367 @@
+"""The jitted training steps: gradients, accumulation, the KL cap, donation and sharding."""
+
+import dataclasses
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import optax
+import pytest
+
+from genenv_jax.models.scoring import CompletionBatch, score_completions
+from genenv_jax.models.transformer import Transformer
+from genenv_jax.parallel import rules
+from genenv_jax.parallel.mesh import make_mesh
+from genenv_jax.players import learner
+from genenv_jax.rl import grpo
+from tests.sampling import small_model
+from tests.sampling.small_model import make_params
+
+CONFIG = dataclasses.replace(small_model.CONFIG, unroll_layers=True)  # compiles sooner
+B, G, P, C = 4, 2, 4, 3
+PROMPTS = np.array([4, 1, 3, 2], np.int32)
+LENGTHS = np.array([[3, 1], [2, 3], [0, 2], [1, 0]], np.int32)  # ragged, two rows empty
+MASK = (np.arange(C) < LENGTHS[..., None]).astype(np.float32)
+WEIGHTS = np.array([[1.5, 0.0], [0.7, 0.4], [0.9, 1.1], [0.0, 2.0]], np.float32)
+ADAM = learner.OptimizerConfig(1e-2, grad_clip=1e9)
+
+
+@pytest.fixture(scope="module")
+def params():
+    return make_params()
+
+
+@pytest.fixture(scope="module")
+def batch():
+    rng = np.random.default_rng(0)
+    return CompletionBatch(
+        rng.integers(0, CONFIG.vocab_size, (B, P), dtype=np.int32),
+        PROMPTS,
+        rng.integers(0, CONFIG.vocab_size, (B, G, C), dtype=np.int32),
+        LENGTHS,
+    )
+
+
+@pytest.fixture(scope="module")
+def start(params, batch):
+    return np.asarray(score_completions(params, batch, CONFIG))
+
+
+def noise(start, size, seed):
+    return start + (np.random.default_rng(seed).normal(0, size, start.shape) * MASK).astype("f4")
+
+
+@pytest.fixture(scope="module")
+def grpo_batch(batch, start):
+    advantages = np.random.default_rng(1).normal(size=(B, G)).astype(np.float32)
+    return learner.GRPOBatch(batch, noise(start, 0.3, 2), noise(start, 0.5, 3), advantages)
+
+
+@pytest.fixture(scope="module")
+def rwr_batch(batch, start):
+    return learner.RWRBatch(batch, start, noise(start, 0.5, 3), WEIGHTS)
+
+
+@jax.jit
+def _plain_pass(params, tokens, targets, places, d_logp, d_entropy):
+    """Of whole rows in one pass: log-probs, entropies, and the gradient of their weighted sum."""
+
+    def run(params):
+        model = Transformer(CONFIG)
+        positions = jnp.broadcast_to(jnp.arange(tokens.shape[-1]), tokens.shape)
+        hidden, _ = model.apply({"params": params}, tokens[:, None], positions[:, None])
+        logits = model.apply({"params": params}, hidden[:, 0], method="logits")
+        at = jnp.take_along_axis(jax.nn.log_softmax(logits), places[..., None], axis=1)
+        logp = jnp.take_along_axis(at, targets[..., None], axis=-1)[..., 0]
+        return logp, -jnp.sum(jnp.exp(at) * at, axis=-1)
+
+    (logp, entropy), back = jax.vjp(run, params)
+    return logp, entropy, back((d_logp, d_entropy))[0]
+
+
+def plain_pass(params, batch, d_logp=None, d_entropy=None):
+    """Log-probs and entropies (B, G, C), and the gradient of a loss with these derivatives."""
+    tokens = np.zeros((B * G, P + C), np.int32)
+    for n, (i, j) in enumerate(np.ndindex(B, G)):
+        tokens[n, : PROMPTS[i]] = batch.prompts[i, : PROMPTS[i]]
+        tokens[n, PROMPTS[i] : PROMPTS[i] + C] = batch.completions[i, j]
+    places = np.repeat(PROMPTS, G)[:, None] - 1 + np.arange(C)
+    slopes = [
+        np.zeros((B * G, C), np.float32) if x is None else (x * MASK).astype("f4").reshape(-1, C)
+        for x in (d_logp, d_entropy)
+    ]
+    logp, entropy, gradient = _plain_pass(
+        params, tokens, batch.completions.reshape(-1, C), places, *slopes
+    )
+    return *(np.asarray(x, float).reshape(B, G, C) for x in (logp, entropy)), gradient
+
+
+def close(got, want, atol=2e-5):
+    def check(path, a, b):
+        np.testing.assert_allclose(a, b, atol=atol, err_msg=jax.tree_util.keystr(path))
+
+    jax.tree_util.tree_map_with_path(check, got, want)
+    assert max(float(np.abs(x).max()) for x in jax.tree.leaves(want)) > 100 * atol
+
+
+def gradient_of(state):
+    """The gradient of a first step: Adam's first moment is a tenth of it."""
+    mu = optax.tree_utils.tree_get(state.opt_state, "mu")
+    return jax.tree.map(lambda x: 10.0 * x, mu)
+
+
+def test_plain_pass_is_independent_and_agrees(params, batch, start):
+    logp, _, _ = plain_pass(params, batch)
+    np.testing.assert_allclose(logp * MASK, start, atol=1e-5)
+
+
+LOSS = grpo.GRPOConfig(kl_coef=0.3, entropy_coef=0.2, dual_clip=0.0)
+
+
+@pytest.fixture(scope="module")
+def grpo_steps():
+    """The same step over the mini-batch as a whole, and over two parts of it."""
+    optimizer = learner.make_optimizer(ADAM)
+    return optimizer, *(learner.make_grpo_step(CONFIG, LOSS, optimizer, n) for n in (1, 2))
+
+
+def test_grpo_gradient(params, grpo_batch, grpo_steps):
+    """Of the whole mini-batch, however it is divided, against derivatives by hand."""
+    logp, entropy, _ = plain_pass(params, grpo_batch.rollouts)
+    ratio = np.exp(logp - grpo_batch.old_logp)
+    advantage = grpo_batch.advantages[..., None]
+    inside = ratio * advantage <= np.clip(ratio, 0.8, 1.2) * advantage
+    assert 0 < (inside * MASK).sum() < MASK.sum()
+    surrogate = np.minimum(ratio * advantage, np.clip(ratio, 0.8, 1.2) * advantage)
+    d = grpo_batch.ref_logp - logp
+    per_token = -surrogate + 0.3 * (np.exp(d) - 1 - d) - 0.2 * entropy
+    loss = (per_token * MASK).sum() / MASK.sum()
+    slope = -(inside * ratio * advantage) + 0.3 * (1 - np.exp(d))
+    slopes = slope / MASK.sum(), np.full(MASK.shape, -0.2 / MASK.sum())
+    want = plain_pass(params, grpo_batch.rollouts, *slopes)[2]
+    optimizer, *steps = grpo_steps
+    for step in steps:
+        state, metrics = step(learner.init_state(params, optimizer), grpo_batch)
+        close(gradient_of(state), want)
+        assert float(metrics["loss"]) == pytest.approx(loss, abs=1e-5)
+        norm = np.sqrt(sum(np.square(x).sum() for x in jax.tree.leaves(want)))
+        assert float(metrics["grad_norm"]) == pytest.approx(float(norm), rel=1e-4)
+
+
+def test_supervised_gradient(params, batch, start):
+    """Two parts of unequal length give the token mean over both."""
+    optimizer = learner.make_optimizer(ADAM)
+    step = learner.make_supervised_step(CONFIG, optimizer, 2)
+    state, metrics = step(learner.init_state(params, optimizer), batch)
+    want = plain_pass(params, batch, np.full(MASK.shape, -1 / MASK.sum()))[2]
+    close(gradient_of(state), want)
+    assert float(metrics["loss"]) == pytest.approx(-start.sum() / MASK.sum(), abs=1e-5)
+    assert MASK[:2].sum() != MASK[2:].sum()
+
+
+CAP = 0.1
+
+
+@pytest.fixture(scope="module")
+def rwr_steps():
+    """A step with a learning rate far too high: capped; and not capped, in two parts."""
+    optimizer = learner.make_optimizer(learner.OptimizerConfig(0.01, grad_clip=1e9))
+    return (
+        optimizer,
+        learner.make_rwr_step(CONFIG, optimizer, 0.3, CAP),
+        learner.make_rwr_step(CONFIG, optimizer, 0.3, float("inf"), 2),
+    )
+
+
+def test_rwr_gradient(params, rwr_batch, rwr_steps):
+    logp, _, _ = plain_pass(params, rwr_batch.generations)
+    d = rwr_batch.ref_logp - logp
+    weight = WEIGHTS[..., None] * MASK / (WEIGHTS[..., None] * MASK).sum()
+    loss = ((-logp + 0.3 * (np.exp(d) - 1 - d)) * weight).sum()
+    slope = (-1 + 0.3 * (1 - np.exp(d))) * weight
+    want = plain_pass(params, rwr_batch.generations, slope)[2]
+    optimizer, *steps = rwr_steps
+    for step in steps:
+        state, metrics = step(learner.init_state(params, optimizer), rwr_batch)
+        assert float(metrics["step_scale"]) > 0
+        close(gradient_of(state), want)
+        assert float(metrics["loss"]) == pytest.approx(loss, abs=1e-5)
+
+
+def measured_kl(params, batch):
+    """From the returned parameters, by the definition: mean of exp(d) - 1 - d, d = new - start."""
+    d = np.asarray(score_completions(params, batch.generations, CONFIG), float) - batch.start_logp
+    counted = (WEIGHTS > 0)[..., None] * MASK
+    return float(((np.exp(d) - 1 - d) * counted).sum() / counted.sum())
+
+
+def test_the_kl_cap_holds_and_the_largest_step_within_it_is_taken(params, rwr_batch, rwr_steps):
+    optimizer, capped, free = rwr_steps
+    state, metrics = capped(learner.init_state(params, optimizer), rwr_batch)
+    kl, scale = measured_kl(state.params, rwr_batch), float(metrics["step_scale"])
+    assert 0 < kl <= CAP * (1 + 1e-4)
+    assert float(metrics["update_kl"]) == pytest.approx(kl, rel=1e-3)
+    assert scale in [2.0**-n for n in range(1, 7)]
+    loose, metrics = free(learner.init_state(params, optimizer), rwr_batch)
+    kl = measured_kl(loose.params, rwr_batch)
+    assert kl > 5 * CAP
+    assert float(metrics["update_kl"]) == pytest.approx(kl, rel=1e-3)
+    assert float(metrics["step_scale"]) == 1
+
+    def shortened(s):  # the free step, shortened by hand
+        return jax.tree.map(lambda a, b: a + s * (b - a), params, loose.params)
+
+    close(state.params, shortened(scale), atol=1e-4)
+    assert measured_kl(shortened(2 * scale), rwr_batch) > CAP
+
+
+def test_a_later_step_is_measured_from_the_start(params, rwr_batch, rwr_steps):
+    """Steps that are each within the cap add up, and the sum may not pass it."""
+    optimizer, capped, _ = rwr_steps
+    state = learner.init_state(params, optimizer)
+    scales = []
+    for _ in range(6):
+        state, metrics = capped(state, rwr_batch)
+        scales.append(float(metrics["step_scale"]))
+        assert measured_kl(state.params, rwr_batch) <= CAP * (1 + 1e-4)
+    assert scales[0] > 0 and min(scales) < scales[0]
+
+
+def test_a_step_that_is_not_finite_is_not_taken(params, rwr_batch, rwr_steps):
+    """Neither the parameters nor the moments are touched; only the step is counted."""
+    optimizer, *steps = rwr_steps
+    broken = rwr_batch._replace(ref_logp=np.full_like(rwr_batch.ref_logp, np.nan))
+    for step in steps:
+        state = learner.init_state(params, optimizer)
+        before = jax.device_get(state)
+        state, metrics = step(state, broken)
+        assert float(metrics["step_scale"]) == 0 and float(metrics["update_kl"]) < 1e-6
+        jax.tree.map(np.testing.assert_array_equal, state.params, before.params)
+        jax.tree.map(np.testing.assert_array_equal, state.opt_state, before.opt_state)
+        assert int(state.step) == 1
+        state, metrics = step(state, rwr_batch)  # and the next one is taken as ever
+        assert float(metrics["step_scale"]) > 0
+        assert all(np.isfinite(x).all() for x in jax.tree.leaves(jax.device_get(state)))
+
+
+def test_rows_of_weight_zero_do_not_move_the_simulator(params, rwr_batch, rwr_steps):
+    optimizer, capped, _ = rwr_steps
+    completions = rwr_batch.generations.completions.copy()
+    completions[WEIGHTS == 0] = 5
+    other = rwr_batch._replace(
+        generations=rwr_batch.generations._replace(completions=completions),
+        ref_logp=np.where(WEIGHTS[..., None] == 0, -1.0, rwr_batch.ref_logp).astype(np.float32),
+    )
+    states = [capped(learner.init_state(params, optimizer), x)[0] for x in (rwr_batch, other)]
+    close(gradient_of(states[0]), gradient_of(states[1]), atol=1e-6)
+
+
+def test_the_state_is_donated_and_nothing_is_compiled_again(params, rwr_batch, rwr_steps):
+    optimizer, capped, _ = rwr_steps
+    state = learner.init_state(params, optimizer)
+    leaves = jax.tree.leaves((state.params, state.opt_state))
+    new, _ = capped(state, rwr_batch)
+    assert all(x.is_deleted() for x in leaves if x.ndim)
+    assert not any(x.is_deleted() for x in jax.tree.leaves(params))  # the caller's stay
+    size = capped._cache_size()
+    for _ in range(2):
+        new, _ = capped(new, rwr_batch)
+    assert capped._cache_size() == size == 1
+    assert int(new.step) == 3
+
+
+def test_grpo_steps_improve_the_objective(params, batch, start, grpo_steps):
+    """With the optimiser of a run: rewarded completions become likelier, others less likely."""
+    optimizer, step, _ = grpo_steps
+    advantages = np.array([[1.0, -1.0]] * B, np.float32)
+    state = learner.init_state(params, optimizer)
+    old = jax.tree.leaves(state.params)
+    state, metrics = step(state, learner.GRPOBatch(batch, start, start, advantages))
+    assert all(x.is_deleted() for x in old)
+    assert float(metrics["sampler_trainer_logp_gap"]) < 1e-6 and float(metrics["kl"]) < 1e-6
+    assert float(metrics["clip_share"]) == 0
+    for _ in range(2):
+        state, metrics = step(state, learner.GRPOBatch(batch, start, start, advantages))
+    assert step._cache_size() == 1 and int(state.step) == 3
+    change = np.asarray(score_completions(state.params, batch, CONFIG)) - start
+    assert change[:, 0].sum() > 0.1 > -0.1 > change[:, 1].sum()
+
+
+def compiled_programs():
+    """How many programs XLA has compiled so far in this process."""
+    return len(_COMPILED)
+
+
+_COMPILED = []
+jax.monitoring.register_event_duration_secs_listener(
+    lambda name, *_, **__: name.endswith("backend_compile_duration") and _COMPILED.append(name)
+)
+
+
+def test_on_a_mesh(params, grpo_batch, grpo_steps):
+    """Moments are split like their parameters from the start, stay so, and the step is the same."""
+    optimizer, _, step = grpo_steps
+    want, _ = step(learner.init_state(params, optimizer), grpo_batch)
+    mesh = make_mesh(1, 2, 2, devices=jax.devices()[:4])
+    shardings = rules.param_shardings(CONFIG, mesh)
+    placed = jax.device_put(params, shardings)
+    with rules.activate(mesh, CONFIG):
+        state = learner.init_state(placed, optimizer)
+        batch = jax.device_put(grpo_batch, rules.batch_sharding(mesh))
+
+        def check(state):
+            moments = optax.tree_utils.tree_get(state.opt_state, "mu")
+            for tree in (state.params, moments):
+                jax.tree.map(
+                    lambda x, s: x.sharding.is_equivalent_to(s, x.ndim) or pytest.fail(str(s)),
+                    tree, shardings,
+                )  # fmt: skip
+
+        check(state)
+        state, _ = step(state, batch)
+        check(state)
+        close(jax.device_get(gradient_of(state)), jax.device_get(gradient_of(want)))
+        before = compiled_programs()
+        assert before > 0
+        state, _ = step(state, batch)
+        assert compiled_programs() == before
+        check(state)
+
+
+def test_metrics_that_are_not_finite_stop_the_run():
+    learner.check_finite({"loss": -1.5, "kl": 0.0}, "the agent's update")
+    bad = {"loss": float("nan"), "kl": 0.0, "grad_norm": float("inf")}
+    with pytest.raises(FloatingPointError, match="the agent's update: loss, grad_norm not finite"):
+        learner.check_finite(bad, "the agent's update")
+
+
+def test_optimizer():
+    """AdamW by hand: the first step is -lr * (sign of the clipped gradient + decay * parameter)."""
+    params = {"w": jnp.array([2.0, -4.0]), "b": jnp.array([1.0])}
+    gradient = {"w": jnp.array([30.0, 0.0]), "b": jnp.array([-40.0])}
+    config = learner.OptimizerConfig(0.1, weight_decay=0.5, grad_clip=1.0)
+    optimizer = learner.make_optimizer(config)
+    state = learner.init_state(params, optimizer)
+    updates, opt_state = optimizer.update(gradient, state.opt_state, params)
+    np.testing.assert_allclose(updates["w"], [-0.1 - 0.1, 0.2], atol=1e-5)
+    np.testing.assert_allclose(updates["b"], [0.1 - 0.05], atol=1e-5)
+    mu = optax.tree_utils.tree_get(opt_state, "mu")
+    np.testing.assert_allclose(mu["w"], [0.06, 0.0], atol=1e-6)  # 0.1 * 30 / 50
+    np.testing.assert_allclose(mu["b"], [-0.08], atol=1e-6)
+
+
+def test_schedule():
+    rates = []
+    for decay in (12, 0):
+        optimizer = learner.make_optimizer(
+            learner.OptimizerConfig(1.0, warmup_steps=4, decay_steps=decay, weight_decay=0.0)
+        )
+        params = {"w": jnp.array([1.0])}
+        state = optimizer.init(params)
+        rates.append([])
+        for _ in range(13):
+            updates, state = optimizer.update({"w": jnp.array([1.0])}, state, params)
+            rates[-1].append(-float(updates["w"][0]))
+    cosine = [(1 + np.cos(np.pi * n / 8)) / 2 for n in range(9)]
+    np.testing.assert_allclose(rates[0], [0.0, 0.25, 0.5, 0.75, *cosine], atol=1e-4)
+    np.testing.assert_allclose(rates[1], [0.0, 0.25, 0.5, 0.75] + [1.0] * 9, atol=1e-4)

@@ -1,0 +1,58 @@
+"""Group-relative advantages against worked numbers and torch."""
+
+import numpy as np
+import pytest
+import torch
+
+from genenv_jax.rl.advantages import group_advantages, zero_variance
+
+REWARDS = np.array([[0.0, 1.0, 1.0, 0.25], [1.0, 1.0, 1.0, 1.0], [0.0, 0.0, 0.0, 1.0]])
+
+
+@pytest.mark.parametrize("ddof", [0, 1])
+def test_std(ddof):
+    tensor = torch.from_numpy(REWARDS)
+    std = torch.std(tensor, dim=1, correction=ddof, keepdim=True)
+    want = (tensor - tensor.mean(dim=1, keepdim=True)) / (std + 1e-6)
+    got = group_advantages(REWARDS, ddof=ddof)
+    assert got.dtype == np.float32
+    np.testing.assert_allclose(got, want.numpy(), atol=1e-6)
+
+
+def test_defaults_are_torch_std():
+    """1, 0, 0, 0: mean 1/4, sample variance 1/4, so 3/2 and three times -1/2."""
+    got = group_advantages([[1.0, 0.0, 0.0, 0.0]])
+    np.testing.assert_allclose(got, [[1.5, -0.5, -0.5, -0.5]], atol=1e-5)
+    population = group_advantages([[1.0, 0.0, 0.0, 0.0]], ddof=0)
+    np.testing.assert_allclose(population, np.array([[3.0, -1.0, -1.0, -1.0]]) / 3**0.5, atol=1e-5)
+
+
+def test_none_only_centres():
+    got = group_advantages(REWARDS, scale="none")
+    np.testing.assert_allclose(got, REWARDS - REWARDS.mean(axis=1, keepdims=True), atol=1e-7)
+
+
+@pytest.mark.parametrize("scale", ["std", "none"])
+@pytest.mark.parametrize("ddof", [0, 1])
+@pytest.mark.parametrize("value", [0.0, 0.1, 1.0])
+@pytest.mark.parametrize("group", [1, 2, 3, 7])
+def test_equal_rewards_give_exactly_zero(scale, ddof, value, group):
+    """Also where the mean of equal numbers is not that number, as for three times 0.1."""
+    got = group_advantages(np.full((2, group), value), scale=scale, ddof=ddof)
+    np.testing.assert_array_equal(got, np.zeros((2, group), np.float32))
+
+
+def test_the_rewards_are_left_alone():
+    rewards = REWARDS.copy()
+    group_advantages(rewards)
+    np.testing.assert_array_equal(rewards, REWARDS)
+
+
+def test_zero_variance():
+    assert zero_variance(REWARDS).tolist() == [False, True, False]
+    assert zero_variance([[0.3]]).tolist() == [True]
+
+
+def test_unknown_scale():
+    with pytest.raises(ValueError, match=r"agent\.advantage_scale = 'mean'.*'std' or 'none'"):
+        group_advantages(REWARDS, scale="mean")

@@ -1,0 +1,172 @@
+"""The simulator's loss and the search for a step within the KL cap."""
+
+import math
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from genenv_jax.rl import rwr
+
+B, G, C = 3, 2, 5
+LENGTHS = np.array([[5, 2], [0, 4], [3, 5]])
+WEIGHTS = np.array([[1.5, 0.0], [0.7, 0.4], [0.0, 1.1]])
+
+
+def inputs():
+    rng = np.random.default_rng(0)
+    logp = -rng.exponential(1.0, (B, G, C))
+    ref = logp + rng.normal(0.0, 0.8, (B, G, C))
+    ref[0, 0, 0] = logp[0, 0, 0] - 30  # beyond the guard
+    return logp, ref, (np.arange(C) < LENGTHS[..., None]).astype(float)
+
+
+def reference(logp, ref, weights, mask, kl_coef):
+    """nll, KL and d loss / d logp in float64."""
+    total = (weights * mask.sum(axis=-1)).sum()
+    nll, kl, gradient = 0.0, 0.0, np.zeros_like(logp)
+    for i, j, t in np.ndindex(B, G, C):
+        share = weights[i, j] * mask[i, j, t] / total
+        d = ref[i, j, t] - logp[i, j, t]
+        guarded = min(max(d, -20.0), 20.0)
+        nll -= share * logp[i, j, t]
+        kl += share * (math.exp(guarded) - 1 - guarded)
+        slope = 0.0 if abs(d) > 20 else 1 - math.exp(d)
+        gradient[i, j, t] = share * (-1 + kl_coef * slope)
+    return nll, kl, gradient
+
+
+def loss_and_gradient(logp, ref, weights, mask, kl_coef):
+    logp, ref, weights, mask = (jnp.asarray(x, jnp.float32) for x in (logp, ref, weights, mask))
+    total = rwr.weighted_total(weights, mask)
+    run = jax.value_and_grad(rwr.rwr_loss, has_aux=True)
+    (loss, metrics), gradient = run(logp, ref, weights, mask, total, kl_coef)
+    return float(loss), metrics, np.asarray(gradient)
+
+
+@pytest.mark.parametrize("kl_coef", [0.0, 0.01, 2.0])
+def test_loss_and_gradient(kl_coef):
+    logp, ref, mask = inputs()
+    loss, metrics, gradient = loss_and_gradient(logp, ref, WEIGHTS, mask, kl_coef)
+    nll, kl, want = reference(logp, ref, WEIGHTS, mask, kl_coef)
+    assert loss == pytest.approx(nll + kl_coef * kl, rel=1e-5)
+    assert float(metrics["loss"]) == loss
+    assert float(metrics["nll"]) == pytest.approx(nll, rel=1e-5)
+    assert float(metrics["kl_to_initial"]) == pytest.approx(kl, rel=1e-5)
+    np.testing.assert_allclose(gradient, want, rtol=1e-5, atol=1e-8)
+
+
+def test_worked_numbers():
+    """Weights 3 and 1, lengths 1 and 2: (3 · 2 + 1 · (1 + 5)) / (3 · 1 + 1 · 2) = 12 / 5."""
+    logp = np.array([[[-2.0, -9.0], [-1.0, -5.0]]])
+    mask = np.array([[[1.0, 0.0], [1.0, 1.0]]])
+    loss, metrics, _ = loss_and_gradient(logp, logp, np.array([[3.0, 1.0]]), mask, 0.5)
+    assert loss == pytest.approx(2.4)
+    assert float(metrics["kl_to_initial"]) == 0
+
+
+def test_the_scale_of_the_weights_does_not_matter():
+    logp, ref, mask = inputs()
+    one = loss_and_gradient(logp, ref, WEIGHTS, mask, 0.1)
+    ten = loss_and_gradient(logp, ref, 10 * WEIGHTS, mask, 0.1)
+    assert one[0] == pytest.approx(ten[0], rel=1e-5)
+    np.testing.assert_allclose(one[2], ten[2], rtol=1e-5, atol=1e-8)
+
+
+def test_rows_of_weight_zero_take_no_part():
+    """Neither in the likelihood nor in the KL nor in the measured KL of the update."""
+    logp, ref, mask = inputs()
+    loss, _, gradient = loss_and_gradient(logp, ref, WEIGHTS, mask, 0.5)
+    assert (gradient[WEIGHTS == 0] == 0).all()
+    assert (gradient[WEIGHTS > 0].any(axis=-1) == (LENGTHS[WEIGHTS > 0] > 0)).all()
+    other, other_ref = logp.copy(), ref.copy()
+    other[WEIGHTS == 0] -= 3.0
+    other_ref[WEIGHTS == 0] += 2.0
+    again, _, other_gradient = loss_and_gradient(other, other_ref, WEIGHTS, mask, 0.5)
+    assert again == loss
+    np.testing.assert_array_equal(other_gradient, gradient)
+    measure = [float(rwr.update_kl(x, jnp.asarray(ref), WEIGHTS, mask)) for x in (logp, other)]
+    assert measure[0] == measure[1] > 0
+
+
+def test_weights_that_are_all_zero_give_zero():
+    logp, ref, mask = inputs()
+    loss, _, gradient = loss_and_gradient(logp, ref, 0 * WEIGHTS, mask, 0.5)
+    assert loss == 0 and (gradient == 0).all()
+    assert float(rwr.update_kl(jnp.asarray(logp), jnp.asarray(ref), 0 * WEIGHTS, mask)) == 0
+
+
+def test_update_kl_against_numpy():
+    """k3 with the start in the place of π: mean of exp(new - start) - 1 - (new - start)."""
+    new, start, mask = inputs()
+    d = np.clip(new - start, -20, 20)
+    counted = (WEIGHTS > 0)[..., None] * mask
+    want = ((np.exp(d) - 1 - d) * counted).sum() / counted.sum()
+    got = rwr.update_kl(jnp.asarray(new, jnp.float32), jnp.asarray(start), WEIGHTS, mask)
+    assert float(got) == pytest.approx(want, rel=1e-5)
+
+
+def test_update_kl_is_the_kl_from_the_start():
+    """Over tokens drawn from the start its mean is KL(start || new), not the other direction."""
+    rng = np.random.default_rng(0)
+    start, new = (rng.dirichlet(np.full(6, 0.5)) + 1e-3 for _ in range(2))
+    start, new = start / start.sum(), new / new.sum()
+    drawn = rng.choice(6, (1, 1, 200_000), p=start)
+    got = rwr.update_kl(
+        jnp.log(new)[drawn], jnp.log(start)[drawn], jnp.ones((1, 1)), jnp.ones(drawn.shape)
+    )
+    forward = (start * np.log(start / new)).sum()
+    backward = (new * np.log(new / start)).sum()
+    assert abs(forward - backward) > 0.2 * forward
+    assert float(got) == pytest.approx(forward, rel=0.05)
+
+
+def search(kl_at, cap):
+    """Scale, KL, and the scales at which the KL was measured."""
+    calls = []
+
+    def counted(scale):
+        jax.debug.callback(lambda s: calls.append(float(s)), scale)
+        return jnp.float32(kl_at(scale))
+
+    scale, kl = jax.jit(lambda: rwr.capped_scale(counted, cap))()
+    jax.effects_barrier()
+    return float(scale), float(kl), calls
+
+
+def test_a_step_within_the_cap_is_taken_whole():
+    assert search(lambda s: 0.3 * s**2, 0.3) == (1.0, pytest.approx(0.3), [1.0])
+
+
+def test_halving():
+    """KL 1 → 1/4 → 1/16 under a cap of 0.1."""
+    scale, kl, calls = search(lambda s: s**2, 0.1)
+    assert (scale, kl, calls) == (0.25, 0.0625, [1.0, 0.5, 0.25])
+
+
+def test_the_last_halving_counts():
+    scale, kl, calls = search(lambda s: jnp.where(s > 1 / 64, 9.0, s), 0.1)
+    assert (scale, kl) == (1 / 64, 1 / 64)
+    assert len(calls) == 7
+
+
+def test_no_step_where_none_fits():
+    scale, kl, calls = search(lambda s: jnp.where(s > 0, 5.0, 0.02), 0.1)
+    assert (scale, kl) == (0.0, pytest.approx(0.02))  # the KL is that of staying
+    assert calls == [1, 1 / 2, 1 / 4, 1 / 8, 1 / 16, 1 / 32, 1 / 64, 0]
+
+
+@pytest.mark.parametrize("bad", [float("nan"), float("inf")])
+def test_what_is_not_finite_is_too_far(bad):
+    scale, kl, _ = search(lambda s: jnp.where(s > 0.3, bad, s), 0.26)
+    assert (scale, kl) == (0.25, 0.25)
+    scale, kl, _ = search(lambda s: jnp.where(s > 0, bad, 0.0), 0.26)
+    assert (scale, kl) == (0.0, 0.0)
+
+
+def test_without_a_cap():
+    scale, kl, calls = search(lambda s: 1e6 * s, float("inf"))
+    assert (scale, kl, calls) == (1.0, 1e6, [1.0])
+    scale, _, _ = search(lambda s: jnp.where(s > 0, jnp.nan, 0.0), float("inf"))
+    assert scale == 0  # NaN is refused even then

@@ -1,0 +1,178 @@
+"""Draws from a softmax, and the truncation of its support."""
+
+import functools
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from genenv_jax.sampling.sampler import SamplingParams, draw, next_token, truncate_logits
+
+LAST = np.float32(1) - np.float32(2**-24)  # the largest float32 below 1
+draws = jax.jit(jax.vmap(draw, in_axes=(None, 0)))  # many draws from one distribution
+
+
+def softmax(logits):
+    weight = np.exp(logits.astype(np.float64) - logits.max())
+    return weight / weight.sum()
+
+
+def random_logits(v, rng, excluded=True):
+    logits = rng.normal(0.0, 1.5, v).astype(np.float32)
+    if excluded and v > 4:
+        logits[rng.choice(v, v // 4, replace=False)] = -np.inf
+    if excluded and v >= 512:
+        logits[128:256] = -np.inf  # a whole block
+    return logits
+
+
+@pytest.mark.parametrize("v", [1, 2, 127, 128, 129, 300, 1000])
+def test_distribution(v):
+    """Chi-square over 200,000 draws; tokens that are rare are counted together."""
+    rng = np.random.default_rng(v)
+    logits, n = random_logits(v, rng), 200_000
+    drawn = np.asarray(draws(logits, jax.random.uniform(jax.random.key(v), (n,))))
+    assert drawn.dtype == np.int32
+    count, expected = np.bincount(drawn, minlength=v), n * softmax(logits)
+    assert len(count) == v
+    assert (count[np.isneginf(logits)] == 0).all()
+    common = expected >= 10
+    rare = ~common & (expected > 0)
+    count = np.append(count[common], count[rare].sum())
+    expected = np.append(expected[common], max(expected[rare].sum(), 1e-9))
+    chi_square = ((count - expected) ** 2 / np.maximum(expected, 1)).sum()
+    freedom = len(count) - 1
+    assert chi_square < freedom + 5 * np.sqrt(2 * max(freedom, 1))
+
+
+@pytest.mark.parametrize("v", [5, 128, 300, 1000])
+def test_the_inverse_of_the_cdf(v):
+    """The very token that float64 gives, save next to a step of the CDF."""
+    rng = np.random.default_rng(v)
+    logits = random_logits(v, rng)
+    cdf = np.cumsum(softmax(logits))
+    uniform = rng.random(20_000, np.float32)
+    want = np.searchsorted(cdf, uniform, side="right")
+    clear = np.abs(cdf[:, None] - uniform).min(axis=0) > 2e-6
+    assert clear.mean() > 0.98
+    np.testing.assert_array_equal(np.asarray(draws(logits, uniform))[clear], want[clear])
+
+
+@pytest.mark.parametrize("v", [1, 2, 127, 128, 129, 257, 1000])
+@pytest.mark.parametrize("excluded", ["none", "first", "last", "all but one"])
+def test_the_ends_of_the_unit_interval(v, excluded):
+    rng = np.random.default_rng(0)
+    logits = random_logits(v, rng, excluded=False)
+    if v > 1 and excluded == "first":
+        logits[: v // 2] = -np.inf
+    if v > 1 and excluded == "last":
+        logits[(v + 1) // 2 :] = -np.inf
+    if v > 1 and excluded == "all but one":
+        logits[np.arange(v) != v // 3] = -np.inf
+    possible = np.flatnonzero(np.isfinite(logits))
+    first, last = np.asarray(draws(logits, np.array([0.0, LAST], np.float32)))
+    assert first == possible[0]
+    assert last in possible and last < v
+    assert softmax(logits)[last:].sum() < 1e-5 + softmax(logits)[last]
+
+
+def test_rounding_at_the_size_of_a_real_vocabulary():
+    """151,936 tokens, only the first of which are possible: the sums of the blocks past them
+    differ in the last digits, and none of their tokens may be drawn."""
+    v, rng = 151_936, np.random.default_rng(0)
+    uniform = LAST - np.arange(64, dtype=np.float32) * np.float32(2**-24)
+    for real in range(89_601, 151_000, 1_531):
+        logits = np.full(v, -np.inf, np.float32)
+        logits[:real] = rng.normal(0.0, 1.0, real)
+        assert np.asarray(draws(logits, uniform)).max() < real
+
+
+def test_extreme_logits():
+    uniform = np.linspace(0, LAST, 1001, dtype=np.float32)
+    logits = np.full(200, -3e38, np.float32)
+    logits[[3, 150]] = 3e38  # the difference overflows
+    drawn = np.asarray(draws(logits, uniform))
+    assert set(drawn.tolist()) == {3, 150}
+    assert abs((drawn == 3).mean() - 0.5) < 0.01
+    logits = np.full(200, -200.0, np.float32)
+    logits[7] = 0.0  # the others' weights underflow
+    assert (np.asarray(draws(logits, uniform)) == 7).all()
+    equal = np.asarray(draws(np.full(200, 1e30, np.float32), uniform))
+    assert set(equal.tolist()) == set(range(200))
+
+
+@pytest.mark.parametrize("value", [np.nan, np.inf, -np.inf])
+def test_broken_logits_stay_in_range(value):
+    drawn = np.asarray(draws(np.full(130, value, np.float32), np.array([0.0, 0.5, LAST])))
+    assert ((drawn >= 0) & (drawn < 130)).all()
+
+
+def numpy_truncate(logits, top_k, top_p):
+    """Which tokens stay, token by token from the likeliest."""
+    order = np.argsort(-logits, kind="stable")
+    keep = np.zeros(logits.shape, bool)
+    kept = order[: top_k or None]
+    probability, mass = softmax(logits[kept]), 0.0
+    for token, p in zip(kept, probability, strict=True):
+        if mass >= top_p:
+            break
+        keep[token] = True
+        mass += p
+    return keep
+
+
+@pytest.mark.parametrize("top_k", [0, 1, 3, 50, 1000])
+@pytest.mark.parametrize("top_p", [1.0, 0.9, 0.5, 1e-6])
+def test_truncation(top_k, top_p):
+    rng = np.random.default_rng(0)
+    logits = rng.normal(0.0, 2.0, (2, 3, 130)).astype(np.float32)
+    got = np.asarray(truncate_logits(jnp.asarray(logits), top_k, top_p))
+    for index in np.ndindex(2, 3):
+        keep = numpy_truncate(logits[index], top_k, top_p)
+        np.testing.assert_array_equal(got[index][keep], logits[index][keep])
+        assert np.isneginf(got[index][~keep]).all()
+        assert keep.any()
+
+
+def test_ties_stay_together():
+    logits = jnp.array([1.0, 3.0, 3.0, 2.0])
+    assert np.isfinite(truncate_logits(logits, 1, 1.0)).tolist() == [False, True, True, False]
+    assert np.isfinite(truncate_logits(logits, 0, 0.1)).tolist() == [False, True, True, False]
+
+
+@pytest.mark.parametrize(
+    ("temperature", "top_k", "top_p"),
+    [(1.0, 0, 1.0), (0.5, 0, 1.0), (2.0, 7, 1.0), (1.0, 0, 0.6), (0.7, 9, 0.8)],
+)
+def test_the_distribution_of_a_token(temperature, top_k, top_p):
+    """Temperature first, then top-k, then top-p of what is left; 100,000 rows with own keys."""
+    rng, n = np.random.default_rng(0), 100_000
+    logits = rng.normal(0.0, 1.5, 40).astype(np.float32)
+    options = SamplingParams(1, 1, (), temperature, top_k, top_p)
+    keys = jax.random.split(jax.random.key(0), (1, n))
+    run = jax.jit(functools.partial(next_token, options=options))
+    drawn = np.asarray(run(jnp.broadcast_to(logits, (1, n, 40)), keys, 0))[0]
+    keep = numpy_truncate(logits / temperature, top_k, top_p)
+    want = softmax(np.where(keep, logits / temperature, -np.inf))
+    assert set(drawn.tolist()) <= set(np.flatnonzero(keep).tolist())
+    share = np.bincount(drawn, minlength=40) / n
+    assert np.abs(share - want).max() < 5 * 0.5 / np.sqrt(n)
+
+
+def test_greedy_takes_the_first_of_the_likeliest():
+    logits = jnp.array([[[0.0, 5.0, 5.0, 1.0]]])
+    keys = jax.random.split(jax.random.key(0), (1, 1))
+    assert next_token(logits, keys, 0, SamplingParams(1, 1, (), temperature=0.0)).tolist() == [[1]]
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"max_new_tokens": 0}, {"group_size": 0}, {"temperature": -1.0}, {"top_k": -1},
+        {"top_p": 0.0}, {"top_p": 1.5},
+    ],
+)  # fmt: skip
+def test_options_are_checked(change):
+    with pytest.raises(ValueError, match="expected|at least"):
+        SamplingParams(**{"max_new_tokens": 4, "group_size": 2, "eos_ids": (1,)} | change)

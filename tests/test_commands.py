@@ -1,0 +1,168 @@
+"""The commands as a user calls them: bad input is one line and exit code 2, before any training."""
+
+import json
+import os
+import pathlib
+import re
+import subprocess
+import sys
+
+import pytest
+
+from tests import tiny
+
+ROOT = pathlib.Path(__file__).resolve().parent.parent
+
+
+def command(module, *arguments, **environment):
+    environment = {k: v for k, v in os.environ.items() if k != "XLA_FLAGS"} | environment
+    return subprocess.run(
+        [sys.executable, "-m", f"genenv_jax.{module}", *map(str, arguments)],
+        cwd=ROOT,
+        env=environment,
+        capture_output=True,
+        text=True,
+        timeout=300,
+        check=False,
+    )
+
+
+QUICK = "--config=configs/quickstart.py"
+
+
+def damaged(path):
+    """A model whose weights are cut off."""
+    model = tiny.write_model(path)
+    weights = model / "model.safetensors"
+    weights.write_bytes(weights.read_bytes()[:-100])
+    return model
+
+
+def other_tokenizer(path):
+    """A model whose tokenizer has more tokens than the model."""
+    model = tiny.write_model(path)
+    config = json.loads((model / "config.json").read_text())
+    (model / "config.json").write_text(json.dumps(config | {"vocab_size": 100}))
+    return model
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ([QUICK, "--config.agent.learnin_rate=1"], "learnin_rate.*learning_rate"),
+        ([QUICK, "--config.agent.group_size=many"], "config.agent.group_size.*many"),
+        ([QUICK, "--config.agent.temperature=-1"], "config.agent.temperature.*at least 0"),
+        ([QUICK, "--config.curriculum.alpha=2"], "config.curriculum.alpha = 2.*between 0 and 1"),
+        ([QUICK, "--config.benchmark.num_seeds=0"], "no seed tasks"),
+        ([QUICK, "--config.benchmark.positions=1"], "benchmark.positions = 1: expected 2 to 10"),
+        ([QUICK, "--config.limits.agent_prompt=10"], r"dial-seed-\d+ has \d+ tokens.*agent_prompt"),
+        ([QUICK, "--config.mesh.tensor=3"], "mesh"),
+        ([QUICK, "extra"], "unexpected argument 'extra'"),
+        (["--config=configs/missing.py"], "configs/missing.py"),
+        (["--config=configs/quickstart.py:fast"], "takes no argument"),
+        (["--config=configs/bfcl.py", "--config.model.path=/no/such/model"], "/no/such/model"),
+    ],
+)
+def test_a_mistake_is_one_line_and_exit_code_2(tmp_path, arguments, message):
+    result = command("main", *arguments, f"--workdir={tmp_path / 'run'}")
+    assert result.returncode == 2, result.stderr
+    errors = [line for line in result.stderr.splitlines() if line.startswith("error: ")]
+    assert len(errors) == 1 and "Traceback" not in result.stderr
+    assert re.search(message, errors[0])
+    assert not (tmp_path / "run" / "metrics.jsonl").exists()
+
+
+def test_a_workdir_is_required():
+    result = command("main", QUICK)
+    assert result.returncode == 2
+    assert "workdir" in result.stderr
+
+
+@pytest.mark.parametrize(
+    ("make", "message"),
+    [
+        (damaged, r"model\.safetensors"),
+        (other_tokenizer, "tokenizer has .* tokens.*vocab_size is 100"),
+        (lambda path: path.mkdir() or path, r"config\.json"),
+    ],
+)
+def test_a_model_that_is_unfit_is_named(tmp_path, make, message):
+    model = make(tmp_path / "model")
+    options = [f"--config.model.path={model}", "--config.model.make.vocab_size=0"]
+    options += ["--config.limits.agent_prompt=120", "--config.limits.simulator_prompt=120"]
+    result = command("main", QUICK, *options, f"--workdir={tmp_path / 'run'}")
+    assert result.returncode == 2, result.stderr
+    assert re.search(message, result.stderr.splitlines()[-1])
+
+
+def test_missing_benchmark_data_is_named(tmp_path):
+    result = command(
+        "main", "--config=configs/bfcl.py:debug", f"--workdir={tmp_path}", GENENV_DATA="/no/data"
+    )
+    assert result.returncode == 2
+    assert re.search(r"error: no BFCL_v4_.*/no/data.*GENENV_DATA", result.stderr)
+
+
+@pytest.fixture(scope="module")
+def finished(tmp_path_factory):
+    """The default run, cut down to one epoch and a few steps of warm start."""
+    directory = tmp_path_factory.mktemp("finished")
+    result = command(
+        "main",
+        QUICK,
+        f"--workdir={directory / 'run'}",
+        "--config.epochs=1",
+        "--config.warm_start.steps=20",
+        "--config.curriculum.seeds_per_epoch=4",
+        f"--config.model.make.cache_dir={directory / 'models'}",
+    )
+    assert result.returncode == 0, result.stderr
+    return directory
+
+
+def test_a_run_leaves_what_the_readme_lists(finished):
+    names = {path.name for path in (finished / "run").iterdir()}
+    readme = (ROOT / "README.md").read_text()
+    listed = re.search(r"```\nrun/\n(.*?)```", readme, re.S)[1]
+    assert {line.split()[0].rstrip("/") for line in listed.splitlines()} <= names
+
+
+def test_supervised_writes_the_model_that_main_caches(finished, tmp_path):
+    result = command(
+        "supervised", QUICK, f"--out={tmp_path / 'base'}", "--config.warm_start.steps=20"
+    )
+    assert result.returncode == 0, result.stderr
+    (cached,) = (finished / "models").iterdir()
+    for name in ("model.safetensors", "tokenizer.json"):
+        assert (tmp_path / "base" / name).read_bytes() == (cached / name).read_bytes()
+
+
+def test_evaluate_scores_an_exported_player(finished, tmp_path):
+    result = command(
+        "evaluate", QUICK, f"--model={finished / 'run' / 'agent'}", f"--workdir={tmp_path}"
+    )
+    assert result.returncode == 0, result.stderr
+    metrics = json.loads((tmp_path / "metrics.json").read_text())
+    logged = json.loads((finished / "run" / "metrics.jsonl").read_text().splitlines()[-1])
+    greedy = {k: v for k, v in metrics.items() if "/greedy/" in k}
+    assert greedy and all(logged[name] == value for name, value in greedy.items())
+    predictions = (tmp_path / "predictions.jsonl").read_text().splitlines()
+    assert len(predictions) % 5 == 0  # four samples and one greedy answer a task
+
+
+def test_report_draws_the_run(finished):
+    result = command("report", finished / "run")
+    assert result.returncode == 0, result.stderr
+    assert (finished / "run" / "report" / "report.png").is_file()
+
+
+def test_the_files_of_the_readme_and_its_commands_exist():
+    text = (ROOT / "README.md").read_text()
+    for path in re.findall(r"--config=([\w/]+\.py)", text):
+        assert (ROOT / path).is_file(), path
+    for path in re.findall(r"\]\(([\w./]+)\)", text):
+        assert (ROOT / path).exists(), path
+    for target in re.findall(r"`make ([\w-]+)`", text):
+        assert re.search(rf"^{target}:", (ROOT / "Makefile").read_text(), re.M), target
+    for module in re.findall(r"python -m genenv_jax\.(\w+)", text):
+        assert (ROOT / "genenv_jax" / f"{module}.py").is_file(), module

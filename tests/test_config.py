@@ -1,0 +1,235 @@
+"""Settings are refused with the key and what was expected."""
+
+import importlib.util
+import pathlib
+import re
+
+import pytest
+from ml_collections import ConfigDict
+
+from genenv_jax.config import _CHOICES, default_config, prompt_buckets, validate
+from genenv_jax.rl import grpo, kl
+
+ROOT = pathlib.Path(__file__).resolve().parent.parent
+
+
+def valid():
+    """The defaults with the two settings that have none."""
+    config = default_config()
+    config.benchmark.name = "dial"
+    config.model.path = "some/model"
+    return config
+
+
+def changed(key, value):
+    """A valid configuration with one key set, whatever the type of the value."""
+    settings = valid().to_dict()
+    *groups, name = key.split(".")
+    part = settings
+    for group in groups:
+        part = part[group]
+    part[name] = value
+    return ConfigDict(settings, convert_dict=True)
+
+
+def refusal(config):
+    with pytest.raises(ValueError) as error:
+        validate(config)
+    assert "\n" not in str(error.value)
+    return str(error.value)
+
+
+def test_the_defaults_are_valid():
+    validate(valid())
+
+
+def test_the_papers_settings():
+    config = default_config()
+    agent, simulator, curriculum = config.agent, config.simulator, config.curriculum
+    assert (agent.learning_rate, simulator.learning_rate) == (1e-6, 5e-7)
+    assert (agent.batch_size, simulator.batch_size, config.epochs) == (64, 64, 10)
+    assert (agent.group_size, simulator.variations, agent.minibatch_size) == (8, 4, 16)
+    assert (curriculum.alpha, curriculum.beta, curriculum.k_min) == (0.5, 2.0, 0.1)
+    assert (agent.clip_low, agent.clip_high, agent.kl_coef) == (0.2, 0.2, 0.001)
+    assert (config.limits.agent_prompt, config.limits.agent_response) == (4096, 512)
+    assert simulator.rwr_temperature == 1.0
+
+
+def test_every_file_in_configs_is_valid():
+    files = sorted((ROOT / "configs").rglob("*.py"))
+    assert files
+    for file in files:
+        spec = importlib.util.spec_from_file_location(file.stem, file)
+        module = importlib.util.module_from_spec(spec)
+        spec.loader.exec_module(module)
+        config = module.get_config()
+        if not config.model.path and not config.model.make.vocab_size:
+            config.model.path = "some/model"  # left to the user
+        validate(config)
+        assert module.__doc__ and f"configs/{file.relative_to(ROOT / 'configs')}" in module.__doc__
+
+
+def test_quickstart_refuses_an_argument():
+    spec = importlib.util.spec_from_file_location("quickstart", ROOT / "configs/quickstart.py")
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    with pytest.raises(ValueError, match="big"):
+        module.get_config("big")
+
+
+@pytest.mark.parametrize(
+    ("key", "hint"),
+    [
+        ("epoch", "did you mean epochs?"),
+        ("agent.learningrate", "did you mean agent.learning_rate?"),
+        ("simulator.kl_caps", "did you mean simulator.kl_cap?"),
+        ("model.make.vocabsize", "did you mean model.make.vocab_size?"),
+        ("curriculum.zzz", "expected one of ['alpha', 'beta', 'k_min', 'seeds_per_epoch']"),
+    ],
+)
+def test_an_unknown_key(key, hint):
+    assert refusal(changed(key, 1)) == f"config.{key} is not a setting; {hint}"
+
+
+def test_a_benchmark_has_settings_of_its_own():
+    validate(changed("benchmark.positions", 5))
+
+
+@pytest.mark.parametrize("key", ["epochs", "agent", "agent.kl_coef", "benchmark.name"])
+def test_a_missing_key(key):
+    settings = valid().to_dict()
+    *groups, name = key.split(".")
+    part = settings
+    for group in groups:
+        part = part[group]
+    del part[name]
+    assert refusal(ConfigDict(settings)) == f"config.{key} is missing"
+
+
+@pytest.mark.parametrize(
+    ("key", "value", "expected"),
+    [
+        ("epochs", 1.5, "type int"),
+        ("epochs", True, "type int"),
+        ("epochs", "10", "type int"),
+        ("epochs", None, "type int"),
+        ("agent.learning_rate", "1e-6", "type float"),
+        ("agent.learning_rate", False, "type float"),
+        ("agent.train", 1, "type bool"),
+        ("model.path", 3, "type str"),
+        ("limits.prompt_buckets", 512, "type tuple"),
+        ("limits.prompt_buckets", (512, 1024.0), "type tuple"),
+        ("agent", 3, "a group of settings"),
+        ("mesh.data", "all", "type int"),
+    ],
+)
+def test_a_wrong_type(key, value, expected):
+    message = refusal(changed(key, value))
+    assert message.startswith(f"config.{key} = ") and expected in message
+    assert repr(value) in message
+
+
+def test_types_that_fit():
+    validate(changed("agent.learning_rate", 0))  # an int where a float is expected
+    validate(changed("limits.prompt_buckets", [512, 1024]))
+    validate(changed("limits.prompt_buckets", ()))
+
+
+NAN = float("nan")
+
+
+@pytest.mark.parametrize(
+    ("key", "value", "expected"),
+    [
+        ("epochs", -1, "at least 0"),
+        ("warm_start.batch_size", 0, "at least 1"),
+        ("limits.agent_prompt", 0, "at least 1"),
+        ("limits.simulator_response", -3, "at least 1"),
+        ("agent.learning_rate", -1e-6, "at least 0"),
+        ("agent.learning_rate", NAN, "at least 0"),
+        ("agent.group_size", 0, "at least 1"),
+        ("agent.base_share", 1.5, "between 0 and 1"),
+        ("agent.replay_share", -0.1, "between 0 and 1"),
+        ("simulator.variations", 0, "at least 1"),
+        ("simulator.kl_cap", -0.1, "at least 0"),
+        ("curriculum.alpha", 1.01, "between 0 and 1"),
+        ("curriculum.alpha", NAN, "between 0 and 1"),
+        ("curriculum.beta", -2.0, "at least 0"),
+        ("curriculum.k_min", 2.0, "between 0 and 1"),
+        ("verification.near_duplicate", 1.2, "between 0 and 1"),
+        ("verification.pool_epochs", -1, "at least 0"),
+        ("evaluation.batch_size", 0, "at least 1"),
+        ("checkpoint.every", 0, "at least 1"),
+        ("checkpoint.keep", 0, "at least 1"),
+    ],
+)
+def test_bounds(key, value, expected):
+    assert refusal(changed(key, value)) == f"config.{key} = {value!r}: expected {expected}"
+
+
+def test_bounds_are_inclusive():
+    for key, value in {"epochs": 0, "curriculum.alpha": 1.0, "curriculum.k_min": 0.0}.items():
+        validate(changed(key, value))
+
+
+@pytest.mark.parametrize(
+    ("key", "value", "one"),
+    [
+        ("model.dtype", "float8", "bfloat16"),
+        ("agent.kl_estimator", "k4", "k3"),
+        ("agent.aggregation", "mean", "token-mean"),
+        ("agent.advantage_scale", "max", "std"),
+        ("agent.advantage_ddof", 2, "[0, 1]"),
+        ("agent.advantage_ddof", True, "[0, 1]"),  # equal to 1, but not it
+        ("simulator.success_rate_over", "seed", "batch"),
+        ("tensorboard", "yes", "auto"),
+        ("tensorboard", 1, "auto"),
+        ("model.dtype", None, "bfloat16"),
+    ],
+)
+def test_choices(key, value, one):
+    message = refusal(changed(key, value))
+    assert message.startswith(f"config.{key} = {value!r}: expected one of") and one in message
+
+
+def test_all_choices_are_accepted():
+    for key, values in _CHOICES.items():
+        for value in values:
+            validate(changed(key, value))
+
+
+def test_the_choices_are_those_of_the_code():
+    assert _CHOICES["agent.aggregation"] == grpo.AGGREGATIONS
+    assert _CHOICES["agent.kl_estimator"] == kl.ESTIMATORS
+
+
+def test_a_model_is_named_or_made_not_both():
+    message = refusal(changed("model.path", ""))
+    assert "config.model.path" in message and "config.model.make.vocab_size" in message
+    assert refusal(changed("model.make.vocab_size", 512)) == message
+    config = changed("model.path", "")
+    config.model.make.vocab_size = 512
+    validate(config)
+
+
+def test_combinations():
+    assert "config.benchmark.name" in refusal(changed("benchmark.name", ""))
+    assert re.search(
+        r"base_share \+ replay_share .*fresh", refusal(changed("agent.base_share", 1.0))
+    )
+    config = changed("agent.base_share", 0.5)
+    config.agent.replay_share = 0.5
+    assert "config.agent.base_share" in refusal(config)
+    for player in ("agent", "simulator"):
+        message = refusal(changed(f"{player}.micro_batches", 3))
+        assert message.startswith(f"config.{player}.micro_batches = 3: expected a divisor")
+        assert "16" in message
+
+
+def test_prompt_buckets():
+    config = valid()
+    config.limits.prompt_buckets = (1024, 512, 4096, 9000)
+    assert prompt_buckets(config, 4096) == (512, 1024, 4096)
+    assert prompt_buckets(config, 100) == (100,)
+    config.limits.prompt_buckets = ()
+    assert prompt_buckets(config, 40) == (40,)

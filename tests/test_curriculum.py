@@ -1,0 +1,84 @@
+"""Which seeds come up when, and what is remembered of them."""
+
+import json
+
+import pytest
+
+from genenv_jax.benchmarks.base import SeedStatistics, Task
+from genenv_jax.curriculum import Curriculum
+
+
+def seeds(count):
+    return [
+        Task(f"seed-{i}", "x", "", ({"role": "user", "content": str(i)},)) for i in range(count)
+    ]
+
+
+def ids(tasks):
+    return [task.id for task in tasks]
+
+
+@pytest.mark.parametrize("count", [1, 2, 7, 12])
+@pytest.mark.parametrize("per_epoch", [1, 2, 3, 5, 7, 12, 20])
+def test_every_seed_once_before_any_twice(count, per_epoch):
+    """Over epochs of any size, larger than the number of seeds included."""
+    curriculum = Curriculum(seeds(count), per_epoch, seed=3)
+    chosen = [ids(curriculum.choose(epoch)) for epoch in range(30)]
+    assert all(len(epoch) == per_epoch for epoch in chosen)
+    sequence = [seed for epoch in chosen for seed in epoch]
+    for start in range(0, len(sequence) - count + 1, count):
+        assert len(set(sequence[start : start + count])) == count
+    tail = sequence[len(sequence) // count * count :]
+    assert len(set(tail)) == len(tail)
+
+
+def test_zero_means_all():
+    curriculum = Curriculum(seeds(7), 0, seed=0)
+    assert curriculum.seeds_per_epoch == 7
+    for epoch in range(4):
+        assert sorted(ids(curriculum.choose(epoch))) == sorted(ids(seeds(7)))
+
+
+def test_the_order_is_random_and_repeats_itself():
+    def sequence(seed):
+        return [ids(Curriculum(seeds(12), 12, seed).choose(epoch)) for epoch in range(3)]
+
+    assert sequence(0) == sequence(0)
+    assert sequence(0) != sequence(1)
+    assert len({tuple(epoch) for epoch in sequence(0)}) == 3  # a new order each time round
+    # An epoch needs none of those before it, nor what has been recorded.
+    curriculum = Curriculum(seeds(12), 5, seed=0)
+    later = curriculum.choose(9)
+    curriculum.record("seed-1", 4, 2)
+    for epoch in range(9):
+        curriculum.choose(epoch)
+    assert ids(curriculum.choose(9)) == ids(later)
+
+
+def test_statistics_are_of_the_last_epoch_with_attempts():
+    curriculum = Curriculum(seeds(3), 0, seed=0)
+    assert curriculum.statistics("seed-0") == SeedStatistics(0, 0)
+    assert curriculum.statistics("seed-0").success_rate is None
+    curriculum.record("seed-0", 8, 2)
+    curriculum.record("seed-1", 8, 0)
+    assert curriculum.statistics("seed-0").success_rate == 0.25
+    curriculum.record("seed-0", 4, 3)  # replaces, does not add
+    assert curriculum.statistics("seed-0") == SeedStatistics(4, 3)
+    curriculum.record("seed-0", 0, 0)  # no variation was valid: nothing new is known
+    assert curriculum.statistics("seed-0") == SeedStatistics(4, 3)
+    assert curriculum.statistics("seed-1").success_rate == 0.0
+
+
+def test_state_and_restore():
+    curriculum = Curriculum(seeds(3), 2, seed=5)
+    curriculum.record("seed-2", 8, 2)
+    curriculum.record("seed-0", 6, 6)
+    state = json.loads(json.dumps(curriculum.state()))
+    other = Curriculum(seeds(3), 2, seed=5)
+    other.record("seed-1", 1, 1)  # not part of the state that is restored
+    other.restore(state)
+    for i in range(3):
+        assert other.statistics(f"seed-{i}") == curriculum.statistics(f"seed-{i}")
+    assert other.state() == state == {"seed-0": [6, 6], "seed-2": [8, 2]}
+    state["seed-0"][1] = 0
+    assert other.statistics("seed-0").successes == 6  # a copy, not a view

@@ -1,0 +1,114 @@
+"""A benchmark on which a hardly trained model succeeds about half the time, so that a run of seconds
+exercises every part: nearly any text is a task, and an answer succeeds if its length and the text's are
+both even or both odd, which such a model cannot know."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from genenv_jax.benchmarks import base
+from genenv_jax.benchmarks.base import Rejection, Score, Task
+from genenv_jax.config import default_config
+
+
+class Toy:
+    """See the module's docstring.  words: of the vocabulary from which its tasks are drawn."""
+
+    name = "toy"
+
+    def __init__(self, num_seeds: int = 64, num_eval: int = 4):
+        rng = np.random.default_rng(0)
+        text = lambda: " ".join(rng.choice(["red", "blue", "green", "one", "two"], 4))  # noqa: E731
+        self._seeds = [self.task(f"seed-{i}", text(), origin="seed") for i in range(num_seeds)]
+        self._eval = [self.task(f"eval-{i}", text() + " ?", origin="eval") for i in range(num_eval)]
+
+    def task(self, task_id, text, **fields):
+        message = {"role": "user", "content": text}
+        return Task(task_id, self.name, "all", (message,), answer="even", **fields)
+
+    def tasks(self, split):
+        return {"seed": self._seeds, "eval": self._eval}[split]
+
+    def agent_messages(self, task):
+        return list(task.messages)
+
+    def simulator_messages(self, seed, statistics):
+        rate = statistics.success_rate
+        solved = "unknown" if rate is None else f"{rate:.1f}"
+        return [{"role": "user", "content": f"{self.text(seed)}\n{solved}"}]
+
+    def simulator_answer(self, task):
+        return self.text(task)
+
+    def agent_answer(self, task):
+        return "ok" if len(self.text(task)) % 2 == 0 else "yes"
+
+    def parse(self, text, seed, task_id, generation):
+        if len(text) % 7 == 0:
+            return Rejection(base.UNPARSABLE, "a length that seven divides")
+        return self.task(task_id, text, seed_id=seed.id, origin="generated", generation=generation)
+
+    def verify(self, task):
+        return None
+
+    def canonical(self, task):
+        return self.text(task)
+
+    def text(self, task):
+        return task.messages[-1]["content"]
+
+    def score(self, task, answer):
+        fits = (len(answer) + len(self.text(task))) % 2 == 0
+        return Score(float(fits), fits, bool(answer), "" if fits else "odd")
+
+    def aggregate(self, results):
+        return {"accuracy": float(np.mean([score.success for _, score in results]))}
+
+
+def toy_config(cache_dir, overrides=None):
+    """A run that takes seconds; `overrides` are settings by dotted key."""
+    config = default_config()
+    config.update_from_flattened_dict(
+        {
+            "epochs": 2,
+            "benchmark.name": "toy",
+            "model.dtype": "float32",
+            "model.remat": False,
+            "model.make.vocab_size": 270,
+            "model.make.hidden_size": 16,
+            "model.make.intermediate_size": 32,
+            "model.make.num_layers": 2,
+            "model.make.num_heads": 2,
+            "model.make.num_kv_heads": 1,
+            "model.make.cache_dir": str(cache_dir),
+            "mesh.data": 1,
+            "mesh.fsdp": 1,
+            "mesh.tensor": 1,
+            "limits.agent_prompt": 240,
+            "limits.agent_response": 6,
+            "limits.simulator_prompt": 96,
+            "limits.simulator_response": 24,
+            "limits.prompt_buckets": (),
+            "warm_start.steps": 150,
+            "warm_start.batch_size": 16,
+            "warm_start.learning_rate": 1e-2,
+            "curriculum.seeds_per_epoch": 4,
+            "agent.learning_rate": 1e-3,
+            "agent.group_size": 4,
+            "agent.batch_size": 8,
+            "agent.minibatch_size": 4,
+            "agent.replay_share": 0.2,
+            "simulator.learning_rate": 1e-3,
+            "simulator.batch_size": 4,
+            "simulator.minibatch_size": 2,
+            "curriculum.k_min": 0.3,
+            "simulator.success_rate_over": "task",
+            "verification.near_duplicate": 0.0,
+            "evaluation.batch_size": 4,
+            "export": False,
+            "compilation_cache": False,
+            "tensorboard": "never",
+        }
+    )
+    config.update_from_flattened_dict(overrides or {})
+    return config
