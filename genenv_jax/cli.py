@@ -10,7 +10,14 @@ from typing import Any, NoReturn
 
 from absl import app, flags, logging
 
-_MISTAKES = (ValueError, FileNotFoundError, NotADirectoryError, IsADirectoryError, PermissionError)
+_MISTAKES = (
+    ValueError,
+    FileExistsError,
+    FileNotFoundError,
+    NotADirectoryError,
+    IsADirectoryError,
+    PermissionError,
+)
 
 
 @contextlib.contextmanager

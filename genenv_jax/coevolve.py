@@ -44,6 +44,9 @@ from genenv_jax.verification import Verifier
 
 # What the PRNG key of each phase is folded with.
 _GENERATE, _INTERACT, _EVALUATE = 0, 1, 2
+# Settings that may change when a run is continued: they do not change what is computed.  (The fingerprint
+# is compared apart.)
+_FREE = {"epochs", "tensorboard", "export", "checkpoint", "compilation_cache", "fingerprint"}
 
 
 @dataclasses.dataclass
@@ -108,8 +111,9 @@ class Coevolution:
 
     def __init__(self, config: ConfigDict, workdir: pathlib.Path):
         self.config, self.workdir = config, workdir
+        workdir.mkdir(parents=True, exist_ok=True)
+        self._compare_config()
         if config.compilation_cache:
-            workdir.mkdir(parents=True, exist_ok=True)
             jax.config.update("jax_compilation_cache_dir", str((workdir / "xla_cache").absolute()))
             jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.5)
         self.benchmark = building.make_benchmark(config)
@@ -489,8 +493,7 @@ class Coevolution:
 
     def _open_workdir(self) -> None:
         """Opens the files, and takes up an interrupted run where its last checkpoint stands."""
-        self.workdir.mkdir(parents=True, exist_ok=True)
-        self._write_or_compare_config()
+        self._write_config()
         self.tasks = Pool(self.workdir / "tasks.jsonl")
         self.d_train = Pool(self.workdir / "d_train.jsonl")
         self.d_env = Pool(self.workdir / "d_env.jsonl")
@@ -535,23 +538,35 @@ class Coevolution:
             },
         )
 
-    def _write_or_compare_config(self) -> None:
-        """Writes config.json, or refuses to continue a run that was started with other settings."""
-        path = self.workdir / "config.json"
+    def _compare_config(self) -> None:
+        """Refuses to continue a run that was started with other settings."""
+        stored = self._stored_config()
         given = json.loads(json.dumps(self.config.to_dict()))
-        given["fingerprint"] = huggingface.fingerprint(self.model.path)
-        if path.exists():
-            try:
-                stored = json.loads(path.read_text())
-            except ValueError as error:
+        for key in sorted(stored.keys() | given.keys()):
+            if stored and key not in _FREE and stored.get(key) != given.get(key):
                 raise ValueError(
-                    f"{path} is not JSON: {error}; expected a run's settings"
-                ) from error
-            free = {"epochs", "tensorboard", "export", "checkpoint", "compilation_cache"}
-            for key in sorted(stored.keys() | given.keys()):
-                if key not in free and stored.get(key) != given.get(key):
-                    raise ValueError(
-                        f"{self.workdir} holds a run with config.{key} = {stored.get(key)!r}, but now it is "
-                        f"{given.get(key)!r}: expected the same settings, or another --workdir"
-                    )
-        path.write_text(json.dumps(given, indent=2, sort_keys=True) + "\n")
+                    f"{self.workdir} holds a run with config.{key} = {stored.get(key)!r}, but now it is "
+                    f"{given.get(key)!r}: expected the same settings, or another --workdir"
+                )
+
+    def _write_config(self) -> None:
+        """Writes config.json, or refuses to continue a run that was started from another model."""
+        fingerprint = huggingface.fingerprint(self.model.path)
+        stored = self._stored_config().get("fingerprint", fingerprint)
+        if stored != fingerprint:
+            raise ValueError(
+                f"{self.workdir} holds a run that started from a model with fingerprint {stored}, but "
+                f"{self.model.path} has {fingerprint}: expected the same model, or another --workdir"
+            )
+        settings = self.config.to_dict() | {"fingerprint": fingerprint}
+        text = json.dumps(settings, indent=2, sort_keys=True)
+        (self.workdir / "config.json").write_text(text + "\n")
+
+    def _stored_config(self) -> dict[str, Any]:
+        path = self.workdir / "config.json"
+        if not path.exists():
+            return {}
+        try:
+            return json.loads(path.read_text())
+        except ValueError as error:
+            raise ValueError(f"{path} is not JSON: {error}; expected a run's settings") from error

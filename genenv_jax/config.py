@@ -8,6 +8,7 @@ what was expected.
 from __future__ import annotations
 
 import difflib
+import math
 from collections.abc import Mapping
 from typing import Any
 
@@ -121,6 +122,7 @@ _BOUNDS = (
     ("model.make.vocab_size", 0, None),
     ("warm_start.steps", 0, None),
     ("warm_start.batch_size", 1, None),
+    ("warm_start.learning_rate", 0, None),
     ("limits.agent_prompt", 1, None),
     ("limits.agent_response", 1, None),
     ("limits.simulator_prompt", 1, None),
@@ -131,8 +133,13 @@ _BOUNDS = (
     ("agent.minibatch_size", 1, None),
     ("agent.micro_batches", 1, None),
     ("agent.update_epochs", 1, None),
-    ("agent.temperature", 0, None),
+    ("agent.clip_low", 0, 1),
+    ("agent.clip_high", 0, None),
+    ("agent.dual_clip", 0, None),
     ("agent.kl_coef", 0, None),
+    ("agent.entropy_coef", 0, None),
+    ("agent.grad_clip", 0, None),
+    ("agent.weight_decay", 0, None),
     ("agent.base_share", 0, 1),
     ("agent.replay_share", 0, 1),
     ("simulator.learning_rate", 0, None),
@@ -142,6 +149,9 @@ _BOUNDS = (
     ("simulator.micro_batches", 1, None),
     ("simulator.update_epochs", 1, None),
     ("simulator.temperature", 0, None),
+    ("simulator.rwr_temperature", 0, None),
+    ("simulator.grad_clip", 0, None),
+    ("simulator.weight_decay", 0, None),
     ("simulator.kl_coef", 0, None),
     ("simulator.kl_cap", 0, None),
     ("curriculum.alpha", 0, 1),
@@ -174,7 +184,7 @@ def validate(config: ConfigDict) -> None:
     _same_keys(config.to_dict(), default_config().to_dict(), "")
     for key, low, high in _BOUNDS:
         value = _get(config, key)
-        if not (value >= low and (high is None or value <= high)):
+        if not (math.isfinite(value) and value >= low and (high is None or value <= high)):
             bounds = f"at least {low}" if high is None else f"between {low} and {high}"
             raise ValueError(f"config.{key} = {value!r}: expected {bounds}")
     for key, choices in _CHOICES.items():
@@ -188,6 +198,18 @@ def validate(config: ConfigDict) -> None:
             "config.model.path must name a model (directory or hub id), or "
             "config.model.make.vocab_size must be positive so that one is made; not both"
         )
+    if config.agent.temperature != 1.0:
+        raise ValueError(
+            f"config.agent.temperature = {config.agent.temperature}: expected 1.0, since the ratio of "
+            "GRPO is taken to the policy that sampled"
+        )
+    if 0 < config.agent.dual_clip <= 1:
+        raise ValueError(
+            f"config.agent.dual_clip = {config.agent.dual_clip}: expected more than 1, or 0 for none"
+        )
+    for player in ("agent", "simulator"):
+        if config[player].grad_clip == 0:
+            raise ValueError(f"config.{player}.grad_clip = 0 would freeze it: expected more than 0")
     if config.agent.base_share + config.agent.replay_share >= 1:
         raise ValueError(
             "config.agent.base_share + replay_share must leave room for fresh tasks (< 1)"

@@ -89,7 +89,9 @@ def test_the_files_tell_the_whole_story(unbroken):
         assert rejected == sum(g["verdict"] != "accepted" for g in mine)
         assert rejected / len(mine) == pytest.approx(1 - line["generated/valid_share"])
         attempted = [g for g in mine if g["attempts"]]
-        assert np.mean([g["p_hat"] for g in attempted]) == pytest.approx(line["generated/p_hat_mean"])
+        assert np.mean([g["p_hat"] for g in attempted]) == pytest.approx(
+            line["generated/p_hat_mean"]
+        )
         assert sum((g["weight"] or 0) > 0 for g in mine) == line["simulator/records"]
     for g in generations:
         if g["verdict"] == "accepted":
@@ -122,18 +124,22 @@ def test_two_epochs_twice_equal_four(cache, tmp_path, unbroken):
 
 @pytest.mark.parametrize("method", ["update_simulator", "aggregate", "evaluate", "_save"])
 def test_a_run_killed_inside_an_epoch_repeats_it(cache, tmp_path, unbroken, monkeypatch, method):
-    calls = 0
+    original, calls = getattr(Coevolution, method), 0
 
     class Killed(BaseException):
         pass
 
-    def killing(self, *args, _original=getattr(Coevolution, method), **kwargs):
+    def killing(self, *args, **kwargs):
+        """Dies in the third epoch: after writing the pools, or before the other steps."""
         nonlocal calls
         calls += 1
-        result = _original(self, *args, **kwargs) if method == "aggregate" else None
-        if calls == (4 if method == "evaluate" else 3):
+        dies = calls == (4 if method == "evaluate" else 3)
+        if dies and method != "aggregate":
             raise Killed
-        return result if method == "aggregate" else _original(self, *args, **kwargs)
+        result = original(self, *args, **kwargs)
+        if dies:
+            raise Killed
+        return result
 
     with monkeypatch.context() as patch:
         patch.setattr(Coevolution, method, killing)
@@ -191,7 +197,9 @@ def test_no_compilation_after_the_first_epoch(cache, tmp_path):
     original = Coevolution.epoch
 
     def count(event, duration, **_):
-        if event == "/jax/core/compile/jaxpr_to_mlir_module_duration":  # a program is new to the process
+        if (
+            event == "/jax/core/compile/jaxpr_to_mlir_module_duration"
+        ):  # a program is new to the process
             compiled.append(duration)
 
     counts = []
@@ -219,7 +227,9 @@ def test_a_mesh_changes_nothing_but_rounding(cache, tmp_path, unbroken, sizes):
     sharded = run(cache, tmp_path / "a", **mesh, epochs=1, **{"simulator.minibatch_size": 4})
     single = run(cache, tmp_path / "b", epochs=1, **{"simulator.minibatch_size": 4})
     for player in ("agent", "simulator"):
-        for a, b in zip(*(jax.tree.leaves(params(e, player)) for e in (sharded, single)), strict=True):
+        for a, b in zip(
+            *(jax.tree.leaves(params(e, player)) for e in (sharded, single)), strict=True
+        ):
             np.testing.assert_allclose(a, b, atol=1e-4)
     for name in ("tasks.jsonl", "d_train.jsonl"):
         assert (tmp_path / "a" / name).read_bytes() == (tmp_path / "b" / name).read_bytes()
@@ -245,6 +255,4 @@ def test_no_seeds_is_an_error(cache, tmp_path, monkeypatch):
 
 def test_rows_that_the_mesh_does_not_divide_are_named(cache, tmp_path):
     with pytest.raises(ValueError, match=r"config\.agent\.batch_size = 6: expected a multiple"):
-        Coevolution(
-            toy_config(cache, {"mesh.fsdp": 4, "agent.batch_size": 6}), tmp_path
-        )
+        Coevolution(toy_config(cache, {"mesh.fsdp": 4, "agent.batch_size": 6}), tmp_path)

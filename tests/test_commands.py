@@ -4,8 +4,10 @@ import json
 import os
 import pathlib
 import re
+import signal
 import subprocess
 import sys
+import time
 
 import pytest
 
@@ -51,7 +53,8 @@ def other_tokenizer(path):
     [
         ([QUICK, "--config.agent.learnin_rate=1"], "learnin_rate.*learning_rate"),
         ([QUICK, "--config.agent.group_size=many"], "config.agent.group_size.*many"),
-        ([QUICK, "--config.agent.temperature=-1"], "config.agent.temperature.*at least 0"),
+        ([QUICK, "--config.agent.kl_coef=-1"], "config.agent.kl_coef.*at least 0"),
+        ([QUICK, "--config.agent.temperature=0.5"], "config.agent.temperature = 0.5: expected 1.0"),
         ([QUICK, "--config.curriculum.alpha=2"], "config.curriculum.alpha = 2.*between 0 and 1"),
         ([QUICK, "--config.benchmark.num_seeds=0"], "no seed tasks"),
         ([QUICK, "--config.benchmark.positions=1"], "benchmark.positions = 1: expected 2 to 10"),
@@ -125,6 +128,35 @@ def test_a_run_leaves_what_the_readme_lists(finished):
     readme = (ROOT / "README.md").read_text()
     listed = re.search(r"```\nrun/\n(.*?)```", readme, re.S)[1]
     assert {line.split()[0].rstrip("/") for line in listed.splitlines()} <= names
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("killed_by", [signal.SIGKILL, signal.SIGTERM])
+def test_a_killed_process_continues_to_the_same_files(finished, tmp_path, killed_by):
+    arguments = [
+        QUICK,
+        "--config.epochs=4",
+        "--config.warm_start.steps=20",
+        "--config.curriculum.seeds_per_epoch=4",
+        f"--config.model.make.cache_dir={finished / 'models'}",
+    ]
+    whole, broken = tmp_path / "whole", tmp_path / "broken"
+    assert command("main", *arguments, f"--workdir={whole}").returncode == 0
+    line = [sys.executable, "-m", "genenv_jax.main", *arguments, f"--workdir={broken}"]
+    environment = {k: v for k, v in os.environ.items() if k != "XLA_FLAGS"}
+    process = subprocess.Popen(line, cwd=ROOT, env=environment)
+    metrics = broken / "metrics.jsonl"
+    while not (metrics.exists() and metrics.read_bytes().count(b"\n") >= 3):
+        assert process.poll() is None
+        time.sleep(0.05)
+    process.send_signal(killed_by)
+    assert process.wait(60) in (-signal.SIGKILL, 143)
+    assert command("main", *arguments, f"--workdir={broken}").returncode == 0
+    for name in ("metrics.jsonl", "tasks.jsonl", "d_train.jsonl", "d_env.jsonl"):
+        assert (broken / name).read_bytes() == (whole / name).read_bytes()
+    for player in ("agent", "simulator"):
+        weights = pathlib.Path(player) / "model.safetensors"
+        assert (broken / weights).read_bytes() == (whole / weights).read_bytes()
 
 
 def test_supervised_writes_the_model_that_main_caches(finished, tmp_path):

@@ -14,8 +14,8 @@ from typing import Any, Protocol, runtime_checkable
 
 Message = Mapping[str, str]  # {"role": "system" | "user" | "assistant", "content": text}
 
-# Reasons for which a generation is turned away, in the order in which they are looked for.  A
-# benchmark may add reasons of its own; they are short snake_case words, because they become metric names.
+# Reasons for which a generation is turned away.  A benchmark may add reasons of its own; they are short
+# snake_case words, because they become metric names.
 EMPTY = "empty"  # nothing but white space
 TRUNCATED = "truncated"  # the token limit came before an end token
 NOT_TEXT = "not_text"  # bytes that are not UTF-8, or control characters

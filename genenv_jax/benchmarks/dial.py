@@ -25,6 +25,7 @@ import numpy as np
 
 from genenv_jax.benchmarks import base
 from genenv_jax.benchmarks.base import Message, Rejection, Score, SeedStatistics, Task
+from genenv_jax.rl.rewards import agent_reward
 
 OPERATIONS = {
     "add": lambda position, n: position + n,
@@ -119,7 +120,8 @@ class Dial:
       seed: of the generator that draws the data set; the same seed gives the same tasks.
       positions: positions of the dial, at most 10.
       max_depth: most calls that a task of the seeds or of the simulator may have.
-      deeper: depths of the held-out tasks that are deeper than any task in training.
+      deeper: depths of held-out tasks beyond max_depth.  The base model has seen demonstrations of
+        such length; neither the seeds nor the simulator's tasks ever have it.
       num_seeds: size of the seed set.
       seed_depths: relative frequency of depths 1 .. max_depth among the seeds.
       eval_per_depth: held-out tasks of each depth and split, where the depth has enough programs.
@@ -141,6 +143,14 @@ class Dial:
     ):
         if not 2 <= positions <= 10:
             raise ValueError(f"benchmark.positions = {positions}: expected 2 to 10")
+        if max_depth < 1 or any(depth <= max_depth for depth in deeper):
+            raise ValueError(
+                f"benchmark.deeper = {tuple(deeper)}: expected depths above max_depth = {max_depth} >= 1"
+            )
+        if min(seed_depths, default=0) < 0 or sum(seed_depths) <= 0:
+            raise ValueError("benchmark.seed_depths: expected frequencies, not all of them 0")
+        if not 0 <= misunderstood <= 1:
+            raise ValueError(f"benchmark.misunderstood = {misunderstood}: expected between 0 and 1")
         if len(seed_depths) != max_depth:
             raise ValueError(
                 f"benchmark.seed_depths has {len(seed_depths)} entries: expected max_depth = {max_depth}"
@@ -323,8 +333,9 @@ class Dial:
         given = answer.split("\n")
         if not all(_ANSWER_CALL.fullmatch(line) for line in given):
             return Score(0.0, False, False, base.UNPARSABLE if answer else base.EMPTY)
-        if given == expected:
-            return Score(1.0, True, True)
+        reward = agent_reward(given, expected)
+        if reward == 1.0:
+            return Score(reward, True, True)
         if len(given) != len(expected):
             return Score(0.0, False, True, "wrong_number_of_calls")
         call = lambda line: line.partition(" = ")[0]  # noqa: E731
@@ -341,4 +352,7 @@ class Dial:
         by_split: dict[str, list[float]] = {}
         for category, accuracy in metrics.items():
             by_split.setdefault(category.rpartition("/")[0], []).append(accuracy)
-        return metrics | {f"{split}/accuracy": float(np.mean(v)) for split, v in by_split.items()}
+        return metrics | {
+            f"{split}/accuracy".lstrip("/"): float(np.mean(values))
+            for split, values in by_split.items()
+        }

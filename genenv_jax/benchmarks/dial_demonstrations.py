@@ -88,7 +88,7 @@ class Demonstrator:
     def pairs(self, rng: np.random.Generator) -> Iterator[tuple[list[Message], str]]:
         """Endless (messages, completion) pairs, the roles in turn, held-out programs left out."""
         wrong = self.misunderstandings()
-        depths = self.dial.max_depth + len(self.dial.deeper)
+        depths = [*range(1, self.dial.max_depth + 1), *self.dial.deeper]
 
         def draw(make, *arguments):
             while True:
@@ -97,7 +97,7 @@ class Demonstrator:
                     return task
 
         while True:
-            depth, renamed = int(rng.integers(1, depths + 1)), rng.random() < self.renamed
+            depth, renamed = int(rng.choice(depths)), rng.random() < self.renamed
             task = draw(self.dial.random_program, depth, renamed)
             yield self.dial.agent_messages(task), self.trace(rng, self.dial.program(task), wrong)
             seed = draw(self.dial.random_program, int(rng.integers(1, self.dial.max_depth + 1)))

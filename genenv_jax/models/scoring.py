@@ -71,17 +71,20 @@ def completion_logprobs(
         entropy = -jnp.sum(jnp.exp(logp) * logp, axis=-1)
         return jnp.take_along_axis(logp, target[..., None], axis=-1)[..., 0], entropy
 
-    tokens = b * g * c
-    flat = hidden.reshape(tokens, -1), batch.completions.reshape(tokens)
-    if tokens > chunk:
-        pad = -tokens % chunk
-        flat = jax.tree.map(lambda x: jnp.pad(x, [(0, pad)] + [(0, 0)] * (x.ndim - 1)), flat)
-        flat = jax.tree.map(lambda x: x.reshape(-1, chunk, *x.shape[1:]), flat)
+    # Chunks run along the completion tokens and keep the batch axis whole, so that it stays sharded.
+    width = max(1, chunk // b)
+    rows = hidden.reshape(b, g * c, -1), batch.completions.reshape(b, g * c)
+    if g * c > width:
+        pad = -(g * c) % width
+        rows = jax.tree.map(
+            lambda x: jnp.pad(x, [(0, 0), (0, pad)] + [(0, 0)] * (x.ndim - 2)), rows
+        )
+        chunks = jax.tree.map(lambda x: x.reshape(b, -1, width, *x.shape[2:]).swapaxes(0, 1), rows)
         # Recomputed in the backward pass, so that only one chunk of logits is ever alive.
-        logp, entropy = jax.lax.map(jax.checkpoint(score), flat)
-        logp, entropy = (x.reshape(-1)[:tokens] for x in (logp, entropy))
+        chunks = jax.lax.map(jax.checkpoint(score), chunks)
+        logp, entropy = (x.swapaxes(0, 1).reshape(b, -1)[:, : g * c] for x in chunks)
     else:
-        logp, entropy = score(flat)
+        logp, entropy = score(rows)
     mask = batch.mask
     return logp.reshape(b, g, c) * mask, entropy.reshape(b, g, c) * mask
 

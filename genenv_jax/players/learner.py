@@ -80,6 +80,11 @@ def check_finite(metrics: dict[str, float], what: str) -> None:
         )
 
 
+def _split(batch: Any, parts: int) -> Any:
+    """Splits the leading axis of every leaf: (b, ...) -> (parts, b / parts, ...)."""
+    return jax.tree.map(lambda x: x.reshape(parts, -1, *x.shape[1:]), batch)
+
+
 def accumulate(loss_fn: Callable, params: Params, batch: Any, micro_batches: int):
     """Gradient and metrics of `loss_fn(params, part)` summed over `micro_batches` parts of `batch`.
 
@@ -90,7 +95,7 @@ def accumulate(loss_fn: Callable, params: Params, batch: Any, micro_batches: int
     if micro_batches == 1:
         (_, metrics), gradient = value_and_grad(params, batch)
         return gradient, metrics
-    parts = jax.tree.map(lambda x: x.reshape(micro_batches, -1, *x.shape[1:]), batch)
+    parts = _split(batch, micro_batches)
 
     def add(total, part):
         (_, metrics), gradient = value_and_grad(params, part)
@@ -169,6 +174,7 @@ def make_rwr_step(
     def step(state: TrainState, batch: RWRBatch):
         mask = batch.generations.mask
         total = rwr.weighted_total(batch.weights, mask)
+        parts = _split(batch.generations, micro_batches)
 
         def loss_fn(params, part: RWRBatch):
             logp, _ = completion_logprobs(params, part.generations, config)
@@ -185,7 +191,10 @@ def make_rwr_step(
             return optax.apply_updates(state.params, scaled)
 
         def kl_at(scale):
-            logp, _ = completion_logprobs(moved(scale), batch.generations, config)
+            params = moved(scale)
+            # As in the gradient, only one part's activations exist at a time.
+            logp = jax.lax.map(lambda part: completion_logprobs(params, part, config)[0], parts)
+            logp = logp.reshape(mask.shape)
             return rwr.update_kl(logp, batch.start_logp, batch.weights, mask)
 
         scale, kl = rwr.capped_scale(kl_at, kl_cap)

@@ -76,7 +76,8 @@ def grpo_loss(
       mask: (b, g, c), 1 at completion tokens.
       total: `denominator` of the whole mini-batch.
     Returns:
-      scalar loss, and scalars that add up over the micro-batches of a mini-batch.
+      scalar loss, and scalars that add up over the micro-batches of a mini-batch.  All are means
+      under `config.aggregation`; "clip_share" counts the tokens whose gradient the clip removes.
     """
 
     def mean(values):
@@ -99,7 +100,7 @@ def grpo_loss(
         "policy_loss": policy_loss,
         "kl": mean(kl),
         "entropy": mean(entropy),
-        "clip_share": mean((jnp.abs(ratio - clipped) > 0).astype(jnp.float32)),
+        "clip_share": mean((clipped * advantage < ratio * advantage).astype(jnp.float32)),
         "sampler_trainer_logp_gap": mean(jnp.abs(logp - old_logp)),
     }
     return loss, metrics

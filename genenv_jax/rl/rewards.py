@@ -17,8 +17,19 @@ def agent_reward(answer, target) -> float:
     is compared by token F1.
     """
     if not isinstance(target, str):
-        return float(type(answer) is type(target) and answer == target)
+        return float(_same(answer, target))
     return token_f1(answer, target) if isinstance(answer, str) else 0.0
+
+
+def _same(a, b) -> bool:
+    """Equality of JSON values that tells 1 from True and from 1.0, at any depth."""
+    if type(a) is not type(b):
+        return False
+    if isinstance(a, (list, tuple)):
+        return len(a) == len(b) and all(map(_same, a, b))
+    if isinstance(a, dict):
+        return a.keys() == b.keys() and all(_same(a[key], b[key]) for key in a)
+    return a == b
 
 
 def token_f1(answer: str, target: str) -> float:

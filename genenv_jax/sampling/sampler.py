@@ -49,7 +49,7 @@ class SamplingParams:
     def __post_init__(self):
         if self.max_new_tokens < 1 or self.group_size < 1:
             raise ValueError("max_new_tokens and group_size must be at least 1")
-        if self.temperature < 0 or self.top_k < 0 or not 0 < self.top_p <= 1:
+        if not self.temperature >= 0 or self.top_k < 0 or not 0 < self.top_p <= 1:
             raise ValueError("expected temperature >= 0, top_k >= 0 and 0 < top_p <= 1")
 
 

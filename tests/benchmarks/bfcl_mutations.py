@@ -73,7 +73,7 @@ def _drop(calls: list, task: Task, rng: random.Random) -> list:
 def _add(calls: list, task: Task, rng: random.Random) -> list:
     if calls:
         tool = rng.choice(task.tools)
-        unused = sorted(tool["parameters"]["properties"]) + ["extra"]
+        unused = [*sorted(tool["parameters"]["properties"]), "extra"]
         rng.choice(calls)[1][rng.choice(unused)] = rng.choice(("", 0, None, "x", True, [], {}))
     return calls
 

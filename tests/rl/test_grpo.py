@@ -63,7 +63,6 @@ def reference(logp, entropy, old, ref, advantages, mask, total, o):
         guarded = abs(gap) > 20
         ratio = math.exp(min(max(gap, -20.0), 20.0))
         low, high = 1 - o["clip_low"], 1 + o["clip_high"]
-        outside = ratio < low or ratio > high
         bound = min(max(ratio, low), high)
         if ratio * a <= bound * a:
             surrogate, slope = ratio * a, 0.0 if guarded else ratio * a
@@ -87,7 +86,7 @@ def reference(logp, entropy, old, ref, advantages, mask, total, o):
         sums["policy_loss"] -= share * surrogate
         sums["kl"] += share * estimate
         sums["entropy"] += share * entropy[i, j, t]
-        sums["clip_share"] += share * outside
+        sums["clip_share"] += share * (bound * a < ratio * a)
         sums["sampler_trainer_logp_gap"] += share * abs(gap)
         d_logp[i, j, t] = share * (-slope + o["kl_coef"] * kl_slope)
         d_entropy[i, j, t] = -share * o["entropy_coef"]
