@@ -12,8 +12,6 @@ the checkpoint of the epoch before, so an interrupted run repeats itself exactly
 
 from __future__ import annotations
 
-import dataclasses
-import json
 import pathlib
 import signal
 import threading
@@ -29,74 +27,21 @@ from genenv_jax import evaluate as evaluation
 from genenv_jax.benchmarks.base import Rejection, Task
 from genenv_jax.checkpoint import Checkpoints
 from genenv_jax.curriculum import Curriculum
-from genenv_jax.metrics import EpochMeans, MetricWriter
-from genenv_jax.models import huggingface
+from genenv_jax.generation import Generation, assign_rewards, generation_metrics
+from genenv_jax.metrics import EpochMeans
 from genenv_jax.players import building
 from genenv_jax.players.agent import Agent
 from genenv_jax.players.prompts import check_prompts
 from genenv_jax.players.simulator import Simulator
-from genenv_jax.pools import Pool
 from genenv_jax.progress import Progress
 from genenv_jax.rl import rewards
 from genenv_jax.rl.advantages import zero_variance
 from genenv_jax.sampling.engine import Rollouts
 from genenv_jax.verification import Verifier
+from genenv_jax.workdir import RunConfig, RunFiles
 
 # What the PRNG key of each phase is folded with.
 _GENERATE, _INTERACT, _EVALUATE = 0, 1, 2
-# Settings that may change when a run is continued: they do not change what is computed.  (The fingerprint
-# is compared apart.)
-_FREE = {"epochs", "tensorboard", "export", "checkpoint", "compilation_cache", "fingerprint"}
-
-
-@dataclasses.dataclass
-class Generation:
-    """One text of the simulator and what became of it.
-
-    row, column: its context and its place among that context's variations.  task: where it was
-    accepted, else rejection says why not.  attempts and successes are the agent's, p_hat is that of the
-    update (its own, or its batch's), weight is 0 where it takes no part in the update.
-    """
-
-    row: int
-    column: int
-    seed: Task
-    context_success_rate: float | None
-    text: str
-    task: Task | None = None
-    rejection: Rejection | None = None
-    attempts: int = 0
-    successes: int = 0
-    response_tokens: int = 0
-    prompt_tokens: int = 0
-    p_hat: float = float("nan")
-    r_env: float = float("nan")
-    weight: float = 0.0
-
-    @property
-    def success_rate(self) -> float:
-        """The task's own success rate; NaN where it was not attempted."""
-        return float(rewards.success_rate(self.successes, self.attempts))
-
-    def record(self, epoch: int, task_id: str) -> dict[str, Any]:
-        """Its line in tasks.jsonl."""
-        attempted = self.attempts > 0
-        return {
-            "epoch": epoch,
-            "id": task_id,
-            "seed_id": self.seed.id,
-            "context_success_rate": self.context_success_rate,
-            "text": self.text,
-            "verdict": self.rejection.reason if self.rejection else "accepted",
-            "detail": self.rejection.detail if self.rejection else "",
-            "task": self.task.to_json() if self.task else None,
-            "attempts": self.attempts,
-            "successes": self.successes,
-            "p_hat": self.success_rate if attempted else None,
-            "r_env": self.r_env if attempted else None,
-            "weight": self.weight if attempted else None,
-            "response_length_mean": self.response_tokens / self.attempts if attempted else None,
-        }
 
 
 class Coevolution:
@@ -111,8 +56,8 @@ class Coevolution:
 
     def __init__(self, config: ConfigDict, workdir: pathlib.Path):
         self.config, self.workdir = config, workdir
-        workdir.mkdir(parents=True, exist_ok=True)
-        self._compare_config()
+        workdir_config = RunConfig(workdir)
+        workdir_config.compare(config)
         if config.compilation_cache:
             jax.config.update("jax_compilation_cache_dir", str((workdir / "xla_cache").absolute()))
             jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.5)
@@ -133,7 +78,10 @@ class Coevolution:
         self.trained_tasks: list[Task] = []  # tasks of D_train from the simulator, for replay
         self.finished_epochs = 0
         self._seconds: dict[str, float] = {}
-        self._open_workdir()
+        workdir_config.write(config, self.model.path)
+        self.files = RunFiles(workdir, config.tensorboard)
+        self.checkpoints = Checkpoints(workdir / "checkpoints", config.checkpoint.keep)
+        self._continue()
 
     # -- the run ------------------------------------------------------------------------------------
 
@@ -160,8 +108,7 @@ class Coevolution:
                     self.export()
         finally:
             self.checkpoints.wait()
-            self.metrics.close()
-            self.timing.close()
+            self.files.close()
             if in_main_thread:
                 signal.signal(signal.SIGTERM, previous)
 
@@ -177,12 +124,13 @@ class Coevolution:
         traces, agent_metrics = self.interact_and_update_agent(epoch, fresh)
 
         # 1. p̂ and R_env of each batch, then 2. the filter, the weights and RWR on the simulator.
-        self.reward(generations)
+        assign_rewards(generations, self.config)
         simulator_metrics = self.update_simulator(epoch, generations, texts)
 
         # 3. Aggregation.
         self.aggregate(epoch, generations, traces)
-        metrics = self.describe(generations) | agent_metrics | simulator_metrics
+        metrics = generation_metrics(generations, self.config) | agent_metrics | simulator_metrics
+        metrics["rollouts/total"] = self.total_rollouts
         self.finished_epochs = epoch + 1
         if (
             self.config.evaluation.every
@@ -318,35 +266,6 @@ class Coevolution:
 
     # -- 2. the simulator's update -------------------------------------------------------------------
 
-    def reward(self, generations: list[Generation]) -> None:
-        """Fills in p̂ (Eq. 2), R_env (Eq. 3) and the RWR weights of the filtered set."""
-        c, curriculum = self.config.simulator, self.config.curriculum
-        attempted = [g for g in generations if g.attempts]
-        by_batch: dict[int, list[Generation]] = {}
-        for generation in attempted:
-            by_batch.setdefault(generation.row, []).append(generation)
-        for batch in by_batch.values():
-            groups = [batch] if c.success_rate_over == "batch" else [[g] for g in batch]
-            for group in groups:
-                p_hat = float(
-                    rewards.success_rate(
-                        sum(g.successes for g in group), sum(g.attempts for g in group)
-                    )
-                )
-                for generation in group:
-                    generation.p_hat = p_hat
-                    generation.r_env = float(
-                        rewards.curriculum_reward(p_hat, curriculum.alpha, curriculum.beta)
-                    )
-        kept = [
-            g
-            for g in attempted
-            if rewards.difficulty_filter(g.p_hat, curriculum.alpha, curriculum.k_min)
-        ]
-        weights = rewards.rwr_weights([g.r_env for g in kept], c.rwr_temperature)
-        for generation, weight in zip(kept, weights, strict=True):
-            generation.weight = float(weight)
-
     def update_simulator(
         self, epoch: int, generations: list[Generation], texts: Rollouts
     ) -> dict[str, float]:
@@ -373,11 +292,11 @@ class Coevolution:
         self, epoch: int, generations: list[Generation], traces: list[dict[str, Any]]
     ) -> None:
         """Writes the epoch's generations, D_train and D_env, and notes the seeds' success."""
-        self.tasks.append(
+        self.files.tasks.append(
             g.record(epoch + 1, f"generated-{epoch + 1}-{g.row}-{g.column}") for g in generations
         )
-        self.d_train.append(traces)
-        self.d_env.append(
+        self.files.d_train.append(traces)
+        self.files.d_env.append(
             {
                 "epoch": epoch + 1,
                 "task_id": g.task.id,
@@ -403,32 +322,6 @@ class Coevolution:
             count[1] += g.successes
         for seed_id, (attempts, successes) in counts.items():
             self.curriculum.record(seed_id, attempts, successes)
-
-    def describe(self, generations: list[Generation]) -> dict[str, float]:
-        """Metrics of what the simulator wrote and how the agent fared on it."""
-        curriculum = self.config.curriculum
-        metrics: dict[str, float] = {
-            "generated/count": len(generations),
-            "generated/valid_share": np.mean([g.task is not None for g in generations]),
-            "rollouts/total": self.total_rollouts,
-        }
-        for g in generations:
-            if g.rejection:
-                name = f"generated/rejected/{g.rejection.reason}"
-                metrics[name] = metrics.get(name, 0) + 1
-        attempted = [g for g in generations if g.attempts]
-        if attempted:
-            rates = np.array([g.success_rate for g in attempted])
-            inside = rewards.difficulty_filter(rates, curriculum.alpha, curriculum.k_min)
-            metrics |= {
-                "generated/p_hat_mean": rates.mean(),
-                "generated/p_hat_in_band": inside.mean(),
-                "generated/solved_all": int((rates == 1).sum()),
-                "generated/solved_none": int((rates == 0).sum()),
-                "generated/task_length_mean": np.mean([g.prompt_tokens for g in attempted]),
-                "generated/r_env_mean": np.mean([g.r_env for g in attempted]),
-            }
-        return metrics
 
     # -- evaluation, logs, state --------------------------------------------------------------------
 
@@ -462,7 +355,7 @@ class Coevolution:
         return jax.random.fold_in(key, phase)
 
     def _log(self, step: int, metrics: dict[str, float], summary: str | None) -> None:
-        self.metrics.write(step, metrics)
+        self.files.metrics.write(step, metrics)
         seconds = self.progress.seconds | self._seconds
         # Its two halves are listed apart.
         seconds.pop("interact and update agent", None)
@@ -470,7 +363,7 @@ class Coevolution:
         if seconds.get("interact"):
             rollouts = metrics["agent/tasks"] * self.config.agent.group_size
             timing["rollouts_per_second"] = rollouts / seconds["interact"]
-        self.timing.write(step, timing)
+        self.files.timing.write(step, timing)
         if summary is not None:
             self.progress.epoch_done(step, summary)
 
@@ -491,28 +384,11 @@ class Coevolution:
         if self.config.agent.replay_share:
             self.trained_tasks.extend(tasks)
 
-    def _open_workdir(self) -> None:
-        """Opens the files, and takes up an interrupted run where its last checkpoint stands."""
-        self._write_config()
-        self.tasks = Pool(self.workdir / "tasks.jsonl")
-        self.d_train = Pool(self.workdir / "d_train.jsonl")
-        self.d_env = Pool(self.workdir / "d_env.jsonl")
-        tensorboard = {"auto": "auto", "always": True, "never": False}[self.config.tensorboard]
-        self.metrics = MetricWriter(self.workdir, tensorboard)
-        self.timing = MetricWriter(self.workdir, False, filename="timing.jsonl")
-        self._files = {
-            "tasks": self.tasks,
-            "d_train": self.d_train,
-            "d_env": self.d_env,
-            "metrics": self.metrics,
-            "timing": self.timing,
-        }
-        self.checkpoints = Checkpoints(self.workdir / "checkpoints", self.config.checkpoint.keep)
+    def _continue(self) -> None:
+        """Takes up an interrupted run where its last checkpoint stands; cuts back what came after."""
         states = {"agent": self.agent.state, "simulator": self.simulator.state}
         found = self.checkpoints.restore(states)
-        offsets = found[1]["offsets"] if found else dict.fromkeys(self._files, 0)
-        for name, file in self._files.items():
-            file.truncate(offsets[name])
+        self.files.truncate(found[1]["offsets"] if found else None)
         if not found:
             return
         restored, host = found
@@ -521,7 +397,7 @@ class Coevolution:
         self.finished_epochs = host["finished_epochs"]
         self.total_rollouts = host["total_rollouts"]
         self.curriculum.restore(host["curriculum"])
-        tasks = [Task.from_json(r["task"]) for r in self.tasks if r["task"] is not None]
+        tasks = [Task.from_json(r["task"]) for r in self.files.tasks if r["task"] is not None]
         self.verifier.restore(tasks)
         self._remember(tasks)
         logging.info("continuing after epoch %d", self.finished_epochs)
@@ -534,39 +410,6 @@ class Coevolution:
                 "finished_epochs": self.finished_epochs,
                 "total_rollouts": self.total_rollouts,
                 "curriculum": self.curriculum.state(),
-                "offsets": {name: file.offset() for name, file in self._files.items()},
+                "offsets": self.files.offsets(),
             },
         )
-
-    def _compare_config(self) -> None:
-        """Refuses to continue a run that was started with other settings."""
-        stored = self._stored_config()
-        given = json.loads(json.dumps(self.config.to_dict()))
-        for key in sorted(stored.keys() | given.keys()):
-            if stored and key not in _FREE and stored.get(key) != given.get(key):
-                raise ValueError(
-                    f"{self.workdir} holds a run with config.{key} = {stored.get(key)!r}, but now it is "
-                    f"{given.get(key)!r}: expected the same settings, or another --workdir"
-                )
-
-    def _write_config(self) -> None:
-        """Writes config.json, or refuses to continue a run that was started from another model."""
-        fingerprint = huggingface.fingerprint(self.model.path)
-        stored = self._stored_config().get("fingerprint", fingerprint)
-        if stored != fingerprint:
-            raise ValueError(
-                f"{self.workdir} holds a run that started from a model with fingerprint {stored}, but "
-                f"{self.model.path} has {fingerprint}: expected the same model, or another --workdir"
-            )
-        settings = self.config.to_dict() | {"fingerprint": fingerprint}
-        text = json.dumps(settings, indent=2, sort_keys=True)
-        (self.workdir / "config.json").write_text(text + "\n")
-
-    def _stored_config(self) -> dict[str, Any]:
-        path = self.workdir / "config.json"
-        if not path.exists():
-            return {}
-        try:
-            return json.loads(path.read_text())
-        except ValueError as error:
-            raise ValueError(f"{path} is not JSON: {error}; expected a run's settings") from error
