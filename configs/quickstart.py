@@ -3,7 +3,13 @@
     python -m genenv_jax.main --config=configs/quickstart.py --workdir=runs/quickstart
 
 A 0.2 M parameter Qwen2 model is trained on noisy demonstrations (once, then cached) and becomes both
-the agent and the simulator of the Dial benchmark.
+the agent and the simulator of the Dial benchmark.  On two cores: 3 minutes for that model, 2 for ten
+epochs.  Expect held-out accuracy at temperature 1 to rise by 0.15 to 0.5, and p̂ of the generated tasks
+to go from 0.2 into [0.4, 0.6] by epoch 3.
+
+Unlike the paper's settings (`default_config`): p̂ is taken of each task rather than of a seed's four
+variations, since a batch that mixes easy and hard tasks would be kept for its mean; learning rates fit a
+tiny model; and no base data is mixed in.
 """
 
 from genenv_jax.config import default_config
@@ -40,7 +46,9 @@ def get_config(arg: str = ""):
     config.simulator.learning_rate = 1e-3
     config.simulator.success_rate_over = "task"
     config.simulator.update_epochs = 4
-    config.simulator.kl_coef = 0.2  # the anchor that keeps hard tools in the tasks as the agent improves
+    config.simulator.kl_coef = (
+        0.2  # the anchor that keeps hard tools in the tasks as the agent improves
+    )
     config.verification.near_duplicate = 0.0
     config.verification.pool_epochs = 3
     config.evaluation.sampled = 4

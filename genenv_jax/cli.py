@@ -56,6 +56,9 @@ def run(main: Callable[[], Any]) -> None:
             fail(f"unexpected argument {rest[1]!r}; settings are --config.KEY=VALUE")
         return rest
 
+    # Read when transformers is imported, which is later: it would advise to install PyTorch.
+    os.environ.setdefault("TRANSFORMERS_NO_ADVISORY_WARNINGS", "1")
+
     def call(argv: Sequence[str]) -> None:
         del argv
         if not flags.FLAGS["verbosity"].present:

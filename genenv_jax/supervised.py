@@ -13,7 +13,7 @@ import itertools
 import json
 import os
 import pathlib
-import shutil
+import tempfile
 
 import jax
 import numpy as np
@@ -73,27 +73,28 @@ def cache_dir(config: ConfigDict) -> pathlib.Path:
 def make_base_model(config: ConfigDict, benchmark: Benchmark, directory: pathlib.Path) -> None:
     """Makes a model, trains it for `warm_start.steps` and leaves it in `directory`.
 
-    A kill leaves no half-made directory behind: the model appears when it is complete.
+    The model appears when it is complete, so neither a kill nor a second process that makes the same
+    one leaves half of it behind; whichever process is first keeps its own, and they are equal.
     """
-    untrained = directory.with_name(directory.name + ".untrained")
-    pairs = demonstrations(benchmark, config.seed)
-    texts = (
-        chat_text(messages, completion)
-        for messages, completion in itertools.islice(pairs, _TOKENIZER_TEXTS)
-    )
-    shape = {k: v for k, v in config.model.make.items() if k != "cache_dir"}
-    positions = max(
-        config.limits[f"{player}_prompt"] + config.limits[f"{player}_response"]
-        for player in ("agent", "simulator")
-    )
-    if untrained.exists():
-        shutil.rmtree(untrained)
-    make_model(untrained, texts, **shape, max_positions=positions, seed=config.seed)
-    model = LanguageModel.load(untrained, unroll_layers=config.model.unroll_layers)
-    check_prompts(config, model, benchmark, benchmark.tasks("seed"), benchmark.tasks("eval"))
-    params = train(config, benchmark, model, model.load_params())
-    model.save(directory, params)
-    shutil.rmtree(untrained)
+    directory.parent.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(dir=directory.parent, prefix=f".{directory.name}-") as scratch:
+        pairs = demonstrations(benchmark, config.seed)
+        texts = (
+            chat_text(messages, completion)
+            for messages, completion in itertools.islice(pairs, _TOKENIZER_TEXTS)
+        )
+        shape = {k: v for k, v in config.model.make.items() if k != "cache_dir"}
+        positions = max(
+            config.limits[f"{player}_prompt"] + config.limits[f"{player}_response"]
+            for player in ("agent", "simulator")
+        )
+        untrained = pathlib.Path(scratch) / "untrained"
+        make_model(untrained, texts, **shape, max_positions=positions, seed=config.seed)
+        model = LanguageModel.load(untrained, unroll_layers=config.model.unroll_layers)
+        check_prompts(config, model, benchmark, benchmark.tasks("seed"), benchmark.tasks("eval"))
+        params = train(config, benchmark, model, model.load_params())
+        if not (directory / "config.json").is_file():
+            model.save(directory, params)
 
 
 def train(config: ConfigDict, benchmark: Benchmark, model: LanguageModel, params: Params) -> Params:
@@ -153,7 +154,10 @@ def main() -> None:
         validate(config)
         if config.model.path:
             raise ValueError("config.model.path is set: this configuration makes no model")
-        make_base_model(config, make_benchmark(config), pathlib.Path(flags.FLAGS.out))
+        out = pathlib.Path(flags.FLAGS.out)
+        if (out / "config.json").exists():
+            raise ValueError(f"--out {out} holds a model already: expected a new directory")
+        make_base_model(config, make_benchmark(config), out)
     print(flags.FLAGS.out)
 
 
