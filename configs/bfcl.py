@@ -24,6 +24,7 @@ def get_config(arg: str = ""):
     config = default_config()
     config.benchmark.name = "bfcl"
     config.benchmark.version = "v4"
+    config.benchmark.data_dir = ""  # where bfcl/v4 is; "": $GENENV_DATA
     config.benchmark.seed_categories = ("multi_turn_long_context",)
     config.benchmark.eval_categories = ("multi_turn_long_context",)
     config.model.path = "Qwen/Qwen2.5-7B-Instruct"

@@ -76,10 +76,6 @@ class Checkpoints:
             )
         return None
 
-    def wait(self) -> None:
-        """Returns when every save is on disk."""
-        self._manager.wait_until_finished()
-
     def close(self) -> None:
-        """Waits and lets go of the directory."""
+        """Returns when every save is on disk, and lets go of the directory."""
         self._manager.close()

@@ -107,7 +107,7 @@ class Coevolution:
                 if self.config.export:
                     self.export()
         finally:
-            self.checkpoints.wait()
+            self.checkpoints.close()
             self.files.close()
             if in_main_thread:
                 signal.signal(signal.SIGTERM, previous)

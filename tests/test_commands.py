@@ -106,6 +106,28 @@ def test_missing_benchmark_data_is_named(tmp_path):
     assert re.search(r"error: no BFCL_v4_.*/no/data.*GENENV_DATA", result.stderr)
 
 
+@pytest.mark.slow
+def test_bfcl_runs_on_the_real_records(data_dir, tmp_path):
+    result = command(
+        "main",
+        "--config=configs/bfcl.py:debug",
+        "--config.benchmark.max_seeds=3",
+        "--config.benchmark.max_eval=3",
+        f"--config.model.make.cache_dir={tmp_path / 'models'}",
+        f"--workdir={tmp_path / 'run'}",
+        GENENV_DATA=str(data_dir),
+    )
+    assert result.returncode == 0, result.stderr
+    lines = (tmp_path / "run" / "metrics.jsonl").read_text().splitlines()
+    start, *epochs = map(json.loads, lines)
+    assert "eval/test/greedy/multi_turn_long_context_static_match" in start
+    assert [line["step"] for line in epochs] == [1, 2]
+    for line in epochs:
+        rejected = sum(v for k, v in line.items() if k.startswith("generated/rejected/"))
+        assert line["generated/count"] == 6
+        assert rejected == round(6 * (1 - line["generated/valid_share"]))
+
+
 @pytest.fixture(scope="module")
 def finished(tmp_path_factory):
     """The default run, cut down to one epoch and a few steps of warm start."""

@@ -63,6 +63,8 @@ def test_every_file_in_configs_is_valid():
         module = importlib.util.module_from_spec(spec)
         spec.loader.exec_module(module)
         config = module.get_config()
+        if "debug" in module.__doc__:
+            validate(module.get_config("debug"))
         if not config.model.path and not config.model.make.vocab_size:
             config.model.path = "some/model"  # left to the user
         validate(config)

@@ -74,7 +74,7 @@ class BFCL:
 
     Args:
       version: "v3" or "v4".
-      data_dir: see `bfcl_data.find_directory`; None reads $GENENV_DATA.
+      data_dir: see `bfcl_data.find_directory`; None or "" reads $GENENV_DATA.
       seed_categories: categories to train on.
       eval_categories: categories to hold out.  A category named in both is split by a stable hash
         of its official ids; the turns of a conversation, and the multi-turn categories (they ask

@@ -90,7 +90,7 @@ def find_directory(version: str, data_dir: str | os.PathLike[str] | None = None)
     Raises:
       FileNotFoundError: none of these places has the files; names the places and the remedy.
     """
-    if data_dir is None:
+    if not data_dir:
         repository = pathlib.Path(__file__).resolve().parents[2]
         data_dir = os.environ.get("GENENV_DATA") or repository.parent / "shared" / "data"
     root = pathlib.Path(data_dir)
