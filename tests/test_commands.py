@@ -120,7 +120,7 @@ def test_bfcl_runs_on_the_real_records(data_dir, tmp_path):
     assert result.returncode == 0, result.stderr
     lines = (tmp_path / "run" / "metrics.jsonl").read_text().splitlines()
     start, *epochs = map(json.loads, lines)
-    assert "eval/test/greedy/multi_turn_long_context_static_match" in start
+    assert "eval/test/greedy/accuracy" in start
     assert [line["step"] for line in epochs] == [1, 2]
     for line in epochs:
         rejected = sum(v for k, v in line.items() if k.startswith("generated/rejected/"))

@@ -82,7 +82,7 @@ class BFCL:
       seed_fraction: share of such a category that becomes seeds.  0.75 gives 540 of the 731 turns
         of v4's multi_turn_long_context (539 after `tasks` has dropped a duplicate); the paper
         trains on 544 base samples.
-      max_seeds: at most so many seeds, chosen by the same hash; None keeps all.
+      max_seeds: at most so many seeds, chosen by a hash of its own; None keeps all.
       max_eval: the same for held-out tasks.
       limits: sizes (`Limits`).
 
@@ -140,7 +140,9 @@ class BFCL:
                 ]
             most = self.most[split]
             if most is not None and most < len(chosen):
-                kept = sorted(chosen, key=lambda task: bfcl_data.split_position(task.id))[:most]
+                # Another hash than the split's, which has already sorted out where a task may be.
+                order = {task.id: bfcl_data.split_position(f"order:{task.id}") for task in chosen}
+                kept = sorted(chosen, key=lambda task: order[task.id])[:most]
                 ids = {task.id for task in kept}
                 chosen = [task for task in chosen if task.id in ids]
             self._tasks[split] = tuple(chosen)

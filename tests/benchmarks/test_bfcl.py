@@ -231,3 +231,17 @@ def test_limits_on_the_number_of_tasks_are_stable(data_dir):
     ids = [[task.id for task in b.tasks("seed")] for b in (few, more)]
     assert len(ids[0]) == 20 and set(ids[0]) < set(ids[1]) and len(few.tasks("eval")) == 10
     assert ids[0] == [i for i in ids[1] if i in set(ids[0])]
+
+
+def test_a_part_of_the_tasks_is_a_fair_sample_of_the_categories(data_dir):
+    names = ("simple_python", "multi_turn_long_context")
+    whole = BFCL(data_dir=data_dir, seed_categories=names, eval_categories=names)
+    part = BFCL(
+        data_dir=data_dir, seed_categories=names, eval_categories=names, max_seeds=200, max_eval=100
+    )
+    for split in ("seed", "eval"):
+        shares = [
+            sum(task.category == "simple_python" for task in tasks) / len(tasks)
+            for tasks in (whole.tasks(split), part.tasks(split))
+        ]
+        assert abs(shares[0] - shares[1]) < 0.1
