@@ -211,7 +211,8 @@ class Progress:
         self._line(text)
 
     def _run_left(self) -> list[str]:
-        remaining = self.remaining
+        # Work outside a run of epochs (a warm start) cannot tell what comes after it.
+        remaining = self.remaining if self._total_epochs else None
         return [] if remaining is None else [f"run left {format_seconds(remaining)}"]
 
     def _ended(self, phase: Phase, ended: str) -> str:

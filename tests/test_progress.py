@@ -303,3 +303,11 @@ def test_the_default_stream_is_stderr_at_that_moment(clock, capsys):
 def test_format_seconds(seconds, text):
     assert not math.isnan(seconds)
     assert format_seconds(seconds) == text
+
+
+def test_work_outside_a_run_does_not_claim_that_nothing_is_left():
+    stream = io.StringIO()
+    with Progress(0, stream).phase("train base model", total=2, unit="steps") as phase:
+        phase.advance(2)
+    assert "train base model" in stream.getvalue()
+    assert "run left" not in stream.getvalue()
