@@ -6,12 +6,12 @@
 Qwen2.5-7B-Instruct plays both roles, 10 epochs, batches of 64 tasks with 8 rollouts each, 4 variations
 a seed.  The records are read from $GENENV_DATA (see README); the number reported is
 `multi_turn_long_context_static_match`: the calls of a turn against the reference calls, name and
-arguments, in any order.  In full precision state it needs 16 TPU v5e chips or more.
+arguments, in any order.
 
     python -m genenv_jax.main --config=configs/bfcl.py:debug --workdir=runs/bfcl-debug
 
 runs the same code on a few of the real records with a small, randomly initialised model made on the
-spot: two epochs in a few minutes on a CPU.  Such a model writes no valid task; the run shows that the
+spot: two epochs in about a minute on a CPU.  Such a model writes no valid task; the run shows that the
 parts work together and how rejections are counted.
 """
 

@@ -41,7 +41,13 @@ class Agent:
     ):
         self.model, self.reference, self.config, self._put = model, params, config.agent, put
         self.buckets = prompt_buckets(config, config.limits.agent_prompt)
-        self.engine = self.make_engine(config, config.agent.group_size, config.agent.temperature)
+        options = SamplingParams(
+            config.limits.agent_response,
+            config.agent.group_size,
+            model.eos_ids,
+            temperature=config.agent.temperature,
+        )
+        self.engine = Engine(model.config, options, config.agent.batch_size, self.buckets, put)
         optimizer = learner.make_optimizer(
             learner.OptimizerConfig(
                 config.agent.learning_rate,
@@ -57,13 +63,6 @@ class Agent:
         self._step = learner.make_grpo_step(
             model.config, loss, optimizer, config.agent.micro_batches
         )
-
-    def make_engine(self, config: ConfigDict, group_size: int, temperature: float) -> Engine:
-        """A sampler of `group_size` answers a task, for rollouts or for evaluation."""
-        options = SamplingParams(
-            config.limits.agent_response, group_size, self.model.eos_ids, temperature=temperature
-        )
-        return Engine(self.model.config, options, config.agent.batch_size, self.buckets, self._put)
 
     def prompt(self, benchmark: Benchmark, task: Task) -> list[int]:
         """Token ids from which the agent answers a task."""
@@ -83,12 +82,11 @@ class Agent:
         benchmark: Benchmark,
         tasks: Sequence[Task],
         key: PRNGKey,
-        engine: Engine | None = None,
         on_batch: Callable[[int], None] = lambda completions: None,
     ) -> Rollouts:
         """Groups of answers to every task, in the order of the tasks."""
         prompts = [self.prompt(benchmark, task) for task in tasks]
-        return (engine or self.engine)(self.state.params, prompts, key, on_batch=on_batch)
+        return self.engine(self.state.params, prompts, key, on_batch=on_batch)
 
     def update(self, rollouts: Rollouts, rewards: np.ndarray) -> dict[str, float]:
         """One pass (or `update_epochs`) of GRPO over a batch of rollouts.

@@ -43,7 +43,7 @@ class OptimizerConfig:
 
 
 def make_optimizer(config: OptimizerConfig) -> optax.GradientTransformation:
-    """The optimiser; biases and norm scales are decayed too, as in the paper's trainer."""
+    """The optimiser; biases and norm scales are decayed too, as by torch's AdamW."""
     schedule: Any = config.learning_rate
     if config.decay_steps:
         schedule = optax.warmup_cosine_decay_schedule(
