@@ -25,7 +25,10 @@ def default_config() -> ConfigDict:
             "model": {
                 "path": "",
                 "dtype": "bfloat16",  # of activations; parameters are kept in float32
-                "remat": True,
+                # What the backward pass keeps of a layer: "none": everything, "dots": the outputs of
+                # the projections, "full": only its input.
+                "remat": "full",
+                "attention": "xla",  # the kernel: see genenv_jax/models/attention.py
                 "unroll_layers": False,
                 "make": {
                     "vocab_size": 0,  # 0: no model is made, `path` is used
@@ -170,6 +173,8 @@ _BOUNDS = (
 
 _CHOICES = {
     "model.dtype": ("float32", "bfloat16", "float16"),
+    "model.remat": ("none", "dots", "full"),
+    "model.attention": ("xla", "cudnn", "splash"),
     "agent.kl_estimator": ("k1", "k2", "k3"),
     "agent.aggregation": ("token-mean", "sequence-mean", "sequence-sum"),
     "agent.advantage_scale": ("std", "none"),

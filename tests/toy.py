@@ -73,7 +73,7 @@ def toy_config(cache_dir, overrides=None):
             "epochs": 2,
             "benchmark.name": "toy",
             "model.dtype": "float32",
-            "model.remat": False,
+            "model.remat": "none",
             "model.make.vocab_size": 270,
             "model.make.hidden_size": 16,
             "model.make.intermediate_size": 32,

@@ -20,7 +20,8 @@ class TransformerConfig:
     """One decoder family member.  Families differ in these values only, never in code paths of their own.
 
     `dtype` is the type of activations and of matrix products; parameters keep the type they are
-    stored in and are cast at use.  `remat` recomputes each layer's activations in the backward pass.
+    stored in and are cast at use.  `remat` names what the backward pass keeps of a layer
+    (`transformer.REMAT_POLICIES`), `attention` the kernel (see `models.attention`).
     `unroll_layers` unrolls the scan over layers: slower to compile, a third faster to train on a CPU.
     """
 
@@ -37,7 +38,8 @@ class TransformerConfig:
     qkv_bias: bool = False
     max_positions: int = 32_768
     dtype: str = "float32"
-    remat: bool = False
+    remat: str = "none"
+    attention: str = "xla"
     unroll_layers: bool = False
 
     def __post_init__(self):
@@ -51,7 +53,7 @@ class TransformerConfig:
 
     @classmethod
     def from_huggingface(cls, config: Mapping[str, Any], **options: Any) -> TransformerConfig:
-        """Reads the dict of a config.json; `options` are dtype, remat and unroll_layers.
+        """Reads the dict of a config.json; `options` are dtype, remat, attention, unroll_layers.
 
         Raises ValueError for an architecture, activation, attention or rope variant that this decoder
         does not have, and for a missing key, naming it.

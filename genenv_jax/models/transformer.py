@@ -14,7 +14,6 @@ context segment carries a mask made from lengths (never from the pad token's id)
 
 from __future__ import annotations
 
-import functools
 import math
 from typing import NamedTuple
 
@@ -22,7 +21,9 @@ import flax.linen as nn
 import jax
 import jax.numpy as jnp
 
+from genenv_jax.models.attention import causal_attention
 from genenv_jax.models.config import TransformerConfig
+from genenv_jax.models.rope import apply_rope, rope_tables
 from genenv_jax.typing import Array
 
 
@@ -86,77 +87,6 @@ class Projection(nn.Module):
         return y
 
 
-def rope_tables(positions: Array, head_dim: int, theta: float) -> tuple[Array, Array]:
-    """Cosines and sines of rotary embeddings (Su et al., 2021), in float32.
-
-    positions: integers (b, g, t).  Returns two arrays (b, g, t, 1, h / 2).
-    """
-    frequency = theta ** (-jnp.arange(0, head_dim, 2, dtype=jnp.float32) / head_dim)
-    angle = positions[..., None, None].astype(jnp.float32) * frequency
-    return jnp.cos(angle), jnp.sin(angle)
-
-
-def apply_rope(x: Array, tables: tuple[Array, Array]) -> Array:
-    """Rotates (b, g, t, heads, h); the pairs are (i, i + h / 2), as in Hugging Face checkpoints."""
-    cos, sin = tables
-    first, second = jnp.split(x.astype(jnp.float32), 2, axis=-1)
-    rotated = jnp.concatenate([first * cos - second * sin, second * cos + first * sin], axis=-1)
-    return rotated.astype(x.dtype)
-
-
-def attend(q: Array, segments: list[tuple[Array, Array, Array]]) -> Array:
-    """Grouped-query attention over several key/value segments under one softmax.
-
-    Each segment is a plain batched matrix product in the layout that suits it, and the segments meet
-    in the softmax's maximum and sum only, so that their scores are never concatenated or transposed:
-        softmax([s1, s2]) @ [v1; v2] = (e1 @ v1 + e2 @ v2) / (Σe1 + Σe2),   ei = exp(si - max(s1, s2))
-
-    Args:
-      q: (b, g, t, n, h).
-      segments: (keys, values, mask) each; keys and values (b, g or 1, s, k, h), mask boolean and
-        broadcastable to (b, g, t, s), true where a query may look.  Every query may look somewhere.
-    Returns:
-      (b, g, t, n, h), in q's dtype; scores and softmax are float32.
-    """
-    b, g, t, n, h = q.shape
-    k = segments[0][0].shape[3]
-    q = q.reshape(b, g, t, k, n // k, h) * h**-0.5
-    parts, tops = [], []
-    for keys, values, mask in segments:
-        s = keys.shape[2]
-        mask = jnp.broadcast_to(mask, (b, *mask.shape[1:3], s))
-        if keys.shape[1] == 1:  # shared by the group, whose rows then join the query axis
-            layout, batch = (0, 3, 1, 4, 2, 5), (b, k)
-            mask = mask[:, None, :, None]
-        else:
-            layout, batch = (0, 1, 3, 4, 2, 5), (b * g, k)
-            mask = mask[:, :, None, None]
-        queries = q.transpose(layout)
-        rows = queries.shape[:-1]
-        keys, values = (x.reshape(-1, s, k, h).swapaxes(1, 2) for x in (keys, values))
-        scores = jnp.einsum(
-            "...qh,...sh->...qs",
-            queries.reshape(*batch, -1, h),
-            keys,
-            preferred_element_type=jnp.float32,
-        ).reshape(*rows, s)
-        scores = jnp.where(mask, scores, jnp.finfo(jnp.float32).min)
-        inverse = tuple(layout.index(axis) for axis in range(6))
-        top = jax.lax.stop_gradient(jnp.max(scores, axis=-1, keepdims=True))
-        tops.append(top.transpose(inverse))
-        parts.append((scores, values, batch, layout, inverse))
-    top = functools.reduce(jnp.maximum, tops)
-    weighted, total = 0.0, 0.0
-    for scores, values, batch, layout, inverse in parts:
-        weights = jnp.exp(scores - top.transpose(layout))
-        total = total + jnp.sum(weights, axis=-1, keepdims=True).transpose(inverse)
-        out = weights.astype(q.dtype).reshape(*batch, -1, weights.shape[-1]) @ values
-        weighted = weighted + out.reshape(*weights.shape[:-1], h).transpose(inverse).astype(
-            jnp.float32
-        )
-    return (weighted / total).astype(q.dtype).reshape(b, g, t, n, h)
-
-
 class Attention(nn.Module):
     """Self-attention of the new tokens over themselves (causal) and over the context segments."""
 
@@ -178,10 +108,8 @@ class Attention(nn.Module):
         k = Projection(model, pairs, kv_axes, c.qkv_bias, name="k")(x)
         v = Projection(model, pairs, kv_axes, c.qkv_bias, name="v")(x)
         q, k = apply_rope(q, rope), apply_rope(k, rope)
-        t = x.shape[2]
-        causal = jnp.tril(jnp.ones((1, 1, t, t), bool))
-        segments = [(past.k, past.v, mask) for past, mask in zip(context, masks, strict=True)]
-        out = attend(q, [*segments, (k, v, causal)])
+        past = [(kv.k, kv.v, mask) for kv, mask in zip(context, masks, strict=True)]
+        out = causal_attention(q, k, v, past, c.attention)
         out = Projection(queries, model, ("heads", "head_dim", "embed"), name="o")(out)
         return out, KVSegment(k, v)
 
@@ -199,6 +127,13 @@ class MLP(nn.Module):
         up = Projection(*wide, name="up")(x)
         narrow = ((c.intermediate_size,), (c.hidden_size,), ("mlp", "embed"))
         return Projection(*narrow, name="down")(jax.nn.silu(gate) * up)
+
+
+# What the backward pass keeps of a layer besides its input ("none": everything).
+REMAT_POLICIES = {
+    "full": None,  # nothing: every layer is computed again
+    "dots": jax.checkpoint_policies.dots_with_no_batch_dims_saveable,  # the projections' outputs
+}
 
 
 class DecoderLayer(nn.Module):
@@ -235,7 +170,9 @@ class Transformer(nn.Module):
             nn.with_logical_partitioning(nn.initializers.normal(0.02), ("vocab", "embed")),
             (c.vocab_size, c.hidden_size),
         )
-        layer = nn.remat(DecoderLayer, prevent_cse=False) if c.remat else DecoderLayer
+        layer = DecoderLayer
+        if c.remat != "none":
+            layer = nn.remat(layer, prevent_cse=False, policy=REMAT_POLICIES[c.remat])
         # The cache enters as a scanned input and leaves as a scanned output, never as the carry: a
         # carried cache costs a second copy of itself on TPUs.
         self.layers = nn.scan(

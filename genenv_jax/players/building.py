@@ -55,6 +55,7 @@ def load_model(
         base_model(config, benchmark),
         dtype=config.model.dtype,
         remat=config.model.remat,
+        attention=config.model.attention,
         unroll_layers=config.model.unroll_layers,
     )
     if mesh.size == 1:  # one device: constraints and shardings would only be in the way

@@ -83,7 +83,7 @@ def test_rope_theta_as_transformers_5_writes_it(tmp_path):
     np.testing.assert_allclose(got[mask], want[mask], atol=1e-4, rtol=0)
 
 
-@pytest.mark.parametrize(("tied", "remat"), [(False, False), (True, True)])
+@pytest.mark.parametrize(("tied", "remat"), [(False, "none"), (True, "full"), (True, "dots")])
 def test_gradients_of_mean_cross_entropy(tmp_path, tied, remat):
     path = tiny.write_model(tmp_path / "model", tie_word_embeddings=tied, tokenizer=False)
     model, params = load_jax(path, remat=remat)

@@ -40,8 +40,8 @@ def test_what_a_directory_says(model, tiny_model):
     assert model.path == tiny_model
     assert model.hf_config["vocab_size"] == model.config.vocab_size == 320
     assert len(model.tokenizer) == 304
-    options = LanguageModel.load(tiny_model, dtype="bfloat16", remat=True).config
-    assert (options.dtype, options.remat) == ("bfloat16", True)
+    options = LanguageModel.load(tiny_model, dtype="bfloat16", remat="full").config
+    assert (options.dtype, options.remat) == ("bfloat16", "full")
 
 
 @pytest.mark.parametrize(
