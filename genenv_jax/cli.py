@@ -17,6 +17,7 @@ _MISTAKES = (
     NotADirectoryError,
     IsADirectoryError,
     PermissionError,
+    TimeoutError,
 )
 
 
@@ -35,6 +36,28 @@ def fail(error: BaseException | str) -> NoReturn:
     """Prints an error as one line and exits with code 2."""
     print(f"error: {' '.join(str(error).split())}", file=sys.stderr)
     sys.exit(2)
+
+
+def define_process_flags() -> None:
+    """The flags of a run of several processes; `run` joins them before it calls main."""
+    flags.DEFINE_string(
+        "coordinator_address", None, "host:port of process 0, where the processes of a run meet."
+    )
+    flags.DEFINE_integer("num_processes", None, "How many processes the run has.")
+    flags.DEFINE_integer("process_id", None, "Which of them this is, from 0.")
+    flags.DEFINE_enum(
+        "distributed",
+        "flags",
+        ["flags", "auto"],
+        "auto: JAX finds address, number and id by itself (Cloud TPU pods, Slurm, Open MPI, "
+        "Kubernetes).",
+    )
+    flags.DEFINE_float(
+        "initialization_timeout", 300.0, "Seconds to wait for the other processes.", 1.0
+    )
+    flags.DEFINE_float(
+        "heartbeat_timeout", 100.0, "Seconds of silence after which a process counts as dead.", 10.0
+    )
 
 
 def run(main: Callable[[], Any]) -> None:
@@ -63,6 +86,20 @@ def run(main: Callable[[], Any]) -> None:
         del argv
         if not flags.FLAGS["verbosity"].present:
             logging.set_verbosity(logging.WARNING)
-        main()
+        # Here and not above: it imports JAX, and a wrong flag is said at once.
+        from genenv_jax.parallel import processes
+
+        if "num_processes" in flags.FLAGS:
+            with one_line_errors():
+                processes.initialize(
+                    flags.FLAGS.coordinator_address,
+                    flags.FLAGS.num_processes,
+                    flags.FLAGS.process_id,
+                    auto=flags.FLAGS.distributed == "auto",
+                    timeout=flags.FLAGS.initialization_timeout,
+                    heartbeat_timeout=flags.FLAGS.heartbeat_timeout,
+                )
+        with processes.together():
+            main()
 
     app.run(call, flags_parser=parse)

@@ -8,6 +8,10 @@ One epoch, as `Coevolution.epoch` runs it:
 
 Everything random is drawn from (seed, epoch, phase), and everything else that an epoch depends on is in
 the checkpoint of the epoch before, so an interrupted run repeats itself exactly.
+
+For the same reason several processes can run it side by side: each executes all of this on the same
+data and comes to the same decisions, its devices hold their parts of the arrays, and what is sampled is
+fetched whole by all.  Only the first process writes files (`workdir.RunFiles`).
 """
 
 from __future__ import annotations
@@ -29,16 +33,15 @@ from genenv_jax.checkpoint import Checkpoints
 from genenv_jax.curriculum import Curriculum
 from genenv_jax.generation import Generation, assign_rewards, generation_metrics
 from genenv_jax.metrics import EpochMeans
+from genenv_jax.parallel import processes
 from genenv_jax.players import building
-from genenv_jax.players.agent import Agent
 from genenv_jax.players.prompts import check_prompts
-from genenv_jax.players.simulator import Simulator
 from genenv_jax.progress import Progress
 from genenv_jax.rl import rewards
 from genenv_jax.rl.advantages import zero_variance
 from genenv_jax.sampling.engine import Rollouts
 from genenv_jax.verification import Verifier
-from genenv_jax.workdir import RunConfig, RunFiles
+from genenv_jax.workdir import RunConfig, RunFiles, compare_data
 
 # What the PRNG key of each phase is folded with.
 _GENERATE, _INTERACT, _EVALUATE = 0, 1, 2
@@ -62,14 +65,15 @@ class Coevolution:
             jax.config.update("jax_compilation_cache_dir", str((workdir / "xla_cache").absolute()))
             jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.5)
         self.benchmark = building.make_benchmark(config)
+        compare_data(self.benchmark)
         seeds = self.benchmark.tasks("seed")
         self.eval_tasks = building.evaluation_tasks(config, self.benchmark)
-        self.model, params, self._put, self._mesh = building.load_model(config, self.benchmark)
+        host = building.open_model(config, self.benchmark)
+        self.model, self._mesh = host.model, host.activate
         check_prompts(config, self.model, self.benchmark, seeds, self.eval_tasks)
         with self._mesh():
-            self.agent = Agent(self.model, params, config, self._put)
-            self.simulator = Simulator(self.model, params, config, self._put)
-        self.eval_engines = evaluation.evaluation_engines(config, self.model, self._put)
+            self.agent, self.simulator = building.make_players(config, host)
+        self.eval_engines = evaluation.evaluation_engines(config, self.agent.model, host.put)
         self.curriculum = Curriculum(seeds, config.curriculum.seeds_per_epoch, config.seed)
         self.verifier = Verifier(
             self.benchmark, seeds, self.benchmark.tasks("eval"), **config.verification.to_dict()
@@ -97,7 +101,11 @@ class Coevolution:
 
         in_main_thread = threading.current_thread() is threading.main_thread()
         previous = signal.signal(signal.SIGTERM, terminate) if in_main_thread else None
-        self.progress = Progress(self.config.epochs, start_epoch=self.finished_epochs)
+        self.progress = Progress(
+            self.config.epochs,
+            start_epoch=self.finished_epochs,
+            silent=not processes.is_writer(),
+        )
         try:
             with self._mesh():
                 if self.finished_epochs == 0:
@@ -106,6 +114,7 @@ class Coevolution:
                     self.epoch(self.finished_epochs)
                 if self.config.export:
                     self.export()
+            processes.barrier("the run is finished")
         finally:
             self.checkpoints.close()
             self.files.close()
@@ -328,6 +337,7 @@ class Coevolution:
     def evaluate(self, step: int) -> dict[str, float]:
         """Held-out metrics of the agent; the same draws at every step, so curves compare like with like."""
         metrics = {}
+        self.agent.enter("sample")
         for mode, engine in self.eval_engines.items():
             total = len(self.eval_tasks) * engine.options.group_size
             with self.progress.phase(
@@ -336,7 +346,7 @@ class Coevolution:
                 scores, _ = evaluation.evaluate(
                     self.benchmark,
                     self.model,
-                    self.agent.state.params,
+                    self.agent.params,
                     self.eval_tasks,
                     engine,
                     self._key(0, _EVALUATE),
@@ -348,7 +358,7 @@ class Coevolution:
     def export(self) -> None:
         """Writes both players as Hugging Face directories: workdir/agent and workdir/simulator."""
         for name, player in (("agent", self.agent), ("simulator", self.simulator)):
-            self.model.save(self.workdir / name, player.state.params, overwrite=True)
+            player.export(self.workdir / name)
 
     def _key(self, epoch: int, phase: int) -> jax.Array:
         key = jax.random.fold_in(jax.random.key(self.config.seed), epoch)

@@ -28,7 +28,9 @@ def default_config() -> ConfigDict:
                 # What the backward pass keeps of a layer: "none": everything, "dots": the outputs of
                 # the projections, "full": only its input.
                 "remat": "full",
-                "attention": "xla",  # the kernel: see genenv_jax/models/attention.py
+                # The kernel: "xla" (plain), "splash" (TPUs), "cudnn" (NVIDIA GPUs); "auto" is splash on
+                # TPUs and xla elsewhere.
+                "attention": "auto",
                 "unroll_layers": False,
                 "make": {
                     "vocab_size": 0,  # 0: no model is made, `path` is used
@@ -46,6 +48,24 @@ def default_config() -> ConfigDict:
                 "batch_size": 64,
                 "learning_rate": 3e-3,
                 "warmup_steps": 50,
+            },
+            # Rank 0: all parameters are trained.  Otherwise both players are adapters on one frozen base.
+            "lora": {
+                "rank": 0,
+                "alpha": 32.0,
+                "targets": (
+                    "q_proj",
+                    "k_proj",
+                    "v_proj",
+                    "o_proj",
+                    "gate_proj",
+                    "up_proj",
+                    "down_proj",
+                ),
+            },
+            "memory": {
+                "moments": "float32",  # of the optimisers; "bfloat16" halves them
+                "offload": "none",  # what waits in host memory: see players/residency.py
             },
             "mesh": {"data": 1, "fsdp": -1, "tensor": 1},
             "benchmark": {"name": ""},  # the other keys go to the benchmark's constructor
@@ -123,6 +143,7 @@ def default_config() -> ConfigDict:
 _BOUNDS = (
     ("epochs", 0, None),
     ("model.make.vocab_size", 0, None),
+    ("lora.rank", 0, None),
     ("warm_start.steps", 0, None),
     ("warm_start.batch_size", 1, None),
     ("warm_start.learning_rate", 0, None),
@@ -174,7 +195,9 @@ _BOUNDS = (
 _CHOICES = {
     "model.dtype": ("float32", "bfloat16", "float16"),
     "model.remat": ("none", "dots", "full"),
-    "model.attention": ("xla", "cudnn", "splash"),
+    "model.attention": ("auto", "xla", "splash", "cudnn"),
+    "memory.moments": ("float32", "bfloat16"),
+    "memory.offload": ("none", "player", "phase"),
     "agent.kl_estimator": ("k1", "k2", "k3"),
     "agent.aggregation": ("token-mean", "sequence-mean", "sequence-sum"),
     "agent.advantage_scale": ("std", "none"),
@@ -212,6 +235,13 @@ def validate(config: ConfigDict) -> None:
         raise ValueError(
             f"config.agent.dual_clip = {config.agent.dual_clip}: expected more than 1, or 0 for none"
         )
+    if config.lora.rank:
+        from genenv_jax.models.lora import LoraConfig  # brings in JAX, which flags do not need
+
+        try:
+            LoraConfig(config.lora.rank, float(config.lora.alpha), tuple(config.lora.targets))
+        except ValueError as error:
+            raise ValueError(f"config.{str(error).replace('lora ', 'lora.', 1)}") from None
     for player in ("agent", "simulator"):
         if config[player].grad_clip == 0:
             raise ValueError(f"config.{player}.grad_clip = 0 would freeze it: expected more than 0")
@@ -269,5 +299,6 @@ def _same_type(value: Any, default: Any) -> bool:
     if isinstance(default, float):
         return isinstance(value, (int, float))
     if isinstance(default, tuple):
-        return isinstance(value, (tuple, list)) and all(isinstance(item, int) for item in value)
+        kind = type(default[0])
+        return isinstance(value, (tuple, list)) and all(type(item) is kind for item in value)
     return isinstance(value, type(default))

@@ -10,6 +10,7 @@ Without --model it scores what the configuration's players start from.
 from __future__ import annotations
 
 import json
+import os
 import pathlib
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -22,9 +23,11 @@ from genenv_jax import cli
 from genenv_jax.benchmarks.base import Benchmark, Task
 from genenv_jax.config import prompt_buckets, validate
 from genenv_jax.models.language_model import LanguageModel
+from genenv_jax.parallel import processes
 from genenv_jax.sampling.engine import Engine
 from genenv_jax.sampling.sampler import SamplingParams
 from genenv_jax.typing import Params, PRNGKey
+from genenv_jax.workdir import compare_data, compare_settings
 
 
 def evaluation_engines(
@@ -96,27 +99,33 @@ def metric_name(mode: str, name: str) -> str:
 
 
 def run(config: ConfigDict, model_path: str, workdir: str) -> dict[str, float]:
-    """Evaluates a model directory or hub id; writes and returns the metrics."""
+    """Evaluates a model directory or hub id; returns the metrics, which the first process writes."""
     from genenv_jax.players import building
     from genenv_jax.players.prompts import check_prompts
 
     validate(config)
+    compare_settings(config)
     benchmark = building.make_benchmark(config)
+    compare_data(benchmark)
     if model_path:
         config.model.path, config.model.make.vocab_size = model_path, 0
-    model, params, put, mesh_context = building.load_model(config, benchmark)
+    host = building.open_model(config, benchmark)
+    model, params = host.model, host.load_params(config.model.dtype)
     tasks = building.evaluation_tasks(config, benchmark)
     check_prompts(config, model, benchmark, (), tasks)
-    out = pathlib.Path(workdir)
-    out.mkdir(parents=True, exist_ok=True)
+    out, writer = pathlib.Path(workdir), processes.is_writer()
+    if writer:
+        out.mkdir(parents=True, exist_ok=True)
+    predictions = out / "predictions.jsonl" if writer else os.devnull
     metrics: dict[str, float] = {}
-    with mesh_context(), (out / "predictions.jsonl").open("w") as file:
-        for mode, engine in evaluation_engines(config, model, put).items():
+    with host.activate(), open(predictions, "w") as file:
+        for mode, engine in evaluation_engines(config, model, host.put).items():
             key = jax.random.key(config.seed)
             scores, records = evaluate(benchmark, model, params, tasks, engine, key)
             metrics |= {metric_name(mode, name): value for name, value in scores.items()}
             file.writelines(json.dumps({"mode": mode} | record) + "\n" for record in records)
-    (out / "metrics.json").write_text(json.dumps(metrics, indent=2, sort_keys=True) + "\n")
+    if writer:
+        (out / "metrics.json").write_text(json.dumps(metrics, indent=2, sort_keys=True) + "\n")
     return metrics
 
 
@@ -124,7 +133,7 @@ def main() -> None:
     """The command; see the module's docstring."""
     with cli.one_line_errors():
         metrics = run(CONFIG.value, flags.FLAGS.model, flags.FLAGS.workdir)
-    for name, value in sorted(metrics.items()):
+    for name, value in sorted(metrics.items()) if processes.is_writer() else ():
         print(f"{name:48} {value:.4f}")
 
 
@@ -132,5 +141,6 @@ if __name__ == "__main__":
     CONFIG = config_flags.DEFINE_config_file("config", None, "Configuration file.")
     flags.DEFINE_string("model", "", "Model directory or hub id; empty: the configuration's own.")
     flags.DEFINE_string("workdir", None, "Directory of the results.")
+    cli.define_process_flags()
     flags.mark_flags_as_required(["config", "workdir"])
     cli.run(main)

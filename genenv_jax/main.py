@@ -2,7 +2,9 @@
 
     python -m genenv_jax.main --config=configs/quickstart.py --workdir=runs/quickstart
 
-A workdir that holds an interrupted run is continued.
+A workdir that holds an interrupted run is continued.  On several hosts the same command is started on
+each, with --coordinator_address, --num_processes and --process_id, or with --distributed=auto; the
+workdir must lie on storage that all of them see.
 """
 
 from __future__ import annotations
@@ -30,5 +32,6 @@ def main() -> None:
 if __name__ == "__main__":
     CONFIG = config_flags.DEFINE_config_file("config", None, "Configuration file.")
     flags.DEFINE_string("workdir", None, "Directory of logs, pools and checkpoints.")
+    cli.define_process_flags()
     flags.mark_flags_as_required(["config", "workdir"])
     cli.run(main)

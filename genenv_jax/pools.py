@@ -14,15 +14,23 @@ from typing import Any
 
 
 class Pool:
-    """One append-only file of JSON objects, a line each."""
+    """One append-only file of JSON objects, a line each.
 
-    def __init__(self, path: str | os.PathLike):
-        self.path = pathlib.Path(path)
-        self.path.touch()
+    Args:
+      path: the file; made if missing.
+      read_only: the file is another process's: `append` and `truncate` leave it as it is.
+    """
+
+    def __init__(self, path: str | os.PathLike, read_only: bool = False):
+        self.path, self.read_only = pathlib.Path(path), read_only
+        if not read_only:
+            self.path.touch()
 
     def append(self, records: Iterable[Mapping[str, Any]]) -> int:
         """Writes records durably (they are on disk when this returns); returns how many."""
         lines = [json.dumps(record, sort_keys=True, allow_nan=False) for record in records]
+        if self.read_only:
+            return len(lines)
         with self.path.open("a", encoding="ascii") as file:
             file.writelines(line + "\n" for line in lines)
             file.flush()
@@ -39,6 +47,8 @@ class Pool:
         Raises ValueError where the file is shorter than that: records that the checkpoint knows of
         are gone.
         """
+        if self.read_only:
+            return
         size = self.offset()
         if size < offset:
             raise ValueError(

@@ -74,6 +74,7 @@ class Progress:
       stream: where to write; sys.stderr by default.
       start_epoch: epochs that were complete when this process started (a resumed run).
       clock: seconds from any origin, never decreasing.
+      silent: times the phases and shows nothing, as all processes of a run but one do.
 
     Raises:
       ValueError: `start_epoch` outside 0 to `total_epochs`.
@@ -85,12 +86,15 @@ class Progress:
         stream: TextIO | None = None,
         start_epoch: int = 0,
         clock: Callable[[], float] = time.monotonic,
+        silent: bool = False,
     ):
         if not 0 <= start_epoch <= total_epochs:
             raise ValueError(f"start_epoch {start_epoch} is not in 0..{total_epochs}")
         self._total_epochs = total_epochs
         self._completed = start_epoch
         self._stream: TextIO | None = sys.stderr if stream is None else stream
+        if silent:
+            self._stream = None
         self._live = _is_terminal(self._stream)
         self._clock = clock
         self._epoch_start = clock()

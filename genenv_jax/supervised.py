@@ -9,10 +9,12 @@ same when the model is not in the cache yet.
 from __future__ import annotations
 
 import hashlib
+import io
 import itertools
 import json
 import os
 import pathlib
+import tarfile
 import tempfile
 
 import jax
@@ -28,13 +30,16 @@ from genenv_jax.models import huggingface
 from genenv_jax.models.language_model import LanguageModel
 from genenv_jax.models.make import chat_text, make_model
 from genenv_jax.models.scoring import CompletionBatch
+from genenv_jax.parallel import processes
 from genenv_jax.players import learner
+from genenv_jax.players.optimizer import OptimizerConfig, make_optimizer
 from genenv_jax.players.prompts import check_prompts
 from genenv_jax.progress import Progress
 from genenv_jax.sampling.engine import pad_rows
 from genenv_jax.typing import Params
 
 _FORMAT = 1  # raised when the training below changes, so that cached models are made anew
+_LONGEST_WARM_START = 24 * 3600.0  # seconds that the other processes wait
 _TOKENIZER_TEXTS = 4000  # demonstrations that the tokenizer is trained on
 
 
@@ -42,7 +47,8 @@ def base_model(config: ConfigDict, benchmark: Benchmark) -> pathlib.Path:
     """The directory of the model that both players start from.
 
     A named model is resolved (directory or hub id).  Otherwise a small one is made and trained, once:
-    it is cached under a name that changes with every setting that it depends on.
+    it is cached under a name that changes with every setting that it depends on.  Of several processes
+    the first one makes it and the others wait; where they do not share the cache, they get its files.
     """
     if config.model.path:
         return huggingface.resolve(config.model.path)
@@ -57,9 +63,33 @@ def base_model(config: ConfigDict, benchmark: Benchmark) -> pathlib.Path:
     text = json.dumps(depends_on, sort_keys=True, default=str)
     name = f"{benchmark.name}-{hashlib.sha256(text.encode()).hexdigest()[:12]}"
     directory = cache_dir(config) / name
-    if not (directory / "config.json").is_file():
+    if processes.is_writer() and not (directory / "config.json").is_file():
         make_base_model(config, benchmark, directory)
+    processes.barrier("the base model", timeout=_LONGEST_WARM_START)
+    _hand_out(directory)
     return directory
+
+
+def _hand_out(directory: pathlib.Path) -> None:
+    """Gives process 0's copy of a small model to the processes that lack it."""
+    lacks = not (directory / "config.json").is_file()
+    if not any(processes.gather("base model", "lacks" if lacks else "")):
+        return
+    packed = io.BytesIO()
+    if processes.is_writer():
+        with tarfile.open(fileobj=packed, mode="w") as archive:
+            archive.add(directory, ".")
+    content = processes.broadcast(packed.getvalue())
+    if not lacks:
+        return
+    directory.parent.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(dir=directory.parent, prefix=f".{directory.name}-") as scratch:
+        model = pathlib.Path(scratch) / "model"
+        with tarfile.open(fileobj=io.BytesIO(content)) as archive:
+            archive.extractall(model, filter="data")
+        # Another process of this host, or a slow network file system, may have brought it meanwhile.
+        if not (directory / "config.json").is_file():
+            model.rename(directory)
 
 
 def cache_dir(config: ConfigDict) -> pathlib.Path:
@@ -105,10 +135,8 @@ def train(config: ConfigDict, benchmark: Benchmark, model: LanguageModel, params
     c = config.warm_start
     if not c.steps:
         return params
-    optimizer = learner.make_optimizer(
-        learner.OptimizerConfig(
-            c.learning_rate, min(c.warmup_steps, c.steps // 2), c.steps, b2=0.98
-        )
+    optimizer = make_optimizer(
+        OptimizerConfig(c.learning_rate, min(c.warmup_steps, c.steps // 2), c.steps, b2=0.98)
     )
     state = learner.init_state(params, optimizer)
     step = learner.make_supervised_step(model.config, optimizer)
@@ -135,7 +163,7 @@ def train(config: ConfigDict, benchmark: Benchmark, model: LanguageModel, params
             batch = CompletionBatch(
                 prompt_tokens, prompt_lengths, tokens[:, None], lengths[:, None]
             )
-            state, metrics = step(state, batch)
+            state, metrics = step(state, {}, batch)
             phase.advance()
     loss = float(metrics["loss"])
     if not np.isfinite(loss):

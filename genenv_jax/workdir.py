@@ -1,33 +1,110 @@
-"""The files of a run: its settings, its append-only records, and how both are taken up again."""
+"""The files of a run: its settings, its append-only records, and how both are taken up again.
+
+In a run of several processes the workdir lies on storage that all of them see.  The first one writes,
+all read, and what is read is the same for all, so that they decide alike.
+"""
 
 from __future__ import annotations
 
+import contextlib
+import hashlib
 import json
 import os
 import pathlib
+import secrets
+import time
 from collections.abc import Mapping
 from typing import Any
 
 from ml_collections import ConfigDict
 
+from genenv_jax.benchmarks.base import Benchmark
 from genenv_jax.metrics import MetricWriter
 from genenv_jax.models import huggingface
+from genenv_jax.parallel import processes
 from genenv_jax.pools import Pool
 
-# Settings that may change when a run is continued: they do not change what is computed.  (The
-# fingerprint is compared apart.)
-_FREE = {"epochs", "tensorboard", "export", "checkpoint", "compilation_cache", "fingerprint"}
+# Settings that may change when a run is continued: they do not change what is computed, those of the
+# last two lines but for rounding (a preempted run may find another slice).
+_FREE = {
+    *("epochs", "tensorboard", "export", "checkpoint", "compilation_cache"),
+    *("mesh", "memory.offload", "model.remat", "model.attention"),
+    *("agent.micro_batches", "simulator.micro_batches"),
+}
+
+
+def settings(config: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
+    """A configuration by dotted keys, in order, with values as JSON has them."""
+    flat: dict[str, Any] = {}
+    for key in sorted(config):
+        value = config[key]
+        if isinstance(value, Mapping):
+            flat |= settings(value, f"{prefix}{key}.")
+        else:
+            flat[prefix + key] = json.loads(json.dumps(value))
+    return flat
+
+
+def compare_settings(config: ConfigDict) -> None:
+    """Raises ValueError where the processes of this run were started with other settings."""
+    flat = settings(config.to_dict())
+    lines = (f"config.{key} = {json.dumps(value)}" for key, value in flat.items())
+    processes.same_everywhere("the configuration", "\n".join(lines))
+
+
+def compare_data(benchmark: Benchmark) -> None:
+    """Raises ValueError where the processes of this run read other tasks."""
+    if processes.process_count() == 1:
+        return
+    lines = []
+    for split in ("seed", "eval"):
+        digest = hashlib.sha256()
+        for task in benchmark.tasks(split):
+            digest.update(json.dumps(task.to_json(), sort_keys=True).encode() + b"\n")
+        lines.append(f"{split}: {len(benchmark.tasks(split))} tasks {digest.hexdigest()[:16]}")
+    processes.same_everywhere("the benchmark's data", "\n".join(lines))
+
+
+def make_shared(workdir: pathlib.Path, patience: float = 10.0) -> None:
+    """Makes the workdir and checks that every process sees it.
+
+    Args:
+      patience: seconds that a new file may take to show on the other hosts of a network file system.
+    Raises:
+      ValueError: on every process, naming those that do not see what process 0 writes there.
+    """
+    if processes.is_writer():
+        workdir.mkdir(parents=True, exist_ok=True)
+    if processes.process_count() == 1:
+        return
+    mark = workdir / f".shared-{processes.agree('workdir', secrets.token_hex(8))}"
+    if processes.is_writer():
+        mark.touch()
+    processes.barrier("workdir is marked")
+    deadline = time.monotonic() + patience
+    while not (seen := mark.exists()) and time.monotonic() < deadline:
+        time.sleep(0.1)
+        with contextlib.suppress(OSError):
+            os.listdir(workdir)  # makes a network file system look again
+    sights = processes.gather("workdir is seen", str(workdir.absolute()) if not seen else "")
+    if processes.is_writer():
+        mark.unlink()
+    if blind := [f"process {i} ({path})" for i, path in enumerate(sights) if path]:
+        raise ValueError(
+            f"--workdir={workdir}: {', '.join(blind)} cannot see what process 0 writes there; expected "
+            "a directory on storage that all processes share, under the same path"
+        )
 
 
 class RunConfig:
     """config.json of a workdir, which is made if missing.
 
-    Raises ValueError where the file is damaged.
+    Raises ValueError where the file is damaged, or where not all processes see the workdir.
     """
 
     def __init__(self, workdir: pathlib.Path):
         self._workdir, self._path = workdir, workdir / "config.json"
-        workdir.mkdir(parents=True, exist_ok=True)
+        make_shared(workdir)
         self._stored: dict[str, Any] = {}
         if self._path.exists():
             try:
@@ -36,11 +113,19 @@ class RunConfig:
                 raise ValueError(f"{self._path} is damaged: {error}; expected settings") from error
 
     def compare(self, config: ConfigDict) -> None:
-        """Raises ValueError where the workdir's run was started with other settings."""
-        given = json.loads(json.dumps(config.to_dict()))
-        for key in sorted(self._stored.keys() | given.keys()):
-            before, now = self._stored.get(key), given.get(key)
-            if self._stored and key not in _FREE and before != now:
+        """Raises ValueError where the workdir's run was started with other settings.
+
+        So it does where the processes of this run were.
+        """
+        compare_settings(config)
+        if not self._stored:
+            return
+        given, stored = settings(config.to_dict()), settings(self._stored)
+        stored.pop("fingerprint", None)  # compared apart
+        for key in sorted(stored.keys() | given.keys()):
+            before, now = stored.get(key), given.get(key)
+            group = key.split(".")[0]
+            if key not in _FREE and group not in _FREE and before != now:
                 raise ValueError(
                     f"{self._workdir} holds a run with config.{key} = {before!r}, but now it is {now!r}: "
                     "expected the same settings, or another --workdir"
@@ -49,9 +134,11 @@ class RunConfig:
     def write(self, config: ConfigDict, model: str | os.PathLike) -> None:
         """Writes the settings and the fingerprint of the model directory that the players start from.
 
-        Raises ValueError where the run was started from another model.
+        Raises ValueError where the run was started from another model, or where the processes hold
+        different ones.
         """
         fingerprint = huggingface.fingerprint(model)
+        processes.same_everywhere("the model that the players start from", fingerprint)
         stored = self._stored.get("fingerprint", fingerprint)
         if stored != fingerprint:
             raise ValueError(
@@ -59,37 +146,58 @@ class RunConfig:
                 f"{model} has {fingerprint}: expected the same model, or another --workdir"
             )
         settings = config.to_dict() | {"fingerprint": fingerprint}
-        self._path.write_text(json.dumps(settings, indent=2, sort_keys=True) + "\n")
+        if processes.is_writer():
+            self._path.write_text(json.dumps(settings, indent=2, sort_keys=True) + "\n")
+
+
+class NoWriter:
+    """Stands where another process holds the `MetricWriter`: takes everything, keeps nothing."""
+
+    def write(self, step: int, scalars: Mapping[str, Any]) -> None:
+        """Nothing."""
+
+    def truncate(self, offset: int) -> None:
+        """Nothing."""
+
+    def close(self) -> None:
+        """Nothing."""
 
 
 class RunFiles:
     """The files that a run appends to.
 
     tasks: every generation.  d_train, d_env: the two pools.  metrics: what is the same in a repeated run.
-    timing: what is not.
+    timing: what is not.  On all processes but the first the pools can be read, and nothing is written.
     """
 
     def __init__(self, workdir: pathlib.Path, tensorboard: str):
-        self.tasks = Pool(workdir / "tasks.jsonl")
-        self.d_train = Pool(workdir / "d_train.jsonl")
-        self.d_env = Pool(workdir / "d_env.jsonl")
-        wanted = {"auto": "auto", "always": True, "never": False}[tensorboard]
-        self.metrics = MetricWriter(workdir, wanted)
-        self.timing = MetricWriter(workdir, False, filename="timing.jsonl")
+        writer = processes.is_writer()
+        self.tasks = Pool(workdir / "tasks.jsonl", read_only=not writer)
+        self.d_train = Pool(workdir / "d_train.jsonl", read_only=not writer)
+        self.d_env = Pool(workdir / "d_env.jsonl", read_only=not writer)
+        self.metrics: MetricWriter | NoWriter = NoWriter()
+        self.timing: MetricWriter | NoWriter = NoWriter()
+        if writer:
+            wanted = {"auto": "auto", "always": True, "never": False}[tensorboard]
+            self.metrics = MetricWriter(workdir, wanted)
+            self.timing = MetricWriter(workdir, False, filename="timing.jsonl")
         names = ("tasks", "d_train", "d_env", "metrics", "timing")
         self._files = {name: getattr(self, name) for name in names}
 
     def offsets(self) -> dict[str, int]:
-        """Lengths in bytes, for a checkpoint."""
+        """Lengths in bytes, for a checkpoint; of use on the process that writes."""
+        if not processes.is_writer():
+            return {}
         return {name: file.offset() for name, file in self._files.items()}
 
     def truncate(self, offsets: Mapping[str, int] | None) -> None:
         """Cuts every file back to its length in a checkpoint; to nothing without one.
 
-        Raises ValueError where a file is shorter than that.
+        On every process it returns when that is done.  Raises ValueError where a file is shorter than that.
         """
         for name, file in self._files.items():
             file.truncate(offsets[name] if offsets else 0)
+        processes.barrier("files are cut back")
 
     def close(self) -> None:
         """Closes the metric writers."""

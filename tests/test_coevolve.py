@@ -9,6 +9,7 @@ import pytest
 
 from genenv_jax.benchmarks import registry
 from genenv_jax.coevolve import Coevolution
+from genenv_jax.models import huggingface, lora, peft
 from tests.toy import Toy, toy_config
 
 FILES = ("metrics.jsonl", "tasks.jsonl", "d_train.jsonl", "d_env.jsonl")
@@ -61,8 +62,8 @@ def unbroken(cache, tmp_path_factory):
 
 def test_both_players_learn_every_epoch(unbroken):
     experiment, workdir = unbroken
-    start = jax.device_get(experiment.agent.reference)
-    assert same(start, jax.device_get(experiment.simulator.initial))
+    start = jax.device_get(experiment.agent.reference.params)
+    assert same(start, jax.device_get(experiment.simulator.reference.params))
     assert not same(params(experiment, "agent"), start)
     assert not same(params(experiment, "simulator"), start)
     lines = [json.loads(line) for line in (workdir / "metrics.jsonl").read_text().splitlines()]
@@ -175,20 +176,22 @@ def test_checkpoints_that_are_all_damaged_are_an_error(cache, tmp_path):
 
 def test_other_settings_do_not_continue_a_run(cache, tmp_path):
     run(cache, tmp_path, epochs=1)
-    with pytest.raises(ValueError, match=r"config\.agent = .*another --workdir"):
+    with pytest.raises(
+        ValueError, match=r"config\.agent\.learning_rate = 0\.001, but .* 0\.5: .*another"
+    ):
         Coevolution(toy_config(cache, {"agent.learning_rate": 0.5}), tmp_path)
 
 
 def test_a_frozen_simulator_stays_bit_identical(cache, tmp_path):
     frozen = run(cache, tmp_path, **{"simulator.train": False})
-    assert same(params(frozen, "simulator"), jax.device_get(frozen.simulator.initial))
-    assert not same(params(frozen, "agent"), jax.device_get(frozen.agent.reference))
+    assert same(params(frozen, "simulator"), jax.device_get(frozen.simulator.reference.params))
+    assert not same(params(frozen, "agent"), jax.device_get(frozen.agent.reference.params))
 
 
 def test_a_frozen_agent_stays_bit_identical(cache, tmp_path):
     frozen = run(cache, tmp_path, **{"agent.train": False})
-    assert same(params(frozen, "agent"), jax.device_get(frozen.agent.reference))
-    assert not same(params(frozen, "simulator"), jax.device_get(frozen.simulator.initial))
+    assert same(params(frozen, "agent"), jax.device_get(frozen.agent.reference.params))
+    assert not same(params(frozen, "simulator"), jax.device_get(frozen.simulator.reference.params))
 
 
 def test_no_compilation_after_the_first_epoch(cache, tmp_path):
@@ -256,3 +259,53 @@ def test_no_seeds_is_an_error(cache, tmp_path, monkeypatch):
 def test_rows_that_the_mesh_does_not_divide_are_named(cache, tmp_path):
     with pytest.raises(ValueError, match=r"config\.agent\.batch_size = 6: expected a multiple"):
         Coevolution(toy_config(cache, {"mesh.fsdp": 4, "agent.batch_size": 6}), tmp_path)
+
+
+@pytest.mark.parametrize("offload", ["player", "phase"])
+def test_weights_that_wait_in_host_memory_change_nothing(cache, tmp_path, unbroken, offload):
+    """Interrupted on the way, so that what is saved and restored lies in host memory too."""
+    # Begun without: where weights wait may change when a run is continued.
+    run(cache, tmp_path, epochs=1)
+    run(cache, tmp_path, epochs=2, **{"memory.offload": offload})
+    resumed = run(cache, tmp_path, epochs=4, **{"memory.offload": offload})
+    state = resumed.simulator.state  # the agent was evaluated last
+    moments = [x for x in jax.tree.leaves(state.opt_state) if x.ndim]
+    assert {x.sharding.memory_kind for x in moments} == {"pinned_host"}
+    experiment, workdir = unbroken
+    assert contents(tmp_path) == contents(workdir)
+    assert same(params(resumed, "agent"), params(experiment, "agent"))
+    assert same(params(resumed, "simulator"), params(experiment, "simulator"))
+
+
+LORA = {"lora.rank": 4, "agent.learning_rate": 1e-2, "simulator.learning_rate": 1e-2}
+
+
+@pytest.mark.parametrize(
+    "extra", [{}, {"mesh.fsdp": 2, "mesh.tensor": 2, "memory.offload": "phase"}]
+)
+def test_both_players_as_adapters_on_one_base(cache, tmp_path, extra):
+    """The base stays, both adapters learn, an interrupted run repeats itself, and the exports fit."""
+    overrides = LORA | extra | {"memory.moments": "bfloat16", "export": True}
+    whole = run(cache, tmp_path / "whole", epochs=2, **overrides)
+    run(cache, tmp_path / "parts", epochs=1, **overrides)
+    resumed = run(cache, tmp_path / "parts", epochs=2, **overrides)
+    assert contents(tmp_path / "parts") == contents(tmp_path / "whole")
+    base = whole.model.load_params()
+    assert same(jax.device_get(whole.agent.reference.params), jax.device_get(base))
+    assert whole.simulator.reference is whole.agent.reference
+    config = whole.agent.model.config
+    assert not same(params(whole, "agent"), params(whole, "simulator"))
+    for player in ("agent", "simulator"):
+        assert same(params(whole, player), params(resumed, player))
+        trained = params(whole, player)
+        assert all(np.abs(x).max() > 0 for x in jax.tree.leaves(trained))  # B too has moved
+        folder = tmp_path / "whole" / f"{player}_adapter"
+        assert peft.read_lora_config(folder) == config.lora
+        assert same(peft.load_adapter(folder, config), trained)
+        merged = lora.merge(lora.join(base, trained), config.lora)
+        exported = huggingface.load_params(tmp_path / "whole" / player, config.base)
+        jax.tree.map(lambda a, b: np.testing.assert_allclose(a, b, atol=1e-6), exported, merged)
+    moments = [x for x in jax.tree.leaves(whole.agent.state.opt_state) if x.ndim]
+    assert {x.dtype.name for x in moments} == {"bfloat16"}
+    lines = [json.loads(s) for s in (tmp_path / "whole/metrics.jsonl").read_text().splitlines()]
+    assert all(line["agent/sampler_trainer_logp_gap"] < 1e-4 for line in lines[1:])

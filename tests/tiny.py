@@ -78,11 +78,32 @@ def write_tokenizer(
     return path
 
 
-def config_dict(**changes) -> dict:
-    """config.json of a Qwen2 with 2 layers of width 32, 4 query heads and 2 key/value heads."""
-    return {
+FAMILIES = {
+    "qwen2": {
         "architectures": ["Qwen2ForCausalLM"],
-        "model_type": "qwen2",
+        "use_sliding_window": False,
+        "bos_token_id": None,
+    },
+    "qwen3": {
+        "architectures": ["Qwen3ForCausalLM"],
+        "use_sliding_window": False,
+        "attention_bias": False,
+        "head_dim": 16,  # wider than hidden_size / num_attention_heads, as in the published ones
+        "bos_token_id": None,
+    },
+    "llama": {
+        "architectures": ["LlamaForCausalLM"],
+        "attention_bias": False,
+        "mlp_bias": False,
+        "bos_token_id": 302,
+    },
+}
+
+
+def config_dict(family: str = "qwen2", **changes) -> dict:
+    """config.json of a model with 2 layers of width 32, 4 query heads and 2 key/value heads."""
+    return {
+        "model_type": family,
         "vocab_size": 320,
         "hidden_size": 32,
         "intermediate_size": 48,
@@ -94,11 +115,11 @@ def config_dict(**changes) -> dict:
         "rms_norm_eps": 1e-6,
         "rope_theta": 10_000.0,
         "tie_word_embeddings": False,
-        "use_sliding_window": False,
         "initializer_range": 0.02,
-        "bos_token_id": None,
         "eos_token_id": 303,
-    } | changes
+        **FAMILIES[family],
+        **changes,
+    }
 
 
 def random_tensors(config: dict, seed: int = 0) -> dict[str, np.ndarray]:
@@ -109,13 +130,20 @@ def random_tensors(config: dict, seed: int = 0) -> dict[str, np.ndarray]:
     rng = np.random.default_rng(seed)
     d, f, v = config["hidden_size"], config["intermediate_size"], config["vocab_size"]
     h = config.get("head_dim") or d // config["num_attention_heads"]
-    q, kv = config["num_attention_heads"] * h, config["num_key_value_heads"] * h
+    heads = config["num_attention_heads"]
+    q, kv = heads * h, (config["num_key_value_heads"] or heads) * h
 
     def normal(*shape, scale=None, mean=0.0):
         x = rng.normal(mean, shape[-1] ** -0.5 if scale is None else scale, shape)
         x = np.clip(np.round(x * 2**8), -(2**8) + 1, 2**8 - 1) / 2**8  # eight bits of mantissa
         return x.astype(np.float32)
 
+    attention = ("self_attn.q_proj", "self_attn.k_proj", "self_attn.v_proj")
+    biased = set(attention if config["model_type"] == "qwen2" else ())
+    if config.get("attention_bias"):
+        biased |= {*attention, "self_attn.o_proj"}
+    if config.get("mlp_bias"):
+        biased |= {"mlp.gate_proj", "mlp.up_proj", "mlp.down_proj"}
     tensors = {"model.embed_tokens.weight": normal(v, d), "model.norm.weight": normal(d, mean=0.8)}
     for i in range(config["num_hidden_layers"]):
         layer = f"model.layers.{i}."
@@ -129,13 +157,21 @@ def random_tensors(config: dict, seed: int = 0) -> dict[str, np.ndarray]:
             "mlp.down_proj": (d, f),
         }.items():
             tensors[f"{layer}{name}.weight"] = normal(*shape)
-            if name[-6:] in ("q_proj", "k_proj", "v_proj"):
+            if name in biased:
                 tensors[f"{layer}{name}.bias"] = normal(shape[0], scale=0.3)
         for name in ("input_layernorm", "post_attention_layernorm"):
             tensors[f"{layer}{name}.weight"] = normal(d, scale=0.1, mean=0.8)
+        if config["model_type"] == "qwen3":
+            for name in ("q_norm", "k_norm"):
+                tensors[f"{layer}self_attn.{name}.weight"] = normal(h, scale=0.1, mean=0.8)
     if not config["tie_word_embeddings"]:
         tensors["lm_head.weight"] = normal(v, d)
     return tensors
+
+
+def save_tensors(file: pathlib.Path, tensors: dict[str, np.ndarray]) -> None:
+    """Writes one safetensors file."""
+    safetensors.numpy.save_file(tensors, file, {"format": "pt"})
 
 
 def write_weights(
@@ -145,14 +181,14 @@ def write_weights(
     kind = ml_dtypes.bfloat16 if dtype == "bfloat16" else np.dtype(dtype)
     tensors = {key: np.ascontiguousarray(value.astype(kind)) for key, value in tensors.items()}
     if shards == 1:
-        safetensors.numpy.save_file(tensors, path / "model.safetensors", {"format": "pt"})
+        save_tensors(path / "model.safetensors", tensors)
         return
     weight_map = {}
     keys = sorted(tensors)
     for n in range(shards):
         name = f"model-{n + 1:05d}-of-{shards:05d}.safetensors"
         part = {key: tensors[key] for key in keys[n::shards]}
-        safetensors.numpy.save_file(part, path / name, {"format": "pt"})
+        save_tensors(path / name, part)
         weight_map |= dict.fromkeys(part, name)
     index = {
         "metadata": {"total_size": sum(x.nbytes for x in tensors.values())},
@@ -164,6 +200,7 @@ def write_weights(
 def write_model(
     path: pathlib.Path,
     *,
+    family: str = "qwen2",
     seed: int = 0,
     dtype: str = "float32",
     shards: int = 1,
@@ -172,7 +209,7 @@ def write_model(
 ) -> pathlib.Path:
     """Writes a whole model directory; `changes` go into config.json.  Deterministic."""
     path.mkdir(parents=True, exist_ok=True)
-    config = config_dict(**changes) | {"torch_dtype": dtype}
+    config = config_dict(family, **changes) | {"torch_dtype": dtype}
     (path / "config.json").write_text(json.dumps(config, indent=2), encoding="utf-8")
     write_weights(path, random_tensors(config, seed), dtype, shards)
     if tokenizer:

@@ -1,15 +1,47 @@
-"""Attention over several key/value segments, some of them shared by a group of rows."""
+"""Attention over several key/value segments, some of them shared by a group of rows.
+
+`causal_attention` is what the decoder calls.  The kernel behind it is a matter of memory and speed:
+
+    "xla"      plain matrix products, on any backend; long inputs a block of queries at a time
+    "splash"   `attention_splash`, on TPUs (elsewhere interpreted, for tests)
+    "cudnn"    `attention_cudnn`, on NVIDIA GPUs, in bfloat16 or float16
+
+Decoding steps take the plain path whatever is chosen: one query a row leaves a kernel nothing to save.
+"""
 
 from __future__ import annotations
 
 import functools
+import math
 
 import jax
 import jax.numpy as jnp
 
+from genenv_jax.models.attention_cudnn import check_cudnn_dtype, cudnn_attention
+from genenv_jax.models.attention_sharding import Kernel, SharedPast, run_per_device
+from genenv_jax.models.attention_splash import splash_attention
 from genenv_jax.typing import Array
 
 Segment = tuple[Array, Array, Array]  # keys, values, mask
+
+# Scores that a head has of one prompt's queries at a time, 4 MiB in float32, on the plain path.
+_MAX_SCORES = 2**20
+
+
+def check_attention(implementation: str, dtype: str) -> None:
+    """Raises ValueError for a kernel that is not there, or not for activations of this type.
+
+    Args:
+      implementation: "xla", "splash" or "cudnn".
+      dtype: name of the type of activations.
+    """
+    if implementation not in ("xla", *_KERNELS):
+        raise ValueError(
+            f"attention = {implementation!r} is not supported; expected one of "
+            f"{sorted(['xla', *_KERNELS])}"
+        )
+    if implementation == "cudnn":
+        check_cudnn_dtype(dtype)
 
 
 def causal_attention(
@@ -20,15 +52,104 @@ def causal_attention(
     Args:
       q: (b, g, t, n, h).
       k, v: (b, g, t, k, h), of the same tokens.
-      past: earlier segments as `attend` takes them.
-      implementation: of the kernel, see `TransformerConfig.attention`.
+      past: earlier segments as `attend` takes them.  The kernels take segments that the group shares,
+        masked by key; others go the plain way.
+      implementation: "xla", "splash" or "cudnn".
     Returns:
       (b, g, t, n, h).
+    Raises:
+      ValueError: the kernel is unknown, or does not run on the platform of the current mesh (of the
+        default backend where there is none).
     """
-    del implementation
-    t = q.shape[2]
+    shared = all(keys.shape[1] == 1 and mask.shape[1:3] == (1, 1) for keys, _, mask in past)
+    if implementation == "xla" or q.shape[2] == 1 or not shared:
+        return _plain_attention(q, k, v, past)
+    if implementation not in _KERNELS:
+        check_attention(implementation, q.dtype.name)
+    kernel = _KERNELS[implementation](_platform())
+    return run_per_device(kernel, q, k, v, _join(past, q.shape[0]))
+
+
+def _splash_kernel(platform: str) -> Kernel:
+    if platform not in ("tpu", "cpu"):
+        raise ValueError(
+            f"attention = 'splash' runs on TPUs, and this program is for {platform!r}; set "
+            "attention = 'cudnn' or 'xla'"
+        )
+    return functools.partial(splash_attention, interpret=platform == "cpu")
+
+
+def _cudnn_kernel(platform: str) -> Kernel:
+    if platform not in ("gpu", "cuda"):
+        raise ValueError(
+            f"attention = 'cudnn' runs on NVIDIA GPUs, and this program is for {platform!r}; set "
+            "attention = 'splash' on TPUs, 'xla' elsewhere"
+        )
+    return cudnn_attention
+
+
+_KERNELS = {"cudnn": _cudnn_kernel, "splash": _splash_kernel}
+
+
+def _platform() -> str:
+    """Platform that the program is for, which on a mesh of a described topology is not the host's."""
+    device = jax.sharding.get_abstract_mesh().abstract_device
+    return jax.default_backend() if device is None else device.platform
+
+
+def _join(past: list[Segment], b: int) -> SharedPast | None:
+    """Segments that the group shares, one after the other."""
+    if not past:
+        return None
+    k, v = (jnp.concatenate([segment[i][:, 0] for segment in past], axis=1) for i in (0, 1))
+    valid = [jnp.broadcast_to(mask[:, 0, 0], (b, keys.shape[2])) for keys, _, mask in past]
+    return SharedPast(k, v, jnp.concatenate(valid, axis=1))
+
+
+def _plain_attention(q: Array, k: Array, v: Array, past: list[Segment]) -> Array:
+    """Attention as matrix products; by blocks of queries where the scores would take much memory."""
+    _, g, t, _, _ = q.shape
+    keys = t + sum(segment[0].shape[2] for segment in past)
+    block = max(1, _MAX_SCORES // (g * keys))
+    if t > block:
+        return _blocked_attention(q, k, v, past, math.ceil(t / math.ceil(t / block)))
     causal = jnp.tril(jnp.ones((1, 1, t, t), bool))
     return attend(q, [*past, (k, v, causal)])
+
+
+def _blocked_attention(q: Array, k: Array, v: Array, past: list[Segment], block: int) -> Array:
+    """The same a block of queries at a time, each computed again in the backward pass."""
+    b, g, t, n, h = q.shape
+    blocks = math.ceil(t / block)
+
+    def split(x):  # (·, ·, t, ...) -> (blocks, ·, ·, block, ...)
+        pads = [(0, 0)] * x.ndim
+        pads[2] = (0, blocks * block - t)
+        x = jnp.pad(x, pads, mode="edge")  # a padded query sees what the last one does
+        return jnp.moveaxis(x.reshape(*x.shape[:2], blocks, block, *x.shape[3:]), 2, 0)
+
+    # Masks with a query axis are cut into blocks, the others are the same for every block.
+    by_query = [split(mask) if mask.shape[2] == t else None for *_, mask in past]
+    # As float32, so that the gradients of keys and values are added up over blocks in float32.
+    wide = [
+        (keys.astype(jnp.float32), values.astype(jnp.float32))
+        for keys, values, *_ in (*past, (k, v))
+    ]
+
+    def attend_block(args):
+        start, queries, masks = args
+        seen = jnp.arange(t) <= start + jnp.arange(block)[:, None]
+        masks = [past[i][2] if mask is None else mask for i, mask in enumerate(masks)]
+        segments = [
+            (keys.astype(q.dtype), values.astype(q.dtype), mask)
+            for (keys, values), mask in zip(wide, [*masks, seen[None, None]], strict=True)
+        ]
+        return attend(queries, segments)
+
+    starts = jnp.arange(blocks) * block
+    attend_block = jax.checkpoint(attend_block, prevent_cse=False)
+    out = jax.lax.map(attend_block, (starts, split(q), by_query))
+    return jnp.moveaxis(out, 0, 2).reshape(b, g, blocks * block, n, h)[:, :, :t]
 
 
 def attend(q: Array, segments: list[tuple[Array, Array, Array]]) -> Array:

@@ -6,6 +6,10 @@ import dataclasses
 from collections.abc import Mapping
 from typing import Any
 
+from genenv_jax.models.attention import check_attention
+from genenv_jax.models.lora import LoraConfig
+from genenv_jax.models.rope_scaling import RopeScaling, read_rope
+
 _REQUIRED = (
     "vocab_size",
     "hidden_size",
@@ -13,12 +17,14 @@ _REQUIRED = (
     "num_hidden_layers",
     "num_attention_heads",
 )
+_COUNTS = (*_REQUIRED, "num_key_value_heads", "head_dim", "max_position_embeddings")
 
 
 @dataclasses.dataclass(frozen=True)
 class TransformerConfig:
     """One decoder family member.  Families differ in these values only, never in code paths of their own.
 
+    `qk_norm` normalises queries and keys over each head before they are rotated.
     `dtype` is the type of activations and of matrix products; parameters keep the type they are
     stored in and are cast at use.  `remat` names what the backward pass keeps of a layer
     (`transformer.REMAT_POLICIES`), `attention` the kernel (see `models.attention`).
@@ -33,16 +39,22 @@ class TransformerConfig:
     num_kv_heads: int
     head_dim: int
     rope_theta: float = 10_000.0
+    rope_scaling: RopeScaling | None = None
     norm_eps: float = 1e-6
     tie_embeddings: bool = False
     qkv_bias: bool = False
+    o_bias: bool = False
+    mlp_bias: bool = False
+    qk_norm: bool = False
     max_positions: int = 32_768
     dtype: str = "float32"
     remat: str = "none"
     attention: str = "xla"
     unroll_layers: bool = False
+    lora: LoraConfig | None = None
 
     def __post_init__(self):
+        check_attention(self.attention, self.dtype)
         if self.num_heads % self.num_kv_heads:
             raise ValueError(
                 f"num_attention_heads = {self.num_heads} must be a multiple of "
@@ -51,33 +63,45 @@ class TransformerConfig:
         if self.head_dim % 2:
             raise ValueError(f"head_dim = {self.head_dim} must be even for rotary embeddings")
 
+    @property
+    def base(self) -> TransformerConfig:
+        """The same decoder without adapters."""
+        return dataclasses.replace(self, lora=None)
+
+    def adapter(self, module: str) -> LoraConfig | None:
+        """The adapter of the projection `module` ("q", "gate", …), if it has one."""
+        return self.lora if self.lora and self.lora.covers(module) else None
+
     @classmethod
     def from_huggingface(cls, config: Mapping[str, Any], **options: Any) -> TransformerConfig:
-        """Reads the dict of a config.json; `options` are dtype, remat, attention, unroll_layers.
+        """Reads the dict of a config.json; `options` are dtype, remat, attention, unroll_layers, lora.
 
-        Raises ValueError for an architecture, activation, attention or rope variant that this decoder
-        does not have, and for a missing key, naming it.
+        Raises ValueError for an architecture, activation, attention, quantisation or rope variant
+        that this decoder does not have, and for a missing or impossible value, naming it.
         """
         model_type = config.get("model_type")
-        if model_type not in FAMILIES:
+        if not isinstance(model_type, str) or model_type not in FAMILIES:
             raise ValueError(
                 f"model_type {model_type!r} is not supported; expected one of {sorted(FAMILIES)}"
             )
+        family = FAMILIES[model_type]
         missing = [key for key in _REQUIRED if key not in config]
         if missing:
             raise ValueError(f"config.json lacks {', '.join(missing)}")
-        if config.get("hidden_act", "silu") != "silu":
-            raise ValueError(
-                f"hidden_act {config['hidden_act']!r} is not supported; expected 'silu'"
-            )
-        if config.get("use_sliding_window"):
-            raise ValueError("use_sliding_window = true is not supported; expected false")
-        # transformers 5 moved rope_theta into rope_parameters; older files keep it at the top level.
-        rope = config.get("rope_parameters") or config.get("rope_scaling") or {}
-        rope_type = rope.get("rope_type", rope.get("type", "default"))
-        if rope_type != "default":
-            raise ValueError(f"rope type {rope_type!r} is not supported; expected 'default'")
+        for key in _COUNTS:
+            value = config.get(key)
+            if (value is None and key not in _REQUIRED) or (type(value) is int and value > 0):
+                continue
+            raise ValueError(f"{key} = {value!r}: expected a positive integer")
+        norm_eps = config.get("rms_norm_eps", 1e-6)
+        if type(norm_eps) not in (int, float) or not norm_eps > 0:
+            raise ValueError(f"rms_norm_eps = {norm_eps!r}: expected a positive number")
+        _check_supported(config, family)
         heads = config["num_attention_heads"]
+        head_dim = config.get("head_dim") or family.head_dim or config["hidden_size"] // heads
+        theta, scaling = read_rope(config, default_theta=10_000.0)
+        positions = config.get("max_position_embeddings") or family.max_positions
+        attention_bias = family.attention_bias_option and bool(config.get("attention_bias"))
         return cls(
             vocab_size=config["vocab_size"],
             hidden_size=config["hidden_size"],
@@ -85,15 +109,89 @@ class TransformerConfig:
             num_layers=config["num_hidden_layers"],
             num_heads=heads,
             num_kv_heads=config.get("num_key_value_heads") or heads,
-            head_dim=config.get("head_dim") or config["hidden_size"] // heads,
-            rope_theta=float(rope.get("rope_theta", config.get("rope_theta", 10_000.0))),
-            norm_eps=float(config.get("rms_norm_eps", 1e-6)),
+            head_dim=head_dim,
+            rope_theta=theta,
+            rope_scaling=scaling,
+            norm_eps=float(norm_eps),
             tie_embeddings=bool(config.get("tie_word_embeddings", False)),
-            max_positions=config.get("max_position_embeddings", 32_768),
-            **FAMILIES[model_type],
+            qkv_bias=family.qkv_bias or attention_bias,
+            o_bias=attention_bias,
+            mlp_bias=family.mlp_bias_option and bool(config.get("mlp_bias")),
+            qk_norm=family.qk_norm,
+            # A yarn recipe lengthens the context without touching max_position_embeddings.
+            max_positions=max(positions, scaling.max_positions if scaling else 0),
             **options,
         )
 
 
-# What sets a family apart from the others; everything else stands in its config.json.
-FAMILIES: dict[str, dict[str, Any]] = {"qwen2": {"qkv_bias": True}}
+@dataclasses.dataclass(frozen=True)
+class Family:
+    """What sets a family apart from the others; everything else stands in its config.json.
+
+    Attributes:
+      architecture: the only entry that "architectures" may have.
+      qkv_bias: queries, keys and values have biases, whatever config.json says.
+      attention_bias_option: "attention_bias" gives all four attention projections biases.
+      mlp_bias_option: "mlp_bias" gives the three MLP projections biases.
+      qk_norm: see `TransformerConfig`.
+      head_dim, max_positions: where config.json does not say; None: hidden size over heads.
+      sliding_window: the family can limit attention to a window, which this decoder cannot.
+    """
+
+    architecture: str
+    qkv_bias: bool = False
+    attention_bias_option: bool = False
+    mlp_bias_option: bool = False
+    qk_norm: bool = False
+    head_dim: int | None = None
+    max_positions: int = 32_768
+    sliding_window: bool = True
+
+
+FAMILIES: dict[str, Family] = {
+    "qwen2": Family("Qwen2ForCausalLM", qkv_bias=True),
+    "qwen3": Family("Qwen3ForCausalLM", attention_bias_option=True, qk_norm=True, head_dim=128),
+    "llama": Family(
+        "LlamaForCausalLM",
+        attention_bias_option=True,
+        mlp_bias_option=True,
+        max_positions=2_048,
+        sliding_window=False,
+    ),
+}
+
+
+def _check_supported(config: Mapping[str, Any], family: Family) -> None:
+    """Refuses by name what would change the computation and is not built."""
+    architectures = config.get("architectures") or [family.architecture]
+    if architectures != [family.architecture]:
+        raise ValueError(
+            f"architectures {architectures} is not supported; expected ['{family.architecture}']"
+        )
+    if config.get("hidden_act", "silu") != "silu":
+        raise ValueError(f"hidden_act {config['hidden_act']!r} is not supported; expected 'silu'")
+    if config.get("quantization_config"):
+        method = config["quantization_config"]
+        method = method.get("quant_method", method) if isinstance(method, Mapping) else method
+        raise ValueError(
+            f"quantization_config of method {method!r} is not supported; expected weights in "
+            "float32, bfloat16 or float16"
+        )
+    types = config.get("layer_types")
+    if types is not None:
+        if other := sorted({str(kind) for kind in types} - {"full_attention"}):
+            raise ValueError(
+                f"layer_types {other} are not supported; expected 'full_attention' everywhere"
+            )
+        if len(types) != config["num_hidden_layers"]:
+            raise ValueError(
+                f"layer_types has {len(types)} entries; expected {config['num_hidden_layers']}, "
+                "one for each layer"
+            )
+    elif family.sliding_window and config.get("use_sliding_window"):
+        first = config.get("max_window_layers", 28)  # layers from here on slide
+        if config.get("sliding_window", 4_096) and first < config["num_hidden_layers"]:
+            raise ValueError(
+                f"use_sliding_window = true with max_window_layers = {first} is not supported; "
+                "expected full attention in every layer"
+            )

@@ -4,17 +4,24 @@ from __future__ import annotations
 
 import jax.numpy as jnp
 
+from genenv_jax.models.rope_scaling import RopeScaling, inverse_frequencies
 from genenv_jax.typing import Array
 
 
-def rope_tables(positions: Array, head_dim: int, theta: float) -> tuple[Array, Array]:
+def rope_tables(
+    positions: Array, head_dim: int, theta: float, scaling: RopeScaling | None = None
+) -> tuple[Array, Array]:
     """Cosines and sines of rotary embeddings (Su et al., 2021), in float32.
 
     positions: integers (b, g, t).  Returns two arrays (b, g, t, 1, h / 2).
     """
-    frequency = theta ** (-jnp.arange(0, head_dim, 2, dtype=jnp.float32) / head_dim)
-    angle = positions[..., None, None].astype(jnp.float32) * frequency
-    return jnp.cos(angle), jnp.sin(angle)
+    angle = positions[..., None, None].astype(jnp.float32) * inverse_frequencies(
+        head_dim, theta, scaling
+    )
+    cos, sin = jnp.cos(angle), jnp.sin(angle)
+    if scaling is not None and scaling.attention_factor != 1:
+        cos, sin = cos * scaling.attention_factor, sin * scaling.attention_factor
+    return cos, sin
 
 
 def apply_rope(x: Array, tables: tuple[Array, Array]) -> Array:

@@ -51,25 +51,34 @@ def completion_logprobs(
     model = Transformer(config)
     b, p = batch.prompts.shape
     _, g, c = batch.completions.shape
-    positions = jnp.broadcast_to(jnp.arange(p), (b, 1, p))
-    hidden, prompt = model.apply({"params": params}, batch.prompts[:, None], positions)
+    weights = {"params": params}
+    prompts = batch.prompts[:, None], jnp.broadcast_to(jnp.arange(p), (b, 1, p))
+    if c > 1:
+        prompt_mask = (jnp.arange(p) < batch.prompt_lengths[:, None])[:, None, None]
+        # The last token's hidden state predicts nothing.  It is computed where that keeps the width
+        # a multiple of a tile (128), since TPUs compute the whole tile anyway.
+        rows = batch.completions if c % 128 == 0 else batch.completions[:, :, :-1]
+        positions = batch.prompt_lengths[:, None, None] + jnp.arange(rows.shape[-1])
+        positions = jnp.broadcast_to(positions, rows.shape)
+        hidden, rest = model.apply(
+            weights, *prompts, prompt_mask, rows, positions, method="grouped"
+        )
+    else:
+        hidden, _ = model.apply(weights, *prompts)
     last = jnp.take_along_axis(hidden[:, 0], (batch.prompt_lengths - 1)[:, None, None], axis=1)
     hidden = jnp.broadcast_to(last[:, None], (b, g, 1, last.shape[-1]))
     if c > 1:
-        positions = batch.prompt_lengths[:, None, None] + jnp.arange(c - 1)
-        positions = jnp.broadcast_to(positions, (b, g, c - 1))
-        prompt_mask = (jnp.arange(p) < batch.prompt_lengths[:, None])[:, None, None]
-        rest, _ = model.apply(
-            {"params": params}, batch.completions[:, :, :-1], positions, (prompt,), (prompt_mask,)
-        )
-        hidden = jnp.concatenate([hidden, rest], axis=2)
+        hidden = jnp.concatenate([hidden, rest[:, :, : c - 1]], axis=2)
+    head = model.apply(weights, method="head")
 
     def score(args):
         hidden, target = args
-        logits = model.apply({"params": params}, hidden, method="logits")
+        logits = model.apply(weights, hidden, head, method="logits")
         logp = jax.nn.log_softmax(logits, axis=-1)
         entropy = -jnp.sum(jnp.exp(logp) * logp, axis=-1)
-        return jnp.take_along_axis(logp, target[..., None], axis=-1)[..., 0], entropy
+        # Not a gather: the vocabulary may be split over devices, and this sum is local but for its end.
+        chosen = jnp.arange(logp.shape[-1]) == target[..., None]
+        return jnp.sum(jnp.where(chosen, logp, 0.0), axis=-1), entropy
 
     # Chunks run along the completion tokens and keep the batch axis whole, so that it stays sharded.
     width = max(1, chunk // b)

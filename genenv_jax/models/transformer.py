@@ -5,7 +5,7 @@ of key/value segments, and a segment whose group axis is 1 is shared by the whol
 is computed once however many continuations it has, in sampling and in training alike:
 
     prompt pass         tokens (b, 1, p)                               -> KV segment (l, b, 1, p, k, h)
-    completion pass     tokens (b, g, c), context = (prompt,)          -> hidden     (b, g, c, d)
+    both, by layers     prompts (b, 1, p) and completions (b, g, c)    -> hidden     (b, g, c, d)
     decoding step       tokens (b, g, 1), context = (prompt, generated)
 
 Rows are right-padded and causal, so padding is never attended to by a real token within a pass; a
@@ -20,9 +20,11 @@ from typing import NamedTuple
 import flax.linen as nn
 import jax
 import jax.numpy as jnp
+from jax.ad_checkpoint import checkpoint_name
 
 from genenv_jax.models.attention import causal_attention
 from genenv_jax.models.config import TransformerConfig
+from genenv_jax.models.lora import LoraConfig, init_a, split
 from genenv_jax.models.rope import apply_rope, rope_tables
 from genenv_jax.typing import Array
 
@@ -37,23 +39,30 @@ class KVSegment(NamedTuple):
     v: Array
 
 
+def constrain(x: Array, batch: str, *features: str, length: str = "length") -> Array:
+    """Shards (b, g, t, ...) by logical names: of the rows, the tokens and the axes after them."""
+    if x.shape[2] == 1:
+        length = "length"  # a decoding step's one token is never split
+    return nn.with_logical_constraint(x, (batch, "group", length, *features))
+
+
 class RMSNorm(nn.Module):
     """Root-mean-square normalisation in float32 (Zhang and Sennrich, 2019), then a learnt scale."""
 
     eps: float
+    axis: str = "embed"
 
     @nn.compact
     def __call__(self, x: Array) -> Array:
-        scale = self.param(
-            "scale", nn.with_logical_partitioning(nn.initializers.ones, ("embed",)), (x.shape[-1],)
-        )
+        init = nn.with_logical_partitioning(nn.initializers.ones, (self.axis,))
+        scale = self.param("scale", init, (x.shape[-1],))
         y = x.astype(jnp.float32)
         y = y * jax.lax.rsqrt(jnp.mean(jnp.square(y), axis=-1, keepdims=True) + self.eps)
         return (y.astype(x.dtype) * scale.astype(x.dtype)).astype(x.dtype)
 
 
 class Projection(nn.Module):
-    """A matrix product over the last `contract` axes of the input, with an optional bias.
+    """A matrix product over the last `contract` axes of the input, with an optional bias and adapter.
 
     The kernel has shape in_shape + out_shape and one logical axis name for each of its axes.
     """
@@ -62,6 +71,7 @@ class Projection(nn.Module):
     out_shape: tuple[int, ...]
     axes: tuple[str, ...]
     use_bias: bool = False
+    lora: LoraConfig | None = None
 
     @nn.compact
     def __call__(self, x: Array) -> Array:
@@ -76,15 +86,29 @@ class Projection(nn.Module):
         kernel = self.param(
             "kernel", nn.with_logical_partitioning(init, self.axes), self.in_shape + self.out_shape
         )
+        # Cast on the shard, so that what travels between devices has the compute type; and the
+        # gradient comes back as a shard, not whole.
+        kernel = nn.with_logical_constraint(kernel.astype(x.dtype), self.axes)
         # One plain matrix product: with several contracted or batch axes, XLA's CPU backend computes
         # the kernel's gradient an order of magnitude more slowly.
         rows, width = x.shape[: x.ndim - contract], math.prod(self.in_shape)
-        y = x.reshape(-1, width) @ kernel.astype(x.dtype).reshape(width, -1)
+        y = x.reshape(-1, width) @ kernel.reshape(width, -1)
         y = y.reshape(*rows, *self.out_shape)
         if self.use_bias:
             init = nn.with_logical_partitioning(nn.initializers.zeros, self.axes[contract:])
             y = y + self.param("bias", init, self.out_shape).astype(x.dtype)
+        if self.lora:
+            y = y + self._adapter(x.reshape(-1, width)).reshape(y.shape)
         return y
+
+    def _adapter(self, x: Array) -> Array:
+        """(α / r) (x A) B of rows x (rows, in)."""
+        contract, rank = len(self.in_shape), self.lora.rank
+        init = nn.with_logical_partitioning(init_a(contract), (*self.axes[:contract], "rank"))
+        a = self.param("lora_a", init, (*self.in_shape, rank)).astype(x.dtype)
+        init = nn.with_logical_partitioning(nn.initializers.zeros, ("rank", *self.axes[contract:]))
+        b = self.param("lora_b", init, (rank, *self.out_shape)).astype(x.dtype)
+        return self.lora.scale * ((x @ a.reshape(-1, rank)) @ b.reshape(rank, -1))
 
 
 class Attention(nn.Module):
@@ -104,13 +128,24 @@ class Attention(nn.Module):
         model = (c.hidden_size,)
         queries, pairs = (c.num_heads, c.head_dim), (c.num_kv_heads, c.head_dim)
         kv_axes = ("embed", "kv_heads", "head_dim")
-        q = Projection(model, queries, ("embed", "heads", "head_dim"), c.qkv_bias, name="q")(x)
-        k = Projection(model, pairs, kv_axes, c.qkv_bias, name="k")(x)
-        v = Projection(model, pairs, kv_axes, c.qkv_bias, name="v")(x)
+        x = constrain(x, "projection_batch", "projection_embed")
+        q = Projection(
+            model, queries, ("embed", "heads", "head_dim"), c.qkv_bias, c.adapter("q"), name="q"
+        )(x)
+        k = Projection(model, pairs, kv_axes, c.qkv_bias, c.adapter("k"), name="k")(x)
+        v = Projection(model, pairs, kv_axes, c.qkv_bias, c.adapter("v"), name="v")(x)
+        q = constrain(q, "batch", "heads", "head_dim")
+        k = constrain(k, "batch", "kv_heads", "head_dim")
+        v = constrain(v, "batch", "kv_heads", "head_dim")
+        if c.qk_norm:
+            q = RMSNorm(c.norm_eps, "head_dim", name="q_norm")(q)
+            k = RMSNorm(c.norm_eps, "head_dim", name="k_norm")(k)
         q, k = apply_rope(q, rope), apply_rope(k, rope)
         past = [(kv.k, kv.v, mask) for kv, mask in zip(context, masks, strict=True)]
         out = causal_attention(q, k, v, past, c.attention)
-        out = Projection(queries, model, ("heads", "head_dim", "embed"), name="o")(out)
+        out = constrain(out, "projection_batch", "heads", "head_dim")
+        o_axes = ("heads", "head_dim", "embed")
+        out = Projection(queries, model, o_axes, c.o_bias, c.adapter("o"), name="o")(out)
         return out, KVSegment(k, v)
 
 
@@ -123,34 +158,52 @@ class MLP(nn.Module):
     def __call__(self, x: Array) -> Array:
         c = self.config
         wide = ((c.hidden_size,), (c.intermediate_size,), ("embed", "mlp"))
-        gate = Projection(*wide, name="gate")(x)
-        up = Projection(*wide, name="up")(x)
+        x = constrain(x, "projection_batch", "activation_embed")
+        gate = Projection(*wide, c.mlp_bias, c.adapter("gate"), name="gate")(x)
+        up = Projection(*wide, c.mlp_bias, c.adapter("up"), name="up")(x)
         narrow = ((c.intermediate_size,), (c.hidden_size,), ("mlp", "embed"))
-        return Projection(*narrow, name="down")(jax.nn.silu(gate) * up)
+        down = Projection(*narrow, c.mlp_bias, c.adapter("down"), name="down")
+        return down(constrain(jax.nn.silu(gate) * up, "projection_batch", "mlp"))
 
 
 # What the backward pass keeps of a layer besides its input ("none": everything).
 REMAT_POLICIES = {
     "full": None,  # nothing: every layer is computed again
     "dots": jax.checkpoint_policies.dots_with_no_batch_dims_saveable,  # the projections' outputs
+    # As "full", and the layers' inputs wait in host memory.
+    "offload": jax.checkpoint_policies.save_and_offload_only_these_names(
+        names_which_can_be_saved=[],
+        names_which_can_be_offloaded=["layer_input"],
+        offload_src="device",
+        offload_dst="pinned_host",
+    ),
 }
 
 
 class DecoderLayer(nn.Module):
-    """One pre-norm block.  Its signature is what `nn.scan` needs: carry first, then scanned inputs."""
+    """One pre-norm block.  Its signature is what `nn.scan` needs: carry first, then scanned inputs.
+
+    The carry is a tuple of streams, each a (b, g or 1, t, d) run of tokens: besides the context, a
+    stream attends to those before it.  Two streams through one layer read its weights once, which
+    devices that hold a part of them each have to gather, and give one gradient.
+    """
 
     config: TransformerConfig
 
     @nn.compact
-    def __call__(self, x, context, rope, masks):
-        eps = self.config.norm_eps
-        y, segment = Attention(self.config, name="attention")(
-            RMSNorm(eps, name="attention_norm")(x), rope, context, masks
-        )
-        x = x + y
-        x = x + MLP(self.config, name="mlp")(RMSNorm(eps, name="mlp_norm")(x))
-        x = nn.with_logical_constraint(x, ("batch", "group", "length", "activation_embed"))
-        return x, segment
+    def __call__(self, streams, context, ropes, masks):
+        c, eps = self.config, self.config.norm_eps
+        norms = RMSNorm(eps, name="attention_norm"), RMSNorm(eps, name="mlp_norm")
+        attention, mlp = Attention(c, name="attention"), MLP(c, name="mlp")
+        outputs, segments = (), ()
+        for x, rope, mask in zip(streams, ropes, masks, strict=True):
+            x = checkpoint_name(x, "layer_input")
+            y, segment = attention(norms[0](x), rope, (*context, *segments), mask)
+            x = constrain(x + y, "batch", "activation_embed", length="residual_length")
+            x = x + mlp(norms[1](x))
+            x = constrain(x, "batch", "activation_embed", length="residual_length")
+            outputs, segments = (*outputs, x), (*segments, segment)
+        return outputs, segments
 
 
 class Transformer(nn.Module):
@@ -205,25 +258,88 @@ class Transformer(nn.Module):
         Returns:
           hidden states (b, g, t, d) after the final norm, and the KV segment of these tokens.
         """
-        c = self.config
-        x = jnp.take(self.embedding, tokens, axis=0).astype(c.dtype)
-        x = nn.with_logical_constraint(x, ("batch", "group", "length", "activation_embed"))
-        rope = rope_tables(positions, c.head_dim, c.rope_theta)
-        x, segment = self.layers(x, context, rope, masks)
-        hidden = self.norm(x)
-        if self.is_initializing() and not c.tie_embeddings:
+        (hidden,), (segment,) = self._run(((tokens, positions),), context, (masks,))
+        if self.is_initializing() and not self.config.tie_embeddings:
             self.lm_head(hidden)  # Linen creates a submodule's parameters where it is first called
         return hidden, segment
 
-    def logits(self, hidden: Array) -> Array:
-        """Logits (..., v) in float32 of hidden states (..., d)."""
+    def grouped(
+        self,
+        prompts: Array,
+        prompt_positions: Array,
+        prompt_mask: Array,
+        rows: Array,
+        positions: Array,
+    ) -> tuple[Array, Array]:
+        """Runs the decoder over prompts and their continuations, layer by layer together.
+
+        Exactly two calls, the second with the first one's segment as its context, but each layer's
+        weights are read once, and the prompts' keys and values exist for one layer at a time.
+
+        Args:
+          prompts, prompt_positions: (b, 1, p) int32.
+          prompt_mask: (b, 1, 1, p) boolean, true at the prompts' tokens.
+          rows, positions: (b, g, t) int32.
+        Returns:
+          hidden states after the final norm: (b, 1, p, d) and (b, g, t, d).
+        """
+        streams = ((prompts, prompt_positions), (rows, positions))
+        return self._run(streams, (), ((), (prompt_mask,)))[0]
+
+    def _run(self, streams, context, masks):
+        """Hidden states and KV segments of each stream of (tokens, positions)."""
+        c = self.config
+        x = tuple(self._embed(tokens) for tokens, _ in streams)
+        ropes = tuple(
+            rope_tables(positions, c.head_dim, c.rope_theta, c.rope_scaling)
+            for _, positions in streams
+        )
+        x, segments = self.layers(x, context, ropes, masks)
+        return tuple(self.norm(h) for h in x), segments
+
+    def _embed(self, tokens: Array) -> Array:
+        x = jnp.take(self.embedding, tokens, axis=0).astype(self.config.dtype)
+        # Every device looks up its part of the width for all rows; then rows go where they belong.
+        # Otherwise the table would travel.
+        x = constrain(x, "head_batch", "lookup_embed")
+        return constrain(x, "batch", "activation_embed", length="residual_length")
+
+    def head(self) -> Array:
+        """The output projection as it is stored, split by vocabulary: (v, d) if tied, else (d, v).
+
+        A caller that computes logits in a loop takes it out of the loop, and its redistribution too.
+        """
         if self.config.tie_embeddings:
-            table = self.embedding.astype(hidden.dtype)
-            return jnp.einsum("...d,vd->...v", hidden, table, preferred_element_type=jnp.float32)
-        return self.lm_head(hidden).astype(jnp.float32)
+            return nn.with_logical_constraint(self.embedding, ("head_vocab", "activation_embed"))
+        kernel = self.lm_head.get_variable("params", "kernel")
+        return nn.with_logical_constraint(kernel, ("activation_embed", "head_vocab"))
+
+    def logits(self, hidden: Array, head: Array | None = None) -> Array:
+        """Logits (..., v) in float32 of hidden states (..., d).
+
+        Each device computes a part of the vocabulary for all rows: the head is never gathered.
+        """
+        head = (self.head() if head is None else head).astype(hidden.dtype)
+        middle = (None,) * (hidden.ndim - 2)
+        hidden = nn.with_logical_constraint(hidden, ("head_batch", *middle, "activation_embed"))
+        equation = "...d,vd->...v" if self.config.tie_embeddings else "...d,dv->...v"
+        logits = jnp.einsum(equation, hidden, head, preferred_element_type=jnp.float32)
+        return nn.with_logical_constraint(logits, ("head_batch", *middle, "head_vocab"))
 
 
 def init_params(config: TransformerConfig, key: Array):
     """Random parameters in float32, with Linen's logical axis metadata still on the leaves."""
     token = jnp.zeros((1, 1, 1), jnp.int32)
     return Transformer(config).init(key, token, token)["params"]
+
+
+def init_adapters(config: TransformerConfig, key: Array):
+    """Fresh adapters of `config.lora`, float32, without Linen's metadata.
+
+    Under jit the rest of the model is never made.
+    """
+    boxed = init_params(config, key)
+    is_box = lambda x: isinstance(x, nn.LogicallyPartitioned)  # noqa: E731
+    return split(
+        jax.tree.map(lambda box: box.unbox(apply_constraint=False), boxed, is_leaf=is_box)
+    )[1]

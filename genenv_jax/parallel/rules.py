@@ -8,7 +8,7 @@ from collections.abc import Iterator
 
 import flax.linen as nn
 import jax
-from jax.sharding import Mesh, NamedSharding, PartitionSpec
+from jax.sharding import AbstractMesh, Mesh, NamedSharding, PartitionSpec
 
 from genenv_jax.models.config import TransformerConfig
 from genenv_jax.models.transformer import init_params
@@ -25,11 +25,19 @@ RULES: Rules = (
     ("head_dim", None),
     ("mlp", "tensor"),
     ("layers", None),
+    ("rank", None),  # of adapters
     # activations
     ("batch", ("data", "fsdp")),
     ("group", None),
     ("length", None),
     ("activation_embed", None),
+    ("residual_length", "tensor"),  # between sub-layers, where every token is on its own
+    ("projection_batch", ("data", "fsdp")),  # at projections, which decoding splits otherwise
+    ("projection_embed", None),
+    # At the two ends every device has all rows of its fsdp group, and a part of the table.
+    ("head_batch", "data"),
+    ("head_vocab", ("tensor", "fsdp")),
+    ("lookup_embed", "fsdp"),
 )
 
 
@@ -37,11 +45,39 @@ def logical_rules(mesh: Mesh, config: TransformerConfig | None = None) -> Rules:
     """The table as it holds for one model on one mesh.
 
     Key/value heads are few, so where the tensor axis does not divide their number they are
-    replicated instead of refused.  Without `config` the table is returned as it stands.
+    replicated instead of refused.  A vocabulary that "tensor" and "fsdp" together do not divide is
+    split over "tensor" alone when logits are computed.  Without `config` the table is returned as it
+    stands.
     """
-    if config is None or config.num_kv_heads % mesh.shape["tensor"] == 0:
+    if config is None:
         return RULES
-    return tuple((name, None if name == "kv_heads" else axis) for name, axis in RULES)
+    changes: dict[str, str | tuple[str, ...] | None] = {}
+    if config.num_kv_heads % mesh.shape["tensor"]:
+        changes["kv_heads"] = None
+    if config.vocab_size % (mesh.shape["tensor"] * mesh.shape["fsdp"]):
+        changes |= {"head_vocab": "tensor", "head_batch": ("data", "fsdp"), "lookup_embed": None}
+    return _changed(changes)
+
+
+def decoding_rules(mesh: Mesh, config: TransformerConfig) -> Rules:
+    """The table for decoding steps, in which weights stay where they are and activations travel.
+
+    A step has one token a row, so its activations are a thousandth of the weights.  The MLP is split
+    over "tensor" and "fsdp" by its width; the attention's projections stay split by the model's width,
+    and their products are summed over "fsdp".  Nothing is gathered but rows of activations, and the
+    weights' copy for decoding takes no more memory than a shard in the compute type.
+    """
+    parts = mesh.shape["tensor"] * mesh.shape["fsdp"]
+    if config.intermediate_size % parts or config.vocab_size % parts:
+        return logical_rules(mesh, config)  # weights are gathered layer by layer, as in training
+    rules = dict(logical_rules(mesh, config))
+    changes = {"projection_batch": "data", "projection_embed": "fsdp"}
+    # The first rule takes the axis: "embed" is not split where "mlp" is.
+    return (("mlp", ("tensor", "fsdp")), *((rules | changes).items()))
+
+
+def _changed(changes: dict[str, str | tuple[str, ...] | None]) -> Rules:
+    return tuple((name, changes.get(name, axis)) for name, axis in RULES)
 
 
 def logical_sharding(
@@ -124,3 +160,38 @@ def activate(mesh: Mesh, config: TransformerConfig | None = None) -> Iterator[Me
     """
     with jax.set_mesh(mesh), nn.logical_axis_rules(list(logical_rules(mesh, config))):
         yield mesh
+
+
+def current_mesh() -> AbstractMesh | None:
+    """The mesh of `activate` while a function is traced; None outside it."""
+    mesh = jax.sharding.get_abstract_mesh()
+    return None if mesh.empty or not nn.get_logical_axis_rules() else mesh
+
+
+def decoding(config: TransformerConfig) -> contextlib.AbstractContextManager:
+    """Lets `decoding_rules` hold for what is traced inside it; does nothing where no mesh is active."""
+    mesh = current_mesh()
+    if mesh is None:
+        return contextlib.nullcontext()
+    return nn.logical_axis_rules(list(decoding_rules(mesh, config)))
+
+
+def cast_params(params: Params, config: TransformerConfig) -> Params:
+    """The parameters in the compute type, cast on their shards.
+
+    The model casts each parameter at its use, so it computes the same with the copy.
+    """
+    return _constrained(jax.tree.map(lambda x: x.astype(config.dtype), params), config)
+
+
+def decoding_params(params: Params, config: TransformerConfig) -> Params:
+    """The parameters split as decoding steps need them; unchanged where no mesh is active."""
+    with decoding(config):
+        return _constrained(params, config)
+
+
+def _constrained(params: Params, config: TransformerConfig) -> Params:
+    if current_mesh() is None:
+        return params
+    names = nn.get_partition_spec(abstract_params(config))
+    return nn.with_logical_constraint(params, names)

@@ -13,8 +13,9 @@ from genenv_jax.benchmarks.base import TOO_LONG, Benchmark, Rejection, Task
 from genenv_jax.config import prompt_buckets
 from genenv_jax.metrics import EpochMeans
 from genenv_jax.models.language_model import LanguageModel
-from genenv_jax.models.scoring import score_completions
 from genenv_jax.players import learner
+from genenv_jax.players.player import Player, Reference
+from genenv_jax.players.residency import Residency
 from genenv_jax.rl.advantages import group_advantages
 from genenv_jax.rl.grpo import GRPOConfig
 from genenv_jax.sampling.engine import Engine, Rollouts
@@ -22,47 +23,33 @@ from genenv_jax.sampling.sampler import SamplingParams
 from genenv_jax.typing import Params, PRNGKey
 
 
-class Agent:
+class Agent(Player):
     """The agent's model, state and compiled functions.
 
     Args:
-      model: configuration and tokenizer.
-      params: initial parameters; they stay the reference policy of the KL term.
+      model, trained, reference, residency, put: see `Player`.
       config: the run's configuration.
-      put: places host arrays on the devices.
     """
 
     def __init__(
         self,
         model: LanguageModel,
-        params: Params,
+        trained: Params,
+        reference: Reference,
         config: ConfigDict,
+        residency: Residency,
         put: Callable[[Any], Any] = lambda x: x,
     ):
-        self.model, self.reference, self.config, self._put = model, params, config.agent, put
+        c = config.agent
+        super().__init__(model, trained, reference, c, residency, put, config.memory.moments)
         self.buckets = prompt_buckets(config, config.limits.agent_prompt)
         options = SamplingParams(
-            config.limits.agent_response,
-            config.agent.group_size,
-            model.eos_ids,
-            temperature=config.agent.temperature,
+            config.limits.agent_response, c.group_size, model.eos_ids, temperature=c.temperature
         )
-        self.engine = Engine(model.config, options, config.agent.batch_size, self.buckets, put)
-        optimizer = learner.make_optimizer(
-            learner.OptimizerConfig(
-                config.agent.learning_rate,
-                weight_decay=config.agent.weight_decay,
-                grad_clip=config.agent.grad_clip,
-            )
-        )
-        self.state = learner.init_state(params, optimizer)
+        self.engine = Engine(model.config, options, c.batch_size, self.buckets, put)
         names = ("clip_low", "clip_high", "dual_clip", "kl_coef", "kl_estimator", "entropy_coef")
-        loss = GRPOConfig(
-            **{k: config.agent[k] for k in names}, aggregation=config.agent.aggregation
-        )
-        self._step = learner.make_grpo_step(
-            model.config, loss, optimizer, config.agent.micro_batches
-        )
+        loss = GRPOConfig(**{k: c[k] for k in names}, aggregation=c.aggregation)
+        self._step = learner.make_grpo_step(model.config, loss, self.optimizer, c.micro_batches)
 
     def prompt(self, benchmark: Benchmark, task: Task) -> list[int]:
         """Token ids from which the agent answers a task."""
@@ -86,7 +73,8 @@ class Agent:
     ) -> Rollouts:
         """Groups of answers to every task, in the order of the tasks."""
         prompts = [self.prompt(benchmark, task) for task in tasks]
-        return self.engine(self.state.params, prompts, key, on_batch=on_batch)
+        self.enter("sample")
+        return self.engine(self.params, prompts, key, on_batch=on_batch)
 
     def update(self, rollouts: Rollouts, rewards: np.ndarray) -> dict[str, float]:
         """One pass (or `update_epochs`) of GRPO over a batch of rollouts.
@@ -100,26 +88,38 @@ class Agent:
         """
         c = self.config
         advantages = group_advantages(rewards, scale=c.advantage_scale, ddof=c.advantage_ddof)
+        batches = [
+            self._batch(rollouts, advantages, range(start, start + c.minibatch_size))
+            for start in range(0, len(rollouts), c.minibatch_size)
+        ]
+        # Without a KL term the reference is not needed, and scoring with it would be waste.
+        if c.kl_coef:
+            self.enter("score")
+            batches = [
+                batch._replace(ref_logp=self.reference.logprobs(batch.rollouts))
+                for batch in batches
+            ]
+        self.enter("update")
         means, gap = EpochMeans(), None
         for _ in range(c.update_epochs):
-            for start in range(0, len(rollouts), c.minibatch_size):
-                rows = range(start, min(start + c.minibatch_size, len(rollouts)))
-                part = rollouts.take(rows)
-                pad = c.minibatch_size - len(part)
-                batch = self._put(part.batch(self.buckets, c.minibatch_size))
-                old = self._put(np.pad(part.logprobs, [(0, pad), (0, 0), (0, 0)]))
-                # Without a KL term the reference is not needed, and scoring with it would be waste.
-                ref = (
-                    score_completions(self.reference, batch, self.model.config)
-                    if c.kl_coef
-                    else old
-                )
-                advantage = self._put(np.pad(advantages[list(rows)], [(0, pad), (0, 0)]))
-                self.state, metrics = self._step(
-                    self.state, learner.GRPOBatch(batch, old, ref, advantage)
-                )
+            for batch in batches:
+                self.state, metrics = self._step(self.state, self.frozen, batch)
                 gap = metrics["sampler_trainer_logp_gap"] if gap is None else gap
                 means.update(metrics)
         result = means.compute() | {"sampler_trainer_logp_gap": float(jax.device_get(gap))}
         learner.check_finite(result, "the agent's update")
         return result
+
+    def _batch(self, rollouts: Rollouts, advantages: np.ndarray, rows: range) -> learner.GRPOBatch:
+        """A mini-batch on the devices, filled up with empty rows; old log-probs stand for the reference's."""
+        rows = [row for row in rows if row < len(rollouts)]
+        part, pad = rollouts.take(rows), self.config.minibatch_size - len(rows)
+        old = np.pad(part.logprobs, [(0, pad), (0, 0), (0, 0)])
+        batch, old, advantage = self._put(
+            (
+                part.batch(self.buckets, self.config.minibatch_size),
+                old,
+                np.pad(advantages[rows], [(0, pad), (0, 0)]),
+            )
+        )
+        return learner.GRPOBatch(batch, old, old, advantage)

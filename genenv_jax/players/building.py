@@ -1,21 +1,31 @@
-"""From a configuration to a benchmark and a loaded model, with every check that needs no training."""
+"""From a configuration to a benchmark and loaded players, with every check that needs no training."""
 
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import functools
 import math
-from collections.abc import Callable
 from typing import Any
 
 import jax
+import jax.numpy as jnp
+from jax.sharding import Mesh
 from ml_collections import ConfigDict
 
 from genenv_jax.benchmarks import registry
 from genenv_jax.benchmarks.base import Benchmark, Task
+from genenv_jax.models.config import TransformerConfig
 from genenv_jax.models.language_model import LanguageModel
+from genenv_jax.models.lora import LoraConfig, split
+from genenv_jax.models.transformer import init_adapters
+from genenv_jax.parallel import processes
 from genenv_jax.parallel.mesh import make_mesh
 from genenv_jax.parallel.rules import activate, batch_sharding, param_shardings
+from genenv_jax.players.agent import Agent
+from genenv_jax.players.player import Reference
+from genenv_jax.players.residency import Residency
+from genenv_jax.players.simulator import Simulator
 from genenv_jax.supervised import base_model
 from genenv_jax.typing import Params
 
@@ -37,43 +47,124 @@ def evaluation_tasks(config: ConfigDict, benchmark: Benchmark) -> list[Task]:
     return [tasks[i * len(tasks) // most] for i in range(most)]
 
 
-def load_model(
-    config: ConfigDict, benchmark: Benchmark
-) -> tuple[LanguageModel, Params, Callable[[Any], Any], Callable[[], Any]]:
-    """Loads what both players start from.
+@dataclasses.dataclass(frozen=True)
+class Host:
+    """The model and the devices as the host loop uses them.
 
-    Returns:
-      the model, its parameters (float32, sharded over the mesh), a function that places a batch's
-      host arrays on the mesh, and a context manager in which jitted functions see the mesh.
+    Attributes:
+      model: what both players start from.
+      mesh: None on one device, where constraints and shardings would only be in the way.
+    """
+
+    model: LanguageModel
+    mesh: Mesh | None
+
+    def put(self, tree: Any) -> Any:
+        """Places a batch's host arrays on the devices, split along their leading axis."""
+        return processes.put(tree, self.mesh and batch_sharding(self.mesh))
+
+    def activate(self) -> contextlib.AbstractContextManager:
+        """A context in which jitted functions see the mesh."""
+        return activate(self.mesh, self.model.config) if self.mesh else contextlib.nullcontext()
+
+    def shardings(self, config: TransformerConfig) -> Params | None:
+        """Shardings of the parameters of `config`."""
+        return param_shardings(config, self.mesh) if self.mesh else None
+
+    def load_params(self, dtype: str = "float32") -> Params:
+        """The model's parameters, sharded over the mesh."""
+        return self.model.load_params(self.shardings(self.model.config), dtype)
+
+
+def open_model(config: ConfigDict, benchmark: Benchmark) -> Host:
+    """Makes the mesh and reads everything of the model but its weights.
+
+    Raises ValueError where mesh, devices and batch sizes do not fit together.
     """
     sizes = (config.mesh.data, config.mesh.fsdp, config.mesh.tensor)
     devices = jax.devices()
     if -1 not in sizes and jax.process_count() == 1:
         devices = devices[: math.prod(sizes)]  # a smaller mesh leaves the other devices alone
     mesh = make_mesh(*sizes, devices=devices)
+    _check_batches(config, mesh)
     model = LanguageModel.load(
-        base_model(config, benchmark),
-        dtype=config.model.dtype,
-        remat=config.model.remat,
-        attention=config.model.attention,
-        unroll_layers=config.model.unroll_layers,
+        base_model(config, benchmark), **model_options(config, devices[0].platform)
     )
-    if mesh.size == 1:  # one device: constraints and shardings would only be in the way
-        return model, model.load_params(), jax.device_put, contextlib.nullcontext
+    if mesh.size > 1:
+        param_shardings(model.config, mesh)  # raises where the mesh does not divide the model
+    return Host(model, mesh if mesh.size > 1 else None)
+
+
+def model_options(config: ConfigDict, platform: str) -> dict[str, Any]:
+    """The options of `TransformerConfig` that are settings, adapters apart.
+
+    platform: of the devices, "cpu", "gpu" or "tpu"; it decides what attention "auto" is.
+    """
+    names = ("dtype", "remat", "attention", "unroll_layers")
+    options = {name: config.model[name] for name in names}
+    if options["attention"] == "auto":
+        options["attention"] = "splash" if platform == "tpu" else "xla"
+    return options
+
+
+def lora_config(config: ConfigDict) -> LoraConfig | None:
+    """The adapters that are configured: None for rank 0, full training."""
+    if not config.lora.rank:
+        return None
+    return LoraConfig(config.lora.rank, float(config.lora.alpha), tuple(config.lora.targets))
+
+
+def _check_batches(config: ConfigDict, mesh: Mesh) -> None:
     rows = mesh.shape["data"] * mesh.shape["fsdp"]
-    for key, size in {
-        "agent.batch_size": config.agent.batch_size,
-        "agent.minibatch_size / micro_batches": config.agent.minibatch_size
-        // config.agent.micro_batches,
-        "simulator.batch_size": config.simulator.batch_size,
-        "simulator.minibatch_size / micro_batches": config.simulator.minibatch_size
-        // config.simulator.micro_batches,
-        "evaluation.batch_size": config.evaluation.batch_size,
-    }.items():
+    sizes = {"evaluation.batch_size": config.evaluation.batch_size}
+    for player in ("agent", "simulator"):
+        c = config[player]
+        sizes[f"{player}.batch_size"] = c.batch_size
+        sizes[f"{player}.minibatch_size / micro_batches"] = c.minibatch_size // c.micro_batches
+    for key, size in sizes.items():
         if size % rows:
             raise ValueError(
                 f"config.{key} = {size}: expected a multiple of data x fsdp = {rows} of the mesh"
             )
-    params = model.load_params(param_shardings(model.config, mesh))
-    put = functools.partial(jax.device_put, device=batch_sharding(mesh))
-    return model, params, put, functools.partial(activate, mesh, model.config)
+
+
+def make_players(config: ConfigDict, host: Host) -> tuple[Agent, Simulator]:
+    """Loads the weights that both players start from, and makes the players.
+
+    Call it inside `host.activate()`.
+    """
+    model, dtype = host.model, jnp.dtype(config.model.dtype)
+    adapter = lora_config(config)
+    residency = Residency(config.memory.offload, lora=adapter is not None)
+    if adapter:
+        # The base is not trained, so it is kept in the type that it is computed in.
+        reference = Reference(host.load_params(dtype.name), model.config)
+        model = dataclasses.replace(model, config=dataclasses.replace(model.config, lora=adapter))
+
+        def start(number: int) -> Params:
+            return _make_adapters(model.config, host, config.seed, number)
+    else:
+        loaded = host.load_params()
+        # In the type that it is computed in: cast at use or beforehand, it computes the same.
+        reference = Reference(jax.tree.map(lambda x: x.astype(dtype), loaded), model.config)
+
+        def start(number: int) -> Params:
+            del number
+            return jax.tree.map(jnp.copy, loaded)
+
+    residency.add_reference(reference)
+    players = [
+        make(model, start(number), reference, config, residency, host.put)
+        for number, make in enumerate((Agent, Simulator))
+    ]
+    return players[0], players[1]
+
+
+def _make_adapters(config: TransformerConfig, host: Host, seed: int, number: int) -> Params:
+    """Fresh adapters of player `number`, sharded over the mesh."""
+    shardings = host.shardings(config)
+    make = jax.jit(
+        functools.partial(init_adapters, config),
+        out_shardings=None if shardings is None else split(shardings)[1],
+    )
+    return make(jax.random.fold_in(jax.random.key(seed), number))

@@ -1,8 +1,11 @@
-"""What both players' updates share: the train state, the optimiser and gradient accumulation."""
+"""What both players' updates share: the train state, gradient accumulation and the jitted steps.
+
+A step takes (state, frozen, batch).  `frozen` are the parameters that are not trained: none ({}) in full
+training, the whole base under LoRA, where the state holds the adapters only.
+"""
 
 from __future__ import annotations
 
-import dataclasses
 import math
 from collections.abc import Callable
 from typing import Any, NamedTuple
@@ -12,62 +15,62 @@ import jax.numpy as jnp
 import optax
 
 from genenv_jax.models.config import TransformerConfig
+from genenv_jax.models.lora import join
 from genenv_jax.models.scoring import CompletionBatch, completion_logprobs
 from genenv_jax.rl import grpo, rwr
 from genenv_jax.typing import Array, Params
 
 
 class TrainState(NamedTuple):
-    """Everything of a player that training changes.  step: () int32, optimiser steps taken."""
+    """Everything of a player that training changes.
+
+    params: the trained parameters, float32.  step: () int32, optimiser steps taken.
+    """
 
     params: Params
     opt_state: optax.OptState
     step: Array
 
 
-@dataclasses.dataclass(frozen=True)
-class OptimizerConfig:
-    """AdamW (Loshchilov and Hutter, 2019) after clipping by the global norm.
+def init_state(
+    params: Params, optimizer: optax.GradientTransformation, *, copy: bool = True
+) -> TrainState:
+    """A fresh state, whose moments are sharded as the parameters are.
 
-    warmup_steps rise linearly to `learning_rate`; with decay_steps > 0 a cosine takes it to 0 by then.
+    Updates donate the state: without `copy` it takes `params` over, and the first one destroys them.
     """
-
-    learning_rate: float
-    warmup_steps: int = 0
-    decay_steps: int = 0
-    b1: float = 0.9
-    b2: float = 0.999
-    eps: float = 1e-8
-    weight_decay: float = 0.01
-    grad_clip: float = 1.0
-
-
-def make_optimizer(config: OptimizerConfig) -> optax.GradientTransformation:
-    """The optimiser; biases and norm scales are decayed too, as by torch's AdamW."""
-    schedule: Any = config.learning_rate
-    if config.decay_steps:
-        schedule = optax.warmup_cosine_decay_schedule(
-            0.0, config.learning_rate, config.warmup_steps, config.decay_steps
-        )
-    elif config.warmup_steps:
-        schedule = optax.linear_schedule(0.0, config.learning_rate, config.warmup_steps)
-    return optax.chain(
-        optax.clip_by_global_norm(config.grad_clip),
-        optax.adamw(schedule, config.b1, config.b2, config.eps, weight_decay=config.weight_decay),
+    if copy:
+        params = jax.tree.map(jnp.copy, params)
+    if not isinstance(jax.tree.leaves(params)[0].sharding, jax.sharding.NamedSharding):
+        return TrainState(params, optimizer.init(params), jnp.int32(0))
+    shardings = state_shardings(params, jax.tree.map(lambda x: x.sharding, params), optimizer)
+    init = jax.jit(
+        lambda params: (optimizer.init(params), jnp.int32(0)),
+        out_shardings=(shardings.opt_state, shardings.step),
     )
+    return TrainState(params, *init(params))
 
 
-def init_state(params: Params, optimizer: optax.GradientTransformation) -> TrainState:
-    """A fresh state.  Copies `params`, since updates donate the state and the caller's stay whole."""
-    params = jax.tree.map(jnp.copy, params)
-    # Not under jit: there the moments would lose the parameters' shardings, and every device would
-    # hold all of them.
-    state = TrainState(params, optimizer.init(params), jnp.int32(0))
-    sharding = jax.tree.leaves(params)[0].sharding
-    if not isinstance(sharding, jax.sharding.NamedSharding):
-        return state
-    everywhere = jax.sharding.NamedSharding(sharding.mesh, jax.sharding.PartitionSpec())
-    return jax.tree.map(lambda x: x if x.ndim else jax.device_put(x, everywhere), state)
+def state_shardings(
+    params: Params, shardings: Params, optimizer: optax.GradientTransformation
+) -> TrainState:
+    """Shardings of a train state: moments lie as their parameters do, counters everywhere.
+
+    params: arrays or ShapeDtypeStructs.  shardings: a NamedSharding for each of them.
+    """
+    structure = jax.tree.structure(params)
+    mesh = jax.tree.leaves(shardings)[0].mesh
+    everywhere = jax.sharding.NamedSharding(mesh, jax.sharding.PartitionSpec())
+
+    def like_params(x) -> bool:
+        return jax.tree.structure(x) == structure
+
+    opt_state = jax.tree.map(
+        lambda x: shardings if like_params(x) else everywhere,
+        jax.eval_shape(optimizer.init, params),
+        is_leaf=like_params,
+    )
+    return TrainState(shardings, opt_state, everywhere)
 
 
 def check_finite(metrics: dict[str, float], what: str) -> None:
@@ -121,14 +124,14 @@ def make_grpo_step(
     loss: grpo.GRPOConfig,
     optimizer: optax.GradientTransformation,
     micro_batches: int = 1,
-) -> Callable[[TrainState, GRPOBatch], tuple[TrainState, dict[str, Array]]]:
+) -> Callable[[TrainState, Params, GRPOBatch], tuple[TrainState, dict[str, Array]]]:
     """A jitted GRPO step; the state is donated.  b must be a multiple of `micro_batches`."""
 
-    def step(state: TrainState, batch: GRPOBatch):
+    def step(state: TrainState, frozen: Params, batch: GRPOBatch):
         total = grpo.denominator(batch.rollouts.mask, loss.aggregation)
 
         def loss_fn(params, part: GRPOBatch):
-            logp, entropy = completion_logprobs(params, part.rollouts, config)
+            logp, entropy = completion_logprobs(join(frozen, params), part.rollouts, config)
             return grpo.grpo_loss(
                 logp,
                 entropy,
@@ -164,64 +167,71 @@ def make_rwr_step(
     kl_coef: float,
     kl_cap: float,
     micro_batches: int = 1,
-) -> Callable[[TrainState, RWRBatch], tuple[TrainState, dict[str, Array]]]:
+) -> Callable[[TrainState, Params, RWRBatch], tuple[TrainState, dict[str, Array]]]:
     """A jitted RWR step whose KL from the update's start is capped; the state is donated.
 
     Among the metrics: "update_kl", the KL after the step, and "step_scale", by how much the optimiser's
     step was shortened to keep it within `kl_cap` (0: not taken).  `kl_cap` = inf switches the cap off.
     """
 
-    def step(state: TrainState, batch: RWRBatch):
+    def step(state: TrainState, frozen: Params, batch: RWRBatch):
         mask = batch.generations.mask
         total = rwr.weighted_total(batch.weights, mask)
         parts = _split(batch.generations, micro_batches)
 
         def loss_fn(params, part: RWRBatch):
-            logp, _ = completion_logprobs(params, part.generations, config)
+            logp, _ = completion_logprobs(join(frozen, params), part.generations, config)
             return rwr.rwr_loss(
                 logp, part.ref_logp, part.weights, part.generations.mask, total, kl_coef
             )
 
         gradient, metrics = accumulate(loss_fn, state.params, batch, micro_batches)
-        updates, opt_state = optimizer.update(gradient, state.opt_state, state.params)
 
-        def moved(scale):
+        def stepped(scale, gradient):
+            """Parameters and optimiser state after the optimiser's step, scaled."""
+            updates, opt_state = optimizer.update(gradient, state.opt_state, state.params)
             # Scale 0 times an update that is not finite must leave the parameters as they are.
-            scaled = jax.tree.map(lambda u: jnp.where(scale > 0, scale * u, 0), updates)
-            return optax.apply_updates(state.params, scaled)
+            updates = jax.tree.map(lambda u: jnp.where(scale > 0, scale * u, 0), updates)
+            # A step that is not taken leaves no trace in the moments either, above all no NaN.
+            opt_state = jax.tree.map(
+                lambda new, old: jnp.where(scale > 0, new, old), opt_state, state.opt_state
+            )
+            return optax.apply_updates(state.params, updates), opt_state
 
         def kl_at(scale):
-            params = moved(scale)
+            # The step is computed anew at every scale: kept, it and the moments after it would be
+            # three more trees of the parameters' size.  Without the barrier XLA would keep them.
+            scale, again = jax.lax.optimization_barrier((scale, gradient))
+            params = jax.tree.map(lambda x: x.astype(config.dtype), stepped(scale, again)[0])
             # As in the gradient, only one part's activations exist at a time.
-            logp = jax.lax.map(lambda part: completion_logprobs(params, part, config)[0], parts)
+            logp = jax.lax.map(
+                lambda part: completion_logprobs(join(frozen, params), part, config)[0], parts
+            )
             logp = logp.reshape(mask.shape)
             return rwr.update_kl(logp, batch.start_logp, batch.weights, mask)
 
         scale, kl = rwr.capped_scale(kl_at, kl_cap)
-        # A step that is not taken leaves no trace in the moments either, above all no NaN.
-        opt_state = jax.tree.map(
-            lambda new, old: jnp.where(scale > 0, new, old), opt_state, state.opt_state
-        )
+        params, opt_state = stepped(scale, gradient)
         metrics |= {
             "update_kl": kl,
             "step_scale": scale,
             "grad_norm": optax.tree.norm(gradient),
         }
-        return TrainState(moved(scale), opt_state, state.step + 1), metrics
+        return TrainState(params, opt_state, state.step + 1), metrics
 
     return jax.jit(step, donate_argnums=0)
 
 
 def make_supervised_step(
     config: TransformerConfig, optimizer: optax.GradientTransformation, micro_batches: int = 1
-) -> Callable[[TrainState, CompletionBatch], tuple[TrainState, dict[str, Array]]]:
+) -> Callable[[TrainState, Params, CompletionBatch], tuple[TrainState, dict[str, Array]]]:
     """A jitted step of maximum likelihood on completions, token mean; the state is donated."""
 
-    def step(state: TrainState, batch: CompletionBatch):
+    def step(state: TrainState, frozen: Params, batch: CompletionBatch):
         total = grpo.denominator(batch.mask, "token-mean")
 
         def loss_fn(params, part: CompletionBatch):
-            logp, _ = completion_logprobs(params, part, config)
+            logp, _ = completion_logprobs(join(frozen, params), part, config)
             loss = -jnp.sum(logp) / total  # log-probs are 0 at padding
             return loss, {"loss": loss}
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
-import jax
 import numpy as np
 from ml_collections import ConfigDict
 
@@ -13,45 +12,41 @@ from genenv_jax.benchmarks.base import Message
 from genenv_jax.config import prompt_buckets
 from genenv_jax.metrics import EpochMeans
 from genenv_jax.models.language_model import LanguageModel
-from genenv_jax.models.scoring import score_completions
+from genenv_jax.parallel import processes
 from genenv_jax.players import learner
+from genenv_jax.players.player import Player, Reference
+from genenv_jax.players.residency import Residency
 from genenv_jax.sampling.engine import Engine, Rollouts
 from genenv_jax.sampling.sampler import SamplingParams
 from genenv_jax.typing import Params, PRNGKey
 
 
-class Simulator:
+class Simulator(Player):
     """The simulator's model, state and compiled functions.
 
     Args:
-      model: configuration and tokenizer.
-      params: initial parameters; the KL penalty is towards them.
+      model, trained, reference, residency, put: see `Player`; the KL penalty is to the reference.
       config: the run's configuration.
-      put: places host arrays on the devices.
     """
 
     def __init__(
         self,
         model: LanguageModel,
-        params: Params,
+        trained: Params,
+        reference: Reference,
         config: ConfigDict,
+        residency: Residency,
         put: Callable[[Any], Any] = lambda x: x,
     ):
         c = config.simulator
-        self.model, self.initial, self.config, self._put = model, params, c, put
+        super().__init__(model, trained, reference, c, residency, put, config.memory.moments)
         self.buckets = prompt_buckets(config, config.limits.simulator_prompt)
         options = SamplingParams(
             config.limits.simulator_response, c.variations, model.eos_ids, temperature=c.temperature
         )
         self.engine = Engine(model.config, options, c.batch_size, self.buckets, put)
-        optimizer = learner.make_optimizer(
-            learner.OptimizerConfig(
-                c.learning_rate, weight_decay=c.weight_decay, grad_clip=c.grad_clip
-            )
-        )
-        self.state = learner.init_state(params, optimizer)
         self._step = learner.make_rwr_step(
-            model.config, optimizer, c.kl_coef, c.kl_cap or float("inf"), c.micro_batches
+            model.config, self.optimizer, c.kl_coef, c.kl_cap or float("inf"), c.micro_batches
         )
 
     def generate(
@@ -62,7 +57,8 @@ class Simulator:
     ) -> Rollouts:
         """`variations` generations from each context (a seed and its success statistics)."""
         prompts = [self.model.encode_messages(messages) for messages in contexts]
-        return self.engine(self.state.params, prompts, key, on_batch=on_batch)
+        self.enter("sample")
+        return self.engine(self.params, prompts, key, on_batch=on_batch)
 
     def update(
         self, generations: Rollouts, weights: np.ndarray, order: np.random.Generator
@@ -82,6 +78,7 @@ class Simulator:
         if not used.size:
             return {}
         initial = self._initial_logprobs(generations, used)
+        self.enter("update")
         means, furthest, capped, steps, scale = EpochMeans(), 0.0, False, 0, 1.0
         for _ in range(c.update_epochs):
             for rows in self._minibatches(order.permutation(used)):
@@ -89,7 +86,7 @@ class Simulator:
                 # The sampler's log-probs are those of the policy at the update's start.
                 arrays = (generations.logprobs, initial, weights.astype(np.float32))
                 batch = learner.RWRBatch(batch, *(self._rows(x, rows) for x in arrays))
-                self.state, metrics = self._step(self.state, self._put(batch))
+                self.state, metrics = self._step(self.state, self.frozen, self._put(batch))
                 scale, kl = float(metrics.pop("step_scale")), float(metrics.pop("update_kl"))
                 means.update(metrics)
                 capped |= scale < 1
@@ -112,9 +109,10 @@ class Simulator:
 
     def _initial_logprobs(self, generations: Rollouts, used: np.ndarray) -> np.ndarray:
         """(S, n, c) log-probs under the initial simulator; 0 outside the rows `used`."""
+        self.enter("score")
         result = np.zeros_like(generations.logprobs)
         for rows in self._minibatches(used):
             batch = generations.take(rows).batch(self.buckets, self.config.minibatch_size)
-            logp = score_completions(self.initial, self._put(batch), self.model.config)
-            result[rows] = jax.device_get(logp)[: len(rows)]
+            logp = self.reference.logprobs(self._put(batch))
+            result[rows] = processes.fetch(logp)[: len(rows)]
         return result

@@ -6,11 +6,11 @@ import dataclasses
 from collections.abc import Callable, Sequence
 from typing import Any
 
-import jax
 import numpy as np
 
 from genenv_jax.models.config import TransformerConfig
 from genenv_jax.models.scoring import CompletionBatch
+from genenv_jax.parallel import processes
 from genenv_jax.sampling.sampler import SamplingParams, sample
 from genenv_jax.typing import Params, PRNGKey
 
@@ -143,7 +143,7 @@ class Engine:
                     config=self.config,
                     options=self.options,
                 )
-                samples = jax.device_get(samples)
+                samples = processes.fetch(samples)
                 count = len(part)
                 result.tokens[part] = samples.tokens[:count]
                 result.lengths[part] = samples.lengths[:count]

@@ -8,6 +8,9 @@
 
 A sample depends on its own prompt, the key and its row id, and on nothing else: not on the other rows,
 the padding or the mesh.  That is what makes a resumed or re-batched run repeat itself.
+
+On a mesh the prompts are read as in training, with each layer's weights gathered in turn.  A decoding
+step has too few tokens for that: its weights stay where they are (`rules.decoding_rules`).
 """
 
 from __future__ import annotations
@@ -16,11 +19,13 @@ import dataclasses
 import functools
 from typing import NamedTuple
 
+import flax.linen as nn
 import jax
 import jax.numpy as jnp
 
 from genenv_jax.models.config import TransformerConfig
 from genenv_jax.models.transformer import KVSegment, Transformer
+from genenv_jax.parallel import rules
 from genenv_jax.typing import Array, Params, PRNGKey
 
 _BLOCK = 128  # tokens a block in the two-level draw
@@ -129,6 +134,29 @@ def next_token(logits: Array, row_keys: PRNGKey, step: Array, options: SamplingP
     return draw(logits, uniform)
 
 
+def shard_segment(segment: KVSegment) -> KVSegment:
+    """Splits a segment (l, b, g, s, k, h) by rows and key/value heads."""
+    axes = ("layers", "batch", "group", None, "kv_heads", "head_dim")
+    return KVSegment(*(nn.with_logical_constraint(x, axes) for x in segment))
+
+
+@functools.partial(jax.jit, static_argnames=("config",))
+def prefill(
+    params: Params, prompts: Array, prompt_lengths: Array, *, config: TransformerConfig
+) -> tuple[Array, KVSegment]:
+    """Reads the prompts (b, p), right-padded; lengths (b,), of which 0 counts as 1.
+
+    Returns the hidden states (b, d) of the last tokens and the prompts' keys and values
+    (l, b, 1, p, k, h).
+    """
+    b, p = prompts.shape
+    positions = jnp.broadcast_to(jnp.arange(p), (b, 1, p))
+    hidden, segment = Transformer(config).apply({"params": params}, prompts[:, None], positions)
+    end = jnp.maximum(prompt_lengths - 1, 0)[:, None, None]
+    last = jnp.take_along_axis(hidden[:, 0], end, axis=1)[:, 0]
+    return last, shard_segment(segment)
+
+
 @functools.partial(jax.jit, static_argnames=("config", "options"))
 def sample(
     params: Params,
@@ -155,27 +183,30 @@ def sample(
     g, c = options.group_size, options.max_new_tokens
     row_keys = jax.vmap(jax.vmap(lambda row: jax.random.fold_in(key, row)))(row_ids)
     eos = jnp.asarray(options.eos_ids, jnp.int32)
+    params = rules.cast_params(params, config)
+    head = model.apply({"params": params}, method="head")
 
     def choose(hidden, step, done):
         """hidden (b, g, d) -> token, its raw log-prob (both zero where done), and done."""
-        logits = model.apply({"params": params}, hidden, method="logits")
+        logits = model.apply({"params": params}, hidden, head, method="logits")
+        # From a part of the vocabulary for all rows to the whole vocabulary for some of the rows.
+        logits = nn.with_logical_constraint(logits, ("batch", "group", None))
         token = next_token(logits, row_keys, step, options)
         chosen = jnp.take_along_axis(logits, token[..., None], axis=-1)[..., 0]
         logprob = chosen - jax.nn.logsumexp(logits, axis=-1)
         ends = jnp.any(token[..., None] == eos, axis=-1)
         return jnp.where(done, 0, token), jnp.where(done, 0.0, logprob), done | ends
 
-    positions = jnp.broadcast_to(jnp.arange(p), (b, 1, p))
-    hidden, prompt = model.apply({"params": params}, prompts[:, None], positions)
+    last, prompt = prefill(params, prompts, prompt_lengths, config=config)
     prompt_mask = (jnp.arange(p) < prompt_lengths[:, None])[:, None, None]
-    end = jnp.maximum(prompt_lengths - 1, 0)[:, None, None]
-    last = jnp.take_along_axis(hidden[:, 0], end, axis=1)
-    last = jnp.broadcast_to(last, (b, g, last.shape[-1]))
+    last = jnp.broadcast_to(last[:, None], (b, g, last.shape[-1]))
     empty = jnp.broadcast_to(prompt_lengths[:, None] == 0, (b, g))
     token, logprob, done = choose(last, 0, empty)
+    params = rules.decoding_params(params, config)
 
     cache = (config.num_layers, b, g, c, config.num_kv_heads, config.head_dim)
-    generated = KVSegment(jnp.zeros(cache, config.dtype), jnp.zeros(cache, config.dtype))
+    zeros = jnp.zeros(cache, config.dtype)
+    generated = shard_segment(KVSegment(zeros, zeros))
     tokens = jnp.zeros((b, g, c), jnp.int32).at[:, :, 0].set(token)
     logprobs = jnp.zeros((b, g, c), jnp.float32).at[:, :, 0].set(logprob)
     lengths = (~empty).astype(jnp.int32)
@@ -189,13 +220,20 @@ def sample(
         token = jax.lax.dynamic_slice_in_dim(tokens, step - 1, 1, axis=2)
         position = jnp.broadcast_to((prompt_lengths + step - 1)[:, None, None], (b, g, 1))
         generated_mask = (jnp.arange(c) < step - 1)[None, None, None]
-        hidden, new = model.apply(
-            {"params": params}, token, position, (prompt, generated), (prompt_mask, generated_mask)
-        )
+        with rules.decoding(config):
+            hidden, new = model.apply(
+                {"params": params},
+                token,
+                position,
+                (prompt, generated),
+                (prompt_mask, generated_mask),
+            )
         # Layers only read the cache; the new keys and values are appended once, after the layer scan.
-        generated = KVSegment(
-            jax.lax.dynamic_update_slice_in_dim(generated.k, new.k, step - 1, axis=3),
-            jax.lax.dynamic_update_slice_in_dim(generated.v, new.v, step - 1, axis=3),
+        generated = shard_segment(
+            KVSegment(
+                jax.lax.dynamic_update_slice_in_dim(generated.k, new.k, step - 1, axis=3),
+                jax.lax.dynamic_update_slice_in_dim(generated.v, new.v, step - 1, axis=3),
+            )
         )
         lengths = lengths + ~done
         token, logprob, done = choose(hidden[:, :, 0], step, done)

@@ -192,8 +192,8 @@ def test_missing_and_damaged_tokenizer(directory):
     ("changes", "message"),
     [
         ({"model_type": "mamba"}, "model_type 'mamba' is not supported"),
-        ({"num_attention_heads": 0}, "division|modulo"),
-        ({"hidden_size": "wide"}, "unsupported operand"),
+        ({"num_attention_heads": 0}, "num_attention_heads = 0: expected a positive integer"),
+        ({"hidden_size": "wide"}, "hidden_size = 'wide': expected a positive integer"),
         ({"vocab_size": None}, "lacks vocab_size"),
     ],
 )

@@ -1,5 +1,6 @@
 """The table of logical axes, and that it reaches the compiled program."""
 
+import re
 import warnings
 
 import flax.linen as nn
@@ -11,7 +12,8 @@ from flax import traverse_util
 from jax.sharding import PartitionSpec as P
 
 from genenv_jax.models.config import TransformerConfig
-from genenv_jax.models.transformer import Transformer, init_params
+from genenv_jax.models.scoring import CompletionBatch, completion_logprobs
+from genenv_jax.models.transformer import init_params
 from genenv_jax.parallel import rules
 from genenv_jax.parallel.mesh import make_mesh
 from tests import tiny
@@ -120,28 +122,109 @@ def test_logical_sharding():
         rules.logical_sharding(mesh, ("bacth",))
 
 
-def lowered(config):
-    tokens = jax.ShapeDtypeStruct((8, 1, 4), jnp.int32)
-    model = Transformer(config)
+def lowered_gradient(config):
+    """StableHLO of the gradient of some completions' log-probs."""
+    shape = jax.ShapeDtypeStruct
+    batch = CompletionBatch(
+        shape((8, 6), jnp.int32),
+        shape((8,), jnp.int32),
+        shape((8, 2, 5), jnp.int32),
+        shape((8, 2), jnp.int32),
+    )
     # A new function each time: the constraints are decided when it is traced.
-    forward = jax.jit(lambda params, t: model.apply({"params": params}, t, t)[0])
-    return forward.lower(rules.param_shapes(config), tokens).as_text()
+    loss = jax.jit(
+        jax.grad(lambda params, batch: completion_logprobs(params, batch, config)[0].sum())
+    )
+    return loss.lower(rules.param_shapes(config), batch).as_text()
+
+
+def constraints(text):
+    """(sharding, type) of every constraint, of those in the scans over layers, and of the others."""
+    inside, outside, function = [], [], ""
+    for line in text.splitlines():
+        function = line.split("@")[1] if "func.func" in line else function
+        if found := re.search(r"sharding_constraint .*<@mesh, (\[.*\])> : tensor<(.*)>", line):
+            (inside if function.startswith("closed_call") else outside).append(found.groups())
+    return inside, outside
 
 
 def test_constraints_reach_the_program_under_activate_only():
-    config, mesh = config_of(), make_mesh(2, 2, 2)
-    constraint = "sharding_constraint"
-    with rules.activate(mesh) as active:
+    options = {"remat": "full", "dtype": "bfloat16"}
+    config = TransformerConfig.from_huggingface(tiny.config_dict(), **options)
+    mesh = make_mesh(2, 2, 2)
+    with rules.activate(mesh, config) as active:
         assert active is mesh
-        text = lowered(config)
-    assert text.count(constraint) >= 2  # the embeddings, and each layer's output within the scan
-    lines = [line for line in text.splitlines() if constraint in line]
-    assert all('{"data", "fsdp"}' in line for line in lines)
-    assert constraint not in lowered(config)
+        inside, outside = constraints(lowered_gradient(config))
+    # Within the scan over layers, forwards and backwards: the residual stream of prompts (8, 1, 6)
+    # and completions (8, 2, 4), heads, and the MLP's width.
+    rows = '[{"data", "fsdp"}, {}, '
+    for tokens in ("8x1x6", "8x2x4"):
+        assert inside.count((rows + '{"tensor"}, {}]', f"{tokens}x32xbf16")) >= 5
+        assert inside.count((rows + '{}, {"tensor"}, {}]', f"{tokens}x4x8xbf16")) >= 4
+        assert inside.count((rows + '{}, {"tensor"}]', f"{tokens}x48xbf16")) >= 2
+    # Kernels have the compute type on the shard, before anything is gathered; gradients too.
+    assert inside.count(('[{"fsdp"}, {"tensor"}]', "32x48xbf16")) >= 12
+    assert not [kind for _, kind in inside if kind.endswith("f32")]
+    # The two ends: a part of the embedding's width, and a part of the vocabulary, for all rows.
+    assert outside.count(('[{"data"}, {}, {}, {"fsdp"}]', "8x1x6x32xbf16")) == 2
+    assert outside.count(('[{"data"}, {}, {"tensor", "fsdp"}]', "8x10x320xf32")) == 2
+    assert ('[{}, {"tensor", "fsdp"}]', "32x320xf32") in outside
+
+    assert constraints(lowered_gradient(config)) == ([], [])
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", DeprecationWarning)
         with mesh, nn.logical_axis_rules(rules.RULES):  # the legacy context: Linen is blind to it
-            assert constraint not in lowered(config)
+            assert constraints(lowered_gradient(config)) == ([], [])
+
+
+def test_a_vocabulary_that_fsdp_does_not_divide():
+    mesh = make_mesh(1, 4, 2)
+    spec = rules.logical_sharding(mesh, ("head_batch", "head_vocab"), config_of()).spec
+    assert spec == P("data", ("tensor", "fsdp"))
+    spec = rules.logical_sharding(
+        mesh, ("head_batch", "head_vocab"), config_of(vocab_size=322)
+    ).spec
+    assert spec == P(("data", "fsdp"), "tensor")
+
+
+def test_decoding_rules():
+    mesh = make_mesh(2, 2, 2)
+
+    def spec(axes, **changes):
+        table = list(rules.decoding_rules(mesh, config_of(**changes)))
+        return nn.logical_to_mesh_axes(axes, table)
+
+    assert spec(("embed", "mlp")) == P(None, ("tensor", "fsdp"))
+    assert spec(("mlp", "embed")) == P(("tensor", "fsdp"), None)
+    assert spec(("embed", "heads", "head_dim")) == P("fsdp", "tensor", None)
+    assert spec(("projection_batch", "projection_embed")) == P("data", "fsdp")
+    assert spec(("batch", "kv_heads"), num_key_value_heads=1) == P(("data", "fsdp"), None)
+    # Where the width does not divide, weights are gathered as in training.
+    assert spec(("embed", "mlp"), intermediate_size=50) == P("fsdp", "tensor")
+
+
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
+def test_copies_of_the_parameters(dtype):
+    config = TransformerConfig.from_huggingface(tiny.config_dict(), dtype=dtype)
+    params = jax.tree.map(lambda x: jnp.ones(x.shape, x.dtype), rules.param_shapes(config))
+
+    def copies(params):
+        cast = rules.cast_params(params, config)
+        return cast, rules.decoding_params(cast, config)
+
+    cast, decoding = jax.jit(copies)(params)
+    assert {x.dtype.name for x in jax.tree.leaves(cast)} == {dtype}
+    mesh = make_mesh(2, 2, 2)
+    shardings = rules.param_shardings(config, mesh)
+    with rules.activate(mesh, config):
+        cast, decoding = jax.jit(copies)(jax.device_put(params, shardings))
+    assert jax.tree.all(
+        jax.tree.map(lambda x, s: x.sharding.is_equivalent_to(s, x.ndim), cast, shardings)
+    )
+    assert decoding["layers"]["mlp"]["up"]["kernel"].addressable_shards[0].data.shape == (2, 32, 12)
+    assert decoding["layers"]["attention"]["o"]["kernel"].addressable_shards[0].data.shape == (
+        2, 2, 8, 16,
+    )  # fmt: skip
 
 
 def test_parameters_initialised_on_the_mesh():

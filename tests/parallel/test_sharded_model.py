@@ -1,6 +1,8 @@
 """Weights read straight onto a mesh, and a forward pass that does not depend on it."""
 
 import collections
+import contextlib
+import re
 
 import jax
 import jax.numpy as jnp
@@ -9,9 +11,11 @@ import pytest
 
 from genenv_jax.models import huggingface
 from genenv_jax.models.config import TransformerConfig
+from genenv_jax.models.huggingface import layouts, tensors
 from genenv_jax.models.transformer import Transformer
 from genenv_jax.parallel import rules
 from genenv_jax.parallel.mesh import make_mesh
+from genenv_jax.sampling.sampler import SamplingParams, sample
 from tests import tiny
 
 
@@ -53,14 +57,14 @@ def test_only_local_rows_are_read_and_each_once(tmp_path, monkeypatch):
     """A part that several devices hold is read once, and without the rest of its tensor."""
     path, config = write(tmp_path)
     read = collections.Counter()
-    original = huggingface._Tensor.read
+    original = tensors.Tensor.read
 
     def counting(self, region):
         x = original(self, region)
         read[self.key] += x.size
         return x
 
-    monkeypatch.setattr(huggingface._Tensor, "read", counting)
+    monkeypatch.setattr(tensors.Tensor, "read", counting)
     shardings = rules.param_shardings(config, make_mesh(2, 1, 4))
     huggingface.load_params(path, config, shardings)
     # The data axis copies everything, and the 2 key/value heads are copied along the tensor axis.
@@ -70,10 +74,9 @@ def test_only_local_rows_are_read_and_each_once(tmp_path, monkeypatch):
     read.clear()
     sharding = shardings["layers"]["mlp"]["up"]["kernel"]
     index = sharding.devices_indices_map((2, 32, 48))[jax.devices()[0]]
-    with huggingface._open_tensors(path) as tensors:
-        layout = huggingface._LAYOUTS["layers/mlp/up/kernel"]
-        key = layout.keys(2)[1]
-        part = layout.read(tensors[key].read, (32, 48), index[1:])
+    layout = layouts.LAYOUTS["layers/mlp/up/kernel"]
+    key = layout.keys(2)[1]
+    part = layout.read(tensors.list_tensors(path)[key].read, (32, 48), index[1:])
     assert part.shape == (32, 12)
     assert read[key] == part.size
 
@@ -123,3 +126,54 @@ def test_gradients_do_not_depend_on_the_mesh(tmp_path):
         got = jax.jit(jax.grad(loss), out_shardings=shardings)(params, *inputs)
     assert jax.tree.map(lambda x: x.sharding, got) == shardings
     jax.tree.map(lambda a, b: np.testing.assert_allclose(a, b, atol=1e-5), got, want)
+
+
+MESHES = [(8, 1, 1), (1, 8, 1), (2, 2, 2), (1, 2, 4)]
+
+
+def sampled(config, params, mesh=None):
+    """Samples of eight prompts, and the compiled sampler's text."""
+    rng = np.random.default_rng(0)
+    prompts = rng.integers(0, config.vocab_size, (8, 6), dtype=np.int32)
+    lengths, rows = rng.integers(0, 7, 8).astype(np.int32), np.arange(16, dtype=np.uint32)
+    batch = prompts, lengths, rows.reshape(8, 2)
+    options = SamplingParams(5, 2, (3, 40))
+    context = contextlib.nullcontext()
+    if mesh:
+        params = jax.device_put(params, rules.param_shardings(config, mesh))
+        batch = jax.device_put(batch, rules.batch_sharding(mesh))
+        context = rules.activate(mesh, config)
+    key = jax.random.key(1)
+    with context:
+        arguments = (params, *batch[:2], key, batch[2])
+        compiled = sample.lower(*arguments, config=config, options=options).compile()
+        return jax.device_get(compiled(*arguments)), compiled.as_text()
+
+
+@pytest.fixture(scope="module", params=[False, True], ids=["untied", "tied"])
+def sampler_case(request, tmp_path_factory):
+    path, config = write(
+        tmp_path_factory.mktemp("sampler"),
+        tie_word_embeddings=request.param,
+        intermediate_size=56,  # unlike any other size, so that its arrays are found in the program
+    )
+    params = huggingface.load_params(path, config)
+    return config, params, sampled(config, params)[0]
+
+
+@pytest.mark.parametrize("sizes", MESHES)
+def test_samples_do_not_depend_on_the_mesh(sampler_case, sizes):
+    config, params, want = sampler_case
+    mesh = make_mesh(*sizes)
+    got, text = sampled(config, params, mesh)
+    np.testing.assert_array_equal(got.tokens, want.tokens)
+    np.testing.assert_array_equal(got.lengths, want.lengths)
+    np.testing.assert_allclose(got.logprobs, want.logprobs, atol=1e-5)
+    if sizes[1] == 1:
+        return
+    # Prompts are read with each layer's weights gathered over "fsdp"; a decoding step gathers none.
+    width = 56 // sizes[2]
+    gathered = [line for line in text.splitlines() if re.search(r"= f32\S* all-gather\(", line)]
+    kernels = [line for line in gathered if re.search(rf"\[(1,)?(32,{width}|{width},32)\]", line)]
+    assert kernels
+    assert all("while/body" in line and "prefill" in line for line in kernels), kernels

@@ -13,6 +13,7 @@ from genenv_jax.models.transformer import Transformer
 from genenv_jax.parallel import rules
 from genenv_jax.parallel.mesh import make_mesh
 from genenv_jax.players import learner
+from genenv_jax.players.optimizer import OptimizerConfig, make_optimizer
 from genenv_jax.rl import grpo
 from tests.sampling import small_model
 from tests.sampling.small_model import make_params
@@ -23,7 +24,7 @@ PROMPTS = np.array([4, 1, 3, 2], np.int32)
 LENGTHS = np.array([[3, 1], [2, 3], [0, 2], [1, 0]], np.int32)  # ragged, two rows empty
 MASK = (np.arange(C) < LENGTHS[..., None]).astype(np.float32)
 WEIGHTS = np.array([[1.5, 0.0], [0.7, 0.4], [0.9, 1.1], [0.0, 2.0]], np.float32)
-ADAM = learner.OptimizerConfig(1e-2, grad_clip=1e9)
+ADAM = OptimizerConfig(1e-2, grad_clip=1e9)
 
 
 @pytest.fixture(scope="module")
@@ -121,7 +122,7 @@ LOSS = grpo.GRPOConfig(kl_coef=0.3, entropy_coef=0.2, dual_clip=0.0)
 @pytest.fixture(scope="module")
 def grpo_steps():
     """The same step over the mini-batch as a whole, and over two parts of it."""
-    optimizer = learner.make_optimizer(ADAM)
+    optimizer = make_optimizer(ADAM)
     return optimizer, *(learner.make_grpo_step(CONFIG, LOSS, optimizer, n) for n in (1, 2))
 
 
@@ -141,7 +142,7 @@ def test_grpo_gradient(params, grpo_batch, grpo_steps):
     want = plain_pass(params, grpo_batch.rollouts, *slopes)[2]
     optimizer, *steps = grpo_steps
     for step in steps:
-        state, metrics = step(learner.init_state(params, optimizer), grpo_batch)
+        state, metrics = step(learner.init_state(params, optimizer), {}, grpo_batch)
         close(gradient_of(state), want)
         assert float(metrics["loss"]) == pytest.approx(loss, abs=1e-5)
         norm = np.sqrt(sum(np.square(x).sum() for x in jax.tree.leaves(want)))
@@ -150,9 +151,9 @@ def test_grpo_gradient(params, grpo_batch, grpo_steps):
 
 def test_supervised_gradient(params, batch, start):
     """Two parts of unequal length give the token mean over both."""
-    optimizer = learner.make_optimizer(ADAM)
+    optimizer = make_optimizer(ADAM)
     step = learner.make_supervised_step(CONFIG, optimizer, 2)
-    state, metrics = step(learner.init_state(params, optimizer), batch)
+    state, metrics = step(learner.init_state(params, optimizer), {}, batch)
     want = plain_pass(params, batch, np.full(MASK.shape, -1 / MASK.sum()))[2]
     close(gradient_of(state), want)
     assert float(metrics["loss"]) == pytest.approx(-start.sum() / MASK.sum(), abs=1e-5)
@@ -165,7 +166,7 @@ CAP = 0.1
 @pytest.fixture(scope="module")
 def rwr_steps():
     """A step with a learning rate far too high: capped; and not capped, in two parts."""
-    optimizer = learner.make_optimizer(learner.OptimizerConfig(0.01, grad_clip=1e9))
+    optimizer = make_optimizer(OptimizerConfig(0.01, grad_clip=1e9))
     return (
         optimizer,
         learner.make_rwr_step(CONFIG, optimizer, 0.3, CAP),
@@ -182,7 +183,7 @@ def test_rwr_gradient(params, rwr_batch, rwr_steps):
     want = plain_pass(params, rwr_batch.generations, slope)[2]
     optimizer, *steps = rwr_steps
     for step in steps:
-        state, metrics = step(learner.init_state(params, optimizer), rwr_batch)
+        state, metrics = step(learner.init_state(params, optimizer), {}, rwr_batch)
         assert float(metrics["step_scale"]) > 0
         close(gradient_of(state), want)
         assert float(metrics["loss"]) == pytest.approx(loss, abs=1e-5)
@@ -197,12 +198,12 @@ def measured_kl(params, batch):
 
 def test_the_kl_cap_holds_and_the_largest_step_within_it_is_taken(params, rwr_batch, rwr_steps):
     optimizer, capped, free = rwr_steps
-    state, metrics = capped(learner.init_state(params, optimizer), rwr_batch)
+    state, metrics = capped(learner.init_state(params, optimizer), {}, rwr_batch)
     kl, scale = measured_kl(state.params, rwr_batch), float(metrics["step_scale"])
     assert 0 < kl <= CAP * (1 + 1e-4)
     assert float(metrics["update_kl"]) == pytest.approx(kl, rel=1e-3)
     assert scale in [2.0**-n for n in range(1, 7)]
-    loose, metrics = free(learner.init_state(params, optimizer), rwr_batch)
+    loose, metrics = free(learner.init_state(params, optimizer), {}, rwr_batch)
     kl = measured_kl(loose.params, rwr_batch)
     assert kl > 5 * CAP
     assert float(metrics["update_kl"]) == pytest.approx(kl, rel=1e-3)
@@ -221,7 +222,7 @@ def test_a_later_step_is_measured_from_the_start(params, rwr_batch, rwr_steps):
     state = learner.init_state(params, optimizer)
     scales = []
     for _ in range(6):
-        state, metrics = capped(state, rwr_batch)
+        state, metrics = capped(state, {}, rwr_batch)
         scales.append(float(metrics["step_scale"]))
         assert measured_kl(state.params, rwr_batch) <= CAP * (1 + 1e-4)
     assert scales[0] > 0 and min(scales) < scales[0]
@@ -234,12 +235,12 @@ def test_a_step_that_is_not_finite_is_not_taken(params, rwr_batch, rwr_steps):
     for step in steps:
         state = learner.init_state(params, optimizer)
         before = jax.device_get(state)
-        state, metrics = step(state, broken)
+        state, metrics = step(state, {}, broken)
         assert float(metrics["step_scale"]) == 0 and float(metrics["update_kl"]) < 1e-6
         jax.tree.map(np.testing.assert_array_equal, state.params, before.params)
         jax.tree.map(np.testing.assert_array_equal, state.opt_state, before.opt_state)
         assert int(state.step) == 1
-        state, metrics = step(state, rwr_batch)  # and the next one is taken as ever
+        state, metrics = step(state, {}, rwr_batch)  # and the next one is taken as ever
         assert float(metrics["step_scale"]) > 0
         assert all(np.isfinite(x).all() for x in jax.tree.leaves(jax.device_get(state)))
 
@@ -252,7 +253,7 @@ def test_rows_of_weight_zero_do_not_move_the_simulator(params, rwr_batch, rwr_st
         generations=rwr_batch.generations._replace(completions=completions),
         ref_logp=np.where(WEIGHTS[..., None] == 0, -1.0, rwr_batch.ref_logp).astype(np.float32),
     )
-    states = [capped(learner.init_state(params, optimizer), x)[0] for x in (rwr_batch, other)]
+    states = [capped(learner.init_state(params, optimizer), {}, x)[0] for x in (rwr_batch, other)]
     close(gradient_of(states[0]), gradient_of(states[1]), atol=1e-6)
 
 
@@ -260,12 +261,12 @@ def test_the_state_is_donated_and_nothing_is_compiled_again(params, rwr_batch, r
     optimizer, capped, _ = rwr_steps
     state = learner.init_state(params, optimizer)
     leaves = jax.tree.leaves((state.params, state.opt_state))
-    new, _ = capped(state, rwr_batch)
+    new, _ = capped(state, {}, rwr_batch)
     assert all(x.is_deleted() for x in leaves if x.ndim)
     assert not any(x.is_deleted() for x in jax.tree.leaves(params))  # the caller's stay
     size = capped._cache_size()
     for _ in range(2):
-        new, _ = capped(new, rwr_batch)
+        new, _ = capped(new, {}, rwr_batch)
     assert capped._cache_size() == size == 1
     assert int(new.step) == 3
 
@@ -276,12 +277,12 @@ def test_grpo_steps_improve_the_objective(params, batch, start, grpo_steps):
     advantages = np.array([[1.0, -1.0]] * B, np.float32)
     state = learner.init_state(params, optimizer)
     old = jax.tree.leaves(state.params)
-    state, metrics = step(state, learner.GRPOBatch(batch, start, start, advantages))
+    state, metrics = step(state, {}, learner.GRPOBatch(batch, start, start, advantages))
     assert all(x.is_deleted() for x in old)
     assert float(metrics["sampler_trainer_logp_gap"]) < 1e-6 and float(metrics["kl"]) < 1e-6
     assert float(metrics["clip_share"]) == 0
     for _ in range(2):
-        state, metrics = step(state, learner.GRPOBatch(batch, start, start, advantages))
+        state, metrics = step(state, {}, learner.GRPOBatch(batch, start, start, advantages))
     assert step._cache_size() == 1 and int(state.step) == 3
     change = np.asarray(score_completions(state.params, batch, CONFIG)) - start
     assert change[:, 0].sum() > 0.1 > -0.1 > change[:, 1].sum()
@@ -301,7 +302,7 @@ jax.monitoring.register_event_duration_secs_listener(
 def test_on_a_mesh(params, grpo_batch, grpo_steps):
     """Moments are split like their parameters from the start, stay so, and the step is the same."""
     optimizer, _, step = grpo_steps
-    want, _ = step(learner.init_state(params, optimizer), grpo_batch)
+    want, _ = step(learner.init_state(params, optimizer), {}, grpo_batch)
     mesh = make_mesh(1, 2, 2, devices=jax.devices()[:4])
     shardings = rules.param_shardings(CONFIG, mesh)
     placed = jax.device_put(params, shardings)
@@ -318,12 +319,12 @@ def test_on_a_mesh(params, grpo_batch, grpo_steps):
                 )  # fmt: skip
 
         check(state)
-        state, _ = step(state, batch)
+        state, _ = step(state, {}, batch)
         check(state)
         close(jax.device_get(gradient_of(state)), jax.device_get(gradient_of(want)))
         before = compiled_programs()
         assert before > 0
-        state, _ = step(state, batch)
+        state, _ = step(state, {}, batch)
         assert compiled_programs() == before
         check(state)
 
@@ -339,8 +340,8 @@ def test_optimizer():
     """AdamW by hand: the first step is -lr * (sign of the clipped gradient + decay * parameter)."""
     params = {"w": jnp.array([2.0, -4.0]), "b": jnp.array([1.0])}
     gradient = {"w": jnp.array([30.0, 0.0]), "b": jnp.array([-40.0])}
-    config = learner.OptimizerConfig(0.1, weight_decay=0.5, grad_clip=1.0)
-    optimizer = learner.make_optimizer(config)
+    config = OptimizerConfig(0.1, weight_decay=0.5, grad_clip=1.0)
+    optimizer = make_optimizer(config)
     state = learner.init_state(params, optimizer)
     updates, opt_state = optimizer.update(gradient, state.opt_state, params)
     np.testing.assert_allclose(updates["w"], [-0.1 - 0.1, 0.2], atol=1e-5)
@@ -353,8 +354,8 @@ def test_optimizer():
 def test_schedule():
     rates = []
     for decay in (12, 0):
-        optimizer = learner.make_optimizer(
-            learner.OptimizerConfig(1.0, warmup_steps=4, decay_steps=decay, weight_decay=0.0)
+        optimizer = make_optimizer(
+            OptimizerConfig(1.0, warmup_steps=4, decay_steps=decay, weight_decay=0.0)
         )
         params = {"w": jnp.array([1.0])}
         state = optimizer.init(params)

@@ -1,0 +1,131 @@
+"""Flash attention on TPUs: the splash kernel of JAX's Pallas library over a group of rows.
+
+The rows of a group become one sequence of queries, so that their prompt is read once for all of them:
+
+                      prompt        row 0   row 1   row 2
+        row 0    [  1 1 1 1 1 1    causal     .       .    ]        1: every query sees every key
+        row 1    [  1 1 1 1 1 1      .     causal     .    ]        .: block of zeros, not computed
+        row 2    [  1 1 1 1 1 1      .       .     causal  ]
+
+This much is known when the program is traced.  The lengths of the prompts are not: padding of a prompt
+carries another segment id than the queries.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax.experimental.pallas.ops.tpu import splash_attention as splash
+
+from genenv_jax.models.attention_sharding import SharedPast
+from genenv_jax.typing import Array
+
+_LANES = 128  # the kernel's blocks are multiples of it
+
+
+@dataclasses.dataclass(frozen=True)
+class GroupMask(splash.Mask):
+    """Which of the prompt's and of the group's keys each query sees; made a block at a time.
+
+    Attributes:
+      prompt: keys that all queries see, which come first.
+      rows: rows of the group.
+      length: queries a row, and keys a row.
+    """
+
+    prompt: int
+    rows: int
+    length: int
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        own = self.rows * self.length
+        return own, self.prompt + own
+
+    def __getitem__(self, index: tuple[slice, slice]) -> np.ndarray:
+        queries, keys = (
+            np.arange(size)[part] for size, part in zip(self.shape, index, strict=True)
+        )
+        queries, keys = queries[:, None], keys[None] - self.prompt
+        same_row = queries // self.length == keys // self.length
+        return (keys < 0) | (same_row & (keys <= queries))
+
+
+def splash_attention(
+    q: Array,
+    k: Array,
+    v: Array,
+    past: SharedPast | None,
+    *,
+    interpret: bool,
+    max_block: int = 512,
+) -> Array:
+    """Causal attention of a group's rows, each over the shared past and itself.
+
+    Scores exist a block at a time, in the backward pass too, and key/value heads are not repeated.
+
+    Args:
+      q: (b, g, t, n, h).
+      k, v: (b, g, t, k, h), of the same tokens.
+      past: shared by the group, or None.
+      interpret: run the kernel as plain JAX operations, where there is no TPU.
+      max_block: the most queries, and keys, of a block; a multiple of 128.
+    Returns:
+      (b, g, t, n, h) in q's dtype; scores and softmax are float32.
+    """
+    b, g, t, n, h = q.shape
+    length, block = _blocks(t, g, max_block)
+    q, k, v = (_sequence(x, length) for x in (q * h**-0.5, k, v))
+    prompt, segment_ids = 0, None
+    if past is not None:
+        prompt = _round_up(past.k.shape[1], block)
+        k = jnp.concatenate([_sequence(past.k[:, None], prompt), k], axis=2)
+        v = jnp.concatenate([_sequence(past.v[:, None], prompt), v], axis=2)
+        # Keys with id 1 are hidden.  No query is left with nothing to see: there is its own key.
+        hidden = jnp.pad(
+            ~past.valid, [(0, 0), (0, prompt - past.valid.shape[1])], constant_values=True
+        )
+        hidden = jnp.pad(hidden.astype(jnp.int32), [(0, 0), (0, g * length)])
+        segment_ids = splash.SegmentIds(q=jnp.zeros((b, g * length), jnp.int32), kv=hidden)
+    kernel = splash.make_splash_mha_single_device(
+        splash.MultiHeadMask([GroupMask(prompt, g, length)] * n),
+        block_sizes=splash.BlockSizes(
+            block_q=block,
+            block_kv=block,
+            block_q_dkv=block,
+            block_kv_dkv=block,
+            block_q_dq=block,
+            block_kv_dq=block,
+        ),
+        interpret=interpret,
+    )
+    out = jax.vmap(kernel)(q, k, v, segment_ids)
+    return out.reshape(b, n, g, length, h)[:, :, :, :t].transpose(0, 2, 3, 1, 4)
+
+
+def _blocks(t: int, g: int, max_block: int) -> tuple[int, int]:
+    """Padded length of a row of t tokens, and the block size; blocks end where rows end.
+
+    A long row is cut into equal blocks; short rows share one, as many as fit.
+    """
+    count = math.ceil(t / max_block)
+    block = _round_up(math.ceil(t / count), _LANES)
+    length = count * block
+    if count == 1:
+        block *= max(r for r in range(1, g + 1) if g % r == 0 and r * block <= max_block)
+    return length, block
+
+
+def _sequence(x: Array, length: int) -> Array:
+    """(b, g, t, n, h) -> (b, n, g * length, h), each row padded with zeros to `length`."""
+    b, g, t, n, h = x.shape
+    x = jnp.pad(x, [(0, 0), (0, 0), (0, length - t), (0, 0), (0, 0)])
+    return x.reshape(b, g * length, n, h).swapaxes(1, 2)
+
+
+def _round_up(size: int, multiple: int) -> int:
+    return math.ceil(size / multiple) * multiple

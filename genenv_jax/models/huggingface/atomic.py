@@ -1,0 +1,46 @@
+"""A directory that appears whole or not at all."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import pathlib
+import shutil
+from collections.abc import Iterator
+
+
+@contextlib.contextmanager
+def atomic_directory(path: pathlib.Path) -> Iterator[pathlib.Path]:
+    """A new directory beside `path` that takes its place when the block ends without an error."""
+    path = path.absolute()
+    path.parent.mkdir(parents=True, exist_ok=True)
+    temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
+    aside = path.with_name(f".{path.name}.{os.getpid()}.old")
+    for leftover in (temporary, aside):
+        shutil.rmtree(leftover, ignore_errors=True)
+    temporary.mkdir()
+    try:
+        yield temporary
+        for item in (*temporary.rglob("*"), temporary):
+            _flush(item)
+        if path.exists():  # a directory cannot be renamed onto one that holds files
+            path.rename(aside)
+        try:
+            temporary.rename(path)
+        except OSError:
+            if aside.exists():
+                aside.rename(path)
+            raise
+        _flush(path.parent)
+    finally:
+        shutil.rmtree(temporary, ignore_errors=True)
+        if path.exists():
+            shutil.rmtree(aside, ignore_errors=True)
+
+
+def _flush(item: pathlib.Path) -> None:
+    descriptor = os.open(item, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)

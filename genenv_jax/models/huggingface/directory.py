@@ -1,0 +1,131 @@
+"""The files of a model directory: where it is, what belongs to it, and its fingerprint."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import pathlib
+from collections.abc import Iterable
+from typing import Any
+
+WEIGHTS = "model.safetensors"
+INDEX = "model.safetensors.index.json"
+GENERATION = "generation_config.json"
+_HUB_FILES = ("*.json", "*.safetensors", "*.jinja", "merges.txt", "tokenizer.model")
+
+
+def resolve(path_or_hub_id: str | os.PathLike, revision: str | None = None) -> pathlib.Path:
+    """The local directory of a model: the argument itself, or a download from the Hugging Face hub.
+
+    Only configuration, tokenizer and safetensors files at the top of the repository are fetched.
+    Raises FileNotFoundError, naming what was tried, where neither exists or the hub is unreachable.
+    """
+    # Imported here: it is slow, and a local directory does not need it.
+    import huggingface_hub
+
+    path = pathlib.Path(path_or_hub_id).expanduser()
+    if path.is_dir():
+        return path
+    if path.is_file():
+        raise NotADirectoryError(f"{path} is a file; expected the model directory that holds it")
+    try:
+        return pathlib.Path(
+            huggingface_hub.snapshot_download(
+                str(path_or_hub_id),
+                revision=revision,
+                allow_patterns=list(_HUB_FILES),
+                ignore_patterns=["*/*"],
+            )
+        )
+    except Exception as error:  # HTTP, cache, name and offline errors share no useful base class
+        reason = " ".join(str(error).split())[:300]
+        raise FileNotFoundError(
+            f"{path_or_hub_id} is neither a directory nor a model on the hub; tried the directory "
+            f"{path.absolute()} and the hub repository {str(path_or_hub_id)!r} "
+            f"(revision {revision or 'main'}): {type(error).__name__}: {reason}"
+        ) from error
+
+
+def read_json(file: pathlib.Path) -> dict[str, Any]:
+    """The object in a JSON file; raises ValueError, naming the file, for anything else."""
+    try:
+        value = json.loads(file.read_text(encoding="utf-8"))
+    except (ValueError, RecursionError) as error:
+        raise ValueError(f"{file} is not valid JSON: {error}") from error
+    if type(value) is not dict:
+        raise ValueError(f"{file} holds a JSON {type(value).__name__}; expected an object")
+    return value
+
+
+def read_config(path: str | os.PathLike) -> dict[str, Any]:
+    """The dict in `path`/config.json.
+
+    Raises FileNotFoundError for a missing directory or file and ValueError for anything but a JSON
+    object.
+    """
+    path = pathlib.Path(path)
+    if not path.is_dir():
+        raise FileNotFoundError(f"model directory {path} does not exist")
+    if not (path / "config.json").is_file():
+        raise FileNotFoundError(
+            f"{path} holds no config.json; expected a Hugging Face model directory"
+        )
+    return read_json(path / "config.json")
+
+
+def read_generation_config(path: str | os.PathLike) -> dict[str, Any]:
+    """The dict in `path`/generation_config.json, empty where there is no such file."""
+    file = pathlib.Path(path) / GENERATION
+    return read_json(file) if file.is_file() else {}
+
+
+def weight_files(path: pathlib.Path) -> dict[pathlib.Path, set[str] | None]:
+    """The safetensors files of a model, each with the keys its index promises (None: no index)."""
+    if (path / WEIGHTS).is_file():
+        return {path / WEIGHTS: None}
+    index = path / INDEX
+    if not index.is_file():
+        found = some_of(f.name for f in path.iterdir()) if path.is_dir() else ""
+        raise FileNotFoundError(
+            f"{path} holds neither {WEIGHTS} nor {INDEX}; expected safetensors weights"
+            + (f", found {found}" if found else "")
+        )
+    keys = read_json(index).get("weight_map")
+    if not isinstance(keys, dict) or not keys:
+        raise ValueError(f"{index} lacks 'weight_map'; expected an object from key to file name")
+    files: dict[pathlib.Path, set[str] | None] = {}
+    for key, name in keys.items():
+        # A file name that leaves the directory is refused, not followed.
+        if not isinstance(name, str) or pathlib.PurePath(name).name != name:
+            raise ValueError(f"{index}: {key} is mapped to {name!r}; expected a plain file name")
+        if not (path / name).is_file():
+            raise FileNotFoundError(f"{path / name} is missing; {index} expects {key} in it")
+        files.setdefault(path / name, set()).add(key)
+    return dict(sorted(files.items()))
+
+
+def some_of(names: Iterable[str]) -> str:
+    """A few of the names in order, and how many more there are."""
+    names = sorted(names)
+    return ", ".join(names[:4]) + (f" and {len(names) - 4} more" if len(names) > 4 else "")
+
+
+def fingerprint(path: str | os.PathLike) -> str:
+    """SHA-256 (hex) of a model directory: config.json, tokenizer.json if any, and weights.
+
+    Files are read in pieces; their names and sizes count, the directory's own name does not.
+    Raises FileNotFoundError where the configuration or the weights are missing.
+    """
+    path = pathlib.Path(path)
+    read_config(path)
+    files = [path / "config.json", path / "tokenizer.json", *weight_files(path)]
+    digest = hashlib.sha256()
+    for file in files:
+        if not file.is_file():
+            continue
+        digest.update(f"{file.name}:{file.stat().st_size}\n".encode())
+        with file.open("rb") as stream:
+            while piece := stream.read(1 << 22):
+                digest.update(piece)
+    return digest.hexdigest()

@@ -1,0 +1,147 @@
+"""The weights of a model directory into parameters, checked and streamed to where they live."""
+
+from __future__ import annotations
+
+import os
+import pathlib
+from collections.abc import Mapping
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from flax import traverse_util
+
+from genenv_jax.models.config import TransformerConfig
+from genenv_jax.models.huggingface.directory import some_of
+from genenv_jax.models.huggingface.layouts import LAYOUTS, Layout, flat_shapes
+from genenv_jax.models.huggingface.streaming import Index, fill
+from genenv_jax.models.huggingface.tensors import FLOATS, Tensor, list_tensors
+from genenv_jax.typing import Array, Params
+
+_DTYPES = tuple(jnp.dtype(name) for name in ("float32", "bfloat16", "float16"))
+_EMBEDDING, _HEAD = LAYOUTS["embedding"].key, LAYOUTS["lm_head/kernel"].key
+
+
+def _check(path: pathlib.Path, tensors: Mapping[str, Tensor], config: TransformerConfig) -> None:
+    """Every key known, every parameter present, shapes and types right; before anything is read."""
+    expected: dict[str, tuple[int, ...]] = {}
+    for name, shape in flat_shapes(config).items():
+        layout = LAYOUTS[name]
+        their_shape = layout.their_shape(shape[layout.stacked :])
+        expected |= dict.fromkeys(layout.keys(config.num_layers), their_shape)
+    optional = {}
+    if config.tie_embeddings:
+        optional = {_HEAD: expected[_EMBEDDING]}
+    if missing := expected.keys() - tensors.keys():
+        key = min(missing)
+        raise ValueError(
+            f"{path}: missing key {some_of(missing)}; expected {key} of shape {expected[key]}"
+        )
+    if unexpected := tensors.keys() - expected.keys() - optional.keys():
+        raise ValueError(
+            f"{tensors[min(unexpected)].file}: unexpected key {some_of(unexpected)}; expected only "
+            f"the {len(expected)} tensors of a model with {config.num_layers} layers"
+        )
+    for key, tensor in tensors.items():
+        if tensor.shape != (want := (expected | optional)[key]):
+            raise ValueError(f"{tensor.file}: {key} has shape {tensor.shape}; expected {want}")
+        if tensor.dtype not in FLOATS:
+            raise ValueError(
+                f"{tensor.file}: {key} has type {tensor.dtype}; expected one of {', '.join(FLOATS)}"
+            )
+
+
+def load_params(
+    path: str | os.PathLike,
+    config: TransformerConfig,
+    shardings: Params | None = None,
+    param_dtype: Any = jnp.float32,
+) -> Params:
+    """Reads the weights of a model directory into the parameters of `Transformer(config)`.
+
+    Tensors are read block by block, straight into the devices' memory: the host holds no more than
+    a block beside it.  With shardings a process reads only the rows that its own devices hold, each
+    once.  Every key of the checkpoint is used exactly once and every parameter is filled; a tied
+    checkpoint may carry lm_head.weight if it equals the embedding.
+
+    Args:
+      path: directory with model.safetensors, or with model.safetensors.index.json and its shards;
+        the tensors are float32, bfloat16 or float16.
+      config: the model's shape; adapters, if it has any, are no part of a checkpoint.
+      shardings: a tree of shardings as `param_shardings` gives, or None for the default device.
+      param_dtype: type of the parameters: float32, bfloat16 or float16.
+    Returns:
+      Nested dicts of arrays, as `init_params` makes them, without Linen's boxes.
+    Raises:
+      FileNotFoundError: the weights, or a shard that the index names, are missing.
+      ValueError: a file is damaged; a key is missing or unexpected; a tensor has the wrong shape or
+        type, or holds NaN or infinity; a carried lm_head differs from the tied embedding.
+    """
+    path = pathlib.Path(path)
+    dtype = jnp.dtype(param_dtype)
+    if dtype not in _DTYPES:
+        raise ValueError(
+            f"param_dtype = {dtype}: expected one of {', '.join(x.name for x in _DTYPES)}"
+        )
+    shapes = flat_shapes(config)
+    places = dict.fromkeys(shapes)
+    if shardings is not None:
+        places = traverse_util.flatten_dict(shardings, sep="/")
+        if places.keys() != shapes.keys():
+            wrong = places.keys() ^ shapes.keys()
+            raise ValueError(f"shardings do not fit the parameters: {some_of(wrong)}")
+    tensors = list_tensors(path)
+    _check(path, tensors, config)
+    params = {
+        name: _load_leaf(LAYOUTS[name], shape, config, tensors, places[name], dtype)
+        for name, shape in shapes.items()
+    }
+    return traverse_util.unflatten_dict(params, sep="/")
+
+
+def _load_leaf(
+    layout: Layout,
+    shape: tuple[int, ...],
+    config: TransformerConfig,
+    tensors: Mapping[str, Tensor],
+    sharding: jax.sharding.Sharding | None,
+    dtype: np.dtype,
+) -> Array:
+    keys = layout.keys(config.num_layers)
+    carried_head = config.tie_embeddings and layout.key == _EMBEDDING and _HEAD in tensors
+
+    def read_layer(key: str, index: Index) -> np.ndarray:
+        x = layout.read(tensors[key].read, shape[layout.stacked :], index)
+        # Not every accelerator takes float16; float32 holds its values.
+        return x.astype(np.float32) if x.dtype == np.float16 else x
+
+    def read(index: Index) -> np.ndarray:
+        if layout.stacked:
+            return _stack([read_layer(key, index[1:]) for key in keys[index[0]]])
+        x = read_layer(layout.key, index)
+        if carried_head:
+            _check_tied(tensors, x, read_layer(_HEAD, index))
+        return x
+
+    return fill(
+        read,
+        shape,
+        dtype,
+        sharding,
+        stacked=layout.stacked,
+        row_axis=layout.stacked + layout.row_axis,
+    )
+
+
+def _stack(layers: list[np.ndarray]) -> np.ndarray:
+    """Like np.stack, but one layer is not copied."""
+    return layers[0][None] if len(layers) == 1 else np.stack(layers)
+
+
+def _check_tied(tensors: Mapping[str, Tensor], embedding: np.ndarray, head: np.ndarray) -> None:
+    if not np.array_equal(embedding, head):
+        raise ValueError(
+            f"{tensors[_HEAD].file}: {_HEAD} differs from {_EMBEDDING}, but config.json says "
+            "tie_word_embeddings = true; expected equal tensors"
+        )

@@ -1,0 +1,154 @@
+"""Parameters into a model directory that Hugging Face transformers and vLLM load."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import math
+import os
+import pathlib
+from collections.abc import Mapping
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import safetensors.numpy
+from flax import traverse_util
+from jax.experimental import multihost_utils
+
+from genenv_jax.models.config import TransformerConfig
+from genenv_jax.models.huggingface.atomic import atomic_directory
+from genenv_jax.models.huggingface.directory import GENERATION, INDEX, WEIGHTS
+from genenv_jax.models.huggingface.layouts import LAYOUTS, flat_shapes
+from genenv_jax.models.huggingface.tensors import all_finite
+from genenv_jax.typing import Array, Params
+
+
+def save_model(
+    path: str | os.PathLike,
+    params: Params,
+    hf_config: Mapping[str, Any],
+    tokenizer: Any = None,
+    *,
+    generation_config: Mapping[str, Any] | None = None,
+    dtype: Any = None,
+    max_shard_bytes: int = 5_000_000_000,
+    overwrite: bool = False,
+) -> pathlib.Path:
+    """Writes a model directory that Hugging Face transformers and vLLM load.
+
+    The directory appears whole or not at all: it is written beside its place, flushed and renamed.
+    In a run of several processes all must call this; the first one writes.
+
+    Args:
+      path: the directory to make.
+      params: parameters as `load_params` gives them, on any devices.
+      hf_config: the dict of a config.json that describes them.
+      tokenizer: a transformers tokenizer to save beside the weights, if any.
+      generation_config: contents of generation_config.json; its "eos_token_id" defaults to that of
+        `hf_config`, then to the tokenizer's.
+      dtype: type on disk; the parameters' own by default.
+      max_shard_bytes: above this size the weights are split into several files with an index.
+      overwrite: replace `path` where it exists.
+    Returns:
+      `path`.
+    Raises:
+      FileExistsError: `path` exists, is not an empty directory, and `overwrite` is false.
+      ValueError: the parameters do not fit `hf_config`, or hold NaN or infinity in `dtype`.
+    """
+    path = pathlib.Path(path)
+    if not overwrite and path.exists() and (not path.is_dir() or any(path.iterdir())):
+        raise FileExistsError(f"{path} exists; give another place or overwrite it explicitly")
+    config = TransformerConfig.from_huggingface(hf_config)
+    shapes = flat_shapes(config)
+    flat = traverse_util.flatten_dict(params, sep="/")
+    have = {name: tuple(leaf.shape) for name, leaf in flat.items()}
+    if wrong := sorted(dict(have.items() ^ shapes.items())):
+        name = wrong[0]
+        raise ValueError(
+            f"parameters do not fit the configuration: {name} has shape {have.get(name)}, expected "
+            f"{shapes.get(name)}"
+        )
+    dtype = jnp.dtype(dtype if dtype is not None else flat["embedding"].dtype)
+    generation = dict(generation_config or {})
+    if generation.get("eos_token_id") is None:
+        eos = hf_config.get("eos_token_id")
+        generation["eos_token_id"] = (
+            getattr(tokenizer, "eos_token_id", None) if eos is None else eos
+        )
+    # transformers before 4.56 knows the old name only; later ones read both.
+    described = {k: v for k, v in hf_config.items() if k != "dtype"} | {"torch_dtype": dtype.name}
+
+    writer = jax.process_index() == 0
+    with atomic_directory(path) if writer else contextlib.nullcontext() as folder:
+        if writer:
+            _write_json(folder / "config.json", described)
+            _write_json(folder / GENERATION, generation)
+            if tokenizer is not None:
+                tokenizer.save_pretrained(folder)
+        _save_weights(folder, flat, config, dtype, max_shard_bytes)
+    if jax.process_count() > 1:  # nobody returns before the directory is there
+        multihost_utils.sync_global_devices(f"saved {path}")
+    return path
+
+
+def _save_weights(
+    folder: pathlib.Path | None,
+    flat: Mapping[str, Array],
+    config: TransformerConfig,
+    dtype: np.dtype,
+    max_shard_bytes: int,
+) -> None:
+    """Writes the tensors shard by shard; with folder None it only takes part in the gathering."""
+    # In the order of the layers, so that a reader finds a layer in one shard.
+    entries = [(None, name) for name in flat if not LAYOUTS[name].stacked]
+    entries += [
+        (layer, name)
+        for layer in range(config.num_layers)
+        for name in flat
+        if LAYOUTS[name].stacked
+    ]
+    shards: list[list[tuple[int | None, str]]] = [[]]
+    total = filled = 0
+    for layer, name in entries:
+        size = math.prod(flat[name].shape[layer is not None :]) * dtype.itemsize
+        if shards[-1] and filled + size > max_shard_bytes:
+            shards.append([])
+            filled = 0
+        shards[-1].append((layer, name))
+        filled += size
+        total += size
+    weight_map = {}
+    for number, shard in enumerate(shards, start=1):
+        one = len(shards) == 1
+        file = WEIGHTS if one else f"model-{number:05d}-of-{len(shards):05d}.safetensors"
+        tensors = {}
+        for layer, name in shard:
+            x = _to_host(flat[name], layer)
+            if folder is not None:
+                key = LAYOUTS[name].key.format(layer)
+                tensors[key] = LAYOUTS[name].write(x.astype(dtype))
+                weight_map[key] = file
+                if not all_finite(tensors[key]):
+                    raise ValueError(f"{key} holds NaN or infinity as {dtype.name}; not written")
+        if folder is not None:
+            safetensors.numpy.save_file(tensors, folder / file, metadata={"format": "pt"})
+    if folder is not None and len(shards) > 1:
+        index = {"metadata": {"total_size": total}, "weight_map": weight_map}
+        _write_json(folder / INDEX, index)
+
+
+def _to_host(x: Array | np.ndarray, layer: int | None) -> np.ndarray:
+    """A parameter, or one layer of it, whole on this host."""
+    if isinstance(x, np.ndarray):
+        return x if layer is None else x[layer]
+    if layer is not None:
+        x = jax.lax.dynamic_index_in_dim(x, layer, keepdims=False)
+    if not x.is_fully_addressable:
+        x = multihost_utils.process_allgather(x, tiled=True)
+    return np.asarray(x)
+
+
+def _write_json(file: pathlib.Path, value: Mapping[str, Any]) -> None:
+    file.write_text(json.dumps(value, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")

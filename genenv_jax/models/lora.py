@@ -1,0 +1,113 @@
+"""Low-rank adapters (LoRA, arXiv 2106.09685): y = x W + (α / r) (x A) B, with W frozen.
+
+A model with adapters is the same module with a `LoraConfig`: each target projection has two parameters
+more, "lora_a" and "lora_b".  The frozen rest is one tree, the adapters another of the same nesting, so
+several policies share one base: `join(base, adapters)` is what the module is applied to, and the base
+alone is the reference policy.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+
+import flax.linen as nn
+import jax
+import jax.numpy as jnp
+from flax import traverse_util
+
+from genenv_jax.typing import Array, Params
+
+# Target names are those of Hugging Face checkpoints; without "_proj" they are our modules'.
+TARGETS = ("q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj", "down_proj")
+
+
+@dataclasses.dataclass(frozen=True)
+class LoraConfig:
+    """Which projections have adapters.
+
+    rank: inner width r.  alpha: numerator of the scale α / r.  targets: some of `TARGETS`.
+    Raises ValueError for anything else.
+    """
+
+    rank: int
+    alpha: float = 32.0
+    targets: tuple[str, ...] = TARGETS
+
+    def __post_init__(self):
+        if self.rank < 1:
+            raise ValueError(f"lora rank = {self.rank}: expected at least 1")
+        if not (math.isfinite(self.alpha) and self.alpha > 0):
+            raise ValueError(f"lora alpha = {self.alpha}: expected more than 0")
+        unknown = [name for name in self.targets if name not in TARGETS]
+        if unknown or not self.targets:
+            raise ValueError(f"lora targets {unknown or '()'}: expected some of {list(TARGETS)}")
+        if len(set(self.targets)) < len(self.targets):
+            raise ValueError(f"lora targets {list(self.targets)}: expected each at most once")
+
+    @property
+    def scale(self) -> float:
+        """α / r."""
+        return self.alpha / self.rank
+
+    def covers(self, module: str) -> bool:
+        """Whether the projection `module` ("q", "gate", …) has an adapter."""
+        return f"{module}_proj" in self.targets
+
+
+def init_a(contract: int) -> nn.initializers.Initializer:
+    """Initialiser of A, as in PEFT: uniform on ±1/√fan_in, over `contract` input axes.  B starts at 0."""
+    return nn.initializers.variance_scaling(
+        1.0 / 3.0, "fan_in", "uniform", in_axis=tuple(range(contract)), out_axis=-1
+    )
+
+
+def split(params: Params) -> tuple[Params, Params]:
+    """(frozen base, adapters) of a tree that holds both; works on any leaves."""
+    flat = traverse_util.flatten_dict(params)
+    adapters = {path: leaf for path, leaf in flat.items() if path[-1].startswith("lora_")}
+    base = {path: leaf for path, leaf in flat.items() if path not in adapters}
+    return traverse_util.unflatten_dict(base), traverse_util.unflatten_dict(adapters)
+
+
+def join(frozen: Params, trained: Params) -> Params:
+    """One tree of the leaves of two; inverse of `split`.  Neither is copied.
+
+    Raises ValueError where both have a leaf of the same path.
+    """
+    first, second = traverse_util.flatten_dict(frozen), traverse_util.flatten_dict(trained)
+    if both := first.keys() & second.keys():
+        raise ValueError(f"{'/'.join(min(both))} is in both trees")
+    return traverse_util.unflatten_dict(first | second)
+
+
+def merge(params: Params, lora: LoraConfig) -> Params:
+    """The base with the adapters added into its kernels: W + (α / r) A B, computed in float32.
+
+    params: base and adapters joined, layers stacked; the result has the base's tree and dtypes.
+    """
+    base, adapters = split(params)
+    kernels = traverse_util.flatten_dict(base)
+    for path, a in traverse_util.flatten_dict(adapters).items():
+        if path[-1] != "lora_a":
+            continue
+        b = params
+        for name in (*path[:-1], "lora_b"):
+            b = b[name]
+        target = (*path[:-1], "kernel")
+        kernels[target] = _merged(kernels[target], a, b, lora.scale)
+    return traverse_util.unflatten_dict(kernels)
+
+
+@jax.jit
+def _merged(kernel: Array, a: Array, b: Array, scale: float) -> Array:
+    """kernel (l, in…, out…), a (l, in…, r), b (l, r, out…)."""
+    layers, rank = a.shape[0], a.shape[-1]
+    delta = jnp.einsum(
+        "lir,lro->lio",
+        a.reshape(layers, -1, rank).astype(jnp.float32),
+        b.reshape(layers, rank, -1).astype(jnp.float32),
+        precision="highest",
+    )
+    merged = kernel.astype(jnp.float32) + scale * delta.reshape(kernel.shape)
+    return merged.astype(kernel.dtype)

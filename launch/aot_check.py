@@ -1,0 +1,313 @@
+"""Says whether a configuration fits a TPU slice, before the slice is paid for.
+
+    python launch/aot_check.py --config=configs/bfcl.py --topology=v5e:4x4
+
+compiles every program of the run with the TPU compiler, which needs no TPU, and prints what each needs
+of one chip beside everything else that is resident then.  Nothing runs, and no weights are read.
+
+    --model=Qwen2.5-7B       a published shape (launch/published_models.json), a directory, a config.json
+                             or a hub id; without it, what the configuration names
+    --mesh=1,16,1            data, fsdp, tensor; "auto": the configuration's, or one that divides all
+    --lora=32                rank of the adapters; without it, what the configuration says
+    --programs=sample,score  only those whose names contain one of these
+    --json                   one JSON object instead of the table
+    --config.KEY=VALUE       any setting, such as --config.memory.offload=player
+
+Exit code 0: everything fits; 1: something does not; 2: bad input, said in one line.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import os
+import pathlib
+import sys
+from typing import Any
+
+# Described devices compile for TPUs; this process itself needs no accelerator, and takes none.
+os.environ["JAX_PLATFORMS"] = "cpu"
+
+from absl import flags
+from ml_collections import ConfigDict, config_flags
+
+from genenv_jax import cli
+
+GIB = 2**30
+_SHAPES = pathlib.Path(__file__).with_name("published_models.json")
+
+
+def read_model(name: str, config: ConfigDict) -> dict[str, Any]:
+    """The config.json that `name` stands for: a published shape, a file, a directory or a hub id."""
+    from genenv_jax.models import huggingface
+
+    shapes = json.loads(_SHAPES.read_text(encoding="utf-8"))
+    short = name.rsplit("/", 1)[-1].removesuffix("-Instruct")
+    if short in shapes and not pathlib.Path(name).exists():
+        return shapes[short]
+    if not name:
+        return made_model(config)
+    path = pathlib.Path(name)
+    if path.suffix == ".json":
+        try:
+            return json.loads(path.read_text(encoding="utf-8"))
+        except json.JSONDecodeError as error:
+            raise ValueError(f"{path}: not JSON ({error}); expected a config.json") from None
+    try:
+        return huggingface.read_config(huggingface.resolve(name))
+    except FileNotFoundError as error:
+        raise ValueError(
+            f"--model={name}: {error}; published shapes are {sorted(shapes)}"
+        ) from error
+
+
+def made_model(config: ConfigDict) -> dict[str, Any]:
+    """The config.json of the small model that a configuration makes on the spot."""
+    c = config.model.make
+    return {
+        "model_type": "qwen2",
+        "vocab_size": c.vocab_size,
+        "hidden_size": c.hidden_size,
+        "intermediate_size": c.intermediate_size,
+        "num_hidden_layers": c.num_layers,
+        "num_attention_heads": c.num_heads,
+        "num_key_value_heads": c.num_kv_heads,
+        "tie_word_embeddings": True,
+    }
+
+
+def model_config(name: str, config: ConfigDict, lora_rank: int | None):
+    """The players' decoder: --model, or what the configuration names, with the configured options."""
+    from genenv_jax.models.config import TransformerConfig
+    from genenv_jax.players.building import lora_config, model_options
+
+    if lora_rank is not None:
+        config.lora.rank = lora_rank
+    shape = read_model(name or config.model.path, config)
+    options = model_options(config, "tpu") | {"lora": lora_config(config)}
+    return TransformerConfig.from_huggingface(shape, **options)
+
+
+def choose_mesh(text: str, config: ConfigDict, model, devices):
+    """The mesh that --mesh asks for.
+
+    "auto" takes the configuration's sizes where they suit devices, model and batches; otherwise the
+    widest "fsdp" that does, then "tensor", then "data".  Raises ValueError where nothing does.
+    """
+    from genenv_jax.parallel.mesh import make_mesh
+
+    if text != "auto":
+        sizes = text.split(",")
+        if len(sizes) != 3 or not all(size.strip().lstrip("-").isdigit() for size in sizes):
+            raise ValueError(f"--mesh={text!r}: expected data,fsdp,tensor such as 1,16,1, or auto")
+        mesh = make_mesh(*map(int, sizes), devices=devices)
+        check_mesh(mesh, config, model)
+        return mesh
+    chips = len(devices)
+    wanted = (config.mesh.data, config.mesh.fsdp, config.mesh.tensor)
+    divisors = [n for n in range(chips, 0, -1) if chips % n == 0]
+    candidates = [
+        (chips // (fsdp * tensor), fsdp, tensor)
+        for fsdp in divisors
+        for tensor in reversed(divisors)
+        if chips % (fsdp * tensor) == 0
+    ]
+    candidates.sort(key=lambda sizes: (-sizes[1], sizes[0]))
+    reasons = []
+    for sizes in [wanted, *candidates]:
+        try:
+            mesh = make_mesh(*sizes, devices=devices)
+            check_mesh(mesh, config, model)
+            return mesh
+        except ValueError as error:
+            reasons.append(str(error))
+    raise ValueError(
+        f"no mesh of {chips} chips suits model and batches; as configured: {reasons[0]}"
+    )
+
+
+def check_mesh(mesh, config: ConfigDict, model) -> None:
+    """Raises ValueError where a mesh does not divide the model or the batches."""
+    from genenv_jax.parallel.rules import param_shardings
+
+    rows = mesh.shape["data"] * mesh.shape["fsdp"]
+    for player in ("agent", "simulator"):
+        c = config[player]
+        parts = {"batch_size": c.batch_size}
+        parts["minibatch_size / micro_batches"] = c.minibatch_size // c.micro_batches
+        for key, size in parts.items():
+            if size % rows:
+                raise ValueError(
+                    f"config.{player}.{key} = {size}: expected a multiple of data x fsdp = {rows} "
+                    "of the mesh"
+                )
+    param_shardings(model, mesh)
+
+
+@dataclasses.dataclass(frozen=True)
+class Row:
+    """A program in the table: bytes a chip, and what all chips compute (flops) or one moves."""
+
+    name: str
+    phase: str
+    footprint: dict[str, Any]
+    residents: dict[str, int]
+    flops: float
+    traffic: float
+
+    @property
+    def total(self) -> int:
+        return self.footprint["total"] + sum(self.residents.values())
+
+
+def measure_all(config: ConfigDict, model, mesh, wanted: list[str], report=lambda row: None):
+    """Compiles the programs whose names contain one of `wanted` (all if empty); returns their rows."""
+    import aot_costs
+    import aot_programs
+
+    from genenv_jax.parallel import aot
+
+    sizes = aot_programs.tree_bytes(model, mesh, config.memory.moments)
+    work = aot_programs.player_work(config)
+    rows = []
+    for program in aot_programs.programs(config, model, mesh):
+        if wanted and not any(part in program.name for part in wanted):
+            continue
+        footprint = aot.measure(program.lower())
+        beside = aot_programs.residents(program, sizes, config.memory.offload, bool(model.lora))
+        row = Row(
+            program.name,
+            program.phase,
+            dataclasses.asdict(footprint),
+            beside,
+            aot_costs.flops(program, work[program.player], model),
+            aot_costs.memory_traffic(program, work[program.player], model, mesh),
+        )
+        rows.append(row)
+        report(row)
+    return rows
+
+
+_COLUMNS = ("arguments", "temporaries", "outputs", "aliased")
+
+
+def table_header() -> str:
+    """Head of the table."""
+    names = ("args", "temp", "out", "(alias)", "beside", "total", "left")
+    return (
+        f"{'program':24}" + "".join(f"{name:>9}" for name in names) + f"{'TFLOP':>9}{'GiB r/w':>9}"
+    )
+
+
+def table_row(row: Row, limit: float, chips: int) -> str:
+    """One line of the table: GiB a chip, TFLOP a chip."""
+    cells = [row.footprint[name] for name in _COLUMNS]
+    cells += [sum(row.residents.values()), row.total, limit * GIB - row.total]
+    text = "".join("        -" if x is None else f"{x / GIB:9.2f}" for x in cells)
+    text += f"{row.flops / chips / 1e12:9.1f}{row.traffic / GIB:9.1f}"
+    left = limit - row.total / GIB
+    verdict = f"fits, {left:.2f} left" if left >= 0 else f"DOES NOT FIT by {-left:.2f}"
+    return f"{row.name:24}{text}  {verdict}"
+
+
+def collective_lines(rows: list[Row]) -> list[str]:
+    """Collectives by kind for every program, in lines."""
+    lines = []
+    for row in rows:
+        kinds = row.footprint["collectives"]
+        if row.footprint["error"]:
+            text = row.footprint["error"]
+        elif kinds is None:
+            text = "the compiler cannot print this program"
+        else:
+            text = ", ".join(f"{kind} {count}" for kind, count in kinds.items()) or "none"
+        lines.append(f"  {row.name:24}{text}")
+    return lines
+
+
+def main() -> None:
+    """Reads the flags, compiles, prints, and exits with the verdict."""
+    from genenv_jax.config import validate
+    from genenv_jax.parallel import aot
+
+    options = flags.FLAGS
+    with cli.one_line_errors():
+        config = options.config
+        if options.model:
+            config.model.path, config.model.make.vocab_size = options.model, 0
+        validate(config)
+        part = aot.parse_slice(options.topology)
+        model = model_config(options.model, config, options.lora)
+        try:
+            devices = aot.slice_devices(part)
+        except RuntimeError as error:
+            cli.fail(error)
+        mesh = choose_mesh(options.mesh, config, model, devices)
+        shape = dict(mesh.shape)
+        text = ", ".join(f"{axis}={size}" for axis, size in shape.items())
+        mode = f"LoRA rank {model.lora.rank}" if model.lora else "full"
+        if not options.json:
+            print(
+                f"{options.model or config.model.path or 'made model'}, {mode}, on {part.name} "
+                f"({part.topology}, {part.chips} chips of {part.hbm} GiB), mesh {text}, attention "
+                f"{model.attention}, moments {config.memory.moments}, offload "
+                f"{config.memory.offload}.  GiB a chip:\n{table_header()}",
+                flush=True,
+            )
+        show = (
+            (lambda row: None)
+            if options.json
+            else (lambda row: print(table_row(row, part.hbm, part.chips), flush=True))
+        )
+        wanted = [name for name in options.programs if name]
+        rows = measure_all(config, model, mesh, wanted, show)
+        if not rows:
+            raise ValueError(f"--programs={','.join(wanted)}: no program has such a name")
+    fits = all(row.total <= part.hbm * GIB for row in rows)
+    if options.json:
+        print(
+            json.dumps(
+                {
+                    "slice": dataclasses.asdict(part),
+                    "mesh": shape,
+                    "model": options.model or config.model.path,
+                    "lora": model.lora.rank if model.lora else 0,
+                    "attention": model.attention,
+                    "remat": model.remat,
+                    "moments": config.memory.moments,
+                    "offload": config.memory.offload,
+                    "trees": sizes_of(config, model, mesh),
+                    "programs": [dataclasses.asdict(row) | {"total": row.total} for row in rows],
+                    "fits": fits,
+                }
+            )
+        )
+    else:
+        print("collectives, each loop's body counted once:", *collective_lines(rows), sep="\n")
+        worst = max(rows, key=lambda row: row.total)
+        left = part.hbm - worst.total / GIB
+        print(
+            f"{'FITS' if fits else 'DOES NOT FIT'}: {worst.name!r} needs "
+            f"{worst.total / GIB:.2f} of {part.hbm} GiB, {abs(left):.2f} "
+            f"{'to spare' if fits else 'too much'}"
+        )
+    sys.exit(0 if fits else 1)
+
+
+def sizes_of(config: ConfigDict, model, mesh) -> dict[str, int]:
+    """Bytes a chip of the large trees."""
+    import aot_programs
+
+    return aot_programs.tree_bytes(model, mesh, config.memory.moments)
+
+
+if __name__ == "__main__":
+    config_flags.DEFINE_config_file("config", None, "Configuration file.")
+    flags.DEFINE_string("topology", None, "TPU slice, such as v5e:4x4 or v5e-16.")
+    flags.DEFINE_string("model", "", "Published shape, config.json, directory or hub id.")
+    flags.DEFINE_string("mesh", "auto", "data,fsdp,tensor, or auto.")
+    flags.DEFINE_integer("lora", None, "Rank of the adapters; 0: full training.", 0)
+    flags.DEFINE_list("programs", "", "Only programs whose names contain one of these.")
+    flags.DEFINE_bool("json", False, "Print one JSON object.")
+    flags.mark_flags_as_required(["config", "topology"])
+    cli.run(main)

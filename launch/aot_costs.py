@@ -1,0 +1,88 @@
+"""Floating-point operations and bytes of a run's programs, from formulas.
+
+The compiler's own figures count a loop's body once, and here layers, decoding steps, logit chunks and
+micro-batches are loops.
+"""
+
+from __future__ import annotations
+
+import math
+
+import jax
+from aot_programs import Program, Work
+from flax import traverse_util
+from jax.sharding import Mesh
+
+from genenv_jax.models.config import TransformerConfig
+from genenv_jax.parallel.rules import param_shapes
+
+
+def _sizes(config: TransformerConfig) -> tuple[int, int]:
+    """Parameters in the layers' matrices, and in the output projection."""
+    flat = traverse_util.flatten_dict(param_shapes(config.base), sep="/")
+    layers = sum(
+        math.prod(x.shape)
+        for name, x in flat.items()
+        if name.startswith("layers/") and name.endswith("/kernel")
+    )
+    return layers, config.hidden_size * config.vocab_size
+
+
+def _pairs(work: Work, prompts: int) -> float:
+    """Query-key pairs that attention computes, of prompts and their completions at full length."""
+    completion = work.completion * work.prompt + work.completion * (work.completion + 1) / 2
+    return prompts * (work.prompt * (work.prompt + 1) / 2 + work.group * completion)
+
+
+def flops(program: Program, work: Work, config: TransformerConfig) -> float:
+    """Operations of all chips together, all rows at full length.
+
+    2 for each weight and token, 4 n h for each layer and query-key pair, and the logits of completion
+    tokens; three times that for a gradient (under LoRA two times, since frozen weights have none, the
+    adapters' own left out).  What remat computes again is not counted, nor the RWR step's repeated
+    measurements of its KL beyond the first.
+    """
+    layers, head = _sizes(config)
+    per_pair = 4 * config.num_layers * config.num_heads * config.head_dim
+    sampling = program.phase == "sample"
+    prompts = work.prompts if sampling else work.minibatch
+    rows = prompts * work.group
+    prompt_tokens, tokens = prompts * work.prompt, rows * work.completion
+    if program.name == "prefill":
+        pairs = prompts * work.prompt * (work.prompt + 1) / 2
+        return 2 * layers * prompt_tokens + per_pair * pairs
+    forward = 2 * layers * (prompt_tokens + tokens) + 2 * head * tokens
+    forward += per_pair * _pairs(work, prompts)
+    if program.phase != "update":
+        return forward
+    gradient = forward * (2 if config.lora else 3)
+    return gradient + (forward if program.player == "simulator" else 0)
+
+
+def memory_traffic(program: Program, work: Work, config: TransformerConfig, mesh: Mesh) -> float:
+    """Least bytes that one chip moves between its memory and its cores, all rows at full length.
+
+    Weights in the compute type once a pass (a pass of prompts reads them gathered over "fsdp", a
+    decoding step its own part), keys and values as they are read by decoding, and in an update the
+    train state and the gradient, float32, once in and once out.  Activations are not counted.
+    """
+    layers, head = _sizes(config)
+    width = jax.numpy.dtype(config.dtype).itemsize
+    rows, tensor = mesh.shape["data"] * mesh.shape["fsdp"], mesh.shape["tensor"]
+    gathered = width * layers / tensor
+    own_head = width * head / (tensor * mesh.shape["fsdp"])
+    if program.phase == "sample":
+        if program.name == "prefill":
+            return gathered
+        kv_parts = rows * math.gcd(tensor, config.num_kv_heads)
+        token = 2 * width * config.num_layers * config.num_kv_heads * config.head_dim
+        cache = work.prompts * token * (work.prompt + work.group * work.completion / 2) / kv_parts
+        step = gathered / mesh.shape["fsdp"] + own_head + cache
+        return gathered + own_head + (work.completion - 1) * step
+    if program.phase == "score":
+        return gathered + own_head
+    passes = 4 if program.player == "simulator" else 3  # forward, again for the gradient, backward
+    weights = work.micro_batches * passes * (gathered + own_head)
+    if config.lora:
+        return weights
+    return weights + 2 * 4 * 4 * (layers + 2 * head) / (tensor * mesh.shape["fsdp"])

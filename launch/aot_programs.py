@@ -1,0 +1,220 @@
+"""The programs of a run on a mesh, lowered without a device, and what is resident beside each."""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+from jax.sharding import Mesh, NamedSharding, PartitionSpec
+from ml_collections import ConfigDict
+
+from genenv_jax.models.config import TransformerConfig
+from genenv_jax.models.lora import join, split
+from genenv_jax.models.scoring import CompletionBatch, score_completions
+from genenv_jax.parallel import aot
+from genenv_jax.parallel.rules import activate, batch_sharding, param_shapes, param_shardings
+from genenv_jax.players import learner
+from genenv_jax.players.optimizer import OptimizerConfig, make_optimizer
+from genenv_jax.players.residency import resident_trees
+from genenv_jax.rl.grpo import GRPOConfig
+from genenv_jax.sampling.sampler import SamplingParams, prefill, sample
+
+
+@dataclasses.dataclass(frozen=True)
+class Work:
+    """How much a player's programs compute.  Lengths are in tokens, the longest that are allowed.
+
+    prompts: prompts a sampling batch.  minibatch: prompts an optimiser step, of which micro_batches
+    parts are computed in turn.  group: completions a prompt.
+    """
+
+    prompts: int
+    minibatch: int
+    micro_batches: int
+    group: int
+    prompt: int
+    completion: int
+
+
+def player_work(config: ConfigDict) -> dict[str, Work]:
+    """The work of "agent" and "simulator" under a configuration."""
+    group = {"agent": config.agent.group_size, "simulator": config.simulator.variations}
+    return {
+        player: Work(
+            config[player].batch_size,
+            config[player].minibatch_size,
+            config[player].micro_batches,
+            group[player],
+            config.limits[f"{player}_prompt"],
+            config.limits[f"{player}_response"],
+        )
+        for player in group
+    }
+
+
+@dataclasses.dataclass(frozen=True)
+class Program:
+    """One jitted function of a run.
+
+    Attributes:
+      name: as the table shows it.
+      player: "agent" or "simulator", whose work it is.
+      phase: "sample", "score" or "update": it decides what is resident.
+      trees: names of the large trees among its arguments, as in `resident_trees`.
+      lower: lowers it with abstract arguments.
+    """
+
+    name: str
+    player: str
+    phase: str
+    trees: frozenset[str]
+    lower: Callable[[], jax.stages.Lowered]
+
+
+def tree_bytes(config: TransformerConfig, mesh: Mesh, moments: str) -> dict[str, int]:
+    """Bytes a chip of the trees that `resident_trees` names, exactly.
+
+    config: of the players, with adapters under LoRA.  moments: type of the optimiser's moments.
+    """
+    trees = _Trees(config, mesh, moments)
+    state = trees.state()
+    parameters, moments_ = aot.shard_bytes(state.params), aot.shard_bytes(state.opt_state)
+    return {
+        "own parameters": parameters,
+        "own moments": moments_,
+        "other parameters": parameters,
+        "other moments": moments_,
+        "reference": aot.shard_bytes(trees.reference),
+    }
+
+
+def residents(
+    program: Program, sizes: Mapping[str, int], offload: str, lora: bool
+) -> dict[str, int]:
+    """Bytes a chip of the trees that lie beside a program's arguments while it runs."""
+    names = resident_trees(program.phase, offload, lora) - program.trees
+    return {name: sizes[name] for name in sorted(names)}
+
+
+def programs(config: ConfigDict, model: TransformerConfig, mesh: Mesh) -> list[Program]:
+    """Every program of a run whose size depends on the model, in the order of an epoch.
+
+    Args:
+      config: of the run.
+      model: of the players' decoder, with adapters under LoRA.
+      mesh: of described or of real devices.
+    """
+    trees = _Trees(model, mesh, config.memory.moments)
+    lora = frozenset({"reference"}) if model.lora else frozenset()
+    own, state = frozenset({"own parameters"}), frozenset({"own parameters", "own moments"})
+    result = []
+    for player, work in player_work(config).items():
+        if player == "agent":
+            result.append(_program("prefill", player, "sample", own | lora, trees, work))
+        result.append(_program(f"sample, {player}", player, "sample", own | lora, trees, work))
+        reference = frozenset({"reference"})
+        result.append(_program(f"score, {player}", player, "score", reference, trees, work))
+    for player, work in player_work(config).items():
+        c = config[player]
+        if player == "agent":
+            names = ("clip_low", "clip_high", "dual_clip", "kl_coef", "kl_estimator")
+            loss = GRPOConfig(
+                **{name: c[name] for name in names},
+                entropy_coef=c.entropy_coef,
+                aggregation=c.aggregation,
+            )
+            step = learner.make_grpo_step(model, loss, trees.optimizer, c.micro_batches)
+            name = "update, agent (GRPO)"
+        else:
+            step = learner.make_rwr_step(
+                model, trees.optimizer, c.kl_coef, c.kl_cap or float("inf"), c.micro_batches
+            )
+            name = "update, simulator (RWR)"
+        lower = functools.partial(trees.lower_update, step, player, work)
+        result.append(Program(name, player, "update", state | lora, lower))
+    return result
+
+
+def _program(name, player, phase, arguments, trees, work) -> Program:
+    lower = {"prefill": trees.lower_prefill, "sample": trees.lower_sample}.get(
+        name.split(",")[0], trees.lower_score
+    )
+    return Program(name, player, phase, arguments, functools.partial(lower, work))
+
+
+class _Trees:
+    """Abstract arguments of one model on one mesh."""
+
+    def __init__(self, config: TransformerConfig, mesh: Mesh, moments: str):
+        self.config, self.mesh = config, mesh
+        dtype = jnp.dtype(config.dtype)
+
+        def stored(x):
+            return jax.ShapeDtypeStruct(x.shape, dtype, sharding=x.sharding)
+
+        params = aot.place(param_shapes(config), param_shardings(config, mesh))
+        if config.lora:
+            base, self.trained = split(params)
+            self.frozen = self.reference = jax.tree.map(stored, base)
+        else:
+            self.frozen, self.trained = {}, params
+            self.reference = jax.tree.map(stored, params)
+        # Neither the learning rate nor the decay has a part in the program's size.
+        self.optimizer = make_optimizer(OptimizerConfig(1e-6, moments=moments))
+        # Topology devices run nothing, so whatever is not abstract is made outside their mesh.
+        self._key = jax.eval_shape(lambda: jax.random.key(0))
+
+    def state(self) -> learner.TrainState:
+        shardings = jax.tree.map(lambda x: x.sharding, self.trained)
+        shardings = learner.state_shardings(self.trained, shardings, self.optimizer)
+        opt_state = jax.eval_shape(self.optimizer.init, self.trained)
+        step = jax.ShapeDtypeStruct((), jnp.int32)
+        return aot.place(learner.TrainState(self.trained, opt_state, step), shardings)
+
+    def rows(self, *shape: int, dtype: Any = jnp.float32) -> jax.ShapeDtypeStruct:
+        return jax.ShapeDtypeStruct(shape, dtype, sharding=batch_sharding(self.mesh))
+
+    def completions(self, work: Work, prompts: int) -> CompletionBatch:
+        return CompletionBatch(
+            self.rows(prompts, work.prompt, dtype=jnp.int32),
+            self.rows(prompts, dtype=jnp.int32),
+            self.rows(prompts, work.group, work.completion, dtype=jnp.int32),
+            self.rows(prompts, work.group, dtype=jnp.int32),
+        )
+
+    def lower_prefill(self, work: Work) -> jax.stages.Lowered:
+        batch = self.completions(work, work.prompts)
+        params = join(self.frozen, self.trained)
+        with activate(self.mesh, self.config):
+            return prefill.lower(params, batch.prompts, batch.prompt_lengths, config=self.config)
+
+    def lower_sample(self, work: Work) -> jax.stages.Lowered:
+        batch = self.completions(work, work.prompts)
+        everywhere = NamedSharding(self.mesh, PartitionSpec())
+        key = jax.ShapeDtypeStruct(self._key.shape, self._key.dtype, sharding=everywhere)
+        params = join(self.frozen, self.trained)
+        row_ids = self.rows(work.prompts, work.group, dtype=jnp.uint32)
+        # Which tokens end a completion is of no consequence here.
+        options = SamplingParams(work.completion, work.group, (0, 1))
+        with activate(self.mesh, self.config):
+            return sample.lower(
+                params, batch.prompts, batch.prompt_lengths, key, row_ids,
+                config=self.config, options=options,
+            )  # fmt: skip
+
+    def lower_score(self, work: Work) -> jax.stages.Lowered:
+        batch = self.completions(work, work.minibatch)
+        with activate(self.mesh, self.config):
+            return score_completions.lower(self.reference, batch, self.config.base)
+
+    def lower_update(self, step: Callable, player: str, work: Work) -> jax.stages.Lowered:
+        batch = self.completions(work, work.minibatch)
+        logp = self.rows(*batch.completions.shape)
+        weights = self.rows(*batch.completion_lengths.shape)
+        make = learner.GRPOBatch if player == "agent" else learner.RWRBatch
+        with activate(self.mesh, self.config):
+            return step.lower(self.state(), self.frozen, make(batch, logp, logp, weights))

@@ -1,0 +1,222 @@
+"""The table of docs/memory.md: which model fits which slice, in full and with LoRA.
+
+    python launch/aot_table.py --output=aot.jsonl               compile, one cell after the other
+    python launch/aot_table.py --output=aot.jsonl --markdown    print the table of what is there
+
+A cell is one run of aot_check.py, and one line of the output.  Cells that are there already are not
+compiled again, so the command continues where it was stopped; it takes minutes a cell.  A cell whose
+train state and gradient alone exceed the chip, with everything else in host memory, is not compiled: the
+line says how much they take.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import pathlib
+import subprocess
+import sys
+from collections.abc import Iterator
+from typing import Any
+
+os.environ["JAX_PLATFORMS"] = "cpu"
+
+from absl import app, flags
+
+GIB = 2**30
+MODELS = ("Qwen2.5-7B", "Qwen2.5-1.5B", "Qwen2.5-14B", "Qwen2.5-0.5B")
+SLICES = ("v5e-16", "v5e-4", "v5e-8", "v5p-8", "v6e-8", "v5e-32")
+RANK = 32
+_CHECK = pathlib.Path(__file__).with_name("aot_check.py")
+
+
+def cells() -> Iterator[tuple[str, int, str]]:
+    """(model, rank, slice), the most wanted first; rank 0 is full training."""
+    for model in MODELS:
+        for part in SLICES:
+            for rank in (0, RANK):
+                yield model, rank, part
+
+
+def settings(model: str, rank: int, chips: int) -> dict[str, Any]:
+    """The settings of a cell that are not the configuration's.
+
+    With adapters the gradient is small, so accumulating it is free: one prompt a chip at a time.  In
+    full training a second gradient would cost more than a prompt, so a step takes one part, and on
+    fewer than 16 chips half as many prompts.
+    """
+    few = chips < 16
+    mesh = (1, min(chips, 16), max(1, chips // 16))
+    minibatch = 16 if rank or not few else 8
+    micro = minibatch // mesh[1] if rank else 1
+    changes: dict[str, Any] = {
+        "model.attention": "splash",
+        "memory.moments": "float32" if rank else "bfloat16",
+    }
+    for player in ("agent", "simulator"):
+        changes[f"{player}.minibatch_size"] = minibatch
+        changes[f"{player}.micro_batches"] = max(1, micro)
+        if few:
+            changes[f"{player}.batch_size"] = 32
+    return {"mesh": ",".join(map(str, mesh)), "config": changes}
+
+
+def too_large(model: str, rank: int, part: Any, chosen: dict[str, Any]) -> str:
+    """Why a cell cannot fit whatever its programs' temporaries are; empty if it may."""
+    import aot_check
+    import aot_programs
+
+    from genenv_jax.config import default_config
+    from genenv_jax.parallel import aot
+    from genenv_jax.parallel.mesh import make_mesh
+
+    config = default_config()
+    with config.unlocked():
+        config.update_from_flattened_dict(chosen["config"])
+    decoder = aot_check.model_config(model, config, rank)
+    mesh = make_mesh(*map(int, chosen["mesh"].split(",")), devices=aot.slice_devices(part))
+    aot_check.check_mesh(mesh, config, decoder)
+    sizes = aot_programs.tree_bytes(decoder, mesh, config.memory.moments)
+    least = {
+        "parameters": sizes["own parameters"],
+        "moments": sizes["own moments"],
+        "gradient": sizes["own parameters"],
+    }
+    if rank:
+        least["base"] = sizes["reference"]
+    total = sum(least.values()) / GIB
+    if total <= part.hbm:
+        return ""
+    return " + ".join(f"{name} {size / GIB:.2f}" for name, size in least.items()) + (
+        f" = {total:.2f} of {part.hbm} GiB"
+    )
+
+
+def compile_cell(model: str, rank: int, name: str, config: str, timeout: int) -> dict[str, Any]:
+    """One line of the output: what aot_check found, or the reason why there is nothing."""
+    from genenv_jax.parallel import aot
+
+    part = aot.parse_slice(name)
+    chosen = settings(model, rank, part.chips)
+    cell = {"cell": [model, rank, name], "settings": chosen, "hbm": part.hbm}
+    try:
+        reason = too_large(model, rank, part, chosen)
+    except ValueError as error:
+        return cell | {"impossible": str(error)}
+    if reason:
+        return cell | {"impossible": reason}
+    command = [
+        sys.executable, str(_CHECK), f"--config={config}", f"--topology={name}",
+        f"--model={model}", f"--mesh={chosen['mesh']}", f"--lora={rank}", "--json",
+        *(f"--config.{key}={value}" for key, value in chosen["config"].items()),
+    ]  # fmt: skip
+    try:
+        done = subprocess.run(command, capture_output=True, text=True, timeout=timeout, check=False)
+    except subprocess.TimeoutExpired:
+        return cell | {"failed": f"no result after {timeout} s"}
+    if done.returncode not in (0, 1) or not done.stdout.strip():
+        last = (done.stderr.strip() or "no message").splitlines()[-1]
+        return cell | {"failed": f"exit code {done.returncode}: {last[:500]}"}
+    return cell | {"result": json.loads(done.stdout.strip().splitlines()[-1])}
+
+
+def read_lines(path: pathlib.Path) -> dict[tuple[str, int, str], dict[str, Any]]:
+    """The cells of an output file; a later line replaces an earlier one of the same cell."""
+    if not path.exists():
+        return {}
+    lines = (json.loads(line) for line in path.read_text(encoding="utf-8").splitlines() if line)
+    return {tuple(line["cell"]): line for line in lines}
+
+
+def peaks(line: dict[str, Any], offload: str) -> dict[str, float]:
+    """GiB a chip of every program with what is resident beside it under `offload`."""
+    from aot_programs import Program, residents
+
+    result = line["result"]
+    lora = bool(result["lora"])
+    base = {"reference"} if lora else set()
+    arguments = {
+        "sample": {"own parameters"} | base,
+        "score": {"reference"},
+        "update": {"own parameters", "own moments"} | base,
+    }
+    totals = {}
+    for row in result["programs"]:
+        phase = row["phase"]
+        program = Program(row["name"], "", phase, frozenset(arguments[phase]), lambda: None)
+        beside = sum(residents(program, result["trees"], offload, lora).values())
+        totals[row["name"]] = (row["footprint"]["total"] + beside) / GIB
+    return totals
+
+
+_OFFLOADS = ("none", "player", "phase")
+
+
+def markdown(lines: dict[tuple[str, int, str], dict[str, Any]]) -> str:
+    """The table, one row a cell that has been compiled or ruled out."""
+    names = ("prefill", "sample", "score", "GRPO", "RWR")
+    head = ["model", "mode", "slice", "mesh", "prompts a step", *names, *_OFFLOADS, "fits"]
+    rows = [head, ["---"] * len(head)]
+    for key in cells():
+        if key not in lines:
+            continue
+        line, (model, rank, part) = lines[key], key
+        start = [model, f"LoRA {rank}" if rank else "full", part]
+        chosen = line["settings"]
+        c = chosen["config"]
+        start.append(chosen["mesh"].replace(",", "×"))
+        size, parts = c["agent.minibatch_size"], c["agent.micro_batches"]
+        start.append(f"{size}" if parts == 1 else f"{parts} × {size // parts}")
+        if "result" not in line:
+            text = line.get("impossible") or "not compiled: " + line["failed"]
+            verdict = "**no**" if "impossible" in line else "?"
+            rows.append([*start, *["–"] * len(names + _OFFLOADS), f"{verdict} ({text})"])
+            continue
+        alone = {
+            name: max(
+                row["footprint"]["total"] / GIB
+                for row in line["result"]["programs"]
+                if name in row["name"]
+            )
+            for name in names
+        }
+        worst = {offload: max(peaks(line, offload).values()) for offload in _OFFLOADS}
+        fitting = [offload for offload in _OFFLOADS if worst[offload] <= line["hbm"]]
+        verdict = f"**{fitting[0]}**" if fitting else "**no**"
+        rows.append(
+            [
+                *start,
+                *(f"{x:.1f}" for x in alone.values()),
+                *(f"{x:.1f}" for x in worst.values()),
+                verdict,
+            ]
+        )
+    return "\n".join("| " + " | ".join(row) + " |" for row in rows)
+
+
+def main(argv: list[str]) -> None:
+    """Compiles the missing cells, or prints the table."""
+    del argv
+    options = flags.FLAGS
+    path = pathlib.Path(options.output)
+    lines = read_lines(path)
+    if options.markdown:
+        print(markdown(lines))
+        return
+    for key in cells():
+        if key in lines or (options.only and options.only not in "/".join(map(str, key))):
+            continue
+        line = compile_cell(*key, options.config, options.timeout)
+        with path.open("a", encoding="utf-8") as file:
+            file.write(json.dumps(line) + "\n")
+        print(key, line.get("impossible") or line.get("failed") or "compiled", flush=True)
+
+
+if __name__ == "__main__":
+    flags.DEFINE_string("output", None, "JSON lines, one a cell; continued where it exists.")
+    flags.DEFINE_string("config", "configs/bfcl.py", "Configuration file.")
+    flags.DEFINE_string("only", "", "Only cells of which model/rank/slice contains this.")
+    flags.DEFINE_integer("timeout", 1800, "Seconds a cell may take.", 1)
+    flags.DEFINE_bool("markdown", False, "Print the table instead.")
+    flags.mark_flag_as_required("output")
+    app.run(main)

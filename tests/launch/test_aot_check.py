@@ -1,0 +1,337 @@
+"""launch/aot_check.py on slices that are not there."""
+
+import dataclasses
+import importlib.util
+import json
+import os
+import pathlib
+import subprocess
+import sys
+
+import pytest
+
+from genenv_jax.config import default_config
+from genenv_jax.parallel import aot
+from tests import tiny
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+needs_libtpu = pytest.mark.skipif(
+    importlib.util.find_spec("libtpu") is None, reason="libtpu, the TPU compiler, is not installed"
+)
+# Small in every way.
+SMALL = {
+    "model.remat": "none",
+    "agent.batch_size": 8,
+    "agent.minibatch_size": 8,
+    "agent.micro_batches": 2,
+    "agent.group_size": 4,
+    "simulator.batch_size": 8,
+    "simulator.minibatch_size": 8,
+    "limits.agent_prompt": 16,
+    "limits.agent_response": 8,
+    "limits.simulator_prompt": 16,
+    "limits.simulator_response": 8,
+    "limits.prompt_buckets": (),
+}
+
+
+@pytest.fixture
+def aot_check(monkeypatch):
+    """The script as a module, beside the modules that it imports."""
+    monkeypatch.syspath_prepend(ROOT / "launch")
+    return importlib.import_module("aot_check")
+
+
+@pytest.fixture
+def model(tmp_path):
+    """A config.json of a decoder that compiles in seconds."""
+    path = tmp_path / "config.json"
+    path.write_text(json.dumps(tiny.config_dict()))
+    return str(path)
+
+
+def small_config(**settings):
+    config = default_config()
+    config.update_from_flattened_dict(SMALL | settings)
+    return config
+
+
+def measured(aot_check, model, topology, programs, mesh="auto", lora=0, **settings):
+    """(config, decoder, mesh, rows by name) of what main() measures."""
+    config = small_config(**settings)
+    part = aot.parse_slice(topology)
+    decoder = aot_check.model_config(model, config, lora)
+    mesh = aot_check.choose_mesh(mesh, config, decoder, aot.slice_devices(part))
+    rows = aot_check.measure_all(config, decoder, mesh, programs)
+    return config, decoder, mesh, {row.name: row for row in rows}
+
+
+def check_row(row):
+    part = row.footprint
+    assert not part["error"] and part["temporaries"] > 0
+    assert part["total"] == sum(part[k] for k in ("arguments", "temporaries", "outputs", "code"))
+    assert row.total == part["total"] + sum(row.residents.values())
+    assert part["collectives"]  # the parameters are split over the chips
+    assert row.flops > 0 and row.traffic > 0
+
+
+@needs_libtpu
+def test_score_and_update(aot_check, model):
+    config, decoder, mesh, rows = measured(aot_check, model, "v5e:2x2", ["score, agent", "GRPO"])
+    assert dict(mesh.shape) == {"data": 1, "fsdp": 4, "tensor": 1}
+    assert list(rows) == ["score, agent", "update, agent (GRPO)"]
+    trees = aot_check.sizes_of(config, decoder, mesh)
+    # float32 parameters, two moments of the same size, and the reference in bfloat16.
+    assert trees["own parameters"] == 2 * trees["reference"]
+    assert 0 <= trees["own moments"] - 2 * trees["own parameters"] < 100
+    for row in rows.values():
+        check_row(row)
+    score, update = rows.values()
+    assert score.footprint["arguments"] >= trees["reference"]
+    assert score.residents == {k: v for k, v in trees.items() if k != "reference"}
+    state = trees["own parameters"] + trees["own moments"]
+    assert update.footprint["arguments"] >= state
+    assert update.footprint["aliased"] >= 0.99 * state  # donated, and written in place
+    beside = ("other moments", "other parameters", "reference")
+    assert update.residents == {k: trees[k] for k in beside}
+
+
+@needs_libtpu
+def test_adapters_leave_one_base(aot_check, model):
+    config, decoder, mesh, rows = measured(
+        aot_check, model, "v5e-4", ["score, agent"], "1,2,2", 4, **{"memory.offload": "phase"}
+    )
+    (row,) = rows.values()
+    check_row(row)
+    trees = aot_check.sizes_of(config, decoder, mesh)
+    assert trees["own parameters"] < trees["reference"]
+    assert row.residents == {}  # everything but the base waits in host memory
+
+
+@needs_libtpu
+@pytest.mark.slow
+@pytest.mark.parametrize("lora", [0, 4])
+def test_every_program(aot_check, model, lora):
+    *_, rows = measured(aot_check, model, "v5e:2x2", [], lora=lora)
+    assert list(rows) == [
+        "prefill", "sample, agent", "score, agent", "sample, simulator", "score, simulator",
+        "update, agent (GRPO)", "update, simulator (RWR)",
+    ]  # fmt: skip
+    for row in rows.values():
+        check_row(row)
+
+
+def command(*arguments, config="configs/bfcl.py", environment=None, **settings):
+    """Exit code, standard output and standard error of the command."""
+    given = {"config": config} | {f"config.{k}": v for k, v in (SMALL | settings).items()}
+    inherited = {k: v for k, v in os.environ.items() if k != "XLA_FLAGS"}
+    flags = (f"--{key}={value}" for key, value in given.items())
+    done = subprocess.run(
+        [sys.executable, "launch/aot_check.py", *flags, *arguments],
+        cwd=ROOT,
+        env=inherited | (environment or {}),
+        capture_output=True,
+        text=True,
+        timeout=600,
+        check=False,
+    )
+    return done.returncode, done.stdout, done.stderr
+
+
+@needs_libtpu
+@pytest.mark.slow
+def test_the_table_and_the_verdict(model):
+    """A published model on too few chips: 14 GiB of activations in the compiler's own words or ours."""
+    only = "--programs=score, agent"
+    code, out, err = command(only, f"--model={model}", "--topology=v5e:2x2")
+    assert (code, err) == (0, "")
+    assert "LoRA" not in out and "on v5e-4 (v5e:2x2, 4 chips of 15.75 GiB)" in out.splitlines()[0]
+    assert out.splitlines()[-1].startswith("FITS: 'score, agent' needs")
+
+    code, out, _ = command(only, f"--model={model}", "--topology=v5e:2x2", "--lora=4", "--json")
+    assert code == 0 and json.loads(out)["lora"] == 4
+
+    # Two trees of parameters and four of moments of 7 B parameters on four chips.
+    code, out, _ = command(only, "--model=Qwen2.5-7B", "--topology=v5e-4")
+    assert code == 1
+    assert "DOES NOT FIT by" in out
+    assert out.splitlines()[-1].startswith("DOES NOT FIT: 'score, agent' needs")
+
+
+def test_a_bad_slice_is_one_line():
+    code, out, err = command("--model=Qwen2.5-7B", "--topology=h100-8")
+    assert (code, out) == (2, "")
+    assert err.splitlines() == [
+        "error: topology 'h100-8': expected a generation of ['v4', 'v5e', 'v5p', 'v6e'] with a shape "
+        "or a size, such as v5e:4x4 or v5e-16"
+    ]
+
+
+def test_without_the_compiler(model, tmp_path):
+    """A libtpu that cannot be imported stands for one that is not installed."""
+    (tmp_path / "libtpu.py").write_text("raise ImportError('no libtpu')")
+    path = os.pathsep.join([str(tmp_path), os.environ.get("PYTHONPATH", "")])
+    code, out, err = command(
+        f"--model={model}", "--topology=v5e:2x2", environment={"PYTHONPATH": path}
+    )
+    assert (code, out) == (2, "")
+    assert 'pip install "jax[tpu]"' in err and len(err.splitlines()) == 1
+
+
+@needs_libtpu
+@pytest.mark.parametrize(
+    ("mesh", "changes", "message"),
+    [
+        ("4", {}, "--mesh='4': expected data,fsdp,tensor such as 1,16,1, or auto"),
+        ("1,3,1", {}, r"fsdp=3, tensor=1\) needs 3 devices, but there are 4"),
+        ("1,1,4", {}, "'mlp'.* has size 50.* such as 2"),
+        ("auto", {"agent.minibatch_size": 3, "agent.micro_batches": 3}, "no mesh of 4 chips suits"),
+    ],
+)
+def test_meshes_that_do_not_fit(aot_check, tmp_path, mesh, changes, message):
+    path = tmp_path / "config.json"
+    path.write_text(json.dumps(tiny.config_dict(intermediate_size=50, hidden_size=36, head_dim=8)))
+    config = small_config(**changes)
+    decoder = aot_check.model_config(str(path), config, 0)
+    devices = aot.slice_devices(aot.parse_slice("v5e:2x2"))
+    with pytest.raises(ValueError, match=message):
+        aot_check.choose_mesh(mesh, config, decoder, devices)
+
+
+@needs_libtpu
+@pytest.mark.parametrize(
+    ("minibatch", "want"),
+    [
+        (16, {"data": 1, "fsdp": 16, "tensor": 1}),
+        (8, {"data": 1, "fsdp": 8, "tensor": 2}),  # fewer prompts than chips: split the model too
+        (2, {"data": 1, "fsdp": 2, "tensor": 8}),
+    ],
+)
+def test_a_mesh_is_picked(aot_check, minibatch, want):
+    sizes = {f"{p}.minibatch_size": minibatch for p in ("agent", "simulator")}
+    sizes |= {f"{p}.batch_size": 64 for p in ("agent", "simulator")}
+    config = small_config(**sizes, **{"agent.micro_batches": 1})
+    decoder = aot_check.model_config("Qwen2.5-14B", config, 0)
+    devices = aot.slice_devices(aot.parse_slice("v5e:4x4"))
+    assert dict(aot_check.choose_mesh("auto", config, decoder, devices).shape) == want
+
+
+def test_models(aot_check, tmp_path):
+    config = small_config()
+    decoder = aot_check.model_config("Qwen/Qwen2.5-7B-Instruct", config, 8)
+    assert (decoder.hidden_size, decoder.lora.rank, decoder.dtype) == (3584, 8, "bfloat16")
+    config.model.make.vocab_size = 512
+    assert aot_check.model_config("", config, 0).vocab_size == 512
+    path = tmp_path / "config.json"
+    path.write_text("{")
+    with pytest.raises(ValueError, match="config.json: not JSON"):
+        aot_check.model_config(str(path), config, 0)
+    path.write_text(json.dumps(tiny.config_dict(model_type="gpt2")))
+    with pytest.raises(ValueError, match="gpt2"):
+        aot_check.model_config(str(path), config, 0)
+
+
+@pytest.mark.parametrize(
+    ("name", "billions"),
+    [
+        ("Qwen2.5-0.5B", 0.494),
+        ("Qwen2.5-1.5B", 1.544),
+        ("Qwen2.5-7B", 7.616),
+        ("Qwen2.5-14B", 14.770),
+        ("Qwen3-8B", 8.191),
+        ("Llama-3.1-8B", 8.030),
+    ],
+)
+def test_published_shapes_have_the_published_sizes(aot_check, name, billions):
+    import jax
+
+    from genenv_jax.parallel.rules import param_shapes
+
+    decoder = aot_check.model_config(name, small_config(), 0)
+    count = sum(x.size for x in jax.tree.leaves(param_shapes(decoder)))
+    assert count / 1e9 == pytest.approx(billions, abs=5e-4)
+
+
+def test_operations_are_counted_as_the_compiler_counts_them(aot_check, model):
+    """One layer, one micro-batch and one chunk: then the compiler's figure is whole."""
+    import jax
+
+    aot_costs = importlib.import_module("aot_costs")
+    aot_programs = importlib.import_module("aot_programs")
+    from genenv_jax.parallel.mesh import make_mesh
+
+    config = small_config(**{"agent.micro_batches": 1, "model.dtype": "float32"})
+    decoder = aot_check.model_config(model, config, 0)
+    decoder = dataclasses.replace(decoder, unroll_layers=True, hidden_size=128, head_dim=32)
+    mesh = make_mesh(1, 1, 1, devices=jax.devices()[:1])
+    work = aot_programs.player_work(config)["agent"]
+    for program in aot_programs.programs(config, decoder, mesh):
+        if program.name in ("score, agent", "update, agent (GRPO)"):
+            counted = program.lower().compile().cost_analysis()["flops"]
+            assert aot_costs.flops(program, work, decoder) == pytest.approx(counted, rel=0.2)
+
+
+@pytest.mark.parametrize(
+    ("text", "want"),
+    [
+        ("v5e:4x4", ("v5e-16", "v5e:4x4", 16, 15.75)),
+        ("v5litepod-8", ("v5e-8", "v5e:2x4", 8, 15.75)),
+        ("v6e-8", ("v6e-8", "v6e:2x4", 8, 31.24)),
+        ("v5p-8", ("v5p-8", "v5p:2x2x1", 4, 95.0)),
+        ("V5P:2x2x2", ("v5p-16", "v5p:2x2x2", 8, 95.0)),
+    ],
+)
+def test_names_of_slices(text, want):
+    part = aot.parse_slice(text)
+    assert (part.name, part.topology, part.chips, part.hbm) == want
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("v5e", "expected a generation"),
+        ("v5e-12", r"expected one of \['v5e-4', 'v5e-8'"),
+        ("v5p-2", r"expected one of \['v5p-8', 'v5p-16'"),
+        ("v5e:2x2x1", "v5e shapes have 2 dimensions"),
+        ("v9:2x2", "expected a generation of"),
+    ],
+)
+def test_names_that_no_slice_has(text, message):
+    with pytest.raises(ValueError, match=message):
+        aot.parse_slice(text)
+
+
+@needs_libtpu
+def test_a_topology_that_the_compiler_refuses():
+    with pytest.raises(ValueError, match="topology 'v5e:3x5': refused by the TPU compiler"):
+        aot.slice_devices(aot.parse_slice("v5e:3x5"))
+
+
+@pytest.mark.parametrize(
+    ("message", "gib"),
+    [
+        (
+            "RESOURCE_EXHAUSTED: E1000: CompileTimeHbmOom: Ran out of memory on HBM, the total memory "
+            "required for HLO temporaries (57.44G) exceeds available HBM (15.75G). HLO module: f.",
+            57.44,
+        ),
+        ("Ran out of memory in memory space hbm. Used 20.50G of 15.75G hbm. Exceeded by", 20.5),
+    ],
+)
+def test_the_compiler_runs_out_of_memory(message, gib):
+    class Lowered:
+        def compile(self):
+            raise RuntimeError(message)
+
+    got = aot.measure(Lowered())
+    assert got.total == int(gib * 2**30) and got.arguments is None
+    assert got.error.startswith("does not compile: needs")
+
+
+def test_another_failure_of_the_compiler_is_raised():
+    class Lowered:
+        def compile(self):
+            raise RuntimeError("INTERNAL: Mosaic failed")
+
+    with pytest.raises(RuntimeError, match="Mosaic failed"):
+        aot.measure(Lowered())

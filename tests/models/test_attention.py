@@ -1,0 +1,129 @@
+"""The plain path over blocks of queries, and the choice of a kernel."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from genenv_jax.models import attention
+from genenv_jax.models.attention import attend, causal_attention, check_attention
+from tests.models.attention_cases import (
+    assert_equal_with_gradients,
+    make_inputs,
+    make_past,
+)
+
+
+def single_shot(q, k, v, past):
+    t = q.shape[2]
+    return attend(q, [*past, (k, v, jnp.tril(jnp.ones((1, 1, t, t), bool)))])
+
+
+@pytest.mark.parametrize(
+    ("g", "t", "s", "dtype"),
+    [(1, 37, 0, "float32"), (4, 37, 21, "float32"), (3, 8, 5, "bfloat16")],
+)
+def test_blocks_equal_single_shot(monkeypatch, g, t, s, dtype):
+    monkeypatch.setattr(attention, "_MAX_SCORES", 5 * g * (s + t))  # five queries at a time
+    assert_equal_with_gradients(
+        causal_attention, single_shot, make_inputs(g=g, t=t, s=s, dtype=dtype)
+    )
+
+
+def test_blocks_take_masks_of_every_shape(monkeypatch):
+    """A segment of the row's own, masked by query, goes through the blocks as well."""
+    b, g, t, s = 2, 3, 9, 6
+    q, k, v, past = make_inputs(g=g, t=t, s=s)
+    rng = np.random.default_rng(7)
+    own = [jnp.asarray(rng.normal(size=(b, g, s, *k.shape[3:])), jnp.float32) for _ in range(2)]
+    past = [*past, (*own, jnp.asarray(rng.random((b, g, t, s)) < 0.5))]
+    want = jax.jit(single_shot)(q, k, v, past)
+    for budget in (1, g * (t + 2 * s) * 4):
+        monkeypatch.setattr(attention, "_MAX_SCORES", budget)
+        got = jax.jit(lambda *args: causal_attention(*args))(q, k, v, past)  # traced anew
+        np.testing.assert_allclose(got, want, atol=1e-6)
+
+
+def test_gradients_are_added_up_in_float32(monkeypatch):
+    """In bfloat16, 128 blocks' shares of one key would stop adding up long before the end."""
+    t = 256
+    q, k, v, _ = make_inputs(g=1, t=t, s=0, n=1, kv=1, b=1, dtype="bfloat16")
+    monkeypatch.setattr(attention, "_MAX_SCORES", 2 * t)  # two queries at a time
+    q = jnp.zeros_like(q)  # a query sees all keys up to its own alike
+    grad = jax.jit(jax.grad(lambda v: jnp.sum(causal_attention(q, k, v, []).astype(jnp.float32))))
+    want = np.cumsum((1 / np.arange(1, t + 1))[::-1])[::-1]  # 1/j + ... + 1/t for key j
+    np.testing.assert_allclose(grad(v)[0, 0, :, 0, 0].astype(jnp.float32), want, rtol=1e-2)
+
+
+def test_long_prompts_never_hold_all_scores():
+    """Temporaries of forward and backward pass, by the compiler's own account."""
+    n, t = 4, 2048
+
+    def loss(q, k, v):
+        return jnp.sum(causal_attention(q, k, v, []) ** 2)
+
+    q = jax.ShapeDtypeStruct((1, 1, t, n, 64), jnp.float32)
+    k = jax.ShapeDtypeStruct((1, 1, t, 2, 64), jnp.float32)
+    compiled = jax.jit(jax.grad(loss, argnums=(0, 1, 2))).lower(q, k, k).compile()
+    scores = 4 * n * t * t  # bytes of one float32 copy of all scores
+    assert compiled.memory_analysis().temp_size_in_bytes < scores
+
+
+def test_small_inputs_are_not_cut():
+    q, k, v, past = make_inputs(g=4, t=37, s=21)
+    assert "while" not in str(jax.make_jaxpr(causal_attention)(q, k, v, past))
+    assert "scan" not in str(jax.make_jaxpr(causal_attention)(q, k, v, past))
+
+
+@pytest.mark.parametrize("implementation", ["splash", "cudnn"])
+def test_decoding_and_unshared_segments_take_the_plain_path(implementation):
+    def same_program(q, k, v, past):
+        got, want = (
+            str(jax.make_jaxpr(causal_attention, static_argnums=4)(q, k, v, past, name))
+            for name in (implementation, "xla")
+        )
+        return got == want
+
+    assert same_program(*make_inputs(g=3, t=1, s=5))
+    q, k, v, past = make_inputs(g=3, t=4, s=4)
+    of_rows = [(k, v, jnp.ones((1, 1, 1, 4), bool))]
+    by_query = [(*past[0][:2], jnp.ones((1, 1, 4, 4), bool))]
+    assert same_program(q, k, v, of_rows) and same_program(q, k, v, by_query)
+
+
+def test_kernels_that_are_not_there():
+    q, k, v, past = make_inputs(g=1, t=4, s=0)
+    with pytest.raises(ValueError, match="attention = 'flash' is not supported.*'cudnn', 'splash'"):
+        causal_attention(q, k, v, past, "flash")
+    with pytest.raises(ValueError, match="'flash' is not supported"):
+        check_attention("flash", "bfloat16")
+    with pytest.raises(ValueError, match="NVIDIA GPUs, and this program is for 'cpu'"):
+        causal_attention(q, k, v, past, "cudnn")
+    with pytest.raises(ValueError, match="bfloat16 or float16, but dtype = 'float32'"):
+        check_attention("cudnn", "float32")
+    for implementation in ("xla", "splash", "cudnn"):
+        check_attention(implementation, "bfloat16")
+
+
+def test_platform_is_that_of_the_mesh():
+    """A program for a machine that is not there is refused by that machine's name."""
+    q, k, v, past = make_inputs(g=1, t=4, s=0)
+    device = jax.sharding.AbstractDevice("a card", 1, "gpu")
+    mesh = jax.sharding.AbstractMesh((1,), ("data",), abstract_device=device)
+    with (
+        jax.sharding.use_abstract_mesh(mesh),
+        pytest.raises(ValueError, match="runs on TPUs, and this program is for 'gpu'"),
+    ):
+        causal_attention(q, k, v, past, "splash")
+
+
+def test_several_shared_segments_are_one_past():
+    first, second = make_past(s=5, seed=1), make_past(s=3, seed=2)
+    joined = attention._join([first, second], 2)
+    for i in (0, 1):
+        np.testing.assert_array_equal(
+            (joined.k, joined.v)[i], np.concatenate([first[i][:, 0], second[i][:, 0]], axis=1)
+        )
+    np.testing.assert_array_equal(
+        joined.valid, np.concatenate([first[2][:, 0, 0], second[2][:, 0, 0]], axis=1)
+    )

@@ -1,0 +1,124 @@
+"""The GPU kernel's layout and masks against the plain path, and what it lowers to for a GPU."""
+
+import functools
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from genenv_jax.models import attention_cudnn
+from genenv_jax.models.attention import causal_attention
+from genenv_jax.models.attention_cudnn import cudnn_attention
+from genenv_jax.models.attention_sharding import run_per_device
+from genenv_jax.parallel import rules
+from genenv_jax.parallel.mesh import make_mesh
+from tests.models.attention_cases import (
+    assert_equal_with_gradients,
+    forward_and_gradients,
+    make_inputs,
+    with_shared_past,
+)
+
+# The same calls, in XLA's implementation of `jax.nn.dot_product_attention`.
+without_gpu = functools.partial(cudnn_attention, implementation="xla")
+
+
+@pytest.mark.parametrize(
+    ("g", "t", "s", "n", "kv", "h", "dtype"),
+    [
+        (1, 9, 0, 4, 2, 64, "float32"),
+        (4, 9, 0, 4, 1, 64, "bfloat16"),
+        (4, 9, 13, 4, 2, 64, "float32"),
+        (4, 9, 13, 4, 2, 64, "bfloat16"),
+        (1, 8, 16, 6, 6, 128, "float32"),
+    ],
+)
+def test_equals_the_plain_path(g, t, s, n, kv, h, dtype):
+    inputs = make_inputs(
+        g=g, t=t, s=s, n=n, kv=kv, h=h, b=3, lengths=[1, max(1, s // 2), s], dtype=dtype
+    )
+    assert_equal_with_gradients(with_shared_past(without_gpu), causal_attention, inputs)
+
+
+def test_on_a_mesh():
+    q, k, v, past = make_inputs(g=2, t=9, s=5, n=4, kv=1, b=4)
+    want = forward_and_gradients(causal_attention, q, k, v, past)
+    kernel = with_shared_past(functools.partial(run_per_device, without_gpu))
+    with rules.activate(make_mesh(2, 1, 4)):
+        got = forward_and_gradients(kernel, q, k, v, past)
+    for a, b in zip(jax.tree.leaves(got), jax.tree.leaves(want), strict=True):
+        np.testing.assert_allclose(a, b, atol=1e-5)
+
+
+def test_gradients_of_the_prompt_are_added_up_in_float32():
+    """In bfloat16, the equal shares of 300 rows would stop adding up at 256."""
+    g = 300
+    q, k, v, past = make_inputs(g=g, t=1, s=1, n=1, kv=1, b=1, dtype="bfloat16")
+    ((keys, values, mask),) = past
+
+    def total(values):
+        shared = [(keys, values, mask)]
+        out = with_shared_past(without_gpu)(jnp.zeros_like(q), k, v, shared)
+        return jnp.sum(out.astype(jnp.float32))
+
+    grad = jax.jit(jax.grad(total))(values).astype(jnp.float32)
+    np.testing.assert_allclose(grad, np.full(values.shape, g / 2), rtol=1e-2)
+
+
+def test_float32_is_refused():
+    q, k, v, _ = make_inputs(g=1, t=4, s=0)
+    with pytest.raises(ValueError, match="bfloat16 or float16, but dtype = 'float32'"):
+        cudnn_attention(q, k, v, None)
+
+
+@pytest.fixture
+def gpu_lowering(monkeypatch):
+    """Lets JAX lower cuDNN calls where no cuDNN is installed, and gives the lowered text."""
+    cudnn = pytest.importorskip("jax._src.cudnn.fused_attention_stablehlo")
+    monkeypatch.setattr(cudnn, "check_cudnn_version", lambda: 91_000)
+
+    def text(function, *args):
+        traced = jax.jit(function).trace(*args)
+        return traced.lower(lowering_platforms=("cuda",)).as_text()
+
+    return text
+
+
+@pytest.mark.parametrize("s", [0, 12])
+def test_lowers_to_cudnn_calls(gpu_lowering, s):
+    q, k, v, past = make_inputs(g=4, t=9, s=s, h=64, dtype="bfloat16")
+    kernel = with_shared_past(cudnn_attention)
+    kind = "fmhaScaleBiasSoftmax" if s else "fmhaSoftmax"
+    forward = gpu_lowering(kernel, q, k, v, past)
+    assert forward.count(f"@__cudnn${kind}(") == 1
+    pairs = [segment[:2] for segment in past]
+
+    def gradients(q, k, v, pairs):
+        def loss(q, k, v, pairs):
+            segments = [(*pair, mask) for pair, (*_, mask) in zip(pairs, past, strict=True)]
+            return jnp.sum(kernel(q, k, v, segments).astype(jnp.float32) ** 2)
+
+        return jax.grad(loss, argnums=(0, 1, 2, 3))(q, k, v, pairs)
+
+    both = gpu_lowering(gradients, q, k, v, pairs)
+    # The forward kernel runs once: the backward pass has its results.
+    assert both.count(f"@__cudnn${kind}(") == 1
+    assert both.count(f"@__cudnn${kind}Backward(") == 1
+
+
+def test_masks_do_not_grow_with_the_group(gpu_lowering):
+    """One row's scores under one mask at a time: (b, 1, t, s + t), whatever g."""
+    for g in (2, 6):
+        q, k, v, past = make_inputs(g=g, t=16, s=24, h=64, dtype="bfloat16")
+        kernel = with_shared_past(cudnn_attention)
+        text = gpu_lowering(kernel, q, k, v, past)
+        assert "tensor<2x1x16x40xbf16>" in text
+        assert f"tensor<{2 * g}x1x16x40xbf16>" not in text
+
+
+def test_checkpoint_policy_names_the_kernel():
+    cudnn = pytest.importorskip("jax._src.cudnn.fused_attention_stablehlo")
+    primitive = cudnn._dot_product_attention_fwd_p_wrapper
+    assert attention_cudnn._is_kernel_output(primitive)
+    assert not attention_cudnn._is_kernel_output(jax.lax.mul_p)

@@ -1,0 +1,150 @@
+"""The TPU kernel, interpreted, against the plain path; and compiled for a TPU where libtpu is there."""
+
+import functools
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from genenv_jax.models.attention import causal_attention
+from genenv_jax.models.attention_splash import GroupMask, splash_attention
+from genenv_jax.models.config import TransformerConfig
+from genenv_jax.parallel import rules
+from genenv_jax.parallel.mesh import make_mesh
+from tests.models.attention_cases import (
+    assert_equal_with_gradients,
+    forward_and_gradients,
+    make_inputs,
+    with_shared_past,
+)
+
+
+@pytest.mark.parametrize("dtype", ["float32", pytest.param("bfloat16", marks=pytest.mark.slow)])
+@pytest.mark.parametrize(
+    "case",
+    [  # t is never a multiple of the block
+        pytest.param({"g": 1, "t": 150, "s": 0, "n": 2, "kv": 1, "h": 64}, id="prompt"),
+        pytest.param({"g": 4, "t": 50, "s": 70, "n": 4, "kv": 2, "h": 64}, id="rows share a block"),
+        pytest.param({"g": 2, "t": 150, "s": 130, "n": 2, "kv": 2, "h": 128}, id="longer rows"),
+    ],
+)
+def test_equals_the_plain_path(case, dtype):
+    s = case["s"]
+    inputs = make_inputs(**case, b=3, lengths=[1, max(1, s // 2), s], dtype=dtype)
+    block = 256 if case["t"] < 128 else 128
+    kernel = functools.partial(splash_attention, interpret=True, max_block=block)
+    assert_equal_with_gradients(with_shared_past(kernel), causal_attention, inputs)
+
+
+def test_bfloat16():
+    inputs = make_inputs(g=2, t=3, s=5, n=6, kv=1, h=16, dtype="bfloat16")
+    kernel = functools.partial(splash_attention, interpret=True)
+    assert_equal_with_gradients(with_shared_past(kernel), causal_attention, inputs)
+
+
+@pytest.mark.parametrize(("prompt", "rows", "length"), [(4, 3, 2), (0, 1, 5), (6, 2, 3)])
+def test_mask(prompt, rows, length):
+    mask = GroupMask(prompt, rows, length)
+    own = rows * length
+    dense = np.zeros((own, prompt + own), bool)
+    for row in range(rows):
+        for i in range(length):
+            query = row * length + i
+            dense[query, :prompt] = True
+            dense[query, prompt + row * length : prompt + query + 1] = True
+    assert mask.shape == dense.shape
+    np.testing.assert_array_equal(mask[:, :], dense)
+    np.testing.assert_array_equal(mask[1:3, 2:5], dense[1:3, 2:5])
+    assert mask == GroupMask(prompt, rows, length) and hash(mask) == hash(
+        GroupMask(prompt, rows, length)
+    )
+
+
+def test_blocks_between_rows_are_skipped():
+    """What the kernel's own preparation makes of the mask: only blocks on the diagonal, once each."""
+    from jax.experimental.pallas.ops.tpu.splash_attention import splash_attention_mask as masks
+    from jax.experimental.pallas.ops.tpu.splash_attention import splash_attention_mask_info as info
+
+    mask = masks.MultiHeadMask([GroupMask(1024, 8, 512)])
+    found, _ = info.process_mask(mask, (512, 512))
+    assert found.block_mask.shape == (1, 8, 3)  # two blocks of the prompt and one of its own
+    np.testing.assert_array_equal(found.block_mask[0], [[2, 2, 1]] * 8)
+    assert found.partial_mask_blocks.shape == (1, 512, 512)  # one causal block serves all
+
+
+_SLOW = pytest.mark.slow
+
+
+@pytest.mark.parametrize(
+    ("n", "kv", "sizes"),
+    [
+        (4, 2, (2, 2, 2)),
+        (4, 1, (2, 1, 4)),
+        pytest.param(8, 2, (2, 1, 4), marks=_SLOW),  # each device reads one of two kv heads
+        pytest.param(12, 4, (1, 1, 6), marks=_SLOW),  # a device's heads straddle two kv heads
+    ],
+)
+def test_on_a_mesh(n, kv, sizes):
+    """Batch over data and fsdp, heads over tensor; kv heads replicated where it does not divide."""
+    q, k, v, past = make_inputs(g=2, t=20, s=9, n=n, kv=kv, b=4)
+    want = forward_and_gradients(causal_attention, q, k, v, past)
+    mesh = make_mesh(*sizes, devices=jax.devices()[: np.prod(sizes)])
+    splash = functools.partial(causal_attention, implementation="splash")
+    config = TransformerConfig(
+        vocab_size=48, hidden_size=8 * n, intermediate_size=48, num_layers=1, num_heads=n,
+        num_kv_heads=kv, head_dim=8,
+    )  # fmt: skip
+    with rules.activate(mesh, config):
+        got = forward_and_gradients(splash, q, k, v, past)
+        text = str(jax.make_jaxpr(splash)(q, k, v, past))
+    assert "shard_map" in text and "pallas_call" in text
+    for a, b in zip(jax.tree.leaves(got), jax.tree.leaves(want), strict=True):
+        np.testing.assert_allclose(a, b, atol=2e-5)
+    if sizes == (2, 2, 2):
+        spec = got[0].sharding.spec
+        assert spec[0] == ("data", "fsdp") and spec[3] == "tensor"
+
+
+def test_a_batch_that_the_mesh_does_not_divide():
+    inputs = make_inputs(g=2, t=20, s=9, b=3)
+    want = forward_and_gradients(causal_attention, *inputs)
+    with rules.activate(make_mesh(2, 2, 2)):
+        got = forward_and_gradients(
+            functools.partial(causal_attention, implementation="splash"), *inputs
+        )
+    for a, b in zip(jax.tree.leaves(got), jax.tree.leaves(want), strict=True):
+        np.testing.assert_allclose(a, b, atol=2e-5)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("sizes", [(1, 4, 1), (1, 1, 4), (1, 2, 2)])
+@pytest.mark.parametrize("head_dim", [64, 128])
+def test_compiles_for_a_tpu(sizes, head_dim, monkeypatch):
+    """Forward and backward pass of a 7B's attention on v5e, on a machine without a TPU."""
+    pytest.importorskip("libtpu")
+    monkeypatch.setenv("ALLOW_MULTIPLE_LIBTPU_LOAD", "1")  # there is no TPU to share
+    from jax.experimental import topologies
+
+    devices = topologies.get_topology_desc("v5e:2x2", "tpu").devices
+    mesh = make_mesh(*sizes, devices=devices)
+    b, g, t, s, n, kv = 4, 8, 511, 4096, 28, 4
+
+    def shaped(*shape, axes, dtype=jnp.bfloat16):
+        return jax.ShapeDtypeStruct(shape, dtype, sharding=rules.logical_sharding(mesh, axes))
+
+    q = shaped(b, g, t, n, head_dim, axes=("batch", None, None, "heads", None))
+    k = shaped(b, g, t, kv, head_dim, axes=("batch", None, None, "kv_heads", None))
+    keys = shaped(b, 1, s, kv, head_dim, axes=("batch", None, None, "kv_heads", None))
+    mask = shaped(b, 1, 1, s, axes=("batch", None, None, None), dtype=bool)
+
+    def loss(q, k, v, keys, values, mask):
+        out = causal_attention(q, k, v, [(keys, values, mask)], "splash")
+        return jnp.sum(out.astype(jnp.float32) ** 2)
+
+    with rules.activate(mesh):
+        lowered = jax.jit(jax.grad(loss, argnums=range(5))).lower(q, k, k, keys, keys, mask)
+        assert lowered.as_text().count("tpu_custom_call") >= 3  # forward, dq, dkv
+        memory = lowered.compile().memory_analysis()
+    scores = 4 * b * g * n * t * (s + t) // 4  # bytes a chip of one float32 copy of the scores
+    assert memory.temp_size_in_bytes < scores / 4

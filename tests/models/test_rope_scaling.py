@@ -1,0 +1,191 @@
+"""Rotary frequencies and their scalings; transformers' own functions are the oracle."""
+
+import copy
+
+import numpy as np
+import pytest
+import torch
+import transformers
+from transformers.modeling_rope_utils import ROPE_INIT_FUNCTIONS
+from transformers.models.llama.modeling_llama import LlamaRotaryEmbedding
+
+from genenv_jax.models.config import TransformerConfig
+from genenv_jax.models.rope import rope_tables
+from genenv_jax.models.rope_scaling import RopeScaling, inverse_frequencies
+from tests import tiny
+
+LLAMA3 = {
+    "rope_type": "llama3",
+    "factor": 8.0,
+    "low_freq_factor": 1.0,
+    "high_freq_factor": 4.0,
+    "original_max_position_embeddings": 8192,
+}
+YARN = {"rope_type": "yarn", "factor": 4.0, "original_max_position_embeddings": 32768}
+# name: (rope_scaling, max_position_embeddings)
+SCALINGS = {
+    "linear": ({"rope_type": "linear", "factor": 2.5}, 8192),
+    "llama-3.1": (LLAMA3, 131_072),
+    "llama-3.2": (LLAMA3 | {"factor": 32.0}, 131_072),
+    "llama3-wide": (LLAMA3 | {"low_freq_factor": 0.5, "high_freq_factor": 16}, 131_072),
+    "qwen2.5-yarn": (
+        {"type": "yarn", "factor": 4.0, "original_max_position_embeddings": 32768},
+        32768,
+    ),
+    "qwen3-yarn": (YARN, 40_960),
+    "yarn-betas": (YARN | {"beta_fast": 16, "beta_slow": 2.5, "truncate": False}, 131_072),
+    "yarn-mscale": (YARN | {"factor": 40, "mscale": 0.707, "mscale_all_dim": 1.2}, 131_072),
+    "yarn-one-mscale": (YARN | {"mscale": 0.707}, 131_072),
+    "yarn-attention_factor": (YARN | {"attention_factor": 1.5}, 131_072),
+    "yarn-of-max": ({"rope_type": "yarn", "factor": 2.0}, 32_768),
+    "yarn-no-factor": (YARN | {"factor": None}, 131_072),
+    "yarn-shrinks": (YARN | {"factor": 1.0}, 32_768),
+}
+
+
+def config_of(**changes):
+    return TransformerConfig.from_huggingface(tiny.config_dict("llama", **changes))
+
+
+def oracle_config(**changes):
+    config = copy.deepcopy(tiny.config_dict("llama", **changes))
+    config.pop("model_type")
+    return transformers.LlamaConfig(**config)
+
+
+@pytest.mark.parametrize("name", SCALINGS)
+@pytest.mark.parametrize(("head_dim", "theta"), [(64, 500_000.0), (128, 1_000_000.0), (96, 1e4)])
+def test_inverse_frequencies(name, head_dim, theta):
+    rope, positions = SCALINGS[name]
+    changes = {
+        "head_dim": head_dim,
+        "rope_theta": theta,
+        "rope_scaling": rope,
+        "max_position_embeddings": positions,
+    }
+    config, oracle = config_of(**changes), oracle_config(**changes)
+    want, factor = ROPE_INIT_FUNCTIONS[oracle.rope_parameters["rope_type"]](oracle)
+    got = inverse_frequencies(config.head_dim, config.rope_theta, config.rope_scaling)
+    assert got.dtype == np.float32
+    # The same bits, but for a power that torch rounds to the other side now and then.
+    np.testing.assert_allclose(got, want.numpy(), rtol=3e-7, atol=0)
+    assert np.sum(got != want.numpy()) <= 1
+    assert config.rope_scaling.attention_factor == factor
+    hash(config)  # static arguments of jit are hashed
+
+
+@pytest.mark.parametrize("name", [None, *SCALINGS])
+def test_tables_at_32k(name):
+    """The oracle's cosines and sines, where a rounding of the frequency would be seen most."""
+    rope, positions = SCALINGS[name] if name else (None, 32_768)
+    changes = {"head_dim": 64, "rope_scaling": rope, "max_position_embeddings": positions}
+    config = config_of(**changes)
+    row = np.concatenate([np.arange(4), np.arange(32_700, 32_768)])
+    oracle = LlamaRotaryEmbedding(oracle_config(**changes))
+    want = oracle(torch.zeros(1), torch.from_numpy(row[None]))
+    got = rope_tables(row[None, None], 64, config.rope_theta, config.rope_scaling)
+    for ours, theirs in zip(got, want, strict=True):
+        assert ours.shape == (1, 1, len(row), 1, 32)
+        np.testing.assert_allclose(ours[0, 0, :, 0], theirs[0, :, :32], atol=2e-6)
+
+
+@pytest.mark.parametrize("name", SCALINGS)
+def test_both_spellings(name):
+    rope, positions = SCALINGS[name]
+    old = config_of(rope_scaling=rope, rope_theta=7e5, max_position_embeddings=positions)
+    config = tiny.config_dict("llama", max_position_embeddings=positions)
+    del config["rope_theta"]
+    config["rope_parameters"] = rope | {"rope_theta": 7e5}
+    new = TransformerConfig.from_huggingface(config)
+    assert new == old
+    assert new.rope_theta == 7e5
+    both = config | {"rope_theta": 7e5, "rope_scaling": rope}
+    assert TransformerConfig.from_huggingface(both) == old
+    with pytest.raises(ValueError, match="rope_parameters and rope_scaling disagree: .*factor"):
+        TransformerConfig.from_huggingface(both | {"rope_scaling": LLAMA3 | {"factor": 9.0}})
+
+
+def test_length_at_the_top_level_goes_first():
+    config = config_of(rope_scaling=YARN, original_max_position_embeddings=1024)
+    oracle = oracle_config(rope_scaling=YARN, original_max_position_embeddings=1024)
+    assert config.rope_scaling.original_max_positions == 1024
+    want, _ = ROPE_INIT_FUNCTIONS["yarn"](oracle)
+    got = inverse_frequencies(config.head_dim, config.rope_theta, config.rope_scaling)
+    np.testing.assert_allclose(got, want.numpy(), rtol=3e-7)
+
+
+def test_no_scaling():
+    assert config_of().rope_scaling is None
+    assert config_of(rope_scaling=None).rope_scaling is None
+    config = config_of(rope_scaling={"rope_type": "default"}, partial_rotary_factor=1.0)
+    assert config == config_of()
+    config = tiny.config_dict("llama", rope_parameters={"rope_theta": 5.0, "rope_type": "default"})
+    assert TransformerConfig.from_huggingface(config).rope_theta == 5.0  # not the top level's
+
+
+@pytest.mark.parametrize(
+    ("name", "positions"),
+    [("qwen2.5-yarn", 131_072), ("qwen3-yarn", 131_072), ("llama-3.1", 131_072), ("linear", 8192)],
+)
+def test_context_length(name, positions):
+    rope, given = SCALINGS[name]
+    assert config_of(rope_scaling=rope, max_position_embeddings=given).max_positions == positions
+
+
+@pytest.mark.parametrize(
+    ("rope", "message"),
+    [
+        (
+            {"rope_type": "dynamic", "factor": 2.0},
+            r"rope type 'dynamic' is not supported; .*'yarn'",
+        ),
+        ({"rope_type": "longrope"}, r"rope type 'longrope' is not supported; expected one of \["),
+        ({"type": "su"}, "rope type 'su' is not supported"),
+        ({"rope_type": "proportional"}, "rope type 'proportional' is not supported"),
+        ({"rope_type": "mrope", "mrope_section": [1]}, "rope type 'mrope' is not supported"),
+        ({"rope_type": None}, "rope type None is not supported"),
+        ({"rope_type": []}, r"rope type \[\] is not supported"),
+        ({"rope_type": "default", "mrope_section": [1]}, "'default' has 'mrope_section', which is"),
+        ({"full_attention": {"rope_type": "default"}}, "has 'full_attention', which is not"),
+        ({"rope_type": "linear"}, "rope_scaling of rope type 'linear' lacks factor"),
+        ({"rope_type": "llama3", "factor": 8.0}, "lacks high_freq_factor, low_freq_factor"),
+        (
+            {"rope_type": "linear", "factor": 0},
+            r"rope_scaling.factor = 0: expected a number above 0",
+        ),
+        ({"rope_type": "linear", "factor": "4"}, r"rope_scaling.factor = '4': expected a number"),
+        ({"rope_type": "linear", "factor": True}, r"factor = True: expected a number"),
+        ({"rope_type": "linear", "factor": float("nan")}, "factor = nan: expected a number"),
+        ({"rope_type": "linear", "factor": float("inf")}, "factor = inf: expected a finite number"),
+        ({"rope_type": "linear", "factor": None}, "factor = None: expected a number"),
+        (
+            LLAMA3 | {"high_freq_factor": 1.0},
+            "high_freq_factor = 1 must be above low_freq_factor = 1",
+        ),
+        (YARN | {"original_max_position_embeddings": 0}, "original_max_.* = 0: expected a number"),
+        (YARN | {"beta_fats": 3}, "has 'beta_fats', which is not supported; expected some of"),
+        (YARN | {"mscale": "x", "mscale_all_dim": 1}, "mscale = 'x': expected a number"),
+        (YARN | {"truncate": "no"}, "truncate = 'no': expected true or false"),
+        (
+            {"rope_type": "linear", "factor": 2.0, "partial_rotary_factor": 0.5},
+            "partial_rotary_.* = 0.5",
+        ),
+        ("linear", "rope_scaling = 'linear': expected an object"),
+        ({"rope_theta": "big"}, "rope_theta = 'big': expected a number above 1"),
+    ],
+)
+def test_what_we_do_not_have(rope, message):
+    with pytest.raises(ValueError, match=message):
+        config_of(rope_scaling=rope)
+
+
+def test_partial_rotation_is_refused_without_a_scaling():
+    with pytest.raises(
+        ValueError, match=r"partial_rotary_factor = 0.25 is not supported; expected 1"
+    ):
+        config_of(partial_rotary_factor=0.25)
+
+
+def test_scaling_is_a_value():
+    assert RopeScaling("linear", 2.0) == RopeScaling("linear", 2.0)
+    assert len({RopeScaling("linear", 2.0), RopeScaling("linear", 2.0)}) == 1

@@ -1,0 +1,119 @@
+"""config.json of each family, and what is refused by name."""
+
+import math
+
+import jax
+import pytest
+
+from genenv_jax.models.config import FAMILIES, TransformerConfig
+from genenv_jax.parallel.rules import param_shapes
+from tests import tiny
+from tests.models.published import MODELS
+
+
+def read(family="qwen2", **changes):
+    return TransformerConfig.from_huggingface(tiny.config_dict(family, **changes))
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_published_models_have_their_published_size(name):
+    hf_config, count = MODELS[name]
+    config = TransformerConfig.from_huggingface(hf_config)
+    sizes = [math.prod(leaf.shape) for leaf in jax.tree.leaves(param_shapes(config))]
+    assert sum(sizes) == count
+    assert config.max_positions == hf_config["max_position_embeddings"]
+
+
+def test_what_sets_the_families_apart():
+    qwen2, qwen3, llama = (read(family) for family in FAMILIES)
+    assert (qwen2.qkv_bias, qwen2.o_bias, qwen2.qk_norm) == (True, False, False)
+    assert (qwen3.qkv_bias, qwen3.o_bias, qwen3.qk_norm) == (False, False, True)
+    assert (llama.qkv_bias, llama.o_bias, llama.qk_norm) == (False, False, False)
+    assert read("qwen2", attention_bias=False) == qwen2  # its biases are not an option
+    for family in ("qwen3", "llama"):
+        biased = read(family, attention_bias=True)
+        assert biased.qkv_bias and biased.o_bias and not biased.mlp_bias
+    assert read("llama", mlp_bias=True).mlp_bias
+
+
+def test_defaults_of_the_families():
+    """What transformers assumes where config.json does not say."""
+
+    def without(family, *keys):
+        config = tiny.config_dict(family)
+        return TransformerConfig.from_huggingface(
+            {k: v for k, v in config.items() if k not in keys}
+        )
+
+    assert without("qwen3", "head_dim").head_dim == 128  # not hidden_size / num_attention_heads
+    assert without("qwen2", "head_dim").head_dim == 8
+    assert read("qwen2", head_dim=None).head_dim == 8
+    assert without("qwen2", "max_position_embeddings").max_positions == 32_768
+    assert without("llama", "max_position_embeddings").max_positions == 2_048
+    assert without("llama", "rope_theta").rope_theta == 10_000.0
+    assert without("llama", "num_key_value_heads").num_kv_heads == 4
+    assert without("qwen2", "architectures") == read("qwen2")
+
+
+def test_options_and_hash():
+    config = read("qwen3", rope_scaling={"rope_type": "linear", "factor": 2})
+    assert hash(config) == hash(read("qwen3", rope_scaling={"rope_type": "linear", "factor": 2.0}))
+    hf_config = tiny.config_dict("qwen3")
+    assert TransformerConfig.from_huggingface(hf_config, dtype="bfloat16").dtype == "bfloat16"
+
+
+def test_windows_that_are_not_in_use():
+    assert read("qwen2", use_sliding_window=True, max_window_layers=2) == read("qwen2")
+    assert read("qwen3", use_sliding_window=True, sliding_window=None) == read("qwen3")
+    full = ["full_attention", "full_attention"]
+    assert read("qwen3", use_sliding_window=True, layer_types=full) == read("qwen3")
+    assert read("llama", use_sliding_window=True) == read("llama")  # it has no such option
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        (
+            {"model_type": "qwen2_moe"},
+            r"model_type 'qwen2_moe' is not .*\['llama', 'qwen2', 'qwen3'\]",
+        ),
+        ({"model_type": "mistral"}, "model_type 'mistral' is not supported; expected one of"),
+        ({"model_type": None}, "model_type None is not supported"),
+        ({"model_type": ["qwen2"]}, r"model_type \['qwen2'\] is not supported"),
+        (
+            {"architectures": ["Qwen2ForSequenceClassification"]},
+            r"architectures \['Qwen2ForSequenceClassification'\] is not .*\['Qwen2ForCausalLM'\]",
+        ),
+        ({"hidden_act": "gelu"}, "hidden_act 'gelu' is not supported; expected 'silu'"),
+        ({"use_sliding_window": True, "max_window_layers": 1}, "max_window_layers = 1 is not"),
+        ({"use_sliding_window": True, "max_window_layers": 0}, "max_window_layers = 0 is not"),
+        (
+            {"layer_types": ["full_attention", "sliding_attention"]},
+            r"layer_types \['sliding_attention'\] are not supported; expected 'full_attention'",
+        ),
+        (
+            {"layer_types": ["full_attention"]},
+            "layer_types has 1 entries; expected 2, one for each",
+        ),
+        (
+            {"quantization_config": {"quant_method": "fp8"}},
+            "quantization_config of method 'fp8' is not supported; expected weights in float32",
+        ),
+        ({"vocab_size": "320"}, "vocab_size = '320': expected a positive integer"),
+        ({"num_hidden_layers": 0}, "num_hidden_layers = 0: expected a positive integer"),
+        ({"hidden_size": None}, "hidden_size = None: expected a positive integer"),
+        ({"num_key_value_heads": 2.0}, "num_key_value_heads = 2.0: expected a positive integer"),
+        ({"head_dim": True}, "head_dim = True: expected a positive integer"),
+        ({"num_key_value_heads": 3}, "num_attention_heads = 4 must be a multiple of .* = 3"),
+        ({"head_dim": 7}, "head_dim = 7 must be even"),
+        ({"rms_norm_eps": "small"}, "rms_norm_eps = 'small': expected a positive number"),
+    ],
+)
+def test_refused_by_name(changes, message):
+    with pytest.raises(ValueError, match=message):
+        TransformerConfig.from_huggingface(tiny.config_dict() | changes)
+
+
+def test_missing_keys():
+    with pytest.raises(ValueError, match="config.json lacks vocab_size, hidden_size, intermediate"):
+        TransformerConfig.from_huggingface({"model_type": "llama"})

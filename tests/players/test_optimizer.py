@@ -1,0 +1,93 @@
+"""Moments in bfloat16: rounded so that averages stay right."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import optax
+import pytest
+
+from genenv_jax.players.optimizer import (
+    OptimizerConfig,
+    make_optimizer,
+    round_stochastically,
+    store_rounded,
+)
+
+
+def test_rounding_takes_a_neighbour_and_is_right_in_the_mean():
+    x = np.float32(1.0 + 2.0**-7 * 0.3)  # three tenths of the way between two bfloat16 values
+    many = np.asarray(round_stochastically(jnp.full(20_000, x), jax.random.key(0)), np.float32)
+    assert set(many.tolist()) == {1.0, 1.0 + 2.0**-7}
+    assert many.mean() == pytest.approx(float(x), abs=5 * 2.0**-7 * 0.46 / 20_000**0.5)
+    negative = np.asarray(round_stochastically(jnp.full(2000, -x), jax.random.key(1)), np.float32)
+    assert set(negative.tolist()) == {-1.0, -1.0 - 2.0**-7}
+
+
+def test_what_is_exact_or_not_finite_stays():
+    exact = jnp.array([0.0, -0.0, 1.5, -3.0, 2.0**-100, np.inf, -np.inf], jnp.float32)
+    for seed in range(20):
+        got = round_stochastically(exact, jax.random.key(seed))
+        np.testing.assert_array_equal(np.asarray(got, np.float32), np.asarray(exact))
+    nan = jnp.array([np.nan, -np.nan, np.uint32(0x7FFFFFFF).view(np.float32)])
+    assert np.isnan(np.asarray(round_stochastically(nan, jax.random.key(0)), np.float32)).all()
+
+
+def second_moment(optimizer, steps):
+    """The second moment's mean after one large gradient and `steps` zero ones."""
+    params = {"w": jnp.zeros(4000)}
+    update = jax.jit(optimizer.update)
+    _, state = update({"w": jnp.ones(4000)}, optimizer.init(params), params)
+    for _ in range(steps):
+        _, state = update({"w": jnp.zeros(4000)}, state, params)
+    nu = optax.tree_utils.tree_get(state, "nu")["w"]
+    return nu.dtype, float(jnp.mean(nu.astype(jnp.float32)))
+
+
+def test_a_stored_second_moment_decays():
+    """Rounded to nearest it would stand still: a step of 0.1 % is less than half a unit."""
+    dtype, rounded = second_moment(store_rounded(optax.scale_by_adam()), 300)
+    assert dtype == jnp.bfloat16
+    _, exact = second_moment(optax.scale_by_adam(), 300)
+    assert exact == pytest.approx(0.001 * 0.999**300, rel=1e-4)
+    assert rounded == pytest.approx(exact, rel=0.01)
+    nearest = jnp.bfloat16(0.001)
+    for _ in range(300):
+        nearest = (nearest.astype(jnp.float32) * 0.999).astype(jnp.bfloat16)
+    assert float(nearest) > 1.3 * exact
+
+
+def descend(moments, seed=0):
+    """Parameters after 200 noisy steps towards 1, and the optimiser's state."""
+    optimizer = make_optimizer(OptimizerConfig(0.02, weight_decay=0.0, moments=moments))
+    params = {"w": jnp.zeros((30, 40)), "b": jnp.zeros(7)}
+    state = optimizer.init(params)
+    rng = np.random.default_rng(seed)
+
+    @jax.jit
+    def step(params, state, noise):
+        gradient = jax.tree.map(lambda p, e: p - 1.0 + e, params, noise)
+        updates, state = optimizer.update(gradient, state, params)
+        return optax.apply_updates(params, updates), state
+
+    for _ in range(200):
+        noise = jax.tree.map(lambda x: rng.normal(0, 0.3, x.shape).astype("f4"), params)
+        params, state = step(params, state, noise)
+    return params, state
+
+
+def test_training_with_rounded_moments_follows_float32():
+    exact, _ = descend("float32")
+    rounded, state = descend("bfloat16")
+    again, _ = descend("bfloat16")
+    jax.tree.map(np.testing.assert_array_equal, rounded, again)  # the bits follow from the count
+    moments = [x for x in jax.tree.leaves(state) if x.ndim]
+    assert len(moments) == 4 and {x.dtype for x in moments} == {jnp.dtype("bfloat16")}
+    for name, want in exact.items():
+        assert np.abs(want - 1).mean() < 0.2  # it has learnt something
+        np.testing.assert_allclose(rounded[name], want, atol=0.03)
+        assert not np.array_equal(rounded[name], want)
+
+
+def test_other_types_are_refused():
+    with pytest.raises(ValueError, match="float16: expected float32 or bfloat16"):
+        make_optimizer(OptimizerConfig(0.1, moments="float16"))

@@ -1,0 +1,154 @@
+"""One process of several, as tests/test_processes.py starts it: tries everything that they do together.
+
+Prints what came of it as the last line of stdout, a JSON object.
+"""
+
+import argparse
+import json
+import os
+import pathlib
+import sys
+import time
+
+
+def arrays(mesh):
+    """What `put`, a jitted function and `fetch` make of host arrays; see the test."""
+    import jax
+    import numpy as np
+    from jax.sharding import NamedSharding, PartitionSpec
+
+    from genenv_jax.parallel import processes
+
+    rows = NamedSharding(mesh, PartitionSpec(("data", "fsdp")))
+    everywhere = NamedSharding(mesh, PartitionSpec())
+    x = np.arange(24, dtype=np.float32).reshape(8, 3)
+    placed = processes.put({"x": x, "n": np.arange(8, dtype=np.int32)}, rows)
+    mixed = processes.put((x, np.float32(2.0)), (rows, everywhere))
+    moved = processes.put(placed["x"], everywhere)
+
+    @jax.jit
+    def draw(x, key):
+        noise = jax.vmap(lambda i: jax.random.normal(jax.random.fold_in(key, i)))
+        return x + noise(jax.numpy.arange(8, dtype=np.uint32))[:, None], x.sum()
+
+    shifted, total = processes.fetch(draw(placed["x"], jax.random.key(7)))
+    return {
+        "local_shards": len(placed["x"].addressable_shards),
+        "remote": not placed["x"].is_fully_addressable,
+        "x": processes.fetch(placed["x"]).tolist(),
+        "n": processes.fetch(placed)["n"].tolist(),
+        "scaled": processes.fetch(mixed[0] * mixed[1]).tolist(),
+        "moved": processes.fetch(moved).tolist(),
+        "shifted": shifted.tolist(),
+        "total": float(total),
+        "untouched": processes.fetch({"host": 3, "array": np.ones(2)})["host"],
+    }
+
+
+def agreements(index):
+    """What the processes tell one another."""
+    from genenv_jax.parallel import processes
+
+    result = {
+        "gathered": processes.gather("who", f"process {index}"),
+        "again": processes.gather("who", f"process {index} again"),
+        "agreed": processes.agree("leader", f"said by {index}"),
+        "broadcast": len(processes.broadcast(bytes(range(256)) * 9 if index == 0 else None)),
+        "writer": processes.is_writer(),
+    }
+    processes.barrier("once")
+    processes.barrier("once")
+    processes.same_everywhere("the same", "a = 1\nb = 2")
+    try:
+        processes.same_everywhere("the settings", f"a = 1\nb = {index}\nc = {index}")
+    except ValueError as error:
+        result["different"] = str(error)
+    return result
+
+
+def checkpoints(mesh, directory, index):
+    """Saves two checkpoints, damages a part of the newer and restores."""
+    import numpy as np
+    from jax.sharding import NamedSharding, PartitionSpec
+
+    from genenv_jax.checkpoint import Checkpoints
+    from genenv_jax.parallel import processes
+
+    split = NamedSharding(mesh, PartitionSpec(("data", "fsdp")))
+
+    def states(n):
+        # Noise, since what compresses well is kept in the index and not in a process's own files.
+        noise = np.random.default_rng(0).uniform(-0.5, 0.5, (8, 256)).astype(np.float32)
+        return {"agent": processes.put({"w": n + noise - noise.mean()}, split)}
+
+    saved = Checkpoints(directory, keep=3)
+    for epoch in (1, 2):
+        saved.save(epoch, states(epoch), {"finished": epoch})
+    saved.close()
+    processes.barrier("saved")
+    reopened = Checkpoints(directory, keep=3)
+    newest, host = reopened.restore(states(0))
+    result = {
+        "restored": float(processes.fetch(newest["agent"]["w"]).mean().round(5)),
+        "host": host,
+    }
+    reopened.close()
+    # Only what process 1 wrote, and so only what it reads, is damaged.
+    if index == 0:
+        for file in (directory / "2" / "agent" / "ocdbt.process_1").rglob("*"):
+            if file.is_file():
+                file.write_bytes(b"damaged")
+    processes.barrier("damaged")
+    reopened = Checkpoints(directory, keep=3)
+    older, host = reopened.restore(states(0))
+    result |= {
+        "fallback": float(processes.fetch(older["agent"]["w"]).mean().round(5)),
+        "fallback_host": host,
+    }
+    reopened.close()
+    result["steps"] = sorted(int(p.name) for p in directory.iterdir() if p.name.isdigit())
+    return result
+
+
+def workdirs(directory, index):
+    """A shared workdir, and one that each process has for itself."""
+    from genenv_jax.workdir import make_shared
+
+    make_shared(directory / "shared")
+    try:
+        make_shared(directory / f"own-{index}" / "run", patience=0.5)
+    except ValueError as error:
+        return {"not_shared": str(error), "left": os.listdir(directory / "shared")}
+    return {}
+
+
+def main():
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--port", type=int, required=True)
+    parser.add_argument("--processes", type=int, required=True)
+    parser.add_argument("--id", type=int, required=True)
+    parser.add_argument("--directory", type=pathlib.Path, required=True)
+    parser.add_argument("--end", default="", help="raise, or wait for a signal")
+    given = parser.parse_args()
+
+    from genenv_jax.parallel import processes
+
+    processes.initialize(f"127.0.0.1:{given.port}", given.processes, given.id, timeout=60)
+    from genenv_jax.parallel.mesh import make_mesh
+
+    with processes.together():
+        if given.end:
+            processes.barrier("all are here")
+            (given.directory / f"ready-{given.id}").touch()
+            if given.end == "raise" and given.id == 1:
+                raise ValueError("this one gives up")
+            time.sleep(100)
+            sys.exit(0)
+        mesh = make_mesh(2, 2, 1)
+        result = arrays(mesh) | agreements(given.id) | workdirs(given.directory, given.id)
+        result |= checkpoints(mesh, given.directory / "checkpoints", given.id)
+    print(json.dumps(result))
+
+
+if __name__ == "__main__":
+    main()
