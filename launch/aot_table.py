@@ -24,18 +24,41 @@ os.environ["JAX_PLATFORMS"] = "cpu"
 from absl import app, flags
 
 GIB = 2**30
-MODELS = ("Qwen2.5-7B", "Qwen2.5-1.5B", "Qwen2.5-14B", "Qwen2.5-0.5B")
-SLICES = ("v5e-16", "v5e-4", "v5e-8", "v5p-8", "v6e-8", "v5e-32")
+MODELS = ("Qwen2.5-0.5B", "Qwen2.5-1.5B", "Qwen2.5-7B", "Qwen2.5-14B")
+SLICES = ("v5e-4", "v5e-8", "v5e-16", "v5e-32", "v6e-8", "v5p-8")
 RANK = 32
+# Compiled first.
+_WANTED = {
+    "Qwen2.5-7B": ("v5e-16", "v5e-4", "v5e-8", "v6e-8", "v5p-8", "v5e-32"),
+    "Qwen2.5-14B": ("v5e-16", "v5e-32", "v6e-8", "v5p-8", "v5e-8"),
+    "Qwen2.5-1.5B": ("v5e-4", "v5e-8"),
+    "Qwen2.5-0.5B": ("v5e-4",),
+}
+# The simulator's prompts and responses are the longer ones, so its sampling and scoring stand for the
+# agent's too, and sampling begins with the prefill.
+_PROGRAMS = "simulator,GRPO"
 _CHECK = pathlib.Path(__file__).with_name("aot_check.py")
 
 
 def cells() -> Iterator[tuple[str, int, str]]:
-    """(model, rank, slice), the most wanted first; rank 0 is full training."""
+    """(model, rank, slice) in the table's order; rank 0 is full training."""
     for model in MODELS:
-        for part in SLICES:
-            for rank in (0, RANK):
+        for rank in (0, RANK):
+            for part in SLICES:
                 yield model, rank, part
+
+
+def queue() -> list[tuple[str, int, str]]:
+    """The cells in the order in which they are compiled."""
+    models = list(_WANTED)
+
+    def place(cell):
+        model, rank, part = cell
+        wanted = _WANTED[model]
+        late = part not in wanted
+        return late, models.index(model), wanted.index(part) if not late else 0, rank
+
+    return sorted(cells(), key=place)
 
 
 def settings(model: str, rank: int, chips: int) -> dict[str, Any]:
@@ -107,7 +130,7 @@ def compile_cell(model: str, rank: int, name: str, config: str, timeout: int) ->
         return cell | {"impossible": reason}
     command = [
         sys.executable, str(_CHECK), f"--config={config}", f"--topology={name}",
-        f"--model={model}", f"--mesh={chosen['mesh']}", f"--lora={rank}", "--json",
+        f"--model={model}", f"--mesh={chosen['mesh']}", f"--lora={rank}", f"--programs={_PROGRAMS}", "--json",
         *(f"--config.{key}={value}" for key, value in chosen["config"].items()),
     ]  # fmt: skip
     try:
@@ -154,8 +177,8 @@ _OFFLOADS = ("none", "player", "phase")
 
 def markdown(lines: dict[tuple[str, int, str], dict[str, Any]]) -> str:
     """The table, one row a cell that has been compiled or ruled out."""
-    names = ("prefill", "sample", "score", "GRPO", "RWR")
-    head = ["model", "mode", "slice", "mesh", "prompts a step", *names, *_OFFLOADS, "fits"]
+    names = ("sample", "score", "GRPO", "RWR")
+    head = ["model", "mode", "slice", "mesh", "prompts a step", *names, *_OFFLOADS, "fits with"]
     rows = [head, ["---"] * len(head)]
     for key in cells():
         if key not in lines:
@@ -203,7 +226,7 @@ def main(argv: list[str]) -> None:
     if options.markdown:
         print(markdown(lines))
         return
-    for key in cells():
+    for key in queue():
         if key in lines or (options.only and options.only not in "/".join(map(str, key))):
             continue
         line = compile_cell(*key, options.config, options.timeout)

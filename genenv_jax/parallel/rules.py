@@ -8,6 +8,7 @@ from collections.abc import Iterator
 
 import flax.linen as nn
 import jax
+from flax import traverse_util
 from jax.sharding import AbstractMesh, Mesh, NamedSharding, PartitionSpec
 
 from genenv_jax.models.config import TransformerConfig
@@ -168,6 +169,12 @@ def current_mesh() -> AbstractMesh | None:
     return None if mesh.empty or not nn.get_logical_axis_rules() else mesh
 
 
+def batch_shards() -> int:
+    """How many parts of the batch axis the current mesh makes; 1 where none is active."""
+    mesh = current_mesh()
+    return 1 if mesh is None else mesh.shape["data"] * mesh.shape["fsdp"]
+
+
 def decoding(config: TransformerConfig) -> contextlib.AbstractContextManager:
     """Lets `decoding_rules` hold for what is traced inside it; does nothing where no mesh is active."""
     mesh = current_mesh()
@@ -190,8 +197,20 @@ def decoding_params(params: Params, config: TransformerConfig) -> Params:
         return _constrained(params, config)
 
 
+def stored_params(params: Params, config: TransformerConfig) -> Params:
+    """The parameters, their gradient or any part of such a tree, split as the parameters are stored.
+
+    Without it the way in which a parameter is used decides how an update of it is computed: moments
+    would travel instead of parameters.  Unchanged where no mesh is active.
+    """
+    return _constrained(params, config)
+
+
 def _constrained(params: Params, config: TransformerConfig) -> Params:
     if current_mesh() is None:
         return params
-    names = nn.get_partition_spec(abstract_params(config))
-    return nn.with_logical_constraint(params, names)
+    names = traverse_util.flatten_dict(nn.get_partition_spec(abstract_params(config)))
+    flat = traverse_util.flatten_dict(params)
+    return traverse_util.unflatten_dict(
+        {path: nn.with_logical_constraint(leaf, names[path]) for path, leaf in flat.items()}
+    )

@@ -17,6 +17,8 @@ import optax
 from genenv_jax.models.config import TransformerConfig
 from genenv_jax.models.lora import join
 from genenv_jax.models.scoring import CompletionBatch, completion_logprobs
+from genenv_jax.parallel.rules import stored_params
+from genenv_jax.players.optimizer import Optimizer
 from genenv_jax.rl import grpo, rwr
 from genenv_jax.typing import Array, Params
 
@@ -71,6 +73,21 @@ def state_shardings(
         is_leaf=like_params,
     )
     return TrainState(shardings, opt_state, everywhere)
+
+
+def _stored(state: TrainState, config: TransformerConfig) -> TrainState:
+    """A state split as `init_state` splits it, so that the next step finds what it was compiled for."""
+    structure = jax.tree.structure(state.params)
+
+    def like_params(x) -> bool:
+        return jax.tree.structure(x) == structure
+
+    opt_state = jax.tree.map(
+        lambda x: stored_params(x, config) if like_params(x) else x,
+        state.opt_state,
+        is_leaf=like_params,
+    )
+    return TrainState(stored_params(state.params, config), opt_state, state.step)
 
 
 def check_finite(metrics: dict[str, float], what: str) -> None:
@@ -144,10 +161,11 @@ def make_grpo_step(
             )
 
         gradient, metrics = accumulate(loss_fn, state.params, batch, micro_batches)
+        gradient = stored_params(gradient, config)
         updates, opt_state = optimizer.update(gradient, state.opt_state, state.params)
         metrics["grad_norm"] = optax.tree.norm(gradient)
         params = optax.apply_updates(state.params, updates)
-        return TrainState(params, opt_state, state.step + 1), metrics
+        return _stored(TrainState(params, opt_state, state.step + 1), config), metrics
 
     return jax.jit(step, donate_argnums=0)
 
@@ -163,7 +181,7 @@ class RWRBatch(NamedTuple):
 
 def make_rwr_step(
     config: TransformerConfig,
-    optimizer: optax.GradientTransformation,
+    optimizer: Optimizer,
     kl_coef: float,
     kl_cap: float,
     micro_batches: int = 1,
@@ -186,22 +204,26 @@ def make_rwr_step(
             )
 
         gradient, metrics = accumulate(loss_fn, state.params, batch, micro_batches)
+        gradient = stored_params(gradient, config)
+        clipped = optimizer.clip(gradient)
 
-        def stepped(scale, gradient):
+        def stepped(scale, clipped):
             """Parameters and optimiser state after the optimiser's step, scaled."""
-            updates, opt_state = optimizer.update(gradient, state.opt_state, state.params)
+            updates, opt_state = optimizer.step(clipped, state.opt_state, state.params)
             # Scale 0 times an update that is not finite must leave the parameters as they are.
             updates = jax.tree.map(lambda u: jnp.where(scale > 0, scale * u, 0), updates)
             # A step that is not taken leaves no trace in the moments either, above all no NaN.
             opt_state = jax.tree.map(
                 lambda new, old: jnp.where(scale > 0, new, old), opt_state, state.opt_state
             )
-            return optax.apply_updates(state.params, updates), opt_state
+            return stored_params(optax.apply_updates(state.params, updates), config), opt_state
 
         def kl_at(scale):
             # The step is computed anew at every scale: kept, it and the moments after it would be
-            # three more trees of the parameters' size.  Without the barrier XLA would keep them.
-            scale, again = jax.lax.optimization_barrier((scale, gradient))
+            # three more trees of the parameters' size.  XLA would move it out of the loop and keep them
+            # if it did not depend on the scale; a barrier would copy the gradient.
+            one = jnp.where(scale >= 0, 1.0, 0.0)
+            again = jax.tree.map(lambda g: g * one.astype(g.dtype), clipped)
             params = jax.tree.map(lambda x: x.astype(config.dtype), stepped(scale, again)[0])
             # As in the gradient, only one part's activations exist at a time.
             logp = jax.lax.map(
@@ -211,13 +233,13 @@ def make_rwr_step(
             return rwr.update_kl(logp, batch.start_logp, batch.weights, mask)
 
         scale, kl = rwr.capped_scale(kl_at, kl_cap)
-        params, opt_state = stepped(scale, gradient)
+        params, opt_state = stepped(scale, clipped)
         metrics |= {
             "update_kl": kl,
             "step_scale": scale,
             "grad_norm": optax.tree.norm(gradient),
         }
-        return TrainState(params, opt_state, state.step + 1), metrics
+        return _stored(TrainState(params, opt_state, state.step + 1), config), metrics
 
     return jax.jit(step, donate_argnums=0)
 
@@ -236,8 +258,9 @@ def make_supervised_step(
             return loss, {"loss": loss}
 
         gradient, metrics = accumulate(loss_fn, state.params, batch, micro_batches)
+        gradient = stored_params(gradient, config)
         updates, opt_state = optimizer.update(gradient, state.opt_state, state.params)
         params = optax.apply_updates(state.params, updates)
-        return TrainState(params, opt_state, state.step + 1), metrics
+        return _stored(TrainState(params, opt_state, state.step + 1), config), metrics
 
     return jax.jit(step, donate_argnums=0)

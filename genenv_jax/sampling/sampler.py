@@ -140,21 +140,72 @@ def shard_segment(segment: KVSegment) -> KVSegment:
     return KVSegment(*(nn.with_logical_constraint(x, axes) for x in segment))
 
 
-@functools.partial(jax.jit, static_argnames=("config",))
+@functools.partial(jax.jit, static_argnames=("config", "max_tokens"))
 def prefill(
-    params: Params, prompts: Array, prompt_lengths: Array, *, config: TransformerConfig
+    params: Params,
+    prompts: Array,
+    prompt_lengths: Array,
+    *,
+    config: TransformerConfig,
+    max_tokens: int = 8192,
 ) -> tuple[Array, KVSegment]:
     """Reads the prompts (b, p), right-padded; lengths (b,), of which 0 counts as 1.
+
+    On each device not more than `max_tokens` tokens at a time, and a prompt at least, so that the
+    activations of a large batch do not outweigh its keys and values.
 
     Returns the hidden states (b, d) of the last tokens and the prompts' keys and values
     (l, b, 1, p, k, h).
     """
     b, p = prompts.shape
+    rows = rules.batch_shards()
+    own = b // rows if b % rows == 0 else 1
+    parts = next(
+        n for n in range(1, own + 1) if own % n == 0 and (own // n * p <= max_tokens or n == own)
+    )
+    if parts == 1:
+        last, segment = _read_prompts(params, prompts, prompt_lengths, config)
+        return last, shard_segment(segment)
+
+    # Every device takes a part of its own rows: (rows, parts, n) is how they lie.
+    def split(x):
+        return jnp.moveaxis(x.reshape(rows, parts, -1, *x.shape[1:]), 1, 0)
+
+    def read(cache, part):
+        index, tokens, lengths = part
+        last, segment = _read_prompts(params, tokens.reshape(-1, p), lengths.reshape(-1), config)
+        segment = KVSegment(*(x.reshape(x.shape[0], rows, 1, -1, *x.shape[2:]) for x in segment))
+        cache = jax.tree.map(
+            lambda x, new: jax.lax.dynamic_update_slice_in_dim(x, new, index, axis=2),
+            cache,
+            segment,
+        )
+        return _shard_parts(cache), last.reshape(rows, -1, last.shape[-1])
+
+    heads = config.num_kv_heads, config.head_dim
+    zeros = jnp.zeros(
+        (config.num_layers, rows, parts, b // (rows * parts), 1, p, *heads), config.dtype
+    )
+    cache, last = jax.lax.scan(
+        read,
+        _shard_parts(KVSegment(zeros, zeros)),
+        (jnp.arange(parts), split(prompts), split(prompt_lengths)),
+    )
+    segment = KVSegment(*(x.reshape(x.shape[0], b, *x.shape[4:]) for x in cache))
+    return jnp.moveaxis(last, 0, 1).reshape(b, -1), shard_segment(segment)
+
+
+def _read_prompts(params, prompts, lengths, config) -> tuple[Array, KVSegment]:
+    b, p = prompts.shape
     positions = jnp.broadcast_to(jnp.arange(p), (b, 1, p))
     hidden, segment = Transformer(config).apply({"params": params}, prompts[:, None], positions)
-    end = jnp.maximum(prompt_lengths - 1, 0)[:, None, None]
-    last = jnp.take_along_axis(hidden[:, 0], end, axis=1)[:, 0]
-    return last, shard_segment(segment)
+    end = jnp.maximum(lengths - 1, 0)[:, None, None]
+    return jnp.take_along_axis(hidden[:, 0], end, axis=1)[:, 0], segment
+
+
+def _shard_parts(cache: KVSegment) -> KVSegment:
+    axes = ("layers", "batch", None, None, "group", None, "kv_heads", "head_dim")
+    return KVSegment(*(nn.with_logical_constraint(x, axes) for x in cache))
 
 
 @functools.partial(jax.jit, static_argnames=("config", "options"))

@@ -76,6 +76,7 @@ def check_row(row):
 
 
 @needs_libtpu
+@pytest.mark.slow
 def test_score_and_update(aot_check, model):
     config, decoder, mesh, rows = measured(aot_check, model, "v5e:2x2", ["score, agent", "GRPO"])
     assert dict(mesh.shape) == {"data": 1, "fsdp": 4, "tensor": 1}
@@ -252,8 +253,9 @@ def test_published_shapes_have_the_published_sizes(aot_check, name, billions):
     assert count / 1e9 == pytest.approx(billions, abs=5e-4)
 
 
+@pytest.mark.slow
 def test_operations_are_counted_as_the_compiler_counts_them(aot_check, model):
-    """One layer, one micro-batch and one chunk: then the compiler's figure is whole."""
+    """Layers unrolled, one micro-batch and one chunk: then the compiler's figure is whole."""
     import jax
 
     aot_costs = importlib.import_module("aot_costs")
