@@ -18,7 +18,6 @@ from genenv_jax.models.config import TransformerConfig
 from genenv_jax.models.lora import join
 from genenv_jax.models.scoring import CompletionBatch, completion_logprobs
 from genenv_jax.parallel.rules import stored_params
-from genenv_jax.players.optimizer import Optimizer
 from genenv_jax.rl import grpo, rwr
 from genenv_jax.typing import Array, Params
 
@@ -181,7 +180,7 @@ class RWRBatch(NamedTuple):
 
 def make_rwr_step(
     config: TransformerConfig,
-    optimizer: Optimizer,
+    optimizer: optax.GradientTransformation,
     kl_coef: float,
     kl_cap: float,
     micro_batches: int = 1,
@@ -205,11 +204,10 @@ def make_rwr_step(
 
         gradient, metrics = accumulate(loss_fn, state.params, batch, micro_batches)
         gradient = stored_params(gradient, config)
-        clipped = optimizer.clip(gradient)
 
-        def stepped(scale, clipped):
+        def stepped(scale, gradient):
             """Parameters and optimiser state after the optimiser's step, scaled."""
-            updates, opt_state = optimizer.step(clipped, state.opt_state, state.params)
+            updates, opt_state = optimizer.update(gradient, state.opt_state, state.params)
             # Scale 0 times an update that is not finite must leave the parameters as they are.
             updates = jax.tree.map(lambda u: jnp.where(scale > 0, scale * u, 0), updates)
             # A step that is not taken leaves no trace in the moments either, above all no NaN.
@@ -220,10 +218,8 @@ def make_rwr_step(
 
         def kl_at(scale):
             # The step is computed anew at every scale: kept, it and the moments after it would be
-            # three more trees of the parameters' size.  XLA would move it out of the loop and keep them
-            # if it did not depend on the scale; a barrier would copy the gradient.
-            one = jnp.where(scale >= 0, 1.0, 0.0)
-            again = jax.tree.map(lambda g: g * one.astype(g.dtype), clipped)
+            # three more trees of the parameters' size.  Without the barrier XLA would keep them.
+            scale, again = jax.lax.optimization_barrier((scale, gradient))
             params = jax.tree.map(lambda x: x.astype(config.dtype), stepped(scale, again)[0])
             # As in the gradient, only one part's activations exist at a time.
             logp = jax.lax.map(
@@ -233,7 +229,7 @@ def make_rwr_step(
             return rwr.update_kl(logp, batch.start_logp, batch.weights, mask)
 
         scale, kl = rwr.capped_scale(kl_at, kl_cap)
-        params, opt_state = stepped(scale, clipped)
+        params, opt_state = stepped(scale, gradient)
         metrics |= {
             "update_kl": kl,
             "step_scale": scale,

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
 import optax
 
-from genenv_jax.typing import Array, Params, PRNGKey
+from genenv_jax.typing import Array, PRNGKey
 
 
 @dataclasses.dataclass(frozen=True)
@@ -32,20 +31,7 @@ class OptimizerConfig:
     moments: str = "float32"
 
 
-class Optimizer(NamedTuple):
-    """A gradient transformation whose `update` is `clip` and then `step`.
-
-    They are apart for a caller that takes the step several times, at several scales: what is left after
-    clipping is elementwise, so it can be computed anew each time instead of being kept.
-    """
-
-    init: Callable[[Params], optax.OptState]
-    update: Callable[..., tuple[Params, optax.OptState]]
-    clip: Callable[[Params], Params]
-    step: Callable[..., tuple[Params, optax.OptState]]
-
-
-def make_optimizer(config: OptimizerConfig) -> Optimizer:
+def make_optimizer(config: OptimizerConfig) -> optax.GradientTransformation:
     """The optimiser; biases and norm scales are decayed too, as by torch's AdamW."""
     schedule: Any = config.learning_rate
     if config.decay_steps:
@@ -59,15 +45,7 @@ def make_optimizer(config: OptimizerConfig) -> Optimizer:
     )
     if config.moments != "float32":
         adamw = store_rounded(adamw, jnp.dtype(config.moments))
-    by_norm = optax.clip_by_global_norm(config.grad_clip)
-
-    def clip(gradient):
-        return by_norm.update(gradient, optax.EmptyState())[0]
-
-    def update(gradient, state, params=None):
-        return adamw.update(clip(gradient), state, params)
-
-    return Optimizer(adamw.init, update, clip, adamw.update)
+    return optax.chain(optax.clip_by_global_norm(config.grad_clip), adamw)
 
 
 class RoundedState(NamedTuple):
