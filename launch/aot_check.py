@@ -259,7 +259,7 @@ def main() -> None:
             if options.json
             else (lambda row: print(table_row(row, part.hbm, part.chips), flush=True))
         )
-        wanted = [name for name in options.programs if name]
+        wanted = [name.strip() for name in options.programs if name.strip()]
         rows = measure_all(config, model, mesh, wanted, show)
         if not rows:
             raise ValueError(f"--programs={','.join(wanted)}: no program has such a name")

@@ -115,9 +115,9 @@ def programs(config: ConfigDict, model: TransformerConfig, mesh: Mesh) -> list[P
     for player, work in player_work(config).items():
         if player == "agent":
             result.append(_program("prefill", player, "sample", own | lora, trees, work))
-        result.append(_program(f"sample, {player}", player, "sample", own | lora, trees, work))
+        result.append(_program(f"sample {player}", player, "sample", own | lora, trees, work))
         reference = frozenset({"reference"})
-        result.append(_program(f"score, {player}", player, "score", reference, trees, work))
+        result.append(_program(f"score {player}", player, "score", reference, trees, work))
     for player, work in player_work(config).items():
         c = config[player]
         if player == "agent":
@@ -128,12 +128,12 @@ def programs(config: ConfigDict, model: TransformerConfig, mesh: Mesh) -> list[P
                 aggregation=c.aggregation,
             )
             step = learner.make_grpo_step(model, loss, trees.optimizer, c.micro_batches)
-            name = "update, agent (GRPO)"
+            name = "update agent (GRPO)"
         else:
             step = learner.make_rwr_step(
                 model, trees.optimizer, c.kl_coef, c.kl_cap or float("inf"), c.micro_batches
             )
-            name = "update, simulator (RWR)"
+            name = "update simulator (RWR)"
         lower = functools.partial(trees.lower_update, step, player, work)
         result.append(Program(name, player, "update", state | lora, lower))
     return result
@@ -141,7 +141,7 @@ def programs(config: ConfigDict, model: TransformerConfig, mesh: Mesh) -> list[P
 
 def _program(name, player, phase, arguments, trees, work) -> Program:
     lower = {"prefill": trees.lower_prefill, "sample": trees.lower_sample}.get(
-        name.split(",")[0], trees.lower_score
+        name.split()[0], trees.lower_score
     )
     return Program(name, player, phase, arguments, functools.partial(lower, work))
 

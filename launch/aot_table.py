@@ -144,11 +144,17 @@ def compile_cell(model: str, rank: int, name: str, config: str, timeout: int) ->
 
 
 def read_lines(path: pathlib.Path) -> dict[tuple[str, int, str], dict[str, Any]]:
-    """The cells of an output file; a later line replaces an earlier one of the same cell."""
-    if not path.exists():
-        return {}
-    lines = (json.loads(line) for line in path.read_text(encoding="utf-8").splitlines() if line)
-    return {tuple(line["cell"]): line for line in lines}
+    """The cells of an output file; a later line of a cell replaces the programs that it has."""
+    cells_read: dict[tuple[str, int, str], dict[str, Any]] = {}
+    text = path.read_text(encoding="utf-8") if path.exists() else ""
+    for line in map(json.loads, filter(None, text.splitlines())):
+        key = tuple(line["cell"])
+        earlier = cells_read.get(key, {})
+        if "result" in line and "result" in earlier:
+            rows = earlier["result"]["programs"] + line["result"]["programs"]
+            line["result"]["programs"] = list({row["name"]: row for row in rows}.values())
+        cells_read[key] = line
+    return cells_read
 
 
 def peaks(line: dict[str, Any], offload: str) -> dict[str, float]:

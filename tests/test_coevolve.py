@@ -261,7 +261,7 @@ def test_rows_that_the_mesh_does_not_divide_are_named(cache, tmp_path):
         Coevolution(toy_config(cache, {"mesh.fsdp": 4, "agent.batch_size": 6}), tmp_path)
 
 
-@pytest.mark.parametrize("offload", ["player", "phase"])
+@pytest.mark.parametrize("offload", [pytest.param("player", marks=pytest.mark.slow), "phase"])
 def test_weights_that_wait_in_host_memory_change_nothing(cache, tmp_path, unbroken, offload):
     """Interrupted on the way, so that what is saved and restored lies in host memory too."""
     # Begun without: where weights wait may change when a run is continued.
@@ -280,9 +280,10 @@ def test_weights_that_wait_in_host_memory_change_nothing(cache, tmp_path, unbrok
 LORA = {"lora.rank": 4, "agent.learning_rate": 1e-2, "simulator.learning_rate": 1e-2}
 
 
-@pytest.mark.parametrize(
-    "extra", [{}, {"mesh.fsdp": 2, "mesh.tensor": 2, "memory.offload": "phase"}]
-)
+MESH = {"mesh.fsdp": 2, "mesh.tensor": 2, "memory.offload": "phase"}
+
+
+@pytest.mark.parametrize("extra", [{}, pytest.param(MESH, marks=pytest.mark.slow)])
 def test_both_players_as_adapters_on_one_base(cache, tmp_path, extra):
     """The base stays, both adapters learn, an interrupted run repeats itself, and the exports fit."""
     overrides = LORA | extra | {"memory.moments": "bfloat16", "export": True}

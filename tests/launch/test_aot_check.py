@@ -21,6 +21,7 @@ needs_libtpu = pytest.mark.skipif(
 # Small in every way.
 SMALL = {
     "model.remat": "none",
+    "model.attention": "xla",
     "agent.batch_size": 8,
     "agent.minibatch_size": 8,
     "agent.micro_batches": 2,
@@ -78,9 +79,9 @@ def check_row(row):
 @needs_libtpu
 @pytest.mark.slow
 def test_score_and_update(aot_check, model):
-    config, decoder, mesh, rows = measured(aot_check, model, "v5e:2x2", ["score, agent", "GRPO"])
+    config, decoder, mesh, rows = measured(aot_check, model, "v5e:2x2", ["score agent", "GRPO"])
     assert dict(mesh.shape) == {"data": 1, "fsdp": 4, "tensor": 1}
-    assert list(rows) == ["score, agent", "update, agent (GRPO)"]
+    assert list(rows) == ["score agent", "update agent (GRPO)"]
     trees = aot_check.sizes_of(config, decoder, mesh)
     # float32 parameters, two moments of the same size, and the reference in bfloat16.
     assert trees["own parameters"] == 2 * trees["reference"]
@@ -100,7 +101,7 @@ def test_score_and_update(aot_check, model):
 @needs_libtpu
 def test_adapters_leave_one_base(aot_check, model):
     config, decoder, mesh, rows = measured(
-        aot_check, model, "v5e-4", ["score, agent"], "1,2,2", 4, **{"memory.offload": "phase"}
+        aot_check, model, "v5e-4", ["score agent"], "1,2,2", 4, **{"memory.offload": "phase"}
     )
     (row,) = rows.values()
     check_row(row)
@@ -115,8 +116,8 @@ def test_adapters_leave_one_base(aot_check, model):
 def test_every_program(aot_check, model, lora):
     *_, rows = measured(aot_check, model, "v5e:2x2", [], lora=lora)
     assert list(rows) == [
-        "prefill", "sample, agent", "score, agent", "sample, simulator", "score, simulator",
-        "update, agent (GRPO)", "update, simulator (RWR)",
+        "prefill", "sample agent", "score agent", "sample simulator", "score simulator",
+        "update agent (GRPO)", "update simulator (RWR)",
     ]  # fmt: skip
     for row in rows.values():
         check_row(row)
@@ -142,21 +143,20 @@ def command(*arguments, config="configs/bfcl.py", environment=None, **settings):
 @needs_libtpu
 @pytest.mark.slow
 def test_the_table_and_the_verdict(model):
-    """A published model on too few chips: 14 GiB of activations in the compiler's own words or ours."""
-    only = "--programs=score, agent"
+    """A small model fits anywhere; two players of 7 B parameters do not fit four chips."""
+    only = "--programs=score agent"
     code, out, err = command(only, f"--model={model}", "--topology=v5e:2x2")
     assert (code, err) == (0, "")
     assert "LoRA" not in out and "on v5e-4 (v5e:2x2, 4 chips of 15.75 GiB)" in out.splitlines()[0]
-    assert out.splitlines()[-1].startswith("FITS: 'score, agent' needs")
+    assert out.splitlines()[-1].startswith("FITS: 'score agent' needs")
 
     code, out, _ = command(only, f"--model={model}", "--topology=v5e:2x2", "--lora=4", "--json")
     assert code == 0 and json.loads(out)["lora"] == 4
 
-    # Two trees of parameters and four of moments of 7 B parameters on four chips.
     code, out, _ = command(only, "--model=Qwen2.5-7B", "--topology=v5e-4")
     assert code == 1
     assert "DOES NOT FIT by" in out
-    assert out.splitlines()[-1].startswith("DOES NOT FIT: 'score, agent' needs")
+    assert out.splitlines()[-1].startswith("DOES NOT FIT: 'score agent' needs")
 
 
 def test_a_bad_slice_is_one_line():
@@ -264,13 +264,14 @@ def test_operations_are_counted_as_the_compiler_counts_them(aot_check, model):
 
     config = small_config(**{"agent.micro_batches": 1, "model.dtype": "float32"})
     decoder = aot_check.model_config(model, config, 0)
-    decoder = dataclasses.replace(decoder, unroll_layers=True, hidden_size=128, head_dim=32)
+    wide = {"hidden_size": 256, "head_dim": 32, "intermediate_size": 512}
+    decoder = dataclasses.replace(decoder, unroll_layers=True, **wide)
     mesh = make_mesh(1, 1, 1, devices=jax.devices()[:1])
     work = aot_programs.player_work(config)["agent"]
     for program in aot_programs.programs(config, decoder, mesh):
-        if program.name in ("score, agent", "update, agent (GRPO)"):
+        if program.name in ("prefill", "score agent", "update agent (GRPO)"):
             counted = program.lower().compile().cost_analysis()["flops"]
-            assert aot_costs.flops(program, work, decoder) == pytest.approx(counted, rel=0.2)
+            assert aot_costs.flops(program, work, decoder) == pytest.approx(counted, rel=0.1)
 
 
 @pytest.mark.parametrize(
