@@ -26,7 +26,7 @@ def default_config() -> ConfigDict:
                 "path": "",
                 "dtype": "bfloat16",  # of activations; parameters are kept in float32
                 # What the backward pass keeps of a layer: "none": everything, "dots": the outputs of
-                # the projections, "full": only its input.
+                # the projections, "full": only its input, "offload": its input, in host memory.
                 "remat": "full",
                 # The kernel: "xla" (plain), "splash" (TPUs), "cudnn" (NVIDIA GPUs); "auto" is splash on
                 # TPUs and xla elsewhere.
@@ -194,7 +194,7 @@ _BOUNDS = (
 
 _CHOICES = {
     "model.dtype": ("float32", "bfloat16", "float16"),
-    "model.remat": ("none", "dots", "full"),
+    "model.remat": ("none", "dots", "full", "offload"),
     "model.attention": ("auto", "xla", "splash", "cudnn"),
     "memory.moments": ("float32", "bfloat16"),
     "memory.offload": ("none", "player", "phase"),
