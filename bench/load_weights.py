@@ -31,28 +31,14 @@ import safetensors.numpy
 _ROOT = pathlib.Path(__file__).resolve().parent.parent
 
 
-def _qwen2(layers: int, d: int, f: int, heads: int, kv_heads: int, vocab: int, tied: bool) -> dict:
-    return {
-        "architectures": ["Qwen2ForCausalLM"],
-        "model_type": "qwen2",
-        "num_hidden_layers": layers,
-        "hidden_size": d,
-        "intermediate_size": f,
-        "num_attention_heads": heads,
-        "num_key_value_heads": kv_heads,
-        "vocab_size": vocab,
-        "tie_word_embeddings": tied,
-        "rope_theta": 1_000_000.0,
-        "eos_token_id": 151_643,
-    }
+def _shapes() -> dict[str, dict]:
+    """config.json of the Qwen2.5 models, by name."""
+    published = json.loads((_ROOT / "launch" / "published_models.json").read_text())
+    extra = {"architectures": ["Qwen2ForCausalLM"], "eos_token_id": 151_643}
+    return {k: v | extra for k, v in published.items() if v["model_type"] == "qwen2"}
 
 
-SHAPES = {
-    "Qwen2.5-0.5B": _qwen2(24, 896, 4_864, 14, 2, 151_936, True),
-    "Qwen2.5-1.5B": _qwen2(28, 1_536, 8_960, 12, 2, 151_936, True),
-    "Qwen2.5-3B": _qwen2(36, 2_048, 11_008, 16, 2, 151_936, True),
-    "Qwen2.5-7B": _qwen2(28, 3_584, 18_944, 28, 4, 152_064, False),
-}
+SHAPES = _shapes()
 DTYPES = {"float32": np.float32, "bfloat16": ml_dtypes.bfloat16, "float16": np.float16}
 GIB = 2**30
 

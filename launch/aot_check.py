@@ -129,18 +129,9 @@ def choose_mesh(text: str, config: ConfigDict, model, devices):
 def check_mesh(mesh, config: ConfigDict, model) -> None:
     """Raises ValueError where a mesh does not divide the model or the batches."""
     from genenv_jax.parallel.rules import param_shardings
+    from genenv_jax.players.building import check_batches
 
-    rows = mesh.shape["data"] * mesh.shape["fsdp"]
-    for player in ("agent", "simulator"):
-        c = config[player]
-        parts = {"batch_size": c.batch_size}
-        parts["minibatch_size / micro_batches"] = c.minibatch_size // c.micro_batches
-        for key, size in parts.items():
-            if size % rows:
-                raise ValueError(
-                    f"config.{player}.{key} = {size}: expected a multiple of data x fsdp = {rows} "
-                    "of the mesh"
-                )
+    check_batches(config, mesh)
     param_shardings(model, mesh)
 
 

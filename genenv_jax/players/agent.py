@@ -38,7 +38,7 @@ class Agent(Player):
         reference: Reference,
         config: ConfigDict,
         residency: Residency,
-        put: Callable[[Any], Any] = lambda x: x,
+        put: Callable[[Any], Any],
     ):
         c = config.agent
         super().__init__(model, trained, reference, c, residency, put, config.memory.moments)

@@ -86,7 +86,7 @@ def open_model(config: ConfigDict, benchmark: Benchmark) -> Host:
     if -1 not in sizes and jax.process_count() == 1:
         devices = devices[: math.prod(sizes)]  # a smaller mesh leaves the other devices alone
     mesh = make_mesh(*sizes, devices=devices)
-    _check_batches(config, mesh)
+    check_batches(config, mesh)
     model = LanguageModel.load(
         base_model(config, benchmark), **model_options(config, devices[0].platform)
     )
@@ -114,7 +114,8 @@ def lora_config(config: ConfigDict) -> LoraConfig | None:
     return LoraConfig(config.lora.rank, float(config.lora.alpha), tuple(config.lora.targets))
 
 
-def _check_batches(config: ConfigDict, mesh: Mesh) -> None:
+def check_batches(config: ConfigDict, mesh: Mesh) -> None:
+    """Raises ValueError for a batch that the data axes of the mesh do not divide, naming its setting."""
     rows = mesh.shape["data"] * mesh.shape["fsdp"]
     sizes = {"evaluation.batch_size": config.evaluation.batch_size}
     for player in ("agent", "simulator"):

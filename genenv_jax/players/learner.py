@@ -59,32 +59,33 @@ def state_shardings(
 
     params: arrays or ShapeDtypeStructs.  shardings: a NamedSharding for each of them.
     """
-    structure = jax.tree.structure(params)
     mesh = jax.tree.leaves(shardings)[0].mesh
     everywhere = jax.sharding.NamedSharding(mesh, jax.sharding.PartitionSpec())
-
-    def like_params(x) -> bool:
-        return jax.tree.structure(x) == structure
-
-    opt_state = jax.tree.map(
-        lambda x: shardings if like_params(x) else everywhere,
+    opt_state = _map_moments(
+        lambda moment: shardings,
+        lambda counter: everywhere,
         jax.eval_shape(optimizer.init, params),
-        is_leaf=like_params,
+        params,
     )
     return TrainState(shardings, opt_state, everywhere)
 
 
-def _stored(state: TrainState, config: TransformerConfig) -> TrainState:
-    """A state split as `init_state` splits it, so that the next step finds what it was compiled for."""
-    structure = jax.tree.structure(state.params)
+def _map_moments(moments: Callable, others: Callable, opt_state: Any, params: Params) -> Any:
+    """An optimiser's state with `moments` applied to each tree of the parameters' structure in it."""
+    structure = jax.tree.structure(params)
 
     def like_params(x) -> bool:
         return jax.tree.structure(x) == structure
 
-    opt_state = jax.tree.map(
-        lambda x: stored_params(x, config) if like_params(x) else x,
-        state.opt_state,
-        is_leaf=like_params,
+    return jax.tree.map(
+        lambda x: moments(x) if like_params(x) else others(x), opt_state, is_leaf=like_params
+    )
+
+
+def _stored(state: TrainState, config: TransformerConfig) -> TrainState:
+    """A state split as `init_state` splits it, so that the next step finds what it was compiled for."""
+    opt_state = _map_moments(
+        lambda moment: stored_params(moment, config), lambda x: x, state.opt_state, state.params
     )
     return TrainState(stored_params(state.params, config), opt_state, state.step)
 

@@ -50,6 +50,7 @@ class Player:
       config: the player's part of the configuration.
       residency: takes charge of where the weights are.
       put: places host arrays on the devices.
+      moments: type in which the optimiser's moments are kept.
     """
 
     def __init__(

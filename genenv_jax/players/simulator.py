@@ -36,7 +36,7 @@ class Simulator(Player):
         reference: Reference,
         config: ConfigDict,
         residency: Residency,
-        put: Callable[[Any], Any] = lambda x: x,
+        put: Callable[[Any], Any],
     ):
         c = config.simulator
         super().__init__(model, trained, reference, c, residency, put, config.memory.moments)
