@@ -92,7 +92,7 @@ def test_a_workdir_is_required():
 def test_a_model_that_is_unfit_is_named(tmp_path, make, message):
     model = make(tmp_path / "model")
     options = [f"--config.model.path={model}", "--config.model.make.vocab_size=0"]
-    options += ["--config.limits.agent_prompt=120", "--config.limits.simulator_prompt=120"]
+    options += ["--config.limits.agent_prompt=240", "--config.limits.simulator_prompt=240"]
     result = command("main", QUICK, *options, f"--workdir={tmp_path / 'run'}")
     assert result.returncode == 2, result.stderr
     assert re.search(message, result.stderr.splitlines()[-1])
