@@ -163,7 +163,9 @@ class Coevolution:
         ]
         n = self.config.simulator.variations
         with self.progress.phase("generate", total=len(seeds) * n, unit="tasks") as phase:
-            texts = self.simulator.generate(contexts, self._key(epoch, _GENERATE), phase.advance)
+            texts = self.simulator.generate(
+                contexts, self._key(epoch, _GENERATE), lambda *_: phase.advance()
+            )
         generations = []
         for row, (seed, stats) in enumerate(zip(seeds, statistics, strict=True)):
             for column in range(n):
@@ -229,7 +231,7 @@ class Coevolution:
                     self.benchmark,
                     [task for task, _ in part],
                     jax.random.fold_in(key, start),
-                    on_batch=display.advance,
+                    on_finished=lambda *_: display.advance(),
                 )
                 reward = np.zeros(rollouts.lengths.shape)
                 for i, (task, generation) in enumerate(part):
@@ -350,7 +352,7 @@ class Coevolution:
                     self.eval_tasks,
                     engine,
                     self._key(0, _EVALUATE),
-                    phase.advance,
+                    lambda *_: phase.advance(),
                 )
             metrics |= {evaluation.metric_name(mode, name): value for name, value in scores.items()}
         return metrics

@@ -24,7 +24,7 @@ from genenv_jax.benchmarks.base import Benchmark, Task
 from genenv_jax.config import prompt_buckets, validate
 from genenv_jax.models.language_model import LanguageModel
 from genenv_jax.parallel import processes
-from genenv_jax.sampling.engine import Engine
+from genenv_jax.sampling.engine import Engine, OnFinished, ignore
 from genenv_jax.sampling.sampler import SamplingParams
 from genenv_jax.typing import Params, PRNGKey
 from genenv_jax.workdir import compare_data, compare_settings
@@ -57,7 +57,7 @@ def evaluate(
     tasks: Sequence[Task],
     engine: Engine,
     key: PRNGKey,
-    on_batch: Callable[[int], None] = lambda completions: None,
+    on_finished: OnFinished = ignore,
 ) -> tuple[dict[str, float], list[dict[str, Any]]]:
     """Answers every task `engine.options.group_size` times and scores the answers.
 
@@ -66,7 +66,7 @@ def evaluate(
       number, answer text and verdict.  An answer that the token limit cut off is scored as it stands.
     """
     prompts = [model.encode_messages(benchmark.agent_messages(task)) for task in tasks]
-    rollouts = engine(params, prompts, key, on_batch=on_batch)
+    rollouts = engine(params, prompts, key, on_finished=on_finished)
     results, records = [], []
     for i, task in enumerate(tasks):
         for j in range(engine.options.group_size):

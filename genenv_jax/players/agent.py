@@ -18,7 +18,7 @@ from genenv_jax.players.player import Player, Reference
 from genenv_jax.players.residency import Residency
 from genenv_jax.rl.advantages import group_advantages
 from genenv_jax.rl.grpo import GRPOConfig
-from genenv_jax.sampling.engine import Engine, Rollouts
+from genenv_jax.sampling.engine import Engine, OnFinished, Rollouts, ignore
 from genenv_jax.sampling.sampler import SamplingParams
 from genenv_jax.typing import Params, PRNGKey
 
@@ -69,12 +69,12 @@ class Agent(Player):
         benchmark: Benchmark,
         tasks: Sequence[Task],
         key: PRNGKey,
-        on_batch: Callable[[int], None] = lambda completions: None,
+        on_finished: OnFinished = ignore,
     ) -> Rollouts:
         """Groups of answers to every task, in the order of the tasks."""
         prompts = [self.prompt(benchmark, task) for task in tasks]
         self.enter("sample")
-        return self.engine(self.params, prompts, key, on_batch=on_batch)
+        return self.engine(self.params, prompts, key, on_finished=on_finished)
 
     def update(self, rollouts: Rollouts, rewards: np.ndarray) -> dict[str, float]:
         """One pass (or `update_epochs`) of GRPO over a batch of rollouts.

@@ -16,7 +16,7 @@ from genenv_jax.parallel import processes
 from genenv_jax.players import learner
 from genenv_jax.players.player import Player, Reference
 from genenv_jax.players.residency import Residency
-from genenv_jax.sampling.engine import Engine, Rollouts
+from genenv_jax.sampling.engine import Engine, OnFinished, Rollouts, ignore
 from genenv_jax.sampling.sampler import SamplingParams
 from genenv_jax.typing import Params, PRNGKey
 
@@ -53,12 +53,12 @@ class Simulator(Player):
         self,
         contexts: Sequence[Sequence[Message]],
         key: PRNGKey,
-        on_batch: Callable[[int], None] = lambda completions: None,
+        on_finished: OnFinished = ignore,
     ) -> Rollouts:
         """`variations` generations from each context (a seed and its success statistics)."""
         prompts = [self.model.encode_messages(messages) for messages in contexts]
         self.enter("sample")
-        return self.engine(self.params, prompts, key, on_batch=on_batch)
+        return self.engine(self.params, prompts, key, on_finished=on_finished)
 
     def update(
         self, generations: Rollouts, weights: np.ndarray, order: np.random.Generator

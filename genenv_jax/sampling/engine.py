@@ -14,6 +14,13 @@ from genenv_jax.parallel import processes
 from genenv_jax.sampling.sampler import SamplingParams, sample
 from genenv_jax.typing import Params, PRNGKey
 
+# (prompt, sample, its tokens with the end token, whether it ended by itself)
+OnFinished = Callable[[int, int, list[int], bool], None]
+
+
+def ignore(prompt: int, sample: int, tokens: list[int], done: bool) -> None:
+    """What becomes of a finished completion where nobody waits for it."""
+
 
 def bucket(length: int, buckets: Sequence[int], what: str) -> int:
     """The smallest of the ascending `buckets` that holds `length`.
@@ -101,7 +108,7 @@ class Engine:
         prompts: Sequence[Sequence[int]],
         key: PRNGKey,
         first_row: int = 0,
-        on_batch: Callable[[int], None] = lambda completions: None,
+        on_finished: OnFinished = ignore,
     ) -> Rollouts:
         """Samples g completions of every prompt.
 
@@ -110,7 +117,8 @@ class Engine:
           prompts: N token lists.
           key: typed key; the j-th sample of prompt i has row id (first_row + i) * g + j, whatever the
             batches are, so a sample depends on its prompt's place in the list and on nothing else.
-          on_batch: called with the number of completions after each batch.
+          on_finished: called for each completion as it is finished, while the device goes on, in an
+            order that is the same in every process.
         Raises:
           ValueError: a prompt is empty or longer than the largest bucket.
         """
@@ -149,5 +157,7 @@ class Engine:
                 result.lengths[part] = samples.lengths[:count]
                 result.logprobs[part] = samples.logprobs[:count]
                 result.done[part] = samples.done[:count]
-                on_batch(count * g)
+                for i in part:
+                    for j in range(g):
+                        on_finished(i, j, result.completion(i, j), bool(result.done[i, j]))
         return result

@@ -71,11 +71,12 @@ def test_a_later_part_of_the_list(params, prompts, rollouts):
     assert (other.tokens != rollouts.tokens[4:]).any()
 
 
-def test_progress_counts_completions(params, prompts):
-    counts = []
-    NARROW(params, prompts, KEY, on_batch=counts.append)
-    assert sum(counts) == 11 * G
-    assert max(counts) == 3 * G and all(n > 0 for n in counts)
+def test_every_completion_is_reported_once(params, prompts, rollouts):
+    seen = {}
+    NARROW(params, prompts, KEY, on_finished=lambda i, j, *rest: seen.setdefault((i, j), rest))
+    assert len(seen) == 11 * G
+    for (i, j), (tokens, done) in seen.items():
+        assert tokens == rollouts.completion(i, j) and done == rollouts.done[i, j]
 
 
 def test_nothing_is_compiled_in_steady_state(params, rollouts):
