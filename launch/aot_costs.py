@@ -44,13 +44,14 @@ def flops(program: Program, work: Work, config: TransformerConfig) -> float:
     """
     layers, head = _sizes(config)
     per_pair = 4 * config.num_layers * config.num_heads * config.head_dim
-    sampling = program.phase == "sample"
-    prompts = work.prompts if sampling else work.minibatch
-    rows = prompts * work.group
+    prompts, rows = program.prompts, program.prompts * work.group
     prompt_tokens, tokens = prompts * work.prompt, rows * work.completion
-    if program.name == "prefill":
+    if program.name.startswith("prefill"):
         pairs = prompts * work.prompt * (work.prompt + 1) / 2
-        return 2 * layers * prompt_tokens + per_pair * pairs
+        return 2 * layers * prompt_tokens + per_pair * pairs + 2 * head * prompts
+    if program.steps:
+        pairs = work.prompt + work.completion
+        return rows * program.steps * (2 * (layers + head) + per_pair * pairs)
     forward = 2 * layers * (prompt_tokens + tokens) + 2 * head * tokens
     forward += per_pair * _pairs(work, prompts)
     if program.phase != "update":
@@ -72,13 +73,12 @@ def memory_traffic(program: Program, work: Work, config: TransformerConfig, mesh
     gathered = width * layers / tensor
     own_head = width * head / (tensor * mesh.shape["fsdp"])
     if program.phase == "sample":
-        if program.name == "prefill":
-            return gathered
+        if not program.steps:
+            return gathered + own_head
         kv_parts = rows * math.gcd(tensor, config.num_kv_heads)
         token = 2 * width * config.num_layers * config.num_kv_heads * config.head_dim
-        cache = work.prompts * token * (work.prompt + work.group * work.completion / 2) / kv_parts
-        step = gathered / mesh.shape["fsdp"] + own_head + cache
-        return gathered + own_head + (work.completion - 1) * step
+        cache = program.prompts * token * (work.prompt + work.group * work.completion) / kv_parts
+        return program.steps * (gathered / mesh.shape["fsdp"] + own_head + cache)
     if program.phase == "score":
         return gathered + own_head
     passes = 4 if program.player == "simulator" else 3  # forward, again for the gradient, backward

@@ -7,21 +7,32 @@ import functools
 from collections.abc import Callable, Mapping
 from typing import Any
 
+import flax.linen as nn
 import jax
 import jax.numpy as jnp
-from jax.sharding import Mesh, NamedSharding, PartitionSpec
+from jax.sharding import Mesh
 from ml_collections import ConfigDict
 
 from genenv_jax.models.config import TransformerConfig
 from genenv_jax.models.lora import join, split
 from genenv_jax.models.scoring import CompletionBatch, score_completions
 from genenv_jax.parallel import aot
-from genenv_jax.parallel.rules import activate, batch_sharding, param_shapes, param_shardings
+from genenv_jax.parallel.rules import (
+    abstract_params,
+    activate,
+    batch_sharding,
+    decoding_rules,
+    logical_sharding,
+    param_shapes,
+    param_shardings,
+)
 from genenv_jax.players import learner
 from genenv_jax.players.optimizer import OptimizerConfig, make_optimizer
 from genenv_jax.players.residency import resident_trees
 from genenv_jax.rl.grpo import GRPOConfig
-from genenv_jax.sampling.sampler import SamplingParams, prefill, sample
+from genenv_jax.sampling import decoding
+from genenv_jax.sampling.draw import SamplingParams
+from genenv_jax.sampling.engine import Engine
 
 
 @dataclasses.dataclass(frozen=True)
@@ -65,14 +76,18 @@ class Program:
       player: "agent" or "simulator", whose work it is.
       phase: "sample", "score" or "update": it decides what is resident.
       trees: names of the large trees among its arguments, as in `resident_trees`.
+      prompts: how many it works on.
       lower: lowers it with abstract arguments.
+      steps: decoding steps.
     """
 
     name: str
     player: str
     phase: str
     trees: frozenset[str]
+    prompts: int
     lower: Callable[[], jax.stages.Lowered]
+    steps: int = 0
 
 
 def tree_bytes(config: TransformerConfig, mesh: Mesh, moments: str) -> dict[str, int]:
@@ -110,14 +125,20 @@ def programs(config: ConfigDict, model: TransformerConfig, mesh: Mesh) -> list[P
     """
     trees = _Trees(model, mesh, config.memory.moments)
     lora = frozenset({"reference"}) if model.lora else frozenset()
-    own, state = frozenset({"own parameters"}), frozenset({"own parameters", "own moments"})
+    state = frozenset({"own parameters", "own moments"})
     result = []
     for player, work in player_work(config).items():
-        if player == "agent":
-            result.append(_program("prefill", player, "sample", own | lora, trees, work))
-        result.append(_program(f"sample {player}", player, "sample", own | lora, trees, work))
+        with activate(mesh, model):
+            engine = trees.engine(work)
+            at_once = engine.prompts_at_once(work.prompt)
+        prefill = functools.partial(trees.lower_prefill, work)
+        result.append(Program(f"prefill {player}", player, "sample", lora, at_once, prefill))
+        decode = functools.partial(trees.lower_decode, work)
+        name = f"decode {player}"
+        result.append(Program(name, player, "sample", lora, work.prompts, decode, engine.chunk))
         reference = frozenset({"reference"})
-        result.append(_program(f"score {player}", player, "score", reference, trees, work))
+        score = functools.partial(trees.lower_score, work)
+        result.append(Program(f"score {player}", player, "score", reference, work.minibatch, score))
     for player, work in player_work(config).items():
         c = config[player]
         if player == "agent":
@@ -135,15 +156,8 @@ def programs(config: ConfigDict, model: TransformerConfig, mesh: Mesh) -> list[P
             )
             name = "update simulator (RWR)"
         lower = functools.partial(trees.lower_update, step, player, work)
-        result.append(Program(name, player, "update", state | lora, lower))
+        result.append(Program(name, player, "update", state | lora, work.minibatch, lower))
     return result
-
-
-def _program(name, player, phase, arguments, trees, work) -> Program:
-    lower = {"prefill": trees.lower_prefill, "sample": trees.lower_sample}.get(
-        name.split()[0], trees.lower_score
-    )
-    return Program(name, player, phase, arguments, functools.partial(lower, work))
 
 
 class _Trees:
@@ -165,8 +179,6 @@ class _Trees:
             self.reference = jax.tree.map(stored, params)
         # Neither the learning rate nor the decay has a part in the program's size.
         self.optimizer = make_optimizer(OptimizerConfig(1e-6, moments=moments))
-        # Topology devices run nothing, so whatever is not abstract is made outside their mesh.
-        self._key = jax.eval_shape(lambda: jax.random.key(0))
 
     def state(self) -> learner.TrainState:
         shardings = jax.tree.map(lambda x: x.sharding, self.trained)
@@ -186,25 +198,57 @@ class _Trees:
             self.rows(prompts, work.group, dtype=jnp.int32),
         )
 
-    def lower_prefill(self, work: Work) -> jax.stages.Lowered:
-        batch = self.completions(work, work.prompts)
-        params = join(self.frozen, self.trained)
-        with activate(self.mesh, self.config):
-            return prefill.lower(params, batch.prompts, batch.prompt_lengths, config=self.config)
-
-    def lower_sample(self, work: Work) -> jax.stages.Lowered:
-        batch = self.completions(work, work.prompts)
-        everywhere = NamedSharding(self.mesh, PartitionSpec())
-        key = jax.ShapeDtypeStruct(self._key.shape, self._key.dtype, sharding=everywhere)
-        params = join(self.frozen, self.trained)
-        row_ids = self.rows(work.prompts, work.group, dtype=jnp.uint32)
+    def engine(self, work: Work) -> Engine:
         # Which tokens end a completion is of no consequence here.
         options = SamplingParams(work.completion, work.group, (0, 1))
+        return Engine(self.config, options, work.prompts, (work.prompt,))
+
+    def sampling(self, work: Work) -> tuple[Engine, decoding.Weights, decoding.State]:
+        """The engine of this work, and its weights and state, whose cache has its largest size."""
+        engine = self.engine(work)
+        params = join(self.frozen, self.trained)
+        weights = jax.eval_shape(lambda x: decoding.prepare(x, config=self.config), params)
+        shardings = jax.tree.map(lambda x: x.sharding, params)
+        split_for_steps: Any = ()
+        if weights.decoding:
+            names = nn.get_partition_spec(abstract_params(self.config))
+            table = list(decoding_rules(self.mesh, self.config))
+            split_for_steps = nn.logical_to_mesh_sharding(names, self.mesh, table)
+        weights = aot.place(weights, decoding.Weights(shardings, split_for_steps))
+        state = jax.eval_shape(
+            lambda: engine.empty_state(jax.random.key(0), work.prompt, work.completion)
+        )
+        return engine, weights, jax.tree.map(self._place_rows, state)
+
+    def _place_rows(self, x: jax.ShapeDtypeStruct) -> jax.ShapeDtypeStruct:
+        """Places an array of the sampler's state, a cache or something with a leading batch axis."""
+        axes = ("batch", *(None,) * (x.ndim - 1)) if x.ndim else ()
+        if x.ndim == 6:
+            axes = ("layers", "batch", "group", "kv_heads", None, None)
+        sharding = logical_sharding(self.mesh, axes, self.config)
+        return jax.ShapeDtypeStruct(x.shape, x.dtype, sharding=sharding)
+
+    def lower_prefill(self, work: Work) -> jax.stages.Lowered:
         with activate(self.mesh, self.config):
-            return sample.lower(
-                params, batch.prompts, batch.prompt_lengths, key, row_ids,
-                config=self.config, options=options,
-            )  # fmt: skip
+            engine, weights, state = self.sampling(work)
+            n = engine.prompts_at_once(work.prompt)
+            new = decoding.Prompts(
+                self.rows(n, work.prompt, dtype=jnp.int32),
+                self.rows(n, dtype=jnp.int32),
+                self.rows(n, work.group, dtype=jnp.uint32),
+                self.rows(n, work.group, dtype=jnp.int32),
+                self.rows(n, dtype=jnp.int32),
+                self.rows(n, dtype=jnp.int32),
+            )
+            admit = functools.partial(decoding.admit, config=self.config, options=engine.options)
+            return jax.jit(admit, donate_argnums=1).lower(weights, state, new)
+
+    def lower_decode(self, work: Work) -> jax.stages.Lowered:
+        with activate(self.mesh, self.config):
+            engine, weights, state = self.sampling(work)
+            return decoding.decode.lower(
+                weights, state, config=self.config, options=engine.options, steps=engine.chunk
+            )
 
     def lower_score(self, work: Work) -> jax.stages.Lowered:
         batch = self.completions(work, work.minibatch)

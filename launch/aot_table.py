@@ -35,7 +35,7 @@ _WANTED = {
     "Qwen2.5-0.5B": ("v5e-4",),
 }
 # The simulator's prompts and responses are the longer ones, so its sampling and scoring stand for the
-# agent's too, and sampling begins with the prefill.
+# agent's too.
 _PROGRAMS = "simulator,GRPO"
 _CHECK = pathlib.Path(__file__).with_name("aot_check.py")
 
@@ -165,14 +165,14 @@ def peaks(line: dict[str, Any], offload: str) -> dict[str, float]:
     lora = bool(result["lora"])
     base = {"reference"} if lora else set()
     arguments = {
-        "sample": {"own parameters"} | base,
+        "sample": base,
         "score": {"reference"},
         "update": {"own parameters", "own moments"} | base,
     }
     totals = {}
     for row in result["programs"]:
         phase = row["phase"]
-        program = Program(row["name"], "", phase, frozenset(arguments[phase]), lambda: None)
+        program = Program(row["name"], "", phase, frozenset(arguments[phase]), 0, lambda: None)
         beside = sum(residents(program, result["trees"], offload, lora).values())
         totals[row["name"]] = (row["footprint"]["total"] + beside) / GIB
     return totals
@@ -183,7 +183,7 @@ _OFFLOADS = ("none", "player", "phase")
 
 def markdown(lines: dict[tuple[str, int, str], dict[str, Any]]) -> str:
     """The table, one row a cell that has been compiled or ruled out."""
-    names = ("sample", "score", "GRPO", "RWR")
+    names = ("prefill", "decode", "score", "GRPO", "RWR")
     head = ["model", "mode", "slice", "mesh", "prompts a step", *names, *_OFFLOADS, "fits with"]
     rows = [head, ["---"] * len(head)]
     for key in cells():

@@ -23,10 +23,11 @@ import jax.numpy as jnp
 from jax.ad_checkpoint import checkpoint_name
 
 from genenv_jax.models.attention import causal_attention
+from genenv_jax.models.attention_decode import CacheSegment, decode_attention
 from genenv_jax.models.config import TransformerConfig
 from genenv_jax.models.lora import LoraConfig, init_a, split
 from genenv_jax.models.rope import apply_rope, rope_tables
-from genenv_jax.typing import Array
+from genenv_jax.typing import Array, Params
 
 
 class KVSegment(NamedTuple):
@@ -121,7 +122,7 @@ class Attention(nn.Module):
         self,
         x: Array,
         rope: tuple[Array, Array],
-        context: tuple[KVSegment, ...],
+        context: tuple[KVSegment | CacheSegment, ...],
         masks: tuple[Array, ...],
     ) -> tuple[Array, KVSegment]:
         c = self.config
@@ -141,8 +142,12 @@ class Attention(nn.Module):
             q = RMSNorm(c.norm_eps, "head_dim", name="q_norm")(q)
             k = RMSNorm(c.norm_eps, "head_dim", name="k_norm")(k)
         q, k = apply_rope(q, rope), apply_rope(k, rope)
-        past = [(kv.k, kv.v, mask) for kv, mask in zip(context, masks, strict=True)]
-        out = causal_attention(q, k, v, past, c.attention)
+        past = list(zip(context, masks, strict=True))
+        if past and isinstance(context[0], CacheSegment):
+            out = decode_attention(q, k, v, past)
+        else:
+            past = [(kv.k, kv.v, mask) for kv, mask in past]
+            out = causal_attention(q, k, v, past, c.attention)
         out = constrain(out, "projection_batch", "heads", "head_dim")
         o_axes = ("heads", "head_dim", "embed")
         out = Projection(queries, model, o_axes, c.o_bias, c.adapter("o"), name="o")(out)
@@ -245,7 +250,7 @@ class Transformer(nn.Module):
         self,
         tokens: Array,
         positions: Array,
-        context: tuple[KVSegment, ...] = (),
+        context: tuple[KVSegment | CacheSegment, ...] = (),
         masks: tuple[Array, ...] = (),
     ) -> tuple[Array, KVSegment]:
         """Runs the decoder over new tokens.
@@ -254,6 +259,7 @@ class Transformer(nn.Module):
           tokens: (b, g, t) int32, right-padded.
           positions: (b, g, t) int32, each token's place in its own sequence.
           context: KV segments of earlier tokens; group axis g, or 1 where the group shares it.
+            Caches (see `models.attention_decode`) where t = 1.
           masks: for each context segment a boolean array broadcastable to (b, g, t, s).
         Returns:
           hidden states (b, g, t, d) after the final norm, and the KV segment of these tokens.
@@ -289,7 +295,7 @@ class Transformer(nn.Module):
     def _run(self, streams, context, masks):
         """Hidden states and KV segments of each stream of (tokens, positions)."""
         c = self.config
-        x = tuple(self._embed(tokens) for tokens, _ in streams)
+        x = tuple(self.embed(tokens) for tokens, _ in streams)
         ropes = tuple(
             rope_tables(positions, c.head_dim, c.rope_theta, c.rope_scaling)
             for _, positions in streams
@@ -297,7 +303,37 @@ class Transformer(nn.Module):
         x, segments = self.layers(x, context, ropes, masks)
         return tuple(self.norm(h) for h in x), segments
 
-    def _embed(self, tokens: Array) -> Array:
+    def decode_unrolled(
+        self,
+        layers: tuple[Params, ...],
+        tokens: Array,
+        positions: Array,
+        context: tuple[tuple[CacheSegment, ...], ...],
+        masks: tuple[Array, ...],
+    ) -> tuple[Array, tuple[KVSegment, ...]]:
+        """A decoding step with the parameters and caches of each layer apart.
+
+        Slices of stacked parameters would be copied at every step of a loop.
+
+        Args:
+          layers: parameters of each layer.
+          tokens, positions, masks: as `__call__` takes them, t = 1.
+          context: caches, each a tuple with a segment for each layer.
+        Returns:
+          hidden states (b, g, 1, d) after the final norm, and each layer's new KV segment.
+        """
+        c = self.config
+        rope = rope_tables(positions, c.head_dim, c.rope_theta, c.rope_scaling)
+        x, segments = (self.embed(tokens),), []
+        for i, params in enumerate(layers):
+            x, (segment,) = DecoderLayer(c, parent=None).apply(
+                {"params": params}, x, tuple(cache[i] for cache in context), (rope,), (masks,)
+            )
+            segments.append(segment)
+        return self.norm(x[0]), tuple(segments)
+
+    def embed(self, tokens: Array) -> Array:
+        """Embeddings (b, g, t, d) of tokens (b, g, t) in the compute type."""
         x = jnp.take(self.embedding, tokens, axis=0).astype(self.config.dtype)
         # Every device looks up its part of the width for all rows; then rows go where they belong.
         # Otherwise the table would travel.

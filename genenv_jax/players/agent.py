@@ -18,8 +18,8 @@ from genenv_jax.players.player import Player, Reference
 from genenv_jax.players.residency import Residency
 from genenv_jax.rl.advantages import group_advantages
 from genenv_jax.rl.grpo import GRPOConfig
+from genenv_jax.sampling.draw import SamplingParams
 from genenv_jax.sampling.engine import Engine, OnFinished, Rollouts, ignore
-from genenv_jax.sampling.sampler import SamplingParams
 from genenv_jax.typing import Params, PRNGKey
 
 
@@ -92,13 +92,7 @@ class Agent(Player):
             self._batch(rollouts, advantages, range(start, start + c.minibatch_size))
             for start in range(0, len(rollouts), c.minibatch_size)
         ]
-        # Without a KL term the reference is not needed, and scoring with it would be waste.
-        if c.kl_coef:
-            self.enter("score")
-            batches = [
-                batch._replace(ref_logp=self.reference.logprobs(batch.rollouts))
-                for batch in batches
-            ]
+        batches = self._scored(batches)
         self.enter("update")
         means, gap = EpochMeans(), None
         for _ in range(c.update_epochs):
@@ -109,6 +103,29 @@ class Agent(Player):
         result = means.compute() | {"sampler_trainer_logp_gap": float(jax.device_get(gap))}
         learner.check_finite(result, "the agent's update")
         return result
+
+    def warm_up(self) -> None:
+        """Compiles what `rollout` and `update` may run, for every prompt width that is planned."""
+        self.enter("sample")
+        self.engine.warm_up(self.params)
+        if not self.config.train:
+            return
+        nothing = [Rollouts.empty([[0] * width], self.engine.options) for width in self.buckets]
+        advantages = np.zeros((1, self.config.group_size))
+        batches = self._scored([self._batch(part, advantages, range(1)) for part in nothing])
+        self.enter("update")
+        for batch in batches:
+            self._step.lower(self.state, self.frozen, batch).compile()
+
+    def _scored(self, batches: list[learner.GRPOBatch]) -> list[learner.GRPOBatch]:
+        """The batches with the reference's log-probs."""
+        # Without a KL term the reference is not needed, and scoring with it would be waste.
+        if not self.config.kl_coef:
+            return batches
+        self.enter("score")
+        return [
+            batch._replace(ref_logp=self.reference.logprobs(batch.rollouts)) for batch in batches
+        ]
 
     def _batch(self, rollouts: Rollouts, advantages: np.ndarray, rows: range) -> learner.GRPOBatch:
         """A mini-batch on the devices, filled up with empty rows; old log-probs stand for the reference's."""

@@ -16,8 +16,8 @@ from genenv_jax.parallel import processes
 from genenv_jax.players import learner
 from genenv_jax.players.player import Player, Reference
 from genenv_jax.players.residency import Residency
+from genenv_jax.sampling.draw import SamplingParams
 from genenv_jax.sampling.engine import Engine, OnFinished, Rollouts, ignore
-from genenv_jax.sampling.sampler import SamplingParams
 from genenv_jax.typing import Params, PRNGKey
 
 
@@ -82,12 +82,12 @@ class Simulator(Player):
         means, furthest, capped, steps, scale = EpochMeans(), 0.0, False, 0, 1.0
         for _ in range(c.update_epochs):
             for rows in self._minibatches(order.permutation(used)):
-                batch = generations.take(rows).batch(self.buckets, c.minibatch_size)
-                # The sampler's log-probs are those of the policy at the update's start.
-                arrays = (generations.logprobs, initial, weights.astype(np.float32))
-                batch = learner.RWRBatch(batch, *(self._rows(x, rows) for x in arrays))
-                self.state, metrics = self._step(self.state, self.frozen, self._put(batch))
-                scale, kl = float(metrics.pop("step_scale")), float(metrics.pop("update_kl"))
+                batch = self._batch(generations, initial, weights, rows)
+                self.state, metrics = self._step(self.state, self.frozen, batch)
+                fetched = processes.fetch(
+                    [metrics.pop(name) for name in ("step_scale", "update_kl")]
+                )
+                scale, kl = map(float, fetched)
                 means.update(metrics)
                 capped |= scale < 1
                 if scale == 0:
@@ -97,6 +97,29 @@ class Simulator(Player):
                 break
         learner.check_finite(result := means.compute(), "the simulator's update")
         return result | {"update_kl": furthest, "capped": float(capped), "steps": steps}
+
+    def warm_up(self) -> None:
+        """Compiles what `generate` and `update` may run, for every prompt width that is planned."""
+        self.enter("sample")
+        self.engine.warm_up(self.params)
+        if not self.config.train:
+            return
+        rows, weights = np.zeros(1, int), np.zeros((1, self.config.variations))
+        nothing = [Rollouts.empty([[0] * width], self.engine.options) for width in self.buckets]
+        scored = [(part, self._initial_logprobs(part, rows)) for part in nothing]
+        self.enter("update")
+        for part, initial in scored:
+            batch = self._batch(part, initial, weights, rows)
+            self._step.lower(self.state, self.frozen, batch).compile()
+
+    def _batch(
+        self, generations: Rollouts, initial: np.ndarray, weights: np.ndarray, rows: np.ndarray
+    ) -> learner.RWRBatch:
+        """A mini-batch on the devices, filled up with empty rows."""
+        batch = generations.take(rows).batch(self.buckets, self.config.minibatch_size)
+        # The sampler's log-probs are those of the policy at the update's start.
+        arrays = (generations.logprobs, initial, weights.astype(np.float32))
+        return self._put(learner.RWRBatch(batch, *(self._rows(x, rows) for x in arrays)))
 
     def _minibatches(self, rows: np.ndarray) -> Iterator[np.ndarray]:
         size = self.config.minibatch_size

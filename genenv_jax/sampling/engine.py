@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
+import collections
 import dataclasses
+import math
+import time
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
+import jax
 import numpy as np
 
 from genenv_jax.models.config import TransformerConfig
 from genenv_jax.models.scoring import CompletionBatch
-from genenv_jax.parallel import processes
-from genenv_jax.sampling.sampler import SamplingParams, sample
+from genenv_jax.parallel import processes, rules
+from genenv_jax.sampling import decoding
+from genenv_jax.sampling.draw import SamplingParams
 from genenv_jax.typing import Params, PRNGKey
 
 # (prompt, sample, its tokens with the end token, whether it ended by itself)
@@ -58,6 +63,18 @@ class Rollouts:
     logprobs: np.ndarray
     done: np.ndarray
 
+    @classmethod
+    def empty(cls, prompts: Sequence[Sequence[int]], options: SamplingParams) -> Rollouts:
+        """Rollouts without a token yet."""
+        n, g, c = len(prompts), options.group_size, options.max_new_tokens
+        return cls(
+            [list(prompt) for prompt in prompts],
+            np.zeros((n, g, c), np.int32),
+            np.zeros((n, g), np.int32),
+            np.zeros((n, g, c), np.float32),
+            np.zeros((n, g), bool),
+        )
+
     def __len__(self) -> int:
         return len(self.prompts)
 
@@ -86,21 +103,36 @@ class Rollouts:
 
 @dataclasses.dataclass(frozen=True)
 class Engine:
-    """Samples any number of prompts in batches of `batch_size`.
+    """Samples any number of prompts, `batch_size` of them at a time.
+
+    The device decodes in chunks of a few dozen steps, and the host reads one chunk's tokens while the
+    next is computed.  Where all samples of a prompt are finished, the next prompt takes its place.
 
     Attributes:
       config: of the decoder.
       options: of the sampler.
-      batch_size: prompts a batch; a last, smaller batch is filled with empty rows.
+      batch_size: prompts that decode at the same time.
       prompt_buckets: ascending prompt widths; each is compiled once.
-      put: places a batch's host arrays on the devices.
+      put: places host arrays on the devices, split along their leading axis.
+      lanes: samples of one prompt that decode at the same time, the others following as these finish;
+        0: all g.  Where lengths differ much, fewer lanes and more prompts waste less.
+      chunk: decoding steps between two looks at what is finished.
+      prefill_tokens: prompts are read about so many tokens at a time, though at least one prompt a
+        part of the batch axis.
+      seconds: time that the device spent on "prefill" and "decode", added up over all calls.
     """
 
     config: TransformerConfig
     options: SamplingParams
     batch_size: int
     prompt_buckets: tuple[int, ...]
-    put: Callable[[Any], Any] = lambda x: x
+    put: Callable[[Any], Any] = jax.device_put
+    lanes: int = 0
+    chunk: int = 16
+    prefill_tokens: int = 1024
+    seconds: dict[str, float] = dataclasses.field(
+        default_factory=lambda: {"prefill": 0.0, "decode": 0.0}, compare=False
+    )
 
     def __call__(
         self,
@@ -109,6 +141,7 @@ class Engine:
         key: PRNGKey,
         first_row: int = 0,
         on_finished: OnFinished = ignore,
+        limits: np.ndarray | None = None,
     ) -> Rollouts:
         """Samples g completions of every prompt.
 
@@ -119,45 +152,206 @@ class Engine:
             batches are, so a sample depends on its prompt's place in the list and on nothing else.
           on_finished: called for each completion as it is finished, while the device goes on, in an
             order that is the same in every process.
+          limits: (N, g) integers, a length limit for every sample; None: `max_new_tokens` for all.
         Raises:
-          ValueError: a prompt is empty or longer than the largest bucket.
+          ValueError: a prompt is empty or longer than the largest bucket, or a limit is out of range.
         """
-        g, c, n = self.options.group_size, self.options.max_new_tokens, len(prompts)
-        result = Rollouts(
-            [list(prompt) for prompt in prompts],
-            np.zeros((n, g, c), np.int32),
-            np.zeros((n, g), np.int32),
-            np.zeros((n, g, c), np.float32),
-            np.zeros((n, g), bool),
-        )
+        n, g, most = len(prompts), self.options.group_size, self.options.max_new_tokens
         widths = [bucket(len(p), self.prompt_buckets, f"prompt {i}") for i, p in enumerate(prompts)]
         if not all(prompts):
             raise ValueError(f"prompt {[len(p) for p in prompts].index(0)} is empty")
+        if limits is None:
+            limits = np.full((n, g), most)
+        limits = np.asarray(limits)
+        if limits.shape != (n, g) or (n and not 1 <= limits.min() <= limits.max() <= most):
+            raise ValueError(f"limits: expected shape ({n}, {g}) and values from 1 to {most}")
+        work = _Work(
+            Rollouts.empty(prompts, self.options), limits, first_row, self.options, on_finished
+        )
+        weights = decoding.prepare(params, config=self.config)
         # Prompts of one bucket go together; the order within a bucket stays.
-        order = sorted(range(n), key=lambda i: widths[i])
         for width in sorted(set(widths)):
-            rows = [i for i in order if widths[i] == width]
-            for start in range(0, len(rows), self.batch_size):
-                part = rows[start : start + self.batch_size]
-                tokens, lengths = pad_rows([prompts[i] for i in part], width, self.batch_size)
-                index = np.zeros(self.batch_size, np.int64)
-                index[: len(part)] = part
-                row_ids = ((first_row + index)[:, None] * g + np.arange(g)).astype(np.uint32)
-                samples = sample(
-                    params,
-                    *self.put((tokens, lengths)),
-                    key,
-                    self.put(row_ids),
-                    config=self.config,
-                    options=self.options,
-                )
-                samples = processes.fetch(samples)
-                count = len(part)
-                result.tokens[part] = samples.tokens[:count]
-                result.lengths[part] = samples.lengths[:count]
-                result.logprobs[part] = samples.logprobs[:count]
-                result.done[part] = samples.done[:count]
-                for i in part:
-                    for j in range(g):
-                        on_finished(i, j, result.completion(i, j), bool(result.done[i, j]))
-        return result
+            self._run(weights, key, work, [i for i in range(n) if widths[i] == width], width)
+        return work.result
+
+    def warm_up(self, params: Params) -> None:
+        """Compiles every program that a call may need, by running them without prompts."""
+        weights = decoding.prepare(params, config=self.config)
+        nothing = _Work(Rollouts.empty([], self.options), np.zeros((0, 0)), 0, self.options, ignore)
+        for width in self.prompt_buckets:
+            sizes = cache_sizes(self.options.max_new_tokens)
+            state = self.empty_state(jax.random.key(0), width, sizes[0])
+            new = self._prompts(nothing, [], [], width, self.batch_size)
+            state, *_ = decoding.admit(weights, state, new, **self._options)
+            for size in sizes:
+                if size != sizes[0]:
+                    state = decoding.resize(state, length=size)
+                if self.options.max_new_tokens > 1:
+                    state, _ = decoding.decode(weights, state, steps=self.chunk, **self._options)
+
+    def _run(
+        self, weights: decoding.Weights, key: PRNGKey, work: _Work, rows: list[int], width: int
+    ) -> None:
+        """Samples the prompts `rows`, all of one bucket."""
+        size, *sizes = cache_sizes(self.options.max_new_tokens)
+        state = self.empty_state(key, width, size)
+        part = self.prompts_at_once(width)
+        queue = collections.deque(rows)
+        slots = np.full(self.batch_size, -1)  # the prompt in each, -1 where it is free
+        flight: collections.deque[_Flight] = collections.deque()
+        left, clock = set(rows), time.monotonic()
+        while left:
+            while queue and (slots < 0).sum() >= (count := min(part, len(queue))):
+                taken = [queue.popleft() for _ in range(count)]
+                at = np.flatnonzero(slots < 0)[:count]
+                slots[at] = taken
+                wanted = min(part, len(queue)) or self.batch_size
+                new = self._prompts(work, taken, at, width, wanted)
+                state, *first = decoding.admit(weights, state, new, **self._options)
+                flight.append(_Flight("prefill", first, np.array(taken)))
+            chunks = 0
+            if self.options.max_new_tokens > 1:
+                # So many tokens may a sample have after the chunk on its way and this one.
+                chunks = 1 + sum(item.phase == "decode" for item in flight)
+                while sizes and work.longest(slots) + chunks * self.chunk > size + 1:
+                    size = sizes.pop(0)
+                    state = decoding.resize(state, length=size)
+                state, emitted = decoding.decode(weights, state, steps=self.chunk, **self._options)
+                flight.append(_Flight("decode", emitted, slots.copy()))
+            # The last chunk stays on its way while the host looks at what came before.
+            while left and len(flight) > min(chunks, 1):
+                item = flight.popleft()
+                arrays = processes.fetch(item.arrays)
+                now = time.monotonic()
+                self.seconds[item.phase] += now - clock
+                clock = now
+                read = work.read_first if item.phase == "prefill" else work.read_chunk
+                finished = read(item.rows, *arrays)
+                left -= finished
+                slots[np.isin(slots, list(finished))] = -1
+
+    @property
+    def _options(self) -> dict[str, Any]:
+        return {"config": self.config, "options": self.options}
+
+    def prompts_at_once(self, width: int) -> int:
+        """How many prompts of a bucket are read at a time."""
+        shards = rules.batch_shards()
+        count = math.ceil(self.prefill_tokens / width / shards) * shards
+        return min(count, self.batch_size)
+
+    def empty_state(self, key: PRNGKey, width: int, columns: int) -> decoding.State:
+        """A fresh state for prompts of a bucket, with a cache of so many columns."""
+        return decoding.empty_state(
+            key,
+            config=self.config,
+            slots=self.batch_size,
+            lanes=min(self.lanes or self.options.group_size, self.options.group_size),
+            group=self.options.group_size,
+            prompt=width,
+            length=columns,
+        )
+
+    def _prompts(
+        self, work: _Work, rows: Sequence[int], slots: Sequence[int], width: int, wanted: int
+    ) -> decoding.Prompts:
+        """Prompts on the devices, filled up with copies of the first one (or with nothing)."""
+        count, g = self.prompts_at_once(width), self.options.group_size
+        if not len(rows):
+            new = decoding.Prompts(
+                np.zeros((count, width), np.int32),
+                np.zeros(count, np.int32),
+                np.zeros((count, g), np.uint32),
+                np.ones((count, g), np.int32),
+                np.zeros(count, np.int32),
+                np.full(count, wanted, np.int32),
+            )
+            return self.put(new)
+        fill = np.resize([0], count)
+        fill[: len(rows)] = np.arange(len(rows))
+        rows, slots = np.asarray(rows)[fill], np.asarray(slots)[fill]
+        tokens, lengths = pad_rows([work.result.prompts[i] for i in rows], width, count)
+        ids = (work.first_row + rows)[:, None] * g + np.arange(g)
+        return self.put(
+            decoding.Prompts(
+                tokens,
+                lengths,
+                ids.astype(np.uint32),
+                work.limits[rows].astype(np.int32),
+                slots.astype(np.int32),
+                np.full(count, wanted, np.int32),
+            )
+        )
+
+
+def cache_sizes(max_new_tokens: int, parts: int = 4, least: int = 32) -> list[int]:
+    """The sizes through which a cache of completions grows: quarters of the limit, in steps of 32.
+
+    A step reads the whole cache, so a cache that grows costs five eighths of one that does not.
+    """
+    quarters = (max_new_tokens * i / parts for i in range(1, parts + 1))
+    return sorted({min(max_new_tokens, math.ceil(x / least) * least) for x in quarters})
+
+
+class _Flight(NamedTuple):
+    """Results that the device works on.  rows: of the prompts admitted, or of those in the slots."""
+
+    phase: str
+    arrays: Any
+    rows: np.ndarray
+
+
+class _Work:
+    """What the host knows of a call: completions so far, and which of them are finished."""
+
+    def __init__(
+        self,
+        result: Rollouts,
+        limits: np.ndarray,
+        first_row: int,
+        options: SamplingParams,
+        on_finished: OnFinished,
+    ):
+        self.result, self.limits, self.first_row = result, limits, first_row
+        self._eos, self._on_finished = options.eos_ids, on_finished
+        self._finished = np.zeros(limits.shape, bool)
+
+    def longest(self, slots: np.ndarray) -> int:
+        """Tokens of the longest unfinished completion of the prompts in the slots, at least 1."""
+        rows = slots[slots >= 0]
+        lengths = np.where(self._finished[rows], 0, self.result.lengths[rows])
+        return int(lengths.max(initial=1))
+
+    def read_first(self, rows: np.ndarray, tokens: np.ndarray, logprobs: np.ndarray) -> set[int]:
+        """Takes the first tokens (n, g) of the prompts `rows`; those of which all samples are finished."""
+        n, g = len(rows), self.limits.shape[1]
+        row, sample = np.repeat(rows, g), np.tile(np.arange(g), n)
+        return self._record(row, sample, 0, tokens[:n].ravel(), logprobs[:n].ravel())
+
+    def read_chunk(
+        self,
+        slots: np.ndarray,
+        sample: np.ndarray,
+        position: np.ndarray,
+        token: np.ndarray,
+        logprob: np.ndarray,
+    ) -> set[int]:
+        """Takes a chunk's tokens, (steps, b, lanes) each; the prompts that it has finished."""
+        there = np.nonzero(sample >= 0)
+        place = slots[there[1]], sample[there], position[there]
+        return self._record(*place, token[there], logprob[there])
+
+    def _record(self, row, sample, position, token, logprob) -> set[int]:
+        result = self.result
+        result.tokens[row, sample, position] = token
+        result.logprobs[row, sample, position] = logprob
+        # In the order of time, so that the last of a sample's tokens sets its length.
+        result.lengths[row, sample] = position + 1
+        done = np.isin(token, self._eos)
+        ends = np.flatnonzero(done | (position + 1 == self.limits[row, sample]))
+        row, sample = row[ends], sample[ends]
+        result.done[row, sample] = done[ends]
+        self._finished[row, sample] = True
+        for i, j in zip(row.tolist(), sample.tolist(), strict=True):
+            self._on_finished(i, j, result.completion(i, j), bool(result.done[i, j]))
+        return {i for i in row.tolist() if self._finished[i].all()}

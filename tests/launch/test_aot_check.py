@@ -116,7 +116,8 @@ def test_adapters_leave_one_base(aot_check, model):
 def test_every_program(aot_check, model, lora):
     *_, rows = measured(aot_check, model, "v5e:2x2", [], lora=lora)
     assert list(rows) == [
-        "prefill", "sample agent", "score agent", "sample simulator", "score simulator",
+        "prefill agent", "decode agent", "score agent",
+        "prefill simulator", "decode simulator", "score simulator",
         "update agent (GRPO)", "update simulator (RWR)",
     ]  # fmt: skip
     for row in rows.values():
@@ -269,7 +270,7 @@ def test_operations_are_counted_as_the_compiler_counts_them(aot_check, model):
     mesh = make_mesh(1, 1, 1, devices=jax.devices()[:1])
     work = aot_programs.player_work(config)["agent"]
     for program in aot_programs.programs(config, decoder, mesh):
-        if program.name in ("prefill", "score agent", "update agent (GRPO)"):
+        if program.name in ("prefill agent", "score agent", "update agent (GRPO)"):
             counted = program.lower().compile().cost_analysis()["flops"]
             assert aot_costs.flops(program, work, decoder) == pytest.approx(counted, rel=0.1)
 

@@ -7,10 +7,11 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from genenv_jax.sampling.sampler import SamplingParams, draw, next_token, truncate_logits
+from genenv_jax.sampling.draw import SamplingParams, draw, next_token, truncate_logits
 
 LAST = np.float32(1) - np.float32(2**-24)  # the largest float32 below 1
-draws = jax.jit(jax.vmap(draw, in_axes=(None, 0)))  # many draws from one distribution
+# Many draws from one distribution.
+draws = jax.jit(jax.vmap(lambda logits, u: draw(logits, u)[0], in_axes=(None, 0)))
 
 
 def softmax(logits):
@@ -152,7 +153,11 @@ def test_the_distribution_of_a_token(temperature, top_k, top_p):
     options = SamplingParams(1, 1, (), temperature, top_k, top_p)
     keys = jax.random.split(jax.random.key(0), (1, n))
     run = jax.jit(functools.partial(next_token, options=options))
-    drawn = np.asarray(run(jnp.broadcast_to(logits, (1, n, 40)), keys, 0))[0]
+    drawn, logprob = run(jnp.broadcast_to(logits, (1, n, 40)), keys, np.zeros((1, n), np.int32))
+    drawn = np.asarray(drawn[0])
+    np.testing.assert_allclose(
+        logprob[0], np.log(softmax(logits))[drawn], atol=1e-5
+    )  # the raw policy's
     keep = numpy_truncate(logits / temperature, top_k, top_p)
     want = softmax(np.where(keep, logits / temperature, -np.inf))
     assert set(drawn.tolist()) <= set(np.flatnonzero(keep).tolist())
@@ -163,7 +168,10 @@ def test_the_distribution_of_a_token(temperature, top_k, top_p):
 def test_greedy_takes_the_first_of_the_likeliest():
     logits = jnp.array([[[0.0, 5.0, 5.0, 1.0]]])
     keys = jax.random.split(jax.random.key(0), (1, 1))
-    assert next_token(logits, keys, 0, SamplingParams(1, 1, (), temperature=0.0)).tolist() == [[1]]
+    options = SamplingParams(1, 1, (), temperature=0.0)
+    token, logprob = next_token(logits, keys, np.zeros((1, 1), np.int32), options)
+    assert token.tolist() == [[1]]
+    np.testing.assert_allclose(logprob[0, 0], np.log(softmax(np.array(logits[0, 0]))[1]), rtol=1e-6)
 
 
 @pytest.mark.parametrize(

@@ -1,12 +1,19 @@
 """Batches, buckets and the way back to the order of the prompts."""
 
+import contextlib
+import dataclasses
+import functools
+
 import jax
 import numpy as np
 import pytest
 
-from genenv_jax.sampling import engine as engine_module
-from genenv_jax.sampling.engine import Engine, Rollouts, bucket, pad_rows
-from genenv_jax.sampling.sampler import SamplingParams, sample
+from genenv_jax.parallel import rules
+from genenv_jax.parallel.mesh import make_mesh
+from genenv_jax.sampling import decoding
+from genenv_jax.sampling.draw import SamplingParams
+from genenv_jax.sampling.engine import Engine, Rollouts, bucket, cache_sizes, pad_rows
+from genenv_jax.sampling.sampler import sample
 from tests.sampling.small_model import CONFIG, make_params, make_prompts
 
 G, C = 2, 5
@@ -80,10 +87,22 @@ def test_every_completion_is_reported_once(params, prompts, rollouts):
 
 
 def test_nothing_is_compiled_in_steady_state(params, rollouts):
-    before = sample._cache_size()
+    programs = decoding.read_prompts, decoding.decode, decoding.resize, decoding.empty_state
+    before = [program._cache_size() for program in programs]
     for count in (1, 2, 7):
         NARROW(params, make_prompts(count, 8, seed=count), jax.random.key(count))
-    assert sample._cache_size() == before
+    assert [program._cache_size() for program in programs] == before
+
+
+def test_a_warm_engine_compiles_nothing(params, prompts):
+    """Not even where a bucket and a size of the cache come up for the first time."""
+    options = SamplingParams(45, G, (3,), temperature=0.9)
+    engine = Engine(CONFIG, options, 3, (4, 8), lanes=1, chunk=4)
+    programs = decoding.read_prompts, decoding.decode, decoding.resize
+    engine.warm_up(params)
+    before = [program._cache_size() for program in programs]
+    engine(params, prompts, KEY)
+    assert [program._cache_size() for program in programs] == before
 
 
 def test_put_places_every_array(params, prompts, rollouts):
@@ -93,10 +112,108 @@ def test_put_places_every_array(params, prompts, rollouts):
         placed.extend(jax.tree.leaves(tree))
         return jax.device_put(tree)
 
-    same(Engine(CONFIG, OPTIONS, 3, (4, 8), put)(params, prompts, KEY), rollouts)
-    batches = len(placed) // 3
+    with jax.transfer_guard_host_to_device("disallow"):
+        same(Engine(CONFIG, OPTIONS, 3, (4, 8), put)(params, prompts, KEY), rollouts)
     assert {x.shape for x in placed} == {(3, 4), (3, 8), (3,), (3, G)}
-    assert batches >= 4
+
+
+LONG = SamplingParams(40, 5, (3, 17))  # the cache grows from 32 to 40 columns
+
+
+@pytest.fixture(scope="module")
+def ragged(params):
+    """Seven prompts, a limit for each of their samples, and the plain sampler's completions."""
+    prompts, rng = make_prompts(7, 6, seed=4), np.random.default_rng(0)
+    limits = np.minimum(40, 1 + rng.pareto(0.7, (7, 5)) * 4).astype(int)
+    tokens, lengths = pad_rows(prompts, 6, 7)
+    ids = np.arange(35, dtype=np.uint32).reshape(7, 5)
+    plain = jax.device_get(sample(params, tokens, lengths, KEY, ids, config=CONFIG, options=LONG))
+    # Every case is there: ends by an end token and by the limit, in one token and in all 40.
+    lengths = np.minimum(plain.lengths, limits)
+    assert lengths.min() == 1 and lengths.max() == 40
+    assert (plain.lengths <= limits).any() and (plain.lengths > limits).any()
+    return prompts, limits, plain
+
+
+@pytest.mark.parametrize(
+    ("slots", "lanes", "chunk", "mesh", "unrolled"),
+    [(3, 5, 8, None, False), (2, 2, 5, None, True), (3, 1, 16, None, False),
+     (4, 2, 7, (2, 1, 2), False), (4, 5, 7, (1, 4, 1), True)],
+)  # fmt: skip
+def test_replacing_finished_rows_changes_nothing(
+    params, ragged, slots, lanes, chunk, mesh, unrolled
+):
+    """Lanes that go on with another sample, slots with another prompt, a cache that goes round."""
+    prompts, limits, plain = ragged
+    finished = []
+    config = dataclasses.replace(CONFIG, unroll_layers=unrolled)
+    engine = Engine(config, LONG, slots, (6,), lanes=lanes, chunk=chunk, prefill_tokens=12)
+    context = contextlib.nullcontext()
+    if mesh:
+        mesh = make_mesh(*mesh, devices=jax.devices()[:4])
+        params = jax.device_put(params, rules.param_shardings(CONFIG, mesh))
+        put = functools.partial(jax.device_put, device=rules.batch_sharding(mesh))
+        engine, context = dataclasses.replace(engine, put=put), rules.activate(mesh, CONFIG)
+    with context:
+        got = engine(
+            params,
+            prompts,
+            KEY,
+            limits=limits,
+            on_finished=lambda i, j, *_: finished.append((i, j)),
+        )
+    lengths = np.minimum(plain.lengths, limits)
+    np.testing.assert_array_equal(got.lengths, lengths)
+    np.testing.assert_array_equal(got.done, plain.done & (plain.lengths <= limits))
+    kept = np.arange(40) < lengths[..., None]
+    np.testing.assert_array_equal(got.tokens, np.where(kept, plain.tokens, 0))
+    np.testing.assert_allclose(got.logprobs, np.where(kept, plain.logprobs, 0), atol=2e-5)
+    assert sorted(finished) == [(i, j) for i in range(7) for j in range(5)]
+    if lanes == 1:  # then the samples of a prompt follow one another
+        assert [j for i, j in finished if i == 0] == sorted(
+            range(5), key=lambda j: lengths[0, j] > 1
+        )
+
+
+def test_completions_are_reported_while_others_are_decoded(params, ragged, monkeypatch):
+    prompts, limits, _ = ragged
+    events, decode = [], decoding.decode
+
+    def recorded(*args, **kwargs):
+        events.append("chunk")
+        return decode(*args, **kwargs)
+
+    monkeypatch.setattr(decoding, "decode", recorded)
+    engine = Engine(CONFIG, LONG, 7, (6,), chunk=8)
+    engine(params, prompts, KEY, limits=limits, on_finished=lambda *_: events.append("finished"))
+    # Two chunks are on their way before the first is read: the device never waits for the host.
+    assert events[:2] == ["finished", "chunk"] or events[:2] == ["chunk", "finished"]
+    last_chunk = len(events) - events[::-1].index("chunk")
+    assert events[:last_chunk].count("finished") > 10
+
+
+def test_time_is_divided_between_prefill_and_decoding(params, prompts):
+    engine = Engine(CONFIG, OPTIONS, 3, (4, 8))
+    engine(params, prompts, KEY)
+    assert engine.seconds["prefill"] > 0 and engine.seconds["decode"] > 0
+
+
+@pytest.mark.parametrize(
+    ("limit", "want"),
+    [(1, [1]), (20, [20]), (32, [32]), (33, [32, 33]), (128, [32, 64, 96, 128]),
+     (512, [128, 256, 384, 512]), (1000, [256, 512, 768, 1000])],
+)  # fmt: skip
+def test_sizes_of_the_cache(limit, want):
+    assert cache_sizes(limit) == want
+
+
+def test_prompts_are_read_a_part_at_a_time():
+    """So that the activations of a large batch are never all there at once."""
+    engine = Engine(CONFIG, OPTIONS, 64, (32, 128, 4096))
+    assert [engine.prompts_at_once(width) for width in (32, 128, 4096)] == [32, 8, 1]
+    with rules.activate(make_mesh(2, 2, 2), CONFIG):
+        assert [engine.prompts_at_once(width) for width in (32, 128, 4096)] == [32, 8, 4]
+    assert Engine(CONFIG, OPTIONS, 5, (32,)).prompts_at_once(32) == 5
 
 
 def test_no_prompts(params):
@@ -104,11 +221,16 @@ def test_no_prompts(params):
 
 
 def test_refused_prompts(params, monkeypatch):
-    monkeypatch.setattr(engine_module, "sample", lambda *a, **k: pytest.fail("sampled"))
+    monkeypatch.setattr(decoding, "prepare", lambda *a, **k: pytest.fail("sampled"))
     with pytest.raises(ValueError, match="prompt 2 has 9 tokens, the limit is 8"):
         NARROW(params, [[1], [2], [3] * 9], KEY)
     with pytest.raises(ValueError, match="prompt 1 is empty"):
         NARROW(params, [[1], [], []], KEY)
+    for limits in ([[1], [2]], [[0, 1], [2, 2]], [[1, 1], [1, C + 1]]):
+        with pytest.raises(
+            ValueError, match=r"limits: expected shape \(2, 2\) and values from 1 to 5"
+        ):
+            NARROW(params, [[1], [2]], KEY, limits=limits)
 
 
 def test_buckets():

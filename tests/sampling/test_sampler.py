@@ -10,9 +10,10 @@ import pytest
 from genenv_jax.models.scoring import CompletionBatch, score_completions
 from genenv_jax.parallel import rules
 from genenv_jax.parallel.mesh import make_mesh
-from genenv_jax.sampling import sampler
+from genenv_jax.sampling import decoding
+from genenv_jax.sampling.draw import SamplingParams, truncate_logits
 from genenv_jax.sampling.engine import pad_rows
-from genenv_jax.sampling.sampler import SamplingParams, sample
+from genenv_jax.sampling.sampler import sample
 from tests.sampling.small_model import CONFIG, full_logits, log_softmax, make_params, make_prompts
 
 B, G, P, C = 4, 3, 6, 9
@@ -94,7 +95,7 @@ def test_logprobs_are_of_the_raw_policy(params, prompts):
         for j in range(G):
             row = prompt + samples.tokens[i, j, : samples.lengths[i, j]].tolist()
             logits = full_logits(params, [row + [0] * (P + C - len(row))])[0] / 0.5
-            cut = np.asarray(sampler.truncate_logits(jnp.asarray(logits, jnp.float32), 20, 0.9))
+            cut = np.asarray(truncate_logits(jnp.asarray(logits, jnp.float32), 20, 0.9))
             for t in range(len(prompt), len(row)):
                 assert np.isfinite(cut[t - 1, row[t]])
 
@@ -205,13 +206,13 @@ def test_nothing_is_compiled_in_steady_state(params, prompts, samples):
 def test_decoding_stops_when_every_row_is_done(params, prompts, monkeypatch, eos_ids, want):
     """Counts how often a token is drawn: once a step, and not once more."""
     calls = []
-    original = sampler.next_token
+    original = decoding.next_token
 
     def counting(logits, row_keys, step, options):
-        jax.debug.callback(lambda s: calls.append(int(s)), jnp.asarray(step))
+        jax.debug.callback(lambda s: calls.append(int(s)), step[0, 0])
         return original(logits, row_keys, step, options)
 
-    monkeypatch.setattr(sampler, "next_token", counting)
+    monkeypatch.setattr(decoding, "next_token", counting)
     options = SamplingParams(5, 1, eos_ids)
     fresh = jax.jit(sample.__wrapped__, static_argnames=("config", "options"))
     tokens, lengths = pad_rows([prompts[0], []], P, 2)

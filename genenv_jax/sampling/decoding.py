@@ -1,0 +1,382 @@
+"""Sampling inside jit: prompts are admitted to slots, and lanes decode their completions.
+
+    slot 0: prompt "Name a pet."         cache (k, p, h), read by all lanes of the slot
+      lane 0:  A | cat | <eos> | A       sample 0, then sample 2
+      lane 1:  The | dog | barks | at    sample 1
+    slot 1: ...
+
+A slot holds one prompt and a group of g samples to be drawn for it; its lanes decode at the same time.
+A lane that has finished a sample takes the slot's next one in the same step: the first token of every
+sample is known since the prompt was admitted.  When all of a slot's samples are finished, another
+prompt is admitted to it.
+
+All lanes write their keys and values at one column of a cyclic cache, step mod s, so nothing has to be
+scattered: a lane that has cached n tokens of its sample has them in the last n columns.
+
+A sample depends on its own prompt, the key and its row id, and on nothing else: not on the other rows,
+the slots, the padding or the mesh.  That is what makes a resumed or re-batched run repeat itself.
+
+On a mesh the prompts are read as in training, with each layer's weights gathered in turn.  A decoding
+step has too few tokens for that: its weights stay where they are (`rules.decoding_rules`).
+"""
+
+from __future__ import annotations
+
+import functools
+from typing import NamedTuple
+
+import flax.linen as nn
+import jax
+import jax.numpy as jnp
+
+from genenv_jax.models.config import TransformerConfig
+from genenv_jax.models.transformer import KVSegment, Transformer
+from genenv_jax.parallel import rules
+from genenv_jax.sampling import cache as caches
+from genenv_jax.sampling.cache import Cache
+from genenv_jax.sampling.draw import SamplingParams, next_token
+from genenv_jax.typing import Array, Params, PRNGKey
+
+
+class Weights(NamedTuple):
+    """Parameters as sampling reads them.
+
+    params: all of them in the compute type, split as they are stored.
+    decoding: for decoding steps: split by `rules.decoding_rules`, or one tree a layer where the layers
+      are unrolled, or () where `params` serve.
+    """
+
+    params: Params
+    decoding: Params | tuple[Params, ...]
+
+
+class State(NamedTuple):
+    """Everything that a decoding step changes; b slots, each of `lanes` lanes and g samples.
+
+    prompts: cache (b, 1, k, p, h).           prompt_lengths: (b,) int32.
+    generated: cache (b, lanes, k, s, h).     step: () int32, columns written so far.
+    sample: (b, lanes) int32, the lane's sample within its group; -1 where the lane is idle.
+    length: (b, lanes) int32, tokens that the lane's sample has, of which the last is not cached yet.
+    token: (b, lanes) int32, that last one.
+    pending: (b, g) bool, samples that no lane has taken yet.
+    first: (b, g) int32, first token of every sample.
+    limits: (b, g) int32, length limit of every sample.
+    row_ids: (b, g) uint32.   key: typed key.
+    wanted: () int32, idle slots at which decoding pauses.
+    """
+
+    prompts: Cache
+    prompt_lengths: Array
+    generated: Cache
+    step: Array
+    sample: Array
+    length: Array
+    token: Array
+    pending: Array
+    first: Array
+    limits: Array
+    row_ids: Array
+    key: PRNGKey
+    wanted: Array
+
+
+class Prompts(NamedTuple):
+    """Prompts to be admitted.  A row may be there twice, to fill up the batch.
+
+    tokens: (n, p) int32, right-padded.   lengths: (n,) int32; 0 marks an empty row, without samples.
+    row_ids: (n, g) integers that name the samples within the run.
+    limits: (n, g) int32, length limits, at least 1 and at most `max_new_tokens`.
+    slots: (n,) int32, where each goes.   wanted: (n,) int32, the new `State.wanted`, n times.
+    """
+
+    tokens: Array
+    lengths: Array
+    row_ids: Array
+    limits: Array
+    slots: Array
+    wanted: Array
+
+
+class Emitted(NamedTuple):
+    """Tokens as they were drawn, whole on every device: (steps, b, lanes) each.
+
+    sample: int32, the token's sample within its group; -1 where there is no token.
+    position: int32, its place in the completion.   token: int32.   logprob: float32.
+    """
+
+    sample: Array
+    position: Array
+    token: Array
+    logprob: Array
+
+
+@functools.partial(jax.jit, static_argnames="config")
+def prepare(params: Params, *, config: TransformerConfig) -> Weights:
+    """Brings parameters into the compute type and into the form in which decoding reads them."""
+    params = rules.cast_params(params, config)
+    if caches.per_layer(config):
+        layers = tuple(
+            jax.tree.map(lambda x: x[i], params["layers"])  # noqa: B023
+            for i in range(config.num_layers)
+        )
+        return Weights(params, layers)
+    if rules.current_mesh() is None:
+        return Weights(params, ())
+    return Weights(params, rules.decoding_params(params, config))
+
+
+@functools.partial(
+    jax.jit, static_argnames=("config", "slots", "lanes", "group", "prompt", "length")
+)
+def empty_state(
+    key: PRNGKey,
+    *,
+    config: TransformerConfig,
+    slots: int,
+    lanes: int,
+    group: int,
+    prompt: int,
+    length: int,
+) -> State:
+    """A state without prompts, for prompts of `prompt` tokens and a cache of `length` columns."""
+
+    def rows(width: int, dtype=jnp.int32) -> Array:
+        return _rows(jnp.zeros((slots, width), dtype))
+
+    return State(
+        prompts=caches.empty(config, slots, 1, prompt),
+        prompt_lengths=_rows(jnp.zeros(slots, jnp.int32)),
+        generated=caches.empty(config, slots, lanes, length),
+        step=jnp.int32(0),
+        sample=rows(lanes) - 1,
+        length=rows(lanes),
+        token=rows(lanes),
+        pending=rows(group, bool),
+        first=rows(group),
+        limits=rows(group),
+        row_ids=rows(group, jnp.uint32),
+        key=key,
+        wanted=jnp.int32(slots),
+    )
+
+
+def prefill(
+    params: Params, prompts: Array, prompt_lengths: Array, *, config: TransformerConfig
+) -> tuple[Array, KVSegment]:
+    """Reads prompts (n, p), right-padded; lengths (n,), of which 0 counts as 1.
+
+    Returns the hidden states (n, d) of the last tokens and the prompts' keys and values
+    (l, n, 1, p, k, h).
+    """
+    n, p = prompts.shape
+    positions = jnp.broadcast_to(jnp.arange(p), (n, 1, p))
+    hidden, segment = Transformer(config).apply({"params": params}, prompts[:, None], positions)
+    end = jnp.maximum(prompt_lengths - 1, 0)[:, None, None]
+    axes = ("layers", "batch", "group", None, "kv_heads", "head_dim")
+    segment = KVSegment(*(nn.with_logical_constraint(x, axes) for x in segment))
+    return jnp.take_along_axis(hidden[:, 0], end, axis=1)[:, 0], segment
+
+
+def admit(
+    weights: Weights,
+    state: State,
+    prompts: Prompts,
+    *,
+    config: TransformerConfig,
+    options: SamplingParams,
+) -> tuple[State, Array, Array]:
+    """Reads prompts into slots whose samples are all finished, and draws every sample's first token.
+
+    The state is donated.
+
+    Returns:
+      the state, and first tokens (n, g) int32 with their log-probs (n, g) float32, whole on every
+      device.  A sample that ends with its first token takes no lane.
+    """
+    # Without the completions' cache, so that one program serves all its sizes.
+    cache, state = state.generated, state._replace(generated=())
+    state, *first = read_prompts(weights, state, prompts, config=config, options=options)
+    return state._replace(generated=cache), *first
+
+
+@functools.partial(jax.jit, static_argnames=("config", "options"), donate_argnames="state")
+def read_prompts(
+    weights: Weights,
+    state: State,
+    prompts: Prompts,
+    *,
+    config: TransformerConfig,
+    options: SamplingParams,
+) -> tuple[State, Array, Array]:
+    """`admit` for a state without `generated`, jitted."""
+    last, segment = prefill(weights.params, prompts.tokens, prompts.lengths, config=config)
+    n, g = prompts.row_ids.shape
+    head = Transformer(config).apply({"params": weights.params}, method="head")
+    keys = _row_keys(state.key, prompts.row_ids)
+    first, logprob = _choose(
+        weights, head, last[:, None], keys, jnp.zeros((n, g), jnp.int32), config, options
+    )
+    ends = _ends(first, options) | (prompts.limits <= 1) | (prompts.lengths == 0)[:, None]
+    slots = prompts.slots
+    state = state._replace(
+        prompts=caches.insert(state.prompts, caches.from_segment(segment, config), slots),
+        prompt_lengths=_rows(state.prompt_lengths.at[slots].set(prompts.lengths)),
+        sample=_rows(state.sample.at[slots].set(-1)),
+        pending=_rows(state.pending.at[slots].set(~ends)),
+        first=_rows(state.first.at[slots].set(first)),
+        limits=_rows(state.limits.at[slots].set(prompts.limits)),
+        row_ids=_rows(state.row_ids.at[slots].set(prompts.row_ids)),
+        wanted=prompts.wanted[0],
+    )
+    return _take_samples(state), _whole(first), _whole(logprob)
+
+
+@functools.partial(jax.jit, static_argnames=("config", "options", "steps"), donate_argnames="state")
+def decode(
+    weights: Weights,
+    state: State,
+    *,
+    config: TransformerConfig,
+    options: SamplingParams,
+    steps: int,
+) -> tuple[State, Emitted]:
+    """Up to `steps` tokens a lane; pauses early once `state.wanted` slots are idle.
+
+    The state is donated.  The cache must have room: no sample may come to have more than s + 1 tokens,
+    s being the columns of `state.generated`.
+    """
+    head = Transformer(config).apply({"params": weights.params}, method="head")
+    b, lanes = state.sample.shape
+    emitted = Emitted(
+        jnp.full((steps, b, lanes), -1, jnp.int32),
+        jnp.zeros((steps, b, lanes), jnp.int32),
+        jnp.zeros((steps, b, lanes), jnp.int32),
+        jnp.zeros((steps, b, lanes), jnp.float32),
+    )
+
+    def running(carry):
+        n, state, _ = carry
+        idle = jnp.sum(jnp.all(state.sample < 0, axis=1))
+        return (n < steps) & (idle < state.wanted)
+
+    def step(carry):
+        n, state, emitted = carry
+        state, new = _step(weights, head, state, config, options)
+        emitted = jax.tree.map(
+            lambda x, row: jax.lax.dynamic_update_index_in_dim(x, row, n, 0), emitted, new
+        )
+        return n + 1, state, emitted
+
+    _, state, emitted = jax.lax.while_loop(running, step, (jnp.int32(0), state, emitted))
+    return state, jax.tree.map(_whole, emitted)
+
+
+@functools.partial(jax.jit, static_argnames="length")
+def resize(state: State, *, length: int) -> State:
+    """The state with a cache of another number of columns, in which its samples must have room."""
+    old = caches.length(state.generated)
+    # The time at which each new column was written last, and where that was.
+    newest = state.step - 1
+    written = newest - jnp.mod(newest - jnp.arange(length), length)
+    return state._replace(generated=caches.take_columns(state.generated, jnp.mod(written, old)))
+
+
+def _step(weights, head, state: State, config, options) -> tuple[State, Emitted]:
+    """One token of every lane that has a sample."""
+    lanes, active = state.sample.shape[1], state.sample >= 0
+    sample = jnp.maximum(state.sample, 0)
+    p, s = caches.length(state.prompts), caches.length(state.generated)
+    prompt_mask = jnp.arange(p) < state.prompt_lengths[:, None]
+    # How many steps ago each column was written, from 0.
+    ago = jnp.mod(state.step - 1 - jnp.arange(s), s)
+    masks = (prompt_mask[:, None, None], (ago < state.length[..., None] - 1)[:, :, None])
+    position = state.prompt_lengths[:, None] + state.length - 1
+    hidden, new = _decode_layers(
+        weights,
+        state.token[..., None],
+        position[..., None],
+        (state.prompts, state.generated),
+        masks,
+        config,
+    )
+    generated = caches.append(state.generated, new, jnp.mod(state.step, s), hidden)
+    keys = _row_keys(state.key, jnp.take_along_axis(state.row_ids, sample, axis=1))
+    token, logprob = _choose(weights, head, hidden[:, :, 0], keys, state.length, config, options)
+    limit = jnp.take_along_axis(state.limits, sample, axis=1)
+    ends = _ends(token, options) | (state.length + 1 >= limit)
+    emitted = Emitted(state.sample, state.length, token, logprob)
+    state = state._replace(
+        generated=generated,
+        step=state.step + 1,
+        sample=jnp.where(ends, -1, state.sample),
+        length=state.length + active,
+        token=token,
+    )
+    if lanes < state.pending.shape[1]:
+        state = _take_samples(state)
+    return state, emitted
+
+
+def _decode_layers(weights, tokens, positions, context, masks, config):
+    """Hidden states (b, lanes, 1, d) of one token a lane, and its keys and values."""
+    model = Transformer(config)
+    with rules.decoding(config):
+        if caches.per_layer(config):
+            return model.apply(
+                {"params": weights.params},
+                weights.decoding,
+                tokens,
+                positions,
+                context,
+                masks,
+                method="decode_unrolled",
+            )
+        params = weights.decoding or weights.params
+        return model.apply({"params": params}, tokens, positions, context, masks)
+
+
+def _choose(weights, head, hidden, keys, step, config, options) -> tuple[Array, Array]:
+    """Tokens and log-probs (b, g) drawn from hidden states (b, g or 1, d)."""
+    model = Transformer(config)
+    logits = model.apply({"params": weights.params}, hidden, head, method="logits")
+    logits = jnp.broadcast_to(logits, (*step.shape, logits.shape[-1]))
+    # From a part of the vocabulary for all rows to the whole vocabulary for some of the rows.
+    logits = nn.with_logical_constraint(logits, ("batch", "group", None))
+    return next_token(logits, keys, step, options)
+
+
+def _take_samples(state: State) -> State:
+    """Idle lanes take pending samples of their slot, the lowest first."""
+    idle, pending = state.sample < 0, state.pending
+    lane_rank = jnp.cumsum(idle, axis=1) - 1
+    sample_rank = jnp.cumsum(pending, axis=1) - 1
+    match = (
+        idle[:, :, None] & pending[:, None, :] & (lane_rank[:, :, None] == sample_rank[:, None, :])
+    )
+    taken = jnp.any(match, axis=2)
+    sample = jnp.argmax(match, axis=2).astype(jnp.int32)
+    first = jnp.take_along_axis(state.first, sample, axis=1)
+    return state._replace(
+        sample=jnp.where(taken, sample, state.sample),
+        length=jnp.where(taken, 1, state.length),
+        token=jnp.where(taken, first, state.token),
+        pending=pending & ~jnp.any(match, axis=1),
+    )
+
+
+def _row_keys(key: PRNGKey, row_ids: Array) -> PRNGKey:
+    return jax.vmap(jax.vmap(lambda row: jax.random.fold_in(key, row)))(row_ids)
+
+
+def _ends(token: Array, options: SamplingParams) -> Array:
+    return jnp.any(token[..., None] == jnp.asarray(options.eos_ids, jnp.int32), axis=-1)
+
+
+def _rows(x: Array) -> Array:
+    """Splits an array (b, ...) by rows."""
+    return nn.with_logical_constraint(x, ("batch", *(None,) * (x.ndim - 1)))
+
+
+def _whole(x: Array) -> Array:
+    """The whole array on every device."""
+    return nn.with_logical_constraint(x, (None,) * x.ndim)
