@@ -10,7 +10,7 @@ from typing import Any
 import flax.linen as nn
 import jax
 import jax.numpy as jnp
-from jax.sharding import Mesh
+from jax.sharding import Mesh, NamedSharding, PartitionSpec
 from ml_collections import ConfigDict
 
 from genenv_jax.models.config import TransformerConfig
@@ -30,6 +30,7 @@ from genenv_jax.players import learner
 from genenv_jax.players.optimizer import OptimizerConfig, make_optimizer
 from genenv_jax.players.residency import resident_trees
 from genenv_jax.rl.grpo import GRPOConfig
+from genenv_jax.sampling import cache as caches
 from genenv_jax.sampling import decoding
 from genenv_jax.sampling.draw import SamplingParams
 from genenv_jax.sampling.engine import Engine
@@ -210,7 +211,12 @@ class _Trees:
         weights = jax.eval_shape(lambda x: decoding.prepare(x, config=self.config), params)
         shardings = jax.tree.map(lambda x: x.sharding, params)
         split_for_steps: Any = ()
-        if weights.decoding:
+        if caches.per_layer(self.config):
+            layer = jax.tree.map(
+                lambda x: NamedSharding(self.mesh, PartitionSpec(*x.spec[1:])), shardings["layers"]
+            )
+            split_for_steps = (layer,) * self.config.num_layers
+        elif weights.decoding:
             names = nn.get_partition_spec(abstract_params(self.config))
             table = list(decoding_rules(self.mesh, self.config))
             split_for_steps = nn.logical_to_mesh_sharding(names, self.mesh, table)

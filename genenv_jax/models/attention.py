@@ -20,6 +20,7 @@ import jax.numpy as jnp
 from genenv_jax.models.attention_cudnn import check_cudnn_dtype, cudnn_attention
 from genenv_jax.models.attention_sharding import Kernel, SharedPast, run_per_device
 from genenv_jax.models.attention_splash import splash_attention
+from genenv_jax.models.platform import target_platform
 from genenv_jax.typing import Array
 
 Segment = tuple[Array, Array, Array]  # keys, values, mask
@@ -66,7 +67,7 @@ def causal_attention(
         return _plain_attention(q, k, v, past)
     if implementation not in _KERNELS:
         check_attention(implementation, q.dtype.name)
-    kernel = _KERNELS[implementation](_platform())
+    kernel = _KERNELS[implementation](target_platform())
     return run_per_device(kernel, q, k, v, _join(past, q.shape[0]))
 
 
@@ -89,12 +90,6 @@ def _cudnn_kernel(platform: str) -> Kernel:
 
 
 _KERNELS = {"cudnn": _cudnn_kernel, "splash": _splash_kernel}
-
-
-def _platform() -> str:
-    """Platform that the program is for, which on a mesh of a described topology is not the host's."""
-    device = jax.sharding.get_abstract_mesh().abstract_device
-    return jax.default_backend() if device is None else device.platform
 
 
 def _join(past: list[Segment], b: int) -> SharedPast | None:

@@ -13,6 +13,7 @@ import jax
 import jax.numpy as jnp
 
 from genenv_jax.models.config import TransformerConfig
+from genenv_jax.models.platform import target_platform
 from genenv_jax.models.transformer import Transformer
 from genenv_jax.typing import Array, Params
 
@@ -36,15 +37,52 @@ class CompletionBatch(NamedTuple):
         return (jnp.arange(c) < self.completion_lengths[..., None]).astype(jnp.float32)
 
 
+@jax.custom_vjp
+def token_logprobs(logits: Array, tokens: Array) -> tuple[Array, Array]:
+    """Log-probs of tokens (...) and entropies (...) in nats, of softmax(logits), logits (..., v) float32.
+
+    Its gradient is one expression of the logits, where that of `log_softmax` and what is made of it
+    would keep and read several arrays of their size:
+
+        d log p(token) / d logit_j = 1[j = token] - p_j
+        d entropy / d logit_j = -p_j (log p_j + entropy)
+    """
+    return _token_logprobs(logits, tokens)[0]
+
+
+def _token_logprobs(logits, tokens):
+    top = jax.lax.stop_gradient(jnp.max(logits, axis=-1, keepdims=True))
+    weight = jnp.exp(logits - top)
+    mass = jnp.sum(weight, axis=-1)
+    total = top[..., 0] + jnp.log(mass)
+    entropy = total - jnp.sum(weight * logits, axis=-1) / mass
+    # Not a gather: the vocabulary may be split over devices, and this sum is local but for its end.
+    chosen = jnp.arange(logits.shape[-1]) == tokens[..., None]
+    logp = jnp.sum(jnp.where(chosen, logits, 0.0), axis=-1) - total
+    return (logp, entropy), (logits, tokens, total, entropy)
+
+
+def _token_logprobs_gradient(saved, gradients):
+    logits, tokens, total, entropy = saved
+    of_logp, of_entropy = (x[..., None] for x in gradients)
+    logp = logits - total[..., None]
+    gradient = -jnp.exp(logp) * (of_logp + of_entropy * (logp + entropy[..., None]))
+    chosen = jnp.arange(logits.shape[-1]) == tokens[..., None]
+    return gradient + jnp.where(chosen, of_logp, 0.0), None
+
+
+token_logprobs.defvjp(_token_logprobs, _token_logprobs_gradient)
+
+
 def completion_logprobs(
-    params: Params, batch: CompletionBatch, config: TransformerConfig, chunk: int = 2048
+    params: Params, batch: CompletionBatch, config: TransformerConfig, chunk: int | None = None
 ) -> tuple[Array, Array]:
     """Teacher-forced log π(token) and entropy at every completion token.
 
     Args:
       params: parameters of `Transformer(config)`.
       batch: prompts and completions.
-      chunk: completion tokens whose logits (chunk, v) exist at one time.
+      chunk: completion tokens whose logits (chunk, v) exist at one time; None: `logit_chunk`.
     Returns:
       log-probs and entropies in nats, both (b, g, c) float32 and 0 at padding.
     """
@@ -73,15 +111,10 @@ def completion_logprobs(
 
     def score(args):
         hidden, target = args
-        logits = model.apply(weights, hidden, head, method="logits")
-        logp = jax.nn.log_softmax(logits, axis=-1)
-        entropy = -jnp.sum(jnp.exp(logp) * logp, axis=-1)
-        # Not a gather: the vocabulary may be split over devices, and this sum is local but for its end.
-        chosen = jnp.arange(logp.shape[-1]) == target[..., None]
-        return jnp.sum(jnp.where(chosen, logp, 0.0), axis=-1), entropy
+        return token_logprobs(model.apply(weights, hidden, head, method="logits"), target)
 
     # Chunks run along the completion tokens and keep the batch axis whole, so that it stays sharded.
-    width = max(1, chunk // b)
+    width = max(1, (chunk or logit_chunk(config)) // b)
     rows = hidden.reshape(b, g * c, -1), batch.completions.reshape(b, g * c)
     if g * c > width:
         pad = -(g * c) % width
@@ -98,9 +131,18 @@ def completion_logprobs(
     return logp.reshape(b, g, c) * mask, entropy.reshape(b, g, c) * mask
 
 
+def logit_chunk(config: TransformerConfig) -> int:
+    """How many tokens' logits are computed at one time.
+
+    On a CPU so few that they stay in its cache, where they are read several times; elsewhere as many
+    as a matrix product needs to be efficient.
+    """
+    return max(256, 2**20 // config.vocab_size) if target_platform() == "cpu" else 2048
+
+
 @functools.partial(jax.jit, static_argnames=("config", "chunk"))
 def score_completions(
-    params: Params, batch: CompletionBatch, config: TransformerConfig, chunk: int = 2048
+    params: Params, batch: CompletionBatch, config: TransformerConfig, chunk: int | None = None
 ) -> Array:
     """Log-probs (b, g, c) float32 of completions, jitted; see `completion_logprobs`."""
     return completion_logprobs(params, batch, config, chunk)[0]

@@ -341,14 +341,15 @@ class Transformer(nn.Module):
         return constrain(x, "batch", "activation_embed", length="residual_length")
 
     def head(self) -> Array:
-        """The output projection as it is stored, split by vocabulary: (v, d) if tied, else (d, v).
+        """The output projection (d, v), split by vocabulary.
 
         A caller that computes logits in a loop takes it out of the loop, and its redistribution too.
         """
         if self.config.tie_embeddings:
-            return nn.with_logical_constraint(self.embedding, ("head_vocab", "activation_embed"))
-        kernel = self.lm_head.get_variable("params", "kernel")
-        return nn.with_logical_constraint(kernel, ("activation_embed", "head_vocab"))
+            head = self.embedding.T
+        else:
+            head = self.lm_head.get_variable("params", "kernel")
+        return nn.with_logical_constraint(head, ("activation_embed", "head_vocab"))
 
     def logits(self, hidden: Array, head: Array | None = None) -> Array:
         """Logits (..., v) in float32 of hidden states (..., d).
@@ -358,8 +359,7 @@ class Transformer(nn.Module):
         head = (self.head() if head is None else head).astype(hidden.dtype)
         middle = (None,) * (hidden.ndim - 2)
         hidden = nn.with_logical_constraint(hidden, ("head_batch", *middle, "activation_embed"))
-        equation = "...d,vd->...v" if self.config.tie_embeddings else "...d,dv->...v"
-        logits = jnp.einsum(equation, hidden, head, preferred_element_type=jnp.float32)
+        logits = jnp.einsum("...d,dv->...v", hidden, head, preferred_element_type=jnp.float32)
         return nn.with_logical_constraint(logits, ("head_batch", *middle, "head_vocab"))
 
 

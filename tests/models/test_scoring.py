@@ -5,7 +5,12 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from genenv_jax.models.scoring import CompletionBatch, completion_logprobs, score_completions
+from genenv_jax.models.scoring import (
+    CompletionBatch,
+    completion_logprobs,
+    score_completions,
+    token_logprobs,
+)
 from tests.sampling.small_model import CONFIG, full_logits, log_softmax, make_params
 
 B, G, P, C = 3, 2, 5, 4
@@ -102,3 +107,25 @@ def test_gradients_in_chunks(params):
         slope = sum(jax.tree.leaves(parts))
         assert (ahead - behind) / (2 * step) == pytest.approx(slope, rel=0.02, abs=0.3)
         assert abs(slope) > 1
+
+
+@pytest.mark.parametrize("scale", [1.0, 30.0])
+def test_log_probs_and_entropies_and_their_gradients(scale):
+    """Against log_softmax and its own gradient, also where one token has nearly all of the mass."""
+    rng = np.random.default_rng(0)
+    logits = jnp.asarray(rng.normal(0.0, scale, (5, 7, 40)), jnp.float32)
+    tokens = jnp.asarray(rng.integers(0, 40, (5, 7)))
+    weights = jnp.asarray(rng.normal(size=(2, 5, 7)), jnp.float32)
+
+    def plain(logits, tokens):
+        logp = jax.nn.log_softmax(logits)
+        chosen = jnp.take_along_axis(logp, tokens[..., None], axis=-1)[..., 0]
+        return chosen, -jnp.sum(jnp.exp(logp) * logp, axis=-1)
+
+    def total(f):
+        return lambda x: sum(jnp.sum(w * y) for w, y in zip(weights, f(x, tokens), strict=True))
+
+    for got, want in zip(token_logprobs(logits, tokens), plain(logits, tokens), strict=True):
+        np.testing.assert_allclose(got, want, atol=2e-5)
+    got, want = (jax.grad(total(f))(logits) for f in (token_logprobs, plain))
+    np.testing.assert_allclose(got, want, atol=1e-5)

@@ -1,0 +1,378 @@
+"""genenv_jax against Hugging Face transformers on torch, and against Tunix: the same weights and works.
+
+    python bench/compare.py --sizes=S,M
+    python bench/compare.py --sizes=S --works=sample,grpo --tunix_python=/path/to/tunix/bin/python
+
+Each engine is a process of its own.  All of them are pinned to one and the same core with one thread
+each, and take turns: A B C A B C.  Reported are medians of their CPU seconds, after a warm-up.  First
+their log-probs of a common batch are compared; beyond 1e-4 the script ends with an error.  The first
+GRPO step's loss and gradient norm are compared likewise.  The floor is the FLOPs that the work needs
+(`bench/floors.py`) at the rate of the fastest float32 matrix product that XLA or torch did on that core
+in the same minutes.
+
+Tunix pins other packages than we do, so it lives in an environment of its own:
+    python3.11 -m venv tunix && tunix/bin/pip install google-tunix==0.1.7
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import dataclasses
+import json
+import os
+import pathlib
+import shlex
+import statistics
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator, Mapping, Sequence
+
+import numpy as np
+from floors import work_flops
+from protocol import Worker
+from workloads import AT_ONCE, SIZES, Work, one_thread, works, write_model
+
+_HERE = pathlib.Path(__file__).resolve().parent
+LABELS = {"torch": "HF", "tunix": "Tunix", "ours": "ours"}
+WORKS = ("sample", "prefill", "score", "grpo", "ragged", "memory")
+TOLERANCE = 1e-4  # log-probs, nats
+GRPO_TOLERANCE = 1e-3  # relative, of the first step's loss and gradient norm
+
+
+@dataclasses.dataclass
+class Timing:
+    """Repetitions of one work by one engine.
+
+    cpu, wall: seconds of each.  value: what the last one gave (tokens, or the step's metrics).
+    first: what the warm-up gave.
+    """
+
+    cpu: list[float]
+    wall: list[float]
+    value: object
+    first: object
+
+    @property
+    def median(self) -> float:
+        return statistics.median(self.cpu)
+
+    def __str__(self) -> str:
+        return f"{self.median:.3g} ({min(self.cpu):.3g}–{max(self.cpu):.3g})"
+
+
+def main() -> None:
+    """Measures what was asked for and prints the tables, those of a size when it is done."""
+    args = _arguments()
+    os.sched_setaffinity(0, {args.core})  # the workers inherit it
+    report = {"about": about(args.core), "sizes": {}}
+    print(_about_text(report["about"]), flush=True)
+    try:
+        for size in args.sizes:
+            report["sizes"][size] = result = {"works": {}}
+            try:
+                compare_size(size, args, result)
+            finally:  # hours of measurements are not lost to the last of them
+                print(_tables(size, result), flush=True)
+    finally:
+        report["about"]["load after"] = os.getloadavg()
+        print(f"\nLoad {os.getloadavg()[0]:.1f} at the end.")
+        if args.json:
+            args.json.write_text(json.dumps(report, indent=1, default=dataclasses.asdict))
+
+
+def compare_size(size: str, args: argparse.Namespace, result: dict) -> None:
+    """Puts into `result`, as it goes, what all works of one size gave."""
+    shape, todo = SIZES[size], works(size, args.new_tokens, args.ragged_prompts)
+    with tempfile.TemporaryDirectory() as folder:
+        result["parameters"] = write_model(pathlib.Path(folder), shape)
+        with workers(folder, args) as engines:
+            versions = [worker.ask("describe")["value"] for worker in engines.values()]
+            result["versions"] = {k: v for each in versions for k, v in each.items()}
+            result["log-prob difference"] = check_logprobs(engines, todo["score"])
+            for name in args.works:
+                if name != "memory":
+                    result["works"][name] = measure(name, todo[name], engines, shape, args)
+        if "memory" in args.works:
+            result["memory"] = memory(folder, todo["grpo"], args)
+            result["memory of"] = dataclasses.asdict(todo["grpo"])
+
+
+def _tables(size: str, result: Mapping) -> str:
+    """What there is of a size, as Markdown."""
+    lines = [
+        f"\n**{size}**: Qwen2 of {result.get('parameters', 0) / 1e6:.3g} M parameters, float32"
+    ]
+    if "log-prob difference" in result:
+        lines[0] += (
+            f"; largest difference of log-probs between engines {result['log-prob difference']:.1e}; "
+            + ", ".join(f"{k} {v}" for k, v in result["versions"].items())
+        )
+    timed = {k: v for k, v in result["works"].items() if k != "ragged"}
+    if timed:
+        lines.append(_table(timed))
+    if "ragged" in result["works"]:
+        lines.append(_ragged_table(result["works"]["ragged"]))
+    if "memory" in result:
+        lines.append(_memory_table(result["memory"], Work(**result["memory of"])))
+    return "\n\n".join(lines)
+
+
+@contextlib.contextmanager
+def workers(folder: str, args: argparse.Namespace) -> Iterator[dict[str, Worker]]:
+    """A process for each engine that was asked for, ended afterwards."""
+    env = one_thread(args.malloc == "keep")
+    with contextlib.ExitStack() as stack:
+        yield {
+            name: stack.enter_context(Worker(name, _command(name, folder, args), env))
+            for name in args.engines
+        }
+
+
+def _command(name: str, folder: str, args: argparse.Namespace) -> list[str]:
+    python = args.tunix_python if name == "tunix" else sys.executable
+    return [python, str(_HERE / f"compare_{name}.py"), folder]
+
+
+def check_logprobs(engines: Mapping[str, Worker], work: Work) -> float:
+    """The largest difference between two engines' log-probs of a common batch; exits beyond 1e-4."""
+    logp = {
+        name: np.array(worker.ask("logprobs", work=dataclasses.asdict(work))["value"])
+        for name, worker in engines.items()
+    }
+    first = next(iter(logp.values()))
+    gaps = {name: float(np.max(np.abs(x - first))) for name, x in logp.items()}
+    if not max(gaps.values()) <= TOLERANCE:  # NaN fails too
+        sys.exit(f"log-probs differ by more than {TOLERANCE} from {next(iter(logp))}'s: {gaps}")
+    return max(gaps.values())
+
+
+def measure(
+    name: str, work: Work, engines: Mapping[str, Worker], shape: Mapping[str, int],
+    args: argparse.Namespace,
+) -> dict:  # fmt: skip
+    """One work by all engines in turn, and the matrix-product rate of the time."""
+    if name == "ragged":
+        ways = [
+            (f"ours, {n} {'lane' if n == 1 else 'lanes'} a prompt", "ours", n) for n in args.lanes
+        ]
+        ways += [("ours, fixed batches", "ours", 0), ("HF, fixed batches", "torch", 0)]
+        contenders = {
+            label: (engines[k], dataclasses.replace(work, lanes=lanes))
+            for label, k, lanes in ways
+            if k in engines
+        }
+    else:
+        contenders = {k: (worker, work) for k, worker in engines.items()}
+    firsts = {}
+    for label, (worker, its_work) in contenders.items():
+        _note(f"{name}, {label}: warm-up")
+        firsts[label] = worker.prepare(its_work)["value"]
+    answers, rates = {label: [] for label in contenders}, []
+    for i in range(args.repeats):
+        for label, (worker, its_work) in contenders.items():
+            answers[label].append(worker.run(its_work))
+            _note(f"{name}, {label}: {i + 1}/{args.repeats} {answers[label][-1]['cpu']:.3f} s")
+        rates += [
+            engines[k].ask("gemm", n=n)["value"]
+            for k in ("ours", "torch") if k in engines for n in args.gemm
+        ]  # fmt: skip
+    timings = {
+        label: Timing(
+            [a["cpu"] for a in runs], [a["wall"] for a in runs], runs[-1]["value"], firsts[label]
+        )
+        for label, runs in answers.items()
+    }
+    if name == "grpo":
+        _check_steps(timings)
+    elif len({str(t.value) for t in timings.values()}) > 1:
+        sys.exit(f"{name}: numbers of tokens differ: { {k: t.value for k, t in timings.items()} }")
+    flops = work_flops(shape, work)
+    return {
+        "work": dataclasses.asdict(work),
+        "timings": timings,
+        "gemm GFLOP/s": max(rates),
+        "GFLOP": flops / 1e9,
+        "floor": flops / 1e9 / max(rates),
+    }
+
+
+def _check_steps(timings: Mapping[str, Timing]) -> None:
+    """Exits where the engines' first GRPO steps had another loss or another gradient."""
+    first = next(iter(timings.values())).first
+    for label, timing in timings.items():
+        for key in timing.first:
+            difference = abs(timing.first[key] - first[key])
+            # A loss near zero is a difference of large terms: advantages of mean zero times ratios.
+            if not difference <= GRPO_TOLERANCE * max(abs(first[key]), 0.01):
+                sys.exit(
+                    f"the first GRPO step's {key} differs: {label} {timing.first}, others {first}"
+                )
+
+
+def memory(folder: str, work: Work, args: argparse.Namespace) -> dict[str, dict[str, int]]:
+    """Bytes of temporaries of a GRPO step, each in a fresh process that hands freed memory back."""
+    ways = {"HF": ("torch", {}), "Tunix": ("tunix", {})}
+    ways |= {"plain JAX": ("ours", {"shared": False}), "ours": ("ours", {"shared": True})}
+    env = one_thread(keep_buffers=False)
+    result = {}
+    for label, (name, options) in ways.items():
+        if name in args.engines:
+            with Worker(label, _command(name, folder, args), env) as worker:
+                _note(f"memory, {label}")
+                answer = worker.ask("memory", work=dataclasses.asdict(work), **options)
+                result[label] = answer["value"]
+    return result
+
+
+def about(core: int) -> dict:
+    """Machine, load, commit and command of this run."""
+    model = next(
+        (line.split(":", 1)[1].strip() for line in pathlib.Path("/proc/cpuinfo").read_text().splitlines()
+         if line.startswith("model name")), "unknown",
+    )  # fmt: skip
+    return {
+        "cpu": model,
+        "cores": os.cpu_count(),
+        "core": core,
+        "load before": os.getloadavg(),
+        "commit": _commit(),
+        "command": shlex.join(["python", *sys.argv]),
+    }
+
+
+def _commit() -> str:
+    def git(*command: str) -> str:
+        done = subprocess.run(
+            ["git", "-C", str(_HERE), *command], capture_output=True, text=True, check=False
+        )
+        return done.stdout.strip()
+
+    return (git("rev-parse", "--short", "HEAD") or "unknown") + (
+        " with changes" if git("status", "--porcelain", "--untracked-files=no") else ""
+    )
+
+
+def _about_text(about: Mapping) -> str:
+    return (
+        f"{about['cpu']}, {about['cores']} cores, pinned to core {about['core']}; load "
+        f"{about['load before'][0]:.1f} before; commit {about['commit']}; `{about['command']}`.  CPU "
+        "seconds, median (least–most)."
+    )
+
+
+def _table(measured: Mapping[str, dict]) -> str:
+    engines = next(iter(measured.values()))["timings"]
+    others = [k for k in ("torch", "tunix") if k in engines]
+    ours = ["ours"] if "ours" in engines else []
+    columns = ["work"] + [f"{LABELS[k]}, s" for k in (*others, *ours)]
+    columns += [f"{LABELS[k]} / ours" for k in others if ours] + ["floor, s"]
+    columns += ["ours / floor" for _ in ours]
+    rows = []
+    for name, result in measured.items():
+        timings = result["timings"]
+        cells = [_describe(name, Work(**result["work"]))]
+        cells += [str(timings[k]) for k in (*others, *ours)]
+        cells += [f"{timings[k].median / timings['ours'].median:.2f}" for k in others if ours]
+        cells += [f"{result['floor']:.3g}"]
+        cells += [f"{timings['ours'].median / result['floor']:.2f}" for _ in ours]
+        rows.append(cells)
+    return _markdown(columns, rows) + "\n\n" + _rates(measured)
+
+
+def _describe(name: str, work: Work) -> str:
+    if name == "prefill":
+        return f"prefill: {work.prompts} prompts × {work.group}, {work.prompt} tokens and one more"
+    return f"{name}: {work.prompts} prompts × {work.group}, {work.prompt} + {work.new} tokens"
+
+
+def _rates(measured: Mapping[str, dict]) -> str:
+    rates = [r["gemm GFLOP/s"] for r in measured.values()]
+    return f"Floors at the {min(rates):.0f} to {max(rates):.0f} GFLOP/s of the matrix products beside them."
+
+
+def _ragged_table(result: Mapping) -> str:
+    work, timings = Work(**result["work"]), result["timings"]
+    lengths = work.lengths()
+    total = int(lengths.sum())
+    best = min((t.median for k, t in timings.items() if k.startswith("ours")), default=None)
+    columns = ["way", "CPU s", "tokens/s"] + (["it / our best"] if best else [])
+    rows = [
+        [label, str(t), f"{total / t.median:.0f}"] + ([f"{t.median / best:.2f}"] if best else [])
+        for label, t in timings.items()
+    ]
+    text = (
+        f"Ragged: {work.prompts} prompts × {work.group}, {work.prompt} tokens and completions of "
+        f"{lengths.min()} to {lengths.max()}, {lengths.mean():.1f} on average, limit {work.new}, "
+        f"{AT_ONCE} rows at a time; floor {result['floor']:.3g} s."
+    )
+    return text + "\n\n" + _markdown(columns, rows)
+
+
+def _memory_table(memory: Mapping[str, Mapping[str, int]], work: Work) -> str:
+    def mebibytes(x: int | None) -> str:
+        return "" if x is None else f"{x / 2**20:.0f}"
+
+    rows = [[k, mebibytes(v.get("compiled")), mebibytes(v["resident"])] for k, v in memory.items()]
+    columns = ["", "temporaries by the compiler, MiB", "growth of the process during the step, MiB"]
+    text = f"Memory of a GRPO step, {work.rows} × ({work.prompt} + {work.new}) tokens, gradients included."
+    return text + "\n\n" + _markdown(columns, rows)
+
+
+def _markdown(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+    lines = [f"| {' | '.join(cells)} |" for cells in (columns, *rows)]
+    return "\n".join([lines[0], f"|{'---|' * len(columns)}", *lines[1:]])
+
+
+def _note(text: str) -> None:
+    print(text, file=sys.stderr, flush=True)
+
+
+def _arguments() -> argparse.Namespace:
+    def choice(known: Sequence[str]):
+        def parse(text: str) -> list[str]:
+            names = text.split(",")
+            if unknown := [x for x in names if x not in known]:
+                raise argparse.ArgumentTypeError(
+                    f"{unknown} unknown; expected some of {', '.join(known)}"
+                )
+            return names
+
+        return parse
+
+    def numbers(text: str) -> list[int]:
+        return [int(x) for x in text.split(",")]
+
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--sizes", type=choice(list(SIZES)), default=["S"])
+    parser.add_argument("--works", type=choice(WORKS), default=list(WORKS))
+    parser.add_argument("--engines", type=choice(["torch", "ours"]), default=["torch", "ours"])
+    parser.add_argument("--tunix_python", help="interpreter of an environment with google-tunix")
+    parser.add_argument("--repeats", type=int, default=5)
+    parser.add_argument("--core", type=int, default=max(os.sched_getaffinity(0)))
+    parser.add_argument("--new_tokens", type=int, help="sampled tokens, instead of 128")
+    parser.add_argument("--ragged_prompts", type=int, default=32)
+    parser.add_argument(
+        "--lanes", type=numbers, default=[2], help="of our engine on ragged lengths"
+    )
+    parser.add_argument("--gemm", type=numbers, default=[1024, 2048], help="sides of the products")
+    parser.add_argument(
+        "--malloc",
+        choices=("keep", "default"),
+        default="keep",
+        help="keep freed buffers, as `make quickstart` does, or the C library's default",
+    )
+    parser.add_argument("--json", type=pathlib.Path, help="file for all numbers")
+    args = parser.parse_args()  # fmt: skip
+    if args.core not in os.sched_getaffinity(0):
+        parser.error(f"core {args.core} is not among {sorted(os.sched_getaffinity(0))}")
+    if args.repeats < 1 or (args.new_tokens is not None and args.new_tokens < 1):
+        parser.error("--repeats and --new_tokens must be at least 1")
+    if args.tunix_python:
+        args.engines = [*args.engines[:1], "tunix", *args.engines[1:]]
+    return args
+
+
+if __name__ == "__main__":
+    main()

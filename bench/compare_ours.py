@@ -1,0 +1,195 @@
+"""genenv_jax as a worker of bench/compare.py: the pieces that a run itself uses."""
+
+from __future__ import annotations
+
+import pathlib
+import sys
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import protocol
+from workloads import AT_ONCE, GRPO, Work
+
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent))
+
+import flax
+import jax
+import jax.numpy as jnp
+
+from genenv_jax.models import huggingface
+from genenv_jax.models.config import TransformerConfig
+from genenv_jax.models.scoring import CompletionBatch, score_completions
+from genenv_jax.players import learner
+from genenv_jax.players.optimizer import OptimizerConfig, make_optimizer
+from genenv_jax.rl.grpo import GRPOConfig
+from genenv_jax.sampling.engine import Engine
+from genenv_jax.sampling.sampler import SamplingParams
+
+
+class Ours:
+    """The model and the works; see `protocol.serve`."""
+
+    def __init__(self, directory: str):
+        hf = huggingface.read_config(directory)
+        self.config = TransformerConfig.from_huggingface(hf, unroll_layers=True)
+        self.params = huggingface.load_params(directory, self.config)
+        self.vocab = self.config.vocab_size
+
+    def describe(self) -> dict[str, str]:
+        return {"jax": jax.__version__, "flax": flax.__version__}
+
+    def gemm(self, n: int) -> float:
+        """GFLOP a CPU second of one n x n x n product in float32."""
+        a = jnp.asarray(np.random.default_rng(0).normal(size=(n, n)), jnp.float32)
+        jax.block_until_ready(_product(a, a))
+        times = [
+            protocol.timed(lambda: _product(a, a).block_until_ready())["cpu"] for _ in range(2)
+        ]
+        return 2e-9 * n**3 / min(times)
+
+    def logprobs(self, work: dict[str, Any]) -> list:
+        work = Work(**work)
+        return np.asarray(self._logprobs(work), np.float64).tolist()
+
+    def sample(self, work: Work) -> Callable[[], int]:
+        engine = self._engine(work)
+        prompts = work.prompt_tokens(self.vocab).tolist()
+        keys = _keys()
+
+        def run() -> int:
+            return int(engine(self.params, prompts, next(keys)).lengths.sum())
+
+        return run
+
+    def ragged(self, work: Work) -> Callable[[], int]:
+        """With lanes all prompts in one call, whose rows make room for others; else in fixed batches."""
+        prompts, limits = work.prompt_tokens(self.vocab).tolist(), work.lengths()
+        lanes = work.lanes or work.group
+        at_once = min(max(1, AT_ONCE // lanes), work.prompts)
+        part = work.prompts if work.lanes else at_once
+        engine, keys = self._engine(work, at_once, lanes=lanes), _keys()
+
+        def run() -> int:
+            key, total = next(keys), 0
+            for start in range(0, work.prompts, part):
+                rows = slice(start, start + part)
+                rollouts = engine(
+                    self.params, prompts[rows], key, first_row=start, limits=limits[rows]
+                )
+                assert (rollouts.lengths == limits[rows]).all()
+                total += int(rollouts.lengths.sum())
+            return total
+
+        return run
+
+    def score(self, work: Work) -> Callable[[], None]:
+        batch = jax.device_put(self._batch(work))
+
+        def run() -> None:
+            jax.block_until_ready(score_completions(self.params, batch, self.config))
+
+        return run
+
+    def grpo(self, work: Work) -> Callable[[], dict[str, float]]:
+        optimizer = _optimizer()
+        step = learner.make_grpo_step(self.config, _LOSS, optimizer)
+        state = learner.init_state(self.params, optimizer)
+        batch = jax.device_put(self._grpo_batch(work))
+
+        def run() -> dict[str, float]:
+            nonlocal state
+            state, metrics = jax.block_until_ready(step(state, {}, batch))
+            return {name: float(metrics[name]) for name in ("loss", "grad_norm")}
+
+        return run
+
+    def memory(self, work: dict[str, Any], shared: bool) -> dict[str, int]:
+        """Bytes of temporaries of a GRPO step; not `shared`: each completion with a prompt of its own.
+
+        "compiled" is XLA's plan, "resident" by how much the process grew during the step.
+        """
+        work = Work(**work)
+        optimizer = _optimizer()
+        batch = self._grpo_batch(work)
+        if not shared:
+            batch = _one_a_prompt(batch)
+        batch = jax.device_put(batch)
+        state = learner.init_state(self.params, optimizer)
+        step = learner.make_grpo_step(self.config, _LOSS, optimizer)
+        step = step.lower(state, {}, batch).compile()
+        temporaries = step.memory_analysis().temp_size_in_bytes
+        state, _ = jax.block_until_ready(step(state, {}, batch))
+        before = protocol.reset_peak()
+        state, _ = jax.block_until_ready(step(state, {}, batch))
+        return {"compiled": temporaries, "resident": protocol.peak() - before}
+
+    def _engine(self, work: Work, batch_size: int | None = None, **options: Any) -> Engine:
+        sampling = SamplingParams(work.new, work.group, eos_ids=())
+        put = jax.device_put
+        return Engine(
+            self.config, sampling, batch_size or work.prompts, (work.prompt,), put, **options
+        )
+
+    def _batch(self, work: Work) -> CompletionBatch:
+        b, g = work.prompts, work.group
+        return CompletionBatch(
+            work.prompt_tokens(self.vocab),
+            np.full(b, work.prompt, np.int32),
+            work.completion_tokens(self.vocab),
+            np.full((b, g), work.new, np.int32),
+        )
+
+    def _logprobs(self, work: Work) -> np.ndarray:
+        return np.asarray(score_completions(self.params, self._batch(work), self.config))
+
+    def _grpo_batch(self, work: Work) -> learner.GRPOBatch:
+        old, ref = work.moved(self._logprobs(work))
+        return learner.GRPOBatch(self._batch(work), old, ref, work.advantages())
+
+
+_LOSS = GRPOConfig(
+    clip_low=GRPO["clip"],
+    clip_high=GRPO["clip"],
+    dual_clip=0.0,
+    kl_coef=GRPO["kl_coef"],
+    entropy_coef=0.0,
+)
+
+
+def _optimizer() -> Any:
+    return make_optimizer(
+        OptimizerConfig(
+            GRPO["learning_rate"], weight_decay=GRPO["weight_decay"], grad_clip=GRPO["grad_clip"]
+        )
+    )
+
+
+_product = jax.jit(jnp.matmul)
+
+
+def _keys():
+    """A new key for each repetition."""
+    for i in range(1_000_000):
+        yield jax.random.key(i)
+
+
+def _one_a_prompt(batch: learner.GRPOBatch) -> learner.GRPOBatch:
+    """The same rows as groups of one, every prompt repeated: what training without sharing computes."""
+    g = batch.advantages.shape[1]
+    prompts, lengths, completions, completion_lengths = batch.rollouts
+
+    def single(x: np.ndarray) -> np.ndarray:
+        return x.reshape(-1, 1, *x.shape[2:])
+
+    rollouts = CompletionBatch(
+        np.repeat(prompts, g, axis=0),
+        np.repeat(lengths, g),
+        single(completions),
+        single(completion_lengths),
+    )
+    return learner.GRPOBatch(rollouts, *(single(np.asarray(x)) for x in batch[1:]))
+
+
+if __name__ == "__main__":
+    protocol.serve(lambda: Ours(sys.argv[1]))

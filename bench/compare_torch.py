@@ -1,0 +1,173 @@
+"""Hugging Face transformers on PyTorch as a worker of bench/compare.py, written as its users write.
+
+`generate` on 64 rows at once with its cache; log-probs from logits at completion positions only; one
+AdamW with fused updates.  Sampling does not return log-probs, which ours does.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import protocol
+import torch
+import transformers
+from workloads import AT_ONCE, GRPO, Work
+
+
+class Torch:
+    """The model and the works; see `protocol.serve`."""
+
+    def __init__(self, directory: str):
+        torch.set_num_threads(1)
+        torch.set_num_interop_threads(1)
+        transformers.utils.logging.set_verbosity_error()
+        transformers.utils.logging.disable_progress_bar()
+        self.directory = directory
+        self.model = self._load().eval()
+        self.vocab = self.model.config.vocab_size
+
+    def describe(self) -> dict[str, str]:
+        return {"torch": torch.__version__, "transformers": transformers.__version__}
+
+    def gemm(self, n: int) -> float:
+        """GFLOP a CPU second of one n x n x n product in float32."""
+        a = torch.from_numpy(np.random.default_rng(0).normal(size=(n, n)).astype(np.float32))
+        out = torch.empty_like(a)
+        torch.matmul(a, a, out=out)
+        times = [protocol.timed(lambda: torch.matmul(a, a, out=out))["cpu"] for _ in range(2)]
+        return 2e-9 * n**3 / min(times)
+
+    def logprobs(self, work: dict[str, Any]) -> list:
+        work = Work(**work)
+        with torch.inference_mode():
+            logp = _logprobs(self.model, *self._sequences(work))
+        return logp.reshape(work.prompts, work.group, work.new).double().tolist()
+
+    def sample(self, work: Work) -> Callable[[], int]:
+        prompts = self._prompts(work)
+
+        def run() -> int:
+            return sum(self._generate(part, work.new) for part in prompts.split(AT_ONCE))
+
+        return run
+
+    def ragged(self, work: Work) -> Callable[[], int]:
+        """Batches in the order of the prompts; a batch takes as long as its longest row."""
+        prompts = self._prompts(work)
+        lengths = torch.from_numpy(work.lengths().reshape(-1))
+
+        def run() -> int:
+            for part, limits in zip(prompts.split(AT_ONCE), lengths.split(AT_ONCE), strict=True):
+                self._generate(part, work.new, _Lengths(work.prompt + limits))
+            return int(lengths.sum())
+
+        return run
+
+    def score(self, work: Work) -> Callable[[], None]:
+        sequences, new = self._sequences(work)
+
+        def run() -> None:
+            with torch.inference_mode():
+                _logprobs(self.model, sequences, new)
+
+        return run
+
+    def grpo(self, work: Work) -> Callable[[], dict[str, float]]:
+        model = self._load().train()  # no dropout: the same numbers
+        optimizer = torch.optim.AdamW(
+            model.parameters(),
+            lr=GRPO["learning_rate"],
+            weight_decay=GRPO["weight_decay"],
+            fused=True,
+        )
+        sequences, new = self._sequences(work)
+        with torch.inference_mode():
+            logp = _logprobs(self.model, sequences, new).numpy()
+        shape = work.prompts, work.group, work.new
+        old, ref = (
+            torch.from_numpy(x.reshape(-1, work.new)) for x in work.moved(logp.reshape(shape))
+        )
+        advantages = torch.from_numpy(work.advantages().reshape(-1, 1))
+        clip = GRPO["clip"]
+
+        def run() -> dict[str, float]:
+            logp = _logprobs(model, sequences, new)
+            ratio = torch.exp(logp - old)
+            surrogate = torch.minimum(
+                ratio * advantages, ratio.clamp(1 - clip, 1 + clip) * advantages
+            )
+            difference = ref - logp
+            kl = torch.exp(difference) - difference - 1
+            loss = (GRPO["kl_coef"] * kl - surrogate).mean()
+            loss.backward()
+            norm = torch.nn.utils.clip_grad_norm_(model.parameters(), GRPO["grad_clip"])
+            optimizer.step()
+            optimizer.zero_grad(set_to_none=True)
+            return {"loss": loss.item(), "grad_norm": norm.item()}
+
+        return run
+
+    def memory(self, work: dict[str, Any]) -> dict[str, int]:
+        """Bytes by which the process grows at most during a GRPO step, gradients included."""
+        step = self.grpo(Work(**work))
+        step()  # the optimiser's moments are there from now on
+        before = protocol.reset_peak()
+        step()
+        return {"resident": protocol.peak() - before}
+
+    def _load(self) -> Any:
+        return transformers.AutoModelForCausalLM.from_pretrained(
+            self.directory, dtype=torch.float32, attn_implementation="sdpa"
+        )
+
+    def _prompts(self, work: Work) -> torch.Tensor:
+        """(rows, prompt), every prompt repeated for its group."""
+        prompts = torch.from_numpy(work.prompt_tokens(self.vocab)).long()
+        return prompts.repeat_interleave(work.group, dim=0)
+
+    def _sequences(self, work: Work) -> tuple[torch.Tensor, int]:
+        """(rows, prompt + new) and new."""
+        completions = torch.from_numpy(work.completion_tokens(self.vocab)).long()
+        rows = completions.reshape(-1, work.new)
+        return torch.cat([self._prompts(work), rows], dim=1), work.new
+
+    def _generate(self, prompts: torch.Tensor, new: int, stop: Any = None) -> int:
+        with torch.inference_mode():
+            out = self.model.generate(
+                prompts,
+                attention_mask=torch.ones_like(prompts),
+                do_sample=True,
+                temperature=1.0,
+                top_k=0,
+                top_p=1.0,
+                max_new_tokens=new,
+                eos_token_id=None,
+                pad_token_id=0,
+                use_cache=True,
+                stopping_criteria=transformers.StoppingCriteriaList([stop] if stop else []),
+            )
+        return out[:, prompts.shape[1] :].numel()
+
+
+class _Lengths(transformers.StoppingCriteria):
+    """Ends each row at its own length, prompt included."""
+
+    def __init__(self, lengths: torch.Tensor):
+        self.lengths = lengths
+
+    def __call__(self, input_ids: torch.Tensor, scores: torch.Tensor, **_: Any) -> torch.Tensor:
+        return input_ids.shape[1] >= self.lengths
+
+
+def _logprobs(model: Any, sequences: torch.Tensor, new: int) -> torch.Tensor:
+    """(rows, new) log-probs of the last `new` tokens of each sequence (rows, t)."""
+    logits = model(sequences[:, :-1], logits_to_keep=new, use_cache=False).logits
+    # A twentieth faster here than the logits' gather less their logsumexp.
+    return torch.log_softmax(logits, dim=-1).gather(-1, sequences[:, -new:, None])[..., 0]
+
+
+if __name__ == "__main__":
+    protocol.serve(lambda: Torch(sys.argv[1]))

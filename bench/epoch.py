@@ -1,0 +1,103 @@
+"""Where an epoch's time goes, and what was compiled in it.
+
+    python bench/epoch.py --config=configs/quickstart.py
+    GENENV_DATA=/data python bench/epoch.py --config=configs/bfcl.py:debug
+
+runs three epochs in a temporary workdir and prints a table, in seconds.  Prefill and decode are what the
+sampling engines waited for; "sampling, rest" is the engines' host work between.  The host's share is
+the time in which the devices had nothing to do: waiting for verification and scores, choosing and
+writing, the checkpoint of the epoch before.  Any setting can be changed, as for genenv_jax.main.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import pathlib
+import statistics
+import sys
+import tempfile
+from collections.abc import Mapping, Sequence
+
+from absl import app, flags, logging
+from ml_collections import config_flags
+
+_ROOT = pathlib.Path(__file__).resolve().parent.parent
+sys.path.insert(0, str(_ROOT))
+
+_CONFIG = config_flags.DEFINE_config_file("config", "configs/quickstart.py", "Configuration file.")
+_EPOCHS = flags.DEFINE_integer("epochs", 3, "Epochs to run.", 2)
+_JSON = flags.DEFINE_string("json", "", "Also write the numbers to this file.")
+
+_SAMPLING = ("generate", "interact", "evaluate (sampled)", "evaluate (greedy)")
+
+
+def rows(line: Mapping[str, float]) -> dict[str, float]:
+    """The table's rows from one line of timing.jsonl, in their order: seconds, and the total last."""
+    seconds = {k.removeprefix("seconds/"): v for k, v in line.items() if k.startswith("seconds/")}
+    sampling = sum(seconds.get(name, 0.0) for name in _SAMPLING)
+    inside = {k.removeprefix("sampling/"): v for k, v in line.items() if k.startswith("sampling/")}
+    table = dict(inside) | {"sampling, rest": sampling - sum(inside.values())}
+    names = {"verify": "waiting for verification", "score": "waiting for scores"}
+    for name, value in seconds.items():
+        if name not in _SAMPLING and name != "total":
+            table[names.get(name, name)] = value
+    return table | {"total": seconds["total"]}
+
+
+def markdown(lines: Sequence[Mapping[str, float]]) -> str:
+    """A Markdown table: one column an epoch, and the share of the later ones' total.
+
+    lines: of timing.jsonl, from step 1.
+    """
+    epochs = [rows(line) for line in lines]
+    later = epochs[1:]
+    total = statistics.fmean(epoch["total"] for epoch in later)
+    heads = ["seconds", *(f"epoch {line['step']:.0f}" for line in lines), "share after epoch 1"]
+    table = [heads, ["---"] + ["---:"] * (len(heads) - 1)]
+    names = dict.fromkeys(name for epoch in epochs for name in epoch if name != "total")
+    for name in (*names, "total"):
+        values = [epoch.get(name, 0.0) for epoch in epochs]
+        share = statistics.fmean(values[1:]) / total
+        table.append([name, *(f"{value:.3f}" for value in values), f"{share:.1%}"])
+    idle = [line["host_share"] for line in lines]
+    mean = sum(s * e["total"] for s, e in zip(idle[1:], later, strict=True)) / (total * len(later))
+    table.append(["**host's share**", *(f"{share:.1%}" for share in idle), f"**{mean:.1%}**"])
+    for what in ("compiled", "loaded"):
+        counts = [line[f"programs/{what}"] for line in lines]
+        table.append([f"programs {what}", *(f"{count:.0f}" for count in counts), ""])
+    return "\n".join(f"| {' | '.join(row)} |" for row in table)
+
+
+def main(argv: Sequence[str]) -> None:
+    """Runs and prints."""
+    del argv
+    logging.set_verbosity(logging.WARNING)
+    from genenv_jax import cli
+    from genenv_jax.coevolve import Coevolution
+    from genenv_jax.config import validate
+    from genenv_jax.metrics import read_jsonl
+
+    config = _CONFIG.value
+    config.epochs, config.export, config.tensorboard = _EPOCHS.value, False, "never"
+    with tempfile.TemporaryDirectory() as folder:
+        with cli.one_line_errors():
+            validate(config)
+            run = Coevolution(config, pathlib.Path(folder))
+        run.run()
+        before, *lines = read_jsonl(pathlib.Path(folder) / "timing.jsonl")
+    print(
+        f"`{' '.join(['python', 'bench/epoch.py', *sys.argv[1:]])}`, load {os.getloadavg()[0]:.1f}\n"
+    )
+    print(
+        f"Before training: {before.get('seconds/compile', 0.0):.1f} s for "
+        f"{before['programs/compiled']:.0f} programs (and {before['programs/loaded']:.0f} from the "
+        "cache).\n"
+    )
+    print(markdown(lines))
+    if _JSON.value:
+        pathlib.Path(_JSON.value).write_text(json.dumps([before, *lines], indent=2) + "\n")
+
+
+if __name__ == "__main__":
+    app.run(main)

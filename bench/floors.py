@@ -1,0 +1,88 @@
+"""What a work costs at least: its matrix products' FLOPs, and bytes for the accelerators' roofline.
+
+A multiply and an add are two FLOPs.  Counted is what no exact method avoids: every prompt once however
+many completions it has, attention between a token and those before it (causal), logits only where they
+are used, and a backward pass of twice the forward one.  Softmax, norms, rotations and the optimiser
+count nothing, so no engine reaches a floor.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import numpy as np
+from workloads import Work
+
+
+def token_flops(size: Mapping[str, int]) -> int:
+    """FLOPs of one token through all layers' projections, attention and head apart."""
+    d, f = size["hidden_size"], size["intermediate_size"]
+    heads = size["num_attention_heads"]
+    h = size.get("head_dim") or d // heads
+    q, kv = heads * h, size["num_key_value_heads"] * h
+    return size["num_hidden_layers"] * 2 * (d * q + 2 * d * kv + q * d + 3 * d * f)
+
+
+def head_flops(size: Mapping[str, int]) -> int:
+    """FLOPs of the logits of one token."""
+    return 2 * size["hidden_size"] * size["vocab_size"]
+
+
+def attention_flops(size: Mapping[str, int], pairs: float) -> float:
+    """FLOPs of `pairs` (query, key) pairs in all layers and heads: the scores and the weighted sum."""
+    heads = size["num_attention_heads"]
+    h = size.get("head_dim") or size["hidden_size"] // heads
+    return 4.0 * size["num_hidden_layers"] * heads * h * pairs
+
+
+def update_flops(size: Mapping[str, int], work: Work, trained: bool = True) -> float:
+    """FLOPs of a GRPO step on full-length completions.
+
+    trained: whether the projections and the head are.  Frozen under adapters, they pass the gradient on
+    but have none of their own; the adapters' own products are not counted.
+    """
+    projections, attention = _forward(size, work, np.full((work.prompts, work.group), work.new))
+    return projections * (3 if trained else 2) + attention * 3
+
+
+def work_flops(size: Mapping[str, int], work: Work) -> float:
+    """FLOPs of a work; sampled token by token or given whole, a pass over tokens is the same."""
+    if work.kind == "grpo":
+        return update_flops(size, work)
+    full = np.full((work.prompts, work.group), work.new)
+    return sum(_forward(size, work, work.lengths() if work.kind == "ragged" else full))
+
+
+def _forward(size: Mapping[str, int], work: Work, lengths: np.ndarray) -> tuple[float, float]:
+    """FLOPs of a forward pass over prompts and completions: weights' products, attention's products.
+
+    The last token of a completion passes through nothing; the prompt's last hidden state, computed
+    once a group, predicts the first.  lengths: (prompts, group), at least 1.
+    """
+    p, passed = work.prompt, lengths - 1.0
+    tokens = work.prompts * p + passed.sum()
+    pairs = work.prompts * p * (p + 1) / 2 + (passed * p + passed * (passed + 1) / 2).sum()
+    predicting = work.prompts + passed.sum()
+    weights = tokens * token_flops(size) + predicting * head_flops(size)
+    return weights, attention_flops(size, pairs)
+
+
+def parameters(size: Mapping[str, int], tied: bool = True) -> int:
+    """Parameters in matrix products and the embedding table; biases and norms are left out."""
+    table = size["hidden_size"] * size["vocab_size"]
+    return token_flops(size) // 2 + (1 if tied else 2) * table
+
+
+def decode_step_bytes(
+    size: Mapping[str, int], prompts: int, rows: int, prompt: int, generated: float, itemsize: int
+) -> float:
+    """Bytes that one decoding step must read: weights once, a prompt's keys and values once a group.
+
+    generated: tokens in a row's own cache at that step.  The embedding is read as the head only if the
+    two are tied, and a lookup's few rows count nothing; either way it is one table.
+    """
+    heads = size["num_attention_heads"]
+    h = size.get("head_dim") or size["hidden_size"] // heads
+    pair = 2 * size["num_hidden_layers"] * size["num_key_value_heads"] * h
+    cached = prompts * prompt + rows * generated
+    return itemsize * (parameters(size) + pair * cached)

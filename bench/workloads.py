@@ -1,0 +1,216 @@
+"""What the engines are compared on: model sizes, the works, their random inputs, and the weights.
+
+NumPy only, so that engines whose packages exclude each other make the same inputs in their own
+environments.  A work is fixed by its numbers and its seed; every engine draws it again.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import math
+import os
+import pathlib
+
+import numpy as np
+import safetensors.numpy
+
+SIZES = {
+    "tiny": {
+        "hidden_size": 32, "num_hidden_layers": 2, "num_attention_heads": 4,
+        "num_key_value_heads": 2, "intermediate_size": 64, "vocab_size": 256,
+    },
+    "S": {
+        "hidden_size": 256, "num_hidden_layers": 6, "num_attention_heads": 4,
+        "num_key_value_heads": 2, "intermediate_size": 768, "vocab_size": 4_096,
+    },
+    "M": {
+        "hidden_size": 512, "num_hidden_layers": 12, "num_attention_heads": 8,
+        "num_key_value_heads": 2, "intermediate_size": 1_536, "vocab_size": 16_384,
+    },
+}  # fmt: skip
+
+
+def huggingface_config(size: dict[str, int]) -> dict:
+    """config.json of a Qwen2 model of that size, embeddings tied, no end token."""
+    return size | {
+        "model_type": "qwen2", "architectures": ["Qwen2ForCausalLM"], "hidden_act": "silu",
+        "rms_norm_eps": 1e-6, "rope_theta": 10_000.0, "max_position_embeddings": 32_768,
+        "tie_word_embeddings": True, "use_sliding_window": False, "attention_dropout": 0.0,
+        "torch_dtype": "float32",
+    }  # fmt: skip
+
+
+def write_model(path: pathlib.Path, size: dict[str, int], seed: int = 0) -> int:
+    """Writes a random float32 model as a Hugging Face directory; returns its number of parameters.
+
+    Logits differ by a few nats, biases and norms are not their initial values: an engine that left
+    one out would be noticed.
+    """
+    rng = np.random.default_rng(seed)
+    d, f = size["hidden_size"], size["intermediate_size"]
+    q = d
+    kv = size["num_key_value_heads"] * (d // size["num_attention_heads"])
+
+    def kernel(rows: int, columns: int) -> np.ndarray:
+        return rng.normal(0.0, columns**-0.5, (rows, columns)).astype(np.float32)
+
+    def vector(width: int, mean: float) -> np.ndarray:
+        return rng.normal(mean, 0.1, width).astype(np.float32)
+
+    tensors = {
+        "model.embed_tokens.weight": 3.0 * kernel(size["vocab_size"], d),
+        "model.norm.weight": vector(d, 1.0),
+    }
+    for i in range(size["num_hidden_layers"]):
+        layer = {
+            "self_attn.q_proj.weight": kernel(q, d), "self_attn.q_proj.bias": vector(q, 0.0),
+            "self_attn.k_proj.weight": kernel(kv, d), "self_attn.k_proj.bias": vector(kv, 0.0),
+            "self_attn.v_proj.weight": kernel(kv, d), "self_attn.v_proj.bias": vector(kv, 0.0),
+            "self_attn.o_proj.weight": kernel(d, q),
+            "mlp.gate_proj.weight": kernel(f, d), "mlp.up_proj.weight": kernel(f, d),
+            "mlp.down_proj.weight": kernel(d, f),
+            "input_layernorm.weight": vector(d, 1.0),
+            "post_attention_layernorm.weight": vector(d, 1.0),
+        }  # fmt: skip
+        tensors |= {f"model.layers.{i}.{name}": tensor for name, tensor in layer.items()}
+    path.mkdir(parents=True, exist_ok=True)
+    safetensors.numpy.save_file(tensors, path / "model.safetensors", {"format": "pt"})
+    (path / "config.json").write_text(json.dumps(huggingface_config(size), indent=1))
+    return sum(x.size for x in tensors.values())
+
+
+@dataclasses.dataclass(frozen=True)
+class Work:
+    """A piece of work: `prompts` prompts of `prompt` tokens, `group` completions each of `new` tokens.
+
+    kind: what is done, a method of the engines: "sample", "score", "grpo" or "ragged".
+    lanes: "ragged" only: completions of a prompt that our engine decodes at a time, the next one following
+      where one ends; 0: fixed batches, of which the next begins where the last row of one ends.
+    """
+
+    kind: str
+    prompts: int
+    group: int
+    prompt: int
+    new: int
+    lanes: int = 0
+    seed: int = 0
+
+    @property
+    def rows(self) -> int:
+        """Completions of all prompts."""
+        return self.prompts * self.group
+
+    def prompt_tokens(self, vocab_size: int) -> np.ndarray:
+        """(prompts, prompt) int32."""
+        rng = np.random.default_rng((self.seed, 0))
+        return rng.integers(0, vocab_size, (self.prompts, self.prompt), np.int32)
+
+    def completion_tokens(self, vocab_size: int) -> np.ndarray:
+        """(prompts, group, new) int32."""
+        rng = np.random.default_rng((self.seed, 1))
+        return rng.integers(0, vocab_size, (self.prompts, self.group, self.new), np.int32)
+
+    def advantages(self) -> np.ndarray:
+        """(prompts, group) float32, of mean zero in a group."""
+        x = np.random.default_rng((self.seed, 2)).normal(size=(self.prompts, self.group))
+        return (x - x.mean(axis=1, keepdims=True)).astype(np.float32)
+
+    def moved(self, logp: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Log-probs of an old and of a reference policy near those of the policy, as in mid-training.
+
+        A tenth of the tokens is far enough from the old policy for the clip to act on them.
+        """
+        rng = np.random.default_rng((self.seed, 3))
+        old, ref = (rng.normal(0.0, 0.12, (2, *logp.shape)) + logp).astype(np.float32)
+        return old, ref
+
+    def lengths(self) -> np.ndarray:
+        """(prompts, group) int: lengths of the completions, heavy-tailed, a quarter of `new` on average."""
+        rng = np.random.default_rng((self.seed, 4))
+        return heavy_tailed_lengths(rng, (self.prompts, self.group), self.new)
+
+
+GRPO = {
+    "clip": 0.2,
+    "kl_coef": 0.001,
+    "learning_rate": 1e-6,
+    "weight_decay": 0.01,
+    "grad_clip": 1.0,
+}
+
+
+def works(size: str, new: int | None = None, ragged_prompts: int = 32) -> dict[str, Work]:
+    """The works of one size by name; `new` replaces the number of sampled tokens."""
+    if size == "tiny":
+        new = new or 8
+        return {
+            "sample": Work("sample", 2, 4, 8, new),
+            "prefill": Work("sample", 2, 4, 8, 1),
+            "score": Work("score", 2, 4, 8, 8),
+            "grpo": Work("grpo", 2, 4, 8, 8),
+            "ragged": Work("ragged", 4, 4, 8, new),
+        }
+    new = new or 128
+    return {
+        "sample": Work("sample", 8, 8, 128, new),
+        "prefill": Work("sample", 8, 8, 128, 1),
+        "score": Work("score", 2, 8, 128, 128),
+        "grpo": Work("grpo", 2 if size == "S" else 1, 8, 128, 128),
+        "ragged": Work("ragged", ragged_prompts, 8, 128, new),
+    }
+
+
+def heavy_tailed_lengths(
+    rng: np.random.Generator, shape: tuple[int, ...], maximum: int, sigma: float = 1.0
+) -> np.ndarray:
+    """Lengths in 1..maximum of mean maximum / 4: a log-normal of width `sigma`, cut off at the maximum.
+
+    A few rows in a hundred reach the maximum, so nearly every fixed batch of 64 waits for one.
+    """
+    # The mean of the cut-off distribution rises with mu: halve the interval until it fits.
+    low, high = math.log(maximum) - 10.0, math.log(maximum) + 5.0
+    for _ in range(60):
+        mu = (low + high) / 2
+        low, high = (mu, high) if _clipped_mean(mu, sigma, maximum) < maximum / 4 else (low, mu)
+    return np.clip(np.rint(rng.lognormal(mu, sigma, shape)), 1, maximum).astype(np.int64)
+
+
+def _clipped_mean(mu: float, sigma: float, maximum: float) -> float:
+    """E[min(X, maximum)] of a log-normal X."""
+
+    def normal_cdf(z: float) -> float:
+        return 0.5 * math.erfc(-z / math.sqrt(2))
+
+    z = (math.log(maximum) - mu) / sigma
+    below = math.exp(mu + sigma**2 / 2) * normal_cdf(z - sigma)
+    return below + maximum * normal_cdf(-z)
+
+
+AT_ONCE = 64  # rows that decode at a time, in every engine
+
+# glibc hands freed buffers back and faults them in again at every step; the Makefile's quickstart keeps
+# them.  Every engine gets the same.
+KEEP_BUFFERS = {
+    "MALLOC_MMAP_MAX_": "0",
+    "MALLOC_TRIM_THRESHOLD_": "17179869184",
+    "MALLOC_TOP_PAD_": "67108864",
+}
+
+
+def one_thread(keep_buffers: bool) -> dict[str, str]:
+    """Environment of an engine's process: one thread for its kernels, no network, the allocator's ways."""
+    env = {k: v for k, v in os.environ.items() if not k.startswith("MALLOC_")}
+    env |= {
+        "JAX_PLATFORMS": "cpu",
+        "XLA_FLAGS": f"{os.environ.get('XLA_FLAGS', '')} --xla_cpu_multi_thread_eigen=false "
+        "--xla_force_host_platform_device_count=1",
+        "OMP_NUM_THREADS": "1",
+        "MKL_NUM_THREADS": "1",
+        "TOKENIZERS_PARALLELISM": "false",
+        "HF_HUB_OFFLINE": "1",
+        "PYTHONPATH": "",
+        "PYTHONUNBUFFERED": "1",
+    }
+    return env | (KEEP_BUFFERS if keep_buffers else {})

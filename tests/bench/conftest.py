@@ -1,0 +1,6 @@
+"""bench/ holds scripts: they find each other beside themselves, and so do their tests."""
+
+import pathlib
+import sys
+
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[2] / "bench"))

@@ -1,0 +1,84 @@
+"""The table of where an epoch's time goes."""
+
+import importlib.util
+import pathlib
+import subprocess
+import sys
+
+import pytest
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+
+LINE = {
+    "step": 1,
+    "host_share": 0.3,
+    "programs/compiled": 2,
+    "programs/loaded": 1,
+    "sampling/prefill": 1.0,
+    "sampling/decode": 2.0,
+    "seconds/generate": 1.5,
+    "seconds/interact": 1.5,
+    "seconds/evaluate (greedy)": 1.0,
+    "seconds/verify": 0.5,
+    "seconds/update agent": 3.0,
+    "seconds/host": 2.5,
+    "seconds/total": 10.0,
+}
+
+
+@pytest.fixture(scope="module")
+def epoch():
+    spec = importlib.util.spec_from_file_location("bench_epoch", ROOT / "bench" / "epoch.py")
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def cells(table):
+    rows = [[cell.strip() for cell in line.strip("|").split("|")] for line in table.splitlines()]
+    return {row[0]: row[1:] for row in rows}
+
+
+def test_the_rows_add_up(epoch):
+    rows = epoch.rows(LINE)
+    assert rows["sampling, rest"] == pytest.approx(1.0)
+    assert rows["waiting for verification"] == 0.5
+    assert sum(v for k, v in rows.items() if k != "total") == pytest.approx(rows["total"])
+
+
+def test_the_table(epoch):
+    second = LINE | {
+        "step": 2,
+        "host_share": 0.1,
+        "programs/compiled": 0,
+        "seconds/checkpoint": 0.0,
+    }
+    third = second | {"step": 3, "host_share": 0.3, "seconds/total": 30.0, "seconds/host": 22.5}
+    table = cells(epoch.markdown([LINE, second, third]))
+    assert list(table)[-4:] == ["total", "**host's share**", "programs compiled", "programs loaded"]
+    assert table["seconds"] == ["epoch 1", "epoch 2", "epoch 3", "share after epoch 1"]
+    assert table["host"] == ["2.500", "2.500", "22.500", "62.5%"]  # 25 of 40 seconds
+    assert table["total"][-1] == "100.0%"
+    assert table["**host's share**"] == ["30.0%", "10.0%", "30.0%", "**25.0%**"]
+    assert table["programs compiled"] == ["2", "0", "0", ""]
+
+
+@pytest.mark.slow
+def test_a_run_from_the_command_line(tmp_path):
+    done = subprocess.run(
+        [
+            *(sys.executable, "bench/epoch.py", "--config=configs/quickstart.py"),
+            *("--config.warm_start.steps=5", "--config.curriculum.seeds_per_epoch=4"),
+            f"--config.model.make.cache_dir={tmp_path / 'models'}",
+            f"--json={tmp_path / 'numbers.json'}",
+        ],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        timeout=600,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    table = cells("\n".join(line for line in done.stdout.splitlines() if line.startswith("|")))
+    assert table["programs compiled"][1:3] == ["0", "0"]
+    assert (tmp_path / "numbers.json").stat().st_size > 100

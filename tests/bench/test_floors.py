@@ -1,0 +1,118 @@
+import dataclasses
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from floors import (
+    attention_flops,
+    decode_step_bytes,
+    head_flops,
+    parameters,
+    token_flops,
+    update_flops,
+    work_flops,
+)
+from workloads import SIZES, Work, huggingface_config
+
+from genenv_jax.models.config import TransformerConfig
+from genenv_jax.models.scoring import CompletionBatch, completion_logprobs
+from genenv_jax.parallel.rules import param_shapes
+
+# Wide and without much of a vocabulary, so that what XLA counts is nearly all matrix products.
+SIZE = {
+    "hidden_size": 256, "num_hidden_layers": 2, "num_attention_heads": 4,
+    "num_key_value_heads": 2, "intermediate_size": 512, "vocab_size": 512,
+}  # fmt: skip
+CONFIG = TransformerConfig.from_huggingface(huggingface_config(SIZE), unroll_layers=True)
+WORK = Work("score", prompts=2, group=3, prompt=24, new=17)
+
+
+def shapes(work):
+    """Abstract parameters and batch of a work."""
+    b, g, p, c = work.prompts, work.group, work.prompt, work.new
+    array = jax.ShapeDtypeStruct
+    batch = CompletionBatch(
+        *(array(shape, jnp.int32) for shape in ((b, p), (b,), (b, g, c), (b, g)))
+    )
+    return param_shapes(CONFIG), batch
+
+
+def counted(function, *args):
+    """FLOPs that XLA counts in a compiled function."""
+    return jax.jit(function).lower(*args).compile().cost_analysis()["flops"]
+
+
+def unmasked(work):
+    """Query-key pairs that a kernel computes that masks afterwards, over those of a causal one."""
+    b, g, p, passed = work.prompts, work.group, work.prompt, work.new - 1
+    computed = b * p * p + b * g * passed * (p + passed)
+    needed = b * p * (p + 1) / 2 + b * g * (passed * p + passed * (passed + 1) / 2)
+    return attention_flops(SIZE, computed - needed)
+
+
+def extra_heads(work):
+    """The first token's logits, which are computed for each row and needed once a group."""
+    return work.prompts * (work.group - 1) * head_flops(SIZE)
+
+
+def test_a_forward_pass_is_what_xla_counts():
+    params, batch = shapes(WORK)
+    flops = counted(lambda p, x: completion_logprobs(p, x, CONFIG)[0], params, batch)
+    expected = work_flops(SIZE, WORK) + unmasked(WORK) + extra_heads(WORK)
+    assert flops == pytest.approx(expected, rel=0.04)
+
+
+@pytest.mark.parametrize("work", [WORK, dataclasses.replace(WORK, prompt=96, new=64)])
+def test_an_update_is_three_forward_passes(work):
+    params, batch = shapes(work)
+
+    def loss(params, batch):
+        return jnp.sum(completion_logprobs(params, batch, CONFIG)[0])
+
+    flops = counted(jax.grad(loss), params, batch)
+    step = dataclasses.replace(work, kind="grpo")
+    assert work_flops(SIZE, step) == 3 * work_flops(SIZE, work)
+    expected = work_flops(SIZE, step) + 3 * (unmasked(work) + extra_heads(work))
+    assert flops == pytest.approx(expected, rel=0.06)
+
+
+def test_frozen_weights_have_no_gradient_of_their_own():
+    step = dataclasses.replace(WORK, kind="grpo")
+    full, frozen = update_flops(SIZE, step), update_flops(SIZE, step, trained=False)
+    tokens = step.prompts * step.prompt + step.rows * (step.new - 1)
+    predicting = step.prompts + step.rows * (step.new - 1)
+    assert full - frozen == tokens * token_flops(SIZE) + predicting * head_flops(SIZE)
+
+
+def test_a_prompt_counts_once_however_many_completions_it_has():
+    one, eight = (work_flops(SIZE, dataclasses.replace(WORK, group=g, new=1)) for g in (1, 8))
+    assert one == eight
+
+
+def test_ragged_work_is_that_of_its_lengths():
+    ragged = Work("ragged", prompts=4, group=8, prompt=24, new=32)
+    lengths = ragged.lengths().ravel()
+    by_row = sum(
+        work_flops(SIZE, Work("score", 1, 1, 24, int(n)))
+        - work_flops(SIZE, Work("score", 1, 1, 24, 1))
+        for n in lengths
+    )
+    prompts = 4 * work_flops(SIZE, Work("score", 1, 1, 24, 1))
+    assert work_flops(SIZE, ragged) == pytest.approx(by_row + prompts)
+
+
+@pytest.mark.parametrize("size", SIZES)
+def test_parameters_are_those_of_the_model(size):
+    config = TransformerConfig.from_huggingface(huggingface_config(SIZES[size]))
+    leaves = jax.tree_util.tree_leaves_with_path(param_shapes(config))
+    matrices = sum(
+        np.prod(x.shape) for path, x in leaves if path[-1].key in ("kernel", "embedding")
+    )
+    assert parameters(SIZES[size]) == matrices
+
+
+def test_a_decoding_step_reads_weights_once_and_a_prompt_once_a_group():
+    pair = 2 * 2 * 2 * 64  # keys and values, layers, key/value heads, head width
+    size = decode_step_bytes(SIZE, prompts=3, rows=12, prompt=10, generated=5.0, itemsize=2)
+    assert size == 2 * (parameters(SIZE) + pair * (3 * 10 + 12 * 5))

@@ -1,0 +1,92 @@
+import os
+import sys
+import textwrap
+
+import pytest
+from protocol import Worker, WorkerError
+from workloads import Work
+
+BENCH = os.path.dirname(sys.modules["protocol"].__file__)
+
+
+@pytest.fixture
+def worker(tmp_path):
+    """A process with an engine that spins instead of computing."""
+    script = tmp_path / "engine.py"
+    script.write_text(
+        textwrap.dedent("""
+        import os, sys, threading, time
+        import protocol
+
+        class Engine:
+            def describe(self):
+                print("a library's chatter")
+                os.write(1, b"more of it, from C")
+                return {"engine": "1.0"}
+
+            def spin(self, work):
+                calls = []
+                def run():
+                    start = time.process_time()
+                    while time.process_time() - start < 0.05:
+                        pass
+                    time.sleep(0.1)
+                    calls.append(work.new)
+                    return len(calls)
+                return run
+
+            def linger(self, work):
+                def rest():
+                    start = time.thread_time()
+                    while time.thread_time() - start < 0.2:
+                        pass
+                return lambda: threading.Thread(target=rest).start()
+
+            def fail(self, work):
+                raise ValueError("no such thing")
+
+            def leave(self):
+                os._exit(3)
+
+        protocol.serve(Engine)
+        """)
+    )
+    env = os.environ | {"PYTHONPATH": BENCH}
+    with Worker("spinner", [sys.executable, str(script)], env) as worker:
+        yield worker
+
+
+def test_answers_are_kept_apart_from_what_libraries_print(worker):
+    assert worker.ask("describe")["value"] == {"engine": "1.0"}
+
+
+def test_cpu_seconds_leave_out_waiting(worker):
+    work = Work("spin", 1, 1, 1, 1)
+    assert worker.prepare(work)["value"] == 1
+    answer = worker.run(work)
+    assert answer["value"] == 3  # after the two of the warm-up
+    assert 0.05 <= answer["cpu"] < 0.1
+    assert answer["wall"] >= 0.15
+
+
+def test_cpu_seconds_include_what_a_call_leaves_running(worker):
+    work = Work("linger", 1, 1, 1, 1)
+    for answer in (worker.prepare(work), worker.run(work), worker.run(work)):
+        assert 0.2 <= answer["cpu"] < 0.3
+
+
+def test_works_of_one_kind_stay_prepared_and_others_go(worker):
+    first, second = Work("spin", 1, 1, 1, 1), Work("spin", 1, 1, 1, 2)
+    worker.prepare(first)
+    worker.prepare(second)
+    assert [worker.run(x)["value"] for x in (first, second, first)] == [3, 3, 4]
+    with pytest.raises(WorkerError, match="no such thing"):
+        worker.prepare(Work("fail", 1, 1, 1, 1))
+    with pytest.raises(WorkerError, match="KeyError"):
+        worker.run(first)
+    assert worker.prepare(first)["value"] == 1  # an error ends nothing
+
+
+def test_an_engine_that_ends_is_an_error(worker):
+    with pytest.raises(WorkerError, match="spinner: ended with status 3 during leave"):
+        worker.ask("leave")

@@ -1,0 +1,112 @@
+"""The scripts end to end, on a tiny model; what they measure here means nothing."""
+
+import json
+import os
+import pathlib
+import subprocess
+import sys
+
+import pytest
+from workloads import Work
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+
+
+def run(script, *flags):
+    """Runs a script of bench/ from the repository root, as its users do, and returns what it prints."""
+    env = {k: v for k, v in os.environ.items() if k not in ("XLA_FLAGS", "PYTHONPATH")}
+    done = subprocess.run(
+        [sys.executable, f"bench/{script}", *flags],
+        cwd=ROOT, env=env, capture_output=True, text=True, timeout=300, check=False,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr[-3000:]
+    return done.stdout
+
+
+def rows_of(text, first_column):
+    """Cells by name of the tables' rows whose first column starts so."""
+    result, header = [], None
+    for line in text.splitlines():
+        cells = [cell.strip() for cell in line.split("|")[1:-1]]
+        if not cells:
+            header = None
+        elif header is None:
+            header = cells
+        elif cells[0].startswith(first_column) and set(cells) != {"---"}:
+            result.append(dict(zip(header, cells, strict=True)))
+    return result
+
+
+@pytest.mark.slow
+def test_compare_agrees_and_prints_every_work(tmp_path):
+    file = tmp_path / "numbers.json"
+    text = run(
+        "compare.py", "--sizes=tiny", "--works=sample,prefill,score,grpo,memory", "--repeats=2",
+        "--gemm=256", f"--json={file}",
+    )  # fmt: skip
+    report = json.loads(file.read_text())
+    tiny = report["sizes"]["tiny"]
+    assert 0 < tiny["log-prob difference"] < 1e-4
+    for work in ("sample", "prefill", "score", "grpo"):
+        (row,) = rows_of(text, work)
+        timings = tiny["works"][work]["timings"]
+        assert len(timings["ours"]["cpu"]) == len(timings["torch"]["cpu"]) == 2
+        floor = tiny["works"][work]["floor"]
+        assert min(timings["ours"]["cpu"]) > floor > 0
+        ours, theirs = (float(row[k].split()[0]) for k in ("ours, s", "HF, s"))
+        assert float(row["HF / ours"]) == pytest.approx(theirs / ours, rel=0.02)
+        assert float(row["ours / floor"]) > 1
+    assert tiny["works"]["sample"]["timings"]["torch"]["value"] == 2 * 4 * 8
+    first = [tiny["works"]["grpo"]["timings"][k]["first"] for k in ("ours", "torch")]
+    assert first[0] == pytest.approx(first[1], rel=1e-3, abs=1e-5)
+    assert tiny["memory"]["ours"]["compiled"] < tiny["memory"]["plain JAX"]["compiled"]
+    assert {"HF", "ours", "plain JAX"} == {row[""] for row in rows_of(text, "") if "" in row}
+    assert "pinned to core" in text and report["about"]["command"] in text
+
+
+@pytest.mark.slow
+def test_compare_counts_the_same_ragged_tokens_in_all_ways(tmp_path):
+    file = tmp_path / "numbers.json"
+    text = run(
+        "compare.py", "--sizes=tiny", "--works=ragged", "--repeats=1", "--gemm=256", "--lanes=1,2",
+        f"--json={file}",
+    )  # fmt: skip
+    result = json.loads(file.read_text())["sizes"]["tiny"]["works"]["ragged"]
+    ours = {"ours, 1 lane a prompt", "ours, 2 lanes a prompt", "ours, fixed batches"}
+    ways = {*ours, "HF, fixed batches"}
+    assert set(result["timings"]) == ways == {row["way"] for row in rows_of(text, "")}
+    total = int(Work(**result["work"]).lengths().sum())
+    assert {t["value"] for t in result["timings"].values()} == {total}
+
+
+@pytest.mark.slow
+def test_the_accelerator_s_table_on_the_cpu(tmp_path):
+    file = tmp_path / "numbers.json"
+    text = run(
+        "gpu.py", "--models=tiny", "--rows=8,16", "--group=4", "--update_rows=8", "--prompt=8",
+        "--new_tokens=8", "--copy_megabytes=4", "--matmul=64,128", "--repeats=2", f"--json={file}",
+    )  # fmt: skip
+    result = json.loads(file.read_text())
+    decodes = result["decode"]
+    assert [case["work"]["prompts"] for case in decodes] == [2, 4]
+    table = [row for row in rows_of(text, "tiny") if "ms a step" in row]
+    for case, row in zip(decodes, table, strict=True):
+        assert row["rows"] == str(4 * case["work"]["prompts"])
+        assert float(row["ms a step"]) == pytest.approx(1e3 * case["step"], rel=0.01)
+    (update,) = [row for row in rows_of(text, "tiny") if "MFU" in row]
+    assert float(update["step, s"]) > 0 and update["MFU"].endswith("%")
+
+
+def test_bad_flags_are_named():
+    def refused(script, *flags):
+        done = subprocess.run(
+            [sys.executable, f"bench/{script}", *flags],
+            cwd=ROOT, capture_output=True, text=True, timeout=60, check=False,
+        )  # fmt: skip
+        assert done.returncode == 2
+        return done.stderr
+
+    assert "['XL'] unknown; expected some of tiny, S, M" in refused("compare.py", "--sizes=XL")
+    assert "core 9999 is not among" in refused("compare.py", "--core=9999")
+    assert "expected multiples of --group=8" in refused("gpu.py", "--rows=12")
+    assert "['GPT-2'] unknown" in refused("gpu.py", "--models=GPT-2")
