@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import jax.numpy as jnp
 
+from genenv_jax.models.platform import target_platform
 from genenv_jax.models.rope_scaling import RopeScaling, inverse_frequencies
 from genenv_jax.typing import Array
 
@@ -21,6 +22,11 @@ def rope_tables(
     cos, sin = jnp.cos(angle), jnp.sin(angle)
     if scaling is not None and scaling.attention_factor != 1:
         cos, sin = cos * scaling.attention_factor, sin * scaling.attention_factor
+    if target_platform() == "cpu":
+        # XLA's CPU backend would compute them again in every layer's rotation, for every head.  It takes
+        # no elementwise work into a matrix product, nor out of one, and this one is exact.
+        identity = jnp.eye(cos.shape[-1], dtype=cos.dtype)
+        cos, sin = cos @ identity, sin @ identity
     return cos, sin
 
 
