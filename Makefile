@@ -35,12 +35,8 @@ TORCH_INDEX ?=
 help:
 	@sed -n '/^$$/q;s/^# \{0,1\}//p' $(firstword $(MAKEFILE_LIST))
 
-# glibc returns freed buffers to the system and faults them in again at every step; keeping them saves
-# about a tenth of a small model's training time.
-KEEP_BUFFERS := MALLOC_MMAP_MAX_=0 MALLOC_TRIM_THRESHOLD_=17179869184 MALLOC_TOP_PAD_=67108864
-
 quickstart: $(BASE)
-	$(KEEP_BUFFERS) $(RUN) genenv_jax.main --config=configs/quickstart.py --workdir=$(WORKDIR)
+	$(RUN) genenv_jax.main --config=configs/quickstart.py --workdir=$(WORKDIR)
 	$(RUN) genenv_jax.report $(WORKDIR)
 
 install: $(BASE)

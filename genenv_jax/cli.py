@@ -10,6 +10,8 @@ from typing import Any, NoReturn
 
 from absl import app, flags, logging
 
+from genenv_jax import allocator
+
 _MISTAKES = (
     ValueError,
     FileExistsError,
@@ -79,6 +81,8 @@ def run(main: Callable[[], Any]) -> None:
             fail(f"unexpected argument {rest[1]!r}; settings are --config.KEY=VALUE")
         return rest
 
+    if allocator.arrays_in_host_memory():
+        allocator.keep_freed_buffers()
     # Read when transformers is imported, which is later: it would advise to install PyTorch.
     os.environ.setdefault("TRANSFORMERS_NO_ADVISORY_WARNINGS", "1")
 
