@@ -47,11 +47,11 @@ def _debug(config):
     config.model.make.vocab_size = 2048
     config.model.make.hidden_size = 32
     config.model.make.intermediate_size = 64
-    config.limits.agent_prompt = 8192
-    config.limits.simulator_prompt = 8192
+    config.limits.agent_prompt = 4096
+    config.limits.simulator_prompt = 2048
     config.limits.agent_response = 48
     config.limits.simulator_response = 64
-    config.limits.prompt_buckets = (1024, 2048, 4096)
+    config.limits.prompt_buckets = (256, 2048)
     config.agent.group_size = 4
     config.agent.batch_size = 4
     config.agent.minibatch_size = 4

@@ -16,10 +16,12 @@ fetched whole by all.  Only the first process writes files (`workdir.RunFiles`).
 
 from __future__ import annotations
 
+import collections
+import dataclasses
+import functools
 import pathlib
 import signal
 import threading
-import time
 from typing import Any
 
 import jax
@@ -39,7 +41,10 @@ from genenv_jax.players.prompts import check_prompts
 from genenv_jax.progress import Progress
 from genenv_jax.rl import rewards
 from genenv_jax.rl.advantages import zero_variance
-from genenv_jax.sampling.engine import Rollouts
+from genenv_jax.sampling.engine import Rollouts, bucket
+from genenv_jax.scoring.questions import FAILED_SCORES, SCORE, VERIFY
+from genenv_jax.scoring.scorer import Scorer
+from genenv_jax.stopwatch import Compilations, Stopwatch
 from genenv_jax.verification import Verifier
 from genenv_jax.workdir import RunConfig, RunFiles, compare_data
 
@@ -71,6 +76,7 @@ class Coevolution:
         host = building.open_model(config, self.benchmark)
         self.model, self._mesh = host.model, host.activate
         check_prompts(config, self.model, self.benchmark, seeds, self.eval_tasks)
+        self.scorer = Scorer(self.benchmark, self.model.decode, **config.scoring.to_dict())
         with self._mesh():
             self.agent, self.simulator = building.make_players(config, host)
         self.eval_engines = evaluation.evaluation_engines(config, self.agent.model, host.put)
@@ -78,10 +84,12 @@ class Coevolution:
         self.verifier = Verifier(
             self.benchmark, seeds, self.benchmark.tasks("eval"), **config.verification.to_dict()
         )
+        self._root_key = jax.random.key(config.seed)
         self.total_rollouts = 0
         self.trained_tasks: list[Task] = []  # tasks of D_train from the simulator, for replay
         self.finished_epochs = 0
-        self._seconds: dict[str, float] = {}
+        self._watch = Stopwatch()
+        self._sampled: dict[str, float] = {}  # the engines' seconds up to the last line
         workdir_config.write(config, self.model.path)
         self.files = RunFiles(workdir, config.tensorboard)
         self.checkpoints = Checkpoints(workdir / "checkpoints", config.checkpoint.keep)
@@ -106,8 +114,11 @@ class Coevolution:
             start_epoch=self.finished_epochs,
             silent=not processes.is_writer(),
         )
+        self._watch, self._compilations = Stopwatch(), Compilations()
         try:
             with self._mesh():
+                if self.config.compile_ahead and self.finished_epochs < self.config.epochs:
+                    self.warm_up()
                 if self.finished_epochs == 0:
                     self._log(0, self.evaluate(0), summary=None)
                 while self.finished_epochs < self.config.epochs:
@@ -116,14 +127,29 @@ class Coevolution:
                     self.export()
             processes.barrier("the run is finished")
         finally:
+            self.scorer.close()
+            self._compilations.close()
             self.checkpoints.close()
             self.files.close()
             if in_main_thread:
                 signal.signal(signal.SIGTERM, previous)
 
+    def warm_up(self) -> None:
+        """Compiles every program of an epoch, so that no prompt width first comes up in the middle."""
+        tasks = [
+            self.model.encode_messages(self.benchmark.agent_messages(t)) for t in self.eval_tasks
+        ]
+        widths = {bucket(len(tokens), self.agent.buckets, "a task") for tokens in tasks}
+        with self.progress.phase("compile"), self._watch.measure("compile"):
+            for player in (self.agent, self.simulator):
+                player.warm_up()
+            self.agent.enter("sample")
+            for engine in self.eval_engines.values():
+                engine = dataclasses.replace(engine, prompt_buckets=tuple(sorted(widths)))
+                engine.warm_up(self.agent.params)
+
     def epoch(self, epoch: int) -> None:
         """One epoch of Algorithm 1; `epoch` counts from 0."""
-        self._seconds = {"interact": 0.0, "update agent": 0.0}
         # 1. Generation: n variations of each seed, conditioned on how its last ones fared.
         generations, texts = self.generate(epoch)
         fresh = [generation for generation in generations if generation.task]
@@ -149,7 +175,8 @@ class Coevolution:
         self._log(self.finished_epochs, metrics, summary=self._summary(metrics))
         last = self.finished_epochs == self.config.epochs
         if last or self.finished_epochs % self.config.checkpoint.every == 0:
-            self._save()
+            with self._watch.measure("checkpoint"):
+                self._save()
 
     # -- 1. generation and interaction --------------------------------------------------------------
 
@@ -161,32 +188,34 @@ class Coevolution:
             self.benchmark.simulator_messages(seed, stats)
             for seed, stats in zip(seeds, statistics, strict=True)
         ]
-        n = self.config.simulator.variations
-        with self.progress.phase("generate", total=len(seeds) * n, unit="tasks") as phase:
-            texts = self.simulator.generate(
-                contexts, self._key(epoch, _GENERATE), lambda *_: phase.advance()
-            )
+        total = len(seeds) * self.config.simulator.variations
+        inspections = self.scorer.batch()
+        with self.progress.phase("generate", total=total, unit="tasks") as phase:
+
+            def finished(row: int, column: int, tokens: list[int], done: bool) -> None:
+                task_id = f"generated-{epoch + 1}-{row}-{column}"
+                inspections.add((row, column), tokens, VERIFY, done, seeds[row], task_id, epoch)
+                phase.advance()
+
+            with self._watch.measure("generate"):
+                texts = self.simulator.generate(contexts, self._key(epoch, _GENERATE), finished)
+            with self._watch.measure("verify"):
+                inspected = inspections.collect()
         generations = []
-        for row, (seed, stats) in enumerate(zip(seeds, statistics, strict=True)):
-            for column in range(n):
-                text = self.model.decode(texts.completion(row, column))
-                generation = Generation(row, column, seed, stats.success_rate, text)
-                outcome = self.verifier.check(
-                    text,
-                    done=bool(texts.done[row, column]),
-                    seed=seed,
-                    task_id=f"generated-{epoch + 1}-{row}-{column}",
-                    generation=epoch,
-                )
-                if isinstance(outcome, Task):
-                    too_long = self.agent.check_length(self.benchmark, outcome)
-                    outcome = too_long or outcome
-                if isinstance(outcome, Rejection):
-                    generation.rejection = outcome
-                else:
-                    generation.task = outcome
-                    self.verifier.admit(outcome)
-                generations.append(generation)
+        for (row, column), (text, outcome) in inspected.items():
+            rate = statistics[row].success_rate
+            generation = Generation(row, column, seeds[row], rate, text)
+            # In their order, since it is the later of two copies that is turned away.
+            if isinstance(outcome, Task):
+                outcome = self.verifier.compare(outcome)
+            if isinstance(outcome, Task):
+                outcome = self.agent.check_length(self.benchmark, outcome) or outcome
+            if isinstance(outcome, Rejection):
+                generation.rejection = outcome
+            else:
+                generation.task = outcome
+                self.verifier.admit(outcome)
+            generations.append(generation)
         return generations, texts
 
     def training_tasks(
@@ -217,52 +246,55 @@ class Coevolution:
 
         Returns the valid traces, as D_train keeps them, and metrics.
         """
-        c, key = self.config.agent, self._key(epoch, _INTERACT)
+        c = self.config.agent
         mixture = self.training_tasks(epoch, fresh)
         traces, means, all_rewards, lengths = [], EpochMeans(), [], []
-        valid = 0
+        valid, failed = 0, collections.Counter()
         total = len(mixture) * c.group_size
         phase = self.progress.phase("interact and update agent", total=total, unit="rollouts")
         with phase as display:
             for start in range(0, len(mixture), c.batch_size):
                 part = mixture[start : start + c.batch_size]
-                began = time.monotonic()
-                rollouts = self.agent.rollout(
-                    self.benchmark,
-                    [task for task, _ in part],
-                    jax.random.fold_in(key, start),
-                    on_finished=lambda *_: display.advance(),
-                )
+                tasks = [task for task, _ in part]
+                scores = self.scorer.batch()
+
+                def finished(i, j, tokens, done, scores=scores, tasks=tasks) -> None:
+                    scores.add((i, j), tokens, SCORE, tasks[i])
+                    display.advance()
+
+                with self._watch.measure("interact"):
+                    key = self._key(epoch, _INTERACT, start)
+                    rollouts = self.agent.rollout(self.benchmark, tasks, key, finished)
+                with self._watch.measure("score"):
+                    scored = scores.collect()
                 reward = np.zeros(rollouts.lengths.shape)
-                for i, (task, generation) in enumerate(part):
-                    for j in range(c.group_size):
-                        answer = self.model.decode(rollouts.completion(i, j))
-                        score = self.benchmark.score(task, answer)
-                        reward[i, j] = score.reward
-                        valid += score.valid
-                        if generation:
-                            generation.attempts += 1
-                            generation.successes += score.success
-                            generation.response_tokens += int(rollouts.lengths[i, j])
-                            generation.prompt_tokens = len(rollouts.prompts[i])
-                        if score.valid:
-                            traces.append(
-                                {
-                                    "epoch": epoch + 1,
-                                    "task_id": task.id,
-                                    "origin": task.origin,
-                                    "answer": answer,
-                                    "reward": score.reward,
-                                    "success": score.success,
-                                }
-                            )
-                self._seconds["interact"] += time.monotonic() - began
+                for (i, j), (answer, score) in scored.items():
+                    task, generation = part[i]
+                    reward[i, j] = score.reward
+                    valid += score.valid
+                    failed[score.reason] += score.reason in FAILED_SCORES
+                    if generation:
+                        generation.attempts += 1
+                        generation.successes += score.success
+                        generation.response_tokens += int(rollouts.lengths[i, j])
+                        generation.prompt_tokens = len(rollouts.prompts[i])
+                    if score.valid:
+                        traces.append(
+                            {
+                                "epoch": epoch + 1,
+                                "task_id": task.id,
+                                "origin": task.origin,
+                                "answer": answer,
+                                "reward": score.reward,
+                                "success": score.success,
+                            }
+                        )
                 all_rewards.append(reward)
                 lengths.append(rollouts.lengths)
                 if c.train:
-                    began = time.monotonic()
-                    means.update(self.agent.update(rollouts, reward), weight=len(part))
-                    self._seconds["update agent"] += time.monotonic() - began
+                    with self._watch.measure("update agent"):
+                        update = self.agent.update(rollouts, reward)
+                    means.update(update, weight=len(part))
         self.total_rollouts += total
         if not mixture:
             return traces, {}
@@ -273,7 +305,9 @@ class Coevolution:
             "agent/zero_variance_share": float(zero_variance(reward).mean()),
             "agent/valid_share": valid / total,
             "agent/tasks": len(mixture),
-        } | {f"agent/{name}": value for name, value in means.compute().items()}
+            **{f"agent/{reason}": count for reason, count in failed.items() if count},
+            **{f"agent/{name}": value for name, value in means.compute().items()},
+        }
 
     # -- 2. the simulator's update -------------------------------------------------------------------
 
@@ -291,9 +325,10 @@ class Coevolution:
         if not self.config.simulator.train:
             return metrics
         order = np.random.default_rng([self.config.seed, epoch, 4])
-        with self.progress.phase(
+        phase = self.progress.phase(
             "update simulator", total=metrics["simulator/records"], unit="records"
-        ):
+        )
+        with phase, self._watch.measure("update simulator"):
             updated = self.simulator.update(texts, weights, order)
         return metrics | {f"simulator/{name}": value for name, value in updated.items()}
 
@@ -341,10 +376,9 @@ class Coevolution:
         metrics = {}
         self.agent.enter("sample")
         for mode, engine in self.eval_engines.items():
-            total = len(self.eval_tasks) * engine.options.group_size
-            with self.progress.phase(
-                f"evaluate ({mode})", total=total, unit="answers", epoch=step
-            ) as phase:
+            total, name = len(self.eval_tasks) * engine.options.group_size, f"evaluate ({mode})"
+            phase = self.progress.phase(name, total=total, unit="answers", epoch=step)
+            with phase as display, self._watch.measure(name):
                 scores, _ = evaluation.evaluate(
                     self.benchmark,
                     self.model,
@@ -352,7 +386,9 @@ class Coevolution:
                     self.eval_tasks,
                     engine,
                     self._key(0, _EVALUATE),
-                    lambda *_: phase.advance(),
+                    self.scorer,
+                    lambda *_, display=display: display.advance(),
+                    functools.partial(self._watch.measure, "score"),
                 )
             metrics |= {evaluation.metric_name(mode, name): value for name, value in scores.items()}
         return metrics
@@ -362,22 +398,41 @@ class Coevolution:
         for name, player in (("agent", self.agent), ("simulator", self.simulator)):
             player.export(self.workdir / name)
 
-    def _key(self, epoch: int, phase: int) -> jax.Array:
-        key = jax.random.fold_in(jax.random.key(self.config.seed), epoch)
-        return jax.random.fold_in(key, phase)
+    def _key(self, *numbers: int) -> jax.Array:
+        """The run's key, folded with an epoch, a phase and what else tells this use from others."""
+        key = self._root_key
+        for number in numbers:
+            key = jax.random.fold_in(key, processes.put(np.uint32(number)))
+        return key
 
     def _log(self, step: int, metrics: dict[str, float], summary: str | None) -> None:
         self.files.metrics.write(step, metrics)
-        seconds = self.progress.seconds | self._seconds
-        # Its two halves are listed apart.
-        seconds.pop("interact and update agent", None)
-        timing = {f"seconds/{name}": value for name, value in seconds.items()}
-        if seconds.get("interact"):
-            rollouts = metrics["agent/tasks"] * self.config.agent.group_size
-            timing["rollouts_per_second"] = rollouts / seconds["interact"]
-        self.files.timing.write(step, timing)
+        self.files.timing.write(step, self._timing(metrics))
         if summary is not None:
             self.progress.epoch_done(step, summary)
+
+    def _timing(self, metrics: dict[str, float]) -> dict[str, float]:
+        """Where the time since the line before has gone, its checkpoint included.
+
+        "seconds/host" is all that no other name accounts for.  The host's share is that with checkpoints
+        and the waiting for verification and scores: the time in which the devices have nothing to do.
+        """
+        seconds = self._watch.lap(rest="host")
+        timing = {f"seconds/{name}": value for name, value in seconds.items()}
+        idle = sum(seconds.get(name, 0.0) for name in ("verify", "score", "checkpoint", "host"))
+        timing["host_share"] = idle / seconds["total"]
+        if seconds.get("interact"):
+            rollouts = metrics["agent/tasks"] * self.config.agent.group_size
+            timing["rollouts_per_second"] = rollouts / (seconds["interact"] + seconds["score"])
+        compiled, loaded = self._compilations.lap()
+        timing |= {"programs/compiled": compiled, "programs/loaded": loaded}
+        # What the engines' share of sampling is, all of them together.
+        engines = [self.agent.engine, self.simulator.engine, *self.eval_engines.values()]
+        for name in engines[0].seconds:
+            sampled = sum(engine.seconds[name] for engine in engines)
+            timing[f"sampling/{name}"] = sampled - self._sampled.get(name, 0.0)
+            self._sampled[name] = sampled
+        return timing
 
     def _summary(self, metrics: dict[str, float]) -> str:
         parts = [f"valid {metrics['generated/valid_share']:.0%}"]
@@ -398,6 +453,9 @@ class Coevolution:
 
     def _continue(self) -> None:
         """Takes up an interrupted run where its last checkpoint stands; cuts back what came after."""
+        for player in (self.agent, self.simulator):
+            # Bound to where they lie, as restored ones are: so the same programs serve both.
+            player.state = jax.tree.map(lambda x: jax.device_put(x, x.sharding), player.state)
         states = {"agent": self.agent.state, "simulator": self.simulator.state}
         found = self.checkpoints.restore(states)
         self.files.truncate(found[1]["offsets"] if found else None)

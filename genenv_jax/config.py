@@ -124,6 +124,20 @@ def default_config() -> ConfigDict:
                 "seeds_per_epoch": 0,  # 0: all
             },
             "verification": {"near_duplicate": 0.8, "pool_epochs": 0},
+            # Where completions differ much in length, few lanes and many prompts keep rows busy: a lane
+            # goes on with its prompt's next completion, and the next prompt follows when all are done.
+            "sampling": {
+                "batch_size": 0,  # prompts that decode at the same time; 0: a player's whole batch
+                "lanes": 0,  # completions of a prompt that decode at the same time; 0: all
+            },
+            # Scoring and verification, which run while the devices sample.
+            "scoring": {
+                # 0: in a thread, or in processes where the benchmark asks for it (`isolated`).
+                "workers": 0,
+                # Of a worker process: seconds for one text, GiB of memory (0: no limit).
+                "timeout": 60.0,
+                "memory": 4.0,
+            },
             "evaluation": {
                 "every": 1,  # epochs; 0: never
                 "batch_size": 64,
@@ -133,6 +147,9 @@ def default_config() -> ConfigDict:
             },
             "checkpoint": {"every": 1, "keep": 2},
             "export": True,  # write both players as Hugging Face directories at the end
+            # Compile every program before the first epoch, one for each prompt width and what uses it;
+            # otherwise each when it is first needed.  What was compiled is kept in the workdir.
+            "compile_ahead": True,
             "compilation_cache": True,
             "tensorboard": "auto",  # where TensorFlow is installed; "always", "never"
         }
@@ -184,6 +201,11 @@ _BOUNDS = (
     ("curriculum.seeds_per_epoch", 0, None),
     ("verification.near_duplicate", 0, 1),
     ("verification.pool_epochs", 0, None),
+    ("sampling.batch_size", 0, None),
+    ("sampling.lanes", 0, None),
+    ("scoring.workers", 0, None),
+    ("scoring.timeout", 0.1, 86_400),
+    ("scoring.memory", 0, None),
     ("evaluation.every", 0, None),
     ("evaluation.batch_size", 1, None),
     ("evaluation.sampled", 0, None),

@@ -9,6 +9,8 @@ Without --model it scores what the configuration's players start from.
 
 from __future__ import annotations
 
+import collections
+import contextlib
 import json
 import os
 import pathlib
@@ -24,8 +26,10 @@ from genenv_jax.benchmarks.base import Benchmark, Task
 from genenv_jax.config import prompt_buckets, validate
 from genenv_jax.models.language_model import LanguageModel
 from genenv_jax.parallel import processes
+from genenv_jax.sampling.draw import SamplingParams
 from genenv_jax.sampling.engine import Engine, OnFinished, ignore
-from genenv_jax.sampling.sampler import SamplingParams
+from genenv_jax.scoring.questions import FAILED_SCORES, SCORE
+from genenv_jax.scoring.scorer import Scorer
 from genenv_jax.typing import Params, PRNGKey
 from genenv_jax.workdir import compare_data, compare_settings
 
@@ -45,8 +49,9 @@ def evaluation_engines(
             options = SamplingParams(
                 config.limits.agent_response, samples, model.eos_ids, temperature=temperature
             )
-            batch_size = config.evaluation.batch_size
-            engines[mode] = Engine(model.config, options, batch_size, buckets, put)
+            at_once = config.sampling.batch_size or config.evaluation.batch_size
+            lanes = config.sampling.lanes
+            engines[mode] = Engine(model.config, options, at_once, buckets, put, lanes)
     return engines
 
 
@@ -57,36 +62,51 @@ def evaluate(
     tasks: Sequence[Task],
     engine: Engine,
     key: PRNGKey,
+    scorer: Scorer,
     on_finished: OnFinished = ignore,
+    waiting: Callable[[], contextlib.AbstractContextManager] = contextlib.nullcontext,
 ) -> tuple[dict[str, float], list[dict[str, Any]]]:
     """Answers every task `engine.options.group_size` times and scores the answers.
 
+    Args:
+      scorer: scores while the engine samples.
+      on_finished: see `Engine`.
+      waiting: makes a context in which the last scores are waited for.
     Returns:
       the benchmark's metrics over all answers, and one record an answer: task id, category, sample
       number, answer text and verdict.  An answer that the token limit cut off is scored as it stands.
+      Among the metrics: how many answers could not be scored, by reason, where there were any.
     """
     prompts = [model.encode_messages(benchmark.agent_messages(task)) for task in tasks]
-    rollouts = engine(params, prompts, key, on_finished=on_finished)
+    scores = scorer.batch()
+
+    def finished(i: int, j: int, tokens: list[int], done: bool) -> None:
+        scores.add((i, j), tokens, SCORE, tasks[i])
+        on_finished(i, j, tokens, done)
+
+    rollouts = engine(params, prompts, key, on_finished=finished)
+    with waiting():
+        scored = scores.collect()
     results, records = [], []
-    for i, task in enumerate(tasks):
-        for j in range(engine.options.group_size):
-            answer = model.decode(rollouts.completion(i, j))
-            score = benchmark.score(task, answer)
-            results.append((task, score))
-            records.append(
-                {
-                    "task_id": task.id,
-                    "category": task.category,
-                    "sample": j,
-                    "answer": answer,
-                    "ended": bool(rollouts.done[i, j]),
-                    "reward": score.reward,
-                    "success": score.success,
-                    "valid": score.valid,
-                    "reason": score.reason,
-                }
-            )
-    return benchmark.aggregate(results), records
+    for (i, j), (answer, score) in scored.items():
+        results.append((tasks[i], score))
+        records.append(
+            {
+                "task_id": tasks[i].id,
+                "category": tasks[i].category,
+                "sample": j,
+                "answer": answer,
+                "ended": bool(rollouts.done[i, j]),
+                "reward": score.reward,
+                "success": score.success,
+                "valid": score.valid,
+                "reason": score.reason,
+            }
+        )
+    failed = collections.Counter(
+        score.reason for _, score in results if score.reason in FAILED_SCORES
+    )
+    return benchmark.aggregate(results) | dict(failed), records
 
 
 def metric_name(mode: str, name: str) -> str:
@@ -110,7 +130,7 @@ def run(config: ConfigDict, model_path: str, workdir: str) -> dict[str, float]:
     if model_path:
         config.model.path, config.model.make.vocab_size = model_path, 0
     host = building.open_model(config, benchmark)
-    model, params = host.model, host.load_params(config.model.dtype)
+    model = host.model
     tasks = building.evaluation_tasks(config, benchmark)
     check_prompts(config, model, benchmark, (), tasks)
     out, writer = pathlib.Path(workdir), processes.is_writer()
@@ -118,10 +138,12 @@ def run(config: ConfigDict, model_path: str, workdir: str) -> dict[str, float]:
         out.mkdir(parents=True, exist_ok=True)
     predictions = out / "predictions.jsonl" if writer else os.devnull
     metrics: dict[str, float] = {}
-    with host.activate(), open(predictions, "w") as file:
+    scorer = Scorer(benchmark, model.decode, **config.scoring.to_dict())
+    with scorer, host.activate(), open(predictions, "w") as file:
+        params = host.load_params(config.model.dtype)
         for mode, engine in evaluation_engines(config, model, host.put).items():
             key = jax.random.key(config.seed)
-            scores, records = evaluate(benchmark, model, params, tasks, engine, key)
+            scores, records = evaluate(benchmark, model, params, tasks, engine, key, scorer)
             metrics |= {metric_name(mode, name): value for name, value in scores.items()}
             file.writelines(json.dumps({"mode": mode} | record) + "\n" for record in records)
     if writer:

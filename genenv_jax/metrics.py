@@ -172,13 +172,13 @@ class MetricWriter:
 class EpochMeans:
     """Weighted means over the updates of one epoch, in float32.
 
-    Each name holds a `clu.metrics.Average`, a (total, count) pair.  That fits for two reasons: the
-    mean over unequal mini-batches is that of their elements, not of their means; and the pair stays
-    on the device, so an update does not wait for the step that computes its values.
+    The mean over unequal mini-batches is that of their elements, not of their means, so each name has
+    a `clu.metrics.Average`, a (total, count) pair.  Values stay on the device until `compute` fetches
+    all of them at once: an update neither waits for the step that computes them nor adds programs.
     """
 
     def __init__(self) -> None:
-        self._averages: dict[str, Any] = {}
+        self._updates: list[tuple[dict[str, Any], Any]] = []
 
     def update(self, values: Mapping[str, Any], weight: Any = 1.0) -> None:
         """Adds one update's means.
@@ -188,25 +188,23 @@ class EpochMeans:
           weight: scalar: how many elements it averages (tokens, samples).  A value of weight 0 is
             ignored, NaN included: the mean over no element says nothing.
         """
-        import jax.numpy as jnp  # here, so that reading a run stays free of JAX
-        from clu import metrics as clu_metrics
-
-        count = jnp.asarray(weight, jnp.float32)
-        for name, value in values.items():
-            value = jnp.asarray(value, jnp.float32)
-            total = jnp.where(count > 0, value * count, jnp.zeros_like(value))
-            average = clu_metrics.Average(total=total, count=count)
-            seen = self._averages.get(name)
-            self._averages[name] = average if seen is None else seen.merge(average)
+        self._updates.append((dict(values), weight))
 
     def compute(self) -> dict[str, float]:
         """Waits for the device and returns name to mean; NaN where all weights were 0."""
-        import jax
+        import jax  # here, so that reading a run stays free of JAX
+        from clu import metrics as clu_metrics
 
-        pairs = jax.device_get(self._averages)
+        averages: dict[str, Any] = {}
+        for values, weight in jax.device_get(self._updates):
+            count = np.float32(weight)
+            for name, value in values.items():
+                total = np.float32(value) * count if count > 0 else np.float32(0)
+                average = clu_metrics.Average(total=total, count=count)
+                averages[name] = averages[name].merge(average) if name in averages else average
         return {
-            name: float(np.float32(pair.total) / np.float32(pair.count)) if pair.count else math.nan
-            for name, pair in pairs.items()
+            name: float(pair.total / pair.count) if pair.count else math.nan
+            for name, pair in averages.items()
         }
 
 

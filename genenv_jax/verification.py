@@ -60,8 +60,39 @@ class NearDuplicates:
         )
 
 
+def inspect(
+    benchmark: Benchmark, text: str, *, done: bool, seed: Task, task_id: str, generation: int
+) -> Task | Rejection:
+    """Parses a generation and verifies what it says by itself, without a look at other tasks.
+
+    Args:
+      benchmark: parses, executes and scores.
+      text: what the simulator wrote.
+      done: whether it ended by itself, rather than at the token limit.
+      seed: the task that it was to vary.
+      task_id: id that the task gets.
+      generation: epoch.
+    """
+    if not text.strip():
+        return Rejection(base.EMPTY)
+    if not done:
+        return Rejection(base.TRUNCATED, "no end token before the limit")
+    task = benchmark.parse(text, seed, task_id, generation)
+    if isinstance(task, Rejection):
+        return task
+    rejection = benchmark.verify(task)
+    if rejection:
+        return rejection
+    score = benchmark.score(task, benchmark.agent_answer(task))
+    if not score.success or score.reward < 1.0:
+        return Rejection(base.WRONG_ANSWER, f"the reference answer fails: {score.reason}")
+    return task
+
+
 class Verifier:
     """Checks generations one after the other; each accepted task becomes part of what it knows.
+
+    `inspect`, which depends on the text alone, may be done before and elsewhere; `compare` is the rest.
 
     Args:
       benchmark: parses, executes and scores.
@@ -95,32 +126,18 @@ class Verifier:
     def check(
         self, text: str, *, done: bool, seed: Task, task_id: str, generation: int
     ) -> Task | Rejection:
-        """Parses and verifies one generation.
+        """Inspects one generation (see `inspect`) and compares it."""
+        outcome = inspect(
+            self.benchmark, text, done=done, seed=seed, task_id=task_id, generation=generation
+        )
+        return outcome if isinstance(outcome, Rejection) else self.compare(outcome)
 
-        Args:
-          text: what the simulator wrote.
-          done: whether it ended by itself, rather than at the token limit.
-          seed: the task that it was to vary.
-          task_id: id that the task gets.
-          generation: epoch.
-        """
-        if not text.strip():
-            return Rejection(base.EMPTY)
-        if not done:
-            return Rejection(base.TRUNCATED, "no end token before the limit")
-        task = self.benchmark.parse(text, seed, task_id, generation)
-        if isinstance(task, Rejection):
-            return task
-        rejection = self.benchmark.verify(task)
-        if rejection:
-            return rejection
-        score = self.benchmark.score(task, self.benchmark.agent_answer(task))
-        if not score.success or score.reward < 1.0:
-            return Rejection(base.WRONG_ANSWER, f"the reference answer fails: {score.reason}")
+    def compare(self, task: Task) -> Task | Rejection:
+        """An inspected task, or why it is turned away: it matches one that must not be copied."""
         canonical, wording = self.benchmark.canonical(task), self.benchmark.text(task)
         if canonical in self._held_out or self._held_out_texts.matches(wording):
             return Rejection(base.CONTAMINATED, "matches a held-out task")
-        forgotten = generation - self.pool_epochs if self.pool_epochs else float("-inf")
+        forgotten = task.generation - self.pool_epochs if self.pool_epochs else float("-inf")
         if self._known.get(canonical, float("-inf")) > forgotten:
             return Rejection(base.DUPLICATE)
         if self._texts.matches(wording, after=forgotten):

@@ -27,8 +27,9 @@ from genenv_jax.pools import Pool
 # Settings that may change when a run is continued: they do not change what is computed, those of the
 # last two lines but for rounding (a preempted run may find another slice).
 _FREE = {
-    *("epochs", "tensorboard", "export", "checkpoint", "compilation_cache"),
-    *("mesh", "memory.offload", "model.remat", "model.attention"),
+    *("epochs", "tensorboard", "export", "checkpoint", "scoring"),
+    *("compilation_cache", "compile_ahead"),
+    *("mesh", "memory.offload", "model.remat", "model.attention", "sampling"),
     *("agent.micro_batches", "simulator.micro_batches"),
 }
 

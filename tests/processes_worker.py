@@ -122,6 +122,56 @@ def workdirs(directory, index):
     return {}
 
 
+class Odd:
+    """Scores otherwise in every process, and fails in some: what a time limit can do."""
+
+    name = "odd"
+
+    def __init__(self, index):
+        self.index = index
+
+    def score(self, task, text):
+        from genenv_jax.benchmarks.base import Score
+
+        if text == "never" or (text == "late" and self.index == 1):
+            raise TimeoutError
+        return Score(1 - self.index / 3, self.index == 0, True, f"in process {self.index}")
+
+    def parse(self, text, seed, task_id, generation):
+        from genenv_jax.benchmarks.base import Task
+
+        if text == "never":
+            raise TimeoutError
+        message = {"role": "user", "content": f"{text} in process {self.index}"}
+        return Task(task_id, self.name, "", (message,), (), [1.5, None], seed.id)
+
+    def verify(self, task):
+        return None
+
+    def agent_answer(self, task):
+        return "an answer"
+
+
+def outcomes(index):
+    """What the processes take for the outcome of scoring on which they would not agree."""
+    from genenv_jax.benchmarks.base import Task
+    from genenv_jax.scoring.questions import SCORE, VERIFY, pack
+    from genenv_jax.scoring.scorer import Scorer
+
+    texts = ["fine", "late", "never"]
+    task = Task("t", "odd", "", ())
+    result = []
+    with Scorer(Odd(index), lambda tokens: texts[tokens[0]]) as scorer:
+        for question, arguments in ((SCORE, (task,)), (VERIFY, (True, task, "new", 0))):
+            batch = scorer.batch()
+            for i in (2, 0, 1) if index else (0, 1, 2):  # in whatever order
+                batch.add((i, 0), [i], question, *arguments)
+            collected = batch.collect()
+            result.append([text for text, _ in collected.values()])
+            result.append(pack([outcome for _, outcome in collected.values()]))
+    return {"outcomes": result}
+
+
 def main():
     parser = argparse.ArgumentParser()
     parser.add_argument("--port", type=int, required=True)
@@ -147,6 +197,7 @@ def main():
         mesh = make_mesh(2, 2, 1)
         result = arrays(mesh) | agreements(given.id) | workdirs(given.directory, given.id)
         result |= checkpoints(mesh, given.directory / "checkpoints", given.id)
+        result |= outcomes(given.id)
     print(json.dumps(result))
 
 

@@ -1,7 +1,11 @@
 """Whole runs of Algorithm 1 on a toy benchmark: both players learn, and nothing is lost."""
 
 import json
+import os
 import pathlib
+import random
+import subprocess
+import sys
 
 import jax
 import numpy as np
@@ -10,7 +14,10 @@ import pytest
 from genenv_jax.benchmarks import registry
 from genenv_jax.coevolve import Coevolution
 from genenv_jax.models import huggingface, lora, peft
+from genenv_jax.sampling.engine import Engine
+from genenv_jax.stopwatch import Compilations
 from tests.toy import Toy, toy_config
+from tests.transfers import ExplicitTransfers, ImplicitTransfer
 
 FILES = ("metrics.jsonl", "tasks.jsonl", "d_train.jsonl", "d_env.jsonl")
 
@@ -53,11 +60,40 @@ def contents(workdir):
 
 @pytest.fixture(scope="module")
 def unbroken(cache, tmp_path_factory):
-    """Four epochs in one go."""
+    """Four epochs in one go, in which everything that goes to or from the devices is sent explicitly."""
+    guard, (epoch, save) = ExplicitTransfers(), (Coevolution.epoch, Coevolution._save)
+
+    def guarded_epoch(self, number):
+        with guard.forbidding():
+            epoch(self, number)
+
+    def free_save(self):  # Orbax has its own ways
+        with guard.allowing():
+            save(self)
+
     with pytest.MonkeyPatch.context() as patch:
         patch.setitem(registry._BENCHMARKS, "toy", ("tests.toy", "Toy"))
+        patch.setattr(Coevolution, "epoch", guarded_epoch)
+        patch.setattr(Coevolution, "_save", free_save)
         workdir = tmp_path_factory.mktemp("unbroken")
-        return run(cache, workdir, epochs=4), workdir
+        experiment = run(cache, workdir, epochs=4)
+    assert guard.reads > 0
+    return experiment, workdir
+
+
+def test_the_guard_sees_transfers_that_nobody_asked_for():
+    x = jax.device_put(np.arange(3.0))
+    guard = ExplicitTransfers()
+    with guard.forbidding():
+        assert jax.device_get(jax.jit(lambda x: x.sum())(x)) == 3.0
+        for read in (lambda x: float(x.sum()), lambda x: (x * x).tolist(), np.asarray, np.array):
+            with pytest.raises(ImplicitTransfer):
+                read(x)
+        with pytest.raises(Exception, match="Disallowed host-to-device transfer"):
+            x + np.ones(3)
+        with guard.allowing():
+            assert float(x.sum()) == 3.0
+    assert guard.reads > 0
 
 
 def test_both_players_learn_every_epoch(unbroken):
@@ -194,33 +230,201 @@ def test_a_frozen_agent_stays_bit_identical(cache, tmp_path):
     assert not same(params(frozen, "simulator"), jax.device_get(frozen.simulator.reference.params))
 
 
-def test_no_compilation_after_the_first_epoch(cache, tmp_path):
-    experiment = Coevolution(toy_config(cache, {"epochs": 3}), tmp_path)
-    compiled = []
-    original = Coevolution.epoch
+class Compiled:
+    """Programs that each epoch compiles, or has compiled and loads; and the prompt widths it samples."""
 
-    def count(event, duration, **_):
-        if (
-            event == "/jax/core/compile/jaxpr_to_mlir_module_duration"
-        ):  # a program is new to the process
-            compiled.append(duration)
+    def __init__(self, patch):
+        self.programs, self.widths = [], []
+        epoch, sample = Coevolution.epoch, Engine.__call__
 
-    counts = []
+        def counting(experiment, number):
+            counter = Compilations()
+            self.widths.append(set())
+            try:
+                epoch(experiment, number)
+            finally:
+                counter.close()
+            self.programs.append(sum(counter.lap()))
 
-    def epoch(self, number):
-        compiled.clear()
-        original(self, number)
-        counts.append(len(compiled))
+        def noting(engine, params, prompts, *arguments, **options):
+            if self.widths:
+                self.widths[-1] |= {
+                    next(b for b in engine.prompt_buckets if len(p) <= b) for p in prompts
+                }
+            return sample(engine, params, prompts, *arguments, **options)
 
-    jax.monitoring.register_event_duration_secs_listener(count)
-    try:
-        with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(Coevolution, "epoch", epoch)
-            experiment.run()
-    finally:
-        jax.monitoring.unregister_event_duration_listener(count)
-    assert counts[0] > 0
-    assert counts[1:] == [0, 0]
+        patch.setattr(Coevolution, "epoch", counting)
+        patch.setattr(Engine, "__call__", noting)
+
+
+def timing(workdir):
+    return [json.loads(line) for line in (workdir / "timing.jsonl").read_text().splitlines()]
+
+
+def test_no_compilation_in_any_epoch(cache, tmp_path, monkeypatch):
+    compiled = Compiled(monkeypatch)
+    run(cache, tmp_path, epochs=3)
+    assert compiled.programs == [0, 0, 0]
+    lines = timing(tmp_path)
+    assert lines[0]["programs/compiled"] + lines[0]["programs/loaded"] > 0
+    assert [line["programs/compiled"] + line["programs/loaded"] for line in lines[1:]] == [0, 0, 0]
+    # Nor in a run that is continued, once it has begun.
+    run(cache, tmp_path, epochs=5)
+    assert compiled.programs == [0] * 5
+
+
+class Growing(Toy):
+    """Its prompts have another width in the second epoch, and yet another in the third."""
+
+    def agent_messages(self, task):
+        (message,) = task.messages
+        return [{**message, "content": message["content"] + " and" * 10 * max(task.generation, 0)}]
+
+    def simulator_messages(self, seed, statistics):
+        (message,) = super().simulator_messages(seed, statistics)
+        return [{**message, "content": message["content"] + "." * 30 * bool(statistics.attempts)}]
+
+
+GROWING = {"limits.prompt_buckets": (64, 96, 128), "limits.simulator_prompt": 128}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("mesh", [{}, {"mesh.data": 2, "mesh.fsdp": 2}])
+def test_a_width_that_first_comes_up_later_is_compiled_already(cache, tmp_path, monkeypatch, mesh):
+    monkeypatch.setattr(sys.modules["tests.toy"], "Toy", Growing)
+    compiled = Compiled(monkeypatch)
+    rows = {"agent.minibatch_size": 8, "simulator.minibatch_size": 4} if mesh else {}
+    run(cache, tmp_path, epochs=3, **GROWING, **mesh, **rows)
+    assert not compiled.widths[1] <= compiled.widths[0]  # or this test shows nothing
+    # With several devices the first checkpoint, at the end of the first epoch, adds Orbax's own.
+    assert compiled.programs[1:] == [0, 0]
+    assert mesh or compiled.programs[0] == 0
+
+
+@pytest.mark.slow
+def test_without_compiling_ahead_widths_are_compiled_as_they_come(cache, tmp_path, monkeypatch):
+    """The same run as a whole, so the switch changes when things are compiled and nothing else."""
+    monkeypatch.setattr(sys.modules["tests.toy"], "Toy", Growing)
+    run(cache, tmp_path / "ahead", epochs=2, **GROWING)
+    compiled = Compiled(monkeypatch)
+    run(cache, tmp_path / "late", epochs=2, compile_ahead=False, **GROWING)
+    assert compiled.programs[0] > 0 and compiled.programs[1] > 0
+    assert contents(tmp_path / "late") == contents(tmp_path / "ahead")
+
+
+@pytest.mark.slow
+def test_a_second_process_finds_the_compiled_programs_in_the_workdir(cache, tmp_path):
+    """By default: the cache is in the workdir.  The second process continues the run."""
+    root = pathlib.Path(__file__).resolve().parent.parent
+    script = (
+        "import sys, jax, pathlib\n"
+        "from genenv_jax.benchmarks import registry\n"
+        "from genenv_jax.coevolve import Coevolution\n"
+        "from tests.toy import toy_config\n"
+        "registry._BENCHMARKS['toy'] = ('tests.toy', 'Toy')\n"
+        "cache, workdir, epochs = sys.argv[1:]\n"
+        "config = toy_config(cache, {'epochs': int(epochs), 'compilation_cache': True})\n"
+        "Coevolution(config, pathlib.Path(workdir)).run()\n"
+    )
+    workdir = tmp_path / "run"
+    environment = {k: v for k, v in os.environ.items() if not k.startswith("JAX_COMPILATION")}
+    for epochs in (1, 2):
+        subprocess.run(
+            [sys.executable, "-c", script, str(cache), str(workdir), str(epochs)],
+            cwd=root,
+            env=environment | {"PYTHONPATH": str(root)},
+            check=True,
+            timeout=900,
+        )
+    assert any((workdir / "xla_cache").iterdir())
+    first, _, second = timing(workdir)  # before training, epoch 1; epoch 2, with its warm-up
+    assert first["programs/loaded"] == 0 and first["programs/compiled"] > 0
+    assert second["programs/loaded"] > 0.5 * first["programs/compiled"]
+    assert second["seconds/compile"] < 0.7 * first["seconds/compile"]
+
+
+def test_where_the_time_goes(unbroken):
+    experiment, workdir = unbroken
+    start, *epochs = timing(workdir)
+    assert [line["step"] for line in epochs] == [1, 2, 3, 4]
+    assert start["seconds/compile"] > 0
+    phases = {"generate", "verify", "interact", "score", "update agent", "update simulator"}
+    phases |= {"evaluate (sampled)", "evaluate (greedy)", "host", "total"}
+    for line in epochs:
+        seconds = {k.split("/")[1]: v for k, v in line.items() if k.startswith("seconds/")}
+        # The checkpoint is the one of the epoch before.
+        assert seconds.keys() == phases | ({"checkpoint"} if line["step"] > 1 else set())
+        assert min(seconds.values()) >= 0
+        total = seconds.pop("total")
+        assert sum(seconds.values()) == pytest.approx(total)
+        idle = sum(seconds.get(k, 0) for k in ("verify", "score", "checkpoint", "host"))
+        assert line["host_share"] == pytest.approx(idle / total)
+        sampling = sum(v for k, v in seconds.items() if k in ("generate", "interact"))
+        sampling += sum(v for k, v in seconds.items() if k.startswith("evaluate"))
+        assert 0 < line["sampling/prefill"] + line["sampling/decode"] <= sampling
+    assert experiment.progress.seconds == {}
+
+
+# -- scoring beside sampling ------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("workers", [0, 2])
+def test_the_order_in_which_completions_finish_changes_no_byte(
+    cache, tmp_path, unbroken, monkeypatch, workers
+):
+    """In a thread or in worker processes, with completions handed over in another order each time."""
+    sample, rng = Engine.__call__, random.Random(workers)
+
+    def shuffled(engine, params, prompts, key, *arguments, on_finished, **options):
+        held = []
+        result = sample(
+            engine,
+            params,
+            prompts,
+            key,
+            *arguments,
+            **options,
+            on_finished=lambda *x: held.append(x),
+        )
+        for finished in rng.sample(held, len(held)):
+            on_finished(*finished)
+        return result
+
+    monkeypatch.setattr(Engine, "__call__", shuffled)
+    run(cache, tmp_path, epochs=2)
+    run(cache, tmp_path, epochs=4, **{"scoring.workers": workers})
+    assert contents(tmp_path) == contents(unbroken[1])
+
+
+def test_texts_that_hang_or_kill_their_reader_are_counted(cache, tmp_path, monkeypatch):
+    """And the run goes on; they are invalid answers and rejected tasks."""
+    monkeypatch.setitem(registry._BENCHMARKS, "toy", ("tests.isolated_toys", "Hanging"))
+    settings = {"scoring.workers": 2, "scoring.timeout": 0.3}
+    experiment = run(cache, tmp_path, epochs=1, **settings)
+    assert experiment.finished_epochs == 1
+    start, line = map(json.loads, (tmp_path / "metrics.jsonl").read_text().splitlines())
+    rejected = {k: v for k, v in line.items() if k.startswith("generated/rejected/verify_")}
+    scores = {k: v for k, v in line.items() if k.startswith("agent/score_")}
+    generations = [json.loads(x) for x in (tmp_path / "tasks.jsonl").read_text().splitlines()]
+    for reason in ("verify_crash", "verify_timeout"):
+        count = sum(g["verdict"] == reason for g in generations)
+        assert rejected.get(f"generated/rejected/{reason}", 0) == count
+    crashed = [g for g in generations if g["verdict"] == "verify_crash"]
+    assert crashed and all("SIGSEGV" in g["detail"] for g in crashed)
+    assert sum(scores.values()) > 0
+    assert line["agent/valid_share"] <= 1 - sum(scores.values()) / line["rollouts/total"]
+    assert any(k.endswith(("score_crash", "score_timeout")) for k in start | line if "eval/" in k)
+
+
+def test_a_benchmark_that_workers_cannot_open_is_refused_before_training(
+    cache, tmp_path, monkeypatch
+):
+    monkeypatch.setitem(registry._BENCHMARKS, "toy", ("tests.isolated_toys", "Missing"))
+    with pytest.raises(
+        ValueError, match="'toy' cannot be scored in worker processes: .*is missing"
+    ):
+        Coevolution(toy_config(cache), tmp_path)
+    assert not (tmp_path / "metrics.jsonl").exists()
 
 
 @pytest.mark.parametrize("sizes", [(2, 2, 1), (1, 2, 2)])

@@ -287,6 +287,16 @@ def test_two_processes_share_arrays_decisions_and_files(tmp_path):
         assert (result["restored"], result["host"]) == (2.0, {"finished": 2})
         assert (result["fallback"], result["fallback_host"]) == (1.0, {"finished": 1})
         assert result["steps"] == [1]
+        # Outcomes of scoring: those of process 0, also where another would have failed.
+        assert result["outcomes"] == results[0]["outcomes"]
+    read, scores, again, inspected = results[0]["outcomes"]
+    assert read == again == ["fine", "late", "never"]
+    fine = ["score", [1.0, True, True, "in process 0"]]
+    assert json.loads(scores) == [fine, fine, ["score", [0.0, False, False, "score_crash"]]]
+    (first, task), (second, _), rejection = json.loads(inspected)
+    assert first == second == "task" and task["answer"] == [1.5, None]
+    assert task["messages"][0]["content"] == "fine in process 0"
+    assert rejection[0] == "rejection" and rejection[1][0] == "verify_crash"
     assert "checkpoint 2 cannot be read, trying the one before: process 1: " in texts[0]
     assert "cannot be read" not in texts[1]  # said once
 

@@ -8,7 +8,7 @@ import pytest
 from genenv_jax.benchmarks import base
 from genenv_jax.benchmarks.base import Benchmark, Rejection, Score, Task
 from genenv_jax.benchmarks.dial import Dial
-from genenv_jax.verification import NearDuplicates, Verifier, shingles
+from genenv_jax.verification import NearDuplicates, Verifier, inspect, shingles
 
 
 class Lines:
@@ -136,6 +136,30 @@ def test_details_and_the_accepted_task():
     assert isinstance(
         gate.check("fine words", done=True, seed=SEED, task_id="t", generation=4), Task
     )
+
+
+def test_what_depends_on_the_text_alone_and_what_on_other_tasks():
+    """Inspected first, in whatever order, and compared in turn: the verdicts of `check`."""
+    texts = ["", "unparsable x", "broken x", "half x", "a fine task", "a fine task", "a b c d"]
+    texts += [HELD_OUT.messages[0]["content"], SEED.messages[0]["content"]]
+    whole, split = verifier(), verifier()
+    inspected = [
+        inspect(Lines(), text, done=True, seed=SEED, task_id=str(i), generation=3)
+        for i, text in enumerate(texts)
+    ]
+    # Copies pass an inspection: it knows of no other task.
+    assert [isinstance(x, Task) for x in inspected] == [False] * 4 + [True] * 5
+    for i, text in enumerate(texts):
+        want = whole.check(text, done=True, seed=SEED, task_id=str(i), generation=3)
+        got = inspected[i]
+        if isinstance(got, Task):
+            got = split.compare(got)
+        assert got == want
+        if isinstance(want, Task):
+            whole.admit(want)
+            split.admit(got)
+    cut = inspect(Lines(), "a fine task", done=False, seed=SEED, task_id="", generation=3)
+    assert cut.reason == base.TRUNCATED
 
 
 def test_without_near_duplicates():

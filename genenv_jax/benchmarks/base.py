@@ -112,7 +112,13 @@ class SeedStatistics:
 
 @runtime_checkable
 class Benchmark(Protocol):
-    """The promise.  All methods are deterministic and free of side effects."""
+    """The promise.  All methods are deterministic and free of side effects.
+
+    Methods are called from several threads.  A benchmark whose `score`, `parse` or `verify` may be slow,
+    or may hang or crash because of what a text says (an engine of somebody else's), sets the attribute
+    `isolated = True`: they are then called in worker processes, with a time limit.  It must be
+    picklable for that, and its modules must not import JAX.
+    """
 
     name: str
 

@@ -46,7 +46,9 @@ class Agent(Player):
         options = SamplingParams(
             config.limits.agent_response, c.group_size, model.eos_ids, temperature=c.temperature
         )
-        self.engine = Engine(model.config, options, c.batch_size, self.buckets, put)
+        at_once = config.sampling.batch_size or c.batch_size
+        lanes = config.sampling.lanes
+        self.engine = Engine(model.config, options, at_once, self.buckets, put, lanes)
         names = ("clip_low", "clip_high", "dual_clip", "kl_coef", "kl_estimator", "entropy_coef")
         loss = GRPOConfig(**{k: c[k] for k in names}, aggregation=c.aggregation)
         self._step = learner.make_grpo_step(model.config, loss, self.optimizer, c.micro_batches)

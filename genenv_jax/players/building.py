@@ -122,6 +122,7 @@ def check_batches(config: ConfigDict, mesh: Mesh) -> None:
         c = config[player]
         sizes[f"{player}.batch_size"] = c.batch_size
         sizes[f"{player}.minibatch_size / micro_batches"] = c.minibatch_size // c.micro_batches
+    sizes["sampling.batch_size"] = config.sampling.batch_size
     for key, size in sizes.items():
         if size % rows:
             raise ValueError(

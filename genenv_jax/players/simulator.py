@@ -44,7 +44,9 @@ class Simulator(Player):
         options = SamplingParams(
             config.limits.simulator_response, c.variations, model.eos_ids, temperature=c.temperature
         )
-        self.engine = Engine(model.config, options, c.batch_size, self.buckets, put)
+        at_once = config.sampling.batch_size or c.batch_size
+        lanes = config.sampling.lanes
+        self.engine = Engine(model.config, options, at_once, self.buckets, put, lanes)
         self._step = learner.make_rwr_step(
             model.config, self.optimizer, c.kl_coef, c.kl_cap or float("inf"), c.micro_batches
         )

@@ -284,13 +284,15 @@ class Engine:
         )
 
 
-def cache_sizes(max_new_tokens: int, parts: int = 4, least: int = 32) -> list[int]:
+def cache_sizes(max_new_tokens: int) -> list[int]:
     """The sizes through which a cache of completions grows: quarters of the limit, in steps of 32.
 
-    A step reads the whole cache, so a cache that grows costs five eighths of one that does not.
+    A step reads the whole cache, so a cache that grows costs five eighths of one that does not.  Each
+    size is a program of its own, so short completions have fewer.
     """
-    quarters = (max_new_tokens * i / parts for i in range(1, parts + 1))
-    return sorted({min(max_new_tokens, math.ceil(x / least) * least) for x in quarters})
+    parts = min(max(max_new_tokens // 32, 1), 4)
+    sizes = (math.ceil(max_new_tokens * i / parts / 32) * 32 for i in range(1, parts + 1))
+    return sorted({min(max_new_tokens, size) for size in sizes})
 
 
 class _Flight(NamedTuple):

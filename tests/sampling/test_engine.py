@@ -96,7 +96,7 @@ def test_nothing_is_compiled_in_steady_state(params, rollouts):
 
 def test_a_warm_engine_compiles_nothing(params, prompts):
     """Not even where a bucket and a size of the cache come up for the first time."""
-    options = SamplingParams(45, G, (3,), temperature=0.9)
+    options = SamplingParams(65, G, (3,), temperature=0.9)
     engine = Engine(CONFIG, options, 3, (4, 8), lanes=1, chunk=4)
     programs = decoding.read_prompts, decoding.decode, decoding.resize
     engine.warm_up(params)
@@ -117,20 +117,20 @@ def test_put_places_every_array(params, prompts, rollouts):
     assert {x.shape for x in placed} == {(3, 4), (3, 8), (3,), (3, G)}
 
 
-LONG = SamplingParams(40, 5, (3, 17))  # the cache grows from 32 to 40 columns
+LONG = SamplingParams(64, 5, (3, 17))  # the cache grows from 32 to 64 columns
 
 
 @pytest.fixture(scope="module")
 def ragged(params):
     """Seven prompts, a limit for each of their samples, and the plain sampler's completions."""
     prompts, rng = make_prompts(7, 6, seed=4), np.random.default_rng(0)
-    limits = np.minimum(40, 1 + rng.pareto(0.7, (7, 5)) * 4).astype(int)
+    limits = np.minimum(64, 1 + rng.pareto(0.7, (7, 5)) * 4).astype(int)
     tokens, lengths = pad_rows(prompts, 6, 7)
     ids = np.arange(35, dtype=np.uint32).reshape(7, 5)
     plain = jax.device_get(sample(params, tokens, lengths, KEY, ids, config=CONFIG, options=LONG))
-    # Every case is there: ends by an end token and by the limit, in one token and in all 40.
+    # Every case is there: ends by an end token and by the limit, in one token and in all 64.
     lengths = np.minimum(plain.lengths, limits)
-    assert lengths.min() == 1 and lengths.max() == 40
+    assert lengths.min() == 1 and lengths.max() == 64
     assert (plain.lengths <= limits).any() and (plain.lengths > limits).any()
     return prompts, limits, plain
 
@@ -165,7 +165,7 @@ def test_replacing_finished_rows_changes_nothing(
     lengths = np.minimum(plain.lengths, limits)
     np.testing.assert_array_equal(got.lengths, lengths)
     np.testing.assert_array_equal(got.done, plain.done & (plain.lengths <= limits))
-    kept = np.arange(40) < lengths[..., None]
+    kept = np.arange(64) < lengths[..., None]
     np.testing.assert_array_equal(got.tokens, np.where(kept, plain.tokens, 0))
     np.testing.assert_allclose(got.logprobs, np.where(kept, plain.logprobs, 0), atol=2e-5)
     assert sorted(finished) == [(i, j) for i in range(7) for j in range(5)]
@@ -200,7 +200,7 @@ def test_time_is_divided_between_prefill_and_decoding(params, prompts):
 
 @pytest.mark.parametrize(
     ("limit", "want"),
-    [(1, [1]), (20, [20]), (32, [32]), (33, [32, 33]), (128, [32, 64, 96, 128]),
+    [(1, [1]), (20, [20]), (32, [32]), (50, [50]), (70, [64, 70]), (128, [32, 64, 96, 128]),
      (512, [128, 256, 384, 512]), (1000, [256, 512, 768, 1000])],
 )  # fmt: skip
 def test_sizes_of_the_cache(limit, want):

@@ -1,0 +1,185 @@
+"""The scorer: takes completions as they are finished, and answers when all of them are.
+
+    batch = scorer.batch()
+    sampler(..., on_finished=lambda i, j, tokens, done: batch.add((i, j), tokens, SCORE, tasks[i]))
+    outcomes = batch.collect()              # {(i, j): (text, Score)}, whatever the order of arrival
+
+Completions are decoded and scored in threads of this process while the devices go on.  With worker
+processes, each thread has one of them answer, within a time limit.
+
+In a run of several processes the first one scores, and all take its outcomes: a timeout is a matter of
+time, and two processes that disagree about one would come to different decisions.
+"""
+
+from __future__ import annotations
+
+import collections
+import os
+import queue
+import threading
+import traceback
+from collections.abc import Callable, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from typing import Any
+
+from absl import logging
+
+from genenv_jax.benchmarks.base import Benchmark
+from genenv_jax.parallel import processes
+from genenv_jax.scoring import questions
+from genenv_jax.scoring.worker import NoAnswer, Worker
+
+Key = tuple[int, int]
+
+# Completions that may wait.  `Batch.add` blocks beyond: far more than one step of a sampler finishes,
+# so that decoding stalls only where scoring is what takes the time anyway.
+CAPACITY = 4096
+_LOGGED = 5  # failures of a kind that are logged
+
+
+def worker_count(benchmark: Benchmark, workers: int) -> int:
+    """How many worker processes score: as many as are asked for; 0 means none.
+
+    A benchmark that is `isolated` gets some in any case: one for each core but one, 16 at most.
+    """
+    if workers or not getattr(benchmark, "isolated", False):
+        return workers
+    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
+    return max(1, min(16, (cores or 1) - 1))
+
+
+class Scorer:
+    """See the module's docstring.
+
+    Args:
+      benchmark: scores and inspects.
+      decode: token ids -> text.  Called from several threads at a time.
+      workers: worker processes; 0: a thread of this process, see `worker_count`.
+      timeout: seconds for one completion.  Kept in worker processes only.
+      memory: GiB that one worker process may hold; 0 for no limit.
+      capacity: completions that may wait.
+    Raises:
+      ValueError: the benchmark cannot be scored in worker processes; the first one is started here.
+      RuntimeError: that one does not start.
+    """
+
+    def __init__(
+        self,
+        benchmark: Benchmark,
+        decode: Callable[[Sequence[int]], str],
+        workers: int = 0,
+        timeout: float = 60.0,
+        memory: float = 4.0,
+        capacity: int = CAPACITY,
+    ):
+        self._benchmark, self._decode = benchmark, decode
+        self._workers: list[Worker] = []
+        if processes.is_writer():
+            count = worker_count(benchmark, workers)
+            self._workers = [Worker(benchmark, timeout, memory) for _ in range(count)]
+        self._idle: queue.SimpleQueue[Worker] = queue.SimpleQueue()
+        for worker in self._workers:
+            self._idle.put(worker)
+        self._threads = ThreadPoolExecutor(max(1, len(self._workers)), "scoring")
+        self._room = threading.BoundedSemaphore(capacity)
+        self._failures: collections.Counter[str] = collections.Counter()
+        self._closed = False
+        for worker in self._workers[:1]:
+            worker.start()  # what is wrong with the benchmark shows here, before anything is trained
+
+    def __enter__(self) -> Scorer:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def batch(self) -> Batch:
+        """Takes the completions of one call of a sampler."""
+        return Batch(self)
+
+    def close(self) -> None:
+        """Ends threads and processes; what has not been answered is dropped."""
+        self._closed = True
+        self._threads.shutdown(wait=False, cancel_futures=True)
+        for worker in self._workers:
+            worker.close()
+
+    def _submit(
+        self, tokens: Sequence[int], question: str, arguments: tuple[Any, ...]
+    ) -> Future[tuple[str, questions.Outcome | None]]:
+        self._room.acquire()
+        try:
+            future = self._threads.submit(self._answer, tokens, question, arguments)
+        except BaseException:
+            self._room.release()
+            raise
+        future.add_done_callback(lambda _: self._room.release())
+        return future
+
+    def _answer(
+        self, tokens: Sequence[int], question: str, arguments: tuple[Any, ...]
+    ) -> tuple[str, questions.Outcome | None]:
+        """Text and outcome; no outcome in processes that do not score."""
+        text = self._decode(tokens)
+        if not processes.is_writer():
+            return text, None
+        arguments = (*arguments, text)
+        try:
+            return text, self._ask(question, arguments)
+        except NoAnswer as error:
+            how, detail = error.how, error.detail
+        self._failures[how] += 1
+        if self._failures[how] <= _LOGGED and not self._closed:
+            last = " (not said again)" if self._failures[how] == _LOGGED else ""
+            logging.warning("%s_%s: %s%s", question, how, detail, last)
+        return text, questions.failure(question, how, detail.splitlines()[-1][:500])
+
+    def _ask(self, question: str, arguments: tuple[Any, ...]) -> questions.Outcome:
+        if not self._workers:
+            try:
+                return questions.answer(self._benchmark, question, arguments)
+            except Exception as error:  # it promised not to; one text must not end the run
+                raise NoAnswer(questions.CRASH, traceback.format_exc().strip()) from error
+        worker = self._idle.get()
+        try:
+            return worker.ask(question, arguments)
+        finally:
+            self._idle.put(worker)
+
+
+class Batch:
+    """Completions of one call of a sampler, being scored.
+
+    Every process of a run adds the same ones, in whatever order, and collects.
+    """
+
+    def __init__(self, scorer: Scorer):
+        self._scorer = scorer
+        self._futures: dict[Key, Future[tuple[str, questions.Outcome | None]]] = {}
+
+    def add(self, key: Key, tokens: Sequence[int], question: str, *arguments: Any) -> None:
+        """Hands over a finished completion.
+
+        Args:
+          key: its prompt and its place among the prompt's samples; each once.
+          tokens: token ids.
+          question: one of `questions`.
+          arguments: what the question takes before the text.
+        """
+        if key in self._futures:
+            raise ValueError(f"completion {key} was added before: expected each once")
+        self._futures[key] = self._scorer._submit(tokens, question, arguments)
+
+    def collect(self) -> dict[Key, tuple[str, questions.Outcome]]:
+        """Waits for all of them: text and outcome by key, in the order of the keys.
+
+        Raises RuntimeError or ValueError where a worker process cannot be started any more.
+        """
+        keys = sorted(self._futures)
+        answers = [self._futures[key].result() for key in keys]
+        outcomes = [outcome for _, outcome in answers]
+        if processes.process_count() > 1:
+            packed = questions.pack(outcomes) if processes.is_writer() else ""
+            outcomes = questions.unpack(processes.agree("outcomes of scoring", packed))
+        texts = [text for text, _ in answers]
+        return dict(zip(keys, zip(texts, outcomes, strict=True), strict=True))

@@ -1,0 +1,250 @@
+"""A worker process: its program, and how the run speaks with it.
+
+    worker = Worker(benchmark, timeout=60)
+    worker.ask("score", (task, text))       # a Score; or NoAnswer after 60 s, or when the process dies
+
+The program is started with the parent's import path and nothing else of the parent, in particular not
+its main module, as multiprocessing would: that may import JAX, or start the run again.  Requests go to it
+one at a time over a socket of its own, so whatever happens to a worker concerns one question only.
+
+A process contains accidents (endless loops, crashes of native code, exhausted memory).  It is no
+sandbox: what a model wrote is parsed there and never evaluated, as everywhere.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import pickle
+import signal
+import socket
+import struct
+import subprocess
+import sys
+import threading
+import traceback
+from multiprocessing.connection import Connection
+from typing import Any
+
+from genenv_jax.benchmarks.base import Benchmark
+from genenv_jax.scoring import questions
+
+_START_TIMEOUT = 300.0  # seconds to import a benchmark's packages
+_GRACE = 5.0  # seconds after the timeout at which a worker that nobody ended ends itself
+_ATTEMPTS = 3  # to start a worker
+
+_PROGRAM = (
+    "import json, sys; sys.path[:] = json.loads(sys.argv[2]); "
+    "from genenv_jax.scoring.worker import serve; serve(int(sys.argv[1]))"
+)
+
+
+class NoAnswer(Exception):
+    """A worker gave none.  how: `questions.TIMEOUT` or `questions.CRASH`.  detail: for the reader."""
+
+    def __init__(self, how: str, detail: str):
+        super().__init__(how, detail)
+        self.how, self.detail = how, detail
+
+
+class Worker:
+    """One worker process, replaced where it is lost.  Used by one thread at a time; `close` by any.
+
+    Args:
+      benchmark: pickled once here, and unpickled in the process.
+      timeout: seconds for one answer.
+      memory: GiB of data that the process may hold; 0 for no limit.
+    Raises:
+      ValueError: the benchmark cannot be pickled.
+    """
+
+    def __init__(self, benchmark: Benchmark, timeout: float, memory: float = 0.0):
+        try:
+            pickled = pickle.dumps(benchmark)
+        except Exception as error:  # an object's own __reduce__ may raise anything
+            raise ValueError(
+                f"benchmark {benchmark.name!r} cannot be scored in worker processes: {error}; expected "
+                "an object that pickle takes"
+            ) from error
+        self.timeout = timeout
+        self._setup = pickle.dumps((pickled, timeout, round(memory * 2**30)))
+        self._name = benchmark.name
+        self._process: subprocess.Popen | None = None
+        self._connection: Connection | None = None
+        self._lock = threading.Lock()  # of what `close` reads
+        self._closed = False
+
+    @property
+    def pid(self) -> int | None:
+        """Process id; None where no process runs."""
+        process = self._process
+        return process.pid if process and process.poll() is None else None
+
+    def start(self) -> None:
+        """Starts the process if none runs.
+
+        Raises:
+          ValueError: the benchmark cannot be opened there, or it imports JAX.
+          RuntimeError: the process does not come up; or the worker is closed.
+        """
+        if self.pid is not None:
+            return
+        for attempt in range(1, _ATTEMPTS + 1):
+            try:
+                return self._start()
+            except (OSError, EOFError) as error:
+                code = self._end()
+                if attempt == _ATTEMPTS or self._closed:
+                    raise RuntimeError(
+                        f"a worker process for benchmark {self._name!r} does not start: "
+                        f"{_describe(code) if code is not None else error}"
+                    ) from error
+
+    def _start(self) -> None:
+        self._end()
+        ours, theirs = socket.socketpair()
+        with ours, theirs:
+            for option in (socket.SO_RCVTIMEO, socket.SO_SNDTIMEO):
+                # Bounds each read and write; `ask` bounds the wait for the answer.
+                seconds = max(self.timeout, 1.0)
+                ours.setsockopt(socket.SOL_SOCKET, option, struct.pack("ll", int(seconds), 0))
+            with self._lock:
+                if self._closed:
+                    raise OSError("closed")
+                self._process = subprocess.Popen(
+                    [sys.executable, "-c", _PROGRAM, str(theirs.fileno()), json.dumps(sys.path)],
+                    # The order of sets is the same in every worker; and each takes one core.
+                    env=os.environ | {"PYTHONHASHSEED": "0", "OMP_NUM_THREADS": "1"},
+                    stdin=subprocess.DEVNULL,
+                    stdout=subprocess.DEVNULL,
+                    pass_fds=[theirs.fileno()],
+                    # Its own group: Ctrl-C is for the run alone, and what it starts ends with it.
+                    start_new_session=True,
+                )
+            self._connection = Connection(ours.detach())
+        self._connection.send_bytes(self._setup)
+        if not self._connection.poll(_START_TIMEOUT):
+            raise OSError(f"no sign of life for {_START_TIMEOUT:.0f} s")
+        if complaint := self._connection.recv():
+            self._end()
+            raise ValueError(
+                f"benchmark {self._name!r} cannot be scored in worker processes: {complaint}"
+            )
+
+    def ask(self, question: str, arguments: tuple[Any, ...]) -> questions.Outcome:
+        """The answer to one of `questions`.
+
+        Raises:
+          NoAnswer: it took longer than the timeout (the process is ended), the process died, or the
+            benchmark raised.
+          ValueError, RuntimeError: no process can be started, see `start`.
+        """
+        self.start()
+        try:
+            try:
+                self._connection.send((question, arguments))
+            except OSError:  # it died while it was idle, through no fault of this text
+                self._end()
+                self.start()
+                self._connection.send((question, arguments))
+            if not self._connection.poll(self.timeout):
+                raise BlockingIOError
+            answered, value = self._connection.recv()
+        except BlockingIOError:
+            self._end()
+            raise NoAnswer(questions.TIMEOUT, f"no answer within {self.timeout:g} s") from None
+        except (EOFError, OSError):
+            raise NoAnswer(questions.CRASH, _describe(self._end())) from None
+        if not answered:
+            raise NoAnswer(questions.CRASH, value)
+        return value
+
+    def close(self) -> None:
+        """Ends the process, also in the middle of an answer; none is started again."""
+        with self._lock:
+            self._closed = True
+            process = self._process
+        if process:
+            _kill(process)
+
+    def _end(self) -> int | None:
+        """Ends the process if one runs; its exit code, or None where there was none."""
+        if self._connection:
+            self._connection.close()
+        process, self._process, self._connection = self._process, None, None
+        if process is None:
+            return None
+        _kill(process)
+        return process.returncode
+
+
+def _kill(process: subprocess.Popen) -> None:
+    """Ends a process and what it has started.  One that has died by itself keeps its exit code."""
+    with contextlib.suppress(ProcessLookupError, PermissionError):
+        os.killpg(process.pid, signal.SIGKILL)
+    # A process that waits for a dead file system hears no signal: nobody waits for it in turn.
+    with contextlib.suppress(subprocess.TimeoutExpired):
+        process.wait(_GRACE)
+
+
+def _describe(code: int | None) -> str:
+    if code is not None and code < 0:
+        try:
+            return f"the process died by {signal.Signals(-code).name}"
+        except ValueError:
+            return f"the process died by signal {-code}"
+    return f"the process ended with exit code {code}"
+
+
+# -- in the worker process --------------------------------------------------------------------------------
+
+
+def serve(descriptor: int) -> None:
+    """Answers questions until the other end of the socket `descriptor` is closed."""
+    connection = Connection(descriptor)
+    pickled, timeout, memory = pickle.loads(connection.recv_bytes())
+    _expendable(memory)
+    benchmark, complaint = None, ""
+    try:
+        benchmark = pickle.loads(pickled)
+    except BaseException as error:
+        complaint = f"it cannot be opened there ({type(error).__name__}: {error})"
+    if not complaint and "jax" in sys.modules:
+        complaint = "it imports JAX, and the chips of a TPU belong to one process"
+    connection.send(complaint)
+    # If the run is killed during an answer, nobody else ends this process.  The default action of
+    # this signal needs no Python, so it ends native code too.
+    signal.signal(signal.SIGALRM, signal.SIG_DFL)
+    while True:
+        try:
+            question, arguments = connection.recv()
+        except (EOFError, OSError):
+            return
+        signal.setitimer(signal.ITIMER_REAL, timeout + _GRACE)
+        try:
+            reply = True, questions.answer(benchmark, question, arguments)
+        except BaseException as error:
+            reply = False, _report(error)
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        try:
+            connection.send(reply)
+        except (TypeError, AttributeError, ValueError, pickle.PicklingError, MemoryError) as error:
+            connection.send((False, _report(error)))
+
+
+def _expendable(memory: int) -> None:
+    """Bounds this process's data, and offers it first where the machine runs out of memory."""
+    with contextlib.suppress(ImportError, ValueError, OSError):
+        import resource
+
+        if memory:
+            resource.setrlimit(resource.RLIMIT_DATA, (memory, memory))
+        # No core dumps: a crash is an outcome here.
+        resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+    with contextlib.suppress(OSError), open("/proc/self/oom_score_adj", "w") as file:
+        file.write("1000")
+
+
+def _report(error: BaseException) -> str:
+    return "".join(traceback.format_exception(error))[-4000:].strip()

@@ -1,0 +1,131 @@
+"""A benchmark whose texts say what becomes of the process that scores them.
+
+It is imported in worker processes, and so knows nothing of JAX.
+"""
+
+import os
+import signal
+import sys
+import time
+
+from genenv_jax.benchmarks.base import Rejection, Score, Task
+
+
+def make_task(text="", task_id="t"):
+    return Task(task_id, "dangerous", "", ({"role": "user", "content": text},))
+
+
+def recurse():
+    return recurse()
+
+
+class Dangerous:
+    """`score` and `parse` do what the first word of the text says; the rest is a reward."""
+
+    name = "dangerous"
+
+    def __init__(self, isolated=False):
+        self.isolated = isolated
+
+    def act(self, text):
+        word, *rest = text.split()
+        if word == "loop":
+            while True:
+                pass
+        elif word == "sleep":
+            time.sleep(float(rest[0]))
+        elif word == "exit":
+            os._exit(3)
+        elif word == "segfault":
+            os.kill(os.getpid(), signal.SIGSEGV)
+        elif word == "stop":
+            os.kill(os.getpid(), signal.SIGSTOP)
+        elif word == "leave":
+            sys.exit(0)
+        elif word == "memory":
+            hoard = [bytearray(2**26) for _ in range(64)]  # 4 GiB
+            raise AssertionError(len(hoard))
+        elif word == "recurse":
+            recurse()
+        elif word == "raise":
+            raise KeyError("what a text can do")
+        elif word == "child":  # leaves a process of its own behind, and hangs
+            child = os.spawnlp(os.P_NOWAIT, "sleep", "sleep", "600")
+            with open(rest[0], "w") as file:
+                file.write(str(child))
+            time.sleep(600)
+
+    def score(self, task, text):
+        self.act(text)
+        if text.startswith("lambda"):
+            return lambda: 0
+        if text.startswith("who"):
+            return Score(1.0, True, True, str(os.getpid()))
+        if text.startswith("modules"):
+            return Score(1.0, True, True, ",".join(m for m in sys.modules if "jax" in m))
+        return Score(len(text) / 100, len(text) > 5, True, task.id)
+
+    def parse(self, text, seed, task_id, generation):
+        self.act(text)
+        if text.startswith("bad"):
+            return Rejection("unparsable", text)
+        return Task(
+            task_id, self.name, "", ({"role": "user", "content": text},), (), None, seed.id,
+            "generated", generation,
+        )  # fmt: skip
+
+    def verify(self, task):
+        return None
+
+    def agent_answer(self, task):
+        return "a right answer " * 7
+
+    def score_of(self, task):
+        return self.score(task, self.agent_answer(task))
+
+
+class Complete(Dangerous):
+    """Its own answers earn full reward."""
+
+    def score(self, task, text):
+        if text == self.agent_answer(task):
+            return Score(1.0, True, True)
+        return super().score(task, text)
+
+
+class Unpicklable(Dangerous):
+    """Holds what no other process can hold."""
+
+    def __init__(self):
+        self.engine = lambda: 0
+
+
+class Unopenable(Dangerous):
+    """Can be written and not be read."""
+
+    def __reduce__(self):
+        return _fail, ()
+
+
+def _fail():
+    raise OSError("the engine's files are not here")
+
+
+class ImportsJax(Dangerous):
+    """Brings JAX into the process that opens it."""
+
+    def __reduce__(self):
+        return _import_jax, ()
+
+
+def _import_jax():
+    import jax  # noqa: F401
+
+    return ImportsJax()
+
+
+class DiesAtBirth(Dangerous):
+    """Ends the process that opens it."""
+
+    def __reduce__(self):
+        return os._exit, (7,)

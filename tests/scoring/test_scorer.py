@@ -1,0 +1,392 @@
+"""Scoring beside sampling: in a thread, in worker processes, and what no text may do to a run."""
+
+import os
+import pathlib
+import random
+import subprocess
+import sys
+import threading
+import time
+
+import pytest
+
+from genenv_jax.benchmarks.base import Rejection, Score, Task
+from genenv_jax.benchmarks.dial import Dial
+from genenv_jax.scoring import questions
+from genenv_jax.scoring.questions import SCORE, VERIFY
+from genenv_jax.scoring.scorer import Scorer, worker_count
+from genenv_jax.scoring.worker import NoAnswer, Worker
+from tests.scoring.benchmarks import (
+    Complete,
+    Dangerous,
+    DiesAtBirth,
+    ImportsJax,
+    Unopenable,
+    Unpicklable,
+    make_task,
+)
+
+TASK = make_task()
+
+
+def decode(tokens):
+    return "".join(map(chr, tokens))
+
+
+def encode(text):
+    return list(map(ord, text))
+
+
+def alive(pid):
+    try:
+        state = pathlib.Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()[0]
+    except FileNotFoundError:
+        return False
+    return state != "Z"
+
+
+def wait_until(condition, seconds=10.0):
+    deadline = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < deadline
+        time.sleep(0.02)
+
+
+@pytest.fixture(params=[0, 2], ids=["thread", "processes"])
+def scorer(request):
+    with Scorer(Complete(), decode, workers=request.param, timeout=30.0) as scorer:
+        yield scorer
+
+
+@pytest.fixture(scope="module")
+def workers():
+    """Two worker processes that answer within a second."""
+    with Scorer(Complete(), decode, workers=2, timeout=1.0, memory=1.0) as scorer:
+        yield scorer
+
+
+def outcomes(scorer, texts, question=SCORE, arguments=(TASK,)):
+    batch = scorer.batch()
+    for i, text in enumerate(texts):
+        batch.add((i, 0), encode(text), question, *arguments)
+    return [outcome for _, outcome in batch.collect().values()]
+
+
+# -- outcomes -------------------------------------------------------------------------------------------
+
+
+def test_scores_come_in_the_order_of_the_keys_whatever_the_order_of_arrival(scorer):
+    tasks = [make_task(task_id=f"t{i}") for i in range(6)]
+    texts = {(i, j): f"text {'x' * (i + 7 * j)}" for i in range(6) for j in range(3)}
+    want = {key: (text, Complete().score(tasks[key[0]], text)) for key, text in texts.items()}
+    for seed in range(3):
+        batch = scorer.batch()
+        for key in random.Random(seed).sample(list(texts), len(texts)):
+            batch.add(key, encode(texts[key]), SCORE, tasks[key[0]])
+        got = batch.collect()
+        assert list(got) == sorted(texts) and got == want
+
+
+def test_generations_are_inspected(scorer):
+    seed = make_task(task_id="s")
+    texts = ["a task", "bad one", " ", "raise"]
+    batch = scorer.batch()
+    for i, text in enumerate(texts):
+        batch.add((0, i), encode(text), VERIFY, True, seed, f"g{i}", 4)
+    batch.add((1, 0), encode("cut off"), VERIFY, False, seed, "g", 4)
+    task, *rejections = [outcome for _, outcome in batch.collect().values()]
+    assert (task.id, task.seed_id, task.generation) == ("g0", "s", 4)
+    reasons = ["unparsable", "empty", "verify_crash", "truncated"]
+    assert [r.reason for r in rejections] == reasons
+    assert "KeyError: 'what a text can do'" in rejections[2].detail
+
+
+def test_a_real_benchmark_scores_alike_in_both_ways():
+    dial = Dial(num_seeds=8, eval_per_depth=1)
+    tasks = dial.tasks("seed")
+    pairs = [
+        (task, text)
+        for task in tasks
+        for text in (dial.agent_answer(task), dial.simulator_answer(task), "nonsense", "\ud800 [")
+    ]
+    results = []
+    for count in (0, 1):
+        with Scorer(dial, decode, workers=count) as scorer:
+            batch = scorer.batch()
+            for i, (task, text) in enumerate(pairs):
+                batch.add((i, 0), encode(text), SCORE, task)
+                batch.add((i, 1), encode(text), VERIFY, True, task, "new", 0)
+            results.append(batch.collect())
+    assert results[0] == results[1]
+    assert {type(outcome) for _, outcome in results[0].values()} == {Score, Task, Rejection}
+
+
+def test_an_empty_batch():
+    with Scorer(Complete(), decode) as scorer:
+        assert scorer.batch().collect() == {}
+
+
+def test_a_completion_that_is_added_twice_is_an_error(scorer):
+    batch = scorer.batch()
+    batch.add((0, 0), [65], SCORE, TASK)
+    with pytest.raises(ValueError, match=r"\(0, 0\) was added before"):
+        batch.add((0, 0), [65], SCORE, TASK)
+    batch.collect()
+
+
+def test_outcomes_survive_the_way_to_other_processes():
+    task = make_task("text", "id")
+    given = [
+        Score(1 / 3, True, False, "r"),
+        Rejection("a", "b\ud800\0"),
+        task,
+        Score(0, False, True),
+    ]
+    assert questions.unpack(questions.pack(given)) == given
+
+
+# -- what no text may do --------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("text", "how"),
+    [
+        ("loop", "timeout"),
+        ("sleep 600", "timeout"),
+        ("stop", "timeout"),
+        ("exit", "crash"),
+        ("segfault", "crash"),
+        ("leave", "crash"),
+        ("memory", "crash"),
+        ("recurse", "crash"),
+        ("raise", "crash"),
+        ("lambda", "crash"),
+    ],
+)
+def test_one_text_fails_alone(workers, text, how):
+    """The others are scored, also those after it, in whichever worker."""
+    texts = ["fine " * 3, text, *["fine too " * 2] * 8]
+    scores = outcomes(workers, texts)
+    assert scores[1] == Score(0.0, False, False, f"score_{how}")
+    assert scores[1].reason in questions.FAILED_SCORES
+    for i, score in enumerate(scores):
+        if i != 1:
+            assert score == Complete().score(TASK, texts[i])
+    if text != "lambda":
+        (rejection,) = outcomes(workers, [text], VERIFY, (True, TASK, "new", 0))
+        assert rejection.reason == f"verify_{how}"
+        wanted = {"exit": "exit code 3", "segfault": "SIGSEGV", "memory": "MemoryError"}
+        wanted |= {"recurse": "RecursionError", "raise": "KeyError", "leave": "SystemExit"}
+        assert wanted.get(text, "no answer within 1 s") in rejection.detail
+
+
+def test_every_text_fails(workers):
+    scores = outcomes(workers, ["exit", "segfault", "raise"] * 5)
+    assert {score.reason for score in scores} == {"score_crash"}
+    assert outcomes(workers, ["fine"])[0].valid
+
+
+def test_in_a_thread_what_a_benchmark_raises_concerns_one_text():
+    with Scorer(Complete(), decode) as scorer:
+        scores = outcomes(scorer, ["fine", "raise", "recurse", "fine"])
+    reasons = ["t", "score_crash", "score_crash", "t"]
+    assert [score.reason for score in scores] == reasons
+
+
+def test_a_worker_that_died_while_idle_costs_no_text(workers):
+    for _ in range(3):
+        (who,) = outcomes(workers, ["who"])
+        os.kill(int(who.reason), 9)
+        wait_until(lambda pid=int(who.reason): not alive(pid))
+        assert [s.valid for s in outcomes(workers, ["fine"] * 4)] == [True] * 4
+
+
+def test_what_a_worker_started_ends_with_it(workers, tmp_path):
+    file = tmp_path / "pid"
+    (score,) = outcomes(workers, [f"child {file}"])
+    assert score.reason == "score_timeout"
+    pid = int(file.read_text())
+    wait_until(lambda: not alive(pid))
+
+
+def test_a_text_at_the_timeout_is_not_cut_short():
+    with Scorer(Complete(), decode, workers=1, timeout=2.0) as scorer:
+        (score,) = outcomes(scorer, ["sleep 1.2"])
+    assert score.valid
+
+
+def test_failures_are_logged_and_not_for_ever(caplog):
+    with Scorer(Complete(), decode) as scorer:
+        outcomes(scorer, ["raise"] * 50)
+    lines = [r for r in caplog.records if "score_crash" in r.getMessage()]
+    assert len(lines) == 5
+    assert "KeyError" in lines[0].getMessage() and "not said again" in lines[-1].getMessage()
+
+
+# -- the worker processes -------------------------------------------------------------------------------
+
+
+def test_workers_know_nothing_of_jax(workers):
+    (score,) = outcomes(workers, ["modules"])
+    assert all(name.split(".")[0] == "genenv_jax" for name in score.reason.split(","))
+    assert "genenv_jax.scoring.worker" in score.reason.split(",")
+    for name in ("dial", "bfcl"):
+        program = (
+            "import sys; from genenv_jax.benchmarks import registry; "
+            "from genenv_jax.scoring import worker; "
+            f"__import__(registry._BENCHMARKS[{name!r}][0]); "
+            "sys.exit(any(m.split('.')[0] in ('jax', 'jaxlib', 'flax') for m in sys.modules))"
+        )
+        assert subprocess.run([sys.executable, "-c", program], check=False).returncode == 0
+
+
+def test_the_main_module_is_not_run_again(tmp_path):
+    """A script without a guard, whose main module imports JAX, as the commands' do."""
+    script = tmp_path / "script.py"
+    script.write_text(
+        "import jax\n"
+        "from genenv_jax.scoring.scorer import Scorer\n"
+        "from tests.scoring.benchmarks import Complete, make_task\n"
+        "print('main')\n"
+        "with Scorer(Complete(), lambda t: 'modules', workers=1) as scorer:\n"
+        "    batch = scorer.batch()\n"
+        "    batch.add((0, 0), [], 'score', make_task())\n"
+        "    print(batch.collect()[0, 0][1].valid)\n"
+    )
+    root = pathlib.Path(__file__).resolve().parents[2]
+    done = subprocess.run(
+        [sys.executable, script],
+        env=os.environ | {"PYTHONPATH": str(root)},
+        capture_output=True,
+        text=True,
+        timeout=100,
+        check=True,
+    )
+    assert done.stdout == "main\nTrue\n"
+
+
+@pytest.mark.parametrize(
+    ("make", "error", "message"),
+    [
+        (Unpicklable, ValueError, "'dangerous' cannot be scored in worker processes: .*pickle"),
+        (Unopenable, ValueError, "OSError: the engine's files are not here"),
+        (ImportsJax, ValueError, "it imports JAX"),
+        (DiesAtBirth, RuntimeError, "does not start: the process ended with exit code 7"),
+    ],
+)
+def test_a_benchmark_that_workers_cannot_open_is_named_at_the_start(make, error, message):
+    with pytest.raises(error, match=message):
+        Scorer(make(), decode, workers=2)
+    Scorer(make(), decode, workers=0).close()  # no worker, nothing to open
+
+
+def test_isolated_benchmarks_get_workers_by_themselves():
+    assert worker_count(Dangerous(), 0) == 0
+    assert worker_count(Dangerous(), 3) == 3
+    assert worker_count(Dangerous(isolated=True), 3) == 3
+    assert 1 <= worker_count(Dangerous(isolated=True), 0) <= 16
+    assert worker_count(Dial(num_seeds=2, eval_per_depth=1), 0) == 0
+    with Scorer(Dangerous(isolated=True), decode) as scorer:
+        (who,) = outcomes(scorer, ["who"])
+    assert int(who.reason) != os.getpid()
+
+
+def test_closing_ends_what_is_running(caplog):
+    before = set(threading.enumerate())
+    scorer = Scorer(Complete(), decode, workers=2, timeout=600.0)
+    pids = [int(score.reason) for score in outcomes(scorer, ["who"])]
+    batch = scorer.batch()
+    for i in range(20):
+        batch.add((i, 0), encode("loop"), SCORE, TASK)
+    time.sleep(0.1)
+    began = time.monotonic()
+    scorer.close()
+    scorer.close()  # again is nothing
+    wait_until(lambda: not any(map(alive, pids)))
+    wait_until(lambda: set(threading.enumerate()) <= before)
+    assert time.monotonic() - began < 8
+    assert not caplog.records  # these are no crashes
+
+
+@pytest.mark.parametrize("text", ["sleep 60", "who"])
+def test_a_worker_does_not_outlive_a_run_that_was_killed(text, tmp_path):
+    """Idle, it reads the end of the pipe; busy, its own alarm ends it."""
+    script = (
+        "import os, sys, threading, time\n"
+        "from genenv_jax.scoring.worker import Worker\n"
+        "from tests.scoring.benchmarks import Complete, make_task\n"
+        "worker = Worker(Complete(), timeout=0.5)\n"
+        "worker.start()\n"
+        f"worker._connection.send(('score', (make_task(), {text!r})))\n"
+        "time.sleep(0.2)\n"
+        "print(worker.pid, flush=True)\n"
+        "os._exit(0)\n"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", script], capture_output=True, text=True, timeout=60, check=True
+    )
+    pid = int(done.stdout)
+    wait_until(lambda: not alive(pid), 15.0)
+
+
+def test_a_worker_by_itself():
+    worker = Worker(Complete(), timeout=0.3)
+    assert worker.pid is None
+    assert worker.ask(SCORE, (TASK, "fine")).valid
+    first = worker.pid
+    with pytest.raises(NoAnswer, match="within 0.3 s"):
+        worker.ask(SCORE, (TASK, "loop"))
+    assert worker.pid is None and not alive(first)
+    assert worker.ask(SCORE, (TASK, "fine")).valid and worker.pid != first
+    worker.close()
+    assert worker.pid is None
+    with pytest.raises(RuntimeError):
+        worker.ask(SCORE, (TASK, "fine"))
+
+
+# -- the queue ------------------------------------------------------------------------------------------
+
+
+def test_the_queue_is_bounded_and_never_stuck():
+    """Adding waits for room; what waits is scored all the same, failures included."""
+    gate = threading.Event()
+
+    class Slow(Complete):
+        def score(self, task, text):
+            gate.wait(10)
+            return super().score(task, text)
+
+    with Scorer(Slow(), decode, capacity=3) as scorer:
+        batch, added = scorer.batch(), []
+
+        def add():
+            for i in range(9):
+                batch.add((i, 0), encode("raise" if i % 2 else "fine"), SCORE, TASK)
+                added.append(i)
+
+        thread = threading.Thread(target=add)
+        thread.start()
+        time.sleep(0.2)
+        assert len(added) == 3
+        gate.set()
+        thread.join(10)
+        scores = [score for _, score in batch.collect().values()]
+    assert len(added) == 9
+    assert [score.valid for score in scores] == [i % 2 == 0 for i in range(9)]
+
+
+def test_workers_score_side_by_side():
+    with Scorer(Complete(), decode, workers=3) as scorer:
+        outcomes(scorer, ["sleep 0.2"] * 3)  # they start
+        began = time.monotonic()
+        outcomes(scorer, ["sleep 0.5"] * 6)
+        assert time.monotonic() - began < 2.0
+
+
+def test_scoring_goes_on_while_nobody_collects():
+    with Scorer(Complete(), decode) as scorer:
+        batch = scorer.batch()
+        batch.add((0, 0), encode("sleep 0.1"), SCORE, TASK)
+        future = batch._futures[0, 0]
+        wait_until(future.done, 5.0)
+        assert batch.collect()[0, 0][1].valid
