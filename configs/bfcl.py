@@ -11,8 +11,8 @@ arguments, in any order.
     python -m genenv_jax.main --config=configs/bfcl.py:debug --workdir=runs/bfcl-debug
 
 runs the same code on a few of the real records with a small, randomly initialised model made on the
-spot: two epochs in about a minute on a CPU.  Such a model writes no valid task; the run shows that the
-parts work together and how rejections are counted.
+spot: two epochs in about two minutes on a CPU, most of it compiling.  Such a model writes no valid task;
+the run shows that the parts work together and how rejections are counted.
 """
 
 from genenv_jax.config import default_config

@@ -180,7 +180,7 @@ class Engine:
         nothing = _Work(Rollouts.empty([], self.options), np.zeros((0, 0)), 0, self.options, ignore)
         for width in self.prompt_buckets:
             sizes = cache_sizes(self.options.max_new_tokens)
-            state = self.empty_state(jax.random.key(0), width, sizes[0])
+            state = _commit(self.empty_state(jax.random.key(0), width, sizes[0]))
             new = self._prompts(nothing, [], [], width, self.batch_size)
             state, *_ = decoding.admit(weights, state, new, **self._options)
             for size in sizes:
@@ -194,7 +194,7 @@ class Engine:
     ) -> None:
         """Samples the prompts `rows`, all of one bucket."""
         size, *sizes = cache_sizes(self.options.max_new_tokens)
-        state = self.empty_state(key, width, size)
+        state = _commit(self.empty_state(key, width, size))
         part = self.prompts_at_once(width)
         queue = collections.deque(rows)
         slots = np.full(self.batch_size, -1)  # the prompt in each, -1 where it is free
@@ -282,6 +282,14 @@ class Engine:
                 np.full(count, wanted, np.int32),
             )
         )
+
+
+def _commit(state: decoding.State) -> decoding.State:
+    """Binds a fresh state to where it lies, as restored parameters are bound.
+
+    Otherwise every mixture of bound and unbound arguments would be compiled for again.
+    """
+    return jax.tree.map(lambda x: jax.device_put(x, x.sharding), state)
 
 
 def cache_sizes(max_new_tokens: int) -> list[int]:
