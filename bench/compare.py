@@ -361,7 +361,7 @@ def _arguments() -> argparse.Namespace:
         "--malloc",
         choices=("keep", "default"),
         default="keep",
-        help="keep freed buffers, as `make quickstart` does, or the C library's default",
+        help="keep freed buffers, as the commands do, or the C library's default",
     )
     parser.add_argument("--json", type=pathlib.Path, help="file for all numbers")
     args = parser.parse_args()  # fmt: skip

@@ -193,6 +193,7 @@ AT_ONCE = 64  # rows that decode at a time, in every engine
 # glibc hands freed buffers back and faults them in again at every step; the Makefile's quickstart keeps
 # them.  Every engine gets the same.
 KEEP_BUFFERS = {
+    "MALLOC_ARENA_MAX": "1",
     "MALLOC_MMAP_MAX_": "0",
     "MALLOC_TRIM_THRESHOLD_": "17179869184",
     "MALLOC_TOP_PAD_": "67108864",
