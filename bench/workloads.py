@@ -190,8 +190,8 @@ def _clipped_mean(mu: float, sigma: float, maximum: float) -> float:
 
 AT_ONCE = 64  # rows that decode at a time, in every engine
 
-# glibc hands freed buffers back and faults them in again at every step; the Makefile's quickstart keeps
-# them.  Every engine gets the same.
+# glibc hands freed buffers back and faults them in again at every step; the project's commands keep them
+# (genenv_jax/allocator.py).  Every engine gets the same.
 KEEP_BUFFERS = {
     "MALLOC_ARENA_MAX": "1",
     "MALLOC_MMAP_MAX_": "0",

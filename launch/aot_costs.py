@@ -51,6 +51,7 @@ def flops(program: Program, work: Work, config: TransformerConfig) -> float:
         return 2 * layers * prompt_tokens + per_pair * pairs + 2 * head * prompts
     if program.steps:
         pairs = work.prompt + work.completion
+        rows = prompts * (work.lanes or work.group)
         return rows * program.steps * (2 * (layers + head) + per_pair * pairs)
     forward = 2 * layers * (prompt_tokens + tokens) + 2 * head * tokens
     forward += per_pair * _pairs(work, prompts)
@@ -77,7 +78,12 @@ def memory_traffic(program: Program, work: Work, config: TransformerConfig, mesh
             return gathered + own_head
         kv_parts = rows * math.gcd(tensor, config.num_kv_heads)
         token = 2 * width * config.num_layers * config.num_kv_heads * config.head_dim
-        cache = program.prompts * token * (work.prompt + work.group * work.completion) / kv_parts
+        cache = (
+            program.prompts
+            * token
+            * (work.prompt + (work.lanes or work.group) * work.completion)
+            / kv_parts
+        )
         return program.steps * (gathered / mesh.shape["fsdp"] + own_head + cache)
     if program.phase == "score":
         return gathered + own_head

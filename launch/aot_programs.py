@@ -40,8 +40,8 @@ from genenv_jax.sampling.engine import Engine
 class Work:
     """How much a player's programs compute.  Lengths are in tokens, the longest that are allowed.
 
-    prompts: prompts a sampling batch.  minibatch: prompts an optimiser step, of which micro_batches
-    parts are computed in turn.  group: completions a prompt.
+    prompts: prompts that decode at a time.  minibatch: prompts an optimiser step, of which micro_batches
+    parts are computed in turn.  group: completions a prompt, of which `lanes` decode at a time (0: all).
     """
 
     prompts: int
@@ -50,6 +50,7 @@ class Work:
     group: int
     prompt: int
     completion: int
+    lanes: int = 0
 
 
 def player_work(config: ConfigDict) -> dict[str, Work]:
@@ -57,12 +58,13 @@ def player_work(config: ConfigDict) -> dict[str, Work]:
     group = {"agent": config.agent.group_size, "simulator": config.simulator.variations}
     return {
         player: Work(
-            config[player].batch_size,
+            config.sampling.batch_size or config[player].batch_size,
             config[player].minibatch_size,
             config[player].micro_batches,
             group[player],
             config.limits[f"{player}_prompt"],
             config.limits[f"{player}_response"],
+            config.sampling.lanes,
         )
         for player in group
     }
@@ -202,7 +204,7 @@ class _Trees:
     def engine(self, work: Work) -> Engine:
         # Which tokens end a completion is of no consequence here.
         options = SamplingParams(work.completion, work.group, (0, 1))
-        return Engine(self.config, options, work.prompts, (work.prompt,))
+        return Engine(self.config, options, work.prompts, (work.prompt,), lanes=work.lanes)
 
     def sampling(self, work: Work) -> tuple[Engine, decoding.Weights, decoding.State]:
         """The engine of this work, and its weights and state, whose cache has its largest size."""
