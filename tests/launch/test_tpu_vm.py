@@ -467,6 +467,8 @@ def interrupt(cloud, *arguments):
         stderr=subprocess.PIPE,
         text=True,
         start_new_session=True,
+        # Tests that run in the background may have been told to ignore it, and so would the script.
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
     )
     try:
         wait_for(lambda: log.exists() and log.stat().st_size > 0)
