@@ -3,8 +3,8 @@
     python -m genenv_jax.main --config=configs/quickstart.py --workdir=runs/quickstart
 
 A 0.2 M parameter Qwen2 model is trained on noisy demonstrations (once, then cached) and becomes both
-the agent and the simulator of the Dial benchmark.  On two cores: 3 minutes for that model, 2 to 3 for
-ten epochs.  Expect held-out accuracy at temperature 1 to rise by 0.1 to 0.35, and p̂ of the generated
+the agent and the simulator of the Dial benchmark.  On two cores: 3 to 4 minutes for that model, 2 to 3
+for ten epochs.  Expect held-out accuracy at temperature 1 to rise by 0.1 to 0.35, and p̂ of the generated
 tasks to go from 0.2 into [0.4, 0.6] by epoch 3 (with one of three seeds, epoch 7).
 
     python -m genenv_jax.main --config=configs/quickstart.py:lora --workdir=runs/quickstart-lora
