@@ -60,8 +60,8 @@ def scorer(request):
 
 @pytest.fixture(scope="module")
 def workers():
-    """Two worker processes that answer within a second."""
-    with Scorer(Complete(), decode, workers=2, timeout=1.0, memory=1.0) as scorer:
+    """Two worker processes that answer within two seconds, in a quarter of a GiB."""
+    with Scorer(Complete(), decode, workers=2, timeout=2.0, memory=0.25) as scorer:
         yield scorer
 
 
@@ -177,7 +177,7 @@ def test_one_text_fails_alone(workers, text, how):
         assert rejection.reason == f"verify_{how}"
         wanted = {"exit": "exit code 3", "segfault": "SIGSEGV", "memory": "MemoryError"}
         wanted |= {"recurse": "RecursionError", "raise": "KeyError", "leave": "SystemExit"}
-        assert wanted.get(text, "no answer within 1 s") in rejection.detail
+        assert wanted.get(text, "no answer within 2 s") in rejection.detail
 
 
 def test_every_text_fails(workers):
@@ -228,8 +228,9 @@ def test_failures_are_logged_and_not_for_ever(caplog):
 
 def test_workers_know_nothing_of_jax(workers):
     (score,) = outcomes(workers, ["modules"])
-    assert all(name.split(".")[0] == "genenv_jax" for name in score.reason.split(","))
-    assert "genenv_jax.scoring.worker" in score.reason.split(",")
+    modules = score.reason.split(",")
+    assert not {name.split(".")[0] for name in modules} & {"jax", "jaxlib"}
+    assert "genenv_jax.scoring.worker" in modules
     for name in ("dial", "bfcl"):
         program = (
             "import sys; from genenv_jax.benchmarks import registry; "
