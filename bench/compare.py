@@ -30,6 +30,7 @@ import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 
 import numpy as np
+from arguments import numbers, some_of
 from floors import work_flops
 from protocol import Worker
 from workloads import AT_ONCE, SIZES, Work, one_thread, works, write_model
@@ -330,24 +331,10 @@ def _note(text: str) -> None:
 
 
 def _arguments() -> argparse.Namespace:
-    def choice(known: Sequence[str]):
-        def parse(text: str) -> list[str]:
-            names = text.split(",")
-            if unknown := [x for x in names if x not in known]:
-                raise argparse.ArgumentTypeError(
-                    f"{unknown} unknown; expected some of {', '.join(known)}"
-                )
-            return names
-
-        return parse
-
-    def numbers(text: str) -> list[int]:
-        return [int(x) for x in text.split(",")]
-
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--sizes", type=choice(list(SIZES)), default=["S"])
-    parser.add_argument("--works", type=choice(WORKS), default=list(WORKS))
-    parser.add_argument("--engines", type=choice(["torch", "ours"]), default=["torch", "ours"])
+    parser.add_argument("--sizes", type=some_of(list(SIZES)), default=["S"])
+    parser.add_argument("--works", type=some_of(WORKS), default=list(WORKS))
+    parser.add_argument("--engines", type=some_of(["torch", "ours"]), default=["torch", "ours"])
     parser.add_argument("--tunix_python", help="interpreter of an environment with google-tunix")
     parser.add_argument("--repeats", type=int, default=5)
     parser.add_argument("--core", type=int, default=max(os.sched_getaffinity(0)))

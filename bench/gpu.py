@@ -31,6 +31,7 @@ from typing import Any
 
 import numpy as np
 import protocol
+from arguments import numbers, some_of
 from floors import decode_step_bytes, update_flops
 from workloads import SIZES, Work
 
@@ -323,20 +324,6 @@ def main() -> None:
 
 
 def _arguments() -> argparse.Namespace:
-    def numbers(text: str) -> list[int]:
-        return [int(x) for x in text.split(",")]
-
-    def some_of(known: Sequence[str]):
-        def parse(text: str) -> list[str]:
-            names = text.split(",")
-            if unknown := [x for x in names if x not in known]:
-                raise argparse.ArgumentTypeError(
-                    f"{unknown} unknown; expected some of {', '.join(known)}"
-                )
-            return names
-
-        return parse
-
     models = ["Qwen2.5-1.5B", "Qwen2.5-7B"]
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     add = parser.add_argument
