@@ -89,12 +89,15 @@ class Score:
       success: whether the answer counts as a success in p̂ = k / n (Eq. 2).
       valid: whether the answer was well formed and could be evaluated (only valid traces enter D_train).
       reason: why it failed or was invalid, as a short snake_case word; "" for a success.
+      detail: JSON values that `aggregate` needs beside these (F1, each constraint's verdict, steps of an
+        episode, ...).
     """
 
     reward: float
     success: bool
     valid: bool
     reason: str = ""
+    detail: Mapping[str, Any] = dataclasses.field(default_factory=dict)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -159,5 +162,42 @@ class Benchmark(Protocol):
         """Metrics under the official evaluator's names.
 
         The headline number is "accuracy", or "<split>/accuracy" where there are several held-out
-        splits, the main one first.
+        splits, the main one first.  `results` may hold several answers of a task, and any subset or
+        multiset of the tasks (for bootstrap intervals).
         """
+
+
+class Episode(Protocol):
+    """One attempt at a task that takes several answers: a game, a conversation, a search.
+
+    Not used by two threads at a time.  It is deterministic: the same answers lead to the same end, so
+    that an episode whose process was lost is played again from its answers.
+    """
+
+    def messages(self) -> list[Message]:
+        """The conversation that the agent answers next, short enough for the agent's prompt."""
+
+    def step(self, answer: str) -> Score | None:
+        """Takes one answer.  The score where it ended the episode, else None.  Total."""
+
+    def close(self) -> None:
+        """Frees what the episode holds."""
+
+
+@runtime_checkable
+class Interactive(Protocol):
+    """What a benchmark has beside `Benchmark` if some of its tasks are played in episodes."""
+
+    def is_interactive(self, task: Task) -> bool:
+        """Whether `task` is played with `episode`, rather than answered once and scored."""
+
+    def episode(self, task: Task) -> Episode:
+        """A fresh attempt at `task`.  May take seconds; raises where the engine cannot open the task."""
+
+
+@runtime_checkable
+class Described(Protocol):
+    """What a benchmark has if a reader of its numbers must know more than their names."""
+
+    def about(self) -> dict[str, str]:
+        """Facts that are written beside every result: versions, grammar, rules, sources of the data."""

@@ -14,7 +14,7 @@ from genenv_jax.benchmarks.base import Benchmark, Message, SeedStatistics
 
 # Imported when asked for: a benchmark may need packages that others do not.
 _BENCHMARKS = {
-    "bfcl": ("genenv_jax.benchmarks.bfcl", "BFCL"),
+    "bfcl": ("genenv_jax.benchmarks.bfcl.benchmark", "BFCL"),
     "dial": ("genenv_jax.benchmarks.dial", "Dial"),
 }
 

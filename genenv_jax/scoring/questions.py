@@ -55,8 +55,8 @@ def unpack(text: str) -> list[Outcome]:
 
 def _to_json(outcome: Outcome) -> list[Any]:
     if isinstance(outcome, Score):
-        fields = float(outcome.reward), bool(outcome.success), bool(outcome.valid), outcome.reason
-        return ["score", fields]
+        verdict = float(outcome.reward), bool(outcome.success), bool(outcome.valid)
+        return ["score", (*verdict, outcome.reason, dict(outcome.detail))]
     if isinstance(outcome, Task):
         return ["task", outcome.to_json()]
     return ["rejection", (outcome.reason, outcome.detail)]

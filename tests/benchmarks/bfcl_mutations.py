@@ -10,7 +10,7 @@ import random
 from typing import Any
 
 from genenv_jax.benchmarks.base import Task
-from genenv_jax.benchmarks.bfcl_tools import reference_calls, render_calls
+from genenv_jax.benchmarks.bfcl.schemas import reference_calls, render_calls
 
 COUNT = 10
 

@@ -22,8 +22,8 @@ import tempfile
 import types
 from collections.abc import Callable, Iterable
 
-from genenv_jax.benchmarks import bfcl_data
 from genenv_jax.benchmarks.base import Task
+from genenv_jax.benchmarks.bfcl import records
 from tests.benchmarks.bfcl_mutations import mutations
 
 VERDICTS = pathlib.Path(__file__).with_name("bfcl_official_verdicts.json")
@@ -34,8 +34,8 @@ LETTERS = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ"
 
 def ast_tasks(data_dir: pathlib.Path | None = None) -> list[Task]:
     """Every task that the official AST checker scores."""
-    names = (*bfcl_data.NON_LIVE[VERSION], *bfcl_data.LIVE)
-    return bfcl_data.load(VERSION, names, data_dir)
+    names = (*records.NON_LIVE[VERSION], *records.LIVE)
+    return records.load(VERSION, names, data_dir)
 
 
 def digest(texts: Iterable[str]) -> str:

@@ -5,9 +5,10 @@ import json
 
 import pytest
 
-from genenv_jax.benchmarks import base, bfcl_prompts
+from genenv_jax.benchmarks import base
 from genenv_jax.benchmarks.base import Score, SeedStatistics
-from genenv_jax.benchmarks.bfcl import BFCL, reason_word
+from genenv_jax.benchmarks.bfcl import prompts
+from genenv_jax.benchmarks.bfcl.benchmark import BFCL, reason_word
 from tests.benchmarks.bfcl_tasks import WEATHER, generation, seed_task
 
 
@@ -116,9 +117,9 @@ def test_agent_prompt_shows_every_tool_and_the_tasks_system_message(benchmark):
 
 
 def test_signatures_shrink_to_the_space_there_is():
-    full = bfcl_prompts.tool_text([WEATHER], 10_000)
-    short = bfcl_prompts.tool_text([WEATHER], len(full) - 1)
-    least = bfcl_prompts.tool_text([WEATHER], 0)
+    full = prompts.tool_text([WEATHER], 10_000)
+    short = prompts.tool_text([WEATHER], len(full) - 1)
+    least = prompts.tool_text([WEATHER], 0)
     assert len(full) > len(short) > len(least)
     assert "It needs a city." in full and "It needs a city." not in short
     for text in (full, short, least):

@@ -2,9 +2,9 @@
 
 import pytest
 
-from genenv_jax.benchmarks import bfcl_ast, bfcl_java, bfcl_javascript
 from genenv_jax.benchmarks.base import Rejection
-from genenv_jax.benchmarks.bfcl_source_calls import decode_source_calls
+from genenv_jax.benchmarks.bfcl import ast_checker, java, javascript
+from genenv_jax.benchmarks.bfcl.source_calls import decode_source_calls
 
 
 def _tool(name="f", required=("a",), **types):
@@ -22,7 +22,7 @@ def _tool(name="f", required=("a",), **types):
 def _check(declared, options, value, language="python"):
     tool = _tool(a=declared)
     truth = [{"f": {"a": options}}]
-    return bfcl_ast.check([tool], [{"f": {"a": value}}], truth, "simple", language).error
+    return ast_checker.check([tool], [{"f": {"a": value}}], truth, "simple", language).error
 
 
 @pytest.mark.parametrize(
@@ -70,8 +70,8 @@ def _check(declared, options, value, language="python"):
         ("array of dict", [[{"k": [1]}, {"k": [2]}]], [{"k": 2}, {"k": 1}],
          "value_error:dict_value"),
         ("array of dict", [[{"k": [1]}]], [{"k": 1}, {"k": 1}], "value_error:list_dict_count"),
-        ("number", [1], 1, bfcl_ast.CHECKER_ERROR),  # not a BFCL type
-        ("float", [1.0], 10**400, bfcl_ast.CHECKER_ERROR),  # no float can hold it
+        ("number", [1], 1, ast_checker.CHECKER_ERROR),  # not a BFCL type
+        ("float", [1.0], 10**400, ast_checker.CHECKER_ERROR),  # no float can hold it
     ],
 )  # fmt: skip
 def test_values_and_types(declared, options, value, error):
@@ -84,7 +84,7 @@ def test_call_structure():
     checker = "simple_function_checker"
 
     def error(*calls):
-        return bfcl_ast.check([tool], list(calls), truth, "simple").error
+        return ast_checker.check([tool], list(calls), truth, "simple").error
 
     assert error({"f": {"a": 1}}) == ""
     assert error({"f": {"b": 2, "a": 1}}) == ""
@@ -101,11 +101,11 @@ def test_parallel_calls_match_in_any_order_and_once_each():
     tools = [_tool("f", a="integer"), _tool("g", a="integer")]
     truth = [{"f": {"a": [1]}}, {"f": {"a": [2]}}, {"g": {"a": [1]}}]
     calls = [{"g": {"a": 1}}, {"f": {"a": 2}}, {"f": {"a": 1}}]
-    assert bfcl_ast.check(tools, calls, truth, "parallel").valid
+    assert ast_checker.check(tools, calls, truth, "parallel").valid
     prefix = "parallel_function_checker_no_order"
     twice = [{"g": {"a": 1}}, {"f": {"a": 1}}, {"f": {"a": 1}}]
-    assert bfcl_ast.check(tools, twice, truth, "parallel").error == f"{prefix}:cannot_find_match"
-    assert bfcl_ast.check(tools, calls[:2], truth, "parallel").error == f"{prefix}:wrong_count"
+    assert ast_checker.check(tools, twice, truth, "parallel").error == f"{prefix}:cannot_find_match"
+    assert ast_checker.check(tools, calls[:2], truth, "parallel").error == f"{prefix}:wrong_count"
 
 
 def test_parallel_matching_is_greedy():
@@ -113,15 +113,15 @@ def test_parallel_matching_is_greedy():
     truth = [{"f": {"a": [1, 2]}}, {"f": {"a": [1]}}]
     calls = [{"f": {"a": 1}}, {"f": {"a": 2}}]
     tools = [_tool(a="integer")]
-    assert not bfcl_ast.check(tools, calls, truth, "parallel").valid
-    assert bfcl_ast.check(tools, calls[::-1], truth, "parallel").valid
+    assert not ast_checker.check(tools, calls, truth, "parallel").valid
+    assert ast_checker.check(tools, calls[::-1], truth, "parallel").valid
 
 
 def test_multiple_uses_the_function_that_the_answer_names():
     tools = [_tool("f", a="string"), _tool("g", a="integer")]
     truth = [{"g": {"a": [1]}}]
-    assert bfcl_ast.check(tools, [{"g": {"a": 1}}], truth, "multiple").valid
-    error = bfcl_ast.check(tools, [{"f": {"a": "1"}}], truth, "multiple").error
+    assert ast_checker.check(tools, [{"g": {"a": 1}}], truth, "multiple").valid
+    error = ast_checker.check(tools, [{"f": {"a": "1"}}], truth, "multiple").error
     assert error == "simple_function_checker:wrong_func_name"
 
 
@@ -152,7 +152,7 @@ def test_multiple_uses_the_function_that_the_answer_names():
     ],
 )
 def test_java_source_becomes_values(text, declared, nested, value):
-    assert bfcl_java.convert(text, declared, nested) == value
+    assert java.convert(text, declared, nested) == value
 
 
 @pytest.mark.parametrize(
@@ -176,15 +176,15 @@ def test_java_source_becomes_values(text, declared, nested, value):
     ],
 )
 def test_javascript_source_becomes_values(text, declared, nested, value):
-    assert bfcl_javascript.convert(text, declared, nested) == value
+    assert javascript.convert(text, declared, nested) == value
 
 
 def test_unknown_source_types_raise():
-    for convert in (bfcl_java.convert, bfcl_javascript.convert):
+    for convert in (java.convert, javascript.convert):
         with pytest.raises(KeyError):
             convert("1", "number")
     with pytest.raises(NotImplementedError):
-        bfcl_java.convert("new HashSet<>()", "Set")
+        java.convert("new HashSet<>()", "Set")
 
 
 @pytest.mark.parametrize(

@@ -4,8 +4,8 @@ import json
 
 import pytest
 
-from genenv_jax.benchmarks import bfcl_data
 from genenv_jax.benchmarks.base import Task
+from genenv_jax.benchmarks.bfcl import records
 
 COUNTS = {
     "v4": {
@@ -27,7 +27,7 @@ COUNTS = {
 @pytest.mark.parametrize("version", ["v3", "v4"])
 def test_real_files_have_the_official_number_of_tasks(data_dir, version):
     for category, count in COUNTS[version].items():
-        tasks = bfcl_data.load(version, [category], data_dir)
+        tasks = records.load(version, [category], data_dir)
         assert len(tasks) == count, category
         assert len({task.id for task in tasks}) == count
         for task in tasks:
@@ -37,19 +37,19 @@ def test_real_files_have_the_official_number_of_tasks(data_dir, version):
 
 def test_data_directory_may_be_given_at_three_levels(data_dir):
     found = {
-        bfcl_data.find_directory("v4", place).resolve()
+        records.find_directory("v4", place).resolve()
         for place in (data_dir, data_dir / "bfcl", data_dir / "bfcl" / "v4")
     }
     assert len(found) == 1
 
 
 def test_turns_carry_history_and_their_own_reference(data_dir):
-    tasks = bfcl_data.load("v4", ["multi_turn_long_context"], data_dir)
+    tasks = records.load("v4", ["multi_turn_long_context"], data_dir)
     turns = [task for task in tasks if task.id.startswith("multi_turn_long_context_0:")]
     assert [task.id.split(":")[1] for task in turns] == ["turn0", "turn1", "turn2", "turn3"]
     for index, task in enumerate(turns):
         assert [m["role"] for m in task.messages] == ["user", "assistant"] * index + ["user"]
-        assert task.answer["rule"] == bfcl_data.STATIC_MATCH
+        assert task.answer["rule"] == records.STATIC_MATCH
     # A later turn shows the earlier requests and calls, and not its own calls.
     assert turns[1].messages[:1] == turns[0].messages
     assert sum(len(task.answer["ground_truth"]) for task in tasks) == 1203
@@ -59,7 +59,7 @@ def test_positional_reference_arguments_are_named(data_dir):
     path = data_dir / "bfcl" / "v4" / "possible_answer" / "BFCL_v4_multi_turn_long_context.json"
     first = json.loads(path.read_text().splitlines()[0])
     assert first["ground_truth"][2][0].startswith("sort('")  # positional in the file
-    tasks = bfcl_data.load("v4", ["multi_turn_long_context"], data_dir)
+    tasks = records.load("v4", ["multi_turn_long_context"], data_dir)
     truth = next(t for t in tasks if t.id == "multi_turn_long_context_0:turn2").answer
     assert list(truth["ground_truth"][0]["sort"]) == ["file_name"]
 
@@ -68,7 +68,7 @@ def test_derived_turns_agree_with_the_loader(data_dir):
     path = data_dir / "bfcl" / "DERIVED" / "multi_turn_long_context_turns.jsonl"
     if not path.is_file():
         pytest.skip("no independently parsed turns in the data directory")
-    tasks = {t.id: t for t in bfcl_data.load("v4", ["multi_turn_long_context"], data_dir)}
+    tasks = {t.id: t for t in records.load("v4", ["multi_turn_long_context"], data_dir)}
     seen = 0
     for line in path.read_text().splitlines():
         row = json.loads(line)
@@ -119,13 +119,13 @@ ANSWER = {"id": "multiple_0", "ground_truth": [{"f": {}}]}
 
 def test_a_small_file_loads(tmp_path):
     _write(tmp_path, [_record(), "\n"], [ANSWER])
-    (task,) = bfcl_data.load("v4", ["multiple"], tmp_path, origin="eval")
+    (task,) = records.load("v4", ["multiple"], tmp_path, origin="eval")
     assert task.messages == ({"role": "user", "content": "Do it."},)
     assert task.answer["ground_truth"] == [{"f": {}}] and task.origin == "eval"
 
 
 @pytest.mark.parametrize(
-    ("records", "answers", "message"),
+    ("lines", "answers", "message"),
     [
         ([_record(), "{not json\n"], [ANSWER], r"BFCL_v4_multiple.json:2: not JSON"),
         (["[]\n"], [ANSWER], r":1: expected an object"),
@@ -145,34 +145,34 @@ def test_a_small_file_loads(tmp_path):
         ),
     ],
 )
-def test_malformed_records_are_named_by_file_and_line(tmp_path, records, answers, message):
-    _write(tmp_path, records, answers)
+def test_malformed_records_are_named_by_file_and_line(tmp_path, lines, answers, message):
+    _write(tmp_path, lines, answers)
     with pytest.raises(ValueError, match=message):
-        bfcl_data.load("v4", ["multiple"], tmp_path)
+        records.load("v4", ["multiple"], tmp_path)
 
 
 def test_missing_places_are_named(tmp_path):
     with pytest.raises(FileNotFoundError, match="GENENV_DATA"):
-        bfcl_data.load("v4", ["multiple"], tmp_path / "nowhere")
+        records.load("v4", ["multiple"], tmp_path / "nowhere")
     _write(tmp_path, [_record()], [ANSWER])
     with pytest.raises(FileNotFoundError, match="BFCL_v4_parallel.json"):
-        bfcl_data.load("v4", ["parallel"], tmp_path)
+        records.load("v4", ["parallel"], tmp_path)
     (tmp_path / "possible_answer" / "BFCL_v4_multiple.json").unlink()
     with pytest.raises(FileNotFoundError, match="possible_answer"):
-        bfcl_data.load("v4", ["multiple"], tmp_path)
+        records.load("v4", ["multiple"], tmp_path)
 
 
 def test_unknown_names_list_what_is_known(tmp_path):
     with pytest.raises(ValueError, match="simple_python"):
-        bfcl_data.load("v4", ["simple"], tmp_path)
+        records.load("v4", ["simple"], tmp_path)
     with pytest.raises(ValueError, match="v3, v4"):
-        bfcl_data.categories("v5")
+        records.categories("v5")
 
 
 def test_split_is_stable_and_keeps_conversations_together():
-    keys = {bfcl_data.split_key(f"multi_turn_{kind}_7:turn{turn}")
+    keys = {records.split_key(f"multi_turn_{kind}_7:turn{turn}")
             for kind in ("base", "long_context") for turn in range(3)}  # fmt: skip
     assert keys == {"multi_turn_7"}
-    assert bfcl_data.split_key("live_simple_0-1-2") == "live_simple_0-1-2"
+    assert records.split_key("live_simple_0-1-2") == "live_simple_0-1-2"
     # Fixed forever: changing it would move evaluation tasks into training.
-    assert bfcl_data.split_position("multi_turn_7") == pytest.approx(0.4297, abs=1e-4)
+    assert records.split_position("multi_turn_7") == pytest.approx(0.4297, abs=1e-4)

@@ -6,9 +6,10 @@ import time
 
 import pytest
 
-from genenv_jax.benchmarks import base, bfcl_tools
+from genenv_jax.benchmarks import base
 from genenv_jax.benchmarks.base import Rejection, Score, Task
-from genenv_jax.benchmarks.bfcl import BFCL, Limits
+from genenv_jax.benchmarks.bfcl import schemas
+from genenv_jax.benchmarks.bfcl.benchmark import BFCL, Limits
 from tests.benchmarks.bfcl_tasks import BOOK, WEATHER, generation, seed_task
 from tests.benchmarks.test_safe_parse import HOSTILE
 
@@ -135,7 +136,7 @@ def _tool(**changes):
     ],
 )  # fmt: skip
 def test_malformed_tools_are_rejected_with_what_is_wrong(benchmark, tool, problem):
-    rejection = bfcl_tools.check_tools([tool], "python", 64, 64)
+    rejection = schemas.check_tools([tool], "python", 64, 64)
     assert rejection.reason == base.BAD_TOOLS and problem in rejection.detail
     text = generation(tools=json.dumps([tool]), answer="[book(guests=1)]")
     assert _parse(benchmark, text).reason == base.BAD_TOOLS
@@ -221,7 +222,7 @@ def test_source_languages_go_the_whole_way(benchmark, language):
     assert task.answer["ground_truth"] == [{"A.f": expected}]
     assert benchmark.verify(task) is None
     assert benchmark.score(task, answer.replace("5", "6")).reason == "value_error_others"
-    rewritten = bfcl_tools.render_calls(task.answer["ground_truth"], task.tools, language)
+    rewritten = schemas.render_calls(task.answer["ground_truth"], task.tools, language)
     assert benchmark.score(task, rewritten).success
     wrong = _parse(benchmark, generation(answer=answer.replace("5", "5.5")), seed)
     assert wrong.reason == base.BAD_ANSWER and "not of type integer" in wrong.detail

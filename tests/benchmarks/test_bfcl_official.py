@@ -4,7 +4,8 @@ import json
 
 import pytest
 
-from genenv_jax.benchmarks import bfcl, bfcl_data
+from genenv_jax.benchmarks.bfcl import records
+from genenv_jax.benchmarks.bfcl.benchmark import BFCL, reason_word
 from tests.benchmarks import bfcl_official
 from tests.benchmarks.bfcl_mutations import mutations
 
@@ -30,9 +31,9 @@ def kept():
 
 @pytest.mark.parametrize("version", ["v3", "v4"])
 def test_every_reference_answer_passes_its_own_task(data_dir, version):
-    names = bfcl_data.categories(version)
-    benchmark = bfcl.BFCL(version=version, data_dir=data_dir)
-    tasks = bfcl_data.load(version, names, data_dir)
+    names = records.categories(version)
+    benchmark = BFCL(version=version, data_dir=data_dir)
+    tasks = records.load(version, names, data_dir)
     failed = {}
     for task in tasks:
         score = benchmark.score(task, benchmark.agent_answer(task))
@@ -57,7 +58,7 @@ def test_mutations_are_those_that_were_judged(data_dir, kept):
 
 
 def test_verdicts_equal_the_official_checker(data_dir, kept):
-    benchmark = bfcl.BFCL(data_dir=data_dir)
+    benchmark = BFCL(data_dir=data_dir)
     tasks = bfcl_official.ast_tasks(data_dir)
     assert {task.id for task in tasks} == set(kept["verdicts"])
     passed = compared = 0
@@ -87,7 +88,7 @@ def _same_reason(official: str, ours: str) -> bool:
     if official.startswith("ast_decoder:"):
         return ours == "decoder_failed"
     # The official decoder reads empty text as an empty list of calls.
-    return ours == bfcl.reason_word(official) or (ours == "empty" and "wrong_count" in official)
+    return ours == reason_word(official) or (ours == "empty" and "wrong_count" in official)
 
 
 def test_kept_verdicts_are_small_and_hold_no_benchmark_text(kept):

@@ -17,7 +17,7 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from genenv_jax.benchmarks import bfcl_java, bfcl_javascript
+from genenv_jax.benchmarks.bfcl import java, javascript
 
 PYTHON_TYPES = {
     "string": str,
@@ -76,13 +76,11 @@ class _Language:
 
 _LANGUAGES = {
     "python": _Language(PYTHON_TYPES, PYTHON_NESTED_TYPES, None),
-    "java": _Language(
-        bfcl_java.TYPES, bfcl_java.NESTED_TYPES, bfcl_java.convert, "type_error:java"
-    ),
+    "java": _Language(java.TYPES, java.NESTED_TYPES, java.convert, "type_error:java"),
     "javascript": _Language(
-        bfcl_javascript.TYPES,
-        bfcl_javascript.NESTED_TYPES,
-        bfcl_javascript.convert,
+        javascript.TYPES,
+        javascript.NESTED_TYPES,
+        javascript.convert,
         "type_error:js",
     ),
 }

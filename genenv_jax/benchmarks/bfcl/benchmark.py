@@ -1,7 +1,7 @@
 """The Berkeley Function Calling Leaderboard (BFCL v3 and v4) as a benchmark.
 
 Which rule scores which category:
-  * single-turn categories: the official AST checker (`bfcl_ast`), and for (ir)relevance the
+  * single-turn categories: the official AST checker (`ast_checker`), and for (ir)relevance the
     official "does it decode into a call" rule;
   * `multi_turn_long_context` and `multi_turn_base`: each turn on its own, as in the GenEnv paper.
     The calls are compared with the reference calls by the AST checker's `parallel` rule, without
@@ -19,7 +19,6 @@ from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from genenv_jax.benchmarks import bfcl_ast, bfcl_data, bfcl_prompts, bfcl_tools
 from genenv_jax.benchmarks.base import (
     BAD_ANSWER,
     BAD_TOOLS,
@@ -34,12 +33,13 @@ from genenv_jax.benchmarks.base import (
     SeedStatistics,
     Task,
 )
-from genenv_jax.benchmarks.bfcl_data import STATIC_MATCH
-from genenv_jax.benchmarks.bfcl_metrics import official_metrics
-from genenv_jax.benchmarks.bfcl_source_calls import decode_source_calls
+from genenv_jax.benchmarks.bfcl import ast_checker, prompts, records, schemas
+from genenv_jax.benchmarks.bfcl.metrics import official_metrics
+from genenv_jax.benchmarks.bfcl.records import STATIC_MATCH
+from genenv_jax.benchmarks.bfcl.source_calls import decode_source_calls
 from genenv_jax.benchmarks.safe_parse import check_text, parse_calls, parse_json
 
-_HEADERS = (bfcl_prompts.TOOLS_HEADER, bfcl_prompts.TASK_HEADER, bfcl_prompts.ANSWER_HEADER)
+_HEADERS = (prompts.TOOLS_HEADER, prompts.TASK_HEADER, prompts.ANSWER_HEADER)
 _NO_CALL = ("irrelevance", "relevance")
 
 
@@ -54,7 +54,7 @@ class Limits:
       tools: functions in a generation.
       parameters: parameters of one function in a generation.
       depth: nesting of brackets in calls and JSON.
-      prompt_tool_chars: functions in a prompt; more is shortened (`bfcl_prompts.tool_text`).
+      prompt_tool_chars: functions in a prompt; more is shortened (`prompts.tool_text`).
       prompt_chars: a whole prompt, as far as shorter functions can bring it there.  4,096 tokens
         of a Qwen tokeniser hold about 14,000 characters of such text.
     """
@@ -74,7 +74,7 @@ class BFCL:
 
     Args:
       version: "v3" or "v4".
-      data_dir: see `bfcl_data.find_directory`; None or "" reads $GENENV_DATA.
+      data_dir: see `records.find_directory`; None or "" reads $GENENV_DATA.
       seed_categories: categories to train on.
       eval_categories: categories to hold out.  A category named in both is split by a stable hash
         of its official ids; the turns of a conversation, and the multi-turn categories (they ask
@@ -104,7 +104,7 @@ class BFCL:
         max_eval: int | None = None,
         limits: Limits | None = None,
     ):
-        known = bfcl_data.categories(version)
+        known = records.categories(version)
         for category in (*seed_categories, *eval_categories):
             if category not in known:
                 raise ValueError(
@@ -129,7 +129,7 @@ class BFCL:
         if split not in self.categories:
             raise ValueError(f"split {split!r}: expected 'seed' or 'eval'")
         if split not in self._tasks:
-            loaded = bfcl_data.load(self.version, self.categories[split], self.data_dir, split)
+            loaded = records.load(self.version, self.categories[split], self.data_dir, split)
             chosen = [task for task in loaded if self._belongs(task, split)]
             if split == "seed":
                 held_out = {self.canonical(task) for task in self._all_held_out()}
@@ -141,7 +141,7 @@ class BFCL:
             most = self.most[split]
             if most is not None and most < len(chosen):
                 # Another hash than the split's, which has already sorted out where a task may be.
-                order = {task.id: bfcl_data.split_position(f"order:{task.id}") for task in chosen}
+                order = {task.id: records.split_position(f"order:{task.id}") for task in chosen}
                 kept = sorted(chosen, key=lambda task: order[task.id])[:most]
                 ids = {task.id for task in kept}
                 chosen = [task for task in chosen if task.id in ids]
@@ -150,29 +150,27 @@ class BFCL:
 
     def _all_held_out(self) -> list[Task]:
         """Held-out tasks before `max_eval`, so that the seeds do not depend on it."""
-        loaded = bfcl_data.load(self.version, self.categories["eval"], self.data_dir, "eval")
+        loaded = records.load(self.version, self.categories["eval"], self.data_dir, "eval")
         return [task for task in loaded if self._belongs(task, "eval")]
 
     def _belongs(self, task: Task, split: str) -> bool:
         other = self.categories["eval" if split == "seed" else "seed"]
-        is_turn = task.category in bfcl_data.MULTI_TURN
+        is_turn = task.category in records.MULTI_TURN
         shared = task.category in other or (
-            is_turn and any(category in bfcl_data.MULTI_TURN for category in other)
+            is_turn and any(category in records.MULTI_TURN for category in other)
         )
         if not shared:
             return True
-        position = bfcl_data.split_position(bfcl_data.split_key(task.id))
+        position = records.split_position(records.split_key(task.id))
         return (position < self.seed_fraction) == (split == "seed")
 
     def agent_messages(self, task: Task) -> list[Message]:
         """See `Benchmark.agent_messages`."""
-        return bfcl_prompts.agent_messages(
-            task, self.limits.prompt_tool_chars, self.limits.prompt_chars
-        )
+        return prompts.agent_messages(task, self.limits.prompt_tool_chars, self.limits.prompt_chars)
 
     def simulator_messages(self, seed: Task, statistics: SeedStatistics) -> list[Message]:
         """See `Benchmark.simulator_messages`."""
-        return bfcl_prompts.simulator_messages(
+        return prompts.simulator_messages(
             seed,
             self.agent_answer(seed),
             statistics,
@@ -182,7 +180,7 @@ class BFCL:
 
     def simulator_answer(self, task: Task) -> str:
         """See `Benchmark.simulator_answer`; a task that keeps its seed's tools says so."""
-        tools = bfcl_prompts.SAME_TOOLS
+        tools = prompts.SAME_TOOLS
         if not task.answer["same_tools"]:
             tools = json.dumps([dict(tool) for tool in task.tools], ensure_ascii=False)
         request = task.messages[-1]["content"].strip() if task.messages else ""
@@ -198,7 +196,7 @@ class BFCL:
             return "[]"
         if spec["kind"] == "relevance":
             return _any_call(task.tools)
-        return bfcl_tools.render_calls(spec["ground_truth"], task.tools, spec["language"])
+        return schemas.render_calls(spec["ground_truth"], task.tools, spec["language"])
 
     def parse(self, text: str, seed: Task, task_id: str, generation: int) -> Task | Rejection:
         """See `Benchmark.parse`.
@@ -218,7 +216,7 @@ class BFCL:
             reason = UNPARSABLE if rejection.reason == EMPTY else rejection.reason
             return Rejection(reason, f"request: {rejection.detail or 'empty'}")
         spec = seed.answer
-        same_tools = tool_section.strip("`.").lower() == bfcl_prompts.SAME_TOOLS
+        same_tools = tool_section.strip("`.").lower() == prompts.SAME_TOOLS
         tools: Any = seed.tools
         if not same_tools:
             tools = parse_json(tool_section, self.limits.generation_chars, self.limits.depth)
@@ -278,7 +276,7 @@ class BFCL:
         return None
 
     def _check_tools(self, tools: Any, language: str) -> Rejection | None:
-        return bfcl_tools.check_tools(tools, language, self.limits.tools, self.limits.parameters)
+        return schemas.check_tools(tools, language, self.limits.tools, self.limits.parameters)
 
     def _ground_truth(
         self, reference: str, tools: Sequence[Mapping[str, Any]], spec: Mapping[str, Any]
@@ -290,7 +288,7 @@ class BFCL:
         if (len(calls) == 0) != (spec["kind"] == "irrelevance"):
             return Rejection(BAD_ANSWER, f"{len(calls)} calls in a {spec['kind']} task")
         static = spec["rule"] == STATIC_MATCH
-        truth = bfcl_tools.ground_truth_of(calls, tools, spec["language"], static)
+        truth = schemas.ground_truth_of(calls, tools, spec["language"], static)
         return [] if spec["kind"] in _NO_CALL and isinstance(truth, list) else truth
 
     def _decode(
@@ -299,7 +297,7 @@ class BFCL:
         """Calls in a text.  The official decoder reads (ir)relevance answers as Python."""
         if spec["language"] != "python" and spec["kind"] not in _NO_CALL:
             return decode_source_calls(text, spec["language"], self.limits.answer_chars)
-        order = bfcl_data.parameter_order(tools) if spec["rule"] == STATIC_MATCH else None
+        order = records.parameter_order(tools) if spec["rule"] == STATIC_MATCH else None
         return parse_calls(text, self.limits.answer_chars, self.limits.depth, order)
 
     def canonical(self, task: Task) -> str:
@@ -312,7 +310,7 @@ class BFCL:
         """
         request = task.messages[-1]["content"] if task.messages else ""
         truth = task.answer["ground_truth"]
-        called = sorted(name for name, _ in bfcl_tools.reference_calls(truth, task.tools))
+        called = sorted(name for name, _ in schemas.reference_calls(truth, task.tools))
         return json.dumps(
             [_letters(request), sorted(tool["name"] for tool in task.tools), called],
             ensure_ascii=False,
@@ -350,13 +348,13 @@ class BFCL:
         if spec["kind"] == "relevance":
             passed = bool(calls)
             return Score(float(passed), passed, passed, "" if passed else "decoder_failed")
-        verdict = bfcl_ast.check(
+        verdict = ast_checker.check(
             list(task.tools), calls, spec["ground_truth"], spec["kind"], spec["language"]
         )
         return Score(float(verdict.valid), verdict.valid, True, reason_word(verdict.error))
 
     def aggregate(self, results: Sequence[tuple[Task, Score]]) -> dict[str, float]:
-        """See `Benchmark.aggregate` and `bfcl_metrics.official_metrics`."""
+        """See `Benchmark.aggregate` and `metrics.official_metrics`."""
         by_category: dict[str, list[float]] = defaultdict(list)
         for task, score in results:
             static = task.answer["rule"] == STATIC_MATCH

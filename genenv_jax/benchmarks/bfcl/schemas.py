@@ -7,8 +7,8 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from genenv_jax.benchmarks import bfcl_ast, bfcl_java
 from genenv_jax.benchmarks.base import BAD_ANSWER, BAD_TOOLS, Rejection
+from genenv_jax.benchmarks.bfcl import ast_checker, java
 
 _TOOL_NAME = re.compile(r"[A-Za-z_]\w*(?:\.[A-Za-z_]\w*)*", re.ASCII)
 _VARIABLE = re.compile(r"[^\W\d][\w$]*(?:\.[^\W\d][\w$]*|\[\w*\])*")
@@ -76,11 +76,11 @@ def _schema_problem(schema: Any, language: str) -> str:
     if not isinstance(schema, Mapping):
         return "schema is not an object"
     declared = schema.get("type")
-    types = bfcl_ast.language_types(language)
-    unsupported = bfcl_java.UNSUPPORTED_TYPES if language == "java" else ()
+    types = ast_checker.language_types(language)
+    unsupported = java.UNSUPPORTED_TYPES if language == "java" else ()
     if not isinstance(declared, str) or declared not in types or declared in unsupported:
         return f"type {declared!r} is not a BFCL {language} type"
-    if declared in bfcl_ast.nested_types(language):
+    if declared in ast_checker.nested_types(language):
         items = schema.get("items")
         nested = items.get("type") if isinstance(items, Mapping) else None
         if not isinstance(nested, str) or nested not in types or nested in unsupported:
@@ -140,8 +140,8 @@ def ground_truth_of(
 
 
 def _option(value: Any, schema: Mapping[str, Any], language: str) -> Any:
-    types = bfcl_ast.language_types(language)
-    value = _plain(bfcl_ast.convert(value, schema, language))
+    types = ast_checker.language_types(language)
+    value = _plain(ast_checker.convert(value, schema, language))
     declared = types[schema["type"]]
     if declared is dict and isinstance(value, dict):
         return {key: [entry] for key, entry in value.items()}
@@ -156,13 +156,13 @@ def _option(value: Any, schema: Mapping[str, Any], language: str) -> Any:
 
 def _has_type(value: Any, schema: Mapping[str, Any], language: str) -> bool:
     """Whether a value, and each element of a list, is of its declared type or names a variable."""
-    types = bfcl_ast.language_types(language)
+    types = ast_checker.language_types(language)
     expected = types[schema["type"]]
     if type(value) is expected:
-        if expected is not list or schema["type"] not in bfcl_ast.nested_types(language):
+        if expected is not list or schema["type"] not in ast_checker.nested_types(language):
             return True
         nested = schema["items"]
-        if nested["type"] in bfcl_ast.nested_types(language):
+        if nested["type"] in ast_checker.nested_types(language):
             return all(type(element) is list for element in value)  # as deep as the checker goes
         return all(_has_type(element, nested, language) for element in value)
     if expected is float and type(value) is int:

@@ -19,7 +19,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from genenv_jax.benchmarks.base import Message, Rejection, Task
-from genenv_jax.benchmarks.bfcl_tools import ground_truth_of
+from genenv_jax.benchmarks.bfcl.schemas import ground_truth_of
 from genenv_jax.benchmarks.safe_parse import parse_calls
 
 NON_LIVE = {
@@ -62,7 +62,7 @@ def categories(version: str) -> tuple[str, ...]:
 
 
 def kind_of(category: str) -> str:
-    """Which rule checks a category's answers (see `bfcl_ast.check`)."""
+    """Which rule checks a category's answers (see `ast_checker.check`)."""
     if "irrelevance" in category:
         return "irrelevance"
     if "relevance" in category:

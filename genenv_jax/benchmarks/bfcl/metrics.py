@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from genenv_jax.benchmarks.bfcl_data import LIVE, NON_LIVE
+from genenv_jax.benchmarks.bfcl.records import LIVE, NON_LIVE
 
 _V4_WEIGHTS = {"non_live": 0.1, "live": 0.1, "irrelevance_overall": 0.1}
 

@@ -10,7 +10,7 @@ semicolon, and reads text that is not ASCII at wrong offsets.  Here both are rea
 from __future__ import annotations
 
 from genenv_jax.benchmarks.base import TOO_DEEP, UNPARSABLE, Rejection
-from genenv_jax.benchmarks.bfcl_source_tokens import MalformedError, tokens
+from genenv_jax.benchmarks.bfcl.source_tokens import MalformedError, tokens
 from genenv_jax.benchmarks.safe_parse import MAX_CHARS, check_text
 
 POSITIONAL = "*"  # key of an argument that has no name

@@ -7,9 +7,9 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from genenv_jax.benchmarks import bfcl_ast
 from genenv_jax.benchmarks.base import Message, SeedStatistics, Task
-from genenv_jax.benchmarks.bfcl_data import STATIC_MATCH
+from genenv_jax.benchmarks.bfcl import ast_checker
+from genenv_jax.benchmarks.bfcl.records import STATIC_MATCH
 
 TOOLS_HEADER = "New Tools:"
 TASK_HEADER = "New Task:"
@@ -212,7 +212,7 @@ def simulator_messages(
         same=SAME_TOOLS,
         schema=_json([_SCHEMA_EXAMPLE]),
         answer_form=_ANSWER_FORMS[spec["kind"]],
-        types=", ".join(bfcl_ast.language_types(spec["language"])),
+        types=", ".join(ast_checker.language_types(spec["language"])),
     )
     parts = []
     if len(seed.messages) > 1:

@@ -1,0 +1,132 @@
+"""Where the files of a benchmark are, and whether they are the published ones.
+
+Every benchmark has a table `sources/<name>.tsv` of its upstream files: path below the benchmark's
+directory, location, size in bytes and SHA-256, each file at a fixed commit.  `genenv_jax.datasets`
+downloads by this table; a run checks what it reads against it.
+"""
+
+from __future__ import annotations
+
+import csv
+import dataclasses
+import functools
+import hashlib
+import os
+import pathlib
+from collections.abc import Iterable
+
+_SOURCES = pathlib.Path(__file__).parent / "sources"
+_FIELDS = ["path", "url", "bytes", "sha256"]
+
+
+@dataclasses.dataclass(frozen=True)
+class Source:
+    """One upstream file.
+
+    Attributes:
+      path: relative to the benchmark's directory, with forward slashes.
+      url: where it is published, at a fixed commit.
+      size: bytes.
+      sha256: hexadecimal.
+    """
+
+    path: str
+    url: str
+    size: int
+    sha256: str
+
+
+@functools.cache
+def sources(name: str) -> tuple[Source, ...]:
+    """The table of the benchmark `name`, in its order; ValueError for a malformed line."""
+    path = _SOURCES / f"{name}.tsv"
+    with path.open(encoding="utf-8", newline="") as file:
+        rows = csv.reader(file, delimiter="\t")
+        if next(rows, None) != _FIELDS:
+            raise ValueError(f"{path}:1: expected the columns {', '.join(_FIELDS)}")
+        table = []
+        for row in rows:
+            if len(row) != len(_FIELDS) or not row[2].isdigit():
+                raise ValueError(f"{path}:{rows.line_num}: expected {', '.join(_FIELDS)}")
+            table.append(Source(row[0], row[1], int(row[2]), row[3]))
+    return tuple(table)
+
+
+def prepared_directory(data_dir: str | os.PathLike[str] | None = None) -> pathlib.Path:
+    """Where `genenv_jax.datasets` puts downloaded files.
+
+    Args:
+      data_dir: TensorFlow Datasets' directory; None reads $TFDS_DATA_DIR, whose default is
+        ~/tensorflow_datasets.
+    """
+    root = data_dir or os.environ.get("TFDS_DATA_DIR") or "~/tensorflow_datasets"
+    return pathlib.Path(root).expanduser() / "genenv_files"
+
+
+def find(
+    name: str,
+    marker: str,
+    data_dir: str | os.PathLike[str] | None = None,
+    subdirectories: Iterable[str] = (),
+) -> pathlib.Path:
+    """The directory that holds the files of a benchmark.
+
+    Args:
+      name: of the benchmark, as in the configuration.
+      marker: a pattern (`pathlib.Path.glob`) that some file of that directory matches.
+      data_dir: that directory or one above it.  None or "" looks in $GENENV_DATA (default: the directory
+        `shared/data` beside the repository), then where `genenv_jax.datasets` downloads to.
+      subdirectories: further names below which the files may lie, beside `name`.
+
+    Raises:
+      FileNotFoundError: none of the places has the files; names them and the remedy.
+    """
+    if data_dir:
+        roots = [pathlib.Path(data_dir)]
+    else:
+        repository = pathlib.Path(__file__).resolve().parents[2]
+        shared = os.environ.get("GENENV_DATA") or repository.parent / "shared" / "data"
+        roots = [pathlib.Path(shared), prepared_directory()]
+    below = ["", *subdirectories, name, *(f"{name}/{sub}" for sub in subdirectories)]
+    places = [root / part for root in roots for part in below]
+    for place in places:
+        if place.is_dir() and any(place.glob(marker)):
+            return place
+    raise FileNotFoundError(
+        f"no {marker} in {', '.join(map(str, places))}; run `python -m genenv_jax.datasets "
+        f"--name={name}` to download the files, or set config.benchmark.data_dir or GENENV_DATA to a "
+        "directory that holds them"
+    )
+
+
+def verify(name: str, directory: pathlib.Path, paths: Iterable[str] | None = None) -> None:
+    """Compares files with the table of upstream files.
+
+    Args:
+      name: of the benchmark.
+      directory: the benchmark's directory.
+      paths: what to compare, relative to it; None: every file of the table.
+
+    Raises:
+      FileNotFoundError: a file is missing.
+      ValueError: a file has another size (a broken download) or other contents, or is not in the table.
+    """
+    table = {source.path: source for source in sources(name)}
+    for path in table if paths is None else paths:
+        if path not in table:
+            raise ValueError(f"{name} has no upstream file {path!r}")
+        verify_file(directory / path, table[path])
+
+
+def verify_file(path: pathlib.Path, source: Source) -> None:
+    """Compares one file with its entry; see `verify`."""
+    remedy = "delete it and run `python -m genenv_jax.datasets` again"
+    if not path.is_file():
+        raise FileNotFoundError(f"{path} is missing; it is published at {source.url}")
+    size = path.stat().st_size
+    if size != source.size:
+        raise ValueError(f"{path} has {size} bytes, expected {source.size}: {remedy}")
+    with path.open("rb") as file:
+        found = hashlib.file_digest(file, "sha256").hexdigest()
+    if found != source.sha256:
+        raise ValueError(f"{path} has SHA-256 {found}, expected {source.sha256}: {remedy}")
