@@ -30,6 +30,9 @@ PACKAGE := setup.py pyproject.toml
 TORCH ?= torch==2.13.0
 TORCH_INDEX ?=
 
+# The official checkers of BFCL, without the packages that it pins.
+BFCL_EVAL ?= bfcl-eval==2026.3.23
+
 .PHONY: help quickstart install test test-slow lint clean
 
 help:
@@ -75,4 +78,5 @@ $(LINT): $(CREATED) $(PACKAGE)
 $(TEST): $(CREATED) $(PACKAGE)
 	$(PIP) install $(if $(TORCH_INDEX),--index-url '$(TORCH_INDEX)') '$(TORCH)'
 	$(PIP) install --editable '.[test]'
+	$(PIP) install --no-deps '$(BFCL_EVAL)'
 	touch $@

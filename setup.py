@@ -35,6 +35,8 @@ BASE = [
     "tensorflow-datasets>=4.9.10,<5",
     # tensorflow-datasets asks for it on Linux only, and our files are array_record everywhere.
     "array_record>=0.8; platform_system != 'Windows'",
+    # tensorflow-datasets imports it on Python 3.11 and does not require it.
+    "importlib_resources>=6,<8",
     # Metric writers and collections.  0.0.12 works with the Flax and NumPy named here.
     "clu>=0.0.12,<0.1",
     # JAX 0.10 needs NumPy 2.
@@ -52,6 +54,11 @@ LINT = [
     "ruff>=0.17.5,<0.18",
 ]
 
+# The client retries what fails in passing.
+ENDPOINT = ["openai>=2,<3"]
+# Of the backend for arithmetic.
+BFCL = ["mpmath>=1.3,<2"]
+
 EXTRAS = {
     # libtpu in the version that belongs to the JAX chosen above.  Also what launch/aot_check.py compiles
     # with, on machines that have no TPU.
@@ -64,6 +71,11 @@ EXTRAS = {
     "tensorboard": ["tensorflow>=2.21,<3", "tensorboard>=2.21,<3"],
     # The environment and the engine below it.  Bounded: what an observation says is theirs.
     "alfworld": ["alfworld>=0.4.2,<0.5", "textworld>=1.7,<2"],
+    # Models behind a server that speaks OpenAI's chat completions.
+    "endpoint": ENDPOINT,
+    # What the official stateful backends of BFCL's conversations need beside
+    # `pip install --no-deps bfcl-eval==2026.3.23`, whose own pins do not go together with JAX.
+    "bfcl": BFCL,
     # To run the notebooks by hand, and in the tests.
     "notebooks": ["jupyterlab>=4,<5", "nbclient>=0.10,<1", "ipykernel>=6,<8"],
     "lint": LINT,
@@ -74,6 +86,10 @@ EXTRAS = {
         "torch==2.13.*",
         # The oracle for adapters: loads what we save, and the reverse.  Tested at 0.21.
         "peft>=0.21,<0.22",
+        # The oracle for API-Bank's ROUGE-L; the package that the official evaluator uses.
+        "rouge>=1.0.1,<2",
+        *BFCL,
+        *ENDPOINT,
         *LINT,
     ],
 }
@@ -87,6 +103,8 @@ setuptools.setup(
     python_requires=">=3.11",
     # The configurations are files that a user edits, given by path; they are not installed.
     packages=setuptools.find_packages(include=["genenv_jax", "genenv_jax.*"]),
+    # Where the benchmarks' files are published, and their checksums.
+    package_data={"genenv_jax.benchmarks": ["sources/*.tsv"]},
     install_requires=BASE,
     extras_require=EXTRAS,
 )

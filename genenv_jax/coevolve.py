@@ -30,9 +30,10 @@ from absl import logging
 from ml_collections import ConfigDict
 
 from genenv_jax import evaluate as evaluation
-from genenv_jax.benchmarks.base import Rejection, Task
+from genenv_jax.benchmarks.base import Rejection, Task, is_interactive
 from genenv_jax.checkpoint import Checkpoints
 from genenv_jax.curriculum import Curriculum
+from genenv_jax.evaluation.answerers import EngineAnswerer
 from genenv_jax.generation import Generation, assign_rewards, generation_metrics
 from genenv_jax.metrics import EpochMeans
 from genenv_jax.parallel import processes
@@ -136,17 +137,21 @@ class Coevolution:
 
     def warm_up(self) -> None:
         """Compiles every program of an epoch, so that no prompt width first comes up in the middle."""
-        tasks = [
-            self.model.encode_messages(self.benchmark.agent_messages(t)) for t in self.eval_tasks
-        ]
+        played = [task for task in self.eval_tasks if is_interactive(self.benchmark, task)]
+        answered = [task for task in self.eval_tasks if not is_interactive(self.benchmark, task)]
+        tasks = [self.model.encode_messages(self.benchmark.agent_messages(t)) for t in answered]
         widths = {bucket(len(tokens), self.agent.buckets, "a task") for tokens in tasks}
         with self.progress.phase("compile"), self._watch.measure("compile"):
             for player in (self.agent, self.simulator):
                 player.warm_up()
             self.agent.enter("sample")
             for engine in self.eval_engines.values():
-                engine = dataclasses.replace(engine, prompt_buckets=tuple(sorted(widths)))
-                engine.warm_up(self.agent.params)
+                for_answers = dataclasses.replace(engine, prompt_buckets=tuple(sorted(widths)))
+                for_answers.warm_up(self.agent.params)
+                if played:  # a conversation grows through all widths
+                    key = self._root_key
+                    answerer = EngineAnswerer(self.model, engine, self.agent.params, key)
+                    answerer.turns.warm_up(self.agent.params)
 
     def epoch(self, epoch: int) -> None:
         """One epoch of Algorithm 1; `epoch` counts from 0."""
@@ -379,13 +384,12 @@ class Coevolution:
             total, name = len(self.eval_tasks) * engine.options.group_size, f"evaluate ({mode})"
             phase = self.progress.phase(name, total=total, unit="answers", epoch=step)
             with phase as display, self._watch.measure(name):
+                key = self._key(0, _EVALUATE)
+                answerer = EngineAnswerer(self.model, engine, self.agent.params, key)
                 scores, _ = evaluation.evaluate(
                     self.benchmark,
-                    self.model,
-                    self.agent.params,
                     self.eval_tasks,
-                    engine,
-                    self._key(0, _EVALUATE),
+                    answerer,
                     self.scorer,
                     lambda *_, display=display: display.advance(),
                     functools.partial(self._watch.measure, "score"),

@@ -141,9 +141,11 @@ def default_config() -> ConfigDict:
             "evaluation": {
                 "every": 1,  # epochs; 0: never
                 "batch_size": 64,
-                "sampled": 1,  # samples a task at temperature 1; 0: none
+                "sampled": 1,  # samples a task at `temperature`; 0: none
+                "temperature": 1.0,
                 "greedy": True,
                 "max_tasks": 0,  # 0: all
+                "resamples": 1000,  # of the bootstrap intervals of `genenv_jax.evaluate`
             },
             "checkpoint": {"every": 1, "keep": 2},
             "export": True,  # write both players as Hugging Face directories at the end
@@ -209,6 +211,8 @@ _BOUNDS = (
     ("evaluation.every", 0, None),
     ("evaluation.batch_size", 1, None),
     ("evaluation.sampled", 0, None),
+    ("evaluation.temperature", 0.01, 100),
+    ("evaluation.resamples", 1, None),
     ("evaluation.max_tasks", 0, None),
     ("checkpoint.every", 1, None),
     ("checkpoint.keep", 1, None),

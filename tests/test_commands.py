@@ -12,6 +12,7 @@ import time
 import pytest
 
 from tests import tiny
+from tests.evaluation.fake_server import serve
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 
@@ -189,6 +190,42 @@ def test_supervised_writes_the_model_that_main_caches(finished, tmp_path):
     (cached,) = (finished / "models").iterdir()
     for name in ("model.safetensors", "tokenizer.json"):
         assert (tmp_path / "base" / name).read_bytes() == (cached / name).read_bytes()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["--endpoint=localhost:1"], "expected a URL"),
+        (["--endpoint=http://localhost:1/v1"], "endpoint's model is empty"),
+        (["--endpoint=http://h/v1", "--model=x"], "expected one of them"),
+        (["--config.evaluation.resamples=0"], "evaluation.resamples = 0: expected at least 1"),
+    ],
+)
+def test_a_mistake_in_an_evaluation_is_one_line(tmp_path, arguments, message):
+    result = command("evaluate", QUICK, *arguments, f"--workdir={tmp_path}")
+    assert result.returncode == 2, result.stderr
+    assert re.search(message, result.stderr.splitlines()[-1])
+
+
+def test_evaluate_asks_a_server(tmp_path):
+    config = [QUICK, "--config.evaluation.max_tasks=6", "--config.evaluation.sampled=2"]
+    config += ["--endpoint_model=m", f"--workdir={tmp_path}"]
+    with serve(lambda request: f"{request['seed'] + 10}") as (url, requests):
+        result = command("evaluate", *config, f"--endpoint={url}")
+        assert result.returncode == 0, result.stderr
+        assert len(requests) == 18  # two samples and a greedy answer each
+        assert sorted({request["temperature"] for request in requests}) == [0.0, 1.0]
+        again = command("evaluate", *config, f"--endpoint={url}")
+        assert again.stdout == result.stdout and len(requests) == 18
+    results = json.loads((tmp_path / "results.json").read_text())
+    assert results["about"]["model"] == "m" and results["about"]["tasks"] == "6"
+    metrics = json.loads((tmp_path / "metrics.json").read_text())
+    assert set(metrics) == set(results["metrics"])
+    assert any(name.endswith("/sampled/pass@2") for name in metrics)
+    predictions = (tmp_path / "predictions.jsonl").read_text().splitlines()
+    verdicts = [json.loads(line) for line in (tmp_path / "verdicts.jsonl").read_text().splitlines()]
+    assert len(predictions) == 18 and [v["samples"] for v in verdicts] == [2] * 6 + [1] * 6
+    assert "<h2>Metrics</h2>" in (tmp_path / "report.html").read_text()
 
 
 def test_evaluate_scores_an_exported_player(finished, tmp_path):

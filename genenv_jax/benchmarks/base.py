@@ -195,6 +195,11 @@ class Interactive(Protocol):
         """A fresh attempt at `task`.  May take seconds; raises where the engine cannot open the task."""
 
 
+def is_interactive(benchmark: Benchmark, task: Task) -> bool:
+    """Whether `task` is played in an episode."""
+    return isinstance(benchmark, Interactive) and benchmark.is_interactive(task)
+
+
 @runtime_checkable
 class Described(Protocol):
     """What a benchmark has if a reader of its numbers must know more than their names."""

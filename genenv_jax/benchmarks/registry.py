@@ -14,8 +14,12 @@ from genenv_jax.benchmarks.base import Benchmark, Message, SeedStatistics
 
 # Imported when asked for: a benchmark may need packages that others do not.
 _BENCHMARKS = {
+    "alfworld": ("genenv_jax.benchmarks.alfworld.benchmark", "ALFWorld"),
+    "api_bank": ("genenv_jax.benchmarks.api_bank.benchmark", "APIBank"),
+    "bamboogle": ("genenv_jax.benchmarks.bamboogle.benchmark", "Bamboogle"),
     "bfcl": ("genenv_jax.benchmarks.bfcl.benchmark", "BFCL"),
     "dial": ("genenv_jax.benchmarks.dial", "Dial"),
+    "travelplanner": ("genenv_jax.benchmarks.travelplanner.benchmark", "TravelPlanner"),
 }
 
 

@@ -30,11 +30,14 @@ from genenv_jax.supervised import base_model
 from genenv_jax.typing import Params
 
 
-def make_benchmark(config: ConfigDict) -> Benchmark:
-    """The configured benchmark.  Raises what its constructor raises, and ValueError without seeds."""
+def make_benchmark(config: ConfigDict, need_seeds: bool = True) -> Benchmark:
+    """The configured benchmark.
+
+    Raises what its constructor raises, and ValueError where seeds are needed and there are none.
+    """
     options = config.benchmark.to_dict()
     benchmark = registry.make_benchmark(options.pop("name"), **options)
-    if not benchmark.tasks("seed"):
+    if need_seeds and not benchmark.tasks("seed"):
         raise ValueError(f"benchmark {benchmark.name!r} has no seed tasks: expected at least one")
     return benchmark
 

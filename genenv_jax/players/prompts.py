@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from ml_collections import ConfigDict
 
-from genenv_jax.benchmarks.base import Benchmark, SeedStatistics, Task
+from genenv_jax.benchmarks.base import Benchmark, SeedStatistics, Task, is_interactive
 from genenv_jax.models.language_model import LanguageModel
 
 
@@ -19,8 +19,12 @@ def check_prompts(
 ) -> None:
     """Refuses a prompt that is longer than its limit, or a limit that the model's positions lack.
 
+    Episodes are left out: what they show is known when they are played, and one that outgrows the limit
+    ends there.
+
     Raises ValueError naming the task, its length and the setting.
     """
+    eval_tasks = [task for task in eval_tasks if not is_interactive(benchmark, task)]
     checks = [
         ("agent", [*seeds, *eval_tasks], benchmark.agent_messages),
         (

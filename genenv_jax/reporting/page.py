@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import base64
 import collections
 import json
 import os
@@ -12,24 +11,10 @@ from typing import Any
 
 from genenv_jax.reporting.examples import select_examples, task_text
 from genenv_jax.reporting.groups import distinct_names
+from genenv_jax.reporting.html import document, html_table, image
 from genenv_jax.reporting.runs import P_HAT, Run, p_hat_of
 from genenv_jax.reporting.tables import start_end, tables
 from genenv_jax.reporting.untrusted import TEXT_LIMIT, bounded, escape, number
-
-_CSS = """
-body { font: 15px/1.5 system-ui, sans-serif; color: #222; max-width: 72rem; margin: 2rem auto;
-  padding: 0 1rem; }
-h1 { font-size: 1.5rem; } h2 { font-size: 1.15rem; margin-top: 2.2rem; }
-img { width: 100%; height: auto; } .figures { display: grid; gap: 1rem;
-  grid-template-columns: repeat(auto-fit, minmax(20rem, 1fr)); } figure { margin: 0; }
-table { border-collapse: collapse; margin: .6rem 0 1.4rem; }
-th, td { padding: .2rem .8rem .2rem 0; border-bottom: 1px solid #ddd; text-align: left; }
-td.n, th.n { text-align: right; font-variant-numeric: tabular-nums; }
-pre { background: #f6f6f6; padding: .6rem; overflow: auto; max-height: 24rem; white-space: pre-wrap;
-  overflow-wrap: anywhere; unicode-bidi: isolate; font-size: 13px; }
-.task { border-left: 4px solid #0072B2; padding-left: .9rem; margin: 1.2rem 0; }
-.note { color: #666; }
-"""
 
 _CAPTIONS = {
     "p_hat": f"Mean {P_HAT} over the tasks of an epoch; bars span the quartiles over tasks.",
@@ -60,23 +45,18 @@ def render(runs: Sequence[Run], figures: Mapping[str, pathlib.Path]) -> str:
     names = distinct_names(runs)
     title = "GenEnv: " + ", ".join(names[id(run)] for run in runs)
     parts = [
-        '<!DOCTYPE html><html lang="en"><head><meta charset="utf-8">',
-        '<meta http-equiv="Content-Security-Policy" content="default-src \'none\'; '
-        "img-src data:; style-src 'unsafe-inline'; base-uri 'none'; form-action 'none'\">",
-        f"<title>{escape(title)}</title><style>{_CSS}</style></head><body>",
-        f"<h1>{escape(title)}</h1>",
         *(f"<p class=note>{escape(_described(run, names[id(run)]))}</p>" for run in runs),
-        _image(figures["report"], "All panels") if "report" in figures else "",
+        image(figures["report"], "All panels") if "report" in figures else "",
         "<h2>Start and end</h2>",
     ]
     for label, rows in tables(runs):
         parts.append(f"<h3>{escape(label)}</h3>" if len(runs) > 1 else "")
-        parts.append(_html_table(("quantity", "start", "end", "change"), rows))
+        parts.append(html_table(("quantity", "start", "end", "change"), rows))
     parts.append("<h2>Figures</h2><div class=figures>")
     for name, path in figures.items():
         if name != "report":
             caption = _CAPTIONS[name if name in _CAPTIONS else name.split("_")[0]]
-            parts.append(f"<figure>{_image(path, caption)}")
+            parts.append(f"<figure>{image(path, caption)}")
             parts.append(f"<figcaption>{escape(caption)}</figcaption></figure>")
     parts.append("</div>")
     for run in runs:
@@ -89,8 +69,7 @@ def render(runs: Sequence[Run], figures: Mapping[str, pathlib.Path]) -> str:
         config = bounded(json.dumps(run.config, indent=2, sort_keys=True), 4 * TEXT_LIMIT)
         parts.append(f"<details><summary>Configuration{escape(heading)}</summary>")
         parts.append(f"<pre>{escape(config)}</pre></details>")
-    parts.append("</body></html>\n")
-    return "\n".join(part for part in parts if part)
+    return document(title, parts)
 
 
 def _described(run: Run, name: str) -> str:
@@ -117,7 +96,7 @@ def _strata(run: Run, heading: str) -> str:
     if not names:
         return ""
     rows = [start_end([run], name, name.removeprefix("eval/"), 3) for name in names]
-    table = _html_table(("split / mode / stratum", "start", "end", "change"), rows)
+    table = html_table(("split / mode / stratum", "start", "end", "change"), rows)
     return f"<h2>Held-out accuracy by stratum{escape(heading)}</h2>{table}"
 
 
@@ -160,26 +139,10 @@ def _rejected(run: Run) -> list[str]:
         return ["<p>None.</p>"]
     total = len(run.tasks)
     rows = [(reason, f"{n:,}", f"{n / total:.3f}") for reason, n in counts.most_common()]
-    parts = [_html_table(("reason", "generations", "share"), rows)]
+    parts = [html_table(("reason", "generations", "share"), rows)]
     for reason, _ in counts.most_common(20):
         text = bounded(example[reason].get("text"), 1000)
         detail = bounded(example[reason].get("detail"), 300)
         parts.append(f"<details><summary>{escape(reason)}: {escape(detail)}</summary>")
         parts.append(f"<pre>{escape(text)}</pre></details>")
     return parts
-
-
-def _html_table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
-    def cells(tag: str, row: Sequence[str]) -> str:
-        return "".join(
-            f"<{tag}{' class=n' if index else ''}>{escape(cell)}</{tag}>"
-            for index, cell in enumerate(row)
-        )
-
-    body = "".join(f"<tr>{cells('td', row)}</tr>" for row in rows)
-    return f"<table><tr>{cells('th', header)}</tr>{body}</table>"
-
-
-def _image(path: pathlib.Path, alt: str) -> str:
-    data = base64.b64encode(path.read_bytes()).decode("ascii")
-    return f'<img src="data:image/png;base64,{data}" alt="{escape(alt)}">'

@@ -9,19 +9,32 @@ import json
 from collections.abc import Sequence
 from typing import Any
 
-from genenv_jax.benchmarks.base import Benchmark, Rejection, Score, Task
+from genenv_jax.benchmarks.base import Benchmark, Message, Rejection, Score, Task
+from genenv_jax.scoring.open_episodes import OpenEpisodes
 from genenv_jax.verification import inspect
 
-Outcome = Score | Task | Rejection
+Outcome = Score | Task | Rejection | list[Message]
 
 SCORE = "score"  # (task, text) -> Score
 VERIFY = "verify"  # (done, seed, task_id, generation, text) -> Task | Rejection
+EPISODE = "episode"  # (key, task, answers) -> messages | Score; see `OpenEpisodes`
+DROP = "drop"  # (key,) -> no messages: the episode is given up
 
 TIMEOUT, CRASH = "timeout", "crash"  # how an answer can fail to come
 
 
-def answer(benchmark: Benchmark, question: str, arguments: Sequence[Any]) -> Outcome:
-    """Answers a question; what the benchmark raises passes through."""
+def answer(
+    benchmark: Benchmark, episodes: OpenEpisodes, question: str, arguments: Sequence[Any]
+) -> Outcome:
+    """Answers a question; what the benchmark raises passes through.
+
+    episodes: those that the process that is asked holds open.
+    """
+    if question == EPISODE:
+        return episodes.advance(*arguments)
+    if question == DROP:
+        episodes.drop(*arguments)
+        return []
     if question == SCORE:
         task, text = arguments
         return benchmark.score(task, text)
@@ -32,15 +45,18 @@ def answer(benchmark: Benchmark, question: str, arguments: Sequence[Any]) -> Out
 def failure(question: str, how: str, detail: str) -> Outcome:
     """The outcome where no answer came: an invalid score, or a rejection.
 
-    Its reason is "score_timeout", "score_crash", "verify_timeout" or "verify_crash".
+    Its reason is "score_timeout", "score_crash", "verify_timeout", "verify_crash", "episode_timeout" or
+    "episode_crash".
     """
     reason = f"{question}_{how}"
-    if question == SCORE:
-        return Score(0.0, False, False, reason)
-    return Rejection(reason, detail)
+    if question == VERIFY:
+        return Rejection(reason, detail)
+    return Score(0.0, False, False, reason)
 
 
-FAILED_SCORES = tuple(failure(SCORE, how, "").reason for how in (TIMEOUT, CRASH))
+FAILED_SCORES = tuple(
+    failure(question, how, "").reason for question in (SCORE, EPISODE) for how in (TIMEOUT, CRASH)
+)
 
 
 def pack(outcomes: Sequence[Outcome]) -> str:
@@ -59,10 +75,14 @@ def _to_json(outcome: Outcome) -> list[Any]:
         return ["score", (*verdict, outcome.reason, dict(outcome.detail))]
     if isinstance(outcome, Task):
         return ["task", outcome.to_json()]
+    if isinstance(outcome, list):
+        return ["messages", [dict(message) for message in outcome]]
     return ["rejection", (outcome.reason, outcome.detail)]
 
 
 def _from_json(kind: str, value: Any) -> Outcome:
     if kind == "task":
         return Task.from_json(value)
+    if kind == "messages":
+        return value
     return Score(*value) if kind == "score" else Rejection(*value)

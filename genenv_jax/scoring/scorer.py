@@ -27,6 +27,8 @@ from absl import logging
 from genenv_jax.benchmarks.base import Benchmark
 from genenv_jax.parallel import processes
 from genenv_jax.scoring import questions
+from genenv_jax.scoring.episodes import Episodes
+from genenv_jax.scoring.open_episodes import OpenEpisodes
 from genenv_jax.scoring.worker import NoAnswer, Worker
 
 Key = tuple[int, int]
@@ -58,6 +60,8 @@ class Scorer:
       timeout: seconds for one completion.  Kept in worker processes only.
       memory: GiB that one worker process may hold; 0 for no limit.
       capacity: completions that may wait.
+    Attributes:
+      episodes: plays the episodes of an interactive benchmark.
     Raises:
       ValueError: the benchmark cannot be scored in worker processes; the first one is started here.
       RuntimeError: that one does not start.
@@ -73,10 +77,12 @@ class Scorer:
         capacity: int = CAPACITY,
     ):
         self._benchmark, self._decode = benchmark, decode
-        self._workers: list[Worker] = []
-        if processes.is_writer():
-            count = worker_count(benchmark, workers)
-            self._workers = [Worker(benchmark, timeout, memory) for _ in range(count)]
+        self._here = OpenEpisodes(benchmark)
+        count = worker_count(benchmark, workers) if processes.is_writer() else 0
+        self._workers = [Worker(benchmark, timeout, memory) for _ in range(count)]
+        # Of their own: an episode stays with its process, and a text is scored by any that is idle.
+        stages = [Worker(benchmark, timeout, memory) for _ in range(count)]
+        self.episodes = Episodes(benchmark, stages)
         self._idle: queue.SimpleQueue[Worker] = queue.SimpleQueue()
         for worker in self._workers:
             self._idle.put(worker)
@@ -103,6 +109,7 @@ class Scorer:
         self._threads.shutdown(wait=False, cancel_futures=True)
         for worker in self._workers:
             worker.close()
+        self.episodes.close()
 
     def _submit(
         self, tokens: Sequence[int], question: str, arguments: tuple[Any, ...]
@@ -137,7 +144,7 @@ class Scorer:
     def _ask(self, question: str, arguments: tuple[Any, ...]) -> questions.Outcome:
         if not self._workers:
             try:
-                return questions.answer(self._benchmark, question, arguments)
+                return questions.answer(self._benchmark, self._here, question, arguments)
             except Exception as error:  # it promised not to; one text must not end the run
                 raise NoAnswer(questions.CRASH, traceback.format_exc().strip()) from error
         worker = self._idle.get()

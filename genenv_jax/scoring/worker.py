@@ -29,6 +29,7 @@ from typing import Any
 
 from genenv_jax.benchmarks.base import Benchmark
 from genenv_jax.scoring import questions
+from genenv_jax.scoring.open_episodes import OpenEpisodes
 
 _START_TIMEOUT = 300.0  # seconds to import a benchmark's packages
 _GRACE = 5.0  # seconds after the timeout at which a worker that nobody ended ends itself
@@ -216,6 +217,7 @@ def serve(descriptor: int) -> None:
     # If the run is killed during an answer, nobody else ends this process.  The default action of
     # this signal needs no Python, so it ends native code too.
     signal.signal(signal.SIGALRM, signal.SIG_DFL)
+    episodes = OpenEpisodes(benchmark)
     while True:
         try:
             question, arguments = connection.recv()
@@ -223,7 +225,7 @@ def serve(descriptor: int) -> None:
             return
         signal.setitimer(signal.ITIMER_REAL, timeout + _GRACE)
         try:
-            reply = True, questions.answer(benchmark, question, arguments)
+            reply = True, questions.answer(benchmark, episodes, question, arguments)
         except BaseException as error:
             reply = False, _report(error)
         signal.setitimer(signal.ITIMER_REAL, 0)

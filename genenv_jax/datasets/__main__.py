@@ -1,0 +1,52 @@
+"""Downloads or checks the files of a benchmark, and prepares them as a TensorFlow Dataset.
+
+python -m genenv_jax.datasets --name=bfcl [--data_dir=DIR] [--manual_dir=DIR]
+"""
+
+from __future__ import annotations
+
+import argparse
+import pathlib
+import sys
+from collections.abc import Sequence
+
+from genenv_jax.benchmarks import data_files
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Command line, `argv` without the program's name; returns the exit code (2: a mistake)."""
+    from genenv_jax.datasets import builders
+
+    parser = argparse.ArgumentParser(prog="python -m genenv_jax.datasets", description=__doc__)
+    parser.add_argument("--name", required=True, help=f"one of {', '.join(builders.names())}")
+    parser.add_argument("--data_dir", help="default: $TFDS_DATA_DIR or ~/tensorflow_datasets")
+    parser.add_argument("--manual_dir", help="where the published files already are: no download")
+    arguments = parser.parse_args(argv)
+    import tensorflow_datasets as tfds
+
+    if not sys.stderr.isatty():
+        tfds.disable_progress_bar()
+    manual = arguments.manual_dir
+    if manual and not pathlib.Path(manual).is_dir():
+        print(f"error: --manual_dir: {manual} is no directory", file=sys.stderr)
+        return 2
+    options = tfds.download.DownloadConfig(
+        manual_dir=manual, force_checksums_validation=True, verify_ssl=True
+    )
+    try:
+        builder = builders.builder(arguments.name, arguments.data_dir)
+        builder.download_and_prepare(download_config=options)
+    except (OSError, ValueError, tfds.download.DownloadError) as error:
+        print(f"error: {' '.join(str(error).split())}", file=sys.stderr)
+        return 2
+    for name, split in builder.info.splits.items():
+        print(f"{name:40} {split.num_examples:6}")
+    print(f"data set: {builder.data_path}")
+    if not arguments.manual_dir:
+        files = data_files.prepared_directory(arguments.data_dir) / builder.benchmark
+        print(f"files:    {files}")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,1 @@
+"""Scoring models on benchmarks: who answers, how episodes are played, and what the numbers say."""

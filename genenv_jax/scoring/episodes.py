@@ -1,0 +1,106 @@
+"""Plays episodes beside the devices: one answer goes in, the next conversation or the score comes out.
+
+    episodes.advance((i, j), task, answers)     # goes on in its process
+    states = episodes.collect()                 # {(i, j): messages or Score}
+
+Each episode has its own worker process for as long as that one lives.  Where it is killed (a step that
+takes too long, a crash), the episode whose step it was has failed, and the others that it held are
+played again, from their answers, in the process that takes its place.
+"""
+
+from __future__ import annotations
+
+import traceback
+from collections.abc import Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+
+from absl import logging
+
+from genenv_jax.benchmarks.base import Benchmark, Message, Score, Task
+from genenv_jax.parallel import processes
+from genenv_jax.scoring import questions
+from genenv_jax.scoring.open_episodes import OpenEpisodes
+from genenv_jax.scoring.worker import NoAnswer, Worker
+
+Key = tuple[int, int]
+State = list[Message] | Score
+
+_LOGGED = 5  # failures that are logged
+
+
+class Episodes:
+    """See the module's docstring.
+
+    Args:
+      benchmark: has the episodes.
+      workers: processes, each started when its first episode begins; none: a thread of this process
+        plays, without time limits.
+    """
+
+    def __init__(self, benchmark: Benchmark, workers: Sequence[Worker]):
+        self._workers = workers
+        self._here = OpenEpisodes(benchmark)
+        # A thread for each process, so that nobody waits for another's.
+        names = [f"episodes {i}" for i in range(max(1, len(workers)))]
+        self._threads = [ThreadPoolExecutor(1, name) for name in names]
+        self._futures: dict[Key, Future[State | None]] = {}
+        self._failures = 0
+
+    def advance(self, key: Key, task: Task, answers: Sequence[str]) -> None:
+        """Plays an episode on.
+
+        Args:
+          key: task and attempt.
+          task: what is played.
+          answers: all answers so far; none: the episode begins.
+        Raises ValueError for a key that is being played and not collected yet.
+        """
+        if key in self._futures:
+            raise ValueError(f"episode {key} is being played: expected to be collected first")
+        place = self._place(key)
+        arguments = questions.EPISODE, (key, task, tuple(answers))
+        self._futures[key] = self._threads[place].submit(self._ask, place, *arguments)
+
+    def drop(self, key: Key) -> None:
+        """Gives an episode up."""
+        place = self._place(key)
+        self._threads[place].submit(self._ask, place, questions.DROP, (key,))
+
+    def collect(self) -> dict[Key, State]:
+        """Waits for all that are being played, and says where each stands, in the order of the keys.
+
+        Every process of a run plays the same ones, and takes the first one's states.
+        """
+        keys = sorted(self._futures)
+        states = [self._futures.pop(key).result() for key in keys]
+        if processes.process_count() > 1:
+            packed = questions.pack(states) if processes.is_writer() else ""
+            states = questions.unpack(processes.agree("episodes", packed))
+        return dict(zip(keys, states, strict=True))
+
+    def close(self) -> None:
+        """Ends threads and processes."""
+        for threads in self._threads:
+            threads.shutdown(wait=False, cancel_futures=True)
+        for worker in self._workers:
+            worker.close()
+
+    def _place(self, key: Key) -> int:
+        return hash(key) % len(self._threads)  # of integers: the same in every run
+
+    def _ask(self, place: int, question: str, arguments: tuple) -> State | None:
+        if not processes.is_writer():
+            return None
+        try:
+            if self._workers:
+                return self._workers[place].ask(question, arguments)
+            try:
+                return questions.answer(None, self._here, question, arguments)
+            except Exception as error:  # it promised not to; one episode must not end the run
+                raise NoAnswer(questions.CRASH, traceback.format_exc().strip()) from error
+        except NoAnswer as error:
+            self._failures += 1
+            if self._failures <= _LOGGED:
+                last = " (not said again)" if self._failures == _LOGGED else ""
+                logging.warning("%s_%s: %s%s", question, error.how, error.detail, last)
+            return questions.failure(question, error.how, error.detail)

@@ -1,0 +1,47 @@
+"""The episodes that one process holds open, each known by a key.
+
+Nothing here imports JAX: this is the worker processes' side.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Sequence
+
+from genenv_jax.benchmarks.base import Episode, Interactive, Message, Score, Task
+
+
+class OpenEpisodes:
+    """Advances episodes by the answers given so far.
+
+    An episode that is not open here (its process was lost, or it is new) is played from the start: all
+    that it depends on are its task and its answers.
+    """
+
+    def __init__(self, benchmark: Interactive):
+        self._benchmark = benchmark
+        self._open: dict[Hashable, tuple[Episode, int]] = {}
+
+    def advance(self, key: Hashable, task: Task, answers: Sequence[str]) -> list[Message] | Score:
+        """Plays the answers that an episode has not taken yet.
+
+        Returns:
+          the conversation to answer next, or the score of an episode that has ended; it is closed then.
+        """
+        # Not among the open ones while it plays: one that raises is not to be played on.
+        episode, taken = self._open.pop(key, (None, 0))
+        if episode is None:
+            episode = self._benchmark.episode(task)
+        for answer in answers[taken:]:
+            score = episode.step(answer)
+            if score is not None:
+                episode.close()
+                return score
+        messages = episode.messages()
+        self._open[key] = episode, len(answers)
+        return messages
+
+    def drop(self, key: Hashable) -> None:
+        """Closes an episode that is not played to its end; nothing happens where it is not open."""
+        episode, _ = self._open.pop(key, (None, 0))
+        if episode is not None:
+            episode.close()

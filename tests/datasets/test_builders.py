@@ -1,0 +1,188 @@
+"""The data set builders: download with checksums, files that are there, and what comes out."""
+
+import contextlib
+import functools
+import hashlib
+import http.server
+import json
+import shutil
+import subprocess
+import sys
+import threading
+
+import pytest
+import tensorflow_datasets as tfds
+
+from genenv_jax.benchmarks import data_files
+from genenv_jax.benchmarks.base import Task
+from genenv_jax.datasets import builders
+from genenv_jax.datasets.__main__ import main
+
+CONTENT = {"a.json": b'["one", "two"]\n', "deep/b.json": b'["three"]\n'}
+
+
+def splits(directory):
+    """The reader of the benchmark that these tests make up."""
+    return {
+        split: [
+            Task(
+                text,
+                "made_up",
+                split,
+                ({"role": "user", "content": f"{text} → “?”"},),
+                ({"name": "f", "parameters": {}},),
+                {"gold": [1, None, text]},
+            )
+            for text in json.loads((directory / path).read_text())
+        ]
+        for split, path in (("train", "a.json"), ("level-1", "deep/b.json"))
+    }
+
+
+@contextlib.contextmanager
+def served(directory):
+    handler = functools.partial(http.server.SimpleHTTPRequestHandler, directory=str(directory))
+    handler.log_message = lambda *_: None
+    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), handler) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        yield f"http://127.0.0.1:{server.server_address[1]}"
+        server.shutdown()
+
+
+@pytest.fixture
+def published(tmp_path, monkeypatch):
+    """A directory of published files, and a function that makes a fresh builder for them."""
+    files = tmp_path / "published"
+    for path, content in CONTENT.items():
+        (files / path).parent.mkdir(parents=True, exist_ok=True)
+        (files / path).write_bytes(content)
+    tables = tmp_path / "sources"
+    tables.mkdir()
+    monkeypatch.setattr(data_files, "_SOURCES", tables)
+    with served(files) as url:
+
+        def make(data_dir, content=CONTENT):
+            lines = ["path\turl\tbytes\tsha256"]
+            for path, data in content.items():
+                digest = hashlib.sha256(data).hexdigest()
+                lines.append(f"{path}\t{url}/{path}\t{len(data)}\t{digest}")
+            (tables / "made_up.tsv").write_text("\n".join(lines) + "\n")
+            data_files.sources.cache_clear()
+
+            class MadeUp(builders.TaskBuilder, skip_registration=True):
+                """Made up."""
+
+                name = "made_up"
+                benchmark = "made_up"
+                homepage = citation = ""
+                reader = __name__
+
+            return MadeUp(data_dir=str(data_dir))
+
+        yield files, make
+    data_files.sources.cache_clear()
+
+
+def prepare(builder, **options):
+    config = tfds.download.DownloadConfig(force_checksums_validation=True, **options)
+    builder.download_and_prepare(download_config=config)
+
+
+def tasks_of(builder, split):
+    return [builders.to_task(example) for example in builder.as_data_source(split)]
+
+
+def test_download_writes_array_records_of_the_tasks_and_lays_out_the_files(published, tmp_path):
+    files, make = published
+    builder = make(tmp_path / "tfds")
+    prepare(builder)
+    assert {name: split.num_examples for name, split in builder.info.splits.items()} == {
+        "train": 2,
+        "level-1": 1,
+    }
+    assert {name: tasks_of(builder, name) for name in ("train", "level-1")} == splits(files)
+    assert all("array_record" in name for name in builder.info.splits["train"].filenames)
+    laid_out = data_files.prepared_directory(tmp_path / "tfds") / "made_up"
+    assert {path: (laid_out / path).read_bytes() for path in CONTENT} == CONTENT
+
+
+def test_files_that_are_there_are_used_without_a_download(published, tmp_path):
+    files, make = published
+    builder = make(tmp_path / "tfds")
+    prepare(builder, manual_dir=str(files))
+    assert tasks_of(builder, "train") == splits(files)["train"]
+    assert not data_files.prepared_directory(tmp_path / "tfds").exists()
+
+
+@pytest.mark.parametrize("damage", [b'["one", "twa"]\n', b'["one"'])
+def test_a_published_file_that_has_changed_is_refused(published, tmp_path, damage):
+    files, make = published
+    (files / "a.json").write_bytes(damage)
+    with pytest.raises(ValueError, match=r"not what was published: .*a\.json"):
+        prepare(make(tmp_path / "tfds"))
+    with pytest.raises(ValueError, match=r"a\.json has (SHA-256|\d+ bytes).*expected"):
+        prepare(make(tmp_path / "tfds"), manual_dir=str(files))
+    assert not (data_files.prepared_directory(tmp_path / "tfds") / "made_up" / "a.json").exists()
+
+
+def test_a_damaged_file_of_an_earlier_download_is_named(published, tmp_path):
+    _, make = published
+    prepare(make(tmp_path / "tfds"))
+    laid_out = data_files.prepared_directory(tmp_path / "tfds") / "made_up"
+    (laid_out / "a.json").write_bytes(b"[]")
+    shutil.rmtree(tmp_path / "tfds" / "made_up")  # the data set, not its files
+    with pytest.raises(ValueError, match=r"a\.json has 2 bytes, expected 15"):
+        prepare(make(tmp_path / "tfds"))
+
+
+def test_a_missing_file_is_named_with_its_location(published, tmp_path):
+    files, make = published
+    (files / "deep" / "b.json").unlink()
+    with pytest.raises(FileNotFoundError, match=r"b\.json is missing; it is published at http"):
+        prepare(make(tmp_path / "tfds"), manual_dir=str(files))
+
+
+def test_the_command_says_mistakes_in_one_line(tmp_path, capsys, monkeypatch):
+    monkeypatch.setenv("TFDS_DATA_DIR", str(tmp_path))
+    assert main(["--name=nothing"]) == 2
+    assert "data set 'nothing': expected one of alfworld, api_bank" in capsys.readouterr().err
+    assert main(["--name=bfcl", f"--manual_dir={tmp_path / 'no'}"]) == 2
+    assert "--manual_dir" in capsys.readouterr().err
+
+
+def test_builders_need_no_tensorflow():
+    code = (
+        "import sys\n"
+        "from genenv_jax.datasets import builders\n"
+        "print(builders.builder('bfcl', '/nowhere').name, 'tensorflow' in sys.modules)"
+    )
+    result = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=False
+    )
+    assert result.stdout.strip() == "genenv_bfcl False", result.stderr
+
+
+# What the published releases hold, by their own accounts.
+COUNTS = {
+    "bfcl": {"simple_python": 400, "live_multiple": 1053, "multi_turn_base": 200},
+    "bfcl/v3": {"simple": 400, "live_irrelevance": 882, "multi_turn_miss_func": 200},
+    "api_bank": {"level-1-api": 399, "level-2-api": 135, "level-3-batch-inf": 245},
+    "alfworld": {"valid_unseen": 134},
+    "bamboogle": {"test": 125},
+    "travelplanner": {"train": 45},
+}
+DIRECTORIES = {"api_bank": "api-bank"}
+
+
+@pytest.mark.parametrize("name", COUNTS)
+def test_the_real_files_make_data_sets(data_dir, tmp_path, name):
+    benchmark = name.split("/")[0]
+    manual = data_dir / DIRECTORIES.get(benchmark, benchmark)
+    builder = builders.builder(name, tmp_path)
+    prepare(builder, manual_dir=str(manual))
+    found = {split: builder.info.splits[split].num_examples for split in COUNTS[name]}
+    assert found == COUNTS[name]
+    split = next(iter(COUNTS[name]))
+    tasks = tasks_of(builder, split)
+    assert len({task.id for task in tasks}) == len(tasks)
+    assert all(task.benchmark == benchmark for task in tasks)

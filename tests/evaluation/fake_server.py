@@ -1,0 +1,56 @@
+"""A server that speaks OpenAI's chat completions, as far as an evaluation needs it."""
+
+import contextlib
+import http.server
+import json
+import threading
+
+
+@contextlib.contextmanager
+def serve(reply):
+    """Serves `reply(request) -> str | (status, body)` at the URL that is given; the requests so far follow.
+
+    A text becomes the answer; a status and an object are sent as they are.
+    """
+    requests = []
+
+    class Handler(http.server.BaseHTTPRequestHandler):
+        def do_POST(self):
+            request = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
+            request["path"] = self.path
+            request["key"] = self.headers.get("Authorization")
+            requests.append(request)
+            answer = reply(request)
+            status, body = answer if isinstance(answer, tuple) else (200, completion(answer))
+            data = json.dumps(body).encode()
+            self.send_response(status)
+            self.send_header("Content-Type", "application/json")
+            self.send_header("Content-Length", str(len(data)))
+            self.end_headers()
+            self.wfile.write(data)
+
+        def log_message(self, *_):
+            pass
+
+    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        yield f"http://127.0.0.1:{server.server_address[1]}/v1", requests
+        server.shutdown()
+
+
+def completion(text, finish_reason="stop"):
+    """The response of a server that answers `text`."""
+    return {
+        "id": "1",
+        "object": "chat.completion",
+        "created": 0,
+        "model": "m",
+        "choices": [
+            {
+                "index": 0,
+                "finish_reason": finish_reason,
+                "message": {"role": "assistant", "content": text},
+            }
+        ],
+        "usage": {"prompt_tokens": 7, "completion_tokens": 3, "total_tokens": 10},
+    }

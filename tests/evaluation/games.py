@@ -1,0 +1,93 @@
+"""A benchmark of games: say the number that the game shows, three times; imported without JAX too."""
+
+import os
+import time
+
+from genenv_jax.benchmarks.base import Score, Task
+
+STEPS = 3
+
+
+class Game:
+    """Ends after STEPS right answers, or after the first "stop"; some answers are mischief."""
+
+    def __init__(self, task):
+        self.task, self.right, self.taken = task, 0, 0
+
+    def messages(self):
+        return [{"role": "user", "content": f"{self.task.id} turn {self.taken} right {self.right}"}]
+
+    def step(self, answer):
+        if answer == "hang":
+            time.sleep(600)
+        if answer == "die":
+            os._exit(1)
+        if answer == "raise":
+            raise KeyError("what an answer can do")
+        self.taken += 1
+        self.right += answer == f"{self.task.answer}"
+        if answer == "stop":
+            return Score(0.0, False, False, "stopped", {"turns": self.taken})
+        if self.taken < STEPS:
+            return None
+        won = self.right == STEPS
+        return Score(float(won), won, True, "" if won else "lost", {"turns": self.taken})
+
+    def close(self):
+        pass
+
+
+class Games:
+    """Tasks "game-..." are played; others are answered once, with their number."""
+
+    name = "games"
+
+    def __init__(self, isolated=False):
+        self.isolated = isolated
+
+    def task(self, task_id, number, category="all"):
+        message = ({"role": "user", "content": task_id},)
+        return Task(task_id, self.name, category, message, answer=number, origin="eval")
+
+    def is_interactive(self, task):
+        return task.id.startswith("game")
+
+    def episode(self, task):
+        if task.answer == "broken":
+            raise OSError("a game that does not open")
+        return Game(task)
+
+    def agent_messages(self, task):
+        return list(task.messages)
+
+    def score(self, task, answer):
+        right = answer == f"{task.answer}"
+        return Score(float(right), right, True, "" if right else "wrong")
+
+    def aggregate(self, results):
+        successes = [score.success for _, score in results]
+        return {"accuracy": sum(successes) / len(successes)}
+
+
+class Scripted:
+    """An answerer whose texts a function of the conversation decides: f(text, sample) -> text."""
+
+    def __init__(self, script, samples=1, at_once=4, limit=10**6):
+        self.script, self.samples, self.at_once, self.limit = script, samples, at_once, limit
+        self.sizes = []
+
+    def answer(self, conversations, on_answer):
+        for i, messages in enumerate(conversations):
+            for j in range(self.samples):
+                on_answer(i, j, self.script(messages[-1]["content"], j), True)
+
+    def answer_turn(self, conversations, turn, on_answer):
+        self.sizes.append(len(conversations))
+        for i, messages in reversed(list(enumerate(conversations))):
+            on_answer(i, 0, self.script(messages[-1]["content"], turn), True)
+
+    def fits(self, conversation):
+        return len(conversation[-1]["content"]) < self.limit
+
+    def text(self, completion):
+        return completion
