@@ -3,6 +3,7 @@
 import os
 import time
 
+from genenv_jax.benchmarks.base import Score
 from tests.toy import Toy
 
 
@@ -39,3 +40,43 @@ class Missing(Toy):
 
 def _missing():
     raise OSError("its engine is missing")
+
+
+class Talk:
+    """Two turns, the second of which shows the answer to the first; both must fit."""
+
+    def __init__(self, benchmark, task):
+        self.benchmark, self.task, self.answers = benchmark, task, []
+
+    def messages(self):
+        said = " ".join(str(len(answer)) for answer in self.answers)
+        return [{"role": "user", "content": f"{self.benchmark.text(self.task)} {said}"}]
+
+    def step(self, answer):
+        self.answers.append(answer)
+        if len(self.answers) < 2:
+            return None
+        scores = [self.benchmark.score(self.task, answer) for answer in self.answers]
+        fits = all(score.success for score in scores)
+        return Score(float(fits), fits, True, "" if fits else "odd", {"turns": 2})
+
+    def close(self):
+        pass
+
+
+class Talking(Toy):
+    """Held-out tasks are played in two turns."""
+
+    isolated = True
+
+    def is_interactive(self, task):
+        return task.origin == "eval"
+
+    def episode(self, task):
+        return Talk(self, task)
+
+
+class TalkingHere(Talking):
+    """The same in the process of the run."""
+
+    isolated = False

@@ -416,6 +416,19 @@ def test_texts_that_hang_or_kill_their_reader_are_counted(cache, tmp_path, monke
     assert any(k.endswith(("score_crash", "score_timeout")) for k in start | line if "eval/" in k)
 
 
+def test_held_out_tasks_may_be_played_in_episodes(cache, tmp_path, monkeypatch):
+    for name in ("Talking", "TalkingHere"):
+        monkeypatch.setitem(registry._BENCHMARKS, "toy", ("tests.isolated_toys", name))
+        with pytest.MonkeyPatch.context() as patch:
+            compiled = Compiled(patch)
+            run(cache, tmp_path / name, **{"evaluation.sampled": 2})
+        assert compiled.programs == [0, 0]
+    assert contents(tmp_path / "Talking") == contents(tmp_path / "TalkingHere")
+    last = json.loads((tmp_path / "Talking" / "metrics.jsonl").read_text().splitlines()[-1])
+    assert 0 <= last["eval/test/sampled/accuracy"] <= last["eval/test/sampled/pass@2"] <= 1
+    assert "eval/test/greedy/accuracy" in last and not any("episode_" in name for name in last)
+
+
 def test_a_benchmark_that_workers_cannot_open_is_refused_before_training(
     cache, tmp_path, monkeypatch
 ):

@@ -1,0 +1,87 @@
+"""TravelPlanner, sole-planning with reference information, on the 45 training queries.
+
+    python -m genenv_jax.main --config=configs/travelplanner.py --workdir=runs/travelplanner \\
+        --config.model.path=Qwen/Qwen2.5-7B-Instruct
+
+Qwen2.5-7B-Instruct plays both roles, 10 epochs, 8 rollouts a task, 4 variations a seed: 27 seeds and 18
+held-out queries, three and two of each level and length.  Only the training queries come with published
+reference information, so that only they can be scored in full without the official flight table.  Files
+are read from $GENENV_DATA or from where `python -m genenv_jax.datasets --name=travelplanner` puts them.
+
+Plans take up to 1,000 tokens, hence 1,280 for an answer instead of the paper's 512.  Reference
+information is shortened to the prompt's 4,096 tokens; each of the 45 prompts still admits a plan that
+passes all constraints.  Set config.benchmark.reward = "micro" where final passes are too rare to learn from.
+
+Metrics, with the official evaluator's names in snake case: `delivery_rate` (plans that could be read),
+`commonsense_constraint_micro_pass_rate` and `..._macro_...` (8 constraints), `hard_constraint_micro_...`
+and `..._macro_...` (budget and what was asked for), `final_pass_rate` (all; also as `accuracy`).
+`genenv_mean` is the mean of the two micro and two macro rates, the number of the GenEnv paper (14.3 before
+and 16.6 after training).  The rate of each constraint has the name of the official paper (`budget`, ...).
+
+    python -m genenv_jax.evaluate --config=configs/travelplanner.py:train --workdir=runs/tp-train
+
+holds out all 45: the official "train" numbers of any model.  `:validation` holds out the 180 validation
+queries instead, and trains on all 45.  Their reference information and flights are not in this data; put
+validation_ref_info.jsonl of the official repository into travelplanner/HEAD/database, or set
+config.benchmark.flights to clean_Flights_2022.csv.  Without either, the information is made from the data
+base without flights, 143 of the 180 have a plan that passes, and results say that they do not compare.
+
+    python -m genenv_jax.main --config=configs/travelplanner.py:debug --workdir=runs/travelplanner-debug
+
+runs the same code on a few of the real records with a small, randomly initialised model made on the spot:
+two epochs in about two minutes on a CPU, most of it compiling.  Such a model writes no plan (all rates
+are 0) and no valid task; the run shows that the parts work together and how rejections are counted.
+"""
+
+from genenv_jax.config import default_config
+
+_VARIANTS = ("", "debug", "train", "validation")
+
+
+def get_config(arg: str = ""):
+    if arg not in _VARIANTS:
+        raise ValueError(f"configs/travelplanner.py takes one of {_VARIANTS}, got {arg!r}")
+    config = default_config()
+    config.benchmark.name = "travelplanner"
+    config.benchmark.data_dir = ""  # where travelplanner/HEAD is; "": $GENENV_DATA, or downloaded
+    config.benchmark.verify_files = True
+    config.benchmark.eval = "validation" if arg == "validation" else "held_out"
+    config.benchmark.seed_fraction = 0.0 if arg == "train" else 0.6
+    config.benchmark.flights = ""  # path of clean_Flights_2022.csv
+    config.benchmark.reward = "final"  # or "micro": the share of the constraints that are passed
+    config.benchmark.max_seeds = 0  # 0: all
+    config.benchmark.max_eval = 0
+    config.benchmark.prompt_chars = 11_500
+    config.model.path = "Qwen/Qwen2.5-7B-Instruct"
+    config.limits.simulator_prompt = 4608
+    config.limits.agent_response = 1280
+    config.limits.simulator_response = 512
+    if arg == "debug":
+        _debug(config)
+    return config
+
+
+def _debug(config):
+    config.epochs = 2
+    config.benchmark.max_seeds = 6
+    config.benchmark.max_eval = 6
+    config.benchmark.prompt_chars = 6_000  # a small model's tokens are short
+    config.benchmark.simulator_chars = 1_000
+    config.model.path = ""
+    config.model.dtype = "float32"
+    config.model.make.vocab_size = 2048
+    config.model.make.hidden_size = 32
+    config.model.make.intermediate_size = 64
+    config.limits.agent_prompt = 4096
+    config.limits.simulator_prompt = 4096
+    config.limits.agent_response = 48
+    config.limits.simulator_response = 64
+    config.limits.prompt_buckets = (2048,)
+    config.agent.group_size = 4
+    config.agent.batch_size = 2
+    config.agent.minibatch_size = 2
+    config.agent.base_share = 0.5
+    config.simulator.variations = 2
+    config.simulator.batch_size = 2
+    config.simulator.minibatch_size = 2
+    config.evaluation.batch_size = 2

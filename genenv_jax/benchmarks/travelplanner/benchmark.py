@@ -1,0 +1,437 @@
+"""TravelPlanner, sole-planning mode with reference information, scored as its authors score it.
+
+The agent reads a query and the information that a plan needs, shortened to the prompt's length, and
+answers with a plan, which eight commonsense and up to five hard constraints judge (`constraints`).
+
+The official flight table is not published with the repository.  Without it, flights are those of the
+reference information, which has all that the training queries can use; results say so (`about`).
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+from collections.abc import Sequence
+from typing import Any
+
+from genenv_jax.benchmarks.base import (
+    BAD_ANSWER,
+    EMPTY,
+    UNPARSABLE,
+    Message,
+    Rejection,
+    Score,
+    SeedStatistics,
+    Task,
+)
+from genenv_jax.benchmarks.safe_parse import check_text, parse_json
+from genenv_jax.benchmarks.travelplanner import compaction, plans, prompts, records
+from genenv_jax.benchmarks.travelplanner.constraints import (
+    COMMONSENSE,
+    HARD,
+    judge,
+    total_cost,
+    undelivered,
+)
+from genenv_jax.benchmarks.travelplanner.metrics import official_metrics
+from genenv_jax.benchmarks.travelplanner.planner import find_plan
+from genenv_jax.benchmarks.travelplanner.queries import Query, parse_query
+from genenv_jax.benchmarks.travelplanner.references import (
+    Reference,
+    adapt,
+    build_reference,
+    choose_cities,
+)
+
+TEXT_DIFFERS = "text_differs"  # the text of a query and its fields do not say the same
+UNSOLVABLE = "unsolvable"  # the planner finds no plan that passes all constraints
+
+_EVAL = ("held_out", "validation")
+_REWARDS = ("final", "micro")
+_MALFORMED = (KeyError, TypeError, ValueError, AttributeError, IndexError)
+_MIN_PROMPT_CHARS = 6_000
+_SIMULATOR_DEPTH = 8
+
+
+class TravelPlanner:
+    """TravelPlanner's tasks, prompts and scoring; implements `base.Benchmark` and `base.Described`.
+
+    Args:
+      data_dir: where the files are; see `records.find_directory`.
+      verify_files: compare the files that are read with the table of published ones.
+      eval: "held_out": training queries that are kept from training; "validation": the official
+        validation queries.  Their reference information (validation_ref_info.jsonl) and the flight table
+        are used where they are there; else the information is made from the data base, without flights,
+        and numbers cannot be compared with published ones.
+      seed_fraction: with eval="held_out", the share of training queries that become seeds, in each of
+        the nine strata of level and days by a hash; 0.6 gives 27 seeds and 18 held-out tasks.  0 holds
+        all 45 out, which makes "train" numbers that can be compared.  With eval="validation" all are
+        seeds.
+      flights: the official clean_Flights_2022.csv, or "" for the flights of the reference information.
+      reward: "final": 1 for a plan that passes all constraints, else 0; "micro": the share of the
+        constraints that apply which a plan passes.  A success is a final pass in both.
+      max_seeds: at most so many seeds, by a hash; None or 0 keeps all.
+      max_eval: the same for held-out tasks.
+      prompt_chars: of the agent's whole prompt.  4,096 tokens hold about 12,000 characters of it.
+      simulator_chars: of the information in the simulator's prompt.
+      answer_chars: an agent's answer.
+      generation_chars: a simulator's generation.
+      query_chars: the text of the query in it.
+
+    Raises:
+      ValueError: an option with a value that it cannot have.
+    """
+
+    name = records.NAME
+
+    def __init__(
+        self,
+        *,
+        data_dir: str | os.PathLike[str] | None = "",
+        verify_files: bool = False,
+        eval: str = "held_out",
+        seed_fraction: float = 0.6,
+        flights: str | os.PathLike[str] = "",
+        reward: str = "final",
+        max_seeds: int | None = None,
+        max_eval: int | None = None,
+        prompt_chars: int = 11_500,
+        simulator_chars: int = 6_000,
+        answer_chars: int = 16_384,
+        generation_chars: int = 8_192,
+        query_chars: int = 2_000,
+    ):
+        _check_choice("eval", eval, _EVAL)
+        _check_choice("reward", reward, _REWARDS)
+        if not isinstance(seed_fraction, int | float) or not 0 <= seed_fraction <= 1:
+            raise ValueError(f"seed_fraction = {seed_fraction!r}: expected a number in [0, 1]")
+        for option, value in (("max_seeds", max_seeds), ("max_eval", max_eval)):
+            if value is not None and (type(value) is not int or value < 0):
+                raise ValueError(f"{option} = {value!r}: expected None or an integer of at least 0")
+        for option, value, least in (
+            ("prompt_chars", prompt_chars, _MIN_PROMPT_CHARS),
+            ("simulator_chars", simulator_chars, 0),
+            ("answer_chars", answer_chars, 1),
+            ("generation_chars", generation_chars, 1),
+            ("query_chars", query_chars, 1),
+        ):
+            if type(value) is not int or value < least:
+                raise ValueError(f"{option} = {value!r}: expected an integer of at least {least}")
+        self.data_dir = data_dir
+        self.verify_files = verify_files
+        self.eval = eval
+        self.seed_fraction = seed_fraction
+        self.flights = flights
+        self.reward = reward
+        self.most = {"seed": max_seeds, "eval": max_eval}
+        self.prompt_chars = prompt_chars
+        self.simulator_chars = simulator_chars
+        self.answer_chars = answer_chars
+        self.generation_chars = generation_chars
+        self.query_chars = query_chars
+        self._world: records.World | None = None
+        self._tasks: dict[str, tuple[Task, ...]] = {}
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {**self.__dict__, "_world": None, "_tasks": {}}  # read again where it is needed
+
+    def _read(self) -> records.World:
+        if self._world is None:
+            directory = records.find_directory(self.data_dir)
+            self._world = records.read_world(directory, self.flights, self.verify_files)
+        return self._world
+
+    def about(self) -> dict[str, str]:
+        """See `Described.about`."""
+        world = self._read()
+        flights = (
+            f"the flight table {os.path.basename(self.flights)}"
+            if self.flights
+            else "of the reference information only, the official flight table being absent: a plan "
+            "with another flight fails, whether or not the table has that flight"
+        )
+        source = "published, shortened to the prompt's length"
+        if self.eval == "validation" and "validation_1" not in world.references:
+            source = (
+                "made from the data base without flights, because validation_ref_info.jsonl is absent: "
+                "not comparable with published numbers"
+            )
+        held_out = (
+            "the official validation queries"
+            if self.eval == "validation"
+            else f"{1 - self.seed_fraction:.0%} of the 45 training queries, by level and days"
+        )
+        return {
+            "mode": "sole-planning, direct",
+            "evaluator": "constraints of OSU-NLP-Group/TravelPlanner at da7c1d4",
+            "held_out": held_out,
+            "flights": f"{world.database.flights.size} flights, {flights}",
+            "reference_information": source,
+            "query_fields": "read from the texts of the queries",
+            "success": "final pass: no constraint failed",
+            "reward": {
+                "final": "1 for a final pass, else 0",
+                "micro": "share of the constraints that apply which the plan passes",
+            }[self.reward],
+        }
+
+    def tasks(self, split: str) -> Sequence[Task]:
+        """See `Benchmark.tasks`; read on first use and kept.
+
+        FileNotFoundError where eval="validation" and the validation queries are absent.
+        """
+        if split not in ("seed", "eval"):
+            raise ValueError(f"split {split!r}: expected 'seed' or 'eval'")
+        if split not in self._tasks:
+            chosen = self._seeds() if split == "seed" else self._held_out()
+            most = self.most[split]
+            if most and most < len(chosen):
+                kept = sorted(chosen, key=lambda task: _position(f"order:{task.id}"))[:most]
+                ids = {task.id for task in kept}
+                chosen = [task for task in chosen if task.id in ids]
+            self._tasks[split] = tuple(chosen)
+        return self._tasks[split]
+
+    def _train(self, split: str) -> list[Task]:
+        """Training queries of a side: of each stratum the first by hash are seeds."""
+        tasks = self._read().tasks[records.TRAIN]
+        strata: dict[str, list[Task]] = {}
+        for task in tasks:
+            strata.setdefault(task.category, []).append(task)
+        seeds: set[str] = set()
+        for stratum in strata.values():
+            stratum.sort(key=lambda task: _position(task.id))
+            seeds.update(task.id for task in stratum[: round(self.seed_fraction * len(stratum))])
+        if self.eval == "validation":
+            seeds = {task.id for task in tasks}
+        return [_as(task, split) for task in tasks if (task.id in seeds) == (split == "seed")]
+
+    def _held_out(self) -> list[Task]:
+        if self.eval == "held_out":
+            return self._train("eval")
+        tasks = self._read().tasks.get(records.VALIDATION)
+        if tasks is None:
+            raise FileNotFoundError(
+                "eval = 'validation': no example_evaluation.jsonl (HEAD/postprocess) in "
+                f"{records.find_directory(self.data_dir)}; run `python -m genenv_jax.datasets "
+                "--name=travelplanner` to download it"
+            )
+        return [_as(task, "eval") for task in tasks]
+
+    def _seeds(self) -> list[Task]:
+        held_out = {self.canonical(task) for task in self._held_out()}
+        return [
+            task
+            for task in self._train("seed")
+            if self.canonical(task) not in held_out and self.verify(task) is None
+        ]
+
+    def _information(self, task: Task, query: Query, max_chars: int) -> Reference:
+        """The reference information of a task, shortened; ValueError where there is none for it."""
+        world = self._read()
+        name = task.answer["reference"]
+        published = world.references.get(name)
+        if published is None:
+            if not name.startswith(f"{records.VALIDATION}_"):
+                raise ValueError(f"no reference information {name!r}")
+            cities = choose_cities(query, world.database)
+            if len(cities) != query.visiting_city_number:
+                # Too few cities: no plan can pass, and the agent sees what there is.
+                cities = (cities * query.visiting_city_number)[: query.visiting_city_number]
+            reference = build_reference(query, cities, world.database)
+        elif name == task.id:
+            reference = published
+        else:
+            reference = adapt(published, query, world.database)
+        return compaction.compact(reference, query, world.database, max_chars)
+
+    def _shown(self, task: Task) -> tuple[Query, Reference]:
+        """The fields of a task, and the information that the agent is shown."""
+        query = Query.from_json(task.answer["query"])
+        space = self.prompt_chars - prompts.agent_overhead(self.text(task))
+        return query, self._information(task, query, space)
+
+    def agent_messages(self, task: Task) -> list[Message]:
+        """See `Benchmark.agent_messages`."""
+        _, reference = self._shown(task)
+        return prompts.agent_messages(compaction.render(reference), self.text(task))
+
+    def agent_answer(self, task: Task) -> str:
+        """A plan that passes all constraints, made of the rows of the agent's prompt.
+
+        The annotated plans use rows that a shortened prompt may not have, so they are not taken.  "[]"
+        for a task that the planner cannot solve (a validation query without its flights).
+        """
+        query, reference = self._shown(task)
+        return plans.write_plan(find_plan(query, reference, self._read().database) or [])
+
+    def simulator_messages(self, seed: Task, statistics: SeedStatistics) -> list[Message]:
+        """See `Benchmark.simulator_messages`."""
+        world = self._read()
+        query, shown = self._shown(seed)
+        plan = find_plan(query, shown, world.database)
+        cost = None if plan is None else total_cost(query, plan, world.database)
+        reference = self._information(seed, query, self.simulator_chars)
+        names = [city.name for city in reference.cities]
+        destinations = f"for 3 days and 1 city {' or '.join(names)}"
+        states = {world.database.states.get(name) for name in names}
+        if len(states) == 1 and len(names) > 1:
+            state = states.pop()
+            destinations += f"; for 5 days and 2 cities the state {state}"
+            if len(names) > 2:
+                destinations += f"; for 7 days and 3 cities the state {state}"
+        return prompts.simulator_messages(
+            compaction.render(reference),
+            self.simulator_answer(seed),
+            seed.answer["query"],
+            destinations,
+            cost,
+            statistics,
+        )
+
+    def simulator_answer(self, task: Task) -> str:
+        """See `Benchmark.simulator_answer`: one JSON object, the text and the official fields."""
+        return json.dumps({"query": self.text(task), **task.answer["query"]}, ensure_ascii=False)
+
+    def parse(self, text: str, seed: Task, task_id: str, generation: int) -> Task | Rejection:
+        """See `Benchmark.parse`.
+
+        One JSON object, perhaps in a code fence.  Reasons: EMPTY, NOT_TEXT, TOO_LONG, TOO_DEEP,
+        UNPARSABLE, BAD_ANSWER (fields).  `verify` compares fields and text.
+        """
+        rejection = check_text(text, self.generation_chars)
+        if rejection:
+            return rejection
+        begin, end = text.find("{"), text.rfind("}")
+        if begin < 0 or end < begin:
+            return Rejection(UNPARSABLE, "no JSON object")
+        outside = (text[:begin] + text[end + 1 :]).replace("```json", "").replace("```", "").strip()
+        if outside:
+            return Rejection(UNPARSABLE, "text beside the JSON object")
+        record = parse_json(text[begin : end + 1], self.generation_chars, _SIMULATOR_DEPTH)
+        if isinstance(record, Rejection):
+            return record
+        wording = record.pop("query", None)
+        rejection = check_text(wording, self.query_chars)
+        if rejection:
+            reason = UNPARSABLE if rejection.reason == EMPTY else rejection.reason
+            return Rejection(reason, f"query: {rejection.detail or 'empty'}")
+        try:
+            query = Query.from_json(record)
+        except _MALFORMED as error:
+            return Rejection(BAD_ANSWER, str(error)[:200])
+        return records.make_task(
+            task_id,
+            wording.strip(),
+            query,
+            reference=seed.answer["reference"],
+            seed_id=seed.id,
+            origin="generated",
+            generation=generation,
+        )
+
+    def verify(self, task: Task) -> Rejection | None:
+        """See `Benchmark.verify`.
+
+        The text must say what the fields say (`TEXT_DIFFERS`), the route must be one that the seed's
+        reference information describes (BAD_ANSWER), and there must be a plan, made of the rows that the
+        agent is shown, which passes all constraints (`UNSOLVABLE`).
+        """
+        try:
+            query = Query.from_json(task.answer["query"])
+            try:
+                said = parse_query(self.text(task), self._read().gazetteer)
+            except ValueError as error:
+                return Rejection(TEXT_DIFFERS, str(error)[:200])
+            if said != query:
+                read, given = said.to_json(), query.to_json()
+                fields = [name for name in given if given[name] != read[name]]
+                return Rejection(TEXT_DIFFERS, f"other {', '.join(fields)} in the text"[:200])
+            score = self.score(task, self.agent_answer(task))
+        except _MALFORMED as error:
+            return Rejection(BAD_ANSWER, f"{type(error).__name__}: {error}"[:200])
+        return None if score.success else Rejection(UNSOLVABLE, "no plan passes all constraints")
+
+    def canonical(self, task: Task) -> str:
+        """See `Benchmark.canonical`: the fields without the day of departure and the budget.
+
+        Those two are left out so that a held-out query is found again behind small changes.
+        """
+        query = task.answer["query"]
+        local = query["local_constraint"]
+        wishes = {**local, "cuisine": sorted(local["cuisine"] or [])}
+        fields = [query[name] for name in ("org", "dest", "days", "people_number")]
+        return json.dumps([*fields, sorted(wishes.items())], ensure_ascii=False)
+
+    def text(self, task: Task) -> str:
+        """See `Benchmark.text`: the query."""
+        return task.messages[-1]["content"] if task.messages else ""
+
+    def score(self, task: Task, answer: str) -> Score:
+        """See `Benchmark.score`.
+
+        `reason` is why no plan was delivered (`plans.read_plan`), or the first constraint that failed.
+        A plan on which the official code raises an exception is not valid.  `detail` has "delivered",
+        "hard_evaluated", "crashed" and "constraints": True, False or None (not asked) for each.
+        """
+        try:
+            query = Query.from_json(task.answer["query"])
+        except _MALFORMED as error:
+            # Only a task that `verify` would turn away leads here.
+            return Score(0.0, False, False, f"malformed_task_{type(error).__name__.lower()}")
+        plan = plans.read_plan(answer, self.answer_chars)
+        reason = ""
+        if isinstance(plan, Rejection):
+            reason, plan = plan.reason, []
+        verdicts, evaluated, crashed = judge(query, plan, self._read().database)
+        failed = [name for name in (*COMMONSENSE, *HARD) if verdicts[name] is False]
+        if not reason and failed:
+            reason = failed[0]
+        success = not failed
+        share = sum(v is True for v in verdicts.values()) / sum(
+            v is not None for v in verdicts.values()
+        )
+        return Score(
+            reward=float(success) if self.reward == "final" else share,
+            success=success,
+            valid=bool(plan) and not crashed,
+            reason=reason,
+            detail={
+                "delivered": bool(plan),
+                "hard_evaluated": evaluated,
+                "crashed": crashed,
+                "constraints": verdicts,
+            },
+        )
+
+    def aggregate(self, results: Sequence[tuple[Task, Score]]) -> dict[str, float]:
+        """See `Benchmark.aggregate`; "accuracy" is the final pass rate (`metrics` has all names)."""
+        details = [score.detail or _undelivered(task) for task, score in results]
+        metrics = official_metrics(details)
+        strata: dict[str, list[float]] = {}
+        for task, score in results:
+            strata.setdefault(task.category, []).append(float(score.success))
+        final = {f"{name}_final_pass_rate": sum(v) / len(v) for name, v in sorted(strata.items())}
+        return {"accuracy": metrics.get("final_pass_rate", 0.0), **metrics, **final}
+
+
+def _undelivered(task: Task) -> dict[str, Any]:
+    """`Score.detail` of an answer that was never judged, as where its process was lost."""
+    verdicts = undelivered(Query.from_json(task.answer["query"]))
+    return {"delivered": False, "hard_evaluated": False, "crashed": [], "constraints": verdicts}
+
+
+def _check_choice(option: str, value: Any, choices: Sequence[str]) -> None:
+    if value not in choices:
+        raise ValueError(f"{option} = {value!r}: expected one of {', '.join(choices)}")
+
+
+def _position(key: str) -> float:
+    """A stable number in [0, 1) for a key: the head of its SHA-256, not Python's salted hash."""
+    return int.from_bytes(hashlib.sha256(key.encode()).digest()[:8], "big") / 2**64
+
+
+def _as(task: Task, split: str) -> Task:
+    record = task.to_json() | {"origin": split}
+    return Task.from_json(record)

@@ -1,0 +1,264 @@
+"""A planner that needs no model: finds a plan which passes all constraints, if the usual layout has one.
+
+It searches only the rows that it is given, so that a plan from the rows of a prompt proves that the prompt
+admits one.  It writes the reference answers of tasks, and checks the tasks that the simulator writes.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import itertools
+import math
+from collections.abc import Sequence
+from typing import Any
+
+from genenv_jax.benchmarks.travelplanner.constraints import (
+    fits_house_rule,
+    fits_room_type,
+    judge,
+)
+from genenv_jax.benchmarks.travelplanner.database import Database, cars, taxis
+from genenv_jax.benchmarks.travelplanner.names import name_and_city
+from genenv_jax.benchmarks.travelplanner.queries import Query
+from genenv_jax.benchmarks.travelplanner.references import (
+    City,
+    Leg,
+    Reference,
+    layout_of,
+    travel_days,
+)
+
+_MEALS = ("breakfast", "lunch", "dinner")
+_ATTRACTIONS_A_DAY = 2
+
+
+@dataclasses.dataclass(frozen=True)
+class _Choice:
+    """Something to put into a slot: its text, dollars for all, and the cuisines that it serves."""
+
+    text: str
+    cost: float
+    cuisines: frozenset[str] = frozenset()
+
+
+def find_plan(
+    query: Query, reference: Reference, database: Database
+) -> list[dict[str, Any]] | None:
+    """A plan that passes every constraint, made of the rows of `reference`.
+
+    Trips follow the route of the reference, on its days where they fit the query, else with two nights a
+    city.  For each of the two ways to travel (an own car; flights and taxis) the cheapest legs, the
+    cheapest accommodations that suit and the cheapest restaurants that serve all cuisines are taken; then
+    meals on days of travel as far as the budget allows.
+
+    Returns:
+      The days, or None where there is no such plan.
+    """
+    if len(reference.legs) != len(reference.cities) + 1:
+        return None
+    if len(reference.cities) != query.visiting_city_number:
+        return None
+    layouts = dict.fromkeys([layout_of(reference, query), travel_days(query.days)])
+    for layout in layouts:
+        if layout is None or len(layout) != len(reference.legs):
+            continue
+        stays = [
+            _stay(city, query, after - before, database)
+            for city, before, after in zip(reference.cities, layout, layout[1:], strict=False)
+        ]
+        if not all(stays):
+            continue
+        for legs in _ways(reference.legs, query):
+            plan = _fill(query, reference, database, layout, legs, stays)
+            if plan is None:
+                continue
+            verdicts, evaluated, _ = judge(query, plan, database)
+            if evaluated and all(verdict is not False for verdict in verdicts.values()):
+                return plan
+    return None
+
+
+def _ways(legs: Sequence[Leg], query: Query) -> list[list[_Choice]]:
+    """The ways to travel all legs, the cheapest first."""
+    ways = []
+    if query.transportation != "no self-driving":
+        ways.append([_by_car(leg, query) for leg in legs])
+    ways.append([_by_flight_or_taxi(leg, query) for leg in legs])
+    complete = [way for way in ways if all(way)]
+    return sorted(complete, key=lambda way: sum(choice.cost for choice in way))
+
+
+def _by_car(leg: Leg, query: Query) -> _Choice | None:
+    if leg.drive is None:
+        return None
+    cost = leg.drive.car_cost()
+    return _Choice(_road("Self-driving", leg, cost), cost * cars(query.people_number))
+
+
+def _by_flight_or_taxi(leg: Leg, query: Query) -> _Choice | None:
+    choices = []
+    if leg.drive is not None:
+        cost = leg.drive.taxi_cost()
+        choices.append(_Choice(_road("Taxi", leg, cost), cost * taxis(query.people_number)))
+    if query.transportation != "no flight":
+        for flight in leg.flights:
+            text = (
+                f"Flight Number: {flight.number}, from {leg.origin} to {leg.destination}, "
+                f"Departure Time: {flight.departure}, Arrival Time: {flight.arrival}"
+            )
+            choices.append(_Choice(text, flight.price * query.people_number))
+    return min(choices, key=lambda choice: choice.cost, default=None)
+
+
+def _road(vehicle: str, leg: Leg, cost: int) -> str:
+    return (
+        f"{vehicle}, from {leg.origin} to {leg.destination}, duration: {leg.drive.duration}, "
+        f"distance: {leg.drive.distance}, cost: {cost}"
+    )
+
+
+def _stay(city: City, query: Query, nights: int, database: Database) -> _Choice | None:
+    """The cheapest accommodation that suits, as the evaluator sees it (the first of its name)."""
+    choices = []
+    for row in city.accommodations:
+        text = f"{row.name}, {city.name}"
+        named = database.accommodations_named(*name_and_city(text))
+        if not named:
+            continue
+        seen = named[0]
+        if max(row.nights, seen.nights) > nights:
+            continue
+        if not fits_house_rule(query.house_rule, seen.rules):
+            continue
+        if query.room_type is not None and not fits_room_type(query.room_type, seen.room_type):
+            continue
+        rooms = math.ceil(query.people_number / seen.guests)
+        choices.append(_Choice(text, seen.price * rooms * nights))
+    return min(choices, key=lambda choice: choice.cost, default=None)
+
+
+def _restaurants(city: City, query: Query, database: Database) -> list[_Choice]:
+    choices = {}
+    for row in city.restaurants:
+        text = f"{row.name}, {city.name}"
+        seen = database.restaurant(*name_and_city(text))
+        if seen is not None and text not in choices:
+            cuisines = frozenset(c for c in query.cuisine if c in seen.cuisines)
+            choices[text] = _Choice(text, seen.cost * query.people_number, cuisines)
+    return sorted(choices.values(), key=lambda choice: choice.cost)
+
+
+# What has been chosen from: (how many, which cuisines) -> (dollars, choices).
+_Table = dict[tuple[int, frozenset[str]], tuple[float, tuple[_Choice, ...]]]
+
+
+def _selections(choices: Sequence[_Choice], most: int) -> _Table:
+    """The cheapest selection of each size and set of cuisines."""
+    kept: list[_Choice] = []
+    alike: dict[frozenset[str], int] = {}
+    for choice in choices:  # of those that serve the same, more than `most` are never needed
+        alike[choice.cuisines] = alike.get(choice.cuisines, 0) + 1
+        if alike[choice.cuisines] <= most:
+            kept.append(choice)
+    table: _Table = {(0, frozenset()): (0.0, ())}
+    for choice in kept:
+        for (count, cuisines), (cost, chosen) in list(table.items()):
+            if count == most:
+                continue
+            key = (count + 1, cuisines | choice.cuisines)
+            if key not in table or cost + choice.cost < table[key][0]:
+                table[key] = (cost + choice.cost, (*chosen, choice))
+    return table
+
+
+def _cheapest_meals(
+    tables: Sequence[_Table], needed: Sequence[int], cuisines: frozenset[str], budget: float
+) -> tuple[tuple[_Choice, ...], ...] | None:
+    """Restaurants for each city: at least the needed ones, all cuisines, as many as can be paid.
+
+    None where the needed ones and the cuisines cannot be had.
+    """
+    State = tuple[int, frozenset[str]]
+    states: dict[State, tuple[float, tuple[tuple[_Choice, ...], ...]]]
+    states = {(0, frozenset()): (0.0, ())}
+    for table, least in zip(tables, needed, strict=True):
+        following: dict[State, tuple[float, tuple[tuple[_Choice, ...], ...]]] = {}
+        for (extra, served), (cost, chosen) in states.items():
+            for (count, adds), (more, choices) in table.items():
+                if count < least or cost + more > budget:
+                    continue
+                key = (extra + count - least, served | adds)
+                if key not in following or cost + more < following[key][0]:
+                    following[key] = (cost + more, (*chosen, choices))
+        states = following
+    complete = [
+        (-extra, cost, chosen)
+        for (extra, served), (cost, chosen) in states.items()
+        if served >= cuisines
+    ]
+    return min(complete, key=lambda item: item[:2])[2] if complete else None
+
+
+def _fill(
+    query: Query,
+    reference: Reference,
+    database: Database,
+    layout: Sequence[int],
+    legs: Sequence[_Choice],
+    stays: Sequence[_Choice],
+) -> list[dict[str, Any]] | None:
+    """A plan for chosen legs and accommodations, or None where the money or the rows do not suffice."""
+    left = query.budget - sum(choice.cost for choice in (*legs, *stays))
+    if left < 0:
+        return None
+    gaps = list(itertools.pairwise(layout))
+    needed = [len(_MEALS) * (after - before - 1) for before, after in gaps]
+    tables = [
+        _selections(_restaurants(city, query, database), count + 2)
+        for city, count in zip(reference.cities, needed, strict=True)
+    ]
+    meals = _cheapest_meals(tables, needed, frozenset(query.cuisine), left)
+    if meals is None:
+        return None
+    days: list[dict[str, Any]] = [
+        {
+            "days": day,
+            "current_city": "-",
+            "transportation": "-",
+            "breakfast": "-",
+            "attraction": "-",
+            "lunch": "-",
+            "dinner": "-",
+            "accommodation": "-",
+        }
+        for day in range(1, query.days + 1)
+    ]
+    for day, leg, way in zip(layout, reference.legs, legs, strict=True):
+        days[day - 1]["current_city"] = f"from {leg.origin} to {leg.destination}"
+        days[day - 1]["transportation"] = way.text
+    for city, (before, after), stay, chosen in zip(
+        reference.cities, gaps, stays, meals, strict=True
+    ):
+        slots = [(day, meal) for day in range(before + 1, after) for meal in _MEALS]
+        slots += [(before, "dinner"), (after, "breakfast")]
+        for (day, meal), restaurant in zip(slots, chosen, strict=False):
+            days[day - 1][meal] = restaurant.text
+        for day in range(before, after):
+            days[day - 1]["accommodation"] = stay.text
+        attractions = _attractions(city, database)
+        full_days = range(before + 1, after)
+        if len(attractions) < len(full_days):
+            return None
+        share = min(_ATTRACTIONS_A_DAY, len(attractions) // len(full_days)) if full_days else 0
+        for index, day in enumerate(full_days):
+            seen = attractions[index * share : (index + 1) * share]
+            days[day - 1]["current_city"] = city.name
+            days[day - 1]["attraction"] = "".join(f"{text};" for text in seen)
+    return days
+
+
+def _attractions(city: City, database: Database) -> list[str]:
+    texts = dict.fromkeys(
+        f"{row.name}, {city.name}" for row in city.attractions if ";" not in row.name
+    )
+    return [text for text in texts if database.attraction(*name_and_city(text)) is not None]

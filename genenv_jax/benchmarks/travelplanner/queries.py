@@ -1,0 +1,345 @@
+"""What a traveller asks for: the fields that the constraints need, and how to read them from the text.
+
+The published files of the training and validation queries have the texts alone; the fields are read from
+them here.  They serve scoring, and the choice of rows for a prompt (`compaction`); they are never shown.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import datetime
+import re
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+DAYS = {3: 1, 5: 2, 7: 3}  # lengths of trips, and how many cities each visits
+HOUSE_RULES = ("smoking", "parties", "children under 10", "visitors", "pets")
+ROOM_TYPES = ("shared room", "not shared room", "private room", "entire room")
+TRANSPORTATION = ("no flight", "no self-driving")
+CUISINES = ("Chinese", "American", "Italian", "Mexican", "Indian", "Mediterranean", "French")
+LEVELS = ("easy", "medium", "hard")
+MAX_PEOPLE = 20
+MAX_BUDGET = 10**6
+
+_CONSTRAINTS = ("house rule", "cuisine", "room type", "transportation")
+_MONTHS = (
+    "January February March April May June July August September October November December".split()
+)
+_NUMBERS = {
+    word: number
+    for number, word in enumerate(
+        "zero one two three four five six seven eight nine ten eleven twelve".split()
+    )
+}
+_NUMBER = rf"(\d{{1,2}}|{'|'.join(_NUMBERS)})"
+_PARTY = "people|persons?|travell?ers?|individuals?|participants?|adults?|guests?|friends"
+
+_YEAR = re.compile(r"\b(20\d\d)\b")
+_MONTH = "|".join(_MONTHS)
+_DAY = re.compile(
+    rf"\b(?:(?P<before>{_MONTH}) )?(?P<day>\d{{1,2}})(?P<th>st|nd|rd|th)?\b"
+    rf"(?: of (?P<after>{_MONTH})\b)?"
+)
+_BUDGET = re.compile(r"\$ ?(\d{1,3}(?:,\d{3})+|\d{1,9})")
+_LENGTH = re.compile(rf"\b{_NUMBER}[- ]days?\b", re.IGNORECASE)
+_WEEK = re.compile(r"\b(?:a|one|week)[- ](?:week|long)\b", re.IGNORECASE)
+_CITY_NUMBER = re.compile(rf"\b{_NUMBER} (?:[a-z]+ )?cit(?:y|ies)\b", re.IGNORECASE)
+_PEOPLE = (
+    re.compile(rf"\b(?:group|party) of {_NUMBER}\b", re.IGNORECASE),
+    re.compile(rf"\b{_NUMBER} (?:{_PARTY})\b", re.IGNORECASE),
+    re.compile(
+        rf"\bfor {_NUMBER}\b(?![- ](?:days?|nights?|weeks?|[a-z]* ?cit))(?!\d|st|nd|rd|th)",
+        re.IGNORECASE,
+    ),
+)
+_PAIR = re.compile(r"\b(?:duo|couple|pair)\b", re.IGNORECASE)
+_SENTENCE = re.compile(r"(?<=[.!?;]) +")
+_NEGATION = re.compile(
+    r"\b(?:no|not|non|without|avoid\w*|exclud\w*|rather|except|never|cannot|other)\b|n't\b",
+    re.IGNORECASE,
+)
+_FLIGHT = re.compile(r"\bfl(?:y|ying|ights?)\b|\bair(?:line|plane| travel)\b", re.IGNORECASE)
+_DRIVE = re.compile(r"\bself-?driv\w*|\bdriv(?:e|ing)\b", re.IGNORECASE)
+_RULE_WORDS = {
+    "smoking": re.compile(r"\bsmok", re.IGNORECASE),
+    "parties": re.compile(r"\bparties\b", re.IGNORECASE),
+    "children under 10": re.compile(r"\bchild|\bkids\b", re.IGNORECASE),
+    "visitors": re.compile(r"\bvisitors?\b", re.IGNORECASE),
+    "pets": re.compile(r"\bpets?\b", re.IGNORECASE),
+}
+_ROOM_WORDS = (
+    ("private room", re.compile(r"\bprivate rooms?\b", re.IGNORECASE)),
+    ("entire room", re.compile(r"\bentire (?:rooms?|homes?|apartments?)\b", re.IGNORECASE)),
+    (
+        "not shared room",
+        re.compile(r"\b(?:not|non|n't|neither)(?: be)?[- ]shared|\bnot shared", re.IGNORECASE),
+    ),
+    ("shared room", re.compile(r"\bshared rooms?\b", re.IGNORECASE)),
+)
+_ORIGIN = re.compile(
+    r"(?:\bfrom|\b(?:depart|leav|start)\w*"
+    r"|\b(?:start|begin|commenc|initiat|originat|depart)\w*(?: [a-z]+){0,2} (?:in|at|from))$",
+    re.IGNORECASE,
+)
+
+
+@dataclasses.dataclass(frozen=True)
+class Query:
+    """One query; the names and values of the fields are the official ones.
+
+    Attributes:
+      org: city of departure.
+      dest: the city to visit for 3 days, else the state.
+      days: 3, 5 or 7.
+      visiting_city_number: 1, 2 or 3.
+      date: every day of the trip, as 2022-03-16.
+      people_number: at least 1.
+      budget: dollars for all.
+      house_rule: what accommodations must allow (`HOUSE_RULES`), or None.
+      cuisine: what must be served (`CUISINES`); empty for none.
+      room_type: one of `ROOM_TYPES`, or None.
+      transportation: one of `TRANSPORTATION`, or None.
+    """
+
+    org: str
+    dest: str
+    days: int
+    visiting_city_number: int
+    date: tuple[str, ...]
+    people_number: int
+    budget: int
+    house_rule: str | None = None
+    cuisine: tuple[str, ...] = ()
+    room_type: str | None = None
+    transportation: str | None = None
+
+    @property
+    def asked(self) -> int:
+        """How many of the four local constraints are asked for."""
+        return sum(map(bool, (self.house_rule, self.cuisine, self.room_type, self.transportation)))
+
+    @property
+    def level(self) -> str:
+        """One of `LEVELS`: no local constraints, one, or more (officially three)."""
+        return LEVELS[min(self.asked, 2)]
+
+    def to_json(self) -> dict[str, Any]:
+        """The official record without text and level; `from_json` inverts it."""
+        return {
+            "org": self.org,
+            "dest": self.dest,
+            "days": self.days,
+            "visiting_city_number": self.visiting_city_number,
+            "date": list(self.date),
+            "people_number": self.people_number,
+            "local_constraint": {
+                "house rule": self.house_rule,
+                "cuisine": list(self.cuisine) or None,
+                "room type": self.room_type,
+                "transportation": self.transportation,
+            },
+            "budget": self.budget,
+        }
+
+    @classmethod
+    def from_json(cls, record: Any) -> Query:
+        """Reads and checks `to_json`'s record; ValueError says what is wrong with it.
+
+        Keys beside those are turned away too.
+        """
+        if not isinstance(record, Mapping):
+            raise ValueError("not an object")
+        names = {"org", "dest", "days", "visiting_city_number", "date", "people_number"}
+        names |= {"local_constraint", "budget"}
+        if set(record) != names:
+            odd = sorted(map(str, names ^ set(record)))
+            raise ValueError(f"missing or unknown fields: {', '.join(odd)}"[:200])
+        local = record["local_constraint"]
+        if not isinstance(local, Mapping) or set(local) != set(_CONSTRAINTS):
+            raise ValueError(f"local_constraint: expected the keys {', '.join(_CONSTRAINTS)}")
+        for name in ("org", "dest"):
+            if not isinstance(record[name], str) or not 0 < len(record[name]) <= 64:
+                raise ValueError(f"{name}: expected a name")
+        days = _integer(record, "days", max(DAYS))
+        if days not in DAYS or DAYS[days] != _integer(record, "visiting_city_number", 3):
+            raise ValueError("days and visiting_city_number: expected 3 and 1, 5 and 2, or 7 and 3")
+        cuisine = [] if local["cuisine"] is None else local["cuisine"]
+        if not isinstance(cuisine, list) or not all(isinstance(c, str) for c in cuisine):
+            raise ValueError("cuisine: expected a list or null")
+        if len(set(cuisine)) != len(cuisine) or not set(cuisine) <= set(CUISINES):
+            raise ValueError(f"cuisine: expected some of {', '.join(CUISINES)}, none twice")
+        return cls(
+            org=record["org"],
+            dest=record["dest"],
+            days=days,
+            visiting_city_number=DAYS[days],
+            date=_checked_dates(record["date"], days),
+            people_number=_integer(record, "people_number", MAX_PEOPLE),
+            budget=_integer(record, "budget", MAX_BUDGET),
+            house_rule=_one_of(local, "house rule", HOUSE_RULES),
+            cuisine=tuple(c for c in CUISINES if c in cuisine),
+            room_type=_one_of(local, "room type", ROOM_TYPES),
+            transportation=_one_of(local, "transportation", TRANSPORTATION),
+        )
+
+
+def _integer(record: Mapping[str, Any], name: str, most: int) -> int:
+    value = record[name]
+    if type(value) is not int or not 1 <= value <= most:
+        raise ValueError(f"{name}: expected an integer from 1 to {most}")
+    return value
+
+
+def _one_of(local: Mapping[str, Any], name: str, values: Iterable[str]) -> str | None:
+    value = local[name]
+    if value is not None and value not in tuple(values):
+        raise ValueError(f"{name}: expected null or one of {', '.join(values)}")
+    return value
+
+
+def _checked_dates(value: Any, days: int) -> tuple[str, ...]:
+    try:
+        first = datetime.date.fromisoformat(value[0])
+        expected = [str(first + datetime.timedelta(days=index)) for index in range(days)]
+    except (TypeError, ValueError, IndexError, KeyError, OverflowError):
+        raise ValueError("date: expected a list of days such as 2022-03-16") from None
+    if value != expected:
+        raise ValueError(f"date: expected {days} consecutive days")
+    return tuple(expected)
+
+
+class Gazetteer:
+    """Finds names of cities and states in texts.
+
+    Args:
+      states: the state of each city.
+    """
+
+    def __init__(self, states: Mapping[str, str]):
+        self.cities = frozenset(states)
+        self.states = frozenset(states.values())
+        names = sorted(self.cities | self.states, key=lambda name: (-len(name), name))
+        self._names = re.compile(rf"(?<![\w-])(?:{'|'.join(map(re.escape, names))})(?!\w)")
+
+    def mentions(self, text: str) -> list[tuple[str, int, int]]:
+        """Names in a text from left to right, each with its begin and end; the longest at a place."""
+        return [(found.group(), *found.span()) for found in self._names.finditer(text)]
+
+
+def parse_query(text: str, gazetteer: Gazetteer) -> Query:
+    """Reads the fields from a query.
+
+    The wording of the official queries is understood; ValueError names the field that is missing or
+    ambiguous in others.  A query that does not say how many people travel is for one.
+    """
+    dates = _dates(text)
+    days = len(dates)
+    if days not in DAYS:
+        raise ValueError(f"date: {days} days, expected 3, 5 or 7")
+    for found in _LENGTH.finditer(text):
+        if _value(found.group(1)) != days:
+            raise ValueError(f"days: the text says {found.group()!r}, its dates {days} days")
+    if _WEEK.search(text) and days != 7:
+        raise ValueError(f"days: the text says a week, its dates {days} days")
+    numbers = {_value(found.group(1)) for found in _CITY_NUMBER.finditer(text)}
+    if numbers - {DAYS[days]}:
+        raise ValueError(f"visiting_city_number: expected {DAYS[days]} for {days} days")
+    budgets = {int(found.group(1).replace(",", "")) for found in _BUDGET.finditer(text)}
+    if len(budgets) != 1:
+        raise ValueError(f"budget: expected one amount in dollars, found {len(budgets)}")
+    org, dest = _places(text, days, gazetteer)
+    return Query(
+        org=org,
+        dest=dest,
+        days=days,
+        visiting_city_number=DAYS[days],
+        date=dates,
+        people_number=_people(text),
+        budget=budgets.pop(),
+        house_rule=_house_rule(text),
+        cuisine=tuple(c for c in CUISINES if re.search(rf"\b{c}\b", text)),
+        room_type=next((name for name, words in _ROOM_WORDS if words.search(text)), None),
+        transportation=_unwanted_transportation(text),
+    )
+
+
+def _value(word: str) -> int:
+    return int(word) if word.isdigit() else _NUMBERS[word.lower()]
+
+
+def _dates(text: str) -> tuple[str, ...]:
+    years = set(_YEAR.findall(text))
+    if len(years) != 1:
+        raise ValueError(f"date: expected one year, found {len(years)}")
+    found = [
+        (match["before"] or match["after"], int(match["day"]))
+        for match in _DAY.finditer(text)
+        if match["before"] or match["th"]
+    ]
+    months = [month for month, _ in found if month]
+    if not months or len(found) < 2:
+        raise ValueError("date: expected the first and the last day")
+    ends = []
+    for month, day in found[:2]:
+        month_number = _MONTHS.index(month or months[0]) + 1
+        try:
+            ends.append(datetime.date(int(next(iter(years))), month_number, day))
+        except ValueError:
+            raise ValueError(f"date: no day {day} in {month or months[0]}") from None
+    length = (ends[1] - ends[0]).days + 1
+    if not 1 <= length <= 31:
+        raise ValueError("date: expected the first day before the last")
+    return tuple(str(ends[0] + datetime.timedelta(days=index)) for index in range(length))
+
+
+def _people(text: str) -> int:
+    for pattern in _PEOPLE:
+        found = pattern.search(text)
+        if found:
+            number = _value(found.group(1))
+            if not 1 <= number <= MAX_PEOPLE:
+                raise ValueError(f"people_number: {number}, expected 1 to {MAX_PEOPLE}")
+            return number
+    return 2 if _PAIR.search(text) else 1
+
+
+def _places(text: str, days: int, gazetteer: Gazetteer) -> tuple[str, str]:
+    mentions = gazetteer.mentions(text)
+    cities = [mention for mention in mentions if mention[0] in gazetteer.cities]
+    if not cities:
+        raise ValueError("org: no known city")
+    cued = [m for m in cities if _ORIGIN.search(text[max(0, m[1] - 60) : m[1]].rstrip())]
+    origin = (cued or cities)[0]
+    org = origin[0]
+    if days == 3:
+        others = [name for name, _, _ in cities if name != org]
+    else:
+        others = [
+            name
+            for name, begin, end in mentions
+            if name in gazetteer.states
+            and (begin, end) != origin[1:]
+            and text[origin[2] : begin] not in (" in ", ", ")  # the state of the departure
+        ]
+    if not others:
+        raise ValueError(f"dest: no known {'city' if days == 3 else 'state'}")
+    return org, others[0]
+
+
+def _house_rule(text: str) -> str | None:
+    # "a party of 3" and "visitor restrictions" are told apart by their plural, or do not matter.
+    found = [rule for rule in HOUSE_RULES if _RULE_WORDS[rule].search(text)]
+    if len(found) > 1:
+        raise ValueError(f"house rule: more than one: {', '.join(found)}")
+    return found[0] if found else None
+
+
+def _unwanted_transportation(text: str) -> str | None:
+    # What is not wanted is in a sentence with a negation; flights go first, because who does not fly
+    # may speak of driving instead.
+    sentences = [s for s in _SENTENCE.split(text) if _NEGATION.search(s)]
+    if any(_FLIGHT.search(sentence) for sentence in sentences):
+        return "no flight"
+    if any(_DRIVE.search(sentence) for sentence in sentences):
+        return "no self-driving"
+    return None

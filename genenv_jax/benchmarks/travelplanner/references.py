@@ -1,0 +1,231 @@
+"""Reference information: what a planner is given in the sole-planning mode.
+
+For each city of the route its attractions, restaurants and accommodations, and for each leg its flights
+and the road.  Published for the training queries (`database/train_ref_info.jsonl`); made from the data
+base in the same form for other queries.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import datetime
+import itertools
+import re
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from genenv_jax.benchmarks.travelplanner.database import (
+    Accommodation,
+    Attraction,
+    Database,
+    Drive,
+    Flight,
+    Restaurant,
+    accommodation_of,
+    attraction_of,
+    flight_of,
+    restaurant_of,
+)
+from genenv_jax.benchmarks.travelplanner.queries import Query
+
+_KEY = re.compile(r"(Attractions|Restaurants|Accommodations) in (.+)")
+_LEG = re.compile(r"(Flight|Self-driving|Taxi) from (.+?) to (.+?)(?: on (\d{4}-\d\d-\d\d))?")
+_ROAD = re.compile(r"duration: ([^,]+), distance: ([\d,.]+ k?m)\b")
+_MAKERS = {
+    "Attractions": attraction_of,
+    "Restaurants": restaurant_of,
+    "Accommodations": accommodation_of,
+}
+
+
+@dataclasses.dataclass(frozen=True)
+class City:
+    """What a city offers, in the order of the tables."""
+
+    name: str
+    attractions: tuple[Attraction, ...]
+    restaurants: tuple[Restaurant, ...]
+    accommodations: tuple[Accommodation, ...]
+
+
+@dataclasses.dataclass(frozen=True)
+class Leg:
+    """The ways from one city to the next on a day; `drive` is None where there is no usable road."""
+
+    origin: str
+    destination: str
+    date: str
+    flights: tuple[Flight, ...]
+    drive: Drive | None
+
+
+@dataclasses.dataclass(frozen=True)
+class Reference:
+    """Cities in the order of the route, and the legs from the departure back to it."""
+
+    cities: tuple[City, ...]
+    legs: tuple[Leg, ...]
+
+
+def read_reference(record: Any, where: str) -> Reference:
+    """Reads one published record; ValueError naming `where` if it is malformed."""
+    if not isinstance(record, Mapping):
+        raise ValueError(f"{where}: expected an object")
+    cities: dict[str, dict[str, tuple]] = {}
+    legs: dict[tuple[str, str], dict[str, Any]] = {}
+    for key, value in record.items():
+        about = _KEY.fullmatch(key)
+        leg = _LEG.fullmatch(key)
+        try:
+            if about:
+                make = _MAKERS[about.group(1)]
+                rows = [] if isinstance(value, str) else value  # a text says that there are none
+                offers = cities.setdefault(about.group(2), {})
+                offers[about.group(1)] = tuple(make(row) for row in rows)
+            elif leg:
+                vehicle, origin, destination, date = leg.groups()
+                ways = legs.setdefault((origin, destination), {})
+                if vehicle == "Flight":
+                    ways["date"] = date or ""
+                    rows = [] if isinstance(value, str) else value
+                    ways["flights"] = tuple(flight_of(row) for row in rows)
+                else:
+                    road = _ROAD.search(value)
+                    ways["drive"] = Drive(*road.groups()) if road else None
+            else:
+                raise ValueError("unknown kind of information")
+        except KeyError as error:
+            raise ValueError(f"{where}: {key!r}: no column {error}") from None
+        except (TypeError, ValueError) as error:
+            raise ValueError(f"{where}: {key!r}: {error}") from None
+    if not cities or not legs:
+        raise ValueError(f"{where}: no cities or no legs")
+    return Reference(
+        tuple(
+            City(
+                name,
+                offers.get("Attractions", ()),
+                offers.get("Restaurants", ()),
+                offers.get("Accommodations", ()),
+            )
+            for name, offers in cities.items()
+        ),
+        tuple(
+            Leg(
+                origin,
+                destination,
+                ways.get("date", ""),
+                ways.get("flights", ()),
+                ways.get("drive"),
+            )
+            for (origin, destination), ways in legs.items()
+        ),
+    )
+
+
+def travel_days(days: int) -> tuple[int, ...]:
+    """Days (from 1) on which one travels in the usual layout: two nights in each city."""
+    return tuple(range(1, days + 1, 2))
+
+
+def build_reference(query: Query, cities: Sequence[str], database: Database) -> Reference:
+    """Reference information for a route, from the data base.
+
+    Args:
+      query: what is asked; the legs are on its days, in the usual layout.
+      cities: cities to visit, in order.
+      database: its flight table may lack the days asked for; the leg is then without flights.
+    """
+    stops = [query.org, *cities, query.org]
+    legs = []
+    for day, origin, destination in zip(
+        travel_days(query.days), stops[:-1], stops[1:], strict=True
+    ):
+        date = query.date[day - 1]
+        flights = tuple(database.flights.between(origin, destination, date))
+        legs.append(Leg(origin, destination, date, flights, database.drive(origin, destination)))
+    return Reference(tuple(_city(name, database) for name in cities), tuple(legs))
+
+
+def _city(name: str, database: Database) -> City:
+    return City(
+        name,
+        tuple(database.attractions.get(name, ())),
+        tuple(database.restaurants.get(name, ())),
+        tuple(database.accommodations.get(name, ())),
+    )
+
+
+def adapt(reference: Reference, query: Query, database: Database) -> Reference:
+    """The reference information of a variation of a task, from that of the task.
+
+    It is the same where the route and its days are; else it is built for the first of the cities that
+    the query asks for.  ValueError where the query asks for another departure or destination.
+    """
+    names = [city.name for city in reference.cities]
+    org = reference.legs[0].origin
+    if query.org != org:
+        raise ValueError(f"org: expected {org}")
+    if query.days == 3:
+        if query.dest not in names:
+            raise ValueError(f"dest: expected one of {', '.join(names)}")
+        names = [query.dest]
+    else:
+        names = [name for name in names if database.states.get(name) == query.dest]
+        if len(names) < query.visiting_city_number:
+            raise ValueError(
+                f"dest: {len(names)} cities of {query.dest} are described, "
+                f"{query.visiting_city_number} needed"
+            )
+        names = names[: query.visiting_city_number]
+    if query.org in names:
+        raise ValueError("dest: the departure")
+    same_route = names == [city.name for city in reference.cities]
+    if same_route and layout_of(reference, query):
+        return reference
+    return build_reference(query, names, database)
+
+
+def layout_of(reference: Reference, query: Query) -> tuple[int, ...] | None:
+    """Days (from 1) of the legs, or None where they do not fit the days of the query."""
+    try:
+        start = datetime.date.fromisoformat(query.date[0])
+        days = tuple(
+            (datetime.date.fromisoformat(leg.date) - start).days + 1 for leg in reference.legs
+        )
+    except (ValueError, IndexError):
+        return None
+    rising = all(before < after for before, after in itertools.pairwise(days))
+    if not rising or days[0] != 1 or days[-1] != query.days:
+        return None
+    return days
+
+
+def choose_cities(query: Query, database: Database) -> list[str]:
+    """Cities for a query without published reference information, from the data base alone.
+
+    The destination of a 3-day trip; else each time the nearest city of the state by road, and the first
+    of the file where no road is known.
+    """
+    if query.days == 3:
+        return [query.dest]
+    left = [
+        city
+        for city in database.cities_in(query.dest)
+        if city != query.org
+        and len(database.restaurants.get(city, ())) >= 3
+        and database.attractions.get(city)
+        and database.accommodations.get(city)
+    ]
+    chosen: list[str] = []
+    here = query.org
+    while left and len(chosen) < query.visiting_city_number:
+
+        def distance(city: str, here: str = here) -> float:
+            drive = database.drive(here, city)
+            return drive.kilometres if drive else float("inf")
+
+        here = min(left, key=distance)
+        left.remove(here)
+        chosen.append(here)
+    return chosen

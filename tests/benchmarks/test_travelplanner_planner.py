@@ -1,0 +1,145 @@
+"""Shortened reference information, and the planner that shows what it admits."""
+
+import dataclasses
+import json
+
+import pytest
+
+from genenv_jax.benchmarks.travelplanner import compaction, records
+from genenv_jax.benchmarks.travelplanner.benchmark import TravelPlanner
+from genenv_jax.benchmarks.travelplanner.constraints import judge, total_cost
+from genenv_jax.benchmarks.travelplanner.planner import find_plan
+from genenv_jax.benchmarks.travelplanner.queries import Query
+
+
+@pytest.fixture(scope="module")
+def world(data_dir):
+    """All data."""
+    return records.read_world(records.find_directory(data_dir))
+
+
+def _cases(world):
+    for task in world.tasks[records.TRAIN]:
+        yield task, Query.from_json(task.answer["query"]), world.references[task.id]
+
+
+def _names(plan):
+    """What a plan names, with its city."""
+    for day in plan:
+        for slot in ("breakfast", "lunch", "dinner", "accommodation"):
+            if day[slot] != "-":
+                yield day[slot]
+        yield from day["attraction"].strip("-").split(";")[:-1]
+
+
+@pytest.mark.parametrize("max_chars", [0, 8_000])
+def test_shortened_information_admits_a_passing_plan(world, max_chars):
+    for task, query, reference in _cases(world):
+        shown = compaction.compact(reference, query, world.database, max_chars)
+        plan = find_plan(query, shown, world.database)
+        assert plan is not None, task.id
+        verdicts, evaluated, crashed = judge(query, plan, world.database)
+        assert evaluated and not crashed
+        assert all(verdict is not False for verdict in verdicts.values())
+
+
+def test_the_passing_plan_can_be_read_from_the_prompt(data_dir, world):
+    """The proof: every name, flight and road of the plan stands in what the agent is shown."""
+    benchmark = TravelPlanner(data_dir=data_dir, seed_fraction=0.0)
+    for task in benchmark.tasks("eval"):
+        prompt = benchmark.agent_messages(task)[-1]["content"]
+        sections = {part.split("\n")[0].split(",")[0]: part for part in prompt.split("## ")[1:]}
+
+        plan = json.loads(benchmark.agent_answer(task))
+        assert benchmark.score(task, json.dumps(plan)).success
+        for text in _names(plan):
+            name, _, city = text.rpartition(", ")
+            assert name in sections[city], (task.id, text)
+        for day in plan:
+            if day["transportation"] == "-":
+                continue
+            section = sections[day["current_city"].removeprefix("from ")]
+            if day["transportation"].startswith("Flight"):
+                number = day["transportation"].split(": ")[1].split(",")[0]
+                assert number in section
+            else:
+                assert "self-driving cost:" in section
+
+
+def test_information_is_shortened_and_keeps_the_order_of_the_tables(world):
+    for _, query, reference in _cases(world):
+        shown = compaction.compact(reference, query, world.database, 8_000)
+        assert len(compaction.render(shown)) <= 8_000
+        for before, after in zip(reference.cities, shown.cities, strict=True):
+            for name in ("attractions", "restaurants", "accommodations"):
+                left = iter(getattr(before, name))
+                assert all(row in left for row in getattr(after, name))  # a subsequence
+                assert getattr(after, name)
+
+
+def test_more_space_shows_more(world):
+    lengths = []
+    for limit in (3_000, 6_000, 12_000, 10**6):
+        lengths.append(
+            sum(
+                len(compaction.render(compaction.compact(r, q, world.database, limit)))
+                for _, q, r in _cases(world)
+            )
+        )
+    assert lengths == sorted(lengths) and lengths[0] < lengths[-1] / 2
+    # With all the space, all that can be used is there.
+    for _, query, reference in _cases(world):
+        shown = compaction.compact(reference, query, world.database, 10**6)
+        assert [leg.flights for leg in shown.legs] == [leg.flights for leg in reference.legs]
+        assert [c.accommodations for c in shown.cities] == [
+            c.accommodations for c in reference.cities
+        ]
+
+
+def test_rows_depend_on_the_query_alone(data_dir):
+    """Without the annotated plan the prompt is the same."""
+    benchmark = TravelPlanner(data_dir=data_dir)
+    for task in benchmark.tasks("seed"):
+        bare = dataclasses.replace(task, answer={**task.answer, "annotated_plan": None})
+        assert benchmark.agent_messages(bare) == benchmark.agent_messages(task)
+
+
+def test_accommodations_that_do_not_suit_are_shown_too(world):
+    """Else the choice of rows would answer what was asked."""
+    unfit = 0
+    for _, query, reference in _cases(world):
+        if query.room_type != "private room":
+            continue
+        shown = compaction.compact(reference, query, world.database, 8_000)
+        unfit += sum(
+            row.room_type != "Private room" for city in shown.cities for row in city.accommodations
+        )
+    assert unfit > 5
+
+
+def test_the_planner_keeps_to_the_budget(world):
+    found = 0
+    for _, query, reference in _cases(world):
+        plan = find_plan(query, reference, world.database)
+        cost = total_cost(query, plan, world.database)
+        assert cost <= query.budget
+        cheaper = dataclasses.replace(query, budget=int(cost) - 1)
+        other = find_plan(cheaper, reference, world.database)
+        if other is not None:
+            found += 1
+            assert total_cost(cheaper, other, world.database) < cost
+        assert find_plan(dataclasses.replace(query, budget=1), reference, world.database) is None
+    assert found > 20  # there are cheaper plans, with fewer meals
+
+
+@pytest.mark.parametrize("wish", ["no flight", "no self-driving"])
+def test_the_planner_keeps_to_the_vehicle(world, wish):
+    word = {"no flight": "Flight", "no self-driving": "Self-driving"}[wish]
+    found = 0
+    for _, query, reference in _cases(world):
+        other = dataclasses.replace(query, transportation=wish, budget=10**6)
+        plan = find_plan(other, reference, world.database)
+        if plan is not None:
+            found += 1
+            assert not any(word in day["transportation"] for day in plan)
+    assert found > 20
