@@ -4,9 +4,28 @@
         --config.model.path=Qwen/Qwen2.5-7B-Instruct
 
 Qwen2.5-7B-Instruct plays both roles, 10 epochs, batches of 64 tasks with 8 rollouts each, 4 variations
-a seed.  The records are read from $GENENV_DATA (see README); the number reported is
-`multi_turn_long_context_static_match`: the calls of a turn against the reference calls, name and
-arguments, in any order.
+a seed: 539 seeds, 191 held-out turns of other conversations.  The records are read from $GENENV_DATA or
+from where `python -m genenv_jax.datasets --name=bfcl` puts them, and compared with the published ones.  The
+number reported is `multi_turn_long_context_static_match`: the calls of a turn against the reference calls,
+name and arguments, in any order.  The paper does not publish its rule; this one needs no further package
+and also judges tasks with functions that the simulator made up.
+
+    --config.benchmark.multi_turn_rule=turn_state
+
+executes the calls instead (`multi_turn_long_context_turn_state`): the reference calls of the turns before,
+then the answer; state and results must be the reference's.  It needs the package of the official classes,
+without its dependencies:
+
+    pip install --no-deps bfcl-eval==2026.3.23 && pip install mpmath==1.3.0
+
+The whole leaderboard, as its authors score it, of any model:
+
+    python -m genenv_jax.evaluate --config=configs/bfcl.py:official --workdir=runs/bfcl-official
+
+holds out every category: single turns by the AST checker, multi-turn categories as whole conversations (the
+package above) of up to 21 answers a turn.  Metrics have the leaderboard's names: each category, `non_live`,
+`live`, `irrelevance_overall`, `multi_turn`, `overall`.  Memory and web search are not run and count 0, so
+that `overall` is at most 0.6.  `configs/bfcl.py:official_v3` is the older version.
 
     python -m genenv_jax.main --config=configs/bfcl.py:debug --workdir=runs/bfcl-debug
 
@@ -15,24 +34,36 @@ spot: two epochs in about two minutes on a CPU, most of it compiling.  Such a mo
 the run shows that the parts work together and how rejections are counted.
 """
 
+from genenv_jax.benchmarks.bfcl.categories import categories
 from genenv_jax.config import default_config
+
+_VARIANTS = ("", "debug", "official", "official_v3")
 
 
 def get_config(arg: str = ""):
-    if arg not in ("", "debug"):
-        raise ValueError(f"configs/bfcl.py takes no argument or 'debug', got {arg!r}")
+    if arg not in _VARIANTS:
+        raise ValueError(f"configs/bfcl.py takes one of {_VARIANTS}, got {arg!r}")
     config = default_config()
     config.benchmark.name = "bfcl"
     config.benchmark.version = "v4"
-    config.benchmark.data_dir = ""  # where bfcl/v4 is; "": $GENENV_DATA
+    config.benchmark.data_dir = ""  # where bfcl/v4 is; "": $GENENV_DATA, or what was downloaded
+    config.benchmark.verify_files = True
+    config.benchmark.multi_turn_rule = "turn_static"  # or "turn_state" or "conversation"
     config.benchmark.seed_categories = ("multi_turn_long_context",)
     config.benchmark.eval_categories = ("multi_turn_long_context",)
+    config.benchmark.max_seeds = 0  # 0: all
+    config.benchmark.max_eval = 0
     config.model.path = "Qwen/Qwen2.5-7B-Instruct"
     config.limits.simulator_prompt = (
         4608  # the seed's reference calls and the instructions come on top
     )
     if arg == "debug":
         _debug(config)
+    if arg.startswith("official"):
+        config.benchmark.version = "v3" if arg == "official_v3" else "v4"
+        config.benchmark.multi_turn_rule = "conversation"
+        config.benchmark.seed_categories = ()
+        config.benchmark.eval_categories = categories(config.benchmark.version)
     return config
 
 

@@ -13,11 +13,19 @@ from genenv_jax.benchmarks.base import Task
 from genenv_jax.benchmarks.bfcl.schemas import reference_calls, render_calls
 
 COUNT = 10
+FIXED = 5
 
 
 def mutations(task: Task, count: int = COUNT) -> list[str]:
-    """`count` changed answers to a task of an AST category, as an agent would write them."""
-    return [_mutate(task, random.Random(f"{task.id}/{index}")) for index in range(count)]
+    """Answers to a task of an AST category: `count` changed ones, and `FIXED` that are always the same.
+
+    The latter are nothing, an empty list, the request itself, all calls twice and all but the last.
+    """
+    changed = [_mutate(task, random.Random(f"{task.id}/{index}")) for index in range(count)]
+    truth, language = task.answer["ground_truth"], task.answer["language"]
+    fixed = ["", "[]", task.messages[-1]["content"]]
+    fixed += [render_calls(calls, task.tools, language) for calls in (truth + truth, truth[:-1])]
+    return changed + fixed
 
 
 def _mutate(task: Task, rng: random.Random) -> str:
@@ -49,7 +57,7 @@ def _value_change(calls: list, task: Task, rng: random.Random) -> list:
     places = [(i, key) for i, (_, arguments) in enumerate(calls) for key in arguments]
     if places:
         index, key = rng.choice(places)
-        calls[index][1][key] = _changed(calls[index][1][key], rng)
+        calls[index][1][key] = changed_value(calls[index][1][key], rng)
     return calls
 
 
@@ -114,7 +122,8 @@ _CALL_CHANGES = (
 )
 
 
-def _changed(value: Any, rng: random.Random) -> Any:
+def changed_value(value: Any, rng: random.Random) -> Any:
+    """`value` with its type, its case, its punctuation or a part changed."""
     match value:
         case bool():
             return rng.choice((not value, int(value), str(value), str(value).lower(), None))
@@ -148,7 +157,7 @@ def _changed(value: Any, rng: random.Random) -> Any:
             items = list(value)
             if items and rng.random() < 0.5:
                 index = rng.randrange(len(items))
-                items[index] = _changed(items[index], rng)
+                items[index] = changed_value(items[index], rng)
                 return items
             changes = (items[::-1], items[:-1], items + items[:1], tuple(items), str(items), [])
             return rng.choice((*changes, items[0] if items else None, [items]))
@@ -156,7 +165,7 @@ def _changed(value: Any, rng: random.Random) -> Any:
             entries = dict(value)
             if entries and rng.random() < 0.6:
                 key = rng.choice(sorted(entries, key=str))
-                entries[key] = _changed(entries[key], rng)
+                entries[key] = changed_value(entries[key], rng)
                 return entries
             without = dict(list(entries.items())[1:])
             reordered = dict(reversed(entries.items()))

@@ -23,7 +23,7 @@ import types
 from collections.abc import Callable, Iterable
 
 from genenv_jax.benchmarks.base import Task
-from genenv_jax.benchmarks.bfcl import records
+from genenv_jax.benchmarks.bfcl import categories, records
 from tests.benchmarks.bfcl_mutations import mutations
 
 VERDICTS = pathlib.Path(__file__).with_name("bfcl_official_verdicts.json")
@@ -34,7 +34,7 @@ LETTERS = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ"
 
 def ast_tasks(data_dir: pathlib.Path | None = None) -> list[Task]:
     """Every task that the official AST checker scores."""
-    names = (*records.NON_LIVE[VERSION], *records.LIVE)
+    names = (*categories.NON_LIVE[VERSION], *categories.LIVE)
     return records.load(VERSION, names, data_dir)
 
 

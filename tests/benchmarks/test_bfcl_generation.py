@@ -9,7 +9,8 @@ import pytest
 from genenv_jax.benchmarks import base
 from genenv_jax.benchmarks.base import Rejection, Score, Task
 from genenv_jax.benchmarks.bfcl import schemas
-from genenv_jax.benchmarks.bfcl.benchmark import BFCL, Limits
+from genenv_jax.benchmarks.bfcl.benchmark import BFCL
+from genenv_jax.benchmarks.bfcl.limits import Limits
 from tests.benchmarks.bfcl_tasks import BOOK, WEATHER, generation, seed_task
 from tests.benchmarks.test_safe_parse import HOSTILE
 

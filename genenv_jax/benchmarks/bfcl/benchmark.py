@@ -3,15 +3,25 @@
 Which rule scores which category:
   * single-turn categories: the official AST checker (`ast_checker`), and for (ir)relevance the
     official "does it decode into a call" rule;
-  * `multi_turn_long_context` and `multi_turn_base`: each turn on its own, as in the GenEnv paper.
-    The calls are compared with the reference calls by the AST checker's `parallel` rule, without
-    executing them, so equivalent detours fail.  This is not the official state-and-response rule;
-    the metric is named `<category>_static_match` for that reason.
+  * multi-turn categories: what the option `multi_turn_rule` says.
+      "conversation"  the official rule: whole conversations in episodes, state and response compared
+                      after every turn (`multi_turn`).  Metrics have the official names.
+      "turn_state"    the GenEnv paper's protocol, each turn on its own, executed: the reference calls
+                      of the turns before it are executed for both sides, then the agent's answer;
+                      state and response are compared.  Metrics are named `<category>_turn_state`.
+      "turn_static"   the same protocol without execution: the calls are compared with the reference
+                      calls by the AST checker's `parallel` rule, so equivalent detours fail.
+                      Metrics are named `<category>_static_match`.
+
+"turn_static" is the default.  The paper takes turns independently and does not publish how it compares
+them.  Training needs a rule that also judges what the simulator writes: a generated task may bring its own
+functions, which nothing can execute, and under "turn_state" it must fit the state of its seed, which the
+simulator sees only in part, so that most of what a model writes is turned away.  And it needs no package.
+"turn_state" and "conversation" execute calls with the package bfcl-eval (`backends.INSTALL`).
 """
 
 from __future__ import annotations
 
-import dataclasses
 import json
 import os
 import unicodedata
@@ -22,59 +32,56 @@ from typing import Any
 from genenv_jax.benchmarks.base import (
     BAD_ANSWER,
     BAD_TOOLS,
+    CONTAMINATED,
     EMPTY,
+    NOT_EXECUTABLE,
     NOT_TEXT,
     TOO_LONG,
     UNPARSABLE,
     WRONG_ANSWER,
+    Episode,
     Message,
     Rejection,
     Score,
     SeedStatistics,
     Task,
 )
-from genenv_jax.benchmarks.bfcl import ast_checker, prompts, records, schemas
+from genenv_jax.benchmarks.bfcl import (
+    ast_checker,
+    backends,
+    conversations,
+    executed,
+    generations,
+    multi_turn,
+    prompts,
+    records,
+    schemas,
+)
+from genenv_jax.benchmarks.bfcl.categories import (
+    CONVERSATION,
+    MULTI_TURN,
+    MULTI_TURN_RULES,
+    STATIC_MATCH,
+    TURN_STATE,
+    categories,
+)
+from genenv_jax.benchmarks.bfcl.limits import Limits
 from genenv_jax.benchmarks.bfcl.metrics import official_metrics
-from genenv_jax.benchmarks.bfcl.records import STATIC_MATCH
 from genenv_jax.benchmarks.bfcl.source_calls import decode_source_calls
 from genenv_jax.benchmarks.safe_parse import check_text, parse_calls, parse_json
 
-_HEADERS = (prompts.TOOLS_HEADER, prompts.TASK_HEADER, prompts.ANSWER_HEADER)
 _NO_CALL = ("irrelevance", "relevance")
 
 
-@dataclasses.dataclass(frozen=True)
-class Limits:
-    """Sizes beyond which text from a model is turned away, and sizes of prompts.
-
-    Attributes:
-      answer_chars: an agent's answer.
-      generation_chars: a simulator's generation.
-      request_chars: the request in a generation.
-      tools: functions in a generation.
-      parameters: parameters of one function in a generation.
-      depth: nesting of brackets in calls and JSON.
-      prompt_tool_chars: functions in a prompt; more is shortened (`prompts.tool_text`).
-      prompt_chars: a whole prompt, as far as shorter functions can bring it there.  4,096 tokens
-        of a Qwen tokeniser hold about 14,000 characters of such text.
-    """
-
-    answer_chars: int = 16_384
-    generation_chars: int = 32_768
-    request_chars: int = 12_288
-    tools: int = 64
-    parameters: int = 64
-    depth: int = 64
-    prompt_tool_chars: int = 8_500
-    prompt_chars: int = 13_500
-
-
 class BFCL:
-    """BFCL tasks, prompts and scoring; implements `genenv_jax.benchmarks.base.Benchmark`.
+    """BFCL tasks, prompts and scoring; a `Benchmark`, `Interactive` and `Described`.
 
     Args:
       version: "v3" or "v4".
-      data_dir: see `records.find_directory`; None or "" reads $GENENV_DATA.
+      data_dir: see `files.find_directory`; None or "" reads $GENENV_DATA.
+      verify_files: compare every file that is read with the table of published files.
+      multi_turn_rule: how multi-turn categories are scored, see above.  Under "conversation" the seeds
+        are turns with the rule "turn_state": the simulator varies one request at a time.
       seed_categories: categories to train on.
       eval_categories: categories to hold out.  A category named in both is split by a stable hash
         of its official ids; the turns of a conversation, and the multi-turn categories (they ask
@@ -82,12 +89,13 @@ class BFCL:
       seed_fraction: share of such a category that becomes seeds.  0.75 gives 540 of the 731 turns
         of v4's multi_turn_long_context (539 after `tasks` has dropped a duplicate); the paper
         trains on 544 base samples.
-      max_seeds: at most so many seeds, chosen by a hash of its own; None keeps all.
+      max_seeds: at most so many seeds, chosen by a hash of its own; None or 0 keeps all.
       max_eval: the same for held-out tasks.
       limits: sizes (`Limits`).
 
     Raises:
-      ValueError: an unknown version or category, or a fraction outside [0, 1].
+      ValueError: an unknown version, category or rule, a fraction outside [0, 1], a negative number, or
+        a rule that executes calls where the package for it is absent.
     """
 
     name = "bfcl"
@@ -96,7 +104,9 @@ class BFCL:
         self,
         *,
         version: str = "v4",
-        data_dir: str | os.PathLike[str] | None = None,
+        data_dir: str | os.PathLike[str] | None = "",
+        verify_files: bool = False,
+        multi_turn_rule: str = "turn_static",
         seed_categories: Sequence[str] = ("multi_turn_long_context",),
         eval_categories: Sequence[str] = ("multi_turn_long_context",),
         seed_fraction: float = 0.75,
@@ -104,7 +114,14 @@ class BFCL:
         max_eval: int | None = None,
         limits: Limits | None = None,
     ):
-        known = records.categories(version)
+        known = categories(version)
+        if multi_turn_rule not in MULTI_TURN_RULES:
+            raise ValueError(
+                f"multi_turn_rule {multi_turn_rule!r}: expected one of {', '.join(MULTI_TURN_RULES)}"
+            )
+        for option, most in (("max_seeds", max_seeds), ("max_eval", max_eval)):
+            if most is not None and most < 0:
+                raise ValueError(f"{option} {most}: expected a number of tasks, or 0 for all")
         for category in (*seed_categories, *eval_categories):
             if category not in known:
                 raise ValueError(
@@ -114,11 +131,25 @@ class BFCL:
             raise ValueError(f"seed_fraction {seed_fraction}: expected a number in [0, 1]")
         self.version = version
         self.data_dir = data_dir
+        self.verify_files = verify_files
+        rule = MULTI_TURN_RULES[multi_turn_rule]
+        self.rules = {"seed": TURN_STATE if rule == CONVERSATION else rule, "eval": rule}
+        self.multi_turn_rule = multi_turn_rule
+        # Whether calls are executed: then in worker processes, with a time limit.
+        used = (*seed_categories, *eval_categories)
+        self.isolated = rule != STATIC_MATCH and any(name in MULTI_TURN for name in used)
+        if self.isolated:
+            backends.require()
         self.categories = {"seed": tuple(seed_categories), "eval": tuple(eval_categories)}
         self.seed_fraction = seed_fraction
-        self.most = {"seed": max_seeds, "eval": max_eval}
+        self.most = {"seed": max_seeds or None, "eval": max_eval or None}
         self.limits = limits or Limits()
         self._tasks: dict[str, tuple[Task, ...]] = {}
+        self._held_out_requests: frozenset[str] | None = None
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Without the tasks, which a worker process reads again if it needs them at all."""
+        return self.__dict__ | {"_tasks": {}}
 
     def tasks(self, split: str) -> Sequence[Task]:
         """See `Benchmark.tasks`; read on first use and kept.
@@ -129,10 +160,11 @@ class BFCL:
         if split not in self.categories:
             raise ValueError(f"split {split!r}: expected 'seed' or 'eval'")
         if split not in self._tasks:
-            loaded = records.load(self.version, self.categories[split], self.data_dir, split)
-            chosen = [task for task in loaded if self._belongs(task, split)]
+            chosen = self._load(split)
             if split == "seed":
-                held_out = {self.canonical(task) for task in self._all_held_out()}
+                everything = self._load("eval")
+                held_out = {self.canonical(task) for task in everything}
+                self._held_out_requests = frozenset(_conversation_requests(everything))
                 chosen = [
                     task
                     for task in chosen
@@ -148,16 +180,23 @@ class BFCL:
             self._tasks[split] = tuple(chosen)
         return self._tasks[split]
 
-    def _all_held_out(self) -> list[Task]:
-        """Held-out tasks before `max_eval`, so that the seeds do not depend on it."""
-        loaded = records.load(self.version, self.categories["eval"], self.data_dir, "eval")
-        return [task for task in loaded if self._belongs(task, "eval")]
+    def _load(self, split: str) -> list[Task]:
+        """All tasks of a split before `most`, so that the seeds do not depend on `max_eval`."""
+        loaded = records.load(
+            self.version,
+            self.categories[split],
+            self.data_dir,
+            split,
+            self.rules[split],
+            self.verify_files,
+        )
+        return [task for task in loaded if self._belongs(task, split)]
 
     def _belongs(self, task: Task, split: str) -> bool:
         other = self.categories["eval" if split == "seed" else "seed"]
-        is_turn = task.category in records.MULTI_TURN
+        is_turn = task.category in MULTI_TURN
         shared = task.category in other or (
-            is_turn and any(category in records.MULTI_TURN for category in other)
+            is_turn and any(category in MULTI_TURN for category in other)
         )
         if not shared:
             return True
@@ -185,13 +224,18 @@ class BFCL:
             tools = json.dumps([dict(tool) for tool in task.tools], ensure_ascii=False)
         request = task.messages[-1]["content"].strip() if task.messages else ""
         sections = (tools, request, self.agent_answer(task))
-        return "\n".join(f"{h} {s}" for h, s in zip(_HEADERS, sections, strict=True))
+        return "\n".join(f"{h} {s}" for h, s in zip(generations.HEADERS, sections, strict=True))
 
     def agent_answer(self, task: Task) -> str:
-        """See `Benchmark.agent_answer`; what a generated task was written with, if it was."""
+        """See `Benchmark.agent_answer`; what a generated task was written with, if it was.
+
+        Of a conversation it is the text that `score` reads: the answers of each turn, as JSON.
+        """
         spec = task.answer
         if "reference" in spec:
             return spec["reference"]
+        if spec["rule"] in (CONVERSATION, TURN_STATE):
+            return executed.reference_answer(spec)
         if spec["kind"] == "irrelevance":
             return "[]"
         if spec["kind"] == "relevance":
@@ -202,12 +246,13 @@ class BFCL:
         """See `Benchmark.parse`.
 
         The three sections must appear once each, in order, with nothing before them.  Reasons:
-        EMPTY, NOT_TEXT, TOO_LONG, UNPARSABLE (sections), BAD_TOOLS, BAD_ANSWER.
+        EMPTY, NOT_TEXT, TOO_LONG, UNPARSABLE (sections), BAD_TOOLS, BAD_ANSWER, and NOT_EXECUTABLE for
+        functions of its own under the rule "turn_state".
         """
         rejection = check_text(text, self.limits.generation_chars)
         if rejection:
             return rejection
-        sections = _sections(text)
+        sections = generations.sections(text)
         if isinstance(sections, Rejection):
             return sections
         tool_section, request, reference = sections
@@ -218,6 +263,8 @@ class BFCL:
         spec = seed.answer
         same_tools = tool_section.strip("`.").lower() == prompts.SAME_TOOLS
         tools: Any = seed.tools
+        if not same_tools and spec["rule"] == TURN_STATE:
+            return Rejection(NOT_EXECUTABLE, "functions of its own")
         if not same_tools:
             tools = parse_json(tool_section, self.limits.generation_chars, self.limits.depth)
             if isinstance(tools, Rejection):
@@ -228,6 +275,10 @@ class BFCL:
         truth = self._ground_truth(reference, tools, spec)
         if isinstance(truth, Rejection):
             return truth
+        run: dict[str, Any] = {}
+        if spec["rule"] == TURN_STATE:
+            run = {"scenario": spec["scenario"], "history": spec["history"]}
+            run["calls"] = executed.written_calls(reference)
         return Task(
             id=task_id,
             benchmark=self.name,
@@ -241,6 +292,7 @@ class BFCL:
                 "ground_truth": truth,
                 "same_tools": same_tools,
                 "reference": reference,
+                **run,
             },
             seed_id=seed.id,
             origin="generated",
@@ -248,14 +300,18 @@ class BFCL:
         )
 
     def verify(self, task: Task) -> Rejection | None:
-        """See `Benchmark.verify`; reasons BAD_TOOLS, BAD_ANSWER and WRONG_ANSWER.
+        """See `Benchmark.verify`; reasons BAD_TOOLS, BAD_ANSWER, WRONG_ANSWER, NOT_EXECUTABLE, CONTAMINATED.
 
         The reference answer must decode, call functions that exist with all required parameters
         and no unknown ones, agree with the ground truth made from it, and score full reward.
-        Tools taken over from the data set are not held to the rules for new ones.
+        Tools taken over from the data set are not held to the rules for new ones.  Under "turn_state" the
+        reference calls of a generated task must run without an error.  Where whole conversations are held
+        out, no request of theirs may come back (their `canonical` is another than a turn's).
         """
         spec = task.answer
         try:
+            if spec["kind"] != CONVERSATION and self._is_held_out_request(task):
+                return Rejection(CONTAMINATED, "a request of a held-out conversation")
             if not spec["same_tools"]:
                 rejection = self._check_tools(task.tools, spec["language"])
                 if rejection:
@@ -268,6 +324,10 @@ class BFCL:
                     return truth
                 if truth != spec["ground_truth"]:
                     return Rejection(BAD_ANSWER, "the reference is not what is checked")
+                if spec["rule"] == TURN_STATE:
+                    rejection = executed.execution_problem(spec)
+                    if rejection:
+                        return rejection
             score = self.score(task, self.agent_answer(task))
         except (KeyError, TypeError, ValueError, AttributeError, IndexError) as error:
             return Rejection(BAD_ANSWER, f"malformed task: {type(error).__name__}: {error}"[:200])
@@ -287,8 +347,8 @@ class BFCL:
             return Rejection(BAD_ANSWER, f"{calls.reason}: {calls.detail}"[:200])
         if (len(calls) == 0) != (spec["kind"] == "irrelevance"):
             return Rejection(BAD_ANSWER, f"{len(calls)} calls in a {spec['kind']} task")
-        static = spec["rule"] == STATIC_MATCH
-        truth = schemas.ground_truth_of(calls, tools, spec["language"], static)
+        turn = spec["rule"] in (STATIC_MATCH, TURN_STATE)
+        truth = schemas.ground_truth_of(calls, tools, spec["language"], turn)
         return [] if spec["kind"] in _NO_CALL and isinstance(truth, list) else truth
 
     def _decode(
@@ -297,27 +357,33 @@ class BFCL:
         """Calls in a text.  The official decoder reads (ir)relevance answers as Python."""
         if spec["language"] != "python" and spec["kind"] not in _NO_CALL:
             return decode_source_calls(text, spec["language"], self.limits.answer_chars)
-        order = records.parameter_order(tools) if spec["rule"] == STATIC_MATCH else None
+        order = None
+        if spec["rule"] in (STATIC_MATCH, TURN_STATE):
+            order = conversations.parameter_order(tools)
         return parse_calls(text, self.limits.answer_chars, self.limits.depth, order)
 
     def canonical(self, task: Task) -> str:
         """See `Benchmark.canonical`.
 
-        The latest request without case, punctuation and white space, the sorted names of the
-        tools, and the sorted names of the functions to call.  Argument values are left out on
-        purpose: BFCL accepts several for most parameters, and a restated evaluation task must be
+        The latest request (of a conversation all) without case, punctuation and white space, the
+        sorted names of the tools, and the sorted names of the functions to call.  Argument values are
+        left out on purpose: BFCL accepts several for most parameters, and a restated evaluation task must be
         found whichever of them the restatement chose.
         """
-        request = task.messages[-1]["content"] if task.messages else ""
+        request = self.text(task)
         truth = task.answer["ground_truth"]
-        called = sorted(name for name, _ in schemas.reference_calls(truth, task.tools))
+        called = task.answer.get("functions")
+        if called is None:
+            called = sorted(name for name, _ in schemas.reference_calls(truth, task.tools))
         return json.dumps(
             [_letters(request), sorted(tool["name"] for tool in task.tools), called],
             ensure_ascii=False,
         )
 
     def text(self, task: Task) -> str:
-        """See `Benchmark.text`: the latest request."""
+        """See `Benchmark.text`: the latest request, of a conversation all of them."""
+        if task.answer["kind"] == CONVERSATION:
+            return "\n".join(_requests(task))
         return task.messages[-1]["content"] if task.messages else ""
 
     def score(self, task: Task, answer: str) -> Score:
@@ -326,6 +392,9 @@ class BFCL:
         `reason` is the official error type in snake case.  An answer that does not decode is not
         valid; for irrelevance that is the success.  Answers beyond `Limits.answer_chars` and
         answers that are not text are wrong in every category.
+
+        A whole conversation, which an agent plays with `episode`, is scored from the form that the official
+        result files have: JSON, a list of turns, each a list of the agent's answers as text.
         """
         try:
             return self._score(task, answer)
@@ -335,6 +404,10 @@ class BFCL:
 
     def _score(self, task: Task, answer: str) -> Score:
         spec = task.answer
+        if spec["rule"] == CONVERSATION:
+            return executed.score_transcript(task, answer, self.limits)
+        if spec["rule"] == TURN_STATE:
+            return executed.score_answer(task, answer, self.limits)
         calls = self._decode(answer, task.tools, spec)
         rejected = isinstance(calls, Rejection)
         if rejected and calls.reason in (NOT_TEXT, TOO_LONG):
@@ -353,12 +426,53 @@ class BFCL:
         )
         return Score(float(verdict.valid), verdict.valid, True, reason_word(verdict.error))
 
+    def is_interactive(self, task: Task) -> bool:
+        """See `Interactive.is_interactive`: whole conversations are."""
+        return task.answer["rule"] == CONVERSATION
+
+    def episode(self, task: Task) -> Episode:
+        """See `Interactive.episode`; ValueError where calls cannot be executed."""
+        limits = self.limits
+        return multi_turn.ConversationEpisode(
+            task,
+            max_tool_chars=limits.prompt_tool_chars,
+            max_chars=limits.prompt_chars,
+            answer_chars=limits.answer_chars,
+            depth=limits.depth,
+            max_calls=limits.calls,
+        )
+
+    def about(self) -> dict[str, str]:
+        """See `Described.about`."""
+        facts = {
+            "bfcl_version": self.version,
+            "bfcl_single_turn_rule": "official AST checker",
+            "bfcl_multi_turn_rule": self.multi_turn_rule,
+            "bfcl_overall": "memory and web_search (agentic) are not run and count 0",
+        }
+        if self.isolated:
+            facts["bfcl_eval_version"] = backends.package_version()
+            if self.version == "v3":
+                facts["bfcl_v3_classes"] = (
+                    "v3 conversations run on the classes of the installed package; in those of 2026.3.23 "
+                    "48 of the 800 call functions that have other names there"
+                )
+        return facts
+
+    def _is_held_out_request(self, task: Task) -> bool:
+        if self.rules["eval"] != CONVERSATION or task.origin == "eval":
+            return False
+        if self._held_out_requests is None:
+            self._held_out_requests = frozenset(_conversation_requests(self._load("eval")))
+        return _letters(self.text(task)) in self._held_out_requests
+
     def aggregate(self, results: Sequence[tuple[Task, Score]]) -> dict[str, float]:
         """See `Benchmark.aggregate` and `metrics.official_metrics`."""
         by_category: dict[str, list[float]] = defaultdict(list)
         for task, score in results:
-            static = task.answer["rule"] == STATIC_MATCH
-            name = f"{task.category}_{STATIC_MATCH}" if static else task.category
+            rule = task.answer["rule"]
+            turn = rule in (STATIC_MATCH, TURN_STATE)
+            name = f"{task.category}_{rule}" if turn else task.category
             by_category[name].append(float(score.success))
         return official_metrics(self.version, by_category)
 
@@ -371,34 +485,29 @@ def reason_word(error: str) -> str:
     return (word or checker).replace("/", "_")
 
 
+def _requests(task: Task) -> list[str]:
+    """The users' messages of a whole conversation."""
+    return [
+        message["content"]
+        for turn in task.answer["turns"]
+        for message in turn
+        if message["role"] == "user"
+    ]
+
+
+def _conversation_requests(tasks: Sequence[Task]) -> set[str]:
+    """The requests of whole conversations, as `_letters`; those of other tasks are no concern here."""
+    return {
+        _letters(request)
+        for task in tasks
+        if task.answer["rule"] == CONVERSATION
+        for request in _requests(task)
+    }
+
+
 def _letters(text: str) -> str:
     folded = unicodedata.normalize("NFKC", text).casefold()
     return "".join(character for character in folded if character.isalnum())
-
-
-def _sections(text: str) -> tuple[str, str, str] | Rejection:
-    """The three sections of a generation, stripped, or UNPARSABLE."""
-    found: list[tuple[int, int, int]] = []
-    position = 0
-    for line in text.splitlines(keepends=True):
-        stripped = line.lstrip()
-        for index, header in enumerate(_HEADERS):
-            if stripped.startswith(header):
-                start = position + len(line) - len(stripped)
-                found.append((index, start, start + len(header)))
-        position += len(line)
-    order = [index for index, _, _ in found]
-    if order != list(range(len(_HEADERS))):
-        names = ", ".join(_HEADERS[index] for index in order[:6]) or "none"
-        return Rejection(UNPARSABLE, f"expected the three headers once and in order, found {names}")
-    if text[: found[0][1]].strip():
-        return Rejection(UNPARSABLE, "text before the first header")
-    ends = [start for _, start, _ in found[1:]] + [len(text)]
-    parts = [text[begin:end].strip() for (_, _, begin), end in zip(found, ends, strict=True)]
-    for header, part in zip(_HEADERS, parts, strict=True):
-        if not part:
-            return Rejection(UNPARSABLE, f"{header} is empty")
-    return parts[0], parts[1], parts[2]
 
 
 def _any_call(tools: Sequence[Mapping[str, Any]]) -> str:

@@ -9,9 +9,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from genenv_jax.benchmarks.bfcl.records import LIVE, NON_LIVE
+from genenv_jax.benchmarks.bfcl.categories import LIVE, MULTI_TURN, NON_LIVE
 
 _V4_WEIGHTS = {"non_live": 0.1, "live": 0.1, "irrelevance_overall": 0.1}
+_V4_MULTI_TURN = 0.3  # the remaining 0.4 is agentic
 
 
 def official_metrics(version: str, successes: Mapping[str, Sequence[float]]) -> dict[str, float]:
@@ -19,7 +20,8 @@ def official_metrics(version: str, successes: Mapping[str, Sequence[float]]) -> 
 
     Args:
       version: "v3" or "v4".
-      successes: for each category, or `<category>_static_match`, one 0.0 or 1.0 a task.
+      successes: for each category, or `<category>_static_match` or `<category>_turn_state`, one 0.0 or 1.0
+        a task.
 
     Returns:
       The accuracy of each category under its own name, and
@@ -31,11 +33,13 @@ def official_metrics(version: str, successes: Mapping[str, Sequence[float]]) -> 
         live         mean over the tasks of the four live_* AST categories (v3: and of
                      live_irrelevance and live_relevance);
         irrelevance_overall  v4: mean of irrelevance and live_irrelevance;
-        overall      v4: 0.1 non_live + 0.1 live + 0.1 irrelevance_overall (+ 0.3 multi_turn +
-                     0.4 agentic, which count 0 here, as the leaderboard counts what was not run);
-                     v3: (non_live + live + multi_turn) / 3 with multi_turn 0 likewise.
-      An aggregate is present only if all that it is made of was scored.  Static matches never
-      enter official aggregates.
+        multi_turn   mean of the four multi-turn categories as whole conversations;
+        overall      v4: 0.1 non_live + 0.1 live + 0.1 irrelevance_overall + 0.3 multi_turn + 0.4 agentic;
+                     v3: (non_live + live + multi_turn) / 3.  Agentic (memory, web search) is not run
+                     and counts 0, and so does multi_turn where it was not scored, as the leaderboard
+                     counts what was not run: a v4 overall is at most 0.6.
+      Any other aggregate is present only if all that it is made of was scored.  Turns on their own, compared
+      statically or executed, never enter official aggregates.
     """
     metrics = {name: _mean(values) for name, values in sorted(successes.items()) if values}
     scored = [value for values in successes.values() for value in values]
@@ -54,12 +58,16 @@ def official_metrics(version: str, successes: Mapping[str, Sequence[float]]) -> 
     _put(aggregates, "non_live", sources, parts)
     if all(successes.get(name) for name in live_parts):
         aggregates["live"] = _mean([v for name in live_parts for v in successes[name]])
+    _put(aggregates, "multi_turn", metrics, MULTI_TURN)
+    multi_turn = aggregates.get("multi_turn", 0.0)
     if version == "v4":
         _put(aggregates, "irrelevance_overall", metrics, ("irrelevance", "live_irrelevance"))
         if all(name in aggregates for name in _V4_WEIGHTS):
-            aggregates["overall"] = sum(w * aggregates[name] for name, w in _V4_WEIGHTS.items())
+            aggregates["overall"] = _V4_MULTI_TURN * multi_turn + sum(
+                weight * aggregates[name] for name, weight in _V4_WEIGHTS.items()
+            )
     elif "non_live" in aggregates and "live" in aggregates:
-        aggregates["overall"] = (aggregates["non_live"] + aggregates["live"]) / 3
+        aggregates["overall"] = (aggregates["non_live"] + aggregates["live"] + multi_turn) / 3
     return {**metrics, **aggregates}
 
 

@@ -9,7 +9,7 @@ from typing import Any
 
 from genenv_jax.benchmarks.base import Message, SeedStatistics, Task
 from genenv_jax.benchmarks.bfcl import ast_checker
-from genenv_jax.benchmarks.bfcl.records import STATIC_MATCH
+from genenv_jax.benchmarks.bfcl.categories import CONVERSATION, STATIC_MATCH, TURN_STATE
 
 TOOLS_HEADER = "New Tools:"
 TASK_HEADER = "New Task:"
@@ -34,6 +34,39 @@ nothing.
 Functions, one a line:
 {tools}"""
 _ONE_TURN = "Give all calls that the latest request needs, in the order in which they are to run. "
+_SCOPES = {
+    STATIC_MATCH: _ONE_TURN,
+    TURN_STATE: _ONE_TURN,
+    CONVERSATION: (
+        "The results of your calls come back to you, and you may call again, until the latest request "
+        "is dealt with; then answer in plain words, without a call. "
+    ),
+}
+_NEW_FUNCTIONS = "From now on these functions can be called too. Deal with what was asked above."
+_FUNCTIONS = "Functions, one a line:"
+_HISTORY = "Conversation so far (it stays as it is):"
+_REQUEST = "Request:"
+_STATE = "State at the beginning:"
+_HEADING_CHARS = 200  # of all headings of the simulator's message together
+_RESULTS_KIND = "results"
+_MESSAGE_CHARS = 2_000  # of an agent's own answer that it is shown again
+_RESULTS_CHARS = 8_000  # of the results of one answer's calls together
+_LEAST_RESULT_CHARS = 120
+# About what a Qwen tokenizer splits at: words with what stands before them, digits, other characters.
+_TOKEN = re.compile(r"[^\w\n]?[^\W\d_]+|\d|[^\w\s]{1,3}|_|\s+")
+_WORD_CHARS = 8  # of a word beyond which it is more than one token
+_CHARS_A_TOKEN = 3.3  # of prompts in which functions are described
+_BETWEEN = 12  # characters between two messages, at most: a role's name and line ends
+# Characters of a results message, older ones and the latest, that are tried in turn until a prompt fits.
+_RESULT_STEPS = (
+    (8_000, 8_000),
+    (3_000, 6_000),
+    (1_200, 4_000),
+    (500, 2_500),
+    (250, 1_200),
+    (120, 600),
+)
+_STATE_CHARS = 2_500  # of the objects' initial state in the simulator's prompt
 _SOURCE_NOTE = """
 The functions are written in {language}. Their parameters have {language} types, and a value is \
 {language} source text, for example {example}.
@@ -57,6 +90,12 @@ Reply with exactly these three sections, each header at the start of a line, and
 {answer_header} the correct calls, {answer_form}
 
 Types that a parameter may have: {types}. "required" lists the parameters that a call must have."""
+_EXECUTED_RULES = """\
+
+
+The functions stay as they are, so the first section is the word `{same}`. The correct calls are \
+executed, after those of the conversation so far, on the state below: each must run without an error, \
+so use names and numbers that are there."""
 _SCHEMA_EXAMPLE = {
     "name": "function_name",
     "description": "What it does.",
@@ -165,13 +204,53 @@ def tool_text(tools: Sequence[Mapping[str, Any]], max_chars: int) -> str:
     return text
 
 
-def agent_messages(task: Task, max_tool_chars: int, max_chars: int) -> list[Message]:
-    """Instructions and tools as the system message, then the task's own conversation.
+def shortened(text: str, max_chars: int) -> str:
+    """`text`, or its beginning and end with the number of characters between that were left out."""
+    if len(text) <= max_chars:
+        return text
+    tail = max_chars // 4
+    head = max_chars - tail
+    left_out = len(text) - head - tail
+    return f"{text[:head]} […{left_out} characters left out…] {text[len(text) - tail :]}"
+
+
+def readable(answer: str) -> str:
+    """An agent's answer as it is shown again: of bounded length, and always valid Unicode."""
+    return shortened(answer.encode("utf-8", "replace").decode(), _MESSAGE_CHARS)
+
+
+def results_message(names: Sequence[str], results: Sequence[str]) -> Message:
+    """What comes back after calls: a line for each call with its result.
+
+    Long results are shortened; the message is marked, so that `_fitted` may shorten it further.
+    """
+    share = max(_LEAST_RESULT_CHARS, _RESULTS_CHARS // max(1, len(results)))
+    lines = [
+        f"{name}: {shortened(result.encode('utf-8', 'replace').decode(), share)}"
+        for name, result in zip(names, results, strict=True)
+    ]
+    text = shortened("\n".join(["Results of the calls:", *lines]), _RESULTS_CHARS)
+    return {"role": "user", "content": text, "kind": _RESULTS_KIND}
+
+
+def announcement(tools: Sequence[Mapping[str, Any]]) -> str:
+    """Says that functions which were not listed can be called now."""
+    return f"{tool_text(tools, _MESSAGE_CHARS)}\n{_NEW_FUNCTIONS}"
+
+
+def agent_messages(
+    task: Task, max_tool_chars: int, max_chars: int, log: Sequence[Message] | None = None
+) -> list[Message]:
+    """Instructions and tools as the system message, then the conversation.
+
+    What does not fit is shortened in this order: results of calls, descriptions of functions, results
+    further; then the oldest messages are left out, never the latest request and what follows it.
 
     Args:
       task: the task; its own system message follows the instructions in the same message.
-      max_tool_chars: space for the tools, which are shortened to fit.
-      max_chars: space for everything; a long conversation leaves less for the tools.
+      max_tool_chars: space for the tools.
+      max_chars: space for everything.
+      log: the conversation so far; None: `task.messages`.
     """
     spec = task.answer
     language = spec["language"]
@@ -179,17 +258,80 @@ def agent_messages(task: Task, max_tool_chars: int, max_chars: int) -> list[Mess
     note = ""
     if language != "python":
         note = _SOURCE_NOTE.format(language=name, example=_SOURCE_EXAMPLES[language])
-    taken = len(_AGENT_RULES) + len(note) + sum(len(m["content"]) for m in task.messages)
-    system = _AGENT_RULES.format(
-        language=name,
-        scope=_ONE_TURN if spec["rule"] == STATIC_MATCH else "",
-        note=note,
-        tools=tool_text(task.tools, min(max_tool_chars, max_chars - taken)),
-    )
-    messages = [dict(message) for message in task.messages]
+    messages = list(task.messages if log is None else log)
+    own = ""
     if messages and messages[0]["role"] == "system":
-        system = f"{system}\n\n{messages.pop(0)['content']}"
-    return [{"role": "system", "content": system}, *messages]
+        own = f"\n\n{messages.pop(0)['content']}"
+    rules = _AGENT_RULES.format(
+        language=name, scope=_SCOPES.get(spec["rule"], ""), note=note, tools="{tools}"
+    ).removesuffix("{tools}")
+    space = max_chars - len(rules) - len(own)
+    tools, messages = _fitted(task.tools, messages, max_tool_chars, space)
+    return [{"role": "system", "content": f"{rules}{tools}{own}"}, *_merged(messages)]
+
+
+def _fitted(
+    tools: Sequence[Mapping[str, Any]],
+    messages: Sequence[Message],
+    max_tool_chars: int,
+    max_chars: int,
+) -> tuple[str, list[Message]]:
+    """Text of the tools and messages that together fit into `max_chars`, if they can be made to."""
+    # A prompt in which every function has a sentence is worth more than long results.
+    texts = ["\n".join(signature(entry, detail) for entry in tools) for detail in (1, 2)]
+    for least in texts:
+        for older, latest in _RESULT_STEPS:
+            short = _with_short_results(messages, older, latest)
+            space = min(max_tool_chars, max_chars - _size(short))
+            if len(least) <= space:
+                return tool_text(tools, space), short
+    while _size(short) + len(texts[-1]) > max_chars:
+        request = max(
+            (i for i, m in enumerate(short) if m["role"] == "user" and "kind" not in m), default=0
+        )
+        if request == 0 and len(short) <= 2:
+            break
+        # Before the latest request if there is anything; else the oldest answer after it.
+        del short[0 if request > 0 else 1]
+    return texts[-1], short
+
+
+def _size(messages: Sequence[Message]) -> int:
+    """Size of messages in characters of prose, with room for what is put between them.
+
+    Tables of prices and ids have few characters a token: each digit is one, and so is most punctuation.
+    """
+    return sum(_prose_size(message["content"]) + _BETWEEN for message in messages)
+
+
+def _prose_size(text: str) -> int:
+    tokens = sum(
+        1 + (found.end() - found.start()) // _WORD_CHARS for found in _TOKEN.finditer(text)
+    )
+    return max(len(text), int(tokens * _CHARS_A_TOKEN))
+
+
+def _with_short_results(messages: Sequence[Message], older: int, latest: int) -> list[Message]:
+    """Messages whose results have at most `older` characters, the last results at most `latest`."""
+    short = []
+    last = max((i for i, m in enumerate(messages) if m.get("kind") == _RESULTS_KIND), default=0)
+    for index, message in enumerate(messages):
+        if message.get("kind") == _RESULTS_KIND:
+            limit = latest if index == last else older
+            message = {**message, "content": shortened(message["content"], limit)}
+        short.append(message)
+    return short
+
+
+def _merged(messages: Sequence[Message]) -> list[Message]:
+    """Messages with role and content, those of one role in a row as one: chat templates ask for it."""
+    merged: list[dict[str, str]] = []
+    for message in messages:
+        if merged and merged[-1]["role"] == message["role"]:
+            merged[-1]["content"] += f"\n\n{message['content']}"
+        else:
+            merged.append({"role": message["role"], "content": message["content"]})
+    return merged
 
 
 def simulator_messages(
@@ -214,20 +356,37 @@ def simulator_messages(
         answer_form=_ANSWER_FORMS[spec["kind"]],
         types=", ".join(ast_checker.language_types(spec["language"])),
     )
-    parts = []
-    if len(seed.messages) > 1:
-        history = "\n".join(f"{m['role']}: {m['content']}" for m in seed.messages[:-1])
-        parts.append(f"Conversation so far (it stays as it is):\n{history}")
-    parts.append(f"Request:\n{seed.messages[-1]['content'] if seed.messages else ''}")
-    parts.append(f"Correct calls:\n{answer}")
-    parts.append(record(statistics))
-    taken = len(system) + sum(len(part) for part in parts)
-    tools = tool_text(seed.tools, min(max_tool_chars, max_chars - taken))
-    parts.insert(0, f"Functions, one a line:\n{tools}")
+    closing = [f"Correct calls:\n{answer}", record(statistics)]
+    state = []
+    if spec["rule"] == TURN_STATE:
+        system += _EXECUTED_RULES.format(same=SAME_TOOLS)
+        needed = (system, *closing, tool_text(seed.tools, 0), seed.messages[-1]["content"])
+        space = max_chars - sum(map(len, needed)) - _HEADING_CHARS
+        state = [f"{_STATE}\n{_state_text(spec['scenario'], max(0, min(_STATE_CHARS, space)))}"]
+    taken = len(system) + sum(map(len, (*state, *closing))) + _HEADING_CHARS
+    request = [] if seed.messages else [{"role": "user", "content": ""}]
+    tools, messages = _fitted(
+        seed.tools, [*seed.messages, *request], max_tool_chars, max_chars - taken
+    )
+    parts = [f"{_FUNCTIONS}\n{tools}", *state]
+    *earlier, latest = messages
+    if earlier:
+        history = "\n".join(f"{m['role']}: {m['content']}" for m in earlier)
+        parts.append(f"{_HISTORY}\n{history}")
+    parts.append(f"{_REQUEST}\n{latest['content']}")
     return [
         {"role": "system", "content": system},
-        {"role": "user", "content": "\n\n".join(parts)},
+        {"role": "user", "content": "\n\n".join([*parts, *closing])},
     ]
+
+
+def _state_text(scenario: Mapping[str, Any], max_chars: int) -> str:
+    """Initial states of the objects as JSON, each with its share of the space."""
+    share = max_chars // max(1, len(scenario["classes"]))
+    return "\n".join(
+        f"{name}: {shortened(_json(scenario['config'].get(name, {})), share)}"
+        for name in scenario["classes"]
+    )
 
 
 def record(statistics: SeedStatistics) -> str:

@@ -1,0 +1,347 @@
+"""BFCL's stateful classes (a file system, a ticket desk, ...), executed without evaluating text.
+
+The classes are the official ones, from the package `bfcl-eval`.  Its own dependencies pin versions that
+do not go together with JAX, and its classes need only `mpmath`, so it is installed without them
+(`INSTALL`).  Only the modules of the classes are imported: nothing of the package's models, networks or
+result directories.
+
+The official code (`eval_checker/multi_turn_eval/multi_turn_utils.py`) writes each decoded call out as text
+again, puts the name of an object before every method name and gives the text to `eval`.  Here a call is
+looked up among the public methods of the task's objects and called.  The results are the same, except:
+  * the names of Python's built-in functions and of the official module's own variables are unknown
+    functions here; there `dict(result=5)` or `open(...)` is executed;
+  * text inside a string that looks like a call of a method is left alone; there it gets the object's name;
+  * numbers that would keep a process busy for minutes are refused by `_check_size`.
+"""
+
+from __future__ import annotations
+
+import ast
+import copy
+import dataclasses
+import decimal
+import importlib
+import importlib.metadata
+import importlib.util
+import inspect
+import json
+import keyword
+import threading
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from genenv_jax.benchmarks.base import TOO_LONG, UNPARSABLE, Rejection
+from genenv_jax.benchmarks.safe_parse import MAX_CHARS, MAX_DEPTH, parse_calls
+
+INSTALL = "pip install --no-deps bfcl-eval==2026.3.23 && pip install mpmath==1.3.0"
+
+_PACKAGE = "bfcl_eval.eval_checker.multi_turn_eval.func_source_code"
+_MODULES = {
+    "GorillaFileSystem": "gorilla_file_system",
+    "MathAPI": "math_api",
+    "MessageAPI": "message_api",
+    "TwitterAPI": "posting_api",
+    "TicketAPI": "ticket_api",
+    "TradingBot": "trading_bot",
+    "TravelAPI": "travel_booking",
+    "VehicleControlAPI": "vehicle_control",
+}
+CLASSES = tuple(_MODULES)
+_STATELESS = "MathAPI"
+# Names that the official executor turns away before it evaluates a call.
+_FORBIDDEN = ("kill", "exit", "quit", "remove", "unlink", "popen", "Popen", "run")
+_MAX_RESULT_BITS = 14_300  # a little more than the 4,300 digits that Python writes out
+_MAX_PRECISION = 500  # digits; no reference asks for more than 10
+_MAX_NODES = 10_000  # files and directories that `du` and `find` walk through
+_ERROR = "Error during execution: "
+
+# The official classes share dictionaries of their modules, and mpmath's precision is global.
+_ONE_AT_A_TIME = threading.Lock()
+
+
+def is_installed() -> bool:
+    """Whether the classes can be executed here."""
+    return all(importlib.util.find_spec(name) is not None for name in ("bfcl_eval", "mpmath"))
+
+
+def require() -> None:
+    """Raises ValueError with the remedy where the classes cannot be executed."""
+    if not is_installed():
+        raise ValueError(
+            "benchmark.multi_turn_rule: 'conversation' and 'turn_state' execute calls with the package "
+            f"bfcl-eval, which is not installed; run `{INSTALL}` or choose 'turn_static'"
+        )
+
+
+def package_version() -> str:
+    """Version of the package whose classes are executed; "" where there is none."""
+    try:
+        return importlib.metadata.version("bfcl-eval")
+    except importlib.metadata.PackageNotFoundError:
+        return ""
+
+
+@dataclasses.dataclass(frozen=True)
+class Call:
+    """One decoded call: a name and its arguments, with calls and dictionaries inside as `_Nested`."""
+
+    name: str
+    arguments: Mapping[str, Any]
+
+
+@dataclasses.dataclass(frozen=True)
+class _Entries:
+    """A dictionary as an argument: each value may hold calls.  None where it cannot be written."""
+
+    values: Mapping[str, Any] | None
+
+
+def decode(
+    text: str,
+    max_chars: int = MAX_CHARS,
+    max_depth: int = MAX_DEPTH,
+    max_calls: int = 128,
+    parameter_order: Mapping[str, Sequence[str]] | None = None,
+) -> list[Call] | Rejection:
+    """Reads an agent's answer as `default_decode_execute_prompting` and the official executor do.
+
+    A dictionary whose values are all dictionaries is read as a call inside the call, and an empty one
+    makes the answer undecodable, as there.
+
+    Args:
+      text: what a model wrote.
+      max_chars: longest text, in characters.
+      max_depth: deepest nesting of brackets.
+      max_calls: most calls in one answer (the longest reference answer has 34).
+      parameter_order: see `safe_parse.parse_calls`; None drops positional arguments, as the official
+        decoder does.
+    """
+    calls = parse_calls(text, max_chars, max_depth, parameter_order)
+    if isinstance(calls, Rejection):
+        return calls
+    if len(calls) > max_calls:
+        return Rejection(TOO_LONG, f"{len(calls)} calls, limit {max_calls}")
+    try:
+        return [
+            Call(name, {key: _plan(value) for key, value in arguments.items()})
+            for call in calls
+            for name, arguments in call.items()
+        ]
+    except ValueError as error:
+        return Rejection(UNPARSABLE, str(error))
+
+
+def reference(calls: Sequence[str], order: Mapping[str, Sequence[str]]) -> list[Call]:
+    """The calls of a reference answer, whose positional arguments are bound by `order`.
+
+    Raises ValueError where they do not parse.
+    """
+    parsed = parse_calls(f"[{', '.join(calls)}]", 1 << 20, parameter_order=order)
+    if isinstance(parsed, Rejection):
+        raise ValueError(f"reference calls do not parse: {parsed.detail}")
+    return [Call(name, arguments) for call in parsed for name, arguments in call.items()]
+
+
+def _plan(value: Any) -> Any:
+    """An argument as the official executor would read it after writing it out."""
+    if not isinstance(value, dict):
+        return value
+    if all(isinstance(entry, dict) for entry in value.values()):
+        if not value:
+            raise ValueError("an empty dictionary as an argument")
+        name, arguments = next(iter(value.items()))
+        return Call(str(name), {str(key): _plan(entry) for key, entry in arguments.items()})
+    entries: dict[str, Any] | None = {}
+    for key, entry in value.items():
+        planned = _plan(entry)
+        try:
+            written = ast.literal_eval(f"'{key}'")  # a key is written out between quotes, unescaped
+        except (SyntaxError, ValueError, MemoryError):
+            written = None
+        if not isinstance(written, str) or entries is None:
+            entries = None
+        else:
+            entries[written] = planned
+    return _Entries(entries)
+
+
+@dataclasses.dataclass(frozen=True)
+class Scenario:
+    """What the objects of a conversation start from.
+
+    Attributes:
+      classes: names of the classes, in the order of the record.
+      config: their initial states by class name (`initial_config` of the record).
+      long_context: whether they pad what they return (the long_context category).
+    """
+
+    classes: tuple[str, ...]
+    config: Mapping[str, Any]
+    long_context: bool
+
+    def to_json(self) -> dict[str, Any]:
+        """A dict of plain JSON values; `from_json` inverts it."""
+        return dataclasses.asdict(self) | {"classes": list(self.classes)}
+
+    @classmethod
+    def from_json(cls, record: Mapping[str, Any]) -> Scenario:
+        """Inverse of `to_json`."""
+        return cls(tuple(record["classes"]), record["config"], record["long_context"])
+
+
+class Backends:
+    """One set of objects with their state; calls change it.
+
+    Args:
+      scenario: classes and initial state.
+
+    Raises:
+      ValueError: the package is absent, a class is unknown or a state cannot be loaded.
+    """
+
+    def __init__(self, scenario: Scenario):
+        require()
+        self.objects: dict[str, Any] = {}
+        self._methods: dict[str, Any] = {}
+        for name in scenario.classes:
+            if name not in _MODULES:
+                raise ValueError(f"class {name!r}: expected one of {', '.join(CLASSES)}")
+            made = getattr(importlib.import_module(f"{_PACKAGE}.{_MODULES[name]}"), name)()
+            if name != _STATELESS:
+                state = copy.deepcopy(dict(scenario.config.get(name, {})))
+                try:
+                    made._load_scenario(state, long_context=scenario.long_context)
+                except Exception as error:
+                    raise ValueError(
+                        f"the initial state of {name} does not load: {error}"
+                    ) from error
+            self.objects[name] = made
+            for method, function in inspect.getmembers(made, predicate=inspect.ismethod):
+                if not method.startswith("_"):
+                    self._methods[method] = (
+                        function  # a later class hides an earlier one's, as there
+                    )
+        self._owners = {method: function.__self__ for method, function in self._methods.items()}
+
+    def parameter_order(self) -> dict[str, tuple[str, ...]]:
+        """The order of each method's parameters, by which reference calls are bound."""
+        return {
+            name: tuple(inspect.signature(method).parameters)
+            for name, method in self._methods.items()
+        }
+
+    def run_reference(self, calls: Sequence[str]) -> list[str]:
+        """Executes reference calls written as text; returns one result a call."""
+        return [self.run(call) for call in reference(calls, self.parameter_order())]
+
+    def run(self, call: Call) -> str:
+        """Executes one call and returns its result as text, as the official executor writes it."""
+        try:
+            with _ONE_AT_A_TIME, decimal.localcontext():
+                return _text(self._call(call))
+        except Exception as error:  # any error of a class is a result, there as here
+            try:
+                return f"{_ERROR}{error}"
+            except Exception:  # an error whose own text cannot be made
+                return f"{_ERROR}{type(error).__name__}"
+
+    def _call(self, call: Call) -> Any:
+        if any(keyword.iskeyword(key) or not key.isidentifier() for key in call.arguments):
+            raise SyntaxError("invalid syntax")
+        if call.name not in self._methods:
+            parts = call.name.split(".")
+            if (parts[1] if len(parts) > 1 else parts[0]) in _FORBIDDEN:
+                raise ValueError(f"Function call {parts[-1]} is not allowed.")
+            raise NameError(f"name '{parts[0]}' is not defined")
+        arguments = {key: self._argument(value) for key, value in call.arguments.items()}
+        self._check_size(call.name, arguments)
+        return self._methods[call.name](**arguments)
+
+    def _argument(self, value: Any) -> Any:
+        match value:
+            case Call():
+                return self._call(value)
+            case _Entries(values=None):
+                raise SyntaxError("invalid syntax")
+            case _Entries(values=values):
+                return {key: self._argument(entry) for key, entry in values.items()}
+        if _is_infinite(value):
+            raise NameError("name 'inf' is not defined")  # how an infinite number is written out
+        return value
+
+    def _check_size(self, name: str, arguments: Mapping[str, Any]) -> None:
+        """Refuses what would run for minutes; ValueError, as Python raises for very long integers."""
+        owner = type(self._owners[name]).__name__
+        if owner == "MathAPI":
+            _check_numbers(name, arguments)
+        elif owner == "GorillaFileSystem" and name in ("du", "find"):
+            # Copies of directories share their contents, so a few calls make a tree without end.
+            waiting, seen = [self._owners[name].root], 0
+            while waiting:
+                entry = waiting.pop()
+                seen += 1
+                if seen > _MAX_NODES:
+                    raise RecursionError("maximum recursion depth exceeded")
+                waiting.extend(getattr(entry, "contents", {}).values())
+
+
+def _check_numbers(name: str, arguments: Mapping[str, Any]) -> None:
+    values = list(arguments.values())
+    if name == "power":
+        base, exponent = arguments.get("base"), arguments.get("exponent")
+        whole = isinstance(base, int) and isinstance(exponent, int)
+        if whole and exponent * max(abs(base).bit_length() - 1, 0) > _MAX_RESULT_BITS:
+            raise ValueError("Exceeds the limit (4300 digits) for integer string conversion")
+    precisions = {"logarithm": "precision", "square_root": "precision"}
+    precisions["round_number"] = "decimal_places"
+    if name in precisions:
+        precision = arguments.get(precisions[name], 0)
+        if isinstance(precision, int | float) and abs(precision) > _MAX_PRECISION:
+            raise ValueError(f"a precision of more than {_MAX_PRECISION} digits")
+    if any(isinstance(value, str | list | tuple) and len(value) > MAX_CHARS for value in values):
+        raise ValueError(f"a value of more than {MAX_CHARS} elements")
+
+
+def _is_infinite(value: Any) -> bool:
+    match value:
+        case float():
+            return value in (float("inf"), float("-inf"))
+        case list() | tuple():
+            return any(map(_is_infinite, value))
+        case dict():
+            return any(map(_is_infinite, (*value, *value.values())))
+    return False
+
+
+def _text(result: Any) -> str:
+    if type(result) is str:
+        return result
+    if type(result) is dict:
+        try:
+            return json.dumps(result)
+        except Exception:  # a value that JSON does not know, or a dictionary that holds itself
+            return str(result)
+    return str(result)
+
+
+def is_error(result: str) -> bool:
+    """Whether a result says that a call failed: an exception, or a dictionary with an "error"."""
+    return result.startswith((_ERROR, '{"error":'))
+
+
+def same_state(one: Backends, other: Backends) -> bool:
+    """Whether all public attributes of all objects are equal (the official state rule)."""
+    with _ONE_AT_A_TIME:
+        for name, reference_object in other.objects.items():
+            found = vars(one.objects[name])
+            for attribute, value in vars(reference_object).items():
+                if attribute.startswith("_"):
+                    continue
+                try:
+                    if attribute not in found or found[attribute] != value:
+                        return False
+                except (
+                    RecursionError
+                ):  # directories that hold themselves; the official code ends here
+                    return False
+    return True

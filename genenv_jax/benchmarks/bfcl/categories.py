@@ -1,0 +1,60 @@
+"""Names of BFCL's categories, which rule checks each, and the rules for multi-turn categories."""
+
+from __future__ import annotations
+
+NON_LIVE = {
+    "v3": ("simple", "java", "javascript", "multiple", "parallel", "parallel_multiple"),
+    "v4": (
+        "simple_python",
+        "simple_java",
+        "simple_javascript",
+        "multiple",
+        "parallel",
+        "parallel_multiple",
+    ),
+}
+LIVE = ("live_simple", "live_multiple", "live_parallel", "live_parallel_multiple")
+RELEVANCE = ("irrelevance", "live_irrelevance", "live_relevance")
+MULTI_TURN = (
+    "multi_turn_base",
+    "multi_turn_miss_func",
+    "multi_turn_miss_param",
+    "multi_turn_long_context",
+)
+
+AST = "ast"  # official rule: the AST checker
+CONVERSATION = "conversation"  # official rule: whole conversations, state and response
+TURN_STATE = "turn_state"  # one turn alone, executed: state and response
+STATIC_MATCH = "static_match"  # one turn alone, by the AST checker's `parallel` rule
+
+# Values of the option `multi_turn_rule` and the rules that they stand for.
+MULTI_TURN_RULES = {
+    "conversation": CONVERSATION,
+    "turn_state": TURN_STATE,
+    "turn_static": STATIC_MATCH,
+}
+
+
+def categories(version: str) -> tuple[str, ...]:
+    """Official names of the categories that can be loaded; ValueError for an unknown version."""
+    if version not in NON_LIVE:
+        raise ValueError(f"BFCL version {version!r}: expected one of {', '.join(NON_LIVE)}")
+    return (*NON_LIVE[version], *LIVE, *RELEVANCE, *MULTI_TURN)
+
+
+def kind_of(category: str) -> str:
+    """Which rule checks a category's answers (see `ast_checker.check`)."""
+    if "irrelevance" in category:
+        return "irrelevance"
+    if "relevance" in category:
+        return "relevance"
+    if "parallel" in category or category in MULTI_TURN:
+        return "parallel"
+    return "multiple" if "multiple" in category else "simple"
+
+
+def language_of(category: str) -> str:
+    """The language in which a category's calls are written."""
+    if "javascript" in category:
+        return "javascript"
+    return "java" if "java" in category else "python"

@@ -1,0 +1,133 @@
+"""Reads the lines of BFCL's files, with errors that name file and line.
+
+The files are the official ones (gorilla, `berkeley-function-call-leaderboard/bfcl_eval/data`): JSON lines
+named `BFCL_<version>_<category>.json`, answers under `possible_answer/`, function descriptions of the
+multi-turn classes under `multi_turn_func_doc/`.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import os
+import pathlib
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from genenv_jax.benchmarks import data_files
+from genenv_jax.benchmarks.base import Message
+
+_ROLES = ("system", "user", "assistant")
+
+
+def find_directory(version: str, data_dir: str | os.PathLike[str] | None = None) -> pathlib.Path:
+    """The directory that holds `BFCL_<version>_*.json`.
+
+    Args:
+      version: "v3" or "v4".
+      data_dir: that directory itself, or one that holds it as `<version>` or `bfcl/<version>`; see
+        `data_files.find`, also for None and "".
+
+    Raises:
+      FileNotFoundError: none of these places has the files; names the places and the remedy.
+    """
+    return data_files.find("bfcl", f"BFCL_{version}_*.json", data_dir, subdirectories=[version])
+
+
+@dataclasses.dataclass(frozen=True)
+class Files:
+    """The files of one version.
+
+    Attributes:
+      version: "v3" or "v4".
+      directory: of this version.
+      verify: compare each file that is read with the table of published files.
+    """
+
+    version: str
+    directory: pathlib.Path
+    verify: bool = False
+
+    def lines(self, path: str) -> Iterator[tuple[str, dict[str, Any]]]:
+        """("file:line", record) for each record of the file `path`, relative to the directory.
+
+        Raises FileNotFoundError for a missing file, ValueError for a malformed line or a file that is not
+        the published one.
+        """
+        file_path = self.directory / path
+        if not file_path.is_file():
+            raise FileNotFoundError(f"BFCL file {file_path} is missing")
+        if self.verify:
+            data_files.verify_file(file_path, self._source(path))
+        with file_path.open(encoding="utf-8") as file:
+            for number, line in enumerate(file, 1):
+                where = f"{file_path}:{number}"
+                if not line.strip():
+                    continue
+                try:
+                    record = json.loads(line)
+                except ValueError as error:
+                    raise ValueError(f"{where}: not JSON: {error}") from None
+                if not isinstance(record, dict):
+                    raise ValueError(f"{where}: expected an object")
+                yield where, record
+
+    def _source(self, path: str) -> data_files.Source:
+        wanted = f"{self.version}/{path}"
+        for source in data_files.sources("bfcl"):
+            if source.path == wanted:
+                return source
+        raise ValueError(f"bfcl has no upstream file {wanted!r}")
+
+    def records(self, category: str) -> Iterator[tuple[str, dict[str, Any]]]:
+        """Records of a category; see `lines`."""
+        return self.lines(f"BFCL_{self.version}_{category}.json")
+
+    def answers(self, category: str) -> dict[str, tuple[str, list[Any]]]:
+        """("file:line", ground truth) by the id of the record."""
+        return {
+            field(record, "id", str, where): (where, field(record, "ground_truth", list, where))
+            for where, record in self.lines(f"possible_answer/BFCL_{self.version}_{category}.json")
+        }
+
+
+def field(record: Mapping[str, Any], name: str, kind: type, where: str) -> Any:
+    """A field of a record; ValueError that names `where` if it is missing or of another type."""
+    value = record.get(name)
+    if not isinstance(value, kind):
+        raise ValueError(f"{where}: {name!r} is missing or not a {kind.__name__}")
+    return value
+
+
+def messages(turn: Any, where: str) -> tuple[Message, ...]:
+    """The messages of one turn of a question; ValueError that names `where`."""
+    well_formed = isinstance(turn, list) and all(
+        isinstance(message, dict)
+        and message.get("role") in _ROLES
+        and isinstance(message.get("content"), str)
+        for message in turn
+    )
+    if not well_formed:
+        raise ValueError(f"{where}: a turn of 'question' is not a list of messages")
+    return tuple({"role": m["role"], "content": m["content"]} for m in turn)
+
+
+def tool(record: Any, where: str) -> dict[str, Any]:
+    """A function description with "required" filled in; ValueError that names `where`."""
+    if not isinstance(record, dict) or not isinstance(record.get("name"), str):
+        raise ValueError(f"{where}: a function has no name")
+    parameters = record.get("parameters")
+    if not isinstance(parameters, dict) or not isinstance(parameters.get("properties"), dict):
+        raise ValueError(f"{where}: function {record['name']} has no parameters.properties")
+    if not isinstance(parameters.get("required", []), list):
+        raise ValueError(f"{where}: function {record['name']}: 'required' is not a list")
+    return {**record, "parameters": {"required": [], **parameters}}
+
+
+def answer_of(
+    answers: Mapping[str, tuple[str, list[Any]]], task_id: str, where: str
+) -> tuple[str, list[Any]]:
+    """An entry of `Files.answers`; ValueError that names `where` if there is none."""
+    if task_id not in answers:
+        raise ValueError(f"{where}: no possible_answer for {task_id}")
+    return answers[task_id]

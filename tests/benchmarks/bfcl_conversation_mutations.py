@@ -1,0 +1,214 @@
+"""Right, nearly right and wrong plays of whole BFCL conversations, made by seeded changes.
+
+A play is what an agent could have written: for each turn its answers, of which all but the last hold calls,
+and the last of which holds none.  `plays(task)` is the same on every machine, so that the official
+checker's verdicts can be kept without the texts.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Mapping
+from typing import Any
+
+from genenv_jax.benchmarks.base import Task
+from genenv_jax.benchmarks.bfcl import backends, multi_turn
+from tests.benchmarks.bfcl_mutations import changed_value
+
+COUNT = 6
+Play = list[list[str]]
+_Calls = list[tuple[str, dict[str, Any]]]
+_ENDS = ("Done.", "", "[]", "I cannot do that.", "[f(", "```\n```", "The balance is [12].")
+
+
+def plays(task: Task, order: Mapping[str, Any], count: int = COUNT) -> list[Play]:
+    """The reference play, and `count` - 1 changed ones.
+
+    Args:
+      task: a whole conversation.
+      order: see `Backends.parameter_order`; binds the positional arguments of the references.
+      count: plays to make.
+    """
+    reference = [
+        [(call.name, dict(call.arguments)) for call in backends.reference(turn, order)]
+        for turn in task.answer["calls"]
+    ]
+    found = [_play(reference, random.Random(0), plain=True)]
+    for index in range(1, count):
+        rng = random.Random(f"{task.id}/{index}")
+        turns = [[(name, dict(arguments)) for name, arguments in turn] for turn in reference]
+        for _ in range(rng.choice((0, 1, 1, 1, 2))):
+            change = rng.choice(_CHANGES)
+            change(turns, _all_tools(task), rng)
+        play = _play(turns, rng)
+        if rng.random() < 0.04:
+            play = _too_many_steps(play, task, rng)
+        found.append(play)
+    return found
+
+
+def _all_tools(task: Task) -> list[Mapping[str, Any]]:
+    return sorted(task.tools, key=lambda tool: tool["name"])
+
+
+class _Source:
+    """An argument by its source text."""
+
+    def __init__(self, text: str):
+        self._text = text
+
+    def __repr__(self) -> str:
+        return self._text
+
+
+def _text(name: str, arguments: Mapping[str, Any]) -> str:
+    """A call; an argument whose name begins with "*" is written by position."""
+    positional = [repr(value) for key, value in arguments.items() if key.startswith("*")]
+    named = [f"{key}={value!r}" for key, value in arguments.items() if not key.startswith("*")]
+    return f"{name}({', '.join(positional + named)})"
+
+
+def _play(turns: list[_Calls], rng: random.Random, plain: bool = False) -> Play:
+    """Calls written out, all of a turn in one answer or in several."""
+    play = []
+    for calls in turns:
+        texts = [_text(name, arguments) for name, arguments in calls]
+        answers = [texts] if texts else []
+        if not plain and len(texts) > 1 and rng.random() < 0.5:
+            cut = rng.randrange(1, len(texts))
+            answers = [texts[:cut], texts[cut:]]
+        form = "[{}]" if plain else rng.choice(("[{}]", "[{}]", "{}", "```\n[{}]\n```"))
+        end = "Done." if plain else rng.choice(_ENDS)
+        play.append([*(form.format(", ".join(answer)) for answer in answers), end])
+    return play
+
+
+def _too_many_steps(play: Play, task: Task, rng: random.Random) -> Play:
+    """One turn with as many executed answers as the official loop allows, or one more."""
+    turn = rng.randrange(len(play))
+    harmless = _harmless(_all_tools(task), rng)
+    steps = multi_turn.MAX_STEPS + rng.choice((0, 1))
+    if steps <= multi_turn.MAX_STEPS:
+        answers = play[turn][:-1]
+        answers += [f"[{harmless}]"] * (steps - len(answers))
+        return [*play[:turn], [*answers, play[turn][-1]], *play[turn + 1 :]]
+    return [*play[:turn], [f"[{harmless}]"] * steps]
+
+
+def _harmless(tools: list[Mapping[str, Any]], rng: random.Random) -> str:
+    names = [tool["name"] for tool in tools if not tool["parameters"]["required"]]
+    return f"{rng.choice(names)}()" if names else "nothing()"
+
+
+def _some(turns: list[_Calls], rng: random.Random) -> tuple[int, int] | None:
+    places = [(t, c) for t, calls in enumerate(turns) for c in range(len(calls))]
+    return rng.choice(places) if places else None
+
+
+def _drop(turns: list[_Calls], tools: list[Mapping[str, Any]], rng: random.Random) -> None:
+    if place := _some(turns, rng):
+        del turns[place[0]][place[1]]
+
+
+def _harmless_call(turns: list[_Calls], tools: list, rng: random.Random) -> None:
+    turn = rng.choice(turns)
+    name = _harmless(tools, rng).removesuffix("()")
+    turn.insert(rng.randint(0, len(turn)), (name, {}))
+
+
+def _repeat(turns: list[_Calls], tools: list, rng: random.Random) -> None:
+    if place := _some(turns, rng):
+        name, arguments = turns[place[0]][place[1]]
+        turns[place[0]].append((name, dict(arguments)))
+
+
+def _value(turns: list[_Calls], tools: list, rng: random.Random) -> None:
+    if place := _some(turns, rng):
+        arguments = turns[place[0]][place[1]][1]
+        if arguments:
+            key = rng.choice(sorted(arguments))
+            arguments[key] = _other(arguments[key], rng)
+
+
+def _other(value: Any, rng: random.Random) -> Any:
+    return value if isinstance(value, _Source) else changed_value(value, rng)
+
+
+def _argument(turns: list[_Calls], tools: list, rng: random.Random) -> None:
+    if place := _some(turns, rng):
+        arguments = turns[place[0]][place[1]][1]
+        if arguments and rng.random() < 0.5:
+            del arguments[rng.choice(sorted(arguments))]
+        else:
+            arguments[rng.choice(("extra", "name", "value"))] = rng.choice((1, "x", None))
+
+
+def _order(turns: list[_Calls], tools: list, rng: random.Random) -> None:
+    rng.shuffle(rng.choice(turns))
+
+
+def _other_turn(turns: list[_Calls], tools: list, rng: random.Random) -> None:
+    if place := _some(turns, rng):
+        rng.choice(turns).append(turns[place[0]].pop(place[1]))
+
+
+def _empty(turns: list[_Calls], tools: list, rng: random.Random) -> None:
+    rng.choice(turns).clear()
+
+
+def _name(turns: list[_Calls], tools: list, rng: random.Random) -> None:
+    if place := _some(turns, rng):
+        name, arguments = turns[place[0]][place[1]]
+        others = (name.upper(), f"api.{name}", "unknown", "kill", rng.choice(tools)["name"])
+        turns[place[0]][place[1]] = (rng.choice(others), arguments)
+
+
+def _wrong_start(turns: list[_Calls], tools: list, rng: random.Random) -> None:
+    """A wrong call before the right one, as of an agent that tries again."""
+    if place := _some(turns, rng):
+        name, arguments = turns[place[0]][place[1]]
+        wrong = {key: _other(value, rng) for key, value in arguments.items()}
+        turns[place[0]].insert(place[1], (name, wrong))
+
+
+def _spelling(turns: list[_Calls], tools: list, rng: random.Random) -> None:
+    """An argument written in another way, which the official decoder may or may not read as the same."""
+    place = _some(turns, rng)
+    if not place or not turns[place[0]][place[1]][1]:
+        return
+    name, arguments = turns[place[0]][place[1]]
+    key = rng.choice(sorted(arguments))
+    value = arguments[key]
+    if rng.random() < 0.3:
+        turns[place[0]][place[1]] = (
+            name,
+            {f"*{k}" if k == key else k: v for k, v in arguments.items()},
+        )
+    elif rng.random() < 0.3:
+        inner = rng.choice(tools)["name"]
+        forms = (
+            f"{inner}({key}={value!r})",
+            f"{inner}()",
+            f"{{'{inner}': {{'{key}': {value!r}}}}}",
+        )
+        arguments[key] = _Source(rng.choice(forms))
+    elif isinstance(value, str):
+        forms = [f"{value!r} + ''", f"({value!r})", f"{value!r} * 1"]
+        arguments[key] = _Source(value if value.isidentifier() else rng.choice(forms))
+    elif isinstance(value, int | float) and not isinstance(value, bool):
+        arguments[key] = _Source(
+            rng.choice((f"{value} + 0", f"+{value}", f"-{value}", f"({value})"))
+        )
+    elif isinstance(value, list):
+        arguments[key] = rng.choice(
+            (tuple(value), {"values": value}, _Source(f"{{{str(value)[1:-1]}}}"))
+        )
+    else:
+        arguments[key] = _Source(str(value).lower())
+
+
+_CHANGES = (
+    *(_drop, _harmless_call, _harmless_call, _repeat, _value, _value, _value, _argument),
+    *(_order, _order, _other_turn, _empty, _name, _wrong_start, _wrong_start),
+    *(_spelling, _spelling, _spelling),
+)

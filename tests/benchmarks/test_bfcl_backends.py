@@ -1,0 +1,180 @@
+"""Calls on the official stateful classes: what they return, and that hostile ones are harmless."""
+
+import subprocess
+import sys
+import time
+
+import pytest
+
+from genenv_jax.benchmarks.base import Rejection
+from genenv_jax.benchmarks.bfcl import backends
+from genenv_jax.benchmarks.bfcl.backends import Backends, Scenario, decode, same_state
+from tests.benchmarks.test_safe_parse import HOSTILE
+
+pytestmark = pytest.mark.skipif(not backends.is_installed(), reason=backends.INSTALL)
+
+FILES = {
+    "root": {
+        "home": {
+            "type": "directory",
+            "contents": {
+                "notes": {"type": "file", "content": "b\na"},
+                "work": {"type": "directory", "contents": {}},
+            },
+        }
+    }
+}
+SCENARIO = Scenario(("GorillaFileSystem", "MathAPI"), {"GorillaFileSystem": FILES}, False)
+
+
+@pytest.fixture
+def made():
+    """A file system with a file and a directory, and the calculator."""
+    return Backends(SCENARIO)
+
+
+def _run(made, text, order=None):
+    calls = decode(text, parameter_order=order)
+    assert not isinstance(calls, Rejection), calls
+    return [made.run(call) for call in calls]
+
+
+def test_results_are_text_and_state_remains(made):
+    assert _run(made, "[touch(file_name='x'), ls(), cd(folder='work'), pwd()]") == [
+        "None",
+        '{"current_directory_content": ["notes", "work", "x"]}',
+        '{"current_working_directory": "work"}',
+        '{"current_working_directory": "/home/work"}',
+    ]
+    # What JSON cannot hold is written as Python does.
+    assert _run(made, "logarithm(value=1, base=2, precision=3)") == ["{'result': mpf('0.0')}"]
+    assert _run(made, "square_root(number=4, precision=3)") == ["{'result': Decimal('2')}"]
+
+
+@pytest.mark.parametrize(
+    ("text", "result"),
+    [
+        ("nothing(a=1)", "name 'nothing' is not defined"),
+        ("api.pwd()", "name 'api' is not defined"),
+        ("kill(a=1)", "Function call kill is not allowed."),
+        ("a.run(b=1)", "Function call run is not allowed."),
+        ("_load_scenario(scenario={'a': 1})", "name '_load_scenario' is not defined"),
+        ("__init__()", "name '__init__' is not defined"),
+        ("pwd.__call__()", "name 'pwd' is not defined"),
+        ("__import__(name='os')", "name '__import__' is not defined"),
+        ("dict(result=5)", "name 'dict' is not defined"),
+        ("eval(source='1')", "name 'eval' is not defined"),
+        ("open(file='/etc/passwd')", "name 'open' is not defined"),
+        ("ls(**{'a': True})", "invalid syntax"),
+        ("add(a=1e999, b=1)", "name 'inf' is not defined"),
+        ("cd()", "GorillaFileSystem.cd() missing 1 required positional argument: 'folder'"),
+        ("cd('work')", "GorillaFileSystem.cd() missing 1 required positional argument: 'folder'"),
+    ],
+)
+def test_calls_that_fail_say_so(made, text, result):
+    assert _run(made, text) == [f"Error during execution: {result}"]
+    assert backends.is_error(_run(made, text)[0])
+
+
+def test_positional_arguments_are_bound_where_an_order_is_given(made):
+    assert _run(made, "cd('work')", made.parameter_order()) == [
+        '{"current_working_directory": "work"}'
+    ]
+
+
+def test_a_dictionary_of_dictionaries_is_a_call_inside_the_call(made):
+    # As the official executor writes it out: both forms run `touch`, and the outer call gets its result.
+    for text in ("absolute_value(number=touch(file_name='x'))",
+                 "absolute_value(number={'touch': {'file_name': 'y'}})"):  # fmt: skip
+        assert _run(made, text) == ['{"error": "Input must be a number"}']
+    assert _run(made, "ls()") == ['{"current_directory_content": ["notes", "work", "x", "y"]}']
+    # Inside a list it is only a dictionary, and a call without named arguments only text.
+    _run(made, "[mean(numbers=[{'touch': {'file_name': 'z'}}]), absolute_value(number=pwd())]")
+    assert '"z"' not in _run(made, "ls()")[0]
+    assert isinstance(decode("[absolute_value(number={})]"), Rejection)
+
+
+def test_state_is_compared_by_public_attributes():
+    one, other = Backends(SCENARIO), Backends(SCENARIO)
+    assert same_state(one, other)
+    _run(one, "cd(folder='work')")  # where one is, is private
+    assert same_state(one, other)
+    _run(one, "touch(file_name='x')")
+    assert not same_state(one, other)
+
+
+def test_scenarios_do_not_share_state():
+    one = Backends(SCENARIO)
+    _run(one, "rm(file_name='notes')")
+    assert same_state(Backends(SCENARIO), Backends(SCENARIO)) and "notes" in str(FILES)
+    assert not same_state(one, Backends(SCENARIO))
+
+
+_BIG = "9" * 4_000
+_COPIES = ", ".join(
+    f"mkdir(dir_name='p{i}'), cp(source='p{i - 1}', destination='q{i}'), "
+    f"mv(source='p{i - 1}', destination='p{i}'), mv(source='q{i}', destination='p{i}')"
+    for i in range(1, 30)
+)
+HEAVY = {
+    "power": "[power(base=10, exponent=1000000000)]",
+    "big power": f"[power(base={_BIG}, exponent={_BIG})]",
+    "negative power": "[power(base=-99999999, exponent=99999999)]",
+    "precise logarithm": "[logarithm(value=10, base=3, precision=100000000)]",
+    "many logarithms": f"[{', '.join(['logarithm(value=1.5, base=1.00001, precision=500)'] * 128)}]",
+    "precise root": "[square_root(number=2, precision=999999999)]",
+    "rounding": f"[round_number(number={_BIG}, decimal_places=-1000000000)]",
+    "product": f"[multiply(a={_BIG}, b={_BIG})]",
+    "long list": f"[standard_deviation(numbers=[{', '.join(['1.5'] * 3000)}])]",
+    "repeated list": "[sum_values(numbers=['a'] * 8000)]",
+    "deep call": "[" + "add(a=" * 60 + "1" + ", b=1)" * 60 + "]",
+    "directory in itself": "[mkdir(dir_name='a'), "
+    + "cp(source='a', destination='a'), du(), find(path='.'), " * 40
+    + "ls()]",
+    "doubling copies": f"[mkdir(dir_name='p0'), touch(file_name='x'), {_COPIES}, du(), find(path='.')]",
+    "long file": f"[echo(content='{'a' * 15_000}', file_name='x'), {'cat(file_name=chr), ' * 30}ls()]",
+    "many walks": f"[{', '.join(['find(path=0)'] * 128)}]",
+    "too many calls": f"[{', '.join(['ls()'] * 2_000)}]",
+    "path": "[cd(folder='../../../../etc'), cat(file_name='/etc/passwd')]",
+}
+
+
+@pytest.mark.parametrize("text", [*HOSTILE.values(), *HEAVY.values()], ids=[*HOSTILE, *HEAVY])
+def test_hostile_calls_take_less_than_a_second(made, text):
+    start = time.perf_counter()
+    calls = decode(text)
+    if not isinstance(calls, Rejection):
+        assert all(isinstance(made.run(call), str) for call in calls)
+        same_state(made, Backends(SCENARIO))
+    assert time.perf_counter() - start < 1
+
+
+def test_unknown_classes_and_broken_states_are_named():
+    with pytest.raises(ValueError, match="'Nothing': expected one of GorillaFileSystem"):
+        Backends(Scenario(("Nothing",), {}, False))
+    broken = {"GorillaFileSystem": {"root": {"a": {"type": "directory"}}}}
+    with pytest.raises(ValueError, match="initial state of GorillaFileSystem does not load"):
+        Backends(Scenario(("GorillaFileSystem",), broken, False))
+    with pytest.raises(ValueError, match="do not parse"):
+        backends.reference(["cd("], {})
+
+
+def test_absent_package_is_named_with_the_command(monkeypatch):
+    monkeypatch.setattr(backends.importlib.util, "find_spec", lambda name: None)
+    with pytest.raises(ValueError, match="pip install --no-deps bfcl-eval==2026.3.23"):
+        Backends(SCENARIO)
+
+
+def test_only_the_classes_modules_are_imported():
+    program = (
+        "import sys\n"
+        "from genenv_jax.benchmarks.bfcl.backends import Backends, Scenario, CLASSES\n"
+        "Backends(Scenario(CLASSES, {}, False))\n"
+        "print([m for m in sys.modules if m.startswith(('bfcl_eval.', 'jax', 'requests'))])\n"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, check=True
+    )
+    for name in ("constants", "model_handler", "utils", "jax", "requests"):
+        assert name not in done.stdout.replace("genenv_jax", "")
+    assert "func_source_code" in done.stdout
