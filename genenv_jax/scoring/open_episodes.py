@@ -5,6 +5,7 @@ Nothing here imports JAX: this is the worker processes' side.
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Hashable, Sequence
 
 from genenv_jax.benchmarks.base import Episode, Interactive, Message, Score, Task
@@ -31,12 +32,17 @@ class OpenEpisodes:
         episode, taken = self._open.pop(key, (None, 0))
         if episode is None:
             episode = self._benchmark.episode(task)
-        for answer in answers[taken:]:
-            score = episode.step(answer)
-            if score is not None:
+        try:
+            for answer in answers[taken:]:
+                score = episode.step(answer)
+                if score is not None:
+                    episode.close()
+                    return score
+            messages = episode.messages()
+        except BaseException:
+            with contextlib.suppress(Exception):  # the first error is the one to hear of
                 episode.close()
-                return score
-        messages = episode.messages()
+            raise
         self._open[key] = episode, len(answers)
         return messages
 

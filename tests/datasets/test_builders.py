@@ -167,7 +167,7 @@ COUNTS = {
     "bfcl": {"simple_python": 400, "live_multiple": 1053, "multi_turn_base": 200},
     "bfcl/v3": {"simple": 400, "live_irrelevance": 882, "multi_turn_miss_func": 200},
     "api_bank": {"level-1-api": 399, "level-2-api": 135, "level-3-batch-inf": 245},
-    "alfworld": {"valid_unseen": 134},
+    "alfworld": {"valid_unseen": 134, "valid_unseen_steps": 1075},
     "bamboogle": {"test": 125},
     "travelplanner": {"train": 45},
 }

@@ -1,0 +1,82 @@
+"""ALFWorld: household chores in text games, trained on an expert's single steps.
+
+    python -m genenv_jax.main --config=configs/alfworld.py --workdir=runs/alfworld \\
+        --config.model.path=Qwen/Qwen2.5-7B-Instruct
+
+The paper's protocol: games are decomposed into single (state, action) pairs, the agent answers one
+command, and it is right if it is the expert's.  Seeds are the steps of the training games, held out those
+of the 134 games of valid_unseen.  The games are read from $ALFWORLD_DATA or $GENENV_DATA (see README);
+neither that nor training needs the engine.  Qwen2.5-7B-Instruct plays both roles, 10 epochs, batches of
+64 tasks with 8 rollouts each, 4 variations a seed.
+
+    python -m genenv_jax.main --config=configs/alfworld.py:episodes --workdir=runs/alfworld-episodes
+
+evaluates with whole games on the real engine instead, as ALFWorld's authors do: 50 steps, success = won.
+It needs `pip install 'genenv_jax[alfworld]'`.  `--config.benchmark.eval_splits="('valid_unseen',
+'valid_seen')"` adds the seen rooms where their games are there, and `--config.benchmark.grammar=move_to`
+plays with the texts of alfworld 0.4 ("move X to Y") instead of the games' own ("put X in/on Y").
+
+    python -m genenv_jax.main --config=configs/alfworld.py:debug --workdir=runs/alfworld-debug
+
+runs the same code on a few steps with a small, randomly initialised model made on the spot: two epochs in
+about two minutes on a CPU, most of it compiling.  Such a model writes no valid task and no right command;
+the run shows that the parts work together and how rejections are counted.
+
+Metrics, of valid_unseen (and valid_seen): `valid_unseen/accuracy` is the share of right steps
+(= `valid_unseen/step_accuracy`), or of games won (= `valid_unseen/success_rate`); `valid_unseen/<type>` the
+same of each of the six types of chore, `valid_unseen/mean_over_types` their mean;
+`valid_unseen/inadmissible` the share of commands that were not possible, `valid_unseen/steps` the mean
+length of the games won.  The two protocols' numbers do not compare.  The paper reports 14.2 before and 54.5
+after training; its expert's steps are not published, so those numbers are of other steps than these.
+"""
+
+from genenv_jax.config import default_config
+
+
+def get_config(arg: str = ""):
+    if arg not in ("", "debug", "episodes"):
+        raise ValueError(
+            f"configs/alfworld.py takes no argument, 'debug' or 'episodes', got {arg!r}"
+        )
+    config = default_config()
+    config.benchmark.name = "alfworld"
+    config.benchmark.data_dir = ""  # where json_2.1.1 is; "": $ALFWORLD_DATA, $GENENV_DATA
+    config.benchmark.verify_files = True
+    config.benchmark.eval_protocol = "episode" if arg == "episodes" else "step"
+    config.benchmark.eval_splits = ("valid_unseen",)
+    config.benchmark.grammar = "games"
+    config.benchmark.expert = "explorer"
+    config.benchmark.steps_file = ""  # what make_steps recorded on the engine; "": by the rules
+    config.benchmark.show_admissible = True
+    config.benchmark.max_steps = 50
+    config.benchmark.max_seeds = 0  # 0: all
+    config.benchmark.max_eval = 0
+    config.model.path = "Qwen/Qwen2.5-7B-Instruct"
+    config.limits.simulator_prompt = 4608  # the possible commands and the instructions come on top
+    if arg == "debug":
+        _debug(config)
+    return config
+
+
+def _debug(config):
+    config.epochs = 2
+    config.benchmark.max_seeds = 12
+    config.benchmark.max_eval = 12
+    config.model.path = ""
+    config.model.dtype = "float32"
+    config.model.make.vocab_size = 2048
+    config.model.make.hidden_size = 32
+    config.model.make.intermediate_size = 64
+    config.limits.agent_prompt = 4096
+    config.limits.simulator_prompt = 4096
+    config.limits.agent_response = 48
+    config.limits.simulator_response = 64
+    config.limits.prompt_buckets = (1024, 2048)
+    config.agent.group_size = 4
+    config.agent.batch_size = 4
+    config.agent.minibatch_size = 4
+    config.agent.base_share = 0.5
+    config.simulator.variations = 2
+    config.simulator.batch_size = 4
+    config.simulator.minibatch_size = 4
+    config.evaluation.batch_size = 4

@@ -1,0 +1,498 @@
+"""ALFWorld: household chores in TextWorld games.
+
+Two protocols:
+  * "step", the GenEnv paper's: an expert's games are decomposed into single (state, action) pairs, and an
+    answer is right if its command is the expert's.  Needs no engine.
+  * "episode", the official one: the agent plays the game on the real engine, 50 steps, success = won.
+Training is always on steps, of the training games.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import pathlib
+import unicodedata
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from genenv_jax.benchmarks import data_files
+from genenv_jax.benchmarks.alfworld import (
+    commands,
+    engine,
+    expert,
+    games,
+    metrics,
+    prompts,
+    situations,
+    steps,
+)
+from genenv_jax.benchmarks.alfworld.episode import GameEpisode, RunningGame
+from genenv_jax.benchmarks.alfworld.world import World
+from genenv_jax.benchmarks.base import (
+    BAD_ANSWER,
+    BAD_TOOLS,
+    UNPARSABLE,
+    WRONG_ANSWER,
+    Message,
+    Rejection,
+    Score,
+    SeedStatistics,
+    Task,
+)
+from genenv_jax.benchmarks.safe_parse import check_text
+
+STEP, EPISODE = "step", "episode"
+PROTOCOLS = (STEP, EPISODE)
+OWN_GRAMMAR = "games"
+INADMISSIBLE = "inadmissible"  # a command that is not possible
+OTHER_ACTION = "other_action"  # a possible command that is not the expert's
+
+_MALFORMED = (KeyError, TypeError, ValueError, AttributeError, IndexError)
+
+
+class ALFWorld:
+    """ALFWorld's tasks, prompts and scoring.
+
+    Implements `Benchmark`, `Interactive` and `Described` of `genenv_jax.benchmarks.base`.
+
+    Args:
+      data_dir: the directory that holds json_2.1.1, or one above it; "" looks in $ALFWORLD_DATA, then
+        where `data_files.find` does.
+      verify_files: check every game file that is read against sources/alfworld.tsv.
+      seed_splits: splits to train on; () takes "train", or "valid_train" where that is not there.
+      eval_splits: splits to hold out.
+      eval_protocol: "step" or "episode".
+      grammar: "games" (that of each game's own texts: "put X in/on Y" in json_2.1.1), "put_in_on" or
+        "move_to" (texts and rules of the installed alfworld >= 0.4).
+      expert: "explorer" or "planner", see `expert`.
+      steps_file: a file that `make_steps` wrote, to be used instead of the rules; "" uses the rules.
+      show_admissible: whether prompts list the commands that are possible.
+      max_steps: of an episode.
+      max_seeds: at most so many seeds, chosen by a hash; None or 0 keeps all.
+      max_eval: the same for held-out tasks.
+      answer_chars: longest answer of an agent that is read.
+      generation_chars: longest generation of a simulator that is read.
+      prompt_chars: of the agent's prompt; 4,096 tokens of a Qwen tokeniser hold about 10,500 characters
+        of such text, which has many numbers.
+
+    Raises:
+      ValueError: an option is out of range.
+      EngineMissing: episodes are asked for and the engine is not installed.
+
+    Attributes:
+      isolated: episodes run in worker processes with a time limit; steps are cheap and need none.
+    """
+
+    name = games.NAME
+
+    def __init__(
+        self,
+        *,
+        data_dir: str | os.PathLike[str] = "",
+        verify_files: bool = False,
+        seed_splits: Sequence[str] = (),
+        eval_splits: Sequence[str] = ("valid_unseen",),
+        eval_protocol: str = STEP,
+        grammar: str = OWN_GRAMMAR,
+        expert: str = expert.EXPLORER,
+        steps_file: str | os.PathLike[str] = "",
+        show_admissible: bool = True,
+        max_steps: int = 50,
+        max_seeds: int | None = None,
+        max_eval: int | None = None,
+        answer_chars: int = 16_384,
+        generation_chars: int = 16_384,
+        prompt_chars: int = 9_500,
+    ):
+        _check_choice("eval_protocol", eval_protocol, PROTOCOLS)
+        _check_choice("grammar", grammar, (OWN_GRAMMAR, *commands.GRAMMARS))
+        _check_choice("expert", expert, _EXPERTS)
+        for name, values, known in (
+            ("seed_splits", seed_splits, games.TRAIN_SPLITS),
+            ("eval_splits", eval_splits, games.EVAL_SPLITS),
+        ):
+            if isinstance(values, str):
+                raise ValueError(f"{name} = {values!r}: expected a list of names")
+            for value in values:
+                _check_choice(name, value, known)
+        if not eval_splits:
+            raise ValueError(f"eval_splits = (): expected some of {', '.join(games.EVAL_SPLITS)}")
+        for name, value, low in (
+            ("max_steps", max_steps, 1),
+            ("max_seeds", max_seeds or 0, 0),
+            ("max_eval", max_eval or 0, 0),
+            ("answer_chars", answer_chars, 16),
+            ("generation_chars", generation_chars, 256),
+            ("prompt_chars", prompt_chars, 6_000),
+        ):
+            if not isinstance(value, int) or isinstance(value, bool) or value < low:
+                raise ValueError(f"{name} = {value!r}: expected an integer, at least {low}")
+        if eval_protocol == EPISODE and not engine.is_installed():
+            raise engine.EngineMissing(
+                f"eval_protocol = 'episode' plays games on ALFWorld's engine; run `{engine.INSTALL}`, or: "
+                "pip install alfworld textworld"
+            )
+        self.data_dir, self.verify_files = data_dir, verify_files
+        self.splits = {"seed": tuple(seed_splits), "eval": tuple(eval_splits)}
+        self.eval_protocol, self.grammar, self.expert = eval_protocol, grammar, expert
+        self.steps_file, self.show_admissible = steps_file, show_admissible
+        self.max_steps = max_steps
+        self.most = {"seed": max_seeds or 0, "eval": max_eval or 0}
+        self.answer_chars, self.generation_chars = answer_chars, generation_chars
+        self.prompt_chars = prompt_chars
+        self.isolated = eval_protocol == EPISODE
+        # What opens a game; a test puts something else here.
+        self.open_game: Callable[[games.Game, str], RunningGame] = engine.Engines()
+        self._tasks: dict[str, tuple[Task, ...]] = {}
+        self._games: dict[str, list[games.Game]] = {}
+        self._index: dict[str, games.Game] = {}
+
+    def __getstate__(self) -> dict[str, Any]:
+        return self.__dict__ | {"_tasks": {}, "_games": {}, "_index": {}}
+
+    # -- tasks ------------------------------------------------------------------------------------------
+
+    def tasks(self, split: str) -> Sequence[Task]:
+        """See `Benchmark.tasks`; read on first use and kept.
+
+        Seeds are the expert's steps of the training games; held out are steps, or whole games.
+        """
+        if split not in self.splits:
+            raise ValueError(f"split {split!r}: expected 'seed' or 'eval'")
+        if split not in self._tasks:
+            found = self._all("eval")
+            if split == "seed":
+                held_out = {self.canonical(task) for task in found}
+                found = [
+                    task
+                    for task in self._all("seed")
+                    if self.canonical(task) not in held_out and self.verify(task) is None
+                ]
+            self._tasks[split] = tuple(_some(found, self.most[split]))
+        return self._tasks[split]
+
+    def _all(self, split: str) -> list[Task]:
+        """Tasks of "seed" or "eval" before the options' limits."""
+        if split == "eval" and self.eval_protocol == EPISODE:
+            return [game.task() for game in self._load("eval")]
+        room = self.prompt_chars - prompts.agent_chars(commands.PUT_IN_ON) - _COMMANDS_ROOM
+        recordings = self._recordings(split)
+        return [task for recording in recordings for task in recording.tasks(split, room)]
+
+    def _recordings(self, split: str) -> list[steps.Recording]:
+        found = self._load(split)
+        if not self.steps_file:
+            likely = self._likelihood() if self.expert == expert.EXPLORER else None
+            return steps.record_games(found, self.grammar, self.expert, likely)
+        path = pathlib.Path(self.steps_file)
+        remedy = (
+            "run `python -m genenv_jax.benchmarks.alfworld.make_steps "
+            f"--data_dir={self._directory()} --out={path}`, or set config.benchmark.steps_file to '' "
+            "for the steps that need no engine"
+        )
+        if not path.is_file():
+            raise FileNotFoundError(f"{path}, with the expert's steps, does not exist; {remedy}")
+        kept = {
+            (recording.game, recording.grammar): recording
+            for recording in steps.read(path)
+            if recording.expert == self.expert
+        }
+        wanted = [(game.id, steps.grammar_of(game, self.grammar)) for game in found]
+        missing = [game for game, grammar in wanted if (game, grammar) not in kept]
+        if missing:
+            raise ValueError(
+                f"{path} lacks {len(missing)} of {len(wanted)} games with expert {self.expert!r} and "
+                f"grammar {self.grammar!r}, the first {missing[0]}; {remedy}"
+            )
+        return [kept[key] for key in wanted if kept[key].won]
+
+    def _likelihood(self) -> expert.Likelihood:
+        """What the explorer knows about households: from the training games only."""
+        return expert.likelihood(World(game.problem()) for game in self._load("seed"))
+
+    def _directory(self) -> pathlib.Path:
+        return games.find_directory(self.data_dir)
+
+    def _load(self, split: str) -> list[games.Game]:
+        if split not in self._games:
+            directory = self._directory()
+            names = self.splits[split]
+            if split == "seed" and not names:
+                there = games.available(directory)
+                names = tuple(name for name in games.TRAIN_SPLITS if name in there)[:1]
+                if not names:
+                    raise FileNotFoundError(
+                        f"{directory / games.ROOT} has no training games: expected a directory "
+                        f"{' or '.join(games.TRAIN_SPLITS)}"
+                    )
+            found = [game for part in games.load(directory, names).values() for game in part]
+            if not found:
+                raise FileNotFoundError(f"{directory / games.ROOT}: no games in {', '.join(names)}")
+            if self.verify_files:
+                _verify(directory, found)
+            self._games[split] = found
+        return self._games[split]
+
+    # -- prompts ----------------------------------------------------------------------------------------
+
+    def agent_messages(self, task: Task) -> list[Message]:
+        """See `Benchmark.agent_messages`; of a game in episodes, use `episode`."""
+        spec = task.answer
+        return prompts.agent_messages(
+            task.messages[-1]["content"],
+            spec.get("grammar", commands.PUT_IN_ON),
+            spec.get("admissible", ()),
+            self.show_admissible and "admissible" in spec,
+        )
+
+    def simulator_messages(self, seed: Task, statistics: SeedStatistics) -> list[Message]:
+        """See `Benchmark.simulator_messages`."""
+        return prompts.simulator_messages(
+            self.simulator_answer(seed), seed.answer["grammar"], statistics
+        )
+
+    def simulator_answer(self, task: Task) -> str:
+        """See `Benchmark.simulator_answer`: the four sections."""
+        goal, observations = prompts.split_state(task.messages[-1]["content"])
+        listed = "\n".join(task.answer["admissible"])
+        return prompts.sections_text(goal, observations, listed, task.answer["action"])
+
+    def agent_answer(self, task: Task) -> str:
+        """See `Benchmark.agent_answer`; for a game all commands of the planner, one a line."""
+        if not self.is_interactive(task):
+            return f"Action: {task.answer['action']}"
+        game = self._game(task)
+        world = World(game.problem(), steps.grammar_of(game, self.grammar))
+        return "\n".join(f"Action: {c}" for c in expert.walkthrough(world, expert.PLANNER))
+
+    # -- the simulator's text ---------------------------------------------------------------------------
+
+    def parse(self, text: str, seed: Task, task_id: str, generation: int) -> Task | Rejection:
+        """See `Benchmark.parse`.
+
+        Reasons: EMPTY, NOT_TEXT, TOO_LONG, UNPARSABLE (sections), BAD_TOOLS, BAD_ANSWER.
+        """
+        rejection = check_text(text, self.generation_chars)
+        if rejection:
+            return rejection
+        found = situations.sections(text)
+        if isinstance(found, Rejection):
+            return found
+        goal, observations, listed, action = found
+        goal = goal.removesuffix(".")
+        if "\n" in goal:
+            return Rejection(UNPARSABLE, "the task has more than one line")
+        if observations.strip("`.").lower() == prompts.SAME:
+            observations = prompts.split_state(seed.messages[-1]["content"])[1]
+        admissible = list(seed.answer["admissible"])
+        if listed.strip("`.").lower() != prompts.SAME:
+            admissible = situations.command_list(listed)
+        action = commands.normalise(action) if "\n" not in action else ""
+        if not action:
+            return Rejection(BAD_ANSWER, "the action: expected one line")
+        return Task(
+            id=task_id,
+            benchmark=self.name,
+            category=seed.category,
+            messages=({"role": "user", "content": prompts.state_text(goal, observations)},),
+            answer={
+                "kind": "step",
+                "game": "",
+                "split": "",
+                "grammar": seed.answer["grammar"],
+                "admissible": admissible,
+                "action": action,
+            },
+            seed_id=seed.id,
+            origin="generated",
+            generation=generation,
+        )
+
+    def verify(self, task: Task) -> Rejection | None:
+        """See `Benchmark.verify`: reasons of `situations.check`, TOO_LONG, WRONG_ANSWER, BAD_ANSWER."""
+        try:
+            if self.is_interactive(task):
+                return None
+            spec = task.answer
+            goal, observations = prompts.split_state(task.messages[-1]["content"])
+            rejection = situations.check(
+                goal, observations, spec["admissible"], spec["action"], spec["grammar"]
+            )
+            if rejection:
+                return rejection
+            length = sum(len(message["content"]) for message in self.agent_messages(task))
+            if length > self.prompt_chars:
+                return Rejection(BAD_TOOLS, f"a prompt of {length} characters")
+            score = self.score(task, self.agent_answer(task))
+        except _MALFORMED as error:
+            return Rejection(BAD_ANSWER, f"malformed task: {type(error).__name__}: {error}"[:200])
+        return None if score.reward == 1.0 else Rejection(WRONG_ANSWER, score.reason)
+
+    def canonical(self, task: Task) -> str:
+        """See `Benchmark.canonical`: the situation without case, punctuation and white space.
+
+        The action and the list of commands follow from the situation, so a restated held-out situation
+        is found whatever a restatement makes of them.  A game in episodes is its id.
+        """
+        if self.is_interactive(task):
+            return f"game {task.answer['game']}"
+        folded = unicodedata.normalize("NFKC", task.messages[-1]["content"]).casefold()
+        return "".join(character for character in folded if character.isalnum())
+
+    def text(self, task: Task) -> str:
+        """See `Benchmark.text`: the situation."""
+        return task.messages[-1]["content"] if task.messages else ""
+
+    # -- scoring ----------------------------------------------------------------------------------------
+
+    def score(self, task: Task, answer: str) -> Score:
+        """See `Benchmark.score`.
+
+        A step: 1 if every command that the answer gives is the expert's (normalised), else 0.  Reasons:
+        EMPTY, NOT_TEXT, TOO_LONG, NO_COMMAND (invalid), INADMISSIBLE, OTHER_ACTION.
+        A game: the lines of the answer are played as commands, as many as `max_steps`.
+        """
+        try:
+            return (
+                self._play(task, answer) if self.is_interactive(task) else self._step(task, answer)
+            )
+        except _MALFORMED as error:
+            return Score(0.0, False, False, f"malformed_task_{type(error).__name__.lower()}")
+
+    def _step(self, task: Task, answer: str) -> Score:
+        spec = task.answer
+        read = commands.parse(answer, self.answer_chars)
+        if isinstance(read, Rejection):
+            return Score(0.0, False, False, read.reason, _detail(1))
+        if not all(commands.is_command(command, spec["grammar"]) for command in read):
+            return Score(0.0, False, False, commands.NO_COMMAND, _detail(1))
+        if all(command == spec["action"] for command in read):
+            return Score(1.0, True, True, "", _detail(0))
+        if read[-1] not in spec["admissible"]:
+            return Score(0.0, False, True, INADMISSIBLE, _detail(1))
+        return Score(0.0, False, True, OTHER_ACTION, _detail(0))
+
+    def _play(self, task: Task, answer: str) -> Score:
+        read = commands.parse(answer, self.answer_chars)
+        if isinstance(read, Rejection):
+            return Score(0.0, False, False, read.reason)
+        if not any(commands.is_command(c, g) for c in read for g in commands.GRAMMARS):
+            return Score(0.0, False, False, commands.NO_COMMAND)
+        episode = self.episode(task)
+        try:
+            for command in read[: self.max_steps]:
+                verdict = episode.step(command)
+                if verdict is not None:
+                    return verdict
+            return episode.stop()
+        finally:
+            episode.close()
+
+    def aggregate(self, results: Sequence[tuple[Task, Score]]) -> dict[str, float]:
+        """See `Benchmark.aggregate` and `metrics.aggregate`."""
+        return metrics.aggregate(results)
+
+    # -- episodes ---------------------------------------------------------------------------------------
+
+    def is_interactive(self, task: Task) -> bool:
+        """See `Interactive.is_interactive`."""
+        return isinstance(task.answer, Mapping) and task.answer.get("kind") == "episode"
+
+    def episode(self, task: Task) -> GameEpisode:
+        """See `Interactive.episode`.
+
+        Raises:
+          ValueError: no such game, or the engine cannot open it.
+          EngineMissing: the engine is not installed.
+        """
+        game = self._game(task)
+        grammar = steps.grammar_of(game, self.grammar)
+        return GameEpisode(
+            self.open_game(game, grammar),
+            task_type=game.task_type,
+            grammar=grammar,
+            max_steps=self.max_steps,
+            max_chars=self.prompt_chars,
+            answer_chars=self.answer_chars,
+            show_admissible=self.show_admissible,
+        )
+
+    def _game(self, task: Task) -> games.Game:
+        name = task.answer["game"]
+        if name not in self._index:
+            game = games.by_id(self._directory(), name)
+            if self.verify_files:
+                _verify(self._directory(), [game])
+            self._index[name] = game
+        return self._index[name]
+
+    def about(self) -> dict[str, str]:
+        """See `Described.about`."""
+        found = self._load("eval")
+        grammars = sorted({steps.grammar_of(game, self.grammar) for game in found})
+        facts = {
+            "protocol": _PROTOCOL_TEXT[self.eval_protocol].format(
+                steps=self.max_steps, expert=self.expert
+            ),
+            "grammar": ", ".join(f"{g} ({_GRAMMAR_TEXT[g]})" for g in grammars),
+            "games": f"{games.ROOT}: "
+            + ", ".join(
+                f"{sum(game.split == split for game in found)} of {split}"
+                f" (officially {games.OFFICIAL_COUNTS[split]})"
+                for split in self.splits["eval"]
+            ),
+            "admissible commands": "listed in the prompt" if self.show_admissible else "not shown",
+        }
+        if self.eval_protocol == EPISODE:
+            facts["engine"] = ", ".join(f"{k} {v}" for k, v in engine.versions().items())
+        else:
+            facts["steps"] = f"recorded in {self.steps_file}" if self.steps_file else "by the rules"
+        return facts
+
+
+_EXPERTS = expert.EXPERTS
+_COMMANDS_ROOM = (
+    3_500  # characters of a prompt for the list of commands; the longest real one has 2,300
+)
+_PROTOCOL_TEXT = {
+    STEP: "expert steps answered one by one (expert: {expert}); right is the expert's own command",
+    EPISODE: "whole games on the engine, {steps} steps, success = won, one attempt",
+}
+_GRAMMAR_TEXT = {
+    commands.PUT_IN_ON: "'put X in/on Y', the texts of json_2.1.1",
+    commands.MOVE_TO: "'move X to Y', the texts of alfworld 0.4",
+}
+
+
+def _detail(inadmissible: int) -> dict[str, int]:
+    return {"steps": 1, "inadmissible": inadmissible}
+
+
+def _check_choice(name: str, value: Any, known: Sequence[str]) -> None:
+    if value not in known:
+        raise ValueError(f"{name} = {value!r}: expected one of {', '.join(known)}")
+
+
+def _verify(directory: pathlib.Path, found: Sequence[games.Game]) -> None:
+    table = {source.path for source in data_files.sources(games.NAME)}
+    paths = [game.path.relative_to(directory).as_posix() for game in found]
+    unknown = [path for path in paths if path not in table]
+    if unknown:
+        raise ValueError(
+            f"{len(unknown)} game files have no checksum here, the first {unknown[0]}; set "
+            "config.benchmark.verify_files to False to use them unchecked"
+        )
+    data_files.verify(games.NAME, directory, paths)
+
+
+def _some(tasks: Sequence[Task], most: int) -> list[Task]:
+    """At most `most` tasks, chosen by a hash of their ids, in their order; 0 keeps all."""
+    if not most or len(tasks) <= most:
+        return list(tasks)
+
+    def order(task: Task) -> str:
+        return hashlib.sha256(f"order:{task.id}".encode()).hexdigest()
+
+    kept = {task.id for task in sorted(tasks, key=order)[:most]}
+    return [task for task in tasks if task.id in kept]

@@ -1,0 +1,89 @@
+"""Commands of ALFWorld's text games: their two grammars, and how an agent's text becomes one.
+
+The grammars differ in one command.  The games of json_2.1.1 say "put X in/on Y", alfworld 0.4 says
+"move X to Y" (and knows `help`): alfworld/data/alfred.twl2, and `grammar` in the game files.
+"""
+
+from __future__ import annotations
+
+import re
+
+from genenv_jax.benchmarks.base import EMPTY, Rejection
+from genenv_jax.benchmarks.safe_parse import check_text
+
+PUT_IN_ON, MOVE_TO = "put_in_on", "move_to"
+GRAMMARS = (PUT_IN_ON, MOVE_TO)
+
+NO_COMMAND = "not_a_command"  # a line that no command of the grammar looks like
+MAX_COMMAND = 120  # characters; the longest real command has about 60
+
+_THING = r"[a-z]{1,32} [0-9]{1,3}"
+_COMMON = (
+    rf"go to {_THING}|open {_THING}|close {_THING}|take {_THING} from {_THING}|examine {_THING}"
+    rf"|use {_THING}|(?:clean|heat|cool|slice) {_THING} with {_THING}|look|inventory"
+)
+_GRAMMAR = {
+    PUT_IN_ON: re.compile(rf"(?:{_COMMON}|put {_THING} in/on {_THING})\Z"),
+    MOVE_TO: re.compile(rf"(?:{_COMMON}|move {_THING} to {_THING}|help)\Z"),
+}
+_ENTITY = re.compile(_THING)
+_PUT = re.compile(rf"put ({_THING}) (?:in/on|in|on|into|onto|in or on|inside) ({_THING})\Z")
+_PUT_IN_ON = re.compile(rf"put ({_THING}) in/on ({_THING})\Z")
+_MOVE_TO = re.compile(rf"move ({_THING}) to ({_THING})\Z")
+_ACTION = re.compile(r"[\s*_#>-]{0,8}(?:next )?(?:action|command)[ *_]{0,4}:", re.IGNORECASE)
+_TAGS = ("<action>", "</action>")
+_EDGES = " \t\r`'\"*>.!"
+
+
+def parse(text: str, max_chars: int) -> list[str] | Rejection:
+    """The commands that an agent's text gives, normalised; at least one.
+
+    Every line that begins with "Action:" counts; without such a line the last one that is not empty
+    does.  Prefixes ("Action:", ">"), <action> tags, quotes, backquotes and a final stop are dropped.
+
+    Returns:
+      Commands in the order of the text, or a rejection: EMPTY, NOT_TEXT, TOO_LONG.
+    """
+    rejection = check_text(text, max_chars)
+    if rejection:
+        return rejection
+    lines = [line for line in text.splitlines() if line.strip(_EDGES)]
+    named = []
+    for line in lines:
+        found = _ACTION.match(line)
+        if found:
+            named.append(line[found.end() :])
+        elif _TAGS[0] in line.lower():
+            start = line.lower().rindex(_TAGS[0]) + len(_TAGS[0])
+            named.append(line[start:])
+    commands = [normalise(line) for line in named or lines[-1:]]
+    commands = [command for command in commands if command]
+    return commands or Rejection(EMPTY, "no command")
+
+
+def normalise(line: str) -> str:
+    """One command in the usual form: lower case, single spaces, no quotes, "in/on" for "in" or "on"."""
+    line = line[: 8 * MAX_COMMAND].lower()
+    for tag in _TAGS:
+        line = line.replace(tag, " ")
+    line = " ".join(line.strip(_EDGES).split()).strip(_EDGES)
+    line = line[: MAX_COMMAND + 1]
+    found = _PUT.match(line)
+    return f"put {found[1]} in/on {found[2]}" if found else line
+
+
+def is_command(command: str, grammar: str) -> bool:
+    """Whether a normalised command follows the grammar, whatever the game's state."""
+    return len(command) <= MAX_COMMAND and bool(_GRAMMAR[grammar].match(command))
+
+
+def entities(command: str) -> list[str]:
+    """What a command names, for example ["mug 1", "desk 2"], without the verb."""
+    return _ENTITY.findall(command)
+
+
+def translate(command: str, grammar: str) -> str:
+    """The same command in another grammar."""
+    if grammar == MOVE_TO:
+        return _PUT_IN_ON.sub(r"move \1 to \2", command)
+    return _MOVE_TO.sub(r"put \1 in/on \2", command)

@@ -1,0 +1,208 @@
+"""An expert for ALFWorld's games: which commands reach the goal.
+
+Two ways, both computed in milliseconds and the same on every machine:
+  * "explorer" looks into one receptacle after another until it has seen what it needs, likely ones first,
+    and so knows no more than a player does.  Its steps are what an agent can learn.
+  * "planner" knows where everything is, and takes the short way.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Mapping
+
+from genenv_jax.benchmarks.alfworld.world import World
+
+EXPLORER, PLANNER = "explorer", "planner"
+EXPERTS = (EXPLORER, PLANNER)
+
+# (type of object, type of receptacle) -> expected number of such objects in one such receptacle
+Likelihood = Mapping[tuple[str, str], float]
+
+_VERBS = {
+    "clean": ("sinkbasintype", "sinktype"),
+    "heat": ("microwavetype",),
+    "cool": ("fridgetype",),
+}
+_NUMBER = re.compile(r"\d+")
+
+
+class NoPlan(Exception):
+    """The expert finds no way to the goal."""
+
+
+def likelihood(worlds: Iterable[World]) -> dict[tuple[str, str], float]:
+    """Where objects of each type are at the beginning of some (training) games."""
+    things: Counter[tuple[str, str]] = Counter()
+    places: Counter[str] = Counter()
+    for world in worlds:
+        places.update(world.receptacle_type[r] for r in world.receptacles)
+        things.update(
+            (world.object_type[o], world.receptacle_type[r])
+            for o, r in world.inside
+            if o in world.object_type and r in world.receptacle_type
+        )
+    return {pair: count / places[pair[1]] for pair, count in things.items()}
+
+
+def walkthrough(
+    world: World, expert: str = EXPLORER, likely: Likelihood | None = None
+) -> list[str]:
+    """Commands that win the game, in the world's grammar.
+
+    Args:
+      world: at its beginning; it is not changed.
+      expert: one of `EXPERTS`.
+      likely: what the explorer searches first; None searches in the order of the names.
+
+    Raises:
+      NoPlan: there is no way, or none was found.
+    """
+    if expert not in EXPERTS:
+        raise ValueError(f"expert = {expert!r}: expected one of {', '.join(EXPERTS)}")
+    run = _Run(world.copy(), expert == PLANNER, likely or {})
+    try:
+        run.solve()
+    except ValueError as error:  # a command that is not possible
+        raise NoPlan(str(error)) from error
+    if not run.world.won():
+        raise NoPlan("the goal is not reached")
+    return run.commands
+
+
+class _Run:
+    def __init__(self, world: World, knows_all: bool, likely: Likelihood):
+        self.world = world
+        self.likely = likely
+        self.commands: list[str] = []
+        self.seen = set(world.receptacles) if knows_all else set()
+        self.by_type: dict[str, list[str]] = defaultdict(list)
+        for receptacle in sorted(world.receptacles, key=lambda r: _natural(world.names[r])):
+            self.by_type[world.receptacle_type.get(receptacle, "")].append(receptacle)
+
+    def solve(self) -> None:
+        goal, world = self.world.goal, self.world
+        if goal.kind == "light":
+            self.take(self.find(goal.object_type))
+            lamp, place = self.find(goal.place_type, flag="toggleable")
+            self.go(place)
+            self.do(f"use {world.names[lamp]}")
+            return
+        target = self.target()
+        needed = 2 if goal.kind == "two" else 1
+        for _ in range(needed):
+            if world.won():
+                return
+            left_out = target if goal.kind in ("put", "two") else None
+            flag = {"clean": "cleanable", "heat": "heatable", "cool": "coolable"}.get(goal.kind)
+            found = self.find(goal.object_type, left_out, flag, fits=target)
+            self.take(found)
+            if goal.kind in _VERBS:
+                tool = self.tool(_VERBS[goal.kind])
+                self.go(tool)
+                self.do(f"{goal.kind} {world.names[found[0]]} with {world.names[tool]}")
+            self.go(target)
+            self.open(target)
+            put = [c for c, a in world.admissible().items() if a == ("put", found[0], target)]
+            if not put:
+                raise NoPlan(f"{world.names[found[0]]} cannot be put there")
+            self.do(put[0])
+
+    def target(self) -> str:
+        """Where the objects go: of several receptacles the one that already holds most of them."""
+        world, goal = self.world, self.world.goal
+        places = self.by_type.get(goal.place_type)
+        if not places:
+            raise NoPlan(f"there is no {goal.place_type}")
+        if goal.kind != "two":
+            return min(places, key=lambda r: r in world.flags["openable"])
+
+        def held(receptacle: str) -> int:
+            kinds = [world.object_type.get(o) for o in world.contents(receptacle)]
+            return kinds.count(goal.object_type) if receptacle in self.seen else 0
+
+        return max(places, key=held)  # the first of equals
+
+    def tool(self, kinds: tuple[str, ...]) -> str:
+        for kind in kinds:
+            if self.by_type.get(kind):
+                return self.by_type[kind][0]
+        raise NoPlan(f"there is no {kinds[0]}")
+
+    def find(
+        self, kind: str, left_out: str | None = None, flag: str | None = None,
+        fits: str | None = None,
+    ) -> tuple[str, str]:  # fmt: skip
+        """An object of some type and the receptacle where it is, searched for if none was seen."""
+        world = self.world
+        flags = [flag] if flag else ["pickupable"]
+        if flag and flag != "toggleable":
+            flags.append("pickupable")
+        unseen = sorted((r for r in world.receptacles if r not in self.seen), key=self.rank(kind))
+        while True:
+            for receptacle in sorted(self.seen, key=self.cost):
+                if receptacle == left_out:
+                    continue
+                for thing in world.contents(receptacle):
+                    right = world.object_type.get(thing) == kind
+                    right = right and all(thing in world.flags[name] for name in flags)
+                    if right and (fits is None or world.fits(thing, fits)):
+                        return thing, receptacle
+            if not unseen:
+                raise NoPlan(f"there is no {kind}")
+            self.look_into(unseen.pop(0))
+
+    def rank(self, kind: str):
+        """Sorts receptacles by what a look into them promises for its cost, then by name."""
+        world = self.world
+
+        def key(receptacle: str):
+            found = self.likely.get((kind, world.receptacle_type.get(receptacle, "")), 0.0)
+            return (-found / self.cost_of_a_look(receptacle), _natural(world.names[receptacle]))
+
+        return key
+
+    def cost_of_a_look(self, receptacle: str) -> int:
+        return 1 if self.world.is_accessible(receptacle) else 2
+
+    def cost(self, receptacle: str):
+        """Sorts receptacles whose contents are known: near ones first, then open ones."""
+        away = self.world.location[receptacle] != self.world.here
+        return away, self.cost_of_a_look(receptacle), _natural(self.world.names[receptacle])
+
+    def take(self, found: tuple[str, str]) -> None:
+        thing, receptacle = found
+        self.go(receptacle)
+        self.open(receptacle)
+        self.do(f"take {self.world.names[thing]} from {self.world.names[receptacle]}")
+
+    def look_into(self, receptacle: str) -> None:
+        if self.world.location[receptacle] == self.world.here:
+            if self.world.is_accessible(receptacle):
+                self.do(f"examine {self.world.names[receptacle]}")
+        else:
+            self.go(receptacle)
+        self.open(receptacle)
+        self.seen.add(receptacle)
+
+    def go(self, receptacle: str) -> None:
+        if self.world.location[receptacle] != self.world.here:
+            self.do(f"go to {self.world.names[receptacle]}")
+            # What is seen on the way in needs no second visit.
+            if self.world.is_accessible(receptacle):
+                self.seen.add(receptacle)
+
+    def open(self, receptacle: str) -> None:
+        if not self.world.is_accessible(receptacle):
+            self.do(f"open {self.world.names[receptacle]}")
+            self.seen.add(receptacle)
+
+    def do(self, command: str) -> None:
+        self.world.apply(command)
+        self.commands.append(command)
+
+
+def _natural(name: str) -> tuple[str, int]:
+    kind, _, number = name.partition(" ")
+    return kind, int(number) if _NUMBER.fullmatch(number) else 0

@@ -1,0 +1,77 @@
+"""The part of PDDL that ALFWorld's problem files use: facts of the initial state, and the goal.
+
+Format: `pddl_problem` in a game.tw-pddl file of json_2.1.1; names as Fast Downward reads them, which is
+in lower case.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import re
+from typing import Any
+
+_MAX_CHARS = 2_000_000  # the largest published problem has about 100,000
+_MAX_DEPTH = 64
+_TOKEN = re.compile(r"[()]|[^\s()]+")
+_COMMENT = re.compile(r";[^\n]*")
+
+
+@dataclasses.dataclass(frozen=True)
+class Problem:
+    """Initial facts, each (predicate, argument, ...), and the goal as nested lists; lower case."""
+
+    facts: tuple[tuple[str, ...], ...]
+    goal: Any
+
+
+def parse(text: str) -> Problem:
+    """Reads a problem; ValueError for what is not one.  Facts about distances are left out."""
+    if len(text) > _MAX_CHARS:
+        raise ValueError(f"a problem of {len(text)} characters, limit {_MAX_CHARS}")
+    tree = _tree(_COMMENT.sub("", text).lower())
+    sections = {
+        part[0]: part[1:]
+        for part in tree[1:]
+        if isinstance(part, list) and part and isinstance(part[0], str)
+    }
+    if tree[:1] != ["define"] or ":init" not in sections or len(sections.get(":goal", ())) != 1:
+        raise ValueError("expected (define ... (:init ...) (:goal ...))")
+    facts = []
+    for fact in sections[":init"]:
+        if not isinstance(fact, list) or not fact:
+            raise ValueError(f"unexpected {str(fact)[:80]} in :init")
+        if fact[0] == "=":  # (= (distance a b) 5), (= (total-cost) 0)
+            continue
+        if not all(isinstance(part, str) for part in fact):
+            raise ValueError(f"unexpected {str(fact)[:80]} in :init")
+        facts.append(tuple(fact))
+    return Problem(tuple(facts), sections[":goal"][0])
+
+
+def atoms(tree: Any) -> list[tuple[str, ...]]:
+    """All flat lists of words in a goal, in order: its conditions."""
+    if not isinstance(tree, list):
+        return []
+    if tree and all(isinstance(part, str) for part in tree):
+        return [tuple(tree)]
+    return [atom for part in tree for atom in atoms(part)]
+
+
+def _tree(text: str) -> list[Any]:
+    stack: list[list[Any]] = [[]]
+    for token in _TOKEN.findall(text):
+        if token == "(":
+            stack.append([])
+            if len(stack) > _MAX_DEPTH:
+                raise ValueError(f"brackets nested beyond {_MAX_DEPTH}")
+        elif token == ")":
+            if len(stack) == 1:
+                # The published files close one bracket more than they open, at the very end.
+                break
+            done = stack.pop()
+            stack[-1].append(done)
+        else:
+            stack[-1].append(token)
+    if len(stack) != 1 or len(stack[0]) != 1 or not isinstance(stack[0][0], list):
+        raise ValueError("brackets do not match")
+    return stack[0][0]

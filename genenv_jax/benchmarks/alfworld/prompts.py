@@ -1,0 +1,163 @@
+"""What ALFWorld's two players read, and the sections that the simulator writes."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from genenv_jax.benchmarks.alfworld import commands
+from genenv_jax.benchmarks.base import Message, SeedStatistics
+
+GOAL = "Your task is to: "
+LEFT_OUT = "[... earlier steps are left out ...]"
+TASK_HEADER = "New Task:"
+STATE_HEADER = "New Observations:"
+COMMANDS_HEADER = "New Commands:"
+ACTION_HEADER = "New Action:"
+HEADERS = (TASK_HEADER, STATE_HEADER, COMMANDS_HEADER, ACTION_HEADER)
+SAME = "same"
+
+_KEEP = (0.4, 0.6)  # success rates at which the difficulty is right
+_PUT = {
+    commands.PUT_IN_ON: "put OBJECT in/on PLACE",
+    commands.MOVE_TO: "move OBJECT to PLACE",
+}
+
+_AGENT_RULES = """\
+You are a household robot in a text world. You read what you see and answer with one command at \
+a time. You see only what is where you are, so things must be found first; a closed place must be \
+opened before you can look into it or use what is inside. You carry at most one object.
+
+Commands: go to PLACE, open PLACE, close PLACE, take OBJECT from PLACE, {put}, examine THING, \
+use OBJECT, clean OBJECT with PLACE, heat OBJECT with PLACE, cool OBJECT with PLACE, look, \
+inventory. Objects and places have their number behind them, as in "mug 1". A command that is \
+not possible has the answer "Nothing happens."
+
+You may think in a few sentences. End your reply with one line of this form:
+Action: the command"""
+_ADMISSIBLE = "Commands that are possible now:\n{commands}"
+_ASK = "What is your next command?"
+
+_SIMULATOR_RULES = """\
+You write training tasks for an agent that does household chores in a text world, one command at \
+a time. You are shown one situation with the right next command, and how well the agent does in \
+situations like it. Write one new situation: a variation, not a copy. Change the chore, the \
+objects and places, or how far the agent has come. Exactly one of the possible commands must be \
+the sensible next step towards the task.
+
+Reply with exactly these four sections, each header at the start of a line, and nothing else:
+{task} the chore in one sentence, naming the kinds of object and place as the commands do
+{state} what the agent has seen: first the room, then for every command so far a line "> command" \
+and the answer below it; or the word `{same}` to keep it
+{commands} all commands that are possible now, one a line; or the word `{same}` to keep them
+{action} the right next command, one of those
+
+Rules of the world: things are written as a word and a number ("mug 1"); commands are go to PLACE, \
+open PLACE, close PLACE, take OBJECT from PLACE, {put}, examine THING, use OBJECT, clean OBJECT \
+with PLACE, heat OBJECT with PLACE, cool OBJECT with PLACE, slice OBJECT with OBJECT, look, \
+inventory{more}. One object can be carried at a time: nothing can be taken while the hands are \
+full, and only what is carried can be put down, cleaned, heated or cooled. The chore must name \
+the object that is handled, and the action's object and place must occur in the observations."""
+
+
+def transcript(overview: str, history: Sequence[tuple[str, str]], max_chars: int) -> str:
+    """What was seen so far: the room, then each command with its answer.
+
+    Args:
+      overview: the first observation; always kept, as far as it fits.
+      history: (command, observation) pairs, oldest first; the oldest are left out where all together
+        are longer than `max_chars`, and a line says so.
+      max_chars: of the result.
+    """
+    overview = overview[:max_chars]
+    parts = [f"> {command}\n{observation}" for command, observation in history]
+    room = max_chars - len(overview) - len(LEFT_OUT) - 2
+    kept: list[str] = []
+    for part in reversed(parts):
+        if len(part) + 1 > room:
+            break
+        room -= len(part) + 1
+        kept.append(part)
+    if len(kept) < len(parts):
+        kept.append(LEFT_OUT)
+    return "\n".join([overview, *reversed(kept)])
+
+
+def state_text(goal: str, observations: str) -> str:
+    """The text of a task: the chore, an empty line, what was seen; `split_state` inverts it."""
+    return f"{GOAL}{goal}.\n\n{observations}"
+
+
+def split_state(text: str) -> tuple[str, str]:
+    """Chore and observations of a task's text."""
+    goal, _, observations = text.partition("\n\n")
+    return goal.removeprefix(GOAL).removesuffix("."), observations
+
+
+def agent_messages(
+    state: str, grammar: str, admissible: Sequence[str], show_admissible: bool
+) -> list[Message]:
+    """Instructions as the system message, the situation as the user's.
+
+    Args:
+      state: see `state_text`.
+      grammar: one of `commands.GRAMMARS`.
+      admissible: commands that are possible.
+      show_admissible: whether the agent is told them.
+    """
+    parts = [state]
+    if show_admissible:
+        parts.append(_ADMISSIBLE.format(commands="\n".join(admissible)))
+    parts.append(_ASK)
+    return [
+        {"role": "system", "content": _AGENT_RULES.format(put=_PUT[grammar])},
+        {"role": "user", "content": "\n\n".join(parts)},
+    ]
+
+
+def agent_chars(grammar: str) -> int:
+    """Characters of the agent's prompt beside the situation and the possible commands."""
+    return sum(len(m["content"]) for m in agent_messages("", grammar, (), True))
+
+
+def simulator_messages(sections: str, grammar: str, statistics: SeedStatistics) -> list[Message]:
+    """Asks for one variation of a situation, given as `sections_text`, and the agent's record."""
+    system = _SIMULATOR_RULES.format(
+        task=TASK_HEADER,
+        state=STATE_HEADER,
+        commands=COMMANDS_HEADER,
+        action=ACTION_HEADER,
+        same=SAME,
+        put=_PUT[grammar],
+        more=", help" if grammar == commands.MOVE_TO else "",
+    )
+    return [
+        {"role": "system", "content": system},
+        {"role": "user", "content": f"{sections}\n\n{record(statistics)}"},
+    ]
+
+
+def sections_text(goal: str, observations: str, admissible: str, action: str) -> str:
+    """The four sections, as the simulator writes them."""
+    return (
+        f"{TASK_HEADER} {goal}\n{STATE_HEADER}\n{observations}\n"
+        f"{COMMANDS_HEADER}\n{admissible}\n{ACTION_HEADER} {action}"
+    )
+
+
+def record(statistics: SeedStatistics) -> str:
+    """The agent's success statistics in words, with what they ask of the next task."""
+    rate = statistics.success_rate
+    if rate is None:
+        return (
+            "The agent has not tried variations of this situation yet; "
+            "aim at one that it would get right about half of the time."
+        )
+    wish = "keep the difficulty"
+    if rate < _KEEP[0]:
+        wish = "write an easier one"
+    elif rate > _KEEP[1]:
+        wish = "write a harder one"
+    return (
+        f"The agent got {statistics.successes} of {statistics.attempts} attempts at variations of this "
+        f"situation right; aim at situations that it gets right half of the time, so {wish}."
+    )

@@ -1,0 +1,142 @@
+"""The simulator's side: a situation in four sections, read and checked.
+
+A situation is one step of some game: a chore, what was seen, the possible commands, the right one.
+Nothing can execute an invented room, but what the text says of itself must fit together.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+
+from genenv_jax.benchmarks.alfworld import commands, prompts
+from genenv_jax.benchmarks.base import (
+    BAD_ANSWER,
+    BAD_TOOLS,
+    NOT_EXECUTABLE,
+    UNPARSABLE,
+    Rejection,
+)
+
+MAX_COMMANDS = 200
+MAX_GOAL = 200
+
+_PICK = re.compile(r"You pick up the ([a-z]{1,32} [0-9]{1,3}) from")
+_PUT = re.compile(r"You (?:put|move) the ([a-z]{1,32} [0-9]{1,3}) ")
+_ENTITY = re.compile(r"[a-z]{1,32} [0-9]{1,3}")
+_BULLET = re.compile(r"(?:[-*>•]|[0-9]{1,3}[.)]) +")
+_WORDS = {"clean": ("clean",), "heat": ("hot", "heat", "warm"), "cool": ("cool", "cold", "chill")}
+
+
+def sections(text: str) -> tuple[str, str, str, str] | Rejection:
+    """The four sections of a generation, stripped; UNPARSABLE unless each is there once, in order."""
+    found: list[tuple[int, int, int]] = []
+    position = 0
+    for line in text.splitlines(keepends=True):
+        stripped = line.lstrip()
+        for index, header in enumerate(prompts.HEADERS):
+            if stripped.startswith(header):
+                start = position + len(line) - len(stripped)
+                found.append((index, start, start + len(header)))
+        position += len(line)
+    order = [index for index, _, _ in found]
+    if order != list(range(len(prompts.HEADERS))):
+        names = ", ".join(prompts.HEADERS[index] for index in order[:6]) or "none"
+        return Rejection(UNPARSABLE, f"expected the four headers once and in order, found {names}")
+    if text[: found[0][1]].strip():
+        return Rejection(UNPARSABLE, "text before the first header")
+    ends = [start for _, start, _ in found[1:]] + [len(text)]
+    parts = [text[begin:end].strip() for (_, _, begin), end in zip(found, ends, strict=True)]
+    for header, part in zip(prompts.HEADERS, parts, strict=True):
+        if not part:
+            return Rejection(UNPARSABLE, f"{header} is empty")
+    return parts[0], parts[1], parts[2], parts[3]
+
+
+def command_list(text: str) -> list[str]:
+    """Commands one a line, normalised, without bullets, sorted as the games list them."""
+    lines = (_BULLET.sub("", line.strip(), count=1) for line in text.splitlines())
+    return sorted({commands.normalise(line) for line in lines if line.strip()})
+
+
+def check(
+    goal: str, observations: str, admissible: Sequence[str], action: str, grammar: str
+) -> Rejection | None:
+    """Whether a situation fits together; None if it does.
+
+    Reasons: UNPARSABLE (the chore), BAD_TOOLS (the list of commands), BAD_ANSWER (the action is not
+    one of them, or has nothing to do with the chore), NOT_EXECUTABLE (the observations speak against
+    the action).
+    """
+    if not goal or "\n" in goal or len(goal) > MAX_GOAL:
+        return Rejection(
+            UNPARSABLE, f"the task: expected one line of at most {MAX_GOAL} characters"
+        )
+    return (
+        _check_commands(admissible, grammar)
+        or _check_action(goal, admissible, action)
+        or _check_state(observations, admissible, action)
+    )
+
+
+def _check_commands(admissible: Sequence[str], grammar: str) -> Rejection | None:
+    if not 2 <= len(admissible) <= MAX_COMMANDS:
+        return Rejection(BAD_TOOLS, f"{len(admissible)} commands, expected 2 to {MAX_COMMANDS}")
+    for command in admissible:
+        if not commands.is_command(command, grammar):
+            return Rejection(BAD_TOOLS, f"{command[:60]!r} is no command")
+    if len(set(admissible)) != len(admissible):
+        return Rejection(BAD_TOOLS, "a command is listed twice")
+    verbs = {command.partition(" ")[0] for command in admissible}
+    if "take" in verbs and verbs & {"put", "move", "clean", "heat", "cool", "slice"}:
+        return Rejection(BAD_TOOLS, "the hands are empty and full at once")
+    return None
+
+
+def _check_action(goal: str, admissible: Sequence[str], action: str) -> Rejection | None:
+    if action not in admissible:
+        return Rejection(BAD_ANSWER, f"{action[:60]!r} is not among the commands")
+    verb, chore = action.partition(" ")[0], goal.lower()
+    kinds = [entity.partition(" ")[0] for entity in commands.entities(action)]
+    named = kinds if verb in ("put", "move") else kinds[:1]
+    if verb in ("take", "put", "move", "use", "clean", "heat", "cool"):
+        for kind in named:
+            if kind not in chore:
+                return Rejection(BAD_ANSWER, f"the task does not name {kind!r}")
+    if verb in _WORDS and not any(word in chore for word in _WORDS[verb]):
+        return Rejection(BAD_ANSWER, f"the task asks for nothing to {verb}")
+    if verb in ("look", "inventory", "help"):
+        return Rejection(BAD_ANSWER, f"{verb!r} brings no task further")
+    return None
+
+
+def _check_state(observations: str, admissible: Sequence[str], action: str) -> Rejection | None:
+    seen = set(_ENTITY.findall(observations))
+    named = commands.entities(action)
+    for entity in named:
+        if entity not in seen:
+            return Rejection(NOT_EXECUTABLE, f"{entity} was not seen")
+    verb = action.partition(" ")[0]
+    if verb in ("take", "put", "move", "clean", "heat", "cool"):
+        place = named[-1]
+        if f"go to {place}" in admissible:
+            return Rejection(NOT_EXECUTABLE, f"the agent is not at {place}")
+    if prompts.LEFT_OUT in observations:
+        return None  # what is carried may have been told there
+    held = held_object(observations)
+    if verb == "take" and held:
+        return Rejection(NOT_EXECUTABLE, f"{held} is in the hands")
+    if verb in ("put", "move", "clean", "heat", "cool") and held != named[0]:
+        return Rejection(NOT_EXECUTABLE, f"{named[0]} is not in the hands")
+    return None
+
+
+def held_object(observations: str) -> str | None:
+    """What the agent carries according to what was told."""
+    held = None
+    for line in observations.splitlines():
+        if found := _PICK.match(line):
+            held = found[1]
+        elif (found := _PUT.match(line)) and found[1] == held:
+            held = None
+    return held

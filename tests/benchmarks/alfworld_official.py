@@ -1,0 +1,85 @@
+"""Plays ALFWorld's official expert in its own environment and keeps what it did and how it ended.
+
+Not needed by the tests, which read `alfworld_walkthroughs.json`.  To make that file anew (about ten seconds
+a game; a second run goes on where the first one ended):
+
+    pip install alfworld==0.4.2 textworld==1.7.0
+    GENENV_DATA=... python -m tests.benchmarks.alfworld_official
+
+The expert is `HandCodedTWAgent`, which speaks only the newer grammar: each game of valid_unseen gets the
+domain and the texts of the package, with its own task sentence, and the wrappers that
+`AlfredTWEnv.init_env` uses.  Solvability is decided officially with 150 steps, and so many are recorded.
+The file holds ids, commands and verdicts, and no other text of the games.
+"""
+
+from __future__ import annotations
+
+import json
+import pathlib
+import shutil
+import tempfile
+from typing import Any
+
+from genenv_jax.benchmarks.alfworld import commands, engine, games
+
+WALKTHROUGHS = pathlib.Path(__file__).with_name("alfworld_walkthroughs.json")
+MAX_STEPS = 150
+
+
+def play(game: games.Game) -> dict[str, Any]:
+    """What the official expert does in one game: {"won": bool, "commands": "a, b, c"}."""
+    import textworld
+    from alfworld.agents.environment.alfred_tw_env import (
+        AlfredDemangler,
+        AlfredExpert,
+        AlfredInfos,
+    )
+    from textworld.envs.pddl import PddlEnv
+
+    infos = textworld.EnvInfos(
+        won=True, admissible_commands=True, facts=True, extras=["gamefile", "expert_plan"]
+    )
+    env = AlfredExpert(
+        AlfredInfos(AlfredDemangler(PddlEnv(infos), shuffle=False)), expert_type="handcoded"
+    )
+    with tempfile.TemporaryDirectory() as directory:
+        # The expert reads its parameters from the file beside the game's.
+        path = pathlib.Path(directory) / games.FILE
+        path.write_text(json.dumps(engine.game_data(game, commands.MOVE_TO)), encoding="utf-8")
+        shutil.copy(game.path.with_name("traj_data.json"), directory)
+        env.load(str(path))
+        state, written = env.reset(), []
+        while not state["won"] and len(written) < MAX_STEPS:
+            written.append(state["extra.expert_plan"][0])
+            try:
+                state, _, _ = env.step(written[-1])
+            except Exception as error:  # "Timeout" is how the expert gives up
+                print(f"{game.id}: {error}")
+                break
+    return {"won": bool(state["won"]), "commands": ", ".join(written)}
+
+
+def main() -> None:
+    """Plays all games that are not recorded yet."""
+    directory = games.find_directory()
+    recorded = {}
+    if WALKTHROUGHS.is_file():
+        recorded = json.loads(WALKTHROUGHS.read_text(encoding="utf-8"))["games"]
+    for game in games.load(directory, ["valid_unseen"])["valid_unseen"]:
+        if game.id not in recorded:
+            recorded[game.id] = play(game)
+            _write(recorded)
+    won = [len(r["commands"].split(", ")) for r in recorded.values() if r["won"]]
+    print(f"{len(recorded)} games, {len(won)} won, {sum(n <= 50 for n in won)} within 50 steps")
+
+
+def _write(recorded: dict[str, dict[str, Any]]) -> None:
+    head = {"expert": f"HandCodedTWAgent of alfworld {engine.versions()['alfworld']}, at most "
+            f"{MAX_STEPS} steps", "grammar": commands.MOVE_TO}  # fmt: skip
+    lines = (f"{json.dumps(k)}: {json.dumps(v)}" for k, v in sorted(recorded.items()))
+    text = json.dumps(head)[:-1] + ', "games": {\n' + ",\n".join(lines) + "\n}}\n"
+    WALKTHROUGHS.write_text(text, encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,367 @@
+"""ALFWorld as a benchmark: counts, prompts, the simulator's side, scoring, broken data."""
+
+import dataclasses
+import json
+import pathlib
+import pickle
+import subprocess
+import sys
+import time
+
+import pytest
+
+from genenv_jax.benchmarks import base, data_files
+from genenv_jax.benchmarks.alfworld import engine, games, prompts, steps
+from genenv_jax.benchmarks.alfworld.benchmark import INADMISSIBLE, OTHER_ACTION, ALFWorld
+from genenv_jax.benchmarks.alfworld.commands import NO_COMMAND
+from genenv_jax.benchmarks.base import Rejection, Score, SeedStatistics
+from tests.benchmarks.alfworld_toys import PLAN, PROBLEM, write_game
+from tests.benchmarks.test_safe_parse import HOSTILE
+
+# By type, in the order of `games.TASK_TYPES`; valid_seen is not in every copy.
+COUNTS = {
+    "valid_unseen": (24, 18, 31, 23, 21, 17),
+    "valid_seen": (35, 13, 27, 16, 25, 24),
+    "valid_train": (46, 19, 37, 25, 28, 45),
+}
+
+
+@pytest.fixture(scope="module")
+def real(data_dir) -> ALFWorld:
+    return ALFWorld(data_dir=data_dir, verify_files=True)
+
+
+@pytest.fixture
+def toy(tmp_path) -> ALFWorld:
+    write_game(tmp_path, "valid_train", trial="trial_1")
+    # Held out: another room, with the mug where nobody looks first.
+    other = PROBLEM.replace("Drawer_bar_2", "Shelf_bar_2").replace("DrawerType", "ShelfType")
+    write_game(tmp_path, "valid_unseen", pddl_problem=other)
+    return ALFWorld(data_dir=tmp_path)
+
+
+@pytest.mark.parametrize("split", COUNTS)
+def test_games_of_a_split(split, data_dir):
+    directory = games.find_directory(data_dir)
+    if split not in games.available(directory):
+        pytest.skip(f"{directory} has no {split}")
+    found = games.splits(directory)[split]
+    kinds = [task.category for task in found]
+    assert tuple(kinds.count(kind) for kind in games.TASK_TYPES) == COUNTS[split]
+    assert len(found) == games.OFFICIAL_COUNTS.get(split, 200)
+    assert len({task.id for task in found}) == len(found)
+
+
+def test_real_tasks(real):
+    held_out, seeds = real.tasks("eval"), real.tasks("seed")
+    assert len(held_out) == 1075 and len(seeds) == 1548  # of 134 and 200 games
+    assert len({task.answer["game"] for task in held_out}) == 134
+    assert not {t.answer["game"] for t in held_out} & {t.answer["game"] for t in seeds}
+    for task in (*held_out, *seeds):
+        assert real.verify(task) is None
+        assert task.answer["action"] in task.answer["admissible"]
+        assert sum(len(m["content"]) for m in real.agent_messages(task)) <= real.prompt_chars
+    for seed in seeds:
+        assert (
+            sum(len(m["content"]) for m in real.simulator_messages(seed, SeedStatistics())) < 9_000
+        )
+        again = real.parse(real.simulator_answer(seed), seed, seed.id, 0)
+        assert isinstance(again, base.Task), again
+        for field in ("action", "admissible", "grammar"):
+            assert again.answer[field] == seed.answer[field]
+        assert again.messages == seed.messages
+    numbers = real.aggregate([(t, real.score(t, real.agent_answer(t))) for t in held_out])
+    assert numbers["valid_unseen/accuracy"] == numbers["valid_unseen/mean_over_types"] == 1.0
+
+
+def test_the_steps_are_the_same_every_time(real, data_dir):
+    some = ALFWorld(data_dir=data_dir, max_eval=7)
+    again = some._all("eval")
+    assert tuple(again) == real.tasks("eval")
+    assert len(some.tasks("eval")) == 7 and set(t.id for t in some.tasks("eval")) < {
+        t.id for t in again
+    }
+
+
+def test_both_grammars_have_the_same_steps(real, data_dir):
+    moved = ALFWorld(data_dir=data_dir, grammar="move_to")
+    ours = [task.answer["action"] for task in moved.tasks("eval")]
+    assert sum(action.startswith("move ") for action in ours) == sum(
+        task.answer["action"].startswith("put ") for task in real.tasks("eval")
+    )
+    assert (
+        "'move X to Y'" in moved.about()["grammar"] and "'put X in/on Y'" in real.about()["grammar"]
+    )
+    assert all("help" in task.answer["admissible"] for task in moved.tasks("eval"))
+
+
+def test_it_keeps_the_promise(toy):
+    for promise in (base.Benchmark, base.Interactive, base.Described):
+        assert isinstance(toy, promise)
+    tasks = toy.tasks("seed")
+    copy = pickle.loads(pickle.dumps(toy))
+    assert copy.tasks("seed") == tasks
+    assert base.Task.from_json(json.loads(json.dumps(tasks[0].to_json()))) == tasks[0]
+    assert not toy.isolated
+    assert len(ALFWorld(data_dir=toy.data_dir, max_seeds=2).tasks("seed")) == 2
+    assert toy.about()["games"].startswith("json_2.1.1: 1 of valid_unseen (officially 134)")
+
+
+def test_it_needs_neither_jax_nor_the_engine():
+    code = (
+        "import sys, genenv_jax.benchmarks.alfworld.benchmark; "
+        "import genenv_jax.benchmarks.alfworld.make_steps; "
+        "assert not {'jax', 'textworld', 'alfworld'} & set(sys.modules)"
+    )
+    subprocess.run([sys.executable, "-c", code], check=True, timeout=60)
+
+
+def test_the_steps_of_a_game(toy):
+    tasks = toy.tasks("seed")
+    commands = ["go to desk 1", "go to drawer 1", "open drawer 1", *PLAN]
+    # The likelihood is from this one game, which has the mug in a drawer.
+    assert [task.answer["action"] for task in tasks] == commands[1:]
+    last = toy.text(tasks[-1])
+    assert last.startswith("Your task is to: put a clean mug in desk.\n\nYou are in the middle")
+    assert last.endswith(
+        "> clean mug 1 with sinkbasin 1\nYou clean the mug 1 using the sinkbasin 1."
+    )
+    system, user = toy.agent_messages(tasks[-1])
+    assert "put OBJECT in/on PLACE" in system["content"] and "move OBJECT" not in system["content"]
+    assert "\nput mug 1 in/on desk 1\n" in user["content"]
+    hidden = ALFWorld(data_dir=toy.data_dir, show_admissible=False)
+    assert "put mug 1 in/on desk 1" not in hidden.agent_messages(tasks[-1])[1]["content"]
+
+
+@pytest.mark.parametrize(
+    ("answer", "success", "valid", "reason"),
+    [
+        ("take mug 1 from drawer 2", True, True, ""),
+        ("It is there.\nAction: Take mug 1 from drawer 2.", True, True, ""),
+        ("Action: look\nAction: take mug 1 from drawer 2", False, True, OTHER_ACTION),
+        ("Action: look", False, True, OTHER_ACTION),
+        ("Action: take mug 2 from drawer 2", False, True, INADMISSIBLE),
+        ("I would take the mug.", False, False, NO_COMMAND),
+        ("", False, False, base.EMPTY),
+        ("\x1b[0m", False, False, base.NOT_TEXT),
+        ("a" * 20_000, False, False, base.TOO_LONG),
+    ],
+)
+def test_scores_of_a_step(answer, success, valid, reason, toy):
+    task = next(t for t in toy.tasks("seed") if t.answer["action"].startswith("take"))
+    score = toy.score(task, answer)
+    assert (score.reward, score.success, score.valid, score.reason) == (
+        float(success), success, valid, reason
+    )  # fmt: skip
+
+
+def test_numbers(toy):
+    one = toy.tasks("eval")[0]
+    won = dataclasses.replace(one, answer={"kind": "episode", "game": "g", "split": "valid_seen"})
+    results = [
+        (one, Score(1.0, True, True, "", {"steps": 1, "inadmissible": 0})),
+        (one, Score(0.0, False, False, "empty", {"steps": 1, "inadmissible": 1})),
+        (won, Score(1.0, True, True, "", {"steps": 9, "inadmissible": 3})),
+        (won, Score(0.0, False, True, "step_limit", {"steps": 50, "inadmissible": 0})),
+        (won, Score(0.0, False, False, "episode_timeout")),
+    ]
+    numbers = toy.aggregate(results)
+    assert list(numbers)[:2] == ["valid_unseen/accuracy", "valid_seen/accuracy"]
+    assert numbers["valid_unseen/accuracy"] == numbers["valid_unseen/step_accuracy"] == 0.5
+    assert numbers["valid_seen/success_rate"] == pytest.approx(1 / 3)
+    assert numbers["valid_seen/steps"] == 9 and numbers["valid_seen/inadmissible"] == 3 / 59
+    assert numbers["valid_seen/pick_clean_then_place_in_recep"] == pytest.approx(1 / 3)
+    assert toy.aggregate([]) == {"accuracy": 0.0}
+
+
+# -- the simulator's side ---------------------------------------------------------------------------------
+
+SEEN = (
+    "You see a desk 1, a drawer 1, and a drawer 2.\n> go to desk 1\nOn the desk 1, you see a mug 1."
+)
+
+
+def sections(
+    task="put some mug in drawer", state=SEEN, commands="go to drawer 1\ntake mug 1 from desk 1\nlook",
+    action="take mug 1 from desk 1",
+):  # fmt: skip
+    return prompts.sections_text(task, state, commands, action)
+
+
+def outcome(benchmark, text):
+    seed = benchmark.tasks("seed")[0]
+    task = benchmark.parse(text, seed, "new", 3)
+    return task if isinstance(task, Rejection) else (benchmark.verify(task) or task)
+
+
+def test_a_situation_of_the_simulator(toy):
+    task = outcome(toy, sections())
+    assert isinstance(task, base.Task), task
+    assert (task.origin, task.generation, task.seed_id) == ("generated", 3, toy.tasks("seed")[0].id)
+    assert toy.score(task, toy.agent_answer(task)).success
+    assert toy.aggregate([(task, Score(1.0, True, True))])["generated/accuracy"] == 1.0
+    same = outcome(toy, sections("put a clean mug in desk", "same", "`same`", "go to drawer 1"))
+    assert isinstance(same, base.Task)
+    assert same.messages == toy.tasks("seed")[0].messages
+
+
+@pytest.mark.parametrize(
+    ("change", "reason"),
+    [
+        ({"action": "take mug 2 from desk 1"}, base.BAD_ANSWER),
+        ({"action": "look"}, base.BAD_ANSWER),
+        ({"action": "look\nlook"}, base.BAD_ANSWER),
+        ({"task": "put some plate in drawer"}, base.BAD_ANSWER),
+        ({"task": "one\ntwo"}, base.UNPARSABLE),
+        ({"task": "mug " * 100}, base.UNPARSABLE),
+        ({"commands": "take mug 1 from desk 1\nfly away"}, base.BAD_TOOLS),
+        ({"commands": "take mug 1 from desk 1\nput cup 1 in/on desk 1"}, base.BAD_TOOLS),
+        ({"commands": "take mug 1 from desk 1"}, base.BAD_TOOLS),
+        ({"state": "You see a desk 1."}, base.NOT_EXECUTABLE),
+        ({"commands": "go to desk 1\ntake mug 1 from desk 1"}, base.NOT_EXECUTABLE),
+        (
+            {"state": SEEN + "\n> take mug 2 from desk 1\nYou pick up the mug 2 from the desk 1."},
+            base.NOT_EXECUTABLE,
+        ),
+        (
+            {"commands": "look\nput mug 1 in/on drawer 1", "action": "put mug 1 in/on drawer 1"},
+            base.NOT_EXECUTABLE,
+        ),
+        ({"state": SEEN + "\nNew Action: look"}, base.UNPARSABLE),
+        ({"state": ""}, base.UNPARSABLE),
+        ({"state": SEEN * 110}, base.BAD_TOOLS),  # a prompt that is too long
+    ],
+)
+def test_situations_that_do_not_fit_together(change, reason, toy):
+    found = outcome(toy, sections(**change))
+    assert isinstance(found, Rejection) and found.reason == reason, found
+
+
+@pytest.mark.parametrize("name", HOSTILE)
+def test_hostile_text_in_bounded_time(name, toy):
+    seed = toy.tasks("seed")[0]
+    texts = [HOSTILE[name], "Action: " + HOSTILE[name]]
+    texts += [sections(**{key: HOSTILE[name]}) for key in ("task", "state", "commands", "action")]
+    for text in texts:
+        start = time.perf_counter()
+        assert not toy.score(seed, text).success
+        task = toy.parse(text, seed, "new", 0)
+        if isinstance(task, base.Task):
+            toy.verify(task), toy.canonical(task)
+        assert time.perf_counter() - start < 1.0
+    assert not pathlib.Path("/tmp/genenv_was_here").exists()
+
+
+@pytest.mark.parametrize(
+    "answer", [None, {}, [], {"kind": "step"}, {"kind": "episode", "game": "../x"}]
+)
+def test_malformed_tasks(answer, toy):
+    task = dataclasses.replace(toy.tasks("seed")[0], answer=answer)
+    assert not toy.score(task, "look").success
+    if not toy.is_interactive(task):
+        assert toy.verify(task).reason == base.BAD_ANSWER
+
+
+# -- options and broken data ------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"grammar": "old"}, "grammar = 'old': expected one of games, put_in_on, move_to"),
+        ({"expert": "x"}, "expert = 'x'"),
+        ({"eval_protocol": "x"}, "eval_protocol = 'x'"),
+        ({"eval_splits": ("train",)}, "eval_splits = 'train'"),
+        ({"eval_splits": "valid_unseen"}, "expected a list"),
+        ({"eval_splits": ()}, "eval_splits"),
+        ({"seed_splits": ("valid_seen",)}, "seed_splits"),
+        ({"max_steps": 0}, "max_steps = 0"),
+        ({"max_seeds": -1}, "max_seeds = -1"),
+        ({"prompt_chars": 10}, "prompt_chars = 10"),
+        ({"answer_chars": "many"}, "answer_chars = 'many'"),
+    ],
+)
+def test_bad_options(options, message):
+    with pytest.raises(ValueError, match=message.replace("(", r"\(")):
+        ALFWorld(**options)
+
+
+def test_without_the_engine_episodes_are_an_error_that_names_the_command():
+    if engine.is_installed():
+        pytest.skip("the engine is installed here")
+    with pytest.raises(engine.EngineMissing, match="pip install"):
+        ALFWorld(eval_protocol="episode")
+
+
+def test_the_official_directory_is_found(tmp_path, monkeypatch):
+    write_game(tmp_path, "train")
+    monkeypatch.setenv("ALFWORLD_DATA", str(tmp_path))
+    assert games.find_directory() == tmp_path
+    assert games.available(tmp_path) == ["train"]
+
+
+def test_games_that_do_not_count(tmp_path):
+    write_game(tmp_path, "valid_unseen")
+    write_game(tmp_path, "valid_unseen", trial="trial_2", solvable=False)
+    write_game(tmp_path, "valid_unseen", "pick_two_obj_and_place-MugSliced-None-Desk-1")
+    write_game(tmp_path, "valid_unseen", "pick_and_place_with_movable_recep-Mug-Cup-Desk-1")
+    assert [t.id for t in games.splits(tmp_path)["valid_unseen"]] == [
+        "valid_unseen/pick_clean_then_place_in_recep-Mug-None-Desk-1/trial_1"
+    ]
+
+
+def test_broken_data(tmp_path):
+    with pytest.raises(FileNotFoundError, match="genenv_jax.datasets"):
+        ALFWorld(data_dir=tmp_path).tasks("eval")
+    path = write_game(tmp_path, "valid_unseen")
+    with pytest.raises(FileNotFoundError, match="no training games"):
+        ALFWorld(data_dir=tmp_path).tasks("seed")
+    whole = path.read_text()
+    path.write_text(whole[: len(whole) // 2])
+    with pytest.raises(ValueError, match=rf"{path.name}:\d+: not a game file"):
+        ALFWorld(data_dir=tmp_path).tasks("eval")
+    for changes, message in (
+        ({"grammar": ""}, "the sentence of the task"),
+        ({"pddl_problem": "(define"}, "pddl_problem: brackets"),
+        ({"pddl_problem": 3}, "expected text under 'pddl_problem'"),
+    ):
+        path.write_text(json.dumps(json.loads(whole) | changes))
+        with pytest.raises(ValueError, match=message) as caught:
+            ALFWorld(data_dir=tmp_path, expert="planner").tasks("eval")
+        assert str(path) in str(caught.value)
+    with pytest.raises(
+        FileNotFoundError, match="valid_seen does not exist; there are valid_unseen"
+    ):
+        ALFWorld(data_dir=tmp_path, eval_splits=("valid_seen",)).tasks("eval")
+
+
+def test_files_are_checked(tmp_path, data_dir):
+    directory = games.find_directory(data_dir)
+    source = data_files.sources("alfworld")[-1]
+    target = tmp_path / source.path
+    target.parent.mkdir(parents=True)
+    data = (directory / source.path).read_bytes()
+    target.write_bytes(data)
+    options = {"data_dir": tmp_path, "verify_files": True, "eval_protocol": "step"}
+    game = games.load(tmp_path, ["valid_unseen"])["valid_unseen"][0]
+    assert ALFWorld(**options)._game(game.task()) == game
+    target.write_bytes(data.replace(b"solvable", b"Solvable"))
+    with pytest.raises(ValueError, match="SHA-256"):
+        data_files.verify("alfworld", tmp_path, [source.path])
+    target.write_bytes(data)
+    write_game(tmp_path, "train")
+    with pytest.raises(ValueError, match="have no checksum here"):
+        ALFWorld(**options).tasks("seed")
+
+
+def test_the_table_of_files_names_all_games():
+    table = data_files.sources("alfworld")
+    assert len(table) == 334
+    assert all(s.url.endswith("/data/alfworld/" + s.path) and len(s.sha256) == 64 for s in table)
+
+
+def test_steps_by_split(toy):
+    found = steps.splits(games.find_directory(toy.data_dir))
+    assert list(found) == ["valid_train_steps", "valid_unseen_steps"]
+    assert tuple(found["valid_train_steps"]) == toy.tasks("seed")
+    assert tuple(found["valid_unseen_steps"]) == toy.tasks("eval")

@@ -1,0 +1,155 @@
+"""The real engine: skipped where `alfworld` and `textworld` are not installed.
+
+    pip install alfworld textworld
+    ALFWORLD_GAMES=134 python -m pytest -m "slow or not slow" tests/benchmarks/test_alfworld_engine.py
+
+`alfworld_walkthroughs.json` has what the official expert (HandCodedTWAgent, at most 150 steps) did in the
+134 games of valid_unseen, played with the official wrappers (AlfredDemangler, AlfredInfos, AlfredExpert)
+in alfworld 0.4.2's grammar, and whether the official engine called the game won.
+"""
+
+import json
+import os
+import pathlib
+import pickle
+
+import pytest
+
+from genenv_jax.benchmarks.alfworld import commands, engine, expert, games
+from genenv_jax.benchmarks.alfworld.benchmark import ALFWorld
+from genenv_jax.benchmarks.alfworld.world import World
+
+pytestmark = pytest.mark.skipif(
+    not engine.is_installed(), reason="needs the engine: pip install alfworld textworld"
+)
+
+OFFICIAL = pathlib.Path(__file__).with_name("alfworld_walkthroughs.json")
+# Games of a test that is not `slow`; ALFWORLD_GAMES=134 plays all in the slow ones.
+FEW = (0, 60, 120)
+
+
+def play(benchmark: ALFWorld, task, written: list[str]):
+    """Plays a list of commands; the score, or None where the game is not over."""
+    episode = benchmark.episode(task)
+    try:
+        for command in written:
+            assert episode.messages()[-1]["content"].endswith("What is your next command?")
+            score = episode.step(f"Action: {command}")
+            if score is not None:
+                return score
+        return None
+    finally:
+        episode.close()
+
+
+@pytest.fixture(scope="module")
+def directory(data_dir):
+    return games.find_directory(data_dir)
+
+
+@pytest.mark.parametrize("grammar", commands.GRAMMARS)
+def test_the_rules_are_the_engines(grammar, directory):
+    """Every text and every list of commands, on the way of the explorer."""
+    found = games.load(directory, ["valid_unseen"])["valid_unseen"]
+    for game in (found[i] for i in FEW[:2]):
+        world = World(game.problem(), grammar)
+        running = engine.Engine(game, grammar)
+        assert (running.overview, running.goal) == (world.overview(), game.goal)
+        for command in expert.walkthrough(world):
+            assert list(running.admissible) == list(world.admissible())
+            assert running.step(command) == world.apply(command)
+            assert running.won == world.won()
+        assert running.won
+        running.close()
+
+
+def test_games_do_not_disturb_each_other(directory):
+    """Several in one process, in turns."""
+    found = games.load(directory, ["valid_unseen"])["valid_unseen"][:2]
+    worlds = [World(game.problem()) for game in found]
+    ways = [expert.walkthrough(world) for world in worlds]
+    running = [engine.Engine(game, commands.PUT_IN_ON) for game in found]
+    for step in range(max(map(len, ways))):
+        for world, way, game in zip(worlds, ways, running, strict=True):
+            if step < len(way):
+                assert game.step(way[step]) == world.apply(way[step])
+    assert all(game.won for game in running)
+
+
+def test_an_environment_is_used_again(directory):
+    """The same texts as in a fresh one, and no second copy of the planner's library."""
+    found = games.load(directory, ["valid_unseen"])["valid_unseen"][:2]
+    open_game = engine.Engines()
+    first = open_game(found[0], commands.PUT_IN_ON)
+    first.step("go to desk 1")
+    first.close()
+    assert first.step("look") == engine.NOTHING_HAPPENS
+    second = open_game(found[1], commands.PUT_IN_ON)
+    assert open_game._idle == []
+    world = World(found[1].problem())
+    for command in expert.walkthrough(world):
+        assert list(second.admissible) == list(world.admissible())
+        assert second.step(command) == world.apply(command)
+    assert second.won
+    second.close()
+    assert len(open_game._idle) == 1 and pickle.loads(pickle.dumps(open_game))._idle == []
+
+
+def test_what_is_not_possible(directory):
+    game = games.load(directory, ["valid_unseen"])["valid_unseen"][0]
+    running = engine.Engine(game, commands.PUT_IN_ON)
+    before = running.admissible
+    assert running.step("open the window") == engine.NOTHING_HAPPENS
+    assert running.step("go to drawer 1").startswith("The drawer 1 is closed.")  # not "loc 7"
+    assert set(before) != set(running.admissible)
+
+
+def test_versions_and_grammar_are_told(directory):
+    about = ALFWorld(data_dir=directory, eval_protocol="episode", grammar="move_to").about()
+    assert about["engine"].startswith("alfworld 0.") and "textworld 1." in about["engine"]
+    assert "'move X to Y'" in about["grammar"] and "50 steps" in about["protocol"]
+
+
+def test_a_game_that_cannot_be_opened(tmp_path):
+    from tests.benchmarks.alfworld_toys import write_game
+
+    write_game(tmp_path, "valid_unseen", pddl_domain="(define")
+    game = games.load(tmp_path, ["valid_unseen"])["valid_unseen"][0]
+    with pytest.raises(ValueError, match="the engine cannot open it"):
+        engine.Engine(game, commands.PUT_IN_ON)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("grammar", ["games", "move_to"])
+def test_verdicts_of_the_official_expert(grammar, directory):
+    """`won`, and after how many steps, as the official engine had it.  All games: ALFWORLD_GAMES=134."""
+    recorded = json.loads(OFFICIAL.read_text())["games"]
+    benchmark = ALFWorld(
+        data_dir=directory, eval_protocol="episode", grammar=grammar, max_steps=151
+    )
+    stride = max(1, 134 // int(os.environ.get("ALFWORLD_GAMES", "8")))
+    for task in benchmark.tasks("eval")[::stride]:
+        record = recorded[task.id]
+        written = record["commands"].split(", ")
+        if grammar == "games":
+            # The older texts know neither the other way to put nor `help`.
+            written = [commands.translate(command, commands.PUT_IN_ON) for command in written]
+        score = play(benchmark, task, written)
+        assert (score is not None and score.success) == record["won"], task.id
+        if record["won"]:
+            assert score.detail["steps"] == len(written), task.id
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", expert.EXPERTS)
+def test_our_experts_win(name, directory):
+    """In 50 steps.  All games: ALFWORLD_GAMES=134."""
+    benchmark = ALFWorld(data_dir=directory, eval_protocol="episode")
+    likely = benchmark._likelihood()
+    stride = max(1, 134 // int(os.environ.get("ALFWORLD_GAMES", "8")))
+    for task in benchmark.tasks("eval")[::stride]:
+        way = expert.walkthrough(World(benchmark._game(task).problem()), name, likely)
+        score = play(benchmark, task, way)
+        assert (
+            score.success and score.detail["steps"] == len(way) and not score.detail["inadmissible"]
+        )
