@@ -88,6 +88,8 @@ EXTRAS = {
         "peft>=0.21,<0.22",
         # The oracle for API-Bank's ROUGE-L; the package that the official evaluator uses.
         "rouge>=1.0.1,<2",
+        # The oracle for Bamboogle's EM and F1.  Uses the torch above.
+        "torchmetrics>=1.8,<2",
         *BFCL,
         *ENDPOINT,
         *LINT,

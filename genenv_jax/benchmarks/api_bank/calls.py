@@ -1,0 +1,126 @@
+"""API-Bank's call notation, `[ApiName(key1='value1', key2='value2')]`: reading and writing it.
+
+The official reader (`api-bank/api_call_extraction.py`) takes the first `[Name(` of an answer up to the
+last `)]` of the same line, and finds the arguments with one regular expression.  `read_call` finds the
+call in the same place.  It reads arguments as they are printed: a quoted value ends at the quote that
+is followed by the next argument or by the end, so quoted lists (`attendees='['Ann', 'Bob']'`),
+apostrophes, empty values and bare values with spaces, signs and decimals are whole, which the official
+expression cuts short.  Values are never evaluated; they are text.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import re
+from collections.abc import Mapping
+from typing import Any
+
+from genenv_jax.benchmarks.base import EMPTY, Rejection
+from genenv_jax.benchmarks.safe_parse import check_text
+
+# Reasons, after the official evaluator's error statistics.
+NO_API_CALL = "no_api_call"
+FAILED_PARSE = "failed_parse_api_call"
+
+MAX_ARGUMENTS = 64
+
+_START = re.compile(r"\[(\w+)\(")
+_NAME = re.compile(r"\s*(\w+)\s*=\s*")
+_AFTER_VALUE = re.compile(r"\s*(?:,\s*(?:\w+\s*=|\Z)|\Z)")
+# Inside a value: the end of one call and the beginning of another.
+_SECOND_CALL = re.compile(r"""['"]\)\]?[\s,]*\[?\w+\(\w+\s*=""")
+_BARE_NAME = re.compile(r"(\w+)\((.*)\)\s*\Z")
+
+
+@dataclasses.dataclass(frozen=True)
+class Call:
+    """One call: the API's name, and its arguments as text, in the order in which they were written."""
+
+    name: str
+    arguments: Mapping[str, str]
+
+
+def read_call(text: Any, max_chars: int) -> Call | Rejection:
+    """The call in an answer; total, and linear in the length of the text.
+
+    Returns:
+      The call, or a `Rejection`: EMPTY, NOT_TEXT, TOO_LONG, NO_API_CALL (nothing of the form
+      `[Name(...)]` on one line) or FAILED_PARSE (the arguments do not follow the form).
+    """
+    rejection = check_text(text, max_chars)
+    if rejection:
+        return Rejection(NO_API_CALL, "empty") if rejection.reason == EMPTY else rejection
+    # As the official expression: the first "[Name(" that has a ")]" after it on its line ('.' in a
+    # regular expression ends at "\n" and at nothing else).
+    for line in text.split("\n"):
+        end = line.rfind(")]")
+        start = _START.search(line)
+        if start and end >= start.end():
+            return _read_arguments(start[1], line[start.end() : end])
+    return Rejection(NO_API_CALL, "no [Name(...)] on one line")
+
+
+def read_gold(text: str) -> Call | Rejection:
+    """The call of a training record; two of them lack the brackets and are read all the same."""
+    call = read_call(text, len(text) + 1)
+    if isinstance(call, Rejection) and call.reason == NO_API_CALL:
+        bare = _BARE_NAME.match(text.removeprefix("API-Request:").strip())
+        if bare:
+            return _read_arguments(bare[1], bare[2])
+    return call
+
+
+def _read_arguments(name: str, body: str) -> Call | Rejection:
+    arguments: dict[str, str] = {}
+    position = 0
+    while body[position:].strip(" ,"):
+        found = _NAME.match(body, position)
+        if not found:
+            return Rejection(FAILED_PARSE, f"no name= at character {position} of the arguments")
+        if len(arguments) >= MAX_ARGUMENTS:
+            return Rejection(FAILED_PARSE, f"more than {MAX_ARGUMENTS} arguments")
+        read = _read_value(body, found.end())
+        if read is None:
+            return Rejection(FAILED_PARSE, f"the value of {found[1][:40]!r} does not end")
+        if _SECOND_CALL.search(read[0]):
+            return Rejection(FAILED_PARSE, "more than one call on the line")
+        arguments[found[1]], end = read  # a repeated name: the last one counts, as officially
+        separator = body.find(",", end)
+        position = len(body) if separator < 0 else separator + 1
+    return Call(name, arguments)
+
+
+def _read_value(body: str, start: int) -> tuple[str, int] | None:
+    """The value that begins at `start` and the index after it; None where a quote stays open."""
+    quote = body[start : start + 1]
+    if quote in ("'", '"') and quote:
+        position = body.find(quote, start + 1)
+        while position >= 0:
+            if _AFTER_VALUE.match(body, position + 1):
+                value = body[start + 1 : position]
+                return value.replace("\\" + quote, quote), position + 1
+            position = body.find(quote, position + 1)
+        return None
+    depth = 0
+    position = start
+    while position < len(body):
+        character = body[position]
+        if character in "[{(":
+            depth += 1
+        elif character in "]})":
+            depth -= 1
+        elif character == "," and depth <= 0 and _AFTER_VALUE.match(body, position):
+            break
+        position += 1
+    return body[start:position].strip(), position
+
+
+def as_text(value: Any) -> str:
+    """A gold value as it stands in a call."""
+    return value if isinstance(value, str) else str(value)
+
+
+def write_call(name: str, arguments: Mapping[str, Any]) -> str:
+    """`[Name(key='value', ...)]`, every value in single quotes, as the official files print it."""
+    inside = ", ".join(f"{key}='{as_text(value)}'" for key, value in arguments.items())
+    return f"[{name}({inside})]"

@@ -1,0 +1,150 @@
+"""What API-Bank's two players read: the agent's and the simulator's messages."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from genenv_jax.benchmarks.api_bank.calls import write_call
+from genenv_jax.benchmarks.api_bank.records import CALL
+from genenv_jax.benchmarks.base import Message, SeedStatistics, Task
+
+TOOLS_HEADER = "New Tools:"
+TASK_HEADER = "New Task:"
+ANSWER_HEADER = "New Answer:"
+SAME_TOOLS = "same"
+CALL_PREFIX = "API-Request: "
+
+_KEEP = (0.4, 0.6)  # success rates at which the difficulty is right
+_FORM = "[ApiName(key1='value1', key2='value2')]"
+_YEAR = "It is the year 2023. "  # by which the dialogues of levels 1 and 2 complete their dates
+
+_CALL_RULES = """\
+You are an assistant that serves a user through APIs. Read the conversation and write the one API call \
+that has to be made next, on one line and in this form, with nothing before or after it:
+{prefix}{form}
+Put every value in single quotes. Use the names of the API and of its parameters as they are described, \
+and values that the conversation states. {year}{search}
+
+APIs, one a line:
+{tools}"""
+_SEARCH = (
+    "To use an API that is not described here, first look for it by calling ToolSearcher with keywords; "
+    "what it finds may be called afterwards."
+)
+_RESPONSE_RULES = """\
+You are an assistant that serves a user through APIs. Read the conversation, in which API calls stand \
+with their results, and write what you say to the user next: plain text, as short as the facts allow, \
+without any API call. {year}
+
+APIs, one a line:
+{tools}"""
+_CONVERSATION = "Conversation:\n"
+
+_SIMULATOR_RULES = """\
+You write training tasks for an assistant that serves users through APIs. You are shown one task and how \
+well the assistant does on tasks like it. Write one new task: a variation, not a copy. Change the \
+situation, the values and the wording, and if you like the APIs. {goal}
+
+Reply with exactly these three sections, each header at the start of a line, and nothing else:
+{tools_header} the word `{same}` to keep the APIs, or a JSON list of API descriptions such as
+{schema}
+{task_header} the conversation, one turn a line: `User: ...`, `AI: ...`, and calls that were already made \
+as `{prefix}{form}->result`
+{answer_header} {answer}"""
+_CALL_GOAL = (
+    "Exactly one call must be right, it must call an API that is described or that a search in the "
+    "conversation found, and every value in it must follow from the conversation."
+)
+_RESPONSE_GOAL = "One reply must clearly be right, and follow from the calls' results."
+_CALL_ANSWER = f"the call that has to be made next, as {_FORM}"
+_RESPONSE_ANSWER = "what the assistant says to the user next, on one line"
+_SCHEMA_EXAMPLE = {
+    "name": "ApiName",
+    "description": "What it does.",
+    "input_parameters": {"key1": {"type": "str", "description": "What it means."}},
+    "output_parameters": {"result": {"type": "str", "description": "What it returns."}},
+}
+
+
+def tool_lines(tools: Sequence[Mapping[str, Any]]) -> str:
+    """API descriptions as JSON, one a line."""
+    return "\n".join(json.dumps(dict(tool), ensure_ascii=False) for tool in tools)
+
+
+def dialogue(task: Task) -> str:
+    """The conversation of a task."""
+    return task.messages[-1]["content"] if task.messages else ""
+
+
+def reference(task: Task) -> str:
+    """A task's gold call or reply, as a simulator writes it."""
+    spec = task.answer
+    return write_call(spec["name"], spec["parameters"]) if spec["kind"] == CALL else spec["text"]
+
+
+def agent_messages(task: Task) -> list[Message]:
+    """Instructions and APIs as the system message, then the conversation."""
+    spec = task.answer
+    year = _YEAR if spec["level"] < 3 else ""
+    tools = tool_lines(task.tools)
+    if spec["kind"] == CALL:
+        system = _CALL_RULES.format(
+            prefix=CALL_PREFIX,
+            form=_FORM,
+            year=year,
+            search=_SEARCH if spec["level"] > 1 else "",
+            tools=tools,
+        )
+    else:
+        system = _RESPONSE_RULES.format(year=year, tools=tools)
+    return [
+        {"role": "system", "content": system},
+        {"role": "user", "content": _CONVERSATION + dialogue(task)},
+    ]
+
+
+def simulator_messages(seed: Task, statistics: SeedStatistics) -> list[Message]:
+    """Asks for one variation of `seed`, given its gold answer and the agent's record."""
+    call = seed.answer["kind"] == CALL
+    system = _SIMULATOR_RULES.format(
+        goal=_CALL_GOAL if call else _RESPONSE_GOAL,
+        tools_header=TOOLS_HEADER,
+        task_header=TASK_HEADER,
+        answer_header=ANSWER_HEADER,
+        same=SAME_TOOLS,
+        schema=json.dumps([_SCHEMA_EXAMPLE]),
+        prefix=CALL_PREFIX,
+        form=_FORM,
+        answer=_CALL_ANSWER if call else _RESPONSE_ANSWER,
+    )
+    parts = [
+        f"APIs, one a line:\n{tool_lines(seed.tools)}",
+        _CONVERSATION + dialogue(seed),
+        f"{'Correct call' if call else 'Reply'}:\n{reference(seed)}",
+        record(statistics),
+    ]
+    return [
+        {"role": "system", "content": system},
+        {"role": "user", "content": "\n\n".join(parts)},
+    ]
+
+
+def record(statistics: SeedStatistics) -> str:
+    """The agent's success statistics in words, with what they ask of the next task."""
+    rate = statistics.success_rate
+    if rate is None:
+        return (
+            "The assistant has not tried variations of this task yet; "
+            "aim at a task that it would solve about half of the time."
+        )
+    wish = "keep the difficulty"
+    if rate < _KEEP[0]:
+        wish = "write an easier task"
+    elif rate > _KEEP[1]:
+        wish = "write a harder task"
+    return (
+        f"The assistant solved {statistics.successes} of {statistics.attempts} attempts at variations "
+        f"of this task; aim at tasks solved about half of the time, so {wish}."
+    )

@@ -1,0 +1,82 @@
+"""Exact match, F1 and sub-EM with the standard normalisation of question answering.
+
+Normalisation: lower case, no ASCII punctuation, no articles, single spaces (SQuAD; the same in Search-R1
+`verl/utils/reward_score/qa_em.py` and FlashRAG `flashrag/evaluator/utils.py`).  Each measure is the
+greatest over the gold answers.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import re
+import string
+from collections import Counter
+from collections.abc import Sequence
+
+_ARTICLES = re.compile(r"\b(a|an|the)\b")
+_NO_PUNCTUATION = str.maketrans("", "", string.punctuation)
+_CLOSED = ("yes", "no", "noanswer")  # answers that have no part
+_OPEN_TAG, _CLOSE_TAG = "<answer>", "</answer>"
+
+
+@dataclasses.dataclass(frozen=True)
+class Measures:
+    """How well a prediction agrees with the gold answers; all in [0, 1].
+
+    Attributes:
+      em: equality after normalisation.
+      sub_em: a gold answer is contained in the prediction, both normalised ("acc" in FlashRAG).
+      f1, precision, recall: of words; 0 where one of the two is yes, no or noanswer and they differ.
+    """
+
+    em: float
+    sub_em: float
+    f1: float
+    precision: float
+    recall: float
+
+
+def normalize(text: str) -> str:
+    """The text without case, punctuation, articles and superfluous spaces."""
+    return " ".join(_ARTICLES.sub(" ", text.lower().translate(_NO_PUNCTUATION)).split())
+
+
+def extract(text: str) -> str:
+    """The last `<answer>...</answer>`, stripped, or the whole text where there is none.
+
+    Pairs are found from the left, each opening tag with the next closing one, as Search-R1 does.
+    """
+    found = text
+    position = 0
+    while True:
+        start = text.find(_OPEN_TAG, position)
+        end = text.find(_CLOSE_TAG, start + len(_OPEN_TAG)) if start >= 0 else -1
+        if end < 0:
+            return found.strip()
+        found = text[start + len(_OPEN_TAG) : end]
+        position = end + len(_CLOSE_TAG)
+
+
+def measure(prediction: str, golds: Sequence[str]) -> Measures:
+    """Compares one prediction with its gold answers; all zero where there are none."""
+    found = normalize(prediction)
+    best = {"em": 0.0, "sub_em": 0.0, "f1": 0.0, "precision": 0.0, "recall": 0.0}
+    for gold in golds:
+        expected = normalize(gold)
+        best["em"] = max(best["em"], float(found == expected))
+        best["sub_em"] = max(best["sub_em"], float(bool(expected) and expected in found))
+        for name, value in zip(("f1", "precision", "recall"), _words(found, expected), strict=True):
+            best[name] = max(best[name], value)
+    return Measures(**best)
+
+
+def _words(found: str, expected: str) -> tuple[float, float, float]:
+    """(F1, precision, recall) of the words of two normalised texts."""
+    if found != expected and (found in _CLOSED or expected in _CLOSED):
+        return 0.0, 0.0, 0.0
+    left, right = found.split(), expected.split()
+    common = sum((Counter(left) & Counter(right)).values())
+    if not common:
+        return 0.0, 0.0, 0.0
+    precision, recall = common / len(left), common / len(right)
+    return 2 * precision * recall / (precision + recall), precision, recall

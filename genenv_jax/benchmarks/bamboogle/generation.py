@@ -1,0 +1,135 @@
+"""The simulator's side of Bamboogle: reads the sections of a generation."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any
+
+from genenv_jax.benchmarks.bamboogle import prompts
+from genenv_jax.benchmarks.bamboogle.answers import normalize
+from genenv_jax.benchmarks.base import BAD_ANSWER, UNPARSABLE, Rejection
+from genenv_jax.benchmarks.safe_parse import check_text, parse_json
+
+BAD_STEPS = "bad_steps"  # sub-questions that are missing or not well formed
+LEAKED = "leaked"  # the question holds its own answer
+
+MAX_QUESTION = 500  # characters
+MAX_ANSWER = 200
+MAX_ANSWERS = 8
+_CLOSED = ("yes", "no")
+_MAX_DEPTH = 8
+
+
+@dataclasses.dataclass(frozen=True)
+class Generation:
+    """What a simulator wrote."""
+
+    question: str
+    steps: list[dict[str, Any]]
+    answers: list[str]
+
+
+def write(question: str, steps: str, answers: list[str]) -> str:
+    """The text that `read` inverts; `steps` "" for a question of one hop."""
+    lines = [f"{prompts.TASK_HEADER} {question}"]
+    if steps:
+        lines.append(f"{prompts.STEPS_HEADER} {steps}")
+    lines.append(f"{prompts.ANSWER_HEADER} {prompts.SEPARATOR.join(answers)}")
+    return "\n".join(lines)
+
+
+def read(text: Any, two_hops: bool, max_chars: int) -> Generation | Rejection:
+    """Reads a generation; total.
+
+    Returns:
+      The parts, or a `Rejection`: EMPTY, NOT_TEXT, TOO_LONG, UNPARSABLE (sections) or BAD_STEPS.
+    """
+    rejection = check_text(text, max_chars)
+    if rejection:
+        return rejection
+    headers = [prompts.TASK_HEADER, prompts.ANSWER_HEADER]
+    if two_hops:
+        headers.insert(1, prompts.STEPS_HEADER)
+    parts = _sections(text, headers)
+    if isinstance(parts, Rejection):
+        return parts
+    answers = [part.strip() for part in parts[-1].split(prompts.SEPARATOR.strip())]
+    steps: Any = []
+    if two_hops:
+        steps = parse_json(parts[1], max_chars, _MAX_DEPTH)
+        if isinstance(steps, Rejection):
+            return Rejection(BAD_STEPS, f"{steps.reason}: {steps.detail}"[:200])
+        if not is_steps(steps):
+            return Rejection(BAD_STEPS, "expected two objects with a question and its answers")
+    return Generation(" ".join(parts[0].split()), steps, answers)
+
+
+def is_steps(value: Any) -> bool:
+    """Whether a value is two sub-questions with one or more answers each."""
+    return (
+        isinstance(value, list)
+        and len(value) == 2
+        and all(
+            isinstance(step, dict)
+            and set(step) == {"question", "answers"}
+            and isinstance(step["question"], str)
+            and isinstance(step["answers"], list)
+            and all(isinstance(answer, str) for answer in step["answers"])
+            for step in value
+        )
+    )
+
+
+def fault(question: str, answers: list[str], steps: list[dict[str, Any]]) -> Rejection | None:
+    """What is wrong with a question, its answers and its sub-questions; None for a sound task.
+
+    Sizes; answers that are nothing but articles and punctuation; a question that holds its answer (yes
+    and no aside); a final answer that the second sub-question does not lead to.
+    """
+    pairs = [(question, answers), *((step["question"], step["answers"]) for step in steps)]
+    for asked, given in pairs:
+        if not asked.strip() or len(asked) > MAX_QUESTION or "\n" in asked:
+            return Rejection(UNPARSABLE, f"expected a question of 1 to {MAX_QUESTION} characters")
+        if not 0 < len(given) <= MAX_ANSWERS:
+            return Rejection(BAD_ANSWER, f"expected 1 to {MAX_ANSWERS} answers")
+        if any(not normalize(answer) or len(answer) > MAX_ANSWER for answer in given):
+            return Rejection(BAD_ANSWER, "an answer is empty or too long")
+    wording = f" {normalize(question)} "
+    normal = [normalize(answer) for answer in answers]
+    if any(f" {answer} " in wording for answer in normal if answer not in _CLOSED):
+        return Rejection(LEAKED, "the question holds its answer")
+    if steps:
+        last = [normalize(answer) for answer in steps[-1]["answers"]]
+        if not any(_agree(a, b) for a in normal for b in last):
+            return Rejection(BAD_STEPS, "the steps lead to another answer")
+    return None
+
+
+def _agree(left: str, right: str) -> bool:
+    """Whether one normalised answer holds the other, or both have the same words or letters."""
+    if left in right or right in left or left.replace(" ", "") == right.replace(" ", ""):
+        return True
+    return sorted(left.split()) == sorted(right.split())
+
+
+def _sections(text: str, headers: list[str]) -> list[str] | Rejection:
+    found: list[tuple[int, int, int]] = []
+    position = 0
+    for line in text.splitlines(keepends=True):
+        stripped = line.lstrip()
+        for index, header in enumerate(headers):
+            if stripped.startswith(header):
+                start = position + len(line) - len(stripped)
+                found.append((index, start, start + len(header)))
+        position += len(line)
+    if [index for index, _, _ in found] != list(range(len(headers))):
+        names = ", ".join(headers[index] for index, _, _ in found[:6]) or "none"
+        return Rejection(UNPARSABLE, f"expected the headers once and in order, found {names}")
+    if text[: found[0][1]].strip():
+        return Rejection(UNPARSABLE, "text before the first header")
+    ends = [start for _, start, _ in found[1:]] + [len(text)]
+    parts = [text[begin:end].strip() for (_, _, begin), end in zip(found, ends, strict=True)]
+    for header, part in zip(headers, parts, strict=True):
+        if not part:
+            return Rejection(UNPARSABLE, f"{header} is empty")
+    return parts

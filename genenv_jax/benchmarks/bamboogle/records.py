@@ -1,0 +1,119 @@
+"""Reads Bamboogle's 125 questions, with their two sub-questions each, into tasks.
+
+The file is comp-gap's `data/bamboogle.json`, the copy that has the sub-questions.  Two other published
+copies hold the same questions and answers.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import pathlib
+from typing import Any
+
+from genenv_jax.benchmarks import data_files
+from genenv_jax.benchmarks.base import Task
+
+FILE = "comp-gap-public__bamboogle.json"
+TEST = "test"
+TWO_HOPS, ONE_HOP = "two_hops", "one_hop"  # categories
+
+
+def find_directory(data_dir: str | os.PathLike[str] | None = None) -> pathlib.Path:
+    """The directory that holds the file; see `data_files.find`."""
+    return data_files.find("bamboogle", FILE, data_dir)
+
+
+def splits(directory: pathlib.Path) -> dict[str, list[Task]]:
+    """All tasks under the official split name: {"test": 125 tasks}."""
+    return {TEST: load(directory)}
+
+
+def load(directory: pathlib.Path, origin: str = "eval", verify_files: bool = False) -> list[Task]:
+    """All questions, in the order of the file.
+
+    Args:
+      directory: what `find_directory` returns.
+      origin: `Task.origin` of what is loaded.
+      verify_files: compares the file with the table of published files.
+
+    Returns:
+      Tasks with the ids `bamboogle_1` ...; `answer` is {"answers": [...], "steps": [{"question",
+      "answers"}, {"question", "answers"}]}.
+
+    Raises:
+      FileNotFoundError: the file is missing.
+      ValueError: a malformed record, named as file:record.
+    """
+    if verify_files:
+        data_files.verify("bamboogle", directory, [FILE])
+    path = directory / FILE
+    if not path.is_file():
+        raise FileNotFoundError(f"Bamboogle file {path} is missing")
+    try:
+        entries = json.loads(path.read_text(encoding="utf-8"))
+    except ValueError as error:
+        raise ValueError(f"{path}: not JSON: {error}") from None
+    if not isinstance(entries, list):
+        raise ValueError(f"{path}: expected a list of records")
+    tasks = []
+    for index, entry in enumerate(entries):
+        where = f"{path}: record {index}"
+        if not isinstance(entry, dict):
+            raise ValueError(f"{where}: expected an object")
+        steps = [
+            {"question": _text(entry, f"Q{n}", where), "answers": _texts(entry, f"A{n}", where)}
+            for n in (1, 2)
+        ]
+        tasks.append(
+            make_task(
+                f"bamboogle_{index + 1}",
+                _text(entry, "Question", where),
+                [_text(entry, "Answer", where)],
+                steps,
+                origin=origin,
+            )
+        )
+    return tasks
+
+
+def make_task(
+    task_id: str,
+    question: str,
+    answers: list[str],
+    steps: list[dict[str, Any]],
+    **fields: Any,
+) -> Task:
+    """A task of one question; `steps` are its sub-questions ([] for a question of one hop)."""
+    return Task(
+        id=task_id,
+        benchmark="bamboogle",
+        category=TWO_HOPS if steps else ONE_HOP,
+        messages=({"role": "user", "content": question},),
+        answer={"answers": answers, "steps": steps},
+        **fields,
+    )
+
+
+def sub_tasks(task: Task) -> list[Task]:
+    """The sub-questions of a task as tasks of one hop, with the ids `<id>:1` and `<id>:2`."""
+    return [
+        make_task(f"{task.id}:{n}", step["question"], step["answers"], [], origin=task.origin)
+        for n, step in enumerate(task.answer["steps"], 1)
+    ]
+
+
+def _text(entry: dict[str, Any], name: str, where: str) -> str:
+    value = entry.get(name)
+    if not isinstance(value, str) or not value.strip():
+        raise ValueError(f"{where}: {name!r} is missing or not text")
+    return value.strip()
+
+
+def _texts(entry: dict[str, Any], name: str, where: str) -> list[str]:
+    value = entry.get(name)
+    if not isinstance(value, list) or not value or not all(isinstance(v, str) for v in value):
+        raise ValueError(f"{where}: {name!r} is missing or not a list of texts")
+    return [
+        part.strip() for text in value for part in text.split("|")
+    ]  # one entry holds two answers

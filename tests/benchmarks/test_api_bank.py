@@ -1,0 +1,503 @@
+"""API-Bank's scoring, prompts and generations."""
+
+import json
+import pickle
+import time
+
+import pytest
+
+from genenv_jax.benchmarks import base
+from genenv_jax.benchmarks.api_bank import calls, metrics, records, rouge, rules
+from genenv_jax.benchmarks.api_bank.benchmark import APIBank
+from genenv_jax.benchmarks.base import Rejection, SeedStatistics, Task
+from tests.benchmarks.test_safe_parse import HOSTILE
+
+TOOL = {
+    "name": "AddReminder",
+    "description": "Adds a reminder.",
+    "input_parameters": {
+        "content": {"type": "str", "description": "What of."},
+        "count": {"type": "int", "description": "How many."},
+        "people": {"type": "list(str)", "description": "Who."},
+    },
+    "output_parameters": {},
+}
+CALL = Task(
+    id="c",
+    benchmark="api_bank",
+    category="level-1-api",
+    messages=({"role": "user", "content": "User: Remind Ann and Bob twice to buy bread."},),
+    tools=(TOOL,),
+    answer={
+        "kind": "call",
+        "level": 1,
+        "sample": "d",
+        "name": "AddReminder",
+        "parameters": {"content": "buy fresh bread", "count": "2", "people": "['Ann', 'Bob']"},
+        "types": {"content": "str", "count": "int", "people": "list(str)"},
+        "target": "",
+    },
+)
+REPLY = Task(
+    id="r",
+    benchmark="api_bank",
+    category="level-1-response",
+    messages=CALL.messages,
+    tools=(TOOL,),
+    answer={"kind": "response", "level": 1, "sample": "d", "text": "The reminder was added. Bye."},
+)
+
+
+@pytest.fixture(scope="module")
+def benchmark():
+    """Needs no data: the tasks above are scored."""
+    return APIBank()
+
+
+@pytest.fixture(scope="module")
+def real(data_dir):
+    """With the real data."""
+    return APIBank(data_dir=data_dir)
+
+
+@pytest.mark.parametrize(
+    ("text", "arguments"),
+    [
+        ("[A()]", {}),
+        ("API-Request: [A(x='1')]", {"x": "1"}),
+        ("First I look.\nAPI-Request: [A(x='1', y=\"2\")] Then I tell you.", {"x": "1", "y": "2"}),
+        ("[A(x='['Ann', 'Bob']', y='1')]", {"x": "['Ann', 'Bob']", "y": "1"}),
+        ("[A(x='[{'name': 'n', 'value': '1'}]')]", {"x": "[{'name': 'n', 'value': '1'}]"}),
+        ("[A(x=['Ann', 'Bob'], y=1)]", {"x": "['Ann', 'Bob']", "y": "1"}),
+        ("[A(x='Ann's book', y='b')]", {"x": "Ann's book", "y": "b"}),
+        (r"[A(x='Ann\'s book')]", {"x": "Ann's book"}),
+        ("[A(x='a, b', y='c=d')]", {"x": "a, b", "y": "c=d"}),
+        ("[A(x=New York, y=-1.5, z=True)]", {"x": "New York", "y": "-1.5", "z": "True"}),
+        ("[A( x = '1' ,y='2', )]", {"x": "1", "y": "2"}),
+        ("[A(x='', y='2')]", {"x": "", "y": "2"}),
+        ("[A(x='1', x='2')]", {"x": "2"}),
+        ("[1, 2] [A(x='(5+6)*3')]", {"x": "(5+6)*3"}),
+    ],
+)
+def test_calls_are_read_as_they_are_printed(text, arguments):
+    call = calls.read_call(text, 1_000)
+    assert isinstance(call, calls.Call), call
+    assert call.name == "A" and dict(call.arguments) == arguments
+
+
+@pytest.mark.parametrize(
+    ("text", "reason"),
+    [
+        ("", calls.NO_API_CALL),
+        ("A(x='1')", calls.NO_API_CALL),
+        ("[A(x='1'", calls.NO_API_CALL),
+        ("[A(\nx='1')]", calls.NO_API_CALL),
+        ("[A(x='1)]", calls.FAILED_PARSE),
+        ("[A('1')]", calls.FAILED_PARSE),
+        ("[A(x: '1')]", calls.FAILED_PARSE),
+        ("[A(x='1'), B(y='2')]", calls.FAILED_PARSE),
+        ("[A(" + "x='1', " * 3 + "y" + ")]", calls.FAILED_PARSE),
+        ("[A(" + ", ".join(f"a{i}=1" for i in range(65)) + ")]", calls.FAILED_PARSE),
+        ("[A(x='1')]\0", base.NOT_TEXT),
+        ("[A(x='" + "1" * 1_000 + "')]", base.TOO_LONG),
+    ],
+)
+def test_unreadable_calls_have_a_reason(text, reason):
+    call = calls.read_call(text, 1_000)
+    assert isinstance(call, Rejection) and call.reason == reason
+
+
+def test_training_records_may_lack_the_brackets():
+    assert calls.read_gold("API-Request: A(x=New York)").arguments == {"x": "New York"}
+    assert isinstance(calls.read_gold("API-Request: none"), Rejection)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "reason"),
+    [
+        ({}, ""),
+        ({"count": "02"}, ""),
+        ({"count": "2.0"}, rules.INPUT_MISMATCH),
+        ({"content": "Buy bread Fresh"}, ""),  # more than half of the words, in any order and case
+        ({"content": "buy white bread"}, rules.INPUT_MISMATCH),  # exactly half
+        ({"people": '["Ann", "Bob"]'}, ""),
+        ({"people": "('Ann', 'Bob')"}, ""),
+        ({"people": "['Bob', 'Ann']"}, rules.INPUT_MISMATCH),
+        ({"people": "Ann, Bob"}, rules.INPUT_MISMATCH),
+        ({"people": None}, rules.MISSING_PARAMETER),
+        ({"priority": "1"}, rules.INVALID_PARAMETER),
+    ],
+)
+def test_parameters_are_compared_by_the_rules_of_their_api(benchmark, arguments, reason):
+    merged = {**CALL.answer["parameters"], **arguments}
+    text = calls.write_call("AddReminder", {k: v for k, v in merged.items() if v is not None})
+    score = benchmark.score(CALL, f"API-Request: {text}")
+    assert (score.reason, score.success, score.valid) == (reason, not reason, True)
+    assert score.reward == float(not reason)
+
+
+@pytest.mark.parametrize(
+    ("api", "parameter", "gold", "same", "other"),
+    [
+        ("QueryHistoryToday", "date", "10-06", "2023-10-6", "10-07"),
+        ("QueryHistoryToday", "date", "02-29", "2-29", "02-28"),
+        ("QueryStock", "date", "2022-03-04", " 2022-3-4 ", "2022-03-05"),
+        ("QueryStock", "stock_code", "SQ", "sq ", "S Q"),
+        ("TimedSwitch", "time", "2022-03-01 22:00:00", "2022-3-1 22:0:0", "2022-03-01"),
+        ("TimedSwitch", "device_id", "a1", "A1", "a2"),
+        ("Calculator", "formula", "(5+6)*3", "(5 + 6) * 3", "3*(5+6)"),
+        ("Translate", "tgt_lang", "fr", "French", "German"),
+        ("Translate", "tgt_lang", "zh-cn", "Chinese", "Traditional Chinese"),
+        ("Dictionary", "keyword", "ice cream", "Ice_cream", "ice"),
+        ("AddScene", "name", "Movie", "movie ", "film"),
+        (
+            "AddScene",
+            "devices",
+            "[{'name': 'TV', 'description': 'on'}, {'name': 'lamp', 'description': 'off'}]",
+            "[{'name': 'Lamp', 'description': 'off '}, {'name': 'tv', 'description': 'on'}]",
+            "[{'name': 'tv', 'description': 'on'}]",
+        ),
+        (
+            "RecordHealthData",
+            "health_data",
+            "[{'name': 'pulse', 'value': '70'}]",
+            "[{'name': 'pulse', 'value': '99'}]",  # the official comparison is switched off
+            "[{'name': 'pulse'}, {'name': 'pulse'}]",
+        ),
+        ("SendEmail", "receiver", "ann@example.com", "ann@EXAMPLE.com", "ANN@example.com"),
+        ("EmailReminder", "content", "Come.", "Do come!", None),
+        ("DeleteReminder", "content", "a", "b", None),
+        ("AddAgenda", "content", "a b c", "c b a", "A B C"),
+        ("GetUserToken", "password", "Ann1", "Ann1", "ann1"),
+    ],
+)
+def test_official_relaxations(api, parameter, gold, same, other):
+    spec = {"name": api, "parameters": {parameter: gold}, "types": {parameter: "str"}}
+    for value, reason in ((gold, ""), (same, ""), (other, rules.INPUT_MISMATCH)):
+        if value is not None:
+            call = calls.Call(api, {parameter: value})
+            assert rules.mismatch(call, spec)[0] == reason, value
+    assert rules.mismatch(calls.Call(api, {}), spec)[0] == rules.MISSING_PARAMETER
+
+
+@pytest.mark.parametrize(
+    ("kind", "gold", "same", "other"),
+    [
+        ("float", "74.0060", "74.006", "74.0061"),
+        ("float", "-74", "-74.0", "74"),
+        ("bool", "True", "True", "true"),
+        ("bool", "False", "off", "True"),
+        ("str", "1", "1", "1.0"),
+        ("list", "[1, 'a']", "['1', 'a']", "[1]"),
+    ],
+)
+def test_types_are_cast_as_officially(kind, gold, same, other):
+    spec = {"name": "A", "parameters": {"x": gold}, "types": {"x": kind}}
+    assert rules.mismatch(calls.Call("A", {"x": same}), spec)[0] == ""
+    assert rules.mismatch(calls.Call("A", {"x": other}), spec)[0] == rules.INPUT_MISMATCH
+
+
+def test_renamed_parameter_has_two_names():
+    spec = {"name": "TimedSwitch", "parameters": {"device_id": "7"}, "types": {"name": "str"}}
+    assert rules.mismatch(calls.Call("TimedSwitch", {"name": "7"}), spec)[0] == ""
+    assert rules.mismatch(calls.Call("TimedSwitch", {"device_id": "7"}), spec)[0] == ""
+    assert rules.mismatch(calls.Call("TimedSwitch", {"id": "7"}), spec)[0] != ""
+
+
+@pytest.mark.parametrize(
+    ("keywords", "exact", "words"),
+    [
+        ("QueryMeeting", True, True),
+        ("query meeting", True, True),
+        (" Query  Meeting", True, True),
+        ("query meeting tool", False, True),
+        ("meeting finder", False, True),  # the tool's name
+        ("hotel", False, False),
+        ("", False, False),
+    ],
+)
+def test_keywords_of_a_tool_search(benchmark, keywords, exact, words):
+    spec = {"name": "ToolSearcher", "parameters": {"keywords": "QueryMeeting"}, "types": {}}
+    spec |= {"target": "MeetingFinder", "kind": "call", "level": 3, "sample": "0"}
+    task = Task("t", "api_bank", "level-3-batch-inf", CALL.messages, (TOOL,), spec)
+    text = f"[ToolSearcher(keywords='{keywords}')]"
+    score = benchmark.score(task, text)
+    assert (score.success, score.detail["tool_search_words"]) == (exact, words)
+    assert APIBank(tool_search="words").score(task, text).success == words
+
+
+def test_rouge_l_equals_the_package(data_dir):
+    package = pytest.importorskip("rouge").Rouge()
+    splits = records.splits(records.find_directory(data_dir))
+    replies = [
+        task.answer["text"]
+        for name, tasks in splits.items()
+        if records.SPLITS[name].kind == records.RESPONSE
+        for task in tasks
+    ]
+    shifted = replies[7:] + replies[:7]
+    pairs = list(zip(replies, shifted, strict=True))
+    pairs += [(text, text.lower()[: len(text) // 2] + ".  . x") for text in replies]
+    pairs += [(text, " ".join(reversed(text.split()))) for text in replies]
+    pairs += [("a b. c d", "c d. a b. e"), ("a a b", "a b b"), ("Hi.", " "), ("a.b.c", "b.a")]
+    nonzero = 0
+    for reference, prediction in pairs:
+        expected = package.get_scores(prediction, reference)[0]["rouge-l"]["f"]
+        assert rouge.rouge_l(reference, prediction) == pytest.approx(expected, abs=1e-12)
+        nonzero += expected > 0
+    assert len(pairs) > 2_500 and nonzero > 2_000
+
+
+def test_rouge_l_of_nothing_is_zero():
+    # The package raises for these; the official evaluators count an empty prediction as 0.
+    assert rouge.rouge_l("a", "") == rouge.rouge_l("a", "...") == rouge.rouge_l("", "a") == 0.0
+
+
+def test_replies_are_scored_by_rouge_l(benchmark):
+    score = benchmark.score(REPLY, benchmark.agent_answer(REPLY))
+    assert score.reward == 1.0 and score.success and score.detail == {"rouge_l": 1.0}
+    half = benchmark.score(REPLY, "The reminder was lost.")
+    assert 0 < half.reward < 1 and half.detail["rouge_l"] == half.reward
+    assert benchmark.score(REPLY, "AI: Nothing at all").reason == "low_rouge_l"
+    assert not benchmark.score(REPLY, "").valid
+    # Only the level-3 evaluator takes the speaker's name away.
+    third = Task("r", "api_bank", "x", CALL.messages, (TOOL,), {**REPLY.answer, "level": 3})
+    text = "AI: " + REPLY.answer["text"]
+    assert benchmark.score(third, text).reward == 1.0 > benchmark.score(REPLY, text).reward
+
+
+@pytest.mark.parametrize("name", HOSTILE)
+def test_hostile_answers_and_generations_in_bounded_time(benchmark, name):
+    text = HOSTILE[name]
+    for wrapped in (text, f"[AddReminder(people={text})]", f"[AddReminder(people='{text}')]"):
+        for task in (CALL, REPLY):
+            start = time.perf_counter()
+            score = benchmark.score(task, wrapped)
+            assert time.perf_counter() - start < 1.0
+            assert not score.success and score.reward < 0.5 and score.reason
+    for generation in (
+        text,
+        f"New Tools: {text}\nNew Task: User: x\nNew Answer: [A()]",
+        f"New Tools: same\nNew Task: User: {text}\nNew Answer: {text}",
+        f"New Tools: same\nNew Task: User: x\nAPI-Request: [ToolSearcher(keywords='x')]->{text}\n"
+        "New Answer: [A(x='1')]",
+    ):
+        start = time.perf_counter()
+        task = benchmark.parse(generation, CALL, "g", 0)
+        if isinstance(task, Task):
+            assert benchmark.verify(task) is not None
+        assert time.perf_counter() - start < 1.0
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "[A(" + "x=' , " * 2_000 + ")]",
+        "[A(x='" + "' " * 4_000 + ")]",
+        "[A(x='" + "', a" * 1_600 + ")]",
+        "[A(x=" + ", " * 4_000 + ")]",
+        "[A(x=" + "[" * 8_000 + ")]",
+        "[A(" * 2_600 + ")]",
+        "[A(x='1'" + " " * 8_000 + ")]",
+        "\n" * 4_000 + "[a" * 2_000,
+    ],
+)
+def test_repetition_costs_no_more_than_its_length(benchmark, text):
+    start = time.perf_counter()
+    assert not benchmark.score(CALL, text).success
+    assert time.perf_counter() - start < 0.5
+
+
+@pytest.mark.parametrize(
+    ("reference", "prediction"),
+    [
+        ("a " * 512, "b " * 4_000),
+        ("a " * 512, "a b " * 2_000),
+        ("a b. " * 200, "a. " * 2_700),
+        ("".join(f"{i}a. " for i in range(180)), "".join(f"a {i}. " for i in range(1_000))),
+        ("".join(f"a {i}. " for i in range(150)), "".join(f"{i} a. " for i in range(1_000))),
+    ],
+)
+def test_the_longest_reply_is_scored_in_time(benchmark, reference, prediction):
+    spec = {**REPLY.answer, "text": reference}
+    long = Task("r", "api_bank", "x", CALL.messages, (TOOL,), spec)
+    assert len(reference) <= 1_024 and 6_000 < len(prediction) <= 8_192
+    start = time.perf_counter()
+    assert benchmark.score(long, prediction).valid
+    assert time.perf_counter() - start < 1.0
+
+
+def test_every_gold_answer_earns_full_reward(real, data_dir):
+    for name, tasks in records.splits(records.find_directory(data_dir)).items():
+        results = [(task, real.score(task, real.agent_answer(task))) for task in tasks]
+        assert all(score.reward == 1.0 for _, score in results), name
+        found = real.aggregate(results)
+        assert found["accuracy"] == 1.0
+        if records.SPLITS[name].kind == records.RESPONSE:
+            assert found["rouge_l"] == pytest.approx(1.0)
+        elif name == "level-3-batch-inf":
+            assert found["sample_accuracy"] == 1.0 and found["tool_search_errors"] == 0.0
+
+
+def test_default_splits(real):
+    seeds, held_out = real.tasks("seed"), real.tasks("eval")
+    assert {task.category for task in seeds} == {"lv3-api-train"}
+    assert len(seeds) == 845 and len(held_out) == 399 + 135 + 245
+    assert all(real.verify(task) is None for task in seeds)
+    keys = [real.canonical(task) for task in seeds]
+    assert len(set(keys)) == len(keys)
+    assert not set(keys) & {real.canonical(task) for task in held_out}
+    assert {task.origin for task in seeds} == {"seed"}
+    assert {task.origin for task in held_out} == {"eval"}
+
+
+def test_a_level_on_both_sides_is_divided_by_dialogue(data_dir):
+    benchmark = APIBank(
+        data_dir=data_dir,
+        seed_splits=["level-1-api", "level-1-response"],
+        eval_splits=["level-1-api"],
+        seed_fraction=0.6,
+    )
+    seeds, held_out = benchmark.tasks("seed"), benchmark.tasks("eval")
+    shown = {task.answer["sample"] for task in held_out}
+    assert {task.answer["sample"] for task in seeds}.isdisjoint(shown)
+    assert len(seeds) > 300 and len(held_out) > 100
+
+
+def test_at_most_so_many_tasks_are_kept(data_dir):
+    few = APIBank(data_dir=data_dir, max_seeds=5, max_eval=7)
+    assert (len(few.tasks("seed")), len(few.tasks("eval"))) == (5, 7)
+    again = APIBank(data_dir=data_dir, max_seeds=5, max_eval=7)
+    assert few.tasks("seed") == again.tasks("seed")
+
+
+def test_prompts_fit_and_state_what_is_needed(real):
+    statistics = SeedStatistics(attempts=10, successes=1)
+    for task in (*real.tasks("seed"), *real.tasks("eval")):
+        agent = real.agent_messages(task)
+        assert [m["role"] for m in agent] == ["system", "user"]
+        assert sum(len(m["content"]) for m in agent) < 13_000
+        assert task.messages[0]["content"] in agent[1]["content"]
+        assert all(tool["name"] in agent[0]["content"] for tool in task.tools)
+        simulator = real.simulator_messages(task, statistics)
+        text = "".join(m["content"] for m in simulator)
+        assert len(text) < 13_500 and "1 of 10" in text
+    assert "2023" in real.agent_messages(real.tasks("eval")[0])[0]["content"]
+    assert "ToolSearcher" not in real.agent_messages(CALL)[0]["content"]
+
+
+def test_simulator_answer_is_inverted(real, data_dir):
+    for tasks in records.splits(records.find_directory(data_dir)).values():
+        for task in tasks:
+            found = real.parse(real.simulator_answer(task), task, "g", 3)
+            assert isinstance(found, Task), found
+            assert (found.messages, found.tools) == (task.messages, task.tools)
+            for key in ("kind", "level", "name", "parameters", "types", "text"):
+                assert found.answer.get(key) == task.answer.get(key)
+            assert real.canonical(found) == real.canonical(task)
+            assert (found.origin, found.generation, found.seed_id) == ("generated", 3, task.id)
+
+
+def _generation(tools="same", task="User: Remind me to run.\nAI: Of what?\nUser: Of running.",
+                answer="[AddReminder(content='run', count='1')]"):  # fmt: skip
+    return f"New Tools: {tools}\nNew Task: {task}\nNew Answer: {answer}"
+
+
+def test_a_good_generation_becomes_a_task(benchmark):
+    task = benchmark.parse(_generation(), CALL, "g", 1)
+    assert isinstance(task, Task) and benchmark.verify(task) is None
+    assert benchmark.score(task, "[AddReminder(count='1', content='run')]").reward == 1.0
+    new = [{**TOOL, "name": "Remind"}]
+    text = _generation(json.dumps(new), answer="API-Request: [Remind(content='run')]")
+    task = benchmark.parse(text, CALL, "g", 1)
+    assert benchmark.verify(task) is None and task.tools == tuple(new)
+    assert benchmark.parse(benchmark.simulator_answer(task), CALL, "g", 1) == task
+
+
+def test_a_found_api_may_be_called(benchmark):
+    found = {"name": "Run", "description": "Runs.", "input_parameters": {"far": {"type": "int"}}}
+    dialogue = f"User: Run.\nAPI-Request: [ToolSearcher(keywords='run')]->{found}"
+    task = benchmark.parse(_generation(task=dialogue, answer="[Run(far='3')]"), CALL, "g", 1)
+    assert benchmark.verify(task) is None and task.answer["types"] == {"far": "int"}
+    assert "->" not in benchmark.text(task)
+
+
+@pytest.mark.parametrize(
+    ("change", "reason"),
+    [
+        ({"tools": "none"}, base.BAD_TOOLS),
+        ({"tools": "[]"}, base.BAD_TOOLS),
+        ({"tools": '[{"name": "x"}]'}, base.BAD_TOOLS),
+        ({"tools": '[{"name": "a b", "input_parameters": {}}]'}, base.BAD_TOOLS),
+        ({"tools": json.dumps([TOOL, TOOL])}, base.BAD_TOOLS),
+        ({"task": "Remind me."}, base.UNPARSABLE),
+        ({"task": "User: " + "a" * 9_000}, base.TOO_LONG),
+        ({"task": "User: x\nNew Task: y"}, base.UNPARSABLE),
+        ({"answer": "AddReminder"}, base.BAD_ANSWER),
+        ({"answer": "[Other(content='run')]"}, base.BAD_TOOLS),
+        ({"answer": "[AddReminder(when='now')]"}, base.BAD_ANSWER),
+        ({"answer": "[AddReminder(content='')]"}, base.BAD_ANSWER),
+    ],
+)
+def test_bad_generations_have_a_reason(benchmark, change, reason):
+    found = benchmark.parse(_generation(**change), CALL, "g", 1)
+    if isinstance(found, Task):
+        found = benchmark.verify(found)
+    assert isinstance(found, Rejection) and found.reason == reason
+
+
+def test_a_generated_reply_is_bounded(benchmark):
+    task = benchmark.parse(_generation(answer="Done."), REPLY, "g", 1)
+    assert benchmark.verify(task) is None
+    task = benchmark.parse(_generation(answer="a " * 600), REPLY, "g", 1)
+    assert benchmark.verify(task).reason == base.TOO_LONG
+
+
+def test_a_malformed_task_is_no_crash(benchmark):
+    broken = Task("b", "api_bank", "level-1-api", (), (), {"kind": "call", "level": 1})
+    assert benchmark.score(broken, "[A()]").reason == "malformed_task_keyerror"
+    assert benchmark.verify(broken) is not None
+
+
+def test_metrics_have_the_official_names(real):
+    tasks = real.tasks("eval")
+    level_3 = [task for task in tasks if task.category == "level-3-batch-inf"]
+    wrong = level_3[0]
+    results = [(t, real.score(t, "" if t is wrong else real.agent_answer(t))) for t in tasks]
+    found = real.aggregate(results)
+    assert next(iter(found)) == "level-1-api/accuracy"
+    assert found["level-1-api/accuracy"] == found["level-2-api/accuracy"] == 1.0
+    assert found["level-3-batch-inf/accuracy"] == pytest.approx(244 / 245)
+    assert found["level-3-batch-inf/sample_accuracy"] == pytest.approx(49 / 50)
+    assert found["calls/accuracy"] == pytest.approx(778 / 779)
+    # A bootstrap may hold a task twice.
+    assert real.aggregate([results[0], results[0]]) == {"accuracy": 1.0}
+    assert real.aggregate([]) == {"accuracy": 0.0}
+    assert metrics.official_metrics(results) == found
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"seed_splits": ("level-4",)}, r"seed_splits = \('level-4',\): expected a list of names"),
+        ({"eval_splits": "level-1-api"}, r"eval_splits = 'level-1-api': expected a list"),
+        ({"seed_fraction": 1.5}, r"seed_fraction = 1.5: expected a number in \[0, 1\]"),
+        ({"max_seeds": -1}, "max_seeds = -1: expected"),
+        ({"tool_search": "fuzzy"}, "tool_search = 'fuzzy': expected 'exact' or 'words'"),
+        ({"answer_chars": 0}, "answer_chars = 0: expected"),
+    ],
+)
+def test_bad_options_are_named(options, message):
+    with pytest.raises(ValueError, match=message):
+        APIBank(**options)
+
+
+def test_it_is_a_benchmark_that_can_be_sent_to_a_worker(real):
+    assert isinstance(real, base.Benchmark) and isinstance(real, base.Described)
+    real.tasks("eval")
+    data = pickle.dumps(real)
+    assert len(data) < 2_000
+    copy = pickle.loads(data)
+    task = real.tasks("eval")[0]
+    assert copy.score(task, real.agent_answer(task)).success
+    assert all(isinstance(value, str) for value in copy.about().values())

@@ -1,0 +1,569 @@
+"""Bamboogle's data, scoring, prompts, searches and generations."""
+
+import collections
+import json
+import pickle
+import random
+import re
+import string
+import time
+
+import pytest
+
+from genenv_jax.benchmarks import base, data_files
+from genenv_jax.benchmarks.bamboogle import answers, generation, judge, metrics, records, search
+from genenv_jax.benchmarks.bamboogle.benchmark import Bamboogle
+from genenv_jax.benchmarks.bamboogle.episode import NO_ANSWER
+from genenv_jax.benchmarks.base import Rejection, SeedStatistics, Task
+from tests.benchmarks.test_safe_parse import HOSTILE
+
+STEPS = [
+    {"question": "Who wrote The Long Walk Home?", "answers": ["ann miller", "a. miller"]},
+    {"question": "Where was Ann Miller born?", "answers": ["port albert"]},
+]
+TASK = records.make_task(
+    "t", "Where was the author of The Long Walk Home born?", ["Port Albert"], STEPS, origin="eval"
+)
+ONE_HOP = records.make_task("o", "Where was Ann Miller born?", ["Port Albert", "Albert"], [])
+
+
+SOLVED_BY_FIRST_ANSWER = 103  # of the 125: what following the sub-questions is worth
+BAD_CHAINS = 11  # of the 125: sub-questions that lead to another answer than the gold one
+
+
+@pytest.fixture(scope="module")
+def benchmark():
+    """Needs no data: the tasks above are scored."""
+    return Bamboogle()
+
+
+@pytest.fixture(scope="module")
+def real(data_dir):
+    """The 125 real tasks."""
+    return records.splits(records.find_directory(data_dir))[records.TEST]
+
+
+# --- data ---------------------------------------------------------------------------------------------
+
+
+def test_there_are_125_questions_with_two_steps_each(real):
+    assert len(real) == 125 and len({task.id for task in real}) == 125
+    for task in real:
+        assert len(task.answer["answers"]) == 1 and len(task.answer["steps"]) == 2
+        assert Task.from_json(json.loads(json.dumps(task.to_json()))) == task
+
+
+def test_three_published_copies_agree(real, data_dir):
+    directory = records.find_directory(data_dir)
+    ours = [(task.messages[0]["content"], task.answer["answers"][0]) for task in real]
+    lines = (directory / "agentic-rag__test.jsonl").read_text().splitlines()
+    second = [
+        (row["prompt"][0]["content"].strip(), row["reward_model"]["ground_truth"].strip())
+        for row in map(json.loads, lines)
+    ]
+    third = [
+        (row["Question"].strip(), row["answer"][0].strip())
+        for row in json.loads((directory / "SimpleDeepSearcher__bamboogle.json").read_text())
+    ]
+    assert ours == second == third
+    data_files.verify("bamboogle", directory)
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("[", "not JSON"),
+        ("{}", "expected a list of records"),
+        ("[1]", "record 0: expected an object"),
+        ('[{"Q1": "a", "A1": ["b"]}]', "record 0: 'Q2' is missing or not text"),
+        ('[{"Q1": "a", "A1": "b"}]', "record 0: 'A1' is missing or not a list of texts"),
+    ],
+)
+def test_a_malformed_record_is_named(tmp_path, text, message):
+    (tmp_path / records.FILE).write_text(text)
+    with pytest.raises(ValueError, match=message):
+        records.load(tmp_path)
+    with pytest.raises(ValueError, match="bytes, expected 47960"):
+        records.load(tmp_path, verify_files=True)
+
+
+def test_a_missing_file_is_named(tmp_path):
+    with pytest.raises(FileNotFoundError, match="is missing"):
+        records.load(tmp_path)
+    with pytest.raises(FileNotFoundError, match="genenv_jax.datasets --name=bamboogle"):
+        records.find_directory(tmp_path)
+
+
+def test_seeds_do_not_give_held_out_questions_away(data_dir):
+    benchmark = Bamboogle(data_dir=data_dir, verify_files=True)
+    seeds, held_out = benchmark.tasks("seed"), benchmark.tasks("eval")
+    assert len(held_out) == 102
+    count = collections.Counter(task.category for task in seeds)
+    assert 10 <= count[records.TWO_HOPS] <= 23 and count[records.ONE_HOP] > count[records.TWO_HOPS]
+    asked = {benchmark.canonical(task) for task in held_out}
+    asked |= {benchmark.canonical(sub) for task in held_out for sub in records.sub_tasks(task)}
+    first = {answers.normalize(a) for task in held_out for a in task.answer["steps"][0]["answers"]}
+    for task in seeds:
+        assert benchmark.verify(task) is None
+        assert benchmark.canonical(task) not in asked
+        for step in task.answer["steps"][:1]:
+            assert not {answers.normalize(a) for a in step["answers"]} & (first - {"yes", "no"})
+    assert len({benchmark.canonical(task) for task in seeds}) == len(seeds)
+
+
+def test_shares_of_seeds(data_dir):
+    everything = Bamboogle(data_dir=data_dir, seed_fraction=0.0)
+    assert len(everything.tasks("eval")) == 125 and everything.tasks("seed") == ()
+    few = Bamboogle(data_dir=data_dir, max_seeds=4, max_eval=9, sub_questions=False)
+    assert (len(few.tasks("seed")), len(few.tasks("eval"))) == (4, 9)
+    assert {task.category for task in few.tasks("seed")} == {records.TWO_HOPS}
+    with pytest.raises(ValueError, match="split 'test': expected"):
+        few.tasks("test")
+
+
+# --- measures -----------------------------------------------------------------------------------------
+
+
+def _random_pairs(real, count):
+    """(prediction, golds) whose words often coincide, with articles, punctuation and odd spaces."""
+    rng = random.Random(0)
+    golds = [answer for task in real for answer in task.answer["answers"]]
+    golds += [a for task in real for step in task.answer["steps"] for a in step["answers"]]
+    noise = ["the", "a", "An", "of", "in", "1837", "...", "-", "U.S.", "É", "  ", "\t", "theatre"]
+    for _ in range(count):
+        chosen = rng.sample(golds, rng.choice((1, 1, 2, 3)))
+        words = rng.choice(chosen + golds[:1]).split() + rng.choices(noise, k=rng.randrange(4))
+        if rng.random() < 0.5:
+            rng.shuffle(words)
+        if rng.random() < 0.3:
+            words = words[: rng.randrange(len(words)) + 1]
+        text = rng.choice((" ", " ", "  ", ", ")).join(words)
+        yield rng.choice((text, text.upper(), text.title(), f"{text}.", f"({text})")), chosen
+
+
+def test_em_and_f1_equal_a_maintained_library(real):
+    squad = pytest.importorskip("torchmetrics.functional.text").squad
+    closed = {"yes", "no", "noanswer"}
+    compared = equal = partial = 0
+    for prediction, golds in _random_pairs(real, 1_200):
+        found = answers.measure(prediction, golds)
+        normal = {answers.normalize(text) for text in (prediction, *golds)}
+        if normal & closed:
+            continue  # SQuAD has no rule for these
+        expected = squad(
+            {"prediction_text": prediction, "id": "1"},
+            {"answers": {"answer_start": [0] * len(golds), "text": golds}, "id": "1"},
+        )
+        assert found.em * 100 == float(expected["exact_match"]), (prediction, golds)
+        assert found.f1 * 100 == pytest.approx(float(expected["f1"]), abs=1e-3), (prediction, golds)
+        compared += 1
+        equal += found.em == 1
+        partial += 0 < found.f1 < 1
+    assert compared > 1_000 and 200 < equal < 1_000 and partial > 300
+
+
+def test_measures_equal_an_independent_formulation(real):
+    def words(text):
+        kept = "".join(c for c in text.lower() if c not in set(string.punctuation))
+        return [word for word in re.sub(r"\b(a|an|the)\b", " ", kept).split()]
+
+    for prediction, golds in _random_pairs(real, 2_000):
+        found = answers.measure(prediction, golds)
+        left = words(prediction)
+        f1 = em = sub = 0.0
+        for gold in golds:
+            right = words(gold)
+            same = left == right
+            em = max(em, float(same))
+            sub = max(sub, float(" ".join(right) in " ".join(left)))
+            remaining = list(right)
+            shared = [remaining.remove(word) for word in left if word in remaining]
+            atom = any(" ".join(side) in ("yes", "no", "noanswer") for side in (left, right))
+            if shared and (same or not atom):
+                f1 = max(f1, 2 * len(shared) / (len(left) + len(right)))
+        assert (found.em, found.sub_em) == (em, sub)
+        assert found.f1 == pytest.approx(f1)
+
+
+@pytest.mark.parametrize(
+    ("prediction", "golds", "em", "sub_em", "f1"),
+    [
+        ("The Titan IIIE!", ["titan iiie"], 1, 1, 1),
+        ("It was Titan IIIE", ["titan iiie"], 0, 1, 2 / 3),
+        ("IIIE", ["titan iiie"], 0, 0, 2 / 3),
+        ("yes, it is", ["yes"], 0, 1, 0),
+        ("Yes.", ["yes"], 1, 1, 1),
+        ("no", ["No man"], 0, 0, 0),
+        ("two", ["one", "two"], 1, 1, 1),
+        ("", ["one"], 0, 0, 0),
+        ("anything", ["The"], 0, 0, 0),
+        ("anything", [], 0, 0, 0),
+    ],
+)
+def test_measures(prediction, golds, em, sub_em, f1):
+    found = answers.measure(prediction, golds)
+    assert (found.em, found.sub_em) == (em, sub_em) and found.f1 == pytest.approx(f1)
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("<answer>Paris</answer>", "Paris"),
+        ("<answer>Rome</answer> no: <answer> Paris\n</answer>.", "Paris"),
+        ("Paris ", "Paris"),
+        ("<answer>Paris", "<answer>Paris"),
+        ("</answer>Paris<answer>", "</answer>Paris<answer>"),
+        ("<answer>Rome</answer><answer>Paris", "Rome"),
+        ("<answer>a<answer>b</answer>", "a<answer>b"),
+        ("<answer></answer>", ""),
+    ],
+)
+def test_the_last_answer_counts(text, expected):
+    assert answers.extract(text) == expected
+    pairs = re.findall(r"<answer>(.*?)</answer>", text, re.DOTALL)
+    assert expected == (pairs[-1].strip() if pairs else text.strip())
+
+
+# --- scoring ------------------------------------------------------------------------------------------
+
+
+def test_every_reference_answer_earns_full_reward(real, benchmark):
+    results = [(task, benchmark.score(task, benchmark.agent_answer(task))) for task in real]
+    assert all(score.reward == 1.0 and score.success and score.valid for _, score in results)
+    found = benchmark.aggregate(results)
+    assert found["accuracy"] == found["em"] == found["f1"] == found["sub_em"] == 1.0
+
+
+def test_success_and_reward_are_options():
+    text = "<answer>Port Albert, Victoria</answer>"
+    for success, expected in (("em", False), ("sub_em", True), ("f1", True)):
+        score = Bamboogle(success=success).score(TASK, text)
+        assert score.success is expected and score.reward == pytest.approx(0.8)
+        assert score.reason == ("" if expected else "wrong_answer")
+    assert Bamboogle(reward="em").score(TASK, text).reward == 0.0
+    assert Bamboogle(reward="sub_em").score(TASK, text).reward == 1.0
+
+
+def test_no_answer_is_not_valid(benchmark):
+    assert benchmark.score(TASK, "").reason == base.EMPTY
+    empty = benchmark.score(TASK, "<answer>The.</answer>")
+    assert (empty.valid, empty.reason) == (False, "no_answer")
+    broken = Task("b", "bamboogle", "x", (), answer=None)
+    assert benchmark.score(broken, "x").reason == "malformed_task_typeerror"
+    assert benchmark.verify(broken).reason == base.BAD_ANSWER
+
+
+@pytest.mark.parametrize("name", HOSTILE)
+def test_hostile_text_in_bounded_time(benchmark, name):
+    text = HOSTILE[name]
+    searching = Bamboogle(mode="search")
+    for wrapped in (text, f"<answer>{text}</answer>", f"<search>{text}</search>"):
+        start = time.perf_counter()
+        score = benchmark.score(TASK, wrapped)
+        assert not score.success and score.reason
+        episode = searching.episode(TASK)
+        score = episode.step(wrapped)
+        assert score is None or not score.success
+        assert time.perf_counter() - start < 1.0
+    for wrapped in (text, f"New Task: {text}\nNew Steps: {text}\nNew Answer: {text}"):
+        start = time.perf_counter()
+        task = benchmark.parse(wrapped, TASK, "g", 0)
+        if isinstance(task, Task):
+            assert benchmark.verify(task) is not None
+        assert time.perf_counter() - start < 1.0
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "<answer>" * 1_000,
+        "<answer></answer>" * 480,
+        "<search>" * 1_000,
+        "the " * 2_000,
+        "a" * 8_000,
+    ],
+)
+def test_repetition_costs_little(text):
+    start = time.perf_counter()
+    assert not Bamboogle().score(TASK, text).success
+    Bamboogle(mode="search").episode(TASK).step(text)
+    assert time.perf_counter() - start < 0.5
+
+
+# --- judge --------------------------------------------------------------------------------------------
+
+
+def test_a_judge_adds_a_metric_and_nothing_else():
+    asked = []
+
+    def lenient(question, golds, prediction):
+        asked.append((question, tuple(golds), prediction))
+        return "port" in prediction.lower()
+
+    benchmark = Bamboogle(judge=lenient)
+    right = benchmark.score(TASK, "<answer>the town Port Albert</answer>")
+    wrong = benchmark.score(TASK, "Sydney")
+    assert not right.success and right.detail["judge"] is True and wrong.detail["judge"] is False
+    assert asked[0] == (TASK.messages[0]["content"], ("Port Albert",), "the town Port Albert")
+    found = benchmark.aggregate([(TASK, right), (TASK, wrong)])
+    assert (found["accuracy"], found["judge"], found["judge_failures"]) == (0.0, 0.5, 0.0)
+    # Training is not judged.
+    assert "judge" not in benchmark.score(ONE_HOP, "Sydney").detail and len(asked) == 2
+    deciding = Bamboogle(judge=lenient, success="judge")
+    score = deciding.score(ONE_HOP, "a port")
+    assert score.success and score.reward == 1.0
+
+
+def test_a_judge_that_fails_is_counted():
+    def broken(question, golds, prediction):
+        raise TimeoutError("no reply")
+
+    benchmark = Bamboogle(judge=broken)
+    score = benchmark.score(TASK, "<answer>Port Albert</answer>")
+    assert score.success and score.detail["judge"] is None
+    assert score.detail["judge_error"] == "TimeoutError: no reply"
+    found = benchmark.aggregate([(TASK, score)])
+    assert found["judge_failures"] == 1.0 and "judge" not in found and found["accuracy"] == 1.0
+    assert not Bamboogle(judge=broken, success="judge").score(TASK, "Port Albert").success
+
+
+def test_the_judge_reads_the_question_and_says_one_word():
+    text = judge.judge_prompt("Who?", ["Ann", "A."], "x" * 5_000)
+    assert "Who?" in text and "Ann or A." in text and len(text) < 3_000
+    assert judge.read_verdict(" Correct.") and not judge.read_verdict("**incorrect**")
+    with pytest.raises(ValueError, match="expected 'correct' or 'incorrect'"):
+        judge.read_verdict("maybe")
+
+
+def test_the_endpoint_is_asked_through_its_client(monkeypatch):
+    openai = pytest.importorskip("openai")
+    seen = {}
+
+    class Client:
+        def __init__(self, **options):
+            seen.update(options)
+            self.chat = self.completions = self
+
+        def create(self, **request):
+            seen.update(request)
+            message = type("Message", (), {"content": "correct"})
+            return type("Reply", (), {"choices": [type("Choice", (), {"message": message})]})
+
+    monkeypatch.setattr(openai, "OpenAI", Client)
+    benchmark = Bamboogle(judge_url="http://localhost:1/v1", judge_model="m")
+    assert benchmark.isolated and benchmark.about()["judge"] == "m"
+    copy = pickle.loads(pickle.dumps(benchmark))
+    assert copy.score(TASK, "Sydney").detail["judge"] is True
+    assert seen["base_url"] == "http://localhost:1/v1" and seen["model"] == "m"
+    assert seen["temperature"] == 0 and "Sydney" in seen["messages"][0]["content"]
+
+
+# --- search -------------------------------------------------------------------------------------------
+
+
+def _find(query, found=(), threshold=0.4):
+    return search.find(query, STEPS, frozenset(found), threshold)
+
+
+def test_a_search_finds_what_it_asks_for():
+    assert _find("author of The Long Walk Home").step == 0
+    assert _find("the long walk home, who wrote it").text == (
+        "Who wrote The Long Walk Home? ann miller; a. miller"
+    )
+    assert _find("Where was Ann Miller born?").step == 1
+    assert _find("birthplace of the author born", found={0}).step == -1
+    assert _find("where was she born", found={0}).step == 1
+    # What the first sub-question leads to must be known before the second is found.
+    assert _find("where was she born").step == -1
+    assert _find("capital of France").text == search.NOTHING
+    assert _find("").step == -1
+    assert _find("Ann Miller", threshold=1.0).step == -1
+
+
+def test_real_sub_questions_find_themselves(real):
+    for task in real:
+        steps = task.answer["steps"]
+        first = search.find(steps[0]["question"], steps, frozenset(), 0.4)
+        second = search.find(steps[1]["question"], steps, frozenset({0}), 0.4)
+        assert (first.step, second.step) == (0, 1)
+        direct = search.find(task.messages[0]["content"], steps, frozenset(), 0.4)
+        assert direct.step != 1  # two facts need two searches
+
+
+def test_an_episode_with_two_searches(real):
+    benchmark = Bamboogle(mode="search")
+    assert isinstance(benchmark, base.Interactive) and benchmark.is_interactive(TASK)
+    assert not benchmark.is_interactive(ONE_HOP) and not Bamboogle().is_interactive(TASK)
+    episode = benchmark.episode(TASK)
+    assert episode.messages() == benchmark.agent_messages(TASK)
+    made_up = "I look. <search>who wrote the long walk home</search><information>x</information>"
+    assert episode.step(made_up) is None
+    said, told = episode.messages()[-2:]
+    assert said["content"].endswith("</search>") and said["role"] == "assistant"
+    assert "ann miller" in told["content"] and told["role"] == "user"
+    assert episode.step("<search>where was Ann Miller born</search>") is None
+    score = episode.step("So it is <answer>Port Albert</answer>.")
+    assert score.success and score.detail["searches"] == score.detail["found"] == 2
+    assert episode.step("<answer>x</answer>") == score
+    assert benchmark.aggregate([(TASK, score)])["searches"] == 2
+    episode.close()
+    # Where the sub-questions lead to the gold answer, an agent that follows them succeeds.
+    solved = 0
+    for task in real:
+        episode = benchmark.episode(task)
+        for step in task.answer["steps"]:
+            assert episode.step(f"<search>{step['question']}</search>") is None
+        told = episode.messages()[-1]["content"]
+        assert task.answer["steps"][1]["answers"][0] in told
+        solved += episode.step(task.answer["steps"][1]["answers"][0]).success
+    assert solved == SOLVED_BY_FIRST_ANSWER
+
+
+def test_searches_run_out():
+    benchmark = Bamboogle(mode="search", max_searches=2)
+    episode = benchmark.episode(TASK)
+    for _ in range(2):
+        assert episode.step("<search>capital of France</search>") is None
+        assert search.NOTHING in episode.messages()[-1]["content"]
+    assert episode.step("<search>more</search>") is None
+    assert "no searches are left" in episode.messages()[-1]["content"]
+    score = episode.step("<search>more</search>")
+    assert score.reason == NO_ANSWER and not score.valid and score.detail["searches"] == 2
+
+
+def test_the_tag_that_is_closed_first_decides():
+    benchmark = Bamboogle(mode="search")
+    text = "<answer>Port Albert</answer> <search>Ann Miller born</search>"
+    assert benchmark.episode(TASK).step(text).success
+    assert benchmark.episode(TASK).step("Port Albert").success
+    assert benchmark.episode(TASK).step("<search>open").reason == "wrong_answer"
+    assert benchmark.episode(TASK).step("</search><search>who</search>") is None
+
+
+def test_the_longest_episode_fits_into_the_prompt():
+    benchmark = Bamboogle(mode="search", max_searches=5)
+    episode = benchmark.episode(TASK)
+    for _ in range(6):
+        assert episode.step("because " * 900 + "<search>" + "who " * 90 + "</search>") is None
+    assert sum(len(message["content"]) for message in episode.messages()) < 13_000
+
+
+# --- prompts and generations --------------------------------------------------------------------------
+
+
+def test_prompts_state_what_is_needed(real, benchmark):
+    searching = Bamboogle(mode="search", max_searches=2)
+    for task in real:
+        text = "".join(m["content"] for m in benchmark.agent_messages(task))
+        assert task.messages[0]["content"] in text and "<answer>" in text and "<search>" not in text
+        assert all(step["question"] not in text for step in task.answer["steps"][:1])
+        simulator = benchmark.simulator_messages(task, SeedStatistics(attempts=10, successes=9))
+        text = "".join(m["content"] for m in simulator)
+        assert "9 of 10" in text and "harder" in text and len(text) < 4_000
+        assert json.dumps(task.answer["steps"], ensure_ascii=False) in text
+    text = searching.agent_messages(TASK)[0]["content"]
+    assert "<search>" in text and "2 times" in text
+    assert "New Steps" not in benchmark.simulator_messages(ONE_HOP, SeedStatistics())[0]["content"]
+
+
+def test_simulator_answer_is_inverted(real, benchmark):
+    one_hop = [sub for task in real for sub in records.sub_tasks(task)]
+    assert len(one_hop) == 250
+    for task in (*real, *one_hop, ONE_HOP, TASK):
+        found = benchmark.parse(benchmark.simulator_answer(task), task, "g", 2)
+        assert isinstance(found, Task) and found.answer == task.answer
+        assert found.messages == task.messages and found.category == task.category
+        assert benchmark.canonical(found) == benchmark.canonical(task)
+        assert (found.origin, found.generation, found.seed_id) == ("generated", 2, task.id)
+
+
+def test_sound_tasks_of_the_data_set(real, benchmark):
+    faults = collections.Counter(
+        rejection.reason for task in real if (rejection := benchmark.verify(task))
+    )
+    # Their steps lead to another answer than the gold one, so they are no seeds.
+    assert faults == {generation.BAD_STEPS: BAD_CHAINS}
+
+
+def _generation(question="Where was the director of Blue Hill born?", steps=None, answer="Lima"):
+    if steps is None:
+        steps = [
+            {"question": "Who directed Blue Hill?", "answers": ["Eva Soto"]},
+            {"question": "Where was Eva Soto born?", "answers": ["Lima", "Lima, Peru"]},
+        ]
+    listed = steps if isinstance(steps, str) else json.dumps(steps)
+    return f"New Task: {question}\nNew Steps: {listed}\nNew Answer: {answer}"
+
+
+def test_a_good_generation_becomes_a_task(benchmark):
+    task = benchmark.parse(_generation(answer="Lima | Lima, Peru"), TASK, "g", 1)
+    assert isinstance(task, Task) and benchmark.verify(task) is None
+    assert benchmark.score(task, "<answer>lima peru</answer>").reward == 1.0
+    one = benchmark.parse("New Task: Where is Lima?\nNew Answer: Peru", ONE_HOP, "g", 1)
+    assert benchmark.verify(one) is None and one.category == records.ONE_HOP
+
+
+@pytest.mark.parametrize(
+    ("text", "reason"),
+    [
+        ("New Task: x\nNew Answer: y", base.UNPARSABLE),
+        ("Sure!\n" + _generation(), base.UNPARSABLE),
+        (_generation(question=""), base.UNPARSABLE),
+        (_generation(question="w " * 300), base.UNPARSABLE),
+        (_generation(steps="none"), generation.BAD_STEPS),
+        (_generation(steps="[]"), generation.BAD_STEPS),
+        (_generation(steps=[{"question": "a", "answers": ["b"]}]), generation.BAD_STEPS),
+        (_generation(steps=[{"question": 1, "answers": ["b"]}] * 2), generation.BAD_STEPS),
+        (_generation(steps=[{"question": "a", "answers": []}] * 2), base.BAD_ANSWER),
+        (_generation(answer="Quito"), generation.BAD_STEPS),
+        (_generation(answer="the"), base.BAD_ANSWER),
+        (_generation(answer="Lima |"), base.BAD_ANSWER),
+        (_generation(answer="| ".join("abcdefghi")), base.BAD_ANSWER),
+        (_generation(answer="x" * 300), base.BAD_ANSWER),
+        (_generation(question="In which year was Lima, Peru founded?"), generation.LEAKED),
+    ],
+)
+def test_bad_generations_have_a_reason(benchmark, text, reason):
+    found = benchmark.parse(text, TASK, "g", 1)
+    if isinstance(found, Task):
+        found = benchmark.verify(found)
+    assert isinstance(found, Rejection) and found.reason == reason
+
+
+# --- the object ---------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"mode": "open"}, "mode = 'open': expected one of closed_book, search"),
+        ({"success": "rouge"}, "success = 'rouge': expected one of em, f1, sub_em, judge"),
+        ({"reward": "judge"}, "reward = 'judge': expected one of em, f1, sub_em"),
+        ({"seed_fraction": -0.1}, r"seed_fraction = -0.1: expected a number in \[0, 1\]"),
+        ({"max_eval": -2}, "max_eval = -2: expected"),
+        ({"max_searches": 9}, "max_searches = 9: expected a number from 1 to 5"),
+        ({"generation_chars": 0}, "generation_chars = 0: expected"),
+        ({"success": "judge"}, "success = 'judge': expected judge_url"),
+        ({"judge_url": "http://x"}, "judge_model = '': expected the judge's name"),
+    ],
+)
+def test_bad_options_are_named(options, message):
+    with pytest.raises(ValueError, match=message):
+        Bamboogle(**options)
+
+
+def test_it_is_a_benchmark_that_can_be_sent_to_a_worker(data_dir):
+    benchmark = Bamboogle(data_dir=data_dir, mode="search")
+    assert isinstance(benchmark, base.Benchmark) and isinstance(benchmark, base.Described)
+    task = benchmark.tasks("eval")[0]
+    data = pickle.dumps(benchmark)
+    assert len(data) < 2_000
+    copy = pickle.loads(data)
+    assert copy.score(task, benchmark.agent_answer(task)).success
+    assert copy.episode(task).step(benchmark.agent_answer(task)).success
+    assert all(isinstance(value, str) for value in copy.about().values())
+    assert not benchmark.isolated
+
+
+def test_metrics_of_nothing():
+    assert metrics.official_metrics([]) == {"accuracy": 0.0}
