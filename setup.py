@@ -55,7 +55,7 @@ LINT = [
 ]
 
 # The client retries what fails in passing.
-ENDPOINT = ["openai>=2,<3"]
+ENDPOINT = ["openai>=3.54,<4"]
 # Of the backend for arithmetic.
 BFCL = ["mpmath>=1.3,<2"]
 

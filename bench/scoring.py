@@ -1,9 +1,9 @@
 """How fast answers are scored, and how long a hostile one can take.
 
     GENENV_DATA=/data python bench/scoring.py
-    python bench/scoring.py --names=bfcl,travelplanner --tasks=500
+    python bench/scoring.py --names=bfcl:official,travelplanner --tasks=500
 
-For each benchmark, with the settings of configs/<name>.py: verdicts a second on reference answers and on
+For each configuration in configs/: verdicts a second on reference answers and on
 answers to other tasks, one thread, CPU time; and the slowest single verdict on texts that were written to
 be slow (`score` for an answer, `parse` and `verify` for a generation).  Episodes are scored by their
 steps.  No model and no JAX.
@@ -30,16 +30,26 @@ from genenv_jax.benchmarks import registry  # noqa: E402
 from genenv_jax.benchmarks.base import Benchmark, Score, Task, is_interactive  # noqa: E402
 from tests.benchmarks.test_safe_parse import HOSTILE  # noqa: E402
 
-NAMES = ("alfworld", "api_bank", "bamboogle", "bfcl", "dial", "travelplanner")
+NAMES = (
+    "alfworld",
+    "api_bank",
+    "bamboogle",
+    "bamboogle:search",
+    "bfcl",
+    "bfcl:official",
+    "quickstart",
+    "travelplanner",
+)
 
 
 def make_benchmark(name: str) -> Benchmark:
-    """The benchmark with the settings of its configuration file ("dial": configs/quickstart.py)."""
-    path = _ROOT / "configs" / f"{'quickstart' if name == 'dial' else name}.py"
+    """The benchmark with the settings of the configuration file "<file>" or "<file>:<argument>"."""
+    name, _, argument = name.partition(":")
+    path = _ROOT / "configs" / f"{name}.py"
     spec = importlib.util.spec_from_file_location(f"config_{name}", path)
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
-    options = module.get_config().benchmark.to_dict()
+    options = module.get_config(argument).benchmark.to_dict()
     return registry.make_benchmark(options.pop("name"), **options)
 
 
@@ -123,7 +133,7 @@ def main() -> None:
     parser.add_argument("--hostile_tasks", type=int, default=3, help="tasks that get hostile texts")
     arguments = parser.parse_args()
     print(f"Python {platform.python_version()}, {platform.processor() or platform.machine()}\n")
-    print("| benchmark | tasks | verdicts/s, reference | verdicts/s, other | slowest | on |")
+    print("| configuration | tasks | verdicts/s, reference | verdicts/s, other | slowest | on |")
     print("|---|---:|---:|---:|---:|---|")
     for name in arguments.names:
         try:

@@ -258,7 +258,8 @@ def write_results(
             )
             for name, value in metrics.items()
         },
-        "intervals": f"95 % bootstrap over tasks, {config.evaluation.resamples} resamples",
+        "intervals": f"95 % bootstrap over tasks, {config.evaluation.resamples} resamples; where all tasks "
+        "have one verdict there is nothing to resample, and both ends are equal",
     }
     _write_lines(
         out / "predictions.jsonl",

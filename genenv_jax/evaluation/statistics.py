@@ -33,13 +33,16 @@ def evaluation_metrics(benchmark: Benchmark, results: Results) -> dict[str, floa
 
     k = 2, 4, 8, ... up to the number of samples, and that number; pass@1 is the mean success.  The
     metrics are means over samples, so they estimate those of a single one.
+    It is "all/pass@k" where the benchmark's own metrics are "<split>/<metric>".
     """
     metrics = benchmark.aggregate([(task, score) for task, scores in results for score in scores])
     samples = min((len(scores) for _, scores in results), default=0)
     if samples > 1:
+        # Over all tasks, also where the benchmark has several held-out splits.
+        prefix = "all/" if any("/" in name for name in metrics) else ""
         powers = {2**i for i in range(samples.bit_length())}
         for k in sorted(k for k in powers | {samples} if k <= samples):
-            metrics[f"pass@{k}"] = float(
+            metrics[f"{prefix}pass@{k}"] = float(
                 np.mean(
                     [
                         pass_at_k(len(scores), sum(score.success for score in scores), k)

@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from genenv_jax.metrics import iter_jsonl
-from genenv_jax.reporting.html import document, html_table
+from genenv_jax.reporting.html import document, facts_table, html_table
 from genenv_jax.reporting.untrusted import bounded, escape, number
 
 _EXAMPLES = 24  # answers on the page
@@ -37,7 +37,7 @@ def write_evaluation_page(workdir: str | os.PathLike[str]) -> pathlib.Path:
     page = directory / "report.html"
     title = f"{about.get('benchmark', '?')}: {about.get('model', '?')}"
     parts = [
-        html_table(("", ""), [(name, bounded(value, 500)) for name, value in about.items()]),
+        facts_table([(name, bounded(value, 500)) for name, value in about.items()]),
         "<h2>Metrics</h2>",
         f"<p class=note>In brackets: {escape(bounded(results.get('intervals', ''), 200))}.</p>",
         *_metrics(metrics),
@@ -62,24 +62,25 @@ def _metrics(metrics: Mapping[str, Any]) -> Iterator[str]:
             continue
         _, split, mode, name = parts
         modes += [mode] if mode not in modes else []
-        text = f"{value:.4f}".rstrip("0").rstrip(".") if abs(value) < 1000 else f"{value:,.0f}"
+        text = f"{value:.3f}" if abs(value) < 1000 else f"{value:,.0f}"
         low, high = number(found.get("low")), number(found.get("high"))
         if low is not None and high is not None:
             text += f" [{low:.3f}, {high:.3f}]"
         table[split].setdefault(name, {})[mode] = text
-        if 0 <= value <= 1:
+        if 0 <= value <= 1:  # the bar is that of the first mode that has the metric
             shares.setdefault((split, name), value)
+    modes.sort()
     for split, rows in table.items():
         yield f"<h3>{escape(split)}</h3>" if len(table) > 1 else ""
         head = "".join(f"<th class=n>{escape(mode)}</th>" for mode in modes)
-        lines = [f"<table><tr><th></th>{head}<th class=scale>{escape(modes[0])}</th></tr>"]
+        lines = [f"<table><tr><th></th>{head}<th class=scale></th></tr>"]
         # The headline first.
         for name in sorted(rows, key=lambda name: (name != "accuracy", name)):
             cells = "".join(
                 f"<td class=n>{escape(rows[name].get(mode, ''))}</td>" for mode in modes
             )
             share = shares.get((split, name))
-            bar = "" if share is None else f'<div class=bar style="width:{share:.1%}"></div>'
+            bar = f'<div class=bar style="width:{share:.1%}"></div>' if share else ""
             lines.append(f"<tr><td>{escape(name)}</td>{cells}<td>{bar}</td></tr>")
         yield "".join(lines) + "</table>"
 

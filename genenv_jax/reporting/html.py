@@ -22,6 +22,7 @@ pre { background: #f6f6f6; padding: .6rem; overflow: auto; max-height: 24rem; wh
 .task { border-left: 4px solid #0072B2; padding-left: .9rem; margin: 1.2rem 0; }
 .note { color: #666; }
 .bar { background: #0072B2; height: .7rem; min-width: 1px; } .scale { width: 12rem; }
+.facts td:first-child { color: #666; white-space: nowrap; }
 """
 
 
@@ -38,6 +39,12 @@ def document(title: str, parts: Sequence[str]) -> str:
         f"<h1>{escape(title)}</h1>",
     ]
     return "\n".join(part for part in (*head, *parts, "</body></html>\n") if part)
+
+
+def facts_table(facts: Sequence[tuple[str, str]]) -> str:
+    """Names and what is said of them, as text."""
+    rows = (f"<tr><td>{escape(name)}</td><td>{escape(text)}</td></tr>" for name, text in facts)
+    return f"<table class=facts>{''.join(rows)}</table>"
 
 
 def html_table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:

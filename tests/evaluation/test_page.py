@@ -33,9 +33,9 @@ def test_numbers_reasons_and_answers_are_there(tmp_path):
     write(tmp_path, metrics, predictions, {"grammar": "put in/on"})
     page = write_evaluation_page(tmp_path).read_text()
     for text in (
-        "0.25 [0.100, 0.400]",
-        "0.5<",
-        "31.5",
+        "0.250 [0.100, 0.400]",
+        "0.500<",
+        "31.500",
         "put in/on",
         "right!",
         "first\n---\nsecond",
