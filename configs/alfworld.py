@@ -30,7 +30,7 @@ length of the games won.  The two protocols' numbers do not compare.  The paper 
 after training; its expert's steps are not published, so those numbers are of other steps than these.
 """
 
-from genenv_jax.config import default_config
+from genenv_jax.config import debug_settings, default_config
 
 
 def get_config(arg: str = ""):
@@ -59,24 +59,9 @@ def get_config(arg: str = ""):
 
 
 def _debug(config):
-    config.epochs = 2
+    debug_settings(config)
     config.benchmark.max_seeds = 12
     config.benchmark.max_eval = 12
-    config.model.path = ""
-    config.model.dtype = "float32"
-    config.model.make.vocab_size = 2048
-    config.model.make.hidden_size = 32
-    config.model.make.intermediate_size = 64
     config.limits.agent_prompt = 4096
     config.limits.simulator_prompt = 4096
-    config.limits.agent_response = 48
-    config.limits.simulator_response = 64
     config.limits.prompt_buckets = (1024, 2048)
-    config.agent.group_size = 4
-    config.agent.batch_size = 4
-    config.agent.minibatch_size = 4
-    config.agent.base_share = 0.5
-    config.simulator.variations = 2
-    config.simulator.batch_size = 4
-    config.simulator.minibatch_size = 4
-    config.evaluation.batch_size = 4

@@ -27,7 +27,7 @@ spot: two epochs in about two minutes on a CPU, most of it compiling.  Such a mo
 run shows that the parts work together, with an accuracy of 0 and all generations rejected.
 """
 
-from genenv_jax.config import default_config
+from genenv_jax.config import debug_settings, default_config
 
 
 def get_config(arg: str = ""):
@@ -57,24 +57,9 @@ def get_config(arg: str = ""):
 
 
 def _debug(config):
-    config.epochs = 2
+    debug_settings(config)
     config.benchmark.max_seeds = 12
     config.benchmark.max_eval = 12
-    config.model.path = ""
-    config.model.dtype = "float32"
-    config.model.make.vocab_size = 2048
-    config.model.make.hidden_size = 32
-    config.model.make.intermediate_size = 64
     config.limits.agent_prompt = 512
     config.limits.simulator_prompt = 1024
-    config.limits.agent_response = 48
-    config.limits.simulator_response = 64
     config.limits.prompt_buckets = (256, 512)
-    config.agent.group_size = 4
-    config.agent.batch_size = 4
-    config.agent.minibatch_size = 4
-    config.agent.base_share = 0.5
-    config.simulator.variations = 2
-    config.simulator.batch_size = 4
-    config.simulator.minibatch_size = 4
-    config.evaluation.batch_size = 4

@@ -35,7 +35,7 @@ the run shows that the parts work together and how rejections are counted.
 """
 
 from genenv_jax.benchmarks.bfcl.categories import categories
-from genenv_jax.config import default_config
+from genenv_jax.config import debug_settings, default_config
 
 _VARIANTS = ("", "debug", "official", "official_v3")
 
@@ -68,26 +68,11 @@ def get_config(arg: str = ""):
 
 
 def _debug(config):
-    config.epochs = 2
+    debug_settings(config)
     config.benchmark.seed_categories = ("simple_python", "parallel", "multi_turn_long_context")
     config.benchmark.eval_categories = ("simple_python", "parallel", "multi_turn_long_context")
     config.benchmark.max_seeds = 12
     config.benchmark.max_eval = 12
-    config.model.path = ""
-    config.model.dtype = "float32"
-    config.model.make.vocab_size = 2048
-    config.model.make.hidden_size = 32
-    config.model.make.intermediate_size = 64
     config.limits.agent_prompt = 4096
     config.limits.simulator_prompt = 2048
-    config.limits.agent_response = 48
-    config.limits.simulator_response = 64
     config.limits.prompt_buckets = (256, 2048)
-    config.agent.group_size = 4
-    config.agent.batch_size = 4
-    config.agent.minibatch_size = 4
-    config.agent.base_share = 0.5
-    config.simulator.variations = 2
-    config.simulator.batch_size = 4
-    config.simulator.minibatch_size = 4
-    config.evaluation.batch_size = 4

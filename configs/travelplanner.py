@@ -33,7 +33,7 @@ two epochs in about two minutes on a CPU, most of it compiling.  Such a model wr
 are 0) and no valid task; the run shows that the parts work together and how rejections are counted.
 """
 
-from genenv_jax.config import default_config
+from genenv_jax.config import debug_settings, default_config
 
 _VARIANTS = ("", "debug", "train", "validation")
 
@@ -62,26 +62,11 @@ def get_config(arg: str = ""):
 
 
 def _debug(config):
-    config.epochs = 2
+    debug_settings(config, batch_size=2)
     config.benchmark.max_seeds = 6
     config.benchmark.max_eval = 6
     config.benchmark.prompt_chars = 6_000  # a small model's tokens are short
     config.benchmark.simulator_chars = 1_000
-    config.model.path = ""
-    config.model.dtype = "float32"
-    config.model.make.vocab_size = 2048
-    config.model.make.hidden_size = 32
-    config.model.make.intermediate_size = 64
     config.limits.agent_prompt = 4096
     config.limits.simulator_prompt = 4096
-    config.limits.agent_response = 48
-    config.limits.simulator_response = 64
     config.limits.prompt_buckets = (2048,)
-    config.agent.group_size = 4
-    config.agent.batch_size = 2
-    config.agent.minibatch_size = 2
-    config.agent.base_share = 0.5
-    config.simulator.variations = 2
-    config.simulator.batch_size = 2
-    config.simulator.minibatch_size = 2
-    config.evaluation.batch_size = 2

@@ -158,6 +158,27 @@ def default_config() -> ConfigDict:
     )
 
 
+def debug_settings(config: ConfigDict, batch_size: int = 4) -> None:
+    """Makes a configuration one that runs on a CPU in minutes: the same code, and nothing is learnt.
+
+    A small, randomly initialised model made on the spot, two epochs, short answers, `batch_size` tasks.
+    """
+    config.epochs = 2
+    config.model.path = ""
+    config.model.dtype = "float32"
+    config.model.make.vocab_size = 2048
+    config.model.make.hidden_size = 32
+    config.model.make.intermediate_size = 64
+    config.limits.agent_response = 48
+    config.limits.simulator_response = 64
+    config.agent.group_size = 4
+    config.agent.base_share = 0.5
+    config.simulator.variations = 2
+    for part in (config.agent, config.simulator):
+        part.batch_size = part.minibatch_size = batch_size
+    config.evaluation.batch_size = batch_size
+
+
 # (key, lowest, highest): inclusive bounds of numbers.
 _BOUNDS = (
     ("epochs", 0, None),

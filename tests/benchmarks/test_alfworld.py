@@ -243,12 +243,12 @@ def test_hostile_text_in_bounded_time(name, toy):
     texts = [HOSTILE[name], "Action: " + HOSTILE[name]]
     texts += [sections(**{key: HOSTILE[name]}) for key in ("task", "state", "commands", "action")]
     for text in texts:
-        start = time.perf_counter()
+        start = time.process_time()
         assert not toy.score(seed, text).success
         task = toy.parse(text, seed, "new", 0)
         if isinstance(task, base.Task):
             toy.verify(task), toy.canonical(task)
-        assert time.perf_counter() - start < 1.0
+        assert time.process_time() - start < 1.0
     assert not pathlib.Path("/tmp/genenv_was_here").exists()
 
 

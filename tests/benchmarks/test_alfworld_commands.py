@@ -68,9 +68,9 @@ def test_entities():
 
 @pytest.mark.parametrize("name", HOSTILE)
 def test_hostile_text_in_bounded_time(name):
-    start = time.perf_counter()
+    start = time.process_time()
     found = commands.parse(HOSTILE[name], 16_384)
     if not isinstance(found, base.Rejection):
         assert not any(commands.is_command(c, g) for c in found for g in commands.GRAMMARS)
         assert all(len(command) <= commands.MAX_COMMAND + 1 for command in found)
-    assert time.perf_counter() - start < 1.0
+    assert time.process_time() - start < 1.0

@@ -83,13 +83,13 @@ def test_a_long_history_fits_the_prompt(toy):
 
 @pytest.mark.parametrize("name", HOSTILE)
 def test_hostile_answers(name, toy):
-    start = time.perf_counter()
+    start = time.process_time()
     episode = toy.episode(tasks(toy)[0])
     verdicts = [episode.step(HOSTILE[name]) for _ in range(4)]
     assert verdicts[3] is not None and not verdicts[3].success
     assert sum(len(m["content"]) for m in episode.messages()) <= toy.prompt_chars
     assert not toy.score(tasks(toy)[0], HOSTILE[name]).success
-    assert time.perf_counter() - start < 4.0
+    assert time.process_time() - start < 4.0
 
 
 def test_a_whole_game_as_one_answer(toy):

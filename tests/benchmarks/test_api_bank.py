@@ -271,9 +271,9 @@ def test_hostile_answers_and_generations_in_bounded_time(benchmark, name):
     text = HOSTILE[name]
     for wrapped in (text, f"[AddReminder(people={text})]", f"[AddReminder(people='{text}')]"):
         for task in (CALL, REPLY):
-            start = time.perf_counter()
+            start = time.process_time()
             score = benchmark.score(task, wrapped)
-            assert time.perf_counter() - start < 1.0
+            assert time.process_time() - start < 1.0
             assert not score.success and score.reward < 0.5 and score.reason
     for generation in (
         text,
@@ -282,11 +282,11 @@ def test_hostile_answers_and_generations_in_bounded_time(benchmark, name):
         f"New Tools: same\nNew Task: User: x\nAPI-Request: [ToolSearcher(keywords='x')]->{text}\n"
         "New Answer: [A(x='1')]",
     ):
-        start = time.perf_counter()
+        start = time.process_time()
         task = benchmark.parse(generation, CALL, "g", 0)
         if isinstance(task, Task):
             assert benchmark.verify(task) is not None
-        assert time.perf_counter() - start < 1.0
+        assert time.process_time() - start < 1.0
 
 
 @pytest.mark.parametrize(
@@ -303,9 +303,9 @@ def test_hostile_answers_and_generations_in_bounded_time(benchmark, name):
     ],
 )
 def test_repetition_costs_no_more_than_its_length(benchmark, text):
-    start = time.perf_counter()
+    start = time.process_time()
     assert not benchmark.score(CALL, text).success
-    assert time.perf_counter() - start < 0.5
+    assert time.process_time() - start < 0.5
 
 
 @pytest.mark.parametrize(
@@ -322,9 +322,9 @@ def test_the_longest_reply_is_scored_in_time(benchmark, reference, prediction):
     spec = {**REPLY.answer, "text": reference}
     long = Task("r", "api_bank", "x", CALL.messages, (TOOL,), spec)
     assert len(reference) <= 1_024 and 6_000 < len(prediction) <= 8_192
-    start = time.perf_counter()
+    start = time.process_time()
     assert benchmark.score(long, prediction).valid
-    assert time.perf_counter() - start < 1.0
+    assert time.process_time() - start < 1.0
 
 
 def test_every_gold_answer_earns_full_reward(real, data_dir):

@@ -258,19 +258,19 @@ def test_hostile_text_in_bounded_time(benchmark, name):
     text = HOSTILE[name]
     searching = Bamboogle(mode="search")
     for wrapped in (text, f"<answer>{text}</answer>", f"<search>{text}</search>"):
-        start = time.perf_counter()
+        start = time.process_time()
         score = benchmark.score(TASK, wrapped)
         assert not score.success and score.reason
         episode = searching.episode(TASK)
         score = episode.step(wrapped)
         assert score is None or not score.success
-        assert time.perf_counter() - start < 1.0
+        assert time.process_time() - start < 1.0
     for wrapped in (text, f"New Task: {text}\nNew Steps: {text}\nNew Answer: {text}"):
-        start = time.perf_counter()
+        start = time.process_time()
         task = benchmark.parse(wrapped, TASK, "g", 0)
         if isinstance(task, Task):
             assert benchmark.verify(task) is not None
-        assert time.perf_counter() - start < 1.0
+        assert time.process_time() - start < 1.0
 
 
 @pytest.mark.parametrize(
@@ -284,10 +284,10 @@ def test_hostile_text_in_bounded_time(benchmark, name):
     ],
 )
 def test_repetition_costs_little(text):
-    start = time.perf_counter()
+    start = time.process_time()
     assert not Bamboogle().score(TASK, text).success
     Bamboogle(mode="search").episode(TASK).step(text)
-    assert time.perf_counter() - start < 0.5
+    assert time.process_time() - start < 0.5
 
 
 # --- judge --------------------------------------------------------------------------------------------

@@ -141,12 +141,12 @@ HEAVY = {
 
 @pytest.mark.parametrize("text", [*HOSTILE.values(), *HEAVY.values()], ids=[*HOSTILE, *HEAVY])
 def test_hostile_calls_take_less_than_a_second(made, text):
-    start = time.perf_counter()
+    start = time.process_time()
     calls = decode(text)
     if not isinstance(calls, Rejection):
         assert all(isinstance(made.run(call), str) for call in calls)
         same_state(made, Backends(SCENARIO))
-    assert time.perf_counter() - start < 1
+    assert time.process_time() - start < 1
 
 
 def test_unknown_classes_and_broken_states_are_named():

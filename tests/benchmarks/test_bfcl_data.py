@@ -4,6 +4,7 @@ import json
 
 import pytest
 
+from genenv_jax.benchmarks import choice
 from genenv_jax.benchmarks.base import Task
 from genenv_jax.benchmarks.bfcl import records
 
@@ -175,4 +176,4 @@ def test_split_is_stable_and_keeps_conversations_together():
     assert keys == {"multi_turn_7"}
     assert records.split_key("live_simple_0-1-2") == "live_simple_0-1-2"
     # Fixed forever: changing it would move evaluation tasks into training.
-    assert records.split_position("multi_turn_7") == pytest.approx(0.4297, abs=1e-4)
+    assert choice.position("multi_turn_7") == pytest.approx(0.4297, abs=1e-4)

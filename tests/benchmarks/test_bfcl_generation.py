@@ -184,7 +184,7 @@ def test_hostile_text_is_parsed_and_scored_in_bounded_time(benchmark, name):
     for seed in seeds:
         for hostile in (text, generation(tools=text), generation(request=text),
                         generation(answer=text)):  # fmt: skip
-            start = time.perf_counter()
+            start = time.process_time()
             result = benchmark.parse(hostile, seed, "g", 0)
             if isinstance(result, Task):
                 verdict = benchmark.verify(result)
@@ -192,7 +192,7 @@ def test_hostile_text_is_parsed_and_scored_in_bounded_time(benchmark, name):
                 json.dumps(result.to_json()).encode()
                 benchmark.canonical(result)
             score = benchmark.score(seed, hostile)
-            assert time.perf_counter() - start < 1.0
+            assert time.process_time() - start < 1.0
             assert 0.0 <= score.reward <= 1.0 and score.success == (score.reward == 1.0)
             assert score.reason.replace("_", "").isalpha() or score.success
             if score.success:  # none of these is a correct call

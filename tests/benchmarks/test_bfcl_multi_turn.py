@@ -186,22 +186,22 @@ def test_long_conversations_fit_and_keep_the_request(benchmark):
 @needs_package
 @pytest.mark.parametrize("text", [*HOSTILE.values(), *HEAVY.values()], ids=[*HOSTILE, *HEAVY])
 def test_hostile_answers_get_a_score_in_a_second(benchmark, text):
-    start = time.perf_counter()
+    start = time.process_time()
     episode = benchmark.episode(conversation([["ls()"], ["ls()"]]))
     score = episode.step(text)
     assert score is None or not score.success
     assert sum(len(m["content"]) for m in episode.messages()) <= benchmark.limits.prompt_chars
     for message in episode.messages():
         message["content"].encode()
-    assert time.perf_counter() - start < 1
-    start = time.perf_counter()
+    assert time.process_time() - start < 1
+    start = time.process_time()
     for task in (turn(["touch(file_name='x')"]), conversation([["ls()"]])):
         assert not benchmark.score(task, text).success
     assert isinstance(
         benchmark.parse(generation(answer=text), turn(["touch(file_name='x')"]), "g", 0),
         Rejection | Task,
     )
-    assert time.perf_counter() - start < 1
+    assert time.process_time() - start < 1
 
 
 @needs_package

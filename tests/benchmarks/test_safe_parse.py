@@ -59,9 +59,9 @@ HOSTILE = {
 @pytest.mark.parametrize("parser", [parse_calls, parse_json, parse_literal, check_text])
 @pytest.mark.parametrize("name", HOSTILE)
 def test_hostile_text_gives_a_value_in_bounded_time(name, parser, tmp_path):
-    start = time.perf_counter()
+    start = time.process_time()
     result = parser(HOSTILE[name])
-    assert time.perf_counter() - start < 1.0
+    assert time.process_time() - start < 1.0
     if isinstance(result, Rejection):
         assert result.reason in (
             base.EMPTY, base.NOT_TEXT, base.TOO_LONG, base.TOO_DEEP, base.UNPARSABLE

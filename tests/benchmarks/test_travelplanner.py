@@ -276,10 +276,10 @@ def test_a_lost_answer_counts_as_undelivered(everything):
 @pytest.mark.parametrize("name", HOSTILE_PLANS)
 def test_hostile_text_is_scored_and_parsed_in_bounded_time(benchmark, name):
     task = benchmark.tasks("seed")[0]
-    start = time.perf_counter()
+    start = time.process_time()
     score = benchmark.score(task, HOSTILE_PLANS[name])
     parsed = benchmark.parse(HOSTILE_PLANS[name], task, "g", 0)
-    assert time.perf_counter() - start < 1.0
+    assert time.process_time() - start < 1.0
     assert score.reward == 0.0 and not score.success
     assert score.reason.replace("_", "").isalpha() and len(score.reason) < 40
     assert isinstance(parsed, Rejection)
@@ -303,9 +303,9 @@ def test_hostile_text_is_scored_and_parsed_in_bounded_time(benchmark, name):
 def test_hostile_wordings_are_verified_in_bounded_time(benchmark, wording):
     task = _variation(benchmark, benchmark.tasks("seed")[0], query=wording)
     assert isinstance(task, Task)
-    start = time.perf_counter()
+    start = time.process_time()
     assert benchmark.verify(task).reason == "text_differs"
-    assert time.perf_counter() - start < 1.0
+    assert time.process_time() - start < 1.0
 
 
 @pytest.mark.parametrize(

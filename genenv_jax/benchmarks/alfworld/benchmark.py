@@ -9,14 +9,13 @@ Training is always on steps, of the training games.
 
 from __future__ import annotations
 
-import hashlib
 import os
 import pathlib
 import unicodedata
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from genenv_jax.benchmarks import data_files
+from genenv_jax.benchmarks import choice, data_files
 from genenv_jax.benchmarks.alfworld import (
     commands,
     engine,
@@ -41,6 +40,7 @@ from genenv_jax.benchmarks.base import (
     Task,
 )
 from genenv_jax.benchmarks.safe_parse import check_text
+from genenv_jax.benchmarks.sections import read_sections
 
 STEP, EPISODE = "step", "episode"
 PROTOCOLS = (STEP, EPISODE)
@@ -169,7 +169,7 @@ class ALFWorld:
                     for task in self._all("seed")
                     if self.canonical(task) not in held_out and self.verify(task) is None
                 ]
-            self._tasks[split] = tuple(_some(found, self.most[split]))
+            self._tasks[split] = tuple(choice.some(found, self.most[split]))
         return self._tasks[split]
 
     def _all(self, split: str) -> list[Task]:
@@ -276,7 +276,7 @@ class ALFWorld:
         rejection = check_text(text, self.generation_chars)
         if rejection:
             return rejection
-        found = situations.sections(text)
+        found = read_sections(text, prompts.HEADERS)
         if isinstance(found, Rejection):
             return found
         goal, observations, listed, action = found
@@ -484,15 +484,3 @@ def _verify(directory: pathlib.Path, found: Sequence[games.Game]) -> None:
             "config.benchmark.verify_files to False to use them unchecked"
         )
     data_files.verify(games.NAME, directory, paths)
-
-
-def _some(tasks: Sequence[Task], most: int) -> list[Task]:
-    """At most `most` tasks, chosen by a hash of their ids, in their order; 0 keeps all."""
-    if not most or len(tasks) <= most:
-        return list(tasks)
-
-    def order(task: Task) -> str:
-        return hashlib.sha256(f"order:{task.id}".encode()).hexdigest()
-
-    kept = {task.id for task in sorted(tasks, key=order)[:most]}
-    return [task for task in tasks if task.id in kept]

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 from genenv_jax.benchmarks.alfworld import commands
 from genenv_jax.benchmarks.base import Message, SeedStatistics
+from genenv_jax.benchmarks.success_record import success_record
 
 GOAL = "Your task is to: "
 LEFT_OUT = "[... earlier steps are left out ...]"
@@ -16,7 +17,6 @@ ACTION_HEADER = "New Action:"
 HEADERS = (TASK_HEADER, STATE_HEADER, COMMANDS_HEADER, ACTION_HEADER)
 SAME = "same"
 
-_KEEP = (0.4, 0.6)  # success rates at which the difficulty is right
 _PUT = {
     commands.PUT_IN_ON: "put OBJECT in/on PLACE",
     commands.MOVE_TO: "move OBJECT to PLACE",
@@ -132,7 +132,10 @@ def simulator_messages(sections: str, grammar: str, statistics: SeedStatistics) 
     )
     return [
         {"role": "system", "content": system},
-        {"role": "user", "content": f"{sections}\n\n{record(statistics)}"},
+        {
+            "role": "user",
+            "content": f"{sections}\n\n{success_record(statistics, what='situation')}",
+        },
     ]
 
 
@@ -141,23 +144,4 @@ def sections_text(goal: str, observations: str, admissible: str, action: str) ->
     return (
         f"{TASK_HEADER} {goal}\n{STATE_HEADER}\n{observations}\n"
         f"{COMMANDS_HEADER}\n{admissible}\n{ACTION_HEADER} {action}"
-    )
-
-
-def record(statistics: SeedStatistics) -> str:
-    """The agent's success statistics in words, with what they ask of the next task."""
-    rate = statistics.success_rate
-    if rate is None:
-        return (
-            "The agent has not tried variations of this situation yet; "
-            "aim at one that it would get right about half of the time."
-        )
-    wish = "keep the difficulty"
-    if rate < _KEEP[0]:
-        wish = "write an easier one"
-    elif rate > _KEEP[1]:
-        wish = "write a harder one"
-    return (
-        f"The agent got {statistics.successes} of {statistics.attempts} attempts at variations of this "
-        f"situation right; aim at situations that it gets right half of the time, so {wish}."
     )

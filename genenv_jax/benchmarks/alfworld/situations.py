@@ -28,31 +28,6 @@ _BULLET = re.compile(r"(?:[-*>•]|[0-9]{1,3}[.)]) +")
 _WORDS = {"clean": ("clean",), "heat": ("hot", "heat", "warm"), "cool": ("cool", "cold", "chill")}
 
 
-def sections(text: str) -> tuple[str, str, str, str] | Rejection:
-    """The four sections of a generation, stripped; UNPARSABLE unless each is there once, in order."""
-    found: list[tuple[int, int, int]] = []
-    position = 0
-    for line in text.splitlines(keepends=True):
-        stripped = line.lstrip()
-        for index, header in enumerate(prompts.HEADERS):
-            if stripped.startswith(header):
-                start = position + len(line) - len(stripped)
-                found.append((index, start, start + len(header)))
-        position += len(line)
-    order = [index for index, _, _ in found]
-    if order != list(range(len(prompts.HEADERS))):
-        names = ", ".join(prompts.HEADERS[index] for index in order[:6]) or "none"
-        return Rejection(UNPARSABLE, f"expected the four headers once and in order, found {names}")
-    if text[: found[0][1]].strip():
-        return Rejection(UNPARSABLE, "text before the first header")
-    ends = [start for _, start, _ in found[1:]] + [len(text)]
-    parts = [text[begin:end].strip() for (_, _, begin), end in zip(found, ends, strict=True)]
-    for header, part in zip(prompts.HEADERS, parts, strict=True):
-        if not part:
-            return Rejection(UNPARSABLE, f"{header} is empty")
-    return parts[0], parts[1], parts[2], parts[3]
-
-
 def command_list(text: str) -> list[str]:
     """Commands one a line, normalised, without bullets, sorted as the games list them."""
     lines = (_BULLET.sub("", line.strip(), count=1) for line in text.splitlines())

@@ -26,13 +26,13 @@ training calls of level 3, and all three test files are held out.
 
 from __future__ import annotations
 
-import hashlib
 import json
 import os
 import unicodedata
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from genenv_jax.benchmarks import choice
 from genenv_jax.benchmarks.api_bank import generation as generations
 from genenv_jax.benchmarks.api_bank import prompts, records, rules
 from genenv_jax.benchmarks.api_bank.calls import read_call
@@ -168,12 +168,7 @@ class APIBank:
                         kept.append(task)
                         seen.add(key)
                 chosen = kept
-            most = self.most[split]
-            if most:
-                ids = sorted((_position(f"order:{task.id}"), task.id) for task in chosen)[:most]
-                keep = {task_id for _, task_id in ids}
-                chosen = [task for task in chosen if task.id in keep]
-            self._tasks[split] = tuple(chosen)
+            self._tasks[split] = tuple(choice.some(chosen, self.most[split]))
         return self._tasks[split]
 
     def _belonging(self, split: str) -> list[Task]:
@@ -184,7 +179,10 @@ class APIBank:
             task
             for task in loaded
             if _pool(task.category) not in other
-            or (_position(f"{_pool(task.category)}:{task.answer['sample']}") < self.seed_fraction)
+            or (
+                choice.position(f"{_pool(task.category)}:{task.answer['sample']}")
+                < self.seed_fraction
+            )
             == (split == "seed")
         ]
 
@@ -341,11 +339,6 @@ class APIBank:
 def _pool(split: str) -> str:
     """Splits of one pool are made of the same dialogues."""
     return f"level-{SPLITS[split].level}{'-train' if SPLITS[split].training else ''}"
-
-
-def _position(key: str) -> float:
-    """A stable number in [0, 1) for a key."""
-    return int.from_bytes(hashlib.sha256(key.encode()).digest()[:8], "big") / 2**64
 
 
 def _letters(text: str) -> str:

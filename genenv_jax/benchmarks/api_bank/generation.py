@@ -11,6 +11,7 @@ from genenv_jax.benchmarks.api_bank import prompts
 from genenv_jax.benchmarks.api_bank.records import is_description
 from genenv_jax.benchmarks.base import BAD_TOOLS, EMPTY, UNPARSABLE, Rejection
 from genenv_jax.benchmarks.safe_parse import check_text, parse_json
+from genenv_jax.benchmarks.sections import read_sections
 
 MAX_TOOLS = 32
 MAX_PARAMETERS = 32
@@ -47,7 +48,7 @@ def read(text: Any, max_chars: int, max_dialogue: int) -> Generation | Rejection
     rejection = check_text(text, max_chars)
     if rejection:
         return rejection
-    sections = _sections(text)
+    sections = read_sections(text, _HEADERS)
     if isinstance(sections, Rejection):
         return sections
     listed, dialogue, answer = sections
@@ -88,27 +89,3 @@ def check_tools(tools: Any) -> Rejection | None:
             return Rejection(BAD_TOOLS, f"API {index}: its name is there twice")
         names.add(tool["name"])
     return None
-
-
-def _sections(text: str) -> tuple[str, str, str] | Rejection:
-    """The three sections, stripped: each header once, in order, at the start of a line."""
-    found: list[tuple[int, int, int]] = []
-    position = 0
-    for line in text.splitlines(keepends=True):
-        stripped = line.lstrip()
-        for index, header in enumerate(_HEADERS):
-            if stripped.startswith(header):
-                start = position + len(line) - len(stripped)
-                found.append((index, start, start + len(header)))
-        position += len(line)
-    if [index for index, _, _ in found] != list(range(len(_HEADERS))):
-        names = ", ".join(_HEADERS[index] for index, _, _ in found[:6]) or "none"
-        return Rejection(UNPARSABLE, f"expected the three headers once and in order, found {names}")
-    if text[: found[0][1]].strip():
-        return Rejection(UNPARSABLE, "text before the first header")
-    ends = [start for _, start, _ in found[1:]] + [len(text)]
-    parts = [text[begin:end].strip() for (_, _, begin), end in zip(found, ends, strict=True)]
-    for header, part in zip(_HEADERS, parts, strict=True):
-        if not part:
-            return Rejection(UNPARSABLE, f"{header} is empty")
-    return parts[0], parts[1], parts[2]

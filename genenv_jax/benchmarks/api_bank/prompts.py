@@ -9,6 +9,7 @@ from typing import Any
 from genenv_jax.benchmarks.api_bank.calls import write_call
 from genenv_jax.benchmarks.api_bank.records import CALL
 from genenv_jax.benchmarks.base import Message, SeedStatistics, Task
+from genenv_jax.benchmarks.success_record import success_record
 
 TOOLS_HEADER = "New Tools:"
 TASK_HEADER = "New Task:"
@@ -16,7 +17,6 @@ ANSWER_HEADER = "New Answer:"
 SAME_TOOLS = "same"
 CALL_PREFIX = "API-Request: "
 
-_KEEP = (0.4, 0.6)  # success rates at which the difficulty is right
 _FORM = "[ApiName(key1='value1', key2='value2')]"
 _YEAR = "It is the year 2023. "  # by which the dialogues of levels 1 and 2 complete their dates
 
@@ -123,28 +123,9 @@ def simulator_messages(seed: Task, statistics: SeedStatistics) -> list[Message]:
         f"APIs, one a line:\n{tool_lines(seed.tools)}",
         _CONVERSATION + dialogue(seed),
         f"{'Correct call' if call else 'Reply'}:\n{reference(seed)}",
-        record(statistics),
+        success_record(statistics, who="assistant"),
     ]
     return [
         {"role": "system", "content": system},
         {"role": "user", "content": "\n\n".join(parts)},
     ]
-
-
-def record(statistics: SeedStatistics) -> str:
-    """The agent's success statistics in words, with what they ask of the next task."""
-    rate = statistics.success_rate
-    if rate is None:
-        return (
-            "The assistant has not tried variations of this task yet; "
-            "aim at a task that it would solve about half of the time."
-        )
-    wish = "keep the difficulty"
-    if rate < _KEEP[0]:
-        wish = "write an easier task"
-    elif rate > _KEEP[1]:
-        wish = "write a harder task"
-    return (
-        f"The assistant solved {statistics.successes} of {statistics.attempts} attempts at variations "
-        f"of this task; aim at tasks solved about half of the time, so {wish}."
-    )

@@ -21,12 +21,12 @@ well among several answers), and on 11 they lead to something else altogether.
 from __future__ import annotations
 
 import dataclasses
-import hashlib
 import os
 import unicodedata
 from collections.abc import Sequence
 from typing import Any
 
+from genenv_jax.benchmarks import choice
 from genenv_jax.benchmarks.bamboogle import generation as generations
 from genenv_jax.benchmarks.bamboogle import prompts, records
 from genenv_jax.benchmarks.bamboogle.answers import extract, measure, normalize
@@ -166,15 +166,13 @@ class Bamboogle:
         if split not in self._tasks:
             directory = records.find_directory(self.data_dir)
             loaded = records.load(directory, split, self.verify_files)
-            seeds = [task for task in loaded if _position(task.id) < self.seed_fraction]
-            held_out = [task for task in loaded if _position(task.id) >= self.seed_fraction]
+            sides: dict[bool, list[Task]] = {True: [], False: []}  # whether it is a seed
+            for task in loaded:
+                place = choice.position(f"bamboogle:{task.id}")
+                sides[place < self.seed_fraction].append(task)
+            seeds, held_out = sides[True], sides[False]
             chosen = held_out if split == "eval" else self._seeds(seeds, held_out)
-            most = self.most[split]
-            if most:
-                order = sorted((_position(f"order:{task.id}"), task.id) for task in chosen)
-                keep = {task_id for _, task_id in order[:most]}
-                chosen = [task for task in chosen if task.id in keep]
-            self._tasks[split] = tuple(chosen)
+            self._tasks[split] = tuple(choice.some(chosen, self.most[split]))
         return self._tasks[split]
 
     def _seeds(self, candidates: list[Task], held_out: list[Task]) -> list[Task]:
@@ -307,11 +305,6 @@ def _first_answers(task: Task) -> set[str]:
     """Normalised answers of the first sub-question, yes and no aside."""
     answers = task.answer["steps"][0]["answers"] if task.answer["steps"] else []
     return {normalize(answer) for answer in answers} - {"yes", "no", ""}
-
-
-def _position(key: str) -> float:
-    """A stable number in [0, 1) for a key."""
-    return int.from_bytes(hashlib.sha256(f"bamboogle:{key}".encode()).digest()[:8], "big") / 2**64
 
 
 def _letters(text: str) -> str:

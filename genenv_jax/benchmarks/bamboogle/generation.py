@@ -9,6 +9,7 @@ from genenv_jax.benchmarks.bamboogle import prompts
 from genenv_jax.benchmarks.bamboogle.answers import normalize
 from genenv_jax.benchmarks.base import BAD_ANSWER, UNPARSABLE, Rejection
 from genenv_jax.benchmarks.safe_parse import check_text, parse_json
+from genenv_jax.benchmarks.sections import read_sections
 
 BAD_STEPS = "bad_steps"  # sub-questions that are missing or not well formed
 LEAKED = "leaked"  # the question holds its own answer
@@ -50,7 +51,7 @@ def read(text: Any, two_hops: bool, max_chars: int) -> Generation | Rejection:
     headers = [prompts.TASK_HEADER, prompts.ANSWER_HEADER]
     if two_hops:
         headers.insert(1, prompts.STEPS_HEADER)
-    parts = _sections(text, headers)
+    parts = read_sections(text, headers)
     if isinstance(parts, Rejection):
         return parts
     answers = [part.strip() for part in parts[-1].split(prompts.SEPARATOR.strip())]
@@ -110,26 +111,3 @@ def _agree(left: str, right: str) -> bool:
     if left in right or right in left or left.replace(" ", "") == right.replace(" ", ""):
         return True
     return sorted(left.split()) == sorted(right.split())
-
-
-def _sections(text: str, headers: list[str]) -> list[str] | Rejection:
-    found: list[tuple[int, int, int]] = []
-    position = 0
-    for line in text.splitlines(keepends=True):
-        stripped = line.lstrip()
-        for index, header in enumerate(headers):
-            if stripped.startswith(header):
-                start = position + len(line) - len(stripped)
-                found.append((index, start, start + len(header)))
-        position += len(line)
-    if [index for index, _, _ in found] != list(range(len(headers))):
-        names = ", ".join(headers[index] for index, _, _ in found[:6]) or "none"
-        return Rejection(UNPARSABLE, f"expected the headers once and in order, found {names}")
-    if text[: found[0][1]].strip():
-        return Rejection(UNPARSABLE, "text before the first header")
-    ends = [start for _, start, _ in found[1:]] + [len(text)]
-    parts = [text[begin:end].strip() for (_, _, begin), end in zip(found, ends, strict=True)]
-    for header, part in zip(headers, parts, strict=True):
-        if not part:
-            return Rejection(UNPARSABLE, f"{header} is empty")
-    return parts

@@ -5,13 +5,13 @@ from __future__ import annotations
 import json
 
 from genenv_jax.benchmarks.base import Message, SeedStatistics, Task
+from genenv_jax.benchmarks.success_record import success_record
 
 TASK_HEADER = "New Task:"
 STEPS_HEADER = "New Steps:"
 ANSWER_HEADER = "New Answer:"
 SEPARATOR = " | "  # between answers that are all right
 
-_KEEP = (0.4, 0.6)  # success rates at which the difficulty is right
 
 _CLOSED_BOOK = """\
 Answer the question from what you know. Think step by step if you like: find the fact that the question \
@@ -76,27 +76,9 @@ def simulator_messages(seed: Task, statistics: SeedStatistics) -> list[Message]:
     parts = [f"Question:\n{question(seed)}"]
     if two_hops:
         parts.append(f"Steps:\n{write_steps(seed)}")
-    parts += [f"Answer:\n{SEPARATOR.join(seed.answer['answers'])}", record(statistics)]
+    parts.append(f"Answer:\n{SEPARATOR.join(seed.answer['answers'])}")
+    parts.append(success_record(statistics, who="assistant", what="question"))
     return [
         {"role": "system", "content": system},
         {"role": "user", "content": "\n\n".join(parts)},
     ]
-
-
-def record(statistics: SeedStatistics) -> str:
-    """The agent's success statistics in words, with what they ask of the next task."""
-    rate = statistics.success_rate
-    if rate is None:
-        return (
-            "The agent has not tried variations of this question yet; "
-            "aim at a question that it would answer about half of the time."
-        )
-    wish = "keep the difficulty"
-    if rate < _KEEP[0]:
-        wish = "write an easier question"
-    elif rate > _KEEP[1]:
-        wish = "write a harder question"
-    return (
-        f"The agent solved {statistics.successes} of {statistics.attempts} attempts at variations "
-        f"of this question; aim at questions answered about half of the time, so {wish}."
-    )

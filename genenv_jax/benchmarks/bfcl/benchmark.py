@@ -29,6 +29,7 @@ from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from genenv_jax.benchmarks import choice
 from genenv_jax.benchmarks.base import (
     BAD_ANSWER,
     BAD_TOOLS,
@@ -51,7 +52,6 @@ from genenv_jax.benchmarks.bfcl import (
     backends,
     conversations,
     executed,
-    generations,
     multi_turn,
     prompts,
     records,
@@ -69,6 +69,7 @@ from genenv_jax.benchmarks.bfcl.limits import Limits
 from genenv_jax.benchmarks.bfcl.metrics import official_metrics
 from genenv_jax.benchmarks.bfcl.source_calls import decode_source_calls
 from genenv_jax.benchmarks.safe_parse import check_text, parse_calls, parse_json
+from genenv_jax.benchmarks.sections import read_sections
 
 _NO_CALL = ("irrelevance", "relevance")
 
@@ -170,14 +171,7 @@ class BFCL:
                     for task in chosen
                     if self.canonical(task) not in held_out and self.verify(task) is None
                 ]
-            most = self.most[split]
-            if most is not None and most < len(chosen):
-                # Another hash than the split's, which has already sorted out where a task may be.
-                order = {task.id: records.split_position(f"order:{task.id}") for task in chosen}
-                kept = sorted(chosen, key=lambda task: order[task.id])[:most]
-                ids = {task.id for task in kept}
-                chosen = [task for task in chosen if task.id in ids]
-            self._tasks[split] = tuple(chosen)
+            self._tasks[split] = tuple(choice.some(chosen, self.most[split]))
         return self._tasks[split]
 
     def _load(self, split: str) -> list[Task]:
@@ -200,7 +194,7 @@ class BFCL:
         )
         if not shared:
             return True
-        position = records.split_position(records.split_key(task.id))
+        position = choice.position(records.split_key(task.id))
         return (position < self.seed_fraction) == (split == "seed")
 
     def agent_messages(self, task: Task) -> list[Message]:
@@ -224,7 +218,7 @@ class BFCL:
             tools = json.dumps([dict(tool) for tool in task.tools], ensure_ascii=False)
         request = task.messages[-1]["content"].strip() if task.messages else ""
         sections = (tools, request, self.agent_answer(task))
-        return "\n".join(f"{h} {s}" for h, s in zip(generations.HEADERS, sections, strict=True))
+        return "\n".join(f"{h} {s}" for h, s in zip(prompts.HEADERS, sections, strict=True))
 
     def agent_answer(self, task: Task) -> str:
         """See `Benchmark.agent_answer`; what a generated task was written with, if it was.
@@ -252,7 +246,7 @@ class BFCL:
         rejection = check_text(text, self.limits.generation_chars)
         if rejection:
             return rejection
-        sections = generations.sections(text)
+        sections = read_sections(text, prompts.HEADERS)
         if isinstance(sections, Rejection):
             return sections
         tool_section, request, reference = sections

@@ -10,16 +10,17 @@ from typing import Any
 from genenv_jax.benchmarks.base import Message, SeedStatistics, Task
 from genenv_jax.benchmarks.bfcl import ast_checker
 from genenv_jax.benchmarks.bfcl.categories import CONVERSATION, STATIC_MATCH, TURN_STATE
+from genenv_jax.benchmarks.success_record import success_record
 
 TOOLS_HEADER = "New Tools:"
 TASK_HEADER = "New Task:"
 ANSWER_HEADER = "New Answer:"
+HEADERS = (TOOLS_HEADER, TASK_HEADER, ANSWER_HEADER)  # of what the simulator writes
 SAME_TOOLS = "same"
 
 _SENTENCE = re.compile(r"(?<=[.!?])\s")
 _PREAMBLE = "Tool description:"  # what the multi-turn classes put before each description
 _MAX_NESTING = 4
-_KEEP = (0.4, 0.6)  # success rates at which the difficulty is right
 _DESCRIPTION_CHARS = (None, 160, 80)  # by level of detail: all, a sentence, half a sentence
 _PARAMETER_CHARS = (None, 80, 0)
 
@@ -356,7 +357,7 @@ def simulator_messages(
         answer_form=_ANSWER_FORMS[spec["kind"]],
         types=", ".join(ast_checker.language_types(spec["language"])),
     )
-    closing = [f"Correct calls:\n{answer}", record(statistics)]
+    closing = [f"Correct calls:\n{answer}", success_record(statistics)]
     state = []
     if spec["rule"] == TURN_STATE:
         system += _EXECUTED_RULES.format(same=SAME_TOOLS)
@@ -386,23 +387,4 @@ def _state_text(scenario: Mapping[str, Any], max_chars: int) -> str:
     return "\n".join(
         f"{name}: {shortened(_json(scenario['config'].get(name, {})), share)}"
         for name in scenario["classes"]
-    )
-
-
-def record(statistics: SeedStatistics) -> str:
-    """The agent's success statistics in words, with what they ask of the next task."""
-    rate = statistics.success_rate
-    if rate is None:
-        return (
-            "The agent has not tried variations of this task yet; "
-            "aim at a task that it would solve about half of the time."
-        )
-    wish = "keep the difficulty"
-    if rate < _KEEP[0]:
-        wish = "write an easier task"
-    elif rate > _KEEP[1]:
-        wish = "write a harder task"
-    return (
-        f"The agent solved {statistics.successes} of {statistics.attempts} attempts at variations "
-        f"of this task; aim at tasks solved about half of the time, so {wish}."
     )

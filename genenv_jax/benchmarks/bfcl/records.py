@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import os
 import pathlib
 from collections.abc import Iterator, Sequence
@@ -105,11 +104,6 @@ def split_key(task_id: str) -> str:
     if conversation.startswith("multi_turn_"):
         return "multi_turn_" + conversation.rsplit("_", 1)[1]
     return conversation
-
-
-def split_position(key: str) -> float:
-    """A stable number in [0, 1) for a key: the head of its SHA-256, not Python's salted hash."""
-    return int.from_bytes(hashlib.sha256(key.encode()).digest()[:8], "big") / 2**64
 
 
 def _single_turns(files: Files, name: str, origin: str) -> Iterator[Task]:

@@ -9,12 +9,12 @@ reference information, which has all that the training queries can use; results 
 
 from __future__ import annotations
 
-import hashlib
 import json
 import os
 from collections.abc import Sequence
 from typing import Any
 
+from genenv_jax.benchmarks import choice
 from genenv_jax.benchmarks.base import (
     BAD_ANSWER,
     EMPTY,
@@ -185,12 +185,7 @@ class TravelPlanner:
             raise ValueError(f"split {split!r}: expected 'seed' or 'eval'")
         if split not in self._tasks:
             chosen = self._seeds() if split == "seed" else self._held_out()
-            most = self.most[split]
-            if most and most < len(chosen):
-                kept = sorted(chosen, key=lambda task: _position(f"order:{task.id}"))[:most]
-                ids = {task.id for task in kept}
-                chosen = [task for task in chosen if task.id in ids]
-            self._tasks[split] = tuple(chosen)
+            self._tasks[split] = tuple(choice.some(chosen, self.most[split]))
         return self._tasks[split]
 
     def _train(self, split: str) -> list[Task]:
@@ -201,7 +196,7 @@ class TravelPlanner:
             strata.setdefault(task.category, []).append(task)
         seeds: set[str] = set()
         for stratum in strata.values():
-            stratum.sort(key=lambda task: _position(task.id))
+            stratum.sort(key=lambda task: choice.position(task.id))
             seeds.update(task.id for task in stratum[: round(self.seed_fraction * len(stratum))])
         if self.eval == "validation":
             seeds = {task.id for task in tasks}
@@ -425,11 +420,6 @@ def _undelivered(task: Task) -> dict[str, Any]:
 def _check_choice(option: str, value: Any, choices: Sequence[str]) -> None:
     if value not in choices:
         raise ValueError(f"{option} = {value!r}: expected one of {', '.join(choices)}")
-
-
-def _position(key: str) -> float:
-    """A stable number in [0, 1) for a key: the head of its SHA-256, not Python's salted hash."""
-    return int.from_bytes(hashlib.sha256(key.encode()).digest()[:8], "big") / 2**64
 
 
 def _as(task: Task, split: str) -> Task:

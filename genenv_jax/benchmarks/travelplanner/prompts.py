@@ -7,14 +7,13 @@ from collections.abc import Mapping
 from typing import Any
 
 from genenv_jax.benchmarks.base import Message, SeedStatistics
+from genenv_jax.benchmarks.success_record import success_record
 from genenv_jax.benchmarks.travelplanner.queries import (
     CUISINES,
     HOUSE_RULES,
     ROOM_TYPES,
     TRANSPORTATION,
 )
-
-_KEEP = (0.4, 0.6)  # success rates at which the difficulty is right
 
 AGENT_RULES = """\
 You plan trips. Use only the information that you are given; copy names and flight numbers exactly.
@@ -113,7 +112,7 @@ def simulator_messages(
     parts = [f"Information:\n{information}", f"Task:\n{task}"]
     if cost is not None:
         parts.append(f"A plan that meets everything in this task costs ${cost:,.0f}.")
-    parts.append(_statistics_text(statistics))
+    parts.append(success_record(statistics))
     return [
         {"role": "system", "content": system},
         {"role": "user", "content": "\n\n".join(parts)},
@@ -122,21 +121,3 @@ def simulator_messages(
 
 def _options(values: tuple[str, ...]) -> str:
     return ", ".join(json.dumps(value) for value in values)
-
-
-def _statistics_text(statistics: SeedStatistics) -> str:
-    rate = statistics.success_rate
-    if rate is None:
-        return (
-            "The agent has not tried variations of this task yet; "
-            "aim at a task that it would solve about half of the time."
-        )
-    wish = "keep the difficulty"
-    if rate < _KEEP[0]:
-        wish = "write an easier task"
-    elif rate > _KEEP[1]:
-        wish = "write a harder task"
-    return (
-        f"The agent solved {statistics.successes} of {statistics.attempts} attempts at variations "
-        f"of this task; aim at tasks solved about half of the time, so {wish}."
-    )

@@ -1,0 +1,32 @@
+"""What a simulator is told of how the agent has fared."""
+
+from __future__ import annotations
+
+from genenv_jax.benchmarks.base import SeedStatistics
+
+_KEEP = (0.4, 0.6)  # success rates at which the difficulty is right
+
+
+def success_record(statistics: SeedStatistics, who: str = "agent", what: str = "task") -> str:
+    """The agent's success statistics in words, with what they ask of the next task.
+
+    Args:
+      statistics: of the seed's variations.
+      who: the agent, as the prompt calls it.
+      what: a task, as the prompt calls it.
+    """
+    rate = statistics.success_rate
+    if rate is None:
+        return (
+            f"The {who} has not tried variations of this {what} yet; "
+            f"aim at a {what} that it would solve about half of the time."
+        )
+    wish = "keep the difficulty"
+    if rate < _KEEP[0]:
+        wish = f"write an easier {what}"
+    elif rate > _KEEP[1]:
+        wish = f"write a harder {what}"
+    return (
+        f"The {who} solved {statistics.successes} of {statistics.attempts} attempts at variations "
+        f"of this {what}; aim at {what}s solved about half of the time, so {wish}."
+    )
