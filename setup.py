@@ -41,6 +41,8 @@ BASE = [
     "clu>=0.0.12,<0.1",
     # JAX 0.10 needs NumPy 2.
     "numpy>=2,<3",
+    # Beta posteriors and exact tests; JAX needs it too.
+    "scipy>=1.13,<2",
     # Flags and logging.
     "absl-py>=2.1,<3",
     # Figures of `genenv_jax.report`.  3.9 is the first that is built for NumPy 2.

@@ -19,9 +19,11 @@ from __future__ import annotations
 import collections
 import dataclasses
 import functools
+import math
 import pathlib
 import signal
 import threading
+from collections.abc import Callable
 from typing import Any
 
 import jax
@@ -30,11 +32,18 @@ from absl import logging
 from ml_collections import ConfigDict
 
 from genenv_jax import evaluate as evaluation
+from genenv_jax import task_sources
 from genenv_jax.benchmarks.base import Rejection, Task, is_interactive
 from genenv_jax.checkpoint import Checkpoints
 from genenv_jax.curriculum import Curriculum
 from genenv_jax.evaluation.answerers import EngineAnswerer
-from genenv_jax.generation import Generation, assign_rewards, generation_metrics
+from genenv_jax.generation import (
+    Generation,
+    assign_rewards,
+    diversity_metrics,
+    generation_metrics,
+)
+from genenv_jax.group_selection import FRONTIER, select_groups
 from genenv_jax.metrics import EpochMeans
 from genenv_jax.parallel import processes
 from genenv_jax.players import building
@@ -42,6 +51,7 @@ from genenv_jax.players.prompts import check_prompts
 from genenv_jax.progress import Progress
 from genenv_jax.rl import rewards
 from genenv_jax.rl.advantages import zero_variance
+from genenv_jax.rl.weights import seed_group_advantages
 from genenv_jax.sampling.engine import Rollouts, bucket
 from genenv_jax.scoring.questions import FAILED_SCORES, SCORE, VERIFY
 from genenv_jax.scoring.scorer import Scorer
@@ -50,7 +60,7 @@ from genenv_jax.verification import Verifier
 from genenv_jax.workdir import RunConfig, RunFiles, compare_data
 
 # What the PRNG key of each phase is folded with.
-_GENERATE, _INTERACT, _EVALUATE = 0, 1, 2
+_GENERATE, _INTERACT, _EVALUATE, _STATIC, _REFERENCE = 0, 1, 2, 3, 4
 
 
 class Coevolution:
@@ -72,6 +82,8 @@ class Coevolution:
             jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.5)
         self.benchmark = building.make_benchmark(config)
         compare_data(self.benchmark)
+        task_sources.check(config.tasks.source, self.benchmark)
+        self.fresh = config.tasks.source == task_sources.SIMULATOR
         seeds = self.benchmark.tasks("seed")
         self.eval_tasks = building.evaluation_tasks(config, self.benchmark)
         host = building.open_model(config, self.benchmark)
@@ -86,6 +98,9 @@ class Coevolution:
             self.benchmark, seeds, self.benchmark.tasks("eval"), **config.verification.to_dict()
         )
         self._root_key = jax.random.key(config.seed)
+        self.fixed = task_sources.FixedTasks(
+            workdir / "fixed_tasks.jsonl", self.make_fixed_tasks, config.seed
+        )
         self.total_rollouts = 0
         self.trained_tasks: list[Task] = []  # tasks of D_train from the simulator, for replay
         self.finished_epochs = 0
@@ -99,7 +114,7 @@ class Coevolution:
     # -- the run ------------------------------------------------------------------------------------
 
     def run(self) -> None:
-        """Trains until `config.epochs` epochs are finished.
+        """Trains until `config.epochs` epochs are finished, or `config.rollouts` are spent.
 
         SIGTERM ends the run at once with exit code 143, after pending checkpoints are on disk: the
         interrupted epoch is repeated when the run is continued.
@@ -118,11 +133,11 @@ class Coevolution:
         self._watch, self._compilations = Stopwatch(), Compilations()
         try:
             with self._mesh():
-                if self.config.compile_ahead and self.finished_epochs < self.config.epochs:
+                if self.config.compile_ahead and not self.finished:
                     self.warm_up()
                 if self.finished_epochs == 0:
                     self._log(0, self.evaluate(0), summary=None)
-                while self.finished_epochs < self.config.epochs:
+                while not self.finished:
                     self.epoch(self.finished_epochs)
                 if self.config.export:
                     self.export()
@@ -153,10 +168,16 @@ class Coevolution:
                     answerer = EngineAnswerer(self.model, engine, self.agent.params, key)
                     answerer.turns.warm_up(self.agent.params)
 
+    @property
+    def finished(self) -> bool:
+        """Whether all epochs, or all rollouts, are done."""
+        spent = self.config.rollouts and self.total_rollouts >= self.config.rollouts
+        return bool(spent) or self.finished_epochs >= self.config.epochs
+
     def epoch(self, epoch: int) -> None:
         """One epoch of Algorithm 1; `epoch` counts from 0."""
         # 1. Generation: n variations of each seed, conditioned on how its last ones fared.
-        generations, texts = self.generate(epoch)
+        generations, texts = self.generate(epoch) if self.fresh else (self.draw(epoch), None)
         fresh = [generation for generation in generations if generation.task]
 
         # 1. Interaction and 2. GRPO, a batch of tasks at a time: each batch is rolled out by the agent
@@ -164,12 +185,17 @@ class Coevolution:
         traces, agent_metrics = self.interact_and_update_agent(epoch, fresh)
 
         # 1. p̂ and R_env of each batch, then 2. the filter, the weights and RWR on the simulator.
+        if self.config.curriculum.score == "regret":
+            self.attempt_with_reference(epoch, fresh)
         assign_rewards(generations, self.config)
-        simulator_metrics = self.update_simulator(epoch, generations, texts)
+        simulator_metrics = {}
+        if texts is not None:
+            simulator_metrics = self.update_simulator(epoch, generations, texts)
 
         # 3. Aggregation.
         self.aggregate(epoch, generations, traces)
         metrics = generation_metrics(generations, self.config) | agent_metrics | simulator_metrics
+        metrics |= diversity_metrics([g.task for g in fresh], self.benchmark)
         metrics["rollouts/total"] = self.total_rollouts
         self.finished_epochs = epoch + 1
         if (
@@ -178,15 +204,20 @@ class Coevolution:
         ):
             metrics |= self.evaluate(self.finished_epochs)
         self._log(self.finished_epochs, metrics, summary=self._summary(metrics))
-        last = self.finished_epochs == self.config.epochs
-        if last or self.finished_epochs % self.config.checkpoint.every == 0:
+        if self.finished or self.finished_epochs % self.config.checkpoint.every == 0:
             with self._watch.measure("checkpoint"):
                 self._save()
 
     # -- 1. generation and interaction --------------------------------------------------------------
 
-    def generate(self, epoch: int) -> tuple[list[Generation], Rollouts]:
-        """Variations of the epoch's seeds, each verified; and their tokens."""
+    def generate(
+        self, epoch: int, write: Callable[..., Rollouts] | None = None, use: int = 0
+    ) -> tuple[list[Generation], Rollouts]:
+        """Variations of the epoch's seeds, each verified; and their tokens.
+
+        write: who writes, by default the simulator as it is.  use: tells the draws from those of an epoch.
+        """
+        write = write or self.simulator.generate
         seeds = self.curriculum.choose(epoch)
         statistics = [self.curriculum.statistics(seed.id) for seed in seeds]
         contexts = [
@@ -203,7 +234,8 @@ class Coevolution:
                 phase.advance()
 
             with self._watch.measure("generate"):
-                texts = self.simulator.generate(contexts, self._key(epoch, _GENERATE), finished)
+                key = self._key(epoch, use or _GENERATE)
+                texts = write(contexts, key, finished)
             with self._watch.measure("verify"):
                 inspected = inspections.collect()
         generations = []
@@ -222,6 +254,47 @@ class Coevolution:
                 self.verifier.admit(outcome)
             generations.append(generation)
         return generations, texts
+
+    def draw(self, epoch: int) -> list[Generation]:
+        """The epoch's tasks where the simulator does not write them (`config.tasks`)."""
+        count = self.curriculum.seeds_per_epoch * self.config.simulator.variations
+        if self.config.tasks.source == task_sources.ORACLE:
+            tasks = task_sources.oracle_tasks(
+                self.benchmark,
+                self.curriculum,
+                count,
+                self.config.curriculum.alpha,
+                self.config.seed,
+                epoch,
+            )
+        else:
+            tasks = self.fixed.choose(epoch, count)
+        return task_sources.as_generations(tasks)
+
+    def make_fixed_tasks(self) -> list[Task]:
+        """The tasks of `config.tasks.source` "teacher" or "static".
+
+        Raises ValueError where the initial simulator does not write enough that pass the gate.
+        """
+        settings = self.config.tasks
+        if settings.source == task_sources.TEACHER:
+            count = settings.count or len(self.curriculum.seeds) * self.config.simulator.variations
+            return task_sources.teacher_tasks(self.benchmark, count, self.config.seed)
+        seeds, tasks, rounds = len(self.curriculum.seeds), [], 0
+        once = math.ceil(
+            seeds / self.curriculum.seeds_per_epoch
+        )  # rounds in which all seeds come up
+        wanted = settings.count or math.inf
+        while len(tasks) < wanted and rounds < (once if not settings.count else 50 * once):
+            generations, _ = self.generate(rounds, self.simulator.generate_initial, _STATIC)
+            tasks += [g.task for g in generations if g.task]
+            rounds += 1
+        if len(tasks) < wanted and settings.count:
+            raise ValueError(
+                f"config.tasks.count = {settings.count}: the initial simulator wrote {len(tasks)} tasks "
+                f"that pass the gate in {rounds} rounds"
+            )
+        return tasks[: settings.count or None]
 
     def training_tasks(
         self, epoch: int, fresh: list[Generation]
@@ -255,11 +328,14 @@ class Coevolution:
         mixture = self.training_tasks(epoch, fresh)
         traces, means, all_rewards, lengths = [], EpochMeans(), [], []
         valid, failed = 0, collections.Counter()
+        trained, pending = 0, []  # groups, and those that wait for a batch to be full
+        alpha = self.config.curriculum.alpha
         total = len(mixture) * c.group_size
         phase = self.progress.phase("interact and update agent", total=total, unit="rollouts")
         with phase as display:
-            for start in range(0, len(mixture), c.batch_size):
-                part = mixture[start : start + c.batch_size]
+            chunk = c.batch_size * (c.frontier_factor if c.groups == FRONTIER else 1)
+            for start in range(0, len(mixture), chunk):
+                part = mixture[start : start + chunk]
                 tasks = [task for task, _ in part]
                 scores = self.scorer.batch()
 
@@ -272,10 +348,10 @@ class Coevolution:
                     rollouts = self.agent.rollout(self.benchmark, tasks, key, finished)
                 with self._watch.measure("score"):
                     scored = scores.collect()
-                reward = np.zeros(rollouts.lengths.shape)
+                reward, success = np.zeros((2, *rollouts.lengths.shape))
                 for (i, j), (answer, score) in scored.items():
                     task, generation = part[i]
-                    reward[i, j] = score.reward
+                    reward[i, j], success[i, j] = score.reward, score.success
                     valid += score.valid
                     failed[score.reason] += score.reason in FAILED_SCORES
                     if generation:
@@ -296,10 +372,20 @@ class Coevolution:
                         )
                 all_rewards.append(reward)
                 lengths.append(rollouts.lengths)
-                if c.train:
+                keep = math.ceil(len(part) / c.frontier_factor)
+                rows = select_groups(c.groups, reward, success, keep, alpha)
+                trained += len(rows)
+                pending.append((rollouts.take(rows), reward[rows]))
+                count, last = sum(len(r) for _, r in pending), start + chunk >= len(mixture)
+                # The agent has not changed since the first of them, so they are all its own.
+                if c.train and count and (count >= c.batch_size or last):
+                    together = Rollouts.one_after_the_other([taken for taken, _ in pending])
                     with self._watch.measure("update agent"):
-                        update = self.agent.update(rollouts, reward)
-                    means.update(update, weight=len(part))
+                        update = self.agent.update(
+                            together, np.concatenate([rewards for _, rewards in pending])
+                        )
+                    means.update(update, weight=count)
+                    pending = []
         self.total_rollouts += total
         if not mixture:
             return traces, {}
@@ -310,25 +396,51 @@ class Coevolution:
             "agent/zero_variance_share": float(zero_variance(reward).mean()),
             "agent/valid_share": valid / total,
             "agent/tasks": len(mixture),
+            "agent/trained_share": trained / len(mixture),
             **{f"agent/{reason}": count for reason, count in failed.items() if count},
             **{f"agent/{name}": value for name, value in means.compute().items()},
         }
+
+    def attempt_with_reference(self, epoch: int, fresh: list[Generation]) -> None:
+        """Success rates of the agent's reference on the fresh tasks; its rollouts count."""
+        scores = self.scorer.batch()
+        tasks = [g.task for g in fresh]
+
+        def finished(i: int, j: int, tokens: list[int], done: bool) -> None:
+            scores.add((i, j), tokens, SCORE, tasks[i])
+
+        with self._watch.measure("interact"):
+            key = self._key(epoch, _REFERENCE)
+            self.agent.rollout_reference(self.benchmark, tasks, key, finished)
+        with self._watch.measure("score"):
+            scored = scores.collect()
+        for i, g in enumerate(fresh):
+            successes = [score.success for (row, _), (_, score) in scored.items() if row == i]
+            g.reference_success_rate = float(np.mean(successes))
+        self.total_rollouts += len(tasks) * self.config.agent.group_size
 
     # -- 2. the simulator's update -------------------------------------------------------------------
 
     def update_simulator(
         self, epoch: int, generations: list[Generation], texts: Rollouts
     ) -> dict[str, float]:
-        """Reward-weighted regression on the filtered generations."""
-        weights = np.zeros((len(texts), self.config.simulator.variations))
-        for generation in generations:
-            weights[generation.row, generation.column] = generation.weight
+        """Reward-weighted regression on the filtered generations, or policy gradient on all."""
+        c = self.config.simulator
+        shape = (len(texts), c.variations)
+        weights, r_env, valid = np.zeros(shape), np.zeros(shape), np.zeros(shape, bool)
+        for g in generations:
+            weights[g.row, g.column] = g.weight
+            if g.attempts:
+                r_env[g.row, g.column], valid[g.row, g.column] = g.r_env, True
         metrics = {
             "simulator/records": int((weights > 0).sum()),
             "simulator/effective_sample_size": rewards.effective_sample_size(weights[weights > 0]),
         }
-        if not self.config.simulator.train:
+        if not c.train:
             return metrics
+        if c.update == "grpo":
+            weights = seed_group_advantages(r_env, valid, invalid_reward=c.invalid_reward)
+            metrics["simulator/records"] = int((weights != 0).sum())
         order = np.random.default_rng([self.config.seed, epoch, 4])
         phase = self.progress.phase(
             "update simulator", total=metrics["simulator/records"], unit="records"
@@ -363,11 +475,13 @@ class Coevolution:
                 "weight": g.weight,
             }
             for g in generations
-            if g.weight > 0
+            if g.weight > 0 and self.fresh
         )
         self._remember(g.task for g in generations if g.task)
+        if self.config.tasks.source == task_sources.ORACLE:
+            task_sources.record_difficulties(self.curriculum, generations)
         counts: dict[str, list[int]] = {}
-        for g in generations:
+        for g in generations if self.fresh else ():
             count = counts.setdefault(g.seed.id, [0, 0])
             count[0] += g.attempts
             count[1] += g.successes

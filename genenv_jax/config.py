@@ -21,6 +21,9 @@ def default_config() -> ConfigDict:
         {
             "seed": 0,
             "epochs": 10,
+            # The run also ends after the epoch in which the agent has made so many rollouts, whatever
+            # they were for; 0: epochs alone decide.
+            "rollouts": 0,
             # What both players start from: a directory or hub id, or a small model made on the spot.
             "model": {
                 "path": "",
@@ -96,6 +99,12 @@ def default_config() -> ConfigDict:
                 "advantage_ddof": 1,
                 "grad_clip": 1.0,
                 "weight_decay": 0.01,
+                # Which groups of rollouts are trained on: "all"; "informative": only those whose rewards
+                # differ, batches are filled up with the next ones; "frontier": of each frontier_factor
+                # batches' worth, the batch whose measured success rates are closest to alpha.  All
+                # rollouts count.
+                "groups": "all",
+                "frontier_factor": 2,
                 # Shares of the training tasks that come from the data set and from D_train; the rest
                 # is fresh from the simulator.  All are rolled out by the agent as it is now.
                 "base_share": 0.2,
@@ -112,6 +121,15 @@ def default_config() -> ConfigDict:
                 "temperature": 1.0,
                 "rwr_temperature": 1.0,  # λ in exp(λ R_env)
                 "success_rate_over": "batch",  # p̂ of the n variations together, or of each "task"
+                # "rwr": reward-weighted regression, the paper's.  "grpo": policy gradient with R_env less
+                # the mean over the seed's variations as the advantage.
+                "update": "rwr",
+                "weights_over": "all",  # exp(λ R_env) is normalised over "all" records, or within a "seed"
+                "invalid_reward": 0.0,  # "grpo": R_env of a generation that the gate turned away
+                "clip": 0.2,  # "grpo": of the probability ratio
+                "mixture": 0.0,  # share of the variations that the initial simulator writes
+                "entropy_floor": 0.0,  # nats a token below which the update is pushed back up ...
+                "entropy_coef": 0.0,  # ... by this much a nat
                 "kl_coef": 0.01,  # penalty to the initial simulator
                 "kl_cap": 0.1,  # nats a token that one update may move; 0: no cap
                 "grad_clip": 1.0,
@@ -122,7 +140,19 @@ def default_config() -> ConfigDict:
                 "beta": 2.0,
                 "k_min": 0.1,
                 "seeds_per_epoch": 0,  # 0: all
+                # What R_env is of: "alpha": Eq. 3; "learnability": 4p(1−p); "progress": |Δp̂| since the
+                # seed's last variations; "regret": the success rate of the reference less the agent's.
+                "score": "alpha",
+                # p̂: "mle": k / n; "posterior": a Beta posterior whose prior is fitted to the epoch's
+                # tasks, and scores are their expectations under it.
+                "estimate": "mle",
             },
+            # Where the agent's tasks come from.  "simulator": fresh from it, every epoch.  The simulator is
+            # not trained with the others.  "static": `count` tasks that the initial simulator writes once,
+            # "teacher": `count` tasks of the benchmark's own generator (0: `variations` of each seed), both
+            # trained on over and over.  "oracle": the benchmark's own generator, every epoch, at the
+            # difficulties that the agent solves half of the time by its last attempts.
+            "tasks": {"source": "simulator", "count": 0},
             "verification": {"near_duplicate": 0.8, "pool_epochs": 0},
             # Where completions differ much in length, few lanes and many prompts keep rows busy: a lane
             # goes on with its prompt's next completion, and the next prompt follows when all are done.
@@ -182,6 +212,14 @@ def debug_settings(config: ConfigDict, batch_size: int = 4) -> None:
 # (key, lowest, highest): inclusive bounds of numbers.
 _BOUNDS = (
     ("epochs", 0, None),
+    ("rollouts", 0, None),
+    ("tasks.count", 0, None),
+    ("agent.frontier_factor", 1, None),
+    ("simulator.clip", 0, 1),
+    ("simulator.invalid_reward", -1e9, 0),
+    ("simulator.mixture", 0, 1),
+    ("simulator.entropy_floor", 0, None),
+    ("simulator.entropy_coef", 0, None),
     ("model.make.vocab_size", 0, None),
     ("lora.rank", 0, None),
     ("warm_start.steps", 0, None),
@@ -249,7 +287,13 @@ _CHOICES = {
     "agent.aggregation": ("token-mean", "sequence-mean", "sequence-sum"),
     "agent.advantage_scale": ("std", "none"),
     "agent.advantage_ddof": (0, 1),
+    "agent.groups": ("all", "informative", "frontier"),
     "simulator.success_rate_over": ("batch", "task"),
+    "simulator.update": ("rwr", "grpo"),
+    "simulator.weights_over": ("all", "seed"),
+    "curriculum.score": ("alpha", "learnability", "progress", "regret"),
+    "curriculum.estimate": ("mle", "posterior"),
+    "tasks.source": ("simulator", "static", "teacher", "oracle"),
     "tensorboard": ("auto", "always", "never"),
 }
 
@@ -292,6 +336,12 @@ def validate(config: ConfigDict) -> None:
     for player in ("agent", "simulator"):
         if config[player].grad_clip == 0:
             raise ValueError(f"config.{player}.grad_clip = 0 would freeze it: expected more than 0")
+    from_initial = config.simulator.mixture * config.simulator.variations
+    if abs(from_initial - round(from_initial)) > 1e-6:
+        raise ValueError(
+            f"config.simulator.mixture = {config.simulator.mixture}: expected a whole number of the "
+            f"variations = {config.simulator.variations} of a seed"
+        )
     if config.agent.base_share + config.agent.replay_share >= 1:
         raise ValueError(
             "config.agent.base_share + replay_share must leave room for fresh tasks (< 1)"

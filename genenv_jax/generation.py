@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import dataclasses
+from collections import Counter
 from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 from ml_collections import ConfigDict
 
-from genenv_jax.benchmarks.base import Rejection, Task
-from genenv_jax.rl import rewards
+from genenv_jax.benchmarks.base import Benchmark, Rejection, Shaped, Task
+from genenv_jax.rl import difficulty, rewards
+from genenv_jax.rl.weights import within_seed_weights
 
 
 @dataclasses.dataclass
@@ -36,6 +38,7 @@ class Generation:
     p_hat: float = float("nan")
     r_env: float = float("nan")
     weight: float = 0.0
+    reference_success_rate: float = float("nan")  # of the agent's reference; for "regret" alone
 
     @property
     def success_rate(self) -> float:
@@ -64,13 +67,13 @@ class Generation:
 
 
 def assign_rewards(generations: Sequence[Generation], config: ConfigDict) -> None:
-    """Fills in p̂ (Eq. 2), R_env (Eq. 3) and, where a generation passes the filter, its RWR weight.
+    """Fills in p̂ (Eq. 2), R_env and, where a generation passes the filter, its weight.
 
     Args:
       generations: of one epoch, with their attempts and successes.
-      config: the run's; alpha, beta and k_min of `curriculum`, success_rate_over ("batch": p̂ is that
-        of all variations of a seed together; "task": each has its own) and rwr_temperature of
-        `simulator`.
+      config: the run's; of `simulator` success_rate_over ("batch": p̂ is that of all variations of a seed
+        together; "task": each has its own), rwr_temperature and weights_over; of `curriculum` alpha,
+        beta, k_min, and `score` and `estimate`, which say what R_env is (`curriculum_scores`).
     """
     curriculum, simulator = config.curriculum, config.simulator
     attempted = [g for g in generations if g.attempts]
@@ -78,20 +81,99 @@ def assign_rewards(generations: Sequence[Generation], config: ConfigDict) -> Non
     for g in attempted:
         key = (g.row,) if simulator.success_rate_over == "batch" else (g.row, g.column)
         batches.setdefault(key, []).append(g)
-    for batch in batches.values():
-        successes, attempts = sum(g.successes for g in batch), sum(g.attempts for g in batch)
-        p_hat = float(rewards.success_rate(successes, attempts))
-        for g in batch:
-            g.p_hat = p_hat
-            g.r_env = float(rewards.curriculum_reward(p_hat, curriculum.alpha, curriculum.beta))
-    kept = [
-        g
-        for g in attempted
-        if rewards.difficulty_filter(g.p_hat, curriculum.alpha, curriculum.k_min)
-    ]
+    groups = list(batches.values())
+    if not groups:
+        return
+    p_hat, r_env = curriculum_scores(
+        [sum(g.successes for g in group) for group in groups],
+        [sum(g.attempts for g in group) for group in groups],
+        [group[0].context_success_rate for group in groups],
+        [np.mean([g.reference_success_rate for g in group]) for group in groups],
+        curriculum,
+    )
+    for group, p, r in zip(groups, p_hat, r_env, strict=True):
+        for g in group:
+            g.p_hat, g.r_env = float(p), float(r)
+    kept = attempted
+    if curriculum.score == "alpha":  # the filter is about the distance to alpha
+        passes = rewards.difficulty_filter(
+            [g.p_hat for g in attempted], curriculum.alpha, curriculum.k_min
+        )
+        kept = [g for g, keep in zip(attempted, passes, strict=True) if keep]
+    table = np.zeros((2, max(g.row for g in generations) + 1, simulator.variations))
+    for g in kept:
+        table[:, g.row, g.column] = g.r_env, 1.0
+    if simulator.weights_over == "seed":
+        weights = within_seed_weights(*table, simulator.rwr_temperature)
+        for g in kept:
+            g.weight = float(weights[g.row, g.column])
+        return
     weights = rewards.rwr_weights([g.r_env for g in kept], simulator.rwr_temperature)
     for g, weight in zip(kept, weights, strict=True):
         g.weight = float(weight)
+
+
+def curriculum_scores(
+    successes: Sequence[int],
+    attempts: Sequence[int],
+    before: Sequence[float | None],
+    reference: Sequence[float],
+    curriculum: ConfigDict,
+) -> tuple[np.ndarray, np.ndarray]:
+    """p̂ and R_env of an epoch's tasks (or batches of them).
+
+    Args:
+      successes, attempts: (T,) of each; at least one attempt.
+      before: (T,) success rates of the seeds' variations the last time, None where there were none.
+      reference: (T,) success rates of the reference agent; read by "regret" alone.
+      curriculum: the configuration's part.
+    Returns:
+      ((T,), (T,)) float64.
+    """
+    successes, attempts = np.asarray(successes, float), np.asarray(attempts, float)
+    posterior = curriculum.estimate == "posterior"
+    a = b = np.zeros(0)
+    if posterior:
+        prior = difficulty.fit_beta_prior(successes, attempts)
+        a, b = difficulty.posterior(successes, attempts, prior)
+        p_hat = difficulty.posterior_mean(a, b)
+    else:
+        p_hat = rewards.success_rate(successes, attempts)
+    match curriculum.score:
+        case "alpha" if posterior:
+            shape = curriculum.alpha, curriculum.beta
+            return p_hat, difficulty.expected_curriculum_reward(a, b, *shape)
+        case "alpha":
+            return p_hat, rewards.curriculum_reward(p_hat, curriculum.alpha, curriculum.beta)
+        case "learnability" if posterior:
+            return p_hat, difficulty.expected_learnability(a, b)
+        case "learnability":
+            # One attempt says nothing of it.
+            return p_hat, np.nan_to_num(difficulty.learnability(successes, attempts))
+        case "progress":
+            # What was never tried before has shown no progress yet.
+            start = [p if rate is None else rate for p, rate in zip(p_hat, before, strict=True)]
+            return p_hat, difficulty.learning_progress(start, p_hat)
+    return p_hat, difficulty.regret(np.asarray(reference, float), p_hat)
+
+
+def diversity_metrics(tasks: Sequence[Task], benchmark: Benchmark) -> dict[str, float]:
+    """How much the tasks of an epoch differ, where the benchmark can say.
+
+    "generated/difficulty_mean", "generated/difficulty_sd", "generated/distinct_signatures" (how many kinds
+    of task) and "generated/signature_entropy" (in nats).
+    """
+    if not tasks or not isinstance(benchmark, Shaped):
+        return {}
+    difficulties = np.array([benchmark.difficulty(task) for task in tasks])
+    counts = np.array(list(Counter(benchmark.signature(task) for task in tasks).values()))
+    shares = counts / counts.sum()
+    return {
+        "generated/difficulty_mean": float(difficulties.mean()),
+        "generated/difficulty_sd": float(difficulties.std()),
+        "generated/distinct_signatures": len(counts),
+        "generated/signature_entropy": float(-(shares * np.log(shares)).sum()),
+    }
 
 
 def generation_metrics(generations: Sequence[Generation], config: ConfigDict) -> dict[str, float]:
@@ -119,5 +201,6 @@ def generation_metrics(generations: Sequence[Generation], config: ConfigDict) ->
             "generated/solved_none": int((rates == 0).sum()),
             "generated/task_length_mean": np.mean([g.prompt_tokens for g in attempted]),
             "generated/r_env_mean": np.mean([g.r_env for g in attempted]),
+            "generated/p_hat_sd": rates.std(),
         }
     return metrics

@@ -267,6 +267,9 @@ class _Trees:
         batch = self.completions(work, work.minibatch)
         logp = self.rows(*batch.completions.shape)
         weights = self.rows(*batch.completion_lengths.shape)
-        make = learner.GRPOBatch if player == "agent" else learner.RWRBatch
+        if player == "agent":
+            made = learner.GRPOBatch(batch, logp, logp, weights)
+        else:
+            made = learner.RWRBatch(batch, logp, logp, weights, self.rows(work.minibatch))
         with activate(self.mesh, self.config):
-            return step.lower(self.state(), self.frozen, make(batch, logp, logp, weights))
+            return step.lower(self.state(), self.frozen, made)

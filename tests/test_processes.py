@@ -291,8 +291,8 @@ def test_two_processes_share_arrays_decisions_and_files(tmp_path):
         assert result["outcomes"] == results[0]["outcomes"]
     read, scores, again, inspected = results[0]["outcomes"]
     assert read == again == ["fine", "late", "never"]
-    fine = ["score", [1.0, True, True, "in process 0"]]
-    assert json.loads(scores) == [fine, fine, ["score", [0.0, False, False, "score_crash"]]]
+    fine = ["score", [1.0, True, True, "in process 0", {}]]
+    assert json.loads(scores) == [fine, fine, ["score", [0.0, False, False, "score_crash", {}]]]
     (first, task), (second, _), rejection = json.loads(inspected)
     assert first == second == "task" and task["answer"] == [1.5, None]
     assert task["messages"][0]["content"] == "fine in process 0"

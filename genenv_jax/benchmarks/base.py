@@ -12,6 +12,8 @@ import dataclasses
 from collections.abc import Mapping, Sequence
 from typing import Any, Protocol, runtime_checkable
 
+import numpy as np
+
 Message = Mapping[str, str]  # {"role": "system" | "user" | "assistant", "content": text}
 
 # Reasons for which a generation is turned away.  A benchmark may add reasons of its own; they are short
@@ -198,6 +200,34 @@ class Interactive(Protocol):
 def is_interactive(benchmark: Benchmark, task: Task) -> bool:
     """Whether `task` is played in an episode."""
     return isinstance(benchmark, Interactive) and benchmark.is_interactive(task)
+
+
+@runtime_checkable
+class Generative(Protocol):
+    """What a benchmark has beside `Benchmark` if it can draw tasks itself, of a difficulty asked for.
+
+    Attributes:
+      difficulties: names, from easy to hard; the categories of the tasks that are drawn.
+    """
+
+    difficulties: Sequence[str]
+
+    def draw(self, rng: np.random.Generator, difficulty: str, task_id: str) -> Task:
+        """A random task that passes `verify` and is not held out; origin "generated"."""
+
+    def canonical(self, task: Task) -> str:
+        """See `Benchmark.canonical`."""
+
+
+@runtime_checkable
+class Shaped(Protocol):
+    """What a benchmark has if it can say what kind of task a task is, apart from its details."""
+
+    def signature(self, task: Task) -> str:
+        """Equal for two tasks that ask for the same skills in the same way (constants left out)."""
+
+    def difficulty(self, task: Task) -> float:
+        """A number that grows with difficulty, such as the number of steps."""
 
 
 @runtime_checkable

@@ -244,6 +244,28 @@ class Dial:
             raise ValueError(f"split {split!r}: expected 'seed' or 'eval'")
         return self._seeds if split == "seed" else self._eval
 
+    @property
+    def difficulties(self) -> tuple[str, ...]:
+        """See `base.Generative`."""
+        return tuple(f"depth_{depth}" for depth in range(1, self.max_depth + 1))
+
+    def draw(self, rng: np.random.Generator, difficulty: str, task_id: str) -> Task:
+        """See `base.Generative`."""
+        depth = self.difficulties.index(difficulty) + 1
+        while True:
+            program = self.random_program(rng, depth)
+            task = self.task(program, id=task_id, category=difficulty, origin="generated")
+            if self.canonical(task) not in self.held_out:
+                return task
+
+    def signature(self, task: Task) -> str:
+        """See `base.Shaped`: the operations in their order, without arguments."""
+        return " ".join(operation for operation, _ in self.program(task).calls)
+
+    def difficulty(self, task: Task) -> float:
+        """See `base.Shaped`: the number of calls."""
+        return float(len(self.program(task).calls))
+
     # -- prompts ------------------------------------------------------------------------------------
 
     def agent_messages(self, task: Task) -> list[Message]:

@@ -56,7 +56,9 @@ def area_under_curve(rollouts: Sequence[float], scores: Sequence[float], until: 
     """
     x, y = _curve(rollouts, scores)
     if x[0] != 0 or until <= 0:
-        raise ValueError(f"a curve from {x[0]:g} to {until:g} rollouts: expected one from 0 upwards")
+        raise ValueError(
+            f"a curve from {x[0]:g} to {until:g} rollouts: expected one from 0 upwards"
+        )
     end = value_at(x, y, until)
     inside = x < until
     return float(np.trapezoid(np.append(y[inside], end), np.append(x[inside], until)) / until)
@@ -262,7 +264,8 @@ def conditional_value_at_risk(values: Sequence[float], share: float = 0.2) -> fl
     """
     x = np.sort(np.asarray(values, float))
     if not x.size or not 0 < share <= 1:
-        raise ValueError(f"CVaR of {x.size} values at {share}: expected some, and a share in (0, 1]")
+        raise ValueError(
+            f"CVaR of {x.size} values at {share}: expected some, and a share in (0, 1]"
+        )
     weights = np.clip(share * len(x) - np.arange(len(x)), 0.0, 1.0)
     return float(weights @ x / weights.sum())
-

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -77,6 +78,19 @@ class Agent(Player):
         prompts = [self.prompt(benchmark, task) for task in tasks]
         self.enter("sample")
         return self.engine(self.params, prompts, key, on_finished=on_finished)
+
+    def rollout_reference(
+        self,
+        benchmark: Benchmark,
+        tasks: Sequence[Task],
+        key: PRNGKey,
+        on_finished: OnFinished = ignore,
+    ) -> Rollouts:
+        """Groups of answers of the reference to every task."""
+        prompts = [self.prompt(benchmark, task) for task in tasks]
+        self.enter("score")
+        engine = dataclasses.replace(self.engine, config=self.reference.config)
+        return engine(self.reference.params, prompts, key, on_finished=on_finished)
 
     def update(self, rollouts: Rollouts, rewards: np.ndarray) -> dict[str, float]:
         """One pass (or `update_epochs`) of GRPO over a batch of rollouts.

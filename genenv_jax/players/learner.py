@@ -171,12 +171,17 @@ def make_grpo_step(
 
 
 class RWRBatch(NamedTuple):
-    """A mini-batch of generations.  start_logp, ref_logp: (b, g, c); weights: (b, g)."""
+    """A mini-batch of generations.
+
+    start_logp, ref_logp: (b, g, c).  weights: (b, g).  entropy_coef: (b,), the same in all rows, and
+    read only by a step that is made `with_entropy`.
+    """
 
     generations: CompletionBatch
     start_logp: Array
     ref_logp: Array
     weights: Array
+    entropy_coef: Array
 
 
 def make_rwr_step(
@@ -185,11 +190,13 @@ def make_rwr_step(
     kl_coef: float,
     kl_cap: float,
     micro_batches: int = 1,
+    with_entropy: bool = False,
 ) -> Callable[[TrainState, Params, RWRBatch], tuple[TrainState, dict[str, Array]]]:
     """A jitted RWR step whose KL from the update's start is capped; the state is donated.
 
     Among the metrics: "update_kl", the KL after the step, and "step_scale", by how much the optimiser's
     step was shortened to keep it within `kl_cap` (0: not taken).  `kl_cap` = inf switches the cap off.
+    with_entropy: whether the loss has the entropy bonus, which costs a little time.
     """
 
     def step(state: TrainState, frozen: Params, batch: RWRBatch):
@@ -198,9 +205,16 @@ def make_rwr_step(
         parts = _split(batch.generations, micro_batches)
 
         def loss_fn(params, part: RWRBatch):
-            logp, _ = completion_logprobs(join(frozen, params), part.generations, config)
+            logp, entropy = completion_logprobs(join(frozen, params), part.generations, config)
             return rwr.rwr_loss(
-                logp, part.ref_logp, part.weights, part.generations.mask, total, kl_coef
+                logp,
+                part.ref_logp,
+                part.weights,
+                part.generations.mask,
+                total,
+                kl_coef,
+                entropy if with_entropy else None,
+                part.entropy_coef,
             )
 
         gradient, metrics = accumulate(loss_fn, state.params, batch, micro_batches)

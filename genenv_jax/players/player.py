@@ -29,11 +29,11 @@ class Reference:
     """
 
     def __init__(self, params: Params, config: TransformerConfig):
-        self.params, self._config = params, config
+        self.params, self.config = params, config
 
     def logprobs(self, batch: CompletionBatch) -> Array:
         """Log-probs (b, g, c) of completions."""
-        return score_completions(self.params, batch, self._config)
+        return score_completions(self.params, batch, self.config)
 
     def place(self, *, params: bool) -> None:
         """Moves the parameters to the devices or to host memory."""

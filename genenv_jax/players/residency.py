@@ -6,6 +6,7 @@ share.  What a phase computes with:
     phase              parameters   moments   reference
     sample, evaluate   own          -         -
     score              -            -         yes
+    both               own          -         yes
     update             own          own       -
 
 `config.memory.offload` says what becomes of the rest: "none" leaves it where it is; "player" keeps the
@@ -23,6 +24,7 @@ import jax
 NEEDS = {
     "sample": frozenset({"parameters"}),
     "score": frozenset({"reference"}),
+    "both": frozenset({"parameters", "reference"}),
     "update": frozenset({"parameters", "moments"}),
 }
 OFFLOADS = ("none", "player", "phase")

@@ -75,6 +75,26 @@ class Rollouts:
             np.zeros((n, g), bool),
         )
 
+    @classmethod
+    def side_by_side(cls, parts: Sequence[Rollouts]) -> Rollouts:
+        """Rollouts of the same prompts, joined along the samples."""
+        first, *rest = parts
+        if not rest:
+            return first
+        names = ("tokens", "lengths", "logprobs", "done")
+        arrays = (np.concatenate([getattr(part, name) for part in parts], axis=1) for name in names)
+        return cls(first.prompts, *arrays)
+
+    @classmethod
+    def one_after_the_other(cls, parts: Sequence[Rollouts]) -> Rollouts:
+        """Rollouts of different prompts with equally many samples, joined along the prompts."""
+        first, *rest = parts
+        if not rest:
+            return first
+        names = ("tokens", "lengths", "logprobs", "done")
+        arrays = (np.concatenate([getattr(part, name) for part in parts]) for name in names)
+        return cls([prompt for part in parts for prompt in part.prompts], *arrays)
+
     def __len__(self) -> int:
         return len(self.prompts)
 

@@ -18,7 +18,9 @@ from genenv_jax.typing import Params
 _AT_ONCE = 32  # samples of a prompt that are drawn together
 _ROWS = 640  # samples that decode at the same time
 
-Sampled = tuple[Rollouts, np.ndarray]  # completions of T tasks, and (T, count) float: 1 for a success
+Sampled = tuple[
+    Rollouts, np.ndarray
+]  # completions of T tasks, and (T, count) float: 1 for a success
 
 
 class Sampler:
@@ -61,7 +63,8 @@ class Sampler:
         prompts = [
             prompt
             for task in tasks
-            for prompt in [self._model.encode_messages(self._benchmark.agent_messages(task))] * times
+            for prompt in [self._model.encode_messages(self._benchmark.agent_messages(task))]
+            * times
         ]
         scores = self._scorer.batch()
 

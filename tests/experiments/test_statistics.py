@@ -199,9 +199,7 @@ def test_the_probability_of_improvement_is_mann_whitneys():
 def test_its_interval_is_that_of_resampled_arms():
     rng = np.random.default_rng(4)
     x, y = rng.normal(0.5, 1, 9), rng.normal(0, 1, 7)
-    drawn = [
-        s.probability_of_improvement(rng.choice(x, 9), rng.choice(y, 7)) for _ in range(4000)
-    ]
+    drawn = [s.probability_of_improvement(rng.choice(x, 9), rng.choice(y, 7)) for _ in range(4000)]
     found = s.improvement_interval(x, y, resamples=4000)
     assert found == pytest.approx(np.percentile(drawn, (2.5, 97.5)), abs=0.03)
     assert s.improvement_interval([1.0], y) is None

@@ -60,7 +60,9 @@ def grpo_batch(batch, start):
 
 @pytest.fixture(scope="module")
 def rwr_batch(batch, start):
-    return learner.RWRBatch(batch, start, noise(start, 0.5, 3), WEIGHTS)
+    return learner.RWRBatch(
+        batch, start, noise(start, 0.5, 3), WEIGHTS, np.zeros(len(WEIGHTS), np.float32)
+    )
 
 
 @jax.jit

@@ -71,7 +71,7 @@ def steps(config, batch, logp):
     )
     yield (
         learner.make_rwr_step(config, optimizer, 0.1, 0.05, 2),
-        learner.RWRBatch(batch, logp, logp + noise, weights),
+        learner.RWRBatch(batch, logp, logp + noise, weights, np.zeros(len(weights), np.float32)),
         optimizer,
     )
 

@@ -1,0 +1,248 @@
+"""Which tasks to train on again, what a stale trace is worth, and what dropped groups cost.
+
+Pure functions on the host, in float64; `truncated_weights` also takes JAX arrays, in compiled code too.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from genenv_jax.rl.advantages import zero_variance
+
+# -- prioritised replay ------------------------------------------------------------------------------
+
+
+def priorities(scores, staleness, *, staleness_share: float = 0.5, temperature: float = 1.0):
+    """Replay probabilities of Prioritized Level Replay (Jiang et al., 2021, arXiv 2010.03934).
+
+        P_i = (1 - ρ) rank_i^(-1/β) / Σ_j rank_j^(-1/β)  +  ρ c_i / Σ_j c_j
+
+    with rank 1 for the highest score and c_i how long ago task i was last trained on; the score says
+    what a task was worth then, its staleness how little that says now.  Where no task is stale, the
+    second term is uniform, as in JaxUED.  Equal scores share the weights of their ranks evenly, so that
+    nothing depends on the order of the pool; NaN (no score) ranks last.
+
+    Args:
+      scores: (N,) such as `difficulty.expected_learnability`.
+      staleness: (N,) epochs since the last use, not negative.
+      staleness_share: ρ in [0, 1] (JaxUED: 0.5).
+      temperature: β > 0 (JaxUED: 1); small ones take the best only, large ones all alike.
+    Returns:
+      (N,) float64, which sum to 1 (empty for an empty pool).
+    Raises:
+      ValueError: shapes that differ, negative or infinite staleness, ρ or β out of range.
+    """
+    scores, staleness = np.asarray(scores, float), np.asarray(staleness, float)
+    if scores.ndim != 1 or scores.shape != staleness.shape:
+        raise ValueError(f"scores {scores.shape}, staleness {staleness.shape}: expected one (N,)")
+    if not (np.isfinite(staleness) & (staleness >= 0)).all():
+        raise ValueError("expected finite staleness of at least 0")
+    if not 0.0 <= staleness_share <= 1.0:
+        raise ValueError(f"staleness_share = {staleness_share!r}: expected a number in [0, 1]")
+    if not temperature > 0:
+        raise ValueError(f"temperature = {temperature!r}: expected a positive number")
+    if not len(scores):
+        return np.zeros(0)
+    by_rank = np.arange(1.0, len(scores) + 1) ** (-1.0 / temperature)
+    # Ties: the mean of the weights of the ranks that they take up together.
+    _, group = np.unique(-np.where(np.isnan(scores), -np.inf, scores), return_inverse=True)
+    shared = np.bincount(group, np.zeros(len(scores)) + 1.0)
+    ends = np.cumsum(shared).astype(int)
+    sums = np.diff(np.concatenate([[0.0], np.cumsum(by_rank)[ends - 1]]))
+    ranked = (sums / shared)[group] / by_rank.sum()
+    total = staleness.sum()
+    stale = staleness / total if total > 0 else np.full(len(scores), 1.0 / len(scores))
+    return (1.0 - staleness_share) * ranked + staleness_share * stale
+
+
+def draw(rng: np.random.Generator, weights, count: int) -> np.ndarray:
+    """`count` different indices, one after the other, each with probability ∝ weight among those left.
+
+    By exponential clocks: item i rings after an Exponential(w_i) time, and the first ones are taken
+    (Efraimidis and Spirakis, 2006).  Takes len(weights) numbers from `rng`, whatever `count` is.
+
+    Args:
+      weights: (N,) not negative, of any sum; an item of weight 0 is never drawn.
+      count: how many; fewer are returned where fewer have weight.
+    Returns:
+      (min(count, items with weight),) int64, in the order in which they were drawn.
+    Raises:
+      ValueError: weights that are negative or not finite, a negative count.
+    """
+    weights = np.asarray(weights, float)
+    if weights.ndim != 1 or not (np.isfinite(weights) & (weights >= 0)).all() or count < 0:
+        raise ValueError("expected one row of finite weights and a count, all of at least 0")
+    # In logarithms, since a tiny weight would overflow the time.
+    with np.errstate(divide="ignore", invalid="ignore"):
+        times = np.log(rng.exponential(size=len(weights))) - np.log(weights)
+    times[weights == 0] = np.inf
+    order = np.argsort(times, kind="stable")
+    return order[: min(count, int((weights > 0).sum()))].astype(np.int64)
+
+
+def survivors(means, scores, *, capacity: int, solved: float = 0.95) -> np.ndarray:
+    """What stays in a pool: tasks that are not solved, and of those the `capacity` of highest score.
+
+    Args:
+      means: (N,) posterior means of p; a task whose mean is above `solved` goes.  (Of k / n, a lucky
+        streak would do: at p = 0.7 four of four come up every fourth time.)
+      scores: (N,) what tasks are ranked by; NaN ranks last.  Of equal ones the later (newer) stays.
+      capacity: most tasks kept; 0 for no bound.
+      solved: bound of the mean; 1 keeps all.
+    Returns:
+      (M,) int64 indices, increasing.
+    Raises:
+      ValueError: shapes that differ, a negative capacity.
+    """
+    means, scores = np.asarray(means, float), np.asarray(scores, float)
+    if means.ndim != 1 or means.shape != scores.shape or capacity < 0:
+        raise ValueError(
+            "expected means and scores of one shape (N,), and a capacity of at least 0"
+        )
+    kept = np.flatnonzero(~(means > solved))  # an unknown mean is not solved
+    if capacity and len(kept) > capacity:
+        value = np.where(np.isnan(scores[kept]), -np.inf, scores[kept])
+        kept = np.sort(kept[np.argsort(value, kind="stable")[-capacity:]])
+    return kept.astype(np.int64)
+
+
+def truncated_weights(logp, old_logp, mask, *, cap: float, per: str = "token") -> Any:
+    """min(π / μ, c): importance weights of what an older policy μ has sampled, truncated.
+
+    Source: Ionides (2008), "Truncated importance sampling"; per token as the clipped weights of IMPALA
+    (arXiv 1802.01561).  Let ρ = π / μ and w = min(ρ, c).  Then
+      * bias: E_μ[w f] = E_π[min(1, c / ρ) f], short of E_π[f] by E_π[(1 - c / ρ)₊ f], so by at most
+        max |f| · P_π(ρ > c): less weight on what has become more than c times as likely;
+      * variance: E_μ[(w f)²] <= c E_π[f²], where that of ρ f may be infinite.
+    Over sequences this is exact up to that bias, but the product of many ratios is mostly near 0 or at
+    the cap.  Over tokens the weights stay near 1, but they leave the tokens before unweighted, so a bias
+    remains without any truncation as well; it is small while π is near μ.  Weights are factors of a
+    gradient, not to be differentiated.
+
+    Args:
+      logp: (..., c) log-probs of the sampled tokens under the policy as it is now, π.
+      old_logp: (..., c) those under the policy that sampled them, μ.
+      mask: (..., c), nonzero at tokens that count; elsewhere the log-probs may be anything.
+      cap: c > 0; 1 lets weights only shrink.
+      per: "token" or "sequence" (the product over a sequence's tokens).
+    Returns:
+      (..., c), 0 where masked out; or (...) for sequences, 1 for an empty one.  JAX arrays for JAX
+      arrays, else NumPy's float64.
+    Raises:
+      ValueError: another `per`, or a cap that is not positive.
+    """
+    if not cap > 0:
+        raise ValueError(f"cap = {cap!r}: expected a positive number")
+    if not hasattr(logp, "__array_namespace__") or isinstance(logp, np.ndarray):
+        logp, old_logp, xp = np.asarray(logp, float), np.asarray(old_logp, float), np
+    else:
+        xp = logp.__array_namespace__()
+    counts = xp.asarray(mask) != 0
+    difference = xp.where(counts, logp, 0.0) - xp.where(counts, old_logp, 0.0)
+    if per == "token":
+        # Cut before the exponential, which then cannot overflow.
+        return xp.exp(xp.minimum(difference, math.log(cap))) * counts
+    if per == "sequence":
+        return xp.exp(xp.minimum(xp.sum(difference, axis=-1), math.log(cap)))
+    raise ValueError(f"per = {per!r}: expected 'token' or 'sequence'")
+
+
+# -- groups without variance -------------------------------------------------------------------------
+
+
+class Kept(NamedTuple):
+    """Groups that are trained on, and the rollouts that were spent on others."""
+
+    indices: np.ndarray
+    wasted: int
+
+
+def drop_zero_variance(rewards, wanted: int | None = None) -> Kept:
+    """The groups whose rollouts did not all earn the same (DAPO's dynamic sampling, arXiv 2503.14476).
+
+    The others have no advantage and so no gradient, but they cost what every group costs.
+
+    Args:
+      rewards: (B, g), in the order in which the groups were rolled out.
+      wanted: at most how many groups are kept, the first ones; None for all.
+    Returns:
+      indices (K,), increasing, and the rollouts of all other groups, dropped or beyond `wanted`, which
+      are charged to the run.
+    Raises:
+      ValueError: rewards without two axes, or a negative `wanted`.
+    """
+    rewards = np.asarray(rewards, float)
+    if rewards.ndim != 2 or (wanted is not None and wanted < 0):
+        raise ValueError(f"rewards {rewards.shape}, wanted {wanted!r}: expected (B, g), at least 0")
+    if not rewards.size:
+        return Kept(np.zeros(0, np.int64), 0)
+    indices = np.flatnonzero(~zero_variance(rewards)).astype(np.int64)[:wanted]
+    return Kept(indices, (len(rewards) - len(indices)) * rewards.shape[1])
+
+
+def drop_probability(p, group: int) -> np.ndarray:
+    """P(drop) = p^g + (1 - p)^g: that all g rollouts of a task succeed, or none does."""
+    p = np.asarray(p, float)
+    return p**group + (1.0 - p) ** group
+
+
+def expected_drop_probability(a, b, group: int) -> np.ndarray:
+    """E[p^g + (1 - p)^g] for p ~ Beta(a, b): the Beta-binomial probabilities of g and of 0 successes.
+
+    Π_i (a + i) / (a + b + i) + Π_i (b + i) / (a + b + i), i = 0 ... g - 1.
+    """
+    a, b, i = np.asarray(a, float)[..., None], np.asarray(b, float)[..., None], np.arange(group)
+    return np.prod((a + i) / (a + b + i), axis=-1) + np.prod((b + i) / (a + b + i), axis=-1)
+
+
+class Waste(NamedTuple):
+    """Rollouts beyond those of the groups wanted: the expectation and the standard deviation."""
+
+    mean: float
+    std: float
+
+
+def expected_waste(drop, group: int, wanted: int) -> Waste:
+    """Extra rollouts until `wanted` groups have variance, where dropped groups are refilled one by one.
+
+    With tasks drawn anew from one distribution, a group is kept with probability q = 1 - mean(drop), and
+    the number dropped before `wanted` are kept is negative binomial: mean wanted (1 - q) / q, variance
+    wanted (1 - q) / q².  Each costs g rollouts.  Refilling in batches wastes more, since the last batch's
+    surplus is thrown away (`drop_zero_variance` counts it).
+
+    Args:
+      drop: probabilities of a drop over the tasks that are drawn from, any shape, such as
+        `drop_probability` of their p.
+      group: g, rollouts a group.
+      wanted: groups that the batch needs.
+    Returns:
+      mean and std, in rollouts; both infinite where no group is ever kept.
+    Raises:
+      ValueError: no probabilities, or such outside [0, 1].
+    """
+    drop = np.asarray(drop, float)
+    if not drop.size or not ((drop >= 0) & (drop <= 1)).all():
+        raise ValueError("expected probabilities of a drop in [0, 1]")
+    q = 1.0 - float(drop.mean())
+    if q <= 0:
+        return Waste(math.inf, math.inf) if wanted else Waste(0.0, 0.0)
+    return Waste(group * wanted * (1.0 - q) / q, group * math.sqrt(wanted * (1.0 - q)) / q)
+
+
+def refill_size(missing: int, drop: float, limit: int) -> int:
+    """How many groups to roll out next for `missing` kept ones: ceil(missing / (1 - drop)), up to `limit`.
+
+    Args:
+      missing: groups still wanted.
+      drop: share of groups dropped so far, in [0, 1].
+      limit: most groups at once, such as what is left of the rollouts that may be spent.
+    Returns:
+      0 where nothing is missing, else at least 1 where the limit allows.
+    """
+    if missing <= 0 or limit <= 0:
+        return 0
+    kept = 1.0 - drop
+    return limit if kept * limit <= missing else math.ceil(missing / kept - 1e-9)

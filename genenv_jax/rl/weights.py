@@ -1,0 +1,144 @@
+"""Weights and advantages of the simulator's generations within each seed, and the mixture floor.
+
+Some seeds make harder tasks than others whatever the simulator does.  Compared over all seeds, a
+generation is rewarded for its seed; compared within its seed, for what the simulator made of it.
+
+Arrays are (S, n): n generations of each of S seeds.  Pure NumPy on the host, in float64.
+"""
+
+from __future__ import annotations
+
+import fractions
+import math
+
+import numpy as np
+
+from genenv_jax.rl import rewards as records
+
+
+def within_seed_weights(rewards, mask, temperature: float) -> np.ndarray:
+    """w_sj = m_s softmax_j(λ R_sj) over the m_s used generations of seed s: RWR within each seed.
+
+    The weights of a seed sum to how many of its generations are used.  So their mean over all used
+    records is 1, as that of `rewards.rwr_weights`, and no seed counts more for being of a middling
+    difficulty by itself.  A seed with one used generation gives it weight 1.
+
+    Args:
+      rewards: (S, n); where not used, anything (NaN, too).
+      mask: (S, n), nonzero where a generation is used.
+      temperature: λ; 0 weighs all alike.
+    Returns:
+      (S, n) float64, 0 where not used.
+    Raises:
+      ValueError: shapes that differ, or a used reward that is not finite.
+    """
+    rewards, used = _table(rewards, mask)
+    exponent = np.where(used, temperature * np.where(used, rewards, 0.0), -np.inf)
+    highest = exponent.max(axis=1, keepdims=True, initial=-np.inf)
+    shifted = exponent - np.where(np.isfinite(highest), highest, 0.0)
+    raw = np.exp(shifted)
+    total = raw.sum(axis=1, keepdims=True)
+    return raw * used.sum(axis=1, keepdims=True) / np.where(total > 0, total, 1.0)
+
+
+def effective_sample_sizes(weights) -> tuple[np.ndarray, float]:
+    """(Σw)² / Σw² of each seed's weights, and of all together (Kish, 1965, "Survey Sampling").
+
+    Args:
+      weights: (S, n), not negative.
+    Returns:
+      ((S,) between 1 and n, or 0 for a seed without weight; the overall size).  With weights that sum to
+      each seed's count the overall size is at most the sum of the seeds' and mostly close to it.
+    """
+    weights = np.asarray(weights, float)
+    per_seed = np.array([_effective(row) for row in weights], float)
+    return per_seed, _effective(weights)
+
+
+def seed_group_advantages(
+    rewards, mask, *, invalid_reward: float | None = None, present=None
+) -> np.ndarray:
+    """A_sj = R_sj - mean_j R_sj within each seed, without division by a deviation.
+
+    The simulator's part of prime-rl's hierarchical GRPO: a proposal is compared with the others from the
+    same seed only.  Without the division, seeds whose proposals are all much the same do not get the
+    loudest gradient.  The sum over a seed is 0.
+
+    Args:
+      rewards: (S, n); where not valid, anything (NaN, too).
+      mask: (S, n), nonzero where a generation is valid and has a reward.
+      invalid_reward: None: invalid generations have no part and advantage 0.  A number, at most 0: it is
+        their reward, so writing nonsense is worse than any task (R_env >= 0), also where a seed has
+        one valid generation only.
+      present: (S, n), nonzero for those that can take part at all, by default all.  For others, such as
+        the initial simulator's in a mixture, the advantage is 0 even with an `invalid_reward`.
+    Returns:
+      (S, n) float64; exactly 0 in a seed whose rewards are all equal, or of one generation.
+    Raises:
+      ValueError: shapes that differ, a valid reward that is not finite, a positive `invalid_reward`.
+    """
+    valid = np.asarray(mask) != 0
+    if present is not None:
+        if np.shape(present) != valid.shape:
+            raise ValueError(f"present has shape {np.shape(present)}, mask {valid.shape}")
+        present = np.asarray(present) != 0
+        valid = valid & present
+    rewards, valid = _table(rewards, valid)
+    counted = valid
+    if invalid_reward is not None:
+        if not -math.inf < invalid_reward <= 0:
+            raise ValueError(f"invalid_reward = {invalid_reward!r}: expected at most 0")
+        rewards = np.where(valid, rewards, invalid_reward)
+        counted = np.ones_like(valid) if present is None else present
+    rewards = np.where(counted, rewards, 0.0)
+    mean = rewards.sum(axis=1, keepdims=True) / np.maximum(counted.sum(axis=1, keepdims=True), 1)
+    highest = np.where(counted, rewards, -np.inf).max(axis=1, keepdims=True, initial=-np.inf)
+    lowest = np.where(counted, rewards, np.inf).min(axis=1, keepdims=True, initial=np.inf)
+    # The mean of equal numbers is rounded.
+    return np.where(counted & (highest > lowest), rewards - mean, 0.0)
+
+
+def mixture_counts(variations: int, share: float, seeds: int, epoch: int) -> np.ndarray:
+    """How many of each seed's generations the initial simulator writes: the mixture floor.
+
+    Every seed has floor or ceil of variations · share.  Who gets the larger number goes round: the
+    seeds take turns, over the epochs too, so at any time the total is within 1 of the exact share of all
+    generations so far and no seed is more than one ahead of another.
+
+    Args:
+      variations: generations a seed and epoch (n).
+      share: of the initial simulator, in [0, 1]; taken as the nearest fraction with a denominator up to
+        10,000.
+      seeds: how many; entry i is the seed at place i of an order that does not change.
+      epoch: counts from 0.
+    Returns:
+      (seeds,) int64 between 0 and variations.
+    Raises:
+      ValueError: a share outside [0, 1], negative counts.
+    """
+    if not 0.0 <= share <= 1.0:
+        raise ValueError(f"share = {share!r}: expected a number in [0, 1]")
+    if variations < 0 or seeds < 0 or epoch < 0:
+        raise ValueError("expected numbers of variations and seeds, and an epoch, of at least 0")
+    exact = variations * fractions.Fraction(share).limit_denominator(10_000)
+    counts = np.full(seeds, math.floor(exact), np.int64)
+    extra = (exact - math.floor(exact)) * seeds  # larger numbers an epoch, on average
+    first, last = math.floor(epoch * extra), math.floor((epoch + 1) * extra)
+    counts[np.arange(first, last) % max(seeds, 1)] += 1
+    return counts
+
+
+def _effective(weights: np.ndarray) -> float:
+    return records.effective_sample_size(weights) if weights.any() else 0.0
+
+
+def _table(rewards, mask) -> tuple[np.ndarray, np.ndarray]:
+    """(S, n) float64 rewards and bool mask; ValueError where they do not fit or a used one is unknown."""
+    rewards, used = np.asarray(rewards, float), np.asarray(mask) != 0
+    if rewards.ndim != 2 or rewards.shape != used.shape:
+        raise ValueError(
+            f"rewards {rewards.shape} and mask {used.shape}: expected one shape (S, n)"
+        )
+    if not np.isfinite(rewards[used]).all():
+        raise ValueError("a generation that is used has a reward that is not finite")
+    return rewards, used

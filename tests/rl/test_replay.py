@@ -1,0 +1,284 @@
+"""Replay, truncated importance weights and dropped groups, against enumeration and simulation."""
+
+import itertools
+import math
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from scipy import stats
+
+from genenv_jax.rl import replay
+
+# -- priorities --------------------------------------------------------------------------------------
+
+
+def test_priorities_by_hand():
+    """Ranks 2, 1, 3 at β = 1: weights 1/2, 1, 1/3 over 11/6; staleness 1, 0, 3 over 4."""
+    got = replay.priorities([0.5, 0.9, 0.1], [1, 0, 3], staleness_share=0.25)
+    want = 0.75 * np.array([3, 6, 2]) / 11 + 0.25 * np.array([1, 0, 3]) / 4
+    np.testing.assert_allclose(got, want, rtol=1e-12)
+    got = replay.priorities([0.5, 0.9], [0, 0], staleness_share=0.0, temperature=0.5)
+    np.testing.assert_allclose(got, [1 / 5, 4 / 5])  # rank to the power of -2
+
+
+def test_priorities_at_the_ends():
+    scores, staleness = [0.3, 0.8, 0.5], [2, 2, 6]
+    only_stale = replay.priorities(scores, staleness, staleness_share=1.0)
+    np.testing.assert_allclose(only_stale, [0.2, 0.2, 0.6])
+    fresh = replay.priorities(scores, [0, 0, 0], staleness_share=1.0)
+    np.testing.assert_allclose(fresh, [1 / 3] * 3)
+    greedy = replay.priorities(scores, staleness, staleness_share=0.0, temperature=1e-3)
+    np.testing.assert_allclose(greedy, [0, 1, 0], atol=1e-12)
+    even = replay.priorities(scores, staleness, staleness_share=0.0, temperature=1e9)
+    np.testing.assert_allclose(even, [1 / 3] * 3, rtol=1e-6)
+    assert replay.priorities([], []).shape == (0,)
+    assert replay.priorities([np.nan], [0]).tolist() == [1.0]
+
+
+def test_equal_scores_have_equal_priorities():
+    got = replay.priorities([0.5, 0.9, 0.5, np.nan, 0.5, np.nan], np.zeros(6), staleness_share=0.0)
+    assert got[0] == got[2] == got[4]
+    assert got[3] == got[5] < got[0] < got[1]
+    h = sum(1 / rank for rank in range(1, 7))
+    np.testing.assert_allclose(got[0], (1 / 2 + 1 / 3 + 1 / 4) / 3 / h, rtol=1e-12)
+
+
+def test_priorities_do_not_depend_on_order_or_scale():
+    rng = np.random.default_rng(0)
+    scores, staleness = rng.integers(0, 5, 50) / 4, rng.integers(0, 9, 50)
+    got = replay.priorities(scores, staleness)
+    assert got.sum() == pytest.approx(1.0)
+    order = rng.permutation(50)
+    np.testing.assert_allclose(replay.priorities(scores[order], staleness[order]), got[order])
+    np.testing.assert_allclose(replay.priorities(7 * scores - 3, 2 * staleness), got)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "options"),
+    [
+        (([1.0], [1, 2]), {}),
+        (([[1.0]], [[1]]), {}),
+        (([1.0], [-1]), {}),
+        (([1.0], [np.inf]), {}),
+        (([1.0], [1]), {"staleness_share": 1.5}),
+        (([1.0], [1]), {"temperature": 0.0}),
+    ],
+)
+def test_priorities_refuse(arguments, options):
+    with pytest.raises(ValueError, match="expected"):
+        replay.priorities(*arguments, **options)
+
+
+def test_draw_has_the_probabilities_of_drawing_one_by_one():
+    """All ordered pairs of four items, w_i / Σw · w_j / (Σw - w_i), within four standard errors."""
+    weights, draws = np.array([0.1, 0.2, 0.3, 0.4]), 20_000
+    rng = np.random.default_rng(1)
+    counts = np.zeros((4, 4))
+    for _ in range(draws):
+        counts[tuple(replay.draw(rng, weights, 2))] += 1
+    for i, j in itertools.product(range(4), repeat=2):
+        want = 0.0 if i == j else weights[i] * weights[j] / (1 - weights[i])
+        error = math.sqrt(max(want * (1 - want), 1e-12) / draws)
+        assert abs(counts[i, j] / draws - want) <= 4 * error
+
+
+def test_draw_takes_no_item_twice_and_none_without_weight():
+    rng = np.random.default_rng(2)
+    weights = np.array([0.0, 1e-300, 2.0, 0.0, 5.0, 1e300])
+    for count in range(8):
+        got = replay.draw(rng, weights, count)
+        assert len(got) == min(count, 4) == len(set(got.tolist()))
+        assert set(got.tolist()) <= {1, 2, 4, 5}
+    first = replay.draw(np.random.default_rng(3), weights, 2)
+    again = replay.draw(np.random.default_rng(3), weights / 2, 4)
+    np.testing.assert_array_equal(
+        again[:2], first
+    )  # neither count nor scale changes who comes first
+    assert replay.draw(rng, [], 3).tolist() == []
+    for bad in ([-1.0], [np.nan], [np.inf], [[1.0]]):
+        with pytest.raises(ValueError, match="finite weights"):
+            replay.draw(rng, bad, 1)
+
+
+def test_survivors():
+    means = [0.5, 0.99, 0.2, 0.96, np.nan, 0.95]
+    scores = [0.9, 1.0, 0.4, 1.0, np.nan, 0.4]
+    assert replay.survivors(means, scores, capacity=0).tolist() == [0, 2, 4, 5]
+    assert replay.survivors(means, scores, capacity=3).tolist() == [0, 2, 5]
+    assert replay.survivors(means, scores, capacity=2).tolist() == [0, 5]  # the newer of equals
+    assert replay.survivors(means, scores, capacity=9, solved=1.0).tolist() == [0, 1, 2, 3, 4, 5]
+    assert replay.survivors([], [], capacity=3).tolist() == []
+    with pytest.raises(ValueError, match="one shape"):
+        replay.survivors([0.1], [], capacity=3)
+
+
+# -- truncated importance weights --------------------------------------------------------------------
+
+MU = np.array([[0.7, 0.2, 0.1], [0.1, 0.6, 0.3]])  # two tokens of three kinds, independent
+PI = np.array([[0.3, 0.3, 0.4], [0.2, 0.2, 0.6]])
+
+
+def enumerated():
+    """All nine sequences: their log-probs under both policies (9, 2), and a function of them (9,)."""
+    sequences = np.array(list(itertools.product(range(3), repeat=2)))
+    logp, old = (np.log(table[np.arange(2), sequences]) for table in (PI, MU))
+    return logp, old, np.sin(sequences @ [3.0, 1.0]) + 0.5
+
+
+@pytest.mark.parametrize("cap", [0.5, 1.0, 2.0, 5.0, 1e3, np.inf])
+def test_bias_and_variance_of_sequences(cap):
+    """The statements of the docstring, summed over all sequences."""
+    logp, old, f = enumerated()
+    pi, mu = np.exp(logp.sum(1)), np.exp(old.sum(1))
+    w = replay.truncated_weights(logp, old, np.ones((9, 2)), cap=cap, per="sequence")
+    ratio = pi / mu
+    np.testing.assert_allclose(w, np.minimum(ratio, cap), rtol=1e-12)
+    bias = pi @ f - mu @ (w * f)
+    assert bias == pytest.approx(pi @ (np.maximum(1 - cap / ratio, 0) * f), abs=1e-12)
+    assert abs(bias) <= np.abs(f).max() * pi[ratio > cap].sum() + 1e-12
+    assert mu @ np.square(w * f) <= cap * (pi @ np.square(f)) + 1e-12
+    if cap >= ratio.max():
+        assert bias == pytest.approx(0.0, abs=1e-12)
+
+
+def test_weights_of_tokens():
+    logp, old, _ = enumerated()
+    w = replay.truncated_weights(logp, old, np.ones((9, 2)), cap=2.0)
+    np.testing.assert_allclose(w, np.minimum(np.exp(logp - old), 2.0), rtol=1e-12)
+    # Without a cap: exact for what depends on the token itself, but what follows is not reweighted.
+    w = replay.truncated_weights(logp, old, np.ones((9, 2)), cap=np.inf)
+    pi, mu = np.exp(logp.sum(1)), np.exp(old.sum(1))
+    first, second = np.repeat([1.0, -2.0, 0.3], 3), np.tile([1.0, -2.0, 0.3], 3)
+    assert mu @ (w[:, 0] * first) == pytest.approx(pi @ first)
+    assert mu @ (w[:, 0] * second) == pytest.approx(mu @ second)
+    assert abs(mu @ second - pi @ second) > 0.5
+
+
+def test_weights_ignore_what_is_masked_out():
+    mask = np.array([[1, 1, 0], [1, 0, 0], [0, 0, 0]])
+    logp = np.array([[-1.0, -2.0, np.nan], [-0.5, -np.inf, 3.0], [np.nan, 0.0, np.inf]])
+    old = np.array([[-1.5, -1.0, 0.0], [-900.0, -np.inf, np.nan], [np.nan] * 3])
+    token = replay.truncated_weights(logp, old, mask, cap=3.0)
+    np.testing.assert_allclose(
+        token, [[math.exp(0.5), math.exp(-1), 0], [3, 0, 0], [0] * 3], rtol=1e-12
+    )
+    sequence = replay.truncated_weights(logp, old, mask, cap=3.0, per="sequence")
+    np.testing.assert_allclose(sequence, [math.exp(-0.5), 3.0, 1.0])
+
+
+@pytest.mark.parametrize("per", ["token", "sequence"])
+def test_weights_in_compiled_code(per):
+    rng = np.random.default_rng(4)
+    logp, old = -rng.exponential(size=(2, 3, 4, 5))
+    mask = rng.random((3, 4, 5)) < 0.7
+    compiled = jax.jit(lambda *x: replay.truncated_weights(*x, cap=1.5, per=per))
+    got = compiled(jnp.asarray(logp), jnp.asarray(old), jnp.asarray(mask))
+    assert isinstance(got, jax.Array)
+    want = replay.truncated_weights(logp, old, mask, cap=1.5, per=per)
+    np.testing.assert_allclose(got, want, rtol=1e-5)
+
+
+def test_weights_refuse():
+    with pytest.raises(ValueError, match="per = 'word'"):
+        replay.truncated_weights([0.0], [0.0], [1], cap=1.0, per="word")
+    for cap in (0.0, -1.0, np.nan):
+        with pytest.raises(ValueError, match="cap"):
+            replay.truncated_weights([0.0], [0.0], [1], cap=cap)
+
+
+# -- groups without variance -------------------------------------------------------------------------
+
+
+def test_drop_zero_variance():
+    rewards = np.array([[0, 0], [1, 0], [1, 1], [0.1, 0.1], [0, 1], [0.5, 0.4]])
+    kept = replay.drop_zero_variance(rewards)
+    assert kept.indices.tolist() == [1, 4, 5]
+    assert kept.wasted == 6
+    kept = replay.drop_zero_variance(rewards, wanted=2)
+    assert kept.indices.tolist() == [1, 4]
+    assert kept.wasted == 8  # a group that is not needed was rolled out all the same
+    assert replay.drop_zero_variance(rewards, wanted=9).wasted == 6
+    assert replay.drop_zero_variance(np.zeros((0, 4))).wasted == 0
+    for rewards, wanted in [([1.0], None), ([[1.0]], -1)]:
+        with pytest.raises(ValueError, match="expected"):
+            replay.drop_zero_variance(rewards, wanted)
+
+
+def test_drop_probability():
+    """p = 0.05: 0.81, 0.66 and 0.44 at groups of 4, 8 and 16; and by simulation."""
+    got = [float(replay.drop_probability(0.05, group)) for group in (4, 8, 16)]
+    np.testing.assert_allclose(got, [0.81, 0.66, 0.44], atol=0.005)
+    rng = np.random.default_rng(5)
+    p = np.array([0.0, 0.1, 0.5, 0.8, 1.0])
+    rewards = (rng.random((5, 20_000, 4)) < p[:, None, None]).astype(float)
+    dropped = [1 - len(replay.drop_zero_variance(r).indices) / 20_000 for r in rewards]
+    np.testing.assert_allclose(dropped, replay.drop_probability(p, 4), atol=0.015)
+
+
+@pytest.mark.parametrize(("a", "b"), [(0.05, 0.3), (1.0, 1.0), (30.0, 80.0)])
+@pytest.mark.parametrize("group", [1, 2, 8, 64])
+def test_expected_drop_probability(a, b, group):
+    want = stats.betabinom.pmf([0, group], group, a, b).sum()
+    assert float(replay.expected_drop_probability(a, b, group)) == pytest.approx(want, rel=1e-9)
+
+
+def test_expected_drop_probability_of_arrays():
+    a = np.array([[1.0, 2.0]])
+    assert replay.expected_drop_probability(a, [[1.0], [3.0]], 4).shape == (2, 2)
+    sure = replay.expected_drop_probability(3e7, 7e7, 5)
+    assert float(sure) == pytest.approx(float(replay.drop_probability(0.3, 5)), rel=1e-6)
+
+
+def test_expected_waste():
+    """Groups drawn from a mixture of tasks until 8 are kept, 4,000 times."""
+    rng = np.random.default_rng(6)
+    p, group, wanted = np.array([0.02, 0.3, 0.9]), 4, 8
+    drop = replay.drop_probability(p, group)
+    task = rng.integers(0, 3, (4000, 100))
+    kept = rng.random(task.shape) >= drop[task]
+    needed = (np.cumsum(kept, axis=1) < wanted).sum(axis=1) + 1
+    assert needed.max() < 100
+    extra = (needed - wanted) * group
+    want = replay.expected_waste(drop, group, wanted)
+    assert extra.mean() == pytest.approx(want.mean, abs=4 * want.std / math.sqrt(4000))
+    assert extra.std() == pytest.approx(want.std, rel=0.05)
+
+
+def test_expected_waste_at_its_limits():
+    assert replay.expected_waste([0.0], 8, 64) == (0.0, 0.0)
+    assert replay.expected_waste([1.0, 1.0], 8, 64) == (math.inf, math.inf)
+    assert replay.expected_waste([1.0], 8, 0) == (0.0, 0.0)
+    assert replay.expected_waste(0.5, 8, 64).mean == 8 * 64
+    for bad in ([], [1.2], [-0.1], [np.nan]):
+        with pytest.raises(ValueError, match="probabilities"):
+            replay.expected_waste(bad, 8, 64)
+
+
+def test_refill_size():
+    assert replay.refill_size(10, 0.5, 100) == 20
+    assert replay.refill_size(10, 0.5, 12) == 12
+    assert replay.refill_size(10, 0.0, 100) == 10
+    assert replay.refill_size(3, 0.9, 100) == 30
+    assert replay.refill_size(3, 1.0, 40) == 40
+    assert replay.refill_size(0, 0.5, 40) == 0
+    assert replay.refill_size(5, 0.5, 0) == 0
+
+
+def test_refilling_spends_what_is_expected():
+    """Rounds of `refill_size` fill the batch, and waste little more than one by one."""
+    rng = np.random.default_rng(7)
+    group, wanted, p = 4, 32, 0.15
+    drop = float(replay.drop_probability(p, group))
+    spent = []
+    for _ in range(300):
+        missing, wasted, asked = wanted, 0, wanted
+        while missing:
+            rewards = (rng.random((asked, group)) < p).astype(float)
+            kept = replay.drop_zero_variance(rewards, missing)
+            missing, wasted = missing - len(kept.indices), wasted + kept.wasted
+            asked = replay.refill_size(missing, drop, 1000)
+        spent.append(wasted)
+    want = replay.expected_waste(drop, group, wanted)
+    assert want.mean - 4 * want.std / math.sqrt(300) < np.mean(spent) < 1.3 * want.mean

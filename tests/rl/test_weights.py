@@ -1,0 +1,202 @@
+"""Weights, advantages and mixture within seeds, against worked numbers, properties and simulation."""
+
+import math
+
+import numpy as np
+import pytest
+
+from genenv_jax.rl import rewards as records
+from genenv_jax.rl import weights
+
+NAN = np.nan
+
+
+def table(rng, seeds=40, n=6):
+    mask = rng.random((seeds, n)) < 0.7
+    return np.where(
+        mask, rng.random((seeds, n)), rng.choice([NAN, np.inf, 1e300], (seeds, n))
+    ), mask
+
+
+# -- RWR within seeds --------------------------------------------------------------------------------
+
+
+def test_weights_by_hand():
+    """λ = 1: e, √e and 1 over their mean; a lone record has 1; none has nothing."""
+    got = weights.within_seed_weights(
+        [[1.0, 0.5, 0.0], [NAN, 0.2, NAN], [NAN, 9.0, NAN]],
+        [[1, 1, 1], [0, 1, 0], [0, 0, 0]],
+        1.0,
+    )
+    want = [[1.519441, 0.921588, 0.558971], [0, 1, 0], [0, 0, 0]]
+    np.testing.assert_allclose(got, want, atol=1e-6)
+
+
+@pytest.mark.parametrize("temperature", [0.0, 0.3, 3.0, 1e6, -2.0])
+def test_a_seed_has_as_much_weight_as_records(temperature):
+    rewards, mask = table(np.random.default_rng(0))
+    got = weights.within_seed_weights(rewards, mask, temperature)
+    assert np.isfinite(got).all()
+    assert (got[~mask] == 0).all()
+    np.testing.assert_allclose(got.sum(axis=1), mask.sum(axis=1), rtol=1e-12)
+    assert got[mask].mean() == pytest.approx(1.0)
+    if temperature == 0:
+        np.testing.assert_allclose(got, mask, rtol=1e-12)
+
+
+def test_one_seed_is_the_paper_s_rule():
+    row = np.array([[0.3, 0.9, 0.5, 0.9]])
+    got = weights.within_seed_weights(row, np.ones((1, 4)), 2.5)
+    np.testing.assert_allclose(got[0], records.rwr_weights(row[0], 2.5), rtol=1e-12)
+
+
+def test_a_seed_s_own_difficulty_does_not_count():
+    """Adding a number to a seed's rewards changes nothing within seeds, and much over all."""
+    rewards, mask = table(np.random.default_rng(1))
+    shifted = rewards + np.linspace(0, 3, len(rewards))[:, None]
+    np.testing.assert_allclose(
+        weights.within_seed_weights(rewards, mask, 2.0),
+        weights.within_seed_weights(shifted, mask, 2.0),
+        rtol=1e-9,
+    )
+    over_all = records.rwr_weights(shifted[mask], 2.0) / records.rwr_weights(rewards[mask], 2.0)
+    assert over_all.max() > 20 * over_all.min()
+
+
+def test_effective_sample_sizes():
+    per_seed, overall = weights.effective_sample_sizes([[2.0, 2.0], [3.0, 1.0], [0.0, 0.0]])
+    np.testing.assert_allclose(per_seed, [2.0, 1.6, 0.0])
+    assert overall == pytest.approx(64 / 18)
+    got = weights.effective_sample_sizes(np.zeros((2, 3)))
+    assert got[0].tolist() == [0.0, 0.0]
+    assert got[1] == 0.0
+    assert weights.effective_sample_sizes(np.zeros((0, 3)))[0].shape == (0,)
+
+
+@pytest.mark.parametrize("temperature", [0.0, 1.0, 5.0])
+def test_effective_sample_size_is_that_of_a_weighted_mean(temperature):
+    """A mean of noise under the weights has the variance 1 / ESS, simulated."""
+    rng = np.random.default_rng(2)
+    rewards = rng.random((5, 4))
+    w = weights.within_seed_weights(rewards, np.ones((5, 4)), temperature)
+    per_seed, overall = weights.effective_sample_sizes(w)
+    noise = rng.standard_normal((20_000, 5, 4))
+    assert np.var((noise * w).sum((1, 2)) / w.sum()) == pytest.approx(1 / overall, rel=0.05)
+    variances = np.var((noise * w).sum(2) / w.sum(1), axis=0)
+    np.testing.assert_allclose(variances, 1 / per_seed, rtol=0.05)
+    assert overall <= per_seed.sum() + 1e-9
+
+
+@pytest.mark.parametrize(
+    ("rewards", "mask"),
+    [([0.1], [1]), ([[0.1, 0.2]], [[1]]), ([[NAN]], [[1]]), ([[np.inf, 0.0]], [[1, 0]])],
+)
+def test_tables_that_cannot_be(rewards, mask):
+    with pytest.raises(ValueError, match="expected one shape|not finite"):
+        weights.within_seed_weights(rewards, mask, 1.0)
+    with pytest.raises(ValueError, match="expected one shape|not finite"):
+        weights.seed_group_advantages(rewards, mask)
+
+
+# -- GRPO within seeds -------------------------------------------------------------------------------
+
+
+def test_advantages_by_hand():
+    rewards = [[1.0, 0.0, 0.5, NAN], [0.2, NAN, NAN, NAN], [NAN] * 4]
+    mask = [[1, 1, 1, 0], [1, 0, 0, 0], [0, 0, 0, 0]]
+    got = weights.seed_group_advantages(rewards, mask)
+    np.testing.assert_allclose(got, [[0.5, -0.5, 0, 0], [0] * 4, [0] * 4], atol=1e-15)
+    # Invalid ones at -1/2: means 1/4, -1.3/4 and -1/2.
+    got = weights.seed_group_advantages(rewards, mask, invalid_reward=-0.5)
+    want = [[0.75, -0.25, 0.25, -0.75], [0.525, -0.175, -0.175, -0.175], [0] * 4]
+    np.testing.assert_allclose(got, want, atol=1e-15)
+
+
+def test_those_not_present_have_no_part():
+    """Neither an advantage nor a say in the mean, with and without a reward for the invalid."""
+    rewards = [[1.0, 0.0, 0.9, NAN, NAN]]
+    mask, present = [[1, 1, 1, 0, 0]], [[1, 1, 0, 1, 0]]
+    got = weights.seed_group_advantages(rewards, mask, present=present)
+    np.testing.assert_allclose(got, [[0.5, -0.5, 0, 0, 0]])
+    got = weights.seed_group_advantages(rewards, mask, invalid_reward=-0.4, present=present)
+    np.testing.assert_allclose(got, [[0.8, -0.2, 0, -0.6, 0]])
+
+
+@pytest.mark.parametrize("invalid_reward", [None, 0.0, -1.0])
+def test_advantages_sum_to_nothing_in_every_seed(invalid_reward):
+    rewards, mask = table(np.random.default_rng(3))
+    got = weights.seed_group_advantages(rewards, mask, invalid_reward=invalid_reward)
+    assert np.isfinite(got).all()
+    np.testing.assert_allclose(got.sum(axis=1), 0.0, atol=1e-12)
+    offset = np.where(mask, rewards, 0) + np.arange(len(rewards))[:, None]
+    if invalid_reward is None:
+        np.testing.assert_allclose(weights.seed_group_advantages(offset, mask), got, atol=1e-12)
+        assert (got[~mask] == 0).all()
+
+
+@pytest.mark.parametrize("value", [0.1, 0.7, 1.0])
+@pytest.mark.parametrize("n", [1, 3, 7])
+def test_equal_rewards_give_exactly_zero(value, n):
+    got = weights.seed_group_advantages(np.full((2, n), value), np.ones((2, n)))
+    np.testing.assert_array_equal(got, np.zeros((2, n)))
+
+
+def test_advantages_point_the_way_that_a_seed_s_baseline_leaves_open():
+    """A two-armed policy per seed, seeds of very different levels: the mean of A ∇log π is that of the
+    true gradient times (n - 1) / n (the own sample is in the baseline), and less noisy than without."""
+    rng = np.random.default_rng(4)
+    n, level, gain, q = 4, np.array([0.1, 0.9]), 0.2, 0.3
+    action = rng.random((2, 100_000, n)) < q
+    reward = level[:, None, None] + gain * action
+    score = action - q  # d log π / d logit
+    advantage = weights.seed_group_advantages(reward.reshape(-1, n), np.ones((200_000, n))).reshape(
+        reward.shape
+    )
+    gradient = (advantage * score).mean(axis=(1, 2))
+    np.testing.assert_allclose(gradient, gain * q * (1 - q) * (n - 1) / n, rtol=0.01)
+    assert (advantage * score).var() < 0.1 * (reward * score).var()
+
+
+def test_refused_settings():
+    with pytest.raises(ValueError, match="invalid_reward"):
+        weights.seed_group_advantages([[0.1]], [[1]], invalid_reward=0.5)
+    with pytest.raises(ValueError, match="invalid_reward"):
+        weights.seed_group_advantages([[0.1]], [[1]], invalid_reward=NAN)
+    with pytest.raises(ValueError, match="present has shape"):
+        weights.seed_group_advantages([[0.1]], [[1]], present=[[1, 1]])
+
+
+# -- the mixture -------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("variations", [1, 4, 5])
+@pytest.mark.parametrize("share", [0.0, 0.1, 0.2, 0.25, 1 / 3, 0.5, 0.77, 1.0])
+@pytest.mark.parametrize("seeds", [1, 9, 63, 64])
+def test_mixture_is_exact_over_seeds_and_epochs(variations, share, seeds):
+    total = np.zeros(seeds, int)
+    for epoch in range(40):
+        counts = weights.mixture_counts(variations, share, seeds, epoch)
+        assert counts.shape == (seeds,)
+        assert counts.min() >= math.floor(variations * share - 1e-9)
+        assert counts.max() <= math.ceil(variations * share - 1e-9)
+        total += counts
+        asked = variations * share * seeds * (epoch + 1)
+        assert abs(total.sum() - asked) < 1 + 0.01 * (share == 1 / 3)  # 1/3 is a rounded number
+        assert total.max() - total.min() <= 1
+
+
+def test_mixture_by_hand():
+    """4 generations, a share of 1/8: every second seed has one, and the others the next time."""
+    assert weights.mixture_counts(4, 0.125, 5, 0).tolist() == [1, 1, 0, 0, 0]
+    assert weights.mixture_counts(4, 0.125, 5, 1).tolist() == [0, 0, 1, 1, 1]
+    assert weights.mixture_counts(4, 0.2, 5, 7).sum() == 4
+    assert weights.mixture_counts(4, 0.25, 3, 2).tolist() == [1, 1, 1]
+    assert weights.mixture_counts(4, 0.25, 0, 2).tolist() == []
+
+
+@pytest.mark.parametrize(
+    "arguments", [(4, -0.1, 3, 0), (4, 1.1, 3, 0), (4, NAN, 3, 0), (4, 0.1, -1, 0)]
+)
+def test_mixture_refuses(arguments):
+    with pytest.raises(ValueError, match="expected"):
+        weights.mixture_counts(*arguments)

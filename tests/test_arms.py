@@ -1,0 +1,89 @@
+"""The arms of the ablations: each changes what it says and nothing else."""
+
+import importlib.util
+import pathlib
+
+import pytest
+
+from genenv_jax import arms
+from genenv_jax.config import validate
+from genenv_jax.experiments.suite import make_plan
+
+ABLATIONS = pathlib.Path(__file__).resolve().parent.parent / "configs" / "ablations"
+
+
+def config_of(arm, argument=""):
+    return arms.arm_config(ABLATIONS / "any.py", arm, argument)
+
+
+@pytest.mark.parametrize(
+    ("arm", "argument", "changes"),
+    [
+        (arms.genenv, "", {}),
+        (arms.random, "", {"simulator.train": False}),
+        (
+            arms.static,
+            "64",
+            {"simulator.train": False, "tasks.source": "static", "tasks.count": 64},
+        ),
+        (
+            arms.static,
+            "variations",
+            {"simulator.train": False, "tasks.source": "static", "simulator.variations": 5},
+        ),
+        (arms.selection, "", {"simulator.train": False, "agent.groups": "frontier"}),
+        (
+            arms.selection,
+            "4",
+            {"simulator.train": False, "agent.groups": "frontier", "agent.frontier_factor": 4},
+        ),
+        (arms.seed_grpo, "", {"simulator.update": "grpo"}),
+        (
+            arms.teacher,
+            "3.3",
+            {"simulator.train": False, "tasks.source": "teacher", "tasks.count": 211},
+        ),
+        (arms.oracle, "", {"simulator.train": False, "tasks.source": "oracle"}),
+    ],
+)
+def test_an_arm_changes_what_it_says(arm, argument, changes):
+    expected = config_of(arms.genenv)
+    expected.update_from_flattened_dict(changes)
+    made = config_of(arm, argument)
+    assert made.to_dict() == expected.to_dict()
+    validate(made)
+
+
+def test_an_arm_of_another_benchmark():
+    made = config_of(arms.random, ",bfcl:debug")
+    assert made.benchmark.name == "bfcl" and made.epochs == 2 and not made.simulator.train
+    assert config_of(arms.static, "9,bfcl").tasks.count == 9
+
+
+@pytest.mark.parametrize(
+    ("arm", "argument", "message"),
+    [
+        (arms.genenv, "1", "'1': expected none"),
+        (arms.static, "many", "'many': expected how many tasks"),
+        (arms.static, "0", "expected how many tasks"),
+        (arms.selection, "-1", "one in how many"),
+        (arms.teacher, "", "tasks for each seed"),
+        (arms.teacher, "nan", "tasks for each seed"),
+        (arms.random, ",nothing", r"no configuration .*nothing\.py"),
+    ],
+)
+def test_a_wrong_argument_is_named(arm, argument, message):
+    with pytest.raises(ValueError, match=message):
+        config_of(arm, argument)
+
+
+@pytest.mark.parametrize("argument", ["", "tuning", "quick"])
+def test_the_suite_is_a_plan_of_these_arms(argument):
+    spec = importlib.util.spec_from_file_location("suite", ABLATIONS / "suite.py")
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    plan = make_plan(module.get_config(argument))
+    assert list(plan.arms)[:3] == ["genenv", "random", "static-64"]
+    assert {config.rollouts for config in plan.configs.values()} <= {0, 24_000}
+    tuned = module.get_config("tuning").seeds
+    assert not set(tuned) & set(module.get_config().seeds)  # fresh ones for the claim

@@ -1,0 +1,135 @@
+"""Whole runs of the toy with the curriculum's options: each does what it says, and resumes."""
+
+import json
+import pathlib
+
+import jax
+import numpy as np
+import pytest
+
+from genenv_jax.benchmarks import registry
+from genenv_jax.coevolve import Coevolution
+from tests.test_coevolve import cache, contents, params, run, same  # noqa: F401
+from tests.toy import Toy, toy_config
+
+# Beyond `epochs`, each of these exercises one option.
+OPTIONS = {
+    "policy gradient": {"simulator.update": "grpo", "simulator.invalid_reward": -0.1},
+    "within the seed": {"simulator.weights_over": "seed"},
+    "mixture": {"simulator.mixture": 0.25, "simulator.variations": 4},
+    "mixture, policy gradient": {"simulator.mixture": 0.5, "simulator.update": "grpo"},
+    "entropy": {"simulator.entropy_floor": 100.0, "simulator.entropy_coef": 0.1},
+    "informative": {"agent.groups": "informative"},
+    "frontier": {"agent.groups": "frontier"},
+    "posterior": {"curriculum.estimate": "posterior"},
+    "learnability": {"curriculum.score": "learnability"},
+    "expected learnability": {
+        "curriculum.score": "learnability",
+        "curriculum.estimate": "posterior",
+    },
+    "progress": {"curriculum.score": "progress"},
+    "regret": {"curriculum.score": "regret"},
+    "static": {"tasks.source": "static", "tasks.count": 10},
+    "static variations": {"tasks.source": "static"},
+    "teacher": {"tasks.source": "teacher", "tasks.count": 9},
+    "oracle": {"tasks.source": "oracle"},
+}
+FEW = ("mixture, policy gradient", "static")  # of the tests that are not `slow`
+
+
+class Drawing(Toy):
+    """Draws tasks itself."""
+
+    difficulties = ("short", "long")
+
+    def draw(self, rng, difficulty, task_id):
+        words = " ".join(rng.choice(["red", "blue", "green"], 2 if difficulty == "short" else 5))
+        task = self.task(task_id, words, origin="generated")
+        return type(task)(**{**task.__dict__, "category": difficulty})
+
+    def signature(self, task):
+        return str(len(self.text(task)) % 3)
+
+    def difficulty(self, task):
+        return float(len(self.text(task).split()))
+
+
+@pytest.fixture(autouse=True)
+def toy(monkeypatch):
+    monkeypatch.setitem(registry._BENCHMARKS, "toy", (__name__, "Drawing"))
+
+
+def lines(workdir, name="metrics.jsonl"):
+    return [json.loads(line) for line in (workdir / name).read_text().splitlines()]
+
+
+@pytest.mark.parametrize(
+    "name", [n if n in FEW else pytest.param(n, marks=pytest.mark.slow) for n in OPTIONS]
+)
+def test_a_run_with_the_option_learns_and_resumes(cache, tmp_path, name):  # noqa: F811
+    whole = run(cache, tmp_path / "whole", epochs=2, **OPTIONS[name])
+    run(cache, tmp_path / "parts", epochs=1, **OPTIONS[name])
+    parts = run(cache, tmp_path / "parts", epochs=2, **OPTIONS[name])
+    assert contents(tmp_path / "whole") == contents(tmp_path / "parts")
+    for player in ("agent", "simulator"):
+        assert same(params(whole, player), params(parts, player))
+    last = lines(tmp_path / "whole")[-1]
+    assert all(np.isfinite(value) for value in last.values() if value is not None)
+    assert last["generated/distinct_signatures"] >= 1 and last["generated/difficulty_sd"] >= 0
+    fresh = OPTIONS[name].get("tasks.source", "simulator") == "simulator"
+    start = jax.device_get(whole.agent.reference.params)
+    assert not same(params(whole, "agent"), start)
+    assert same(params(whole, "simulator"), start) is not fresh
+
+
+def test_mixture_has_texts_of_both_writers(cache, tmp_path):  # noqa: F811
+    run_config = toy_config(cache, {"simulator.mixture": 0.5, "simulator.learning_rate": 0.1})
+    experiment = Coevolution(run_config, tmp_path)
+    experiment.run()
+    contexts = [[{"role": "user", "content": "red blue"}]] * 3
+    key = jax.random.key(5)
+    with experiment._mesh():
+        mixed = experiment.simulator.generate(contexts, key)
+        initial = experiment.simulator.generate_initial(contexts, key)
+        start = experiment.simulator._start_logprobs(mixed, np.arange(3))
+        first = experiment.simulator._initial_logprobs(mixed, np.arange(3))
+    n = run_config.simulator.variations
+    assert (
+        mixed.tokens.shape == initial.tokens.shape and experiment.simulator.from_initial == n // 2
+    )
+    # Log-probs are those of whoever wrote a text, and of the simulator as it is at the update's start.
+    assert np.allclose(mixed.logprobs[:, : n // 2], start[:, : n // 2], atol=1e-4)
+    assert np.allclose(mixed.logprobs[:, n // 2 :], first[:, n // 2 :], atol=1e-4)
+    assert not np.allclose(start, first, atol=1e-2)
+
+
+@pytest.mark.slow
+def test_all_rollouts_are_counted(cache, tmp_path):  # noqa: F811
+    totals = {}
+    for name in ("all", "informative", "frontier"):
+        run(cache, tmp_path / name, epochs=1, **{"agent.groups": name})
+        line = lines(tmp_path / name)[-1]
+        totals[name] = line["rollouts/total"]
+        group = toy_config(cache).agent.group_size
+        assert line["rollouts/total"] == line["agent/tasks"] * group
+        share = line["agent/trained_share"]
+        assert share == 1 if name == "all" else 0 < share < 1
+    assert len(set(totals.values())) == 1
+
+
+def test_the_run_ends_when_its_rollouts_are_spent(cache, tmp_path):  # noqa: F811
+    run(cache, tmp_path / "two", epochs=2)
+    spent = [line.get("rollouts/total", 0) for line in lines(tmp_path / "two")]
+    experiment = run(cache, tmp_path / "budget", epochs=50, rollouts=int(spent[1]) + 1)
+    assert experiment.finished_epochs == 2
+    again = run(cache, tmp_path / "budget", epochs=50, rollouts=int(spent[1]) + 1)
+    assert again.finished_epochs == 2
+
+
+@pytest.mark.slow
+def test_static_tasks_are_the_same_every_epoch(cache, tmp_path):  # noqa: F811
+    run(cache, tmp_path, epochs=3, **{"tasks.source": "static", "tasks.count": 7})
+    fixed = {task["id"] for task in lines(tmp_path, "fixed_tasks.jsonl")}
+    used = {record["task"]["id"] for record in lines(tmp_path, "tasks.jsonl")}
+    assert len(fixed) == 7 and used == fixed
+    assert lines(pathlib.Path(tmp_path), "d_env.jsonl") == []
