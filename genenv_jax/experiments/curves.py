@@ -18,6 +18,13 @@ from genenv_jax.reporting.untrusted import numbers
 
 ROLLOUTS = "rollouts/total"
 CVAR_SHARE = 0.2
+# Measures of the generated tasks' diversity ("generated/NAME"): title, axis, how numbers are written.
+DIVERSITY = {
+    "difficulty_sd": ("Spread of difficulty", "SD of difficulty", ".2f"),
+    "depth_sd": ("Spread of depth", "SD of depth", ".2f"),
+    "distinct_signatures": ("Distinct signatures", "signatures per epoch", ".1f"),
+    "signature_entropy": ("Entropy of signatures", "nats", ".2f"),
+}
 _FIRST_IN_BAND = 3  # epochs before this one do not count for "p̂ in the band"
 _BAND_SLACK = 1e-9  # 0.6 counts as 0.5 + 0.1, whatever the rounding
 
@@ -279,7 +286,7 @@ def run_scores(run: Run, results: Results) -> dict[str, float | None]:
     if known and len(known) == len(by_stratum):
         scores["cvar"] = statistics.conditional_value_at_risk(known, CVAR_SHARE)
     scores |= _in_band(run)
-    for name in ("depth_sd", "distinct_signatures"):
+    for name in DIVERSITY:
         values = list(run.series(f"generated/{name}").values())
         if values:
             scores[f"diversity/{name}/start"], scores[f"diversity/{name}/end"] = (

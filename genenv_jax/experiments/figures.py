@@ -26,10 +26,9 @@ from matplotlib.patches import Patch
 from matplotlib.ticker import FuncFormatter, MaxNLocator
 
 from genenv_jax.experiments import statistics, tables
-from genenv_jax.experiments.curves import Metric, Results, accuracies
-from genenv_jax.reporting.figures import _DPI, _STYLE
+from genenv_jax.experiments.curves import DIVERSITY, Metric, Results, accuracies
 from genenv_jax.reporting.groups import COLOURS
-from genenv_jax.reporting.panels import _BAND, _GREY
+from genenv_jax.reporting.style import BAND, DPI, GREY, STYLE
 from genenv_jax.reporting.untrusted import shown_in_figure
 
 # The palette's yellow is too light for lines on white; grey takes its place as the eighth.
@@ -70,14 +69,14 @@ def draw(results: Results, out: pathlib.Path) -> dict[str, pathlib.Path]:
         "diversity": _diversity,
     }
     paths = {}
-    with matplotlib.rc_context(_STYLE):
+    with matplotlib.rc_context(STYLE):
         for name, make in makers.items():
             path = out / f"{name}.png"
             figure = make(results)
             if figure is None:
                 path.unlink(missing_ok=True)  # of an earlier report
                 continue
-            figure.savefig(path, dpi=_DPI)
+            figure.savefig(path, dpi=DPI)
             paths[name] = path
     return paths
 
@@ -102,9 +101,9 @@ def _validation(results: Results) -> Figure:
             axes.vlines(x, low, high, color=colour, linewidth=1.3)
             axes.plot(x, mean[-1], "_", color=colour, markersize=4)
     if results.threshold is not None:
-        axes.axhline(results.threshold, color=_GREY, linewidth=0.8, linestyle=":", zorder=1)
+        axes.axhline(results.threshold, color=GREY, linewidth=0.8, linestyle=":", zorder=1)
         label = f" final score of {shown_in_figure(results.threshold_arm)}"
-        axes.text(0, results.threshold, label, color=_GREY, va="bottom", fontsize=7)
+        axes.text(0, results.threshold, label, color=GREY, va="bottom", fontsize=7)
     axes.set_title(_scored(results))
     _rollouts_axis(axes, results.horizon)
     axes.set_xlim(right=results.horizon * 1.13)
@@ -176,10 +175,10 @@ def _p_hat(results: Results) -> Figure | None:
     bands = {run.band for run in results.all_runs()}
     if figure and len(bands) == 1 and (band := bands.pop()):
         axes = figure.axes[0]
-        axes.axhspan(*band, color=_BAND, zorder=0, linewidth=0)
+        axes.axhspan(*band, color=BAND, zorder=0, linewidth=0)
         axes.set_ylim(0, 1)
         label = f"target {band[0]:.3g} to {band[1]:.3g}"
-        axes.legend(handles=[Patch(color=_BAND, label=label)], loc="upper right")
+        axes.legend(handles=[Patch(color=BAND, label=label)], loc="upper right")
     return figure
 
 
@@ -208,10 +207,7 @@ def _solved(results: Results) -> Figure | None:
 def _diversity(results: Results) -> Figure | None:
     return _by_epoch(
         results,
-        [
-            ("generated/depth_sd", "Spread of depth", "SD of depth"),
-            ("generated/distinct_signatures", "Distinct signatures", "signatures per epoch"),
-        ],
+        [(f"generated/{name}", title, axis) for name, (title, axis, _) in DIVERSITY.items()],
         from_zero=True,
     )
 
@@ -286,7 +282,7 @@ def _final(results: Results) -> Figure:
                 axes.hlines(place, *interval, color="black", linewidth=1.2, zorder=4)
             axes.plot(values, [place] * len(values), "o", color=colour, markersize=2.5, zorder=3)
             start = np.mean(list(results.score(arm, f"start/{key}").values()))
-            axes.vlines(start, place - 0.36, place + 0.36, color=_GREY, linewidth=1.2)
+            axes.vlines(start, place - 0.36, place + 0.36, color=GREY, linewidth=1.2)
         axes.set_title(shown_in_figure(f"{metric.split.replace('_', ' ')}, {metric.mode}"))
         axes.set_yticks(range(len(arms)), [shown_in_figure(arm) for arm in arms])
         axes.set_ylim(len(arms) - 0.5, -0.5)
@@ -308,7 +304,7 @@ def _contrasts(results: Results) -> Figure | None:
     axes = figure.subplots()
     labels = []
     for place, c in enumerate(found):
-        colour = COLOURS[0] if c.holm is not None else _GREY
+        colour = COLOURS[0] if c.holm is not None else GREY
         axes.plot(c.differences, [place] * len(c.differences), "o", color=colour, alpha=0.4)
         if c.interval:
             axes.hlines(place, *c.interval, color=colour, linewidth=2)

@@ -10,7 +10,7 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 
 from genenv_jax.experiments import statistics
-from genenv_jax.experiments.curves import CVAR_SHARE, Metric, Results, accuracies
+from genenv_jax.experiments.curves import CVAR_SHARE, DIVERSITY, Metric, Results, accuracies
 from genenv_jax.reporting.html import html_table
 from genenv_jax.reporting.untrusted import escape, table_cell
 
@@ -139,7 +139,7 @@ def _headline(results: Results) -> Table:
     modes = _primary_split(results)
     columns = [(f"auc/{m.split}/{m.mode}", f"AUC, {m.mode}") for m in modes]
     columns += [(f"final/{m.split}/{m.mode}", f"final, {m.mode}") for m in modes]
-    columns.append(("cvar", f"CVaR {CVAR_SHARE:.0%} of strata"))
+    columns.append(("cvar", f"CVaR {100 * CVAR_SHARE:.0f} % of strata"))
     rows = []
     for arm in results.runs:
         values = list(results.score(arm, primary(results)).values())
@@ -316,21 +316,21 @@ def _splits(results: Results) -> Table:
     return Table("Out of distribution", header, rows if others else [], notes)
 
 
+_PARTS = {"start": "first epoch", "end": "last epoch", "ratio": "last / first"}
+
+
 def _simulator(results: Results) -> Table:
     titles = {
         "p_hat/epochs_in_band": "epochs with mean p̂ in the band",
         "p_hat/tasks_in_band": "tasks with p̂ in the band",
-        "diversity/depth_sd/start": "SD of depth, first epoch",
-        "diversity/depth_sd/end": "last epoch",
-        "diversity/depth_sd/ratio": "last / first",
-        "diversity/distinct_signatures/start": "distinct signatures, first epoch",
-        "diversity/distinct_signatures/end": "last epoch",
-        "diversity/distinct_signatures/ratio": "last / first",
     }
+    styles = dict.fromkeys(titles, ".2f")
+    for measure, (title, _, style) in DIVERSITY.items():
+        for part, label in _PARTS.items():
+            name = f"diversity/{measure}/{part}"
+            titles[name] = f"{title.lower()}: {label}"
+            styles[name] = ".2f" if part == "ratio" else style
     names = [name for name in titles if name in results.names()]
-    styles = {
-        name: ".1f" if "signatures" in name and "ratio" not in name else ".2f" for name in names
-    }
     rows = [
         (arm, *(_summary(results, arm, name, styles[name]) for name in names))
         for arm in results.runs

@@ -14,28 +14,8 @@ from matplotlib.lines import Line2D
 from genenv_jax.reporting.groups import Group, evaluations, group_runs
 from genenv_jax.reporting.panels import PANELS, panel_accuracy
 from genenv_jax.reporting.runs import Run
+from genenv_jax.reporting.style import DPI, STYLE
 from genenv_jax.reporting.untrusted import shown_in_figure
-
-_STYLE = {
-    "font.size": 8,
-    "axes.titlesize": 8.5,
-    "axes.titlelocation": "left",
-    "axes.labelsize": 8,
-    "xtick.labelsize": 7.5,
-    "ytick.labelsize": 7.5,
-    "legend.fontsize": 7,
-    "legend.frameon": False,
-    "legend.handlelength": 1.8,
-    "axes.spines.top": False,
-    "axes.spines.right": False,
-    "axes.linewidth": 0.7,
-    "xtick.major.width": 0.7,
-    "ytick.major.width": 0.7,
-    "lines.linewidth": 1.5,
-    "lines.markersize": 3.5,
-    "hatch.linewidth": 0.6,
-}
-_DPI = 200
 
 
 def draw(runs: Sequence[Run], out_dir: str | os.PathLike[str]) -> dict[str, pathlib.Path]:
@@ -63,7 +43,7 @@ def draw(runs: Sequence[Run], out_dir: str | os.PathLike[str]) -> dict[str, path
         modes = list(dict.fromkeys(mode for _, mode in evaluations(runs)))
         panels |= {f"accuracy_{m}": functools.partial(panel_accuracy, mode=m) for m in modes[1:]}
     paths = {name: out / f"{name}.png" for name in ("report", *panels)}
-    with matplotlib.rc_context(_STYLE):
+    with matplotlib.rc_context(STYLE):
         figure = Figure(figsize=(11, 6.2), layout="constrained")
         figure.get_layout_engine().set(w_pad=0.08, h_pad=0.08)
         grid = figure.add_gridspec(2, 3)
@@ -71,13 +51,13 @@ def draw(runs: Sequence[Run], out_dir: str | os.PathLike[str]) -> dict[str, path
             axes = panel(figure, grid[index // 3, index % 3], groups)
             axes.set_title(f"{chr(ord('a') + index)}  {axes.get_title('left')}", loc="left")
         _legend_of_groups(figure, groups)
-        figure.savefig(paths["report"], dpi=_DPI)
+        figure.savefig(paths["report"], dpi=DPI)
         for name, panel in panels.items():
             wide = name.startswith(("accuracy", "validity")) and len(groups) > 1
             figure = Figure(figsize=(7.2 if wide else 5.2, 3.4), layout="constrained")
             panel(figure, figure.add_gridspec(1, 1)[0], groups)
             _legend_of_groups(figure, groups)
-            figure.savefig(paths[name], dpi=_DPI)
+            figure.savefig(paths[name], dpi=DPI)
     return paths
 
 

@@ -21,12 +21,11 @@ from matplotlib.ticker import MaxNLocator
 
 from genenv_jax.reporting.groups import COLOURS, Group, evaluations
 from genenv_jax.reporting.runs import P_HAT
+from genenv_jax.reporting.style import BAND, GREY
 from genenv_jax.reporting.untrusted import bounded, shown_in_figure
 
 # Tol's muted palette, for reasons: apart from the colours of runs, and as safe.
 _REASON_COLOURS = ("#332288", "#CC6677", "#88CCEE", "#999933", "#882255", "#44AA99")
-_GREY = "#666666"
-_BAND = "#E3E3E3"
 _MARKERS = ("o", "s", "^", "D", "v", "P", "X")
 _LINE_STYLES = {"greedy": "-", "sampled": "--"}  # line style of each way of answering
 _FEW = 4  # groups whose reasons and quartiles fit side by side; of more, only totals and means
@@ -50,15 +49,15 @@ def panel_p_hat(figure: Figure, cell: SubplotSpec, groups: Sequence[Group]) -> A
         recorded |= _line(axes, group, "generated/p_hat_mean", group.colour)
     if not (recorded or quartiles_drawn):
         return _not_recorded(axes)
-    colour = groups[0].colour if len(groups) == 1 else _GREY
+    colour = groups[0].colour if len(groups) == 1 else GREY
     handles.append(Line2D([], [], color=colour, marker="o", label="mean"))
     if quartiles_drawn:
         handles.append(Line2D([], [], color=colour, alpha=0.45, label="quartiles over tasks"))
     if band is not None:
-        axes.axhspan(*band, color=_BAND, zorder=0, linewidth=0)
+        axes.axhspan(*band, color=BAND, zorder=0, linewidth=0)
         centre, half = (band[0] + band[1]) / 2, (band[1] - band[0]) / 2
         label = rf"target $\alpha \pm k_{{\min}}$ = {centre:.3g} ± {half:.3g}"
-        handles.append(Patch(color=_BAND, label=label))
+        handles.append(Patch(color=BAND, label=label))
     axes.set_ylim(0, 1)
     axes.set_ylabel(P_HAT)
     _epochs(axes)
@@ -108,7 +107,7 @@ def panel_accuracy(
         columns[0].set_ylim(low, high + 0.1 * (high - low))  # room for the names of the splits
     else:
         styles = {shown_in_figure(mode): _LINE_STYLES.get(mode, ":") for mode in modes}
-        handles += [Line2D([], [], color=_GREY, linestyle=styles[m], label=m) for m in styles]
+        handles += [Line2D([], [], color=GREY, linestyle=styles[m], label=m) for m in styles]
         _legend_above_data(columns[0], handles)
     low, _ = columns[0].get_ylim()
     columns[0].set_yticks([tick for tick in columns[0].get_yticks() if low <= tick <= 1])
@@ -139,7 +138,7 @@ def panel_solved(figure: Figure, cell: SubplotSpec, groups: Sequence[Group]) -> 
             colour = alone if len(groups) == 1 else group.colour
             drawn |= _line(axes, group, name, colour, style, marker)
         if drawn:
-            colour = alone if len(groups) == 1 else _GREY
+            colour = alone if len(groups) == 1 else GREY
             handles.append(
                 Line2D([], [], color=colour, linestyle=style, marker=marker, label=label)
             )
@@ -181,20 +180,20 @@ def panel_validity(figure: Figure, cell: SubplotSpec, groups: Sequence[Group]) -
         bottom = np.zeros(len(steps))
         for reason in [*shown, None] if len(counts) > len(shown) else shown:
             height = np.array([_share(by_step[step], reason, shown) for step in steps])
-            axes.bar(steps, height, 0.8, bottom, color=colours.get(reason, _GREY), linewidth=0)
+            axes.bar(steps, height, 0.8, bottom, color=colours.get(reason, GREY), linewidth=0)
             bottom += height
         if len(shares) > 1:  # the bar beneath the stacks says whose they are
             axes.spines["bottom"].set(color=colour, linewidth=3)
         _epochs(axes, ticks=_ticks(columns))
     handles = [Patch(color=colours[r], label=shown_in_figure(r.replace("_", " "))) for r in shown]
     if len(counts) > len(shown):
-        handles.append(Patch(color=_GREY, label="other"))
+        handles.append(Patch(color=GREY, label="other"))
     if handles:
         _legend_above_data(columns[0], handles[::-1])
         if len(columns) > 1:  # it reaches across the columns without widening the first
             columns[0].get_legend().set_in_layout(False)
     else:
-        columns[0].text(0.04, 0.95, "none", transform=columns[0].transAxes, color=_GREY)
+        columns[0].text(0.04, 0.95, "none", transform=columns[0].transAxes, color=GREY)
     return columns[0]
 
 
@@ -336,5 +335,5 @@ def _legend_above_data(axes: Axes, handles: Sequence[Any]) -> None:
 
 def _not_recorded(axes: Axes, text: str = "not recorded") -> Axes:
     axes.set_axis_off()
-    axes.text(0.5, 0.5, text, transform=axes.transAxes, ha="center", va="center", color=_GREY)
+    axes.text(0.5, 0.5, text, transform=axes.transAxes, ha="center", va="center", color=GREY)
     return axes

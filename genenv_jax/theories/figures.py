@@ -14,24 +14,8 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from genenv_jax.reporting.groups import COLOURS
+from genenv_jax.reporting.style import BAND, DPI, GREY, STYLE
 
-_STYLE = {
-    "font.size": 8,
-    "axes.titlesize": 8.5,
-    "axes.titlelocation": "left",
-    "axes.labelsize": 8,
-    "xtick.labelsize": 7.5,
-    "ytick.labelsize": 7.5,
-    "legend.fontsize": 7,
-    "legend.frameon": False,
-    "axes.spines.top": False,
-    "axes.spines.right": False,
-    "axes.linewidth": 0.7,
-    "lines.linewidth": 1.4,
-}
-_DPI = 200
-_GREY = "#666666"
-_BAND = "#E3E3E3"
 _FLOOR = 1e-5  # rates below are drawn there
 
 _PANELS = (
@@ -46,7 +30,7 @@ def draw_proposition(result: Mapping[str, Any], path: str | os.PathLike[str]) ->
 
     result: the part "proposition1" of theory.json.
     """
-    with matplotlib.rc_context(_STYLE):
+    with matplotlib.rc_context(STYLE):
         figure = Figure(figsize=(11, 3.5), layout="constrained")
         for axes, (name, title, unit) in zip(figure.subplots(1, 3), _PANELS, strict=True):
             axes.set_title(title)
@@ -54,7 +38,7 @@ def draw_proposition(result: Mapping[str, Any], path: str | os.PathLike[str]) ->
             axes.set_ylabel(unit)
             axes.set_xlim(-0.02, 1.02)
             _proposition_panel(axes, result, name)
-        figure.savefig(path, dpi=_DPI)
+        figure.savefig(path, dpi=DPI)
     return pathlib.Path(path)
 
 
@@ -64,7 +48,7 @@ def _proposition_panel(axes: Axes, result: Mapping[str, Any], name: str) -> None
     values = np.array([task[name] for task in tasks])
     grid = np.linspace(0, 1, 201)
     curve = grid * (1 - grid)
-    axes.scatter(p, values, s=7, color=_GREY, alpha=0.45, linewidths=0, label="a task")
+    axes.scatter(p, values, s=7, color=GREY, alpha=0.45, linewidths=0, label="a task")
     fit = summary["fit"]
     if name == "normalised":
         label = r"$p(1-p)$: $\|\nabla\log\pi\|$ the same for all"
@@ -88,7 +72,7 @@ def _proposition_panel(axes: Axes, result: Mapping[str, Any], name: str) -> None
             0.5,
             "too few tasks that are solved sometimes",
             ha="center",
-            color=_GREY,
+            color=GREY,
             transform=axes.transAxes,
         )
     bins = summary["bins"]
@@ -119,7 +103,7 @@ def _proposition_panel(axes: Axes, result: Mapping[str, Any], name: str) -> None
                 ha="right",
                 xycoords="axes fraction",
                 fontsize=6.5,
-                color=_GREY,
+                color=GREY,
             )
     axes.legend(loc="upper left", handlelength=1.6)
 
@@ -130,19 +114,19 @@ def draw_theorem(result: Mapping[str, Any], path: str | os.PathLike[str]) -> pat
     result: the part "theorem1" of theory.json.
     """
     pairs = result["pairs"]
-    with matplotlib.rc_context(_STYLE):
+    with matplotlib.rc_context(STYLE):
         figure = Figure(figsize=(max(3.0 * len(pairs), 5) + 0.4, 3.6), layout="constrained")
         grid = figure.subplots(1, max(len(pairs), 1), sharey=True, squeeze=False)[0]
         if not pairs:
             grid[0].set_axis_off()
-            grid[0].text(0.5, 0.5, "no two tasks far enough apart", ha="center", color=_GREY)
+            grid[0].text(0.5, 0.5, "no two tasks far enough apart", ha="center", color=GREY)
         for axes, pair in zip(grid, pairs, strict=False):
             _pair_panel(axes, pair)
         if pairs:
             grid[0].set_ylabel(r"$\Pr[R_{env}(\hat p_1) \leq R_{env}(\hat p_2)]$")
             handles, labels = grid[0].get_legend_handles_labels()
             figure.legend(handles, labels, loc="outside lower center", ncols=len(handles))
-        figure.savefig(path, dpi=_DPI)
+        figure.savefig(path, dpi=DPI)
     return pathlib.Path(path)
 
 
@@ -153,8 +137,8 @@ def _pair_panel(axes: Axes, pair: Mapping[str, Any]) -> None:
     def drawn(values) -> np.ndarray:
         return np.maximum(np.array(values, float), _FLOOR)
 
-    axes.axhspan(1, 8, color=_BAND, linewidth=0, zorder=0)
-    axes.text(n[-1], 1.9, "vacuous", ha="right", fontsize=6.5, color=_GREY)
+    axes.axhspan(1, 8, color=BAND, linewidth=0, zorder=0)
+    axes.text(n[-1], 1.9, "vacuous", ha="right", fontsize=6.5, color=GREY)
     axes.plot(
         n,
         [row["bound"] for row in rows],

@@ -50,7 +50,8 @@ def records(gain: float, seed: int, epochs: int, noise: float = 0.01):
                 "generated/solved_all": int(own.integers(20, 40)),
                 "generated/solved_none": int(own.integers(30, 90)),
                 "generated/task_length_mean": float(15 + 3 * done),
-                "generated/depth_sd": float(1.5 - 0.4 * done),
+                "generated/difficulty_sd": float(1.5 - 0.4 * done),
+                "generated/signature_entropy": float(3 - 0.3 * done),
                 "generated/distinct_signatures": int(200 - 40 * done),
             }
         yield line
