@@ -42,6 +42,7 @@ from genenv_jax.generation import (
     assign_rewards,
     diversity_metrics,
     generation_metrics,
+    reroll_metrics,
 )
 from genenv_jax.group_selection import FRONTIER, select_groups
 from genenv_jax.metrics import EpochMeans
@@ -49,6 +50,7 @@ from genenv_jax.parallel import processes
 from genenv_jax.players import building
 from genenv_jax.players.prompts import check_prompts
 from genenv_jax.progress import Progress
+from genenv_jax.replay_pool import ReplayPool
 from genenv_jax.rl import rewards
 from genenv_jax.rl.advantages import zero_variance
 from genenv_jax.rl.weights import seed_group_advantages
@@ -60,7 +62,7 @@ from genenv_jax.verification import Verifier
 from genenv_jax.workdir import RunConfig, RunFiles, compare_data
 
 # What the PRNG key of each phase is folded with.
-_GENERATE, _INTERACT, _EVALUATE, _STATIC, _REFERENCE = 0, 1, 2, 3, 4
+_GENERATE, _INTERACT, _EVALUATE, _STATIC, _REFERENCE, _REROLL = range(6)
 
 
 class Coevolution:
@@ -102,7 +104,11 @@ class Coevolution:
             workdir / "fixed_tasks.jsonl", self.make_fixed_tasks, config.seed
         )
         self.total_rollouts = 0
-        self.trained_tasks: list[Task] = []  # tasks of D_train from the simulator, for replay
+        self.replay = ReplayPool(
+            config.agent.replay_priority,
+            config.agent.replay_capacity,
+            config.agent.replay_staleness,
+        )
         self.finished_epochs = 0
         self._watch = Stopwatch()
         self._sampled: dict[str, float] = {}  # the engines' seconds up to the last line
@@ -179,6 +185,7 @@ class Coevolution:
         # 1. Generation: n variations of each seed, conditioned on how its last ones fared.
         generations, texts = self.generate(epoch) if self.fresh else (self.draw(epoch), None)
         fresh = [generation for generation in generations if generation.task]
+        rerolled = self.reroll(epoch, fresh)
 
         # 1. Interaction and 2. GRPO, a batch of tasks at a time: each batch is rolled out by the agent
         # that the batch before has trained, so the updates stay on-policy.
@@ -196,6 +203,7 @@ class Coevolution:
         self.aggregate(epoch, generations, traces)
         metrics = generation_metrics(generations, self.config) | agent_metrics | simulator_metrics
         metrics |= diversity_metrics([g.task for g in fresh], self.benchmark)
+        metrics |= reroll_metrics(rerolled, self.config)
         metrics["rollouts/total"] = self.total_rollouts
         self.finished_epochs = epoch + 1
         if (
@@ -310,11 +318,10 @@ class Coevolution:
         base = rng.permutation(len(self.curriculum.seeds))[
             : round(asked * c.base_share / fresh_share)
         ]
-        replay_count = min(len(self.trained_tasks), round(asked * c.replay_share / fresh_share))
-        replay = rng.permutation(len(self.trained_tasks))[:replay_count]
+        replay = self.replay.choose(rng, round(asked * c.replay_share / fresh_share), epoch)
         mixture: list[tuple[Task, Generation | None]] = [(g.task, g) for g in fresh]
         mixture += [(self.curriculum.seeds[i], None) for i in base]
-        mixture += [(self.trained_tasks[i], None) for i in replay]
+        mixture += [(task, None) for task in replay]
         return [mixture[i] for i in rng.permutation(len(mixture))]
 
     def interact_and_update_agent(
@@ -330,6 +337,7 @@ class Coevolution:
         valid, failed = 0, collections.Counter()
         trained, pending = 0, []  # groups, and those that wait for a batch to be full
         alpha = self.config.curriculum.alpha
+        outcomes: dict[str, list[int]] = collections.defaultdict(lambda: [0, 0])
         total = len(mixture) * c.group_size
         phase = self.progress.phase("interact and update agent", total=total, unit="rollouts")
         with phase as display:
@@ -354,6 +362,8 @@ class Coevolution:
                     reward[i, j], success[i, j] = score.reward, score.success
                     valid += score.valid
                     failed[score.reason] += score.reason in FAILED_SCORES
+                    outcomes[task.id][0] += 1
+                    outcomes[task.id][1] += score.success
                     if generation:
                         generation.attempts += 1
                         generation.successes += score.success
@@ -387,6 +397,8 @@ class Coevolution:
                     means.update(update, weight=count)
                     pending = []
         self.total_rollouts += total
+        for task_id, (attempts, successes) in outcomes.items():
+            self.replay.note(task_id, attempts, successes, epoch)
         if not mixture:
             return traces, {}
         reward = np.concatenate(all_rewards)
@@ -401,23 +413,47 @@ class Coevolution:
             **{f"agent/{name}": value for name, value in means.compute().items()},
         }
 
-    def attempt_with_reference(self, epoch: int, fresh: list[Generation]) -> None:
-        """Success rates of the agent's reference on the fresh tasks; its rollouts count."""
+    def reroll(self, epoch: int, fresh: list[Generation]) -> list[tuple[Generation, float]]:
+        """Success rates of some fresh tasks by rollouts that nothing else depends on.
+
+        The p̂ that decide what is kept look closer to alpha than they are, for they were chosen; these
+        were not.  They are evaluation: they train nothing and count for nothing.
+        """
+        count = min(self.config.evaluation.reroll, len(fresh))
+        if not count:
+            return []
+        order = np.random.default_rng([self.config.seed, epoch, 8]).permutation(len(fresh))
+        chosen = [fresh[i] for i in sorted(order[:count])]
+        scored = self._attempts(
+            [g.task for g in chosen], self._key(epoch, _REROLL), self.agent.rollout
+        )
+        return list(zip(chosen, scored, strict=True))
+
+    def _attempts(
+        self, tasks: list[Task], key: jax.Array, rollout: Callable[..., Rollouts]
+    ) -> list[float]:
+        """The success rate of each task in a group of rollouts."""
         scores = self.scorer.batch()
-        tasks = [g.task for g in fresh]
 
         def finished(i: int, j: int, tokens: list[int], done: bool) -> None:
             scores.add((i, j), tokens, SCORE, tasks[i])
 
         with self._watch.measure("interact"):
-            key = self._key(epoch, _REFERENCE)
-            self.agent.rollout_reference(self.benchmark, tasks, key, finished)
+            rollout(self.benchmark, tasks, key, finished)
         with self._watch.measure("score"):
             scored = scores.collect()
-        for i, g in enumerate(fresh):
-            successes = [score.success for (row, _), (_, score) in scored.items() if row == i]
-            g.reference_success_rate = float(np.mean(successes))
-        self.total_rollouts += len(tasks) * self.config.agent.group_size
+        rates: list[list[bool]] = [[] for _ in tasks]
+        for (i, _), (_, score) in scored.items():
+            rates[i].append(score.success)
+        return [float(np.mean(successes)) for successes in rates]
+
+    def attempt_with_reference(self, epoch: int, fresh: list[Generation]) -> None:
+        """Success rates of the agent's reference on the fresh tasks; its rollouts count."""
+        key = self._key(epoch, _REFERENCE)
+        rates = self._attempts([g.task for g in fresh], key, self.agent.rollout_reference)
+        for g, rate in zip(fresh, rates, strict=True):
+            g.reference_success_rate = rate
+        self.total_rollouts += len(fresh) * self.config.agent.group_size
 
     # -- 2. the simulator's update -------------------------------------------------------------------
 
@@ -477,7 +513,11 @@ class Coevolution:
             for g in generations
             if g.weight > 0 and self.fresh
         )
-        self._remember(g.task for g in generations if g.task)
+        if self.config.agent.replay_share:
+            for g in generations:
+                if g.task:
+                    self.replay.add(g.task, g.attempts, g.successes, epoch)
+            self.replay.trim()
         if self.config.tasks.source == task_sources.ORACLE:
             task_sources.record_difficulties(self.curriculum, generations)
         counts: dict[str, list[int]] = {}
@@ -565,10 +605,6 @@ class Coevolution:
             parts.append(f"held-out {held_out[0]:.3f}")
         return "  ".join(parts)
 
-    def _remember(self, tasks) -> None:
-        if self.config.agent.replay_share:
-            self.trained_tasks.extend(tasks)
-
     def _continue(self) -> None:
         """Takes up an interrupted run where its last checkpoint stands; cuts back what came after."""
         for player in (self.agent, self.simulator):
@@ -587,7 +623,7 @@ class Coevolution:
         self.curriculum.restore(host["curriculum"])
         tasks = [Task.from_json(r["task"]) for r in self.files.tasks if r["task"] is not None]
         self.verifier.restore(tasks)
-        self._remember(tasks)
+        self.replay.restore(host.get("replay", {}), {task.id: task for task in tasks})
         logging.info("continuing after epoch %d", self.finished_epochs)
 
     def _save(self) -> None:
@@ -598,6 +634,7 @@ class Coevolution:
                 "finished_epochs": self.finished_epochs,
                 "total_rollouts": self.total_rollouts,
                 "curriculum": self.curriculum.state(),
+                "replay": self.replay.state(),
                 "offsets": self.files.offsets(),
             },
         )

@@ -109,6 +109,10 @@ def default_config() -> ConfigDict:
                 # is fresh from the simulator.  All are rolled out by the agent as it is now.
                 "base_share": 0.2,
                 "replay_share": 0.0,
+                # "uniform", or "prioritised": by learnability and staleness; solved tasks leave.
+                "replay_priority": "uniform",
+                "replay_capacity": 0,  # most tasks that a prioritised pool keeps; 0: all
+                "replay_staleness": 0.5,  # share of the priority that is staleness
             },
             "simulator": {
                 "train": True,
@@ -175,6 +179,9 @@ def default_config() -> ConfigDict:
                 "temperature": 1.0,
                 "greedy": True,
                 "max_tasks": 0,  # 0: all
+                # Fresh tasks an epoch whose success rates are measured once more, by rollouts that nothing
+                # else depends on and that do not count.
+                "reroll": 0,
                 "resamples": 1000,  # of the bootstrap intervals of `genenv_jax.evaluate`
             },
             "checkpoint": {"every": 1, "keep": 2},
@@ -244,6 +251,9 @@ _BOUNDS = (
     ("agent.weight_decay", 0, None),
     ("agent.base_share", 0, 1),
     ("agent.replay_share", 0, 1),
+    ("agent.replay_capacity", 0, None),
+    ("agent.replay_staleness", 0, 1),
+    ("evaluation.reroll", 0, None),
     ("simulator.learning_rate", 0, None),
     ("simulator.variations", 1, None),
     ("simulator.batch_size", 1, None),
@@ -287,6 +297,7 @@ _CHOICES = {
     "agent.aggregation": ("token-mean", "sequence-mean", "sequence-sum"),
     "agent.advantage_scale": ("std", "none"),
     "agent.advantage_ddof": (0, 1),
+    "agent.replay_priority": ("uniform", "prioritised"),
     "agent.groups": ("all", "informative", "frontier"),
     "simulator.success_rate_over": ("batch", "task"),
     "simulator.update": ("rwr", "grpo"),

@@ -176,6 +176,32 @@ def diversity_metrics(tasks: Sequence[Task], benchmark: Benchmark) -> dict[str, 
     }
 
 
+def reroll_metrics(
+    rerolled: Sequence[tuple[Generation, float]], config: ConfigDict
+) -> dict[str, float]:
+    """Success rates by independent rollouts, of all re-rolled tasks and of those that were kept.
+
+    "generated/p_rerolled_mean"; "generated/p_rerolled_in_band": the mean of the independent rate over the
+    tasks whose p̂ was within k_min of alpha; "generated/p_rerolled_gap": mean |rate - alpha| of those, where
+    "generated/p_hat_gap" is what their own p̂ makes believe.
+    """
+    if not rerolled:
+        return {}
+    curriculum = config.curriculum
+    rates = np.array([rate for _, rate in rerolled])
+    p_hat = np.array([g.success_rate for g, _ in rerolled])
+    inside = rewards.difficulty_filter(p_hat, curriculum.alpha, curriculum.k_min)
+    metrics = {"generated/p_rerolled_mean": float(rates.mean())}
+    if inside.any():
+        alpha = curriculum.alpha
+        metrics |= {
+            "generated/p_rerolled_in_band": float(rates[inside].mean()),
+            "generated/p_rerolled_gap": float(np.abs(rates[inside] - alpha).mean()),
+            "generated/p_hat_gap": float(np.abs(p_hat[inside] - alpha).mean()),
+        }
+    return metrics
+
+
 def generation_metrics(generations: Sequence[Generation], config: ConfigDict) -> dict[str, float]:
     """Metrics "generated/...": validity, rejections by reason, success rates of the tasks, lengths.
 

@@ -33,6 +33,8 @@ OPTIONS = {
     "static variations": {"tasks.source": "static"},
     "teacher": {"tasks.source": "teacher", "tasks.count": 9},
     "oracle": {"tasks.source": "oracle"},
+    "prioritised": {"agent.replay_share": 0.4, "agent.replay_priority": "prioritised"},
+    "rerolled": {"evaluation.reroll": 3},
 }
 FEW = ("mixture, policy gradient", "static")  # of the tests that are not `slow`
 
@@ -133,3 +135,15 @@ def test_static_tasks_are_the_same_every_epoch(cache, tmp_path):  # noqa: F811
     used = {record["task"]["id"] for record in lines(tmp_path, "tasks.jsonl")}
     assert len(fixed) == 7 and used == fixed
     assert lines(pathlib.Path(tmp_path), "d_env.jsonl") == []
+
+
+@pytest.mark.slow
+def test_measuring_again_changes_nothing(cache, tmp_path):  # noqa: F811
+    plain = run(cache, tmp_path / "plain", epochs=2)
+    again = run(cache, tmp_path / "again", epochs=2, **{"evaluation.reroll": 5})
+    assert same(params(plain, "agent"), params(again, "agent"))
+    for ours, theirs in zip(lines(tmp_path / "plain"), lines(tmp_path / "again"), strict=True):
+        added = {name for name in theirs if name not in ours}
+        assert {n: v for n, v in theirs.items() if n not in added} == ours
+        assert all("reroll" in name or name == "generated/p_hat_gap" for name in added)
+    assert 0 <= lines(tmp_path / "again")[-1]["generated/p_rerolled_mean"] <= 1
