@@ -13,6 +13,9 @@ from collections.abc import Callable
 
 from ml_collections import ConfigDict
 
+from genenv_jax.benchmarks.base import Rejection
+from genenv_jax.benchmarks.safe_parse import parse_literal
+
 
 def genenv(config: ConfigDict, setting: str) -> None:
     """The paper's method: the simulator learns by reward-weighted regression on R_env."""
@@ -85,11 +88,13 @@ def arm_config(
     Args:
       file: the arm's file in configs/ablations.
       arm: one of the functions above.
-      argument: "[setting][,base]"; base: "<name>[:argument]" of the file in configs/ that the arm changes,
-        by default quickstart.
+      argument: "[setting][,base][;key=value]..."; base: "<name>[:argument]" of the file in configs/ that the
+        arm changes, by default quickstart; key: a setting by its dotted name; value: a Python literal, or
+        text without quotes.
     Raises:
-      ValueError: a setting that the arm does not take, or no such base.
+      ValueError: a setting that the arm does not take, or no such base or key.
     """
+    argument, *changes = argument.split(";")
     setting, _, base = argument.partition(",")
     name, _, base_argument = (base or "quickstart").partition(":")
     path = pathlib.Path(file).resolve().parents[1] / f"{name}.py"
@@ -100,7 +105,25 @@ def arm_config(
     spec.loader.exec_module(module)
     config = module.get_config(base_argument)
     arm(config, setting)
+    for change in changes:
+        _change(config, change)
     return config
+
+
+def _change(config: ConfigDict, change: str) -> None:
+    key, equals, text = change.partition("=")
+    *groups, name = key.split(".")
+    for group in groups:
+        config = config.get(group)
+        if not isinstance(config, ConfigDict):
+            break
+    if not equals or not isinstance(config, ConfigDict) or name not in config:
+        raise ValueError(f"{change!r}: expected key=value with the name of a setting")
+    value = parse_literal(text)
+    try:
+        config[name] = text if isinstance(value, Rejection) else value
+    except TypeError as error:
+        raise ValueError(f"{change!r}: {error}") from None
 
 
 def _none(setting: str) -> None:

@@ -60,9 +60,24 @@ def test_an_arm_of_another_benchmark():
     assert config_of(arms.static, "9,bfcl").tasks.count == 9
 
 
+def test_an_arm_with_other_settings():
+    made = config_of(
+        arms.static,
+        "64;curriculum.alpha=0.3;benchmark.seed_depths=(0.4, 0.2, 0.1, 0.1, 0.1, 0.1)"
+        ";curriculum.estimate=posterior;agent.group_size=4",
+    )
+    assert made.curriculum.alpha == 0.3 and made.curriculum.estimate == "posterior"
+    assert made.benchmark.seed_depths == (0.4, 0.2, 0.1, 0.1, 0.1, 0.1)
+    assert made.agent.group_size == 4 and made.tasks.count == 64
+
+
 @pytest.mark.parametrize(
     ("arm", "argument", "message"),
     [
+        (arms.genenv, ";curriculum.alfa=0.3", "'curriculum.alfa=0.3': expected key=value"),
+        (arms.genenv, ";curriculum.alpha", "'curriculum.alpha': expected key=value"),
+        (arms.genenv, ";curriculum.alpha.x=1", "expected key=value"),
+        (arms.genenv, ";curriculum.alpha=many", "'curriculum.alpha=many'"),
         (arms.genenv, "1", "'1': expected none"),
         (arms.static, "many", "'many': expected how many tasks"),
         (arms.static, "0", "expected how many tasks"),
@@ -75,6 +90,20 @@ def test_an_arm_of_another_benchmark():
 def test_a_wrong_argument_is_named(arm, argument, message):
     with pytest.raises(ValueError, match=message):
         config_of(arm, argument)
+
+
+@pytest.mark.parametrize("study", ["dose", "alpha", "collapse"])
+def test_the_studies_are_plans(study):
+    spec = importlib.util.spec_from_file_location("studies", ABLATIONS / "studies.py")
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    plan = make_plan(module.get_config(study))
+    settings = {name: config.to_dict() for name, config in plan.configs.items()}
+    names = list(settings)
+    assert len(names) >= 4
+    assert all(settings[a] != settings[b] for a in names for b in names if a < b)
+    with pytest.raises(ValueError, match="dose"):
+        module.get_config("nothing")
 
 
 @pytest.mark.parametrize("argument", ["", "tuning", "quick"])

@@ -1,0 +1,75 @@
+"""Smaller questions about the curriculum, each a suite.
+
+    python -m genenv_jax.experiment --config=configs/ablations/studies.py:dose --workdir=runs/dose
+
+dose      GenEnv and Random where the simulator starts out writing easy, mixed or hard tasks: what a trained
+          simulator is worth depends on how wrong the initial one is
+alpha     the target success rate, the rollouts a task and the estimate of p̂; fresh tasks are measured once
+          more by independent rollouts (`p_rerolled_gap`)
+collapse  the simulator without an anchor, with the KL penalty, a mixture floor, an entropy floor, all of
+          them: see the diversity of the tasks
+"""
+
+from genenv_jax.experiments.suite import default_suite
+
+_GENENV = "configs/ablations/genenv.py:"
+_RANDOM = "configs/ablations/random.py:"
+
+# Frequencies of depths 1 to 6 among the seeds, which the simulator varies.
+_SKEWS = {
+    "easy": (0.4, 0.3, 0.15, 0.08, 0.05, 0.02),
+    "mixed": (0.17, 0.17, 0.17, 0.17, 0.16, 0.16),
+    "hard": (0.02, 0.05, 0.08, 0.15, 0.3, 0.4),
+}
+
+
+def _dose(suite):
+    suite.arms = {
+        f"{name}-{skew}": f"{file};benchmark.seed_depths={depths}"
+        for skew, depths in _SKEWS.items()
+        for name, file in (("genenv", _GENENV), ("random", _RANDOM))
+    }
+    suite.contrasts = tuple((f"genenv-{skew}", f"random-{skew}") for skew in _SKEWS)
+    suite.threshold_arm = "random-mixed"
+
+
+def _alpha(suite):
+    suite.arms = {
+        f"alpha-{round(10 * alpha)}-n-{n}-{estimate}": (
+            f"{_GENENV};curriculum.alpha={alpha};agent.group_size={n};curriculum.estimate={estimate}"
+            ";evaluation.reroll=64"
+        )
+        for alpha in (0.3, 0.5, 0.7)
+        for n in (4, 10)
+        for estimate in ("mle", "posterior")
+    }
+    suite.contrasts = (("alpha-5-n-4-posterior", "alpha-5-n-4-mle"),)
+    suite.threshold_arm = "alpha-5-n-10-mle"
+
+
+def _collapse(suite):
+    none = ";simulator.kl_coef=0.0"
+    suite.arms = {
+        "no-anchor": f"{_GENENV}{none}",
+        "kl": f"{_GENENV};simulator.kl_coef=0.2",
+        "mixture": f"{_GENENV}{none};simulator.mixture=0.25",
+        "entropy": f"{_GENENV}{none};simulator.entropy_floor=0.5;simulator.entropy_coef=0.1",
+        "all": f"{_GENENV};simulator.mixture=0.25;simulator.entropy_floor=0.5;simulator.entropy_coef=0.1",
+    }
+    suite.contrasts = (("kl", "no-anchor"), ("mixture", "no-anchor"))
+    suite.threshold_arm = "kl"
+
+
+_STUDIES = {"dose": _dose, "alpha": _alpha, "collapse": _collapse}
+
+
+def get_config(arg: str = ""):
+    if arg not in _STUDIES:
+        raise ValueError(f"configs/ablations/studies.py takes one of {list(_STUDIES)}, got {arg!r}")
+    suite = default_suite()
+    suite.seeds = (200, 201, 202, 203)
+    suite.overrides = {"epochs": 60, "rollouts": 24_000, "export": False, "tensorboard": "never"}
+    suite.jobs = 2
+    _STUDIES[arg](suite)
+    suite.order = tuple(suite.arms)
+    return suite
