@@ -1,5 +1,6 @@
 # quickstart   install, train the embedded benchmark on the CPU, draw the report
 # test         the fast tests          test-slow  the rest
+# test-games   the tests on ALFWorld's engine, whose planner a C++ compiler builds
 # lint         style and formatting    clean      remove what the targets made, but no runs
 #
 # Overridable: make test VENV=/tmp/venv PYTHON=python3.12;  make quickstart WORKDIR=runs/mine
@@ -23,6 +24,7 @@ CREATED := $(VENV)/.created
 BASE := $(VENV)/.installed-base
 LINT := $(VENV)/.installed-lint
 TEST := $(VENV)/.installed-test
+GAMES := $(VENV)/.installed-games
 PACKAGE := setup.py pyproject.toml
 
 # The oracle of the model tests.  A Linux machine may get a build with gigabytes of CUDA; name an index
@@ -33,7 +35,7 @@ TORCH_INDEX ?=
 # The official checkers of BFCL, without the packages that it pins.
 BFCL_EVAL ?= bfcl-eval==2026.3.23
 
-.PHONY: help quickstart install test test-slow lint clean
+.PHONY: help quickstart install test test-slow test-games lint clean
 
 help:
 	@sed -n '/^$$/q;s/^# \{0,1\}//p' $(firstword $(MAKEFILE_LIST))
@@ -49,6 +51,9 @@ test: $(TEST)
 
 test-slow: $(TEST)
 	$(RUN) pytest -m slow
+
+test-games: $(GAMES)
+	$(RUN) pytest -m 'slow or not slow' tests/benchmarks/test_alfworld_engine.py
 
 lint: $(LINT)
 	$(RUN) ruff check .
@@ -79,4 +84,8 @@ $(TEST): $(CREATED) $(PACKAGE)
 	$(PIP) install $(if $(TORCH_INDEX),--index-url '$(TORCH_INDEX)') '$(TORCH)'
 	$(PIP) install --editable '.[test]'
 	$(PIP) install --no-deps '$(BFCL_EVAL)'
+	touch $@
+
+$(GAMES): $(TEST)
+	$(PIP) install --editable '.[alfworld]'
 	touch $@
