@@ -11,7 +11,9 @@ _FLAG = "--xla_force_host_platform_device_count"
 if _FLAG not in os.environ.get("XLA_FLAGS", ""):
     os.environ["XLA_FLAGS"] = f"{os.environ.get('XLA_FLAGS', '')} {_FLAG}=8".strip()
 
+import gc
 import pathlib
+import sys
 
 import pytest
 
@@ -22,6 +24,24 @@ _ROOT = pathlib.Path(__file__).resolve().parent.parent
 
 def pytest_configure(config):
     config.addinivalue_line("markers", "slow: takes more than about ten seconds")
+
+
+# A process may have 65,530 memory mappings on Linux, and each program that XLA compiles for CPUs takes a few.
+# Beyond, an allocation fails somewhere in native code and the process dies.
+_MANY_MAPPINGS = 15_000
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _bounded_mappings():
+    """Lets go of compiled programs between modules, where many have come together."""
+    yield
+    maps = pathlib.Path("/proc/self/maps")
+    if "jax" in sys.modules and maps.exists():
+        with maps.open("rb") as file:
+            count = sum(1 for _ in file)
+        if count > _MANY_MAPPINGS:
+            sys.modules["jax"].clear_caches()
+            gc.collect()
 
 
 @pytest.fixture(scope="session")

@@ -158,7 +158,7 @@ def load_results(plan: Plan, workdir: pathlib.Path) -> Results:
         for seed in plan.suite.seeds:
             directory = run_dir(workdir, arm, seed)
             step = last_step(directory)
-            if step == plan.epochs(arm):
+            if plan.share(arm, directory) == 1:
                 runs.setdefault(arm, {})[seed] = _load(directory)
             else:
                 missing.append((arm, seed, step))

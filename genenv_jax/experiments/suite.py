@@ -83,9 +83,14 @@ class Plan:
         """(arm, seed), seed by seed: what a seed's runs share, its first one makes."""
         return [(arm, seed) for seed in self.suite.seeds for arm in self.arms]
 
-    def epochs(self, arm: str) -> int:
-        """Epochs of a run of the arm."""
-        return self.configs[arm].epochs
+    def share(self, arm: str, directory: pathlib.Path) -> float:
+        """How much of a run of the arm is done, in [0, 1]: 1 after its epochs, or its rollouts."""
+        config = self.configs[arm]
+        step, rollouts = last_step(directory) or 0, last_rollouts(directory)
+        share = step / config.epochs if config.epochs else 1.0
+        if config.rollouts:
+            share = max(share, rollouts / config.rollouts)
+        return min(share, 1.0)
 
 
 def make_plan(suite: ConfigDict) -> Plan:
@@ -276,10 +281,19 @@ def last_step(directory: pathlib.Path) -> int | None:
     return step if isinstance(step, int) else None
 
 
+def last_rollouts(directory: pathlib.Path) -> float:
+    """The last "rollouts/total" in a run's metrics.jsonl; 0 where there is none (or it is damaged)."""
+    rollouts = 0.0
+    with contextlib.suppress(OSError, ValueError):
+        for record in iter_jsonl(directory / "metrics.jsonl"):
+            rollouts = record.get("rollouts/total", rollouts)
+    return float(rollouts) if isinstance(rollouts, (int, float)) else 0.0
+
+
 def is_done(plan: Plan, workdir: pathlib.Path, arm: str, seed: int) -> bool:
-    """Whether a run has its marker, and its metrics reach the last epoch."""
+    """Whether a run has its marker, and its metrics reach the end."""
     directory = run_dir(workdir, arm, seed)
-    return (directory / DONE).is_file() and last_step(directory) == plan.epochs(arm)
+    return (directory / DONE).is_file() and plan.share(arm, directory) == 1
 
 
 # -- running ---------------------------------------------------------------------------------------------
@@ -300,7 +314,7 @@ class _Child:
     directory: pathlib.Path
     process: subprocess.Popen
     started: float
-    from_step: int
+    from_share: float  # of the run, done before
 
     @property
     def is_cold(self) -> bool:
@@ -401,7 +415,8 @@ class Runner:
                 start_new_session=True,
                 pass_fds=(lock,),
             )
-        self._children.append(_Child(arm, seed, directory, process, time.monotonic(), before))
+        share = self.plan.share(arm, directory)
+        self._children.append(_Child(arm, seed, directory, process, time.monotonic(), share))
         self._say(
             f"{arm} seed {seed}: " + (f"continues after epoch {before}" if before else "starts")
         )
@@ -412,13 +427,15 @@ class Runner:
             self._raise_if_interrupted(child)
             arm, seed, code = child.arm, child.seed, child.process.returncode
             seconds = time.monotonic() - child.started
-            step, epochs = last_step(child.directory), self.plan.epochs(arm)
-            if code == 0 and step == epochs:
+            step = last_step(child.directory)
+            if code == 0 and self.plan.share(arm, child.directory) == 1:
                 _write(
                     child.directory / DONE,
-                    {"epochs": epochs, "minutes_of_last_start": seconds / 60},
+                    {"epochs": step, "minutes_of_last_start": seconds / 60},
                 )
-                self._seconds.setdefault(arm, []).append(seconds / max(1, epochs - child.from_step))
+                if child.from_share < 1:
+                    whole = seconds / (1 - child.from_share)
+                    self._seconds.setdefault(arm, []).append(whole)
                 finished = total - len(left) - len(self._children) - len(self.failed)
                 self._say(
                     f"[{finished}/{total}] {arm} seed {seed}: finished in {_duration(seconds)}"
@@ -426,6 +443,7 @@ class Runner:
                 )
                 continue
             self.failed.append((arm, seed))
+            epochs = self.plan.configs[arm].epochs
             why = f"exit code {code}" if code else f"ended at epoch {step or 0} of {epochs}"
             if code < 0:
                 with contextlib.suppress(ValueError):
@@ -444,21 +462,21 @@ class Runner:
         return f", held-out {scores[0]:.3f} → {scores[-1]:.3f}" if scores else ""
 
     def _time_left(self, left: Sequence[tuple[str, int]]) -> str:
-        """From the seconds an epoch of each arm's runs so far, or of all arms' where it has none."""
+        """From the seconds that each arm's runs took so far, or all arms' where it has none."""
         everything = [s for seconds in self._seconds.values() for s in seconds]
-        if not (left or self._children):
+        if not everything or not (left or self._children):
             return ""
 
-        def seconds(arm: str, epochs: int) -> float:
+        def seconds(arm: str, share: float) -> float:
             known = self._seconds.get(arm, everything)
-            return epochs * sum(known) / len(known)
+            return share * sum(known) / len(known)
 
         expected = 0.0
         for arm, seed in left:
             directory = run_dir(self.workdir, arm, seed)
-            expected += seconds(arm, self.plan.epochs(arm) - (last_step(directory) or 0))
+            expected += seconds(arm, 1 - self.plan.share(arm, directory))
         for child in self._children:
-            whole = seconds(child.arm, self.plan.epochs(child.arm) - child.from_step)
+            whole = seconds(child.arm, 1 - child.from_share)
             expected += max(0.0, whole - (time.monotonic() - child.started))
         return f"; about {_duration(expected / self.plan.suite.jobs)} left"
 

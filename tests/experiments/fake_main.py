@@ -96,6 +96,9 @@ def main() -> None:
         sys.exit(3)
     lines = list(records(config.benchmark.gain, config.seed, config.epochs))
     for line in lines[written : len(lines) - (behaviour == "short")]:
+        before = lines[line["step"] - 1].get("rollouts/total", 0) if line["step"] else 0
+        if config.rollouts and before >= config.rollouts:
+            break
         time.sleep(0.3 if behaviour == "slow" else 0.01)
         with path.open("a") as file:
             file.write(json.dumps(line) + "\n")

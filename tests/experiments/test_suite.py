@@ -45,6 +45,17 @@ def events(workdir):
     return [(what, arm, int(seed), int(at)) for _, what, arm, seed, at in map(str.split, lines)]
 
 
+def test_a_run_whose_rollouts_are_spent_is_finished(tmp_path):
+    config, lines = small_suite(), []
+    config.overrides = {"rollouts": 4_000}  # two of four epochs
+    assert runner(config, tmp_path, lines).run()
+    plan = make_plan(config)
+    assert all(is_done(plan, tmp_path, *run) for run in plan.runs())
+    assert suite.last_step(run_dir(tmp_path, "a", 3)) == 2
+    assert suite.last_rollouts(run_dir(tmp_path, "a", 3)) >= 4_000
+    assert runner(config, tmp_path, []).run() and len(events(tmp_path)) == 8
+
+
 def test_runs_seed_by_seed_and_keeps_what_is_finished(tmp_path):
     lines = []
     config = small_suite()
