@@ -54,7 +54,7 @@ def selection(config: ConfigDict, setting: str) -> None:
 def seed_grpo(config: ConfigDict, setting: str) -> None:
     """The simulator learns by policy gradient, its variations compared within each seed."""
     _none(setting)
-    config.simulator.update = "grpo"
+    config.simulator.method = "grpo"
 
 
 def teacher(config: ConfigDict, setting: str) -> None:

@@ -474,7 +474,7 @@ class Coevolution:
         }
         if not c.train:
             return metrics
-        if c.update == "grpo":
+        if c.method == "grpo":
             weights = seed_group_advantages(r_env, valid, invalid_reward=c.invalid_reward)
             metrics["simulator/records"] = int((weights != 0).sum())
         order = np.random.default_rng([self.config.seed, epoch, 4])

@@ -127,7 +127,7 @@ def default_config() -> ConfigDict:
                 "success_rate_over": "batch",  # p̂ of the n variations together, or of each "task"
                 # "rwr": reward-weighted regression, the paper's.  "grpo": policy gradient with R_env less
                 # the mean over the seed's variations as the advantage.
-                "update": "rwr",
+                "method": "rwr",
                 "weights_over": "all",  # exp(λ R_env) is normalised over "all" records, or within a "seed"
                 "invalid_reward": 0.0,  # "grpo": R_env of a generation that the gate turned away
                 "clip": 0.2,  # "grpo": of the probability ratio
@@ -300,7 +300,7 @@ _CHOICES = {
     "agent.replay_priority": ("uniform", "prioritised"),
     "agent.groups": ("all", "informative", "frontier"),
     "simulator.success_rate_over": ("batch", "task"),
-    "simulator.update": ("rwr", "grpo"),
+    "simulator.method": ("rwr", "grpo"),
     "simulator.weights_over": ("all", "seed"),
     "curriculum.score": ("alpha", "learnability", "progress", "regret"),
     "curriculum.estimate": ("mle", "posterior"),

@@ -37,7 +37,7 @@ def config_of(arm, argument=""):
             "4",
             {"simulator.train": False, "agent.groups": "frontier", "agent.frontier_factor": 4},
         ),
-        (arms.seed_grpo, "", {"simulator.update": "grpo"}),
+        (arms.seed_grpo, "", {"simulator.method": "grpo"}),
         (
             arms.teacher,
             "3.3",

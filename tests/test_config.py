@@ -55,6 +55,18 @@ def test_the_papers_settings():
     assert simulator.rwr_temperature == 1.0
 
 
+def test_no_setting_hides_behind_a_method_of_its_group():
+    """`config.group.update` would be ConfigDict's own method, whatever the setting says."""
+
+    def check(group):
+        for key, value in group.items():
+            assert not hasattr(ConfigDict, key), key
+            if isinstance(value, ConfigDict):
+                check(value)
+
+    check(default_config())
+
+
 def test_every_file_in_configs_is_valid():
     suites = ("suite.py", "studies.py")  # of several runs; see tests/test_arms.py
     files = sorted(f for f in (ROOT / "configs").rglob("*.py") if f.name not in suites)

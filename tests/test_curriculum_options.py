@@ -14,10 +14,10 @@ from tests.toy import Toy, toy_config
 
 # Beyond `epochs`, each of these exercises one option.
 OPTIONS = {
-    "policy gradient": {"simulator.update": "grpo", "simulator.invalid_reward": -0.1},
+    "policy gradient": {"simulator.method": "grpo", "simulator.invalid_reward": -0.1},
     "within the seed": {"simulator.weights_over": "seed"},
     "mixture": {"simulator.mixture": 0.25, "simulator.variations": 4},
-    "mixture, policy gradient": {"simulator.mixture": 0.5, "simulator.update": "grpo"},
+    "mixture, policy gradient": {"simulator.mixture": 0.5, "simulator.method": "grpo"},
     "entropy": {"simulator.entropy_floor": 100.0, "simulator.entropy_coef": 0.1},
     "informative": {"agent.groups": "informative"},
     "frontier": {"agent.groups": "frontier"},
@@ -81,6 +81,10 @@ def test_a_run_with_the_option_learns_and_resumes(cache, tmp_path, name):  # noq
     fresh = OPTIONS[name].get("tasks.source", "simulator") == "simulator"
     start = jax.device_get(whole.agent.reference.params)
     assert not same(params(whole, "agent"), start)
+    # Which of the two updates ran shows in its metrics.
+    policy_gradient = OPTIONS[name].get("simulator.method") == "grpo"
+    assert ("simulator/clip_share" in last) is policy_gradient
+    assert ("simulator/update_kl" in last) is (fresh and not policy_gradient)
     assert same(params(whole, "simulator"), start) is not fresh
 
 

@@ -64,7 +64,7 @@ class Simulator(Player):
             )
             if count
         ]
-        if c.update == "grpo":
+        if c.method == "grpo":
             loss = GRPOConfig(
                 clip_low=c.clip,
                 clip_high=c.clip,
@@ -136,7 +136,7 @@ class Simulator(Player):
         if not used.size:
             return {}
         initial = self._initial_logprobs(generations, used)
-        if self.config.update == "grpo":
+        if self.config.method == "grpo":
             result = self._policy_gradient(generations, initial, weights, order, used)
         else:
             result = self._regression(generations, initial, weights, order, used)
@@ -206,7 +206,7 @@ class Simulator(Player):
         ]
         self.enter("update")
         for part, initial, start in scored:
-            if self.config.update == "grpo":
+            if self.config.method == "grpo":
                 batch = self._grpo_batch(part, initial, weights, rows)
             else:
                 batch = self._batch(part, start, initial, weights, rows, 0.0)
