@@ -1,4 +1,4 @@
-"""Which tasks to train on again, what a stale trace is worth, and what dropped groups cost.
+"""Which tasks to train on again, and what a stale trace is worth.
 
 Pure functions on the host, in float64; `truncated_weights` also takes JAX arrays, in compiled code too.
 """
@@ -6,11 +6,9 @@ Pure functions on the host, in float64; `truncated_weights` also takes JAX array
 from __future__ import annotations
 
 import math
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
-
-from genenv_jax.rl.advantages import zero_variance
 
 # -- prioritised replay ------------------------------------------------------------------------------
 
@@ -151,98 +149,3 @@ def truncated_weights(logp, old_logp, mask, *, cap: float, per: str = "token") -
 
 
 # -- groups without variance -------------------------------------------------------------------------
-
-
-class Kept(NamedTuple):
-    """Groups that are trained on, and the rollouts that were spent on others."""
-
-    indices: np.ndarray
-    wasted: int
-
-
-def drop_zero_variance(rewards, wanted: int | None = None) -> Kept:
-    """The groups whose rollouts did not all earn the same (DAPO's dynamic sampling, arXiv 2503.14476).
-
-    The others have no advantage and so no gradient, but they cost what every group costs.
-
-    Args:
-      rewards: (B, g), in the order in which the groups were rolled out.
-      wanted: at most how many groups are kept, the first ones; None for all.
-    Returns:
-      indices (K,), increasing, and the rollouts of all other groups, dropped or beyond `wanted`, which
-      are charged to the run.
-    Raises:
-      ValueError: rewards without two axes, or a negative `wanted`.
-    """
-    rewards = np.asarray(rewards, float)
-    if rewards.ndim != 2 or (wanted is not None and wanted < 0):
-        raise ValueError(f"rewards {rewards.shape}, wanted {wanted!r}: expected (B, g), at least 0")
-    if not rewards.size:
-        return Kept(np.zeros(0, np.int64), 0)
-    indices = np.flatnonzero(~zero_variance(rewards)).astype(np.int64)[:wanted]
-    return Kept(indices, (len(rewards) - len(indices)) * rewards.shape[1])
-
-
-def drop_probability(p, group: int) -> np.ndarray:
-    """P(drop) = p^g + (1 - p)^g: that all g rollouts of a task succeed, or none does."""
-    p = np.asarray(p, float)
-    return p**group + (1.0 - p) ** group
-
-
-def expected_drop_probability(a, b, group: int) -> np.ndarray:
-    """E[p^g + (1 - p)^g] for p ~ Beta(a, b): the Beta-binomial probabilities of g and of 0 successes.
-
-    Π_i (a + i) / (a + b + i) + Π_i (b + i) / (a + b + i), i = 0 ... g - 1.
-    """
-    a, b, i = np.asarray(a, float)[..., None], np.asarray(b, float)[..., None], np.arange(group)
-    return np.prod((a + i) / (a + b + i), axis=-1) + np.prod((b + i) / (a + b + i), axis=-1)
-
-
-class Waste(NamedTuple):
-    """Rollouts beyond those of the groups wanted: the expectation and the standard deviation."""
-
-    mean: float
-    std: float
-
-
-def expected_waste(drop, group: int, wanted: int) -> Waste:
-    """Extra rollouts until `wanted` groups have variance, where dropped groups are refilled one by one.
-
-    With tasks drawn anew from one distribution, a group is kept with probability q = 1 - mean(drop), and
-    the number dropped before `wanted` are kept is negative binomial: mean wanted (1 - q) / q, variance
-    wanted (1 - q) / q².  Each costs g rollouts.  Refilling in batches wastes more, since the last batch's
-    surplus is thrown away (`drop_zero_variance` counts it).
-
-    Args:
-      drop: probabilities of a drop over the tasks that are drawn from, any shape, such as
-        `drop_probability` of their p.
-      group: g, rollouts a group.
-      wanted: groups that the batch needs.
-    Returns:
-      mean and std, in rollouts; both infinite where no group is ever kept.
-    Raises:
-      ValueError: no probabilities, or such outside [0, 1].
-    """
-    drop = np.asarray(drop, float)
-    if not drop.size or not ((drop >= 0) & (drop <= 1)).all():
-        raise ValueError("expected probabilities of a drop in [0, 1]")
-    q = 1.0 - float(drop.mean())
-    if q <= 0:
-        return Waste(math.inf, math.inf) if wanted else Waste(0.0, 0.0)
-    return Waste(group * wanted * (1.0 - q) / q, group * math.sqrt(wanted * (1.0 - q)) / q)
-
-
-def refill_size(missing: int, drop: float, limit: int) -> int:
-    """How many groups to roll out next for `missing` kept ones: ceil(missing / (1 - drop)), up to `limit`.
-
-    Args:
-      missing: groups still wanted.
-      drop: share of groups dropped so far, in [0, 1].
-      limit: most groups at once, such as what is left of the rollouts that may be spent.
-    Returns:
-      0 where nothing is missing, else at least 1 where the limit allows.
-    """
-    if missing <= 0 or limit <= 0:
-        return 0
-    kept = 1.0 - drop
-    return limit if kept * limit <= missing else math.ceil(missing / kept - 1e-9)

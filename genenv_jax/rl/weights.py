@@ -1,4 +1,4 @@
-"""Weights and advantages of the simulator's generations within each seed, and the mixture floor.
+"""Weights and advantages of the simulator's generations within each seed.
 
 Some seeds make harder tasks than others whatever the simulator does.  Compared over all seeds, a
 generation is rewarded for its seed; compared within its seed, for what the simulator made of it.
@@ -8,7 +8,6 @@ Arrays are (S, n): n generations of each of S seeds.  Pure NumPy on the host, in
 
 from __future__ import annotations
 
-import fractions
 import math
 
 import numpy as np
@@ -96,36 +95,6 @@ def seed_group_advantages(
     lowest = np.where(counted, rewards, np.inf).min(axis=1, keepdims=True, initial=np.inf)
     # The mean of equal numbers is rounded.
     return np.where(counted & (highest > lowest), rewards - mean, 0.0)
-
-
-def mixture_counts(variations: int, share: float, seeds: int, epoch: int) -> np.ndarray:
-    """How many of each seed's generations the initial simulator writes: the mixture floor.
-
-    Every seed has floor or ceil of variations · share.  Who gets the larger number goes round: the
-    seeds take turns, over the epochs too, so at any time the total is within 1 of the exact share of all
-    generations so far and no seed is more than one ahead of another.
-
-    Args:
-      variations: generations a seed and epoch (n).
-      share: of the initial simulator, in [0, 1]; taken as the nearest fraction with a denominator up to
-        10,000.
-      seeds: how many; entry i is the seed at place i of an order that does not change.
-      epoch: counts from 0.
-    Returns:
-      (seeds,) int64 between 0 and variations.
-    Raises:
-      ValueError: a share outside [0, 1], negative counts.
-    """
-    if not 0.0 <= share <= 1.0:
-        raise ValueError(f"share = {share!r}: expected a number in [0, 1]")
-    if variations < 0 or seeds < 0 or epoch < 0:
-        raise ValueError("expected numbers of variations and seeds, and an epoch, of at least 0")
-    exact = variations * fractions.Fraction(share).limit_denominator(10_000)
-    counts = np.full(seeds, math.floor(exact), np.int64)
-    extra = (exact - math.floor(exact)) * seeds  # larger numbers an epoch, on average
-    first, last = math.floor(epoch * extra), math.floor((epoch + 1) * extra)
-    counts[np.arange(first, last) % max(seeds, 1)] += 1
-    return counts
 
 
 def _effective(weights: np.ndarray) -> float:

@@ -1,4 +1,4 @@
-"""Replay, truncated importance weights and dropped groups, against enumeration and simulation."""
+"""Replay and truncated importance weights, against enumeration and simulation."""
 
 import itertools
 import math
@@ -7,7 +7,6 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from scipy import stats
 
 from genenv_jax.rl import replay
 
@@ -189,96 +188,3 @@ def test_weights_refuse():
 
 
 # -- groups without variance -------------------------------------------------------------------------
-
-
-def test_drop_zero_variance():
-    rewards = np.array([[0, 0], [1, 0], [1, 1], [0.1, 0.1], [0, 1], [0.5, 0.4]])
-    kept = replay.drop_zero_variance(rewards)
-    assert kept.indices.tolist() == [1, 4, 5]
-    assert kept.wasted == 6
-    kept = replay.drop_zero_variance(rewards, wanted=2)
-    assert kept.indices.tolist() == [1, 4]
-    assert kept.wasted == 8  # a group that is not needed was rolled out all the same
-    assert replay.drop_zero_variance(rewards, wanted=9).wasted == 6
-    assert replay.drop_zero_variance(np.zeros((0, 4))).wasted == 0
-    for rewards, wanted in [([1.0], None), ([[1.0]], -1)]:
-        with pytest.raises(ValueError, match="expected"):
-            replay.drop_zero_variance(rewards, wanted)
-
-
-def test_drop_probability():
-    """p = 0.05: 0.81, 0.66 and 0.44 at groups of 4, 8 and 16; and by simulation."""
-    got = [float(replay.drop_probability(0.05, group)) for group in (4, 8, 16)]
-    np.testing.assert_allclose(got, [0.81, 0.66, 0.44], atol=0.005)
-    rng = np.random.default_rng(5)
-    p = np.array([0.0, 0.1, 0.5, 0.8, 1.0])
-    rewards = (rng.random((5, 20_000, 4)) < p[:, None, None]).astype(float)
-    dropped = [1 - len(replay.drop_zero_variance(r).indices) / 20_000 for r in rewards]
-    np.testing.assert_allclose(dropped, replay.drop_probability(p, 4), atol=0.015)
-
-
-@pytest.mark.parametrize(("a", "b"), [(0.05, 0.3), (1.0, 1.0), (30.0, 80.0)])
-@pytest.mark.parametrize("group", [1, 2, 8, 64])
-def test_expected_drop_probability(a, b, group):
-    want = stats.betabinom.pmf([0, group], group, a, b).sum()
-    assert float(replay.expected_drop_probability(a, b, group)) == pytest.approx(want, rel=1e-9)
-
-
-def test_expected_drop_probability_of_arrays():
-    a = np.array([[1.0, 2.0]])
-    assert replay.expected_drop_probability(a, [[1.0], [3.0]], 4).shape == (2, 2)
-    sure = replay.expected_drop_probability(3e7, 7e7, 5)
-    assert float(sure) == pytest.approx(float(replay.drop_probability(0.3, 5)), rel=1e-6)
-
-
-def test_expected_waste():
-    """Groups drawn from a mixture of tasks until 8 are kept, 4,000 times."""
-    rng = np.random.default_rng(6)
-    p, group, wanted = np.array([0.02, 0.3, 0.9]), 4, 8
-    drop = replay.drop_probability(p, group)
-    task = rng.integers(0, 3, (4000, 100))
-    kept = rng.random(task.shape) >= drop[task]
-    needed = (np.cumsum(kept, axis=1) < wanted).sum(axis=1) + 1
-    assert needed.max() < 100
-    extra = (needed - wanted) * group
-    want = replay.expected_waste(drop, group, wanted)
-    assert extra.mean() == pytest.approx(want.mean, abs=4 * want.std / math.sqrt(4000))
-    assert extra.std() == pytest.approx(want.std, rel=0.05)
-
-
-def test_expected_waste_at_its_limits():
-    assert replay.expected_waste([0.0], 8, 64) == (0.0, 0.0)
-    assert replay.expected_waste([1.0, 1.0], 8, 64) == (math.inf, math.inf)
-    assert replay.expected_waste([1.0], 8, 0) == (0.0, 0.0)
-    assert replay.expected_waste(0.5, 8, 64).mean == 8 * 64
-    for bad in ([], [1.2], [-0.1], [np.nan]):
-        with pytest.raises(ValueError, match="probabilities"):
-            replay.expected_waste(bad, 8, 64)
-
-
-def test_refill_size():
-    assert replay.refill_size(10, 0.5, 100) == 20
-    assert replay.refill_size(10, 0.5, 12) == 12
-    assert replay.refill_size(10, 0.0, 100) == 10
-    assert replay.refill_size(3, 0.9, 100) == 30
-    assert replay.refill_size(3, 1.0, 40) == 40
-    assert replay.refill_size(0, 0.5, 40) == 0
-    assert replay.refill_size(5, 0.5, 0) == 0
-
-
-def test_refilling_spends_what_is_expected():
-    """Rounds of `refill_size` fill the batch, and waste little more than one by one."""
-    rng = np.random.default_rng(7)
-    group, wanted, p = 4, 32, 0.15
-    drop = float(replay.drop_probability(p, group))
-    spent = []
-    for _ in range(300):
-        missing, wasted, asked = wanted, 0, wanted
-        while missing:
-            rewards = (rng.random((asked, group)) < p).astype(float)
-            kept = replay.drop_zero_variance(rewards, missing)
-            missing, wasted = missing - len(kept.indices), wasted + kept.wasted
-            asked = replay.refill_size(missing, drop, 1000)
-        spent.append(wasted)
-    want = replay.expected_waste(drop, group, wanted)
-    assert want.mean - 4 * want.std / math.sqrt(300) < np.mean(spent) < 1.3 * want.mean

@@ -1,7 +1,5 @@
 """Weights, advantages and mixture within seeds, against worked numbers, properties and simulation."""
 
-import math
-
 import numpy as np
 import pytest
 
@@ -167,36 +165,3 @@ def test_refused_settings():
 
 
 # -- the mixture -------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("variations", [1, 4, 5])
-@pytest.mark.parametrize("share", [0.0, 0.1, 0.2, 0.25, 1 / 3, 0.5, 0.77, 1.0])
-@pytest.mark.parametrize("seeds", [1, 9, 63, 64])
-def test_mixture_is_exact_over_seeds_and_epochs(variations, share, seeds):
-    total = np.zeros(seeds, int)
-    for epoch in range(40):
-        counts = weights.mixture_counts(variations, share, seeds, epoch)
-        assert counts.shape == (seeds,)
-        assert counts.min() >= math.floor(variations * share - 1e-9)
-        assert counts.max() <= math.ceil(variations * share - 1e-9)
-        total += counts
-        asked = variations * share * seeds * (epoch + 1)
-        assert abs(total.sum() - asked) < 1 + 0.01 * (share == 1 / 3)  # 1/3 is a rounded number
-        assert total.max() - total.min() <= 1
-
-
-def test_mixture_by_hand():
-    """4 generations, a share of 1/8: every second seed has one, and the others the next time."""
-    assert weights.mixture_counts(4, 0.125, 5, 0).tolist() == [1, 1, 0, 0, 0]
-    assert weights.mixture_counts(4, 0.125, 5, 1).tolist() == [0, 0, 1, 1, 1]
-    assert weights.mixture_counts(4, 0.2, 5, 7).sum() == 4
-    assert weights.mixture_counts(4, 0.25, 3, 2).tolist() == [1, 1, 1]
-    assert weights.mixture_counts(4, 0.25, 0, 2).tolist() == []
-
-
-@pytest.mark.parametrize(
-    "arguments", [(4, -0.1, 3, 0), (4, 1.1, 3, 0), (4, NAN, 3, 0), (4, 0.1, -1, 0)]
-)
-def test_mixture_refuses(arguments):
-    with pytest.raises(ValueError, match="expected"):
-        weights.mixture_counts(*arguments)
