@@ -146,6 +146,3 @@ def truncated_weights(logp, old_logp, mask, *, cap: float, per: str = "token") -
     if per == "sequence":
         return xp.exp(xp.minimum(xp.sum(difference, axis=-1), math.log(cap)))
     raise ValueError(f"per = {per!r}: expected 'token' or 'sequence'")
-
-
-# -- groups without variance -------------------------------------------------------------------------
