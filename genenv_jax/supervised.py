@@ -16,6 +16,7 @@ import os
 import pathlib
 import tarfile
 import tempfile
+from collections.abc import Iterable, Iterator
 
 import jax
 import numpy as np
@@ -38,7 +39,7 @@ from genenv_jax.progress import Progress
 from genenv_jax.sampling.engine import pad_rows
 from genenv_jax.typing import Params
 
-_FORMAT = 1  # raised when the training below changes, so that cached models are made anew
+_FORMAT = 2  # raised when the training below changes, so that cached models are made anew
 _LONGEST_WARM_START = 24 * 3600.0  # seconds that the other processes wait
 _TOKENIZER_TEXTS = 4000  # demonstrations that the tokenizer is trained on
 
@@ -47,8 +48,10 @@ def base_model(config: ConfigDict, benchmark: Benchmark) -> pathlib.Path:
     """The directory of the model that both players start from.
 
     A named model is resolved (directory or hub id).  Otherwise a small one is made and trained, once:
-    it is cached under a name that changes with every setting that it depends on.  Of several processes
-    the first one makes it and the others wait; where they do not share the cache, they get its files.
+    it is cached under a name that changes with all that it depends on: settings, demonstrations, and what
+    the benchmark holds out of them.  Runs that only differ in their seed tasks share it.  Of several
+    processes the first one makes it and the others wait; where they do not share the cache, they get its
+    files.
     """
     if config.model.path:
         return huggingface.resolve(config.model.path)
@@ -57,7 +60,8 @@ def base_model(config: ConfigDict, benchmark: Benchmark) -> pathlib.Path:
         "seed": config.seed,
         "make": {k: v for k, v in config.model.make.items() if k != "cache_dir"},
         "warm_start": config.warm_start.to_dict(),
-        "benchmark": config.benchmark.to_dict(),
+        "demonstrations": _digest(_tokenizer_texts(benchmark, config.seed)),
+        "held_out": _digest(sorted(benchmark.canonical(task) for task in benchmark.tasks("eval"))),
         "limits": config.limits.to_dict(),
     }
     text = json.dumps(depends_on, sort_keys=True, default=str)
@@ -68,6 +72,19 @@ def base_model(config: ConfigDict, benchmark: Benchmark) -> pathlib.Path:
     processes.barrier("the base model", timeout=_LONGEST_WARM_START)
     _hand_out(directory)
     return directory
+
+
+def _tokenizer_texts(benchmark: Benchmark, seed: int) -> Iterator[str]:
+    """The first demonstrations.  They come from one random stream, so they tell what follows, too."""
+    pairs = itertools.islice(demonstrations(benchmark, seed), _TOKENIZER_TEXTS)
+    return (chat_text(messages, completion) for messages, completion in pairs)
+
+
+def _digest(texts: Iterable[str]) -> str:
+    digest = hashlib.sha256()
+    for text in texts:
+        digest.update(text.encode("utf-8", "surrogatepass") + b"\0")
+    return digest.hexdigest()
 
 
 def _hand_out(directory: pathlib.Path) -> None:
@@ -108,11 +125,7 @@ def make_base_model(config: ConfigDict, benchmark: Benchmark, directory: pathlib
     """
     directory.parent.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(dir=directory.parent, prefix=f".{directory.name}-") as scratch:
-        pairs = demonstrations(benchmark, config.seed)
-        texts = (
-            chat_text(messages, completion)
-            for messages, completion in itertools.islice(pairs, _TOKENIZER_TEXTS)
-        )
+        texts = _tokenizer_texts(benchmark, config.seed)
         shape = {k: v for k, v in config.model.make.items() if k != "cache_dir"}
         positions = max(
             config.limits[f"{player}_prompt"] + config.limits[f"{player}_response"]
