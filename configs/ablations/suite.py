@@ -17,7 +17,6 @@ _ARMS = {
     "selection": "configs/ablations/selection.py",
     "seed-grpo": "configs/ablations/seed_grpo.py",
     "teacher-3x": "configs/ablations/teacher.py:3.3",
-    "oracle": "configs/ablations/oracle.py",
 }
 
 
@@ -28,8 +27,14 @@ def get_config(arg: str = ""):
     suite.arms = dict(_ARMS)
     suite.order = tuple(_ARMS)
     suite.seeds = tuple(range(100, 108))
-    # Of the evaluations only the curve at temperature 1 needs many samples.
-    suite.overrides = {"epochs": 60, "rollouts": 24_000, "export": False, "tensorboard": "never"}
+    suite.overrides = {
+        "epochs": 60,
+        "rollouts": 10_000,
+        "export": False,
+        "tensorboard": "never",
+        "checkpoint": {"every": 10},
+        "evaluation": {"reroll": 32},
+    }
     suite.contrasts = (("genenv", "random"), ("genenv", "static-64"))
     suite.threshold_arm = "random"
     suite.jobs = 2
