@@ -58,6 +58,7 @@ LINT = [
 
 # The client retries what fails in passing.
 ENDPOINT = ["openai>=3.54,<4"]
+NOTEBOOKS = ["nbclient>=0.10,<1", "ipykernel>=6,<8"]
 # Of the backend for arithmetic.
 BFCL = ["mpmath>=1.3,<2"]
 
@@ -79,7 +80,7 @@ EXTRAS = {
     # `pip install --no-deps bfcl-eval==2026.3.23`, whose own pins do not go together with JAX.
     "bfcl": BFCL,
     # To run the notebooks by hand, and in the tests.
-    "notebooks": ["jupyterlab>=4,<5", "nbclient>=0.10,<1", "ipykernel>=6,<8"],
+    "notebooks": ["jupyterlab>=4,<5", *NOTEBOOKS],
     "lint": LINT,
     "test": [
         "pytest>=9,<10",
@@ -92,6 +93,9 @@ EXTRAS = {
         "rouge>=1.0.1,<2",
         # The oracle for Bamboogle's EM and F1.  Uses the torch above.
         "torchmetrics>=1.8,<2",
+        # They execute the notebooks.
+        "nbformat>=5.10,<6",
+        *NOTEBOOKS,
         *BFCL,
         *ENDPOINT,
         *LINT,

@@ -188,7 +188,7 @@ def _one_a_prompt(batch: learner.GRPOBatch) -> learner.GRPOBatch:
         single(completions),
         single(completion_lengths),
     )
-    return learner.GRPOBatch(rollouts, *(single(np.asarray(x)) for x in batch[1:]))
+    return learner.GRPOBatch(rollouts, *(single(np.asarray(x)) for x in batch[1:4]))
 
 
 if __name__ == "__main__":

@@ -7,6 +7,7 @@ included that only measure or are thrown away.
 from __future__ import annotations
 
 import importlib.util
+import math
 import os
 import pathlib
 from collections.abc import Callable
@@ -20,6 +21,7 @@ from genenv_jax.benchmarks.safe_parse import parse_literal
 def genenv(config: ConfigDict, setting: str) -> None:
     """The paper's method: the simulator learns by reward-weighted regression on R_env."""
     _none(setting)
+    config.simulator.method = "rwr"
 
 
 def random(config: ConfigDict, setting: str) -> None:
@@ -58,7 +60,9 @@ def seed_grpo(config: ConfigDict, setting: str) -> None:
 
 
 def teacher(config: ConfigDict, setting: str) -> None:
-    """Offline data of a stronger, fixed generator: the benchmark's own.
+    """Offline data of a stronger, fixed generator: the benchmark's own, or a model behind a server.
+
+    The latter where `tasks.teacher.url` and `tasks.teacher.model` are set as well.
 
     setting: how many tasks for each seed (the paper: 1.76 and 3.27 times its data).
     """
@@ -66,11 +70,11 @@ def teacher(config: ConfigDict, setting: str) -> None:
         factor = float(setting)
     except ValueError:
         factor = 0.0
-    if not factor > 0:
+    if not 0 < factor < math.inf:
         raise ValueError(f"setting {setting!r}: expected how many tasks for each seed, such as 3.3")
     config.simulator.train = False
     config.tasks.source = "teacher"
-    config.tasks.count = max(1, round(factor * config.benchmark.num_seeds))
+    config.tasks.teacher.per_seed = factor
 
 
 def oracle(config: ConfigDict, setting: str) -> None:
@@ -117,7 +121,9 @@ def _change(config: ConfigDict, change: str) -> None:
         config = config.get(group)
         if not isinstance(config, ConfigDict):
             break
-    if not equals or not isinstance(config, ConfigDict) or name not in config:
+    # A benchmark's options are what its constructor takes, which is checked where it is made.
+    known = groups == ["benchmark"] or (isinstance(config, ConfigDict) and name in config)
+    if not equals or not isinstance(config, ConfigDict) or not known:
         raise ValueError(f"{change!r}: expected key=value with the name of a setting")
     value = parse_literal(text)
     try:

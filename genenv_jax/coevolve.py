@@ -31,8 +31,8 @@ import numpy as np
 from absl import logging
 from ml_collections import ConfigDict
 
+from genenv_jax import chance, task_sources
 from genenv_jax import evaluate as evaluation
-from genenv_jax import task_sources
 from genenv_jax.benchmarks.base import Rejection, Task, is_interactive
 from genenv_jax.checkpoint import Checkpoints
 from genenv_jax.curriculum import Curriculum
@@ -58,11 +58,15 @@ from genenv_jax.sampling.engine import Rollouts, bucket
 from genenv_jax.scoring.questions import FAILED_SCORES, SCORE, VERIFY
 from genenv_jax.scoring.scorer import Scorer
 from genenv_jax.stopwatch import Compilations, Stopwatch
+from genenv_jax.teacher import Teacher
+from genenv_jax.trace_pool import TracePool, replay_metrics
 from genenv_jax.verification import Verifier
 from genenv_jax.workdir import RunConfig, RunFiles, compare_data
 
 # What the PRNG key of each phase is folded with.
 _GENERATE, _INTERACT, _EVALUATE, _STATIC, _REFERENCE, _REROLL = range(6)
+# Third of the numbers that NumPy's generators are seeded with, after the seed and the epoch.
+_COIN_DRAWS, _LEAK_DRAWS = 12, 13
 
 
 class Coevolution:
@@ -84,7 +88,14 @@ class Coevolution:
             jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.5)
         self.benchmark = building.make_benchmark(config)
         compare_data(self.benchmark)
-        task_sources.check(config.tasks.source, self.benchmark)
+        server = config.tasks.teacher.url
+        task_sources.check(config.tasks.source, self.benchmark, server)
+        self.fixed = task_sources.FixedTasks(
+            workdir / "fixed_tasks.jsonl", self.make_fixed_tasks, config.seed
+        )
+        self.teacher = None  # what is missing for it shows before a model is loaded
+        if server and not self.fixed.exist():
+            self.teacher = Teacher(self.benchmark, config.tasks.teacher, workdir, config.seed)
         self.fresh = config.tasks.source == task_sources.SIMULATOR
         seeds = self.benchmark.tasks("seed")
         self.eval_tasks = building.evaluation_tasks(config, self.benchmark)
@@ -96,23 +107,34 @@ class Coevolution:
             self.agent, self.simulator = building.make_players(config, host)
         self.eval_engines = evaluation.evaluation_engines(config, self.agent.model, host.put)
         self.curriculum = Curriculum(seeds, config.curriculum.seeds_per_epoch, config.seed)
+        gate = config.verification
         self.verifier = Verifier(
-            self.benchmark, seeds, self.benchmark.tasks("eval"), **config.verification.to_dict()
+            self.benchmark,
+            seeds,
+            self.benchmark.tasks("eval"),
+            gate.near_duplicate,
+            gate.pool_epochs,
         )
         self._root_key = jax.random.key(config.seed)
-        self.fixed = task_sources.FixedTasks(
-            workdir / "fixed_tasks.jsonl", self.make_fixed_tasks, config.seed
-        )
         self.total_rollouts = 0
         self.replay = ReplayPool(
             config.agent.replay_priority,
             config.agent.replay_capacity,
             config.agent.replay_staleness,
         )
+        self.stale = TracePool(
+            self.agent.engine.options,
+            self.agent.buckets[-1],
+            config.agent.replay_trace_capacity,
+            config.agent.replay_max_age,
+            config.agent.replay_staleness,
+        )
         self.finished_epochs = 0
         self._watch = Stopwatch()
         self._sampled: dict[str, float] = {}  # the engines' seconds up to the last line
         workdir_config.write(config, self.model.path)
+        if self.teacher:  # offline: a server that fails is no matter of a run under way
+            self.fixed.tasks()
         self.files = RunFiles(workdir, config.tensorboard)
         self.checkpoints = Checkpoints(workdir / "checkpoints", config.checkpoint.keep)
         self._continue()
@@ -204,6 +226,8 @@ class Coevolution:
         metrics = generation_metrics(generations, self.config) | agent_metrics | simulator_metrics
         metrics |= diversity_metrics([g.task for g in fresh], self.benchmark)
         metrics |= reroll_metrics(rerolled, self.config)
+        weights = [g.weight for g in fresh] if self.fresh else None
+        metrics |= chance.metrics(self.benchmark, "generated", [g.task for g in fresh], weights)
         metrics["rollouts/total"] = self.total_rollouts
         self.finished_epochs = epoch + 1
         if (
@@ -238,7 +262,9 @@ class Coevolution:
 
             def finished(row: int, column: int, tokens: list[int], done: bool) -> None:
                 task_id = f"generated-{epoch + 1}-{row}-{column}"
-                inspections.add((row, column), tokens, VERIFY, done, seeds[row], task_id, epoch)
+                leak = self._leaks(epoch, use, row, column)
+                about = done, seeds[row], task_id, epoch, leak
+                inspections.add((row, column), tokens, VERIFY, *about)
                 phase.advance()
 
             with self._watch.measure("generate"):
@@ -248,20 +274,26 @@ class Coevolution:
                 inspected = inspections.collect()
         generations = []
         for (row, column), (text, outcome) in inspected.items():
-            rate = statistics[row].success_rate
-            generation = Generation(row, column, seeds[row], rate, text)
+            generation = Generation(row, column, seeds[row], statistics[row], text)
+            if isinstance(outcome, Rejection) and outcome.task:  # the gate leaks
+                generation.rejection, outcome = outcome, outcome.task
             # In their order, since it is the later of two copies that is turned away.
-            if isinstance(outcome, Task):
-                outcome = self.verifier.compare(outcome)
-            if isinstance(outcome, Task):
-                outcome = self.agent.check_length(self.benchmark, outcome) or outcome
-            if isinstance(outcome, Rejection):
-                generation.rejection = outcome
-            else:
-                generation.task = outcome
-                self.verifier.admit(outcome)
+            generation.settle(self._decide(outcome))
             generations.append(generation)
         return generations, texts
+
+    def _decide(self, outcome: Task | Rejection) -> Task | Rejection:
+        """The gate's verdict on an inspected generation."""
+        check = functools.partial(self.agent.check_length, self.benchmark)
+        return self.verifier.decide(outcome, check)
+
+    def _leaks(self, epoch: int, use: int, row: int, column: int) -> bool:
+        """Whether a generation that fails its checks is admitted all the same."""
+        leak = self.config.verification.leak
+        if not leak:
+            return False
+        numbers = self.config.seed, epoch, _LEAK_DRAWS, use, row, column
+        return bool(np.random.default_rng(numbers).random() < leak)
 
     def draw(self, epoch: int) -> list[Generation]:
         """The epoch's tasks where the simulator does not write them (`config.tasks`)."""
@@ -282,12 +314,19 @@ class Coevolution:
     def make_fixed_tasks(self) -> list[Task]:
         """The tasks of `config.tasks.source` "teacher" or "static".
 
-        Raises ValueError where the initial simulator does not write enough that pass the gate.
+        Raises ValueError where too few pass the gate, or the teacher's server fails.
         """
         settings = self.config.tasks
         if settings.source == task_sources.TEACHER:
-            count = settings.count or len(self.curriculum.seeds) * self.config.simulator.variations
-            return task_sources.teacher_tasks(self.benchmark, count, self.config.seed)
+            seeds = self.curriculum.seeds
+            variations = self.config.simulator.variations
+            count = task_sources.teacher_count(settings, len(seeds), variations)
+            if self.teacher is None:
+                return task_sources.teacher_tasks(self.benchmark, count, self.config.seed)
+            display = Progress(0, silent=not processes.is_writer())
+            with display.phase("ask the teacher", total=count, unit="tasks") as phase:
+                scoring = self.config.scoring.to_dict()
+                return self.teacher.write(count, seeds, self._decide, scoring, phase.advance)
         seeds, tasks, rounds = len(self.curriculum.seeds), [], 0
         once = math.ceil(
             seeds / self.curriculum.seeds_per_epoch
@@ -336,6 +375,7 @@ class Coevolution:
         traces, means, all_rewards, lengths = [], EpochMeans(), [], []
         valid, failed = 0, collections.Counter()
         trained, pending = 0, []  # groups, and those that wait for a batch to be full
+        draws, replayed, sampled = np.random.default_rng([self.config.seed, epoch, 11]), [], []
         alpha = self.config.curriculum.alpha
         outcomes: dict[str, list[int]] = collections.defaultdict(lambda: [0, 0])
         total = len(mixture) * c.group_size
@@ -355,7 +395,7 @@ class Coevolution:
                     key = self._key(epoch, _INTERACT, start)
                     rollouts = self.agent.rollout(self.benchmark, tasks, key, finished)
                 with self._watch.measure("score"):
-                    scored = scores.collect()
+                    scored = self._outcomes(tasks, scores.collect(), epoch, _INTERACT, start)
                 reward, success = np.zeros((2, *rollouts.lengths.shape))
                 for (i, j), (answer, score) in scored.items():
                     task, generation = part[i]
@@ -390,15 +430,24 @@ class Coevolution:
                 # The agent has not changed since the first of them, so they are all its own.
                 if c.train and count and (count >= c.batch_size or last):
                     together = Rollouts.one_after_the_other([taken for taken, _ in pending])
+                    earned = np.concatenate([rewards for _, rewards in pending])
                     with self._watch.measure("update agent"):
-                        update = self.agent.update(
-                            together, np.concatenate([rewards for _, rewards in pending])
-                        )
-                    means.update(update, weight=count)
+                        stale = self.stale.choose(draws, round(c.replay_traces * count), epoch)
+                        replayed.append(self.agent.weigh(stale))
+                        update = self.agent.update(together, earned, replayed[-1])
+                    means.update(update, weight=count + len(stale))
+                    if c.replay_traces:
+                        sampled.append((together, earned))
                     pending = []
         self.total_rollouts += total
         for task_id, (attempts, successes) in outcomes.items():
             self.replay.note(task_id, attempts, successes, epoch)
+        from_stale = {}
+        if c.replay_traces:
+            for groups in sampled:
+                self.stale.add(*groups, epoch)
+            self.stale.trim(epoch + 1)
+            from_stale = replay_metrics(replayed, self.agent.replay_cap)
         if not mixture:
             return traces, {}
         reward = np.concatenate(all_rewards)
@@ -409,8 +458,9 @@ class Coevolution:
             "agent/valid_share": valid / total,
             "agent/tasks": len(mixture),
             "agent/trained_share": trained / len(mixture),
+            **chance.metrics(self.benchmark, "agent", [task for task, _ in mixture]),
             **{f"agent/{reason}": count for reason, count in failed.items() if count},
-            **{f"agent/{name}": value for name, value in means.compute().items()},
+            **{f"agent/{name}": value for name, value in (means.compute() | from_stale).items()},
         }
 
     def reroll(self, epoch: int, fresh: list[Generation]) -> list[tuple[Generation, float]]:
@@ -424,13 +474,11 @@ class Coevolution:
             return []
         order = np.random.default_rng([self.config.seed, epoch, 8]).permutation(len(fresh))
         chosen = [fresh[i] for i in sorted(order[:count])]
-        scored = self._attempts(
-            [g.task for g in chosen], self._key(epoch, _REROLL), self.agent.rollout
-        )
+        scored = self._attempts([g.task for g in chosen], epoch, _REROLL, self.agent.rollout)
         return list(zip(chosen, scored, strict=True))
 
     def _attempts(
-        self, tasks: list[Task], key: jax.Array, rollout: Callable[..., Rollouts]
+        self, tasks: list[Task], epoch: int, use: int, rollout: Callable[..., Rollouts]
     ) -> list[float]:
         """The success rate of each task in a group of rollouts."""
         scores = self.scorer.batch()
@@ -439,18 +487,26 @@ class Coevolution:
             scores.add((i, j), tokens, SCORE, tasks[i])
 
         with self._watch.measure("interact"):
-            rollout(self.benchmark, tasks, key, finished)
+            rollout(self.benchmark, tasks, self._key(epoch, use), finished)
         with self._watch.measure("score"):
-            scored = scores.collect()
+            scored = self._outcomes(tasks, scores.collect(), epoch, use)
         rates: list[list[bool]] = [[] for _ in tasks]
         for (i, _), (_, score) in scored.items():
             rates[i].append(score.success)
         return [float(np.mean(successes)) for successes in rates]
 
+    def _outcomes(
+        self, tasks: list[Task], scored: chance.Scored, epoch: int, use: int, start: int = 0
+    ) -> chance.Scored:
+        """Scores of attempts, where some tasks are decided by chance."""
+        rng = np.random.default_rng([self.config.seed, epoch, _COIN_DRAWS, use, start])
+        return chance.draw_outcomes(self.benchmark, tasks, scored, rng)
+
     def attempt_with_reference(self, epoch: int, fresh: list[Generation]) -> None:
         """Success rates of the agent's reference on the fresh tasks; its rollouts count."""
-        key = self._key(epoch, _REFERENCE)
-        rates = self._attempts([g.task for g in fresh], key, self.agent.rollout_reference)
+        rates = self._attempts(
+            [g.task for g in fresh], epoch, _REFERENCE, self.agent.rollout_reference
+        )
         for g, rate in zip(fresh, rates, strict=True):
             g.reference_success_rate = rate
         self.total_rollouts += len(fresh) * self.config.agent.group_size
@@ -610,14 +666,15 @@ class Coevolution:
         for player in (self.agent, self.simulator):
             # Bound to where they lie, as restored ones are: so the same programs serve both.
             player.state = jax.tree.map(lambda x: jax.device_put(x, x.sharding), player.state)
-        states = {"agent": self.agent.state, "simulator": self.simulator.state}
-        found = self.checkpoints.restore(states)
+        found = self.checkpoints.restore(self._states())
         self.files.truncate(found[1]["offsets"] if found else None)
         if not found:
             return
         restored, host = found
         self.agent.state = type(self.agent.state)(*restored["agent"])
         self.simulator.state = type(self.simulator.state)(*restored["simulator"])
+        if "stale" in restored:
+            self.stale.restore(restored["stale"])
         self.finished_epochs = host["finished_epochs"]
         self.total_rollouts = host["total_rollouts"]
         self.curriculum.restore(host["curriculum"])
@@ -626,10 +683,15 @@ class Coevolution:
         self.replay.restore(host.get("replay", {}), {task.id: task for task in tasks})
         logging.info("continuing after epoch %d", self.finished_epochs)
 
+    def _states(self) -> dict[str, Any]:
+        """The arrays of a checkpoint."""
+        states = {"agent": self.agent.state, "simulator": self.simulator.state}
+        return states | ({"stale": self.stale.state()} if self.config.agent.replay_traces else {})
+
     def _save(self) -> None:
         self.checkpoints.save(
             self.finished_epochs,
-            {"agent": self.agent.state, "simulator": self.simulator.state},
+            self._states(),
             {
                 "finished_epochs": self.finished_epochs,
                 "total_rollouts": self.total_rollouts,

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import difflib
 import math
+import urllib.parse
 from collections.abc import Mapping
 from typing import Any
 
@@ -113,6 +114,12 @@ def default_config() -> ConfigDict:
                 "replay_priority": "uniform",
                 "replay_capacity": 0,  # most tasks that a prioritised pool keeps; 0: all
                 "replay_staleness": 0.5,  # share of the priority that is staleness
+                # Groups of rollouts of earlier epochs that join a batch as they are, as a share of its
+                # fresh groups: the most learnable ones and those not trained on for long.
+                "replay_traces": 0.0,
+                "replay_trace_capacity": 256,  # most groups kept
+                "replay_max_age": 4,  # epochs after which a group leaves
+                "replay_truncation": 2.0,  # c in the tokens' weights min(π/μ, c); 0: no bound
             },
             "simulator": {
                 "train": True,
@@ -145,7 +152,8 @@ def default_config() -> ConfigDict:
                 "k_min": 0.1,
                 "seeds_per_epoch": 0,  # 0: all
                 # What R_env is of: "alpha": Eq. 3; "learnability": 4p(1−p); "progress": |Δp̂| since the
-                # seed's last variations; "regret": the success rate of the reference less the agent's.
+                # seed's last variations, less what sampling alone makes of it; "regret": the success rate
+                # of the reference less the agent's.
                 "score": "alpha",
                 # p̂: "mle": k / n; "posterior": a Beta posterior whose prior is fitted to the epoch's
                 # tasks, and scores are their expectations under it.
@@ -153,11 +161,34 @@ def default_config() -> ConfigDict:
             },
             # Where the agent's tasks come from.  "simulator": fresh from it, every epoch.  The simulator is
             # not trained with the others.  "static": `count` tasks that the initial simulator writes once,
-            # "teacher": `count` tasks of the benchmark's own generator (0: `variations` of each seed), both
-            # trained on over and over.  "oracle": the benchmark's own generator, every epoch, at the
+            # "teacher": `count` tasks of a stronger generator (0: `variations` of each seed), both trained
+            # on over and over.  "oracle": the benchmark's own generator, every epoch, at the
             # difficulties that the agent solves half of the time by its last attempts.
-            "tasks": {"source": "simulator", "count": 0},
-            "verification": {"near_duplicate": 0.8, "pool_epochs": 0},
+            "tasks": {
+                "source": "simulator",
+                "count": 0,
+                # With a url, the "teacher" is a model behind an OpenAI-compatible server (its key is
+                # $OPENAI_API_KEY), which varies each seed in turn until enough has passed the gate.
+                "teacher": {
+                    "url": "",  # such as http://localhost:8000/v1; "": the benchmark's own generator
+                    "model": "",  # its name there
+                    "per_seed": 0.0,  # tasks for each seed, where `count` is 0
+                    "temperature": 1.0,
+                    "max_tokens": 1024,  # of one answer
+                    "budget": 0,  # tokens, of prompts and answers, for all of them; 0: no limit
+                    "attempts": 10,  # generations at most, for each task that is wanted
+                    "concurrency": 8,  # requests on their way at the same time
+                    "timeout": 120.0,  # seconds for one request
+                    "retries": 5,  # of a request that fails in passing
+                },
+            },
+            "verification": {
+                "near_duplicate": 0.8,
+                "pool_epochs": 0,
+                # Probability with which a generation that can be read, but fails its checks, is admitted
+                # all the same, trusting the answer that the simulator wrote; 1: the paper's public code.
+                "leak": 0.0,
+            },
             # Where completions differ much in length, few lanes and many prompts keep rows busy: a lane
             # goes on with its prompt's next completion, and the next prompt follows when all are done.
             "sampling": {
@@ -221,6 +252,14 @@ _BOUNDS = (
     ("epochs", 0, None),
     ("rollouts", 0, None),
     ("tasks.count", 0, None),
+    ("tasks.teacher.per_seed", 0, None),
+    ("tasks.teacher.temperature", 0.01, 100),
+    ("tasks.teacher.max_tokens", 1, None),
+    ("tasks.teacher.budget", 0, None),
+    ("tasks.teacher.attempts", 1, None),
+    ("tasks.teacher.concurrency", 1, 1024),
+    ("tasks.teacher.timeout", 0.1, 86_400),
+    ("tasks.teacher.retries", 0, 100),
     ("agent.frontier_factor", 1, None),
     ("simulator.clip", 0, 1),
     ("simulator.invalid_reward", -1e9, 0),
@@ -253,6 +292,10 @@ _BOUNDS = (
     ("agent.replay_share", 0, 1),
     ("agent.replay_capacity", 0, None),
     ("agent.replay_staleness", 0, 1),
+    ("agent.replay_traces", 0, 1),
+    ("agent.replay_trace_capacity", 1, None),
+    ("agent.replay_max_age", 1, None),
+    ("agent.replay_truncation", 0, None),
     ("evaluation.reroll", 0, None),
     ("simulator.learning_rate", 0, None),
     ("simulator.variations", 1, None),
@@ -272,6 +315,7 @@ _BOUNDS = (
     ("curriculum.seeds_per_epoch", 0, None),
     ("verification.near_duplicate", 0, 1),
     ("verification.pool_epochs", 0, None),
+    ("verification.leak", 0, 1),
     ("sampling.batch_size", 0, None),
     ("sampling.lanes", 0, None),
     ("scoring.workers", 0, None),
@@ -337,6 +381,18 @@ def validate(config: ConfigDict) -> None:
         raise ValueError(
             f"config.agent.dual_clip = {config.agent.dual_clip}: expected more than 1, or 0 for none"
         )
+    if 0 < config.agent.replay_truncation < 1:
+        raise ValueError(
+            f"config.agent.replay_truncation = {config.agent.replay_truncation}: expected at least 1, or "
+            "0 for none"
+        )
+    if config.agent.replay_traces and not round(
+        config.agent.replay_traces * config.agent.batch_size
+    ):
+        raise ValueError(
+            f"config.agent.replay_traces = {config.agent.replay_traces}: expected at least a group of a "
+            f"batch of {config.agent.batch_size}, or 0 for none"
+        )
     if config.lora.rank:
         from genenv_jax.models.lora import LoraConfig  # brings in JAX, which flags do not need
 
@@ -344,6 +400,7 @@ def validate(config: ConfigDict) -> None:
             LoraConfig(config.lora.rank, float(config.lora.alpha), tuple(config.lora.targets))
         except ValueError as error:
             raise ValueError(f"config.{str(error).replace('lora ', 'lora.', 1)}") from None
+    _validate_teacher(config.tasks)
     for player in ("agent", "simulator"):
         if config[player].grad_clip == 0:
             raise ValueError(f"config.{player}.grad_clip = 0 would freeze it: expected more than 0")
@@ -364,6 +421,34 @@ def validate(config: ConfigDict) -> None:
                 f"config.{player}.micro_batches = {part.micro_batches}: expected a divisor of "
                 f"minibatch_size = {part.minibatch_size}"
             )
+
+
+def _validate_teacher(tasks: ConfigDict) -> None:
+    """Checks `config.tasks.teacher` as a whole."""
+    teacher, key = tasks.teacher, "config.tasks.teacher"
+    if teacher.url:
+        try:
+            parts = urllib.parse.urlsplit(teacher.url)
+            fits = parts.scheme in ("http", "https") and parts.hostname and (parts.port or 1) > 0
+        except ValueError:  # no port, no address
+            fits = False
+        if not fits or parts.query or parts.fragment or any(c.isspace() for c in teacher.url):
+            raise ValueError(f"{key}.url: expected a base URL such as http://localhost:8000/v1")
+        if "@" in parts.netloc:
+            raise ValueError(f"{key}.url: expected no key in it; it is read from $OPENAI_API_KEY")
+    if bool(teacher.url) != bool(teacher.model):
+        raise ValueError(
+            f"{key}.url = {teacher.url!r}, model = {teacher.model!r}: expected both, or neither"
+        )
+    if tasks.source != "teacher" and (teacher.url or teacher.per_seed):
+        raise ValueError(
+            f"config.tasks.source = {tasks.source!r}: expected 'teacher' where tasks.teacher is set"
+        )
+    if tasks.count and teacher.per_seed:
+        raise ValueError(
+            f"config.tasks.count = {tasks.count}, tasks.teacher.per_seed = {teacher.per_seed}: expected "
+            "one of them, the other 0"
+        )
 
 
 def prompt_buckets(config: ConfigDict, limit: int) -> tuple[int, ...]:

@@ -19,7 +19,8 @@ It writes to the workdir
     report.html         all this as a page
 
 and prints the metrics.  An endpoint's answers are kept in endpoint.jsonl: a command that was interrupted
-goes on from there.
+goes on from there.  --endpoint_budget=2000000 ends it with an error when these answers have cost so many
+tokens, prompts included; with a larger budget it goes on.
 """
 
 from __future__ import annotations
@@ -153,27 +154,29 @@ def open_answerers(
 
 @contextlib.contextmanager
 def open_endpoint(
-    config: ConfigDict, url: str, model: str, concurrency: int, workdir: pathlib.Path
+    config: ConfigDict,
+    url: str,
+    model: str,
+    concurrency: int,
+    workdir: pathlib.Path,
+    budget: int = 0,
 ) -> Iterator[dict[str, Answerer]]:
-    """Answerers by mode, of a server."""
+    """Answerers by mode, of a server; budget: tokens that they may spend together, 0: no limit."""
     from genenv_jax.evaluation.endpoint import Endpoint, EndpointAnswerer
 
     if processes.process_count() > 1:
         raise ValueError("--endpoint: expected one process, since one asks as well as several")
     workdir.mkdir(parents=True, exist_ok=True)
+    server = Endpoint(
+        url,
+        model,
+        max_tokens=config.limits.agent_response,
+        cache=workdir / "endpoint.jsonl",
+        max_tokens_total=budget,
+    )
     yield {
         mode: EndpointAnswerer(
-            Endpoint(
-                url,
-                model,
-                temperature=temperature,
-                max_tokens=config.limits.agent_response,
-                cache=workdir / "endpoint.jsonl",
-            ),
-            samples,
-            config.evaluation.batch_size,
-            config.seed,
-            concurrency,
+            server, samples, config.evaluation.batch_size, config.seed, concurrency, temperature
         )
         for mode, (samples, temperature) in modes(config).items()
     }
@@ -186,8 +189,11 @@ def run(
     endpoint: str = "",
     endpoint_model: str = "",
     concurrency: int = 8,
+    budget: int = 0,
 ) -> dict[str, float]:
     """Evaluates a model or an endpoint; returns the metrics, which the first process writes.
+
+    budget: tokens that the endpoint may cost in all, see `Endpoint`.
 
     Raises ValueError or FileNotFoundError for what is missing or unfit.
     """
@@ -195,6 +201,8 @@ def run(
 
     validate(config)
     compare_settings(config)
+    if budget and not endpoint:
+        raise ValueError(f"--endpoint_budget={budget}: expected --endpoint beside it")
     if endpoint and model_path:
         raise ValueError("--model and --endpoint are both given: expected one of them")
     # A model that is made on the spot learns from the seeds.
@@ -206,7 +214,7 @@ def run(
         raise ValueError(f"benchmark {benchmark.name!r} has no held-out tasks: expected some")
     out = pathlib.Path(workdir)
     if endpoint:
-        opened = open_endpoint(config, endpoint, endpoint_model, concurrency, out)
+        opened = open_endpoint(config, endpoint, endpoint_model, concurrency, out, budget)
         answers = endpoint_model
     else:
         opened = open_answerers(config, benchmark, tasks, model_path)
@@ -290,6 +298,7 @@ def main() -> None:
             given.endpoint,
             given.endpoint_model,
             given.endpoint_concurrency,
+            given.endpoint_budget,
         )
     if not processes.is_writer():
         return
@@ -308,6 +317,12 @@ if __name__ == "__main__":
     )
     flags.DEFINE_string("endpoint_model", "", "Name of the model on that server.")
     flags.DEFINE_integer("endpoint_concurrency", 8, "Requests on their way at the same time.", 1)
+    flags.DEFINE_integer(
+        "endpoint_budget",
+        0,
+        "Tokens, of prompts and answers, that the answers in the workdir may cost in all; 0: no limit.",
+        0,
+    )
     flags.DEFINE_string("workdir", None, "Directory of the results.")
     cli.define_process_flags()
     flags.mark_flags_as_required(["config", "workdir"])

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from ml_collections import ConfigDict
 
-from genenv_jax.benchmarks.base import Benchmark, Rejection, Shaped, Task
+from genenv_jax.benchmarks.base import Benchmark, Rejection, SeedStatistics, Shaped, Task
 from genenv_jax.rl import difficulty, rewards
 from genenv_jax.rl.weights import within_seed_weights
 
@@ -19,15 +19,17 @@ from genenv_jax.rl.weights import within_seed_weights
 class Generation:
     """One text of the simulator and what became of it.
 
-    row, column: its context and its place among that context's variations.  task: where it was
-    accepted, else rejection says why not.  attempts and successes are the agent's, p_hat is that of the
-    update (its own, or its batch's), weight is 0 where it takes no part in the update.
+    row, column: its context and its place among that context's variations.  before: how the seed's
+    variations fared the last time, which is what the context says.  task: where it was accepted, else
+    rejection says why not; with both, the gate leaked (`config.verification.leak`).  attempts and
+    successes are the agent's, p_hat is that of the update (its own, or its batch's), weight is 0 where it
+    takes no part in the update.
     """
 
     row: int
     column: int
     seed: Task
-    context_success_rate: float | None
+    before: SeedStatistics
     text: str
     task: Task | None = None
     rejection: Rejection | None = None
@@ -40,22 +42,36 @@ class Generation:
     weight: float = 0.0
     reference_success_rate: float = float("nan")  # of the agent's reference; for "regret" alone
 
+    def settle(self, outcome: Task | Rejection) -> None:
+        """Takes the gate's verdict."""
+        if isinstance(outcome, Rejection):
+            self.rejection = outcome
+        else:
+            self.task = outcome
+
     @property
     def success_rate(self) -> float:
         """The task's own success rate; NaN where it was not attempted."""
         return float(rewards.success_rate(self.successes, self.attempts))
 
+    @property
+    def leaked(self) -> bool:
+        """Whether it is a task although the gate had turned it away."""
+        return self.task is not None and self.rejection is not None
+
     def record(self, epoch: int, task_id: str) -> dict[str, Any]:
-        """Its line in tasks.jsonl."""
-        attempted = self.attempts > 0
+        """Its line in tasks.jsonl.  A leaked one is "accepted", and the detail says what was wrong."""
+        attempted, detail = self.attempts > 0, self.rejection.detail if self.rejection else ""
+        if self.leaked:
+            detail = f"leaked: {self.rejection.reason}: {detail}"
         return {
             "epoch": epoch,
             "id": task_id,
             "seed_id": self.seed.id,
-            "context_success_rate": self.context_success_rate,
+            "context_success_rate": self.before.success_rate,
             "text": self.text,
-            "verdict": self.rejection.reason if self.rejection else "accepted",
-            "detail": self.rejection.detail if self.rejection else "",
+            "verdict": "accepted" if self.task else self.rejection.reason,
+            "detail": detail,
             "task": self.task.to_json() if self.task else None,
             "attempts": self.attempts,
             "successes": self.successes,
@@ -87,7 +103,7 @@ def assign_rewards(generations: Sequence[Generation], config: ConfigDict) -> Non
     p_hat, r_env = curriculum_scores(
         [sum(g.successes for g in group) for group in groups],
         [sum(g.attempts for g in group) for group in groups],
-        [group[0].context_success_rate for group in groups],
+        [group[0].before for group in groups],
         [np.mean([g.reference_success_rate for g in group]) for group in groups],
         curriculum,
     )
@@ -116,7 +132,7 @@ def assign_rewards(generations: Sequence[Generation], config: ConfigDict) -> Non
 def curriculum_scores(
     successes: Sequence[int],
     attempts: Sequence[int],
-    before: Sequence[float | None],
+    before: Sequence[SeedStatistics],
     reference: Sequence[float],
     curriculum: ConfigDict,
 ) -> tuple[np.ndarray, np.ndarray]:
@@ -124,7 +140,8 @@ def curriculum_scores(
 
     Args:
       successes, attempts: (T,) of each; at least one attempt.
-      before: (T,) success rates of the seeds' variations the last time, None where there were none.
+      before: (T,) how the seeds' variations fared the last time; read by "progress" alone, which takes the
+        counts as they are, whatever the estimate.
       reference: (T,) success rates of the reference agent; read by "regret" alone.
       curriculum: the configuration's part.
     Returns:
@@ -151,9 +168,10 @@ def curriculum_scores(
             # One attempt says nothing of it.
             return p_hat, np.nan_to_num(difficulty.learnability(successes, attempts))
         case "progress":
+            last = np.array([(b.successes, b.attempts) for b in before]).T
+            progress = difficulty.corrected_learning_progress(*last, successes, attempts)
             # What was never tried before has shown no progress yet.
-            start = [p if rate is None else rate for p, rate in zip(p_hat, before, strict=True)]
-            return p_hat, difficulty.learning_progress(start, p_hat)
+            return p_hat, np.nan_to_num(progress)
     return p_hat, difficulty.regret(np.asarray(reference, float), p_hat)
 
 
@@ -203,7 +221,8 @@ def reroll_metrics(
 
 
 def generation_metrics(generations: Sequence[Generation], config: ConfigDict) -> dict[str, float]:
-    """Metrics "generated/...": validity, rejections by reason, success rates of the tasks, lengths.
+    """Metrics "generated/...": validity, rejections by reason, success rates of the tasks, lengths; how many
+    the gate leaked, where it may leak.
 
     Success rates here are the tasks' own, whatever the update's p̂ is taken over.
     """
@@ -212,9 +231,11 @@ def generation_metrics(generations: Sequence[Generation], config: ConfigDict) ->
         "generated/valid_share": np.mean([g.task is not None for g in generations]),
     }
     for g in generations:
-        if g.rejection:
+        if g.rejection and not g.leaked:
             name = f"generated/rejected/{g.rejection.reason}"
             metrics[name] = metrics.get(name, 0) + 1
+    if config.verification.leak:
+        metrics["generated/leaked"] = sum(g.leaked for g in generations)
     attempted = [g for g in generations if g.attempts]
     if attempted:
         rates = np.array([g.success_rate for g in attempted])

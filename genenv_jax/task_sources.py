@@ -1,7 +1,8 @@
 """Where an epoch's tasks come from, if not fresh from the simulator: the arms that it is compared with.
 
 "static"   tasks that the initial simulator wrote once, before the first epoch
-"teacher"  tasks of a stronger, fixed generator, drawn once: here the benchmark's own
+"teacher"  tasks of a stronger, fixed generator, drawn once: the benchmark's own, or a model behind a server
+           (`teacher.py`)
 "oracle"   the benchmark's own generator, every epoch, at the difficulties that the agent solves with the
            target success rate.  It is told what no simulator knows, and so shows what is to be had.
 """
@@ -14,6 +15,7 @@ import pathlib
 from collections.abc import Callable, Sequence
 
 import numpy as np
+from ml_collections import ConfigDict
 
 from genenv_jax.benchmarks.base import Benchmark, Generative, SeedStatistics, Task
 from genenv_jax.curriculum import Curriculum
@@ -23,21 +25,39 @@ from genenv_jax.parallel import processes
 SIMULATOR, STATIC, TEACHER, ORACLE = "simulator", "static", "teacher", "oracle"
 
 
-def check(source: str, benchmark: Benchmark) -> None:
-    """Raises ValueError where a benchmark cannot be a source of tasks itself."""
+def check(source: str, benchmark: Benchmark, server: str = "") -> None:
+    """Raises ValueError where a benchmark has to be a source of tasks itself and cannot.
+
+    server: `config.tasks.teacher.url`.
+    """
+    if source == TEACHER and server:
+        return
     if source in (TEACHER, ORACLE) and not isinstance(benchmark, Generative):
+        hint = "; a server may (config.tasks.teacher.url)" if source == TEACHER else ""
         raise ValueError(
             f"config.tasks.source = {source!r}: expected a benchmark that draws tasks itself, which "
-            f"{benchmark.name!r} does not"
+            f"{benchmark.name!r} does not{hint}"
         )
 
 
+def teacher_count(tasks: ConfigDict, seeds: int, variations: int) -> int:
+    """How many tasks the teacher is asked for.
+
+    Args:
+      tasks: `config.tasks`: `count`, else `teacher.per_seed` for each seed.
+      seeds, variations: how many seeds there are, and variations of each where neither is given.
+    """
+    if tasks.teacher.per_seed and not tasks.count:
+        return max(1, round(tasks.teacher.per_seed * seeds))
+    return tasks.count or seeds * variations
+
+
 class FixedTasks:
-    """Tasks that are made once and kept in a file of the workdir.
+    """Tasks that are made once and kept in a file of the workdir, which only the first process reads.
 
     Args:
       path: of the file.
-      make: makes the tasks; called where there is no file yet.
+      make: makes the tasks, at least one; called where there is no file yet, by every process of a run.
       seed: of the order in which they are taken.
     """
 
@@ -45,25 +65,33 @@ class FixedTasks:
         self._path, self._make, self._seed = path, make, seed
         self._tasks: list[Task] | None = None
 
+    def exist(self) -> bool:
+        """Whether they are made already.  Every process of a run calls this at the same time."""
+        return processes.agree("fixed tasks", str(self._path.exists())) == "True"
+
     def tasks(self) -> list[Task]:
         """All of them.  Every process of a run calls this at the same time.
 
-        Raises ValueError for a damaged file.
+        Raises ValueError for a damaged file, or where not one task was made.
         """
         if self._tasks is None:
-            if not self._path.exists():
+            if not self.exist():
                 made = self._make()
+                if not made:
+                    raise ValueError(f"no task for {self._path} passes the gate: expected some")
                 if processes.is_writer():
                     partial = self._path.with_suffix(".partial")
                     with partial.open("w") as file:
                         file.writelines(json.dumps(task.to_json()) + "\n" for task in made)
                     os.replace(partial, self._path)
-            processes.barrier("the fixed tasks")
+            written = self._path.read_bytes() if processes.is_writer() else None
             try:
-                lines = self._path.read_text().splitlines()
+                lines = processes.broadcast(written).decode().splitlines()
                 self._tasks = [Task.from_json(json.loads(line)) for line in lines]
             except (ValueError, TypeError, KeyError) as error:
                 raise ValueError(f"{self._path}: damaged: {error}") from None
+            if not self._tasks:
+                raise ValueError(f"{self._path}: damaged: it is empty")
         return self._tasks
 
     def choose(self, epoch: int, count: int) -> list[Task]:
@@ -137,7 +165,9 @@ def frontier_shares(rates: np.ndarray, alpha: float) -> np.ndarray:
 
 def as_generations(tasks: Sequence[Task]) -> list[Generation]:
     """Tasks that nobody wrote in this epoch, in the form in which the epoch counts."""
-    return [Generation(row, 0, task, None, "", task=task) for row, task in enumerate(tasks)]
+    return [
+        Generation(row, 0, task, SeedStatistics(), "", task=task) for row, task in enumerate(tasks)
+    ]
 
 
 def record_difficulties(curriculum: Curriculum, generations: Sequence[Generation]) -> None:

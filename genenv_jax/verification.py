@@ -9,8 +9,9 @@ task.  Whatever is turned away is counted by reason.
 from __future__ import annotations
 
 import collections
+import dataclasses
 import hashlib
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 
 from genenv_jax.benchmarks import base
 from genenv_jax.benchmarks.base import Benchmark, Rejection, Task
@@ -61,7 +62,14 @@ class NearDuplicates:
 
 
 def inspect(
-    benchmark: Benchmark, text: str, *, done: bool, seed: Task, task_id: str, generation: int
+    benchmark: Benchmark,
+    text: str,
+    *,
+    done: bool,
+    seed: Task,
+    task_id: str,
+    generation: int,
+    leak: bool = False,
 ) -> Task | Rejection:
     """Parses a generation and verifies what it says by itself, without a look at other tasks.
 
@@ -72,6 +80,9 @@ def inspect(
       seed: the task that it was to vary.
       task_id: id that the task gets.
       generation: epoch.
+      leak: where a task was read that fails its checks, its rejection carries the task, which is then
+        trusted with the answer that the simulator wrote, as the paper's public code does.  Not for the
+        reasons in `base.NEVER_LEAKED`, nor where the benchmark cannot work with the task.
     """
     if not text.strip():
         return Rejection(base.EMPTY)
@@ -80,13 +91,35 @@ def inspect(
     task = benchmark.parse(text, seed, task_id, generation)
     if isinstance(task, Rejection):
         return task
+    rejection = _fault(benchmark, task)
+    if rejection and leak and rejection.reason not in base.NEVER_LEAKED and _works(benchmark, task):
+        rejection = dataclasses.replace(rejection, task=task)
+    return rejection or task
+
+
+def _fault(benchmark: Benchmark, task: Task) -> Rejection | None:
     rejection = benchmark.verify(task)
     if rejection:
         return rejection
     score = benchmark.score(task, benchmark.agent_answer(task))
     if not score.success or score.reward < 1.0:
         return Rejection(base.WRONG_ANSWER, f"the reference answer fails: {score.reason}")
-    return task
+    return None
+
+
+def _works(benchmark: Benchmark, task: Task) -> bool:
+    """Whether a task that failed its checks can be shown, answered, scored and described at all."""
+    try:
+        benchmark.agent_messages(task)
+        benchmark.canonical(task)
+        benchmark.text(task)
+        for answer in ("", "?", benchmark.simulator_answer(task), benchmark.agent_answer(task)):
+            benchmark.score(task, answer)
+        if isinstance(benchmark, base.Shaped):
+            benchmark.signature(task), benchmark.difficulty(task)
+    except Exception:  # the methods promise nothing about a task that `verify` refuses
+        return False
+    return True
 
 
 class Verifier:
@@ -143,6 +176,18 @@ class Verifier:
         if self._texts.matches(wording, after=forgotten):
             return Rejection(base.NEAR_DUPLICATE)
         return task
+
+    def decide(
+        self, outcome: Task | Rejection, check: Callable[[Task], Rejection | None]
+    ) -> Task | Rejection:
+        """The verdict on an inspected generation; what passes `compare` and `check` too is admitted."""
+        if isinstance(outcome, Task):
+            outcome = self.compare(outcome)
+        if isinstance(outcome, Task):
+            outcome = check(outcome) or outcome
+        if isinstance(outcome, Task):
+            self.admit(outcome)
+        return outcome
 
     def admit(self, task: Task) -> None:
         """Makes an accepted task part of the pool that later ones must not copy."""

@@ -24,13 +24,17 @@ from genenv_jax.models import huggingface
 from genenv_jax.parallel import processes
 from genenv_jax.pools import Pool
 
-# Settings that may change when a run is continued: they do not change what is computed, those of the
-# last two lines but for rounding (a preempted run may find another slice).
+# Settings that may change when a run is continued: they do not change what is computed, `mesh` to
+# `micro_batches` but for rounding (a preempted run may find another slice).
 _FREE = {
     *("epochs", "tensorboard", "export", "checkpoint", "scoring"),
     *("compilation_cache", "compile_ahead"),
     *("mesh", "memory.offload", "model.remat", "model.attention", "sampling"),
     *("agent.micro_batches", "simulator.micro_batches"),
+    *(
+        f"tasks.teacher.{name}"
+        for name in ("budget", "attempts", "concurrency", "timeout", "retries")
+    ),
 }
 
 

@@ -4,6 +4,7 @@ Prints what came of it as the last line of stdout, a JSON object.
 """
 
 import argparse
+import contextlib
 import json
 import os
 import pathlib
@@ -172,6 +173,28 @@ def outcomes(index):
     return {"outcomes": result}
 
 
+def teacher(directory, index):
+    """Tasks of a server that the first process asks, where no process sees the files of another."""
+    from genenv_jax.evaluation.endpoint import EndpointError
+    from genenv_jax.task_sources import FixedTasks
+    from tests.evaluation.fake_server import serve
+    from tests.test_teacher import ask, good
+
+    own = directory / f"teacher-{index}"
+    own.mkdir()
+    server = contextlib.nullcontext(("http://127.0.0.1:9/v1", []))
+    with server if index else serve(good) as (url, requests):
+        fixed = FixedTasks(own / "fixed.jsonl", lambda: ask(own, url, 5), 0)
+        tasks = [task.to_json() for task in fixed.tasks()]
+        try:
+            ask(own, url, 9, budget=70, concurrency=1)
+        except EndpointError as error:
+            failure = str(error)
+    names = sorted(path.name for path in own.iterdir())
+    asked = len(requests)
+    return {"teacher": {"tasks": tasks, "asked": asked, "files": names, "failure": failure}}
+
+
 def main():
     parser = argparse.ArgumentParser()
     parser.add_argument("--port", type=int, required=True)
@@ -197,7 +220,7 @@ def main():
         mesh = make_mesh(2, 2, 1)
         result = arrays(mesh) | agreements(given.id) | workdirs(given.directory, given.id)
         result |= checkpoints(mesh, given.directory / "checkpoints", given.id)
-        result |= outcomes(given.id)
+        result |= outcomes(given.id) | teacher(given.directory, given.id)
     print(json.dumps(result))
 
 

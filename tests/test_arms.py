@@ -4,10 +4,13 @@ import importlib.util
 import pathlib
 
 import pytest
+from absl import flags
+from ml_collections import config_flags
 
 from genenv_jax import arms
 from genenv_jax.config import validate
-from genenv_jax.experiments.suite import make_plan
+from genenv_jax.experiments.suite import load_config, make_plan
+from genenv_jax.players import building
 
 ABLATIONS = pathlib.Path(__file__).resolve().parent.parent / "configs" / "ablations"
 
@@ -41,7 +44,11 @@ def config_of(arm, argument=""):
         (
             arms.teacher,
             "3.3",
-            {"simulator.train": False, "tasks.source": "teacher", "tasks.count": 211},
+            {
+                "simulator.train": False,
+                "tasks.source": "teacher",
+                "tasks.teacher.per_seed": 3.3,
+            },
         ),
         (arms.oracle, "", {"simulator.train": False, "tasks.source": "oracle"}),
     ],
@@ -71,6 +78,23 @@ def test_an_arm_with_other_settings():
     assert made.agent.group_size == 4 and made.tasks.count == 64
 
 
+def test_a_teacher_behind_a_server_of_any_benchmark():
+    path = (
+        f"{ABLATIONS / 'teacher.py'}:1.8,bfcl:debug;tasks.teacher.url=http://localhost:8000/v1"
+        ";tasks.teacher.model=Qwen/Qwen2.5-72B-Instruct;tasks.teacher.budget=5000"
+    )
+    made = load_config(path, "config")  # as a flag and a suite load it
+    teacher = made.tasks.teacher
+    assert (teacher.url, teacher.budget) == ("http://localhost:8000/v1", 5000)
+    assert teacher.model == "Qwen/Qwen2.5-72B-Instruct" and teacher.per_seed == 1.8
+    assert made.benchmark.name == "bfcl" and made.tasks.source == "teacher"
+    validate(made)
+    values = flags.FlagValues()
+    flag = config_flags.DEFINE_config_file("config", flag_values=values)
+    values(["program", f"--config={path}"])
+    assert flag.value.to_dict() == made.to_dict()
+
+
 @pytest.mark.parametrize(
     ("arm", "argument", "message"),
     [
@@ -84,6 +108,7 @@ def test_an_arm_with_other_settings():
         (arms.selection, "-1", "one in how many"),
         (arms.teacher, "", "tasks for each seed"),
         (arms.teacher, "nan", "tasks for each seed"),
+        (arms.teacher, "inf", "tasks for each seed"),
         (arms.random, ",nothing", r"no configuration .*nothing\.py"),
     ],
 )
@@ -92,7 +117,16 @@ def test_a_wrong_argument_is_named(arm, argument, message):
         config_of(arm, argument)
 
 
-@pytest.mark.parametrize("study", ["dose", "alpha", "collapse"])
+def test_an_option_of_the_benchmark_that_the_base_does_not_set():
+    made = config_of(arms.genenv, ";benchmark.coins=0.2")
+    assert made.benchmark.coins == 0.2 and "coins" not in config_of(arms.genenv).benchmark
+    validate(made)
+    assert building.make_benchmark(made).chancy
+    with pytest.raises(ValueError, match=r"benchmark\.coin is not an option of dial"):
+        building.make_benchmark(config_of(arms.genenv, ";benchmark.coin=0.2"))
+
+
+@pytest.mark.parametrize("study", ["dose", "alpha", "collapse", "noisy", "leak"])
 def test_the_studies_are_plans(study):
     spec = importlib.util.spec_from_file_location("studies", ABLATIONS / "studies.py")
     module = importlib.util.module_from_spec(spec)
@@ -100,8 +134,12 @@ def test_the_studies_are_plans(study):
     plan = make_plan(module.get_config(study))
     settings = {name: config.to_dict() for name, config in plan.configs.items()}
     names = list(settings)
-    assert len(names) >= 4
+    assert len(names) >= 3
     assert all(settings[a] != settings[b] for a in names for b in names if a < b)
+    coins = {config["benchmark"].get("coins", 0.0) for config in settings.values()}
+    assert coins == ({0.2} if study == "noisy" else {0.0})
+    leaks = [config["verification"]["leak"] for config in settings.values()]
+    assert leaks == ([0.0, 0.2, 1.0] if study == "leak" else [0.0] * len(names))
     with pytest.raises(ValueError, match="dose"):
         module.get_config("nothing")
 
@@ -113,6 +151,6 @@ def test_the_suite_is_a_plan_of_these_arms(argument):
     spec.loader.exec_module(module)
     plan = make_plan(module.get_config(argument))
     assert list(plan.arms)[:3] == ["genenv", "random", "static-64"]
-    assert {config.rollouts for config in plan.configs.values()} <= {0, 24_000}
+    assert {config.rollouts for config in plan.configs.values()} <= {0, 10_000}
     tuned = module.get_config("tuning").seeds
     assert not set(tuned) & set(module.get_config().seeds)  # fresh ones for the claim

@@ -198,6 +198,7 @@ def test_supervised_writes_the_model_that_main_caches(finished, tmp_path):
         (["--endpoint=localhost:1"], "expected a URL"),
         (["--endpoint=http://localhost:1/v1"], "endpoint's model is empty"),
         (["--endpoint=http://h/v1", "--model=x"], "expected one of them"),
+        (["--endpoint_budget=9"], "endpoint_budget=9: expected --endpoint beside it"),
         (["--config.evaluation.resamples=0"], "evaluation.resamples = 0: expected at least 1"),
     ],
 )
@@ -211,6 +212,11 @@ def test_evaluate_asks_a_server(tmp_path):
     config = [QUICK, "--config.evaluation.max_tasks=6", "--config.evaluation.sampled=2"]
     config += ["--endpoint_model=m", f"--workdir={tmp_path}"]
     with serve(lambda request: f"{request['seed'] + 10}") as (url, requests):
+        # One budget for both ways of answering; what it has bought is kept.
+        limited = [f"--endpoint={url}", "--endpoint_budget=125", "--endpoint_concurrency=1"]
+        result = command("evaluate", *config, *limited)
+        assert result.returncode == 2 and len(requests) == 13
+        assert "130 tokens are spent, the limit is 125" in result.stderr.splitlines()[-1]
         result = command("evaluate", *config, f"--endpoint={url}")
         assert result.returncode == 0, result.stderr
         assert len(requests) == 18  # two samples and a greedy answer each

@@ -147,6 +147,44 @@ def test_a_wrong_type(key, value, expected):
     assert repr(value) in message
 
 
+@pytest.mark.parametrize(
+    ("changes", "expected"),
+    [
+        ({"url": "localhost:8000"}, "expected a base URL such as"),
+        ({"url": "ftp://host/v1"}, "expected a base URL such as"),
+        ({"url": "http://host:port/v1"}, "expected a base URL such as"),
+        ({"url": "http://host:99999/v1"}, "expected a base URL such as"),
+        ({"url": "http:///v1"}, "expected a base URL such as"),
+        ({"url": "http://host/v1?key=1"}, "expected a base URL such as"),
+        ({"url": "http://ho st/v1"}, "expected a base URL such as"),
+        ({"url": "http://user:key@host/v1"}, "expected no key in it"),
+        ({"model": ""}, "expected both, or neither"),
+        ({"url": ""}, "expected both, or neither"),
+        ({"temperature": 0.0}, "tasks.teacher.temperature = 0.0: expected between 0.01"),
+        ({"per_seed": 2.0}, "tasks.teacher.per_seed = 2.0: expected one of them"),
+        ({"attempts": 0}, "tasks.teacher.attempts = 0: expected at least 1"),
+    ],
+)
+def test_a_teacher_that_cannot_be_asked(changes, expected):
+    config = valid()
+    config.tasks.source, config.tasks.count = "teacher", 3
+    config.tasks.teacher.update({"url": "https://host:8000/v1", "model": "m"})
+    validate(config)
+    config.tasks.teacher.update(changes)
+    message = refusal(config)
+    assert expected in message and "user:key" not in message
+    config.tasks.teacher = default_config().tasks.teacher
+    config.tasks.source = "static"
+    validate(config)
+
+
+@pytest.mark.parametrize("changes", [{"url": "http://h/v1", "model": "m"}, {"per_seed": 3.3}])
+def test_a_teacher_beside_another_source(changes):
+    config = valid()
+    config.tasks.teacher.update(changes)
+    assert "config.tasks.source = 'simulator': expected 'teacher'" in refusal(config)
+
+
 def test_types_that_fit():
     validate(changed("agent.learning_rate", 0))  # an int where a float is expected
     validate(changed("limits.prompt_buckets", [512, 1024]))
@@ -176,6 +214,7 @@ NAN = float("nan")
         ("curriculum.k_min", 2.0, "between 0 and 1"),
         ("verification.near_duplicate", 1.2, "between 0 and 1"),
         ("verification.pool_epochs", -1, "at least 0"),
+        ("verification.leak", 1.5, "between 0 and 1"),
         ("scoring.workers", -1, "at least 0"),
         ("scoring.timeout", 0.0, "between 0.1 and 86400"),
         ("scoring.timeout", NAN, "between 0.1 and 86400"),

@@ -8,7 +8,10 @@ import numpy as np
 import pytest
 
 from genenv_jax.benchmarks import registry
+from genenv_jax.benchmarks.base import SeedStatistics
 from genenv_jax.coevolve import Coevolution
+from genenv_jax.generation import Generation, assign_rewards
+from genenv_jax.rl.difficulty import corrected_learning_progress
 from tests.test_coevolve import cache, contents, params, run, same  # noqa: F401
 from tests.toy import Toy, toy_config
 
@@ -151,3 +154,58 @@ def test_measuring_again_changes_nothing(cache, tmp_path):  # noqa: F811
         assert {n: v for n, v in theirs.items() if n not in added} == ours
         assert all("reroll" in name or name == "generated/p_hat_gap" for name in added)
     assert 0 <= lines(tmp_path / "again")[-1]["generated/p_rerolled_mean"] <= 1
+
+
+def generations_of(counts):
+    """Generations of (row, column, (attempts, successes) before, attempts, successes) each."""
+    seed = Toy(1, 1).tasks("seed")[0]
+    return [
+        Generation(
+            row, column, seed, SeedStatistics(*before), "", task=seed, attempts=n, successes=k
+        )
+        for row, column, before, n, k in counts
+    ]
+
+
+def test_progress_is_what_noise_does_not_explain(tmp_path):
+    counts = [
+        (0, 0, (20, 4), 10, 8),
+        (0, 1, (20, 4), 10, 6),
+        (1, 0, (20, 10), 10, 5),
+        (2, 0, (), 4, 1),
+    ]
+    for over, want in {
+        "task": [(4, 20, 8, 10), (4, 20, 6, 10), (10, 20, 5, 10)],
+        "batch": [(4, 20, 14, 20), (4, 20, 14, 20), (10, 20, 5, 10)],
+    }.items():
+        generations = generations_of(counts)
+        config = toy_config(
+            tmp_path, {"curriculum.score": "progress", "simulator.success_rate_over": over}
+        )
+        assign_rewards(generations, config)
+        for g, numbers in zip(generations, want, strict=False):
+            assert g.r_env == pytest.approx(float(corrected_learning_progress(*numbers)))
+            assert g.p_hat == numbers[2] / numbers[3]
+        moved, _, still, fresh = (g.r_env for g in generations)
+        assert moved > 0 > still  # nothing changed: less than chance alone would make of it
+        assert fresh == 0.0  # never tried before
+        assert all(g.weight > 0 for g in generations)
+    posterior = generations_of(counts)
+    config.curriculum.estimate = "posterior"
+    assign_rewards(posterior, config)
+    assert [g.r_env for g in posterior] == [g.r_env for g in generations]
+
+
+@pytest.mark.parametrize("p", [0.0, 0.5, 0.9])
+def test_noise_earns_nothing_on_average(tmp_path, p):
+    """Seeds whose variations stay as hard as they are: a mean of 0, where |Δp̂| has one of up to 0.1."""
+    rng = np.random.default_rng(1)
+    k = rng.binomial(40, p, 1000), rng.binomial(40, p, 1000)
+    generations = generations_of(
+        (i, 0, (40, a), 40, b) for i, (a, b) in enumerate(zip(*k, strict=True))
+    )
+    config = toy_config(tmp_path, {"curriculum.score": "progress"})
+    assign_rewards(generations, config)
+    r_env = np.array([g.r_env for g in generations])
+    assert abs(r_env.mean()) < 4 * r_env.std() / 1000**0.5 + 1e-12
+    assert p == 0 or np.abs(k[1] - k[0]).mean() / 40 > 0.04

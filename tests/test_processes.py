@@ -287,6 +287,13 @@ def test_two_processes_share_arrays_decisions_and_files(tmp_path):
         assert (result["restored"], result["host"]) == (2.0, {"finished": 2})
         assert (result["fallback"], result["fallback_host"]) == (1.0, {"finished": 1})
         assert result["steps"] == [1]
+        # The teacher: one asks, all have its tasks, and all say why there are no more.
+        taught = result["teacher"]
+        assert len(taught["tasks"]) == 5 and taught["asked"] == (0 if i else 7)
+        assert "7 of 9 tasks are written" in taught["failure"].replace(f"teacher-{i}", "")
+        for name in ("tasks", "failure"):
+            assert taught[name] == results[0]["teacher"][name]
+        assert bool(taught["files"]) == (i == 0)
         # Outcomes of scoring: those of process 0, also where another would have failed.
         assert result["outcomes"] == results[0]["outcomes"]
     read, scores, again, inspected = results[0]["outcomes"]
@@ -450,6 +457,19 @@ def test_one_process_continues_what_two_began(runs, killed, mesh):
     shutil.copytree(killed, workdir)
     finish(workdir, toy_run(workdir, 1, "--config.epochs=2", mesh=mesh))
     assert_equal_runs(workdir, two, tolerance=1e-5)
+
+
+@pytest.mark.slow
+def test_two_processes_replay_stale_rollouts_as_one(tmp_path):
+    """Begun and continued by two, or by one in one go: the pool of stale rollouts is the same."""
+    one, two = tmp_path / "one", tmp_path / "two"
+    replay = ("--config.agent.replay_traces=0.5", "--config.agent.replay_trace_capacity=8")
+    finish(one, toy_run(one, 1, "--config.epochs=2", *replay))
+    for epochs in (1, 2):
+        finish(two, toy_run(two, 2, f"--config.epochs={epochs}", *replay))
+    assert_equal_runs(one, two)
+    last = json.loads((two / "metrics.jsonl").read_text().splitlines()[-1])
+    assert last["agent/replayed_groups"] > 0
 
 
 @pytest.mark.slow

@@ -7,6 +7,7 @@ import pytest
 
 from genenv_jax import task_sources
 from genenv_jax.benchmarks.dial import Dial
+from genenv_jax.config import default_config
 from genenv_jax.curriculum import Curriculum
 from tests.toy import Toy
 
@@ -37,6 +38,26 @@ def test_fixed_tasks_are_made_once_and_come_up_in_turn(tmp_path):
     assert again.tasks() == fixed.tasks() and len(calls) == 1
     other = task_sources.FixedTasks(tmp_path / "fixed.jsonl", make, 4)
     assert [task.id for epoch in range(5) for task in other.choose(epoch, 2)] != drawn
+
+
+def test_no_tasks_are_no_fixed_tasks(tmp_path):
+    path = tmp_path / "fixed.jsonl"
+    fixed = task_sources.FixedTasks(path, list, 0)
+    with pytest.raises(ValueError, match=r"no task for .*fixed\.jsonl passes the gate"):
+        fixed.tasks()
+    assert not fixed.exist()
+    path.touch()
+    with pytest.raises(ValueError, match="damaged: it is empty"):
+        fixed.tasks()
+
+
+@pytest.mark.parametrize(
+    ("count", "per_seed", "expected"), [(7, 0.0, 7), (0, 3.3, 33), (0, 0.01, 1), (0, 0.0, 40)]
+)
+def test_how_many_tasks_a_teacher_writes(count, per_seed, expected):
+    tasks = default_config().tasks
+    tasks.count, tasks.teacher.per_seed = count, per_seed
+    assert task_sources.teacher_count(tasks, seeds=10, variations=4) == expected
 
 
 def test_damaged_fixed_tasks_are_named(tmp_path):
@@ -100,4 +121,7 @@ def test_a_benchmark_that_draws_no_tasks_is_refused(source):
     with pytest.raises(ValueError, match=f"{source}.*draws tasks itself, which 'toy' does not"):
         task_sources.check(source, Toy())
     task_sources.check(source, DIAL)
+    with pytest.raises(ValueError, match="oracle"):  # a server does not know what the agent can do
+        task_sources.check("oracle", Toy(), "http://h/v1")
+    task_sources.check("teacher", Toy(), "http://h/v1")
     task_sources.check("static", Toy())

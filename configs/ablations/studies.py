@@ -8,6 +8,14 @@ alpha     the target success rate, the rollouts a task and the estimate of p̂; 
           more by independent rollouts (`p_rerolled_gap`)
 collapse  the simulator without an anchor, with the KL penalty, a mixture floor, an entropy floor, all of
           them: see the diversity of the tasks
+noisy     a fifth of the seeds and demonstrations flip a coin, so that nobody solves them more often than half
+          of the time: does the reward for p̂ = alpha chase them, and learning progress not?  See the share of
+          such tasks by epoch.  Progress is that of a seed, so its p̂ is over the seed's variations;
+          alpha-batch is alpha with that p̂
+skyline   tasks at the depths that the agent solves half of the time, told by the world itself: what there is
+          to be had from difficulty alone
+leak      the gate admits none, a fifth or all of the tasks that fail their checks, with the answers that the
+          simulator wrote for them
 """
 
 from genenv_jax.experiments.suite import default_suite
@@ -37,7 +45,6 @@ def _alpha(suite):
     suite.arms = {
         f"alpha-{round(10 * alpha)}-n-{n}-{estimate}": (
             f"{_GENENV};curriculum.alpha={alpha};agent.group_size={n};curriculum.estimate={estimate}"
-            ";evaluation.reroll=64"
         )
         for alpha in (0.3, 0.5, 0.7)
         for n in (4, 10)
@@ -60,15 +67,63 @@ def _collapse(suite):
     suite.threshold_arm = "kl"
 
 
-_STUDIES = {"dose": _dose, "alpha": _alpha, "collapse": _collapse}
+def _noisy(suite):
+    coins = ";benchmark.coins=0.2"
+    batch = ";simulator.success_rate_over=batch"
+    suite.arms = {
+        "alpha": f"{_GENENV}{coins}",
+        "alpha-batch": f"{_GENENV}{coins}{batch}",
+        # Progress is of the order of 0.1 where R_env is of the order of 1.
+        "progress": f"{_GENENV}{coins}{batch};curriculum.score=progress;simulator.rwr_temperature=10.0",
+        "random": f"{_RANDOM}{coins}",
+    }
+    suite.contrasts = (("alpha", "random"), ("progress", "alpha-batch"))
+    suite.threshold_arm = "random"
+
+
+def _skyline(suite):
+    suite.arms = {
+        "genenv": "configs/ablations/genenv.py",
+        "random": "configs/ablations/random.py",
+        "oracle": "configs/ablations/oracle.py",
+    }
+    suite.contrasts = (("oracle", "random"), ("oracle", "genenv"))
+    suite.threshold_arm = "random"
+
+
+def _leak(suite):
+    suite.arms = {
+        f"leak-{round(100 * leak):03}": f"{_GENENV};verification.leak={leak}"
+        for leak in (0.0, 0.2, 1.0)
+    }
+    suite.contrasts = (("leak-020", "leak-000"), ("leak-100", "leak-000"))
+    suite.threshold_arm = "leak-000"
+
+
+_STUDIES = {
+    "dose": _dose,
+    "alpha": _alpha,
+    "collapse": _collapse,
+    "noisy": _noisy,
+    "skyline": _skyline,
+    "leak": _leak,
+}
 
 
 def get_config(arg: str = ""):
     if arg not in _STUDIES:
         raise ValueError(f"configs/ablations/studies.py takes one of {list(_STUDIES)}, got {arg!r}")
     suite = default_suite()
-    suite.seeds = (200, 201, 202, 203)
-    suite.overrides = {"epochs": 60, "rollouts": 24_000, "export": False, "tensorboard": "never"}
+    # The first seeds of the main comparison, whose base models most studies share.
+    suite.seeds = (100, 101, 102, 103)
+    suite.overrides = {
+        "epochs": 60,
+        "rollouts": 10_000,
+        "export": False,
+        "tensorboard": "never",
+        "checkpoint": {"every": 10},
+        "evaluation": {"reroll": 32},
+    }
     suite.jobs = 2
     _STUDIES[arg](suite)
     suite.order = tuple(suite.arms)

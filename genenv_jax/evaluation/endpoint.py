@@ -27,6 +27,14 @@ class EndpointError(ValueError):
     """The server cannot be used: it is not there, refuses, or the budget is spent."""
 
 
+class RequestRefused(EndpointError):
+    """The server refuses this one conversation: it is too long, or a filter turned it away."""
+
+
+class BudgetSpent(EndpointError):
+    """No more tokens may be spent."""
+
+
 @dataclasses.dataclass(frozen=True)
 class Completion:
     """One answer of a server.
@@ -54,8 +62,9 @@ class Endpoint:
       cache: file of the answers so far, one JSON object a line; made if missing.  None: nothing is kept.
       timeout: seconds for one request.
       retries: how often a request is repeated that fails in passing (no connection, 408, 409, 429, 5xx).
-      max_tokens_total: prompt and completion tokens that may be spent, what the cache has spent not
-        counted; 0: no limit.
+      max_tokens_total: prompt and completion tokens that may be spent in all, on the answers in the cache
+        too, so that a command that is started again and again has one budget; 0: no limit.  Requests
+        that are on their way when it is spent are still paid.
       api_key: None reads $OPENAI_API_KEY.
     Raises:
       EndpointError: the `openai` package is missing, or url or model is empty.
@@ -89,7 +98,9 @@ class Endpoint:
         self.spent_prompt_tokens = self.spent_completion_tokens = self.requests = 0
         self._settings = {"model": model, "temperature": temperature, "max_tokens": max_tokens}
         self._budget = max_tokens_total
-        self._failures = openai.OpenAIError
+        # Beyond the client's own: a response that is no JSON, or nested too deeply.
+        self._failures = (openai.OpenAIError, ValueError, RecursionError)
+        self._refusals = (openai.BadRequestError, openai.UnprocessableEntityError)
         # A local server takes any key, and the client insists on one.
         key = api_key or os.environ.get("OPENAI_API_KEY") or "none"
         self._client = openai.OpenAI(
@@ -100,42 +111,56 @@ class Endpoint:
         self._cache = pathlib.Path(cache) if cache else None
         if self._cache and self._cache.exists():
             self._known = dict(_read_cache(self._cache))
+        self._spent = sum(c.prompt_tokens + c.completion_tokens for c in self._known.values())
 
-    def complete(self, messages: Sequence[Message], seed: int = 0) -> Completion:
+    def complete(
+        self, messages: Sequence[Message], seed: int = 0, temperature: float | None = None
+    ) -> Completion:
         """One answer, from the cache where it is there.
 
         Args:
           messages: the conversation.
           seed: sent to the server, which may ignore it; tells samples of one conversation apart.
+          temperature: None takes the endpoint's own.
         Raises:
-          EndpointError: see there.
+          RequestRefused, BudgetSpent, EndpointError: see there.
         """
         request = {**self._settings, "messages": [dict(m) for m in messages], "seed": seed}
+        if temperature is not None:
+            request["temperature"] = temperature
         text = json.dumps({"url": self.url, **request}, sort_keys=True)
         digest = hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()
         with self._lock:
             if digest in self._known:
                 return self._known[digest]
-            spent = self.spent_prompt_tokens + self.spent_completion_tokens
-            if self._budget and spent >= self._budget:
-                raise EndpointError(
-                    f"{spent} tokens are spent, the limit is {self._budget}; the answers so far are "
-                    f"kept in {self._cache}"
+            if self._budget and self._spent >= self._budget:
+                kept = f"; the answers so far are kept in {self._cache}" if self._cache else ""
+                raise BudgetSpent(
+                    f"{self._spent} tokens are spent, the limit is {self._budget}{kept}"
                 )
         try:
             response = self._client.chat.completions.create(**request)
         except self._failures as error:
-            raise EndpointError(f"{self.url}: {type(error).__name__}: {error}") from error
+            kind = RequestRefused if isinstance(error, self._refusals) else EndpointError
+            text = f"{self.url}: {type(error).__name__}: {str(error)[:1000]}"
+            raise kind("".join(c if c.isprintable() else " " for c in text)) from error
         completion = _completion(response, self.url)
         with self._lock:
             self.requests += 1
             self.spent_prompt_tokens += completion.prompt_tokens
             self.spent_completion_tokens += completion.completion_tokens
+            tokens = completion.prompt_tokens + completion.completion_tokens
+            self._spent += tokens
             self._known[digest] = completion
             if self._cache:
                 line = {"request": digest, **dataclasses.asdict(completion)}
                 with self._cache.open("a", encoding="utf-8") as file:
                     file.write(json.dumps(line) + "\n")
+        if self._budget and not tokens:
+            raise EndpointError(
+                f"{self.url}: the response does not say how many tokens it took: expected its usage, or "
+                "no limit to what may be spent"
+            )
         return completion
 
     def usage(self) -> dict[str, int]:
@@ -144,6 +169,16 @@ class Endpoint:
             "requests": self.requests,
             "prompt_tokens": self.spent_prompt_tokens,
             "completion_tokens": self.spent_completion_tokens,
+        }
+
+    def total_usage(self) -> dict[str, int]:
+        """The same of all answers that are kept, those of earlier objects with this cache included."""
+        with self._lock:
+            known = list(self._known.values())
+        return {
+            "requests": len(known),
+            "prompt_tokens": sum(c.prompt_tokens for c in known),
+            "completion_tokens": sum(c.completion_tokens for c in known),
         }
 
 
@@ -170,13 +205,18 @@ def _completion(response: Any, url: str) -> Completion:
         text = choice.message.content
     except (AttributeError, IndexError, TypeError) as error:
         raise EndpointError(f"{url}: the response is no chat completion ({error})") from error
-    usage = response.usage
+    usage = getattr(response, "usage", None)
     return Completion(
         text if isinstance(text, str) else "",
         choice.finish_reason != "length",
-        getattr(usage, "prompt_tokens", 0) or 0,
-        getattr(usage, "completion_tokens", 0) or 0,
+        _count(getattr(usage, "prompt_tokens", 0)),
+        _count(getattr(usage, "completion_tokens", 0)),
     )
+
+
+def _count(tokens: Any) -> int:
+    """A number of tokens as a server says it: 0 where that is none."""
+    return tokens if type(tokens) is int and tokens > 0 else 0
 
 
 @dataclasses.dataclass(frozen=True)
@@ -188,6 +228,7 @@ class EndpointAnswerer:
       samples, at_once: see `Answerer`.
       seed: of the first sample of each conversation; the following ones count up.
       concurrency: requests on their way at the same time.
+      temperature: None takes the endpoint's own.
     """
 
     endpoint: Endpoint
@@ -195,6 +236,7 @@ class EndpointAnswerer:
     at_once: int = 64
     seed: int = 0
     concurrency: int = 8
+    temperature: float | None = None
 
     def answer(self, conversations: Sequence[list[Message]], on_answer: OnAnswer) -> None:
         """See `Answerer`.  Raises EndpointError where a request fails for good."""
@@ -228,7 +270,7 @@ class EndpointAnswerer:
         threads = concurrent.futures.ThreadPoolExecutor(self.concurrency, "endpoint")
         try:
             futures = {
-                threads.submit(self.endpoint.complete, messages, seed): (i, j)
+                threads.submit(self.endpoint.complete, messages, seed, self.temperature): (i, j)
                 for i, j, messages, seed in jobs
             }
             for future in concurrent.futures.as_completed(futures):

@@ -16,7 +16,7 @@ from genenv_jax.verification import inspect
 Outcome = Score | Task | Rejection | list[Message]
 
 SCORE = "score"  # (task, text) -> Score
-VERIFY = "verify"  # (done, seed, task_id, generation, text) -> Task | Rejection
+VERIFY = "verify"  # (done, seed, task_id, generation[, leak], text) -> Task | Rejection
 EPISODE = "episode"  # (key, task, answers) -> messages | Score; see `OpenEpisodes`
 DROP = "drop"  # (key,) -> no messages: the episode is given up
 
@@ -38,8 +38,16 @@ def answer(
     if question == SCORE:
         task, text = arguments
         return benchmark.score(task, text)
-    done, seed, task_id, generation, text = arguments
-    return inspect(benchmark, text, done=done, seed=seed, task_id=task_id, generation=generation)
+    done, seed, task_id, generation, *leak, text = arguments
+    return inspect(
+        benchmark,
+        text,
+        done=done,
+        seed=seed,
+        task_id=task_id,
+        generation=generation,
+        leak=bool(leak and leak[0]),
+    )
 
 
 def failure(question: str, how: str, detail: str) -> Outcome:
@@ -77,7 +85,8 @@ def _to_json(outcome: Outcome) -> list[Any]:
         return ["task", outcome.to_json()]
     if isinstance(outcome, list):
         return ["messages", [dict(message) for message in outcome]]
-    return ["rejection", (outcome.reason, outcome.detail)]
+    task = outcome.task and outcome.task.to_json()
+    return ["rejection", (outcome.reason, outcome.detail, task)]
 
 
 def _from_json(kind: str, value: Any) -> Outcome:
@@ -85,4 +94,7 @@ def _from_json(kind: str, value: Any) -> Outcome:
         return Task.from_json(value)
     if kind == "messages":
         return value
-    return Score(*value) if kind == "score" else Rejection(*value)
+    if kind == "score":
+        return Score(*value)
+    reason, detail, task = value
+    return Rejection(reason, detail, task and Task.from_json(task))

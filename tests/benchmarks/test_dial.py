@@ -521,3 +521,119 @@ def test_the_demonstrations_follow_from_their_seed(small):
 
     assert first(0) == first(0)
     assert first(0) != first(1)
+
+
+# -- coins --------------------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def coins():
+    return Dial(positions=5, coins=0.2, num_seeds=200)
+
+
+FLIP = "Tools: add, subtract, multiply, flip.\nStart at 3. add 4, flip 1, multiply 2."
+
+
+def test_a_flip_by_hand(coins):
+    task = parsed(coins, f"{FLIP}\nCalls: add(4) flip(1) multiply(2)")
+    assert task.messages[-1]["content"] == FLIP and coins.chance(task) == 0.5
+    heads, tails = "flip(2, 1) = 3\nmultiply(3, 2) = 1", "flip(2, 1) = 1\nmultiply(1, 2) = 2"
+    right = Score(1.0, True, True)
+    assert coins.score(task, f"add(3, 4) = 2\n{heads}") == right
+    assert coins.score(task, f"add(3, 4) = 2\n{tails}") == right
+    assert coins.agent_answer(task) == f"add(3, 4) = 2\n{heads}"
+    for wrong, reason in [
+        ("flip(2, 1) = 3\nmultiply(1, 2) = 2", "wrong_call"),  # one side, and then the other
+        ("flip(2, 1) = 1\nmultiply(3, 2) = 1", "wrong_call"),
+        ("flip(2, 1) = 2\nmultiply(2, 2) = 4", "wrong_result"),  # neither
+        ("flip(2, 1) = 3\nmultiply(3, 2) = 2", "wrong_result"),
+        ("add(2, 1) = 3\nmultiply(3, 2) = 1", "wrong_call"),
+        ("flip(2, 1) = 3", "wrong_number_of_calls"),
+    ]:
+        assert coins.score(task, f"add(3, 4) = 2\n{wrong}") == Score(0.0, False, True, reason)
+    assert coins.signature(task) == "add flip multiply" and coins.difficulty(task) == 3
+    assert coins.parse(coins.simulator_answer(task), task, "x", 0).answer == task.answer
+
+
+@pytest.mark.parametrize(
+    ("statement", "calls", "reason"),
+    [
+        (FLIP.replace(", flip.", "."), "add(4) flip(1) multiply(2)", base.UNPARSABLE),
+        (FLIP.replace("flip 1, ", ""), "add(4) multiply(2)", base.UNPARSABLE),  # listed for nothing
+        (FLIP.replace(", flip.", ", flip, flip."), "add(4) flip(1) multiply(2)", base.UNPARSABLE),
+        (FLIP.replace("multiply, flip", "flip"), "add(4) flip(1) multiply(2)", base.UNPARSABLE),
+        (FLIP, "add(4) subtract(1) multiply(2)", base.WRONG_ANSWER),
+        (FLIP.replace("multiply 2", "flip 2"), "add(4) flip(1) flip(2)", "too_many_coins"),
+        (FLIP.replace("flip 1", "flip 5"), "add(4) flip(5) multiply(2)", base.NOT_EXECUTABLE),
+        (
+            FLIP.replace(", flip.", ", zap = flip.").replace("flip 1", "zap 1"),
+            "add(4) zap(1) multiply(2)",
+            base.BAD_TOOLS,
+        ),
+    ],
+)
+def test_near_misses_with_coins(coins, statement, calls, reason):
+    assert parsed(coins, f"{statement}\nCalls: {calls}") == reason
+
+
+def test_without_coins_there_is_no_flip(small, coins):
+    assert parsed(small, f"{FLIP}\nCalls: add(4) flip(1) multiply(2)") == base.UNPARSABLE
+    assert read_statement(FLIP) is None and not small.chancy
+    assert not any("flip" in small.text(task) for task in small.tasks("seed"))
+    # What is held out is the same with and without.
+    assert [t.to_json() for t in small.tasks("eval")] == [t.to_json() for t in coins.tasks("eval")]
+    rng = np.random.default_rng(0)
+    drawn = [*coins.tasks("eval"), *(coins.draw(rng, "depth_2", str(i)) for i in range(200))]
+    assert all(coins.chance(task) == 1 for task in drawn)
+
+
+def test_a_coin_whose_sides_are_one_is_none():
+    dial = Dial(positions=10, coins=0.5, num_seeds=50)
+    text = "Tools: add, subtract, multiply, flip.\nStart at 3. flip {}.\nCalls: flip({})"
+    assert dial.chance(parsed(dial, text.format(5, 5))) == 1.0
+    assert dial.chance(parsed(dial, text.format(4, 4))) == 0.5
+    assert all(dial.chance(t) == 0.5 for t in dial.tasks("seed") if "flip" in dial.text(t))
+    # More coins come in only where the gate leaks: each halves the chance.
+    two = Program(0, (("flip", 1), ("flip", 2)), (*PROGRAM.names, ("flip", "flip")))
+    assert dial.chance(dial.task(two, id="", category="")) == 0.25
+
+
+def test_the_share_of_coins(coins):
+    """Of the seeds and of both roles' demonstrations, a fifth; held-out tasks are not shown."""
+    share = lambda texts: np.mean(["flip" in text for text in texts])  # noqa: E731
+    assert abs(share(coins.text(task) for task in coins.tasks("seed")) - 0.2) < 0.09
+    pairs = list(itertools.islice(registry.demonstrations(coins, 3), 8000))
+    agent, simulator = pairs[::2], pairs[1::2]
+    assert abs(share(completion for _, completion in agent) - 0.2) < 0.025
+    assert abs(share(completion for _, completion in simulator) - 0.2) < 0.025
+    of_coins = [c for m, c in simulator if "flip" in m[-1]["content"]]
+    others = [c for m, c in simulator if "flip" not in m[-1]["content"]]
+    assert abs(share(of_coins) - 0.6) < 0.08 and abs(share(others) - 0.1) < 0.025
+    assert all(isinstance(parsed(coins, completion), Task) for _, completion in simulator)
+    up = right = total = 0
+    for messages, completion in agent:
+        program = read_statement(messages[-1]["content"], coin=True)
+        results = [int(line[-1]) for line in completion.split("\n")]
+        assert completion == program.trace(results)
+        for i, (operation, n) in enumerate(program.calls):
+            if operation == "flip":
+                at = (program.start, *results)[i]
+                sides = [(at + n) % 5, (at - n) % 5]
+                total += 1
+                right += results[i] in sides
+                up += results[i] == sides[0]
+    assert abs(right / total - 0.94) < 0.04 and abs(up / total - 0.47) < 0.07
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"coins": 1.1}, r"benchmark\.coins = 1\.1: expected a number between 0 and 1"),
+        ({"coins": -0.1}, r"benchmark\.coins = -0\.1"),
+        ({"coins": "many"}, r"benchmark\.coins = 'many'"),
+        ({"coins": 0.2, "positions": 2}, r"benchmark\.positions = 2: expected at least 3"),
+    ],
+)
+def test_impossible_coins(options, message):
+    with pytest.raises(ValueError, match=message):
+        Dial(**options)

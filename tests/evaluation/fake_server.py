@@ -6,11 +6,15 @@ import json
 import threading
 
 
+class Raw(str):
+    """A body that is JSON already, or none."""
+
+
 @contextlib.contextmanager
 def serve(reply):
     """Serves `reply(request) -> str | (status, body)` at the URL that is given; the requests so far follow.
 
-    A text becomes the answer; a status and an object are sent as they are.
+    A text becomes the answer; a status and an object, or a `Raw` text, are sent as they are.
     """
     requests = []
 
@@ -22,7 +26,7 @@ def serve(reply):
             requests.append(request)
             answer = reply(request)
             status, body = answer if isinstance(answer, tuple) else (200, completion(answer))
-            data = json.dumps(body).encode()
+            data = (body if isinstance(body, Raw) else json.dumps(body)).encode()
             self.send_response(status)
             self.send_header("Content-Type", "application/json")
             self.send_header("Content-Length", str(len(data)))

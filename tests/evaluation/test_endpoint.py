@@ -5,10 +5,17 @@ import json
 import pytest
 
 from genenv_jax.evaluation.attempts import attempt
-from genenv_jax.evaluation.endpoint import Completion, Endpoint, EndpointAnswerer, EndpointError
+from genenv_jax.evaluation.endpoint import (
+    BudgetSpent,
+    Completion,
+    Endpoint,
+    EndpointAnswerer,
+    EndpointError,
+    RequestRefused,
+)
 from genenv_jax.sampling.engine import ignore
 from genenv_jax.scoring.scorer import Scorer
-from tests.evaluation.fake_server import completion, serve
+from tests.evaluation.fake_server import Raw, completion, serve
 from tests.evaluation.games import STEPS, Games
 
 HELLO = [{"role": "user", "content": "Hello"}]
@@ -108,7 +115,49 @@ def test_a_budget_ends_the_asking(tmp_path):
         with pytest.raises(EndpointError, match=r"20 tokens are spent, the limit is 15"):
             endpoint.complete(HELLO, 2)
         assert endpoint.complete(HELLO, 1).text == "x"  # what is known costs nothing
-    assert len(requests) == 2
+        later = Endpoint(url, "m", max_tokens_total=15, cache=tmp_path / "answers.jsonl")
+        with pytest.raises(BudgetSpent, match=r"20 tokens are spent, .*answers\.jsonl"):
+            later.complete(HELLO, 2)  # to start again is no way around it
+        assert later.usage()["requests"] == 0 and later.total_usage()["requests"] == 2
+        larger = Endpoint(url, "m", max_tokens_total=30, cache=tmp_path / "answers.jsonl")
+        larger.complete(HELLO, 2)
+        assert larger.total_usage() == {
+            "requests": 3,
+            "prompt_tokens": 21,
+            "completion_tokens": 9,
+        }
+    assert len(requests) == 3
+
+
+@pytest.mark.parametrize(
+    "usage", [None, {}, {"prompt_tokens": "many", "completion_tokens": -3}, {"prompt_tokens": 1.5}]
+)
+def test_a_budget_needs_a_server_that_counts(usage):
+    with serve(lambda _: (200, completion("x") | {"usage": usage})) as (url, _):
+        assert Endpoint(url, "m").complete(HELLO) == Completion("x", True)
+        with pytest.raises(EndpointError, match="does not say how many tokens"):
+            Endpoint(url, "m", max_tokens_total=9).complete(HELLO)
+
+
+def test_two_temperatures_through_one_endpoint():
+    with serve(lambda request: f"{request['temperature']}") as (url, requests):
+        endpoint = Endpoint(url, "m", temperature=0.5)
+        texts = [endpoint.complete(HELLO, 0, t).text for t in (None, 0.5, 1.0, 0.0, 1.0)]
+    assert texts == ["0.5", "0.5", "1.0", "0.0", "1.0"] and len(requests) == 3
+
+
+@pytest.mark.parametrize("status", [400, 422])
+def test_a_refused_conversation_is_told_from_a_server_that_fails(status):
+    with serve(lambda _: (status, {"error": {"message": "too\x1b[2J long"}})) as (url, _):
+        with pytest.raises(RequestRefused, match=r"too.*long") as error:
+            Endpoint(url, "m").complete(HELLO)
+        assert str(error.value).isprintable()
+
+
+@pytest.mark.parametrize("body", ["{", "[" * 100_000, '"text"', "[1]"])
+def test_a_hostile_body_is_an_endpoints_error(body):
+    with serve(lambda _: (200, Raw(body))) as (url, _), pytest.raises(EndpointError):
+        Endpoint(url, "m", retries=0).complete(HELLO)
 
 
 def test_answers_and_episodes_through_a_server():
