@@ -74,7 +74,9 @@ def run(main: Callable[[], Any]) -> None:
             text = str(error).strip()
             fail(f"bad flags: {text.splitlines()[-1] if 'Traceback' in text else text}")
         try:
-            flags.FLAGS.config.keys()  # a file that cannot be loaded is an error on first use only
+            # A file that cannot be loaded is an error on first use only.  Who needs none checks that himself.
+            if flags.FLAGS.config is not None:
+                flags.FLAGS.config.keys()
         except Exception as error:
             fail(f"--config: {error.__cause__ or error}")
         if len(rest) > 1:

@@ -230,10 +230,8 @@ class Coevolution:
         metrics |= chance.metrics(self.benchmark, "generated", [g.task for g in fresh], weights)
         metrics["rollouts/total"] = self.total_rollouts
         self.finished_epochs = epoch + 1
-        if (
-            self.config.evaluation.every
-            and self.finished_epochs % self.config.evaluation.every == 0
-        ):
+        every = self.config.evaluation.every
+        if every and (self.finished or self.finished_epochs % every == 0):
             metrics |= self.evaluate(self.finished_epochs)
         self._log(self.finished_epochs, metrics, summary=self._summary(metrics))
         if self.finished or self.finished_epochs % self.config.checkpoint.every == 0:

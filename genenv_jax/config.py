@@ -204,7 +204,7 @@ def default_config() -> ConfigDict:
                 "memory": 4.0,
             },
             "evaluation": {
-                "every": 1,  # epochs; 0: never
+                "every": 1,  # epochs, and after the last one; 0: never
                 "batch_size": 64,
                 "sampled": 1,  # samples a task at `temperature`; 0: none
                 "temperature": 1.0,

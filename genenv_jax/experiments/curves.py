@@ -269,6 +269,9 @@ def run_scores(run: Run, results: Results) -> dict[str, float | None]:
       success by task, so it is of the worst fifth of the strata.
     p_hat/epochs_in_band: share of the epochs from the third on whose mean p̂ over generated tasks is in
       [α − k_min, α + k_min].  p_hat/tasks_in_band: mean share of tasks in it, over the same epochs.
+    p_hat/mean: mean p̂ over these epochs.  p_hat/rerolled: the same by independent rollouts of some tasks;
+      p_hat/gap and p_hat/rerolled_gap: mean |p̂ − α| of the tasks in the band, by their own rollouts and by
+      the independent ones (`evaluation.reroll`).
     diversity/NAME/start, end, ratio: first and last epoch's, and the last by the first.
     noise/NAME/start, end: first and last epoch's share of tasks decided by chance, where there can be any.
     leaked: share of all generations that the gate admitted although they fail their checks, where it may.
@@ -318,6 +321,14 @@ def run_scores(run: Run, results: Results) -> dict[str, float | None]:
     return scores
 
 
+_REROLLED = {
+    "mean": "p_hat_mean",
+    "rerolled": "p_rerolled_mean",
+    "gap": "p_hat_gap",
+    "rerolled_gap": "p_rerolled_gap",
+}
+
+
 def _in_band(run: Run) -> dict[str, float | None]:
     scores: dict[str, float | None] = {}
     means = run.series("generated/p_hat_mean")
@@ -330,4 +341,12 @@ def _in_band(run: Run) -> dict[str, float | None]:
     late = [share for step, share in shares.items() if step >= _FIRST_IN_BAND]
     if late:
         scores["p_hat/tasks_in_band"] = sum(late) / len(late)
+    for name, metric in _REROLLED.items():
+        late = [
+            value
+            for step, value in run.series(f"generated/{metric}").items()
+            if step >= _FIRST_IN_BAND
+        ]
+        if late:
+            scores[f"p_hat/{name}"] = sum(late) / len(late)
     return scores

@@ -178,13 +178,21 @@ def _reward(results: Results) -> Figure | None:
 
 def _p_hat(results: Results) -> Figure | None:
     figure = _by_epoch(
-        results, [("generated/p_hat_mean", "Success rate p̂ of the generated tasks", "mean p̂")]
+        results,
+        [
+            ("generated/p_hat_mean", "Success rate p̂ of the generated tasks", "mean p̂"),
+            (
+                "generated/p_rerolled_mean",
+                "Some of them, rolled out once more",
+                "mean success rate",
+            ),
+        ],
     )
     bands = {run.band for run in results.all_runs()}
     if figure and len(bands) == 1 and (band := bands.pop()):
-        axes = figure.axes[0]
-        axes.axhspan(*band, color=BAND, zorder=0, linewidth=0)
-        axes.set_ylim(0, 1)
+        for axes in figure.axes:
+            axes.axhspan(*band, color=BAND, zorder=0, linewidth=0)
+            axes.set_ylim(0, 1)
         label = f"target {band[0]:.3g} to {band[1]:.3g}"
         axes.legend(handles=[Patch(color=BAND, label=label)], loc="upper right")
     return figure

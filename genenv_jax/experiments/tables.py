@@ -323,6 +323,10 @@ def _simulator(results: Results) -> Table:
     titles = {
         "p_hat/epochs_in_band": "epochs with mean p̂ in the band",
         "p_hat/tasks_in_band": "tasks with p̂ in the band",
+        "p_hat/mean": "mean p̂",
+        "p_hat/rerolled": "mean, re-rolled",
+        "p_hat/gap": "mean |p̂ − α| in the band",
+        "p_hat/rerolled_gap": "the same, re-rolled",
     }
     styles = dict.fromkeys(titles, ".2f")
     for measure, (title, _, style) in DIVERSITY.items():
@@ -341,8 +345,9 @@ def _simulator(results: Results) -> Table:
         for arm in results.runs
     ]
     notes = (
-        "Band: α ± k_min of the run's configuration; shares are of the epochs from the third on. p̂ is that "
-        "of the training rollouts, which also chose the tasks: re-rolled p̂ is further from α."
+        "Band: α ± k_min of the run's configuration; these numbers are of the epochs from the third on. p̂ is "
+        "that of the training rollouts, which also choose what the simulator learns from; re-rolled: by "
+        "independent rollouts of some of the same tasks, where the run made them."
     )
     return Table(
         "The generated tasks", ("arm", *(titles[n] for n in names)), rows if names else [], notes

@@ -46,6 +46,7 @@ def records(gain: float, seed: int, epochs: int, noise: float = 0.01):
                 "agent/response_length_mean": float(20 + 8 * gain * done + own.normal(0, 0.3)),
                 "agent/zero_variance_share": float(0.6 - 0.5 * gain * done),
                 "generated/p_hat_mean": float(p_hat),
+                "generated/p_rerolled_mean": float(p_hat + own.normal(0, 0.02)),
                 "generated/p_hat_in_band": float(0.2 + 0.3 * gain * done),
                 "generated/solved_all": int(own.integers(20, 40)),
                 "generated/solved_none": int(own.integers(30, 90)),

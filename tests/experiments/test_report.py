@@ -22,7 +22,13 @@ from genenv_jax.experiments.curves import (
     strata,
 )
 from genenv_jax.experiments.page import facts, write_report
-from genenv_jax.experiments.suite import default_suite, make_plan, run_dir
+from genenv_jax.experiments.suite import (
+    compare_or_store,
+    default_suite,
+    load_config,
+    make_plan,
+    run_dir,
+)
 from tests.experiments.fake_main import write_lines, write_run
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
@@ -98,6 +104,10 @@ def test_the_scores_of_a_run_by_hand(results, workdir):
     assert scores["stratum/depth_3"] == pytest.approx(depths[2])
     late = [line["generated/p_hat_mean"] for line in lines if line["step"] >= 3]
     assert scores["p_hat/epochs_in_band"] == np.mean([0.4 <= p <= 0.6 for p in late])
+    assert scores["p_hat/mean"] == pytest.approx(np.mean(late))
+    again = [line["generated/p_rerolled_mean"] for line in lines if line["step"] >= 3]
+    assert scores["p_hat/rerolled"] == pytest.approx(np.mean(again))
+    assert "p_hat/gap" not in scores  # what no run recorded
     assert scores["minutes"] == pytest.approx(0.5)
     assert scores["diversity/distinct_signatures/ratio"] == pytest.approx(
         lines[-1]["generated/distinct_signatures"] / lines[1]["generated/distinct_signatures"]
@@ -422,6 +432,14 @@ def test_the_command_reports_what_is_there(tmp_path):
     page = re.search(r"page: (.*)", result.stdout)[1]
     assert pathlib.Path(page).is_file()
     assert not (tmp_path / "w" / "suite.json").exists()  # nothing was started
+
+    plan = make_plan(load_config(str(tmp_path / "suite.py"), "the suite"))
+    compare_or_store(plan, tmp_path / "w")
+    alone = experiment(f"--workdir={tmp_path / 'w'}", "--report_only")
+    assert (alone.returncode, alone.stdout) == (0, result.stdout), alone.stderr
+    nothing_to_run = experiment(f"--workdir={tmp_path / 'w'}")
+    assert nothing_to_run.returncode == 2
+    assert "--config is missing" in nothing_to_run.stderr.splitlines()[-1]
 
 
 @pytest.mark.parametrize(
