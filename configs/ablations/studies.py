@@ -12,6 +12,8 @@ noisy     a fifth of the seeds and demonstrations flip a coin, so that nobody so
           of the time: does the reward for p̂ = alpha chase them, and learning progress not?  See the share of
           such tasks by epoch.  Progress is that of a seed, so its p̂ is over the seed's variations;
           alpha-batch is alpha with that p̂
+pace      GenEnv and Random with an agent that learns three times more slowly: a curriculum can help only
+          while the frozen simulator writes tasks that are too hard, and a trained one takes epochs to adapt
 skyline   tasks at the depths that the agent solves half of the time, told by the world itself: what there is
           to be had from difficulty alone
 leak      the gate admits none, a fifth or all of the tasks that fail their checks, with the answers that the
@@ -81,6 +83,16 @@ def _noisy(suite):
     suite.threshold_arm = "random"
 
 
+def _pace(suite):
+    suite.arms = {
+        f"{name}-{pace}": f"{file};agent.learning_rate={rate}"
+        for pace, rate in (("fast", 3e-4), ("slow", 1e-4))
+        for name, file in (("genenv", _GENENV), ("random", _RANDOM))
+    }
+    suite.contrasts = (("genenv-fast", "random-fast"), ("genenv-slow", "random-slow"))
+    suite.threshold_arm = "random-slow"
+
+
 def _skyline(suite):
     suite.arms = {
         "genenv": "configs/ablations/genenv.py",
@@ -105,6 +117,7 @@ _STUDIES = {
     "alpha": _alpha,
     "collapse": _collapse,
     "noisy": _noisy,
+    "pace": _pace,
     "skyline": _skyline,
     "leak": _leak,
 }
