@@ -26,7 +26,9 @@ def get_config(arg: str = ""):
     suite = default_suite()
     suite.arms = dict(_ARMS)
     suite.order = tuple(_ARMS)
-    suite.seeds = tuple(range(100, 108))
+    # Seed 102 is left out for 108: its base model has not learnt to write reference calls (1 % of its tasks
+    # are valid, where the others' are 75 to 95 %), so there is no simulator to be trained.
+    suite.seeds = (100, 101, 108, 103, 104, 105, 106, 107)
     suite.overrides = {
         "epochs": 60,
         "rollouts": 10_000,
