@@ -159,6 +159,8 @@ class Dial:
       seed_depths: relative frequency of depths 1 .. max_depth among the seeds.
       eval_per_depth: held-out tasks of each depth and split, where the depth has enough programs.
       misunderstood: share of the (operation, argument) pairs that the warm start teaches wrongly.
+      grasp: how often it gets these right, at most 0.9.
+      mistakes: what it does with them otherwise, "argument" or "shift"; see `dial_demonstrations`.
       coins: share of the seeds, and of the warm start's demonstrations of both roles, that are programs with
         one call of COIN.  Held-out tasks and those of `draw` have none.
     Attributes:
@@ -177,6 +179,8 @@ class Dial:
         seed_depths: Sequence[float] = (0.1, 0.1, 0.15, 0.2, 0.25, 0.2),
         eval_per_depth: int = 24,
         misunderstood: float = 0.5,
+        grasp: float = 0.3,
+        mistakes: str = "argument",
         coins: float = 0.0,
     ):
         if not 2 <= positions <= 10:
@@ -189,6 +193,10 @@ class Dial:
             raise ValueError("benchmark.seed_depths: expected frequencies, not all of them 0")
         if not 0 <= misunderstood <= 1:
             raise ValueError(f"benchmark.misunderstood = {misunderstood}: expected between 0 and 1")
+        if not 0 <= grasp <= 0.9:
+            raise ValueError(f"benchmark.grasp = {grasp}: expected between 0 and 0.9")
+        if mistakes not in ("argument", "shift"):
+            raise ValueError(f"benchmark.mistakes = {mistakes!r}: expected 'argument' or 'shift'")
         if not isinstance(coins, (int, float)) or not 0 <= coins <= 1:
             raise ValueError(f"benchmark.coins = {coins!r}: expected a number between 0 and 1")
         if coins and positions < 3:
@@ -202,7 +210,7 @@ class Dial:
             )
         self.positions, self.max_depth, self.deeper = positions, max_depth, tuple(deeper)
         self.arguments = tuple(range(1, positions))
-        self.misunderstood = misunderstood
+        self.misunderstood, self.grasp, self.mistakes = misunderstood, grasp, mistakes
         self.coins, self.chancy = coins, coins > 0
         rng = np.random.default_rng([seed, 0])
         self._eval = self._draw_eval(rng, eval_per_depth)

@@ -6,9 +6,13 @@ trained on these, its success falls smoothly with depth and its greedy answer is
 so that learning has to change the argmax and not only sharpen it.
 
   misunderstood tools (a fixed share of all (operation, argument) pairs, `Dial.misunderstood`):
-      right 30 %, as if the call were another, fixed one 60 %, random 10 %
+      right 30 % (`Dial.grasp`), mistaken in a fixed way 60 %, random 10 %
   other tools:
       right 90 %, random 10 %
+
+A mistake (`Dial.mistakes`) is to take the call for one with another "argument", which in some positions comes
+to the same, or to be off by a fixed "shift", which never does: then no choice of start and tools makes a
+task easy, and the number of calls is all that makes it hard.
 
 Written results are carried on, right or wrong, so the traces are consistent in themselves.
 The simulator's demonstrator writes valid variations that are mostly longer than their seed, and pays no
@@ -37,29 +41,36 @@ class Demonstrator:
     Attributes:
       dial: the benchmark; nothing that it holds out appears in a demonstration.
       seed: of the demonstrator's misunderstandings.
-      right_if_misunderstood, wrong_if_misunderstood: how often such a call is written rightly, and as
-        the other call that it is taken for.
-      right: how often any other call is written rightly.
+      right: how often a call that is understood is written rightly; one that is not is written rightly or
+        in its mistaken way as often.
       renamed: share of the agent's demonstrations with renamed tools.
       depth_steps: probabilities that a variation has -1, 0, +1, +2 calls more than its seed.
     """
 
     dial: Dial
     seed: int = 0
-    right_if_misunderstood: float = 0.3
-    wrong_if_misunderstood: float = 0.6
     right: float = 0.9
     renamed: float = 0.2
     depth_steps: tuple[float, float, float, float] = (0.15, 0.25, 0.35, 0.25)
 
-    def misunderstandings(self) -> dict[tuple[str, int], tuple[str, int]]:
-        """Each misunderstood call and the call that it is taken for: same operation, other argument."""
+    def misunderstandings(self) -> dict[tuple[str, int], tuple[int, ...]]:
+        """Each misunderstood call, and the next position that it is taken to lead to from each position."""
         rng = np.random.default_rng([self.seed, 1])
-        calls = [(operation, n) for operation in OPERATIONS for n in self.dial.arguments]
+        arguments, positions = self.dial.arguments, self.dial.positions
+        calls = [(operation, n) for operation in OPERATIONS for n in arguments]
         count = round(self.dial.misunderstood * len(calls))
-        chosen = [calls[i] for i in rng.permutation(len(calls))[:count]]
-        others = {n: [m for m in self.dial.arguments if m != n] for n in self.dial.arguments}
-        return {(o, n): (o, int(rng.choice(others[n]))) for o, n in chosen}
+        mistakes = {}
+        for operation, n in [calls[i] for i in rng.permutation(len(calls))[:count]]:
+            taken_for, shift = n, 0
+            if self.dial.mistakes == "shift":
+                shift = int(rng.integers(1, positions))
+            else:
+                taken_for = int(rng.choice([m for m in arguments if m != n]))
+            step = OPERATIONS[operation]
+            mistakes[operation, n] = tuple(
+                (step(at, taken_for) + shift) % positions for at in range(positions)
+            )
+        return mistakes
 
     def trace(self, rng: np.random.Generator, program: Program, wrong: dict) -> str:
         """A noisy trace of `program`, consistent with its own written results."""
@@ -72,9 +83,9 @@ class Demonstrator:
             draw, right = rng.random(), self.right
             result = int(rng.integers(positions))
             if call in wrong:
-                right = self.right_if_misunderstood
-                if draw < right + self.wrong_if_misunderstood:
-                    result = OPERATIONS[wrong[call][0]](at, wrong[call][1]) % positions
+                right = self.dial.grasp
+                if draw < self.right:
+                    result = wrong[call][at]
             if draw < right:
                 result = true
             results.append(result)

@@ -26,7 +26,7 @@ class Table:
 
     def markdown(self) -> str:
         """A section with a Markdown table."""
-        lines = [f"## {self.title}", "", _row(self.header)]
+        lines = [f"## {self.title}", "", _row([table_cell(cell) for cell in self.header])]
         lines.append(_row(["---", *["---:"] * (len(self.header) - 1)]))
         lines += [_row([table_cell(cell) for cell in row]) for row in self.rows]
         return "\n".join([*lines, "", self.notes, ""])
@@ -325,7 +325,7 @@ def _simulator(results: Results) -> Table:
         "p_hat/tasks_in_band": "tasks with p̂ in the band",
         "p_hat/mean": "mean p̂",
         "p_hat/rerolled": "mean, re-rolled",
-        "p_hat/gap": "mean |p̂ − α| in the band",
+        "p_hat/gap": "mean distance of p̂ to α in the band",
         "p_hat/rerolled_gap": "the same, re-rolled",
     }
     styles = dict.fromkeys(titles, ".2f")

@@ -463,16 +463,55 @@ def test_the_simulator_is_shown_valid_variations(small, demonstrations):
     assert min(contexts.values()) > 4000 / 12 * 0.7
 
 
-def test_misunderstandings(small):
-    calls = 3 * len(small.arguments)
+def small_but(**options):
+    return Dial(
+        positions=5, max_depth=3, deeper=(4,), seed_depths=(1, 1, 1), num_seeds=4, **options
+    )
+
+
+@pytest.mark.parametrize("mistakes", ["argument", "shift"])
+def test_misunderstandings(mistakes):
+    dial = small_but(misunderstood=0.5, mistakes=mistakes)
+    calls = 3 * len(dial.arguments)
     for seed in range(5):
-        wrong = Demonstrator(small, seed).misunderstandings()
-        assert len(wrong) == round(small.misunderstood * calls)
-        for (operation, n), (other_operation, m) in wrong.items():
-            assert operation == other_operation and n != m
-            assert n in small.arguments and m in small.arguments
-        assert wrong == Demonstrator(small, seed).misunderstandings()
-    assert wrong != Demonstrator(small, 0).misunderstandings()
+        wrong = Demonstrator(dial, seed).misunderstandings()
+        assert len(wrong) == round(dial.misunderstood * calls)
+        for (operation, n), taken in wrong.items():
+            assert n in dial.arguments
+            right = tuple(OPERATIONS[operation](at, n) % 5 for at in range(5))
+            if mistakes == "shift":  # off by as much everywhere, and so never right
+                assert len({(a - b) % 5 for a, b in zip(taken, right, strict=True)} - {0}) == 1
+                assert not any(a == b for a, b in zip(taken, right, strict=True))
+            else:
+                others = [m for m in dial.arguments if m != n]
+                assert taken in [
+                    tuple(OPERATIONS[operation](at, m) % 5 for at in range(5)) for m in others
+                ]
+        assert wrong == Demonstrator(dial, seed).misunderstandings()
+    assert wrong != Demonstrator(dial, 0).misunderstandings()
+
+
+def test_how_well_misunderstood_calls_are_grasped():
+    dial = small_but(misunderstood=1.0, mistakes="shift", grasp=0.5)
+    demonstrator, rng = Demonstrator(dial, 1), np.random.default_rng(0)
+    wrong = demonstrator.misunderstandings()
+    program = Program(2, (("multiply", 3),))
+    results = [demonstrator.trace(rng, program, wrong)[-1] for _ in range(4000)]
+    right, mistaken = str(2 * 3 % 5), str(wrong["multiply", 3][2])
+    assert abs(results.count(right) / 4000 - (0.5 + 0.02)) < 0.03
+    assert abs(results.count(mistaken) / 4000 - (0.4 + 0.02)) < 0.03
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"grasp": 0.95}, "benchmark.grasp = 0.95: expected between 0 and 0.9"),
+        ({"mistakes": "none"}, "benchmark.mistakes = 'none': expected 'argument' or 'shift'"),
+    ],
+)
+def test_options_of_mistakes_are_checked(options, message):
+    with pytest.raises(ValueError, match=message):
+        small_but(**options)
 
 
 def test_rates_of_the_agents_demonstrations(small, demonstrations):
@@ -491,7 +530,7 @@ def test_rates_of_the_agents_demonstrations(small, demonstrations):
             true = OPERATIONS[call[0]](at, call[1]) % 5
             by_chance = 0.1 / 5
             if call in wrong:
-                mistaken = OPERATIONS[wrong[call][0]](at, wrong[call][1]) % 5
+                mistaken = wrong[call][at]
                 same = true == mistaken
                 rows.append(
                     (1, 0.3 + 0.6 * same + by_chance, result == true,
