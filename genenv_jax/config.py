@@ -82,6 +82,7 @@ def default_config() -> ConfigDict:
             },
             "agent": {
                 "train": True,
+                "optimizer": "adamw",  # or "sgd", whose steps are as large as the gradients
                 "learning_rate": 1e-6,
                 "group_size": 8,  # rollouts a task
                 "batch_size": 64,  # tasks between two sampling phases
@@ -123,6 +124,7 @@ def default_config() -> ConfigDict:
             },
             "simulator": {
                 "train": True,
+                "optimizer": "adamw",
                 "learning_rate": 5e-7,
                 "variations": 4,  # generations a seed and epoch (n)
                 "batch_size": 64,  # seeds a sampling batch
@@ -341,9 +343,11 @@ _CHOICES = {
     "agent.aggregation": ("token-mean", "sequence-mean", "sequence-sum"),
     "agent.advantage_scale": ("std", "none"),
     "agent.advantage_ddof": (0, 1),
+    "agent.optimizer": ("adamw", "sgd"),
     "agent.replay_priority": ("uniform", "prioritised"),
     "agent.groups": ("all", "informative", "frontier"),
     "simulator.success_rate_over": ("batch", "task"),
+    "simulator.optimizer": ("adamw", "sgd"),
     "simulator.method": ("rwr", "grpo"),
     "simulator.weights_over": ("all", "seed"),
     "curriculum.score": ("alpha", "learnability", "progress", "regret"),
