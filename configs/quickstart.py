@@ -72,6 +72,6 @@ def get_config(arg: str = ""):
     if arg == "lora":
         config.lora.rank = 8
         config.lora.alpha = 16.0
-        config.agent.learning_rate = 5e-4  # adapters start from zero and are few: larger steps
-        config.simulator.learning_rate = 3e-3
+        config.agent.learning_rate = 1.5e-3  # adapters start from zero and are few: larger steps
+        config.simulator.learning_rate = 1.5e-3
     return config
