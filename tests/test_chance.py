@@ -97,6 +97,7 @@ def tasks_of(workdir):
     return [(Lucky(1, 1).chance(task), g) for task, g in tasks]
 
 
+@pytest.mark.slow
 def test_rightly_answered_coins_come_to_one_half(cache, tmp_path):  # noqa: F811
     run(cache, tmp_path, epochs=2, **SETTINGS)
     drawn = tasks_of(tmp_path)

@@ -14,6 +14,8 @@ from genenv_jax.trace_pool import Traces
 from tests.test_coevolve import LORA, Compiled, cache, contents, params, run, same  # noqa: F401
 from tests.toy import toy_config
 
+pytestmark = pytest.mark.slow
+
 REPLAY = {
     "agent.replay_traces": 0.5,
     "agent.replay_trace_capacity": 12,
@@ -70,7 +72,6 @@ def test_two_epochs_twice_equal_four(cache, tmp_path, unbroken):  # noqa: F811
     assert same(resumed.stale.state(), experiment.stale.state())
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("method", ["update_simulator", "_save"])
 def test_a_run_killed_inside_an_epoch_repeats_it(cache, tmp_path, unbroken, monkeypatch, method):  # noqa: F811
     """After the third epoch has drawn from the pool and added to it."""
@@ -104,7 +105,6 @@ def test_no_compilation_in_any_epoch(cache, tmp_path, monkeypatch):  # noqa: F81
     assert metrics(tmp_path)[-1]["agent/replayed_groups"] > 0
 
 
-@pytest.mark.slow
 def test_parts_of_a_mini_batch_add_up_to_the_same_run(cache, tmp_path, unbroken):  # noqa: F811
     parts = run(cache, tmp_path, epochs=2, **REPLAY, **{"agent.micro_batches": 2})
     close = {"rtol": 1e-3, "atol": 1e-3}
@@ -116,7 +116,6 @@ def test_parts_of_a_mini_batch_add_up_to_the_same_run(cache, tmp_path, unbroken)
     assert parts.finished_epochs == 2
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(
     "extra",
     [
@@ -136,7 +135,6 @@ def test_with_other_options_it_resumes_alike(cache, tmp_path, extra):  # noqa: F
     assert metrics(tmp_path / "whole")[-1]["agent/replayed_groups"] > 0
 
 
-@pytest.mark.slow
 def test_a_mesh_changes_nothing_but_rounding(cache, tmp_path):  # noqa: F811
     mesh = {"mesh.data": 2, "mesh.fsdp": 2, "simulator.minibatch_size": 4}
     sharded = run(cache, tmp_path / "a", epochs=2, **REPLAY, **mesh)
