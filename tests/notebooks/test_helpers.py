@@ -283,6 +283,8 @@ def test_an_interrupt_ends_the_command_in_good_order(tmp_path):
         "signal.signal(signal.SIGTERM, end)\nprint('waiting', flush=True)\ntime.sleep(900)\n"
     )
     code = (
+        # A shell starts what runs in the background with interrupts ignored, which is inherited.
+        "import signal; signal.signal(signal.SIGINT, signal.default_int_handler)\n"
         f"import importlib.util as u; s = u.spec_from_file_location('n', {notebook.__file__!r})\n"
         "m = u.module_from_spec(s); s.loader.exec_module(m)\n"
         f"import os; os.environ['PYTHONPATH'] = {str(tmp_path)!r}; os.chdir({str(tmp_path)!r})\n"
