@@ -430,12 +430,14 @@ class Coevolution:
                     together = Rollouts.one_after_the_other([taken for taken, _ in pending])
                     earned = np.concatenate([rewards for _, rewards in pending])
                     with self._watch.measure("update agent"):
-                        stale = self.stale.choose(draws, round(c.replay_traces * count), epoch)
-                        replayed.append(self.agent.weigh(stale))
-                        update = self.agent.update(together, earned, replayed[-1])
-                    means.update(update, weight=count + len(stale))
-                    if c.replay_traces:
-                        sampled.append((together, earned))
+                        stale = None
+                        if c.replay_traces:
+                            chosen = self.stale.choose(draws, round(c.replay_traces * count), epoch)
+                            stale = self.agent.weigh(chosen)
+                            replayed.append(stale)
+                            sampled.append((together, earned))
+                        update = self.agent.update(together, earned, stale)
+                    means.update(update, weight=count + len(stale or ()))
                     pending = []
         self.total_rollouts += total
         for task_id, (attempts, successes) in outcomes.items():

@@ -128,12 +128,6 @@ def posterior_mean(a, b) -> np.ndarray:
     return a / (a + b)
 
 
-def posterior_std(a, b) -> np.ndarray:
-    """sqrt(a b / ((a + b)² (a + b + 1))), the standard deviation of p under Beta(a, b)."""
-    a, b = _beta((a, b))
-    return np.sqrt(a / (a + b) * (b / (a + b)) / (a + b + 1.0))
-
-
 # -- scores ------------------------------------------------------------------------------------------
 
 
@@ -183,12 +177,6 @@ def learnability(successes, attempts) -> np.ndarray:
     s, n = _counts(successes, attempts)
     with np.errstate(invalid="ignore", divide="ignore"):
         return np.where(n > 1, 4.0 * s * (n - s) / (n * (n - 1.0)), np.nan)
-
-
-def plug_in_learnability(p) -> np.ndarray:
-    """4 p (1 - p), in [0, 1] and 1 at p = 1/2 (SFL, arXiv 2408.15099, times four)."""
-    p = np.asarray(p, float)
-    return 4.0 * p * (1.0 - p)
 
 
 def expected_learnability(a, b) -> np.ndarray:
