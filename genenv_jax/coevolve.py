@@ -31,8 +31,8 @@ import numpy as np
 from absl import logging
 from ml_collections import ConfigDict
 
-from genenv_jax import chance, task_sources
 from genenv_jax import evaluate as evaluation
+from genenv_jax import task_sources
 from genenv_jax.benchmarks.base import Rejection, Task, is_interactive
 from genenv_jax.checkpoint import Checkpoints
 from genenv_jax.curriculum import Curriculum
@@ -59,14 +59,11 @@ from genenv_jax.scoring.questions import FAILED_SCORES, SCORE, VERIFY
 from genenv_jax.scoring.scorer import Scorer
 from genenv_jax.stopwatch import Compilations, Stopwatch
 from genenv_jax.teacher import Teacher
-from genenv_jax.trace_pool import TracePool, replay_metrics
 from genenv_jax.verification import Verifier
 from genenv_jax.workdir import RunConfig, RunFiles, compare_data
 
 # What the PRNG key of each phase is folded with.
-_GENERATE, _INTERACT, _EVALUATE, _STATIC, _REFERENCE, _REROLL = range(6)
-# Third of the numbers that NumPy's generators are seeded with, after the seed and the epoch.
-_COIN_DRAWS, _LEAK_DRAWS = 12, 13
+_GENERATE, _INTERACT, _EVALUATE, _STATIC, _, _REROLL = range(6)
 
 
 class Coevolution:
@@ -120,13 +117,6 @@ class Coevolution:
         self.replay = ReplayPool(
             config.agent.replay_priority,
             config.agent.replay_capacity,
-            config.agent.replay_staleness,
-        )
-        self.stale = TracePool(
-            self.agent.engine.options,
-            self.agent.buckets[-1],
-            config.agent.replay_trace_capacity,
-            config.agent.replay_max_age,
             config.agent.replay_staleness,
         )
         self.finished_epochs = 0
@@ -214,8 +204,6 @@ class Coevolution:
         traces, agent_metrics = self.interact_and_update_agent(epoch, fresh)
 
         # 1. p̂ and R_env of each batch, then 2. the filter, the weights and RWR on the simulator.
-        if self.config.curriculum.score == "regret":
-            self.attempt_with_reference(epoch, fresh)
         assign_rewards(generations, self.config)
         simulator_metrics = {}
         if texts is not None:
@@ -226,8 +214,6 @@ class Coevolution:
         metrics = generation_metrics(generations, self.config) | agent_metrics | simulator_metrics
         metrics |= diversity_metrics([g.task for g in fresh], self.benchmark)
         metrics |= reroll_metrics(rerolled, self.config)
-        weights = [g.weight for g in fresh] if self.fresh else None
-        metrics |= chance.metrics(self.benchmark, "generated", [g.task for g in fresh], weights)
         metrics["rollouts/total"] = self.total_rollouts
         self.finished_epochs = epoch + 1
         every = self.config.evaluation.every
@@ -260,8 +246,7 @@ class Coevolution:
 
             def finished(row: int, column: int, tokens: list[int], done: bool) -> None:
                 task_id = f"generated-{epoch + 1}-{row}-{column}"
-                leak = self._leaks(epoch, use, row, column)
-                about = done, seeds[row], task_id, epoch, leak
+                about = done, seeds[row], task_id, epoch, self.config.verification.admit
                 inspections.add((row, column), tokens, VERIFY, *about)
                 phase.advance()
 
@@ -273,8 +258,6 @@ class Coevolution:
         generations = []
         for (row, column), (text, outcome) in inspected.items():
             generation = Generation(row, column, seeds[row], statistics[row], text)
-            if isinstance(outcome, Rejection) and outcome.task:  # the gate leaks
-                generation.rejection, outcome = outcome, outcome.task
             # In their order, since it is the later of two copies that is turned away.
             generation.settle(self._decide(outcome))
             generations.append(generation)
@@ -284,14 +267,6 @@ class Coevolution:
         """The gate's verdict on an inspected generation."""
         check = functools.partial(self.agent.check_length, self.benchmark)
         return self.verifier.decide(outcome, check)
-
-    def _leaks(self, epoch: int, use: int, row: int, column: int) -> bool:
-        """Whether a generation that fails its checks is admitted all the same."""
-        leak = self.config.verification.leak
-        if not leak:
-            return False
-        numbers = self.config.seed, epoch, _LEAK_DRAWS, use, row, column
-        return bool(np.random.default_rng(numbers).random() < leak)
 
     def draw(self, epoch: int) -> list[Generation]:
         """The epoch's tasks where the simulator does not write them (`config.tasks`)."""
@@ -373,7 +348,6 @@ class Coevolution:
         traces, means, all_rewards, lengths = [], EpochMeans(), [], []
         valid, failed = 0, collections.Counter()
         trained, pending = 0, []  # groups, and those that wait for a batch to be full
-        draws, replayed, sampled = np.random.default_rng([self.config.seed, epoch, 11]), [], []
         alpha = self.config.curriculum.alpha
         outcomes: dict[str, list[int]] = collections.defaultdict(lambda: [0, 0])
         total = len(mixture) * c.group_size
@@ -393,7 +367,7 @@ class Coevolution:
                     key = self._key(epoch, _INTERACT, start)
                     rollouts = self.agent.rollout(self.benchmark, tasks, key, finished)
                 with self._watch.measure("score"):
-                    scored = self._outcomes(tasks, scores.collect(), epoch, _INTERACT, start)
+                    scored = scores.collect()
                 reward, success = np.zeros((2, *rollouts.lengths.shape))
                 for (i, j), (answer, score) in scored.items():
                     task, generation = part[i]
@@ -430,24 +404,12 @@ class Coevolution:
                     together = Rollouts.one_after_the_other([taken for taken, _ in pending])
                     earned = np.concatenate([rewards for _, rewards in pending])
                     with self._watch.measure("update agent"):
-                        stale = None
-                        if c.replay_traces:
-                            chosen = self.stale.choose(draws, round(c.replay_traces * count), epoch)
-                            stale = self.agent.weigh(chosen)
-                            replayed.append(stale)
-                            sampled.append((together, earned))
-                        update = self.agent.update(together, earned, stale)
-                    means.update(update, weight=count + len(stale or ()))
+                        update = self.agent.update(together, earned)
+                    means.update(update, weight=count)
                     pending = []
         self.total_rollouts += total
         for task_id, (attempts, successes) in outcomes.items():
             self.replay.note(task_id, attempts, successes, epoch)
-        from_stale = {}
-        if c.replay_traces:
-            for groups in sampled:
-                self.stale.add(*groups, epoch)
-            self.stale.trim(epoch + 1)
-            from_stale = replay_metrics(replayed, self.agent.replay_cap)
         if not mixture:
             return traces, {}
         reward = np.concatenate(all_rewards)
@@ -458,9 +420,8 @@ class Coevolution:
             "agent/valid_share": valid / total,
             "agent/tasks": len(mixture),
             "agent/trained_share": trained / len(mixture),
-            **chance.metrics(self.benchmark, "agent", [task for task, _ in mixture]),
             **{f"agent/{reason}": count for reason, count in failed.items() if count},
-            **{f"agent/{name}": value for name, value in (means.compute() | from_stale).items()},
+            **{f"agent/{name}": value for name, value in means.compute().items()},
         }
 
     def reroll(self, epoch: int, fresh: list[Generation]) -> list[tuple[Generation, float]]:
@@ -474,42 +435,19 @@ class Coevolution:
             return []
         order = np.random.default_rng([self.config.seed, epoch, 8]).permutation(len(fresh))
         chosen = [fresh[i] for i in sorted(order[:count])]
-        scored = self._attempts([g.task for g in chosen], epoch, _REROLL, self.agent.rollout)
-        return list(zip(chosen, scored, strict=True))
-
-    def _attempts(
-        self, tasks: list[Task], epoch: int, use: int, rollout: Callable[..., Rollouts]
-    ) -> list[float]:
-        """The success rate of each task in a group of rollouts."""
-        scores = self.scorer.batch()
+        tasks, scores = [g.task for g in chosen], self.scorer.batch()
 
         def finished(i: int, j: int, tokens: list[int], done: bool) -> None:
             scores.add((i, j), tokens, SCORE, tasks[i])
 
         with self._watch.measure("interact"):
-            rollout(self.benchmark, tasks, self._key(epoch, use), finished)
+            self.agent.rollout(self.benchmark, tasks, self._key(epoch, _REROLL), finished)
         with self._watch.measure("score"):
-            scored = self._outcomes(tasks, scores.collect(), epoch, use)
+            scored = scores.collect()
         rates: list[list[bool]] = [[] for _ in tasks]
         for (i, _), (_, score) in scored.items():
             rates[i].append(score.success)
-        return [float(np.mean(successes)) for successes in rates]
-
-    def _outcomes(
-        self, tasks: list[Task], scored: chance.Scored, epoch: int, use: int, start: int = 0
-    ) -> chance.Scored:
-        """Scores of attempts, where some tasks are decided by chance."""
-        rng = np.random.default_rng([self.config.seed, epoch, _COIN_DRAWS, use, start])
-        return chance.draw_outcomes(self.benchmark, tasks, scored, rng)
-
-    def attempt_with_reference(self, epoch: int, fresh: list[Generation]) -> None:
-        """Success rates of the agent's reference on the fresh tasks; its rollouts count."""
-        rates = self._attempts(
-            [g.task for g in fresh], epoch, _REFERENCE, self.agent.rollout_reference
-        )
-        for g, rate in zip(fresh, rates, strict=True):
-            g.reference_success_rate = rate
-        self.total_rollouts += len(fresh) * self.config.agent.group_size
+        return [(g, float(np.mean(rate))) for g, rate in zip(chosen, rates, strict=True)]
 
     # -- 2. the simulator's update -------------------------------------------------------------------
 
@@ -673,8 +611,6 @@ class Coevolution:
         restored, host = found
         self.agent.state = type(self.agent.state)(*restored["agent"])
         self.simulator.state = type(self.simulator.state)(*restored["simulator"])
-        if "stale" in restored:
-            self.stale.restore(restored["stale"])
         self.finished_epochs = host["finished_epochs"]
         self.total_rollouts = host["total_rollouts"]
         self.curriculum.restore(host["curriculum"])
@@ -685,8 +621,7 @@ class Coevolution:
 
     def _states(self) -> dict[str, Any]:
         """The arrays of a checkpoint."""
-        states = {"agent": self.agent.state, "simulator": self.simulator.state}
-        return states | ({"stale": self.stale.state()} if self.config.agent.replay_traces else {})
+        return {"agent": self.agent.state, "simulator": self.simulator.state}
 
     def _save(self) -> None:
         self.checkpoints.save(

@@ -82,7 +82,6 @@ def default_config() -> ConfigDict:
             },
             "agent": {
                 "train": True,
-                "optimizer": "adamw",  # or "sgd", whose steps are as large as the gradients
                 "learning_rate": 1e-6,
                 "group_size": 8,  # rollouts a task
                 "batch_size": 64,  # tasks between two sampling phases
@@ -115,16 +114,9 @@ def default_config() -> ConfigDict:
                 "replay_priority": "uniform",
                 "replay_capacity": 0,  # most tasks that a prioritised pool keeps; 0: all
                 "replay_staleness": 0.5,  # share of the priority that is staleness
-                # Groups of rollouts of earlier epochs that join a batch as they are, as a share of its
-                # fresh groups: the most learnable ones and those not trained on for long.
-                "replay_traces": 0.0,
-                "replay_trace_capacity": 256,  # most groups kept
-                "replay_max_age": 4,  # epochs after which a group leaves
-                "replay_truncation": 2.0,  # c in the tokens' weights min(π/μ, c); 0: no bound
             },
             "simulator": {
                 "train": True,
-                "optimizer": "adamw",
                 "learning_rate": 5e-7,
                 "variations": 4,  # generations a seed and epoch (n)
                 "batch_size": 64,  # seeds a sampling batch
@@ -154,8 +146,7 @@ def default_config() -> ConfigDict:
                 "k_min": 0.1,
                 "seeds_per_epoch": 0,  # 0: all
                 # What R_env is of: "alpha": Eq. 3; "learnability": 4p(1−p); "progress": |Δp̂| since the
-                # seed's last variations, less what sampling alone makes of it; "regret": the success rate
-                # of the reference less the agent's.
+                # seed's last variations, less what sampling alone makes of it.
                 "score": "alpha",
                 # p̂: "mle": k / n; "posterior": a Beta posterior whose prior is fitted to the epoch's
                 # tasks, and scores are their expectations under it.
@@ -187,9 +178,9 @@ def default_config() -> ConfigDict:
             "verification": {
                 "near_duplicate": 0.8,
                 "pool_epochs": 0,
-                # Probability with which a generation that can be read, but fails its checks, is admitted
-                # all the same, trusting the answer that the simulator wrote; 1: the paper's public code.
-                "leak": 0.0,
+                # "proven": tasks that pass their own checks; "parsed": all that can be read, trusting the
+                # answer that the simulator wrote, as the paper's public code does.
+                "admit": "proven",
             },
             # Where completions differ much in length, few lanes and many prompts keep rows busy: a lane
             # goes on with its prompt's next completion, and the next prompt follows when all are done.
@@ -294,10 +285,6 @@ _BOUNDS = (
     ("agent.replay_share", 0, 1),
     ("agent.replay_capacity", 0, None),
     ("agent.replay_staleness", 0, 1),
-    ("agent.replay_traces", 0, 1),
-    ("agent.replay_trace_capacity", 1, None),
-    ("agent.replay_max_age", 1, None),
-    ("agent.replay_truncation", 0, None),
     ("evaluation.reroll", 0, None),
     ("simulator.learning_rate", 0, None),
     ("simulator.variations", 1, None),
@@ -317,7 +304,6 @@ _BOUNDS = (
     ("curriculum.seeds_per_epoch", 0, None),
     ("verification.near_duplicate", 0, 1),
     ("verification.pool_epochs", 0, None),
-    ("verification.leak", 0, 1),
     ("sampling.batch_size", 0, None),
     ("sampling.lanes", 0, None),
     ("scoring.workers", 0, None),
@@ -343,15 +329,14 @@ _CHOICES = {
     "agent.aggregation": ("token-mean", "sequence-mean", "sequence-sum"),
     "agent.advantage_scale": ("std", "none"),
     "agent.advantage_ddof": (0, 1),
-    "agent.optimizer": ("adamw", "sgd"),
     "agent.replay_priority": ("uniform", "prioritised"),
     "agent.groups": ("all", "informative", "frontier"),
     "simulator.success_rate_over": ("batch", "task"),
-    "simulator.optimizer": ("adamw", "sgd"),
     "simulator.method": ("rwr", "grpo"),
     "simulator.weights_over": ("all", "seed"),
-    "curriculum.score": ("alpha", "learnability", "progress", "regret"),
+    "curriculum.score": ("alpha", "learnability", "progress"),
     "curriculum.estimate": ("mle", "posterior"),
+    "verification.admit": ("proven", "parsed"),
     "tasks.source": ("simulator", "static", "teacher", "oracle"),
     "tensorboard": ("auto", "always", "never"),
 }
@@ -384,18 +369,6 @@ def validate(config: ConfigDict) -> None:
     if 0 < config.agent.dual_clip <= 1:
         raise ValueError(
             f"config.agent.dual_clip = {config.agent.dual_clip}: expected more than 1, or 0 for none"
-        )
-    if 0 < config.agent.replay_truncation < 1:
-        raise ValueError(
-            f"config.agent.replay_truncation = {config.agent.replay_truncation}: expected at least 1, or "
-            "0 for none"
-        )
-    if config.agent.replay_traces and not round(
-        config.agent.replay_traces * config.agent.batch_size
-    ):
-        raise ValueError(
-            f"config.agent.replay_traces = {config.agent.replay_traces}: expected at least a group of a "
-            f"batch of {config.agent.batch_size}, or 0 for none"
         )
     if config.lora.rank:
         from genenv_jax.models.lora import LoraConfig  # brings in JAX, which flags do not need

@@ -21,7 +21,7 @@ class Generation:
 
     row, column: its context and its place among that context's variations.  before: how the seed's
     variations fared the last time, which is what the context says.  task: where it was accepted, else
-    rejection says why not; with both, the gate leaked (`config.verification.leak`).  attempts and
+    rejection says why not.  attempts and
     successes are the agent's, p_hat is that of the update (its own, or its batch's), weight is 0 where it
     takes no part in the update.
     """
@@ -40,7 +40,6 @@ class Generation:
     p_hat: float = float("nan")
     r_env: float = float("nan")
     weight: float = 0.0
-    reference_success_rate: float = float("nan")  # of the agent's reference; for "regret" alone
 
     def settle(self, outcome: Task | Rejection) -> None:
         """Takes the gate's verdict."""
@@ -54,24 +53,17 @@ class Generation:
         """The task's own success rate; NaN where it was not attempted."""
         return float(rewards.success_rate(self.successes, self.attempts))
 
-    @property
-    def leaked(self) -> bool:
-        """Whether it is a task although the gate had turned it away."""
-        return self.task is not None and self.rejection is not None
-
     def record(self, epoch: int, task_id: str) -> dict[str, Any]:
-        """Its line in tasks.jsonl.  A leaked one is "accepted", and the detail says what was wrong."""
-        attempted, detail = self.attempts > 0, self.rejection.detail if self.rejection else ""
-        if self.leaked:
-            detail = f"leaked: {self.rejection.reason}: {detail}"
+        """Its line in tasks.jsonl."""
+        attempted = self.attempts > 0
         return {
             "epoch": epoch,
             "id": task_id,
             "seed_id": self.seed.id,
             "context_success_rate": self.before.success_rate,
             "text": self.text,
-            "verdict": "accepted" if self.task else self.rejection.reason,
-            "detail": detail,
+            "verdict": self.rejection.reason if self.rejection else "accepted",
+            "detail": self.rejection.detail if self.rejection else "",
             "task": self.task.to_json() if self.task else None,
             "attempts": self.attempts,
             "successes": self.successes,
@@ -104,7 +96,6 @@ def assign_rewards(generations: Sequence[Generation], config: ConfigDict) -> Non
         [sum(g.successes for g in group) for group in groups],
         [sum(g.attempts for g in group) for group in groups],
         [group[0].before for group in groups],
-        [np.mean([g.reference_success_rate for g in group]) for group in groups],
         curriculum,
     )
     for group, p, r in zip(groups, p_hat, r_env, strict=True):
@@ -133,7 +124,6 @@ def curriculum_scores(
     successes: Sequence[int],
     attempts: Sequence[int],
     before: Sequence[SeedStatistics],
-    reference: Sequence[float],
     curriculum: ConfigDict,
 ) -> tuple[np.ndarray, np.ndarray]:
     """p̂ and R_env of an epoch's tasks (or batches of them).
@@ -142,7 +132,6 @@ def curriculum_scores(
       successes, attempts: (T,) of each; at least one attempt.
       before: (T,) how the seeds' variations fared the last time; read by "progress" alone, which takes the
         counts as they are, whatever the estimate.
-      reference: (T,) success rates of the reference agent; read by "regret" alone.
       curriculum: the configuration's part.
     Returns:
       ((T,), (T,)) float64.
@@ -167,12 +156,10 @@ def curriculum_scores(
         case "learnability":
             # One attempt says nothing of it.
             return p_hat, np.nan_to_num(difficulty.learnability(successes, attempts))
-        case "progress":
-            last = np.array([(b.successes, b.attempts) for b in before]).T
-            progress = difficulty.corrected_learning_progress(*last, successes, attempts)
-            # What was never tried before has shown no progress yet.
-            return p_hat, np.nan_to_num(progress)
-    return p_hat, difficulty.regret(np.asarray(reference, float), p_hat)
+    last = np.array([(b.successes, b.attempts) for b in before]).T
+    progress = difficulty.corrected_learning_progress(*last, successes, attempts)
+    # What was never tried before has shown no progress yet.
+    return p_hat, np.nan_to_num(progress)
 
 
 def diversity_metrics(tasks: Sequence[Task], benchmark: Benchmark) -> dict[str, float]:
@@ -221,8 +208,7 @@ def reroll_metrics(
 
 
 def generation_metrics(generations: Sequence[Generation], config: ConfigDict) -> dict[str, float]:
-    """Metrics "generated/...": validity, rejections by reason, success rates of the tasks, lengths; how many
-    the gate leaked, where it may leak.
+    """Metrics "generated/...": validity, rejections by reason, success rates of the tasks, lengths.
 
     Success rates here are the tasks' own, whatever the update's p̂ is taken over.
     """
@@ -231,11 +217,9 @@ def generation_metrics(generations: Sequence[Generation], config: ConfigDict) ->
         "generated/valid_share": np.mean([g.task is not None for g in generations]),
     }
     for g in generations:
-        if g.rejection and not g.leaked:
+        if g.rejection:
             name = f"generated/rejected/{g.rejection.reason}"
             metrics[name] = metrics.get(name, 0) + 1
-    if config.verification.leak:
-        metrics["generated/leaked"] = sum(g.leaked for g in generations)
     attempted = [g for g in generations if g.attempts]
     if attempted:
         rates = np.array([g.success_rate for g in attempted])

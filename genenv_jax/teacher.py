@@ -31,6 +31,7 @@ from genenv_jax.generation import Generation
 from genenv_jax.parallel import processes
 from genenv_jax.scoring.questions import VERIFY
 from genenv_jax.scoring.scorer import Scorer
+from genenv_jax.verification import PROVEN
 
 REFUSED = "refused"  # the server would not answer this conversation
 
@@ -183,7 +184,7 @@ class Teacher:
         for place, text, ended in answers:
             if text is not None:
                 seed = seeds[place]
-                batch.add((place, 0), text, VERIFY, ended, seed, f"teacher-{place}", 0)
+                batch.add((place, 0), text, VERIFY, ended, seed, f"teacher-{place}", 0, PROVEN)
         inspected = batch.collect()
         judged = []
         for place, text, detail in answers:  # in the order of the requests

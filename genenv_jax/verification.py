@@ -9,12 +9,15 @@ task.  Whatever is turned away is counted by reason.
 from __future__ import annotations
 
 import collections
-import dataclasses
 import hashlib
 from collections.abc import Callable, Iterable, Sequence
 
 from genenv_jax.benchmarks import base
 from genenv_jax.benchmarks.base import Benchmark, Rejection, Task
+
+# What is admitted: tasks that pass their own checks, or all that parse, as in the paper's public code.
+PROVEN, PARSED = "proven", "parsed"
+_BOUNDS = (base.NOT_TEXT, base.TOO_LONG, base.TOO_DEEP)  # hold for both
 
 
 def shingles(text: str, size: int = 5) -> frozenset[bytes]:
@@ -69,7 +72,7 @@ def inspect(
     seed: Task,
     task_id: str,
     generation: int,
-    leak: bool = False,
+    admit: str = PROVEN,
 ) -> Task | Rejection:
     """Parses a generation and verifies what it says by itself, without a look at other tasks.
 
@@ -80,9 +83,8 @@ def inspect(
       seed: the task that it was to vary.
       task_id: id that the task gets.
       generation: epoch.
-      leak: where a task was read that fails its checks, its rejection carries the task, which is then
-        trusted with the answer that the simulator wrote, as the paper's public code does.  Not for the
-        reasons in `base.NEVER_LEAKED`, nor where the benchmark cannot work with the task.
+      admit: PROVEN, or PARSED: a task that was read but fails its checks passes all the same, with the answer
+        that the simulator wrote for it, unless it exceeds a bound or the benchmark cannot work with it.
     """
     if not text.strip():
         return Rejection(base.EMPTY)
@@ -91,10 +93,10 @@ def inspect(
     task = benchmark.parse(text, seed, task_id, generation)
     if isinstance(task, Rejection):
         return task
-    rejection = _fault(benchmark, task)
-    if rejection and leak and rejection.reason not in base.NEVER_LEAKED and _works(benchmark, task):
-        rejection = dataclasses.replace(rejection, task=task)
-    return rejection or task
+    fault = _fault(benchmark, task)
+    if fault and admit == PARSED and fault.reason not in _BOUNDS and _works(benchmark, task):
+        fault = None
+    return fault or task
 
 
 def _fault(benchmark: Benchmark, task: Task) -> Rejection | None:

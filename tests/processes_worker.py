@@ -163,7 +163,7 @@ def outcomes(index):
     task = Task("t", "odd", "", ())
     result = []
     with Scorer(Odd(index), lambda tokens: texts[tokens[0]]) as scorer:
-        for question, arguments in ((SCORE, (task,)), (VERIFY, (True, task, "new", 0))):
+        for question, arguments in ((SCORE, (task,)), (VERIFY, (True, task, "new", 0, "proven"))):
             batch = scorer.batch()
             for i in (2, 0, 1) if index else (0, 1, 2):  # in whatever order
                 batch.add((i, 0), [i], question, *arguments)

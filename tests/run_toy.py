@@ -17,6 +17,6 @@ def get_config(cache_dir: str):
 if __name__ == "__main__":
     from genenv_jax.benchmarks import registry
 
-    registry._BENCHMARKS["toy"] = ("tests.toy", "Toy")
+    registry._BENCHMARKS["toy"] = ("tests.toy", "Drawing")
     command = sys.argv.pop(1)
     runpy.run_module(f"genenv_jax.{command}", run_name="__main__")

@@ -214,7 +214,6 @@ NAN = float("nan")
         ("curriculum.k_min", 2.0, "between 0 and 1"),
         ("verification.near_duplicate", 1.2, "between 0 and 1"),
         ("verification.pool_epochs", -1, "at least 0"),
-        ("verification.leak", 1.5, "between 0 and 1"),
         ("scoring.workers", -1, "at least 0"),
         ("scoring.timeout", 0.0, "between 0.1 and 86400"),
         ("scoring.timeout", NAN, "between 0.1 and 86400"),

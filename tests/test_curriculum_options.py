@@ -31,7 +31,6 @@ OPTIONS = {
         "curriculum.estimate": "posterior",
     },
     "progress": {"curriculum.score": "progress"},
-    "regret": {"curriculum.score": "regret"},
     "static": {"tasks.source": "static", "tasks.count": 10},
     "static variations": {"tasks.source": "static"},
     "teacher": {"tasks.source": "teacher", "tasks.count": 9},
@@ -42,26 +41,9 @@ OPTIONS = {
 FEW = ("mixture, policy gradient", "static")  # of the tests that are not `slow`
 
 
-class Drawing(Toy):
-    """Draws tasks itself."""
-
-    difficulties = ("short", "long")
-
-    def draw(self, rng, difficulty, task_id):
-        words = " ".join(rng.choice(["red", "blue", "green"], 2 if difficulty == "short" else 5))
-        task = self.task(task_id, words, origin="generated")
-        return type(task)(**{**task.__dict__, "category": difficulty})
-
-    def signature(self, task):
-        return str(len(self.text(task)) % 3)
-
-    def difficulty(self, task):
-        return float(len(self.text(task).split()))
-
-
 @pytest.fixture(autouse=True)
 def toy(monkeypatch):
-    monkeypatch.setitem(registry._BENCHMARKS, "toy", (__name__, "Drawing"))
+    monkeypatch.setitem(registry._BENCHMARKS, "toy", ("tests.toy", "Drawing"))
 
 
 def lines(workdir, name="metrics.jsonl"):

@@ -460,19 +460,6 @@ def test_one_process_continues_what_two_began(runs, killed, mesh):
 
 
 @pytest.mark.slow
-def test_two_processes_replay_stale_rollouts_as_one(tmp_path):
-    """Begun and continued by two, or by one in one go: the pool of stale rollouts is the same."""
-    one, two = tmp_path / "one", tmp_path / "two"
-    replay = ("--config.agent.replay_traces=0.5", "--config.agent.replay_trace_capacity=8")
-    finish(one, toy_run(one, 1, "--config.epochs=2", *replay))
-    for epochs in (1, 2):
-        finish(two, toy_run(two, 2, f"--config.epochs={epochs}", *replay))
-    assert_equal_runs(one, two)
-    last = json.loads((two / "metrics.jsonl").read_text().splitlines()[-1])
-    assert last["agent/replayed_groups"] > 0
-
-
-@pytest.mark.slow
 def test_two_processes_evaluate_as_one(runs):
     one, two, _, _ = runs
     for workdir, count in ((one, 1), (two, 2)):

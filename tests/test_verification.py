@@ -8,7 +8,14 @@ import pytest
 from genenv_jax.benchmarks import base
 from genenv_jax.benchmarks.base import Benchmark, Rejection, Score, Task
 from genenv_jax.benchmarks.dial import Dial
-from genenv_jax.verification import NearDuplicates, Verifier, inspect, shingles
+from genenv_jax.verification import (
+    PARSED,
+    PROVEN,
+    NearDuplicates,
+    Verifier,
+    inspect,
+    shingles,
+)
 
 
 class Lines:
@@ -264,3 +271,58 @@ def test_dial():
         assert check(dial.simulator_answer(dial.task(plain, id="", category=""))) == want
         if "renamed" in task.category:
             assert check(dial.simulator_answer(task)) == base.BAD_TOOLS
+
+
+# -- what is admitted -----------------------------------------------------------------------------------
+
+
+def inspected(text, admit, benchmark=None):
+    return inspect(
+        benchmark or Lines(), text, done=True, seed=SEED, task_id="t", generation=0, admit=admit
+    )
+
+
+@pytest.mark.parametrize("text", ["broken words", "half words", "raw words", "fail words"])
+def test_parsed_admits_what_fails_its_checks(text):
+    """With the answer that the simulator wrote for it; what cannot be read stays out."""
+    assert isinstance(inspected(text, PROVEN), Rejection)
+    task = inspected(text, PARSED)
+    assert task.answer == text.split()[0] and task.origin == "generated"
+    assert inspected("fine words", PARSED) == inspected("fine words", PROVEN)
+    for unreadable in ("", "unparsable words"):
+        assert inspected(unreadable, PARSED) == inspected(unreadable, PROVEN)
+
+
+def test_parsed_keeps_bounds_and_copies_out():
+    dial = Dial(num_seeds=8, eval_per_depth=1)
+    seed, held_out = dial.tasks("seed")[0], dial.tasks("eval")[0]
+    gate = Verifier(dial, dial.tasks("seed"), dial.tasks("eval"))
+
+    def outcome(program):
+        text = dial.simulator_answer(dial.task(program, id="", category=""))
+        return inspect(
+            dial,
+            text.replace("Calls: ", "Calls: add(1) "),
+            done=True,
+            seed=seed,
+            task_id="t",
+            generation=0,
+            admit=PARSED,
+        )
+
+    # Although the reference is another one: what is asked must not come back.
+    assert gate.compare(outcome(dial.program(seed))).reason == base.DUPLICATE
+    assert gate.compare(outcome(dial.program(held_out))).reason == base.CONTAMINATED
+    long = dial.program(next(t for t in dial.tasks("eval") if "deeper" in t.category))
+    assert outcome(long).reason == base.TOO_DEEP
+
+
+def test_parsed_keeps_out_what_the_benchmark_cannot_work_with():
+    class Raises(Lines):
+        def score(self, task, answer):
+            if task.answer == "broken":
+                raise KeyError(answer)
+            return super().score(task, answer)
+
+    assert inspected("broken words", PARSED, Raises()) == Rejection(base.NOT_EXECUTABLE)
+    assert inspected("fail words", PARSED, Raises()).answer == "fail"

@@ -22,9 +22,9 @@ class Toy:
         self._seeds = [self.task(f"seed-{i}", text(), origin="seed") for i in range(num_seeds)]
         self._eval = [self.task(f"eval-{i}", text() + " ?", origin="eval") for i in range(num_eval)]
 
-    def task(self, task_id, text, **fields):
+    def task(self, task_id, text, category="all", **fields):
         message = {"role": "user", "content": text}
-        return Task(task_id, self.name, "all", (message,), answer="even", **fields)
+        return Task(task_id, self.name, category, (message,), answer="even", **fields)
 
     def tasks(self, split):
         return {"seed": self._seeds, "eval": self._eval}[split]
@@ -63,6 +63,22 @@ class Toy:
 
     def aggregate(self, results):
         return {"accuracy": float(np.mean([score.success for _, score in results]))}
+
+
+class Drawing(Toy):
+    """Draws tasks itself, and says of what kind they are."""
+
+    difficulties = ("short", "long")
+
+    def draw(self, rng, difficulty, task_id):
+        words = " ".join(rng.choice(["red", "blue", "green"], 2 if difficulty == "short" else 5))
+        return self.task(task_id, words, category=difficulty, origin="generated")
+
+    def signature(self, task):
+        return str(len(self.text(task)) % 3)
+
+    def difficulty(self, task):
+        return float(len(self.text(task).split()))
 
 
 def toy_config(cache_dir, overrides=None):

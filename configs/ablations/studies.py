@@ -8,16 +8,11 @@ alpha     the target success rate, the rollouts a task and the estimate of p̂; 
           more by independent rollouts (`p_rerolled_gap`)
 collapse  the simulator without an anchor, with the KL penalty, a mixture floor, an entropy floor, all of
           them: see the diversity of the tasks
-noisy     a fifth of the seeds and demonstrations flip a coin, so that nobody solves them more often than half
-          of the time: does the reward for p̂ = alpha chase them, and learning progress not?  See the share of
-          such tasks by epoch.  Progress is that of a seed, so its p̂ is over the seed's variations;
-          alpha-batch is alpha with that p̂
 pace      GenEnv and Random with an agent that learns three times more slowly: a curriculum can help only
           while the frozen simulator writes tasks that are too hard, and a trained one takes epochs to adapt
 skyline   tasks at the depths that the agent solves half of the time, told by the world itself: what there is
           to be had from difficulty alone
-leak      the gate admits none, a fifth or all of the tasks that fail their checks, with the answers that the
-          simulator wrote for them
+admission tasks that are proven by their checks, or all that parse, with the answers that the simulator wrote
 """
 
 from genenv_jax.experiments.suite import default_suite
@@ -69,20 +64,6 @@ def _collapse(suite):
     suite.threshold_arm = "kl"
 
 
-def _noisy(suite):
-    coins = ";benchmark.coins=0.2"
-    batch = ";simulator.success_rate_over=batch"
-    suite.arms = {
-        "alpha": f"{_GENENV}{coins}",
-        "alpha-batch": f"{_GENENV}{coins}{batch}",
-        # Progress is of the order of 0.1 where R_env is of the order of 1.
-        "progress": f"{_GENENV}{coins}{batch};curriculum.score=progress;simulator.rwr_temperature=10.0",
-        "random": f"{_RANDOM}{coins}",
-    }
-    suite.contrasts = (("alpha", "random"), ("progress", "alpha-batch"))
-    suite.threshold_arm = "random"
-
-
 def _pace(suite):
     suite.arms = {
         f"{name}-{pace}": f"{file};agent.learning_rate={rate}"
@@ -103,23 +84,19 @@ def _skyline(suite):
     suite.threshold_arm = "random"
 
 
-def _leak(suite):
-    suite.arms = {
-        f"leak-{round(100 * leak):03}": f"{_GENENV};verification.leak={leak}"
-        for leak in (0.0, 0.2, 1.0)
-    }
-    suite.contrasts = (("leak-020", "leak-000"), ("leak-100", "leak-000"))
-    suite.threshold_arm = "leak-000"
+def _admission(suite):
+    suite.arms = {name: f"{_GENENV};verification.admit={name}" for name in ("proven", "parsed")}
+    suite.contrasts = (("proven", "parsed"),)
+    suite.threshold_arm = "proven"
 
 
 _STUDIES = {
     "dose": _dose,
     "alpha": _alpha,
     "collapse": _collapse,
-    "noisy": _noisy,
     "pace": _pace,
     "skyline": _skyline,
-    "leak": _leak,
+    "admission": _admission,
 }
 
 

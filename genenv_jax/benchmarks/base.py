@@ -32,15 +32,6 @@ DUPLICATE = "duplicate"  # same canonical form as a seed, a pool task or a batch
 NEAR_DUPLICATE = "near_duplicate"  # almost the same text as one of those
 CONTAMINATED = "contaminated"  # matches a held-out evaluation task
 
-# Reasons that hold even where the gate leaks (`config.verification.leak`): there is no task to be read, it
-# exceeds a bound, or it must not be trained on.
-NEVER_LEAKED = frozenset(
-    (
-        EMPTY, TRUNCATED, NOT_TEXT, TOO_LONG, TOO_DEEP, UNPARSABLE,
-        DUPLICATE, NEAR_DUPLICATE, CONTAMINATED,
-    )
-)  # fmt: skip
-
 
 @dataclasses.dataclass(frozen=True)
 class Task:
@@ -85,14 +76,10 @@ class Task:
 
 @dataclasses.dataclass(frozen=True)
 class Rejection:
-    """Why a generation did not become a task: a counted `reason` and a `detail` for the reader.
-
-    task: what it says, where the gate lets it through all the same; only `verification.inspect` sets it.
-    """
+    """Why a generation did not become a task: a counted `reason` and a `detail` for the reader."""
 
     reason: str
     detail: str = ""
-    task: Task | None = None
 
 
 @dataclasses.dataclass(frozen=True)
@@ -241,23 +228,6 @@ class Shaped(Protocol):
 
     def difficulty(self, task: Task) -> float:
         """A number that grows with difficulty, such as the number of steps."""
-
-
-@runtime_checkable
-class Chancy(Protocol):
-    """What a benchmark has if the outcome of some tasks is a matter of chance, however well one answers.
-
-    `score` stays a pure function of task and answer: it says whether an answer could succeed.  Who makes
-    the attempts draws whether it does (`chance.draw_outcomes`).
-
-    Attributes:
-      chancy: whether it has such tasks as it is configured.
-    """
-
-    chancy: bool
-
-    def chance(self, task: Task) -> float:
-        """Probability in (0, 1] that an attempt succeeds which `score` calls a success; mostly 1."""
 
 
 @runtime_checkable

@@ -12,13 +12,6 @@ A task may rename its tools ("Tools: zap = add, ..."), and the answer must use t
 simulator never sees such tasks, so they measure whether what was learnt is about the tools or about
 their names.  What the simulator writes is the task and the reference calls; an interpreter runs both
 and they must agree.
-
-With `coins`, some tasks have a step that nobody can foresee: "flip 4" adds or subtracts 4, by a coin.  They
-list a fourth tool, "flip".  An answer is right for one side of the coin; whether the coin fell that way is
-drawn with each attempt (`base.Chancy`), so no skill solves them more often than half of the time.
-
-    Tools: add, subtract, multiply, flip.           add(3, 4) = 2
-    Start at 3. add 4, flip 1.                  ->  flip(2, 1) = 3   or   flip(2, 1) = 1
 """
 
 from __future__ import annotations
@@ -39,13 +32,6 @@ OPERATIONS = {
     "subtract": lambda position, n: position - n,
     "multiply": lambda position, n: position * n,
 }
-# The tool of tasks that are decided by chance, and its two sides.
-COIN = "flip"
-_SIDES = {name: (step,) for name, step in OPERATIONS.items()} | {
-    COIN: (OPERATIONS["add"], OPERATIONS["subtract"])
-}
-# More coins in a task than one; this benchmark's own reason to turn a generation away.
-TOO_MANY_COINS = "too_many_coins"
 # Names that renamed tasks use.  They are words of no language, so nothing is known of them beforehand.
 NEW_NAMES = ("zap", "nix", "hop", "wug", "dax", "fep", "kiv", "lum")
 
@@ -63,31 +49,17 @@ _ANSWER_CALL = re.compile(r"[a-z]{1,16}\([0-9], [0-9]\) = [0-9]")
 class Program:
     """A start position and the calls (operation, argument) to make, under standard names.
 
-    `names` maps each operation to the name that the task gives it; COIN is one of them where it is called.
+    `names` maps each operation to the name that the task gives it.
     """
 
     start: int
     calls: tuple[tuple[str, int], ...]
     names: tuple[tuple[str, str], ...] = tuple((name, name) for name in OPERATIONS)
 
-    def run(self, positions: int, stated: Sequence[int] = ()) -> list[int]:
-        """The dial's position after each call.
-
-        stated: positions that an answer gives.  A coin falls as they say where it can, else it adds.
-        """
-        results, at = [], self.start
-        for (operation, n), said in itertools.zip_longest(
-            self.calls, stated[: len(self.calls)], fillvalue=None
-        ):
-            sides = [step(at, n) % positions for step in _SIDES[operation]]
-            at = said if said in sides else sides[0]
-            results.append(at)
-        return results
-
-    @property
-    def coins(self) -> tuple[int, ...]:
-        """The arguments of the calls that flip a coin."""
-        return tuple(n for operation, n in self.calls if operation == COIN)
+    def run(self, positions: int) -> list[int]:
+        """The dial's position after each call."""
+        step = lambda at, call: OPERATIONS[call[0]](at, call[1]) % positions  # noqa: E731
+        return list(itertools.accumulate(self.calls, step, initial=self.start))[1:]
 
     def statement(self) -> str:
         """The task in words."""
@@ -110,11 +82,8 @@ class Program:
         return " ".join(f"{names[operation]}({n})" for operation, n in self.calls)
 
 
-def read_statement(text: str, coin: bool = False) -> Program | None:
-    """Reads a task's words, strictly; None where they do not follow the grammar.
-
-    coin: whether the grammar has COIN, which a task lists among its tools if and only if it calls it.
-    """
+def read_statement(text: str) -> Program | None:
+    """Reads a task's words, strictly; None where they do not follow the grammar."""
     match = _STATEMENT.fullmatch(text)
     if not match:
         return None
@@ -123,14 +92,12 @@ def read_statement(text: str, coin: bool = False) -> Program | None:
         new, _, old = item.partition(" = ")
         names[old or new] = new
     by_name = {new: old for old, new in names.items()}
-    tools = [*OPERATIONS, COIN] if coin and COIN in names else list(OPERATIONS)
-    if set(names) != set(tools) or not len(by_name) == len(items) == len(tools):
+    if set(names) != set(OPERATIONS) or not len(by_name) == len(items) == len(OPERATIONS):
         return None
     calls = _read_calls(match[3].split(", "), _STEP, by_name)
     if isinstance(calls, str):
         return None
-    program = Program(int(match[2]), tuple(calls), tuple((old, names[old]) for old in tools))
-    return program if bool(program.coins) == (COIN in tools) else None
+    return Program(int(match[2]), tuple(calls), tuple((old, names[old]) for old in OPERATIONS))
 
 
 def _read_calls(
@@ -161,10 +128,6 @@ class Dial:
       misunderstood: share of the (operation, argument) pairs that the warm start teaches wrongly.
       grasp: how often it gets these right, at most 0.9.
       mistakes: what it does with them otherwise, "argument" or "shift"; see `dial_demonstrations`.
-      coins: share of the seeds, and of the warm start's demonstrations of both roles, that are programs with
-        one call of COIN.  Held-out tasks and those of `draw` have none.
-    Attributes:
-      chancy: see `base.Chancy`.
     """
 
     name = "dial"
@@ -181,7 +144,6 @@ class Dial:
         misunderstood: float = 0.5,
         grasp: float = 0.3,
         mistakes: str = "argument",
-        coins: float = 0.0,
     ):
         if not 2 <= positions <= 10:
             raise ValueError(f"benchmark.positions = {positions}: expected 2 to 10")
@@ -197,13 +159,6 @@ class Dial:
             raise ValueError(f"benchmark.grasp = {grasp}: expected between 0 and 0.9")
         if mistakes not in ("argument", "shift"):
             raise ValueError(f"benchmark.mistakes = {mistakes!r}: expected 'argument' or 'shift'")
-        if not isinstance(coins, (int, float)) or not 0 <= coins <= 1:
-            raise ValueError(f"benchmark.coins = {coins!r}: expected a number between 0 and 1")
-        if coins and positions < 3:
-            raise ValueError(
-                f"benchmark.positions = {positions}: expected at least 3 with benchmark.coins, since with "
-                "two both sides of a coin are the same"
-            )
         if len(seed_depths) != max_depth:
             raise ValueError(
                 f"benchmark.seed_depths has {len(seed_depths)} entries: expected max_depth = {max_depth}"
@@ -211,7 +166,6 @@ class Dial:
         self.positions, self.max_depth, self.deeper = positions, max_depth, tuple(deeper)
         self.arguments = tuple(range(1, positions))
         self.misunderstood, self.grasp, self.mistakes = misunderstood, grasp, mistakes
-        self.coins, self.chancy = coins, coins > 0
         rng = np.random.default_rng([seed, 0])
         self._eval = self._draw_eval(rng, eval_per_depth)
         self.held_out = frozenset(self.canonical(task) for task in self._eval)
@@ -233,13 +187,6 @@ class Dial:
             return Program(start, calls)
         new = rng.choice(NEW_NAMES, len(OPERATIONS), replace=False)
         return Program(start, calls, tuple(zip(OPERATIONS, map(str, new), strict=True)))
-
-    def with_coin(self, rng: np.random.Generator, program: Program) -> Program:
-        """The program with one call, any of them, replaced by one that flips a coin."""
-        at = int(rng.integers(len(program.calls)))
-        n = int(rng.choice([n for n in self.arguments if 2 * n % self.positions]))
-        calls = (*program.calls[:at], (COIN, n), *program.calls[at + 1 :])
-        return dataclasses.replace(program, calls=calls, names=(*program.names, (COIN, COIN)))
 
     def task(self, program: Program, **fields) -> Task:
         """Wraps a program as a task; `fields` are the task's other attributes."""
@@ -286,11 +233,8 @@ class Dial:
             if len(seeds) == count:
                 break
             depth = int(rng.choice(len(weights), p=weights / weights.sum())) + 1
-            program = self.random_program(rng, depth)
-            if self.coins and rng.random() < self.coins:
-                program = self.with_coin(rng, program)
             task = self.task(
-                program,
+                self.random_program(rng, depth),
                 id=f"dial-seed-{len(seeds)}",
                 category=f"depth_{depth}",
             )
@@ -330,10 +274,6 @@ class Dial:
         """See `base.Shaped`: the number of calls."""
         return float(len(self.program(task).calls))
 
-    def chance(self, task: Task) -> float:
-        """See `base.Chancy`: one half for each coin whose sides differ."""
-        return 0.5 ** sum(2 * n % self.positions > 0 for n in self.program(task).coins)
-
     # -- prompts ------------------------------------------------------------------------------------
 
     def agent_messages(self, task: Task) -> list[Message]:
@@ -369,7 +309,7 @@ class Dial:
         statement, mark, reference = text.strip().partition("\nCalls: ")
         if not mark:
             return Rejection(base.UNPARSABLE, "no line 'Calls: ...'")
-        program = read_statement(statement, self.chancy)
+        program = read_statement(statement)
         if program is None:
             return Rejection(base.UNPARSABLE, "the task does not follow the grammar")
         by_name = {new: old for old, new in program.names}
@@ -389,13 +329,11 @@ class Dial:
         return dataclasses.replace(task, messages=({"role": "user", "content": statement},))
 
     def verify(self, task: Task) -> Rejection | None:
-        asked = read_statement(task.messages[-1]["content"], self.chancy)
+        asked = read_statement(task.messages[-1]["content"])
         if len(asked.calls) > self.max_depth:
             return Rejection(base.TOO_DEEP, f"{len(asked.calls)} calls, at most {self.max_depth}")
         if any(old != new for old, new in asked.names):
             return Rejection(base.BAD_TOOLS, "tools are renamed")
-        if len(asked.coins) > 1:
-            return Rejection(TOO_MANY_COINS, f"{len(asked.coins)} coins, at most one")
         reference = self.program(task)
         for program in (asked, reference):
             if program.start >= self.positions:
@@ -408,8 +346,8 @@ class Dial:
         return None
 
     def canonical(self, task: Task) -> str:
-        # What is asked rather than the reference, which may differ where the gate leaks.
-        program = read_statement(task.messages[-1]["content"], True) or self.program(task)
+        # What is asked rather than the reference, which differs where a task is not proven.
+        program = read_statement(task.messages[-1]["content"]) or self.program(task)
         return f"{program.start}: " + ", ".join(f"{o} {n}" for o, n in program.calls)
 
     def text(self, task: Task) -> str:
@@ -418,18 +356,14 @@ class Dial:
     # -- the agent's text ---------------------------------------------------------------------------
 
     def score(self, task: Task, answer: str) -> Score:
-        """Eq. 1 with a structured action: 1 where every call and every result is right, else 0.
-
-        Where a coin is flipped, a trace is right if it is for one of its sides.
-        """
+        """Eq. 1 with a structured action: 1 where every call and every result is right, else 0."""
         program = self.program(task)
-        if len(answer := answer.strip()) > 64 * (len(program.calls) + 2):
+        expected = program.trace(program.run(self.positions)).split("\n")
+        if len(answer := answer.strip()) > 64 * (len(expected) + 2):
             return Score(0.0, False, False, base.TOO_LONG)
         given = answer.split("\n")
         if not all(_ANSWER_CALL.fullmatch(line) for line in given):
             return Score(0.0, False, False, base.UNPARSABLE if answer else base.EMPTY)
-        results = program.run(self.positions, [int(line[-1]) for line in given])
-        expected = program.trace(results).split("\n")
         reward = agent_reward(given, expected)
         if reward == 1.0:
             return Score(reward, True, True)

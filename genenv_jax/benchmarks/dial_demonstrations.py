@@ -17,10 +17,6 @@ task easy, and the number of calls is all that makes it hard.
 Written results are carried on, right or wrong, so the traces are consistent in themselves.
 The simulator's demonstrator writes valid variations that are mostly longer than their seed, and pays no
 heed to the success statistics: to use them is what the simulator has to learn.
-
-With `Dial.coins`, that share of both roles' demonstrations flips a coin.  The agent's demonstrator writes
-either side, half of the time each, as rightly as any call that it understands.  Half of the simulator's
-variations are what their seed is in this, and half are drawn afresh.
 """
 
 from __future__ import annotations
@@ -31,7 +27,7 @@ from collections.abc import Iterator
 import numpy as np
 
 from genenv_jax.benchmarks.base import Message, SeedStatistics
-from genenv_jax.benchmarks.dial import COIN, OPERATIONS, Dial, Program
+from genenv_jax.benchmarks.dial import OPERATIONS, Dial, Program
 
 
 @dataclasses.dataclass(frozen=True)
@@ -76,10 +72,7 @@ class Demonstrator:
         """A noisy trace of `program`, consistent with its own written results."""
         results, at, positions = [], program.start, self.dial.positions
         for call in program.calls:
-            operation = call[0]
-            if operation == COIN:
-                operation = ("add", "subtract")[rng.integers(2)]
-            true = OPERATIONS[operation](at, call[1]) % positions
+            true = OPERATIONS[call[0]](at, call[1]) % positions
             draw, right = rng.random(), self.right
             result = int(rng.integers(positions))
             if call in wrong:
@@ -101,20 +94,7 @@ class Demonstrator:
             seed.calls[i] if i < len(seed.calls) and rng.random() < 0.5 else call
             for i, call in enumerate(fresh.calls)
         ]
-        if not self.dial.coins:
-            return Program(fresh.start, tuple(kept))
-        plain = zip(kept, fresh.calls, strict=True)
-        calls = tuple(new if call[0] == COIN else call for call, new in plain)
-        flips = bool(seed.coins) if rng.random() < 0.5 else rng.random() < self.dial.coins
-        program = Program(fresh.start, calls)
-        return self.dial.with_coin(rng, program) if flips else program
-
-    def program(self, rng: np.random.Generator, depth: int, renamed: bool = False) -> Program:
-        """`Dial.random_program`, with a coin in the benchmark's share of them."""
-        program = self.dial.random_program(rng, depth, renamed)
-        if self.dial.coins and rng.random() < self.dial.coins:
-            program = self.dial.with_coin(rng, program)
-        return program
+        return Program(fresh.start, tuple(kept))
 
     def pairs(self, rng: np.random.Generator) -> Iterator[tuple[list[Message], str]]:
         """Endless (messages, completion) pairs, the roles in turn, held-out programs left out."""
@@ -129,9 +109,9 @@ class Demonstrator:
 
         while True:
             depth, renamed = int(rng.choice(depths)), rng.random() < self.renamed
-            task = draw(self.program, depth, renamed)
+            task = draw(self.dial.random_program, depth, renamed)
             yield self.dial.agent_messages(task), self.trace(rng, self.dial.program(task), wrong)
-            seed = draw(self.program, int(rng.integers(1, self.dial.max_depth + 1)))
+            seed = draw(self.dial.random_program, int(rng.integers(1, self.dial.max_depth + 1)))
             task = draw(self.variation, self.dial.program(seed))
             tenths = int(rng.integers(-1, 11))
             statistics = SeedStatistics() if tenths < 0 else SeedStatistics(10, tenths)

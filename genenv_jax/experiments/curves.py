@@ -25,12 +25,6 @@ DIVERSITY = {
     "distinct_signatures": ("Distinct signatures", "signatures per epoch", ".1f"),
     "signature_entropy": ("Entropy of signatures", "nats", ".2f"),
 }
-# Shares of tasks whose outcome is chance, by epoch, where a benchmark has such tasks: title, axis.
-NOISE = {
-    "generated/chancy_share": ("Generated tasks decided by chance", "share of tasks"),
-    "generated/chancy_weight_share": ("Their share in the simulator's update", "share of weight"),
-    "agent/chancy_share": ("Training tasks decided by chance", "share of tasks"),
-}
 _FIRST_IN_BAND = 3  # epochs before this one do not count for "p̂ in the band"
 _BAND_SLACK = 1e-9  # 0.6 counts as 0.5 + 0.1, whatever the rounding
 
@@ -273,8 +267,6 @@ def run_scores(run: Run, results: Results) -> dict[str, float | None]:
       p_hat/gap and p_hat/rerolled_gap: mean |p̂ − α| of the tasks in the band, by their own rollouts and by
       the independent ones (`evaluation.reroll`).
     diversity/NAME/start, end, ratio: first and last epoch's, and the last by the first.
-    noise/NAME/start, end: first and last epoch's share of tasks decided by chance, where there can be any.
-    leaked: share of all generations that the gate admitted although they fail their checks, where it may.
     rollouts/total, rollouts/wasted: at the end of the run; minutes: of all its phases.
     """
     scores: dict[str, float | None] = {}
@@ -306,14 +298,6 @@ def run_scores(run: Run, results: Results) -> dict[str, float | None]:
             )
             if values[0]:
                 scores[f"diversity/{name}/ratio"] = values[-1] / values[0]
-    for name in NOISE:
-        values = list(run.series(name).values())
-        if values:
-            scores[f"noise/{name}/start"], scores[f"noise/{name}/end"] = values[0], values[-1]
-    leaked = run.series("generated/leaked")
-    if leaked:
-        count = sum(run.series("generated/count").get(step, 0.0) for step in leaked)
-        scores["leaked"] = sum(leaked.values()) / count if count else None
     for name in (ROLLOUTS, "rollouts/wasted"):
         values = list(run.series(name).values())
         scores[name] = values[-1] if values else None

@@ -9,8 +9,6 @@ solved                        generated tasks that all attempts solve, or none
 final                         bars of the final scores
 contrasts                     paired differences, seed by seed
 diversity                     of the generated tasks, where recorded
-noise                         share of the tasks that are decided by chance, where there can be any
-leaked                        generations that the gate admitted although they fail their checks, where it may
 """
 
 from __future__ import annotations
@@ -28,7 +26,7 @@ from matplotlib.patches import Patch
 from matplotlib.ticker import FuncFormatter, MaxNLocator
 
 from genenv_jax.experiments import statistics, tables
-from genenv_jax.experiments.curves import DIVERSITY, NOISE, Metric, Results, accuracies
+from genenv_jax.experiments.curves import DIVERSITY, Metric, Results, accuracies
 from genenv_jax.reporting.groups import COLOURS
 from genenv_jax.reporting.style import BAND, DPI, GREY, STYLE
 from genenv_jax.reporting.untrusted import shown_in_figure
@@ -52,10 +50,6 @@ CAPTIONS = {
     "final": "Final held-out scores with 95 % intervals; dots are seeds, the tick is the mean start.",
     "contrasts": "Paired differences in AUC: seeds as dots, mean with its 95 % bootstrap interval.",
     "diversity": "Diversity of the generated tasks.",
-    "noise": "Tasks whose outcome is a matter of chance. A reward that takes noise for the frontier raises "
-    "their share over that of the frozen simulator.",
-    "leaked": "Generations that fail their checks and were admitted all the same, with the answers that the "
-    "simulator wrote for them.",
 }
 
 
@@ -73,8 +67,6 @@ def draw(results: Results, out: pathlib.Path) -> dict[str, pathlib.Path]:
         "lengths": _lengths,
         "solved": _solved,
         "diversity": _diversity,
-        "noise": _noise,
-        "leaked": _leaked,
     }
     paths = {}
     with matplotlib.rc_context(STYLE):
@@ -225,16 +217,6 @@ def _diversity(results: Results) -> Figure | None:
         results,
         [(f"generated/{name}", title, axis) for name, (title, axis, _) in DIVERSITY.items()],
         from_zero=True,
-    )
-
-
-def _noise(results: Results) -> Figure | None:
-    return _by_epoch(results, [(name, *texts) for name, texts in NOISE.items()], from_zero=True)
-
-
-def _leaked(results: Results) -> Figure | None:
-    return _by_epoch(
-        results, [("generated/leaked", "Admitted against the checks", "per epoch")], from_zero=True
     )
 
 

@@ -10,7 +10,7 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 
 from genenv_jax.experiments import statistics
-from genenv_jax.experiments.curves import CVAR_SHARE, DIVERSITY, NOISE, Metric, Results, accuracies
+from genenv_jax.experiments.curves import CVAR_SHARE, DIVERSITY, Metric, Results, accuracies
 from genenv_jax.reporting.html import html_table
 from genenv_jax.reporting.untrusted import escape, table_cell
 
@@ -334,11 +334,6 @@ def _simulator(results: Results) -> Table:
             name = f"diversity/{measure}/{part}"
             titles[name] = f"{title.lower()}: {label}"
             styles[name] = ".2f" if part == "ratio" else style
-    for measure, (title, _) in NOISE.items():
-        for part in ("start", "end"):
-            titles[f"noise/{measure}/{part}"] = f"{title.lower()}: {_PARTS[part]}"
-            styles[f"noise/{measure}/{part}"] = ".2f"
-    titles["leaked"], styles["leaked"] = "admitted against the checks (share)", ".3f"
     names = [name for name in titles if name in results.names()]
     rows = [
         (arm, *(_summary(results, arm, name, styles[name]) for name in names))

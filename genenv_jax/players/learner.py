@@ -128,17 +128,12 @@ def accumulate(loss_fn: Callable, params: Params, batch: Any, micro_batches: int
 
 
 class GRPOBatch(NamedTuple):
-    """A mini-batch of rollouts.
-
-    old_logp, ref_logp: (b, g, c).  advantages: (b, g).  weights: (b, g, c) of the tokens, or None where
-    all are fresh; a step is compiled for the one or for the other.
-    """
+    """A mini-batch of rollouts.  old_logp, ref_logp: (b, g, c); advantages: (b, g)."""
 
     rollouts: CompletionBatch
     old_logp: Array
     ref_logp: Array
     advantages: Array
-    weights: Array | None = None
 
 
 def make_grpo_step(
@@ -163,7 +158,6 @@ def make_grpo_step(
                 part.rollouts.mask,
                 total,
                 loss,
-                part.weights,
             )
 
         gradient, metrics = accumulate(loss_fn, state.params, batch, micro_batches)

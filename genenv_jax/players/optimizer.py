@@ -14,10 +14,8 @@ from genenv_jax.typing import Array, PRNGKey
 
 @dataclasses.dataclass(frozen=True)
 class OptimizerConfig:
-    """AdamW (Loshchilov and Hutter, 2019), or plain gradient descent, after clipping by the global norm.
+    """AdamW (Loshchilov and Hutter, 2019) after clipping by the global norm.
 
-    name: "adamw", or "sgd", whose steps are as large as the gradients: AdamW's are not, so with it a
-    curriculum that makes gradients larger gains nothing by that alone.
     warmup_steps rise linearly to `learning_rate`; with decay_steps > 0 a cosine takes it to 0 by then.
     moments: type in which both moments are kept between steps, "float32" or "bfloat16".
     """
@@ -31,7 +29,6 @@ class OptimizerConfig:
     weight_decay: float = 0.01
     grad_clip: float = 1.0
     moments: str = "float32"
-    name: str = "adamw"
 
 
 def make_optimizer(config: OptimizerConfig) -> optax.GradientTransformation:
@@ -43,18 +40,12 @@ def make_optimizer(config: OptimizerConfig) -> optax.GradientTransformation:
         )
     elif config.warmup_steps:
         schedule = optax.linear_schedule(0.0, config.learning_rate, config.warmup_steps)
-    clip = optax.clip_by_global_norm(config.grad_clip)
-    if config.name == "sgd":
-        decay = optax.add_decayed_weights(config.weight_decay)
-        return optax.chain(clip, decay, optax.scale_by_learning_rate(schedule))
-    if config.name != "adamw":
-        raise ValueError(f"optimizer {config.name!r}: expected 'adamw' or 'sgd'")
     adamw = optax.adamw(
         schedule, config.b1, config.b2, config.eps, weight_decay=config.weight_decay
     )
     if config.moments != "float32":
         adamw = store_rounded(adamw, jnp.dtype(config.moments))
-    return optax.chain(clip, adamw)
+    return optax.chain(optax.clip_by_global_norm(config.grad_clip), adamw)
 
 
 class RoundedState(NamedTuple):

@@ -71,7 +71,6 @@ class Player:
                 weight_decay=config.weight_decay,
                 grad_clip=config.grad_clip,
                 moments=moments,
-                name=config.optimizer,
             )
         )
         self.state = learner.init_state(trained, self.optimizer, copy=False)

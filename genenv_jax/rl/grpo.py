@@ -4,27 +4,12 @@ For a token with probability ratio ρ = π / π_old and advantage A the surrogat
     min(ρ A, clip(ρ, 1 - ε_low, 1 + ε_high) A),
 bounded below by c·A where A < 0 (dual clip, Ye et al., 2020).  The loss is its negative mean, plus
 kl_coef · KL(π || π_ref) minus entropy_coef · H(π).
-
-Stale tokens.  Where an older policy μ has sampled a token, π_old is the policy at the update's start all the
-same, and the surrogate and the estimate of the KL, which are means over tokens of π_old, are multiplied by
-    w = min(π_old / μ, c),    a constant:
-the decoupled objective of Hilton et al. (arXiv 2110.00641), in which the clip bounds how far an update goes
-from where it starts rather than from μ, with weights truncated as in IMPALA (arXiv 1802.01561).  (The plain
-clipped ratio to μ gives no gradient to a token that has already moved by ε the way its advantage points.)
-The entropy at a token's place is exact whoever chose the token, and has no weight.
-
-Bias and variance, as stated at `replay.truncated_weights`: at the update's start a token's gradient is
-w A ∇log π.  Given the tokens before it, its mean over μ falls short of that over π_old by at most
-max |A ∇log π| · P(π_old / μ > c), and its second moment is at most c times the fresh one.  Two biases stay
-without any truncation: the tokens before it are distributed as μ's, and A is relative to the mean reward of
-the token's own group, so to what μ earned.  Denominators count stale tokens as fresh ones.
 """
 
 from __future__ import annotations
 
 import dataclasses
 
-import jax
 import jax.numpy as jnp
 
 from genenv_jax.rl.kl import kl_estimate
@@ -80,23 +65,19 @@ def grpo_loss(
     mask: Array,
     total: Array,
     config: GRPOConfig,
-    weights: Array | None = None,
 ) -> tuple[Array, dict[str, Array]]:
     """Loss and metrics of one micro-batch.
 
     Args:
       logp, entropy: (b, g, c) log-probs and entropies under the policy being trained.
-      old_logp: (b, g, c) log-probs under the policy that sampled; of stale tokens, under the policy at
-        the update's start.
+      old_logp: (b, g, c) log-probs under the policy that sampled.
       ref_logp: (b, g, c) log-probs under the reference policy.
       advantages: (b, g), one a completion.
       mask: (b, g, c), 1 at completion tokens.
       total: `denominator` of the whole mini-batch.
-      weights: (b, g, c), w of each token, 1 for fresh ones; None where all are fresh.
     Returns:
       scalar loss, and scalars that add up over the micro-batches of a mini-batch.  All are means
-      under `config.aggregation`, those of the surrogate and of the KL weighted; "clip_share" counts
-      the tokens whose gradient the clip removes.
+      under `config.aggregation`; "clip_share" counts the tokens whose gradient the clip removes.
     """
 
     def mean(values):
@@ -112,9 +93,6 @@ def grpo_loss(
         bounded = jnp.maximum(surrogate, config.dual_clip * advantage)
         surrogate = jnp.where(advantage < 0, bounded, surrogate)
     kl = kl_estimate(logp, ref_logp, config.kl_estimator)
-    if weights is not None:
-        weights = jax.lax.stop_gradient(weights)
-        surrogate, kl = weights * surrogate, weights * kl
     policy_loss = -mean(surrogate)
     loss = policy_loss + config.kl_coef * mean(kl) - config.entropy_coef * mean(entropy)
     metrics = {

@@ -1,16 +1,8 @@
-"""Which tasks to train on again, and what a stale trace is worth.
-
-Pure functions on the host, in float64; `truncated_weights` also takes JAX arrays, in compiled code too.
-"""
+"""Which tasks to train on again.  Pure functions on the host, in float64."""
 
 from __future__ import annotations
 
-import math
-from typing import Any
-
 import numpy as np
-
-# -- prioritised replay ------------------------------------------------------------------------------
 
 
 def priorities(scores, staleness, *, staleness_share: float = 0.5, temperature: float = 1.0):
@@ -105,44 +97,3 @@ def survivors(means, scores, *, capacity: int, solved: float = 0.95) -> np.ndarr
         value = np.where(np.isnan(scores[kept]), -np.inf, scores[kept])
         kept = np.sort(kept[np.argsort(value, kind="stable")[-capacity:]])
     return kept.astype(np.int64)
-
-
-def truncated_weights(logp, old_logp, mask, *, cap: float, per: str = "token") -> Any:
-    """min(π / μ, c): importance weights of what an older policy μ has sampled, truncated.
-
-    Source: Ionides (2008), "Truncated importance sampling"; per token as the clipped weights of IMPALA
-    (arXiv 1802.01561).  Let ρ = π / μ and w = min(ρ, c).  Then
-      * bias: E_μ[w f] = E_π[min(1, c / ρ) f], short of E_π[f] by E_π[(1 - c / ρ)₊ f], so by at most
-        max |f| · P_π(ρ > c): less weight on what has become more than c times as likely;
-      * variance: E_μ[(w f)²] <= c E_π[f²], where that of ρ f may be infinite.
-    Over sequences this is exact up to that bias, but the product of many ratios is mostly near 0 or at
-    the cap.  Over tokens the weights stay near 1, but they leave the tokens before unweighted, so a bias
-    remains without any truncation as well; it is small while π is near μ.  Weights are factors of a
-    gradient, not to be differentiated.
-
-    Args:
-      logp: (..., c) log-probs of the sampled tokens under the policy as it is now, π.
-      old_logp: (..., c) those under the policy that sampled them, μ.
-      mask: (..., c), nonzero at tokens that count; elsewhere the log-probs may be anything.
-      cap: c > 0; 1 lets weights only shrink.
-      per: "token" or "sequence" (the product over a sequence's tokens).
-    Returns:
-      (..., c), 0 where masked out; or (...) for sequences, 1 for an empty one.  JAX arrays for JAX
-      arrays, else NumPy's float64.
-    Raises:
-      ValueError: another `per`, or a cap that is not positive.
-    """
-    if not cap > 0:
-        raise ValueError(f"cap = {cap!r}: expected a positive number")
-    if not hasattr(logp, "__array_namespace__") or isinstance(logp, np.ndarray):
-        logp, old_logp, xp = np.asarray(logp, float), np.asarray(old_logp, float), np
-    else:
-        xp = logp.__array_namespace__()
-    counts = xp.asarray(mask) != 0
-    difference = xp.where(counts, logp, 0.0) - xp.where(counts, old_logp, 0.0)
-    if per == "token":
-        # Cut before the exponential, which then cannot overflow.
-        return xp.exp(xp.minimum(difference, math.log(cap))) * counts
-    if per == "sequence":
-        return xp.exp(xp.minimum(xp.sum(difference, axis=-1), math.log(cap)))
-    raise ValueError(f"per = {per!r}: expected 'token' or 'sequence'")

@@ -16,7 +16,7 @@ from genenv_jax.verification import inspect
 Outcome = Score | Task | Rejection | list[Message]
 
 SCORE = "score"  # (task, text) -> Score
-VERIFY = "verify"  # (done, seed, task_id, generation[, leak], text) -> Task | Rejection
+VERIFY = "verify"  # (done, seed, task_id, generation, admit, text) -> Task | Rejection
 EPISODE = "episode"  # (key, task, answers) -> messages | Score; see `OpenEpisodes`
 DROP = "drop"  # (key,) -> no messages: the episode is given up
 
@@ -38,7 +38,7 @@ def answer(
     if question == SCORE:
         task, text = arguments
         return benchmark.score(task, text)
-    done, seed, task_id, generation, *leak, text = arguments
+    done, seed, task_id, generation, admit, text = arguments
     return inspect(
         benchmark,
         text,
@@ -46,7 +46,7 @@ def answer(
         seed=seed,
         task_id=task_id,
         generation=generation,
-        leak=bool(leak and leak[0]),
+        admit=admit,
     )
 
 
@@ -85,8 +85,7 @@ def _to_json(outcome: Outcome) -> list[Any]:
         return ["task", outcome.to_json()]
     if isinstance(outcome, list):
         return ["messages", [dict(message) for message in outcome]]
-    task = outcome.task and outcome.task.to_json()
-    return ["rejection", (outcome.reason, outcome.detail, task)]
+    return ["rejection", (outcome.reason, outcome.detail)]
 
 
 def _from_json(kind: str, value: Any) -> Outcome:
@@ -96,5 +95,4 @@ def _from_json(kind: str, value: Any) -> Outcome:
         return value
     if kind == "score":
         return Score(*value)
-    reason, detail, task = value
-    return Rejection(reason, detail, task and Task.from_json(task))
+    return Rejection(*value)

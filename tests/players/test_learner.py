@@ -353,20 +353,6 @@ def test_optimizer():
     np.testing.assert_allclose(mu["b"], [-0.08], atol=1e-6)
 
 
-def test_plain_gradient_descent():
-    """Steps as large as the gradient, unless it is clipped: -lr * (gradient + decay * parameter)."""
-    params, gradient = {"w": jnp.array([2.0, -4.0])}, {"w": jnp.array([0.3, 0.0])}
-    optimizer = make_optimizer(OptimizerConfig(0.1, weight_decay=0.5, grad_clip=1.0, name="sgd"))
-    updates, _ = optimizer.update(gradient, optimizer.init(params), params)
-    np.testing.assert_allclose(updates["w"], [-0.03 - 0.1, 0.2], atol=1e-6)
-    tenth, _ = optimizer.update({"w": gradient["w"] / 10}, optimizer.init(params), params)
-    np.testing.assert_allclose(tenth["w"] - updates["w"], [0.027, 0.0], atol=1e-6)
-    clipped, _ = optimizer.update({"w": jnp.array([30.0, 40.0])}, optimizer.init(params), params)
-    np.testing.assert_allclose(clipped["w"], [-0.06 - 0.1, -0.08 + 0.2], atol=1e-6)
-    with pytest.raises(ValueError, match="optimizer 'adam': expected 'adamw' or 'sgd'"):
-        make_optimizer(OptimizerConfig(0.1, name="adam"))
-
-
 def test_schedule():
     rates = []
     for decay in (12, 0):

@@ -9,7 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from genenv_jax.rl import grpo, kl, replay
+from genenv_jax.rl import grpo, kl
 
 B, G, C = 4, 3, 7
 OPTIONS = [
@@ -49,7 +49,7 @@ def inputs(seed=0):
     return logp, rng.uniform(0, 3, shape) * mask, old, ref, advantages, mask
 
 
-def reference(logp, entropy, old, ref, advantages, mask, total, o, weights=None):
+def reference(logp, entropy, old, ref, advantages, mask, total, o):
     """Loss, metrics and d loss / d (logp, entropy), token by token; and which branches were met."""
     sums, branches = collections.Counter(), collections.Counter()
     d_logp, d_entropy = np.zeros_like(logp), np.zeros_like(logp)
@@ -83,11 +83,6 @@ def reference(logp, entropy, old, ref, advantages, mask, total, o, weights=None)
         if abs(d) > 20:
             kl_slope = 0.0
             branches["kl guard"] += 1
-        if weights is not None:
-            w = weights[i, j, t]
-            surrogate, slope, estimate, kl_slope = (
-                w * x for x in (surrogate, slope, estimate, kl_slope)
-            )
         sums["policy_loss"] -= share * surrogate
         sums["kl"] += share * estimate
         sums["entropy"] += share * entropy[i, j, t]
@@ -107,13 +102,11 @@ def as_float32(arrays):
     return [jnp.asarray(x, jnp.float32) for x in arrays]
 
 
-def loss_and_gradients(arrays, total, options, weights=None):
+def loss_and_gradients(arrays, total, options):
     config = grpo.GRPOConfig(**options)
     logp, entropy, *rest = as_float32(arrays)
     run = jax.value_and_grad(
-        lambda a, b: grpo.grpo_loss(a, b, *rest, total, config, weights),
-        argnums=(0, 1),
-        has_aux=True,
+        lambda a, b: grpo.grpo_loss(a, b, *rest, total, config), argnums=(0, 1), has_aux=True
     )
     (loss, metrics), gradients = run(logp, entropy)
     return loss, metrics, gradients
@@ -164,95 +157,6 @@ def test_the_reference_gradient_is_the_slope_of_the_reference_loss():
                 ]  # fmt: skip
                 slope = (ends[0] - ends[1]) / 2e-6
                 np.testing.assert_allclose(slope, gradient[index], atol=1e-7)
-
-
-def stale(arrays, cap, seed=3):
-    """Importance weights of stale tokens with ratios from e⁻¹ to e; group 0 is fresh."""
-    logp, *_, mask = arrays
-    rng = np.random.default_rng(seed)
-    weights = np.minimum(np.exp(rng.uniform(-1, 1, logp.shape)), cap)
-    weights[0] = 1.0
-    return weights * mask
-
-
-@pytest.mark.parametrize("cap", [1.0, 1.5, np.inf])
-@pytest.mark.parametrize("options", OPTIONS[::5], ids=lambda o: "-".join(map(str, o.values())))
-def test_stale_tokens_are_weighted(options, cap):
-    """Loss, metrics and gradients against the loops; central differences of these in float64."""
-    arrays = [x[1:] for x in inputs(4)]  # without ratios of e²⁰
-    mask, weights = arrays[-1], stale([x[1:] for x in inputs(4)], cap)
-    total = count(mask, options["aggregation"])
-    loss, metrics, (d_logp, d_entropy) = loss_and_gradients(
-        arrays, total, options, jnp.asarray(weights, jnp.float32)
-    )
-    want, want_metrics, want_logp, want_entropy, _ = reference(*arrays, total, options, weights)
-    np.testing.assert_allclose(loss, want, atol=2e-6)
-    assert metrics.keys() == want_metrics.keys()
-    for name, value in want_metrics.items():
-        np.testing.assert_allclose(metrics[name], value, rtol=1e-5, atol=1e-6, err_msg=name)
-    np.testing.assert_allclose(d_logp, want_logp, rtol=2e-5, atol=1e-7)
-    np.testing.assert_allclose(d_entropy, want_entropy, rtol=1e-6)
-    unweighted, *_ = reference(*arrays, total, options)
-    assert abs(want - unweighted) > 1e-3
-    for index in np.ndindex(*want_logp.shape):
-        step = np.zeros_like(want_logp)
-        step[index] = 1e-6
-        ends = [
-            reference(arrays[0] + s * step, *arrays[1:], total, options, weights)[0]
-            for s in (1, -1)
-        ]
-        np.testing.assert_allclose((ends[0] - ends[1]) / 2e-6, want_logp[index], atol=1e-7)
-
-
-@pytest.mark.parametrize("options", OPTIONS[::7], ids=lambda o: "-".join(map(str, o.values())))
-def test_fresh_tokens_without_a_cap_are_plain_grpo(options):
-    """To the last bit: the weight of what the policy itself has sampled is 1."""
-    arrays = inputs(5)
-    total = count(arrays[-1], options["aggregation"])
-    own, *_, mask = as_float32(arrays)
-    weights = replay.truncated_weights(own, own, mask, cap=np.inf)
-    plain = loss_and_gradients(arrays, total, options)
-    weighted = loss_and_gradients(arrays, total, options, weights)
-    for a, b in zip(*map(jax.tree.leaves, (plain, weighted)), strict=True):
-        np.testing.assert_array_equal(a, b)
-
-
-def policy_gradient(theta, mu, values, cap):
-    """E over tokens a ~ μ of the loss's gradient at the update's start; advantages are values[a]."""
-    config = grpo.GRPOConfig(kl_coef=0.0, entropy_coef=0.0)
-    one = jnp.ones((1, 1, 1))
-
-    def loss(theta, a):
-        logp = jax.nn.log_softmax(theta)[a] * one
-        old = jax.lax.stop_gradient(logp)
-        weights = replay.truncated_weights(logp, jnp.log(mu[a]) * one, one, cap=cap)
-        return grpo.grpo_loss(
-            logp, 0 * one, old, old, values[a] * one[0], one, 1.0, config, weights
-        )[0]
-
-    gradients = jax.vmap(jax.grad(loss), in_axes=(None, 0))(theta, jnp.arange(len(mu)))
-    return mu @ gradients
-
-
-def test_the_expected_gradient_of_stale_tokens():
-    """Of one token: that of Σ π A where nothing is truncated, else short by what the cap cuts off.
-
-    Weights that follow the policy are constants: differentiated, they would double the gradient.
-    """
-    rng = np.random.default_rng(6)
-    theta, values = as_float32((rng.normal(size=6), rng.normal(size=6)))
-    mu = jnp.asarray(rng.dirichlet(np.ones(6)), jnp.float32)
-    pi = np.asarray(jax.nn.softmax(theta), float)
-    assert (pi / mu).max() > 2 and (pi / mu).min() < 0.5
-    exact = -(pi * values - pi * (pi @ values))  # of -Σ π A
-    np.testing.assert_allclose(policy_gradient(theta, mu, values, np.inf), exact, atol=1e-6)
-    kept = np.minimum(1.0, 1.5 * np.asarray(mu) / pi)
-    score = np.eye(6) - pi  # rows: ∇ log π(a)
-    want = -(pi * kept * values) @ score
-    np.testing.assert_allclose(policy_gradient(theta, mu, values, 1.5), want, atol=1e-6)
-    short = np.abs(want - exact)
-    bound = np.abs(np.asarray(values)[:, None] * score).max(axis=0) * pi[pi > 1.5 * mu].sum()
-    assert (short <= bound).all() and short.max() > 0.01
 
 
 @pytest.mark.parametrize(

@@ -3,8 +3,6 @@
 import itertools
 import math
 
-import jax
-import jax.numpy as jnp
 import numpy as np
 import pytest
 
@@ -111,80 +109,3 @@ def test_survivors():
     assert replay.survivors([], [], capacity=3).tolist() == []
     with pytest.raises(ValueError, match="one shape"):
         replay.survivors([0.1], [], capacity=3)
-
-
-# -- truncated importance weights --------------------------------------------------------------------
-
-MU = np.array([[0.7, 0.2, 0.1], [0.1, 0.6, 0.3]])  # two tokens of three kinds, independent
-PI = np.array([[0.3, 0.3, 0.4], [0.2, 0.2, 0.6]])
-
-
-def enumerated():
-    """All nine sequences: their log-probs under both policies (9, 2), and a function of them (9,)."""
-    sequences = np.array(list(itertools.product(range(3), repeat=2)))
-    logp, old = (np.log(table[np.arange(2), sequences]) for table in (PI, MU))
-    return logp, old, np.sin(sequences @ [3.0, 1.0]) + 0.5
-
-
-@pytest.mark.parametrize("cap", [0.5, 1.0, 2.0, 5.0, 1e3, np.inf])
-def test_bias_and_variance_of_sequences(cap):
-    """The statements of the docstring, summed over all sequences."""
-    logp, old, f = enumerated()
-    pi, mu = np.exp(logp.sum(1)), np.exp(old.sum(1))
-    w = replay.truncated_weights(logp, old, np.ones((9, 2)), cap=cap, per="sequence")
-    ratio = pi / mu
-    np.testing.assert_allclose(w, np.minimum(ratio, cap), rtol=1e-12)
-    bias = pi @ f - mu @ (w * f)
-    assert bias == pytest.approx(pi @ (np.maximum(1 - cap / ratio, 0) * f), abs=1e-12)
-    assert abs(bias) <= np.abs(f).max() * pi[ratio > cap].sum() + 1e-12
-    assert mu @ np.square(w * f) <= cap * (pi @ np.square(f)) + 1e-12
-    if cap >= ratio.max():
-        assert bias == pytest.approx(0.0, abs=1e-12)
-
-
-def test_weights_of_tokens():
-    logp, old, _ = enumerated()
-    w = replay.truncated_weights(logp, old, np.ones((9, 2)), cap=2.0)
-    np.testing.assert_allclose(w, np.minimum(np.exp(logp - old), 2.0), rtol=1e-12)
-    # Without a cap: exact for what depends on the token itself, but what follows is not reweighted.
-    w = replay.truncated_weights(logp, old, np.ones((9, 2)), cap=np.inf)
-    pi, mu = np.exp(logp.sum(1)), np.exp(old.sum(1))
-    first, second = np.repeat([1.0, -2.0, 0.3], 3), np.tile([1.0, -2.0, 0.3], 3)
-    assert mu @ (w[:, 0] * first) == pytest.approx(pi @ first)
-    assert mu @ (w[:, 0] * second) == pytest.approx(mu @ second)
-    assert abs(mu @ second - pi @ second) > 0.5
-
-
-def test_weights_ignore_what_is_masked_out():
-    mask = np.array([[1, 1, 0], [1, 0, 0], [0, 0, 0]])
-    logp = np.array([[-1.0, -2.0, np.nan], [-0.5, -np.inf, 3.0], [np.nan, 0.0, np.inf]])
-    old = np.array([[-1.5, -1.0, 0.0], [-900.0, -np.inf, np.nan], [np.nan] * 3])
-    token = replay.truncated_weights(logp, old, mask, cap=3.0)
-    np.testing.assert_allclose(
-        token, [[math.exp(0.5), math.exp(-1), 0], [3, 0, 0], [0] * 3], rtol=1e-12
-    )
-    sequence = replay.truncated_weights(logp, old, mask, cap=3.0, per="sequence")
-    np.testing.assert_allclose(sequence, [math.exp(-0.5), 3.0, 1.0])
-
-
-@pytest.mark.parametrize("per", ["token", "sequence"])
-def test_weights_in_compiled_code(per):
-    rng = np.random.default_rng(4)
-    logp, old = -rng.exponential(size=(2, 3, 4, 5))
-    mask = rng.random((3, 4, 5)) < 0.7
-    compiled = jax.jit(lambda *x: replay.truncated_weights(*x, cap=1.5, per=per))
-    got = compiled(jnp.asarray(logp), jnp.asarray(old), jnp.asarray(mask))
-    assert isinstance(got, jax.Array)
-    want = replay.truncated_weights(logp, old, mask, cap=1.5, per=per)
-    np.testing.assert_allclose(got, want, rtol=1e-5)
-
-
-def test_weights_refuse():
-    with pytest.raises(ValueError, match="per = 'word'"):
-        replay.truncated_weights([0.0], [0.0], [1], cap=1.0, per="word")
-    for cap in (0.0, -1.0, np.nan):
-        with pytest.raises(ValueError, match="cap"):
-            replay.truncated_weights([0.0], [0.0], [1], cap=cap)
-
-
-# -- groups without variance -------------------------------------------------------------------------

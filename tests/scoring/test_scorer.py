@@ -92,8 +92,8 @@ def test_generations_are_inspected(scorer):
     texts = ["a task", "bad one", " ", "raise"]
     batch = scorer.batch()
     for i, text in enumerate(texts):
-        batch.add((0, i), encode(text), VERIFY, True, seed, f"g{i}", 4)
-    batch.add((1, 0), encode("cut off"), VERIFY, False, seed, "g", 4)
+        batch.add((0, i), encode(text), VERIFY, True, seed, f"g{i}", 4, "proven")
+    batch.add((1, 0), encode("cut off"), VERIFY, False, seed, "g", 4, "proven")
     task, *rejections = [outcome for _, outcome in batch.collect().values()]
     assert (task.id, task.seed_id, task.generation) == ("g0", "s", 4)
     reasons = ["unparsable", "empty", "verify_crash", "truncated"]
@@ -115,7 +115,7 @@ def test_a_real_benchmark_scores_alike_in_both_ways():
             batch = scorer.batch()
             for i, (task, text) in enumerate(pairs):
                 batch.add((i, 0), encode(text), SCORE, task)
-                batch.add((i, 1), encode(text), VERIFY, True, task, "new", 0)
+                batch.add((i, 1), encode(text), VERIFY, True, task, "new", 0, "proven")
             results.append(batch.collect())
     assert results[0] == results[1]
     assert {type(outcome) for _, outcome in results[0].values()} == {Score, Task, Rejection}
@@ -173,7 +173,7 @@ def test_one_text_fails_alone(workers, text, how):
         if i != 1:
             assert score == Complete().score(TASK, texts[i])
     if text != "lambda":
-        (rejection,) = outcomes(workers, [text], VERIFY, (True, TASK, "new", 0))
+        (rejection,) = outcomes(workers, [text], VERIFY, (True, TASK, "new", 0, "proven"))
         assert rejection.reason == f"verify_{how}"
         wanted = {"exit": "exit code 3", "segfault": "SIGSEGV", "memory": "MemoryError"}
         wanted |= {"recurse": "RecursionError", "raise": "KeyError", "leave": "SystemExit"}
