@@ -54,6 +54,8 @@ from genenv_jax.replay_pool import ReplayPool
 from genenv_jax.rl import rewards
 from genenv_jax.rl.advantages import zero_variance
 from genenv_jax.rl.weights import seed_group_advantages
+from genenv_jax.run import streams
+from genenv_jax.run.streams import Stream, rng
 from genenv_jax.sampling.engine import Rollouts, bucket
 from genenv_jax.scoring.questions import FAILED_SCORES, SCORE, VERIFY
 from genenv_jax.scoring.scorer import Scorer
@@ -61,9 +63,6 @@ from genenv_jax.stopwatch import Compilations, Stopwatch
 from genenv_jax.teacher import Teacher
 from genenv_jax.verification import Verifier
 from genenv_jax.workdir import RunConfig, RunFiles, compare_data
-
-# What the PRNG key of each phase is folded with.
-_GENERATE, _INTERACT, _EVALUATE, _STATIC, _, _REROLL = range(6)
 
 
 class Coevolution:
@@ -227,11 +226,14 @@ class Coevolution:
     # -- 1. generation and interaction --------------------------------------------------------------
 
     def generate(
-        self, epoch: int, write: Callable[..., Rollouts] | None = None, use: int = 0
+        self,
+        epoch: int,
+        write: Callable[..., Rollouts] | None = None,
+        stream: Stream = Stream.GENERATE,
     ) -> tuple[list[Generation], Rollouts]:
         """Variations of the epoch's seeds, each verified; and their tokens.
 
-        write: who writes, by default the simulator as it is.  use: tells the draws from those of an epoch.
+        write: who writes, by default the simulator as it is.  stream: of the draws, by epoch.
         """
         write = write or self.simulator.generate
         seeds = self.curriculum.choose(epoch)
@@ -251,7 +253,7 @@ class Coevolution:
                 phase.advance()
 
             with self._watch.measure("generate"):
-                key = self._key(epoch, use or _GENERATE)
+                key = self._key(stream, epoch)
                 texts = write(contexts, key, finished)
             with self._watch.measure("verify"):
                 inspected = inspections.collect()
@@ -306,7 +308,9 @@ class Coevolution:
         )  # rounds in which all seeds come up
         wanted = settings.count or math.inf
         while len(tasks) < wanted and rounds < (once if not settings.count else 50 * once):
-            generations, _ = self.generate(rounds, self.simulator.generate_initial, _STATIC)
+            generations, _ = self.generate(
+                rounds, self.simulator.generate_initial, Stream.GENERATE_STATIC
+            )
             tasks += [g.task for g in generations if g.task]
             rounds += 1
         if len(tasks) < wanted and settings.count:
@@ -324,17 +328,17 @@ class Coevolution:
         The counts follow from the number of generations asked for rather than of those accepted, so a
         simulator that writes little of use does not starve the agent.
         """
-        c, rng = self.config.agent, np.random.default_rng([self.config.seed, epoch, 3])
+        c, draws = self.config.agent, rng(self.config.seed, Stream.MIXTURE, epoch)
         asked = self.curriculum.seeds_per_epoch * self.config.simulator.variations
         fresh_share = 1.0 - c.base_share - c.replay_share
-        base = rng.permutation(len(self.curriculum.seeds))[
+        base = draws.permutation(len(self.curriculum.seeds))[
             : round(asked * c.base_share / fresh_share)
         ]
-        replay = self.replay.choose(rng, round(asked * c.replay_share / fresh_share), epoch)
+        replay = self.replay.choose(draws, round(asked * c.replay_share / fresh_share), epoch)
         mixture: list[tuple[Task, Generation | None]] = [(g.task, g) for g in fresh]
         mixture += [(self.curriculum.seeds[i], None) for i in base]
         mixture += [(task, None) for task in replay]
-        return [mixture[i] for i in rng.permutation(len(mixture))]
+        return [mixture[i] for i in draws.permutation(len(mixture))]
 
     def interact_and_update_agent(
         self, epoch: int, fresh: list[Generation]
@@ -364,7 +368,7 @@ class Coevolution:
                     display.advance()
 
                 with self._watch.measure("interact"):
-                    key = self._key(epoch, _INTERACT, start)
+                    key = self._key(Stream.INTERACT, epoch, start)
                     rollouts = self.agent.rollout(self.benchmark, tasks, key, finished)
                 with self._watch.measure("score"):
                     scored = scores.collect()
@@ -433,7 +437,7 @@ class Coevolution:
         count = min(self.config.evaluation.reroll, len(fresh))
         if not count:
             return []
-        order = np.random.default_rng([self.config.seed, epoch, 8]).permutation(len(fresh))
+        order = rng(self.config.seed, Stream.REROLLED, epoch).permutation(len(fresh))
         chosen = [fresh[i] for i in sorted(order[:count])]
         tasks, scores = [g.task for g in chosen], self.scorer.batch()
 
@@ -441,7 +445,7 @@ class Coevolution:
             scores.add((i, j), tokens, SCORE, tasks[i])
 
         with self._watch.measure("interact"):
-            self.agent.rollout(self.benchmark, tasks, self._key(epoch, _REROLL), finished)
+            self.agent.rollout(self.benchmark, tasks, self._key(Stream.REROLL, epoch), finished)
         with self._watch.measure("score"):
             scored = scores.collect()
         rates: list[list[bool]] = [[] for _ in tasks]
@@ -471,7 +475,7 @@ class Coevolution:
         if c.method == "grpo":
             weights = seed_group_advantages(r_env, valid, invalid_reward=c.invalid_reward)
             metrics["simulator/records"] = int((weights != 0).sum())
-        order = np.random.default_rng([self.config.seed, epoch, 4])
+        order = rng(self.config.seed, Stream.RECORDS, epoch)
         phase = self.progress.phase(
             "update simulator", total=metrics["simulator/records"], unit="records"
         )
@@ -532,7 +536,7 @@ class Coevolution:
             total, name = len(self.eval_tasks) * engine.options.group_size, f"evaluate ({mode})"
             phase = self.progress.phase(name, total=total, unit="answers", epoch=step)
             with phase as display, self._watch.measure(name):
-                key = self._key(0, _EVALUATE)
+                key = self._key(Stream.EVALUATE)
                 answerer = EngineAnswerer(self.model, engine, self.agent.params, key)
                 scores, _ = evaluation.evaluate(
                     self.benchmark,
@@ -550,12 +554,8 @@ class Coevolution:
         for name, player in (("agent", self.agent), ("simulator", self.simulator)):
             player.export(self.workdir / name)
 
-    def _key(self, *numbers: int) -> jax.Array:
-        """The run's key, folded with an epoch, a phase and what else tells this use from others."""
-        key = self._root_key
-        for number in numbers:
-            key = jax.random.fold_in(key, processes.put(np.uint32(number)))
-        return key
+    def _key(self, stream: Stream, *ids: int) -> jax.Array:
+        return streams.key(self._root_key, stream, *ids)
 
     def _log(self, step: int, metrics: dict[str, float], summary: str | None) -> None:
         self.files.metrics.write(step, metrics)

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-import numpy as np
-
 from genenv_jax.benchmarks.base import SeedStatistics, Task
+from genenv_jax.run.streams import Stream, rng
 
 
 class Curriculum:
@@ -33,7 +32,7 @@ class Curriculum:
         first = epoch * self.seeds_per_epoch
         places = range(first, first + self.seeds_per_epoch)
         orders = {
-            lap: np.random.default_rng([self._seed, lap]).permutation(count)
+            lap: rng(self._seed, Stream.SEEDS, lap).permutation(count)
             for lap in {place // count for place in places}
         }
         return [self.seeds[orders[place // count][place % count]] for place in places]

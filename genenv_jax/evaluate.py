@@ -47,6 +47,8 @@ from genenv_jax.evaluation.statistics import bootstrap_intervals, evaluation_met
 from genenv_jax.models.language_model import LanguageModel
 from genenv_jax.parallel import processes
 from genenv_jax.reporting.evaluation import write_evaluation_page
+from genenv_jax.run import streams
+from genenv_jax.run.streams import Stream
 from genenv_jax.sampling.draw import SamplingParams
 from genenv_jax.sampling.engine import Engine, ignore
 from genenv_jax.scoring.questions import FAILED_SCORES
@@ -145,7 +147,7 @@ def open_answerers(
     check_prompts(config, host.model, benchmark, (), tasks)
     with host.activate():
         params = host.load_params(config.model.dtype)
-        key = jax.random.key(config.seed)
+        key = streams.key(jax.random.key(config.seed), Stream.EVALUATE)
         yield {
             mode: EngineAnswerer(host.model, engine, params, key)
             for mode, engine in evaluation_engines(config, host.model, host.put).items()

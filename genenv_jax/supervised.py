@@ -36,6 +36,7 @@ from genenv_jax.players import learner
 from genenv_jax.players.optimizer import OptimizerConfig, make_optimizer
 from genenv_jax.players.prompts import check_prompts
 from genenv_jax.progress import Progress
+from genenv_jax.run.streams import Stream, rng
 from genenv_jax.sampling.engine import pad_rows
 from genenv_jax.typing import Params
 
@@ -76,7 +77,9 @@ def base_model(config: ConfigDict, benchmark: Benchmark) -> pathlib.Path:
 
 def _tokenizer_texts(benchmark: Benchmark, seed: int) -> Iterator[str]:
     """The first demonstrations.  They come from one random stream, so they tell what follows, too."""
-    pairs = itertools.islice(demonstrations(benchmark, seed), _TOKENIZER_TEXTS)
+    pairs = itertools.islice(
+        demonstrations(benchmark, rng(seed, Stream.DEMONSTRATIONS)), _TOKENIZER_TEXTS
+    )
     return (chat_text(messages, completion) for messages, completion in pairs)
 
 
@@ -160,7 +163,9 @@ def train(config: ConfigDict, benchmark: Benchmark, model: LanguageModel, params
     )
 
     def encoded():
-        for messages, completion in demonstrations(benchmark, config.seed):
+        for messages, completion in demonstrations(
+            benchmark, rng(config.seed, Stream.DEMONSTRATIONS)
+        ):
             prompt = model.encode_messages(messages)
             answer = [*model.encode(completion), model.eos_ids[0]]
             if len(prompt) <= widths[0] and len(answer) <= widths[1]:

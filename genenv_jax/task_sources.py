@@ -21,6 +21,7 @@ from genenv_jax.benchmarks.base import Benchmark, Generative, SeedStatistics, Ta
 from genenv_jax.curriculum import Curriculum
 from genenv_jax.generation import Generation
 from genenv_jax.parallel import processes
+from genenv_jax.run.streams import Stream, rng
 
 SIMULATOR, STATIC, TEACHER, ORACLE = "simulator", "static", "teacher", "oracle"
 
@@ -102,20 +103,20 @@ class FixedTasks:
         for place in range(epoch * count, (epoch + 1) * count):
             lap, index = divmod(place, len(tasks))
             if lap not in orders:
-                orders[lap] = np.random.default_rng([self._seed, 5, lap]).permutation(len(tasks))
+                orders[lap] = rng(self._seed, Stream.FIXED_TASKS, lap).permutation(len(tasks))
             chosen.append(tasks[orders[lap][index]])
         return chosen
 
 
 def teacher_tasks(benchmark: Generative, count: int, seed: int) -> list[Task]:
     """`count` distinct tasks of the benchmark's own generator, difficulties in turn."""
-    rng = np.random.default_rng([seed, 6])
+    draws = rng(seed, Stream.GENERATOR)
     known: dict[str, Task] = {}
     for attempt in range(100 * count):
         if len(known) == count:
             break
         difficulty = benchmark.difficulties[attempt % len(benchmark.difficulties)]
-        task = benchmark.draw(rng, difficulty, f"teacher-{len(known)}")
+        task = benchmark.draw(draws, difficulty, f"teacher-{len(known)}")
         known.setdefault(benchmark.canonical(task), task)
     return list(known.values())
 
@@ -129,13 +130,13 @@ def oracle_tasks(
     are divided between the two neighbouring difficulties on either side of alpha so that the expected
     success rate is alpha; a tenth goes to all difficulties alike, to keep their rates up to date.
     """
-    rng = np.random.default_rng([seed, epoch, 7])
+    draws = rng(seed, Stream.ORACLE, epoch)
     names = list(benchmark.difficulties)
     rates = np.array([_rate(curriculum.statistics(f"difficulty {name}")) for name in names])
     shares = 0.9 * frontier_shares(rates, alpha) + 0.1 / len(names)
-    drawn = rng.choice(len(names), count, p=shares / shares.sum())
+    drawn = draws.choice(len(names), count, p=shares / shares.sum())
     return [
-        benchmark.draw(rng, names[which], f"oracle-{epoch + 1}-{i}")
+        benchmark.draw(draws, names[which], f"oracle-{epoch + 1}-{i}")
         for i, which in enumerate(drawn)
     ]
 

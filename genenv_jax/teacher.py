@@ -22,13 +22,13 @@ import pathlib
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-import numpy as np
 from ml_collections import ConfigDict
 
 from genenv_jax.benchmarks.base import Benchmark, Rejection, SeedStatistics, Task
 from genenv_jax.evaluation.endpoint import BudgetSpent, Endpoint, EndpointError, RequestRefused
 from genenv_jax.generation import Generation
 from genenv_jax.parallel import processes
+from genenv_jax.run.streams import Stream, rng
 from genenv_jax.scoring.questions import VERIFY
 from genenv_jax.scoring.scorer import Scorer
 from genenv_jax.verification import PROVEN
@@ -93,7 +93,7 @@ class Teacher:
             many tasks there are and how to go on.
         """
         settings = self._settings
-        order = np.random.default_rng([self._seed, 9]).permutation(len(seeds))
+        order = rng(self._seed, Stream.TEACHER_SEEDS).permutation(len(seeds))
         limit = settings.attempts * count
         generations: list[Generation] = []
         tasks: list[Task] = []
@@ -144,7 +144,7 @@ class Teacher:
 
         def answer(place: int, seed: Task) -> tuple[int, str | None, Any]:
             messages = self._benchmark.simulator_messages(seed, SeedStatistics())
-            number = int(np.random.default_rng([self._seed, 10, place]).integers(2**31))
+            number = int(rng(self._seed, Stream.TEACHER_ANSWER, place).integers(2**31))
             try:
                 completion = self._endpoint.complete(messages, number)
             except RequestRefused as error:

@@ -166,7 +166,7 @@ class Dial:
         self.positions, self.max_depth, self.deeper = positions, max_depth, tuple(deeper)
         self.arguments = tuple(range(1, positions))
         self.misunderstood, self.grasp, self.mistakes = misunderstood, grasp, mistakes
-        rng = np.random.default_rng([seed, 0])
+        rng = np.random.default_rng(seed)
         self._eval = self._draw_eval(rng, eval_per_depth)
         self.held_out = frozenset(self.canonical(task) for task in self._eval)
         self._seeds = self._draw_seeds(rng, num_seeds, np.asarray(seed_depths, float))

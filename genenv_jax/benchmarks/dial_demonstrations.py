@@ -36,7 +36,6 @@ class Demonstrator:
 
     Attributes:
       dial: the benchmark; nothing that it holds out appears in a demonstration.
-      seed: of the demonstrator's misunderstandings.
       right: how often a call that is understood is written rightly; one that is not is written rightly or
         in its mistaken way as often.
       renamed: share of the agent's demonstrations with renamed tools.
@@ -44,14 +43,12 @@ class Demonstrator:
     """
 
     dial: Dial
-    seed: int = 0
     right: float = 0.9
     renamed: float = 0.2
     depth_steps: tuple[float, float, float, float] = (0.15, 0.25, 0.35, 0.25)
 
-    def misunderstandings(self) -> dict[tuple[str, int], tuple[int, ...]]:
+    def misunderstandings(self, rng: np.random.Generator) -> dict[tuple[str, int], tuple[int, ...]]:
         """Each misunderstood call, and the next position that it is taken to lead to from each position."""
-        rng = np.random.default_rng([self.seed, 1])
         arguments, positions = self.dial.arguments, self.dial.positions
         calls = [(operation, n) for operation in OPERATIONS for n in arguments]
         count = round(self.dial.misunderstood * len(calls))
@@ -97,8 +94,11 @@ class Demonstrator:
         return Program(fresh.start, tuple(kept))
 
     def pairs(self, rng: np.random.Generator) -> Iterator[tuple[list[Message], str]]:
-        """Endless (messages, completion) pairs, the roles in turn, held-out programs left out."""
-        wrong = self.misunderstandings()
+        """Endless (messages, completion) pairs, the roles in turn, held-out programs left out.
+
+        The first draws of `rng` are the misunderstandings.
+        """
+        wrong = self.misunderstandings(rng)
         depths = [*range(1, self.dial.max_depth + 1), *self.dial.deeper]
 
         def draw(make, *arguments):

@@ -41,17 +41,18 @@ def make_benchmark(name: str, **options: Any) -> Benchmark:
     return make(**options)
 
 
-def demonstrations(benchmark: Benchmark, seed: int) -> Iterator[tuple[list[Message], str]]:
+def demonstrations(
+    benchmark: Benchmark, rng: np.random.Generator
+) -> Iterator[tuple[list[Message], str]]:
     """Endless (messages, completion) pairs of both roles for supervised training.
 
     The embedded default has a demonstrator of its own.  Elsewhere the agent's pairs are the seed tasks
     with their reference answers, and the simulator's pair a seed with another seed of its category.
     """
-    rng = np.random.default_rng([seed, 2])
     if benchmark.name == "dial":
         from genenv_jax.benchmarks.dial_demonstrations import Demonstrator
 
-        yield from Demonstrator(benchmark, seed).pairs(rng)
+        yield from Demonstrator(benchmark).pairs(rng)
     seeds = list(benchmark.tasks("seed"))
     by_category: dict[str, list] = {}
     for task in seeds:

@@ -26,6 +26,8 @@ from genenv_jax.players.agent import Agent
 from genenv_jax.players.player import Reference
 from genenv_jax.players.residency import Residency
 from genenv_jax.players.simulator import Simulator
+from genenv_jax.run import streams
+from genenv_jax.run.streams import Stream
 from genenv_jax.supervised import base_model
 from genenv_jax.typing import Params
 
@@ -172,4 +174,4 @@ def _make_adapters(config: TransformerConfig, host: Host, seed: int, number: int
         functools.partial(init_adapters, config),
         out_shardings=None if shardings is None else split(shardings)[1],
     )
-    return make(jax.random.fold_in(jax.random.key(seed), number))
+    return make(streams.key(jax.random.key(seed), Stream.ADAPTERS, number))

@@ -422,7 +422,7 @@ def test_aggregate(dial):
 @pytest.fixture(scope="module")
 def demonstrations(small):
     """4,000 pairs of each role."""
-    pairs = Demonstrator(small, seed=1).pairs(np.random.default_rng(0))
+    pairs = Demonstrator(small).pairs(np.random.default_rng(0))
     drawn = list(itertools.islice(pairs, 8000))
     return drawn[::2], drawn[1::2]
 
@@ -469,12 +469,16 @@ def small_but(**options):
     )
 
 
+def mistaken(dial, seed):
+    return Demonstrator(dial).misunderstandings(np.random.default_rng(seed))
+
+
 @pytest.mark.parametrize("mistakes", ["argument", "shift"])
 def test_misunderstandings(mistakes):
     dial = small_but(misunderstood=0.5, mistakes=mistakes)
     calls = 3 * len(dial.arguments)
     for seed in range(5):
-        wrong = Demonstrator(dial, seed).misunderstandings()
+        wrong = mistaken(dial, seed)
         assert len(wrong) == round(dial.misunderstood * calls)
         for (operation, n), taken in wrong.items():
             assert n in dial.arguments
@@ -487,19 +491,19 @@ def test_misunderstandings(mistakes):
                 assert taken in [
                     tuple(OPERATIONS[operation](at, m) % 5 for at in range(5)) for m in others
                 ]
-        assert wrong == Demonstrator(dial, seed).misunderstandings()
-    assert wrong != Demonstrator(dial, 0).misunderstandings()
+        assert wrong == mistaken(dial, seed)
+    assert wrong != mistaken(dial, 0)
 
 
 def test_how_well_misunderstood_calls_are_grasped():
     dial = small_but(misunderstood=1.0, mistakes="shift", grasp=0.5)
-    demonstrator, rng = Demonstrator(dial, 1), np.random.default_rng(0)
-    wrong = demonstrator.misunderstandings()
+    demonstrator, rng = Demonstrator(dial), np.random.default_rng(0)
+    wrong = mistaken(dial, 1)
     program = Program(2, (("multiply", 3),))
     results = [demonstrator.trace(rng, program, wrong)[-1] for _ in range(4000)]
-    right, mistaken = str(2 * 3 % 5), str(wrong["multiply", 3][2])
+    right, other = str(2 * 3 % 5), str(wrong["multiply", 3][2])
     assert abs(results.count(right) / 4000 - (0.5 + 0.02)) < 0.03
-    assert abs(results.count(mistaken) / 4000 - (0.4 + 0.02)) < 0.03
+    assert abs(results.count(other) / 4000 - (0.4 + 0.02)) < 0.03
 
 
 @pytest.mark.parametrize(
@@ -516,7 +520,7 @@ def test_options_of_mistakes_are_checked(options, message):
 
 def test_rates_of_the_agents_demonstrations(small, demonstrations):
     """Misunderstood calls: right 30 %, mistaken 60 %, random 10 %; others: right 90 %, random 10 %."""
-    wrong = Demonstrator(small, seed=1).misunderstandings()
+    wrong = mistaken(small, 0)  # the first draws of the same generator
     renamed, depths = 0, collections.Counter()
     rows = []  # (misunderstood, expected rate of right, right, expected of mistaken, mistaken)
     for messages, completion in demonstrations[0]:
@@ -530,11 +534,11 @@ def test_rates_of_the_agents_demonstrations(small, demonstrations):
             true = OPERATIONS[call[0]](at, call[1]) % 5
             by_chance = 0.1 / 5
             if call in wrong:
-                mistaken = wrong[call][at]
-                same = true == mistaken
+                other = wrong[call][at]
+                same = true == other
                 rows.append(
                     (1, 0.3 + 0.6 * same + by_chance, result == true,
-                     0.6 + 0.3 * same + by_chance, result == mistaken)
+                     0.6 + 0.3 * same + by_chance, result == other)
                 )  # fmt: skip
             else:
                 rows.append((0, 0.9 + by_chance, result == true, 0, 0))
@@ -556,7 +560,9 @@ def test_rates_of_the_agents_demonstrations(small, demonstrations):
 
 def test_the_demonstrations_follow_from_their_seed(small):
     def first(seed):
-        return list(itertools.islice(registry.demonstrations(small, seed), 50))
+        return list(
+            itertools.islice(registry.demonstrations(small, np.random.default_rng(seed)), 50)
+        )
 
     assert first(0) == first(0)
     assert first(0) != first(1)

@@ -1,0 +1,71 @@
+"""Every stream of random numbers of a run, by name.
+
+A stream is a NumPy generator on the host, or a JAX key for the devices.  It follows from the run's seed,
+its name and its ids alone, so an epoch that is repeated draws the same numbers, and two streams never share
+any.
+"""
+
+from __future__ import annotations
+
+import enum
+
+import jax
+import numpy as np
+
+from genenv_jax.parallel import processes
+from genenv_jax.typing import PRNGKey
+
+
+class Stream(enum.Enum):
+    """What is drawn, with the names of the ids that tell its streams apart.
+
+    A number belongs to its name for good: given to another one, it would repeat its draws.
+    """
+
+    # On the host.
+    SEEDS = 0, ("lap",)  # order in which a lap takes the seed tasks
+    FIXED_TASKS = 1, ("lap",)  # order in which a lap takes tasks that were written once
+    MIXTURE = 2, ("epoch",)  # base and replayed tasks, and the order of an epoch's tasks
+    RECORDS = 3, ("epoch",)  # order of the simulator's records in its update
+    REROLLED = 4, ("epoch",)  # which tasks are measured once more
+    GENERATOR = 5, ()  # tasks of the benchmark's own generator
+    ORACLE = 6, ("epoch",)
+    TEACHER_SEEDS = 7, ()  # order in which the teacher varies the seed tasks
+    TEACHER_ANSWER = 8, ("request",)
+    DEMONSTRATIONS = 9, ()  # of the warm start
+    # On the devices.
+    GENERATE = 16, ("epoch",)
+    GENERATE_STATIC = 17, ("round",)
+    INTERACT = 18, ("epoch", "first task")
+    REROLL = 19, ("epoch",)
+    EVALUATE = 20, ()  # the same at every evaluation, so that curves compare like with like
+    ADAPTERS = 21, ("player",)
+
+
+def rng(seed: int, stream: Stream, *ids: int) -> np.random.Generator:
+    """The generator of a stream.
+
+    NumPy pads entropy with zeros, so that [5] and [5, 0] are one seed; a spawn key is not padded.
+
+    Raises ValueError unless `ids` are those of the stream.
+    """
+    number, names = stream.value
+    _check(stream, ids, names)
+    return np.random.default_rng(np.random.SeedSequence(seed, spawn_key=(number, *ids)))
+
+
+def key(root: PRNGKey, stream: Stream, *ids: int) -> PRNGKey:
+    """The key of a stream: `root` folded with its number and its ids.
+
+    root: typed key of the run's seed.  Raises ValueError unless `ids` are those of the stream.
+    """
+    number, names = stream.value
+    _check(stream, ids, names)
+    for value in (number, *ids):
+        root = jax.random.fold_in(root, processes.put(np.uint32(value)))
+    return root
+
+
+def _check(stream: Stream, ids: tuple[int, ...], names: tuple[str, ...]) -> None:
+    if len(ids) != len(names):
+        raise ValueError(f"stream {stream.name} has the ids {names}: got {ids}")
