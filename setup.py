@@ -21,7 +21,8 @@ BASE = [
     # Tokenizers, chat templates and model configurations; the models themselves are ours.
     # 5 changed what apply_chat_template returns.
     "transformers>=5.23,<6",
-    # What transformers renders chat templates with; it does not require it by itself.
+    # The pages of reports, and what transformers renders chat templates with, which it does not require by
+    # itself.
     "jinja2>=3.1,<4",
     # Imported directly.  The narrower range is transformers' own.
     "tokenizers>=0.23.1,<1",
@@ -41,10 +42,12 @@ BASE = [
     "clu>=0.0.12,<0.1",
     # JAX 0.10 needs NumPy 2.
     "numpy>=2,<3",
-    # Beta posteriors and exact tests; JAX needs it too.
-    "scipy>=1.13,<2",
+    # Beta posteriors, exact tests and bootstrap; JAX needs it too.  1.15 takes `rng`.
+    "scipy>=1.15,<2",
     # Flags and logging.
     "absl-py>=2.1,<3",
+    # The progress display.
+    "tqdm>=4.66,<5",
     # Figures of `genenv_jax.report`.  3.9 is the first that is built for NumPy 2.
     "matplotlib>=3.9,<4",
 ]
@@ -62,6 +65,8 @@ NOTEBOOKS = ["nbclient>=0.10,<1", "ipykernel>=6,<8"]
 # Of the backend for arithmetic.
 BFCL = ["mpmath>=1.3,<2"]
 
+ALFWORLD = ["alfworld>=0.4.2,<0.5", "textworld>=1.7,<2"]
+
 EXTRAS = {
     # libtpu in the version that belongs to the JAX chosen above.  Also what launch/aot_check.py compiles
     # with, on machines that have no TPU.
@@ -73,7 +78,7 @@ EXTRAS = {
     # NumPy with the packages above on Python 3.11 and 3.12.
     "tensorboard": ["tensorflow>=2.21,<3", "tensorboard>=2.21,<3"],
     # The environment and the engine below it.  Bounded: what an observation says is theirs.
-    "alfworld": ["alfworld>=0.4.2,<0.5", "textworld>=1.7,<2"],
+    "alfworld": ALFWORLD,
     # Models behind a server that speaks OpenAI's chat completions.
     "endpoint": ENDPOINT,
     # What the official stateful backends of BFCL's conversations need beside
@@ -82,23 +87,28 @@ EXTRAS = {
     # To run the notebooks by hand, and in the tests.
     "notebooks": ["jupyterlab>=4,<5", *NOTEBOOKS],
     "lint": LINT,
+    # `make test`: no torch, no benchmark data.
     "test": [
         "pytest>=9,<10",
-        # The oracle for our models' logits.  Pinned, since every release is a download of its own;
-        # PyPI's Linux build adds gigabytes of CUDA, so `make test` takes the CPU build instead.
+        # Divides the test files among processes.
+        "pytest-xdist>=3.8,<4",
+        # The oracle for API-Bank's ROUGE-L; the package that the official evaluator uses.
+        "rouge>=1.0.1,<2",
+        # Reads and checks the notebooks.
+        "nbformat>=5.10,<6",
+        *BFCL,
+        *ENDPOINT,
+    ],
+    # What `make test-rest` needs beside it.
+    "test-rest": [
+        # The oracle for our models' logits.  Pinned, since every release is a download of its own.
         "torch==2.13.*",
         # The oracle for adapters: loads what we save, and the reverse.  Tested at 0.21.
         "peft>=0.21,<0.22",
-        # The oracle for API-Bank's ROUGE-L; the package that the official evaluator uses.
-        "rouge>=1.0.1,<2",
         # The oracle for Bamboogle's EM and F1.  Uses the torch above.
         "torchmetrics>=1.8,<2",
         # They execute the notebooks.
-        "nbformat>=5.10,<6",
         *NOTEBOOKS,
-        *BFCL,
-        *ENDPOINT,
-        *LINT,
     ],
 }
 
@@ -112,7 +122,10 @@ setuptools.setup(
     # The configurations are files that a user edits, given by path; they are not installed.
     packages=setuptools.find_packages(include=["genenv_jax", "genenv_jax.*"]),
     # Where the benchmarks' files are published, and their checksums.
-    package_data={"genenv_jax.benchmarks": ["sources/*.tsv"]},
+    package_data={
+        "genenv_jax.benchmarks": ["sources/*.tsv"],
+        "genenv_jax.report": ["templates/*.html"],
+    },
     install_requires=BASE,
     extras_require=EXTRAS,
 )

@@ -19,15 +19,12 @@ import sys
 import tempfile
 from collections.abc import Mapping, Sequence
 
-from absl import app, flags, logging
-from ml_collections import config_flags
+from absl import flags
 
 _ROOT = pathlib.Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(_ROOT))
 
-_CONFIG = config_flags.DEFINE_config_file("config", "configs/quickstart.py", "Configuration file.")
-_EPOCHS = flags.DEFINE_integer("epochs", 3, "Epochs to run.", 2)
-_JSON = flags.DEFINE_string("json", "", "Also write the numbers to this file.")
+from genenv_jax import cli  # noqa: E402
 
 _SAMPLING = ("generate", "interact", "evaluate (sampled)", "evaluate (greedy)")
 
@@ -69,23 +66,20 @@ def markdown(lines: Sequence[Mapping[str, float]]) -> str:
     return "\n".join(f"| {' | '.join(row)} |" for row in table)
 
 
-def main(argv: Sequence[str]) -> None:
+def main() -> None:
     """Runs and prints."""
-    del argv
-    logging.set_verbosity(logging.WARNING)
-    from genenv_jax import cli
     from genenv_jax.coevolve import Coevolution
     from genenv_jax.config import validate
-    from genenv_jax.metrics import read_jsonl
+    from genenv_jax.run.jsonl import iter_jsonl
 
-    config = _CONFIG.value
-    config.epochs, config.export, config.tensorboard = _EPOCHS.value, False, "never"
+    options = flags.FLAGS
+    config = options.config
+    config.epochs, config.export, config.tensorboard = options.epochs, False, "never"
     with tempfile.TemporaryDirectory() as folder:
         with cli.one_line_errors():
-            validate(config)
-            run = Coevolution(config, pathlib.Path(folder))
+            run = Coevolution(validate(config), pathlib.Path(folder))
         run.run()
-        before, *lines = read_jsonl(pathlib.Path(folder) / "timing.jsonl")
+        before, *lines = iter_jsonl(pathlib.Path(folder) / "timing.jsonl")
     print(
         f"`{' '.join(['python', 'bench/epoch.py', *sys.argv[1:]])}`, load {os.getloadavg()[0]:.1f}\n"
     )
@@ -95,9 +89,13 @@ def main(argv: Sequence[str]) -> None:
         "cache).\n"
     )
     print(markdown(lines))
-    if _JSON.value:
-        pathlib.Path(_JSON.value).write_text(json.dumps([before, *lines], indent=2) + "\n")
+    if options.json:
+        pathlib.Path(options.json).write_text(json.dumps([before, *lines], indent=2) + "\n")
 
 
 if __name__ == "__main__":
-    app.run(main)
+    cli.define_config("Configuration file.")
+    flags.DEFINE_integer("epochs", 3, "Epochs to run.", 2)
+    flags.DEFINE_string("json", "", "Also write the numbers to this file.")
+    flags.mark_flags_as_required(["config"])
+    cli.run(main)

@@ -28,7 +28,7 @@ sys.path.insert(0, str(_ROOT))
 
 from genenv_jax.benchmarks import registry  # noqa: E402
 from genenv_jax.benchmarks.base import Benchmark, Score, Task, is_interactive  # noqa: E402
-from tests.benchmarks.test_safe_parse import HOSTILE  # noqa: E402
+from tests.benchmarks.hostile import HOSTILE  # noqa: E402
 
 NAMES = (
     "alfworld",

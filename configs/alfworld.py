@@ -18,7 +18,7 @@ plays with the texts of alfworld 0.4 ("move X to Y") instead of the games' own (
 
     python -m genenv_jax.main --config=configs/alfworld.py:debug --workdir=runs/alfworld-debug
 
-runs the same code on a few steps with a small, randomly initialised model made on the spot: two epochs in
+runs the same code on a few steps with a small, randomly initialised model: two epochs in
 about two minutes on a CPU, most of it compiling.  Such a model writes no valid task and no right command;
 the run shows that the parts work together and how rejections are counted.
 
@@ -40,17 +40,9 @@ def get_config(arg: str = ""):
         )
     config = default_config()
     config.benchmark.name = "alfworld"
-    config.benchmark.data_dir = ""  # where json_2.1.1 is; "": $ALFWORLD_DATA, $GENENV_DATA
     config.benchmark.verify_files = True
-    config.benchmark.eval_protocol = "episode" if arg == "episodes" else "step"
-    config.benchmark.eval_splits = ("valid_unseen",)
-    config.benchmark.grammar = "games"
-    config.benchmark.expert = "explorer"
-    config.benchmark.steps_file = ""  # what make_steps recorded on the engine; "": by the rules
-    config.benchmark.show_admissible = True
-    config.benchmark.max_steps = 50
-    config.benchmark.max_seeds = 0  # 0: all
-    config.benchmark.max_eval = 0
+    if arg == "episodes":
+        config.benchmark.eval_protocol = "episode"
     config.model.path = "Qwen/Qwen2.5-7B-Instruct"
     config.limits.simulator_prompt = 4608  # the possible commands and the instructions come on top
     if arg == "debug":

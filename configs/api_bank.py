@@ -20,8 +20,8 @@ which level; compare it with `calls/accuracy`.
 
     python -m genenv_jax.main --config=configs/api_bank.py:debug --workdir=runs/api_bank-debug
 
-runs the same code on a few of the real records with a small, randomly initialised model made on the
-spot: two epochs in about two minutes on a CPU, most of it compiling.  Such a model writes no call; the
+runs the same code on a few of the real records with a small, randomly initialised model: two epochs
+in about two minutes on a CPU, most of it compiling.  Such a model writes no call; the
 run shows that the parts work together, with an accuracy of 0 and all generations rejected.
 """
 
@@ -33,13 +33,7 @@ def get_config(arg: str = ""):
         raise ValueError(f"configs/api_bank.py takes no argument or 'debug', got {arg!r}")
     config = default_config()
     config.benchmark.name = "api_bank"
-    config.benchmark.data_dir = ""  # where api-bank is; "": $GENENV_DATA, then the downloaded files
     config.benchmark.verify_files = True
-    config.benchmark.seed_splits = ("lv3-api-train",)
-    config.benchmark.eval_splits = ("level-1-api", "level-2-api", "level-3-batch-inf")
-    config.benchmark.tool_search = "exact"
-    config.benchmark.max_seeds = 0  # all
-    config.benchmark.max_eval = 0
     config.model.path = "Qwen/Qwen2.5-7B-Instruct"
     config.limits.simulator_prompt = 4608
     if arg == "debug":

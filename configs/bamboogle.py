@@ -22,8 +22,8 @@ say how often it did, and with what success.
 
     python -m genenv_jax.main --config=configs/bamboogle.py:debug --workdir=runs/bamboogle-debug
 
-runs the same code on a few of the real questions with a small, randomly initialised model made on the
-spot: two epochs in about two minutes on a CPU, most of it compiling.  Such a model answers nothing; the
+runs the same code on a few of the real questions with a small, randomly initialised model: two epochs
+in about two minutes on a CPU, most of it compiling.  Such a model answers nothing; the
 run shows that the parts work together, with an accuracy of 0 and all generations rejected.
 """
 
@@ -37,18 +37,9 @@ def get_config(arg: str = ""):
         )
     config = default_config()
     config.benchmark.name = "bamboogle"
-    config.benchmark.data_dir = (
-        ""  # where bamboogle is; "": $GENENV_DATA, then the downloaded files
-    )
     config.benchmark.verify_files = True
-    config.benchmark.mode = "search" if arg == "search" else "closed_book"
-    config.benchmark.success = "em"
-    config.benchmark.reward = "f1"  # Eq. 1 of the paper for free-form answers
-    config.benchmark.seed_fraction = 0.2
-    config.benchmark.max_seeds = 0  # all
-    config.benchmark.max_eval = 0
-    config.benchmark.judge_url = ""
-    config.benchmark.judge_model = ""
+    if arg == "search":
+        config.benchmark.mode = "search"
     config.model.path = "Qwen/Qwen2.5-7B-Instruct"
     config.limits.simulator_prompt = 4608
     if arg == "debug":

@@ -29,8 +29,8 @@ that `overall` is at most 0.6.  `configs/bfcl.py:official_v3` is the older versi
 
     python -m genenv_jax.main --config=configs/bfcl.py:debug --workdir=runs/bfcl-debug
 
-runs the same code on a few of the real records with a small, randomly initialised model made on the
-spot: two epochs in about two minutes on a CPU, most of it compiling.  Such a model writes no valid task;
+runs the same code on a few of the real records with a small, randomly initialised model: two epochs
+in about two minutes on a CPU, most of it compiling.  Such a model writes no valid task;
 the run shows that the parts work together and how rejections are counted.
 """
 
@@ -45,25 +45,17 @@ def get_config(arg: str = ""):
         raise ValueError(f"configs/bfcl.py takes one of {_VARIANTS}, got {arg!r}")
     config = default_config()
     config.benchmark.name = "bfcl"
-    config.benchmark.version = "v4"
-    config.benchmark.data_dir = ""  # where bfcl/v4 is; "": $GENENV_DATA, or what was downloaded
     config.benchmark.verify_files = True
-    config.benchmark.multi_turn_rule = "turn_static"  # or "turn_state" or "conversation"
-    config.benchmark.seed_categories = ("multi_turn_long_context",)
-    config.benchmark.eval_categories = ("multi_turn_long_context",)
-    config.benchmark.max_seeds = 0  # 0: all
-    config.benchmark.max_eval = 0
     config.model.path = "Qwen/Qwen2.5-7B-Instruct"
-    config.limits.simulator_prompt = (
-        4608  # the seed's reference calls and the instructions come on top
-    )
+    config.limits.simulator_prompt = 4608  # the seed's reference calls and instructions come on top
     if arg == "debug":
         _debug(config)
     if arg.startswith("official"):
-        config.benchmark.version = "v3" if arg == "official_v3" else "v4"
+        version = "v3" if arg == "official_v3" else "v4"
+        config.benchmark.version = version
         config.benchmark.multi_turn_rule = "conversation"
         config.benchmark.seed_categories = ()
-        config.benchmark.eval_categories = categories(config.benchmark.version)
+        config.benchmark.eval_categories = categories(version)
     return config
 
 

@@ -27,14 +27,10 @@ def get_config(arg: str = ""):
     config.epochs = 20
     config.benchmark.name = "dial"
     config.benchmark.positions = 5
-    config.benchmark.max_depth = 6
-    config.benchmark.deeper = (7, 8)
     # The simulator starts out writing tasks that are too hard, for an agent that is wrong about two tools of
     # three: that is what a curriculum is for (see the studies in configs/ablations for easier starts).
     config.benchmark.seed_depths = (0.02, 0.05, 0.08, 0.15, 0.3, 0.4)
     config.benchmark.misunderstood = 0.65
-    config.benchmark.num_seeds = 64
-    config.benchmark.eval_per_depth = 24
     config.model.dtype = "float32"
     config.model.remat = "none"
     config.model.unroll_layers = True

@@ -10,7 +10,8 @@ are read from $GENENV_DATA or from where `python -m genenv_jax.datasets --name=t
 
 Plans take up to 1,000 tokens, hence 1,280 for an answer instead of the paper's 512.  Reference
 information is shortened to the prompt's 4,096 tokens; each of the 45 prompts still admits a plan that
-passes all constraints.  Set config.benchmark.reward = "micro" where final passes are too rare to learn from.
+passes all constraints.  Where final passes are too rare to learn from, `--config.benchmark.reward=micro`
+rewards the share of the constraints that are passed.
 
 Metrics, with the official evaluator's names in snake case: `delivery_rate` (plans that could be read),
 `commonsense_constraint_micro_pass_rate` and `..._macro_...` (8 constraints), `hard_constraint_micro_...`
@@ -23,12 +24,13 @@ and 16.6 after training).  The rate of each constraint has the name of the offic
 holds out all 45: the official "train" numbers of any model.  `:validation` holds out the 180 validation
 queries instead, and trains on all 45.  Their reference information and flights are not in this data; put
 validation_ref_info.jsonl of the official repository into travelplanner/HEAD/database, or set
-config.benchmark.flights to clean_Flights_2022.csv.  Without either, the information is made from the data
-base without flights, 143 of the 180 have a plan that passes, and results say that they do not compare.
+config.benchmark.flights to the path of clean_Flights_2022.csv.  Without either, the information is made
+from the data base without flights, 143 of the 180 have a plan that passes, and results say that they do
+not compare.
 
     python -m genenv_jax.main --config=configs/travelplanner.py:debug --workdir=runs/travelplanner-debug
 
-runs the same code on a few of the real records with a small, randomly initialised model made on the spot:
+runs the same code on a few of the real records with a small, randomly initialised model:
 two epochs in about two minutes on a CPU, most of it compiling.  Such a model writes no plan (all rates
 are 0) and no valid task; the run shows that the parts work together and how rejections are counted.
 """
@@ -43,15 +45,11 @@ def get_config(arg: str = ""):
         raise ValueError(f"configs/travelplanner.py takes one of {_VARIANTS}, got {arg!r}")
     config = default_config()
     config.benchmark.name = "travelplanner"
-    config.benchmark.data_dir = ""  # where travelplanner/HEAD is; "": $GENENV_DATA, or downloaded
     config.benchmark.verify_files = True
-    config.benchmark.eval = "validation" if arg == "validation" else "held_out"
-    config.benchmark.seed_fraction = 0.0 if arg == "train" else 0.6
-    config.benchmark.flights = ""  # path of clean_Flights_2022.csv
-    config.benchmark.reward = "final"  # or "micro": the share of the constraints that are passed
-    config.benchmark.max_seeds = 0  # 0: all
-    config.benchmark.max_eval = 0
-    config.benchmark.prompt_chars = 11_500
+    if arg == "validation":
+        config.benchmark.eval = "validation"
+    if arg == "train":
+        config.benchmark.seed_fraction = 0.0
     config.model.path = "Qwen/Qwen2.5-7B-Instruct"
     config.limits.simulator_prompt = 4608
     config.limits.agent_response = 1280

@@ -9,8 +9,9 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Any, NoReturn
 
 from absl import app, flags, logging
+from ml_collections import config_flags
 
-from genenv_jax import allocator
+from genenv_jax.run import allocator
 
 _MISTAKES = (
     ValueError,
@@ -40,6 +41,17 @@ def fail(error: BaseException | str) -> NoReturn:
     sys.exit(2)
 
 
+def define_config(help_string: str) -> None:
+    """The flag --config, a configuration file, and --config.KEY=VALUE for any of its settings.
+
+    Keys that the file does not name are accepted here, for a benchmark's own options; `validate` refuses
+    unknown ones.
+    """
+    config_flags.DEFINE_config_file(
+        "config", None, help_string, lock_config=False, accept_new_attributes=True
+    )
+
+
 def define_process_flags() -> None:
     """The flags of a run of several processes; `run` joins them before it calls main."""
     flags.DEFINE_string(
@@ -51,7 +63,7 @@ def define_process_flags() -> None:
         "distributed",
         "flags",
         ["flags", "auto"],
-        "auto: JAX finds address, number and id by itself (Cloud TPU pods, Slurm, Open MPI, "
+        "auto: JAX finds address, number and id from the environment (Cloud TPU pods, Slurm, Open MPI, "
         "Kubernetes).",
     )
     flags.DEFINE_float(
@@ -93,11 +105,11 @@ def run(main: Callable[[], Any]) -> None:
         if not flags.FLAGS["verbosity"].present:
             logging.set_verbosity(logging.WARNING)
         # Here and not above: it imports JAX, and a wrong flag is said at once.
-        from genenv_jax.parallel import processes
+        from genenv_jax.parallel import joining, processes
 
         if "num_processes" in flags.FLAGS:
             with one_line_errors():
-                processes.initialize(
+                joining.initialize(
                     flags.FLAGS.coordinator_address,
                     flags.FLAGS.num_processes,
                     flags.FLAGS.process_id,

@@ -2,9 +2,10 @@
 
     python -m genenv_jax.main --config=configs/quickstart.py --workdir=runs/quickstart
 
-A workdir that holds an interrupted run is continued.  On several hosts the same command is started on
-each, with --coordinator_address, --num_processes and --process_id, or with --distributed=auto; the
-workdir must lie on storage that all of them see.
+A workdir that holds an interrupted run is continued.  --arm=NAME applies an arm of the ablations
+(`genenv_jax.experiment.arms`); --print_config shows what is set beyond the paper's defaults, and ends.  On
+several hosts the same command is started on each, with --coordinator_address, --num_processes and
+--process_id, or with --distributed=auto; the workdir must lie on storage that all of them see.
 """
 
 from __future__ import annotations
@@ -12,7 +13,6 @@ from __future__ import annotations
 import pathlib
 
 from absl import flags
-from ml_collections import config_flags
 
 from genenv_jax import cli
 
@@ -20,18 +20,29 @@ from genenv_jax import cli
 def main() -> None:
     """Checks the configuration, loads what it names, and trains."""
     from genenv_jax.coevolve import Coevolution
-    from genenv_jax.config import validate
+    from genenv_jax.config import changes, validate
+    from genenv_jax.experiment.arms import apply_arm
 
+    given = flags.FLAGS
     with cli.one_line_errors():
-        config = CONFIG.value
-        validate(config)
-        run = Coevolution(config, pathlib.Path(flags.FLAGS.workdir))
+        if given.arm:
+            apply_arm(given.config, given.arm)
+        if given.print_config:
+            for key, (value, default) in changes(given.config).items():
+                print(f"config.{key} = {value!r}  (default: {default!r})")
+            return
+        config = validate(given.config)
+        if not given.workdir:
+            raise ValueError("--workdir is missing: expected the directory of the run")
+        run = Coevolution(config, pathlib.Path(given.workdir))
     run.run()
 
 
 if __name__ == "__main__":
-    CONFIG = config_flags.DEFINE_config_file("config", None, "Configuration file.")
+    cli.define_config("Configuration file.")
     flags.DEFINE_string("workdir", None, "Directory of logs, pools and checkpoints.")
+    flags.DEFINE_string("arm", "", "Arm of the ablations: its settings are applied on top.")
+    flags.DEFINE_bool("print_config", False, "Show what differs from the defaults; train nothing.")
     cli.define_process_flags()
-    flags.mark_flags_as_required(["config", "workdir"])
+    flags.mark_flag_as_required("config")
     cli.run(main)

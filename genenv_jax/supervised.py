@@ -8,6 +8,7 @@ same when the model is not in the cache yet.
 
 from __future__ import annotations
 
+import dataclasses
 import hashlib
 import io
 import itertools
@@ -17,16 +18,15 @@ import pathlib
 import tarfile
 import tempfile
 from collections.abc import Iterable, Iterator
+from typing import TYPE_CHECKING
 
 import jax
 import numpy as np
 from absl import flags
-from ml_collections import ConfigDict, config_flags
 
 from genenv_jax import cli
 from genenv_jax.benchmarks.base import Benchmark
 from genenv_jax.benchmarks.registry import demonstrations
-from genenv_jax.config import validate
 from genenv_jax.models import huggingface
 from genenv_jax.models.language_model import LanguageModel
 from genenv_jax.models.make import chat_text, make_model
@@ -35,17 +35,31 @@ from genenv_jax.parallel import processes
 from genenv_jax.players import learner
 from genenv_jax.players.optimizer import OptimizerConfig, make_optimizer
 from genenv_jax.players.prompts import check_prompts
-from genenv_jax.progress import Progress
+from genenv_jax.run.progress import Progress
 from genenv_jax.run.streams import Stream, rng
 from genenv_jax.sampling.engine import pad_rows
+from genenv_jax.settings import Settings, within
 from genenv_jax.typing import Params
+
+if TYPE_CHECKING:
+    from genenv_jax.config import Config
 
 _FORMAT = 2  # raised when the training below changes, so that cached models are made anew
 _LONGEST_WARM_START = 24 * 3600.0  # seconds that the other processes wait
 _TOKENIZER_TEXTS = 4000  # demonstrations that the tokenizer is trained on
 
 
-def base_model(config: ConfigDict, benchmark: Benchmark) -> pathlib.Path:
+@dataclasses.dataclass(frozen=True)
+class WarmStartConfig(Settings):
+    """`config.warm_start`: supervised training of a made model before the co-evolution; 0 steps: none."""
+
+    steps: int = within(0, 0)
+    batch_size: int = within(64, 1)
+    learning_rate: float = within(3e-3, 0)
+    warmup_steps: int = within(50, 0)
+
+
+def base_model(config: Config, benchmark: Benchmark) -> pathlib.Path:
     """The directory of the model that both players start from.
 
     A named model is resolved (directory or hub id).  Otherwise a small one is made and trained, once:
@@ -59,11 +73,11 @@ def base_model(config: ConfigDict, benchmark: Benchmark) -> pathlib.Path:
     depends_on = {
         "format": _FORMAT,
         "seed": config.seed,
-        "make": {k: v for k, v in config.model.make.items() if k != "cache_dir"},
-        "warm_start": config.warm_start.to_dict(),
+        "make": config.model.make.shape(),
+        "warm_start": dataclasses.asdict(config.warm_start),
         "demonstrations": _digest(_tokenizer_texts(benchmark, config.seed)),
         "held_out": _digest(sorted(benchmark.canonical(task) for task in benchmark.tasks("eval"))),
-        "limits": config.limits.to_dict(),
+        "limits": dataclasses.asdict(config.limits),
     }
     text = json.dumps(depends_on, sort_keys=True, default=str)
     name = f"{benchmark.name}-{hashlib.sha256(text.encode()).hexdigest()[:12]}"
@@ -112,7 +126,7 @@ def _hand_out(directory: pathlib.Path) -> None:
             model.rename(directory)
 
 
-def cache_dir(config: ConfigDict) -> pathlib.Path:
+def cache_dir(config: Config) -> pathlib.Path:
     """Where made models are kept: `model.make.cache_dir`, else the user's cache directory."""
     if config.model.make.cache_dir:
         return pathlib.Path(config.model.make.cache_dir)
@@ -120,7 +134,7 @@ def cache_dir(config: ConfigDict) -> pathlib.Path:
     return pathlib.Path(root) / "genenv_jax" / "models"
 
 
-def make_base_model(config: ConfigDict, benchmark: Benchmark, directory: pathlib.Path) -> None:
+def make_base_model(config: Config, benchmark: Benchmark, directory: pathlib.Path) -> None:
     """Makes a model, trains it for `warm_start.steps` and leaves it in `directory`.
 
     The model appears when it is complete, so neither a kill nor a second process that makes the same
@@ -129,21 +143,21 @@ def make_base_model(config: ConfigDict, benchmark: Benchmark, directory: pathlib
     directory.parent.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(dir=directory.parent, prefix=f".{directory.name}-") as scratch:
         texts = _tokenizer_texts(benchmark, config.seed)
-        shape = {k: v for k, v in config.model.make.items() if k != "cache_dir"}
+        limits, shape = config.limits, config.model.make.shape()
         positions = max(
-            config.limits[f"{player}_prompt"] + config.limits[f"{player}_response"]
-            for player in ("agent", "simulator")
+            limits.agent_prompt + limits.agent_response,
+            limits.simulator_prompt + limits.simulator_response,
         )
         untrained = pathlib.Path(scratch) / "untrained"
         make_model(untrained, texts, **shape, max_positions=positions, seed=config.seed)
         model = LanguageModel.load(untrained, unroll_layers=config.model.unroll_layers)
-        check_prompts(config, model, benchmark, benchmark.tasks("seed"), benchmark.tasks("eval"))
+        check_prompts(limits, model, benchmark, benchmark.tasks("seed"), benchmark.tasks("eval"))
         params = train(config, benchmark, model, model.load_params())
         if not (directory / "config.json").is_file():
             model.save(directory, params)
 
 
-def train(config: ConfigDict, benchmark: Benchmark, model: LanguageModel, params: Params) -> Params:
+def train(config: Config, benchmark: Benchmark, model: LanguageModel, params: Params) -> Params:
     """`warm_start.steps` steps of maximum likelihood on fresh demonstrations; returns the parameters.
 
     Demonstrations that exceed the configured lengths are left out.
@@ -172,8 +186,7 @@ def train(config: ConfigDict, benchmark: Benchmark, model: LanguageModel, params
                 yield prompt, answer
 
     examples = encoded()
-    progress = Progress(total_epochs=0)
-    with progress.phase("train base model", total=c.steps, unit="steps") as phase:
+    with Progress(0).phase("train base model", c.steps, "steps") as phase:
         for _ in range(c.steps):
             prompts, answers = zip(*itertools.islice(examples, c.batch_size), strict=True)
             prompt_tokens, prompt_lengths = pad_rows(prompts, widths[0], c.batch_size)
@@ -193,22 +206,22 @@ def train(config: ConfigDict, benchmark: Benchmark, model: LanguageModel, params
 
 def main() -> None:
     """The command; see the module's docstring."""
-    from genenv_jax.players.building import make_benchmark
+    from genenv_jax.config import validate
+    from genenv_jax.players.build import make_benchmark
 
     with cli.one_line_errors():
-        config = CONFIG.value
-        validate(config)
+        config = validate(flags.FLAGS.config)
         if config.model.path:
             raise ValueError("config.model.path is set: this configuration makes no model")
         out = pathlib.Path(flags.FLAGS.out)
         if (out / "config.json").exists():
             raise ValueError(f"--out {out} holds a model already: expected a new directory")
-        make_base_model(config, make_benchmark(config), out)
+        make_base_model(config, make_benchmark(config.benchmark), out)
     print(flags.FLAGS.out)
 
 
 if __name__ == "__main__":
-    CONFIG = config_flags.DEFINE_config_file("config", None, "Configuration file.")
+    cli.define_config("Configuration file.")
     flags.DEFINE_string("out", None, "Directory of the trained model.")
     flags.mark_flags_as_required(["config", "out"])
     cli.run(main)

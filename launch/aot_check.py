@@ -23,21 +23,23 @@ import json
 import os
 import pathlib
 import sys
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 # Described devices compile for TPUs; this process itself needs no accelerator, and takes none.
 os.environ["JAX_PLATFORMS"] = "cpu"
 
 from absl import flags
-from ml_collections import ConfigDict, config_flags
 
 from genenv_jax import cli
+
+if TYPE_CHECKING:
+    from genenv_jax.config import Config
 
 GIB = 2**30
 _SHAPES = pathlib.Path(__file__).with_name("published_models.json")
 
 
-def read_model(name: str, config: ConfigDict) -> dict[str, Any]:
+def read_model(name: str, config: Config) -> dict[str, Any]:
     """The config.json that `name` stands for: a published shape, a file, a directory or a hub id."""
     from genenv_jax.models import huggingface
 
@@ -61,7 +63,7 @@ def read_model(name: str, config: ConfigDict) -> dict[str, Any]:
         ) from error
 
 
-def made_model(config: ConfigDict) -> dict[str, Any]:
+def made_model(config: Config) -> dict[str, Any]:
     """The config.json of the small model that a configuration makes on the spot."""
     c = config.model.make
     return {
@@ -76,19 +78,19 @@ def made_model(config: ConfigDict) -> dict[str, Any]:
     }
 
 
-def model_config(name: str, config: ConfigDict, lora_rank: int | None):
+def model_config(name: str, config: Config, lora_rank: int | None):
     """The players' decoder: --model, or what the configuration names, with the configured options."""
     from genenv_jax.models.config import TransformerConfig
-    from genenv_jax.players.building import lora_config, model_options
 
+    lora = config.lora
     if lora_rank is not None:
-        config.lora.rank = lora_rank
+        lora = dataclasses.replace(lora, rank=lora_rank)
     shape = read_model(name or config.model.path, config)
-    options = model_options(config, "tpu") | {"lora": lora_config(config)}
+    options = config.model.options("tpu") | {"lora": lora if lora.rank else None}
     return TransformerConfig.from_huggingface(shape, **options)
 
 
-def choose_mesh(text: str, config: ConfigDict, model, devices):
+def choose_mesh(text: str, config: Config, model, devices):
     """The mesh that --mesh asks for.
 
     "auto" takes the configuration's sizes where they suit devices, model and batches; otherwise the
@@ -126,10 +128,10 @@ def choose_mesh(text: str, config: ConfigDict, model, devices):
     )
 
 
-def check_mesh(mesh, config: ConfigDict, model) -> None:
+def check_mesh(mesh, config: Config, model) -> None:
     """Raises ValueError where a mesh does not divide the model or the batches."""
     from genenv_jax.parallel.rules import param_shardings
-    from genenv_jax.players.building import check_batches
+    from genenv_jax.players.build import check_batches
 
     check_batches(config, mesh)
     param_shardings(model, mesh)
@@ -151,7 +153,7 @@ class Row:
         return self.footprint["total"] + sum(self.residents.values())
 
 
-def measure_all(config: ConfigDict, model, mesh, wanted: list[str], report=lambda row: None):
+def measure_all(config: Config, model, mesh, wanted: list[str], report=lambda row: None):
     """Compiles the programs whose names contain one of `wanted` (all if empty); returns their rows."""
     import aot_costs
     import aot_programs
@@ -226,7 +228,7 @@ def main() -> None:
         config = options.config
         if options.model:
             config.model.path, config.model.make.vocab_size = options.model, 0
-        validate(config)
+        config = validate(config)
         part = aot.parse_slice(options.topology)
         model = model_config(options.model, config, options.lora)
         try:
@@ -285,7 +287,7 @@ def main() -> None:
     sys.exit(0 if fits else 1)
 
 
-def sizes_of(config: ConfigDict, model, mesh) -> dict[str, int]:
+def sizes_of(config: Config, model, mesh) -> dict[str, int]:
     """Bytes a chip of the large trees."""
     import aot_programs
 
@@ -293,7 +295,7 @@ def sizes_of(config: ConfigDict, model, mesh) -> dict[str, int]:
 
 
 if __name__ == "__main__":
-    config_flags.DEFINE_config_file("config", None, "Configuration file.")
+    cli.define_config("Configuration file.")
     flags.DEFINE_string("topology", None, "TPU slice, such as v5e:4x4 or v5e-16.")
     flags.DEFINE_string("model", "", "Published shape, config.json, directory or hub id.")
     flags.DEFINE_string("mesh", "auto", "data,fsdp,tensor, or auto.")

@@ -11,8 +11,8 @@ import flax.linen as nn
 import jax
 import jax.numpy as jnp
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
-from ml_collections import ConfigDict
 
+from genenv_jax.config import Config
 from genenv_jax.models.config import TransformerConfig
 from genenv_jax.models.lora import join, split
 from genenv_jax.models.scoring import CompletionBatch, score_completions
@@ -27,9 +27,8 @@ from genenv_jax.parallel.rules import (
     param_shardings,
 )
 from genenv_jax.players import learner
+from genenv_jax.players.offload import loaded_trees
 from genenv_jax.players.optimizer import OptimizerConfig, make_optimizer
-from genenv_jax.players.residency import resident_trees
-from genenv_jax.rl.grpo import GRPOConfig
 from genenv_jax.sampling import cache as caches
 from genenv_jax.sampling import decoding
 from genenv_jax.sampling.draw import SamplingParams
@@ -53,20 +52,29 @@ class Work:
     lanes: int = 0
 
 
-def player_work(config: ConfigDict) -> dict[str, Work]:
+def player_work(config: Config) -> dict[str, Work]:
     """The work of "agent" and "simulator" under a configuration."""
-    group = {"agent": config.agent.group_size, "simulator": config.simulator.variations}
+    agent, simulator, limits = config.agent, config.simulator, config.limits
     return {
         player: Work(
-            config.sampling.batch_size or config[player].batch_size,
-            config[player].minibatch_size,
-            config[player].micro_batches,
-            group[player],
-            config.limits[f"{player}_prompt"],
-            config.limits[f"{player}_response"],
+            config.sampling.batch_size or c.batch_size,
+            c.minibatch_size,
+            c.micro_batches,
+            group,
+            prompt,
+            response,
             config.sampling.lanes,
         )
-        for player in group
+        for player, c, group, prompt, response in (
+            ("agent", agent, agent.group_size, limits.agent_prompt, limits.agent_response),
+            (
+                "simulator",
+                simulator,
+                simulator.variations,
+                limits.simulator_prompt,
+                limits.simulator_response,
+            ),
+        )
     }
 
 
@@ -78,7 +86,7 @@ class Program:
       name: as the table shows it.
       player: "agent" or "simulator", whose work it is.
       phase: "sample", "score" or "update": it decides what is resident.
-      trees: names of the large trees among its arguments, as in `resident_trees`.
+      trees: names of the large trees among its arguments, as in `loaded_trees`.
       prompts: how many it works on.
       lower: lowers it with abstract arguments.
       steps: decoding steps.
@@ -94,7 +102,7 @@ class Program:
 
 
 def tree_bytes(config: TransformerConfig, mesh: Mesh, moments: str) -> dict[str, int]:
-    """Bytes a chip of the trees that `resident_trees` names, exactly.
+    """Bytes a chip of the trees that `loaded_trees` names, exactly.
 
     config: of the players, with adapters under LoRA.  moments: type of the optimiser's moments.
     """
@@ -114,11 +122,11 @@ def residents(
     program: Program, sizes: Mapping[str, int], offload: str, lora: bool
 ) -> dict[str, int]:
     """Bytes a chip of the trees that lie beside a program's arguments while it runs."""
-    names = resident_trees(program.phase, offload, lora) - program.trees
+    names = loaded_trees(program.phase, offload, lora) - program.trees
     return {name: sizes[name] for name in sorted(names)}
 
 
-def programs(config: ConfigDict, model: TransformerConfig, mesh: Mesh) -> list[Program]:
+def programs(config: Config, model: TransformerConfig, mesh: Mesh) -> list[Program]:
     """Every program of a run whose size depends on the model, in the order of an epoch.
 
     Args:
@@ -143,17 +151,12 @@ def programs(config: ConfigDict, model: TransformerConfig, mesh: Mesh) -> list[P
         score = functools.partial(trees.lower_score, work)
         result.append(Program(f"score {player}", player, "score", reference, work.minibatch, score))
     for player, work in player_work(config).items():
-        c = config[player]
         if player == "agent":
-            names = ("clip_low", "clip_high", "dual_clip", "kl_coef", "kl_estimator")
-            loss = GRPOConfig(
-                **{name: c[name] for name in names},
-                entropy_coef=c.entropy_coef,
-                aggregation=c.aggregation,
-            )
-            step = learner.make_grpo_step(model, loss, trees.optimizer, c.micro_batches)
+            c = config.agent
+            step = learner.make_grpo_step(model, c, trees.optimizer, c.micro_batches)
             name = "update agent (GRPO)"
         else:
+            c = config.simulator
             step = learner.make_rwr_step(
                 model, trees.optimizer, c.kl_coef, c.kl_cap or float("inf"), c.micro_batches
             )

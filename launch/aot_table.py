@@ -89,13 +89,14 @@ def too_large(model: str, rank: int, part: Any, chosen: dict[str, Any]) -> str:
     import aot_check
     import aot_programs
 
-    from genenv_jax.config import default_config
+    from genenv_jax.config import default_config, validate
     from genenv_jax.parallel import aot
     from genenv_jax.parallel.mesh import make_mesh
 
     config = default_config()
-    with config.unlocked():
-        config.update_from_flattened_dict(chosen["config"])
+    config.benchmark.name, config.model.path = "bfcl", model
+    config.update_from_flattened_dict(chosen["config"])
+    config = validate(config)
     decoder = aot_check.model_config(model, config, rank)
     mesh = make_mesh(*map(int, chosen["mesh"].split(",")), devices=aot.slice_devices(part))
     aot_check.check_mesh(mesh, config, decoder)

@@ -2,15 +2,16 @@
 
 import os
 
+from tests.commands import COMPILE_FAST
+
 # Before anything imports jax, torch or transformers: they read these once.
 os.environ["JAX_PLATFORMS"] = "cpu"
 os.environ["HF_HUB_OFFLINE"] = "1"
 os.environ["TOKENIZERS_PARALLELISM"] = "false"
 os.environ.setdefault("OMP_NUM_THREADS", "2")
-_FLAG = "--xla_force_host_platform_device_count"
-if _FLAG not in os.environ.get("XLA_FLAGS", ""):
-    os.environ["XLA_FLAGS"] = f"{os.environ.get('XLA_FLAGS', '')} {_FLAG}=8".strip()
+os.environ["XLA_FLAGS"] = f"--xla_force_host_platform_device_count=8 {COMPILE_FAST}"
 
+import collections
 import gc
 import pathlib
 import sys
@@ -19,11 +20,42 @@ import pytest
 
 from tests import tiny
 
+_LEFT_OUT: collections.Counter[str] = collections.Counter()
 _ROOT = pathlib.Path(__file__).resolve().parent.parent
 
 
-def pytest_configure(config):
-    config.addinivalue_line("markers", "slow: takes more than about ten seconds")
+# Whole runs, which take longest: they begin first, so that no process waits for them in the end.
+_FIRST = ("test_coevolve", "test_commands", "test_options")
+
+
+def pytest_collection_modifyitems(items):
+    items.sort(key=lambda item: item.module.__name__.rpartition(".")[2] not in _FIRST)
+
+
+def pytest_deselected(items):
+    marks = (mark for item in items for mark in ("slow", "data") if item.get_closest_marker(mark))
+    _LEFT_OUT.update(marks)
+
+
+def pytest_sessionfinish(session):
+    if hasattr(session.config, "workeroutput"):  # one of several processes; each has collected all
+        session.config.workeroutput["left out"] = dict(_LEFT_OUT)
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_testnodedown(node):
+    for mark, count in getattr(node, "workeroutput", {}).get("left out", {}).items():
+        _LEFT_OUT[mark] = count
+
+
+def pytest_terminal_summary(terminalreporter):
+    """One line about what has not run, and the commands for it."""
+    if _LEFT_OUT:
+        counts = " and ".join(f"{count} {mark}" for mark, count in sorted(_LEFT_OUT.items()))
+        terminalreporter.write_line(
+            f"left out: {counts} tests; `make test-rest` runs them, those marked data on the files that "
+            "`python -m genenv_jax.datasets --name=NAME` downloads or $GENENV_DATA names"
+        )
 
 
 # A process may have 65,530 memory mappings on Linux, and each program that XLA compiles for CPUs takes a few.
@@ -42,6 +74,37 @@ def _bounded_mappings():
         if count > _MANY_MAPPINGS:
             sys.modules["jax"].clear_caches()
             gc.collect()
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _toy_benchmark():
+    """Makes the tests' benchmark one of those that a configuration may name."""
+    from genenv_jax.benchmarks import registry
+
+    registry._BENCHMARKS["toy"] = ("tests.toy", "Drawing")
+
+
+@pytest.fixture(scope="session")
+def _made_models(tmp_path_factory):
+    root = tmp_path_factory.getbasetemp()
+    # Several processes that run tests share it.
+    root = root.parent if "PYTEST_XDIST_WORKER" in os.environ else root
+    (root / "models").mkdir(exist_ok=True)
+    return root / "models"
+
+
+@pytest.fixture(scope="module")
+def cache(_made_models):
+    """Directory of made models, and, while a module with whole runs runs, of what XLA has compiled."""
+    import jax
+
+    names = ("jax_compilation_cache_dir", "jax_persistent_cache_min_compile_time_secs")
+    before = {name: getattr(jax.config, name) for name in names}
+    jax.config.update("jax_compilation_cache_dir", str(_made_models / "xla"))
+    jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.2)
+    yield _made_models
+    for name, value in before.items():
+        jax.config.update(name, value)
 
 
 @pytest.fixture(scope="session")

@@ -7,7 +7,7 @@ As a script it takes the command's name and its flags; as a configuration file i
 import runpy
 import sys
 
-from tests.toy import toy_config
+from tests.runs import toy_config
 
 
 def get_config(cache_dir: str):

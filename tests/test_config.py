@@ -1,5 +1,6 @@
 """Settings are refused with the key and what was expected."""
 
+import dataclasses
 import importlib.util
 import pathlib
 import re
@@ -7,8 +8,8 @@ import re
 import pytest
 from ml_collections import ConfigDict
 
-from genenv_jax.config import _CHOICES, default_config, prompt_buckets, validate
-from genenv_jax.rl import grpo, kl
+from genenv_jax.config import changes, default_config, flatten, validate
+from genenv_jax.settings import Settings, choice, within
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 
@@ -44,7 +45,7 @@ def test_the_defaults_are_valid():
 
 
 def test_the_papers_settings():
-    config = default_config()
+    config = validate(valid())
     agent, simulator, curriculum = config.agent, config.simulator, config.curriculum
     assert (agent.learning_rate, simulator.learning_rate) == (1e-6, 5e-7)
     assert (agent.batch_size, simulator.batch_size, config.epochs) == (64, 64, 10)
@@ -68,7 +69,7 @@ def test_no_setting_hides_behind_a_method_of_its_group():
 
 
 def test_every_file_in_configs_is_valid():
-    suites = ("suite.py", "studies.py")  # of several runs; see tests/test_arms.py
+    suites = ("suite.py", "studies.py")  # of several runs; see tests/experiment/test_arms.py
     files = sorted(f for f in (ROOT / "configs").rglob("*.py") if f.name not in suites)
     assert files
     for file in files:
@@ -95,10 +96,10 @@ def test_quickstart_refuses_an_argument():
 @pytest.mark.parametrize(
     ("key", "hint"),
     [
-        ("epoch", "did you mean epochs?"),
-        ("agent.learningrate", "did you mean agent.learning_rate?"),
-        ("simulator.kl_caps", "did you mean simulator.kl_cap?"),
-        ("model.make.vocabsize", "did you mean model.make.vocab_size?"),
+        ("epoch", "did you mean config.epochs?"),
+        ("agent.learningrate", "did you mean config.agent.learning_rate?"),
+        ("simulator.kl_caps", "did you mean config.simulator.kl_cap?"),
+        ("model.make.vocabsize", "did you mean config.model.make.vocab_size?"),
         (
             "curriculum.zzz",
             "expected one of ['alpha', 'beta', 'estimate', 'k_min', 'score', 'seeds_per_epoch']",
@@ -186,9 +187,13 @@ def test_a_teacher_beside_another_source(changes):
 
 
 def test_types_that_fit():
-    validate(changed("agent.learning_rate", 0))  # an int where a float is expected
-    validate(changed("limits.prompt_buckets", [512, 1024]))
-    validate(changed("limits.prompt_buckets", ()))
+    rate = validate(changed("agent.learning_rate", 0)).agent.learning_rate
+    assert rate == 0.0 and type(rate) is float  # an int where a float is expected
+    assert validate(changed("limits.prompt_buckets", [512, 1024])).limits.prompt_buckets == (
+        512,
+        1024,
+    )
+    assert validate(changed("limits.prompt_buckets", ())).limits.prompt_buckets == ()
 
 
 NAN = float("nan")
@@ -239,8 +244,8 @@ def test_bounds_are_inclusive():
         ("agent.kl_estimator", "k4", "k3"),
         ("agent.aggregation", "mean", "token-mean"),
         ("agent.advantage_scale", "max", "std"),
-        ("agent.advantage_ddof", 2, "[0, 1]"),
-        ("agent.advantage_ddof", True, "[0, 1]"),  # equal to 1, but not it
+        ("agent.advantage_ddof", 2, "[1, 0]"),
+        ("agent.advantage_ddof", True, "[1, 0]"),  # equal to 1, but not it
         ("simulator.success_rate_over", "seed", "batch"),
         ("tensorboard", "yes", "auto"),
         ("tensorboard", 1, "auto"),
@@ -252,15 +257,43 @@ def test_choices(key, value, one):
     assert message.startswith(f"config.{key} = {value!r}: expected one of") and one in message
 
 
-def test_all_choices_are_accepted():
-    for key, values in _CHOICES.items():
-        for value in values:
-            validate(changed(key, value))
+@dataclasses.dataclass(frozen=True)
+class Group(Settings):
+    share: float = within(0.5, 0, 1)
+    count: int = within(1, 1)
+    kind: str = choice("one", "two")
 
 
-def test_the_choices_are_those_of_the_code():
-    assert _CHOICES["agent.aggregation"] == grpo.AGGREGATIONS
-    assert _CHOICES["agent.kl_estimator"] == kl.ESTIMATORS
+def test_a_group_of_settings_checks_itself():
+    assert Group(kind="two") == Group(0.5, 1, "two")
+    for values, message in (
+        ({"share": 1.1}, "share = 1.1: expected between 0 and 1"),
+        ({"share": NAN}, "share = nan: expected between 0 and 1"),
+        ({"count": 0}, "count = 0: expected at least 1"),
+        ({"kind": "three"}, r"kind = 'three': expected one of \['one', 'two'\]"),
+    ):
+        with pytest.raises(ValueError, match=f"^{message}"):
+            Group(**values)
+
+
+def test_the_checked_configuration_says_what_was_given():
+    config = valid()
+    config.benchmark.grasp = 0.1
+    checked = validate(config)
+    assert flatten(checked.to_dict()) == flatten(config.to_dict())
+    assert checked.benchmark == {"name": "dial", "grasp": 0.1}
+
+
+def test_what_a_file_changes():
+    config = valid()
+    config.agent.group_size, config.benchmark.positions = 4, 5
+    config.benchmark.max_depth = 6  # as the benchmark has it
+    assert changes(config) == {
+        "agent.group_size": (4, 8),
+        "benchmark.name": ("dial", ""),
+        "benchmark.positions": (5, 10),
+        "model.path": ("some/model", ""),
+    }
 
 
 def test_a_model_is_named_or_made_not_both():
@@ -287,9 +320,7 @@ def test_combinations():
 
 
 def test_prompt_buckets():
-    config = valid()
-    config.limits.prompt_buckets = (1024, 512, 4096, 9000)
-    assert prompt_buckets(config, 4096) == (512, 1024, 4096)
-    assert prompt_buckets(config, 100) == (100,)
-    config.limits.prompt_buckets = ()
-    assert prompt_buckets(config, 40) == (40,)
+    limits = validate(changed("limits.prompt_buckets", (1024, 512, 4096, 9000))).limits
+    assert limits.buckets(4096) == (512, 1024, 4096)
+    assert limits.buckets(100) == (100,)
+    assert validate(changed("limits.prompt_buckets", ())).limits.buckets(40) == (40,)

@@ -8,7 +8,6 @@ import numpy as np
 
 from genenv_jax.benchmarks import base
 from genenv_jax.benchmarks.base import Rejection, Score, Task
-from genenv_jax.config import default_config
 
 
 class Toy:
@@ -79,52 +78,3 @@ class Drawing(Toy):
 
     def difficulty(self, task):
         return float(len(self.text(task).split()))
-
-
-def toy_config(cache_dir, overrides=None):
-    """A run that takes seconds; `overrides` are settings by dotted key."""
-    config = default_config()
-    config.update_from_flattened_dict(
-        {
-            "epochs": 2,
-            "benchmark.name": "toy",
-            "model.dtype": "float32",
-            "model.remat": "none",
-            "model.make.vocab_size": 270,
-            "model.make.hidden_size": 16,
-            "model.make.intermediate_size": 32,
-            "model.make.num_layers": 2,
-            "model.make.num_heads": 2,
-            "model.make.num_kv_heads": 1,
-            "model.make.cache_dir": str(cache_dir),
-            "mesh.data": 1,
-            "mesh.fsdp": 1,
-            "mesh.tensor": 1,
-            "limits.agent_prompt": 240,
-            "limits.agent_response": 6,
-            "limits.simulator_prompt": 96,
-            "limits.simulator_response": 24,
-            "limits.prompt_buckets": (),
-            "warm_start.steps": 150,
-            "warm_start.batch_size": 16,
-            "warm_start.learning_rate": 1e-2,
-            "curriculum.seeds_per_epoch": 4,
-            "agent.learning_rate": 1e-3,
-            "agent.group_size": 4,
-            "agent.batch_size": 8,
-            "agent.minibatch_size": 4,
-            "agent.replay_share": 0.2,
-            "simulator.learning_rate": 1e-3,
-            "simulator.batch_size": 4,
-            "simulator.minibatch_size": 2,
-            "curriculum.k_min": 0.3,
-            "simulator.success_rate_over": "task",
-            "verification.near_duplicate": 0.0,
-            "evaluation.batch_size": 4,
-            "export": False,
-            "compilation_cache": False,
-            "tensorboard": "never",
-        }
-    )
-    config.update_from_flattened_dict(overrides or {})
-    return config

@@ -15,10 +15,8 @@ skyline   tasks at the depths that the agent solves half of the time, told by th
 admission tasks that are proven by their checks, or all that parse, with the answers that the simulator wrote
 """
 
-from genenv_jax.experiments.suite import default_suite
-
-_GENENV = "configs/ablations/genenv.py:"
-_RANDOM = "configs/ablations/random.py:"
+from genenv_jax.experiment.arms import ARMS, EQUAL_ROLLOUTS
+from genenv_jax.experiment.plan import default_suite
 
 # Frequencies of depths 1 to 6 among the seeds, which the simulator varies.
 _SKEWS = {
@@ -26,95 +24,76 @@ _SKEWS = {
     "mixed": (0.17, 0.17, 0.17, 0.17, 0.16, 0.16),
     "hard": (0.02, 0.05, 0.08, 0.15, 0.3, 0.4),
 }
+_PAIR = ("genenv", "random")
+_MIXTURE = {"simulator.mixture": 0.25}
+_ENTROPY = {"simulator.entropy_floor": 0.5, "simulator.entropy_coef": 0.1}
+_NO_KL = {"simulator.kl_coef": 0.0}
 
-
-def _dose(suite):
-    suite.arms = {
-        f"{name}-{skew}": f"{file};benchmark.seed_depths={depths}"
-        for skew, depths in _SKEWS.items()
-        for name, file in (("genenv", _GENENV), ("random", _RANDOM))
-    }
-    suite.contrasts = tuple((f"genenv-{skew}", f"random-{skew}") for skew in _SKEWS)
-    suite.threshold_arm = "random-mixed"
-
-
-def _alpha(suite):
-    suite.arms = {
-        f"alpha-{round(10 * alpha)}-n-{n}-{estimate}": (
-            f"{_GENENV};curriculum.alpha={alpha};agent.group_size={n};curriculum.estimate={estimate}"
-        )
-        for alpha in (0.3, 0.5, 0.7)
-        for n in (4, 10)
-        for estimate in ("mle", "posterior")
-    }
-    suite.contrasts = (("alpha-5-n-4-posterior", "alpha-5-n-4-mle"),)
-    suite.threshold_arm = "alpha-5-n-10-mle"
-
-
-def _collapse(suite):
-    none = ";simulator.kl_coef=0.0"
-    suite.arms = {
-        "no-anchor": f"{_GENENV}{none}",
-        "kl": f"{_GENENV};simulator.kl_coef=0.2",
-        "mixture": f"{_GENENV}{none};simulator.mixture=0.25",
-        "entropy": f"{_GENENV}{none};simulator.entropy_floor=0.5;simulator.entropy_coef=0.1",
-        "all": f"{_GENENV};simulator.mixture=0.25;simulator.entropy_floor=0.5;simulator.entropy_coef=0.1",
-    }
-    suite.contrasts = (("kl", "no-anchor"), ("mixture", "no-anchor"))
-    suite.threshold_arm = "kl"
-
-
-def _pace(suite):
-    suite.arms = {
-        f"{name}-{pace}": f"{file};agent.learning_rate={rate}"
-        for pace, rate in (("fast", 3e-4), ("slow", 1e-4))
-        for name, file in (("genenv", _GENENV), ("random", _RANDOM))
-    }
-    suite.contrasts = (("genenv-fast", "random-fast"), ("genenv-slow", "random-slow"))
-    suite.threshold_arm = "random-slow"
-
-
-def _skyline(suite):
-    suite.arms = {
-        "genenv": "configs/ablations/genenv.py",
-        "random": "configs/ablations/random.py",
-        "oracle": "configs/ablations/oracle.py",
-    }
-    suite.contrasts = (("oracle", "random"), ("oracle", "genenv"))
-    suite.threshold_arm = "random"
-
-
-def _admission(suite):
-    suite.arms = {name: f"{_GENENV};verification.admit={name}" for name in ("proven", "parsed")}
-    suite.contrasts = (("proven", "parsed"),)
-    suite.threshold_arm = "proven"
-
-
+# Name: (arms, contrasts, the arm whose final score is the threshold).
 _STUDIES = {
-    "dose": _dose,
-    "alpha": _alpha,
-    "collapse": _collapse,
-    "pace": _pace,
-    "skyline": _skyline,
-    "admission": _admission,
+    "dose": (
+        {
+            f"{name}-{skew}": ARMS[name] | {"benchmark.seed_depths": depths}
+            for skew, depths in _SKEWS.items()
+            for name in _PAIR
+        },
+        tuple((f"genenv-{skew}", f"random-{skew}") for skew in _SKEWS),
+        "random-mixed",
+    ),
+    "alpha": (
+        {
+            f"alpha-{round(10 * alpha)}-n-{n}-{estimate}": {
+                "curriculum.alpha": alpha,
+                "agent.group_size": n,
+                "curriculum.estimate": estimate,
+            }
+            for alpha in (0.3, 0.5, 0.7)
+            for n in (4, 10)
+            for estimate in ("mle", "posterior")
+        },
+        (("alpha-5-n-4-posterior", "alpha-5-n-4-mle"),),
+        "alpha-5-n-10-mle",
+    ),
+    "collapse": (
+        {
+            "no-anchor": _NO_KL,
+            "kl": {"simulator.kl_coef": 0.2},
+            "mixture": _NO_KL | _MIXTURE,
+            "entropy": _NO_KL | _ENTROPY,
+            "all": _MIXTURE | _ENTROPY,
+        },
+        (("kl", "no-anchor"), ("mixture", "no-anchor")),
+        "kl",
+    ),
+    "pace": (
+        {
+            f"{name}-{pace}": ARMS[name] | {"agent.learning_rate": rate}
+            for pace, rate in (("fast", 3e-4), ("slow", 1e-4))
+            for name in _PAIR
+        },
+        (("genenv-fast", "random-fast"), ("genenv-slow", "random-slow")),
+        "random-slow",
+    ),
+    "skyline": (
+        {name: ARMS[name] for name in (*_PAIR, "oracle")},
+        (("oracle", "random"), ("oracle", "genenv")),
+        "random",
+    ),
+    "admission": (
+        {name: {"verification.admit": name} for name in ("proven", "parsed")},
+        (("proven", "parsed"),),
+        "proven",
+    ),
 }
 
 
 def get_config(arg: str = ""):
     if arg not in _STUDIES:
         raise ValueError(f"configs/ablations/studies.py takes one of {list(_STUDIES)}, got {arg!r}")
-    suite = default_suite()
+    arms, contrasts, threshold_arm = _STUDIES[arg]
+    suite = default_suite(arms, EQUAL_ROLLOUTS)
+    suite.contrasts, suite.threshold_arm = contrasts, threshold_arm
     # The first seeds of the main comparison, whose base models most studies share.
     suite.seeds = (100, 101, 102, 103)
-    suite.overrides = {
-        "epochs": 60,
-        "rollouts": 10_000,
-        "export": False,
-        "tensorboard": "never",
-        "checkpoint": {"every": 10},
-        "evaluation": {"reroll": 32},
-    }
     suite.jobs = 2
-    _STUDIES[arg](suite)
-    suite.order = tuple(suite.arms)
     return suite

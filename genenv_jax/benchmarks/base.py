@@ -1,4 +1,4 @@
-"""What a benchmark promises to the rest of the system.
+"""The interfaces of benchmarks.
 
 A benchmark is a small object that knows nothing of models.  It loads tasks, writes the messages that
 each player reads, turns what the simulator wrote into a `Task` or a `Rejection`, and scores what the
@@ -16,7 +16,7 @@ import numpy as np
 
 Message = Mapping[str, str]  # {"role": "system" | "user" | "assistant", "content": text}
 
-# Reasons for which a generation is turned away.  A benchmark may add reasons of its own; they are short
+# Reasons for which a generation is rejected.  A benchmark may add reasons of its own; they are short
 # snake_case words, because they become metric names.
 EMPTY = "empty"  # nothing but white space
 TRUNCATED = "truncated"  # the token limit came before an end token
@@ -117,10 +117,10 @@ class SeedStatistics:
 
 @runtime_checkable
 class Benchmark(Protocol):
-    """The promise.  All methods are deterministic and free of side effects.
+    """What every benchmark implements.  All methods are deterministic and free of side effects.
 
     Methods are called from several threads.  A benchmark whose `score`, `parse` or `verify` may be slow,
-    or may hang or crash because of what a text says (an engine of somebody else's), sets the attribute
+    or may hang or crash because of what a text says (an external engine), sets the attribute
     `isolated = True`: they are then called in worker processes, with a time limit.  It must be
     picklable for that, and its modules must not import JAX.
     """

@@ -15,8 +15,8 @@ to the same, or to be off by a fixed "shift", which never does: then no choice o
 task easy, and the number of calls is all that makes it hard.
 
 Written results are carried on, right or wrong, so the traces are consistent in themselves.
-The simulator's demonstrator writes valid variations that are mostly longer than their seed, and pays no
-heed to the success statistics: to use them is what the simulator has to learn.
+The simulator's demonstrator writes valid variations that are mostly longer than their seed, whatever the
+success statistics say: to use them is what the simulator has to learn.
 """
 
 from __future__ import annotations

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import difflib
 import importlib
 import inspect
 import itertools
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as np
@@ -28,17 +29,31 @@ def make_benchmark(name: str, **options: Any) -> Benchmark:
 
     Raises ValueError for an unknown name or option, and what the constructor raises.
     """
-    if name not in _BENCHMARKS:
-        raise ValueError(f"benchmark.name = {name!r}: expected one of {sorted(_BENCHMARKS)}")
-    module, cls = _BENCHMARKS[name]
-    make = getattr(importlib.import_module(module), cls)
-    known = inspect.signature(make).parameters
+    check_options(name, **options)
+    return _constructor(name)(**options)
+
+
+def check_options(name: str, **options: Any) -> None:
+    """Raises ValueError for an unknown name or option of a benchmark."""
+    known = default_options(name)
     for option in options:
         if option not in known:
-            raise ValueError(
-                f"benchmark.{option} is not an option of {name}: expected {list(known)}"
-            )
-    return make(**options)
+            close = difflib.get_close_matches(option, known, 1)
+            hint = f"did you mean {close[0]}?" if close else f"expected one of {sorted(known)}"
+            raise ValueError(f"config.benchmark.{option} is not an option of {name}; {hint}")
+
+
+def default_options(name: str) -> dict[str, Any]:
+    """The options of the benchmark `name` with their defaults.  Raises ValueError for an unknown name."""
+    parameters = inspect.signature(_constructor(name)).parameters
+    return {option: parameter.default for option, parameter in parameters.items()}
+
+
+def _constructor(name: str) -> Callable[..., Benchmark]:
+    if name not in _BENCHMARKS:
+        raise ValueError(f"config.benchmark.name = {name!r}: expected one of {sorted(_BENCHMARKS)}")
+    module, cls = _BENCHMARKS[name]
+    return getattr(importlib.import_module(module), cls)
 
 
 def demonstrations(

@@ -2,7 +2,7 @@
 
 Nothing here evaluates code.  Every function is total: it returns a value or a `Rejection` whose
 reason is counted.  Text is measured (length, then nesting) before a parser sees it, because the
-parsers of the standard library recurse and their cost is not ours to trust.
+parsers of the standard library recurse, and the cost of that has no bound.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ _ERRORS = (
 
 
 def check_text(text: Any, max_chars: int = MAX_CHARS) -> Rejection | None:
-    """Turns away what is not a text of reasonable size, at little cost however hostile it is.
+    """Rejects what is not a text of reasonable size, at a cost that does not depend on what it holds.
 
     Args:
       text: what a model wrote.  U+FFFD (a decoder's mark for bytes that were not UTF-8) is text.
@@ -199,14 +199,14 @@ def parse_json(text: Any, max_chars: int = MAX_CHARS, max_depth: int = MAX_DEPTH
         )
     except (ValueError, RecursionError, MemoryError) as error:
         return Rejection(UNPARSABLE, _describe(error))
-    # An escape can smuggle in what `check_text` turned away in the plain text.
+    # An escape may stand for what `check_text` rejects in plain text.
     if "\\u" in text and _NOT_TEXT.search(json.dumps(value, ensure_ascii=False)):
         return Rejection(NOT_TEXT, "escaped control character or lone surrogate")
     return value
 
 
 def _parse_expression(text: str) -> ast.expr:
-    with warnings.catch_warnings():  # "\d" in a model's string is no business of our callers
+    with warnings.catch_warnings():  # "\d" in a string is a warning
         warnings.simplefilter("ignore")
         return ast.parse(text, mode="eval").body
 

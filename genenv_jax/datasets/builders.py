@@ -6,7 +6,6 @@ files are read by the benchmarks' own readers.
 
 from __future__ import annotations
 
-import functools
 import importlib
 import json
 import os
@@ -49,7 +48,6 @@ class TaskBuilder(tfds.core.GeneratorBasedBuilder, skip_registration=True):
 
     @tfds.core.utils.classproperty
     @classmethod
-    @functools.cache
     def url_infos(cls) -> dict[str, Any]:
         """Size and SHA-256 of each file, by which TensorFlow Datasets checks a download."""
         return {
@@ -86,7 +84,7 @@ class TaskBuilder(tfds.core.GeneratorBasedBuilder, skip_registration=True):
         """The directory of files that are already there, compared with the published ones."""
         try:
             manual = pathlib.Path(dl_manager.manual_dir)
-        except AssertionError:  # its way of saying that there is none
+        except AssertionError:  # there is none
             return None
         directory = next((d for d in (manual / self.benchmark, manual) if d.is_dir()), manual)
         there = [
@@ -129,7 +127,6 @@ class TaskBuilder(tfds.core.GeneratorBasedBuilder, skip_registration=True):
             yield index, from_task(task)
 
 
-@functools.cache
 def _reader(module: str) -> Callable[[pathlib.Path], Mapping[str, list[Task]]]:
     return importlib.import_module(module).splits
 

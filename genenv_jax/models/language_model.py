@@ -12,7 +12,39 @@ from typing import Any
 
 from genenv_jax.models import huggingface
 from genenv_jax.models.config import TransformerConfig
+from genenv_jax.models.make import MakeConfig
+from genenv_jax.settings import Settings, choice
 from genenv_jax.typing import Params
+
+
+@dataclasses.dataclass(frozen=True)
+class ModelConfig(Settings):
+    """`config.model`: what both players start from, and how it is computed.
+
+    path: directory or hub id; "": `make` makes one.  dtype: of activations; trained parameters are float32.
+    remat: what the backward pass keeps of a layer: "none": everything, "dots": the outputs of the
+    projections, "full": only its input, "offload": its input, in host memory.
+    attention: the kernel; "auto" is splash on TPUs and xla elsewhere.  unroll_layers: see
+    `TransformerConfig`.
+    """
+
+    path: str = ""
+    dtype: str = choice("bfloat16", "float32", "float16")
+    remat: str = choice("full", "none", "dots", "offload")
+    attention: str = choice("auto", "xla", "splash", "cudnn")
+    unroll_layers: bool = False
+    make: MakeConfig = MakeConfig()
+
+    def options(self, platform: str) -> dict[str, Any]:
+        """The options of `TransformerConfig` that are settings, adapters apart.
+
+        platform: of the devices, "cpu", "gpu" or "tpu"; it decides what attention "auto" is.
+        """
+        names = ("dtype", "remat", "attention", "unroll_layers")
+        options = {name: getattr(self, name) for name in names}
+        if options["attention"] == "auto":
+            options["attention"] = "splash" if platform == "tpu" else "xla"
+        return options
 
 
 @dataclasses.dataclass(frozen=True, eq=False)

@@ -9,13 +9,13 @@ alone is the reference policy.
 from __future__ import annotations
 
 import dataclasses
-import math
 
 import flax.linen as nn
 import jax
 import jax.numpy as jnp
 from flax import traverse_util
 
+from genenv_jax.settings import Settings, within
 from genenv_jax.typing import Array, Params
 
 # Target names are those of Hugging Face checkpoints; without "_proj" they are our modules'.
@@ -23,27 +23,26 @@ TARGETS = ("q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj", "down
 
 
 @dataclasses.dataclass(frozen=True)
-class LoraConfig:
-    """Which projections have adapters.
+class LoraConfig(Settings):
+    """Which projections have adapters.  `config.lora`: both players are adapters on one frozen base.
 
-    rank: inner width r.  alpha: numerator of the scale α / r.  targets: some of `TARGETS`.
-    Raises ValueError for anything else.
+    rank: inner width r; 0: no adapters, all parameters are trained.  alpha: numerator of the scale α / r.
+    targets: some of `TARGETS`.
     """
 
-    rank: int
-    alpha: float = 32.0
+    rank: int = within(0, 0)
+    alpha: float = within(32.0, 0)
     targets: tuple[str, ...] = TARGETS
 
     def __post_init__(self):
-        if self.rank < 1:
-            raise ValueError(f"lora rank = {self.rank}: expected at least 1")
-        if not (math.isfinite(self.alpha) and self.alpha > 0):
-            raise ValueError(f"lora alpha = {self.alpha}: expected more than 0")
+        super().__post_init__()
+        if self.alpha == 0:
+            raise ValueError(f"alpha = {self.alpha}: expected more than 0")
         unknown = [name for name in self.targets if name not in TARGETS]
         if unknown or not self.targets:
-            raise ValueError(f"lora targets {unknown or '()'}: expected some of {list(TARGETS)}")
+            raise ValueError(f"targets = {unknown or ()}: expected some of {list(TARGETS)}")
         if len(set(self.targets)) < len(self.targets):
-            raise ValueError(f"lora targets {list(self.targets)}: expected each at most once")
+            raise ValueError(f"targets = {list(self.targets)}: expected each at most once")
 
     @property
     def scale(self) -> float:

@@ -1,4 +1,4 @@
-"""Makes a small model on the spot: a tokenizer trained on given texts and random weights.
+"""Makes a small model: a tokenizer trained on given texts and random weights.
 
 The result is an ordinary Hugging Face directory (a Qwen2 config.json, tokenizer.json, safetensors), so
 everything after this runs as it would on a downloaded model.
@@ -6,6 +6,7 @@ everything after this runs as it would on a downloaded model.
 
 from __future__ import annotations
 
+import dataclasses
 import os
 import pathlib
 from collections.abc import Iterable, Mapping
@@ -18,6 +19,28 @@ from tokenizers import Regex, Tokenizer, decoders, models, pre_tokenizers, train
 from genenv_jax.models import huggingface
 from genenv_jax.models.config import TransformerConfig
 from genenv_jax.models.transformer import init_params
+from genenv_jax.settings import Settings, within
+
+
+@dataclasses.dataclass(frozen=True)
+class MakeConfig(Settings):
+    """`config.model.make`: the small model that is made where no model is named.
+
+    vocab_size: 0: none is made.  cache_dir: where made models are kept; "": the user's cache directory.
+    """
+
+    vocab_size: int = within(0, 0)
+    hidden_size: int = within(64, 1)
+    intermediate_size: int = within(192, 1)
+    num_layers: int = within(2, 1)
+    num_heads: int = within(4, 1)
+    num_kv_heads: int = within(2, 1)
+    cache_dir: str = ""
+
+    def shape(self) -> dict[str, int]:
+        """The arguments of `make_model` that are settings."""
+        return {k: v for k, v in dataclasses.asdict(self).items() if k != "cache_dir"}
+
 
 PAD, START, END = "<|endoftext|>", "<|im_start|>", "<|im_end|>"
 

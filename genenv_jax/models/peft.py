@@ -119,8 +119,9 @@ def read_lora_config(path: str | os.PathLike) -> LoraConfig:
     targets = given.get("target_modules")
     if targets == "all-linear":
         targets = TARGETS
-    if not isinstance(targets, (list, tuple)) or type(given.get("r")) is not int:
-        raise ValueError(f"{file}: expected an int 'r' and a list 'target_modules'")
+    rank = given.get("r")
+    if not isinstance(targets, (list, tuple)) or type(rank) is not int or rank < 1:
+        raise ValueError(f"{file}: expected a positive int 'r' and a list 'target_modules'")
     alpha = given.get("lora_alpha", 8)
     if not isinstance(alpha, (int, float)):
         raise ValueError(f"{file}: lora_alpha = {alpha!r}; expected a number")
@@ -128,7 +129,7 @@ def read_lora_config(path: str | os.PathLike) -> LoraConfig:
         # In our order, since PEFT keeps a set.
         known = [name for name in TARGETS if name in targets]
         unknown = [name for name in targets if name not in TARGETS]
-        return LoraConfig(given["r"], float(alpha), (*known, *unknown))
+        return LoraConfig(rank, float(alpha), (*known, *unknown))
     except ValueError as error:
         raise ValueError(f"{file}: {error}") from error
 

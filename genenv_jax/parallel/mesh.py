@@ -2,13 +2,25 @@
 
 from __future__ import annotations
 
+import dataclasses
 import math
 from collections.abc import Sequence
 
 import jax
 from jax.sharding import AxisType, Mesh
 
+from genenv_jax.settings import Settings
+
 AXES = ("data", "fsdp", "tensor")
+
+
+@dataclasses.dataclass(frozen=True)
+class MeshConfig(Settings):
+    """Sizes of the mesh's axes, see `make_mesh`; -1 takes what the others leave."""
+
+    data: int = 1
+    fsdp: int = -1
+    tensor: int = 1
 
 
 def make_mesh(

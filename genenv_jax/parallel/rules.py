@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import math
 from collections.abc import Iterator
 
@@ -101,6 +102,7 @@ def batch_sharding(mesh: Mesh) -> NamedSharding:
     return logical_sharding(mesh, ("batch",))
 
 
+@functools.cache  # tracing the initialiser takes a tenth of a second
 def abstract_params(config: TransformerConfig) -> Params:
     """Shapes and logical axes of the parameters, boxed in Linen's metadata; allocates nothing."""
     # Without rules Linen applies no constraint to what it initialises, whichever mesh is active.

@@ -1,144 +1,87 @@
-"""The agent π_agent: attempts tasks in groups of rollouts and learns from them by GRPO."""
+"""The agent π_agent: attempts tasks in groups of rollouts."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from typing import Any
-
-import jax
-import numpy as np
-from ml_collections import ConfigDict
+import dataclasses
 
 from genenv_jax.benchmarks.base import TOO_LONG, Benchmark, Rejection, Task
-from genenv_jax.config import prompt_buckets
-from genenv_jax.metrics import EpochMeans
-from genenv_jax.models.language_model import LanguageModel
-from genenv_jax.players import learner
-from genenv_jax.players.player import Player, Reference
-from genenv_jax.players.residency import Residency
-from genenv_jax.rl.advantages import group_advantages
+from genenv_jax.players.player import Player, PlayerConfig, Setup
+from genenv_jax.players.policy import Policy
 from genenv_jax.rl.grpo import GRPOConfig
-from genenv_jax.sampling.draw import SamplingParams
-from genenv_jax.sampling.engine import Engine, OnFinished, Rollouts, ignore
+from genenv_jax.settings import choice, within
 from genenv_jax.typing import Params, PRNGKey
 
 
-class Agent(Player):
-    """The agent's model, state and compiled functions.
+@dataclasses.dataclass(frozen=True)
+class AgentConfig(PlayerConfig, GRPOConfig):
+    """`config.agent`: the player's, GRPO's, and what its tasks and groups are.
 
-    Args:
-      model, trained, reference, residency, put: see `Player`.
-      config: the run's configuration.
+    group_size: rollouts a task.  advantage_scale: "std" divides by the group's standard deviation, with
+    advantage_ddof.
+    groups: which groups of rollouts are trained on, see `tasks.selection`; all rollouts count.
+    frontier_factor: batches' worth of groups of which "frontier" takes one.
+    base_share, replay_share: shares of the training tasks that come from the data set and from D_train; the
+    rest is fresh.  All are rolled out by the agent as it is now.
+    replay_priority, replay_capacity, replay_staleness: see `tasks.replay`.
     """
 
-    def __init__(
-        self,
-        model: LanguageModel,
-        trained: Params,
-        reference: Reference,
-        config: ConfigDict,
-        residency: Residency,
-        put: Callable[[Any], Any],
-    ):
-        c = config.agent
-        super().__init__(model, trained, reference, c, residency, put, config.memory.moments)
-        self.buckets = prompt_buckets(config, config.limits.agent_prompt)
-        options = SamplingParams(
-            config.limits.agent_response, c.group_size, model.eos_ids, temperature=c.temperature
-        )
-        at_once = config.sampling.batch_size or c.batch_size
-        lanes = config.sampling.lanes
-        self.engine = Engine(model.config, options, at_once, self.buckets, put, lanes)
-        names = ("clip_low", "clip_high", "dual_clip", "kl_coef", "kl_estimator", "entropy_coef")
-        loss = GRPOConfig(**{k: c[k] for k in names}, aggregation=c.aggregation)
-        self._step = learner.make_grpo_step(model.config, loss, self.optimizer, c.micro_batches)
+    group_size: int = within(8, 1)
+    advantage_scale: str = choice("std", "none")
+    advantage_ddof: int = choice(1, 0)
+    groups: str = choice("all", "informative", "frontier")
+    frontier_factor: int = within(2, 1)
+    base_share: float = within(0.2, 0, 1)
+    replay_share: float = within(0.0, 0, 1)
+    replay_priority: str = choice("uniform", "prioritised")
+    replay_capacity: int = within(0, 0)
+    replay_staleness: float = within(0.5, 0, 1)
 
-    def prompt(self, benchmark: Benchmark, task: Task) -> list[int]:
-        """Token ids from which the agent answers a task."""
-        return self.model.encode_messages(benchmark.agent_messages(task))
+    def __post_init__(self):
+        super().__post_init__()
+        if self.temperature != 1.0:
+            raise ValueError(
+                f"temperature = {self.temperature}: expected 1.0, since the ratio of GRPO is taken to the "
+                "policy that sampled"
+            )
+        if self.base_share + self.replay_share >= 1:
+            raise ValueError("base_share + replay_share must leave room for fresh tasks (< 1)")
+
+
+class Agent(Player):
+    """See the module's docstring.
+
+    Args:
+      setup, trained: see `Player`.
+      config: its settings.
+    """
+
+    config: AgentConfig
+
+    def __init__(self, setup: Setup, config: AgentConfig, trained: Params):
+        limits = setup.limits
+        super().__init__(
+            setup,
+            config,
+            trained,
+            limits.agent_prompt,
+            limits.agent_response,
+            config.group_size,
+        )
+
+    def policy(self, key: PRNGKey) -> Policy:
+        """The agent as it is now, drawing by `key`."""
+        self.load_for("sample")
+        return Policy(self.model, self.engine, self.params, key)
 
     def check_length(self, benchmark: Benchmark, task: Task) -> Rejection | None:
         """A rejection where the task's prompt is longer than the agent reads."""
-        length, limit = len(self.prompt(benchmark, task)), self.buckets[-1]
-        return (
-            Rejection(TOO_LONG, f"{length} prompt tokens, limit {limit}")
-            if length > limit
-            else None
-        )
-
-    def rollout(
-        self,
-        benchmark: Benchmark,
-        tasks: Sequence[Task],
-        key: PRNGKey,
-        on_finished: OnFinished = ignore,
-    ) -> Rollouts:
-        """Groups of answers to every task, in the order of the tasks."""
-        prompts = [self.prompt(benchmark, task) for task in tasks]
-        self.enter("sample")
-        return self.engine(self.params, prompts, key, on_finished=on_finished)
-
-    def update(self, rollouts: Rollouts, rewards: np.ndarray) -> dict[str, float]:
-        """One pass (or `update_epochs`) of GRPO over a batch of rollouts.
-
-        Args:
-          rollouts: of T tasks, as this agent sampled them since its last update.
-          rewards: (T, g), R_agent of each rollout.
-        Returns:
-          metrics averaged over the optimiser steps; "sampler_trainer_logp_gap" is that of the first
-          step, before the parameters have moved, so it is rounding and nothing else.
-        """
-        c = self.config
-        advantages = group_advantages(rewards, scale=c.advantage_scale, ddof=c.advantage_ddof)
-        batches = [
-            self._batch(rollouts, advantages, range(start, start + c.minibatch_size))
-            for start in range(0, len(rollouts), c.minibatch_size)
-        ]
-        batches = self._scored(batches)
-        self.enter("update")
-        means, gap = EpochMeans(), None
-        for _ in range(c.update_epochs):
-            for batch in batches:
-                self.state, metrics = self._step(self.state, self.frozen, batch)
-                gap = metrics["sampler_trainer_logp_gap"] if gap is None else gap
-                means.update(metrics)
-        result = means.compute() | {"sampler_trainer_logp_gap": float(jax.device_get(gap))}
-        learner.check_finite(result, "the agent's update")
-        return result
+        length = len(self.model.encode_messages(benchmark.agent_messages(task)))
+        limit = self.buckets[-1]
+        if length > limit:
+            return Rejection(TOO_LONG, f"{length} prompt tokens, limit {limit}")
+        return None
 
     def warm_up(self) -> None:
-        """Compiles what `rollout` and `update` may run, for every prompt width that is planned."""
-        self.enter("sample")
+        """Compiles what sampling may run, for every prompt width that is planned."""
+        self.load_for("sample")
         self.engine.warm_up(self.params)
-        if not self.config.train:
-            return
-        nothing = [Rollouts.empty([[0] * width], self.engine.options) for width in self.buckets]
-        advantages = np.zeros((1, self.config.group_size))
-        batches = self._scored([self._batch(part, advantages, range(1)) for part in nothing])
-        self.enter("update")
-        for batch in batches:
-            self._step.lower(self.state, self.frozen, batch).compile()
-
-    def _scored(self, batches: list[learner.GRPOBatch]) -> list[learner.GRPOBatch]:
-        """The batches with the reference's log-probs."""
-        # Without a KL term the reference is not needed, and scoring with it would be waste.
-        if not self.config.kl_coef:
-            return batches
-        self.enter("score")
-        return [
-            batch._replace(ref_logp=self.reference.logprobs(batch.rollouts)) for batch in batches
-        ]
-
-    def _batch(self, rollouts: Rollouts, advantages: np.ndarray, rows: range) -> learner.GRPOBatch:
-        """A mini-batch on the devices, filled up with empty rows; old log-probs stand for the reference's."""
-        rows = [row for row in rows if row < len(rollouts)]
-        part, pad = rollouts.take(rows), self.config.minibatch_size - len(rows)
-        old = np.pad(part.logprobs, [(0, pad), (0, 0), (0, 0)])
-        batch, old, advantage = self._put(
-            (
-                part.batch(self.buckets, self.config.minibatch_size),
-                old,
-                np.pad(advantages[rows], [(0, pad), (0, 0)]),
-            )
-        )
-        return learner.GRPOBatch(batch, old, old, advantage)

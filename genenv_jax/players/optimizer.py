@@ -9,26 +9,27 @@ import jax
 import jax.numpy as jnp
 import optax
 
+from genenv_jax.settings import Settings, choice, within
 from genenv_jax.typing import Array, PRNGKey
 
 
 @dataclasses.dataclass(frozen=True)
-class OptimizerConfig:
+class OptimizerConfig(Settings):
     """AdamW (Loshchilov and Hutter, 2019) after clipping by the global norm.
 
     warmup_steps rise linearly to `learning_rate`; with decay_steps > 0 a cosine takes it to 0 by then.
     moments: type in which both moments are kept between steps, "float32" or "bfloat16".
     """
 
-    learning_rate: float
+    learning_rate: float = within(1e-6, 0)
     warmup_steps: int = 0
     decay_steps: int = 0
     b1: float = 0.9
     b2: float = 0.999
     eps: float = 1e-8
-    weight_decay: float = 0.01
-    grad_clip: float = 1.0
-    moments: str = "float32"
+    weight_decay: float = within(0.01, 0)
+    grad_clip: float = within(1.0, 0)
+    moments: str = choice("float32", "bfloat16")
 
 
 def make_optimizer(config: OptimizerConfig) -> optax.GradientTransformation:

@@ -2,20 +2,52 @@
 
 from __future__ import annotations
 
+import dataclasses
 import pathlib
 from collections.abc import Callable
 from typing import Any
-
-from ml_collections import ConfigDict
 
 from genenv_jax.models import lora, peft
 from genenv_jax.models.config import TransformerConfig
 from genenv_jax.models.language_model import LanguageModel
 from genenv_jax.models.scoring import CompletionBatch, score_completions
 from genenv_jax.players import learner
+from genenv_jax.players.offload import Offloader, place
 from genenv_jax.players.optimizer import OptimizerConfig, make_optimizer
-from genenv_jax.players.residency import Residency, place
+from genenv_jax.players.prompts import LimitsConfig
+from genenv_jax.sampling.draw import SamplingParams
+from genenv_jax.sampling.engine import Engine, SamplingConfig
+from genenv_jax.settings import Settings, within
 from genenv_jax.typing import Array, Params
+
+
+@dataclasses.dataclass(frozen=True)
+class PlayerConfig(Settings):
+    """The settings that both players have.
+
+    train: whether it learns.  batch_size: prompts between two sampling phases.  minibatch_size: prompts an
+    optimiser step, accumulated from micro_batches parts.  update_epochs: passes over a batch.
+    """
+
+    train: bool = True
+    learning_rate: float = within(1e-6, 0)
+    batch_size: int = within(64, 1)
+    minibatch_size: int = within(16, 1)
+    micro_batches: int = within(1, 1)
+    update_epochs: int = within(1, 1)
+    temperature: float = within(1.0, 0)
+    grad_clip: float = within(OptimizerConfig.grad_clip, 0)
+    weight_decay: float = within(OptimizerConfig.weight_decay, 0)
+
+    def __post_init__(self):
+        super().__post_init__()
+        if self.grad_clip == 0:
+            raise ValueError("grad_clip = 0 would freeze it: expected more than 0")
+        if self.minibatch_size % self.micro_batches:
+            raise ValueError(
+                f"micro_batches = {self.micro_batches}: expected a divisor of minibatch_size = "
+                f"{self.minibatch_size}"
+            )
 
 
 class Reference:
@@ -40,41 +72,76 @@ class Reference:
         self.params = place(self.params, params)
 
 
+@dataclasses.dataclass(frozen=True)
+class Setup:
+    """What both players are made with.
+
+    Attributes:
+      model: configuration and tokenizer; its `config.lora` says whether the players are adapters.
+      reference: shared by both.
+      offloader: takes charge of where the weights are.
+      put: places host arrays on the devices.
+      limits, sampling: settings.
+      moments: type in which the optimisers' moments are kept.
+    """
+
+    model: LanguageModel
+    reference: Reference
+    offloader: Offloader
+    put: Callable[[Any], Any]
+    limits: LimitsConfig
+    sampling: SamplingConfig
+    moments: str
+
+
 class Player:
-    """A language model that is trained.
+    """A language model that samples and is trained.
 
     Args:
-      model: configuration and tokenizer; its `config.lora` says whether the player is an adapter.
+      setup: what it shares with the other player.
+      config: its settings.
       trained: what is trained, float32: all parameters, or the adapters alone.  Taken over.
-      reference: shared by both players.
-      config: the player's part of the configuration.
-      residency: takes charge of where the weights are.
-      put: places host arrays on the devices.
-      moments: type in which the optimiser's moments are kept.
+      prompt, response: longest of each, tokens.
+      group: samples a prompt.
+    Attributes:
+      buckets: ascending prompt widths.
+      engine: samples `group` completions of each prompt.
+      state: parameters and moments.
     """
 
     def __init__(
         self,
-        model: LanguageModel,
+        setup: Setup,
+        config: PlayerConfig,
         trained: Params,
-        reference: Reference,
-        config: ConfigDict,
-        residency: Residency,
-        put: Callable[[Any], Any],
-        moments: str,
+        prompt: int,
+        response: int,
+        group: int,
     ):
-        self.model, self.reference, self.config = model, reference, config
-        self._put, self._residency = put, residency
+        model, sampling = setup.model, setup.sampling
+        self.model, self.reference, self.config, self.put = (
+            model,
+            setup.reference,
+            config,
+            setup.put,
+        )
+        self.buckets = setup.limits.buckets(prompt)
+        options = SamplingParams(response, group, model.eos_ids, temperature=config.temperature)
+        at_once = sampling.batch_size or config.batch_size
+        self.engine = Engine(
+            model.config, options, at_once, self.buckets, setup.put, sampling.lanes
+        )
         self.optimizer = make_optimizer(
             OptimizerConfig(
                 config.learning_rate,
                 weight_decay=config.weight_decay,
                 grad_clip=config.grad_clip,
-                moments=moments,
+                moments=setup.moments,
             )
         )
         self.state = learner.init_state(trained, self.optimizer, copy=False)
-        residency.add_player(self)
+        self._offloader = setup.offloader
+        self._offloader.add_player(self)
 
     @property
     def frozen(self) -> Params:
@@ -86,9 +153,13 @@ class Player:
         """All parameters, as the module takes them; nothing is copied."""
         return lora.join(self.frozen, self.state.params)
 
-    def enter(self, phase: str) -> None:
-        """Brings what this player needs for "sample", "score" or "update" to the devices."""
-        self._residency.enter(phase, self)
+    def logprobs(self, batch: CompletionBatch) -> Array:
+        """Log-probs (b, g, c) of completions under the player as it is now."""
+        return score_completions(self.params, batch, self.model.config)
+
+    def load_for(self, phase: str) -> None:
+        """Brings what this player needs for "sample", "score", "both" or "update" to the devices."""
+        self._offloader.load_for(phase, self)
 
     def place(self, *, parameters: bool | None = None, moments: bool | None = None) -> None:
         """Moves weights to the devices (true) or to host memory (false); None leaves them."""
@@ -105,7 +176,7 @@ class Player:
         Under LoRA the adapters are merged into it, and a directory beside it, "<name>_adapter", holds
         them alone in PEFT's format.
         """
-        self.enter("sample")
+        self.load_for("sample")
         params, adapter = self.params, self.model.config.lora
         if adapter:
             peft.save_adapter(

@@ -1,17 +1,40 @@
-"""Checks of prompt lengths, made before anything is trained."""
+"""Lengths of prompts and completions: their limits, and checks that are made before anything is trained."""
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Sequence
-
-from ml_collections import ConfigDict
 
 from genenv_jax.benchmarks.base import Benchmark, SeedStatistics, Task, is_interactive
 from genenv_jax.models.language_model import LanguageModel
+from genenv_jax.settings import Settings, within
+
+
+@dataclasses.dataclass(frozen=True)
+class LimitsConfig(Settings):
+    """`config.limits`: longest prompts and completions of both players, in tokens.
+
+    prompt_buckets: smaller prompt widths that are compiled too.
+    """
+
+    agent_prompt: int = within(4096, 1)
+    agent_response: int = within(512, 1)
+    simulator_prompt: int = within(4096, 1)
+    simulator_response: int = within(1024, 1)
+    prompt_buckets: tuple[int, ...] = (512, 1024, 2048)
+
+    def __post_init__(self):
+        super().__post_init__()
+        if any(size < 1 for size in self.prompt_buckets):
+            raise ValueError(f"prompt_buckets = {self.prompt_buckets}: expected positive widths")
+
+    def buckets(self, limit: int) -> tuple[int, ...]:
+        """The prompt widths that are compiled for prompts of at most `limit` tokens, ascending."""
+        return (*sorted({size for size in self.prompt_buckets if size < limit}), limit)
 
 
 def check_prompts(
-    config: ConfigDict,
+    limits: LimitsConfig,
     model: LanguageModel,
     benchmark: Benchmark,
     seeds: Sequence[Task],
@@ -24,17 +47,27 @@ def check_prompts(
 
     Raises ValueError naming the task, its length and the setting.
     """
-    eval_tasks = [task for task in eval_tasks if not is_interactive(benchmark, task)]
-    checks = [
-        ("agent", [*seeds, *eval_tasks], benchmark.agent_messages),
+    answered = [task for task in eval_tasks if not is_interactive(benchmark, task)]
+
+    def simulator_messages(seed: Task):
+        return benchmark.simulator_messages(seed, SeedStatistics(100, 100))
+
+    for player, tasks, messages, prompt, response in (
+        (
+            "agent",
+            [*seeds, *answered],
+            benchmark.agent_messages,
+            limits.agent_prompt,
+            limits.agent_response,
+        ),
         (
             "simulator",
             seeds,
-            lambda seed: benchmark.simulator_messages(seed, SeedStatistics(100, 100)),
+            simulator_messages,
+            limits.simulator_prompt,
+            limits.simulator_response,
         ),
-    ]
-    for player, tasks, messages in checks:
-        prompt, response = config.limits[f"{player}_prompt"], config.limits[f"{player}_response"]
+    ):
         if prompt + response > model.config.max_positions:
             raise ValueError(
                 f"config.limits.{player}_prompt + {player}_response = {prompt + response}: expected at "

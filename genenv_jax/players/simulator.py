@@ -1,86 +1,89 @@
-"""The simulator π_env: writes variations of seed tasks and learns from what the agent makes of them.
-
-By reward-weighted regression, as in the paper, or by policy gradient within each seed's variations.
-"""
+"""The simulator π_env: writes variations of seed tasks."""
 
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Iterator, Sequence
-from typing import Any
+from collections.abc import Callable, Sequence
 
 import jax
 import numpy as np
-from ml_collections import ConfigDict
 
 from genenv_jax.benchmarks.base import Message
-from genenv_jax.config import prompt_buckets
-from genenv_jax.metrics import EpochMeans
-from genenv_jax.models.language_model import LanguageModel
-from genenv_jax.models.scoring import CompletionBatch, score_completions
+from genenv_jax.models.scoring import CompletionBatch
 from genenv_jax.parallel import processes
-from genenv_jax.players import learner
-from genenv_jax.players.player import Player, Reference
-from genenv_jax.players.residency import Residency
-from genenv_jax.rl.grpo import GRPOConfig
-from genenv_jax.sampling.draw import SamplingParams
+from genenv_jax.players.player import Player, PlayerConfig, Setup
 from genenv_jax.sampling.engine import Engine, OnFinished, Rollouts, ignore
+from genenv_jax.settings import choice, within
 from genenv_jax.typing import Array, Params, PRNGKey
 
 
-class Simulator(Player):
-    """The simulator's model, state and compiled functions.
+@dataclasses.dataclass(frozen=True)
+class SimulatorConfig(PlayerConfig):
+    """`config.simulator`; its batches are of seeds.
 
-    Args:
-      model, trained, reference, residency, put: see `Player`; the KL penalty is to the reference.
-      config: the run's configuration.
+    variations: generations a seed and epoch (n).  rwr_temperature: λ in exp(λ R_env).
+    success_rate_over: p̂ of the n variations together (Eq. 2), or of each task.
+    method: "rwr", the paper's; "grpo": policy gradient with R_env less the mean over the seed's variations.
+    weights_over: exp(λ R_env) is normalised over all records, or within a seed.
+    invalid_reward, clip: of "grpo": R_env of a generation that was rejected; clip of the ratio.
+    mixture: share of the variations that the initial simulator writes.
+    entropy_floor: nats a token below which entropy_coef a nat is paid for entropy.
+    kl_coef: KL penalty to the initial simulator.  kl_cap: nats a token that one update may move; 0: no cap.
     """
 
-    def __init__(
-        self,
-        model: LanguageModel,
-        trained: Params,
-        reference: Reference,
-        config: ConfigDict,
-        residency: Residency,
-        put: Callable[[Any], Any],
-    ):
-        c = config.simulator
-        super().__init__(model, trained, reference, c, residency, put, config.memory.moments)
-        self.buckets = prompt_buckets(config, config.limits.simulator_prompt)
-        options = SamplingParams(
-            config.limits.simulator_response, c.variations, model.eos_ids, temperature=c.temperature
+    learning_rate: float = within(5e-7, 0)
+    variations: int = within(4, 1)
+    rwr_temperature: float = within(1.0, 0)
+    success_rate_over: str = choice("batch", "task")
+    method: str = choice("rwr", "grpo")
+    weights_over: str = choice("all", "seed")
+    invalid_reward: float = within(0.0, -1e9, 0)
+    clip: float = within(0.2, 0, 1)
+    mixture: float = within(0.0, 0, 1)
+    entropy_floor: float = within(0.0, 0)
+    entropy_coef: float = within(0.0, 0)
+    kl_coef: float = within(0.01, 0)
+    kl_cap: float = within(0.1, 0)
+
+    def __post_init__(self):
+        super().__post_init__()
+        if abs(self.mixture * self.variations - self.from_initial) > 1e-6:
+            raise ValueError(
+                f"mixture = {self.mixture}: expected a whole number of the variations = "
+                f"{self.variations} of a seed"
+            )
+
+    @property
+    def from_initial(self) -> int:
+        """How many of a seed's variations the initial simulator writes."""
+        return round(self.mixture * self.variations)
+
+
+class Simulator(Player):
+    """See the module's docstring.  The KL penalty is to the reference, the initial simulator.
+
+    Args:
+      setup, trained: see `Player`.
+      config: its settings.
+    """
+
+    config: SimulatorConfig
+
+    def __init__(self, setup: Setup, config: SimulatorConfig, trained: Params):
+        limits, n = setup.limits, config.variations
+        super().__init__(
+            setup, config, trained, limits.simulator_prompt, limits.simulator_response, n
         )
-        at_once = config.sampling.batch_size or c.batch_size
-        lanes = config.sampling.lanes
-        self.engine = Engine(model.config, options, at_once, self.buckets, put, lanes)
-        # How many of a seed's variations the initial simulator writes.
-        self.from_initial = round(c.mixture * c.variations)
-        self._engines = [
-            (own, dataclasses.replace(self.engine, config=shape, options=_group(options, count)))
-            for own, shape, count in (
-                (True, model.config, c.variations - self.from_initial),
-                (False, reference.config, self.from_initial),
+        self._initial = dataclasses.replace(self.engine, config=self.reference.config)
+        # Who writes how many of a seed's variations.
+        self._writers = [
+            (own, _with_group(engine, count))
+            for own, engine, count in (
+                (True, self.engine, n - config.from_initial),
+                (False, self._initial, config.from_initial),
             )
             if count
         ]
-        if c.method == "grpo":
-            loss = GRPOConfig(
-                clip_low=c.clip,
-                clip_high=c.clip,
-                kl_coef=c.kl_coef,
-                entropy_coef=c.entropy_coef,
-            )
-            self._step = learner.make_grpo_step(model.config, loss, self.optimizer, c.micro_batches)
-        else:
-            self._step = learner.make_rwr_step(
-                model.config,
-                self.optimizer,
-                c.kl_coef,
-                c.kl_cap or float("inf"),
-                c.micro_batches,
-                with_entropy=c.entropy_coef > 0,
-            )
 
     def generate(
         self,
@@ -93,9 +96,9 @@ class Simulator(Player):
         The last `from_initial` of each are the initial simulator's.  "logprobs" are those of whoever wrote.
         """
         prompts = [self.model.encode_messages(messages) for messages in contexts]
-        self.enter("both" if self.from_initial else "sample")
+        self.load_for(self._sampling)
         parts: list[Rollouts] = []
-        for own, engine in self._engines:
+        for own, engine in self._writers:
             first = sum(part.lengths.shape[1] for part in parts)
 
             def finished(i: int, j: int, tokens: list[int], done: bool, first: int = first) -> None:
@@ -105,7 +108,7 @@ class Simulator(Player):
             # The first writer draws as if it were the only one.
             drawn = jax.random.fold_in(key, processes.put(np.uint32(first))) if first else key
             parts.append(engine(params, prompts, drawn, on_finished=finished))
-        return Rollouts.side_by_side(parts)
+        return Rollouts.concat_samples(parts)
 
     def generate_initial(
         self,
@@ -115,175 +118,46 @@ class Simulator(Player):
     ) -> Rollouts:
         """`variations` generations of the initial simulator from each context."""
         prompts = [self.model.encode_messages(messages) for messages in contexts]
-        self.enter("score")
-        engine = dataclasses.replace(self.engine, config=self.reference.config)
-        return engine(self.reference.params, prompts, key, on_finished=on_finished)
+        self.load_for("score")
+        return self._initial(self.reference.params, prompts, key, on_finished=on_finished)
 
-    def update(
-        self, generations: Rollouts, weights: np.ndarray, order: np.random.Generator
-    ) -> dict[str, float]:
-        """One update on an epoch's generations.
+    def start_logprobs(self, generations: Rollouts, used: np.ndarray) -> np.ndarray:
+        """(S, n, c) log-probs under the simulator as it is now; 0 outside the rows `used`.
 
-        Args:
-          generations: of S contexts, as this simulator wrote them since its last update.
-          weights: (S, n).  RWR: w of each record.  GRPO: advantages.  0 leaves a generation out.
-          order: shuffles the contexts of each pass.
-        Returns:
-          metrics averaged over the optimiser steps.  RWR: and "update_kl", the largest KL from the update's
-          start that was measured after a step: never above `kl_cap`.  Empty where all weights are 0.
+        The sampler's, unless the initial simulator wrote some of the generations.
         """
-        used = np.flatnonzero((weights != 0).any(axis=1))
-        if not used.size:
-            return {}
-        initial = self._initial_logprobs(generations, used)
-        if self.config.method == "grpo":
-            result = self._policy_gradient(generations, initial, weights, order, used)
-        else:
-            result = self._regression(generations, initial, weights, order, used)
-        learner.check_finite(result, "the simulator's update")
-        return result
+        if not self.config.from_initial:
+            return generations.logprobs
+        self.load_for("both")
+        return self._logprobs(generations, used, self.logprobs)
 
-    def _regression(
-        self,
-        generations: Rollouts,
-        initial: np.ndarray,
-        weights: np.ndarray,
-        order: np.random.Generator,
-        used: np.ndarray,
-    ) -> dict[str, float]:
-        c = self.config
-        start = self._start_logprobs(generations, used)
-        entropy_coef = self._entropy_coef(generations)
-        self.enter("update")
-        means, furthest, capped, steps, scale = EpochMeans(), 0.0, False, 0, 1.0
-        for _ in range(c.update_epochs):
-            for rows in self._minibatches(order.permutation(used)):
-                batch = self._batch(generations, start, initial, weights, rows, entropy_coef)
-                self.state, metrics = self._step(self.state, self.frozen, batch)
-                fetched = processes.fetch(
-                    [metrics.pop(name) for name in ("step_scale", "update_kl")]
-                )
-                scale, kl = map(float, fetched)
-                means.update(metrics)
-                capped |= scale < 1
-                if scale == 0:
-                    break
-                steps, furthest = steps + 1, max(furthest, kl)
-            if scale == 0:  # the cap is reached: this epoch's update ends
-                break
-        return means.compute() | {"update_kl": furthest, "capped": float(capped), "steps": steps}
-
-    def _policy_gradient(
-        self,
-        generations: Rollouts,
-        initial: np.ndarray,
-        advantages: np.ndarray,
-        order: np.random.Generator,
-        used: np.ndarray,
-    ) -> dict[str, float]:
-        self.enter("update")
-        means, steps = EpochMeans(), 0
-        for _ in range(self.config.update_epochs):
-            for rows in self._minibatches(order.permutation(used)):
-                batch = self._grpo_batch(generations, initial, advantages, rows)
-                self.state, metrics = self._step(self.state, self.frozen, batch)
-                means.update(metrics)
-                steps += 1
-        return means.compute() | {"steps": steps}
+    def initial_logprobs(self, generations: Rollouts, used: np.ndarray) -> np.ndarray:
+        """(S, n, c) log-probs under the initial simulator; 0 outside the rows `used`."""
+        self.load_for("score")
+        return self._logprobs(generations, used, self.reference.logprobs)
 
     def warm_up(self) -> None:
-        """Compiles what `generate` and `update` may run, for every prompt width that is planned."""
-        self.enter("both" if self.from_initial else "sample")
-        for own, engine in self._engines:
+        """Compiles what `generate` may run, for every prompt width that is planned."""
+        self.load_for(self._sampling)
+        for own, engine in self._writers:
             engine.warm_up(self.params if own else self.reference.params)
-        if not self.config.train:
-            return
-        rows, weights = np.zeros(1, int), np.zeros((1, self.config.variations))
-        nothing = [Rollouts.empty([[0] * width], self.engine.options) for width in self.buckets]
-        scored = [
-            (part, self._initial_logprobs(part, rows), self._start_logprobs(part, rows))
-            for part in nothing
-        ]
-        self.enter("update")
-        for part, initial, start in scored:
-            if self.config.method == "grpo":
-                batch = self._grpo_batch(part, initial, weights, rows)
-            else:
-                batch = self._batch(part, start, initial, weights, rows, 0.0)
-            self._step.lower(self.state, self.frozen, batch).compile()
 
-    def _batch(
-        self,
-        generations: Rollouts,
-        start: np.ndarray,
-        initial: np.ndarray,
-        weights: np.ndarray,
-        rows: np.ndarray,
-        entropy_coef: float,
-    ) -> learner.RWRBatch:
-        """A mini-batch on the devices, filled up with empty rows."""
-        batch = generations.take(rows).batch(self.buckets, self.config.minibatch_size)
-        arrays = (start, initial, weights.astype(np.float32))
-        coefficients = np.full(self.config.minibatch_size, entropy_coef, np.float32)
-        arrays = [self._rows(x, rows) for x in arrays]
-        return self._put(learner.RWRBatch(batch, *arrays, coefficients))
-
-    def _grpo_batch(
-        self, generations: Rollouts, initial: np.ndarray, advantages: np.ndarray, rows: np.ndarray
-    ) -> learner.GRPOBatch:
-        """A mini-batch on the devices; the ratio is taken to whoever wrote a generation."""
-        batch = generations.take(rows).batch(self.buckets, self.config.minibatch_size)
-        arrays = (generations.logprobs, initial, advantages.astype(np.float32))
-        return self._put(learner.GRPOBatch(batch, *(self._rows(x, rows) for x in arrays)))
-
-    def _entropy_coef(self, generations: Rollouts) -> float:
-        """The bonus's coefficient: `entropy_coef` where the generations' entropy is below the floor.
-
-        -log π of the simulator's own tokens, averaged, estimates its entropy without bias.
-        """
-        own = slice(0, self.config.variations - self.from_initial)
-        tokens = generations.lengths[:, own].sum()
-        entropy = -generations.logprobs[:, own].sum() / max(tokens, 1)
-        return self.config.entropy_coef if entropy < self.config.entropy_floor else 0.0
-
-    def _minibatches(self, rows: np.ndarray) -> Iterator[np.ndarray]:
-        size = self.config.minibatch_size
-        yield from (rows[start : start + size] for start in range(0, len(rows), size))
-
-    def _rows(self, x: np.ndarray, rows: np.ndarray) -> np.ndarray:
-        """Some rows of an array, filled up to a mini-batch with zeros."""
-        pad = self.config.minibatch_size - len(rows)
-        return np.pad(x[rows], [(0, pad), *[(0, 0)] * (x.ndim - 1)])
-
-    def _start_logprobs(self, generations: Rollouts, used: np.ndarray) -> np.ndarray:
-        """(S, n, c) log-probs at the update's start; 0 outside the rows `used`.
-
-        The sampler's, unless somebody else wrote some of the generations.
-        """
-        if not self.from_initial:
-            return generations.logprobs
-        self.enter("both")
-        return self._logprobs(
-            generations,
-            used,
-            lambda batch: score_completions(self.params, batch, self.model.config),
-        )
-
-    def _initial_logprobs(self, generations: Rollouts, used: np.ndarray) -> np.ndarray:
-        """(S, n, c) log-probs under the initial simulator; 0 outside the rows `used`."""
-        self.enter("score")
-        return self._logprobs(generations, used, self.reference.logprobs)
+    @property
+    def _sampling(self) -> str:
+        return "both" if self.config.from_initial else "sample"
 
     def _logprobs(
         self, generations: Rollouts, used: np.ndarray, score: Callable[[CompletionBatch], Array]
     ) -> np.ndarray:
-        result = np.zeros_like(generations.logprobs)
-        for rows in self._minibatches(used):
-            batch = generations.take(rows).batch(self.buckets, self.config.minibatch_size)
-            result[rows] = processes.fetch(score(self._put(batch)))[: len(rows)]
+        result, size = np.zeros_like(generations.logprobs), self.config.minibatch_size
+        for start in range(0, len(used), size):
+            rows = used[start : start + size]
+            batch = generations.take(rows).batch(self.buckets, size)
+            result[rows] = processes.fetch(score(self.put(batch)))[: len(rows)]
         return result
 
 
-def _group(options: SamplingParams, count: int) -> SamplingParams:
-    """The same sampling with another group size."""
-    return dataclasses.replace(options, group_size=count)
+def _with_group(engine: Engine, count: int) -> Engine:
+    """The same sampler with another group size."""
+    options = dataclasses.replace(engine.options, group_size=count)
+    return dataclasses.replace(engine, options=options)

@@ -13,13 +13,14 @@ import dataclasses
 import jax.numpy as jnp
 
 from genenv_jax.rl.kl import kl_estimate
+from genenv_jax.settings import Settings, choice, within
 from genenv_jax.typing import Array
 
 AGGREGATIONS = ("token-mean", "sequence-mean", "sequence-sum")
 
 
 @dataclasses.dataclass(frozen=True)
-class GRPOConfig:
+class GRPOConfig(Settings):
     """Named choices of the loss.
 
     aggregation: "token-mean" averages over all tokens of the mini-batch; "sequence-mean" averages
@@ -27,13 +28,18 @@ class GRPOConfig:
     dual_clip: 0 switches the dual clip off.
     """
 
-    clip_low: float = 0.2
-    clip_high: float = 0.2
-    dual_clip: float = 3.0
-    kl_coef: float = 0.001
-    kl_estimator: str = "k3"
-    entropy_coef: float = 0.001
-    aggregation: str = "token-mean"
+    clip_low: float = within(0.2, 0, 1)
+    clip_high: float = within(0.2, 0)
+    dual_clip: float = within(3.0, 0)
+    kl_coef: float = within(0.001, 0)
+    kl_estimator: str = choice("k3", "k2", "k1")
+    entropy_coef: float = within(0.001, 0)
+    aggregation: str = choice(*AGGREGATIONS)
+
+    def __post_init__(self):
+        super().__post_init__()
+        if 0 < self.dual_clip <= 1:
+            raise ValueError(f"dual_clip = {self.dual_clip}: expected more than 1, or 0 for none")
 
 
 def denominator(mask: Array, aggregation: str) -> Array:

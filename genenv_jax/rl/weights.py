@@ -12,8 +12,6 @@ import math
 
 import numpy as np
 
-from genenv_jax.rl import rewards as records
-
 
 def within_seed_weights(rewards, mask, temperature: float) -> np.ndarray:
     """w_sj = m_s softmax_j(λ R_sj) over the m_s used generations of seed s: RWR within each seed.
@@ -38,20 +36,6 @@ def within_seed_weights(rewards, mask, temperature: float) -> np.ndarray:
     raw = np.exp(shifted)
     total = raw.sum(axis=1, keepdims=True)
     return raw * used.sum(axis=1, keepdims=True) / np.where(total > 0, total, 1.0)
-
-
-def effective_sample_sizes(weights) -> tuple[np.ndarray, float]:
-    """(Σw)² / Σw² of each seed's weights, and of all together (Kish, 1965, "Survey Sampling").
-
-    Args:
-      weights: (S, n), not negative.
-    Returns:
-      ((S,) between 1 and n, or 0 for a seed without weight; the overall size).  With weights that sum to
-      each seed's count the overall size is at most the sum of the seeds' and mostly close to it.
-    """
-    weights = np.asarray(weights, float)
-    per_seed = np.array([_effective(row) for row in weights], float)
-    return per_seed, _effective(weights)
 
 
 def seed_group_advantages(
@@ -95,10 +79,6 @@ def seed_group_advantages(
     lowest = np.where(counted, rewards, np.inf).min(axis=1, keepdims=True, initial=np.inf)
     # The mean of equal numbers is rounded.
     return np.where(counted & (highest > lowest), rewards - mean, 0.0)
-
-
-def _effective(weights: np.ndarray) -> float:
-    return records.effective_sample_size(weights) if weights.any() else 0.0
 
 
 def _table(rewards, mask) -> tuple[np.ndarray, np.ndarray]:

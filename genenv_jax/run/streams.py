@@ -27,7 +27,7 @@ class Stream(enum.Enum):
     FIXED_TASKS = 1, ("lap",)  # order in which a lap takes tasks that were written once
     MIXTURE = 2, ("epoch",)  # base and replayed tasks, and the order of an epoch's tasks
     RECORDS = 3, ("epoch",)  # order of the simulator's records in its update
-    REROLLED = 4, ("epoch",)  # which tasks are measured once more
+    REROLLED = 4, ("epoch",)  # which tasks are rolled out a second time
     GENERATOR = 5, ()  # tasks of the benchmark's own generator
     ORACLE = 6, ("epoch",)
     TEACHER_SEEDS = 7, ()  # order in which the teacher varies the seed tasks

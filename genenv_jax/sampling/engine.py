@@ -17,6 +17,7 @@ from genenv_jax.models.scoring import CompletionBatch
 from genenv_jax.parallel import processes, rules
 from genenv_jax.sampling import decoding
 from genenv_jax.sampling.draw import SamplingParams
+from genenv_jax.settings import Settings, within
 from genenv_jax.typing import Params, PRNGKey
 
 # (prompt, sample, its tokens with the end token, whether it ended by itself)
@@ -24,7 +25,7 @@ OnFinished = Callable[[int, int, list[int], bool], None]
 
 
 def ignore(prompt: int, sample: int, tokens: list[int], done: bool) -> None:
-    """What becomes of a finished completion where nobody waits for it."""
+    """The callback of a caller that needs completions only at the end."""
 
 
 def bucket(length: int, buckets: Sequence[int], what: str) -> int:
@@ -76,7 +77,7 @@ class Rollouts:
         )
 
     @classmethod
-    def side_by_side(cls, parts: Sequence[Rollouts]) -> Rollouts:
+    def concat_samples(cls, parts: Sequence[Rollouts]) -> Rollouts:
         """Rollouts of the same prompts, joined along the samples."""
         first, *rest = parts
         if not rest:
@@ -86,7 +87,7 @@ class Rollouts:
         return cls(first.prompts, *arrays)
 
     @classmethod
-    def one_after_the_other(cls, parts: Sequence[Rollouts]) -> Rollouts:
+    def concat_prompts(cls, parts: Sequence[Rollouts]) -> Rollouts:
         """Rollouts of different prompts with equally many samples, joined along the prompts."""
         first, *rest = parts
         if not rest:
@@ -119,6 +120,18 @@ class Rollouts:
             np.pad(self.tokens, [(0, pad), (0, 0), (0, 0)]),
             np.pad(self.lengths, [(0, pad), (0, 0)]),
         )
+
+
+@dataclasses.dataclass(frozen=True)
+class SamplingConfig(Settings):
+    """`config.sampling`: few lanes and many prompts keep rows busy where completions differ much in length.
+
+    batch_size: prompts that decode at the same time; 0: a player's whole batch.  lanes: completions of a
+    prompt that decode at the same time, the others following as these finish; 0: all.
+    """
+
+    batch_size: int = within(0, 0)
+    lanes: int = within(0, 0)
 
 
 @dataclasses.dataclass(frozen=True)

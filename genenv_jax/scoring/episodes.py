@@ -18,7 +18,7 @@ from absl import logging
 
 from genenv_jax.benchmarks.base import Benchmark, Message, Score, Task
 from genenv_jax.parallel import processes
-from genenv_jax.scoring import questions
+from genenv_jax.scoring import requests
 from genenv_jax.scoring.open_episodes import OpenEpisodes
 from genenv_jax.scoring.worker import NoAnswer, Worker
 
@@ -40,7 +40,7 @@ class Episodes:
     def __init__(self, benchmark: Benchmark, workers: Sequence[Worker]):
         self._workers = workers
         self._here = OpenEpisodes(benchmark)
-        # A thread for each process, so that nobody waits for another's.
+        # One thread a process, so that a slow process delays its own episodes only.
         names = [f"episodes {i}" for i in range(max(1, len(workers)))]
         self._threads = [ThreadPoolExecutor(1, name) for name in names]
         self._futures: dict[Key, Future[State | None]] = {}
@@ -58,13 +58,13 @@ class Episodes:
         if key in self._futures:
             raise ValueError(f"episode {key} is being played: expected to be collected first")
         place = self._place(key)
-        arguments = questions.EPISODE, (key, task, tuple(answers))
+        arguments = requests.EPISODE, (key, task, tuple(answers))
         self._futures[key] = self._threads[place].submit(self._ask, place, *arguments)
 
     def drop(self, key: Key) -> None:
         """Gives an episode up."""
         place = self._place(key)
-        self._threads[place].submit(self._ask, place, questions.DROP, (key,))
+        self._threads[place].submit(self._ask, place, requests.DROP, (key,))
 
     def collect(self) -> dict[Key, State]:
         """Waits for all that are being played, and says where each stands, in the order of the keys.
@@ -74,8 +74,8 @@ class Episodes:
         keys = sorted(self._futures)
         states = [self._futures.pop(key).result() for key in keys]
         if processes.process_count() > 1:
-            packed = questions.pack(states) if processes.is_writer() else ""
-            states = questions.unpack(processes.agree("episodes", packed))
+            packed = requests.pack(states) if processes.is_writer() else ""
+            states = requests.unpack(processes.agree("episodes", packed))
         return dict(zip(keys, states, strict=True))
 
     def close(self) -> None:
@@ -95,12 +95,12 @@ class Episodes:
             if self._workers:
                 return self._workers[place].ask(question, arguments)
             try:
-                return questions.answer(None, self._here, question, arguments)
+                return requests.answer(None, self._here, question, arguments)
             except Exception as error:  # it promised not to; one episode must not end the run
-                raise NoAnswer(questions.CRASH, traceback.format_exc().strip()) from error
+                raise NoAnswer(requests.CRASH, traceback.format_exc().strip()) from error
         except NoAnswer as error:
             self._failures += 1
             if self._failures <= _LOGGED:
                 last = " (not said again)" if self._failures == _LOGGED else ""
                 logging.warning("%s_%s: %s%s", question, error.how, error.detail, last)
-            return questions.failure(question, error.how, error.detail)
+            return requests.failure(question, error.how, error.detail)

@@ -14,6 +14,7 @@ time, and two processes that disagree about one would come to different decision
 from __future__ import annotations
 
 import collections
+import dataclasses
 import os
 import queue
 import threading
@@ -26,10 +27,11 @@ from absl import logging
 
 from genenv_jax.benchmarks.base import Benchmark
 from genenv_jax.parallel import processes
-from genenv_jax.scoring import questions
+from genenv_jax.scoring import requests
 from genenv_jax.scoring.episodes import Episodes
 from genenv_jax.scoring.open_episodes import OpenEpisodes
 from genenv_jax.scoring.worker import NoAnswer, Worker
+from genenv_jax.settings import Settings, within
 
 Key = tuple[int, int]
 
@@ -37,6 +39,19 @@ Key = tuple[int, int]
 # so that decoding stalls only where scoring is what takes the time anyway.
 CAPACITY = 4096
 _LOGGED = 5  # failures of a kind that are logged
+
+
+@dataclasses.dataclass(frozen=True)
+class ScoringConfig(Settings):
+    """`config.scoring`: who scores and verifies texts, while the devices sample.
+
+    workers: processes; 0: a thread, or processes where the benchmark asks for them (`isolated`).
+    timeout: seconds for one text.  memory: GiB of one process, 0: no limit.  Both of processes only.
+    """
+
+    workers: int = within(0, 0)
+    timeout: float = within(60.0, 0.1, 86_400)
+    memory: float = within(4.0, 0)
 
 
 def worker_count(benchmark: Benchmark, workers: int) -> int:
@@ -56,9 +71,7 @@ class Scorer:
     Args:
       benchmark: scores and inspects.
       decode: token ids -> text.  Called from several threads at a time.
-      workers: worker processes; 0: a thread of this process, see `worker_count`.
-      timeout: seconds for one completion.  Kept in worker processes only.
-      memory: GiB that one worker process may hold; 0 for no limit.
+      config: its settings; `worker_count` says how many processes that makes.
       capacity: completions that may wait.
     Attributes:
       episodes: plays the episodes of an interactive benchmark.
@@ -71,17 +84,16 @@ class Scorer:
         self,
         benchmark: Benchmark,
         decode: Callable[[Sequence[int]], str],
-        workers: int = 0,
-        timeout: float = 60.0,
-        memory: float = 4.0,
+        config: ScoringConfig = ScoringConfig(),  # noqa: B008: frozen
         capacity: int = CAPACITY,
     ):
         self._benchmark, self._decode = benchmark, decode
         self._here = OpenEpisodes(benchmark)
-        count = worker_count(benchmark, workers) if processes.is_writer() else 0
-        self._workers = [Worker(benchmark, timeout, memory) for _ in range(count)]
+        count = worker_count(benchmark, config.workers) if processes.is_writer() else 0
+        limits = config.timeout, config.memory
+        self._workers = [Worker(benchmark, *limits) for _ in range(count)]
         # Of their own: an episode stays with its process, and a text is scored by any that is idle.
-        stages = [Worker(benchmark, timeout, memory) for _ in range(count)]
+        stages = [Worker(benchmark, *limits) for _ in range(count)]
         self.episodes = Episodes(benchmark, stages)
         self._idle: queue.SimpleQueue[Worker] = queue.SimpleQueue()
         for worker in self._workers:
@@ -113,7 +125,7 @@ class Scorer:
 
     def _submit(
         self, tokens: Sequence[int], question: str, arguments: tuple[Any, ...]
-    ) -> Future[tuple[str, questions.Outcome | None]]:
+    ) -> Future[tuple[str, requests.Outcome | None]]:
         self._room.acquire()
         try:
             future = self._threads.submit(self._answer, tokens, question, arguments)
@@ -125,7 +137,7 @@ class Scorer:
 
     def _answer(
         self, tokens: Sequence[int], question: str, arguments: tuple[Any, ...]
-    ) -> tuple[str, questions.Outcome | None]:
+    ) -> tuple[str, requests.Outcome | None]:
         """Text and outcome; no outcome in processes that do not score."""
         text = self._decode(tokens)
         if not processes.is_writer():
@@ -139,14 +151,14 @@ class Scorer:
         if self._failures[how] <= _LOGGED and not self._closed:
             last = " (not said again)" if self._failures[how] == _LOGGED else ""
             logging.warning("%s_%s: %s%s", question, how, detail, last)
-        return text, questions.failure(question, how, detail.splitlines()[-1][:500])
+        return text, requests.failure(question, how, detail.splitlines()[-1][:500])
 
-    def _ask(self, question: str, arguments: tuple[Any, ...]) -> questions.Outcome:
+    def _ask(self, question: str, arguments: tuple[Any, ...]) -> requests.Outcome:
         if not self._workers:
             try:
-                return questions.answer(self._benchmark, self._here, question, arguments)
+                return requests.answer(self._benchmark, self._here, question, arguments)
             except Exception as error:  # it promised not to; one text must not end the run
-                raise NoAnswer(questions.CRASH, traceback.format_exc().strip()) from error
+                raise NoAnswer(requests.CRASH, traceback.format_exc().strip()) from error
         worker = self._idle.get()
         try:
             return worker.ask(question, arguments)
@@ -162,7 +174,7 @@ class Batch:
 
     def __init__(self, scorer: Scorer):
         self._scorer = scorer
-        self._futures: dict[Key, Future[tuple[str, questions.Outcome | None]]] = {}
+        self._futures: dict[Key, Future[tuple[str, requests.Outcome | None]]] = {}
 
     def add(self, key: Key, tokens: Sequence[int], question: str, *arguments: Any) -> None:
         """Hands over a finished completion.
@@ -170,14 +182,14 @@ class Batch:
         Args:
           key: its prompt and its place among the prompt's samples; each once.
           tokens: token ids.
-          question: one of `questions`.
+          question: one of `requests`.
           arguments: what the question takes before the text.
         """
         if key in self._futures:
             raise ValueError(f"completion {key} was added before: expected each once")
         self._futures[key] = self._scorer._submit(tokens, question, arguments)
 
-    def collect(self) -> dict[Key, tuple[str, questions.Outcome]]:
+    def collect(self) -> dict[Key, tuple[str, requests.Outcome]]:
         """Waits for all of them: text and outcome by key, in the order of the keys.
 
         Raises RuntimeError or ValueError where a worker process cannot be started any more.
@@ -186,7 +198,7 @@ class Batch:
         answers = [self._futures[key].result() for key in keys]
         outcomes = [outcome for _, outcome in answers]
         if processes.process_count() > 1:
-            packed = questions.pack(outcomes) if processes.is_writer() else ""
-            outcomes = questions.unpack(processes.agree("outcomes of scoring", packed))
+            packed = requests.pack(outcomes) if processes.is_writer() else ""
+            outcomes = requests.unpack(processes.agree("outcomes of scoring", packed))
         texts = [text for text, _ in answers]
         return dict(zip(keys, zip(texts, outcomes, strict=True), strict=True))

@@ -28,11 +28,11 @@ from multiprocessing.connection import Connection
 from typing import Any
 
 from genenv_jax.benchmarks.base import Benchmark
-from genenv_jax.scoring import questions
+from genenv_jax.scoring import requests
 from genenv_jax.scoring.open_episodes import OpenEpisodes
 
 _START_TIMEOUT = 300.0  # seconds to import a benchmark's packages
-_GRACE = 5.0  # seconds after the timeout at which a worker that nobody ended ends itself
+_GRACE = 5.0  # seconds after the timeout at which a worker that was not killed ends itself
 _ATTEMPTS = 3  # to start a worker
 
 _PROGRAM = (
@@ -42,7 +42,7 @@ _PROGRAM = (
 
 
 class NoAnswer(Exception):
-    """A worker gave none.  how: `questions.TIMEOUT` or `questions.CRASH`.  detail: for the reader."""
+    """A worker gave none.  how: `requests.TIMEOUT` or `requests.CRASH`.  detail: for the reader."""
 
     def __init__(self, how: str, detail: str):
         super().__init__(how, detail)
@@ -133,8 +133,8 @@ class Worker:
                 f"benchmark {self._name!r} cannot be scored in worker processes: {complaint}"
             )
 
-    def ask(self, question: str, arguments: tuple[Any, ...]) -> questions.Outcome:
-        """The answer to one of `questions`.
+    def ask(self, question: str, arguments: tuple[Any, ...]) -> requests.Outcome:
+        """The answer to one of `requests`.
 
         Raises:
           NoAnswer: it took longer than the timeout (the process is ended), the process died, or the
@@ -154,11 +154,11 @@ class Worker:
             answered, value = self._connection.recv()
         except BlockingIOError:
             self._end()
-            raise NoAnswer(questions.TIMEOUT, f"no answer within {self.timeout:g} s") from None
+            raise NoAnswer(requests.TIMEOUT, f"no answer within {self.timeout:g} s") from None
         except (EOFError, OSError):
-            raise NoAnswer(questions.CRASH, _describe(self._end())) from None
+            raise NoAnswer(requests.CRASH, _describe(self._end())) from None
         if not answered:
-            raise NoAnswer(questions.CRASH, value)
+            raise NoAnswer(requests.CRASH, value)
         return value
 
     def close(self) -> None:
@@ -184,7 +184,7 @@ def _kill(process: subprocess.Popen) -> None:
     """Ends a process and what it has started.  One that has died by itself keeps its exit code."""
     with contextlib.suppress(ProcessLookupError, PermissionError):
         os.killpg(process.pid, signal.SIGKILL)
-    # A process that waits for a dead file system hears no signal: nobody waits for it in turn.
+    # A process stuck in a dead file system hears no signal: the wait is bounded.
     with contextlib.suppress(subprocess.TimeoutExpired):
         process.wait(_GRACE)
 
@@ -214,7 +214,7 @@ def serve(descriptor: int) -> None:
     if not complaint and "jax" in sys.modules:
         complaint = "it imports JAX, and the chips of a TPU belong to one process"
     connection.send(complaint)
-    # If the run is killed during an answer, nobody else ends this process.  The default action of
+    # If the run is killed during an answer, this process must end itself.  The default action of
     # this signal needs no Python, so it ends native code too.
     signal.signal(signal.SIGALRM, signal.SIG_DFL)
     episodes = OpenEpisodes(benchmark)
@@ -225,7 +225,7 @@ def serve(descriptor: int) -> None:
             return
         signal.setitimer(signal.ITIMER_REAL, timeout + _GRACE)
         try:
-            reply = True, questions.answer(benchmark, episodes, question, arguments)
+            reply = True, requests.answer(benchmark, episodes, question, arguments)
         except BaseException as error:
             reply = False, _report(error)
         signal.setitimer(signal.ITIMER_REAL, 0)

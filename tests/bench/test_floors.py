@@ -63,7 +63,10 @@ def test_a_forward_pass_is_what_xla_counts():
     assert flops == pytest.approx(expected, rel=0.04)
 
 
-@pytest.mark.parametrize("work", [WORK, dataclasses.replace(WORK, prompt=96, new=64)])
+@pytest.mark.parametrize(
+    "work",
+    [WORK, pytest.param(dataclasses.replace(WORK, prompt=96, new=64), marks=pytest.mark.slow)],
+)
 def test_an_update_is_three_forward_passes(work):
     params, batch = shapes(work)
 

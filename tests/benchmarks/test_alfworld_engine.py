@@ -1,7 +1,7 @@
 """The real engine: skipped where `alfworld` and `textworld` are not installed.
 
     pip install alfworld textworld
-    ALFWORLD_GAMES=134 python -m pytest -m "slow or not slow" tests/benchmarks/test_alfworld_engine.py
+    ALFWORLD_GAMES=134 python -m pytest -m slow tests/benchmarks/test_alfworld_engine.py
 
 `alfworld_walkthroughs.json` has what the official expert (HandCodedTWAgent, at most 150 steps) did in the
 134 games of valid_unseen, played with the official wrappers (AlfredDemangler, AlfredInfos, AlfredExpert)
@@ -10,7 +10,6 @@ in alfworld 0.4.2's grammar, and whether the official engine called the game won
 
 import json
 import os
-import pathlib
 import pickle
 
 import pytest
@@ -18,14 +17,16 @@ import pytest
 from genenv_jax.benchmarks.alfworld import commands, engine, expert, games
 from genenv_jax.benchmarks.alfworld.benchmark import ALFWorld
 from genenv_jax.benchmarks.alfworld.world import World
+from tests.benchmarks.alfworld_official import WALKTHROUGHS
+from tests.benchmarks.alfworld_toys import write_game
 
-pytestmark = pytest.mark.skipif(
-    not engine.is_installed(), reason="needs the engine: pip install alfworld textworld"
-)
-
-OFFICIAL = pathlib.Path(__file__).with_name("alfworld_walkthroughs.json")
-# Games of a test that is not `slow`; ALFWORLD_GAMES=134 plays all in the slow ones.
-FEW = (0, 60, 120)
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.data,
+    pytest.mark.skipif(
+        not engine.is_installed(), reason="needs the engine: pip install alfworld textworld"
+    ),
+]
 
 
 def play(benchmark: ALFWorld, task, written: list[str]):
@@ -51,7 +52,7 @@ def directory(data_dir):
 def test_the_rules_are_the_engines(grammar, directory):
     """Every text and every list of commands, on the way of the explorer."""
     found = games.load(directory, ["valid_unseen"])["valid_unseen"]
-    for game in (found[i] for i in FEW[:2]):
+    for game in (found[0], found[60]):
         world = World(game.problem(), grammar)
         running = engine.Engine(game, grammar)
         assert (running.overview, running.goal) == (world.overview(), game.goal)
@@ -111,19 +112,16 @@ def test_versions_and_grammar_are_told(directory):
 
 
 def test_a_game_that_cannot_be_opened(tmp_path):
-    from tests.benchmarks.alfworld_toys import write_game
-
     write_game(tmp_path, "valid_unseen", pddl_domain="(define")
     game = games.load(tmp_path, ["valid_unseen"])["valid_unseen"][0]
     with pytest.raises(ValueError, match="the engine cannot open it"):
         engine.Engine(game, commands.PUT_IN_ON)
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("grammar", ["games", "move_to"])
 def test_verdicts_of_the_official_expert(grammar, directory):
     """`won`, and after how many steps, as the official engine had it.  All games: ALFWORLD_GAMES=134."""
-    recorded = json.loads(OFFICIAL.read_text())["games"]
+    recorded = json.loads(WALKTHROUGHS.read_text())["games"]
     benchmark = ALFWorld(
         data_dir=directory, eval_protocol="episode", grammar=grammar, max_steps=151
     )
@@ -140,7 +138,6 @@ def test_verdicts_of_the_official_expert(grammar, directory):
             assert score.detail["steps"] == len(written), task.id
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("name", expert.EXPERTS)
 def test_our_experts_win(name, directory):
     """In 50 steps.  All games: ALFWORLD_GAMES=134."""

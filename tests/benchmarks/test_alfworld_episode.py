@@ -1,5 +1,6 @@
 """Episodes, with a game that needs no engine; also in a worker process, where one hangs."""
 
+import dataclasses
 import time
 
 import pytest
@@ -10,8 +11,9 @@ from genenv_jax.benchmarks.alfworld import make_steps as command
 from genenv_jax.benchmarks.alfworld.benchmark import ALFWorld
 from genenv_jax.benchmarks.alfworld.world import World
 from genenv_jax.scoring.worker import NoAnswer, Worker
+from tests.benchmarks import alfworld_toys
 from tests.benchmarks.alfworld_toys import PROBLEM, FakeGame, write_game
-from tests.benchmarks.test_safe_parse import HOSTILE
+from tests.benchmarks.hostile import HOSTILE
 
 
 @pytest.fixture
@@ -162,13 +164,13 @@ def hang_or_die(game, plan):
 
 
 def test_games_that_hang_or_crash_are_recorded_as_lost(toy):
-    found = [toy._game(task) for task in tasks(toy)]
-    planned = [(game, recording(toy, game)) for game in found]
-    start = time.perf_counter()
-    ended = {r.game[-1]: r for r, _ in command.play_all(planned, 2, 3.0, hang_or_die)}
-    assert time.perf_counter() - start < 30
-    assert (ended["1"].won, ended["1"].reason) == (False, "timeout")
-    assert ended["2"].reason.startswith("timeout") or "no such room" in ended["2"].reason
+    hanging, crashing = [
+        (game, recording(toy, game)) for game in (toy._game(task) for task in tasks(toy))
+    ]
+    ((lost, _),) = command.play_all([hanging], 1, 1.0, hang_or_die)
+    assert (lost.won, lost.reason) == (False, "timeout")
+    ((lost, _),) = command.play_all([crashing], 1, 60.0, hang_or_die)
+    assert (lost.won, lost.reason) == (False, "crash: ValueError: no such room")
 
 
 def test_an_unfinished_line_is_dropped(tmp_path):
@@ -176,3 +178,31 @@ def test_an_unfinished_line_is_dropped(tmp_path):
     path.write_text('{"a": 1}\n{"b":')
     command._repair(path)
     assert path.read_text() == '{"a": 1}\n'
+
+
+def test_the_command_records_what_is_not_recorded_yet(tmp_path, monkeypatch, capsys):
+    alfworld_toys.write(tmp_path)
+    arguments = [f"--data_dir={tmp_path}", f"--out={tmp_path / 'steps.jsonl'}", "--expert=planner"]
+    monkeypatch.setattr(command.engine, "is_installed", lambda: False)
+    assert command.main(arguments) == 2 and "not installed" in capsys.readouterr().err
+    monkeypatch.setattr(command.engine, "is_installed", lambda: True)
+    agree = [True]  # what the engine says of the rules
+
+    def play_all(planned, workers, timeout):
+        return ((dataclasses.replace(plan, source="engine"), agree[0]) for _, plan in planned)
+
+    monkeypatch.setattr(command, "play_all", play_all)
+    assert command.main([*arguments, "--max_games=2"]) == 0
+    assert len(steps.read(tmp_path / "steps.jsonl")) == 4
+    assert "4 games, 0 recorded already" in capsys.readouterr().out
+    agree[0] = False
+    assert command.main(arguments) == 1  # it differs from the rules
+    out = capsys.readouterr().out
+    assert "12 games, 4 recorded already" in out and out.count("trial_1: differs_from_rules") == 8
+    assert command.main(arguments) == 0 and "nothing to do" in capsys.readouterr().out
+    kept = ALFWorld(data_dir=tmp_path, expert="planner", steps_file=tmp_path / "steps.jsonl")
+    assert kept.tasks("eval") == ALFWorld(data_dir=tmp_path, expert="planner").tasks("eval")
+    assert command.main([*arguments, "--splits", "valid_seen"]) == 2
+    assert "valid_seen does not exist" in capsys.readouterr().err
+    with pytest.raises(SystemExit):
+        command.main([*arguments, "--workers=0"])

@@ -1,7 +1,6 @@
 """API-Bank's scoring, prompts and generations."""
 
 import json
-import pickle
 import time
 
 import pytest
@@ -10,7 +9,7 @@ from genenv_jax.benchmarks import base
 from genenv_jax.benchmarks.api_bank import calls, metrics, records, rouge, rules
 from genenv_jax.benchmarks.api_bank.benchmark import APIBank
 from genenv_jax.benchmarks.base import Rejection, SeedStatistics, Task
-from tests.benchmarks.test_safe_parse import HOSTILE
+from tests.benchmarks.hostile import HOSTILE
 
 TOOL = {
     "name": "AddReminder",
@@ -55,9 +54,15 @@ def benchmark():
 
 
 @pytest.fixture(scope="module")
-def real(data_dir):
-    """With the real data."""
-    return APIBank(data_dir=data_dir)
+def loaded(api_bank_dir):
+    """With data, made up and loaded."""
+    return APIBank(data_dir=api_bank_dir)
+
+
+@pytest.fixture(scope="module")
+def splits(api_bank_dir):
+    """All tasks of the data."""
+    return records.splits(records.find_directory(api_bank_dir))
 
 
 @pytest.mark.parametrize(
@@ -141,6 +146,7 @@ def test_parameters_are_compared_by_the_rules_of_their_api(benchmark, arguments,
     [
         ("QueryHistoryToday", "date", "10-06", "2023-10-6", "10-07"),
         ("QueryHistoryToday", "date", "02-29", "2-29", "02-28"),
+        ("QueryHistoryToday", "date", "today", "today", "10-06"),
         ("QueryStock", "date", "2022-03-04", " 2022-3-4 ", "2022-03-05"),
         ("QueryStock", "stock_code", "SQ", "sq ", "S Q"),
         ("TimedSwitch", "time", "2022-03-01 22:00:00", "2022-3-1 22:0:0", "2022-03-01"),
@@ -157,6 +163,8 @@ def test_parameters_are_compared_by_the_rules_of_their_api(benchmark, arguments,
             "[{'name': 'Lamp', 'description': 'off '}, {'name': 'tv', 'description': 'on'}]",
             "[{'name': 'tv', 'description': 'on'}]",
         ),
+        ("AddScene", "devices", "[{'name': 'TV'}]", "[{'name': 'tv'}]", "['tv']"),
+        ("RecordHealthData", "health_data", "[{'name': 'a'}]", "[{'name': 'b'}]", "none"),
         (
             "RecordHealthData",
             "health_data",
@@ -189,6 +197,7 @@ def test_official_relaxations(api, parameter, gold, same, other):
         ("bool", "False", "off", "True"),
         ("str", "1", "1", "1.0"),
         ("list", "[1, 'a']", "['1', 'a']", "[1]"),
+        ("list(dict)", "[{'a': 1}]", "[{'a': '1'}]", "[{'a': 2}]"),
     ],
 )
 def test_types_are_cast_as_officially(kind, gold, same, other):
@@ -226,9 +235,8 @@ def test_keywords_of_a_tool_search(benchmark, keywords, exact, words):
     assert APIBank(tool_search="words").score(task, text).success == words
 
 
-def test_rouge_l_equals_the_package(data_dir):
+def test_rouge_l_equals_the_package(splits):
     package = pytest.importorskip("rouge").Rouge()
-    splits = records.splits(records.find_directory(data_dir))
     replies = [
         task.answer["text"]
         for name, tasks in splits.items()
@@ -245,7 +253,7 @@ def test_rouge_l_equals_the_package(data_dir):
         expected = package.get_scores(prediction, reference)[0]["rouge-l"]["f"]
         assert rouge.rouge_l(reference, prediction) == pytest.approx(expected, abs=1e-12)
         nonzero += expected > 0
-    assert len(pairs) > 2_500 and nonzero > 2_000
+    assert nonzero > 0.6 * len(pairs)
 
 
 def test_rouge_l_of_nothing_is_zero():
@@ -267,26 +275,18 @@ def test_replies_are_scored_by_rouge_l(benchmark):
 
 
 @pytest.mark.parametrize("name", HOSTILE)
-def test_hostile_answers_and_generations_in_bounded_time(benchmark, name):
+def test_hostile_replies_in_bounded_time(benchmark, name):
     text = HOSTILE[name]
-    for wrapped in (text, f"[AddReminder(people={text})]", f"[AddReminder(people='{text}')]"):
-        for task in (CALL, REPLY):
-            start = time.process_time()
-            score = benchmark.score(task, wrapped)
-            assert time.process_time() - start < 1.0
-            assert not score.success and score.reward < 0.5 and score.reason
-    for generation in (
-        text,
-        f"New Tools: {text}\nNew Task: User: x\nNew Answer: [A()]",
-        f"New Tools: same\nNew Task: User: {text}\nNew Answer: {text}",
+    start = time.process_time()
+    score = benchmark.score(REPLY, text)
+    assert not score.success and score.reward < 0.5 and score.reason
+    search = (
         f"New Tools: same\nNew Task: User: x\nAPI-Request: [ToolSearcher(keywords='x')]->{text}\n"
-        "New Answer: [A(x='1')]",
-    ):
-        start = time.process_time()
-        task = benchmark.parse(generation, CALL, "g", 0)
-        if isinstance(task, Task):
-            assert benchmark.verify(task) is not None
-        assert time.process_time() - start < 1.0
+        "New Answer: [A(x='1')]"
+    )
+    task = benchmark.parse(search, CALL, "g", 0)
+    assert isinstance(task, Rejection) or benchmark.verify(task) is not None
+    assert time.process_time() - start < 1.0
 
 
 @pytest.mark.parametrize(
@@ -327,11 +327,11 @@ def test_the_longest_reply_is_scored_in_time(benchmark, reference, prediction):
     assert time.process_time() - start < 1.0
 
 
-def test_every_gold_answer_earns_full_reward(real, data_dir):
-    for name, tasks in records.splits(records.find_directory(data_dir)).items():
-        results = [(task, real.score(task, real.agent_answer(task))) for task in tasks]
+def test_every_gold_answer_earns_full_reward(loaded, splits):
+    for name, tasks in splits.items():
+        results = [(task, loaded.score(task, loaded.agent_answer(task))) for task in tasks]
         assert all(score.reward == 1.0 for _, score in results), name
-        found = real.aggregate(results)
+        found = loaded.aggregate(results)
         assert found["accuracy"] == 1.0
         if records.SPLITS[name].kind == records.RESPONSE:
             assert found["rouge_l"] == pytest.approx(1.0)
@@ -339,21 +339,9 @@ def test_every_gold_answer_earns_full_reward(real, data_dir):
             assert found["sample_accuracy"] == 1.0 and found["tool_search_errors"] == 0.0
 
 
-def test_default_splits(real):
-    seeds, held_out = real.tasks("seed"), real.tasks("eval")
-    assert {task.category for task in seeds} == {"lv3-api-train"}
-    assert len(seeds) == 845 and len(held_out) == 399 + 135 + 245
-    assert all(real.verify(task) is None for task in seeds)
-    keys = [real.canonical(task) for task in seeds]
-    assert len(set(keys)) == len(keys)
-    assert not set(keys) & {real.canonical(task) for task in held_out}
-    assert {task.origin for task in seeds} == {"seed"}
-    assert {task.origin for task in held_out} == {"eval"}
-
-
-def test_a_level_on_both_sides_is_divided_by_dialogue(data_dir):
+def test_a_level_on_both_sides_is_divided_by_dialogue(api_bank_dir):
     benchmark = APIBank(
-        data_dir=data_dir,
+        data_dir=api_bank_dir,
         seed_splits=["level-1-api", "level-1-response"],
         eval_splits=["level-1-api"],
         seed_fraction=0.6,
@@ -361,40 +349,30 @@ def test_a_level_on_both_sides_is_divided_by_dialogue(data_dir):
     seeds, held_out = benchmark.tasks("seed"), benchmark.tasks("eval")
     shown = {task.answer["sample"] for task in held_out}
     assert {task.answer["sample"] for task in seeds}.isdisjoint(shown)
-    assert len(seeds) > 300 and len(held_out) > 100
+    assert len(seeds) > len(held_out) > 0
 
 
-def test_at_most_so_many_tasks_are_kept(data_dir):
-    few = APIBank(data_dir=data_dir, max_seeds=5, max_eval=7)
-    assert (len(few.tasks("seed")), len(few.tasks("eval"))) == (5, 7)
-    again = APIBank(data_dir=data_dir, max_seeds=5, max_eval=7)
-    assert few.tasks("seed") == again.tasks("seed")
-
-
-def test_prompts_fit_and_state_what_is_needed(real):
-    statistics = SeedStatistics(attempts=10, successes=1)
-    for task in (*real.tasks("seed"), *real.tasks("eval")):
-        agent = real.agent_messages(task)
-        assert [m["role"] for m in agent] == ["system", "user"]
-        assert sum(len(m["content"]) for m in agent) < 13_000
+def test_prompts_state_what_is_needed(loaded):
+    seeds = loaded.tasks("seed")
+    assert len({loaded.canonical(task) for task in seeds}) == len(seeds)
+    for task in (*seeds, *loaded.tasks("eval")):
+        agent = loaded.agent_messages(task)
         assert task.messages[0]["content"] in agent[1]["content"]
         assert all(tool["name"] in agent[0]["content"] for tool in task.tools)
-        simulator = real.simulator_messages(task, statistics)
-        text = "".join(m["content"] for m in simulator)
-        assert len(text) < 13_500 and "1 of 10" in text
-    assert "2023" in real.agent_messages(real.tasks("eval")[0])[0]["content"]
-    assert "ToolSearcher" not in real.agent_messages(CALL)[0]["content"]
+        assert ("2023" in agent[0]["content"]) == (task.answer["level"] < 3)
+    assert "ToolSearcher" not in loaded.agent_messages(CALL)[0]["content"]
+    assert "Reply:" in loaded.simulator_messages(REPLY, SeedStatistics())[1]["content"]
 
 
-def test_simulator_answer_is_inverted(real, data_dir):
-    for tasks in records.splits(records.find_directory(data_dir)).values():
+def test_simulator_answer_is_inverted(loaded, splits):
+    for tasks in splits.values():
         for task in tasks:
-            found = real.parse(real.simulator_answer(task), task, "g", 3)
+            found = loaded.parse(loaded.simulator_answer(task), task, "g", 3)
             assert isinstance(found, Task), found
             assert (found.messages, found.tools) == (task.messages, task.tools)
             for key in ("kind", "level", "name", "parameters", "types", "text"):
                 assert found.answer.get(key) == task.answer.get(key)
-            assert real.canonical(found) == real.canonical(task)
+            assert loaded.canonical(found) == loaded.canonical(task)
             assert (found.origin, found.generation, found.seed_id) == ("generated", 3, task.id)
 
 
@@ -416,7 +394,10 @@ def test_a_good_generation_becomes_a_task(benchmark):
 
 def test_a_found_api_may_be_called(benchmark):
     found = {"name": "Run", "description": "Runs.", "input_parameters": {"far": {"type": "int"}}}
-    dialogue = f"User: Run.\nAPI-Request: [ToolSearcher(keywords='run')]->{found}"
+    dialogue = (
+        "User: Run.\nAPI-Request: [AddReminder(content='run')]->{}\n"
+        f"API-Request: [ToolSearcher(keywords='run')]->{found}"
+    )
     task = benchmark.parse(_generation(task=dialogue, answer="[Run(far='3')]"), CALL, "g", 1)
     assert benchmark.verify(task) is None and task.answer["types"] == {"far": "int"}
     assert "->" not in benchmark.text(task)
@@ -457,22 +438,24 @@ def test_a_malformed_task_is_no_crash(benchmark):
     broken = Task("b", "api_bank", "level-1-api", (), (), {"kind": "call", "level": 1})
     assert benchmark.score(broken, "[A()]").reason == "malformed_task_keyerror"
     assert benchmark.verify(broken) is not None
+    assert APIBank(prompt_chars=100).verify(CALL).reason == base.TOO_LONG
 
 
-def test_metrics_have_the_official_names(real):
-    tasks = real.tasks("eval")
+def test_metrics_have_the_official_names(loaded):
+    tasks = loaded.tasks("eval")
     level_3 = [task for task in tasks if task.category == "level-3-batch-inf"]
     wrong = level_3[0]
-    results = [(t, real.score(t, "" if t is wrong else real.agent_answer(t))) for t in tasks]
-    found = real.aggregate(results)
+    results = [(t, loaded.score(t, "" if t is wrong else loaded.agent_answer(t))) for t in tasks]
+    found = loaded.aggregate(results)
     assert next(iter(found)) == "level-1-api/accuracy"
     assert found["level-1-api/accuracy"] == found["level-2-api/accuracy"] == 1.0
-    assert found["level-3-batch-inf/accuracy"] == pytest.approx(244 / 245)
-    assert found["level-3-batch-inf/sample_accuracy"] == pytest.approx(49 / 50)
-    assert found["calls/accuracy"] == pytest.approx(778 / 779)
+    samples = {task.answer["sample"] for task in level_3}
+    assert found["level-3-batch-inf/accuracy"] == pytest.approx(1 - 1 / len(level_3))
+    assert found["level-3-batch-inf/sample_accuracy"] == pytest.approx(1 - 1 / len(samples))
+    assert found["calls/accuracy"] == pytest.approx(1 - 1 / len(tasks))
     # A bootstrap may hold a task twice.
-    assert real.aggregate([results[0], results[0]]) == {"accuracy": 1.0}
-    assert real.aggregate([]) == {"accuracy": 0.0}
+    assert loaded.aggregate([results[0], results[0]]) == {"accuracy": 1.0}
+    assert loaded.aggregate([]) == {"accuracy": 0.0}
     assert metrics.official_metrics(results) == found
 
 
@@ -483,21 +466,10 @@ def test_metrics_have_the_official_names(real):
         ({"eval_splits": "level-1-api"}, r"eval_splits = 'level-1-api': expected a list"),
         ({"seed_fraction": 1.5}, r"seed_fraction = 1.5: expected a number in \[0, 1\]"),
         ({"max_seeds": -1}, "max_seeds = -1: expected"),
-        ({"tool_search": "fuzzy"}, "tool_search = 'fuzzy': expected 'exact' or 'words'"),
+        ({"tool_search": "fuzzy"}, "tool_search = 'fuzzy': expected one of exact, words"),
         ({"answer_chars": 0}, "answer_chars = 0: expected"),
     ],
 )
 def test_bad_options_are_named(options, message):
     with pytest.raises(ValueError, match=message):
         APIBank(**options)
-
-
-def test_it_is_a_benchmark_that_can_be_sent_to_a_worker(real):
-    assert isinstance(real, base.Benchmark) and isinstance(real, base.Described)
-    real.tasks("eval")
-    data = pickle.dumps(real)
-    assert len(data) < 2_000
-    copy = pickle.loads(data)
-    task = real.tasks("eval")[0]
-    assert copy.score(task, real.agent_answer(task)).success
-    assert all(isinstance(value, str) for value in copy.about().values())

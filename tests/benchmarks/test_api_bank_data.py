@@ -1,14 +1,14 @@
-"""Loading API-Bank's files: counts of the real data, and readable errors for broken data."""
+"""API-Bank's published files: counts, and our reader against what they print."""
 
 import json
-import pathlib
-import shutil
 
 import pytest
 
 from genenv_jax.benchmarks import data_files
 from genenv_jax.benchmarks.api_bank import calls, lookups, records, rules
-from genenv_jax.benchmarks.base import Task
+from genenv_jax.benchmarks.api_bank.benchmark import APIBank
+
+pytestmark = pytest.mark.data
 
 COUNTS = {
     "level-1-api": 399,
@@ -30,11 +30,8 @@ def splits(data_dir):
 
 def test_splits_have_the_official_number_of_tasks(splits):
     assert {name: len(tasks) for name, tasks in splits.items()} == COUNTS
-    for name, tasks in splits.items():
+    for tasks in splits.values():
         assert len({task.id for task in tasks}) == len(tasks)
-        for task in tasks:
-            assert task.category == name
-            assert Task.from_json(json.loads(json.dumps(task.to_json()))) == task
 
 
 def test_levels_hold_the_official_number_of_tool_searches_and_samples(splits):
@@ -92,121 +89,15 @@ def test_contents_that_must_be_equal_are_few(splits):
     assert all("Agenda" in task_id or "Reminder" in task_id for task_id in exact)
 
 
-def test_an_entry_is_found_by_time_or_by_content():
-    accounts = {"ann": {"token": "t1"}, "bob": {"token": "t2"}}
-    entries = {
-        "1": {"username": "bob", "content": "read", "time": "9:00"},
-        "2": {"username": "ann", "content": "read", "time": "10:00"},
-        "3": {"username": "ann", "content": "cook", "time": "11:00"},
-    }
-
-    def exact(api, token, content, time):
-        parameters = {"token": token, "content": content, "time": time}
-        return lookups.exact_parameters(api, parameters, accounts, entries)
-
-    assert exact("DeleteReminder", "t1", "read", "10:00") == []
-    assert exact("DeleteReminder", "t1", "read", "12:00") == ["content"]
-    assert exact("DeleteReminder", "t1", "read", "11:00") == ["content"]  # entry 2 comes first
-    assert exact("DeleteReminder", "t1", "swim", "11:00") == []
-    assert exact("DeleteReminder", "t1", "swim", "12:00") == []
-    assert exact("DeleteReminder", "t9", "read", "12:00") == []
-    assert exact("AddReminder", "t1", "read", "12:00") == []
-
-
-def test_data_directory_may_be_given_at_two_levels(data_dir):
-    found = {records.find_directory(place).resolve() for place in (data_dir, data_dir / "api-bank")}
-    assert len(found) == 1
-
-
-def test_published_files_pass_and_a_changed_one_does_not(data_dir, tmp_path):
+def test_the_files_are_the_published_ones(data_dir):
     directory = records.find_directory(data_dir)
     listed = {source.path for source in data_files.sources("api_bank")}
     assert {split.path for split in records.SPLITS.values()} <= listed
-    assert set(lookups.PATHS) <= listed
+    tables = {lookups.table_of(api) for api in ("QueryAgenda", "QueryReminder")}
+    assert {lookups.ACCOUNTS, *tables} <= listed
     assert len(records.load(directory, list(COUNTS), verify_files=True)) == sum(COUNTS.values())
-    copy = tmp_path / "api-bank"
-    shutil.copytree(directory, copy)
-    for path in copy.rglob("*"):
-        path.chmod(0o755 if path.is_dir() else 0o644)
-    path = copy / records.SPLITS["lv3-api-train"].path
-    text = path.read_text()
-    path.write_text(text.replace("User", "Used", 1))
-    with pytest.raises(ValueError, match=r"lv3-api-train.json has SHA-256"):
-        records.load(copy, ["lv3-api-train"], verify_files=True)
-    path.write_text(text[: len(text) // 2])
-    with pytest.raises(ValueError, match="bytes, expected"):
-        records.load(copy, ["lv3-api-train"], verify_files=True)
-    with pytest.raises(ValueError, match=r"lv3-api-train.json: not JSON"):
-        records.load(copy, ["lv3-api-train"])
 
 
-_TOOL = json.dumps({"name": "Add", "description": "", "input_parameters": {"a": {"type": "int"}}})
-_TURNS = [
-    {"role": "User", "text": "Add 1."},
-    {"role": "API", "api_name": "Add", "param_dict": {"a": "1"}, "result": {"output": 1}},
-    {"role": "API", "api_name": "Add", "param_dict": {"a": "2"}, "result": {"output": 3}},
-    {"role": "AI", "text": "3"},
-]
-
-
-def _record(**changes):
-    return {
-        "file": "d.jsonl",
-        "id": 0,
-        "instruction": f"Call.\nAPI descriptions:\n{_TOOL}",
-        "input": "User: Add 1.\nGenerate API Request:\n",
-        "expected_output": "API-Request: [Add(a='1')]",
-    } | changes
-
-
-def _write(root: pathlib.Path, *entries, turns=_TURNS) -> pathlib.Path:
-    path = root / records.SPLITS["level-1-api"].path
-    path.parent.mkdir(parents=True)
-    path.write_text(json.dumps(entries))
-    dialogue = root / "HEAD/lv1-lv2-samples/level-1-given-desc/d.jsonl"
-    dialogue.parent.mkdir(parents=True)
-    dialogue.write_text("\n".join(json.dumps(turn) for turn in turns))
-    return root
-
-
-def test_a_call_after_a_call_has_two_numbers(tmp_path):
-    root = _write(tmp_path, *[_record(id=number) for number in (0, 1, 2)])
-    tasks = records.load(root, ["level-1-api"])
-    assert [task.answer["parameters"]["a"] for task in tasks] == ["1", "2", "2"]
-
-
-@pytest.mark.parametrize(
-    ("change", "message"),
-    [
-        ({"id": 3}, r"record 1: dialogue d.jsonl has no API turn with the number 3"),
-        ({"id": -1}, r"record 1: .* number -1"),
-        ({"id": "0"}, r"record 1: 'id' is missing or not a int"),
-        ({"file": "../d.jsonl"}, r"record 1: '../d.jsonl' is not the name"),
-        ({"input": "User: Add 1."}, r"record 1: the input does not end"),
-        ({"instruction": "Call."}, r"record 1: the instruction has no API descriptions"),
-        ({"instruction": "API descriptions:\n{"}, r"record 1: an API description is not JSON"),
-        ({"instruction": "API descriptions:\n{}"}, r"record 1: an API description lacks"),
-    ],
-)
-def test_a_malformed_record_is_named(tmp_path, change, message):
-    root = _write(tmp_path, _record(), _record(**change))
-    with pytest.raises(ValueError, match=message):
-        records.load(root, ["level-1-api"])
-
-
-def test_a_malformed_dialogue_is_named_with_its_line(tmp_path):
-    root = _write(tmp_path, _record())
-    path = root / "HEAD/lv1-lv2-samples/level-1-given-desc/d.jsonl"
-    path.write_text('{"role": "User"}\n{"role":')
-    with pytest.raises(ValueError, match=r"d.jsonl:2: not JSON"):
-        records.load(root, ["level-1-api"])
-    path.unlink()
-    with pytest.raises(FileNotFoundError, match=r"d.jsonl is missing"):
-        records.load(root, ["level-1-api"])
-
-
-def test_a_missing_directory_is_named_with_the_remedy(tmp_path):
-    with pytest.raises(FileNotFoundError, match=r"genenv_jax.datasets --name=api_bank"):
-        records.find_directory(tmp_path)
-    with pytest.raises(ValueError, match=r"split 'level-4': expected one of level-1-api"):
-        records.load(tmp_path, ["level-4"])
+def test_the_default_split(data_dir):
+    benchmark = APIBank(data_dir=data_dir)
+    assert len(benchmark.tasks("seed")) == 845 and len(benchmark.tasks("eval")) == 399 + 135 + 245

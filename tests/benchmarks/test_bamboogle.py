@@ -3,19 +3,20 @@
 import collections
 import json
 import pickle
-import random
 import re
-import string
+import sys
 import time
+import types
 
 import pytest
 
-from genenv_jax.benchmarks import base, data_files
+from genenv_jax.benchmarks import base
 from genenv_jax.benchmarks.bamboogle import answers, generation, judge, metrics, records, search
 from genenv_jax.benchmarks.bamboogle.benchmark import Bamboogle
 from genenv_jax.benchmarks.bamboogle.episode import NO_ANSWER
 from genenv_jax.benchmarks.base import Rejection, SeedStatistics, Task
-from tests.benchmarks.test_safe_parse import HOSTILE
+from tests.benchmarks import bamboogle_files, bamboogle_references
+from tests.benchmarks.hostile import HOSTILE
 
 STEPS = [
     {"question": "Who wrote The Long Walk Home?", "answers": ["ann miller", "a. miller"]},
@@ -27,10 +28,6 @@ TASK = records.make_task(
 ONE_HOP = records.make_task("o", "Where was Ann Miller born?", ["Port Albert", "Albert"], [])
 
 
-SOLVED_BY_FIRST_ANSWER = 103  # of the 125: what following the sub-questions is worth
-BAD_CHAINS = 11  # of the 125: sub-questions that lead to another answer than the gold one
-
-
 @pytest.fixture(scope="module")
 def benchmark():
     """Needs no data: the tasks above are scored."""
@@ -38,35 +35,26 @@ def benchmark():
 
 
 @pytest.fixture(scope="module")
-def real(data_dir):
-    """The 125 real tasks."""
-    return records.splits(records.find_directory(data_dir))[records.TEST]
+def questions(bamboogle_dir):
+    """All questions, made up and real."""
+    return records.splits(records.find_directory(bamboogle_dir))[records.TEST]
 
 
 # --- data ---------------------------------------------------------------------------------------------
 
 
-def test_there_are_125_questions_with_two_steps_each(real):
-    assert len(real) == 125 and len({task.id for task in real}) == 125
-    for task in real:
+def test_questions_have_two_steps_each(questions):
+    assert len({task.id for task in questions}) == len(questions)
+    for task in questions:
         assert len(task.answer["answers"]) == 1 and len(task.answer["steps"]) == 2
         assert Task.from_json(json.loads(json.dumps(task.to_json()))) == task
 
 
-def test_three_published_copies_agree(real, data_dir):
-    directory = records.find_directory(data_dir)
-    ours = [(task.messages[0]["content"], task.answer["answers"][0]) for task in real]
-    lines = (directory / "agentic-rag__test.jsonl").read_text().splitlines()
-    second = [
-        (row["prompt"][0]["content"].strip(), row["reward_model"]["ground_truth"].strip())
-        for row in map(json.loads, lines)
-    ]
-    third = [
-        (row["Question"].strip(), row["answer"][0].strip())
-        for row in json.loads((directory / "SimpleDeepSearcher__bamboogle.json").read_text())
-    ]
-    assert ours == second == third
-    data_files.verify("bamboogle", directory)
+def test_a_small_file_loads(tmp_path):
+    directory = bamboogle_files.write(tmp_path)
+    first = records.load(directory)[0]
+    assert (first.id, first.origin, first.category) == ("bamboogle_1", "eval", records.TWO_HOPS)
+    assert first.answer["steps"][0]["answers"] == ["Ann Miller", "A. Miller"]
 
 
 @pytest.mark.parametrize(
@@ -83,8 +71,6 @@ def test_a_malformed_record_is_named(tmp_path, text, message):
     (tmp_path / records.FILE).write_text(text)
     with pytest.raises(ValueError, match=message):
         records.load(tmp_path)
-    with pytest.raises(ValueError, match="bytes, expected 47960"):
-        records.load(tmp_path, verify_files=True)
 
 
 def test_a_missing_file_is_named(tmp_path):
@@ -94,95 +80,49 @@ def test_a_missing_file_is_named(tmp_path):
         records.find_directory(tmp_path)
 
 
-def test_seeds_do_not_give_held_out_questions_away(data_dir):
-    benchmark = Bamboogle(data_dir=data_dir, verify_files=True)
+def test_seeds_do_not_give_held_out_questions_away(bamboogle_dir):
+    benchmark = Bamboogle(data_dir=bamboogle_dir, seed_fraction=0.5)
     seeds, held_out = benchmark.tasks("seed"), benchmark.tasks("eval")
-    assert len(held_out) == 102
-    count = collections.Counter(task.category for task in seeds)
-    assert 10 <= count[records.TWO_HOPS] <= 23 and count[records.ONE_HOP] > count[records.TWO_HOPS]
+    assert {task.category for task in seeds} == {records.ONE_HOP, records.TWO_HOPS}
     asked = {benchmark.canonical(task) for task in held_out}
     asked |= {benchmark.canonical(sub) for task in held_out for sub in records.sub_tasks(task)}
     first = {answers.normalize(a) for task in held_out for a in task.answer["steps"][0]["answers"]}
     for task in seeds:
-        assert benchmark.verify(task) is None
         assert benchmark.canonical(task) not in asked
         for step in task.answer["steps"][:1]:
             assert not {answers.normalize(a) for a in step["answers"]} & (first - {"yes", "no"})
     assert len({benchmark.canonical(task) for task in seeds}) == len(seeds)
 
 
-def test_shares_of_seeds(data_dir):
-    everything = Bamboogle(data_dir=data_dir, seed_fraction=0.0)
-    assert len(everything.tasks("eval")) == 125 and everything.tasks("seed") == ()
-    few = Bamboogle(data_dir=data_dir, max_seeds=4, max_eval=9, sub_questions=False)
-    assert (len(few.tasks("seed")), len(few.tasks("eval"))) == (4, 9)
-    assert {task.category for task in few.tasks("seed")} == {records.TWO_HOPS}
-    with pytest.raises(ValueError, match="split 'test': expected"):
-        few.tasks("test")
+def test_shares_of_seeds(bamboogle_dir, questions):
+    everything = Bamboogle(data_dir=bamboogle_dir, seed_fraction=0.0)
+    assert len(everything.tasks("eval")) == len(questions) and everything.tasks("seed") == ()
+    whole = Bamboogle(data_dir=bamboogle_dir, seed_fraction=0.5, sub_questions=False)
+    assert {task.category for task in whole.tasks("seed")} == {records.TWO_HOPS}
 
 
 # --- measures -----------------------------------------------------------------------------------------
 
 
-def _random_pairs(real, count):
-    """(prediction, golds) whose words often coincide, with articles, punctuation and odd spaces."""
-    rng = random.Random(0)
-    golds = [answer for task in real for answer in task.answer["answers"]]
-    golds += [a for task in real for step in task.answer["steps"] for a in step["answers"]]
-    noise = ["the", "a", "An", "of", "in", "1837", "...", "-", "U.S.", "É", "  ", "\t", "theatre"]
-    for _ in range(count):
-        chosen = rng.sample(golds, rng.choice((1, 1, 2, 3)))
-        words = rng.choice(chosen + golds[:1]).split() + rng.choices(noise, k=rng.randrange(4))
-        if rng.random() < 0.5:
-            rng.shuffle(words)
-        if rng.random() < 0.3:
-            words = words[: rng.randrange(len(words)) + 1]
-        text = rng.choice((" ", " ", "  ", ", ")).join(words)
-        yield rng.choice((text, text.upper(), text.title(), f"{text}.", f"({text})")), chosen
-
-
-def test_em_and_f1_equal_a_maintained_library(real):
-    squad = pytest.importorskip("torchmetrics.functional.text").squad
-    closed = {"yes", "no", "noanswer"}
-    compared = equal = partial = 0
-    for prediction, golds in _random_pairs(real, 1_200):
+def test_em_and_f1_equal_a_maintained_library():
+    equal = partial = 0
+    for prediction, golds, em, f1 in json.loads(bamboogle_references.FILE.read_text()):
         found = answers.measure(prediction, golds)
-        normal = {answers.normalize(text) for text in (prediction, *golds)}
-        if normal & closed:
-            continue  # SQuAD has no rule for these
-        expected = squad(
-            {"prediction_text": prediction, "id": "1"},
-            {"answers": {"answer_start": [0] * len(golds), "text": golds}, "id": "1"},
-        )
-        assert found.em * 100 == float(expected["exact_match"]), (prediction, golds)
-        assert found.f1 * 100 == pytest.approx(float(expected["f1"]), abs=1e-3), (prediction, golds)
-        compared += 1
-        equal += found.em == 1
-        partial += 0 < found.f1 < 1
-    assert compared > 1_000 and 200 < equal < 1_000 and partial > 300
+        assert found.em == em, (prediction, golds)
+        assert found.f1 == pytest.approx(f1, abs=1e-4), (prediction, golds)
+        equal += em == 1
+        partial += 0 < f1 < 1
+    assert equal > 40 and partial > 60
 
 
-def test_measures_equal_an_independent_formulation(real):
-    def words(text):
-        kept = "".join(c for c in text.lower() if c not in set(string.punctuation))
-        return [word for word in re.sub(r"\b(a|an|the)\b", " ", kept).split()]
-
-    for prediction, golds in _random_pairs(real, 2_000):
-        found = answers.measure(prediction, golds)
-        left = words(prediction)
-        f1 = em = sub = 0.0
-        for gold in golds:
-            right = words(gold)
-            same = left == right
-            em = max(em, float(same))
-            sub = max(sub, float(" ".join(right) in " ".join(left)))
-            remaining = list(right)
-            shared = [remaining.remove(word) for word in left if word in remaining]
-            atom = any(" ".join(side) in ("yes", "no", "noanswer") for side in (left, right))
-            if shared and (same or not atom):
-                f1 = max(f1, 2 * len(shared) / (len(left) + len(right)))
-        assert (found.em, found.sub_em) == (em, sub)
-        assert found.f1 == pytest.approx(f1)
+@pytest.mark.slow
+def test_the_library_gives_the_stored_numbers():
+    pytest.importorskip("torchmetrics")
+    stored = json.loads(bamboogle_references.FILE.read_text())
+    pairs = bamboogle_references.pairs()
+    assert [row[:2] for row in stored] == [list(pair) for pair in pairs]
+    for (*pair, em, f1), again in zip(stored, pairs, strict=True):
+        assert bamboogle_references.squad(*again) == (em, f1), pair
 
 
 @pytest.mark.parametrize(
@@ -203,6 +143,8 @@ def test_measures_equal_an_independent_formulation(real):
 def test_measures(prediction, golds, em, sub_em, f1):
     found = answers.measure(prediction, golds)
     assert (found.em, found.sub_em) == (em, sub_em) and found.f1 == pytest.approx(f1)
+    if found.f1 not in (0, 1):
+        assert {found.precision, found.recall} == {0.5, 1.0}
 
 
 @pytest.mark.parametrize(
@@ -227,13 +169,6 @@ def test_the_last_answer_counts(text, expected):
 # --- scoring ------------------------------------------------------------------------------------------
 
 
-def test_every_reference_answer_earns_full_reward(real, benchmark):
-    results = [(task, benchmark.score(task, benchmark.agent_answer(task))) for task in real]
-    assert all(score.reward == 1.0 and score.success and score.valid for _, score in results)
-    found = benchmark.aggregate(results)
-    assert found["accuracy"] == found["em"] == found["f1"] == found["sub_em"] == 1.0
-
-
 def test_success_and_reward_are_options():
     text = "<answer>Port Albert, Victoria</answer>"
     for success, expected in (("em", False), ("sub_em", True), ("f1", True)):
@@ -254,22 +189,16 @@ def test_no_answer_is_not_valid(benchmark):
 
 
 @pytest.mark.parametrize("name", HOSTILE)
-def test_hostile_text_in_bounded_time(benchmark, name):
-    text = HOSTILE[name]
+def test_hostile_searches_in_bounded_time(name):
     searching = Bamboogle(mode="search")
-    for wrapped in (text, f"<answer>{text}</answer>", f"<search>{text}</search>"):
+    for text in (
+        HOSTILE[name],
+        f"<answer>{HOSTILE[name]}</answer>",
+        f"<search>{HOSTILE[name]}</search>",
+    ):
         start = time.process_time()
-        score = benchmark.score(TASK, wrapped)
-        assert not score.success and score.reason
-        episode = searching.episode(TASK)
-        score = episode.step(wrapped)
+        score = searching.episode(TASK).step(text)
         assert score is None or not score.success
-        assert time.process_time() - start < 1.0
-    for wrapped in (text, f"New Task: {text}\nNew Steps: {text}\nNew Answer: {text}"):
-        start = time.process_time()
-        task = benchmark.parse(wrapped, TASK, "g", 0)
-        if isinstance(task, Task):
-            assert benchmark.verify(task) is not None
         assert time.process_time() - start < 1.0
 
 
@@ -293,6 +222,13 @@ def test_repetition_costs_little(text):
 # --- judge --------------------------------------------------------------------------------------------
 
 
+def _judged(judge, **options):
+    """A benchmark with a function in the place of the endpoint."""
+    benchmark = Bamboogle(judge_url="http://localhost:1/v1", judge_model="m", **options)
+    benchmark.judge = judge
+    return benchmark
+
+
 def test_a_judge_adds_a_metric_and_nothing_else():
     asked = []
 
@@ -300,7 +236,7 @@ def test_a_judge_adds_a_metric_and_nothing_else():
         asked.append((question, tuple(golds), prediction))
         return "port" in prediction.lower()
 
-    benchmark = Bamboogle(judge=lenient)
+    benchmark = _judged(lenient)
     right = benchmark.score(TASK, "<answer>the town Port Albert</answer>")
     wrong = benchmark.score(TASK, "Sydney")
     assert not right.success and right.detail["judge"] is True and wrong.detail["judge"] is False
@@ -309,7 +245,7 @@ def test_a_judge_adds_a_metric_and_nothing_else():
     assert (found["accuracy"], found["judge"], found["judge_failures"]) == (0.0, 0.5, 0.0)
     # Training is not judged.
     assert "judge" not in benchmark.score(ONE_HOP, "Sydney").detail and len(asked) == 2
-    deciding = Bamboogle(judge=lenient, success="judge")
+    deciding = _judged(lenient, success="judge")
     score = deciding.score(ONE_HOP, "a port")
     assert score.success and score.reward == 1.0
 
@@ -318,13 +254,13 @@ def test_a_judge_that_fails_is_counted():
     def broken(question, golds, prediction):
         raise TimeoutError("no reply")
 
-    benchmark = Bamboogle(judge=broken)
+    benchmark = _judged(broken)
     score = benchmark.score(TASK, "<answer>Port Albert</answer>")
     assert score.success and score.detail["judge"] is None
     assert score.detail["judge_error"] == "TimeoutError: no reply"
     found = benchmark.aggregate([(TASK, score)])
     assert found["judge_failures"] == 1.0 and "judge" not in found and found["accuracy"] == 1.0
-    assert not Bamboogle(judge=broken, success="judge").score(TASK, "Port Albert").success
+    assert not _judged(broken, success="judge").score(TASK, "Port Albert").success
 
 
 def test_the_judge_reads_the_question_and_says_one_word():
@@ -336,7 +272,6 @@ def test_the_judge_reads_the_question_and_says_one_word():
 
 
 def test_the_endpoint_is_asked_through_its_client(monkeypatch):
-    openai = pytest.importorskip("openai")
     seen = {}
 
     class Client:
@@ -349,7 +284,7 @@ def test_the_endpoint_is_asked_through_its_client(monkeypatch):
             message = type("Message", (), {"content": "correct"})
             return type("Reply", (), {"choices": [type("Choice", (), {"message": message})]})
 
-    monkeypatch.setattr(openai, "OpenAI", Client)
+    monkeypatch.setitem(sys.modules, "openai", types.SimpleNamespace(OpenAI=Client))
     benchmark = Bamboogle(judge_url="http://localhost:1/v1", judge_model="m")
     assert benchmark.isolated and benchmark.about()["judge"] == "m"
     copy = pickle.loads(pickle.dumps(benchmark))
@@ -380,8 +315,8 @@ def test_a_search_finds_what_it_asks_for():
     assert _find("Ann Miller", threshold=1.0).step == -1
 
 
-def test_real_sub_questions_find_themselves(real):
-    for task in real:
+def test_sub_questions_find_themselves(questions):
+    for task in questions:
         steps = task.answer["steps"]
         first = search.find(steps[0]["question"], steps, frozenset(), 0.4)
         second = search.find(steps[1]["question"], steps, frozenset({0}), 0.4)
@@ -390,9 +325,10 @@ def test_real_sub_questions_find_themselves(real):
         assert direct.step != 1  # two facts need two searches
 
 
-def test_an_episode_with_two_searches(real):
+def test_an_episode_with_two_searches():
     benchmark = Bamboogle(mode="search")
     assert isinstance(benchmark, base.Interactive) and benchmark.is_interactive(TASK)
+    assert "3 searches" in benchmark.about()["search"]
     assert not benchmark.is_interactive(ONE_HOP) and not Bamboogle().is_interactive(TASK)
     episode = benchmark.episode(TASK)
     assert episode.messages() == benchmark.agent_messages(TASK)
@@ -407,16 +343,18 @@ def test_an_episode_with_two_searches(real):
     assert episode.step("<answer>x</answer>") == score
     assert benchmark.aggregate([(TASK, score)])["searches"] == 2
     episode.close()
-    # Where the sub-questions lead to the gold answer, an agent that follows them succeeds.
-    solved = 0
-    for task in real:
+
+
+def test_following_the_sub_questions_answers_most_questions(questions):
+    benchmark, solved = Bamboogle(mode="search"), 0
+    for task in questions:
         episode = benchmark.episode(task)
         for step in task.answer["steps"]:
             assert episode.step(f"<search>{step['question']}</search>") is None
-        told = episode.messages()[-1]["content"]
-        assert task.answer["steps"][1]["answers"][0] in told
-        solved += episode.step(task.answer["steps"][1]["answers"][0]).success
-    assert solved == SOLVED_BY_FIRST_ANSWER
+        found = task.answer["steps"][1]["answers"][0]
+        assert found in episode.messages()[-1]["content"]
+        solved += episode.step(found).success
+    assert solved == {12: 10, 125: 103}[len(questions)]  # made up, real
 
 
 def test_searches_run_out():
@@ -451,38 +389,24 @@ def test_the_longest_episode_fits_into_the_prompt():
 # --- prompts and generations --------------------------------------------------------------------------
 
 
-def test_prompts_state_what_is_needed(real, benchmark):
+def test_prompts_state_what_is_needed(questions, benchmark):
     searching = Bamboogle(mode="search", max_searches=2)
-    for task in real:
+    for task in questions:
         text = "".join(m["content"] for m in benchmark.agent_messages(task))
         assert task.messages[0]["content"] in text and "<answer>" in text and "<search>" not in text
         assert all(step["question"] not in text for step in task.answer["steps"][:1])
-        simulator = benchmark.simulator_messages(task, SeedStatistics(attempts=10, successes=9))
-        text = "".join(m["content"] for m in simulator)
-        assert "9 of 10" in text and "harder" in text and len(text) < 4_000
+        text = benchmark.simulator_messages(task, SeedStatistics())[-1]["content"]
         assert json.dumps(task.answer["steps"], ensure_ascii=False) in text
     text = searching.agent_messages(TASK)[0]["content"]
     assert "<search>" in text and "2 times" in text
     assert "New Steps" not in benchmark.simulator_messages(ONE_HOP, SeedStatistics())[0]["content"]
 
 
-def test_simulator_answer_is_inverted(real, benchmark):
-    one_hop = [sub for task in real for sub in records.sub_tasks(task)]
-    assert len(one_hop) == 250
-    for task in (*real, *one_hop, ONE_HOP, TASK):
-        found = benchmark.parse(benchmark.simulator_answer(task), task, "g", 2)
-        assert isinstance(found, Task) and found.answer == task.answer
-        assert found.messages == task.messages and found.category == task.category
-        assert benchmark.canonical(found) == benchmark.canonical(task)
-        assert (found.origin, found.generation, found.seed_id) == ("generated", 2, task.id)
-
-
-def test_sound_tasks_of_the_data_set(real, benchmark):
+def test_questions_whose_steps_lead_elsewhere_are_no_seeds(questions, benchmark):
     faults = collections.Counter(
-        rejection.reason for task in real if (rejection := benchmark.verify(task))
+        rejection.reason for task in questions if (rejection := benchmark.verify(task))
     )
-    # Their steps lead to another answer than the gold one, so they are no seeds.
-    assert faults == {generation.BAD_STEPS: BAD_CHAINS}
+    assert faults == {generation.BAD_STEPS: {12: 1, 125: 11}[len(questions)]}
 
 
 def _generation(question="Where was the director of Blue Hill born?", steps=None, answer="Lima"):
@@ -541,7 +465,7 @@ def test_bad_generations_have_a_reason(benchmark, text, reason):
         ({"reward": "judge"}, "reward = 'judge': expected one of em, f1, sub_em"),
         ({"seed_fraction": -0.1}, r"seed_fraction = -0.1: expected a number in \[0, 1\]"),
         ({"max_eval": -2}, "max_eval = -2: expected"),
-        ({"max_searches": 9}, "max_searches = 9: expected a number from 1 to 5"),
+        ({"max_searches": 9}, "max_searches = 9: expected an integer from 1 to 5"),
         ({"generation_chars": 0}, "generation_chars = 0: expected"),
         ({"success": "judge"}, "success = 'judge': expected judge_url"),
         ({"judge_url": "http://x"}, "judge_model = '': expected the judge's name"),
@@ -550,19 +474,6 @@ def test_bad_generations_have_a_reason(benchmark, text, reason):
 def test_bad_options_are_named(options, message):
     with pytest.raises(ValueError, match=message):
         Bamboogle(**options)
-
-
-def test_it_is_a_benchmark_that_can_be_sent_to_a_worker(data_dir):
-    benchmark = Bamboogle(data_dir=data_dir, mode="search")
-    assert isinstance(benchmark, base.Benchmark) and isinstance(benchmark, base.Described)
-    task = benchmark.tasks("eval")[0]
-    data = pickle.dumps(benchmark)
-    assert len(data) < 2_000
-    copy = pickle.loads(data)
-    assert copy.score(task, benchmark.agent_answer(task)).success
-    assert copy.episode(task).step(benchmark.agent_answer(task)).success
-    assert all(isinstance(value, str) for value in copy.about().values())
-    assert not benchmark.isolated
 
 
 def test_metrics_of_nothing():

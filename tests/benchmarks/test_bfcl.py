@@ -22,12 +22,10 @@ def _parse(benchmark, text, seed=None):
     return benchmark.parse(text, seed or seed_task(), "g0", 3)
 
 
-def test_it_is_a_benchmark(benchmark):
-    assert isinstance(benchmark, base.Benchmark)
-
-
 def test_constructor_names_what_is_wrong():
-    with pytest.raises(ValueError, match="'simple': expected one of simple_python"):
+    with pytest.raises(
+        ValueError, match=r"'simple',\): expected a list of names among simple_python"
+    ):
         BFCL(seed_categories=("simple",))
     with pytest.raises(ValueError, match="v5"):
         BFCL(version="v5")
@@ -56,6 +54,7 @@ def test_constructor_names_what_is_wrong():
         ("I cannot help.", "decoder_failed", False),
         ("", "empty", False),
         ("\0", "not_text", False),
+        ("[weather.get(city='" + "a" * 20_000 + "')]", "too_long", False),
         ("[weather.get('Oslo')]", "missing_required", True),
     ],
 )
@@ -100,6 +99,8 @@ def test_static_match_takes_positional_arguments_any_order_and_defaults(benchmar
     made = _parse(benchmark, generation(answer="[weather.get('Rome'), book(3)]"), task)
     assert benchmark.verify(made) is None
     assert made.answer["ground_truth"][0]["weather.get"] == {"city": ["Rome"], "days": ["", 1]}
+    made = _parse(benchmark, generation(answer="[weather.get('Rome', 1)]"), task)
+    assert made.answer["ground_truth"][0]["weather.get"] == {"city": ["Rome"], "days": [1, ""]}
 
 
 def test_agent_prompt_shows_every_tool_and_the_tasks_system_message(benchmark):
@@ -127,6 +128,42 @@ def test_signatures_shrink_to_the_space_there_is():
         assert list(parameters) == ["city", "days", "unit"]
         assert parameters["city"].startswith("string, required")
         assert "default 1" in parameters["days"] and "['C', 'F']" in parameters["unit"]
+
+
+def test_nested_types_are_written_in_a_few_levels():
+    schema = {"type": "string"}
+    for _ in range(6):
+        schema = {"type": "array", "items": schema}
+    person = {"name": {"type": "string"}, "age": {"type": "integer"}}
+    properties = {
+        "deep": schema,
+        "who": {"type": "dict", "properties": person, "required": ["name"]},
+        "any": {"type": "array", "items": "none"},
+    }
+    tool = WEATHER | {"parameters": {"type": "dict", "properties": properties, "required": []}}
+    parameters = json.loads(prompts.signature(tool))["parameters"]
+    assert parameters == {
+        "deep": " of ".join(["array"] * 5 + ["any"]),
+        "who": "dict {name: string, age?: integer}",
+        "any": "array of any",
+    }
+
+
+def test_the_oldest_messages_are_left_out_of_a_long_conversation():
+    def message(role, number):
+        return {"role": role, "content": f"{role} {number} " + "word " * 100}
+
+    pairs = [message(role, number) for number in range(20) for role in ("user", "assistant")]
+    task = dataclasses.replace(seed_task(), messages=(*pairs, message("user", 20)))
+    shown = prompts.agent_messages(task, 1_000, 6_000)
+    assert sum(len(m["content"]) for m in shown) <= 6_000
+    assert "user 20" in shown[-1]["content"] and len(shown) > 4
+    # After the latest request, its oldest answers; the request stays.
+    log = [message("user", 0), *(message("assistant", number) for number in range(20))]
+    text = "".join(m["content"] for m in prompts.agent_messages(task, 1_000, 6_000, log))
+    assert "user 0" in text and "assistant 19" in text and "assistant 0" not in text
+    # What is there at least may be longer than the space.
+    assert len(prompts.agent_messages(task, 1_000, 100, log)) == 3
 
 
 @pytest.mark.parametrize(
@@ -201,48 +238,17 @@ def test_static_match_is_named_and_stays_out_of_official_aggregates(benchmark):
     assert benchmark.aggregate([]) == {"accuracy": 0.0}
 
 
-def test_real_split_is_disjoint_and_prompts_fit(data_dir):
-    benchmark = BFCL(data_dir=data_dir)
-    seeds, held_out = benchmark.tasks("seed"), benchmark.tasks("eval")
-    assert (len(seeds), len(held_out)) == (539, 191)
-    conversation = {task.id.split(":")[0] for task in seeds}
-    assert not conversation & {task.id.split(":")[0] for task in held_out}
-    assert not {benchmark.canonical(t) for t in seeds} & {benchmark.canonical(t) for t in held_out}
-    assert {task.origin for task in seeds} == {"seed"}
-    assert {task.origin for task in held_out} == {"eval"}
-    for task in (*seeds, *held_out):
-        for messages in (benchmark.agent_messages(task),
-                         benchmark.simulator_messages(task, SeedStatistics(8, 3))):  # fmt: skip
-            # 4,096 tokens of a Qwen tokeniser are about 14,000 characters of such text.
-            assert sum(len(message["content"]) for message in messages) < 14_100
+def test_the_turns_of_a_conversation_stay_together(bfcl_dir):
+    benchmark = BFCL(data_dir=bfcl_dir)
+    sides = [{t.id.split(":")[0] for t in benchmark.tasks(split)} for split in ("seed", "eval")]
+    assert not sides[0] & sides[1]
+    assert len(benchmark.tasks("seed")) > len(benchmark.tasks("eval"))
 
 
-def test_base_and_long_context_conversations_share_a_side(data_dir):
-    benchmark = BFCL(data_dir=data_dir, seed_categories=("multi_turn_base",))
+def test_base_and_long_context_conversations_share_a_side(bfcl_dir):
+    benchmark = BFCL(data_dir=bfcl_dir, seed_categories=("multi_turn_base",))
     numbers = [
         {task.id.split(":")[0].rsplit("_", 1)[1] for task in benchmark.tasks(split)}
         for split in ("seed", "eval")
     ]
     assert not numbers[0] & numbers[1] and all(numbers)
-
-
-def test_limits_on_the_number_of_tasks_are_stable(data_dir):
-    few = BFCL(data_dir=data_dir, max_seeds=20, max_eval=10)
-    more = BFCL(data_dir=data_dir, max_seeds=40, max_eval=10)
-    ids = [[task.id for task in b.tasks("seed")] for b in (few, more)]
-    assert len(ids[0]) == 20 and set(ids[0]) < set(ids[1]) and len(few.tasks("eval")) == 10
-    assert ids[0] == [i for i in ids[1] if i in set(ids[0])]
-
-
-def test_a_part_of_the_tasks_is_a_fair_sample_of_the_categories(data_dir):
-    names = ("simple_python", "multi_turn_long_context")
-    whole = BFCL(data_dir=data_dir, seed_categories=names, eval_categories=names)
-    part = BFCL(
-        data_dir=data_dir, seed_categories=names, eval_categories=names, max_seeds=200, max_eval=100
-    )
-    for split in ("seed", "eval"):
-        shares = [
-            sum(task.category == "simple_python" for task in tasks) / len(tasks)
-            for tasks in (whole.tasks(split), part.tasks(split))
-        ]
-        assert abs(shares[0] - shares[1]) < 0.1

@@ -3,7 +3,7 @@
 import pytest
 
 from genenv_jax.benchmarks.base import Rejection
-from genenv_jax.benchmarks.bfcl import ast_checker, java, javascript
+from genenv_jax.benchmarks.bfcl import ast_checker, java, javascript, schemas
 from genenv_jax.benchmarks.bfcl.source_calls import decode_source_calls
 
 
@@ -123,6 +123,9 @@ def test_multiple_uses_the_function_that_the_answer_names():
     assert ast_checker.check(tools, [{"g": {"a": 1}}], truth, "multiple").valid
     error = ast_checker.check(tools, [{"f": {"a": "1"}}], truth, "multiple").error
     assert error == "simple_function_checker:wrong_func_name"
+    twice = [{"g": {"a": 1}}] * 2
+    error = ast_checker.check(tools, twice, truth, "multiple").error
+    assert error == "multiple_function_checker:wrong_count"
 
 
 @pytest.mark.parametrize(
@@ -148,9 +151,14 @@ def test_multiple_uses_the_function_that_the_answer_names():
         ("new ArrayList<>()", "ArrayList", "String", []),
         ('new HashMap<>() {{ put("k", "v"); put("n", 1); }}', "HashMap", None, {"k": "v", "n": 1}),
         ("new HashMap<String, Integer>()", "HashMap", None, {}),
+        (
+            'new HashMap<>() {{ put("n", 5L); put("x", 1.5f); put("y", 2.5); put("z", a); put("t", true); }}',
+            "HashMap", None, {"n": 5, "x": 1.5, "y": 2.5, "z": "a", "t": True},
+        ),
         ("Map.of()", "HashMap", None, "Map.of()"),
+        ("new HashMap<>", "HashMap", None, "new HashMap<>"),
     ],
-)
+)  # fmt: skip
 def test_java_source_becomes_values(text, declared, nested, value):
     assert java.convert(text, declared, nested) == value
 
@@ -171,8 +179,10 @@ def test_java_source_becomes_values(text, declared, nested, value):
         ("[]", "array", None, []),
         ("list", "array", "String", "list"),
         ('{"a": 1, b: [1, "x"], "c": true}', "dict", None, {"a": 1, "b": [1, "x"], "c": True}),
+        ('{"a": 1.5, b: x}', "dict", None, {"a": 1.5, "b": "x"}),
         ("{}", "dict", None, {}),
         ("{\n}", "dict", None, "{\n}"),
+        ("f()", "any", None, "f()"),
     ],
 )
 def test_javascript_source_becomes_values(text, declared, nested, value):
@@ -206,6 +216,14 @@ def test_unknown_source_types_raise():
         ("javascript", "A.f(x=`t`, y=/r[/]x/.test(z), z=-1,)",
          {"x": "`t`", "y": "/r[/]x/.test(z)", "z": "-1"}),
         ("javascript", "A.f(true, x=1)\nB.g(y=2)", {"*": "true", "x": "1"}),
+        ("javascript", "A.f(x=/a[/]b/gi, y={a, [k]: 1, ...r, m(q) { return q }, 'b': 2})",
+         {"x": "/a[/]b/gi", "y": "{a, [k]: 1, ...r, m(q) { return q }, 'b': 2}"}),
+        ("javascript", "A.f(x=new (g), y=[1, , 2], z=(a, b))",
+         {"x": "new (g)", "y": "[1, , 2]", "z": "(a, b)"}),
+        ("javascript", "A.f(x=async (a) => { a }, y=function* g(a) { a }, z=new X)",
+         {"x": "async (a) => { a }", "y": "function* g(a) { a }", "z": "new X"}),
+        ("java", "A.f(x=new int[][]{{1}, {2}}, y=new a.B<C>(1), z=0xFL)",
+         {"x": "new int[]{{1},{2}}", "y": "new a.B<C>(1)", "z": "0xFL"}),
     ],
 )  # fmt: skip
 def test_source_calls_are_decoded(language, text, arguments):
@@ -216,8 +234,80 @@ def test_source_calls_are_decoded(language, text, arguments):
 @pytest.mark.parametrize(
     "text",
     ["", "no call here", "f(a=1", "f(a=1))", 'f(a="x)', "f(a:1)", "f(a=1, a=2)", "f(a=1 2)",
-     "f(a=12px)", "f(class=1)", "f(a=b c)", "\0", "f(a=" + "(" * 5000, "f(a=" + "[" * 5000,
+     "f(a='x\ny')", "f(a=12px)", "f(class=1)", "f(a=b c)", "\0", "f(a=" + "(" * 5000, "f(a=" + "[" * 5000,
      "f(a=" + "new X(" * 2000, "f(a=" + "{" * 5000, "f(" + "a" * 20_000, "f(a='" + "\\" * 9000],
 )  # fmt: skip
 def test_malformed_source_calls_are_rejected(language, text):
     assert isinstance(decode_source_calls(text, language), Rejection)
+
+
+@pytest.mark.parametrize(
+    ("language", "value", "detail"),
+    [
+        ("javascript", "{'b'}", "object key without a value"),
+        ("javascript", "{+}", "object key"),
+        ("javascript", "5L", "number 5L"),
+        ("javascript", "function b", "function without parameters"),
+        ("javascript", "function b() 5", "function without a body"),
+        ("java", "new 5", "new without a type"),
+        ("java", "new X", "new without arguments"),
+        ("java", "`t`", "backtick"),
+        ("java", "5n", "number 5n"),
+        ("java", "''", "empty character literal"),
+        ("java", "[1]", "unexpected '['"),
+        ("java", "class", "reserved word class"),
+    ],
+)
+def test_what_one_language_does_not_have(language, value, detail):
+    found = decode_source_calls(f"f(a={value})", language)
+    assert isinstance(found, Rejection) and found.detail == detail
+
+
+@pytest.mark.parametrize(
+    ("language", "declared", "value", "text"),
+    [
+        ("java", "boolean", True, "true"),
+        ("java", "long", 5, "5L"),
+        ("java", "float", 1.5, "1.5f"),
+        ("java", "integer", -5, "-5"),
+        ("java", "String", 'say "x"', "'say \"x\"'"),
+        ("java", "Array of integer", [1, 2], "new integer[]{1, 2}"),
+        ("java", "Array of any", [], "new Object[]{}"),
+        ("java", "Array of String", ["a", "b"], '"new String[]{a, b}"'),
+        ("java", "ArrayList of String", ["a"], 'new ArrayList<>(Arrays.asList("a"))'),
+        ("java", "ArrayList of long", [], "new ArrayList<>()"),
+        ("java", "HashMap", {"k": "v", "n": 1, "b": False},
+         """'new HashMap<String, Object>() {{ put("k", "v"); put("n", 1); put("b", false); }}'"""),
+        ("javascript", "Boolean", False, "false"),
+        ("javascript", "Bigint", 5, "5n"),
+        ("javascript", "array of integer", [1, 2], "[1, 2]"),
+        ("javascript", "array of String", ["a", "b"], '["a", "b"]'),
+        ("javascript", "dict", {"a": [1, "x"], "b": True}, '{"a": [1, "x"], "b": true}'),
+    ],
+)  # fmt: skip
+def test_values_are_written_in_their_language_and_read_again(language, declared, value, text):
+    tool = _tool("A.f", a=declared)
+    options = {key: [entry] for key, entry in value.items()} if isinstance(value, dict) else value
+    truth = [{"A.f": {"a": [options]}}]
+    written = schemas.render_calls(truth, [tool], language)
+    assert written == f"[A.f(a={text})]"
+    calls = decode_source_calls(written, language)
+    assert ast_checker.check([tool], calls, truth, "simple", language).valid
+
+
+def test_reference_calls_take_the_first_option_of_each_part():
+    tool = _tool(required=("b",), a="array of dict", b="dict", c="integer", d="string")
+    truth = [
+        {
+            "f": {
+                "a": [[{"k": [1, 2], "l": [""]}, "x"]],
+                "b": ["", {"m": [], "n": ["", 2], "o": 5}],
+                "c": ["", 1],
+                "d": [],
+            }
+        }
+    ]
+    expected = {"a": [{"k": 1}, "x"], "b": {"m": [], "n": 2, "o": 5}}
+    assert list(schemas.reference_calls(truth, [tool])) == [("f", expected)]
+    # The only function of a task is called whatever its answer names it; a required one has a value.
+    assert list(schemas.reference_calls([{"g": {"b": [""]}}], [tool])) == [("f", {"b": ""})]

@@ -9,26 +9,15 @@ import pytest
 from genenv_jax.benchmarks.base import Rejection
 from genenv_jax.benchmarks.bfcl import backends
 from genenv_jax.benchmarks.bfcl.backends import Backends, Scenario, decode, same_state
-from tests.benchmarks.test_safe_parse import HOSTILE
+from tests.benchmarks.bfcl_classes import HEAVY
+from tests.benchmarks.bfcl_tasks import FILES, SCENARIO
+from tests.benchmarks.hostile import HOSTILE
 
-pytestmark = pytest.mark.skipif(not backends.is_installed(), reason=backends.INSTALL)
-
-FILES = {
-    "root": {
-        "home": {
-            "type": "directory",
-            "contents": {
-                "notes": {"type": "file", "content": "b\na"},
-                "work": {"type": "directory", "contents": {}},
-            },
-        }
-    }
-}
-SCENARIO = Scenario(("GorillaFileSystem", "MathAPI"), {"GorillaFileSystem": FILES}, False)
+needs_package = pytest.mark.skipif(not backends.is_installed(), reason=backends.INSTALL)
 
 
 @pytest.fixture
-def made():
+def made(executable):
     """A file system with a file and a directory, and the calculator."""
     return Backends(SCENARIO)
 
@@ -47,7 +36,6 @@ def test_results_are_text_and_state_remains(made):
         '{"current_working_directory": "/home/work"}',
     ]
     # What JSON cannot hold is written as Python does.
-    assert _run(made, "logarithm(value=1, base=2, precision=3)") == ["{'result': mpf('0.0')}"]
     assert _run(made, "square_root(number=4, precision=3)") == ["{'result': Decimal('2')}"]
 
 
@@ -92,9 +80,10 @@ def test_a_dictionary_of_dictionaries_is_a_call_inside_the_call(made):
     _run(made, "[mean(numbers=[{'touch': {'file_name': 'z'}}]), absolute_value(number=pwd())]")
     assert '"z"' not in _run(made, "ls()")[0]
     assert isinstance(decode("[absolute_value(number={})]"), Rejection)
+    assert _run(made, "absolute_value(number={'k': 1})") == ['{"error": "Input must be a number"}']
 
 
-def test_state_is_compared_by_public_attributes():
+def test_state_is_compared_by_public_attributes(executable):
     one, other = Backends(SCENARIO), Backends(SCENARIO)
     assert same_state(one, other)
     _run(one, "cd(folder='work')")  # where one is, is private
@@ -103,40 +92,11 @@ def test_state_is_compared_by_public_attributes():
     assert not same_state(one, other)
 
 
-def test_scenarios_do_not_share_state():
+def test_scenarios_do_not_share_state(executable):
     one = Backends(SCENARIO)
     _run(one, "rm(file_name='notes')")
     assert same_state(Backends(SCENARIO), Backends(SCENARIO)) and "notes" in str(FILES)
     assert not same_state(one, Backends(SCENARIO))
-
-
-_BIG = "9" * 4_000
-_COPIES = ", ".join(
-    f"mkdir(dir_name='p{i}'), cp(source='p{i - 1}', destination='q{i}'), "
-    f"mv(source='p{i - 1}', destination='p{i}'), mv(source='q{i}', destination='p{i}')"
-    for i in range(1, 30)
-)
-HEAVY = {
-    "power": "[power(base=10, exponent=1000000000)]",
-    "big power": f"[power(base={_BIG}, exponent={_BIG})]",
-    "negative power": "[power(base=-99999999, exponent=99999999)]",
-    "precise logarithm": "[logarithm(value=10, base=3, precision=100000000)]",
-    "many logarithms": f"[{', '.join(['logarithm(value=1.5, base=1.00001, precision=500)'] * 128)}]",
-    "precise root": "[square_root(number=2, precision=999999999)]",
-    "rounding": f"[round_number(number={_BIG}, decimal_places=-1000000000)]",
-    "product": f"[multiply(a={_BIG}, b={_BIG})]",
-    "long list": f"[standard_deviation(numbers=[{', '.join(['1.5'] * 3000)}])]",
-    "repeated list": "[sum_values(numbers=['a'] * 8000)]",
-    "deep call": "[" + "add(a=" * 60 + "1" + ", b=1)" * 60 + "]",
-    "directory in itself": "[mkdir(dir_name='a'), "
-    + "cp(source='a', destination='a'), du(), find(path='.'), " * 40
-    + "ls()]",
-    "doubling copies": f"[mkdir(dir_name='p0'), touch(file_name='x'), {_COPIES}, du(), find(path='.')]",
-    "long file": f"[echo(content='{'a' * 15_000}', file_name='x'), {'cat(file_name=chr), ' * 30}ls()]",
-    "many walks": f"[{', '.join(['find(path=0)'] * 128)}]",
-    "too many calls": f"[{', '.join(['ls()'] * 2_000)}]",
-    "path": "[cd(folder='../../../../etc'), cat(file_name='/etc/passwd')]",
-}
 
 
 @pytest.mark.parametrize("text", [*HOSTILE.values(), *HEAVY.values()], ids=[*HOSTILE, *HEAVY])
@@ -149,7 +109,7 @@ def test_hostile_calls_take_less_than_a_second(made, text):
     assert time.process_time() - start < 1
 
 
-def test_unknown_classes_and_broken_states_are_named():
+def test_unknown_classes_and_broken_states_are_named(executable):
     with pytest.raises(ValueError, match="'Nothing': expected one of GorillaFileSystem"):
         Backends(Scenario(("Nothing",), {}, False))
     broken = {"GorillaFileSystem": {"root": {"a": {"type": "directory"}}}}
@@ -165,6 +125,8 @@ def test_absent_package_is_named_with_the_command(monkeypatch):
         Backends(SCENARIO)
 
 
+@pytest.mark.slow
+@needs_package
 def test_only_the_classes_modules_are_imported():
     program = (
         "import sys\n"

@@ -1,59 +1,100 @@
-"""Loading BFCL files: counts of the real data, and readable errors for broken data."""
+"""BFCL's published files: counts, splits, and that the official references are accepted."""
 
 import json
 
 import pytest
 
-from genenv_jax.benchmarks import choice
-from genenv_jax.benchmarks.base import Task
-from genenv_jax.benchmarks.bfcl import records
+from genenv_jax.benchmarks import base, data_files
+from genenv_jax.benchmarks.base import SeedStatistics
+from genenv_jax.benchmarks.bfcl import backends, records
+from genenv_jax.benchmarks.bfcl.benchmark import BFCL
+from genenv_jax.benchmarks.bfcl.categories import CONVERSATION, MULTI_TURN, TURN_STATE, categories
+from tests.benchmarks.bfcl_tasks import generation
 
-COUNTS = {
+pytestmark = pytest.mark.data
+needs_package = pytest.mark.skipif(not backends.is_installed(), reason=backends.INSTALL)
+
+OFFICIAL = {
     "v4": {
         "simple_python": 400, "simple_java": 100, "simple_javascript": 50, "multiple": 200,
-        "parallel": 200, "parallel_multiple": 200, "live_simple": 258, "live_multiple": 1053,
-        "live_parallel": 16, "live_parallel_multiple": 24, "irrelevance": 240,
-        "live_irrelevance": 884, "live_relevance": 16, "multi_turn_long_context": 731,
-        "multi_turn_base": 731,
+        "parallel": 200, "parallel_multiple": 200, "irrelevance": 240, "live_simple": 258,
+        "live_multiple": 1053, "live_parallel": 16, "live_parallel_multiple": 24,
+        "live_irrelevance": 884, "live_relevance": 16,
     },
     "v3": {
         "simple": 400, "java": 100, "javascript": 50, "multiple": 200, "parallel": 200,
-        "parallel_multiple": 200, "live_simple": 258, "live_multiple": 1053, "live_parallel": 16,
-        "live_parallel_multiple": 24, "irrelevance": 240, "live_irrelevance": 882,
+        "parallel_multiple": 200, "irrelevance": 240, "live_simple": 258, "live_multiple": 1053,
+        "live_parallel": 16, "live_parallel_multiple": 24, "live_irrelevance": 882,
         "live_relevance": 18,
     },
 }  # fmt: skip
+TURNS = {"v4": (731, 730, 731, 731), "v3": (737, 741, 742, 742)}
 
 
 @pytest.mark.parametrize("version", ["v3", "v4"])
-def test_real_files_have_the_official_number_of_tasks(data_dir, version):
-    for category, count in COUNTS[version].items():
-        tasks = records.load(version, [category], data_dir)
-        assert len(tasks) == count, category
-        assert len({task.id for task in tasks}) == count
-        for task in tasks:
-            assert task.category == category and task.id.startswith(category)
-            assert Task.from_json(json.loads(json.dumps(task.to_json()))) == task
+def test_splits_have_the_official_numbers_of_tasks(data_dir, version):
+    found = {name: len(tasks) for name, tasks in records.splits(data_dir, version).items()}
+    turns = dict(zip((f"{name}_turns" for name in MULTI_TURN), TURNS[version], strict=True))
+    assert found == OFFICIAL[version] | dict.fromkeys(MULTI_TURN, 200) | turns
 
 
-def test_data_directory_may_be_given_at_three_levels(data_dir):
-    found = {
-        records.find_directory("v4", place).resolve()
-        for place in (data_dir, data_dir / "bfcl", data_dir / "bfcl" / "v4")
-    }
-    assert len(found) == 1
+@pytest.mark.parametrize("version", ["v3", "v4"])
+def test_every_file_is_the_published_one(data_dir, version):
+    tasks = records.load(version, categories(version), data_dir, verify_files=True)
+    assert len(tasks) > 5_000
+    paths = [s.path for s in data_files.sources("bfcl") if s.path.startswith(version)]
+    data_files.verify("bfcl", records.find_directory(version, data_dir).parent, paths)
 
 
-def test_turns_carry_history_and_their_own_reference(data_dir):
-    tasks = records.load("v4", ["multi_turn_long_context"], data_dir)
-    turns = [task for task in tasks if task.id.startswith("multi_turn_long_context_0:")]
-    assert [task.id.split(":")[1] for task in turns] == ["turn0", "turn1", "turn2", "turn3"]
-    for index, task in enumerate(turns):
-        assert [m["role"] for m in task.messages] == ["user", "assistant"] * index + ["user"]
-        assert task.answer["rule"] == records.STATIC_MATCH
-    # A later turn shows the earlier requests and calls, and not its own calls.
-    assert turns[1].messages[:1] == turns[0].messages
-    assert sum(len(task.answer["ground_truth"]) for task in tasks) == 1203
+@pytest.mark.slow
+@needs_package
+@pytest.mark.parametrize("category", MULTI_TURN)
+def test_every_reference_turn_is_accepted_when_executed(data_dir, category):
+    benchmark = BFCL(
+        data_dir=data_dir,
+        seed_categories=(),
+        eval_categories=(category,),
+        multi_turn_rule="turn_state",
+    )
+    tasks = benchmark.tasks("eval")
+    assert len(tasks) == dict(zip(MULTI_TURN, TURNS["v4"], strict=True))[category]
+    some = tasks if category == "multi_turn_long_context" else tasks[::10]
+    for task in some:
+        assert benchmark.score(task, benchmark.agent_answer(task)).success, task.id
+        assert not benchmark.score(task, "[]").success
+    for task in tasks[::10]:
+        for messages in (
+            benchmark.agent_messages(task),
+            benchmark.simulator_messages(task, SeedStatistics(8, 3)),
+        ):
+            assert sum(len(m["content"]) for m in messages) <= benchmark.limits.prompt_chars
+
+
+@needs_package
+def test_verdicts_do_not_depend_on_what_ran_before(data_dir):
+    # The official classes share dictionaries of their modules: nothing may leak between tasks.
+    benchmark = BFCL(
+        data_dir=data_dir,
+        seed_categories=(),
+        eval_categories=("multi_turn_long_context",),
+        multi_turn_rule="conversation",
+    )
+    tasks = benchmark.tasks("eval")[::4]
+    for task in (*tasks, *reversed(tasks)):
+        assert benchmark.score(task, benchmark.agent_answer(task)).success
+
+
+@needs_package
+def test_requests_of_held_out_conversations_do_not_come_back(data_dir):
+    benchmark = BFCL(data_dir=data_dir, multi_turn_rule="conversation")
+    seeds, held_out = benchmark.tasks("seed"), benchmark.tasks("eval")
+    assert {task.answer["rule"] for task in seeds} == {TURN_STATE}
+    assert {task.answer["rule"] for task in held_out} == {CONVERSATION}
+    assert len(held_out) == 53 and len(seeds) > 500
+    stolen = held_out[0].messages[-1]["content"].upper()
+    text = generation("same", stolen, benchmark.agent_answer(seeds[0]))
+    made = benchmark.parse(text, seeds[0], "g0", 0)
+    assert benchmark.verify(made).reason == base.CONTAMINATED
 
 
 def test_positional_reference_arguments_are_named(data_dir):
@@ -94,86 +135,20 @@ def _first(option):
     return {k: v[0] for k, v in option.items()} if isinstance(option, dict) else option
 
 
-def _write(directory, records, answers):
-    (directory / "possible_answer").mkdir(parents=True, exist_ok=True)
-    for path, rows in (
-        (directory / "BFCL_v4_multiple.json", records),
-        (directory / "possible_answer" / "BFCL_v4_multiple.json", answers),
-    ):
-        path.write_text("".join(r if isinstance(r, str) else json.dumps(r) + "\n" for r in rows))
+def test_the_default_split(data_dir):
+    benchmark = BFCL(data_dir=data_dir)
+    assert (len(benchmark.tasks("seed")), len(benchmark.tasks("eval"))) == (539, 191)
 
 
-def _record(**changes):
-    function = {
-        "name": "f", "description": "",
-        "parameters": {"type": "dict", "properties": {}, "required": []},
-    }  # fmt: skip
-    record = {
-        "id": "multiple_0", "question": [[{"role": "user", "content": "Do it."}]],
-        "function": [function],
-    }  # fmt: skip
-    return record | changes
-
-
-ANSWER = {"id": "multiple_0", "ground_truth": [{"f": {}}]}
-
-
-def test_a_small_file_loads(tmp_path):
-    _write(tmp_path, [_record(), "\n"], [ANSWER])
-    (task,) = records.load("v4", ["multiple"], tmp_path, origin="eval")
-    assert task.messages == ({"role": "user", "content": "Do it."},)
-    assert task.answer["ground_truth"] == [{"f": {}}] and task.origin == "eval"
-
-
-@pytest.mark.parametrize(
-    ("lines", "answers", "message"),
-    [
-        ([_record(), "{not json\n"], [ANSWER], r"BFCL_v4_multiple.json:2: not JSON"),
-        (["[]\n"], [ANSWER], r":1: expected an object"),
-        ([_record(id=3)], [ANSWER], r":1: 'id' is missing"),
-        ([_record(question="x")], [ANSWER], r":1: 'question' is missing or not a list"),
-        ([_record(question=[["x"]])], [ANSWER], r":1: a turn of 'question'"),
-        ([_record(question=[[], []])], [ANSWER], r":1: expected one turn, found 2"),
-        ([_record(function=[{}])], [ANSWER], r":1: a function has no name"),
-        ([_record(function=[{"name": "f"}])], [ANSWER], r"f has no parameters.properties"),
-        ([_record()], [], r":1: no possible_answer for multiple_0"),
-        ([_record()], [{"id": "multiple_0"}], r"possible_answer.*:1: 'ground_truth'"),
-        ([_record()], [ANSWER | {"ground_truth": ["f"]}], r"a call is not an object"),
-        (
-            [_record()],
-            [ANSWER | {"ground_truth": [{"f": {"a": 1}}]}],
-            r"expected a list of options",
-        ),
-    ],
-)
-def test_malformed_records_are_named_by_file_and_line(tmp_path, lines, answers, message):
-    _write(tmp_path, lines, answers)
-    with pytest.raises(ValueError, match=message):
-        records.load("v4", ["multiple"], tmp_path)
-
-
-def test_missing_places_are_named(tmp_path):
-    with pytest.raises(FileNotFoundError, match="GENENV_DATA"):
-        records.load("v4", ["multiple"], tmp_path / "nowhere")
-    _write(tmp_path, [_record()], [ANSWER])
-    with pytest.raises(FileNotFoundError, match="BFCL_v4_parallel.json"):
-        records.load("v4", ["parallel"], tmp_path)
-    (tmp_path / "possible_answer" / "BFCL_v4_multiple.json").unlink()
-    with pytest.raises(FileNotFoundError, match="possible_answer"):
-        records.load("v4", ["multiple"], tmp_path)
-
-
-def test_unknown_names_list_what_is_known(tmp_path):
-    with pytest.raises(ValueError, match="simple_python"):
-        records.load("v4", ["simple"], tmp_path)
-    with pytest.raises(ValueError, match="v3, v4"):
-        records.categories("v5")
-
-
-def test_split_is_stable_and_keeps_conversations_together():
-    keys = {records.split_key(f"multi_turn_{kind}_7:turn{turn}")
-            for kind in ("base", "long_context") for turn in range(3)}  # fmt: skip
-    assert keys == {"multi_turn_7"}
-    assert records.split_key("live_simple_0-1-2") == "live_simple_0-1-2"
-    # Fixed forever: changing it would move evaluation tasks into training.
-    assert choice.position("multi_turn_7") == pytest.approx(0.4297, abs=1e-4)
+def test_a_part_of_the_tasks_is_a_fair_sample_of_the_categories(data_dir):
+    names = ("simple_python", "multi_turn_long_context")
+    whole = BFCL(data_dir=data_dir, seed_categories=names, eval_categories=names)
+    part = BFCL(
+        data_dir=data_dir, seed_categories=names, eval_categories=names, max_seeds=200, max_eval=100
+    )
+    for split in ("seed", "eval"):
+        shares = [
+            sum(task.category == "simple_python" for task in tasks) / len(tasks)
+            for tasks in (whole.tasks(split), part.tasks(split))
+        ]
+        assert abs(shares[0] - shares[1]) < 0.1

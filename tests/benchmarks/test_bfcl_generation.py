@@ -10,9 +10,8 @@ from genenv_jax.benchmarks import base
 from genenv_jax.benchmarks.base import Rejection, Score, Task
 from genenv_jax.benchmarks.bfcl import schemas
 from genenv_jax.benchmarks.bfcl.benchmark import BFCL
-from genenv_jax.benchmarks.bfcl.limits import Limits
 from tests.benchmarks.bfcl_tasks import BOOK, WEATHER, generation, seed_task
-from tests.benchmarks.test_safe_parse import HOSTILE
+from tests.benchmarks.hostile import HOSTILE
 
 
 @pytest.fixture
@@ -55,6 +54,19 @@ def test_structured_reference_values_are_checked_as_bfcl_checks_them(benchmark):
         assert not benchmark.score(task, wrong).success
 
 
+def test_elements_of_arrays_are_checked_one_by_one(benchmark):
+    properties = {
+        "price": {"type": "float"},
+        "people": {"type": "array", "items": {"type": "dict"}},
+    }
+    parameters = {"type": "dict", "properties": properties, "required": ["price"]}
+    tool = json.dumps([{"name": "order", "description": "", "parameters": parameters}])
+    answer = "[order(price=5, people=[{'name': 'Ann'}, me])]"
+    task = _parse(benchmark, generation(tool, "Order.", answer))
+    people = [{"name": ["Ann"]}, "me"]
+    assert task.answer["ground_truth"] == [{"order": {"price": [5], "people": [people]}}]
+
+
 @pytest.mark.parametrize(
     ("text", "reason"),
     [
@@ -75,6 +87,7 @@ def test_structured_reference_values_are_checked_as_bfcl_checks_them(benchmark):
         (generation(tools="{}"), base.BAD_TOOLS),
         (generation(tools="[" * 200), base.BAD_TOOLS),
         (generation(tools=json.dumps([BOOK, BOOK])), base.BAD_TOOLS),
+        (generation(tools=json.dumps([{}] * 65)), base.BAD_TOOLS),
         (generation(answer="none"), base.BAD_ANSWER),
         (generation(answer="[]"), base.BAD_ANSWER),
         (generation(answer="[unknown(a=1)]"), base.BAD_ANSWER),
@@ -175,28 +188,30 @@ def test_verify_sees_what_was_tampered_with(benchmark):
 @pytest.mark.parametrize("name", HOSTILE)
 def test_hostile_text_is_parsed_and_scored_in_bounded_time(benchmark, name):
     text = HOSTILE[name]
-    seeds = [
-        seed_task(), seed_task("simple"), seed_task("parallel", "static_match"),
-        seed_task("irrelevance", truth=[]), seed_task("relevance", truth=[]),
-        seed_task("simple", language="java"),
-        seed_task("simple", language="javascript"),
+    plain = seed_task()
+    cases = [(plain, text), (plain, generation(tools=text)), (plain, generation(request=text))]
+    cases += [
+        (seed, generation(answer=text))
+        for seed in (
+            plain, seed_task("parallel", "static_match"), seed_task("irrelevance", truth=[]),
+            seed_task("relevance", truth=[]), seed_task("simple", language="java"),
+            seed_task("simple", language="javascript"),
+        )
     ]  # fmt: skip
-    for seed in seeds:
-        for hostile in (text, generation(tools=text), generation(request=text),
-                        generation(answer=text)):  # fmt: skip
-            start = time.process_time()
-            result = benchmark.parse(hostile, seed, "g", 0)
-            if isinstance(result, Task):
-                verdict = benchmark.verify(result)
-                assert verdict is None or verdict.reason.replace("_", "").isalpha()
-                json.dumps(result.to_json()).encode()
-                benchmark.canonical(result)
-            score = benchmark.score(seed, hostile)
-            assert time.process_time() - start < 1.0
-            assert 0.0 <= score.reward <= 1.0 and score.success == (score.reward == 1.0)
-            assert score.reason.replace("_", "").isalpha() or score.success
-            if score.success:  # none of these is a correct call
-                assert seed.answer["kind"] in ("irrelevance", "relevance")
+    for seed, hostile in cases:
+        start = time.process_time()
+        result = benchmark.parse(hostile, seed, "g", 0)
+        if isinstance(result, Task):
+            verdict = benchmark.verify(result)
+            assert verdict is None or verdict.reason.replace("_", "").isalpha()
+            json.dumps(result.to_json()).encode()
+            benchmark.canonical(result)
+        score = benchmark.score(seed, text)
+        assert time.process_time() - start < 1.0
+        assert 0.0 <= score.reward <= 1.0 and score.success == (score.reward == 1.0)
+        assert score.reason.replace("_", "").isalpha() or score.success
+        if score.success:  # none of these is a correct call
+            assert seed.answer["kind"] in ("irrelevance", "relevance")
 
 
 @pytest.mark.parametrize("language", ["java", "javascript"])
@@ -242,12 +257,12 @@ def test_canonical_form_survives_restating(benchmark):
     assert benchmark.text(restated) == request
 
 
-def test_every_real_seed_makes_the_whole_way_round(data_dir):
+def test_every_seed_makes_the_whole_way_round(bfcl_dir):
     categories = ("simple_java", "simple_javascript", "parallel", "live_multiple", "irrelevance",
                   "live_relevance", "multi_turn_long_context")  # fmt: skip
-    benchmark = BFCL(data_dir=data_dir, seed_categories=categories, eval_categories=())
+    benchmark = BFCL(data_dir=bfcl_dir, seed_categories=categories, eval_categories=())
     seeds = benchmark.tasks("seed")
-    assert len(seeds) > 2_300
+    assert {seed.category for seed in seeds} == set(categories)
     contradicting = []  # official answers that are not of their declared types
     for seed in seeds:
         task = benchmark.parse(benchmark.simulator_answer(seed), seed, "g", 0)
@@ -259,10 +274,4 @@ def test_every_real_seed_makes_the_whole_way_round(data_dir):
         assert benchmark.canonical(task) == benchmark.canonical(seed)
         # Any reference that the seed accepts is the answer of its restatement.
         assert benchmark.score(seed, benchmark.agent_answer(task)).success
-    assert len(contradicting) == 9
-
-
-def test_limits_are_respected(benchmark):
-    small = BFCL(data_dir="nowhere", limits=Limits(tools=1, answer_chars=40))
-    assert _parse(small, generation(json.dumps([WEATHER, BOOK]))).reason == base.BAD_TOOLS
-    assert small.score(seed_task(), "[weather.get(city='" + "a" * 40 + "')]").reason == "too_long"
+    assert len(contradicting) == (9 if len(seeds) > 2_300 else 0)

@@ -8,52 +8,7 @@ import pytest
 from genenv_jax.benchmarks import base
 from genenv_jax.benchmarks.base import Rejection
 from genenv_jax.benchmarks.safe_parse import check_text, parse_calls, parse_json, parse_literal
-
-HOSTILE = {
-    "empty": "",
-    "white space": " \n\t\n",
-    "ten megabytes": "a" * 10_000_000,
-    "ten megabytes of brackets": "[" * 10_000_000,
-    "ten megabytes of spaces": " " * 10_000_000,
-    "brackets": "[" * 100_000,
-    "braces": '{"a":' * 3_000,
-    "parentheses": "f(a=" + "(" * 8_000,
-    "closing brackets": "]" * 8_000,
-    "attributes": "[f(a=x" + ".a" * 8_000 + ")]",
-    "calls": "[f(a=x" + "()" * 8_000 + ")]",
-    "subscripts": "[f(a=x" + "[0]" * 5_000 + ")]",
-    "unary": "[f(a=" + "-" * 16_000 + "1)]",
-    "not": "[f(a=" + "not " * 4_000 + "1)]",
-    "lambda": "[f(a=" + "lambda:" * 2_000 + "1)]",
-    "conditionals": "[f(a=" + "1 if 1 else " * 1_300 + "1)]",
-    "sums": "[f(a=" + "1+" * 8_000 + "1)]",
-    "powers": "[f(a=9**9**9**9)]",
-    "shift": "[f(a=1<<99999999999)]",
-    "padding": "[f(a='%99999999999d' % 1)]",
-    "repetition": "[f(a='a' * 99999999999)]",
-    "nested repetition": "[f(a=[['a' * 9000] * 9000] * 9000)]",
-    "huge integer": "9" * 100_000,
-    "long integer": "[f(a=" + "9" * 10_000 + ")]",
-    "huge float": "[1e99999]",
-    "hexadecimal": "[f(a=0x" + "f" * 16_000 + "*2)]",
-    "nul": "[f(a=1)]\0",
-    "surrogate": "[f(a='\ud800')]",
-    "escaped surrogate": '["\\ud800"]',
-    "escape code": "\x1b[31m[f(a=1)]",
-    "replacement": "\ufffd\ufffd[f(a=\ufffd)]",
-    "bidi": "[f(a='\u202e'), \u2066g(b=1)]",
-    "import": "__import__('os').system('touch /tmp/genenv_was_here')",
-    "import in a call": "[f(a=__import__('os').system('touch /tmp/genenv_was_here') + 1)]",
-    "comprehension": "[x for x in (1).__class__.__base__.__subclasses__()]",
-    "walrus": "[f(a=(b := 1))]",
-    "format string": "[f(a=f'{().__class__}')]",
-    "percent": "%s%s%n{0.__class__}{}",
-    "backslashes": "'\\" * 8_000,
-    "quotes": "'" * 16_001,
-    "triple quotes": "'''" * 5_001 + "[",
-    "spread": "[f(**{'a': 1}, *b)]",
-    "unclosed": "[f(a=[1, 2",
-}  # fmt: skip
+from tests.benchmarks.hostile import HOSTILE
 
 
 @pytest.mark.parametrize("parser", [parse_calls, parse_json, parse_literal, check_text])
@@ -96,7 +51,7 @@ def test_hostile_text_gives_a_value_in_bounded_time(name, parser, tmp_path):
         ("unclosed", parse_calls, base.UNPARSABLE),
     ],
 )
-def test_hostile_text_is_turned_away_for_its_reason(name, parser, reason):
+def test_hostile_text_is_rejected_for_its_reason(name, parser, reason):
     result = parser(HOSTILE[name])
     assert isinstance(result, Rejection) and result.reason == reason
 
@@ -129,6 +84,7 @@ def test_length_is_measured_in_characters():
         ("[f(a=name, b=x[0], c=g(1))]", [{"f": {"a": "name", "b": "x[0]", "c": "g(1)"}}]),
         ("[f(a=g(b=1))]", [{"f": {"a": {"g": {"b": 1}}}}]),
         ("[f(a=2*3+1, b='x'*3, c=2**10)]", [{"f": {"a": 7, "b": "xxx", "c": 1024}}]),
+        ("[f(a='x' + 'y')]", [{"f": {"a": "xy"}}]),
         ("[f(a=+5, b=not True)]", [{"f": {"a": -5, "b": -1}}]),  # as the official decoder does
         ("[f(a='\\d')]", [{"f": {"a": "\\d"}}]),
         ("[f(a='((((')]", [{"f": {"a": "(((("}}]),
@@ -144,7 +100,7 @@ def test_calls_are_decoded_by_the_official_rules(text, calls):
 @pytest.mark.parametrize(
     "text",
     ["I would rather not.", "[1, 2]", "[f]", "[f(a=1) for x in y]", "[f(a=x.y)]", "[f(a={1})]",
-     "[f(a=1]", "[f(a=x if y else z)]", "[f(a=lambda: 1)]", "[[f(a=1)]]"],
+     "[f(a=1]", "[f(a='x\ny')]", "[f(a=x if y else z)]", "[f(a=lambda: 1)]", "[[f(a=1)]]"],
 )  # fmt: skip
 def test_what_is_not_a_list_of_calls_is_unparsable(text):
     assert parse_calls(text).reason == base.UNPARSABLE

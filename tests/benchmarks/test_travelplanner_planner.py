@@ -13,9 +13,8 @@ from genenv_jax.benchmarks.travelplanner.queries import Query
 
 
 @pytest.fixture(scope="module")
-def world(data_dir):
-    """All data."""
-    return records.read_world(records.find_directory(data_dir))
+def world(travelplanner_dir):
+    return records.read_world(records.find_directory(travelplanner_dir))
 
 
 def _cases(world):
@@ -43,9 +42,9 @@ def test_shortened_information_admits_a_passing_plan(world, max_chars):
         assert all(verdict is not False for verdict in verdicts.values())
 
 
-def test_the_passing_plan_can_be_read_from_the_prompt(data_dir, world):
+def test_the_passing_plan_can_be_read_from_the_prompt(travelplanner_dir, world):
     """The proof: every name, flight and road of the plan stands in what the agent is shown."""
-    benchmark = TravelPlanner(data_dir=data_dir, seed_fraction=0.0)
+    benchmark = TravelPlanner(data_dir=travelplanner_dir, seed_fraction=0.0)
     for task in benchmark.tasks("eval"):
         prompt = benchmark.agent_messages(task)[-1]["content"]
         sections = {part.split("\n")[0].split(",")[0]: part for part in prompt.split("## ")[1:]}
@@ -79,14 +78,14 @@ def test_information_is_shortened_and_keeps_the_order_of_the_tables(world):
 
 def test_more_space_shows_more(world):
     lengths = []
-    for limit in (3_000, 6_000, 12_000, 10**6):
+    for limit in (0, 3_000, 6_000, 12_000, 10**6):
         lengths.append(
             sum(
                 len(compaction.render(compaction.compact(r, q, world.database, limit)))
                 for _, q, r in _cases(world)
             )
         )
-    assert lengths == sorted(lengths) and lengths[0] < lengths[-1] / 2
+    assert lengths == sorted(lengths) and lengths[0] < 0.75 * lengths[-1]
     # With all the space, all that can be used is there.
     for _, query, reference in _cases(world):
         shown = compaction.compact(reference, query, world.database, 10**6)
@@ -96,9 +95,9 @@ def test_more_space_shows_more(world):
         ]
 
 
-def test_rows_depend_on_the_query_alone(data_dir):
+def test_rows_depend_on_the_query_alone(travelplanner_dir):
     """Without the annotated plan the prompt is the same."""
-    benchmark = TravelPlanner(data_dir=data_dir)
+    benchmark = TravelPlanner(data_dir=travelplanner_dir)
     for task in benchmark.tasks("seed"):
         bare = dataclasses.replace(task, answer={**task.answer, "annotated_plan": None})
         assert benchmark.agent_messages(bare) == benchmark.agent_messages(task)
@@ -114,7 +113,7 @@ def test_accommodations_that_do_not_suit_are_shown_too(world):
         unfit += sum(
             row.room_type != "Private room" for city in shown.cities for row in city.accommodations
         )
-    assert unfit > 5
+    assert unfit > 2
 
 
 def test_the_planner_keeps_to_the_budget(world):
@@ -129,7 +128,7 @@ def test_the_planner_keeps_to_the_budget(world):
             found += 1
             assert total_cost(cheaper, other, world.database) < cost
         assert find_plan(dataclasses.replace(query, budget=1), reference, world.database) is None
-    assert found > 20  # there are cheaper plans, with fewer meals
+    assert found > len(world.references) // 3  # there are cheaper plans, with fewer meals
 
 
 @pytest.mark.parametrize("wish", ["no flight", "no self-driving"])
@@ -142,4 +141,35 @@ def test_the_planner_keeps_to_the_vehicle(world, wish):
         if plan is not None:
             found += 1
             assert not any(word in day["transportation"] for day in plan)
-    assert found > 20
+    assert found > len(world.references) // 3
+
+
+def test_without_fitting_rows_there_is_no_plan(world):
+    """Too few cities, legs, attractions, beds for the nights or meals."""
+    _, query, reference = next(_cases(world))
+    city = reference.cities[0]
+
+    def plan(**changes):
+        reduced = dataclasses.replace(city, **changes)
+        other = dataclasses.replace(reference, cities=(reduced, *reference.cities[1:]))
+        return find_plan(query, other, world.database)
+
+    assert plan() is not None
+    assert plan(attractions=()) is plan(accommodations=()) is plan(restaurants=()) is None
+    unknown = city.accommodations[0]._replace(name="No such house")
+    assert plan(accommodations=(unknown,)) is None
+    more = dataclasses.replace(reference, cities=reference.cities * 2)
+    assert find_plan(query, more, world.database) is None  # too few legs
+    more = dataclasses.replace(more, legs=reference.legs + reference.legs[:1])
+    assert find_plan(query, more, world.database) is None  # too many cities
+    # Legs of other days, or of none: two nights in each city.
+    undated = [dataclasses.replace(leg, date="") for leg in reference.legs]
+    for dates, legs in (
+        (("2022-05-01",) * query.days, reference.legs),
+        (query.date, tuple(undated)),
+    ):
+        other = dataclasses.replace(reference, legs=legs)
+        assert find_plan(dataclasses.replace(query, date=dates), other, world.database)
+    no_way = [dataclasses.replace(leg, flights=(), drive=None) for leg in reference.legs]
+    other = dataclasses.replace(reference, legs=tuple(no_way))
+    assert find_plan(query, other, world.database) is None

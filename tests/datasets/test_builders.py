@@ -2,7 +2,6 @@
 
 import contextlib
 import functools
-import hashlib
 import http.server
 import json
 import shutil
@@ -17,6 +16,9 @@ from genenv_jax.benchmarks import data_files
 from genenv_jax.benchmarks.base import Task
 from genenv_jax.datasets import builders
 from genenv_jax.datasets.__main__ import main
+from tests.benchmarks import bfcl_tasks
+from tests.benchmarks.published import published
+from tests.benchmarks.small import WRITERS
 
 CONTENT = {"a.json": b'["one", "two"]\n', "deep/b.json": b'["three"]\n'}
 
@@ -49,38 +51,23 @@ def served(directory):
         server.shutdown()
 
 
+class MadeUp(builders.TaskBuilder, skip_registration=True):
+    """Made up."""
+
+    name = benchmark = "made_up"
+    homepage = citation = ""
+    reader = __name__
+
+
 @pytest.fixture
-def published(tmp_path, monkeypatch):
-    """A directory of published files, and a function that makes a fresh builder for them."""
-    files = tmp_path / "published"
+def files(tmp_path):
+    """A directory of published files, which a server offers."""
+    directory = tmp_path / "published"
     for path, content in CONTENT.items():
-        (files / path).parent.mkdir(parents=True, exist_ok=True)
-        (files / path).write_bytes(content)
-    tables = tmp_path / "sources"
-    tables.mkdir()
-    monkeypatch.setattr(data_files, "_SOURCES", tables)
-    with served(files) as url:
-
-        def make(data_dir, content=CONTENT):
-            lines = ["path\turl\tbytes\tsha256"]
-            for path, data in content.items():
-                digest = hashlib.sha256(data).hexdigest()
-                lines.append(f"{path}\t{url}/{path}\t{len(data)}\t{digest}")
-            (tables / "made_up.tsv").write_text("\n".join(lines) + "\n")
-            data_files.sources.cache_clear()
-
-            class MadeUp(builders.TaskBuilder, skip_registration=True):
-                """Made up."""
-
-                name = "made_up"
-                benchmark = "made_up"
-                homepage = citation = ""
-                reader = __name__
-
-            return MadeUp(data_dir=str(data_dir))
-
-        yield files, make
-    data_files.sources.cache_clear()
+        (directory / path).parent.mkdir(parents=True, exist_ok=True)
+        (directory / path).write_bytes(content)
+    with served(directory) as url, published("made_up", directory, url):
+        yield directory
 
 
 def prepare(builder, **options):
@@ -92,9 +79,8 @@ def tasks_of(builder, split):
     return [builders.to_task(example) for example in builder.as_data_source(split)]
 
 
-def test_download_writes_array_records_of_the_tasks_and_lays_out_the_files(published, tmp_path):
-    files, make = published
-    builder = make(tmp_path / "tfds")
+def test_download_writes_array_records_of_the_tasks_and_lays_out_the_files(files, tmp_path):
+    builder = MadeUp(data_dir=tmp_path / "tfds")
     prepare(builder)
     assert {name: split.num_examples for name, split in builder.info.splits.items()} == {
         "train": 2,
@@ -106,40 +92,41 @@ def test_download_writes_array_records_of_the_tasks_and_lays_out_the_files(publi
     assert {path: (laid_out / path).read_bytes() for path in CONTENT} == CONTENT
 
 
-def test_files_that_are_there_are_used_without_a_download(published, tmp_path):
-    files, make = published
-    builder = make(tmp_path / "tfds")
+def test_files_that_are_there_are_used_without_a_download(files, tmp_path):
+    builder = MadeUp(data_dir=tmp_path / "tfds")
     prepare(builder, manual_dir=str(files))
     assert tasks_of(builder, "train") == splits(files)["train"]
     assert not data_files.prepared_directory(tmp_path / "tfds").exists()
 
 
 @pytest.mark.parametrize("damage", [b'["one", "twa"]\n', b'["one"'])
-def test_a_published_file_that_has_changed_is_refused(published, tmp_path, damage):
-    files, make = published
+def test_a_published_file_that_has_changed_is_rejected(files, tmp_path, damage):
     (files / "a.json").write_bytes(damage)
     with pytest.raises(ValueError, match=r"not what was published: .*a\.json"):
-        prepare(make(tmp_path / "tfds"))
+        prepare(MadeUp(data_dir=tmp_path / "tfds"))
     with pytest.raises(ValueError, match=r"a\.json has (SHA-256|\d+ bytes).*expected"):
-        prepare(make(tmp_path / "tfds"), manual_dir=str(files))
+        prepare(MadeUp(data_dir=tmp_path / "tfds"), manual_dir=str(files))
     assert not (data_files.prepared_directory(tmp_path / "tfds") / "made_up" / "a.json").exists()
 
 
-def test_a_damaged_file_of_an_earlier_download_is_named(published, tmp_path):
-    _, make = published
-    prepare(make(tmp_path / "tfds"))
+def test_a_damaged_file_of_an_earlier_download_is_named(files, tmp_path):
+    prepare(MadeUp(data_dir=tmp_path / "tfds"))
     laid_out = data_files.prepared_directory(tmp_path / "tfds") / "made_up"
     (laid_out / "a.json").write_bytes(b"[]")
     shutil.rmtree(tmp_path / "tfds" / "made_up")  # the data set, not its files
     with pytest.raises(ValueError, match=r"a\.json has 2 bytes, expected 15"):
-        prepare(make(tmp_path / "tfds"))
+        prepare(MadeUp(data_dir=tmp_path / "tfds"))
 
 
-def test_a_missing_file_is_named_with_its_location(published, tmp_path):
-    files, make = published
+def test_files_that_are_missing_or_empty_are_named(files, tmp_path):
+    (files / "a.json").write_text("[]")
+    (files / "deep" / "b.json").write_text("[]")
+    with published("made_up", files), pytest.raises(ValueError, match="no tasks of made_up"):
+        prepare(MadeUp(data_dir=tmp_path / "tfds"), manual_dir=str(files))
     (files / "deep" / "b.json").unlink()
+    (files / "a.json").write_bytes(CONTENT["a.json"])
     with pytest.raises(FileNotFoundError, match=r"b\.json is missing; it is published at http"):
-        prepare(make(tmp_path / "tfds"), manual_dir=str(files))
+        prepare(MadeUp(data_dir=tmp_path / "tfds"), manual_dir=str(files))
 
 
 def test_the_command_says_mistakes_in_one_line(tmp_path, capsys, monkeypatch):
@@ -162,6 +149,39 @@ def test_builders_need_no_tensorflow():
     assert result.stdout.strip() == "genenv_bfcl False", result.stderr
 
 
+@pytest.mark.parametrize("name", [*WRITERS, "bfcl/v3"])
+def test_small_files_make_data_sets(tmp_path, name, capsys):
+    """By the command; every split that the reader finds has its tasks."""
+    benchmark = name.split("/")[0]
+    directory = tmp_path / "files"
+    if name == "bfcl/v3":
+        bfcl_tasks.write(directory, "v3")
+    else:
+        WRITERS[name](directory)
+    directory = directory / "bfcl" if benchmark == "bfcl" else directory
+    with published(benchmark, directory):
+        assert main([f"--name={name}", f"--data_dir={tmp_path}", f"--manual_dir={directory}"]) == 0
+    out = capsys.readouterr().out
+    builder = builders.builder(name, tmp_path)
+    expected = {split: tasks for split, tasks in builder._read(directory).items() if tasks}
+    assert f"data set: {builder.data_path}" in out and all(split in out for split in expected)
+    assert set(builder.info.splits) == set(expected)
+    first = next(iter(expected))
+    assert tasks_of(builder, first) == expected[first]
+
+
+def test_the_command_downloads_and_names_what_it_cannot_get(files, tmp_path, capsys, monkeypatch):
+    monkeypatch.setitem(builders._BUILDERS, "made_up", MadeUp)
+    assert main(["--name=made_up", f"--data_dir={tmp_path}"]) == 0
+    assert (
+        f"files:    {data_files.prepared_directory(tmp_path) / 'made_up'}"
+        in capsys.readouterr().out
+    )
+    (files / "a.json").unlink()
+    assert main(["--name=made_up", f"--data_dir={tmp_path / 'other'}"]) == 2
+    assert "a.json" in capsys.readouterr().err
+
+
 # What the published releases hold, by their own accounts.
 COUNTS = {
     "bfcl": {"simple_python": 400, "live_multiple": 1053, "multi_turn_base": 200},
@@ -174,6 +194,7 @@ COUNTS = {
 DIRECTORIES = {"api_bank": "api-bank"}
 
 
+@pytest.mark.data
 @pytest.mark.parametrize("name", COUNTS)
 def test_the_real_files_make_data_sets(data_dir, tmp_path, name):
     benchmark = name.split("/")[0]

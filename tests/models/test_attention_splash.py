@@ -80,7 +80,7 @@ _SLOW = pytest.mark.slow
     ("n", "kv", "sizes"),
     [
         (4, 2, (2, 2, 2)),
-        (4, 1, (2, 1, 4)),
+        pytest.param(4, 1, (2, 1, 4), marks=_SLOW),
         pytest.param(8, 2, (2, 1, 4), marks=_SLOW),  # each device reads one of two kv heads
         pytest.param(12, 4, (1, 1, 6), marks=_SLOW),  # a device's heads straddle two kv heads
     ],

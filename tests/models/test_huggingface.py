@@ -10,7 +10,6 @@ import ml_dtypes
 import numpy as np
 import pytest
 import safetensors.numpy
-import torch
 import transformers
 
 from genenv_jax.models import huggingface
@@ -303,19 +302,33 @@ def test_full_float32_round_trip(tmp_path, model):
     assert_same(load(out), params)
 
 
+def save_with_tokenizer(path, source, **options):
+    """Reads `source` and writes it to `path`."""
+    return huggingface.save_model(
+        path,
+        load(source),
+        huggingface.read_config(source),
+        transformers.AutoTokenizer.from_pretrained(source),
+        generation_config=huggingface.read_generation_config(source),
+        **options,
+    )
+
+
+def test_saved_tokenizer_and_generation_config_load_in_transformers(tmp_path, tiny_model):
+    out = save_with_tokenizer(tmp_path / "out", tiny_model)
+    assert transformers.GenerationConfig.from_pretrained(out).eos_token_id == [303, 301]
+    text = "The agent<|im_end|>\n é"
+    got, want = (transformers.AutoTokenizer.from_pretrained(p)(text) for p in (out, tiny_model))
+    assert got == want
+
+
+@pytest.mark.slow
 @pytest.mark.parametrize("tied", [False, True])
 @pytest.mark.parametrize("max_shard_bytes", [10**9, 20_000])
 def test_saved_model_loads_in_transformers(tmp_path, tied, max_shard_bytes):
+    torch = pytest.importorskip("torch")
     source = tiny.write_model(tmp_path / "model", tie_word_embeddings=tied)
-    tokenizer = transformers.AutoTokenizer.from_pretrained(source)
-    out = huggingface.save_model(
-        tmp_path / "out",
-        load(source),
-        huggingface.read_config(source),
-        tokenizer,
-        generation_config=huggingface.read_generation_config(source),
-        max_shard_bytes=max_shard_bytes,
-    )
+    out = save_with_tokenizer(tmp_path / "out", source, max_shard_bytes=max_shard_bytes)
     tokens = torch.arange(3, 40)[None]
     with torch.no_grad():
         got, want = (
@@ -323,19 +336,25 @@ def test_saved_model_loads_in_transformers(tmp_path, tied, max_shard_bytes):
             for p in (out, source)
         )
     assert torch.equal(got, want)
-    assert transformers.GenerationConfig.from_pretrained(out).eos_token_id == [303, 301]
-    text = "The agent<|im_end|>\n é"
-    assert transformers.AutoTokenizer.from_pretrained(out)(text) == tokenizer(text)
+
+
+def save_bfloat16(path, model):
+    return huggingface.save_model(
+        path, load(model), huggingface.read_config(model), dtype="bfloat16"
+    )
 
 
 def test_type_on_disk(tmp_path, model):
-    out = huggingface.save_model(
-        tmp_path / "out", load(model), huggingface.read_config(model), dtype="bfloat16"
-    )
+    out = save_bfloat16(tmp_path / "out", model)
     assert {x.dtype for x in tensors_of(out).values()} == {np.dtype(ml_dtypes.bfloat16)}
-    loaded = transformers.AutoModelForCausalLM.from_pretrained(out)
-    assert loaded.dtype == torch.bfloat16
     assert_same(load(out), load(model))  # the tiny weights are exact in bfloat16
+
+
+@pytest.mark.slow
+def test_type_on_disk_is_that_in_transformers(tmp_path, model):
+    torch = pytest.importorskip("torch")
+    out = save_bfloat16(tmp_path / "out", model)
+    assert transformers.AutoModelForCausalLM.from_pretrained(out).dtype == torch.bfloat16
 
 
 def test_end_tokens_come_from_the_configuration(tmp_path, model):

@@ -6,17 +6,15 @@ import json
 import jax
 import jax.numpy as jnp
 import numpy as np
-import peft as hf_peft
 import pytest
 import safetensors.numpy
-import torch
 
 from genenv_jax.models import huggingface, lora, peft
-from genenv_jax.models.config import TransformerConfig
 from genenv_jax.models.lora import LoraConfig
 from genenv_jax.models.transformer import Transformer, init_adapters
 from tests import tiny
-from tests.models.test_against_torch import jax_logits, load_torch, padded_batch
+from tests.models import torch_cases as cases
+from tests.models.torch_cases import padded_batch, part
 
 RANK_3 = LoraConfig(3, 12.0)
 
@@ -24,9 +22,9 @@ RANK_3 = LoraConfig(3, 12.0)
 @pytest.fixture(scope="module")
 def base(tmp_path_factory):
     """(directory, configuration, parameters) of a small model."""
-    path = tiny.write_model(tmp_path_factory.mktemp("base") / "model", seed=5)
-    config = TransformerConfig.from_huggingface(huggingface.read_config(path))
-    return path, config, huggingface.load_params(path, config)
+    path = tiny.write_model(tmp_path_factory.mktemp("base") / "model", **cases.ADAPTED)
+    model, params = cases.load(path)
+    return path, model.config, params
 
 
 def with_lora(config, adapter=RANK_3):
@@ -35,20 +33,24 @@ def with_lora(config, adapter=RANK_3):
 
 def random_adapters(config, seed=0):
     """Adapters whose B is not zero."""
-    adapters = init_adapters(config, jax.random.key(seed))
+    shapes = jax.eval_shape(lambda key: init_adapters(config, key), jax.random.key(seed))
     rng = np.random.default_rng(seed)
-    return jax.tree.map(lambda x: jnp.asarray(rng.normal(0, 0.2, x.shape), x.dtype), adapters)
+    return jax.tree.map(lambda x: jnp.asarray(rng.normal(0, 0.2, x.shape), x.dtype), shapes)
+
+
+init = jax.jit(init_adapters, static_argnums=0)
 
 
 def logits(config, params):
-    tokens, _ = padded_batch(config.vocab_size)
-    return np.asarray(jax.jit(jax_logits, static_argnums=0)(Transformer(config), params, tokens))
+    """At the tokens of `padded_batch`."""
+    tokens, mask = padded_batch(config.vocab_size)
+    return np.asarray(cases.logits(Transformer(config), params, tokens))[mask]
 
 
 def test_fresh_adapters_change_nothing_and_random_ones_do(base):
     _, config, params = base
     wide = with_lora(config)
-    fresh = init_adapters(wide, jax.random.key(0))
+    fresh = init(wide, jax.random.key(0))
     want = logits(config, params)
     np.testing.assert_array_equal(logits(wide, lora.join(params, fresh)), want)
     moved = logits(wide, lora.join(params, random_adapters(wide)))
@@ -58,16 +60,25 @@ def test_fresh_adapters_change_nothing_and_random_ones_do(base):
 def test_initial_a_is_that_of_peft(base):
     """Uniform on ±1/√fan_in, and B zero."""
     config = with_lora(dataclasses.replace(base[1], hidden_size=400), LoraConfig(16))
-    adapters = init_adapters(config, jax.random.key(0))
-    a = np.asarray(adapters["layers"]["mlp"]["gate"]["lora_a"])
+    gates = [init(config, jax.random.key(seed))["layers"]["mlp"]["gate"] for seed in (0, 1)]
+    a, other = (np.asarray(gate["lora_a"]) for gate in gates)
     assert a.shape == (2, 400, 16)
     assert 0.98 / 20 < np.abs(a).max() <= 1 / 20
     assert a.std() == pytest.approx(1 / 20 / 3**0.5, rel=0.03)
-    assert not np.asarray(adapters["layers"]["mlp"]["gate"]["lora_b"]).any()
-    other = init_adapters(config, jax.random.key(1))["layers"]["mlp"]["gate"]["lora_a"]
+    assert not np.asarray(gates[0]["lora_b"]).any()
     assert not np.array_equal(a, other)
 
 
+def merges(config, params, adapters):
+    """The merged parameters, after a look at their logits."""
+    joined = lora.join(params, adapters)
+    merged = lora.merge(joined, config.lora)
+    assert jax.tree.structure(merged) == jax.tree.structure(params)
+    np.testing.assert_allclose(logits(config.base, merged), logits(config, joined), atol=2e-5)
+    return merged
+
+
+@pytest.mark.slow
 @pytest.mark.parametrize("targets", [lora.TARGETS, ("q_proj", "v_proj"), ("o_proj", "down_proj")])
 def test_merged_weights_give_the_same_logits(base, targets):
     _, config, params = base
@@ -75,10 +86,63 @@ def test_merged_weights_give_the_same_logits(base, targets):
     adapters = random_adapters(wide)
     modules = {path[2].key for path, _ in jax.tree_util.tree_leaves_with_path(adapters)}
     assert modules == {name.removesuffix("_proj") for name in targets}
+    merges(wide, params, adapters)
+
+
+def assert_merged(path, merged, want, directory):
+    """Saved as a model, the merged parameters are PEFT's."""
+    saved = huggingface.save_model(directory, merged, huggingface.read_config(path))
+    tensors = safetensors.numpy.load_file(saved / "model.safetensors")
+    assert tensors.keys() == want.keys()
+    for key, value in want.items():
+        np.testing.assert_allclose(tensors[key], value, atol=1e-6, err_msg=key)
+
+
+@pytest.mark.parametrize("name", cases.ADAPTERS)
+def test_an_adapter_of_peft(base, tmp_path, name):
+    """Read, applied, merged and written again, an adapter that PEFT made is what it was."""
+    path, config, params = base
+    stored = part(cases.stored("adapters"), name)
+    described = json.loads((cases.FOLDER / "configs.json").read_text())[f"adapter/{name}"]
+    theirs = tmp_path / "theirs"
+    theirs.mkdir()
+    (theirs / peft.CONFIG).write_text(json.dumps(described))
+    tiny.save_tensors(theirs / peft.WEIGHTS, part(stored, "saved"))
+    wide = with_lora(config, peft.read_lora_config(theirs))
+    options = cases.ADAPTERS[name]
+    assert wide.lora == LoraConfig(
+        options["r"], options["lora_alpha"], tuple(options["target_modules"])
+    )
+    adapters = peft.load_adapter(theirs, wide)
+    got = logits(wide, lora.join(params, adapters))
+    np.testing.assert_allclose(got, stored["logits"], atol=1e-4)
+    merged = merges(wide, params, adapters)
+    assert_merged(path, merged, part(stored, "merged"), tmp_path / "merged")
+    ours = peft.save_adapter(tmp_path / "ours", adapters, wide.lora, base_model="base")
+    tensors = safetensors.numpy.load_file(ours / peft.WEIGHTS)
+    assert tensors.keys() == part(stored, "saved").keys()
+    for key, value in part(stored, "saved").items():
+        np.testing.assert_array_equal(tensors[key], value, err_msg=key)
+    written = json.loads((ours / peft.CONFIG).read_text())
+    written["target_modules"].sort()
+    assert written == {key: described[key] for key in written}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("targets", [lora.TARGETS, ("k_proj", "up_proj")])
+def test_peft_loads_what_we_save(base, tmp_path, targets):
+    hf_peft = pytest.importorskip("peft")
+    from tests.models import make_references as torch
+
+    path, config, params = base
+    wide = with_lora(config, LoraConfig(3, 12.0, targets))
+    adapters = random_adapters(wide)
+    out = peft.save_adapter(tmp_path / "adapter", adapters, wide.lora, base_model=str(path))
+    model = hf_peft.PeftModel.from_pretrained(torch.load(path), out).eval()
     joined = lora.join(params, adapters)
-    merged = lora.merge(joined, wide.lora)
-    assert jax.tree.structure(merged) == jax.tree.structure(params)
-    np.testing.assert_allclose(logits(config, merged), logits(wide, joined), atol=2e-5)
+    np.testing.assert_allclose(logits(wide, joined), torch.masked_logits(model), atol=1e-4)
+    want = {key: x.numpy() for key, x in model.merge_and_unload().state_dict().items()}
+    assert_merged(path, lora.merge(joined, wide.lora), want, tmp_path / "merged")
 
 
 def test_split_and_join_are_inverse(base):
@@ -96,7 +160,7 @@ def test_split_and_join_are_inverse(base):
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"rank": 0}, "rank = 0: expected at least 1"),
+        ({"rank": -1}, "rank = -1: expected at least 0"),
         ({"rank": 2, "alpha": 0.0}, "alpha = 0.0: expected more than 0"),
         ({"rank": 2, "targets": ("query",)}, r"\['query'\]: expected some of \['q_proj'"),
         ({"rank": 2, "targets": ()}, "expected some of"),
@@ -106,52 +170,6 @@ def test_split_and_join_are_inverse(base):
 def test_bad_settings(options, message):
     with pytest.raises(ValueError, match=message):
         LoraConfig(**options)
-
-
-@pytest.mark.parametrize("targets", [lora.TARGETS, ("k_proj", "up_proj")])
-def test_peft_loads_what_we_save(base, tmp_path, targets):
-    path, config, params = base
-    wide = with_lora(config, LoraConfig(3, 12.0, targets))
-    adapters = random_adapters(wide)
-    out = peft.save_adapter(tmp_path / "adapter", adapters, wide.lora, base_model=str(path))
-    model = hf_peft.PeftModel.from_pretrained(load_torch(path), out).eval()
-    tokens, mask = padded_batch(config.vocab_size)
-    with torch.no_grad():
-        want = model(
-            input_ids=torch.from_numpy(tokens).long(), attention_mask=torch.from_numpy(mask).long()
-        ).logits.numpy()
-    got = logits(wide, lora.join(params, adapters))
-    np.testing.assert_allclose(got[mask], want[mask], atol=1e-4)
-    merged = model.merge_and_unload().state_dict()
-    ours = lora.merge(lora.join(params, adapters), wide.lora)
-    saved = huggingface.save_model(tmp_path / "merged", ours, huggingface.read_config(path))
-    tensors = safetensors.numpy.load_file(saved / "model.safetensors")
-    assert tensors.keys() == merged.keys()
-    for key, value in merged.items():
-        np.testing.assert_allclose(tensors[key], value.numpy(), atol=1e-6, err_msg=key)
-
-
-def test_we_load_what_peft_saves(base, tmp_path):
-    path, config, params = base
-    torch.manual_seed(0)
-    settings = hf_peft.LoraConfig(
-        r=2, lora_alpha=6, target_modules=["q_proj", "down_proj"], task_type="CAUSAL_LM"
-    )
-    model = hf_peft.get_peft_model(load_torch(path), settings).eval()
-    for name, parameter in model.named_parameters():
-        if "lora_B" in name:
-            torch.nn.init.normal_(parameter, std=0.3)
-    model.save_pretrained(tmp_path / "adapter")
-    wide = with_lora(config, peft.read_lora_config(tmp_path / "adapter"))
-    assert wide.lora == LoraConfig(2, 6.0, ("q_proj", "down_proj"))
-    adapters = peft.load_adapter(tmp_path / "adapter", wide)
-    tokens, mask = padded_batch(config.vocab_size)
-    with torch.no_grad():
-        want = model(
-            input_ids=torch.from_numpy(tokens).long(), attention_mask=torch.from_numpy(mask).long()
-        ).logits.numpy()
-    got = logits(wide, lora.join(params, adapters))
-    np.testing.assert_allclose(got[mask], want[mask], atol=1e-4)
 
 
 def test_round_trip_and_types(base, tmp_path):
@@ -184,7 +202,8 @@ def test_bad_adapters(base, tmp_path):
         ({"bias": "all"}, "bias = 'all' is not supported; expected 'none'"),
         ({"target_modules": ["c_attn"]}, "c_attn"),
         ({"target_modules": ".*proj"}, "a list 'target_modules'"),
-        ({"r": "8"}, "expected an int 'r'"),
+        ({"r": "8"}, "expected a positive int 'r'"),
+        ({"r": 0}, "expected a positive int 'r'"),
         ({"lora_alpha": "x"}, "lora_alpha = 'x'; expected a number"),
         ({"rank_pattern": {"q_proj": 4}}, "rank_pattern"),
     ]:

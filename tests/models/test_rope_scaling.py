@@ -1,92 +1,51 @@
-"""Rotary frequencies and their scalings; transformers' own functions are the oracle."""
-
-import copy
+"""Rotary frequencies and their scalings; transformers' own functions are the oracle, see `torch_cases`."""
 
 import numpy as np
 import pytest
-import torch
-import transformers
-from transformers.modeling_rope_utils import ROPE_INIT_FUNCTIONS
-from transformers.models.llama.modeling_llama import LlamaRotaryEmbedding
 
 from genenv_jax.models.config import TransformerConfig
 from genenv_jax.models.rope import rope_tables
 from genenv_jax.models.rope_scaling import RopeScaling, inverse_frequencies
 from tests import tiny
-
-LLAMA3 = {
-    "rope_type": "llama3",
-    "factor": 8.0,
-    "low_freq_factor": 1.0,
-    "high_freq_factor": 4.0,
-    "original_max_position_embeddings": 8192,
-}
-YARN = {"rope_type": "yarn", "factor": 4.0, "original_max_position_embeddings": 32768}
-# name: (rope_scaling, max_position_embeddings)
-SCALINGS = {
-    "linear": ({"rope_type": "linear", "factor": 2.5}, 8192),
-    "llama-3.1": (LLAMA3, 131_072),
-    "llama-3.2": (LLAMA3 | {"factor": 32.0}, 131_072),
-    "llama3-wide": (LLAMA3 | {"low_freq_factor": 0.5, "high_freq_factor": 16}, 131_072),
-    "qwen2.5-yarn": (
-        {"type": "yarn", "factor": 4.0, "original_max_position_embeddings": 32768},
-        32768,
-    ),
-    "qwen3-yarn": (YARN, 40_960),
-    "yarn-betas": (YARN | {"beta_fast": 16, "beta_slow": 2.5, "truncate": False}, 131_072),
-    "yarn-mscale": (YARN | {"factor": 40, "mscale": 0.707, "mscale_all_dim": 1.2}, 131_072),
-    "yarn-one-mscale": (YARN | {"mscale": 0.707}, 131_072),
-    "yarn-attention_factor": (YARN | {"attention_factor": 1.5}, 131_072),
-    "yarn-of-max": ({"rope_type": "yarn", "factor": 2.0}, 32_768),
-    "yarn-no-factor": (YARN | {"factor": None}, 131_072),
-    "yarn-shrinks": (YARN | {"factor": 1.0}, 32_768),
-}
+from tests.models import torch_cases as cases
+from tests.models.torch_cases import HEADS, LLAMA3, ROPE_POSITIONS, SCALINGS, YARN
 
 
 def config_of(**changes):
     return TransformerConfig.from_huggingface(tiny.config_dict("llama", **changes))
 
 
-def oracle_config(**changes):
-    config = copy.deepcopy(tiny.config_dict("llama", **changes))
-    config.pop("model_type")
-    return transformers.LlamaConfig(**config)
+@pytest.fixture(scope="module")
+def stored():
+    return cases.stored("ropes")
 
 
 @pytest.mark.parametrize("name", SCALINGS)
-@pytest.mark.parametrize(("head_dim", "theta"), [(64, 500_000.0), (128, 1_000_000.0), (96, 1e4)])
-def test_inverse_frequencies(name, head_dim, theta):
+@pytest.mark.parametrize(("head_dim", "theta"), HEADS)
+def test_inverse_frequencies(stored, name, head_dim, theta):
     rope, positions = SCALINGS[name]
-    changes = {
-        "head_dim": head_dim,
-        "rope_theta": theta,
-        "rope_scaling": rope,
-        "max_position_embeddings": positions,
-    }
-    config, oracle = config_of(**changes), oracle_config(**changes)
-    want, factor = ROPE_INIT_FUNCTIONS[oracle.rope_parameters["rope_type"]](oracle)
+    config = config_of(
+        head_dim=head_dim, rope_theta=theta, rope_scaling=rope, max_position_embeddings=positions
+    )
+    want = stored[f"{name}/{head_dim}"]
     got = inverse_frequencies(config.head_dim, config.rope_theta, config.rope_scaling)
     assert got.dtype == np.float32
     # The same bits, but for a power that torch rounds to the other side now and then.
-    np.testing.assert_allclose(got, want.numpy(), rtol=3e-7, atol=0)
-    assert np.sum(got != want.numpy()) <= 1
-    assert config.rope_scaling.attention_factor == factor
+    np.testing.assert_allclose(got, want, rtol=3e-7, atol=0)
+    assert np.sum(got != want) <= 1
+    assert config.rope_scaling.attention_factor == stored[f"{name}/factor"]
     hash(config)  # static arguments of jit are hashed
 
 
-@pytest.mark.parametrize("name", [None, *SCALINGS])
-def test_tables_at_32k(name):
+@pytest.mark.parametrize("name", ["", *SCALINGS])
+def test_tables_at_32k(stored, name):
     """The oracle's cosines and sines, where a rounding of the frequency would be seen most."""
     rope, positions = SCALINGS[name] if name else (None, 32_768)
-    changes = {"head_dim": 64, "rope_scaling": rope, "max_position_embeddings": positions}
-    config = config_of(**changes)
-    row = np.concatenate([np.arange(4), np.arange(32_700, 32_768)])
-    oracle = LlamaRotaryEmbedding(oracle_config(**changes))
-    want = oracle(torch.zeros(1), torch.from_numpy(row[None]))
-    got = rope_tables(row[None, None], 64, config.rope_theta, config.rope_scaling)
-    for ours, theirs in zip(got, want, strict=True):
-        assert ours.shape == (1, 1, len(row), 1, 32)
-        np.testing.assert_allclose(ours[0, 0, :, 0], theirs[0, :, :32], atol=2e-6)
+    config = config_of(head_dim=64, rope_scaling=rope, max_position_embeddings=positions)
+    got = rope_tables(ROPE_POSITIONS[None, None], 64, config.rope_theta, config.rope_scaling)
+    for ours, theirs in zip(got, stored[f"tables/{name}"], strict=True):
+        assert ours.shape == (1, 1, len(ROPE_POSITIONS), 1, 32)
+        np.testing.assert_allclose(ours[0, 0, :, 0], theirs, atol=2e-6)
 
 
 @pytest.mark.parametrize("name", SCALINGS)
@@ -105,13 +64,11 @@ def test_both_spellings(name):
         TransformerConfig.from_huggingface(both | {"rope_scaling": LLAMA3 | {"factor": 9.0}})
 
 
-def test_length_at_the_top_level_goes_first():
+def test_length_at_the_top_level_goes_first(stored):
     config = config_of(rope_scaling=YARN, original_max_position_embeddings=1024)
-    oracle = oracle_config(rope_scaling=YARN, original_max_position_embeddings=1024)
     assert config.rope_scaling.original_max_positions == 1024
-    want, _ = ROPE_INIT_FUNCTIONS["yarn"](oracle)
     got = inverse_frequencies(config.head_dim, config.rope_theta, config.rope_scaling)
-    np.testing.assert_allclose(got, want.numpy(), rtol=3e-7)
+    np.testing.assert_allclose(got, stored["top level"], rtol=3e-7)
 
 
 def test_no_scaling():

@@ -13,7 +13,10 @@ B, G, P, C = 2, 3, 5, 4  # prompts, continuations, tokens of the longest prompt,
 PROMPT = np.array([5, 3])  # real tokens of each prompt
 
 
-@pytest.fixture(scope="module", params=["none", "full", "dots", "offload"])
+_SLOW = [pytest.param(remat, marks=pytest.mark.slow) for remat in ("none", "full", "dots")]
+
+
+@pytest.fixture(scope="module", params=["offload", *_SLOW])
 def model(request):
     config = TransformerConfig(
         vocab_size=50, hidden_size=16, intermediate_size=24, num_layers=2, num_heads=4,

@@ -2,6 +2,7 @@
 
 import collections
 import contextlib
+import functools
 import re
 
 import jax
@@ -25,8 +26,19 @@ def write(tmp_path, **changes):
     return path, TransformerConfig.from_huggingface(huggingface.read_config(path))
 
 
-@pytest.mark.parametrize("sizes", [(2, 2, 2), (1, 2, 4), (8, 1, 1)])
-@pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
+_SLOW = pytest.mark.slow
+
+
+@pytest.mark.parametrize(
+    ("sizes", "dtype"),
+    [
+        ((2, 2, 2), "bfloat16"),
+        ((1, 2, 4), "float32"),
+        pytest.param((8, 1, 1), "float32", marks=_SLOW),
+        pytest.param((2, 2, 2), "float32", marks=_SLOW),
+        pytest.param((1, 2, 4), "bfloat16", marks=_SLOW),
+    ],
+)
 def test_sharded_load_equals_unsharded(tmp_path, sizes, dtype):
     path, config = write(tmp_path, shards=2, dtype=dtype)
     want = huggingface.load_params(path, config)
@@ -38,20 +50,6 @@ def test_sharded_load_equals_unsharded(tmp_path, sizes, dtype):
     jax.tree.map(np.testing.assert_array_equal, got, want)
     out = huggingface.save_model(tmp_path / "out", got, huggingface.read_config(path))
     jax.tree.map(np.testing.assert_array_equal, huggingface.load_params(out, config), want)
-
-
-def test_axes_that_the_table_does_not_split(tmp_path):
-    """The reader serves any sharding, also within a head and over layers."""
-    path, config = write(tmp_path)
-    mesh = make_mesh(2, 2, 2)
-    P = jax.sharding.PartitionSpec
-    specs = {4: P("data", None, "fsdp", "tensor"), 3: P("data", "fsdp", "tensor"), 2: P("data")}
-
-    def place(x):
-        return jax.sharding.NamedSharding(mesh, specs.get(x.ndim, P()))
-
-    got = huggingface.load_params(path, config, jax.tree.map(place, rules.param_shapes(config)))
-    jax.tree.map(np.testing.assert_array_equal, got, huggingface.load_params(path, config))
 
 
 def test_only_local_rows_are_read_and_each_once(tmp_path, monkeypatch):
@@ -82,54 +80,42 @@ def test_only_local_rows_are_read_and_each_once(tmp_path, monkeypatch):
     assert read[key] == part.size
 
 
-@pytest.mark.parametrize("kv_heads", [1, 2])
-@pytest.mark.parametrize("tied", [False, True])
-def test_forward_pass_does_not_depend_on_the_mesh(tmp_path, kv_heads, tied):
+@pytest.mark.parametrize(
+    ("kv_heads", "tied", "sizes"),
+    [
+        (1, False, (2, 2, 2)),
+        *(
+            pytest.param(kv_heads, tied, sizes, marks=_SLOW)
+            for kv_heads, tied in ((1, True), (2, False), (2, True))
+            for sizes in ((2, 2, 2), (1, 1, 1))
+        ),
+    ],
+)
+def test_a_pass_and_its_gradients_do_not_depend_on_the_mesh(tmp_path, kv_heads, tied, sizes):
     path, config = write(tmp_path, num_key_value_heads=kv_heads, tie_word_embeddings=tied)
     tokens = np.random.default_rng(0).integers(0, config.vocab_size, (8, 2, 6), dtype=np.int32)
     positions = np.broadcast_to(np.arange(6, dtype=np.int32), tokens.shape)
     model = Transformer(config)
 
-    def forward(params, tokens, positions):
-        hidden, segment = model.apply({"params": params}, tokens, positions)
-        return model.apply({"params": params}, hidden, method="logits"), segment.k
-
-    want = jax.jit(forward)(huggingface.load_params(path, config), tokens, positions)
-    for mesh in (make_mesh(1, 1, 1, devices=jax.devices()[:1]), make_mesh(2, 2, 2)):
-        shardings = rules.param_shardings(config, mesh)
-        params = huggingface.load_params(path, config, shardings)
-        with rules.activate(mesh, config):
-            inputs = jax.device_put((tokens, positions), rules.batch_sharding(mesh))
-            got = jax.jit(forward)(params, *inputs)
-        for a, b in zip(got, want, strict=True):
-            np.testing.assert_allclose(a, b, atol=1e-5)
-    assert float(jnp.abs(want[0]).max()) > 0.5
-
-
-def test_gradients_do_not_depend_on_the_mesh(tmp_path):
-    path, config = write(tmp_path, num_key_value_heads=1)
-    tokens = np.random.default_rng(0).integers(0, config.vocab_size, (8, 1, 6), dtype=np.int32)
-    positions = np.broadcast_to(np.arange(6, dtype=np.int32), tokens.shape)
-    model = Transformer(config)
-
     def loss(params, tokens, positions):
-        hidden, _ = model.apply({"params": params}, tokens, positions)
-        logits = model.apply({"params": params}, hidden[:, :, :-1], method="logits")
-        chosen = jnp.take_along_axis(jax.nn.log_softmax(logits), tokens[:, :, 1:, None], axis=-1)
-        return -chosen.mean()
+        hidden, segment = model.apply({"params": params}, tokens, positions)
+        logits = model.apply({"params": params}, hidden, method="logits")
+        logp = jax.nn.log_softmax(logits[:, :, :-1])
+        chosen = jnp.take_along_axis(logp, tokens[:, :, 1:, None], axis=-1)
+        return -chosen.mean(), (logits, segment.k)
 
-    want = jax.jit(jax.grad(loss))(huggingface.load_params(path, config), tokens, positions)
-    mesh = make_mesh(2, 2, 2)
+    run = jax.grad(loss, has_aux=True)
+    want, outputs = jax.jit(run)(huggingface.load_params(path, config), tokens, positions)
+    mesh = make_mesh(*sizes, devices=jax.devices()[: np.prod(sizes)])
     shardings = rules.param_shardings(config, mesh)
     params = huggingface.load_params(path, config, shardings)
     with rules.activate(mesh, config):
         inputs = jax.device_put((tokens, positions), rules.batch_sharding(mesh))
-        got = jax.jit(jax.grad(loss), out_shardings=shardings)(params, *inputs)
+        got, found = jax.jit(run, out_shardings=(shardings, None))(params, *inputs)
     assert jax.tree.map(lambda x: x.sharding, got) == shardings
-    jax.tree.map(lambda a, b: np.testing.assert_allclose(a, b, atol=1e-5), got, want)
-
-
-MESHES = [(8, 1, 1), (1, 8, 1), (2, 2, 2), (1, 2, 4)]
+    assert float(jnp.abs(outputs[0]).max()) > 0.5
+    close = functools.partial(np.testing.assert_allclose, atol=1e-5)
+    jax.tree.map(close, (got, found), (want, outputs))
 
 
 def sampled(config, params, mesh=None):
@@ -151,7 +137,9 @@ def sampled(config, params, mesh=None):
         return jax.device_get(compiled(*arguments)), compiled.as_text()
 
 
-@pytest.fixture(scope="module", params=[False, True], ids=["untied", "tied"])
+@pytest.fixture(
+    scope="module", params=[False, pytest.param(True, marks=_SLOW)], ids=["untied", "tied"]
+)
 def sampler_case(request, tmp_path_factory):
     path, config = write(
         tmp_path_factory.mktemp("sampler"),
@@ -162,7 +150,10 @@ def sampler_case(request, tmp_path_factory):
     return config, params, sampled(config, params)[0]
 
 
-@pytest.mark.parametrize("sizes", MESHES)
+@pytest.mark.parametrize(
+    "sizes",
+    [(1, 2, 4), *(pytest.param(x, marks=_SLOW) for x in ((8, 1, 1), (1, 8, 1), (2, 2, 2)))],
+)
 def test_samples_do_not_depend_on_the_mesh(sampler_case, sizes):
     config, params, want = sampler_case
     mesh = make_mesh(*sizes)

@@ -1,4 +1,7 @@
-"""One update, whatever the mesh: full and LoRA, GRPO and RWR."""
+"""One update, whatever the mesh: full and LoRA, GRPO and RWR.
+
+The fast tests take RWR with adapters; `test_learner` has GRPO of all parameters on a mesh.
+"""
 
 import dataclasses
 
@@ -8,19 +11,17 @@ import pytest
 
 from genenv_jax.models.lora import LoraConfig, join, split
 from genenv_jax.models.scoring import CompletionBatch, score_completions
-from genenv_jax.models.transformer import init_adapters
 from genenv_jax.parallel import rules
 from genenv_jax.parallel.mesh import make_mesh
 from genenv_jax.players import learner
 from genenv_jax.players.optimizer import OptimizerConfig, make_optimizer
 from genenv_jax.rl.grpo import GRPOConfig
-from tests.players.test_learner import compiled_programs
+from genenv_jax.run.timing import Compilations
 from tests.sampling import small_model
 
 CONFIG = small_model.CONFIG
 # Tied and without biases, so that the rest of the families' parameters is covered too.
 SHAPE = dataclasses.replace(CONFIG, tie_embeddings=False, vocab_size=128, remat="full")
-MESHES = [(1, 1, 1), (8, 1, 1), (1, 8, 1), (2, 2, 2)]
 B, G, P, C = 16, 2, 4, 3
 
 
@@ -40,62 +41,66 @@ def random_params(config):
     return jax.tree.map(lambda x: rng.normal(0, 0.3, x.shape).astype("f4"), shapes)
 
 
-@pytest.fixture(scope="module", params=["full", "lora"])
+_SLOW = [
+    pytest.param(case, marks=pytest.mark.slow)
+    for case in (("lora", "grpo"), ("full", "rwr"), ("full", "grpo"))
+]
+
+
+@pytest.fixture(scope="module", params=[("lora", "rwr"), *_SLOW], ids="-".join)
 def case(request):
-    """(configuration, frozen, trained, batch, log-probs), all on the host."""
+    """(configuration, frozen, trained, batch, log-probs, method), all on the host."""
+    trained, method = request.param
     config = SHAPE
     params, frozen = random_params(config), {}
-    if request.param == "lora":
+    if trained == "lora":
         config = dataclasses.replace(config, lora=LoraConfig(2, 4.0))
         frozen = params
-        adapters = init_adapters(config, jax.random.key(0))
+        adapters = split(rules.param_shapes(config))[1]
         rng = np.random.default_rng(2)
         params = jax.tree.map(lambda x: rng.normal(0, 0.2, x.shape).astype("f4"), adapters)
     batch = make_batch(config)
     logp = np.asarray(score_completions(join(frozen, params), batch, config))
-    return config, frozen, params, batch, logp
+    return config, frozen, params, batch, logp, method
 
 
-def steps(config, batch, logp):
-    """(name, jitted step, batch) of both players' updates, with two micro-batches each."""
+def make_step(config, batch, logp, method):
+    """(jitted step, its batch, optimiser) with two micro-batches."""
     rng = np.random.default_rng(3)
     noise = (rng.normal(0, 0.2, logp.shape) * np.asarray(batch.mask)).astype("f4")
     optimizer = make_optimizer(OptimizerConfig(1e-2))
-    loss = GRPOConfig(kl_coef=0.1, entropy_coef=0.01)
-    advantages = rng.normal(size=(B, G)).astype("f4")
+    if method == "grpo":
+        loss = GRPOConfig(kl_coef=0.1, entropy_coef=0.01)
+        advantages = rng.normal(size=(B, G)).astype("f4")
+        step = learner.make_grpo_step(config, loss, optimizer, 2)
+        return step, learner.GRPOBatch(batch, logp + noise, logp - noise, advantages), optimizer
     weights = rng.uniform(0, 1, (B, G)).astype("f4")
-    yield (
-        learner.make_grpo_step(config, loss, optimizer, 2),
-        learner.GRPOBatch(batch, logp + noise, logp - noise, advantages),
-        optimizer,
-    )
-    yield (
-        learner.make_rwr_step(config, optimizer, 0.1, 0.05, 2),
-        learner.RWRBatch(batch, logp, logp + noise, weights, np.zeros(len(weights), np.float32)),
-        optimizer,
-    )
+    step = learner.make_rwr_step(config, optimizer, 0.1, 0.05, 2)
+    nothing = np.zeros(len(weights), np.float32)
+    return step, learner.RWRBatch(batch, logp, logp + noise, weights, nothing), optimizer
 
 
 def updated(case, sizes):
-    """Metrics and parameters after one step of each kind on a mesh, as host arrays."""
-    config, frozen, params, batch, logp = case
+    """Metrics and parameters after one step on a mesh, as host arrays."""
+    config, frozen, params, batch, logp, method = case
     devices = jax.devices()[: int(np.prod(sizes))]
     mesh = make_mesh(*sizes, devices=devices)
     shardings = rules.param_shardings(config, mesh)
     base, adapters = split(shardings)
-    results = []
+    compilations = Compilations()
     with rules.activate(mesh, config):
-        frozen_there = jax.device_put(frozen, base) if frozen else {}
-        for step, step_batch, optimizer in steps(config, batch, logp):
-            there = jax.device_put(params, adapters if frozen else shardings)
-            state = learner.init_state(there, optimizer, copy=False)
-            placed = jax.device_put(step_batch, rules.batch_sharding(mesh))
-            state, metrics = step(state, frozen_there, placed)
-            results.append(jax.device_get((metrics, state.params)))
-            before = compiled_programs()
-            step(state, frozen_there, placed)
-            assert compiled_programs() == before > 0  # the state comes out as it went in
-    return results
+        frozen = jax.device_put(frozen, base) if frozen else {}
+        step, step_batch, optimizer = make_step(config, batch, logp, method)
+        there = jax.device_put(params, adapters if frozen else shardings)
+        state = learner.init_state(there, optimizer, copy=False)
+        placed = jax.device_put(step_batch, rules.batch_sharding(mesh))
+        state, metrics = step(state, frozen, placed)
+        result = jax.device_get((metrics, state.params))
+        assert sum(compilations.lap()) > 0
+        step(state, frozen, placed)
+        assert compilations.lap() == (0, 0)  # the state comes out as it went in
+    compilations.close()
+    return result
 
 
 @pytest.fixture(scope="module")
@@ -104,20 +109,17 @@ def alone(case):
 
 
 def test_a_step_moves_the_parameters(case, alone):
-    for metrics, params in alone:
-        assert all(np.isfinite(x) for x in metrics.values())
-        moved = [
-            np.abs(a - b).max()
-            for a, b in zip(*map(jax.tree.leaves, (params, case[2])), strict=True)
-        ]
-        assert min(moved) > 1e-4
+    metrics, params = alone
+    assert all(np.isfinite(x) for x in metrics.values())
+    both = zip(*map(jax.tree.leaves, (params, case[2])), strict=True)
+    assert min(np.abs(a - b).max() for a, b in both) > 1e-4
 
 
 @pytest.mark.parametrize(
-    "sizes", [*(pytest.param(sizes, marks=pytest.mark.slow) for sizes in MESHES[1:3]), MESHES[3]]
+    "sizes", [(2, 2, 2), *(pytest.param(x, marks=pytest.mark.slow) for x in ((8, 1, 1), (1, 8, 1)))]
 )
 def test_loss_and_update_do_not_depend_on_the_mesh(case, alone, sizes):
-    for (metrics, params), (want_metrics, want) in zip(updated(case, sizes), alone, strict=True):
-        for name, value in want_metrics.items():
-            np.testing.assert_allclose(metrics[name], value, atol=1e-5, rtol=1e-5, err_msg=name)
-        jax.tree.map(lambda a, b: np.testing.assert_allclose(a, b, atol=1e-5, rtol=0), params, want)
+    (metrics, params), (want_metrics, want) = updated(case, sizes), alone
+    for name, value in want_metrics.items():
+        np.testing.assert_allclose(metrics[name], value, atol=1e-5, rtol=1e-5, err_msg=name)
+    jax.tree.map(lambda a, b: np.testing.assert_allclose(a, b, atol=1e-5, rtol=0), params, want)

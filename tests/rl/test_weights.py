@@ -61,30 +61,6 @@ def test_a_seed_s_own_difficulty_does_not_count():
     assert over_all.max() > 20 * over_all.min()
 
 
-def test_effective_sample_sizes():
-    per_seed, overall = weights.effective_sample_sizes([[2.0, 2.0], [3.0, 1.0], [0.0, 0.0]])
-    np.testing.assert_allclose(per_seed, [2.0, 1.6, 0.0])
-    assert overall == pytest.approx(64 / 18)
-    got = weights.effective_sample_sizes(np.zeros((2, 3)))
-    assert got[0].tolist() == [0.0, 0.0]
-    assert got[1] == 0.0
-    assert weights.effective_sample_sizes(np.zeros((0, 3)))[0].shape == (0,)
-
-
-@pytest.mark.parametrize("temperature", [0.0, 1.0, 5.0])
-def test_effective_sample_size_is_that_of_a_weighted_mean(temperature):
-    """A mean of noise under the weights has the variance 1 / ESS, simulated."""
-    rng = np.random.default_rng(2)
-    rewards = rng.random((5, 4))
-    w = weights.within_seed_weights(rewards, np.ones((5, 4)), temperature)
-    per_seed, overall = weights.effective_sample_sizes(w)
-    noise = rng.standard_normal((20_000, 5, 4))
-    assert np.var((noise * w).sum((1, 2)) / w.sum()) == pytest.approx(1 / overall, rel=0.05)
-    variances = np.var((noise * w).sum(2) / w.sum(1), axis=0)
-    np.testing.assert_allclose(variances, 1 / per_seed, rtol=0.05)
-    assert overall <= per_seed.sum() + 1e-9
-
-
 @pytest.mark.parametrize(
     ("rewards", "mask"),
     [([0.1], [1]), ([[0.1, 0.2]], [[1]]), ([[NAN]], [[1]]), ([[np.inf, 0.0]], [[1, 0]])],

@@ -12,9 +12,9 @@ import pytest
 
 from genenv_jax.benchmarks.base import Rejection, Score, Task
 from genenv_jax.benchmarks.dial import Dial
-from genenv_jax.scoring import questions
-from genenv_jax.scoring.questions import SCORE, VERIFY
-from genenv_jax.scoring.scorer import Scorer, worker_count
+from genenv_jax.scoring import requests
+from genenv_jax.scoring.requests import SCORE, VERIFY
+from genenv_jax.scoring.scorer import Scorer, ScoringConfig, worker_count
 from genenv_jax.scoring.worker import NoAnswer, Worker
 from tests.scoring.benchmarks import (
     Complete,
@@ -54,14 +54,14 @@ def wait_until(condition, seconds=10.0):
 
 @pytest.fixture(params=[0, 2], ids=["thread", "processes"])
 def scorer(request):
-    with Scorer(Complete(), decode, workers=request.param, timeout=30.0) as scorer:
+    with Scorer(Complete(), decode, ScoringConfig(request.param, timeout=30.0)) as scorer:
         yield scorer
 
 
 @pytest.fixture(scope="module")
 def workers():
     """Two worker processes that answer within two seconds, in a quarter of a GiB."""
-    with Scorer(Complete(), decode, workers=2, timeout=2.0, memory=0.25) as scorer:
+    with Scorer(Complete(), decode, ScoringConfig(2, timeout=2.0, memory=0.25)) as scorer:
         yield scorer
 
 
@@ -111,7 +111,7 @@ def test_a_real_benchmark_scores_alike_in_both_ways():
     ]
     results = []
     for count in (0, 1):
-        with Scorer(dial, decode, workers=count) as scorer:
+        with Scorer(dial, decode, ScoringConfig(count)) as scorer:
             batch = scorer.batch()
             for i, (task, text) in enumerate(pairs):
                 batch.add((i, 0), encode(text), SCORE, task)
@@ -142,7 +142,7 @@ def test_outcomes_survive_the_way_to_other_processes():
         task,
         Score(0, False, True),
     ]
-    assert questions.unpack(questions.pack(given)) == given
+    assert requests.unpack(requests.pack(given)) == given
 
 
 # -- what no text may do --------------------------------------------------------------------------------
@@ -168,7 +168,7 @@ def test_one_text_fails_alone(workers, text, how):
     texts = ["fine " * 3, text, *["fine too " * 2] * 8]
     scores = outcomes(workers, texts)
     assert scores[1] == Score(0.0, False, False, f"score_{how}")
-    assert scores[1].reason in questions.FAILED_SCORES
+    assert scores[1].reason in requests.FAILED_SCORES
     for i, score in enumerate(scores):
         if i != 1:
             assert score == Complete().score(TASK, texts[i])
@@ -210,7 +210,7 @@ def test_what_a_worker_started_ends_with_it(workers, tmp_path):
 
 
 def test_a_text_at_the_timeout_is_not_cut_short():
-    with Scorer(Complete(), decode, workers=1, timeout=2.0) as scorer:
+    with Scorer(Complete(), decode, ScoringConfig(1, timeout=2.0)) as scorer:
         (score,) = outcomes(scorer, ["sleep 1.2"])
     assert score.valid
 
@@ -246,10 +246,10 @@ def test_the_main_module_is_not_run_again(tmp_path):
     script = tmp_path / "script.py"
     script.write_text(
         "import jax\n"
-        "from genenv_jax.scoring.scorer import Scorer\n"
+        "from genenv_jax.scoring.scorer import Scorer, ScoringConfig\n"
         "from tests.scoring.benchmarks import Complete, make_task\n"
         "print('main')\n"
-        "with Scorer(Complete(), lambda t: 'modules', workers=1) as scorer:\n"
+        "with Scorer(Complete(), lambda t: 'modules', ScoringConfig(1)) as scorer:\n"
         "    batch = scorer.batch()\n"
         "    batch.add((0, 0), [], 'score', make_task())\n"
         "    print(batch.collect()[0, 0][1].valid)\n"
@@ -277,8 +277,8 @@ def test_the_main_module_is_not_run_again(tmp_path):
 )
 def test_a_benchmark_that_workers_cannot_open_is_named_at_the_start(make, error, message):
     with pytest.raises(error, match=message):
-        Scorer(make(), decode, workers=2)
-    Scorer(make(), decode, workers=0).close()  # no worker, nothing to open
+        Scorer(make(), decode, ScoringConfig(2))
+    Scorer(make(), decode).close()  # no worker, nothing to open
 
 
 def test_isolated_benchmarks_get_workers_by_themselves():
@@ -294,7 +294,7 @@ def test_isolated_benchmarks_get_workers_by_themselves():
 
 def test_closing_ends_what_is_running(caplog):
     before = set(threading.enumerate())
-    scorer = Scorer(Complete(), decode, workers=2, timeout=600.0)
+    scorer = Scorer(Complete(), decode, ScoringConfig(2, timeout=600.0))
     pids = [int(score.reason) for score in outcomes(scorer, ["who"])]
     batch = scorer.batch()
     for i in range(20):
@@ -377,7 +377,7 @@ def test_the_queue_is_bounded_and_never_stuck():
 
 
 def test_workers_score_side_by_side():
-    with Scorer(Complete(), decode, workers=3) as scorer:
+    with Scorer(Complete(), decode, ScoringConfig(3)) as scorer:
         outcomes(scorer, ["sleep 0.2"] * 3)  # they start
         began = time.monotonic()
         outcomes(scorer, ["sleep 0.5"] * 6)

@@ -15,7 +15,7 @@ import unicodedata
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from genenv_jax.benchmarks import choice, data_files
+from genenv_jax.benchmarks import data_files
 from genenv_jax.benchmarks.alfworld import (
     commands,
     engine,
@@ -39,8 +39,10 @@ from genenv_jax.benchmarks.base import (
     SeedStatistics,
     Task,
 )
+from genenv_jax.benchmarks.headers import parse_headers
+from genenv_jax.benchmarks.options import check_choice, check_integers, check_most, check_names
 from genenv_jax.benchmarks.safe_parse import check_text
-from genenv_jax.benchmarks.sections import read_sections
+from genenv_jax.benchmarks.subsets import stable_subset
 
 STEP, EPISODE = "step", "episode"
 PROTOCOLS = (STEP, EPISODE)
@@ -69,7 +71,7 @@ class ALFWorld:
       steps_file: a file that `make_steps` wrote, to be used instead of the rules; "" uses the rules.
       show_admissible: whether prompts list the commands that are possible.
       max_steps: of an episode.
-      max_seeds: at most so many seeds, chosen by a hash; None or 0 keeps all.
+      max_seeds: at most so many seeds, chosen by a hash; 0: all.
       max_eval: the same for held-out tasks.
       answer_chars: longest answer of an agent that is read.
       generation_chars: longest generation of a simulator that is read.
@@ -99,35 +101,24 @@ class ALFWorld:
         steps_file: str | os.PathLike[str] = "",
         show_admissible: bool = True,
         max_steps: int = 50,
-        max_seeds: int | None = None,
-        max_eval: int | None = None,
+        max_seeds: int = 0,
+        max_eval: int = 0,
         answer_chars: int = 16_384,
         generation_chars: int = 16_384,
         prompt_chars: int = 9_500,
     ):
-        _check_choice("eval_protocol", eval_protocol, PROTOCOLS)
-        _check_choice("grammar", grammar, (OWN_GRAMMAR, *commands.GRAMMARS))
-        _check_choice("expert", expert, _EXPERTS)
-        for name, values, known in (
-            ("seed_splits", seed_splits, games.TRAIN_SPLITS),
-            ("eval_splits", eval_splits, games.EVAL_SPLITS),
-        ):
-            if isinstance(values, str):
-                raise ValueError(f"{name} = {values!r}: expected a list of names")
-            for value in values:
-                _check_choice(name, value, known)
+        check_choice("eval_protocol", eval_protocol, PROTOCOLS)
+        check_choice("grammar", grammar, (OWN_GRAMMAR, *commands.GRAMMARS))
+        check_choice("expert", expert, _EXPERTS)
+        check_names("seed_splits", seed_splits, games.TRAIN_SPLITS)
+        check_names("eval_splits", eval_splits, games.EVAL_SPLITS)
         if not eval_splits:
             raise ValueError(f"eval_splits = (): expected some of {', '.join(games.EVAL_SPLITS)}")
-        for name, value, low in (
-            ("max_steps", max_steps, 1),
-            ("max_seeds", max_seeds or 0, 0),
-            ("max_eval", max_eval or 0, 0),
-            ("answer_chars", answer_chars, 16),
-            ("generation_chars", generation_chars, 256),
-            ("prompt_chars", prompt_chars, 6_000),
-        ):
-            if not isinstance(value, int) or isinstance(value, bool) or value < low:
-                raise ValueError(f"{name} = {value!r}: expected an integer, at least {low}")
+        check_most(max_seeds=max_seeds, max_eval=max_eval)
+        check_integers(1, max_steps=max_steps)
+        check_integers(16, answer_chars=answer_chars)
+        check_integers(256, generation_chars=generation_chars)
+        check_integers(6_000, prompt_chars=prompt_chars)
         if eval_protocol == EPISODE and not engine.is_installed():
             raise engine.EngineMissing(
                 f"eval_protocol = 'episode' plays games on ALFWorld's engine; run `{engine.INSTALL}`, or: "
@@ -138,7 +129,7 @@ class ALFWorld:
         self.eval_protocol, self.grammar, self.expert = eval_protocol, grammar, expert
         self.steps_file, self.show_admissible = steps_file, show_admissible
         self.max_steps = max_steps
-        self.most = {"seed": max_seeds or 0, "eval": max_eval or 0}
+        self.most = {"seed": max_seeds, "eval": max_eval}
         self.answer_chars, self.generation_chars = answer_chars, generation_chars
         self.prompt_chars = prompt_chars
         self.isolated = eval_protocol == EPISODE
@@ -169,7 +160,7 @@ class ALFWorld:
                     for task in self._all("seed")
                     if self.canonical(task) not in held_out and self.verify(task) is None
                 ]
-            self._tasks[split] = tuple(choice.some(found, self.most[split]))
+            self._tasks[split] = tuple(stable_subset(found, self.most[split]))
         return self._tasks[split]
 
     def _all(self, split: str) -> list[Task]:
@@ -276,7 +267,7 @@ class ALFWorld:
         rejection = check_text(text, self.generation_chars)
         if rejection:
             return rejection
-        found = read_sections(text, prompts.HEADERS)
+        found = parse_headers(text, prompts.HEADERS)
         if isinstance(found, Rejection):
             return found
         goal, observations, listed, action = found
@@ -467,11 +458,6 @@ _GRAMMAR_TEXT = {
 
 def _detail(inadmissible: int) -> dict[str, int]:
     return {"steps": 1, "inadmissible": inadmissible}
-
-
-def _check_choice(name: str, value: Any, known: Sequence[str]) -> None:
-    if value not in known:
-        raise ValueError(f"{name} = {value!r}: expected one of {', '.join(known)}")
 
 
 def _verify(directory: pathlib.Path, found: Sequence[games.Game]) -> None:

@@ -65,7 +65,7 @@ def transcript(overview: str, history: Sequence[tuple[str, str]], max_chars: int
     Args:
       overview: the first observation; always kept, as far as it fits.
       history: (command, observation) pairs, oldest first; the oldest are left out where all together
-        are longer than `max_chars`, and a line says so.
+        are longer than `max_chars`, with a line in their place.
       max_chars: of the result.
     """
     overview = overview[:max_chars]

@@ -32,7 +32,6 @@ import unicodedata
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from genenv_jax.benchmarks import choice
 from genenv_jax.benchmarks.api_bank import generation as generations
 from genenv_jax.benchmarks.api_bank import prompts, records, rules
 from genenv_jax.benchmarks.api_bank.calls import read_call
@@ -51,7 +50,15 @@ from genenv_jax.benchmarks.base import (
     SeedStatistics,
     Task,
 )
+from genenv_jax.benchmarks.options import (
+    check_choice,
+    check_integers,
+    check_most,
+    check_names,
+    check_shares,
+)
 from genenv_jax.benchmarks.safe_parse import check_text
+from genenv_jax.benchmarks.subsets import stable_position, stable_subset
 
 _MAX_REPLY = 1_024  # characters of a generated reference reply: ROUGE-L costs words times words
 _LOW_ROUGE = "low_rouge_l"
@@ -67,7 +74,7 @@ class APIBank:
       eval_splits: splits to hold out.  Where a level's test data is named in both, it is divided by a
         stable hash of the dialogue or sample, whose calls and replies stay together.
       seed_fraction: share of such data that becomes seeds.
-      max_seeds: at most so many seeds, chosen by a hash; None or 0 keeps all.
+      max_seeds: at most so many seeds, chosen by a hash; 0: all.
       max_eval: the same for held-out tasks.
       tool_search: how a tool search's keywords are compared, "exact" or "words".
       response_success: ROUGE-L F1 from which a reply counts as a success in p̂.  No official number has
@@ -92,8 +99,8 @@ class APIBank:
         seed_splits: Sequence[str] = ("lv3-api-train",),
         eval_splits: Sequence[str] = ("level-1-api", "level-2-api", "level-3-batch-inf"),
         seed_fraction: float = 0.5,
-        max_seeds: int | None = None,
-        max_eval: int | None = None,
+        max_seeds: int = 0,
+        max_eval: int = 0,
         tool_search: str = rules.EXACT,
         response_success: float = 0.5,
         answer_chars: int = 8_192,
@@ -101,27 +108,13 @@ class APIBank:
         dialogue_chars: int = 8_192,
         prompt_chars: int = 13_000,
     ):
-        for option, names in (("seed_splits", seed_splits), ("eval_splits", eval_splits)):
-            for name in [names] if isinstance(names, str) else names:
-                if name not in SPLITS or isinstance(names, str):
-                    expected = f"a list of names among {', '.join(SPLITS)}"
-                    raise ValueError(f"{option} = {names!r}: expected {expected}")
-        for option, value in (
-            ("seed_fraction", seed_fraction), ("response_success", response_success),
-        ):  # fmt: skip
-            if not 0 <= value <= 1:
-                raise ValueError(f"{option} = {value!r}: expected a number in [0, 1]")
-        for option, value in (("max_seeds", max_seeds), ("max_eval", max_eval)):
-            if value is not None and value < 0:
-                raise ValueError(f"{option} = {value!r}: expected None or a number, 0 for all")
-        for option, value in (
-            ("answer_chars", answer_chars), ("generation_chars", generation_chars),
-            ("dialogue_chars", dialogue_chars), ("prompt_chars", prompt_chars),
-        ):  # fmt: skip
-            if not 0 < value <= 16_384:
-                raise ValueError(f"{option} = {value!r}: expected a number from 1 to 16384")
-        if tool_search not in (rules.EXACT, rules.WORDS):
-            raise ValueError(f"tool_search = {tool_search!r}: expected 'exact' or 'words'")
+        check_names("seed_splits", seed_splits, tuple(SPLITS))
+        check_names("eval_splits", eval_splits, tuple(SPLITS))
+        check_choice("tool_search", tool_search, (rules.EXACT, rules.WORDS))
+        check_shares(seed_fraction=seed_fraction, response_success=response_success)
+        check_most(max_seeds=max_seeds, max_eval=max_eval)
+        check_integers(1, 16_384, answer_chars=answer_chars, generation_chars=generation_chars)
+        check_integers(1, 16_384, dialogue_chars=dialogue_chars, prompt_chars=prompt_chars)
         self.data_dir = data_dir
         self.verify_files = verify_files
         self.splits = {"seed": tuple(seed_splits), "eval": tuple(eval_splits)}
@@ -168,7 +161,7 @@ class APIBank:
                         kept.append(task)
                         seen.add(key)
                 chosen = kept
-            self._tasks[split] = tuple(choice.some(chosen, self.most[split]))
+            self._tasks[split] = tuple(stable_subset(chosen, self.most[split]))
         return self._tasks[split]
 
     def _belonging(self, split: str) -> list[Task]:
@@ -180,7 +173,7 @@ class APIBank:
             for task in loaded
             if _pool(task.category) not in other
             or (
-                choice.position(f"{_pool(task.category)}:{task.answer['sample']}")
+                stable_position(f"{_pool(task.category)}:{task.answer['sample']}")
                 < self.seed_fraction
             )
             == (split == "seed")
@@ -304,7 +297,7 @@ class APIBank:
                 return self._score_call(task.answer, answer)
             return self._score_reply(task.answer, answer)
         except (KeyError, TypeError, ValueError, AttributeError, IndexError) as error:
-            # Only a task that `verify` would turn away leads here.
+            # Only a task that `verify` rejects leads here.
             return Score(0.0, False, False, f"malformed_task_{type(error).__name__.lower()}")
 
     def _score_call(self, spec: Mapping[str, Any], answer: str) -> Score:

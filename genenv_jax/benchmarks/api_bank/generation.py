@@ -10,8 +10,8 @@ from typing import Any
 from genenv_jax.benchmarks.api_bank import prompts
 from genenv_jax.benchmarks.api_bank.records import is_description
 from genenv_jax.benchmarks.base import BAD_TOOLS, EMPTY, UNPARSABLE, Rejection
+from genenv_jax.benchmarks.headers import parse_headers
 from genenv_jax.benchmarks.safe_parse import check_text, parse_json
-from genenv_jax.benchmarks.sections import read_sections
 
 MAX_TOOLS = 32
 MAX_PARAMETERS = 32
@@ -48,7 +48,7 @@ def read(text: Any, max_chars: int, max_dialogue: int) -> Generation | Rejection
     rejection = check_text(text, max_chars)
     if rejection:
         return rejection
-    sections = read_sections(text, _HEADERS)
+    sections = parse_headers(text, _HEADERS)
     if isinstance(sections, Rejection):
         return sections
     listed, dialogue, answer = sections

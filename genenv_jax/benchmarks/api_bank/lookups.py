@@ -19,8 +19,6 @@ _TABLES = {
 }
 _ACTIONS = ("Modify", "Delete", "Query")
 
-PATHS = (ACCOUNTS, *_TABLES.values())
-
 
 def table_of(api: str) -> str | None:
     """Path of the table in which an API looks its entry up, or None."""

@@ -65,10 +65,6 @@ def read_list(text: str) -> Any:
     return list(value) if isinstance(value, tuple) else value
 
 
-def _equal(value: str, gold: str) -> bool:
-    return value == gold
-
-
 def _trimmed(value: str, gold: str) -> bool:
     return value.strip() == gold.strip()
 
@@ -78,7 +74,7 @@ def _folded(value: str, gold: str) -> bool:
 
 
 def _receiver(value: str, gold: str) -> bool:
-    """Without regard to case, but the API turns away capitals before the @."""
+    """Without regard to case, but the API rejects capitals before the @."""
     name = value.strip().partition("@")[0]
     return _trimmed(value, gold) or (_folded(value, gold) and name == name.lower())
 

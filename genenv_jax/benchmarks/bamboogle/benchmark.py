@@ -26,7 +26,6 @@ import unicodedata
 from collections.abc import Sequence
 from typing import Any
 
-from genenv_jax.benchmarks import choice
 from genenv_jax.benchmarks.bamboogle import generation as generations
 from genenv_jax.benchmarks.bamboogle import prompts, records
 from genenv_jax.benchmarks.bamboogle.answers import extract, measure, normalize
@@ -42,7 +41,9 @@ from genenv_jax.benchmarks.base import (
     SeedStatistics,
     Task,
 )
+from genenv_jax.benchmarks.options import check_choice, check_integers, check_most, check_shares
 from genenv_jax.benchmarks.safe_parse import check_text
+from genenv_jax.benchmarks.subsets import stable_position, stable_subset
 
 CLOSED_BOOK, SEARCH = "closed_book", "search"
 _MEASURES = ("em", "f1", "sub_em")
@@ -61,7 +62,7 @@ class Bamboogle:
       reward: "f1", "em" or "sub_em"; with success "judge" the reward is the judge's verdict.
       seed_fraction: share of the questions that become seeds, by a stable hash.
       sub_questions: whether their sub-questions become seeds too.
-      max_seeds: at most so many seeds, chosen by a hash; None or 0 keeps all.
+      max_seeds: at most so many seeds, chosen by a hash; 0: all.
       max_eval: the same for held-out tasks.
       max_searches: searches of an episode.
       search_threshold: how much a query must resemble a sub-question to find it (`search.similarity`).
@@ -69,7 +70,6 @@ class Bamboogle:
       generation_chars: longest generation of the simulator that is read.
       judge_url: base URL of an OpenAI-compatible endpoint that judges held-out answers; "": none.
       judge_model: the model's name there.
-      judge: a callable in the endpoint's place, (question, gold answers, prediction) -> bool.
 
     Raises:
       ValueError: an option out of its range; names option, value and what was expected.
@@ -87,40 +87,23 @@ class Bamboogle:
         reward: str = "f1",
         seed_fraction: float = 0.2,
         sub_questions: bool = True,
-        max_seeds: int | None = None,
-        max_eval: int | None = None,
+        max_seeds: int = 0,
+        max_eval: int = 0,
         max_searches: int = 3,
         search_threshold: float = 0.4,
         answer_chars: int = 8_192,
         generation_chars: int = 8_192,
         judge_url: str = "",
         judge_model: str = "",
-        judge: Judge | None = None,
     ):
-        judged = judge is not None or bool(judge_url)
-        for option, value, expected in (
-            ("mode", mode, (CLOSED_BOOK, SEARCH)),
-            ("success", success, (*_MEASURES, "judge")),
-            ("reward", reward, _MEASURES),
-        ):
-            if value not in expected:
-                raise ValueError(f"{option} = {value!r}: expected one of {', '.join(expected)}")
-        for option, value in (
-            ("seed_fraction", seed_fraction), ("search_threshold", search_threshold),
-        ):  # fmt: skip
-            if not 0 <= value <= 1:
-                raise ValueError(f"{option} = {value!r}: expected a number in [0, 1]")
-        for option, value in (("max_seeds", max_seeds), ("max_eval", max_eval)):
-            if value is not None and value < 0:
-                raise ValueError(f"{option} = {value!r}: expected None or a number, 0 for all")
-        if not 1 <= max_searches <= 5:
-            raise ValueError(f"max_searches = {max_searches!r}: expected a number from 1 to 5")
-        for option, value in (
-            ("answer_chars", answer_chars), ("generation_chars", generation_chars),
-        ):  # fmt: skip
-            if not 0 < value <= 16_384:
-                raise ValueError(f"{option} = {value!r}: expected a number from 1 to 16384")
-        if success == "judge" and not judged:
+        check_choice("mode", mode, (CLOSED_BOOK, SEARCH))
+        check_choice("success", success, (*_MEASURES, "judge"))
+        check_choice("reward", reward, _MEASURES)
+        check_shares(seed_fraction=seed_fraction, search_threshold=search_threshold)
+        check_most(max_seeds=max_seeds, max_eval=max_eval)
+        check_integers(1, 5, max_searches=max_searches)
+        check_integers(1, 16_384, answer_chars=answer_chars, generation_chars=generation_chars)
+        if success == "judge" and not judge_url:
             raise ValueError("success = 'judge': expected judge_url and judge_model too")
         if judge_url and not judge_model:
             raise ValueError("judge_model = '': expected the judge's name at judge_url")
@@ -136,7 +119,7 @@ class Bamboogle:
         self.search_threshold = search_threshold
         self.answer_chars = answer_chars
         self.generation_chars = generation_chars
-        self.judge = judge or (EndpointJudge(judge_url, judge_model) if judge_url else None)
+        self.judge: Judge | None = EndpointJudge(judge_url, judge_model) if judge_url else None
         self.judge_model = judge_model
         # A request may hang longer than its time-out says: scored in processes, with a limit.
         self.isolated = bool(judge_url)
@@ -156,7 +139,7 @@ class Bamboogle:
         if self.mode == SEARCH:
             facts["search"] = f"the question's own sub-questions, {self.max_searches} searches"
         if self.judge is not None:
-            facts["judge"] = self.judge_model or "a callable"
+            facts["judge"] = self.judge_model
         return facts
 
     def tasks(self, split: str) -> Sequence[Task]:
@@ -168,11 +151,11 @@ class Bamboogle:
             loaded = records.load(directory, split, self.verify_files)
             sides: dict[bool, list[Task]] = {True: [], False: []}  # whether it is a seed
             for task in loaded:
-                place = choice.position(f"bamboogle:{task.id}")
+                place = stable_position(f"bamboogle:{task.id}")
                 sides[place < self.seed_fraction].append(task)
             seeds, held_out = sides[True], sides[False]
             chosen = held_out if split == "eval" else self._seeds(seeds, held_out)
-            self._tasks[split] = tuple(choice.some(chosen, self.most[split]))
+            self._tasks[split] = tuple(stable_subset(chosen, self.most[split]))
         return self._tasks[split]
 
     def _seeds(self, candidates: list[Task], held_out: list[Task]) -> list[Task]:
@@ -273,7 +256,7 @@ class Bamboogle:
             found = dataclasses.asdict(measure(prediction, golds))
             question = prompts.question(task)
         except (KeyError, TypeError, ValueError, AttributeError) as error:
-            # Only a task that `verify` would turn away leads here.
+            # Only a task that `verify` rejects leads here.
             return Score(0.0, False, False, f"malformed_task_{type(error).__name__.lower()}")
         if not normalize(prediction):
             return Score(0.0, False, False, "no_answer", found)
@@ -281,7 +264,7 @@ class Bamboogle:
         if self.judge is not None and (task.origin == "eval" or self.success == "judge"):
             try:
                 found["judge"] = bool(self.judge(question, golds, prediction))
-            except Exception as error:  # a network and somebody else's server: anything may come
+            except Exception as error:  # of a network and a server: all kinds
                 found |= {"judge": None, "judge_error": f"{type(error).__name__}: {error}"[:200]}
         if self.success == "judge":
             success = found["judge"] is True

@@ -20,8 +20,8 @@ class SearchEpisode:
     """A question, searches and an answer; implements `genenv_jax.benchmarks.base.Episode`.
 
     Each answer of the agent is either a search, `<search>query</search>`, or the end.  The tag that is
-    closed first decides.  A search beyond `max_searches` finds nothing and says so; the next one ends the
-    episode without an answer.
+    closed first decides.  A search beyond `max_searches` finds nothing; the next one ends the episode without
+    an answer.
 
     Args:
       task: the question with its two sub-questions.

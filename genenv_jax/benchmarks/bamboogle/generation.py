@@ -8,8 +8,8 @@ from typing import Any
 from genenv_jax.benchmarks.bamboogle import prompts
 from genenv_jax.benchmarks.bamboogle.answers import normalize
 from genenv_jax.benchmarks.base import BAD_ANSWER, UNPARSABLE, Rejection
+from genenv_jax.benchmarks.headers import parse_headers
 from genenv_jax.benchmarks.safe_parse import check_text, parse_json
-from genenv_jax.benchmarks.sections import read_sections
 
 BAD_STEPS = "bad_steps"  # sub-questions that are missing or not well formed
 LEAKED = "leaked"  # the question holds its own answer
@@ -51,7 +51,7 @@ def read(text: Any, two_hops: bool, max_chars: int) -> Generation | Rejection:
     headers = [prompts.TASK_HEADER, prompts.ANSWER_HEADER]
     if two_hops:
         headers.insert(1, prompts.STEPS_HEADER)
-    parts = read_sections(text, headers)
+    parts = parse_headers(text, headers)
     if isinstance(parts, Rejection):
         return parts
     answers = [part.strip() for part in parts[-1].split(prompts.SEPARATOR.strip())]

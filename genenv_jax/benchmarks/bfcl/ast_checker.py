@@ -31,9 +31,6 @@ PYTHON_TYPES = {
 }
 PYTHON_NESTED_TYPES = ("array", "tuple")
 
-LANGUAGES = ("python", "java", "javascript")
-KINDS = ("simple", "multiple", "parallel", "irrelevance", "relevance")
-
 CHECKER_ERROR = "checker_error"
 _ERRORS = (
     KeyError,

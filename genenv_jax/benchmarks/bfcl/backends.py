@@ -11,7 +11,7 @@ looked up among the public methods of the task's objects and called.  The result
   * the names of Python's built-in functions and of the official module's own variables are unknown
     functions here; there `dict(result=5)` or `open(...)` is executed;
   * text inside a string that looks like a call of a method is left alone; there it gets the object's name;
-  * numbers that would keep a process busy for minutes are refused by `_check_size`.
+  * numbers that would take minutes are rejected by `_check_size`.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ _MODULES = {
 }
 CLASSES = tuple(_MODULES)
 _STATELESS = "MathAPI"
-# Names that the official executor turns away before it evaluates a call.
+# Names that the official executor rejects before it evaluates a call.
 _FORBIDDEN = ("kill", "exit", "quit", "remove", "unlink", "popen", "Popen", "run")
 _MAX_RESULT_BITS = 14_300  # a little more than the 4,300 digits that Python writes out
 _MAX_PRECISION = 500  # digits; no reference asks for more than 10
@@ -270,7 +270,7 @@ class Backends:
         return value
 
     def _check_size(self, name: str, arguments: Mapping[str, Any]) -> None:
-        """Refuses what would run for minutes; ValueError, as Python raises for very long integers."""
+        """Rejects what would run for minutes: ValueError, as Python raises for very long integers."""
         owner = type(self._owners[name]).__name__
         if owner == "MathAPI":
             _check_numbers(name, arguments)

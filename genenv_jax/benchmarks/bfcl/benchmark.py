@@ -16,7 +16,7 @@ Which rule scores which category:
 "turn_static" is the default.  The paper takes turns independently and does not publish how it compares
 them.  Training needs a rule that also judges what the simulator writes: a generated task may bring its own
 functions, which nothing can execute, and under "turn_state" it must fit the state of its seed, which the
-simulator sees only in part, so that most of what a model writes is turned away.  And it needs no package.
+simulator sees only in part, so that most of what a model writes is rejected.  And it needs no package.
 "turn_state" and "conversation" execute calls with the package bfcl-eval (`backends.INSTALL`).
 """
 
@@ -29,7 +29,6 @@ from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from genenv_jax.benchmarks import choice
 from genenv_jax.benchmarks.base import (
     BAD_ANSWER,
     BAD_TOOLS,
@@ -68,8 +67,10 @@ from genenv_jax.benchmarks.bfcl.categories import (
 from genenv_jax.benchmarks.bfcl.limits import Limits
 from genenv_jax.benchmarks.bfcl.metrics import official_metrics
 from genenv_jax.benchmarks.bfcl.source_calls import decode_source_calls
+from genenv_jax.benchmarks.headers import parse_headers
+from genenv_jax.benchmarks.options import check_choice, check_most, check_names, check_shares
 from genenv_jax.benchmarks.safe_parse import check_text, parse_calls, parse_json
-from genenv_jax.benchmarks.sections import read_sections
+from genenv_jax.benchmarks.subsets import stable_position, stable_subset
 
 _NO_CALL = ("irrelevance", "relevance")
 
@@ -90,9 +91,8 @@ class BFCL:
       seed_fraction: share of such a category that becomes seeds.  0.75 gives 540 of the 731 turns
         of v4's multi_turn_long_context (539 after `tasks` has dropped a duplicate); the paper
         trains on 544 base samples.
-      max_seeds: at most so many seeds, chosen by a hash of its own; None or 0 keeps all.
+      max_seeds: at most so many seeds, chosen by a hash of its own; 0: all.
       max_eval: the same for held-out tasks.
-      limits: sizes (`Limits`).
 
     Raises:
       ValueError: an unknown version, category or rule, a fraction outside [0, 1], a negative number, or
@@ -111,25 +111,14 @@ class BFCL:
         seed_categories: Sequence[str] = ("multi_turn_long_context",),
         eval_categories: Sequence[str] = ("multi_turn_long_context",),
         seed_fraction: float = 0.75,
-        max_seeds: int | None = None,
-        max_eval: int | None = None,
-        limits: Limits | None = None,
+        max_seeds: int = 0,
+        max_eval: int = 0,
     ):
-        known = categories(version)
-        if multi_turn_rule not in MULTI_TURN_RULES:
-            raise ValueError(
-                f"multi_turn_rule {multi_turn_rule!r}: expected one of {', '.join(MULTI_TURN_RULES)}"
-            )
-        for option, most in (("max_seeds", max_seeds), ("max_eval", max_eval)):
-            if most is not None and most < 0:
-                raise ValueError(f"{option} {most}: expected a number of tasks, or 0 for all")
-        for category in (*seed_categories, *eval_categories):
-            if category not in known:
-                raise ValueError(
-                    f"BFCL {version} category {category!r}: expected one of {', '.join(known)}"
-                )
-        if not 0 <= seed_fraction <= 1:
-            raise ValueError(f"seed_fraction {seed_fraction}: expected a number in [0, 1]")
+        check_choice("multi_turn_rule", multi_turn_rule, tuple(MULTI_TURN_RULES))
+        check_names("seed_categories", seed_categories, categories(version))
+        check_names("eval_categories", eval_categories, categories(version))
+        check_shares(seed_fraction=seed_fraction)
+        check_most(max_seeds=max_seeds, max_eval=max_eval)
         self.version = version
         self.data_dir = data_dir
         self.verify_files = verify_files
@@ -143,8 +132,8 @@ class BFCL:
             backends.require()
         self.categories = {"seed": tuple(seed_categories), "eval": tuple(eval_categories)}
         self.seed_fraction = seed_fraction
-        self.most = {"seed": max_seeds or None, "eval": max_eval or None}
-        self.limits = limits or Limits()
+        self.most = {"seed": max_seeds, "eval": max_eval}
+        self.limits = Limits()
         self._tasks: dict[str, tuple[Task, ...]] = {}
         self._held_out_requests: frozenset[str] | None = None
 
@@ -155,7 +144,7 @@ class BFCL:
     def tasks(self, split: str) -> Sequence[Task]:
         """See `Benchmark.tasks`; read on first use and kept.
 
-        Held-out tasks are all there, those that nobody can answer included.  A seed must pass
+        Held-out tasks are all there, those with a contradictory reference included.  A seed must pass
         `verify`, and must not ask what a held-out task asks (`canonical`).
         """
         if split not in self.categories:
@@ -171,7 +160,7 @@ class BFCL:
                     for task in chosen
                     if self.canonical(task) not in held_out and self.verify(task) is None
                 ]
-            self._tasks[split] = tuple(choice.some(chosen, self.most[split]))
+            self._tasks[split] = tuple(stable_subset(chosen, self.most[split]))
         return self._tasks[split]
 
     def _load(self, split: str) -> list[Task]:
@@ -194,7 +183,7 @@ class BFCL:
         )
         if not shared:
             return True
-        position = choice.position(records.split_key(task.id))
+        position = stable_position(records.split_key(task.id))
         return (position < self.seed_fraction) == (split == "seed")
 
     def agent_messages(self, task: Task) -> list[Message]:
@@ -212,7 +201,7 @@ class BFCL:
         )
 
     def simulator_answer(self, task: Task) -> str:
-        """See `Benchmark.simulator_answer`; a task that keeps its seed's tools says so."""
+        """See `Benchmark.simulator_answer`; a task that keeps its seed's tools has the word `same`."""
         tools = prompts.SAME_TOOLS
         if not task.answer["same_tools"]:
             tools = json.dumps([dict(tool) for tool in task.tools], ensure_ascii=False)
@@ -246,7 +235,7 @@ class BFCL:
         rejection = check_text(text, self.limits.generation_chars)
         if rejection:
             return rejection
-        sections = read_sections(text, prompts.HEADERS)
+        sections = parse_headers(text, prompts.HEADERS)
         if isinstance(sections, Rejection):
             return sections
         tool_section, request, reference = sections
@@ -393,7 +382,7 @@ class BFCL:
         try:
             return self._score(task, answer)
         except (KeyError, TypeError, ValueError, AttributeError, IndexError) as error:
-            # Only a task that `verify` would turn away leads here.
+            # Only a task that `verify` rejects leads here.
             return Score(0.0, False, False, f"malformed_task_{type(error).__name__.lower()}")
 
     def _score(self, task: Task, answer: str) -> Score:
@@ -490,7 +479,7 @@ def _requests(task: Task) -> list[str]:
 
 
 def _conversation_requests(tasks: Sequence[Task]) -> set[str]:
-    """The requests of whole conversations, as `_letters`; those of other tasks are no concern here."""
+    """The requests of whole conversations, as `_letters`."""
     return {
         _letters(request)
         for task in tasks

@@ -160,7 +160,7 @@ def turn_tasks(conversation: Conversation, rule: str, origin: str) -> Iterator[T
 
     The request is preceded by the earlier turns' requests and reference calls, and under TURN_STATE by the
     results of these.  A conversation whose answer has another number of turns than its question has
-    none: which answer belongs to which request is anyone's guess.  A turn whose reference calls a function
+    none, since which answer belongs to which request is not known.  A turn whose reference calls a function
     that is announced only later is left out too (multi_turn_miss_func_49, turn 1).
 
     Args:

@@ -7,7 +7,7 @@ import dataclasses
 
 @dataclasses.dataclass(frozen=True)
 class Limits:
-    """Sizes beyond which text from a model is turned away, and sizes of prompts.
+    """Sizes beyond which text from a model is rejected, and sizes of prompts.
 
     Attributes:
       answer_chars: an agent's answer.

@@ -121,7 +121,7 @@ def reference_results(scenario: Scenario, turns: Sequence[Sequence[str]]) -> lis
 class ConversationEpisode:
     """One conversation with an agent; implements `genenv_jax.benchmarks.base.Episode`.
 
-    The conversation ends early at the first turn that fails: nothing later can mend the verdict.
+    The conversation ends at the first turn that fails, which decides the verdict.
 
     Args:
       task: a task whose rule is "conversation".

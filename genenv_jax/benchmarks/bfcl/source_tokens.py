@@ -1,7 +1,7 @@
 """Splits Java and JavaScript source text into tokens, in linear time.
 
 Enough of both languages for the arguments of a call: names, numbers, literals and symbols.
-Comments are not read; text that holds one is turned away.
+Comments are not read; text that holds one is rejected.
 """
 
 from __future__ import annotations

@@ -14,7 +14,6 @@ import os
 from collections.abc import Sequence
 from typing import Any
 
-from genenv_jax.benchmarks import choice
 from genenv_jax.benchmarks.base import (
     BAD_ANSWER,
     EMPTY,
@@ -25,7 +24,9 @@ from genenv_jax.benchmarks.base import (
     SeedStatistics,
     Task,
 )
+from genenv_jax.benchmarks.options import check_choice, check_integers, check_most, check_shares
 from genenv_jax.benchmarks.safe_parse import check_text, parse_json
+from genenv_jax.benchmarks.subsets import stable_position, stable_subset
 from genenv_jax.benchmarks.travelplanner import compaction, plans, prompts, records
 from genenv_jax.benchmarks.travelplanner.constraints import (
     COMMONSENSE,
@@ -71,7 +72,7 @@ class TravelPlanner:
       flights: the official clean_Flights_2022.csv, or "" for the flights of the reference information.
       reward: "final": 1 for a plan that passes all constraints, else 0; "micro": the share of the
         constraints that apply which a plan passes.  A success is a final pass in both.
-      max_seeds: at most so many seeds, by a hash; None or 0 keeps all.
+      max_seeds: at most so many seeds, by a hash; 0: all.
       max_eval: the same for held-out tasks.
       prompt_chars: of the agent's whole prompt.  4,096 tokens hold about 12,000 characters of it.
       simulator_chars: of the information in the simulator's prompt.
@@ -94,30 +95,22 @@ class TravelPlanner:
         seed_fraction: float = 0.6,
         flights: str | os.PathLike[str] = "",
         reward: str = "final",
-        max_seeds: int | None = None,
-        max_eval: int | None = None,
+        max_seeds: int = 0,
+        max_eval: int = 0,
         prompt_chars: int = 11_500,
         simulator_chars: int = 6_000,
         answer_chars: int = 16_384,
         generation_chars: int = 8_192,
         query_chars: int = 2_000,
     ):
-        _check_choice("eval", eval, _EVAL)
-        _check_choice("reward", reward, _REWARDS)
-        if not isinstance(seed_fraction, int | float) or not 0 <= seed_fraction <= 1:
-            raise ValueError(f"seed_fraction = {seed_fraction!r}: expected a number in [0, 1]")
-        for option, value in (("max_seeds", max_seeds), ("max_eval", max_eval)):
-            if value is not None and (type(value) is not int or value < 0):
-                raise ValueError(f"{option} = {value!r}: expected None or an integer of at least 0")
-        for option, value, least in (
-            ("prompt_chars", prompt_chars, _MIN_PROMPT_CHARS),
-            ("simulator_chars", simulator_chars, 0),
-            ("answer_chars", answer_chars, 1),
-            ("generation_chars", generation_chars, 1),
-            ("query_chars", query_chars, 1),
-        ):
-            if type(value) is not int or value < least:
-                raise ValueError(f"{option} = {value!r}: expected an integer of at least {least}")
+        check_choice("eval", eval, _EVAL)
+        check_choice("reward", reward, _REWARDS)
+        check_shares(seed_fraction=seed_fraction)
+        check_most(max_seeds=max_seeds, max_eval=max_eval)
+        check_integers(_MIN_PROMPT_CHARS, prompt_chars=prompt_chars)
+        check_integers(0, simulator_chars=simulator_chars)
+        check_integers(1, answer_chars=answer_chars)
+        check_integers(1, generation_chars=generation_chars, query_chars=query_chars)
         self.data_dir = data_dir
         self.verify_files = verify_files
         self.eval = eval
@@ -185,7 +178,7 @@ class TravelPlanner:
             raise ValueError(f"split {split!r}: expected 'seed' or 'eval'")
         if split not in self._tasks:
             chosen = self._seeds() if split == "seed" else self._held_out()
-            self._tasks[split] = tuple(choice.some(chosen, self.most[split]))
+            self._tasks[split] = tuple(stable_subset(chosen, self.most[split]))
         return self._tasks[split]
 
     def _train(self, split: str) -> list[Task]:
@@ -196,7 +189,7 @@ class TravelPlanner:
             strata.setdefault(task.category, []).append(task)
         seeds: set[str] = set()
         for stratum in strata.values():
-            stratum.sort(key=lambda task: choice.position(task.id))
+            stratum.sort(key=lambda task: stable_position(task.id))
             seeds.update(task.id for task in stratum[: round(self.seed_fraction * len(stratum))])
         if self.eval == "validation":
             seeds = {task.id for task in tasks}
@@ -373,7 +366,7 @@ class TravelPlanner:
         try:
             query = Query.from_json(task.answer["query"])
         except _MALFORMED as error:
-            # Only a task that `verify` would turn away leads here.
+            # Only a task that `verify` rejects leads here.
             return Score(0.0, False, False, f"malformed_task_{type(error).__name__.lower()}")
         plan = plans.read_plan(answer, self.answer_chars)
         reason = ""
@@ -415,11 +408,6 @@ def _undelivered(task: Task) -> dict[str, Any]:
     """`Score.detail` of an answer that was never judged, as where its process was lost."""
     verdicts = undelivered(Query.from_json(task.answer["query"]))
     return {"delivered": False, "hard_evaluated": False, "crashed": [], "constraints": verdicts}
-
-
-def _check_choice(option: str, value: Any, choices: Sequence[str]) -> None:
-    if value not in choices:
-        raise ValueError(f"{option} = {value!r}: expected one of {', '.join(choices)}")
 
 
 def _as(task: Task, split: str) -> Task:

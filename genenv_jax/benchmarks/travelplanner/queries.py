@@ -145,7 +145,7 @@ class Query:
     def from_json(cls, record: Any) -> Query:
         """Reads and checks `to_json`'s record; ValueError says what is wrong with it.
 
-        Keys beside those are turned away too.
+        Other keys are errors too.
         """
         if not isinstance(record, Mapping):
             raise ValueError("not an object")

@@ -39,7 +39,7 @@ def save_model(
     """Writes a model directory that Hugging Face transformers and vLLM load.
 
     The directory appears whole or not at all: it is written beside its place, flushed and renamed.
-    In a run of several processes all must call this; the first one writes.
+    Process 0 writes.  Where arrays are spread over several processes, all of them must call this.
 
     Args:
       path: the directory to make.
@@ -88,7 +88,9 @@ def save_model(
             if tokenizer is not None:
                 tokenizer.save_pretrained(folder)
         _save_weights(folder, flat, config, dtype, max_shard_bytes)
-    if jax.process_count() > 1:  # nobody returns before the directory is there
+    arrays = [leaf for leaf in flat.values() if isinstance(leaf, jax.Array)]
+    if not all(array.is_fully_addressable for array in arrays):
+        # All processes take part, and return once the directory is complete.
         multihost_utils.sync_global_devices(f"saved {path}")
     return path
 

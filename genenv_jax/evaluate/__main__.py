@@ -1,0 +1,192 @@
+"""Scores a model on a benchmark's held-out tasks.
+
+    python -m genenv_jax.evaluate --config=configs/quickstart.py --model=runs/quickstart/agent \\
+        --workdir=runs/quickstart-eval
+
+Without --model it scores what the configuration's players start from.  With --endpoint it asks a server
+that speaks OpenAI's chat completions (the key is read from $OPENAI_API_KEY):
+
+    python -m genenv_jax.evaluate --config=configs/bfcl.py --endpoint=http://localhost:8000/v1 \\
+        --endpoint_model=Qwen/Qwen2.5-7B-Instruct --workdir=runs/bfcl-eval
+
+Both get the same prompts, and `config.evaluation` says how often and at what temperature they are asked.
+It writes to the workdir
+
+    predictions.jsonl   every answer (all of an episode's) and its verdict
+    verdicts.jsonl      each task: samples, successes, mean reward
+    metrics.json        the benchmark's metrics
+    results.json        the same with bootstrap intervals, and what a reader must know about them
+    report.html         all this as a page
+
+and prints the metrics.  An endpoint's answers are kept in endpoint.jsonl: a command that was interrupted
+goes on from there.  --endpoint_budget=2000000 ends it with an error when these answers have cost so many
+tokens, prompts included; with a larger budget it goes on.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import pathlib
+import time
+from collections.abc import Iterator, Sequence
+
+import jax
+from absl import flags
+from ml_collections import ConfigDict
+
+from genenv_jax import cli
+from genenv_jax.benchmarks.base import Benchmark, Described, Task
+from genenv_jax.config import Config, validate
+from genenv_jax.evaluate.held_out import evaluate, metric_name
+from genenv_jax.evaluate.results import write_results
+from genenv_jax.parallel import processes
+from genenv_jax.players import build
+from genenv_jax.players.policy import Policy
+from genenv_jax.players.prompts import check_prompts
+from genenv_jax.run import streams
+from genenv_jax.run.streams import Stream
+from genenv_jax.run.workdir import compare_data, compare_settings
+from genenv_jax.scoring.attempts import Answerer, Attempt
+from genenv_jax.scoring.scorer import Scorer
+from genenv_jax.supervised import base_model
+
+
+@contextlib.contextmanager
+def open_policies(
+    config: Config, benchmark: Benchmark, tasks: Sequence[Task]
+) -> Iterator[dict[str, Answerer]]:
+    """Policies by mode, of the configuration's model."""
+    host = build.open_model(config, base_model(config, benchmark))
+    check_prompts(config.limits, host.model, benchmark, (), tasks)
+    engines = config.evaluation.engines(config.limits, config.sampling, host.model, host.put)
+    with host.activate():
+        params = host.load_params(config.model.dtype)
+        key = streams.key(jax.random.key(config.seed), Stream.EVALUATE)
+        yield {mode: Policy(host.model, engine, params, key) for mode, engine in engines.items()}
+
+
+@contextlib.contextmanager
+def open_endpoint(
+    config: Config, url: str, model: str, concurrency: int, workdir: pathlib.Path, budget: int
+) -> Iterator[dict[str, Answerer]]:
+    """Answerers by mode, of a server; budget: tokens that they may spend together, 0: no limit."""
+    from genenv_jax.players.endpoint import Endpoint, EndpointAnswerer
+
+    if processes.process_count() > 1:
+        raise ValueError("--endpoint: expected one process, since one asks as well as several")
+    workdir.mkdir(parents=True, exist_ok=True)
+    server = Endpoint(
+        url,
+        model,
+        max_tokens=config.limits.agent_response,
+        cache=workdir / "endpoint.jsonl",
+        max_tokens_total=budget,
+    )
+    size, seed = config.evaluation.batch_size, config.seed
+    yield {
+        mode: EndpointAnswerer(server, samples, size, seed, concurrency, temperature)
+        for mode, (samples, temperature) in config.evaluation.modes().items()
+    }
+
+
+def run(
+    config: ConfigDict,
+    model_path: str,
+    workdir: str,
+    endpoint: str = "",
+    endpoint_model: str = "",
+    concurrency: int = 8,
+    budget: int = 0,
+) -> dict[str, dict[str, float]]:
+    """Evaluates a model or an endpoint; returns what the first process writes, see `write_results`.
+
+    Args:
+      config: a run's configuration, not validated yet.
+      model_path: directory or hub id; "": the configuration's own model.
+      budget: tokens that the endpoint may cost in all, see `Endpoint`.
+    Raises:
+      ValueError or FileNotFoundError for what is missing or unfit.
+    """
+    if budget and not endpoint:
+        raise ValueError(f"--endpoint_budget={budget}: expected --endpoint beside it")
+    if endpoint and model_path:
+        raise ValueError("--model and --endpoint are both given: expected one of them")
+    if model_path:
+        config.model.path, config.model.make.vocab_size = model_path, 0
+    checked = validate(config)
+    compare_settings(checked.to_dict())
+    # A model made here is trained on the seeds.
+    made = not (endpoint or checked.model.path)
+    benchmark = build.make_benchmark(checked.benchmark, need_seeds=made)
+    compare_data(benchmark)
+    tasks = checked.evaluation.tasks(benchmark)
+    if not tasks:
+        raise ValueError(f"benchmark {benchmark.name!r} has no held-out tasks: expected some")
+    out = pathlib.Path(workdir)
+    if endpoint:
+        opened = open_endpoint(checked, endpoint, endpoint_model, concurrency, out, budget)
+        answers = endpoint_model
+    else:
+        opened = open_policies(checked, benchmark, tasks)
+        answers = checked.model.path or "made here"
+    metrics: dict[str, float] = {}
+    attempts: dict[str, list[list[Attempt]]] = {}
+    begin = time.monotonic()
+    with opened as answerers:
+        for mode, answerer in answerers.items():
+            with Scorer(benchmark, answerer.text, checked.scoring) as scorer:
+                found, attempts[mode] = evaluate(benchmark, tasks, answerer, scorer)
+            metrics |= {metric_name(mode, name): value for name, value in found.items()}
+    if not processes.is_writer():
+        return {}
+    about = {
+        "benchmark": benchmark.name,
+        "model": str(answers),
+        "tasks": str(len(tasks)),
+        **{
+            f"{mode} answers a task": str(samples)
+            for mode, (samples, _) in checked.evaluation.modes().items()
+        },
+        "minutes": f"{(time.monotonic() - begin) / 60:.1f}",
+        **(benchmark.about() if isinstance(benchmark, Described) else {}),
+    }
+    resamples, seed = checked.evaluation.resamples, checked.seed
+    return write_results(benchmark, attempts, metrics, about, resamples, seed, out)
+
+
+def main() -> None:
+    """The command; see the module's docstring."""
+    given = flags.FLAGS
+    with cli.one_line_errors():
+        results = run(
+            given.config,
+            given.model,
+            given.workdir,
+            given.endpoint,
+            given.endpoint_model,
+            given.endpoint_concurrency,
+            given.endpoint_budget,
+        )
+    for name, found in sorted(results.items()):
+        interval = f"  [{found['low']:.4f}, {found['high']:.4f}]" if "low" in found else ""
+        print(f"{name:56} {found['value']:.4f}{interval}")
+
+
+if __name__ == "__main__":
+    cli.define_config("Configuration file.")
+    flags.DEFINE_string("model", "", "Model directory or hub id; empty: the configuration's own.")
+    flags.DEFINE_string(
+        "endpoint", "", "Base URL of a server that speaks OpenAI's chat completions."
+    )
+    flags.DEFINE_string("endpoint_model", "", "Name of the model on that server.")
+    flags.DEFINE_integer("endpoint_concurrency", 8, "Requests on their way at the same time.", 1)
+    flags.DEFINE_integer(
+        "endpoint_budget",
+        0,
+        "Tokens, of prompts and answers, that the answers in the workdir may cost in all; 0: no limit.",
+        0,
+    )
+    flags.DEFINE_string("workdir", None, "Directory of the results.")
+    cli.define_process_flags()
+    flags.mark_flags_as_required(["config", "workdir"])
+    cli.run(main)

@@ -1,0 +1,212 @@
+"""Held-out scores of an answerer, and the evaluations of a run."""
+
+from __future__ import annotations
+
+import collections
+import contextlib
+import dataclasses
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from genenv_jax.benchmarks.base import Benchmark, Task, is_interactive
+from genenv_jax.evaluate.intervals import evaluation_metrics
+from genenv_jax.models.language_model import LanguageModel
+from genenv_jax.players.agent import Agent
+from genenv_jax.players.policy import Policy
+from genenv_jax.players.prompts import LimitsConfig
+from genenv_jax.run.session import Session
+from genenv_jax.run.streams import Stream
+from genenv_jax.sampling.draw import SamplingParams
+from genenv_jax.sampling.engine import Engine, SamplingConfig, bucket
+from genenv_jax.scoring.attempts import Answerer, Attempt, OnAnswer, Waiting, attempt, ignore
+from genenv_jax.scoring.requests import FAILED_SCORES
+from genenv_jax.scoring.scorer import Scorer
+from genenv_jax.settings import Settings, within
+from genenv_jax.tasks.generation import Generation
+
+
+@dataclasses.dataclass(frozen=True)
+class EvaluationConfig(Settings):
+    """`config.evaluation`.
+
+    every: epochs between two evaluations, and after the last one; 0: never.  sampled: samples a task at
+    `temperature`; 0: none.  greedy: one greedy answer a task as well.  max_tasks: 0: all.
+    reroll: fresh tasks an epoch whose success rates are measured again, by rollouts that decide nothing
+    and are not counted.  resamples: of the bootstrap intervals of `genenv_jax.evaluate`.
+    """
+
+    every: int = within(1, 0)
+    batch_size: int = within(64, 1)
+    sampled: int = within(1, 0)
+    temperature: float = within(1.0, 0.01, 100)
+    greedy: bool = True
+    max_tasks: int = within(0, 0)
+    reroll: int = within(0, 0)
+    resamples: int = within(1000, 1)
+
+    def modes(self) -> dict[str, tuple[int, float]]:
+        """(samples, temperature) of each way of answering: "sampled", "greedy"."""
+        wanted = {"sampled": (self.sampled, self.temperature), "greedy": (int(self.greedy), 0.0)}
+        return {mode: how for mode, how in wanted.items() if how[0]}
+
+    def tasks(self, benchmark: Benchmark) -> list[Task]:
+        """The held-out tasks that are scored: all, or `max_tasks` spread evenly over them."""
+        tasks, most = list(benchmark.tasks("eval")), self.max_tasks
+        if not most or len(tasks) <= most:
+            return tasks
+        return [tasks[i * len(tasks) // most] for i in range(most)]
+
+    def engines(
+        self,
+        limits: LimitsConfig,
+        sampling: SamplingConfig,
+        model: LanguageModel,
+        put: Callable[[Any], Any],
+    ) -> dict[str, Engine]:
+        """The samplers of the agent's held-out answers, by mode."""
+        buckets = limits.buckets(limits.agent_prompt)
+        at_once = sampling.batch_size or self.batch_size
+        engines = {}
+        for mode, (samples, temperature) in self.modes().items():
+            options = SamplingParams(
+                limits.agent_response, samples, model.eos_ids, temperature=temperature
+            )
+            engines[mode] = Engine(model.config, options, at_once, buckets, put, sampling.lanes)
+        return engines
+
+
+def evaluate(
+    benchmark: Benchmark,
+    tasks: Sequence[Task],
+    answerer: Answerer,
+    scorer: Scorer,
+    on_answer: OnAnswer = ignore,
+    waiting: Waiting = contextlib.nullcontext,
+) -> tuple[dict[str, float], list[list[Attempt]]]:
+    """Attempts every task `answerer.samples` times.
+
+    Args:
+      scorer: scores while the answerer goes on.
+      on_answer, waiting: see `attempt`.
+    Returns:
+      the benchmark's metrics over all attempts, and the attempts by task.  An answer that the token limit
+      cut off is scored as it stands.  Among the metrics: how many answers could not be scored, by reason,
+      where there were any.
+    """
+    attempts = attempt(benchmark, tasks, answerer, scorer, on_answer, waiting)
+    reasons = [a.score.reason for of in attempts for a in of]
+    failed = collections.Counter(reason for reason in reasons if reason in FAILED_SCORES)
+    results = [(task, [a.score for a in of]) for task, of in zip(tasks, attempts, strict=True)]
+    return evaluation_metrics(benchmark, results) | dict(failed), attempts
+
+
+def metric_name(mode: str, name: str) -> str:
+    """The metric "eval/<split>/<mode>/<metric>" of a benchmark's "<split>/<metric>".
+
+    The split is "test" where the benchmark names none.
+    """
+    split, _, metric = name.rpartition("/")
+    return f"eval/{split or 'test'}/{mode}/{metric}"
+
+
+class HeldOut:
+    """The evaluations of a run's agent; they train nothing and count for nothing.
+
+    Args:
+      config: settings.
+      agent: is evaluated.
+      tasks: held-out tasks.
+      benchmark, scorer: score its answers.
+      engines: by mode, see `EvaluationConfig.engines`.
+      session: of the run.
+    """
+
+    def __init__(
+        self,
+        config: EvaluationConfig,
+        agent: Agent,
+        tasks: Sequence[Task],
+        benchmark: Benchmark,
+        scorer: Scorer,
+        engines: dict[str, Engine],
+        session: Session,
+    ):
+        self._config, self._agent, self._tasks = config, agent, tasks
+        self._benchmark, self._scorer = benchmark, scorer
+        self._engines, self._session = engines, session
+
+    def after(self, epoch: int) -> dict[str, float]:
+        """Held-out metrics after an epoch where they are due, else none."""
+        every, done = self._config.every, epoch + 1
+        if not every or not (self._session.is_last(epoch) or done % every == 0):
+            return {}
+        return self.evaluate(done)
+
+    def evaluate(self, step: int) -> dict[str, float]:
+        """Metrics "eval/..."; the same draws at every step, so that curves compare like with like."""
+        metrics, session = {}, self._session
+        self._agent.load_for("sample")
+        for mode, engine in self._engines.items():
+            total, name = len(self._tasks) * engine.options.group_size, f"evaluate ({mode})"
+            with (
+                session.phase(name, total, "answers", epoch=step) as display,
+                session.measure(name),
+            ):
+                scores, _ = evaluate(
+                    self._benchmark,
+                    self._tasks,
+                    self._policy(engine),
+                    self._scorer,
+                    lambda *_, display=display: display.advance(),
+                    lambda: session.measure("score"),
+                )
+            metrics |= {metric_name(mode, name): value for name, value in scores.items()}
+        return metrics
+
+    def reroll(self, epoch: int, fresh: Sequence[Generation]) -> None:
+        """Measures the success rates of some fresh tasks by rollouts that nothing else depends on.
+
+        The p̂ that decide what is kept look closer to alpha than they are, for they were chosen; these
+        were not.
+        """
+        count, session = min(self._config.reroll, len(fresh)), self._session
+        if not count:
+            return
+        order = session.rng(Stream.REROLLED, epoch).permutation(len(fresh))
+        chosen = [fresh[i] for i in sorted(order[:count])]
+        with session.measure("interact"):
+            attempts = attempt(
+                self._benchmark,
+                [g.task for g in chosen],
+                self._agent.policy(session.key(Stream.REROLL, epoch)),
+                self._scorer,
+                waiting=lambda: session.measure("score"),
+            )
+        for g, of in zip(chosen, attempts, strict=True):
+            g.rerolled = float(np.mean([a.score.success for a in of]))
+
+    def warm_up(self) -> None:
+        """Compiles what evaluations run: the widths of the tasks, and all of them where some are episodes."""
+        played = any(is_interactive(self._benchmark, task) for task in self._tasks)
+        self._agent.load_for("sample")
+        for engine in self._engines.values():
+            dataclasses.replace(engine, prompt_buckets=self._widths()).warm_up(self._agent.params)
+            if played:  # a conversation grows through all widths
+                self._policy(engine).turns.warm_up(self._agent.params)
+
+    def _policy(self, engine: Engine) -> Policy:
+        key = self._session.key(Stream.EVALUATE)
+        return Policy(self._agent.model, engine, self._agent.params, key)
+
+    def _widths(self) -> tuple[int, ...]:
+        """The prompt widths of the tasks that are answered once."""
+        benchmark = self._benchmark
+        prompts = [
+            self._agent.model.encode_messages(benchmark.agent_messages(task))
+            for task in self._tasks
+            if not is_interactive(benchmark, task)
+        ]
+        buckets = self._agent.buckets
+        return tuple(sorted({bucket(len(prompt), buckets, "a task") for prompt in prompts}))

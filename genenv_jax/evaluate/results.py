@@ -1,0 +1,69 @@
+"""The files of an evaluation."""
+
+from __future__ import annotations
+
+import pathlib
+from collections.abc import Mapping, Sequence
+
+from genenv_jax.benchmarks.base import Benchmark
+from genenv_jax.evaluate.held_out import metric_name
+from genenv_jax.evaluate.intervals import bootstrap_intervals
+from genenv_jax.evaluate.page import write_evaluation_page
+from genenv_jax.run.jsonl import write_json, write_jsonl
+from genenv_jax.scoring.attempts import Attempt
+
+Attempts = Mapping[str, Sequence[Sequence[Attempt]]]  # by mode and task
+
+
+def write_results(
+    benchmark: Benchmark,
+    attempts: Attempts,
+    metrics: Mapping[str, float],
+    about: Mapping[str, str],
+    resamples: int,
+    seed: int,
+    out: pathlib.Path,
+) -> dict[str, dict[str, float]]:
+    """Writes the files that `genenv_jax.evaluate` names, with bootstrap intervals of `resamples`.
+
+    Returns:
+      the metrics by name: "value", and "low" and "high" where there is an interval.
+    """
+    out.mkdir(parents=True, exist_ok=True)
+    found = {name: {"value": value} for name, value in metrics.items()}
+    for mode, made in attempts.items():
+        results = [(of[0].task, [a.score for a in of]) for of in made]
+        intervals = bootstrap_intervals(benchmark, results, resamples, seed=seed)
+        for name, (low, high) in intervals.items():
+            if metric_name(mode, name) in found:
+                found[metric_name(mode, name)] |= {"low": low, "high": high}
+    write_jsonl(
+        out / "predictions.jsonl",
+        ({"mode": mode} | a.record() for mode, made in attempts.items() for of in made for a in of),
+    )
+    write_jsonl(
+        out / "verdicts.jsonl",
+        ({"mode": mode} | verdict(of) for mode, made in attempts.items() for of in made),
+    )
+    write_json(out / "metrics.json", dict(metrics), sort_keys=True)
+    results = {
+        "about": dict(about),
+        "metrics": found,
+        "intervals": f"95 % bootstrap over tasks, {resamples} resamples; where all tasks have one verdict "
+        "there is nothing to resample, and both ends are equal",
+    }
+    write_json(out / "results.json", results, sort_keys=True)
+    write_evaluation_page(out)
+    return found
+
+
+def verdict(attempts: Sequence[Attempt]) -> dict[str, object]:
+    """A task's line in verdicts.jsonl: how many samples, how many succeeded, the mean reward."""
+    task, scores = attempts[0].task, [a.score for a in attempts]
+    return {
+        "task_id": task.id,
+        "category": task.category,
+        "samples": len(scores),
+        "successes": sum(score.success for score in scores),
+        "reward_mean": sum(score.reward for score in scores) / len(scores),
+    }

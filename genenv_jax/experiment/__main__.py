@@ -1,0 +1,61 @@
+"""The protocol: arms × seeds, then statistics, tables, figures and one page.
+
+    python -m genenv_jax.experiment --config=configs/ablations/suite.py --workdir=runs/suite
+
+Each run is a process of `genenv_jax.main` in WORKDIR/<arm>/seed-<s>.  An interrupted suite is continued by
+the same command: finished runs are kept, an interrupted run is continued.  A run that fails is reported
+with the end of its log and does not stop the others; the exit code is then 1.  With --report_only nothing
+is run, and the report is of the runs that are finished so far; it needs no --config.  It is written to
+WORKDIR/report.
+"""
+
+from __future__ import annotations
+
+import pathlib
+import sys
+
+from absl import flags
+
+from genenv_jax import cli
+
+
+def main() -> None:
+    """Checks the suite, runs what is left of it and writes the report."""
+    from genenv_jax.experiment.page import write_report
+    from genenv_jax.experiment.plan import compare_or_store, make_plan, stored_plan
+    from genenv_jax.experiment.results import load_results
+    from genenv_jax.experiment.runner import Interrupted, Runner
+
+    config, report_only = flags.FLAGS.config, flags.FLAGS.report_only
+    workdir = pathlib.Path(flags.FLAGS.workdir)
+    complete = True
+    with cli.one_line_errors():
+        if config is not None:
+            plan = make_plan(config)
+        elif report_only:
+            plan = stored_plan(workdir)
+        else:
+            raise ValueError("--config is missing: expected the configuration file of a suite")
+        if report_only:
+            compare_or_store(plan, workdir, store=False)
+        else:
+            try:
+                complete = Runner(plan, workdir).run()
+            except Interrupted as error:
+                print(f"interrupted by {error}; the same command continues", file=sys.stderr)
+                sys.exit(128 + error.signum)
+        if not complete and not any(plan.is_done(workdir, *run) for run in plan.runs()):
+            sys.exit(1)  # there is nothing to report
+        report = write_report(load_results(plan, workdir), workdir / "report")
+    print(report.summary)
+    print(f"\npage: {report.page}")
+    if not complete:
+        sys.exit(1)
+
+
+if __name__ == "__main__":
+    cli.define_config("Configuration file of the suite.")
+    flags.DEFINE_string("workdir", None, "Directory of the runs and of the report.")
+    flags.DEFINE_bool("report_only", False, "Write the report of the finished runs; run nothing.")
+    flags.mark_flag_as_required("workdir")
+    cli.run(main)

@@ -1,0 +1,59 @@
+"""The arms of the ablations: what each changes in a configuration of any benchmark.
+
+    python -m genenv_jax.main --config=configs/bfcl.py --arm=random --workdir=runs/random
+
+`teacher` trains on tasks that the benchmark draws itself.  Where it draws none, a model behind any server
+that speaks OpenAI's chat completions writes them before anything is trained
+(`pip install 'genenv_jax[endpoint]'`; the key is $OPENAI_API_KEY; the budget is of tokens, with prompts):
+
+    python -m genenv_jax.main --config=configs/bfcl.py --arm=teacher --workdir=runs/teacher-bfcl \\
+        --config.tasks.teacher.url=http://localhost:8000/v1 \\
+        --config.tasks.teacher.model=Qwen/Qwen2.5-72B-Instruct --config.tasks.teacher.budget=5000000
+
+All arms of a suite share the warm start of a seed, the optimisers and the number of rollouts, which also
+counts those that only measure and those of groups that were not trained on.
+"""
+
+from __future__ import annotations
+
+from ml_collections import ConfigDict
+
+_FROZEN = {"simulator.train": False}
+
+ARMS: dict[str, dict[str, object]] = {
+    # The paper's method: the simulator learns by reward-weighted regression on R_env.
+    "genenv": {},
+    # GenEnv-Random: the simulator writes fresh tasks and is never trained.
+    "random": _FROZEN,
+    # GenEnv-Static: tasks that the initial simulator writes once; five of each seed in the paper.
+    "static-64": {**_FROZEN, "tasks.source": "static", "tasks.count": 64},
+    "static-512": {**_FROZEN, "tasks.source": "static", "tasks.count": 512},
+    "static": {**_FROZEN, "tasks.source": "static", "simulator.variations": 5},
+    # Fresh tasks of a frozen simulator, of which the half is trained on whose p̂ is closest to alpha.
+    "selection": {**_FROZEN, "agent.groups": "frontier"},
+    # The simulator learns by policy gradient, its variations compared within each seed.
+    "seed-grpo": {"simulator.method": "grpo"},
+    # Offline data of a stronger, fixed generator, 3.3 times the seeds as in the paper: the benchmark's own,
+    # or a model behind a server where tasks.teacher.url and tasks.teacher.model are set.
+    "teacher": {**_FROZEN, "tasks.source": "teacher", "tasks.teacher.per_seed": 3.3},
+    # The skyline: tasks at the difficulties that the agent solves with the target success rate.
+    "oracle": {**_FROZEN, "tasks.source": "oracle"},
+}
+
+# What the suites set for all arms: runs end after the same number of rollouts, and some tasks are rolled
+# out a second time, which measures p̂ without the bias of having been chosen by it.
+EQUAL_ROLLOUTS: dict[str, object] = {
+    "epochs": 60,
+    "rollouts": 10_000,
+    "export": False,
+    "tensorboard": "never",
+    "checkpoint.every": 10,
+    "evaluation.reroll": 32,
+}
+
+
+def apply_arm(config: ConfigDict, name: str) -> None:
+    """Sets what an arm changes.  Raises ValueError for an unknown name."""
+    if name not in ARMS:
+        raise ValueError(f"--arm={name}: expected one of {list(ARMS)}")
+    config.update_from_flattened_dict(ARMS[name])

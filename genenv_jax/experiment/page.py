@@ -1,0 +1,86 @@
+"""The suite's report: tables, figures and one HTML page that needs no other file."""
+
+from __future__ import annotations
+
+import dataclasses
+import pathlib
+import statistics
+
+from genenv_jax.experiment.csv_files import write_csv_files
+from genenv_jax.experiment.plan import ROLLOUTS
+from genenv_jax.experiment.plots import CAPTIONS, draw
+from genenv_jax.experiment.results import Results
+from genenv_jax.experiment.tables import tables
+from genenv_jax.report.html import render
+from genenv_jax.report.untrusted import bounded
+from genenv_jax.run.jsonl import write_text
+
+_SHOWN_MISSING = 20
+_SHORT = 0.8  # of the median run: where R is less, a note names those that ended early
+_AFTER = 2  # tables above the figures
+
+
+@dataclasses.dataclass(frozen=True)
+class Report:
+    """Paths of what was written, and the first tables as text."""
+
+    page: pathlib.Path
+    tables: dict[str, pathlib.Path]
+    figures: dict[str, pathlib.Path]
+    summary: str
+
+
+def write_report(results: Results, out: pathlib.Path) -> Report:
+    """Writes tables.md, the CSV files, the figures and report.html into `out`, made if missing."""
+    figures = draw(results, out)
+    made, about = tables(results), facts(results)
+    files = {"tables.md": out / "tables.md"} | write_csv_files(results, out)
+    write_text(files["tables.md"], "\n".join(table.markdown() for table in made))
+    page = render(
+        "experiment.html",
+        title=f"GenEnv: {', '.join(results.suite.arms)}",
+        facts=[(name, bounded(text, 2000)) for name, text in about],
+        first_tables=made[:_AFTER],
+        figures=[(path, CAPTIONS[name]) for name, path in figures.items()],
+        more_tables=made[_AFTER:],
+    )
+    write_text(out / "report.html", page)
+    lines = [f"{name}: {text}" for name, text in about]
+    summary = "\n".join([*lines, "", *(table.markdown() for table in made[:_AFTER])])
+    return Report(out / "report.html", files, figures, summary.rstrip())
+
+
+def facts(results: Results) -> list[tuple[str, str]]:
+    """What the numbers rest on: runs, range, metric, and what is missing."""
+    runs, suite = results.all_runs(), results.suite
+    ends = {run.name: max(run.series(ROLLOUTS).values()) for run in runs}
+    shortest, longest = min(ends, key=ends.get), max(ends, key=ends.get)
+    found = [
+        ("runs", f"{len(runs)} finished, of {len(suite.arms)} arms"),
+        ("primary number", f"area under {suite.metric} against {ROLLOUTS}"),
+        (
+            "rollouts compared",
+            f"0 to R = {results.horizon:,.0f}, the end of {shortest}; the longest run, {longest}, has "
+            f"{ends[longest]:,.0f}",
+        ),
+        ("main contrasts", "; ".join(f"{a} − {b}" for a, b in suite.contrasts) or "none"),
+    ]
+    median = statistics.median(ends.values())
+    if results.horizon < _SHORT * median:
+        short = [name for name, end in ends.items() if end < _SHORT * median]
+        found.append(
+            (
+                "NOTE",
+                f"R is only {100 * results.horizon / median:.0f} % of the median run's rollouts, since these "
+                f"ended early: {', '.join(short[:_SHOWN_MISSING])}",
+            )
+        )
+    if results.missing:
+        names = [
+            f"{arm} seed {seed}" + ("" if step is None else f" (at epoch {step})")
+            for arm, seed, step in results.missing[:_SHOWN_MISSING]
+        ]
+        more = len(results.missing) - len(names)
+        text = ", ".join(names) + (f" and {more} more" if more else "")
+        found.append(("NOT finished, left out", text))
+    return found

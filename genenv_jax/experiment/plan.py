@@ -1,0 +1,341 @@
+"""The plan of an experiment: the settings of a suite, checked, and its workdir.
+
+workdir/
+  suite.json           the settings that the workdir was started with
+  <arm>/seed-<s>/      the workdir of a run of `genenv_jax.main`; suite_done.json in it: it is finished
+  <arm>/seed-<s>.log   its output
+  xla_cache/           compiled programs, which the runs share
+"""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import json
+import os
+import pathlib
+import re
+from collections.abc import Mapping
+from typing import Any
+
+from ml_collections import ConfigDict
+
+from genenv_jax.benchmarks import registry
+from genenv_jax.config import Config, flatten, hint, validate
+from genenv_jax.report.untrusted import number
+from genenv_jax.run.jsonl import read_json, write_json
+from genenv_jax.run.metrics import read_steps
+from genenv_jax.settings import Settings, within
+
+DONE = "suite_done.json"
+ROLLOUTS = "rollouts/total"
+_FREE = ("jobs",)  # settings of a suite that do not change what is computed
+_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_+=,-]*")
+
+
+@dataclasses.dataclass(frozen=True)
+class Suite(Settings):
+    """Settings of a suite.
+
+    base: configuration file of all runs, "FILE.py" or "FILE.py:ARGUMENT".
+    arms: name to what the arm sets on top of `base`, by dotted key.  Their order is that of the runs of a
+    seed, of the tables and of the figures.
+    overrides: what all arms set, by dotted key.
+    contrasts: pairs (arm, arm) fixed beforehand: first minus second, Holm's correction over all of them.
+    threshold_arm: its mean final held-out score is what "rollouts to threshold" counts up to.
+    metric: the primary held-out score, eval/<split>/<mode>/<metric> of metrics.jsonl.
+    strata: how the names of its strata begin, metrics of the same split and mode.
+    bootstrap: resamples of each interval.
+    jobs: processes at a time.
+    """
+
+    base: str = "configs/quickstart.py"
+    arms: Mapping[str, Mapping[str, Any]] = dataclasses.field(default_factory=dict)
+    overrides: Mapping[str, Any] = dataclasses.field(default_factory=dict)
+    seeds: tuple[int, ...] = tuple(range(8))
+    contrasts: tuple[tuple[str, str], ...] = ()
+    threshold_arm: str = ""
+    metric: str = "eval/in_distribution/sampled/accuracy"
+    strata: str = "depth_"
+    bootstrap: int = within(10_000, 100)
+    jobs: int = within(1, 1)
+
+
+def default_suite(
+    arms: Mapping[str, Mapping[str, Any]], overrides: Mapping[str, Any] | None = None
+) -> ConfigDict:
+    """The settings of `Suite` as a dictionary that may be changed.
+
+    Its arms and overrides are nested like a run's configuration, since a ConfigDict takes no dots in keys:
+    `--config.overrides.agent.group_size=4`.
+
+    Args:
+      arms, overrides: by dotted key, as in `Suite`.
+    """
+    suite = ConfigDict(dataclasses.asdict(Suite()), sort_keys=False)
+    suite.arms = ConfigDict({name: nested(arm) for name, arm in arms.items()}, sort_keys=False)
+    suite.overrides = _groups(Config().to_dict())  # so that a flag may name any setting
+    suite.overrides.update(nested(overrides or {}))
+    return suite
+
+
+def nested(settings: Mapping[str, Any]) -> dict[str, Any]:
+    """Settings by dotted key as nested dictionaries: the inverse of `genenv_jax.config.flatten`.
+
+    Raises ValueError for a key below another one's value.
+    """
+    tree: dict[str, Any] = {}
+    for key, value in settings.items():
+        branch = tree
+        *groups, name = key.split(".")
+        for group in groups:
+            branch = branch.setdefault(group, {})
+            if not isinstance(branch, dict):
+                raise ValueError(f"config.{key}: {group} is a setting and not a group of settings")
+        branch[name] = value
+    return tree
+
+
+def _groups(settings: Mapping[str, Any]) -> dict[str, Any]:
+    """The groups of nested settings alone."""
+    return {key: _groups(value) for key, value in settings.items() if isinstance(value, Mapping)}
+
+
+@dataclasses.dataclass(frozen=True)
+class Plan:
+    """A checked suite.
+
+    Attributes:
+      suite: its settings.
+      configs: arm to all settings of its runs by dotted key; the seed is not that of a run.
+    """
+
+    suite: Suite
+    configs: Mapping[str, Mapping[str, Any]]
+
+    def runs(self) -> list[tuple[str, int]]:
+        """(arm, seed), seed by seed: what the runs of a seed share, its first one makes."""
+        return [(arm, seed) for seed in self.suite.seeds for arm in self.suite.arms]
+
+    def share(self, arm: str, directory: pathlib.Path) -> float:
+        """How much of a run of the arm is done, in [0, 1]: 1 after its epochs, or its rollouts."""
+        epochs, rollouts = (self.configs[arm][key] for key in ("epochs", "rollouts"))
+        step, spent = progress(directory)
+        share = (step or 0) / epochs
+        return min(1.0, max(share, spent / rollouts) if rollouts else share)
+
+    def is_done(self, workdir: pathlib.Path, arm: str, seed: int) -> bool:
+        """Whether a run has its marker, and its metrics reach the end."""
+        directory = run_dir(workdir, arm, seed)
+        return (directory / DONE).is_file() and self.share(arm, directory) == 1
+
+
+def run_dir(workdir: pathlib.Path, arm: str, seed: int) -> pathlib.Path:
+    """The workdir of a run."""
+    return workdir / arm / f"seed-{seed}"
+
+
+def progress(directory: pathlib.Path) -> tuple[int | None, float]:
+    """(last step, rollouts up to it) of a run; (None, 0) where its metrics are missing or damaged."""
+    with contextlib.suppress(OSError, ValueError):
+        for step, record in reversed(read_steps(directory / "metrics.jsonl").items()):
+            return step, number(record.get(ROLLOUTS)) or 0.0
+    return None, 0.0
+
+
+# -- from settings to a plan ---------------------------------------------------------------------------
+
+
+def make_plan(config: ConfigDict) -> Plan:
+    """Checks a suite, and the configuration of each of its arms.
+
+    Raises:
+      ValueError: a setting is unknown or unfit; the message names it, and the arm.
+    """
+    suite = _suite(config.to_dict())
+    base = flatten(load_config(suite.base, "config.base").to_dict())
+    configs = {}
+    for arm, own in suite.arms.items():
+        where = f"config.arms.{arm}"
+        for key in own:
+            if key in suite.overrides:
+                raise ValueError(
+                    f"{where}.{key}: config.overrides sets it too; expected one of them"
+                )
+        if "seed" in own or "seed" in suite.overrides:
+            raise ValueError(f"{where}: seed is set; expected none, the seeds are config.seeds")
+        try:
+            checked = validate(ConfigDict(nested(base | suite.overrides | own)))
+            registry.check_options(**checked.benchmark)
+        except ValueError as error:
+            raise ValueError(f"{where}: {error}") from error
+        if checked.evaluation.every == 0 or checked.epochs < 1:
+            raise ValueError(
+                f"{where}: evaluation.every and epochs must be positive, "
+                "since the curve of held-out scores is what is compared"
+            )
+        configs[arm] = flatten(checked.to_dict())
+    return Plan(suite, configs)
+
+
+def load_config(path: str, where: str) -> ConfigDict:
+    """`get_config` of "FILE.py" or "FILE.py:ARGUMENT", as --config of a run understands it.
+
+    Raises ValueError, whose message begins with `where`, for whatever goes wrong in the file.
+    """
+    file, colon, argument = path.partition(":")
+    if not pathlib.Path(file).is_file():
+        raise ValueError(f"{where} = {path!r}: no such file {file}")
+    try:
+        # Not imported: Python's compiled copy of a file hides an edit that was made within a second.
+        module: dict[str, Any] = {"__name__": "configuration", "__file__": file}
+        exec(compile(pathlib.Path(file).read_bytes(), file, "exec"), module)
+        config = module["get_config"](argument) if colon else module["get_config"]()
+    except Exception as error:  # the file is a user's program
+        raise ValueError(f"{where} = {path!r}: {type(error).__name__}: {error}") from error
+    if not isinstance(config, ConfigDict):
+        raise ValueError(f"{where} = {path!r}: get_config returned no ConfigDict")
+    return config
+
+
+def _suite(given: Mapping[str, Any]) -> Suite:
+    """A suite from plain values, each of its default's type; lists are tuples."""
+    known = dataclasses.asdict(Suite())
+    for key in given:
+        if key not in known:
+            raise ValueError(
+                f"config.{key} is not a setting of a suite; {hint(key, known, 'config')}"
+            )
+    values = {}
+    for key, default in known.items():
+        if key not in given:
+            raise ValueError(f"config.{key} is missing; start from default_suite()")
+        values[key] = tuple(given[key]) if isinstance(given[key], list) else given[key]
+        if type(values[key]) is not type(default):
+            kind = type(default).__name__
+            raise ValueError(f"config.{key} = {given[key]!r}: expected a value of type {kind}")
+    for name, arm in values["arms"].items():
+        if not _NAME.fullmatch(name):
+            raise ValueError(
+                f"config.arms: {name!r} names a directory: expected letters, digits, _ + = , -"
+            )
+        if not isinstance(arm, Mapping):
+            raise ValueError(
+                f"config.arms.{name} = {arm!r}: expected settings on top of config.base"
+            )
+    values["arms"] = {name: flatten(arm) for name, arm in values["arms"].items()}
+    values["overrides"] = flatten(values["overrides"])
+    try:
+        suite = Suite(**values)
+    except ValueError as error:
+        raise ValueError(f"config.{error}") from None
+    return _checked(suite)
+
+
+def _checked(suite: Suite) -> Suite:
+    arms, seeds = list(suite.arms), suite.seeds
+    if not arms:
+        raise ValueError("config.arms is empty: expected names, and what each arm sets")
+    if not all(type(s) is int and s >= 0 for s in seeds) or not len(set(seeds)) == len(seeds) > 0:
+        raise ValueError(
+            f"config.seeds = {seeds!r}: expected integers, at least 0, each of them once"
+        )
+    if not re.fullmatch(r"eval/[^/]+/[^/]+/.+", suite.metric):
+        raise ValueError(
+            f"config.metric = {suite.metric!r}: expected eval/<split>/<mode>/<metric> of metrics.jsonl"
+        )
+    if not suite.strata:
+        raise ValueError(f"config.strata = {suite.strata!r}: expected how their names begin")
+    for pair in suite.contrasts:
+        if not isinstance(pair, (tuple, list)) or len(pair) != 2 or pair[0] == pair[1]:
+            raise ValueError(f"config.contrasts: {pair!r}: expected a pair of two arms")
+        for name in pair:
+            if name not in arms:
+                raise ValueError(f"config.contrasts: {name!r}: expected one of {arms}")
+    contrasts = tuple((first, second) for first, second in suite.contrasts)
+    if len(set(contrasts)) < len(contrasts):
+        raise ValueError(
+            "config.contrasts: expected each of them once, Holm's correction counts them"
+        )
+    if suite.threshold_arm not in arms:
+        raise ValueError(f"config.threshold_arm = {suite.threshold_arm!r}: expected one of {arms}")
+    return dataclasses.replace(suite, contrasts=contrasts)
+
+
+# -- what a workdir holds ------------------------------------------------------------------------------
+
+
+def compare_or_store(plan: Plan, workdir: pathlib.Path, store: bool = True) -> None:
+    """Writes suite.json, or compares it with the plan; only `jobs` may change.
+
+    A finished run is not repeated, so a suite whose settings changed on the way would mix runs of both,
+    and contrasts that are chosen after the results are no tests.
+
+    Raises:
+      ValueError: the workdir holds a suite of other settings, or suite.json is damaged.
+    """
+    path = workdir / "suite.json"
+    if path.is_file():
+        stored, given = _compared(stored_plan(workdir)), _compared(plan)
+        for key in [*given, *(k for k in stored if k not in given)]:
+            before, now = stored.get(key), given.get(key)
+            if before != now:
+                raise ValueError(
+                    f"{workdir} holds a suite with {key} = {before!r}, but now it is {now!r}: "
+                    "expected the same settings, or another --workdir"
+                )
+    elif store:
+        workdir.mkdir(parents=True, exist_ok=True)
+        write_json(path, dataclasses.asdict(plan))
+
+
+def _compared(plan: Plan) -> dict[str, Any]:
+    """What must not change, by the name that a message gives it, with values as JSON has them."""
+    suite = {"arms": sorted(plan.suite.arms)} | flatten(dataclasses.asdict(plan.suite))
+    named = {f"config.{key}": value for key, value in suite.items() if key not in _FREE}
+    for arm, config in plan.configs.items():
+        named |= {f"config.{key} of arm {arm}": value for key, value in config.items()}
+    return json.loads(json.dumps(named))
+
+
+def stored_plan(workdir: str | os.PathLike[str]) -> Plan:
+    """The plan that a suite's workdir was started with, from its suite.json.
+
+    Raises:
+      FileNotFoundError: the directory or its suite.json is missing.
+      ValueError: suite.json is damaged; the message says what is missing.
+    """
+    path = pathlib.Path(workdir) / "suite.json"
+    if not path.is_file():
+        raise FileNotFoundError(f"{path}: no such file; expected the workdir of a suite")
+    stored = read_json(path, "the settings of a suite")
+    try:
+        suite = _suite(stored["suite"])
+        configs = {arm: dict(stored["configs"][arm]) for arm in suite.arms}
+        for config in configs.values():
+            if (
+                not type(config["epochs"]) is type(config["rollouts"]) is int
+                or config["epochs"] < 1
+            ):
+                raise ValueError("epochs or rollouts of an arm")
+    except (KeyError, TypeError, ValueError) as error:
+        raise ValueError(f"{path} is damaged: {error}; expected the settings of a suite") from None
+    return Plan(suite, configs)
+
+
+def arm_differences(plan: Plan) -> dict[str, dict[str, str]]:
+    """Arm to {setting: value as JSON} where it differs from the suite's first arm.
+
+    The first arm has its own values of all settings in which another arm differs.
+    """
+    arms = {
+        arm: {key: json.dumps(value) for key, value in config.items()}
+        for arm, config in plan.configs.items()
+    }
+    first = next(iter(arms.values()))
+    differences = {
+        arm: {key: value for key, value in config.items() if value != first.get(key)}
+        for arm, config in arms.items()
+    }
+    changed = sorted({key for found in differences.values() for key in found})
+    return differences | {next(iter(arms)): {key: first[key] for key in changed if key in first}}

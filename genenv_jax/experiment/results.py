@@ -1,0 +1,286 @@
+"""Reads a suite's finished runs: their curves, and the numbers that each run comes down to."""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+import pathlib
+from collections.abc import Iterator, Mapping, Sequence
+
+import numpy as np
+
+from genenv_jax.experiment import statistics
+from genenv_jax.experiment.plan import ROLLOUTS, Plan, Suite, progress, run_dir
+from genenv_jax.report.runs import Run, load_run
+
+CVAR_SHARE = 0.2
+# Measures of the generated tasks' diversity ("generated/NAME"): title, axis, how numbers are written.
+DIVERSITY = {
+    "difficulty_sd": ("Spread of difficulty", "SD of difficulty", ".2f"),
+    "depth_sd": ("Spread of depth", "SD of depth", ".2f"),
+    "distinct_signatures": ("Distinct signatures", "signatures per epoch", ".1f"),
+    "signature_entropy": ("Entropy of signatures", "nats", ".2f"),
+}
+_FIRST_IN_BAND = 3  # epochs before this one do not count for "p̂ in the band"
+_BAND_SLACK = 1e-9  # 0.6 counts as 0.5 + 0.1, whatever the rounding
+
+
+@dataclasses.dataclass(frozen=True)
+class Metric:
+    """The parts of eval/<split>/<mode>/<name>."""
+
+    split: str
+    mode: str
+    name: str
+
+    @classmethod
+    def parse(cls, full: str) -> Metric | None:
+        """None for a name of another form."""
+        parts = full.split("/", 3)
+        return cls(*parts[1:]) if len(parts) == 4 and parts[0] == "eval" else None
+
+    def __str__(self) -> str:
+        return f"eval/{self.split}/{self.mode}/{self.name}"
+
+    @property
+    def key(self) -> str:
+        """What names in `run_scores` end in."""
+        return f"{self.split}/{self.mode}"
+
+    @property
+    def title(self) -> str:
+        """Split and mode in words."""
+        return f"{self.split.replace('_', ' ')}, {self.mode}"
+
+
+@dataclasses.dataclass(frozen=True)
+class Results:
+    """The finished runs of a suite, and what they come down to.
+
+    Attributes:
+      suite: its settings.
+      runs: arm to {seed: run}, of arms with at least one, in the suite's order; a run's tasks are not read.
+      missing: (arm, seed, last epoch or None) of the runs that are not finished.
+    """
+
+    suite: Suite
+    runs: Mapping[str, Mapping[int, Run]]
+    missing: Sequence[tuple[str, int, int | None]]
+
+    def all_runs(self) -> list[Run]:
+        """Every finished run, arm by arm."""
+        return [run for runs in self.runs.values() for run in runs.values()]
+
+    @property
+    def primary(self) -> Metric:
+        """The primary held-out score."""
+        return Metric.parse(self.suite.metric)
+
+    @functools.cached_property
+    def horizon(self) -> float:
+        """R: the rollouts that all finished runs have reached, to which every curve is cut."""
+        return min(curve(run, self.suite.metric)[0][-1] for run in self.all_runs())
+
+    @functools.cached_property
+    def metrics(self) -> tuple[str, ...]:
+        """Names of all metrics that some run recorded, sorted."""
+        values = (values for run in self.all_runs() for values in run.metrics.values())
+        return tuple(sorted(set().union(*values)))
+
+    @functools.cached_property
+    def accuracies(self) -> list[Metric]:
+        """All held-out scores of the primary metric's name, its own split and mode first."""
+        one = self.primary
+        found = [m for name in self.metrics if (m := Metric.parse(name)) and m.name == one.name]
+        return sorted(
+            found, key=lambda m: (m.split != one.split, m.split, m.mode != one.mode, m.mode)
+        )
+
+    @functools.cached_property
+    def strata(self) -> list[Metric]:
+        """The strata of the primary metric's split and mode, in order (depth_2 before depth_10)."""
+        found = [m for name in self.metrics if (m := Metric.parse(name)) and m != self.primary]
+        prefix = self.suite.strata
+        of_it = [m for m in found if m.key == self.primary.key and m.name.startswith(prefix)]
+        return sorted(of_it, key=lambda m: (len(m.name), m.name))
+
+    @functools.cached_property
+    def scores(self) -> dict[str, dict[int, dict[str, float]]]:
+        """Arm and seed to `run_scores`."""
+        return {
+            arm: {seed: run_scores(run, self) for seed, run in runs.items()}
+            for arm, runs in self.runs.items()
+        }
+
+    def score(self, arm: str, name: str) -> dict[int, float]:
+        """Seed to a number of `run_scores`, of the arm's runs that have it."""
+        scores = self.scores.get(arm, {})
+        return {seed: found[name] for seed, found in scores.items() if name in found}
+
+    @functools.cached_property
+    def names(self) -> list[str]:
+        """Names of `run_scores` that some run has, in order of appearance."""
+        scores = (found for runs in self.scores.values() for found in runs.values())
+        return list(dict.fromkeys(name for found in scores for name in found))
+
+    @functools.cached_property
+    def threshold(self) -> float | None:
+        """Mean final score of the threshold arm; None where none of its runs is finished."""
+        finals = self.score(self.suite.threshold_arm, f"final/{self.primary.key}")
+        return float(np.mean(list(finals.values()))) if finals else None
+
+    def crossings(self, arm: str) -> dict[int, float | None]:
+        """Seed to the rollouts at which the run reaches the threshold; None: not within [0, R]."""
+        if self.threshold is None:
+            return {}
+        return {
+            seed: statistics.rollouts_to_threshold(
+                *curve(run, self.suite.metric), self.threshold, self.horizon
+            )
+            for seed, run in self.runs.get(arm, {}).items()
+        }
+
+    def mean_crossing(self, arm: str) -> float | None:
+        """Rollouts at which the mean curve of the arm's runs reaches the threshold, within [0, R]."""
+        grid, values = self.on_grid(arm, points=401)
+        if self.threshold is None or not len(values):
+            return None
+        # Not from rounding alone: the threshold arm's own mean ends exactly at the threshold.
+        reached = self.threshold - 1e-12
+        return statistics.rollouts_to_threshold(grid, values.mean(axis=0), reached, self.horizon)
+
+    def on_grid(self, arm: str, points: int = 61) -> tuple[np.ndarray, np.ndarray]:
+        """(rollouts (s,) from 0 to R, values (runs, s)): primary curves, interpolated linearly."""
+        grid = np.linspace(0, self.horizon, points)
+        curves = [curve(run, self.suite.metric) for run in self.runs.get(arm, {}).values()]
+        return grid, np.array([np.interp(grid, x, y) for x, y in curves]).reshape(-1, points)
+
+
+def load_results(plan: Plan, workdir: pathlib.Path) -> Results:
+    """Reads the runs of a plan that have reached their last epoch.
+
+    Raises:
+      ValueError: a file is damaged; a finished run lacks the suite's metric; no rollouts were spent; or
+        no run is finished yet.
+    """
+    runs: dict[str, dict[int, Run]] = {}
+    missing = []
+    for arm in plan.suite.arms:
+        for seed in plan.suite.seeds:
+            directory = run_dir(workdir, arm, seed)
+            if plan.share(arm, directory) == 1:
+                run = load_run(directory, tasks=False)  # of which a suite has gigabytes
+                _check_curve(run, plan.suite.metric)
+                name = f"{arm}/{directory.name}"
+                runs.setdefault(arm, {})[seed] = dataclasses.replace(run, name=name)
+            else:
+                missing.append((arm, seed, progress(directory)[0]))
+    if not runs:
+        raise ValueError(f"{workdir}: no run is finished yet, so there is nothing to report")
+    return Results(plan.suite, runs, missing)
+
+
+def _check_curve(run: Run, metric: str) -> None:
+    rollouts, _ = curve(run, metric)
+    if not len(rollouts):
+        known = [name for name in run.metrics[max(run.metrics)] if name.startswith("eval/")]
+        raise ValueError(
+            f"{run.workdir}: config.metric = {metric!r} is not recorded: expected one of {sorted(known)}"
+        )
+    if rollouts[0] != 0 or rollouts[-1] <= 0 or (np.diff(rollouts) <= 0).any():
+        raise ValueError(
+            f"{run.workdir}: {metric} is recorded from {rollouts[0]:g} to {rollouts[-1]:g} "
+            "rollouts: expected a curve from 0 upwards"
+        )
+
+
+def curve(run: Run, name: str) -> tuple[np.ndarray, np.ndarray]:
+    """(rollouts (s,), values (s,)) of a metric; both empty where it is not recorded.
+
+    Step 0 is at 0 rollouts.  A step without a count of rollouts is left out; of several at the same count,
+    as after an epoch without tasks, the last one stays.
+    """
+    points: dict[float, float] = {}
+    for step, values in run.metrics.items():
+        rollouts = values.get(ROLLOUTS, 0.0 if step == 0 else None)
+        if rollouts is not None and name in values:
+            points[rollouts] = values[name]
+    return np.array(list(points), float), np.array(list(points.values()), float)
+
+
+# -- what a run comes down to --------------------------------------------------------------------------
+
+
+def run_scores(run: Run, results: Results) -> dict[str, float]:
+    """What a run comes down to, by name, without what it did not record.
+
+    auc/S/M, start/S/M, final/S/M, gain/S/M: of each held-out split S and mode M, over R rollouts
+      (`statistics.area_under_curve`), before training, after R rollouts, and final less start.
+    last/S/M: the last evaluation, whatever its rollouts.
+    stratum/NAME: final score of a stratum of the primary split and mode.
+    cvar: `statistics.conditional_value_at_risk` over these strata, of equal weight.  Runs record no
+      success by task, so it is of the worst fifth of the strata.
+    p_hat/epochs_in_band: share of the epochs from the third on whose mean p̂ over generated tasks is in
+      [α − k_min, α + k_min].  p_hat/tasks_in_band: mean share of tasks in it, over the same epochs.
+    p_hat/mean: mean p̂ over these epochs.  p_hat/rerolled: the same by independent rollouts of some tasks;
+      p_hat/gap and p_hat/rerolled_gap: mean |p̂ − α| of the tasks in the band, by their own rollouts and by
+      the independent ones (`evaluation.reroll`).
+    diversity/NAME/start, end, ratio: first and last epoch's, and the last by the first.
+    rollouts/total, rollouts/wasted: at the end of the run; minutes: of all its phases.
+    """
+    scores = dict(_held_out(run, results)) | dict(_p_hat(run)) | dict(_diversity(run))
+    for name in (ROLLOUTS, "rollouts/wasted"):
+        if values := list(run.series(name).values()):
+            scores[name] = values[-1]
+    return scores if run.minutes is None else scores | {"minutes": run.minutes}
+
+
+def _held_out(run: Run, results: Results) -> Iterator[tuple[str, float]]:
+    horizon = results.horizon
+    for metric in results.accuracies:
+        x, y = curve(run, str(metric))
+        if not len(x) or x[0] != 0 or x[-1] < horizon:
+            continue
+        start, end = float(y[0]), float(np.interp(horizon, x, y))
+        yield f"auc/{metric.key}", statistics.area_under_curve(x, y, horizon)
+        yield f"start/{metric.key}", start
+        yield f"final/{metric.key}", end
+        yield f"gain/{metric.key}", end - start
+        yield f"last/{metric.key}", float(y[-1])
+    strata = {}
+    for metric in results.strata:
+        x, y = curve(run, str(metric))
+        if len(x):
+            strata[metric.name] = float(np.interp(horizon, x, y))
+            yield f"stratum/{metric.name}", strata[metric.name]
+    if strata and len(strata) == len(results.strata):
+        yield "cvar", statistics.conditional_value_at_risk(list(strata.values()), CVAR_SHARE)
+
+
+def _p_hat(run: Run) -> Iterator[tuple[str, float]]:
+    def late(metric: str) -> list[float]:
+        series = run.series(f"generated/{metric}")
+        return [value for step, value in series.items() if step >= _FIRST_IN_BAND]
+
+    if run.band and (means := late("p_hat_mean")):
+        low, high = run.band
+        inside = [low - _BAND_SLACK <= p <= high + _BAND_SLACK for p in means]
+        yield "p_hat/epochs_in_band", sum(inside) / len(inside)
+    for name, metric in (
+        ("tasks_in_band", "p_hat_in_band"),
+        ("mean", "p_hat_mean"),
+        ("rerolled", "p_rerolled_mean"),
+        ("gap", "p_hat_gap"),
+        ("rerolled_gap", "p_rerolled_gap"),
+    ):
+        if values := late(metric):
+            yield f"p_hat/{name}", sum(values) / len(values)
+
+
+def _diversity(run: Run) -> Iterator[tuple[str, float]]:
+    for name in DIVERSITY:
+        if values := list(run.series(f"generated/{name}").values()):
+            yield f"diversity/{name}/start", values[0]
+            yield f"diversity/{name}/end", values[-1]
+            if values[0]:
+                yield f"diversity/{name}/ratio", values[-1] / values[0]

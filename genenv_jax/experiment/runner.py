@@ -1,0 +1,284 @@
+"""The runs of a plan as child processes, `jobs` at a time."""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import fcntl
+import os
+import pathlib
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator, Sequence
+
+from genenv_jax.experiment.plan import DONE, Plan, compare_or_store, progress, run_dir
+from genenv_jax.run.jsonl import write_json
+from genenv_jax.run.metrics import read_steps
+
+_PATIENCE = 120.0  # seconds that a run may take to write its checkpoints when it is told to end
+_POLL = 0.1  # seconds
+_TAIL = 12  # lines of a failed run's log that are shown
+
+
+class Interrupted(Exception):
+    """A signal ended the suite; `signum` says which."""
+
+    def __init__(self, signum: int):
+        super().__init__(signal.Signals(signum).name)
+        self.signum = signum
+
+
+@dataclasses.dataclass
+class _Child:
+    arm: str
+    seed: int
+    directory: pathlib.Path
+    process: subprocess.Popen
+    started: float
+    from_share: float  # of the run, done before
+
+    @property
+    def is_cold(self) -> bool:
+        """It has not yet evaluated what it starts from, so it may still be making that."""
+        return progress(self.directory)[0] is None
+
+
+class Runner:
+    """Runs what is left of a plan, `jobs` processes at a time.
+
+    Of one seed a single run goes ahead until it has written its first metrics: it makes the warm start
+    that the others of the seed then find in the cache.
+
+    Args:
+      plan, workdir: of the suite; suite.json is compared or written.
+      command: what a run is, before its flags.
+      say: takes one line of progress.
+    Raises:
+      ValueError: see `compare_or_store`; or the suite is at work already.
+    """
+
+    def __init__(
+        self,
+        plan: Plan,
+        workdir: pathlib.Path,
+        command: Sequence[str] = (sys.executable, "-m", "genenv_jax.main"),
+        say: Callable[[str], None] = lambda line: print(line, flush=True),
+    ):
+        compare_or_store(plan, workdir)
+        self.plan, self.workdir, self._command, self._say = plan, workdir, tuple(command), say
+        self.failed: list[tuple[str, int]] = []
+        self._children: list[_Child] = []
+        # Of a whole run, by arm: those that ended in this session.
+        self._seconds: dict[str, list[float]] = {}
+        self._signal = 0
+
+    def run(self) -> bool:
+        """Runs what is left; returns whether all runs of the plan are finished now.
+
+        Raises:
+          Interrupted: SIGTERM or SIGINT came; the runs at work were told to end and will be continued.
+        """
+        runs = self.plan.runs()
+        left = [run for run in runs if not self.plan.is_done(self.workdir, *run)]
+        if len(left) < len(runs):
+            self._say(f"{len(runs) - len(left)} of {len(runs)} runs are finished already")
+        self._cache().mkdir(exist_ok=True)
+        with self._lock() as lock, self._signals():
+            try:
+                while left or self._children:
+                    self._raise_if_interrupted()
+                    while run := self._next(left):
+                        left.remove(run)
+                        self._start(*run, lock)
+                    for child in [c for c in self._children if c.process.poll() is not None]:
+                        # A run that the signal ended is still among the children then.
+                        self._raise_if_interrupted()
+                        self._children.remove(child)
+                        self._collect(child, left)
+                    time.sleep(_POLL)
+            finally:
+                self._end_children()
+        return not self.failed
+
+    def _next(self, left: Sequence[tuple[str, int]]) -> tuple[str, int] | None:
+        """The next run that may start now, if any."""
+        if len(self._children) >= self.plan.suite.jobs:
+            return None
+        making = {child.seed for child in self._children if child.is_cold}
+        return next((run for run in left if run[1] not in making), None)
+
+    def arguments(self, arm: str, seed: int) -> list[str]:
+        """The whole command line of a run."""
+        suite = self.plan.suite
+        settings = {**suite.overrides, **suite.arms[arm], "seed": seed}
+        if self._shares_programs(arm):
+            settings["compilation_cache"] = False  # no cache of its own
+        flags = [f"--config.{key}={value}" for key, value in settings.items()]
+        directory = run_dir(self.workdir, arm, seed)
+        return [*self._command, f"--config={suite.base}", *flags, f"--workdir={directory}"]
+
+    def _shares_programs(self, arm: str) -> bool:
+        return self.plan.configs[arm]["compilation_cache"]
+
+    def _start(self, arm: str, seed: int, lock: int) -> None:
+        directory = run_dir(self.workdir, arm, seed)
+        directory.parent.mkdir(parents=True, exist_ok=True)
+        environment = dict(os.environ)
+        if self._shares_programs(arm):
+            environment.setdefault("JAX_COMPILATION_CACHE_DIR", str(self._cache().absolute()))
+            environment.setdefault("JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS", "0.5")
+        arguments, (before, _) = self.arguments(arm, seed), progress(directory)
+        with self._log_path(arm, seed).open("ab") as log:
+            log.write(f"$ {' '.join(arguments)}\n".encode())
+            log.flush()
+            # In a session of its own, so that Ctrl-C reaches it through the suite, in good order; and
+            # with the suite's lock, which a run that outlives the suite then still holds.
+            process = subprocess.Popen(
+                arguments,
+                env=environment,
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=subprocess.STDOUT,
+                start_new_session=True,
+                pass_fds=(lock,),
+            )
+        share = self.plan.share(arm, directory)
+        self._children.append(_Child(arm, seed, directory, process, time.monotonic(), share))
+        self._say(
+            f"{arm} seed {seed}: " + (f"continues after epoch {before}" if before else "starts")
+        )
+
+    def _collect(self, child: _Child, left: Sequence[tuple[str, int]]) -> None:
+        """Takes note of a run that has ended."""
+        arm, seed, code = child.arm, child.seed, child.process.returncode
+        seconds, (step, _) = time.monotonic() - child.started, progress(child.directory)
+        if code == 0 and self.plan.share(arm, child.directory) == 1:
+            last_start = {"epochs": step, "minutes_of_last_start": seconds / 60}
+            write_json(child.directory / DONE, last_start)
+            if child.from_share < 1:
+                self._seconds.setdefault(arm, []).append(seconds / (1 - child.from_share))
+            total = len(self.plan.runs())
+            finished = total - len(left) - len(self._children) - len(self.failed)
+            self._say(
+                f"[{finished}/{total}] {arm} seed {seed}: finished in {_duration(seconds)}"
+                f"{self._scores(child)}{self._time_left(left)}"
+            )
+            return
+        self.failed.append((arm, seed))
+        epochs = self.plan.configs[arm]["epochs"]
+        why = f"exit code {code}" if code else f"ended at epoch {step or 0} of {epochs}"
+        if code < 0:
+            with contextlib.suppress(ValueError):
+                why = f"killed by {signal.Signals(-code).name}"
+        path = self._log_path(arm, seed)
+        self._say(f"{arm} seed {seed}: FAILED ({why}); the end of {path}:")
+        for line in tail(path):
+            self._say(f"    {line}")
+
+    def _scores(self, child: _Child) -> str:
+        scores = [
+            record[self.plan.suite.metric]
+            for record in read_steps(child.directory / "metrics.jsonl").values()
+            if isinstance(record.get(self.plan.suite.metric), (int, float))
+        ]
+        return f", held-out {scores[0]:.3f} → {scores[-1]:.3f}" if scores else ""
+
+    def _time_left(self, left: Sequence[tuple[str, int]]) -> str:
+        """From the seconds that each arm's runs took so far, or all arms' where it has none."""
+        everything = [s for seconds in self._seconds.values() for s in seconds]
+        if not everything or not (left or self._children):
+            return ""
+
+        def seconds(arm: str, share: float) -> float:
+            known = self._seconds.get(arm, everything)
+            return share * sum(known) / len(known)
+
+        expected = 0.0
+        for arm, seed in left:
+            directory = run_dir(self.workdir, arm, seed)
+            expected += seconds(arm, 1 - self.plan.share(arm, directory))
+        for child in self._children:
+            whole = seconds(child.arm, 1 - child.from_share)
+            expected += max(0.0, whole - (time.monotonic() - child.started))
+        return f"; about {_duration(expected / self.plan.suite.jobs)} left"
+
+    def _cache(self) -> pathlib.Path:
+        return self.workdir / "xla_cache"
+
+    def _log_path(self, arm: str, seed: int) -> pathlib.Path:
+        return self.workdir / arm / f"seed-{seed}.log"
+
+    # -- signals and the lock ------------------------------------------------------------------------
+
+    @contextlib.contextmanager
+    def _lock(self) -> Iterator[int]:
+        """Keeps a second suite, and this one's second start, away from runs that are at work."""
+        handle = os.open(self.workdir / "suite.lock", os.O_RDWR | os.O_CREAT, 0o644)
+        try:
+            try:
+                fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except OSError:
+                raise ValueError(
+                    f"{self.workdir} is in use: this experiment, or a run that one left behind, is at work"
+                ) from None
+            yield handle
+        finally:
+            os.close(handle)
+
+    @contextlib.contextmanager
+    def _signals(self) -> Iterator[None]:
+        if threading.current_thread() is not threading.main_thread():
+            yield
+            return
+
+        def note(signum, _):
+            self._signal = self._signal or signum
+
+        previous = {s: signal.signal(s, note) for s in (signal.SIGTERM, signal.SIGINT)}
+        try:
+            yield
+        finally:
+            for signum, handler in previous.items():
+                signal.signal(signum, handler)
+
+    def _raise_if_interrupted(self) -> None:
+        if self._signal:
+            raise Interrupted(self._signal)
+
+    def _end_children(self) -> None:
+        """Tells the runs to end, which leaves them to be continued; kills those that do not."""
+        for child in self._children:
+            with contextlib.suppress(ProcessLookupError):
+                child.process.terminate()
+        deadline = time.monotonic() + _PATIENCE
+        for child in self._children:
+            try:
+                child.process.wait(max(0.1, deadline - time.monotonic()))
+            except subprocess.TimeoutExpired:
+                child.process.kill()
+                child.process.wait()
+            step, _ = progress(child.directory)
+            self._say(f"{child.arm} seed {child.seed}: interrupted after epoch {step or 0}")
+        self._children.clear()
+
+
+def tail(path: pathlib.Path, lines: int = _TAIL) -> list[str]:
+    """The last lines of a log, with what a terminal would overwrite or obey left out."""
+    with contextlib.suppress(OSError), path.open("rb") as file:
+        file.seek(max(0, path.stat().st_size - 16_384))
+        text = file.read().decode("utf-8", "replace")
+        parts = [line.rstrip("\r").rpartition("\r")[2] for line in text.split("\n")]
+        shown = [
+            "".join(c for c in part if c.isprintable())[:300] for part in parts if part.strip()
+        ]
+        return shown[-lines:]
+    return []
+
+
+def _duration(seconds: float) -> str:
+    if seconds < 90:
+        return f"{seconds:.0f} s"
+    return f"{seconds / 60:.1f} min" if seconds < 5400 else f"{seconds / 3600:.1f} h"

@@ -1,0 +1,149 @@
+"""From a configuration to a benchmark and loaded players, with every check that needs no training."""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import functools
+import math
+import os
+from collections.abc import Mapping
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+from jax.sharding import Mesh
+
+from genenv_jax.benchmarks import registry
+from genenv_jax.benchmarks.base import Benchmark
+from genenv_jax.config import Config
+from genenv_jax.models.config import TransformerConfig
+from genenv_jax.models.language_model import LanguageModel
+from genenv_jax.models.lora import split
+from genenv_jax.models.transformer import init_adapters
+from genenv_jax.parallel import processes
+from genenv_jax.parallel.mesh import make_mesh
+from genenv_jax.parallel.rules import activate, batch_sharding, param_shardings
+from genenv_jax.players.agent import Agent
+from genenv_jax.players.offload import Offloader
+from genenv_jax.players.player import Reference, Setup
+from genenv_jax.players.simulator import Simulator
+from genenv_jax.run import streams
+from genenv_jax.run.streams import Stream
+from genenv_jax.typing import Params
+
+
+def make_benchmark(options: Mapping[str, Any], need_seeds: bool = True) -> Benchmark:
+    """The benchmark that `config.benchmark` names, with its options.
+
+    Raises what its constructor raises, and ValueError where seeds are needed and there are none.
+    """
+    options = dict(options)
+    benchmark = registry.make_benchmark(options.pop("name"), **options)
+    if need_seeds and not benchmark.tasks("seed"):
+        raise ValueError(f"benchmark {benchmark.name!r} has no seed tasks: expected at least one")
+    return benchmark
+
+
+@dataclasses.dataclass(frozen=True)
+class Host:
+    """The model and the devices as the host loop uses them.
+
+    Attributes:
+      model: what both players start from.
+      mesh: None on one device, where constraints and shardings would only be in the way.
+    """
+
+    model: LanguageModel
+    mesh: Mesh | None
+
+    def put(self, tree: Any) -> Any:
+        """Places a batch's host arrays on the devices, split along their leading axis."""
+        return processes.put(tree, self.mesh and batch_sharding(self.mesh))
+
+    def activate(self) -> contextlib.AbstractContextManager:
+        """A context in which jitted functions see the mesh."""
+        return activate(self.mesh, self.model.config) if self.mesh else contextlib.nullcontext()
+
+    def shardings(self, config: TransformerConfig) -> Params | None:
+        """Shardings of the parameters of `config`."""
+        return param_shardings(config, self.mesh) if self.mesh else None
+
+    def load_params(self, dtype: str = "float32") -> Params:
+        """The model's parameters, sharded over the mesh."""
+        return self.model.load_params(self.shardings(self.model.config), dtype)
+
+
+def open_model(config: Config, path: str | os.PathLike[str]) -> Host:
+    """Makes the mesh and reads everything of the model but its weights.
+
+    path: directory of the model.
+    Raises ValueError where mesh, devices and batch sizes do not fit together.
+    """
+    sizes = (config.mesh.data, config.mesh.fsdp, config.mesh.tensor)
+    devices = jax.devices()
+    if -1 not in sizes and jax.process_count() == 1:
+        devices = devices[: math.prod(sizes)]  # a smaller mesh leaves the other devices alone
+    mesh = make_mesh(*sizes, devices=devices)
+    check_batches(config, mesh)
+    model = LanguageModel.load(path, **config.model.options(devices[0].platform))
+    if mesh.size > 1:
+        param_shardings(model.config, mesh)  # raises where the mesh does not divide the model
+    return Host(model, mesh if mesh.size > 1 else None)
+
+
+def check_batches(config: Config, mesh: Mesh) -> None:
+    """Raises ValueError for a batch that the data axes of the mesh do not divide, naming its setting."""
+    rows = mesh.shape["data"] * mesh.shape["fsdp"]
+    sizes = {"evaluation.batch_size": config.evaluation.batch_size}
+    for player, c in (("agent", config.agent), ("simulator", config.simulator)):
+        sizes[f"{player}.batch_size"] = c.batch_size
+        sizes[f"{player}.minibatch_size / micro_batches"] = c.minibatch_size // c.micro_batches
+    sizes["sampling.batch_size"] = config.sampling.batch_size
+    for key, size in sizes.items():
+        if size % rows:
+            raise ValueError(
+                f"config.{key} = {size}: expected a multiple of data x fsdp = {rows} of the mesh"
+            )
+
+
+def make_players(config: Config, host: Host) -> tuple[Agent, Simulator]:
+    """Loads the weights that both players start from, and makes the players.
+
+    Call it inside `host.activate()`.
+    """
+    model, dtype = host.model, jnp.dtype(config.model.dtype)
+    offloader = Offloader(config.memory.offload, lora=config.lora.rank > 0)
+    if config.lora.rank:
+        # The base is not trained, so it is kept in the type that it is computed in.
+        reference = Reference(host.load_params(dtype.name), model.config)
+        adapted = dataclasses.replace(model.config, lora=config.lora)
+        model = dataclasses.replace(model, config=adapted)
+        trained = [_make_adapters(adapted, host, config.seed, number) for number in range(2)]
+    else:
+        loaded = host.load_params()
+        # In the type that it is computed in: cast at use or beforehand, it computes the same.
+        reference = Reference(jax.tree.map(lambda x: x.astype(dtype), loaded), model.config)
+        trained = [jax.tree.map(jnp.copy, loaded) for _ in range(2)]
+    offloader.add_reference(reference)
+    setup = Setup(
+        model,
+        reference,
+        offloader,
+        host.put,
+        config.limits,
+        config.sampling,
+        config.memory.moments,
+    )
+    agent = Agent(setup, config.agent, trained[0])
+    return agent, Simulator(setup, config.simulator, trained[1])
+
+
+def _make_adapters(config: TransformerConfig, host: Host, seed: int, number: int) -> Params:
+    """Fresh adapters of player `number`, sharded over the mesh."""
+    shardings = host.shardings(config)
+    make = jax.jit(
+        functools.partial(init_adapters, config),
+        out_shardings=None if shardings is None else split(shardings)[1],
+    )
+    return make(streams.key(jax.random.key(seed), Stream.ADAPTERS, number))

@@ -1,0 +1,281 @@
+"""Answers from a server that speaks OpenAI's chat completions: a hosted model, or vLLM, SGLang, TGI, ...
+
+    endpoint = Endpoint("http://localhost:8000/v1", "Qwen/Qwen2.5-7B-Instruct", cache="answers.jsonl")
+    endpoint.complete([{"role": "user", "content": "Hello"}], seed=0)   # a Completion
+
+Requests go through the `openai` package (an extra), which repeats those that fail in passing.  Every
+answer is kept in a file as it arrives, so what was paid for once is not asked again.
+"""
+
+from __future__ import annotations
+
+import concurrent.futures
+import dataclasses
+import hashlib
+import json
+import os
+import pathlib
+import threading
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+from genenv_jax.benchmarks.base import Message
+from genenv_jax.players.policy import OnAnswer
+
+
+class EndpointError(ValueError):
+    """The server cannot be used: it is not there, refuses, or the budget is spent."""
+
+
+class RequestRefused(EndpointError):
+    """The server refuses this one conversation: it is too long, or a filter turned it away."""
+
+
+class BudgetSpent(EndpointError):
+    """No more tokens may be spent."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Completion:
+    """One answer of a server.
+
+    Attributes:
+      text: "" where the model wrote none.
+      ended: False where it was cut off at the token limit.
+      prompt_tokens, completion_tokens: as the server counts them; 0 where it does not say.
+    """
+
+    text: str
+    ended: bool
+    prompt_tokens: int = 0
+    completion_tokens: int = 0
+
+
+class Endpoint:
+    """See the module's docstring.  Used by several threads.
+
+    Args:
+      url: base URL, with the path that precedes "/chat/completions" (usually "/v1").
+      model: the model's name there.
+      temperature: 0 for greedy.
+      max_tokens: longest answer, in tokens.
+      cache: file of the answers so far, one JSON object a line; made if missing.  None: nothing is kept.
+      timeout: seconds for one request.
+      retries: how often a request is repeated that fails in passing (no connection, 408, 409, 429, 5xx).
+      max_tokens_total: prompt and completion tokens that may be spent in all, on the answers in the cache
+        too, so that a command that is started again and again has one budget; 0: no limit.  Requests
+        that are on their way when it is spent are still paid.
+      api_key: None reads $OPENAI_API_KEY.
+    Raises:
+      EndpointError: the `openai` package is missing, or url or model is empty.
+      ValueError: the cache is damaged; names the line.
+    """
+
+    def __init__(
+        self,
+        url: str,
+        model: str,
+        *,
+        temperature: float = 0.0,
+        max_tokens: int = 512,
+        cache: str | os.PathLike[str] | None = None,
+        timeout: float = 120.0,
+        retries: int = 5,
+        max_tokens_total: int = 0,
+        api_key: str | None = None,
+    ):
+        if not url.startswith(("http://", "https://")):
+            raise EndpointError(f"endpoint {url!r}: expected a URL such as http://host:8000/v1")
+        if not model:
+            raise EndpointError("the endpoint's model is empty: expected its name on the server")
+        try:
+            import openai
+        except ImportError as error:
+            raise EndpointError(
+                "an endpoint needs the openai package: pip install 'genenv_jax[endpoint]'"
+            ) from error
+        self.url, self.model = url, model
+        self.spent_prompt_tokens = self.spent_completion_tokens = self.requests = 0
+        self._settings = {"model": model, "temperature": temperature, "max_tokens": max_tokens}
+        self._budget = max_tokens_total
+        # Beyond the client's own: a response that is no JSON, or nested too deeply.
+        self._failures = (openai.OpenAIError, ValueError, RecursionError)
+        self._refusals = (openai.BadRequestError, openai.UnprocessableEntityError)
+        # A local server takes any key, and the client insists on one.
+        key = api_key or os.environ.get("OPENAI_API_KEY") or "none"
+        self._client = openai.OpenAI(
+            base_url=url, api_key=key, timeout=timeout, max_retries=retries
+        )
+        self._lock = threading.Lock()
+        self._known: dict[str, Completion] = {}
+        self._cache = pathlib.Path(cache) if cache else None
+        if self._cache and self._cache.exists():
+            self._known = dict(_read_cache(self._cache))
+        self._spent = sum(c.prompt_tokens + c.completion_tokens for c in self._known.values())
+
+    def complete(
+        self, messages: Sequence[Message], seed: int = 0, temperature: float | None = None
+    ) -> Completion:
+        """One answer, from the cache where it is there.
+
+        Args:
+          messages: the conversation.
+          seed: sent to the server, which may ignore it; tells samples of one conversation apart.
+          temperature: None takes the endpoint's own.
+        Raises:
+          RequestRefused, BudgetSpent, EndpointError: see there.
+        """
+        request = {**self._settings, "messages": [dict(m) for m in messages], "seed": seed}
+        if temperature is not None:
+            request["temperature"] = temperature
+        text = json.dumps({"url": self.url, **request}, sort_keys=True)
+        digest = hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()
+        with self._lock:
+            if digest in self._known:
+                return self._known[digest]
+            if self._budget and self._spent >= self._budget:
+                kept = f"; the answers so far are kept in {self._cache}" if self._cache else ""
+                raise BudgetSpent(
+                    f"{self._spent} tokens are spent, the limit is {self._budget}{kept}"
+                )
+        try:
+            response = self._client.chat.completions.create(**request)
+        except self._failures as error:
+            kind = RequestRefused if isinstance(error, self._refusals) else EndpointError
+            text = f"{self.url}: {type(error).__name__}: {str(error)[:1000]}"
+            raise kind("".join(c if c.isprintable() else " " for c in text)) from error
+        completion = _completion(response, self.url)
+        with self._lock:
+            self.requests += 1
+            self.spent_prompt_tokens += completion.prompt_tokens
+            self.spent_completion_tokens += completion.completion_tokens
+            tokens = completion.prompt_tokens + completion.completion_tokens
+            self._spent += tokens
+            self._known[digest] = completion
+            if self._cache:
+                line = {"request": digest, **dataclasses.asdict(completion)}
+                with self._cache.open("a", encoding="utf-8") as file:
+                    file.write(json.dumps(line) + "\n")
+        if self._budget and not tokens:
+            raise EndpointError(
+                f"{self.url}: the response does not say how many tokens it took: expected its usage, or "
+                "no limit to what may be spent"
+            )
+        return completion
+
+    def usage(self) -> dict[str, int]:
+        """Requests and tokens of this object's life, what came from the cache not counted."""
+        return {
+            "requests": self.requests,
+            "prompt_tokens": self.spent_prompt_tokens,
+            "completion_tokens": self.spent_completion_tokens,
+        }
+
+    def total_usage(self) -> dict[str, int]:
+        """The same of all answers that are kept, those of earlier objects with this cache included."""
+        with self._lock:
+            known = list(self._known.values())
+        return {
+            "requests": len(known),
+            "prompt_tokens": sum(c.prompt_tokens for c in known),
+            "completion_tokens": sum(c.completion_tokens for c in known),
+        }
+
+
+def _read_cache(path: pathlib.Path) -> Iterable[tuple[str, Completion]]:
+    data = path.read_bytes()
+    end = data.rfind(b"\n") + 1
+    if end < len(data):  # an answer that was being written when the process was killed
+        with path.open("rb+") as file:
+            file.truncate(end)
+    for number, line in enumerate(data[:end].splitlines(), 1):
+        try:
+            record = json.loads(line)
+            yield record.pop("request"), Completion(**record)
+        except (ValueError, KeyError, TypeError, AttributeError) as error:
+            raise ValueError(
+                f"{path}:{number}: damaged answer ({error}); delete the line"
+            ) from None
+
+
+def _completion(response: Any, url: str) -> Completion:
+    """What a response says; servers differ in what they leave out."""
+    try:
+        choice = response.choices[0]
+        text = choice.message.content
+    except (AttributeError, IndexError, TypeError) as error:
+        raise EndpointError(f"{url}: the response is no chat completion ({error})") from error
+    usage = getattr(response, "usage", None)
+    return Completion(
+        text if isinstance(text, str) else "",
+        choice.finish_reason != "length",
+        _count(getattr(usage, "prompt_tokens", 0)),
+        _count(getattr(usage, "completion_tokens", 0)),
+    )
+
+
+def _count(tokens: Any) -> int:
+    """A number of tokens as a server says it: 0 where that is none."""
+    return tokens if type(tokens) is int and tokens > 0 else 0
+
+
+@dataclasses.dataclass(frozen=True)
+class EndpointAnswerer:
+    """An `Answerer` that asks a server; completions are texts.
+
+    Attributes:
+      endpoint: the server.
+      samples, at_once: see `Answerer`.
+      seed: of the first sample of each conversation; the following ones count up.
+      concurrency: requests on their way at the same time.
+      temperature: None takes the endpoint's own.
+    """
+
+    endpoint: Endpoint
+    samples: int = 1
+    at_once: int = 64
+    seed: int = 0
+    concurrency: int = 8
+    temperature: float | None = None
+
+    def answer(self, conversations: Sequence[list[Message]], on_answer: OnAnswer) -> None:
+        """See `Answerer`.  Raises EndpointError where a request fails for good."""
+        jobs = [(i, j) for i in range(len(conversations)) for j in range(self.samples)]
+        self._ask([(i, j, conversations[i], self.seed + j) for i, j in jobs], on_answer)
+
+    def answer_turn(
+        self, conversations: Sequence[list[Message]], turn: int, on_answer: OnAnswer
+    ) -> None:
+        """See `Answerer`.
+
+        Every place has a seed of its own: two attempts at one game begin with the same conversation.
+        """
+        jobs = [
+            (i, 0, messages, self.seed + 1_000_003 * i + turn)
+            for i, messages in enumerate(conversations)
+        ]
+        self._ask(jobs, on_answer)
+
+    def fits(self, conversation: list[Message]) -> bool:
+        """See `Answerer`: the server enforces its own limit."""
+        return True
+
+    def text(self, completion: str) -> str:
+        """See `Answerer`."""
+        return completion
+
+    def _ask(
+        self, jobs: Sequence[tuple[int, int, list[Message], int]], on_answer: OnAnswer
+    ) -> None:
+        threads = concurrent.futures.ThreadPoolExecutor(self.concurrency, "endpoint")
+        try:
+            futures = {
+                threads.submit(self.endpoint.complete, messages, seed, self.temperature): (i, j)
+                for i, j, messages, seed in jobs
+            }
+            for future in concurrent.futures.as_completed(futures):
+                completion = future.result()
+                on_answer(*futures[future], completion.text, completion.ended)
+        finally:
+            # The first failure ends all: what has been answered is in the cache.
+            threads.shutdown(wait=True, cancel_futures=True)

@@ -1,0 +1,108 @@
+"""What the notebooks need beside the library: commands as child processes, and HTML for output cells."""
+
+from __future__ import annotations
+
+import os
+import pathlib
+import subprocess
+import sys
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from genenv_jax.report.answers import answer_text, changes, verdict_of
+from genenv_jax.report.examples import rejections, tasks_by_success
+from genenv_jax.report.html import render
+from genenv_jax.report.runs import Run
+from genenv_jax.report.untrusted import bounded
+
+_PATIENCE = 120.0  # seconds that a command may take to end in good order
+_TEXT_LIMIT = 1200  # characters of an answer beside others
+
+
+def run(module: str, *arguments: str) -> None:
+    """Runs `python -m MODULE ARGUMENTS` and prints its output as it comes.
+
+    A process of its own, so that it has the accelerator to itself and gives it back at its end.  An
+    interrupt of the caller ends the command with SIGTERM, after which a run can be continued.
+
+    Raises:
+      RuntimeError: the command failed.
+    """
+    command = [sys.executable, "-m", module, *map(str, arguments)]
+    print("$ python", " ".join(command[1:]), flush=True)
+    process = subprocess.Popen(
+        command,
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        encoding="utf-8",
+        errors="replace",
+        env={**os.environ, "PYTHONUNBUFFERED": "1"},
+        start_new_session=True,  # an interrupt reaches it once, through here
+    )
+    try:
+        for line in process.stdout:
+            print(line, end="", flush=True)
+        code = process.wait()
+    finally:
+        if process.poll() is None:
+            process.terminate()
+            try:
+                process.wait(_PATIENCE)
+            except subprocess.TimeoutExpired:
+                process.kill()
+                process.wait()
+    if code:
+        raise RuntimeError(f"{module} ended with exit code {code}; its message is above")
+
+
+def part(macro: str, *arguments: Any) -> str:
+    """A macro of templates/macros.html as HTML for an output cell, with the pages' style."""
+    return render("fragment.html", macro=macro, arguments=arguments)
+
+
+def figure(
+    figures: Mapping[str, pathlib.Path], name: str, width: int = 1000, caption: str = ""
+) -> str:
+    """One figure as HTML, no more than `width` pixels wide, or a note where it was not drawn."""
+    return part("figure", figures.get(name), name, width, caption)
+
+
+def texts_by_success(run: Run, targets: Sequence[float] = (0.1, 0.5, 0.9)) -> str:
+    """An HTML table: of early, middle and late epochs the task whose p̂ is nearest to each target."""
+    return part("tasks_by_success", targets, tasks_by_success(run, targets))
+
+
+def rejection_table(run: Run) -> str:
+    """How often generations were rejected for each reason, with one example of each, as HTML."""
+    return part("rejections", len(run.tasks), rejections(run))
+
+
+def compare_answers(
+    before: Mapping[str, Mapping[str, Any]],
+    after: Mapping[str, Mapping[str, Any]],
+    prompts: Mapping[str, str],
+    shown: int = 2,
+) -> str:
+    """How many tasks were learnt, lost, always or never solved, and some of each, as HTML.
+
+    Args:
+      before, after: from `read_answers`; what both have is compared.
+      prompts: task id to the task in words, where known.
+      shown: tasks of each kind that are shown, spread over their categories.
+    """
+    kinds = changes(before, after)
+    total = max(1, sum(map(len, kinds.values())))
+    counts = [(kind, f"{len(ids):,}", f"{len(ids) / total:.3f}") for kind, ids in kinds.items()]
+    rows = []
+    for kind, ids in kinds.items():
+        step = max(1, len(ids) // max(shown, 1))
+        for task_id in ids[step // 2 :: step][:shown]:
+            pair = [
+                (answer_text(of[task_id], _TEXT_LIMIT), verdict_of(of[task_id]))
+                for of in (before, after)
+            ]
+            category = bounded(before[task_id].get("category"), 80)
+            rows.append((kind, category, bounded(prompts.get(task_id, task_id), _TEXT_LIMIT), pair))
+    return part("answers", counts, rows)

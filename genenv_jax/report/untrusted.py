@@ -1,0 +1,54 @@
+"""Values and text that a model or a damaged file wrote, made safe to reckon with and to show."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from typing import Any
+
+
+def number(value: Any) -> float | None:
+    """A finite float, or None for anything else."""
+    if isinstance(value, bool) or not isinstance(value, (int, float)):
+        return None
+    try:
+        value = float(value)
+    except OverflowError:
+        return None
+    return value if math.isfinite(value) else None
+
+
+def numbers(record: Mapping[str, Any]) -> dict[str, float]:
+    """The finite numbers of a line of a log, but for its step."""
+    pairs = ((name, number(value)) for name, value in record.items() if name != "step")
+    return {name: value for name, value in pairs if value is not None}
+
+
+def bounded(text: Any, limit: int = 4000) -> str:
+    """str(text), cut after `limit` characters with a note of how many are missing."""
+    try:
+        text = str(text)
+    except RecursionError:
+        return "(nested too deeply)"
+    more = len(text) - limit
+    return text if more <= 0 else f"{text[:limit]} … ({more:,} more characters)"
+
+
+def visible(text: str) -> str:
+    """Text with control and direction characters and lone surrogates spelled out; newlines stay."""
+    if text.isprintable():
+        return text
+    text = text.replace("\t", "    ")
+    return "".join(c if c.isprintable() or c == "\n" else f"\\u{ord(c):04x}" for c in text)
+
+
+def shown_in_figure(text: str, limit: int = 40) -> str:
+    """Text for matplotlib, which reads "$" as mathematics and hides labels that begin with "_"."""
+    text = text if len(text) <= limit else f"{text[: limit - 1]}…"
+    text = "".join(c if c.isprintable() else "?" for c in text).replace("$", r"\$")
+    return f" {text}" if text.startswith("_") else text
+
+
+def table_cell(text: str) -> str:
+    """Text for a cell of a Markdown table."""
+    return "".join(c if c.isprintable() else " " for c in text).replace("|", "\\|")

@@ -1,0 +1,178 @@
+"""Files of JSON lines that survive any kill, and single files that are whole or absent.
+
+A run's records are append-only.  Their length in bytes is part of every checkpoint: a resumed run cuts a file
+back to that length and writes the rest again, so it ends up with the bytes of an unbroken run.
+
+Needs no JAX.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import pathlib
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any
+
+from absl import logging
+
+_BLOCK = 65_536  # bytes read at a time, from a file's end
+
+
+class JsonLines:
+    """One append-only file of JSON objects, a line each.
+
+    A line is whole or absent: records are on the disk (fsync) before `append` returns, a failed write is cut
+    off again, and so is the torn last line of a killed process when the file is opened.
+
+    Args:
+      path: the file; made if missing, with its directory.
+      read_only: the file is another process's: `append` and `truncate` leave it as it is.
+    """
+
+    def __init__(self, path: str | os.PathLike[str], read_only: bool = False):
+        self.path, self._file = pathlib.Path(path), -1
+        if read_only:
+            return
+        self.path.parent.mkdir(parents=True, exist_ok=True)
+        self._file = os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_APPEND, 0o644)
+        whole = self._whole()
+        if whole != self.offset():
+            logging.warning("%s: dropped a torn last line", self.path)
+            os.ftruncate(self._file, whole)
+        os.fsync(self._file)
+        _sync_directory(self.path.parent)
+
+    def _whole(self) -> int:
+        """Length of the whole lines: up to the last newline."""
+        end = self.offset()
+        while end:
+            start = max(0, end - _BLOCK)
+            newline = os.pread(self._file, end - start, start).rfind(b"\n")
+            if newline >= 0:
+                return start + newline + 1
+            end = start
+        return 0
+
+    def append(self, records: Iterable[Mapping[str, Any]]) -> int:
+        """Writes records with sorted keys; returns how many.
+
+        Raises ValueError for a number that is not finite, OSError where the file cannot be written.
+        """
+        lines = [json.dumps(record, sort_keys=True, allow_nan=False) + "\n" for record in records]
+        if self._file < 0:
+            return len(lines)
+        start, content = self.offset(), memoryview("".join(lines).encode("ascii"))
+        try:
+            while content:
+                content = content[os.write(self._file, content) :]
+            os.fsync(self._file)
+        except OSError:
+            os.ftruncate(self._file, start)
+            raise
+        return len(lines)
+
+    def offset(self) -> int:
+        """Length in bytes: what a checkpoint keeps."""
+        return self.path.stat().st_size
+
+    def truncate(self, offset: int) -> None:
+        """Cuts the file back to a length from `offset`.
+
+        Raises ValueError where the file is shorter than that, so that records which the checkpoint knows of
+        are gone, or where the offset lies inside a line.
+        """
+        if self._file < 0:
+            return
+        size = self.offset()
+        if not 0 <= offset <= size:
+            raise ValueError(
+                f"{self.path} has {size} bytes, but the checkpoint was written when it had {offset}; "
+                "expected the file as the run left it"
+            )
+        if offset and os.pread(self._file, 1, offset - 1) != b"\n":
+            raise ValueError(f"{self.path}: byte {offset} lies inside a line")
+        os.ftruncate(self._file, offset)
+        os.fsync(self._file)
+
+    def __iter__(self) -> Iterator[dict[str, Any]]:
+        """See `iter_jsonl`."""
+        return iter_jsonl(self.path)
+
+    def close(self) -> None:
+        """Closes the file; calling it again does nothing."""
+        if self._file >= 0:
+            os.close(self._file)
+        self._file = -1
+
+
+def iter_jsonl(path: str | os.PathLike[str]) -> Iterator[dict[str, Any]]:
+    """Yields the objects of a JSON lines file, one a line, in order.
+
+    A last line without its newline is torn (a writer was killed, or is still at work) and ignored.
+
+    Raises:
+      FileNotFoundError: no such file.
+      ValueError: a damaged line; the message begins with `file:line`.
+    """
+    with open(path, "rb") as file:
+        for number, line in enumerate(file, start=1):
+            if not line.endswith(b"\n"):
+                return
+            try:
+                record = json.loads(line)
+            except (ValueError, RecursionError) as error:
+                reason = "nested too deeply" if isinstance(error, RecursionError) else str(error)
+                raise ValueError(f"{path}:{number}: damaged line: {reason}") from None
+            if not isinstance(record, dict):
+                raise ValueError(f"{path}:{number}: damaged line: not a JSON object")
+            yield record
+
+
+def read_json(path: str | os.PathLike[str], expected: str) -> dict[str, Any]:
+    """A file's JSON object.
+
+    expected: what it holds, for the message.
+    Raises FileNotFoundError, or ValueError where the file is damaged; both name it.
+    """
+    try:
+        content = json.loads(pathlib.Path(path).read_bytes())
+        if not isinstance(content, dict):
+            raise ValueError("not a JSON object")
+    except (ValueError, RecursionError) as error:
+        raise ValueError(f"{path} is damaged: {error}; expected {expected}") from None
+    return content
+
+
+def write_jsonl(path: str | os.PathLike[str], records: Iterable[Mapping[str, Any]]) -> None:
+    """Writes a file of JSON lines that is whole or absent."""
+    write_text(path, "".join(json.dumps(record) + "\n" for record in records))
+
+
+def write_json(path: str | os.PathLike[str], content: Any, sort_keys: bool = False) -> None:
+    """Writes a JSON file that is whole or absent."""
+    write_text(path, json.dumps(content, indent=2, sort_keys=sort_keys) + "\n")
+
+
+def write_text(path: str | os.PathLike[str], text: str) -> None:
+    """Writes a file that is whole or absent, whenever the process is killed."""
+    path = pathlib.Path(path)
+    partial = path.with_name(f".{path.name}.{os.getpid()}.tmp")
+    try:
+        with partial.open("w", encoding="utf-8") as file:
+            file.write(text)
+            file.flush()
+            os.fsync(file.fileno())
+        os.replace(partial, path)
+    finally:
+        partial.unlink(missing_ok=True)
+    _sync_directory(path.parent)
+
+
+def _sync_directory(directory: pathlib.Path) -> None:
+    """Makes a new file's name durable, not only its bytes."""
+    handle = os.open(directory, os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)

@@ -1,0 +1,221 @@
+"""Numbers of a run: JSON lines by step, TensorBoard where it is installed, means inside an epoch.
+
+`metrics.jsonl` holds one object a step (step = completed epochs, 0 = before training) and only values that a
+resumed run reproduces; wall-clock figures are kept apart, in timing.jsonl.  JAX, clu and TensorFlow are
+imported where they are used: reading a run needs none of them.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import math
+import os
+import pathlib
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+from absl import logging
+
+from genenv_jax.run.jsonl import JsonLines, iter_jsonl
+
+_RESERVED = ("step", "nonfinite")
+
+
+class MetricWriter(JsonLines):
+    """A file of JSON lines by step and, where asked, the same scalars on TensorBoard.
+
+    TensorBoard's event files cannot be cut back; the values of a repeated step are equal, so its curves are
+    unchanged.
+
+    Args:
+      path: the file.
+      tensorboard: "auto" writes a directory "tensorboard" beside it where TensorFlow and TensorBoard are
+        installed, "always" insists on it, "never" does not import them.
+      read_only: see `JsonLines`.
+    Raises:
+      ImportError: "always" without TensorFlow or TensorBoard.
+      ValueError: the file's last line has no step.
+    """
+
+    def __init__(
+        self,
+        path: str | os.PathLike[str],
+        tensorboard: str = "never",
+        read_only: bool = False,
+    ):
+        directory = pathlib.Path(path).parent / "tensorboard"
+        self._summaries = None if read_only else _open_tensorboard(directory, tensorboard)
+        super().__init__(path, read_only)
+        self._last_step = None if read_only else self._read_last_step()
+
+    def write(self, step: int, scalars: Mapping[str, Any]) -> None:
+        """Appends `{"step": step, **scalars}`.
+
+        Args:
+          step: number of completed epochs; larger than every step already in the file.
+          scalars: name to a number, or to a NumPy or JAX array of shape ().  NaN and infinities are
+            written as null, and their names are listed under "nonfinite".
+        Raises:
+          TypeError: a value that is not a real scalar, or a name that is not a string.
+          ValueError: a step that is not larger than the last one, or a reserved name.
+          OSError: the line could not be written; the file is left as it was.
+        """
+        if isinstance(step, bool) or not isinstance(step, (int, np.integer)) or step < 0:
+            raise ValueError(f"step must be a non-negative integer, not {step!r}")
+        if self._last_step is not None and step <= self._last_step:
+            raise ValueError(
+                f"{self.path} already holds step {self._last_step}; cannot write step {step}. "
+                "Call truncate() with the checkpoint's offset before running epochs again"
+            )
+        for name in scalars:
+            if not isinstance(name, str):
+                raise TypeError(f"metric names are strings, not {name!r}")
+            if name in _RESERVED:
+                raise ValueError(f"metric name {name!r} is reserved")
+        numbers = {name: _scalar(name, value) for name, value in scalars.items()}
+        nonfinite = sorted(name for name, x in numbers.items() if not math.isfinite(x))
+        record = numbers | dict.fromkeys(nonfinite) | {"step": int(step)}
+        self.append([record | ({"nonfinite": nonfinite} if nonfinite else {})])
+        self._last_step = int(step)
+        if self._summaries is not None:
+            self._summaries.write_scalars(int(step), numbers)
+            self._summaries.flush()
+
+    def truncate(self, offset: int) -> None:
+        """See `JsonLines.truncate`."""
+        super().truncate(offset)
+        if self._file >= 0:
+            self._last_step = self._read_last_step()
+
+    def close(self) -> None:
+        """Closes the files; calling it again does nothing."""
+        super().close()
+        if self._summaries is not None:
+            self._summaries.close()
+            self._summaries = None
+
+    def _read_last_step(self) -> int | None:
+        step = None
+        for number, record in enumerate(self, start=1):
+            step = step_of(record, self.path, number)
+        return step
+
+
+class EpochMeans:
+    """Weighted means over the updates of one epoch, in float32.
+
+    The mean over unequal mini-batches is that of their elements, not of their means, so each name has
+    a `clu.metrics.Average`, a (total, count) pair.  Values stay on the device until `compute` fetches
+    all of them at once: an update neither waits for the step that computes them nor adds programs.
+    """
+
+    def __init__(self) -> None:
+        self._updates: list[tuple[dict[str, Any], Any]] = []
+
+    def update(self, values: Mapping[str, Any], weight: Any = 1.0) -> None:
+        """Adds one update's means.
+
+        Args:
+          values: name to a scalar of shape (): the mean over this update's elements.
+          weight: scalar: how many elements it averages (tokens, samples).  A value of weight 0 is
+            ignored, NaN included: the mean over no element says nothing.
+        """
+        self._updates.append((dict(values), weight))
+
+    def compute(self) -> dict[str, float]:
+        """Waits for the device and returns name to mean; NaN where all weights were 0."""
+        import jax  # here, so that reading a run stays free of JAX
+        from clu import metrics as clu_metrics
+
+        averages: dict[str, Any] = {}
+        for values, weight in jax.device_get(self._updates):
+            count = np.float32(weight)
+            for name, value in values.items():
+                total = np.float32(value) * count if count > 0 else np.float32(0)
+                average = clu_metrics.Average(total=total, count=count)
+                averages[name] = averages[name].merge(average) if name in averages else average
+        return {
+            name: float(pair.total / pair.count) if pair.count else math.nan
+            for name, pair in averages.items()
+        }
+
+
+def read_steps(path: str | os.PathLike[str]) -> dict[int, dict[str, Any]]:
+    """The records of a metrics file by step, ascending.
+
+    Raises FileNotFoundError, or ValueError (`file:line`) for a damaged line or one without a step.
+    """
+    found = {
+        step_of(record, path, number): record
+        for number, record in enumerate(iter_jsonl(path), start=1)
+    }
+    return dict(sorted(found.items()))
+
+
+def step_of(record: Mapping[str, Any], path: str | os.PathLike[str], number: int) -> int:
+    """The step of line `number` of `path`; raises ValueError (`file:line`) where there is none."""
+    step = record.get("step")
+    if isinstance(step, bool) or not isinstance(step, int) or step < 0:
+        raise ValueError(f"{path}:{number}: damaged line: no step")
+    return step
+
+
+def summary(metrics: Mapping[str, float]) -> str:
+    """An epoch in a few words: validity, p̂, held-out accuracy."""
+    parts = [f"valid {metrics['generated/valid_share']:.0%}"]
+    if "generated/p_hat_mean" in metrics:
+        parts.append(f"p̂ {metrics['generated/p_hat_mean']:.2f}")
+    held_out = [
+        value
+        for name, value in metrics.items()
+        if name.startswith("eval/") and name.endswith("sampled/accuracy")
+    ]
+    if held_out:
+        parts.append(f"held-out {held_out[0]:.3f}")
+    return "  ".join(parts)
+
+
+def _scalar(name: str, value: Any) -> int | float:
+    """A Python number; ml_dtypes' floats (bfloat16) have kind "V", hence the attempt at float()."""
+    if isinstance(value, int):
+        return int(value)
+    array = np.asarray(value)
+    if array.shape == () and array.dtype.kind in "biu":
+        return int(array)
+    if array.shape == () and array.dtype.kind in "fV":
+        try:
+            return float(array)
+        except (TypeError, ValueError):
+            pass
+    raise TypeError(
+        f"metric {name!r} must be a real scalar, not {type(value).__name__} "
+        f"of shape {array.shape} and dtype {array.dtype}"
+    )
+
+
+def _open_tensorboard(logdir: pathlib.Path, wanted: str) -> Any:
+    """A `clu.metric_writers.SummaryWriter`, or None where TensorBoard is not written."""
+    if wanted == "never":
+        return None
+    # clu's writer needs both, and TensorFlow does not always bring TensorBoard along.
+    missing = [n for n in ("tensorflow", "tensorboard") if importlib.util.find_spec(n) is None]
+    if missing:
+        if wanted == "always":
+            raise ImportError(
+                f"TensorBoard logs need {' and '.join(missing)}: "
+                "pip install 'genenv_jax[tensorboard]', or set config.tensorboard to 'auto' or 'never'"
+            )
+        return None
+    try:
+        import tensorflow as tf
+        from clu import metric_writers
+
+        # TensorFlow would otherwise claim the memory of the GPUs that JAX computes on.
+        tf.config.set_visible_devices([], "GPU")
+    except (ImportError, RuntimeError) as error:
+        if wanted == "always":
+            raise
+        logging.warning("No TensorBoard logs: TensorFlow is installed but unusable: %s", error)
+        return None
+    return metric_writers.SummaryWriter(os.fspath(logdir))

@@ -1,0 +1,214 @@
+"""A run in a workdir: its settings, records, checkpoints, clock and signals, and how far it is."""
+
+from __future__ import annotations
+
+import contextlib
+import pathlib
+import signal
+import threading
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, Protocol
+
+import jax
+import numpy as np
+from absl import logging
+
+from genenv_jax.benchmarks.base import Task
+from genenv_jax.parallel import processes
+from genenv_jax.run import streams
+from genenv_jax.run.checkpoint import CheckpointConfig, Checkpoints
+from genenv_jax.run.metrics import summary
+from genenv_jax.run.progress import Phase, Progress
+from genenv_jax.run.streams import Stream
+from genenv_jax.run.timing import RunClock
+from genenv_jax.run.workdir import RunFiles
+from genenv_jax.sampling.engine import Engine
+from genenv_jax.typing import PRNGKey
+
+
+class Stateful(Protocol):
+    """A part of a run whose state is in every checkpoint, as plain JSON."""
+
+    def state(self) -> Any:
+        """What a checkpoint keeps."""
+
+    def restore(self, state: Any, tasks: Sequence[Task]) -> None:
+        """Inverse of `state`; `tasks` are the accepted ones of the run's records, in their order."""
+
+
+class Trained(Protocol):
+    """A part of a run whose state is a pytree of arrays."""
+
+    state: Any
+
+
+class Session:
+    """See the module's docstring.
+
+    Every stateful part is registered once; `open` brings all of them to where the last checkpoint stands.
+
+    Args:
+      workdir: of the run; nothing is written there before `open`.
+      seed: of the run.
+      epochs, rollouts: where it ends: after so many epochs, or rollouts of the agent (0: epochs alone).
+      checkpoint: settings.
+    Attributes:
+      finished: epochs done.
+      rollouts: of the agent, so far.
+      files: the run's records, after `open`.
+    """
+
+    files: RunFiles
+
+    def __init__(
+        self,
+        workdir: pathlib.Path,
+        seed: int,
+        epochs: int,
+        rollouts: int,
+        checkpoint: CheckpointConfig,
+    ):
+        self.workdir, self.seed = workdir, seed
+        self.finished = self.rollouts = 0
+        self._last, self._most, self._checkpoint = epochs, rollouts, checkpoint
+        self._root_key = jax.random.key(seed)
+        self._parts: dict[str, Stateful] = {}
+        self._trained: dict[str, Trained] = {}
+        self._engines: Sequence[Engine] = ()
+        self._progress = Progress(0, silent=not processes.is_writer())
+        self._stack = contextlib.ExitStack()
+        self._clock = self._stack.enter_context(RunClock())
+
+    # -- state --------------------------------------------------------------------------------------
+
+    def register(self, name: str, part: Stateful) -> None:
+        """Makes a part's state part of every checkpoint."""
+        self._parts[name] = part
+
+    def register_trained(self, name: str, part: Trained) -> None:
+        """Makes a part's arrays part of every checkpoint."""
+        self._trained[name] = part
+
+    def register_engines(self, engines: Sequence[Engine]) -> None:
+        """The samplers whose share of the time is recorded."""
+        self._engines = engines
+
+    def open(self, tensorboard: str) -> None:
+        """Opens the records; takes an interrupted run up where its last checkpoint stands.
+
+        What came after that is cut back.
+
+        tensorboard: see `MetricWriter`.
+        Raises ValueError where there are checkpoints and none can be read, or where records are gone.
+        """
+        self.files = RunFiles(self.workdir, tensorboard)
+        self._stack.callback(self.files.close)
+        directory = self.workdir / "checkpoints"
+        self._checkpoints = Checkpoints(directory, self._checkpoint.keep)
+        self._stack.callback(self._checkpoints.close)
+        for part in self._trained.values():
+            # Bound to where they lie, as restored ones are: so the same programs serve both.
+            part.state = jax.tree.map(lambda x: jax.device_put(x, x.sharding), part.state)
+        found = self._checkpoints.restore({n: part.state for n, part in self._trained.items()})
+        self.files.truncate(found[1]["offsets"] if found else None)
+        if not found:
+            return
+        arrays, host = found
+        for name, part in self._trained.items():
+            part.state = type(part.state)(*arrays[name])
+        self.finished, self.rollouts = host["finished_epochs"], host["total_rollouts"]
+        records = (record["task"] for record in self.files.tasks)
+        tasks = [Task.from_json(task) for task in records if task is not None]
+        for name, part in self._parts.items():
+            part.restore(host["parts"][name], tasks)
+        logging.info("continuing after epoch %d", self.finished)
+
+    # -- the run ------------------------------------------------------------------------------------
+
+    @property
+    def ended(self) -> bool:
+        """Whether all epochs, or all rollouts, are done."""
+        return self.is_last(self.finished - 1)
+
+    @contextlib.contextmanager
+    def running(self) -> Iterator[None]:
+        """The context of a run: its display, its clock, its end.
+
+        SIGTERM ends the run at once with exit code 143, after pending checkpoints are on disk: the
+        interrupted epoch is repeated when the run is continued.
+        """
+
+        def terminate(*_: Any) -> None:
+            raise SystemExit(143)
+
+        in_main_thread = threading.current_thread() is threading.main_thread()
+        previous = signal.signal(signal.SIGTERM, terminate) if in_main_thread else None
+        self._progress = Progress(self._last, self.finished, silent=not processes.is_writer())
+        self._clock = self._stack.enter_context(RunClock(self._engines, self.rollouts))
+        try:
+            yield
+            processes.barrier("the run is finished")
+        finally:
+            self._stack.close()
+            if in_main_thread:
+                signal.signal(signal.SIGTERM, previous)
+
+    def epochs(self) -> Iterator[int]:
+        """The epochs that are left, from 0; `finish` ends each."""
+        while not self.ended:
+            epoch = self.finished
+            yield epoch
+            if self.finished != epoch + 1:
+                raise RuntimeError(f"epoch {epoch} has not been finished")
+
+    def is_last(self, epoch: int) -> bool:
+        """Whether the run ends with an epoch that has made its rollouts."""
+        spent = self._most and self.rollouts >= self._most
+        return bool(spent) or epoch + 1 >= self._last
+
+    def finish(self, epoch: int, metrics: Mapping[str, float]) -> None:
+        """Ends an epoch: writes its lines, and a checkpoint where one is due."""
+        self.finished = epoch + 1
+        self.log(metrics)
+        self._progress.epoch_done(self.finished, summary(metrics))
+        if self.ended or self.finished % self._checkpoint.every == 0:
+            with self.measure("checkpoint"):
+                self.save()
+
+    def log(self, metrics: Mapping[str, float]) -> None:
+        """Writes the lines of the epochs that are done into metrics.jsonl and timing.jsonl."""
+        self.files.metrics.write(self.finished, metrics)
+        self.files.timing.write(self.finished, self._clock.lap(self.rollouts))
+
+    def save(self) -> None:
+        """Saves a checkpoint, asynchronously."""
+        self._checkpoints.save(
+            self.finished,
+            {name: part.state for name, part in self._trained.items()},
+            {
+                "finished_epochs": self.finished,
+                "total_rollouts": self.rollouts,
+                "parts": {name: part.state() for name, part in self._parts.items()},
+                "offsets": self.files.offsets(),
+            },
+        )
+
+    # -- randomness, display and clock ---------------------------------------------------------------
+
+    def rng(self, stream: Stream, *ids: int) -> np.random.Generator:
+        """The host's generator of a stream."""
+        return streams.rng(self.seed, stream, *ids)
+
+    def key(self, stream: Stream, *ids: int) -> PRNGKey:
+        """The devices' key of a stream."""
+        return streams.key(self._root_key, stream, *ids)
+
+    def phase(
+        self, name: str, total: int | None = None, unit: str = "items", epoch: int | None = None
+    ) -> contextlib.AbstractContextManager[Phase]:
+        """A phase of the display, see `Progress.phase`."""
+        return self._progress.phase(name, total, unit, epoch)
+
+    def measure(self, name: str) -> contextlib.AbstractContextManager[None]:
+        """Adds the seconds of a block to `name`, see `RunClock.measure`."""
+        return self._clock.measure(name)

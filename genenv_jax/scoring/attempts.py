@@ -1,0 +1,210 @@
+"""Attempts at tasks: answers that are scored, and episodes that are played to their score."""
+
+from __future__ import annotations
+
+import collections
+import contextlib
+import dataclasses
+from collections.abc import Callable, Sequence
+from typing import Any, Protocol
+
+from genenv_jax.benchmarks.base import Benchmark, Message, Score, Task, is_interactive
+from genenv_jax.scoring.episodes import Episodes
+from genenv_jax.scoring.requests import SCORE
+from genenv_jax.scoring.scorer import Scorer
+
+PROMPT_TOO_LONG = "prompt_too_long"  # of an episode whose conversation outgrew the prompt
+
+# (conversation, sample, the completion, whether it ended by itself)
+OnAnswer = Callable[[int, int, Any, bool], None]
+Waiting = Callable[[], contextlib.AbstractContextManager]
+
+
+def ignore(i: int, j: int, completion: Any, done: bool) -> None:
+    """An `OnAnswer` that does nothing."""
+
+
+class Answerer(Protocol):
+    """Who answers: a policy on this machine's devices (`players.policy`), or a server.
+
+    Attributes:
+      samples: answers to each conversation.
+      at_once: how many conversations are worth asking about together.
+    """
+
+    samples: int
+    at_once: int
+
+    def answer(self, conversations: Sequence[list[Message]], on_answer: OnAnswer) -> Any:
+        """Answers every conversation `samples` times; `on_answer` takes each as it is finished.
+
+        Returns the `Rollouts` where there are tokens.
+        """
+
+    def answer_turn(
+        self, conversations: Sequence[list[Message]], turn: int, on_answer: OnAnswer
+    ) -> None:
+        """Answers every conversation once: the turn `turn` (from 0) of a round of episodes."""
+
+    def fits(self, conversation: list[Message]) -> bool:
+        """Whether a conversation is short enough to be answered."""
+
+    def text(self, completion: Any) -> str:
+        """A completion as text.  Called from several threads."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Attempt:
+    """One attempt at a task.
+
+    Attributes:
+      task: what was attempted.
+      sample: which attempt at it, from 0.
+      answers: the texts: one, or those of an episode in their order.
+      ended: whether the last text ended by itself, rather than at the token limit.
+      score: the verdict.
+    """
+
+    task: Task
+    sample: int
+    answers: tuple[str, ...]
+    ended: bool
+    score: Score
+
+    def record(self) -> dict[str, Any]:
+        """Its line in predictions.jsonl."""
+        episode = {} if len(self.answers) == 1 else {"answers": list(self.answers)}
+        return {
+            "task_id": self.task.id,
+            "category": self.task.category,
+            "sample": self.sample,
+            "answer": self.answers[-1] if self.answers else "",
+            **episode,
+            "ended": self.ended,
+            "reward": self.score.reward,
+            "success": self.score.success,
+            "valid": self.score.valid,
+            "reason": self.score.reason,
+            "detail": dict(self.score.detail),
+        }
+
+
+def attempt(
+    benchmark: Benchmark,
+    tasks: Sequence[Task],
+    answerer: Answerer,
+    scorer: Scorer,
+    on_answer: OnAnswer = ignore,
+    waiting: Waiting = contextlib.nullcontext,
+) -> list[list[Attempt]]:
+    """Attempts every task `answerer.samples` times.
+
+    Args:
+      scorer: scores while the answerer goes on; its `episodes` play.
+      on_answer: called as (task, sample, completion, done) for each answer, and for each episode once,
+        when it has ended.
+      waiting: makes a context in which scores and episodes are waited for.
+    Returns:
+      the attempts at each task, in the order of the tasks.
+    """
+    plain = [i for i, task in enumerate(tasks) if not is_interactive(benchmark, task)]
+    played = [i for i, task in enumerate(tasks) if is_interactive(benchmark, task)]
+    attempts: dict[tuple[int, int], Attempt] = {}
+    if plain:
+        some = [tasks[i] for i in plain]
+
+        def answered(row: int, j: int, completion: Any, done: bool) -> None:
+            on_answer(plain[row], j, completion, done)
+
+        found, _ = answer(benchmark, some, answerer, scorer, answered, waiting)
+        attempts = {(i, a.sample): a for i, of in zip(plain, found, strict=True) for a in of}
+    if played:
+        keys = [(i, j) for i in played for j in range(answerer.samples)]
+        attempts |= play(tasks, keys, answerer, scorer.episodes, on_answer, waiting)
+    return [[attempts[i, j] for j in range(answerer.samples)] for i in range(len(tasks))]
+
+
+def answer(
+    benchmark: Benchmark,
+    tasks: Sequence[Task],
+    answerer: Answerer,
+    scorer: Scorer,
+    on_answer: OnAnswer = ignore,
+    waiting: Waiting = contextlib.nullcontext,
+) -> tuple[list[list[Attempt]], Any]:
+    """Attempts every task `answerer.samples` times by a single answer each; see `attempt`.
+
+    Returns:
+      the attempts at each task, and what `answerer.answer` returns: of a policy the `Rollouts`.
+    """
+    ended: dict[tuple[int, int], bool] = {}
+    scores = scorer.batch()
+
+    def finished(i: int, j: int, completion: Any, done: bool) -> None:
+        ended[i, j] = done
+        scores.add((i, j), completion, SCORE, tasks[i])
+        on_answer(i, j, completion, done)
+
+    rollouts = answerer.answer([benchmark.agent_messages(task) for task in tasks], finished)
+    with waiting():
+        scored = scores.collect()
+    attempts: list[list[Attempt]] = [[] for _ in tasks]
+    for (i, j), (text, score) in scored.items():  # in the order of the samples
+        attempts[i].append(Attempt(tasks[i], j, (text,), ended[i, j], score))
+    return attempts, rollouts
+
+
+def play(
+    tasks: Sequence[Task],
+    keys: Sequence[tuple[int, int]],
+    answerer: Answerer,
+    episodes: Episodes,
+    on_answer: OnAnswer,
+    waiting: Waiting = contextlib.nullcontext,
+) -> dict[tuple[int, int], Attempt]:
+    """Plays episodes to their end, `answerer.at_once` of them side by side.
+
+    In each turn all open episodes get one answer; the next ones begin as others end.  An episode whose
+    conversation no longer fits ends there, without success.
+
+    Args:
+      keys: (index in `tasks`, sample) of each episode, in the order in which they begin.
+    """
+    waiting_keys = collections.deque(keys)
+    answers: dict[tuple[int, int], list[str]] = {}
+    ended: dict[tuple[int, int], bool] = {}
+    conversations: dict[tuple[int, int], list[Message]] = {}  # of the open episodes
+    attempts: dict[tuple[int, int], Attempt] = {}
+    turn = 0
+    while True:
+        while waiting_keys and len(answers) - len(attempts) < answerer.at_once:
+            key = waiting_keys.popleft()
+            answers[key], ended[key] = [], True
+            episodes.advance(key, tasks[key[0]], ())
+        with waiting():
+            states = episodes.collect()
+        for key, state in states.items():
+            if isinstance(state, list) and not answerer.fits(state):
+                episodes.drop(key)
+                state = Score(0.0, False, False, PROMPT_TOO_LONG)
+            if isinstance(state, Score):
+                i, j = key
+                attempts[key] = Attempt(tasks[i], j, tuple(answers[key]), ended[key], state)
+                on_answer(i, j, answers[key][-1:], ended[key])
+            else:
+                conversations[key] = state
+        if not conversations:
+            if not waiting_keys:
+                return attempts
+            continue
+        asked = sorted(conversations)
+
+        def finished(row: int, _: int, completion: Any, done: bool, asked=asked) -> None:
+            key = asked[row]
+            answers[key].append(answerer.text(completion))
+            ended[key] = done
+            episodes.advance(key, tasks[key[0]], answers[key])
+
+        answerer.answer_turn([conversations[key] for key in asked], turn, finished)
+        conversations.clear()
+        turn += 1

@@ -1,0 +1,98 @@
+"""What is asked about a text that a model wrote, and what stands in where there is no answer.
+
+Nothing here imports JAX: worker processes do not, since the chips of a TPU belong to one process.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from typing import Any
+
+from genenv_jax.benchmarks.base import Benchmark, Message, Rejection, Score, Task
+from genenv_jax.scoring.open_episodes import OpenEpisodes
+from genenv_jax.scoring.verification import inspect
+
+Outcome = Score | Task | Rejection | list[Message]
+
+SCORE = "score"  # (task, text) -> Score
+VERIFY = "verify"  # (done, seed, task_id, generation, admit, text) -> Task | Rejection
+EPISODE = "episode"  # (key, task, answers) -> messages | Score; see `OpenEpisodes`
+DROP = "drop"  # (key,) -> no messages: the episode is given up
+
+TIMEOUT, CRASH = "timeout", "crash"  # how an answer can fail to come
+
+
+def answer(
+    benchmark: Benchmark, episodes: OpenEpisodes, question: str, arguments: Sequence[Any]
+) -> Outcome:
+    """Answers a question; what the benchmark raises passes through.
+
+    episodes: those that the process that is asked holds open.
+    """
+    if question == EPISODE:
+        return episodes.advance(*arguments)
+    if question == DROP:
+        episodes.drop(*arguments)
+        return []
+    if question == SCORE:
+        task, text = arguments
+        return benchmark.score(task, text)
+    done, seed, task_id, generation, admit, text = arguments
+    return inspect(
+        benchmark,
+        text,
+        done=done,
+        seed=seed,
+        task_id=task_id,
+        generation=generation,
+        admit=admit,
+    )
+
+
+def failure(question: str, how: str, detail: str) -> Outcome:
+    """The outcome where no answer came: an invalid score, or a rejection.
+
+    Its reason is "score_timeout", "score_crash", "verify_timeout", "verify_crash", "episode_timeout" or
+    "episode_crash".
+    """
+    reason = f"{question}_{how}"
+    if question == VERIFY:
+        return Rejection(reason, detail)
+    return Score(0.0, False, False, reason)
+
+
+FAILED_SCORES = tuple(
+    failure(question, how, "").reason for question in (SCORE, EPISODE) for how in (TIMEOUT, CRASH)
+)
+
+
+def pack(outcomes: Sequence[Outcome]) -> str:
+    """Outcomes as JSON text; `unpack` inverts it."""
+    return json.dumps([_to_json(outcome) for outcome in outcomes])
+
+
+def unpack(text: str) -> list[Outcome]:
+    """Inverse of `pack`."""
+    return [_from_json(kind, value) for kind, value in json.loads(text)]
+
+
+def _to_json(outcome: Outcome) -> list[Any]:
+    if isinstance(outcome, Score):
+        verdict = float(outcome.reward), bool(outcome.success), bool(outcome.valid)
+        return ["score", (*verdict, outcome.reason, dict(outcome.detail))]
+    if isinstance(outcome, Task):
+        return ["task", outcome.to_json()]
+    if isinstance(outcome, list):
+        return ["messages", [dict(message) for message in outcome]]
+    return ["rejection", (outcome.reason, outcome.detail)]
+
+
+def _from_json(kind: str, value: Any) -> Outcome:
+    if kind == "task":
+        return Task.from_json(value)
+    if kind == "messages":
+        return value
+    if kind == "score":
+        return Score(*value)
+    return Rejection(*value)

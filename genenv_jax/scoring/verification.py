@@ -1,0 +1,213 @@
+"""Verification: which generations become tasks.
+
+The paper trusts what the simulator writes; here a task enters training only when it parses strictly,
+its tools and reference answer are well formed, the reference answer earns full reward under the task's
+own checker, it is no copy of a seed, of a pool task or of a batch-mate, and it matches no held-out
+task.  Rejections are counted by reason.
+"""
+
+from __future__ import annotations
+
+import collections
+import dataclasses
+import hashlib
+from collections.abc import Callable, Iterable, Sequence
+
+from genenv_jax.benchmarks import base
+from genenv_jax.benchmarks.base import Benchmark, Rejection, Task
+from genenv_jax.settings import Settings, choice, within
+
+# What is admitted: tasks that pass their own checks, or all that parse, as in the paper's public code.
+PROVEN, PARSED = "proven", "parsed"
+_BOUNDS = (base.NOT_TEXT, base.TOO_LONG, base.TOO_DEEP)  # hold for both
+
+
+@dataclasses.dataclass(frozen=True)
+class VerificationConfig(Settings):
+    """`config.verification`.
+
+    near_duplicate: similarity of the wording from which a task is a copy; 0: canonical forms are compared.
+    pool_epochs: epochs for which an accepted task bars its copies; 0: always.
+    admit: "proven": tasks that pass their own checks; "parsed": all that can be read, with the answer that
+      the simulator wrote, as the paper's public code does.
+    """
+
+    near_duplicate: float = within(0.8, 0, 1)
+    pool_epochs: int = within(0, 0)
+    admit: str = choice(PROVEN, PARSED)
+
+
+def shingles(text: str, size: int = 5) -> frozenset[bytes]:
+    """Hashes of all runs of `size` lower-cased words (the whole text where it is shorter)."""
+    words = text.lower().split()
+    runs = [" ".join(words[i : i + size]) for i in range(max(1, len(words) - size + 1))]
+    return frozenset(
+        hashlib.blake2b(run.encode("utf-8", "replace"), digest_size=8).digest() for run in runs
+    )
+
+
+class NearDuplicates:
+    """Texts seen so far, searchable by Jaccard similarity of their shingles.
+
+    Args:
+      threshold: similarity from which a text counts as a copy, in (0, 1]; 0 switches the index off.
+    """
+
+    def __init__(self, threshold: float):
+        self.threshold = threshold
+        self._sizes: list[int] = []
+        self._epochs: list[float] = []
+        self._index: dict[bytes, list[int]] = collections.defaultdict(list)
+
+    def add(self, text: str, epoch: float = float("inf")) -> None:
+        """Remembers a text and the epoch that it is from."""
+        if self.threshold:
+            grams = shingles(text)
+            for gram in grams:
+                self._index[gram].append(len(self._sizes))
+            self._sizes.append(len(grams))
+            self._epochs.append(epoch)
+
+    def matches(self, text: str, after: float = float("-inf")) -> bool:
+        """Whether some text remembered from after the epoch `after` is as similar as the threshold."""
+        if not self.threshold:
+            return False
+        grams = shingles(text)
+        shared = collections.Counter(i for gram in grams for i in self._index.get(gram, ()))
+        return any(
+            common >= self.threshold * (len(grams) + self._sizes[i] - common)
+            for i, common in shared.items()
+            if self._epochs[i] > after
+        )
+
+
+def inspect(
+    benchmark: Benchmark,
+    text: str,
+    *,
+    done: bool,
+    seed: Task,
+    task_id: str,
+    generation: int,
+    admit: str = PROVEN,
+) -> Task | Rejection:
+    """Parses a generation and verifies what it says by itself, without a look at other tasks.
+
+    Args:
+      benchmark: parses, executes and scores.
+      text: what the simulator wrote.
+      done: whether it ended by itself, rather than at the token limit.
+      seed: the task that it was to vary.
+      task_id: id that the task gets.
+      generation: epoch.
+      admit: PROVEN, or PARSED: a task that was read but fails its checks passes all the same, with the answer
+        that the simulator wrote for it, unless it exceeds a bound or the benchmark cannot work with it.
+    """
+    if not text.strip():
+        return Rejection(base.EMPTY)
+    if not done:
+        return Rejection(base.TRUNCATED, "no end token before the limit")
+    task = benchmark.parse(text, seed, task_id, generation)
+    if isinstance(task, Rejection):
+        return task
+    fault = _fault(benchmark, task)
+    if fault and admit == PARSED and fault.reason not in _BOUNDS and _works(benchmark, task):
+        fault = None
+    return fault or task
+
+
+def _fault(benchmark: Benchmark, task: Task) -> Rejection | None:
+    rejection = benchmark.verify(task)
+    if rejection:
+        return rejection
+    score = benchmark.score(task, benchmark.agent_answer(task))
+    if not score.success or score.reward < 1.0:
+        return Rejection(base.WRONG_ANSWER, f"the reference answer fails: {score.reason}")
+    return None
+
+
+def _works(benchmark: Benchmark, task: Task) -> bool:
+    """Whether a task that failed its checks can be shown, answered, scored and described at all."""
+    try:
+        benchmark.agent_messages(task)
+        benchmark.canonical(task)
+        benchmark.text(task)
+        for answer in ("", "?", benchmark.simulator_answer(task), benchmark.agent_answer(task)):
+            benchmark.score(task, answer)
+        if isinstance(benchmark, base.Shaped):
+            benchmark.signature(task), benchmark.difficulty(task)
+    except Exception:  # the methods promise nothing about a task that `verify` refuses
+        return False
+    return True
+
+
+class Verifier:
+    """Checks generations one after the other; each accepted task becomes part of what it knows.
+
+    `inspect`, which depends on the text alone, may be done before and elsewhere; `compare` is the rest.
+
+    Args:
+      benchmark: parses, executes and scores.
+      seeds: tasks that a generation must not copy.
+      held_out: evaluation tasks that a generation must not match.
+      config: its settings.  A small world runs out of new tasks, and to practise one again after some epochs
+        does no harm: hence `pool_epochs`.
+      fits: a rejection where the agent cannot read a task.
+    """
+
+    def __init__(
+        self,
+        benchmark: Benchmark,
+        seeds: Sequence[Task],
+        held_out: Sequence[Task],
+        config: VerificationConfig,
+        fits: Callable[[Task], Rejection | None] = lambda task: None,
+    ):
+        near_duplicate, self.pool_epochs = config.near_duplicate, config.pool_epochs
+        self.benchmark, self._fits = benchmark, fits
+        self._held_out = {benchmark.canonical(task) for task in held_out}
+        self._held_out_texts = NearDuplicates(near_duplicate)
+        self._texts = NearDuplicates(near_duplicate)
+        # canonical form -> epoch in which it was last accepted; seeds always bar their copies.
+        self._known: dict[str, float] = {}
+        for task in held_out:
+            self._held_out_texts.add(benchmark.text(task))
+        for task in seeds:
+            self._known[benchmark.canonical(task)] = float("inf")
+            self._texts.add(benchmark.text(task))
+
+    def compare(self, task: Task) -> Task | Rejection:
+        """An inspected task, or its rejection: it matches one that must not be copied."""
+        canonical, wording = self.benchmark.canonical(task), self.benchmark.text(task)
+        if canonical in self._held_out or self._held_out_texts.matches(wording):
+            return Rejection(base.CONTAMINATED, "matches a held-out task")
+        forgotten = task.generation - self.pool_epochs if self.pool_epochs else float("-inf")
+        if self._known.get(canonical, float("-inf")) > forgotten:
+            return Rejection(base.DUPLICATE)
+        if self._texts.matches(wording, after=forgotten):
+            return Rejection(base.NEAR_DUPLICATE)
+        return task
+
+    def decide(self, outcome: Task | Rejection) -> Task | Rejection:
+        """The verdict on an inspected generation; what passes `compare` and fits too is admitted."""
+        if isinstance(outcome, Task):
+            outcome = self.compare(outcome)
+        if isinstance(outcome, Task):
+            outcome = self._fits(outcome) or outcome
+        if isinstance(outcome, Task):
+            self.admit(outcome)
+        return outcome
+
+    def admit(self, task: Task) -> None:
+        """Makes an accepted task part of the pool that later ones must not copy."""
+        canonical = self.benchmark.canonical(task)
+        self._known[canonical] = max(task.generation, self._known.get(canonical, task.generation))
+        self._texts.add(self.benchmark.text(task), task.generation)
+
+    def state(self) -> None:
+        """Nothing beside the recorded tasks, see `Stateful`."""
+
+    def restore(self, state: None, tasks: Iterable[Task]) -> None:
+        """Admits the recorded tasks of an interrupted run again, in their order."""
+        for task in tasks:
+            self.admit(task)

@@ -1,0 +1,82 @@
+"""Tasks that are made once, and are the same in every epoch."""
+
+from __future__ import annotations
+
+import json
+import pathlib
+from collections.abc import Callable, Sequence
+
+from genenv_jax.benchmarks.base import Generative, Task
+from genenv_jax.parallel import processes
+from genenv_jax.run.jsonl import write_jsonl
+from genenv_jax.run.streams import Stream, rng
+from genenv_jax.tasks.generation import TaskBatch
+from genenv_jax.tasks.seeds import in_laps
+from genenv_jax.tasks.sources import GivenTasks
+
+
+def exist(path: pathlib.Path) -> bool:
+    """Whether a file's tasks are made already.  Every process of a run calls this at the same time."""
+    return processes.agree("fixed tasks", str(path.exists())) == "True"
+
+
+class FixedTasks(GivenTasks):
+    """Tasks that are made once and kept in a file of the workdir, which only the first process reads.
+
+    Args:
+      path: of the file.
+      make: makes the tasks, at least one; called where there is no file yet, by every process of a run.
+      per_epoch: tasks an epoch.
+      seed: of the order in which they are taken.
+    """
+
+    def __init__(
+        self, path: pathlib.Path, make: Callable[[], Sequence[Task]], per_epoch: int, seed: int
+    ):
+        self._path, self._make, self._per_epoch, self._seed = path, make, per_epoch, seed
+        self._tasks: list[Task] = []
+
+    def all(self) -> list[Task]:
+        """All of them.  Every process of a run calls this at the same time.
+
+        Raises ValueError for a damaged file, or where not one task was made.
+        """
+        if not self._tasks:
+            if not exist(self._path):
+                made = self._make()
+                if not made:
+                    raise ValueError(f"no task for {self._path} passes verification: expected some")
+                if processes.is_writer():
+                    write_jsonl(self._path, (task.to_json() for task in made))
+            written = self._path.read_bytes() if processes.is_writer() else None
+            try:
+                lines = processes.broadcast(written).decode().splitlines()
+                self._tasks = [Task.from_json(json.loads(line)) for line in lines]
+            except (ValueError, TypeError, KeyError) as error:
+                raise ValueError(f"{self._path}: damaged: {error}") from None
+            if not self._tasks:
+                raise ValueError(f"{self._path}: damaged: it is empty")
+        return self._tasks
+
+    def prepare(self) -> None:
+        """See `TaskSource`."""
+        self.all()
+
+    def tasks(self, epoch: int) -> TaskBatch:
+        """See `TaskSource`: each comes up once before any comes up twice."""
+        tasks, n = self.all(), self._per_epoch
+        order = in_laps(self._seed, Stream.FIXED_TASKS, len(tasks), epoch * n, n)
+        return TaskBatch.of_tasks([tasks[i] for i in order])
+
+
+def generator_tasks(benchmark: Generative, count: int, seed: int) -> list[Task]:
+    """`count` distinct tasks of the benchmark's own generator, difficulties in turn."""
+    draws = rng(seed, Stream.GENERATOR)
+    known: dict[str, Task] = {}
+    for attempt in range(100 * count):
+        if len(known) == count:
+            break
+        difficulty = benchmark.difficulties[attempt % len(benchmark.difficulties)]
+        task = benchmark.draw(draws, difficulty, f"teacher-{len(known)}")
+        known.setdefault(benchmark.canonical(task), task)
+    return list(known.values())

@@ -1,0 +1,113 @@
+"""An epoch's tasks: what the simulator wrote, and what became of each generation."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from genenv_jax.benchmarks.base import Rejection, SeedStatistics, Task
+from genenv_jax.rl.rewards import success_rate
+from genenv_jax.sampling.engine import Rollouts
+
+
+@dataclasses.dataclass
+class Generation:
+    """One text of the simulator and what became of it.
+
+    row, column: its context and its place among that context's variations.  before: how the seed's
+    variations fared the last time, which is what the context says.  task: where it was accepted, else
+    rejection says why not.  attempts and successes are the agent's, p_hat is that of the update (its own, or
+    that of its seed's variations), weight is 0 where it takes no part in the update.  rerolled: its success
+    rate by rollouts that decide nothing; None where it was not measured.
+    """
+
+    row: int
+    column: int
+    seed: Task
+    before: SeedStatistics
+    text: str
+    task: Task | None = None
+    rejection: Rejection | None = None
+    attempts: int = 0
+    successes: int = 0
+    response_tokens: int = 0
+    prompt_tokens: int = 0
+    p_hat: float = float("nan")
+    r_env: float = float("nan")
+    weight: float = 0.0
+    rerolled: float | None = None
+
+    def set_verdict(self, outcome: Task | Rejection) -> None:
+        """Takes the verifier's verdict."""
+        if isinstance(outcome, Rejection):
+            self.rejection = outcome
+        else:
+            self.task = outcome
+
+    @property
+    def success_rate(self) -> float:
+        """The task's own success rate; NaN where it was not attempted."""
+        return float(success_rate(self.successes, self.attempts))
+
+    def record(self, epoch: int) -> dict[str, Any]:
+        """Its line in tasks.jsonl; epochs count from 1 there."""
+        attempted = self.attempts > 0
+        return {
+            "epoch": epoch,
+            "id": f"generated-{epoch}-{self.row}-{self.column}",
+            "seed_id": self.seed.id,
+            "context_success_rate": self.before.success_rate,
+            "text": self.text,
+            "verdict": self.rejection.reason if self.rejection else "accepted",
+            "detail": self.rejection.detail if self.rejection else "",
+            "task": self.task.to_json() if self.task else None,
+            "attempts": self.attempts,
+            "successes": self.successes,
+            "p_hat": self.success_rate if attempted else None,
+            "r_env": self.r_env if attempted else None,
+            "weight": self.weight if attempted else None,
+            "response_length_mean": self.response_tokens / self.attempts if attempted else None,
+        }
+
+
+@dataclasses.dataclass(frozen=True)
+class TaskBatch:
+    """An epoch's generations.
+
+    Attributes:
+      generations: by context and place.
+      texts: their tokens; None where the simulator did not write them.
+    """
+
+    generations: Sequence[Generation]
+    texts: Rollouts | None = None
+
+    @classmethod
+    def of_tasks(cls, tasks: Sequence[Task]) -> TaskBatch:
+        """Tasks that the simulator did not write in this epoch."""
+        nothing = SeedStatistics()
+        return cls([Generation(i, 0, t, nothing, "", task=t) for i, t in enumerate(tasks)])
+
+    @property
+    def accepted(self) -> list[Generation]:
+        """Those that are tasks."""
+        return [g for g in self.generations if g.task]
+
+    def weights(self) -> np.ndarray:
+        """(S, n) weights of the simulator's update; 0 where a generation takes no part."""
+        return self._table({(g.row, g.column): g.weight for g in self.generations})
+
+    def r_env(self) -> tuple[np.ndarray, np.ndarray]:
+        """(S, n) R_env, 0 where there is none, and whether a generation was attempted."""
+        attempted = [g for g in self.generations if g.attempts]
+        known = self._table({(g.row, g.column): True for g in attempted}).astype(bool)
+        return self._table({(g.row, g.column): g.r_env for g in attempted}), known
+
+    def _table(self, values: dict[tuple[int, int], float]) -> np.ndarray:
+        table = np.zeros(self.texts.lengths.shape)
+        for place, value in values.items():
+            table[place] = value
+        return table

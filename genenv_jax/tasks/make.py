@@ -1,0 +1,70 @@
+"""From a configuration to a source of tasks."""
+
+from __future__ import annotations
+
+import functools
+import pathlib
+
+from genenv_jax.benchmarks.base import Benchmark, Task
+from genenv_jax.config import Config
+from genenv_jax.players.simulator import Simulator
+from genenv_jax.run.session import Session
+from genenv_jax.scoring.scorer import Scorer
+from genenv_jax.scoring.verification import Verifier
+from genenv_jax.tasks.fixed import FixedTasks, exist, generator_tasks
+from genenv_jax.tasks.oracle import OracleTasks
+from genenv_jax.tasks.seeds import SeedTasks
+from genenv_jax.tasks.simulated import SimulatorTasks, static_tasks
+from genenv_jax.tasks.sources import ORACLE, SIMULATOR, STATIC, TaskSource
+from genenv_jax.tasks.teacher import Teacher
+
+_FILE = "fixed_tasks.jsonl"
+
+
+def open_teacher(config: Config, benchmark: Benchmark, workdir: pathlib.Path) -> Teacher | None:
+    """The teacher behind a server, where one is set and has its tasks still to write.
+
+    What it lacks shows here, before a model is loaded.  Raises what `Teacher` raises.
+    """
+    if not config.tasks.teacher.url or exist(workdir / _FILE):
+        return None
+    return Teacher(benchmark, config.tasks.teacher, workdir, config.seed)
+
+
+def make_source(
+    config: Config,
+    seeds: SeedTasks,
+    simulator: Simulator,
+    benchmark: Benchmark,
+    scorer: Scorer,
+    verifier: Verifier,
+    session: Session,
+    teacher: Teacher | None,
+) -> TaskSource:
+    """The source that `config.tasks` names.
+
+    teacher: from `open_teacher`.
+    """
+    per_epoch = seeds.per_epoch * config.simulator.variations
+    simulated = SimulatorTasks(
+        seeds, simulator, benchmark, scorer, verifier, config.verification.admit, session
+    )
+    if config.tasks.source == SIMULATOR:
+        return simulated
+    if config.tasks.source == ORACLE:
+        return OracleTasks(benchmark, config.curriculum.alpha, per_epoch, config.seed)
+    count = config.tasks.teacher_count(len(seeds.tasks), config.simulator.variations)
+    if config.tasks.source == STATIC:
+        make = functools.partial(
+            static_tasks, simulated, simulator.generate_initial, config.tasks.count
+        )
+    elif teacher is None:
+        make = functools.partial(generator_tasks, benchmark, count, config.seed)
+    else:
+
+        def make() -> list[Task]:
+            with session.phase("ask the teacher", count, "tasks") as display:
+                decide, scoring = verifier.decide, config.scoring
+                return teacher.write(count, seeds.tasks, decide, scoring, display.advance)
+
+    return FixedTasks(session.workdir / _FILE, make, per_epoch, config.seed)

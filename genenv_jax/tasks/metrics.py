@@ -1,0 +1,80 @@
+"""Metrics "generated/..." of an epoch's generations."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+
+import numpy as np
+
+from genenv_jax.benchmarks.base import Benchmark, Shaped, Task
+from genenv_jax.rl.rewards import difficulty_filter
+from genenv_jax.tasks.generation import Generation
+
+
+def generation_metrics(
+    generations: Sequence[Generation], benchmark: Benchmark, alpha: float, k_min: float
+) -> dict[str, float]:
+    """Validity, rejections by reason, success rates, lengths and diversity.
+
+    Success rates here are the tasks' own, whatever the update's p̂ is taken over.  "p_hat_in_band": the share
+    within k_min of alpha.
+    """
+    metrics: dict[str, float] = {
+        "count": len(generations),
+        "valid_share": np.mean([g.task is not None for g in generations]),
+    }
+    reasons = Counter(g.rejection.reason for g in generations if g.rejection)
+    metrics |= {f"rejected/{reason}": count for reason, count in reasons.items()}
+    attempted = [g for g in generations if g.attempts]
+    if attempted:
+        rates = np.array([g.success_rate for g in attempted])
+        metrics |= {
+            "p_hat_mean": rates.mean(),
+            "p_hat_in_band": difficulty_filter(rates, alpha, k_min).mean(),
+            "solved_all": int((rates == 1).sum()),
+            "solved_none": int((rates == 0).sum()),
+            "task_length_mean": np.mean([g.prompt_tokens for g in attempted]),
+            "r_env_mean": np.mean([g.r_env for g in attempted]),
+            "p_hat_sd": rates.std(),
+        }
+    metrics |= diversity([g.task for g in generations if g.task], benchmark)
+    metrics |= calibration(generations, alpha, k_min)
+    return {f"generated/{name}": value for name, value in metrics.items()}
+
+
+def diversity(tasks: Sequence[Task], benchmark: Benchmark) -> dict[str, float]:
+    """How much tasks differ, where the benchmark can say: difficulty, kinds of task, their entropy (nats)."""
+    if not tasks or not isinstance(benchmark, Shaped):
+        return {}
+    difficulties = np.array([benchmark.difficulty(task) for task in tasks])
+    counts = np.array(list(Counter(benchmark.signature(task) for task in tasks).values()))
+    shares = counts / counts.sum()
+    return {
+        "difficulty_mean": float(difficulties.mean()),
+        "difficulty_sd": float(difficulties.std()),
+        "distinct_signatures": len(counts),
+        "signature_entropy": float(-(shares * np.log(shares)).sum()),
+    }
+
+
+def calibration(generations: Sequence[Generation], alpha: float, k_min: float) -> dict[str, float]:
+    """Success rates by independent rollouts, of all re-rolled tasks and of those that were kept.
+
+    "p_rerolled_mean"; "p_rerolled_in_band": mean of the independent rate over the tasks whose p̂ was within
+    k_min of alpha; "p_rerolled_gap": mean |rate − alpha| of those, where "p_hat_gap" is what their own p̂ say.
+    """
+    rerolled = [g for g in generations if g.rerolled is not None]
+    if not rerolled:
+        return {}
+    rates = np.array([g.rerolled for g in rerolled])
+    p_hat = np.array([g.success_rate for g in rerolled])
+    metrics = {"p_rerolled_mean": float(rates.mean())}
+    inside = difficulty_filter(p_hat, alpha, k_min)
+    if inside.any():
+        metrics |= {
+            "p_rerolled_in_band": float(rates[inside].mean()),
+            "p_rerolled_gap": float(np.abs(rates[inside] - alpha).mean()),
+            "p_hat_gap": float(np.abs(p_hat[inside] - alpha).mean()),
+        }
+    return metrics

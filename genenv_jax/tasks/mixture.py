@@ -1,0 +1,68 @@
+"""The agent's tasks of an epoch: fresh ones, base data and tasks of D_train, mixed."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping, Sequence
+
+from genenv_jax.benchmarks.base import Task
+from genenv_jax.run.streams import Stream, rng
+from genenv_jax.tasks.generation import Generation, TaskBatch
+from genenv_jax.tasks.replay import TaskBuffer
+
+
+@dataclasses.dataclass(frozen=True)
+class Item:
+    """A task to attempt, and the generation that it is from where it is fresh."""
+
+    task: Task
+    generation: Generation | None = None
+
+
+class Mixture:
+    """See the module's docstring.
+
+    The counts follow from the number of generations asked for rather than of those accepted, so a simulator
+    that writes little of use does not starve the agent.
+
+    Args:
+      seeds: the base data.
+      asked: generations an epoch.
+      base_share, replay_share: shares of base data and of replayed tasks.
+      buffer: tasks of D_train; filled where some are replayed.
+      seed: of the run.
+    """
+
+    def __init__(
+        self,
+        seeds: Sequence[Task],
+        asked: int,
+        base_share: float,
+        replay_share: float,
+        buffer: TaskBuffer,
+        seed: int,
+    ):
+        fresh_share = 1.0 - base_share - replay_share
+        self._seeds, self._buffer, self._seed = list(seeds), buffer, seed
+        self._base = round(asked * base_share / fresh_share)
+        self._replayed = round(asked * replay_share / fresh_share)
+        self._replays = replay_share > 0
+
+    def draw(self, epoch: int, batch: TaskBatch) -> list[Item]:
+        """The epoch's items in random order."""
+        draws = rng(self._seed, Stream.MIXTURE, epoch)
+        base = draws.permutation(len(self._seeds))[: self._base]
+        items = [Item(g.task, g) for g in batch.accepted]
+        items += [Item(self._seeds[i]) for i in base]
+        items += [Item(task) for task in self._buffer.choose(draws, self._replayed, epoch)]
+        return [items[i] for i in draws.permutation(len(items))]
+
+    def note(self, epoch: int, batch: TaskBatch, outcomes: Mapping[str, Sequence[int]]) -> None:
+        """Takes an epoch's outcomes, task id to (attempts, successes), and its fresh tasks."""
+        if not self._replays:
+            return
+        for task_id, (attempts, successes) in outcomes.items():
+            self._buffer.note(task_id, attempts, successes, epoch)
+        for g in batch.accepted:
+            self._buffer.add(g.task, g.attempts, g.successes, epoch)
+        self._buffer.trim()

@@ -1,0 +1,81 @@
+"""The skyline: tasks of the benchmark's own generator, at the agent's frontier."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from genenv_jax.benchmarks.base import Generative, SeedStatistics, Task
+from genenv_jax.run.streams import Stream, rng
+from genenv_jax.tasks.generation import TaskBatch
+from genenv_jax.tasks.seeds import LatestStatistics
+from genenv_jax.tasks.sources import GivenTasks
+
+
+class OracleTasks(GivenTasks):
+    """Tasks at the difficulties where the agent's success rate passes alpha.
+
+    Each difficulty's rate is that of the last attempts at it, and 1/2 before there were any.  The tasks
+    are divided between the two neighbouring difficulties on either side of alpha so that the expected
+    success rate is alpha; a tenth goes to all difficulties alike, to keep their rates up to date.
+
+    Args:
+      benchmark: draws.
+      alpha: target success rate.
+      per_epoch: tasks an epoch.
+      seed: of the draws.
+    """
+
+    def __init__(self, benchmark: Generative, alpha: float, per_epoch: int, seed: int):
+        self._benchmark, self._alpha = benchmark, alpha
+        self._per_epoch, self._seed = per_epoch, seed
+        self.statistics = LatestStatistics()
+
+    def tasks(self, epoch: int) -> TaskBatch:
+        """See `TaskSource`."""
+        draws = rng(self._seed, Stream.ORACLE, epoch)
+        names = list(self._benchmark.difficulties)
+        rates = np.array([_rate(self.statistics[name]) for name in names])
+        shares = 0.9 * frontier_shares(rates, self._alpha) + 0.1 / len(names)
+        drawn = draws.choice(len(names), self._per_epoch, p=shares / shares.sum())
+        tasks = [
+            self._benchmark.draw(draws, names[which], f"oracle-{epoch + 1}-{i}")
+            for i, which in enumerate(drawn)
+        ]
+        return TaskBatch.of_tasks(tasks)
+
+    def note(self, batch: TaskBatch) -> None:
+        """See `TaskSource`: by difficulty, the tasks' category."""
+        self.statistics.note((g.task.category, g.attempts, g.successes) for g in batch.generations)
+
+    def state(self) -> dict[str, list[int]]:
+        """See `TaskSource`."""
+        return self.statistics.state()
+
+    def restore(self, state: dict[str, list[int]], tasks: Sequence[Task]) -> None:
+        """See `TaskSource`."""
+        self.statistics.restore(state)
+
+
+def _rate(statistics: SeedStatistics) -> float:
+    return 0.5 if statistics.success_rate is None else statistics.success_rate
+
+
+def frontier_shares(rates: np.ndarray, alpha: float) -> np.ndarray:
+    """Shares of ascending difficulties whose success rates average alpha.
+
+    Args:
+      rates: (D,) success rates; need not fall strictly.
+    Returns:
+      (D,) shares that sum to 1: all on the difficulty closest to alpha where no neighbours lie on either
+      side of it.
+    """
+    shares = np.zeros(len(rates))
+    for low in range(len(rates) - 1):
+        if rates[low] >= alpha >= rates[low + 1] and rates[low] > rates[low + 1]:
+            part = (alpha - rates[low + 1]) / (rates[low] - rates[low + 1])
+            shares[low], shares[low + 1] = part, 1.0 - part
+            return shares
+    shares[np.argmin(np.abs(rates - alpha))] = 1.0
+    return shares

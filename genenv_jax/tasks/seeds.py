@@ -1,0 +1,77 @@
+"""Seed tasks: which of them an epoch varies, and how the agent fared on what came of them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+
+from genenv_jax.benchmarks.base import SeedStatistics, Task
+from genenv_jax.run.streams import Stream, rng
+
+
+def in_laps(seed: int, stream: Stream, size: int, first: int, count: int) -> list[int]:
+    """Places `first` to `first + count` of an endless order of `size` items.
+
+    Lap after lap, each in an order of its own, so every item comes up once before any comes up twice.
+
+    Args:
+      seed: of the run.
+      stream: of the laps' orders.
+    Returns:
+      indices of items.
+    """
+    places = [divmod(place, size) for place in range(first, first + count)]
+    orders = {lap: rng(seed, stream, lap).permutation(size) for lap in {lap for lap, _ in places}}
+    return [int(orders[lap][index]) for lap, index in places]
+
+
+class SeedTasks:
+    """The seed tasks in the order in which epochs vary them.
+
+    Args:
+      tasks: at least one.
+      per_epoch: how many an epoch varies; 0 for all.
+      seed: of the random order.
+    """
+
+    def __init__(self, tasks: Sequence[Task], per_epoch: int, seed: int):
+        self.tasks, self.per_epoch = list(tasks), per_epoch or len(tasks)
+        self._seed = seed
+
+    def choose(self, epoch: int) -> list[Task]:
+        """The seed tasks of an epoch."""
+        n = self.per_epoch
+        order = in_laps(self._seed, Stream.SEEDS, len(self.tasks), epoch * n, n)
+        return [self.tasks[i] for i in order]
+
+
+class LatestStatistics:
+    """The agent's success by name (a seed task, a difficulty) in the last epoch in which it was attempted.
+
+    The agent changes, so that older attempts describe an agent that is gone.
+    """
+
+    def __init__(self):
+        self._latest: dict[str, SeedStatistics] = {}
+
+    def __getitem__(self, name: str) -> SeedStatistics:
+        """The latest; without attempts where there were none."""
+        return self._latest.get(name, SeedStatistics())
+
+    def note(self, outcomes: Iterable[tuple[str, int, int]]) -> None:
+        """Takes an epoch's (name, attempts, successes), which add up; without attempts nothing changes."""
+        counts: dict[str, list[int]] = {}
+        for name, attempts, successes in outcomes:
+            count = counts.setdefault(name, [0, 0])
+            count[0] += attempts
+            count[1] += successes
+        for name, (attempts, successes) in counts.items():
+            if attempts:
+                self._latest[name] = SeedStatistics(attempts, successes)
+
+    def state(self) -> dict[str, list[int]]:
+        """What a checkpoint keeps, as plain JSON."""
+        return {name: [s.attempts, s.successes] for name, s in sorted(self._latest.items())}
+
+    def restore(self, state: Mapping[str, Sequence[int]]) -> None:
+        """Inverse of `state`."""
+        self._latest = {name: SeedStatistics(*counts) for name, counts in state.items()}

@@ -1,0 +1,142 @@
+"""Tasks that the simulator writes."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+from genenv_jax.benchmarks.base import Benchmark, Task
+from genenv_jax.players.simulator import Simulator
+from genenv_jax.run.session import Session
+from genenv_jax.run.streams import Stream
+from genenv_jax.sampling.engine import Rollouts
+from genenv_jax.scoring.requests import VERIFY
+from genenv_jax.scoring.scorer import Scorer
+from genenv_jax.scoring.verification import Verifier
+from genenv_jax.tasks.generation import Generation, TaskBatch
+from genenv_jax.tasks.seeds import LatestStatistics, SeedTasks
+
+_ROUNDS = 50  # times that all seeds are varied at most, for a given number of static tasks
+
+
+class SimulatorTasks:
+    """n variations of each of the epoch's seeds, conditioned on how the seed's last ones fared.
+
+    Args:
+      seeds: the seed tasks.
+      simulator: writes.
+      benchmark, scorer: parse and verify while the devices sample.
+      verifier: admits.
+      admit: see `scoring.verification`.
+      session: of the run.
+    """
+
+    def __init__(
+        self,
+        seeds: SeedTasks,
+        simulator: Simulator,
+        benchmark: Benchmark,
+        scorer: Scorer,
+        verifier: Verifier,
+        admit: str,
+        session: Session,
+    ):
+        self.seeds, self._simulator, self._benchmark = seeds, simulator, benchmark
+        self._scorer, self._verifier, self._admit = scorer, verifier, admit
+        self._session, self._statistics = session, LatestStatistics()
+
+    def tasks(self, epoch: int) -> TaskBatch:
+        """See `TaskSource`."""
+        return self.write(epoch, self._simulator.generate, Stream.GENERATE)
+
+    def write(self, epoch: int, generate: Callable[..., Rollouts], stream: Stream) -> TaskBatch:
+        """Variations of the epoch's seeds by `generate`, of `Simulator`, which draws from `stream`."""
+        seeds, session = self.seeds.choose(epoch), self._session
+        before = [self._statistics[seed.id] for seed in seeds]
+        contexts = [
+            self._benchmark.simulator_messages(seed, statistics)
+            for seed, statistics in zip(seeds, before, strict=True)
+        ]
+        total = len(seeds) * self._simulator.config.variations
+        inspections = self._scorer.batch()
+        with session.phase("generate", total, "tasks") as display:
+
+            def finished(row: int, column: int, tokens: list[int], done: bool) -> None:
+                task_id = f"generated-{epoch + 1}-{row}-{column}"
+                about = done, seeds[row], task_id, epoch, self._admit
+                inspections.add((row, column), tokens, VERIFY, *about)
+                display.advance()
+
+            with session.measure("generate"):
+                texts = generate(contexts, session.key(stream, epoch), finished)
+            with session.measure("verify"):
+                inspected = inspections.collect()
+        generations = []
+        # In their order, since it is the later of two copies that is rejected.
+        for (row, column), (text, outcome) in inspected.items():
+            generation = Generation(row, column, seeds[row], before[row], text)
+            generation.set_verdict(self._verifier.decide(outcome))
+            generations.append(generation)
+        return TaskBatch(generations, texts)
+
+    def note(self, batch: TaskBatch) -> None:
+        """See `TaskSource`."""
+        self._statistics.note((g.seed.id, g.attempts, g.successes) for g in batch.generations)
+
+    def d_env(self, epoch: int, batch: TaskBatch) -> Iterator[dict[str, Any]]:
+        """See `TaskSource`."""
+        for g in batch.generations:
+            if g.weight > 0:
+                messages = self._benchmark.simulator_messages(g.seed, g.before)
+                yield {
+                    "epoch": epoch + 1,
+                    "task_id": g.task.id,
+                    "context": [dict(message) for message in messages],
+                    "text": g.text,
+                    "p_hat": g.p_hat,
+                    "r_env": g.r_env,
+                    "weight": g.weight,
+                }
+
+    def prepare(self) -> None:
+        """See `TaskSource`."""
+
+    def warm_up(self) -> None:
+        """See `TaskSource`."""
+        self._simulator.warm_up()
+
+    def state(self) -> dict[str, list[int]]:
+        """See `TaskSource`."""
+        return self._statistics.state()
+
+    def restore(self, state: dict[str, list[int]], tasks: Sequence[Task]) -> None:
+        """See `TaskSource`."""
+        self._statistics.restore(state)
+
+
+def static_tasks(
+    simulated: SimulatorTasks, generate: Callable[..., Rollouts], count: int
+) -> list[Task]:
+    """Tasks that the initial simulator writes, over as many rounds of the seeds as it takes.
+
+    Args:
+      simulated: writes them.
+      generate: of the initial simulator.
+      count: how many; 0: what comes of varying each seed once.
+    Raises:
+      ValueError: too few pass verification.
+    """
+    once = math.ceil(len(simulated.seeds.tasks) / simulated.seeds.per_epoch)
+    tasks: list[Task] = []
+    rounds = 0
+    while len(tasks) < (count or math.inf) and rounds < (once * _ROUNDS if count else once):
+        batch = simulated.write(rounds, generate, Stream.GENERATE_STATIC)
+        tasks += [g.task for g in batch.accepted]
+        rounds += 1
+    if len(tasks) < count:
+        raise ValueError(
+            f"config.tasks.count = {count}: the initial simulator wrote {len(tasks)} tasks that pass "
+            f"verification in {rounds} rounds"
+        )
+    return tasks[: count or None]

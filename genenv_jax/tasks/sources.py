@@ -1,0 +1,116 @@
+"""Where an epoch's tasks come from (`config.tasks`).
+
+"simulator"  fresh from the simulator, every epoch
+"static"     tasks that the initial simulator wrote once, before the first epoch
+"teacher"    tasks of a stronger, fixed generator, drawn once: the benchmark's own, or a model behind a server
+             (`teacher.py`)
+"oracle"     the benchmark's own generator, every epoch, at the difficulties that the agent solves with the
+             target success rate.  It is told what no simulator knows, and so shows what is to be had.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterator, Sequence
+from typing import Any, Protocol
+
+from genenv_jax.benchmarks.base import Benchmark, Generative, Task
+from genenv_jax.settings import Settings, choice, within
+from genenv_jax.tasks.generation import TaskBatch
+from genenv_jax.tasks.teacher import TeacherConfig
+
+SIMULATOR, STATIC, TEACHER, ORACLE = "simulator", "static", "teacher", "oracle"
+
+
+@dataclasses.dataclass(frozen=True)
+class TasksConfig(Settings):
+    """`config.tasks`.  The simulator learns from tasks of its own alone.
+
+    source: see the module's docstring.  count: how many fixed tasks; 0: a teacher's `per_seed` for each seed,
+    else `config.simulator.variations` of each.
+    """
+
+    source: str = choice(SIMULATOR, STATIC, TEACHER, ORACLE)
+    count: int = within(0, 0)
+    teacher: TeacherConfig = TeacherConfig()
+
+    def __post_init__(self):
+        super().__post_init__()
+        teacher = self.teacher
+        if self.source != TEACHER and (teacher.url or teacher.per_seed):
+            raise ValueError(
+                f"source = {self.source!r}: expected 'teacher' where tasks.teacher is set"
+            )
+        if self.count and teacher.per_seed:
+            raise ValueError(
+                f"count = {self.count}, tasks.teacher.per_seed = {teacher.per_seed}: expected one of "
+                "them, the other 0"
+            )
+
+    def teacher_count(self, seeds: int, variations: int) -> int:
+        """How many tasks the teacher writes.
+
+        seeds, variations: how many seeds there are, and variations of each where neither number is given.
+        """
+        if self.teacher.per_seed and not self.count:
+            return max(1, round(self.teacher.per_seed * seeds))
+        return self.count or seeds * variations
+
+    def check(self, benchmark: Benchmark) -> None:
+        """Raises ValueError where the benchmark has to be a source of tasks itself and cannot."""
+        drawn = self.source == ORACLE or (self.source == TEACHER and not self.teacher.url)
+        if drawn and not isinstance(benchmark, Generative):
+            teacher = self.source == TEACHER
+            hint = "; a server may (config.tasks.teacher.url)" if teacher else ""
+            raise ValueError(
+                f"config.tasks.source = {self.source!r}: expected a benchmark that draws tasks itself, "
+                f"which {benchmark.name!r} does not{hint}"
+            )
+
+
+class TaskSource(Protocol):
+    """Gives each epoch its tasks, and hears how the agent fared on them."""
+
+    def tasks(self, epoch: int) -> TaskBatch:
+        """The epoch's generations, each with its verdict."""
+
+    def note(self, batch: TaskBatch) -> None:
+        """Takes the outcome of an epoch."""
+
+    def d_env(self, epoch: int, batch: TaskBatch) -> Iterator[dict[str, Any]]:
+        """The epoch's lines of D_env: generations that the simulator has learnt from."""
+
+    def prepare(self) -> None:
+        """What is done once, before a run begins.  Raises ValueError where it fails."""
+
+    def warm_up(self) -> None:
+        """Compiles what `tasks` may run."""
+
+    def state(self) -> Any:
+        """What a checkpoint keeps, as plain JSON."""
+
+    def restore(self, state: Any, tasks: Sequence[Task]) -> None:
+        """Inverse of `state`; see `Stateful`."""
+
+
+class GivenTasks:
+    """A source whose tasks the simulator does not write, so that it learns nothing from them."""
+
+    def note(self, batch: TaskBatch) -> None:
+        """See `TaskSource`."""
+
+    def d_env(self, epoch: int, batch: TaskBatch) -> Iterator[dict[str, Any]]:
+        """See `TaskSource`."""
+        return iter(())
+
+    def prepare(self) -> None:
+        """See `TaskSource`."""
+
+    def warm_up(self) -> None:
+        """See `TaskSource`."""
+
+    def state(self) -> Any:
+        """See `TaskSource`."""
+
+    def restore(self, state: Any, tasks: Sequence[Task]) -> None:
+        """See `TaskSource`."""

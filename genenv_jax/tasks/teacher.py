@@ -1,0 +1,296 @@
+"""The offline teacher: tasks that a model behind an OpenAI-compatible server writes once.
+
+Each seed's conversation, as the simulator would get it before there are any statistics, is sent in turn,
+until enough of the answers have passed the verification of the simulator's own generations.  The workdir
+gets
+
+    teacher_answers.jsonl      every answer as it arrives: what was paid for is not asked again
+    teacher_generations.jsonl  every generation with its verdict, in order
+    teacher.json               what it cost and what came of it
+
+Which tasks come out depends on the answers alone, not on when they arrive or how often the command was
+killed.  In a run of several processes the first one asks, and all of them judge.
+"""
+
+from __future__ import annotations
+
+import collections
+import concurrent.futures
+import contextlib
+import dataclasses
+import json
+import pathlib
+import urllib.parse
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from genenv_jax.benchmarks.base import Benchmark, Rejection, SeedStatistics, Task
+from genenv_jax.parallel import processes
+from genenv_jax.players.endpoint import BudgetSpent, Endpoint, EndpointError, RequestRefused
+from genenv_jax.run.jsonl import JsonLines, write_json
+from genenv_jax.run.streams import Stream, rng
+from genenv_jax.scoring.requests import VERIFY
+from genenv_jax.scoring.scorer import Scorer, ScoringConfig
+from genenv_jax.scoring.verification import PROVEN
+from genenv_jax.settings import Settings, within
+from genenv_jax.tasks.generation import Generation
+
+REFUSED = "refused"  # the server would not answer this conversation
+
+# A server none of whose first generations passes verification does not know the format.
+HOPELESS = 64
+_WAVES = 4  # requests between two looks at what came, for each that is on its way
+_CHARS_A_TOKEN = 16  # no honest answer is longer
+
+
+@dataclasses.dataclass(frozen=True)
+class TeacherConfig(Settings):
+    """`config.tasks.teacher`.
+
+    per_seed: tasks for each seed, where `tasks.count` is 0.
+    url: of an OpenAI-compatible server, such as http://localhost:8000/v1, whose key is $OPENAI_API_KEY; "":
+    the benchmark's own generator.  model: its name there.
+    max_tokens: of one answer.  budget: tokens, of prompts and answers, for all of them; 0: no limit.
+    attempts: generations at most, for each task that is wanted.  concurrency: requests on their way at the
+    same time.  timeout: seconds for one request.  retries: of a request that fails in passing.
+    """
+
+    url: str = ""
+    model: str = ""
+    per_seed: float = within(0.0, 0)
+    temperature: float = within(1.0, 0.01, 100)
+    max_tokens: int = within(1024, 1)
+    budget: int = within(0, 0)
+    attempts: int = within(10, 1)
+    concurrency: int = within(8, 1, 1024)
+    timeout: float = within(120.0, 0.1, 86_400)
+    retries: int = within(5, 0, 100)
+
+    def __post_init__(self):
+        super().__post_init__()
+        if self.url:
+            try:
+                parts = urllib.parse.urlsplit(self.url)
+                fits = (
+                    parts.scheme in ("http", "https") and parts.hostname and (parts.port or 1) > 0
+                )
+            except ValueError:  # no port, no address
+                fits = False
+            if not fits or parts.query or parts.fragment or any(c.isspace() for c in self.url):
+                raise ValueError("url: expected a base URL such as http://localhost:8000/v1")
+            if "@" in parts.netloc:
+                raise ValueError("url: expected no key in it; it is read from $OPENAI_API_KEY")
+        if bool(self.url) != bool(self.model):
+            raise ValueError(
+                f"url = {self.url!r}, model = {self.model!r}: expected both, or neither"
+            )
+
+
+class Teacher:
+    """See the module's docstring.  Every process of a run makes one and calls `write` together.
+
+    Args:
+      benchmark: writes the conversations, parses and verifies.
+      settings: `config.tasks.teacher`.
+      workdir: of the files.
+      seed: of the order of the seeds and of the requests.
+    Raises:
+      EndpointError: the `openai` package is missing.
+      ValueError: teacher_answers.jsonl is damaged; names the line.
+    """
+
+    def __init__(
+        self, benchmark: Benchmark, settings: TeacherConfig, workdir: pathlib.Path, seed: int
+    ):
+        self._benchmark, self._settings, self._seed = benchmark, settings, seed
+        self._workdir = workdir
+        self._endpoint: Endpoint | None = None
+        if processes.is_writer():
+            self._endpoint = Endpoint(
+                settings.url,
+                settings.model,
+                temperature=settings.temperature,
+                max_tokens=settings.max_tokens,
+                cache=workdir / "teacher_answers.jsonl",
+                timeout=settings.timeout,
+                retries=settings.retries,
+                max_tokens_total=settings.budget,
+            )
+
+    def write(
+        self,
+        count: int,
+        seeds: Sequence[Task],
+        decide: Callable[[Task | Rejection], Task | Rejection],
+        scoring: ScoringConfig,
+        on_tasks: Callable[[int], None] = lambda count: None,
+    ) -> list[Task]:
+        """`count` tasks that pass verification, variations of `seeds` in turn.
+
+        Args:
+          count: at least 1.
+          seeds: at least one.
+          decide: the verdict on an inspected generation (`Verifier.decide`).
+          scoring: `config.scoring`, where texts are parsed and verified.
+          on_tasks: is told how many more there are.
+        Raises:
+          EndpointError: the server fails, the budget is spent, or too little passes; says how
+            many tasks there are and how to go on.
+        """
+        settings = self._settings
+        order = rng(self._seed, Stream.TEACHER_SEEDS).permutation(len(seeds))
+        limit = settings.attempts * count
+        generations: list[Generation] = []
+        tasks: list[Task] = []
+        path = self._workdir / "teacher_generations.jsonl"
+        self._records = JsonLines(path, read_only=not processes.is_writer())
+        self._records.truncate(0)
+        with contextlib.closing(self._records), Scorer(self._benchmark, str, scoring) as scorer:
+            while len(tasks) < count:
+                asked = len(generations)
+                most = limit if tasks else min(limit, HOPELESS)
+                if asked >= most:
+                    raise EndpointError(self._too_few(count, generations, asked < limit))
+                # Never more than are missing, so that none is paid for in vain.
+                size = min(count - len(tasks), _WAVES * settings.concurrency, most - asked)
+                jobs = [
+                    (place, seeds[order[place % len(seeds)]])
+                    for place in range(asked, asked + size)
+                ]
+                answers, failure = self._ask(jobs)
+                judged = self._judge(dict(jobs), answers, decide, scorer)
+                generations += judged
+                fresh = [g.task for g in judged if g.task]
+                tasks += fresh
+                self._record(count, judged, generations)
+                on_tasks(len(fresh))
+                if failure:
+                    raise EndpointError(
+                        f"config.tasks.teacher: {failure['text']}; {len(tasks)} of {count} tasks are "
+                        "written, and the same command"
+                        + (" with a larger budget" if failure["budget"] else "")
+                        + " goes on without asking again for what is answered"
+                    )
+        return tasks
+
+    def _ask(
+        self, jobs: Sequence[tuple[int, Task]]
+    ) -> tuple[list[tuple[int, str | None, Any]], dict[str, Any] | None]:
+        """(place, text, whether it ended) or (place, None, why it was refused); and what went wrong.
+
+        On all processes what the first one got.
+        """
+        packed = ""
+        if processes.is_writer():
+            packed = json.dumps(self._request(jobs))
+        answers, failure = json.loads(processes.agree("the teacher's answers", packed))
+        return answers, failure
+
+    def _request(self, jobs: Sequence[tuple[int, Task]]) -> tuple[list, dict[str, Any] | None]:
+        longest = _CHARS_A_TOKEN * self._settings.max_tokens
+
+        def answer(place: int, seed: Task) -> tuple[int, str | None, Any]:
+            messages = self._benchmark.simulator_messages(seed, SeedStatistics())
+            number = int(rng(self._seed, Stream.TEACHER_ANSWER, place).integers(2**31))
+            try:
+                completion = self._endpoint.complete(messages, number)
+            except RequestRefused as error:
+                return place, None, str(error)
+            fits = len(completion.text) <= longest
+            return place, completion.text[:longest], completion.ended and fits
+
+        answers: list[tuple[int, str | None, Any]] = []
+        failure = None
+        threads = concurrent.futures.ThreadPoolExecutor(self._settings.concurrency, "teacher")
+        try:
+            futures = [threads.submit(answer, *job) for job in jobs]
+            for future in concurrent.futures.as_completed(futures):
+                try:
+                    answers.append(future.result())
+                except concurrent.futures.CancelledError:
+                    continue
+                except EndpointError as error:
+                    failure = failure or {
+                        "text": str(error),
+                        "budget": isinstance(error, BudgetSpent),
+                    }
+                    for waiting in futures:
+                        waiting.cancel()
+        finally:
+            threads.shutdown(wait=True, cancel_futures=True)
+        return sorted(answers), failure
+
+    def _judge(
+        self,
+        seeds: Mapping[int, Task],
+        answers: Sequence[tuple[int, str | None, Any]],
+        decide: Callable[[Task | Rejection], Task | Rejection],
+        scorer: Scorer,
+    ) -> list[Generation]:
+        batch = scorer.batch()
+        for place, text, ended in answers:
+            if text is not None:
+                seed = seeds[place]
+                batch.add((place, 0), text, VERIFY, ended, seed, f"teacher-{place}", 0, PROVEN)
+        inspected = batch.collect()
+        judged = []
+        for place, text, detail in answers:  # in the order of the requests
+            generation = Generation(place, 0, seeds[place], SeedStatistics(), text or "")
+            if text is None:
+                generation.set_verdict(Rejection(REFUSED, detail))
+            else:
+                generation.set_verdict(decide(inspected[place, 0][1]))
+            judged.append(generation)
+        return judged
+
+    # -- what is written down -----------------------------------------------------------------------
+
+    def _record(
+        self, count: int, judged: Sequence[Generation], generations: Sequence[Generation]
+    ) -> None:
+        if not processes.is_writer():
+            return
+        self._records.append(
+            {
+                "id": f"teacher-{g.row}",
+                "seed_id": g.seed.id,
+                "text": g.text,
+                "verdict": g.rejection.reason if g.rejection else "accepted",
+                "detail": g.rejection.detail if g.rejection else "",
+            }
+            for g in judged
+        )
+        usage = self._endpoint.total_usage()
+        tokens = usage["prompt_tokens"] + usage["completion_tokens"]
+        accepted = sum(g.task is not None for g in generations)
+        about = {
+            "url": self._settings.url,
+            "model": self._settings.model,
+            "wanted": count,
+            "generations": len(generations),
+            "accepted": accepted,
+            "rejected": dict(_reasons(generations)),
+            **usage,
+            "total_tokens": tokens,
+            "tasks_per_1k_tokens": 1000 * accepted / tokens if tokens else None,
+        }
+        write_json(self._workdir / "teacher.json", about)
+
+    def _too_few(self, count: int, generations: Sequence[Generation], hopeless: bool) -> str:
+        accepted = sum(g.task is not None for g in generations)
+        reasons = ", ".join(f"{reason} {n}" for reason, n in _reasons(generations).most_common())
+        detail = next((g.rejection.detail for g in reversed(generations) if g.rejection), "")
+        way = (
+            "expected a model that writes what the benchmark's simulator is asked for"
+            if hopeless
+            else "with larger config.tasks.teacher.attempts the same command goes on"
+        )
+        return (
+            f"config.tasks.teacher.model = {self._settings.model!r}: {accepted} of {count} tasks passed "
+            f"verification in {len(generations)} generations (rejected: {reasons}; the last one: "
+            f"{detail[:200]!r}); {way}; see {self._workdir / 'teacher_generations.jsonl'}"
+        )
+
+
+def _reasons(generations: Sequence[Generation]) -> collections.Counter[str]:
+    return collections.Counter(g.rejection.reason for g in generations if g.rejection)

@@ -1,0 +1,251 @@
+"""The agent's part of an epoch: it attempts the epoch's tasks and learns from them by GRPO."""
+
+from __future__ import annotations
+
+import collections
+import dataclasses
+from collections.abc import Sequence
+from typing import Any
+
+import jax
+import numpy as np
+
+from genenv_jax.benchmarks.base import Benchmark
+from genenv_jax.players import learner
+from genenv_jax.players.agent import Agent
+from genenv_jax.rl.advantages import group_advantages, zero_variance
+from genenv_jax.run.metrics import EpochMeans
+from genenv_jax.run.session import Session
+from genenv_jax.run.streams import Stream
+from genenv_jax.sampling.engine import Rollouts
+from genenv_jax.scoring.attempts import Attempt, answer
+from genenv_jax.scoring.requests import FAILED_SCORES
+from genenv_jax.scoring.scorer import Scorer
+from genenv_jax.tasks.generation import Generation
+from genenv_jax.tasks.mixture import Item
+from genenv_jax.tasks.selection import All
+
+
+@dataclasses.dataclass
+class Interaction:
+    """What came of an epoch's attempts.
+
+    Attributes:
+      traces: valid ones, as D_train keeps them.
+      outcomes: task id to [attempts, successes].
+      metrics: "agent/...".
+    """
+
+    traces: list[dict[str, Any]] = dataclasses.field(default_factory=list)
+    outcomes: dict[str, list[int]] = dataclasses.field(
+        default_factory=lambda: collections.defaultdict(lambda: [0, 0])
+    )
+    metrics: dict[str, float] = dataclasses.field(default_factory=dict)
+
+
+class AgentTrainer:
+    """Rolls the agent out on batches of tasks and trains it on each, so that updates stay on-policy.
+
+    Args:
+      agent: attempts the tasks; learns unless its settings say otherwise.
+      benchmark, scorer: score its answers.
+      selection: the groups that it learns from.
+      session: of the run.
+    """
+
+    def __init__(
+        self,
+        agent: Agent,
+        benchmark: Benchmark,
+        scorer: Scorer,
+        selection: All,
+        session: Session,
+    ):
+        self._agent, self._benchmark, self._scorer = agent, benchmark, scorer
+        self._selection, self._session = selection, session
+        c = agent.config
+        self._update = learner.make_grpo_step(
+            agent.model.config, c, agent.optimizer, c.micro_batches
+        )
+
+    def step(self, epoch: int, items: Sequence[Item]) -> Interaction:
+        """Attempts every task `group_size` times; updates the agent after each full batch of groups.
+
+        Fills in the attempts of the items' generations.
+        """
+        c, session = self._agent.config, self._session
+        result, means, groups = Interaction(), EpochMeans(), _Groups()
+        pending: list[tuple[Rollouts, np.ndarray]] = []  # they wait for a batch to be full
+        trained, total = 0, len(items) * c.group_size
+        chunk = c.batch_size * self._selection.oversampling
+        with session.phase("interact and update agent", total, "rollouts") as display:
+            for start in range(0, len(items), chunk):
+                part = items[start : start + chunk]
+                with session.measure("interact"):
+                    policy = self._agent.policy(session.key(Stream.INTERACT, epoch, start))
+                    attempts, rollouts = answer(
+                        self._benchmark,
+                        [item.task for item in part],
+                        policy,
+                        self._scorer,
+                        lambda *_: display.advance(),
+                        lambda: session.measure("score"),
+                    )
+                reward, success = groups.add(attempts, rollouts)
+                for item, prompt, lengths, of in zip(
+                    part, rollouts.prompts, rollouts.lengths, attempts, strict=True
+                ):
+                    _record(result, epoch, item.generation, len(prompt), lengths, of)
+                rows = self._selection.choose(reward, success)
+                trained += len(rows)
+                pending.append((rollouts.take(rows), reward[rows]))
+                count, last = sum(len(r) for _, r in pending), start + chunk >= len(items)
+                # The agent has not changed since the first of them, so they are all its own.
+                if c.train and count and (count >= c.batch_size or last):
+                    together = Rollouts.concat_prompts([taken for taken, _ in pending])
+                    earned = np.concatenate([rewards for _, rewards in pending])
+                    with session.measure("update agent"):
+                        means.update(self.update(together, earned), weight=count)
+                    pending = []
+        session.rollouts += total
+        if items:
+            result.metrics = {
+                "agent/tasks": len(items),
+                "agent/trained_share": trained / len(items),
+                **{f"agent/{name}": value for name, value in groups.metrics().items()},
+                **{f"agent/{name}": value for name, value in means.compute().items()},
+            }
+        return result
+
+    def update(self, rollouts: Rollouts, rewards: np.ndarray) -> dict[str, float]:
+        """One pass (or `update_epochs`) of GRPO over a batch of rollouts.
+
+        Args:
+          rollouts: of T tasks, as the agent sampled them since its last update.
+          rewards: (T, g), R_agent of each rollout.
+        Returns:
+          metrics averaged over the optimiser steps; "sampler_trainer_logp_gap" is that of the first
+          step, before the parameters have moved, so it is rounding and nothing else.
+        """
+        agent, c = self._agent, self._agent.config
+        advantages = group_advantages(rewards, scale=c.advantage_scale, ddof=c.advantage_ddof)
+        batches = self._scored(
+            [
+                self._batch(rollouts, advantages, range(start, start + c.minibatch_size))
+                for start in range(0, len(rollouts), c.minibatch_size)
+            ]
+        )
+        agent.load_for("update")
+        means, gap = EpochMeans(), None
+        for _ in range(c.update_epochs):
+            for batch in batches:
+                agent.state, metrics = self._update(agent.state, agent.frozen, batch)
+                gap = metrics["sampler_trainer_logp_gap"] if gap is None else gap
+                means.update(metrics)
+        result = means.compute() | {"sampler_trainer_logp_gap": float(jax.device_get(gap))}
+        learner.check_finite(result, "the agent's update")
+        return result
+
+    def warm_up(self) -> None:
+        """Compiles what a step may run, for every prompt width that is planned."""
+        agent, c = self._agent, self._agent.config
+        agent.warm_up()
+        if not c.train:
+            return
+        nothing = [Rollouts.empty([[0] * width], agent.engine.options) for width in agent.buckets]
+        advantages = np.zeros((1, c.group_size))
+        batches = self._scored([self._batch(part, advantages, range(1)) for part in nothing])
+        agent.load_for("update")
+        for batch in batches:
+            self._update.lower(agent.state, agent.frozen, batch).compile()
+
+    def _scored(self, batches: list[learner.GRPOBatch]) -> list[learner.GRPOBatch]:
+        """The batches with the reference's log-probs."""
+        # Without a KL term the reference is not needed, and scoring with it would be waste.
+        if not self._agent.config.kl_coef:
+            return batches
+        self._agent.load_for("score")
+        logprobs = self._agent.reference.logprobs
+        return [batch._replace(ref_logp=logprobs(batch.rollouts)) for batch in batches]
+
+    def _batch(self, rollouts: Rollouts, advantages: np.ndarray, rows: range) -> learner.GRPOBatch:
+        """A mini-batch on the devices, filled up with empty rows; old log-probs stand for the reference's."""
+        size = self._agent.config.minibatch_size
+        rows = [row for row in rows if row < len(rollouts)]
+        part, pad = rollouts.take(rows), size - len(rows)
+        batch, old, advantage = self._agent.put(
+            (
+                part.batch(self._agent.buckets, size),
+                np.pad(part.logprobs, [(0, pad), (0, 0), (0, 0)]),
+                np.pad(advantages[rows], [(0, pad), (0, 0)]),
+            )
+        )
+        return learner.GRPOBatch(batch, old, old, advantage)
+
+
+def _record(
+    result: Interaction,
+    epoch: int,
+    generation: Generation | None,
+    prompt_length: int,
+    lengths: np.ndarray,
+    attempts: Sequence[Attempt],
+) -> None:
+    """Notes a task's attempts: in its generation, its outcome, and its valid traces."""
+    task, successes = attempts[0].task, sum(a.score.success for a in attempts)
+    if generation:
+        generation.attempts += len(attempts)
+        generation.successes += successes
+        generation.response_tokens += int(lengths.sum())
+        generation.prompt_tokens = prompt_length
+    result.outcomes[task.id][0] += len(attempts)
+    result.outcomes[task.id][1] += successes
+    result.traces += [
+        {
+            "epoch": epoch + 1,
+            "task_id": task.id,
+            "origin": task.origin,
+            "answer": a.answers[-1],
+            "reward": a.score.reward,
+            "success": a.score.success,
+        }
+        for a in attempts
+        if a.score.valid
+    ]
+
+
+class _Groups:
+    """Rewards, lengths and failures of an epoch's groups of rollouts."""
+
+    def __init__(self):
+        self._rewards: list[np.ndarray] = []
+        self._lengths: list[np.ndarray] = []
+        self._valid = 0
+        self._failed: collections.Counter[str] = collections.Counter()
+
+    def add(
+        self, attempts: Sequence[Sequence[Attempt]], rollouts: Rollouts
+    ) -> tuple[np.ndarray, np.ndarray]:
+        """Takes the groups of a batch; returns their rewards and successes, (T, g) each."""
+        scores = [[a.score for a in of] for of in attempts]
+        reward, success = (
+            np.array([[getattr(score, name) for score in of] for of in scores], float)
+            for name in ("reward", "success")
+        )
+        self._rewards.append(reward)
+        self._lengths.append(rollouts.lengths)
+        self._valid += sum(score.valid for of in scores for score in of)
+        reasons = [score.reason for of in scores for score in of]
+        self._failed.update(reason for reason in reasons if reason in FAILED_SCORES)
+        return reward, success
+
+    def metrics(self) -> dict[str, float]:
+        """Means over all groups, and how many answers could not be scored, by reason."""
+        reward = np.concatenate(self._rewards)
+        return {
+            "reward_mean": float(reward.mean()),
+            "response_length_mean": float(np.concatenate(self._lengths).mean()),
+            "zero_variance_share": float(zero_variance(reward).mean()),
+            "valid_share": self._valid / reward.size,
+            **self._failed,
+        }

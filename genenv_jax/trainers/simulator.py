@@ -1,0 +1,279 @@
+"""The simulator's part of an epoch: it learns from what the agent made of its tasks.
+
+`Regression`      reward-weighted regression, the paper's
+`PolicyGradient`  GRPO over the variations of each seed
+`Frozen`          nothing is learnt
+"""
+
+from __future__ import annotations
+
+import abc
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+
+from genenv_jax.parallel import processes
+from genenv_jax.players import learner
+from genenv_jax.players.simulator import Simulator, SimulatorConfig
+from genenv_jax.rl.grpo import GRPOConfig
+from genenv_jax.rl.rewards import effective_sample_size
+from genenv_jax.rl.weights import seed_group_advantages
+from genenv_jax.run.metrics import EpochMeans
+from genenv_jax.run.session import Session
+from genenv_jax.run.streams import Stream
+from genenv_jax.sampling.engine import Rollouts
+from genenv_jax.tasks.generation import TaskBatch
+
+
+class Frozen:
+    """The simulator stays as it is."""
+
+    def step(self, epoch: int, batch: TaskBatch) -> dict[str, float]:
+        """Metrics "simulator/..." of an epoch's update; none where the simulator wrote no tasks."""
+        del epoch
+        if batch.texts is None:
+            return {}
+        weights = batch.weights()
+        return {
+            "simulator/records": int((weights > 0).sum()),
+            "simulator/effective_sample_size": effective_sample_size(weights[weights > 0]),
+        }
+
+    def warm_up(self) -> None:
+        """Compiles what a step may run, for every prompt width that is planned."""
+
+
+class _Learning(Frozen, abc.ABC):
+    """One update an epoch, in mini-batches of seeds.
+
+    Args:
+      simulator: the player.
+      session: of the run.
+    """
+
+    def __init__(self, simulator: Simulator, session: Session):
+        self._simulator, self._session = simulator, session
+        self._update = self._make_update(simulator.config)
+
+    @abc.abstractmethod
+    def _make_update(self, config: SimulatorConfig) -> Any:
+        """The jitted optimiser step."""
+
+    @abc.abstractmethod
+    def _weights(self, batch: TaskBatch) -> np.ndarray:
+        """(S, n) what each generation counts in the update; 0 leaves it out."""
+
+    @abc.abstractmethod
+    def _passes(
+        self,
+        generations: Rollouts,
+        weights: np.ndarray,
+        used: np.ndarray,
+        order: np.random.Generator,
+    ) -> dict[str, float]:
+        """All optimiser steps of an update, on the contexts `used`; their metrics."""
+
+    @abc.abstractmethod
+    def _empty_batch(self, nothing: Rollouts) -> Any:
+        """A mini-batch without generations, of a prompt width."""
+
+    def step(self, epoch: int, batch: TaskBatch) -> dict[str, float]:
+        """See `Frozen.step`."""
+        metrics, session = super().step(epoch, batch), self._session
+        weights = self._weights(batch)
+        metrics["simulator/records"] = records = int((weights != 0).sum())
+        with (
+            session.phase("update simulator", records, "records"),
+            session.measure("update simulator"),
+        ):
+            updated = self.update(batch.texts, weights, session.rng(Stream.RECORDS, epoch))
+        return metrics | {f"simulator/{name}": value for name, value in updated.items()}
+
+    def update(
+        self, generations: Rollouts, weights: np.ndarray, order: np.random.Generator
+    ) -> dict[str, float]:
+        """One update.
+
+        Args:
+          generations: of S contexts, as the simulator wrote them since its last update.
+          weights: (S, n), w of each record, or advantages; 0 leaves a generation out.
+          order: shuffles the contexts of each pass.
+        Returns:
+          metrics averaged over the optimiser steps; empty where all weights are 0.
+        """
+        used = np.flatnonzero((weights != 0).any(axis=1))
+        if not used.size:
+            return {}
+        result = self._passes(generations, weights, used, order)
+        learner.check_finite(result, "the simulator's update")
+        return result
+
+    def warm_up(self) -> None:
+        """See `Frozen.warm_up`."""
+        simulator = self._simulator
+        empty = [
+            self._empty_batch(Rollouts.empty([[0] * width], simulator.engine.options))
+            for width in simulator.buckets
+        ]
+        simulator.load_for("update")
+        for batch in empty:
+            self._update.lower(simulator.state, simulator.frozen, batch).compile()
+
+    def _minibatches(self, rows: np.ndarray) -> Iterator[np.ndarray]:
+        size = self._simulator.config.minibatch_size
+        yield from (rows[start : start + size] for start in range(0, len(rows), size))
+
+    def _take(self, generations: Rollouts, rows: np.ndarray, *arrays: np.ndarray) -> tuple:
+        """A mini-batch of generations, and the same rows of `arrays`, filled up with zeros."""
+        size = self._simulator.config.minibatch_size
+        pad = size - len(rows)
+        return (
+            generations.take(rows).batch(self._simulator.buckets, size),
+            *(np.pad(x[rows], [(0, pad), *[(0, 0)] * (x.ndim - 1)]) for x in arrays),
+        )
+
+
+class Regression(_Learning):
+    """Reward-weighted regression on the generations that pass the filter.
+
+    Its metric "update_kl" is the largest KL from the update's start that was measured after a step, never
+    above `kl_cap`: a step that would pass it is halved until it does not, and where no fraction fits, the
+    update ends.
+    """
+
+    def _make_update(self, config: SimulatorConfig) -> Any:
+        return learner.make_rwr_step(
+            self._simulator.model.config,
+            self._simulator.optimizer,
+            config.kl_coef,
+            config.kl_cap or float("inf"),
+            config.micro_batches,
+            with_entropy=config.entropy_coef > 0,
+        )
+
+    def _weights(self, batch: TaskBatch) -> np.ndarray:
+        return batch.weights()
+
+    def _passes(
+        self,
+        generations: Rollouts,
+        weights: np.ndarray,
+        used: np.ndarray,
+        order: np.random.Generator,
+    ) -> dict[str, float]:
+        simulator = self._simulator
+        initial = simulator.initial_logprobs(generations, used)
+        start = simulator.start_logprobs(generations, used)
+        entropy_coef = self._entropy_coef(generations)
+        simulator.load_for("update")
+        means, furthest, capped, steps, scale = EpochMeans(), 0.0, False, 0, 1.0
+        for _ in range(simulator.config.update_epochs):
+            for rows in self._minibatches(order.permutation(used)):
+                batch = self._batch(generations, rows, start, initial, weights, entropy_coef)
+                simulator.state, metrics = self._update(simulator.state, simulator.frozen, batch)
+                fetched = [metrics.pop(name) for name in ("step_scale", "update_kl")]
+                scale, kl = map(float, processes.fetch(fetched))
+                means.update(metrics)
+                capped |= scale < 1
+                if scale == 0:
+                    break
+                steps, furthest = steps + 1, max(furthest, kl)
+            if scale == 0:  # the cap is reached: this epoch's update ends
+                break
+        return means.compute() | {"update_kl": furthest, "capped": float(capped), "steps": steps}
+
+    def _entropy_coef(self, generations: Rollouts) -> float:
+        """The bonus's coefficient: `entropy_coef` where the generations' entropy is below the floor.
+
+        -log π of the simulator's own tokens, averaged, estimates its entropy without bias.
+        """
+        c = self._simulator.config
+        own = slice(0, c.variations - c.from_initial)
+        tokens = generations.lengths[:, own].sum()
+        entropy = -generations.logprobs[:, own].sum() / max(tokens, 1)
+        return c.entropy_coef if entropy < c.entropy_floor else 0.0
+
+    def _batch(
+        self,
+        generations: Rollouts,
+        rows: np.ndarray,
+        start: np.ndarray,
+        initial: np.ndarray,
+        weights: np.ndarray,
+        entropy_coef: float,
+    ) -> learner.RWRBatch:
+        arrays = start, initial, weights.astype(np.float32)
+        coefficients = np.full(self._simulator.config.minibatch_size, entropy_coef, np.float32)
+        taken = self._take(generations, rows, *arrays)
+        return self._simulator.put(learner.RWRBatch(*taken, coefficients))
+
+    def _empty_batch(self, nothing: Rollouts) -> learner.RWRBatch:
+        simulator, row = self._simulator, np.zeros(1, int)
+        initial = simulator.initial_logprobs(nothing, row)
+        start = simulator.start_logprobs(nothing, row)
+        return self._batch(nothing, row, start, initial, np.zeros(nothing.lengths.shape), 0.0)
+
+
+class PolicyGradient(_Learning):
+    """GRPO with R_env less the mean over the seed's variations as the advantage.
+
+    The ratio is taken to whoever wrote a generation.
+    """
+
+    def _make_update(self, config: SimulatorConfig) -> Any:
+        loss = GRPOConfig(
+            clip_low=config.clip,
+            clip_high=config.clip,
+            kl_coef=config.kl_coef,
+            entropy_coef=config.entropy_coef,
+        )
+        simulator = self._simulator
+        return learner.make_grpo_step(
+            simulator.model.config, loss, simulator.optimizer, config.micro_batches
+        )
+
+    def _weights(self, batch: TaskBatch) -> np.ndarray:
+        invalid = self._simulator.config.invalid_reward
+        return seed_group_advantages(*batch.r_env(), invalid_reward=invalid)
+
+    def _passes(
+        self,
+        generations: Rollouts,
+        weights: np.ndarray,
+        used: np.ndarray,
+        order: np.random.Generator,
+    ) -> dict[str, float]:
+        simulator = self._simulator
+        initial = simulator.initial_logprobs(generations, used)
+        simulator.load_for("update")
+        means, steps = EpochMeans(), 0
+        for _ in range(simulator.config.update_epochs):
+            for rows in self._minibatches(order.permutation(used)):
+                batch = self._batch(generations, rows, initial, weights)
+                simulator.state, metrics = self._update(simulator.state, simulator.frozen, batch)
+                means.update(metrics)
+                steps += 1
+        return means.compute() | {"steps": steps}
+
+    def _batch(
+        self, generations: Rollouts, rows: np.ndarray, initial: np.ndarray, weights: np.ndarray
+    ) -> learner.GRPOBatch:
+        arrays = generations.logprobs, initial, weights.astype(np.float32)
+        return self._simulator.put(learner.GRPOBatch(*self._take(generations, rows, *arrays)))
+
+    def _empty_batch(self, nothing: Rollouts) -> learner.GRPOBatch:
+        row = np.zeros(1, int)
+        initial = self._simulator.initial_logprobs(nothing, row)
+        return self._batch(nothing, row, initial, np.zeros(nothing.lengths.shape))
+
+
+def make_simulator_trainer(simulator: Simulator, writes_tasks: bool, session: Session) -> Frozen:
+    """The trainer that `config.simulator` names.
+
+    writes_tasks: whether the epochs' tasks are the simulator's; it does not learn from others.
+    """
+    if not (simulator.config.train and writes_tasks):
+        return Frozen()
+    trainer = {"rwr": Regression, "grpo": PolicyGradient}[simulator.config.method]
+    return trainer(simulator, session)

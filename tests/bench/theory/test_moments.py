@@ -1,0 +1,237 @@
+"""Proposition 1's estimators, against policies and numbers whose moments are computed in full."""
+
+import itertools
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from bench.theory.gradients import completion_logprob, group_gradients, make_task_gradients
+from bench.theory.moments import (
+    binned,
+    fit_variance_curve,
+    median_ratio,
+    spread_over_rates,
+    squared_gradient,
+    success_variance,
+)
+from genenv_jax.models.config import TransformerConfig
+from genenv_jax.models.scoring import CompletionBatch, score_completions
+from genenv_jax.parallel.rules import param_shapes
+
+LOGITS = np.array([0.9, -0.4, 0.3, -1.2])
+WINS = np.array([1.0, 0.0, 1.0, 0.0])
+
+
+def bandit():
+    """π and the scores of each arm of a softmax bandit, by the textbook: e_a − π."""
+    pi = np.exp(LOGITS) / np.exp(LOGITS).sum()
+    return pi, np.eye(4) - pi
+
+
+def logprob(params, arm):
+    # Two leaves, so that norms have to be taken over the tree.
+    logits = jnp.concatenate([params["first"], params["second"]])
+    return jax.nn.log_softmax(logits)[arm]
+
+
+def params():
+    return {"first": jnp.float32(LOGITS[:1]), "second": jnp.float32(LOGITS[1:])}
+
+
+def test_scores_of_a_softmax_bandit_are_those_of_the_textbook():
+    pi, scores = bandit()
+    arms = jnp.array([[0, 1, 2, 3], [3, 3, 0, 0]])
+    found = group_gradients(logprob, params(), arms, jnp.float32(WINS[np.array(arms)]))
+    np.testing.assert_allclose(
+        found.score_squares, np.square(scores[np.array(arms)]).sum(-1), rtol=1e-5
+    )
+    np.testing.assert_allclose(found.logprobs, np.log(pi)[np.array(arms)], rtol=1e-5)
+    r = WINS[np.array(arms)].ravel()
+    group = ((r - r.mean())[:, None] * scores[np.array(arms).ravel()]).mean(0)
+    np.testing.assert_allclose(found.group_square, np.square(group).sum(), rtol=1e-4)
+
+
+def test_the_estimates_are_unbiased_by_enumeration_of_all_groups():
+    """All 4^4 groups of four rollouts with their probabilities: expectations are exact."""
+    pi, scores = bandit()
+    p = pi @ WINS
+    squares = np.square(scores).sum(1)
+    true_square = pi @ (np.square(WINS - p) * squares)
+    true_signal = np.square((pi * (WINS - p)) @ scores).sum()
+    groups = np.array(list(itertools.product(range(4), repeat=4)))
+    chance = pi[groups].prod(1)
+    measure = jax.jit(jax.vmap(lambda arms, r: group_gradients(logprob, params(), arms, r), (0, 0)))
+    blocks = groups.reshape(-1, 2, 2)
+    found = measure(blocks, jnp.float32(WINS[blocks]))
+    assert chance @ np.asarray(found.signal_square, float) == pytest.approx(true_signal, rel=1e-4)
+    estimates = [squared_gradient(WINS[g], squares[g]) for g in groups]
+    assert chance @ np.array(estimates) == pytest.approx(true_square, rel=1e-9)
+    # With p̂ in place of p it is off, so that the correction is seen to matter.
+    r = WINS[groups]
+    plug_in = (np.square(r - r.mean(1, keepdims=True)) * squares[groups]).mean(1)
+    assert abs(chance @ plug_in / true_square - 1) > 0.1
+    variances = [success_variance(int(k), 4) for k in r.sum(1)]
+    assert chance @ np.array(variances) == pytest.approx(p * (1 - p), rel=1e-9)
+
+
+def test_the_unbiased_estimate_is_the_mean_over_distinct_rollouts():
+    rng = np.random.default_rng(0)
+    r, c = rng.integers(0, 2, 7).astype(float), rng.exponential(size=7)
+    terms = [
+        r[i] * c[i] - 2 * r[j] * r[i] * c[i] + r[j] * r[k] * c[i]
+        for i, j, k in itertools.permutations(range(7), 3)
+    ]
+    assert squared_gradient(r, c) == pytest.approx(np.mean(terms))
+    assert squared_gradient(np.zeros(5), np.ones(5)) == squared_gradient(np.ones(5), c[:5]) == 0
+
+
+def test_the_formula_of_the_documentation_holds_on_a_bandit():
+    pi, scores = bandit()
+    p, squares = pi @ WINS, np.square(scores).sum(1)
+    of_success = pi @ (WINS * squares) / p
+    of_failure = pi @ ((1 - WINS) * squares) / (1 - p)
+    expected = p * (1 - p) * ((1 - p) * of_success + p * of_failure)
+    assert pi @ (np.square(WINS - p) * squares) == pytest.approx(expected)
+
+
+@pytest.mark.parametrize("p", [0.1, 0.37, 0.5, 0.9])
+def test_a_policy_of_one_logit_has_a_valley_at_one_half(p):
+    """What the documentation says of it: s = r − p, so the moments are those of a Bernoulli number."""
+    v, s = p * (1 - p), np.array([1 - p, -p])
+    chance = np.array([p, 1 - p])
+    assert chance @ s**4 == pytest.approx(v * (1 - 3 * v))
+    assert (chance @ s**2) ** 2 == pytest.approx(v**2)
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [([1, 0], [1.0, 2.0]), ([1, 0, 0.5], [1.0, 1.0, 1.0]), ([1, 0, 1], [1.0, 1.0])],
+)
+def test_estimates_refuse_what_they_cannot_be_made_of(arguments):
+    with pytest.raises(ValueError, match="expected"):
+        squared_gradient(*arguments)
+
+
+def test_too_few_rollouts_are_refused():
+    with pytest.raises(ValueError, match="expected at least 2"):
+        group_gradients(logprob, params(), jnp.zeros((1, 4), int), jnp.zeros((1, 4)))
+    with pytest.raises(ValueError, match="n >= 2"):
+        success_variance(1, 1)
+
+
+def decoder():
+    """A small decoder's configuration and random weights."""
+    config = TransformerConfig(
+        vocab_size=50, hidden_size=16, intermediate_size=24, num_layers=1, num_heads=4,
+        num_kv_heads=2, head_dim=4, qkv_bias=True, remat="none",
+    )  # fmt: skip
+    rng = np.random.default_rng(1)  # much faster than compiling the initialisers
+    weights = jax.tree.map(
+        lambda x: jnp.asarray(rng.normal(0.0, 0.3, x.shape), jnp.float32), param_shapes(config)
+    )
+    return config, weights
+
+
+def test_a_decoder_s_gradients_are_those_of_its_log_probs():
+    """Against one plain jax.grad of the scoring function for each rollout."""
+    config, weights = decoder()
+    rng = np.random.default_rng(1)
+    prompt, completions = rng.integers(0, 50, 6), rng.integers(0, 50, (2, 3, 5))
+    lengths = np.array([[5, 2, 1], [4, 5, 3]])
+    rewards = np.array([[1, 0, 0], [1, 1, 0]], np.float32)
+    found = make_task_gradients(config)(weights, prompt, np.int32(4), completions, lengths, rewards)
+    reference = jax.jit(
+        jax.value_and_grad(lambda w, batch: score_completions(w, batch, config).sum())
+    )
+    scores, logprobs = [], []
+    for tokens, length in zip(completions.reshape(-1, 5), lengths.ravel(), strict=True):
+        batch = CompletionBatch(prompt[None], np.array([4]), tokens[None, None], length[None, None])
+        value, gradient = reference(weights, batch)
+        scores.append(np.concatenate([np.ravel(x) for x in jax.tree.leaves(gradient)]))
+        logprobs.append(float(value))
+    scores, r = np.array(scores), rewards.ravel()
+    np.testing.assert_allclose(found.logprobs.ravel(), logprobs, rtol=1e-5)
+    np.testing.assert_allclose(found.score_squares.ravel(), np.square(scores).sum(1), rtol=1e-4)
+    group = ((r - r.mean())[:, None] * scores).mean(0)
+    np.testing.assert_allclose(found.group_square, np.square(group).sum(), rtol=1e-4)
+    blocks = [
+        ((r[i : i + 3] - r[i : i + 3].mean())[:, None] * scores[i : i + 3]).sum(0) / 2
+        for i in (0, 3)
+    ]
+    np.testing.assert_allclose(found.signal_square, blocks[0] @ blocks[1], rtol=1e-3)
+
+
+def test_padding_of_a_completion_has_no_gradient():
+    config, weights = decoder()
+    prompt, length = jnp.array([3, 1, 4]), jnp.int32(3)
+    log_prob = completion_logprob(config, prompt, length)
+    gradient = jax.jit(jax.grad(log_prob))
+    values = [
+        gradient(weights, (jnp.array([5, 9, *rest]), jnp.int32(2))) for rest in ([0, 0], [7, 8])
+    ]
+    for a, b in zip(*map(jax.tree.leaves, values), strict=True):
+        np.testing.assert_allclose(a, b, atol=1e-6)
+
+
+def simulated(tasks, s1, s0, seed=0, attempts=256):
+    """p, variance and values of tasks whose E‖g‖² follows two constants, with noise."""
+    rng = np.random.default_rng(seed)
+    true = rng.uniform(0.02, 0.98, tasks)
+    k = rng.binomial(attempts, true)
+    values = true * (1 - true) * ((1 - true) * s1 + true * s0) * rng.gamma(20, 1 / 20, tasks)
+    return k / attempts, np.array([success_variance(int(i), attempts) for i in k]), values
+
+
+def test_the_fit_finds_the_curve_that_the_tasks_follow():
+    flat = fit_variance_curve(*simulated(300, 5.0, 5.0), resamples=300)
+    assert flat.c_interval[0] < 5.0 < flat.c_interval[1] and flat.c == pytest.approx(5, rel=0.05)
+    assert flat.peak_interval[0] <= 0.5 <= flat.peak_interval[1]
+    assert flat.explained > 0.6 and flat.correlation > 0.7
+    tilted = fit_variance_curve(*simulated(300, 1.0, 9.0), resamples=300)
+    assert tilted.s1 == pytest.approx(1, abs=0.4) and tilted.s0 == pytest.approx(9, rel=0.1)
+    grid = np.linspace(0, 1, 10_001)
+    best = grid[np.argmax(grid * (1 - grid) * (1 - grid + 9 * grid))]
+    assert tilted.peak == pytest.approx(best, abs=0.02) and tilted.peak_interval[0] > 0.55
+
+
+def test_the_fit_of_the_square_is_exact_where_it_holds():
+    p = np.linspace(0.05, 0.95, 19)
+    x = p * (1 - p)
+    fit = fit_variance_curve(p, x, 3 * x * x, resamples=50)
+    assert fit.square_c == pytest.approx(3) and fit.square_explained == pytest.approx(1)
+    assert fit.explained < 1
+
+
+def test_the_interval_of_the_constant_covers_it():
+    covered = 0
+    for seed in range(60):
+        low, high = fit_variance_curve(*simulated(60, 5, 5, seed), resamples=200).c_interval
+        covered += low < 5 < high
+    assert covered >= 50  # of 60 at 95 %: fewer than 51 has probability 0.001
+
+
+def test_the_fit_is_left_out_where_nothing_is_solved_sometimes():
+    assert fit_variance_curve(np.zeros(9), np.zeros(9), np.zeros(9)) is None
+
+
+def test_ranges_hold_the_means_of_their_tasks():
+    p = np.array([0.0, 0.05, 0.3, 0.35, 0.3, 1.0])
+    bins = binned(p, np.arange(6.0), (0, 0.1, 0.3, 0.9, 1.0), resamples=100)
+    assert [(b.low, b.count, b.mean) for b in bins] == [(0, 2, 0.5), (0.3, 3, 3.0), (0.9, 1, 5.0)]
+    assert bins[0].interval is None and bins[1].interval[0] <= 3.0 <= bins[1].interval[1]
+    assert bins[1].p == pytest.approx(0.95 / 3)
+
+
+def test_tasks_of_all_success_rates_are_chosen():
+    successes = np.array([0] * 50 + [5, 16, 16, 31, 32])
+    chosen = spread_over_rates(successes, 32, 8)
+    assert {50, 51, 52, 53, 54} <= set(chosen) and len(chosen) == 8 == len(set(chosen))
+    assert spread_over_rates(successes, 32, 999) == list(range(55))
+
+
+def test_the_ratio_of_failures_to_successes_is_a_median():
+    value, (low, high) = median_ratio([2.0, 4.0, 90.0], [1.0, 1.0, 1.0])
+    assert value == 4 and low >= 2 and high <= 90
+    assert median_ratio([1.0], [1.0]) is None

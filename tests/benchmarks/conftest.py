@@ -1,0 +1,40 @@
+"""Directories of benchmark files: small ones, written for the tests, and the real ones."""
+
+import sys
+
+import pytest
+
+from genenv_jax.benchmarks.bfcl import backends
+from tests.benchmarks import bfcl_classes
+from tests.benchmarks.small import WRITERS
+
+
+def _directory(name):
+    """A fixture: the small files of a benchmark, then the real data."""
+
+    @pytest.fixture(scope="session", params=["small", pytest.param("real", marks=pytest.mark.data)])
+    def directory(request, tmp_path_factory):
+        if request.param == "real":
+            return request.getfixturevalue("data_dir")
+        return WRITERS[name](tmp_path_factory.mktemp(name))
+
+    return directory
+
+
+alfworld_dir = _directory("alfworld")
+api_bank_dir = _directory("api_bank")
+bamboogle_dir = _directory("bamboogle")
+bfcl_dir = _directory("bfcl")
+travelplanner_dir = _directory("travelplanner")
+
+
+@pytest.fixture(params=["small", pytest.param("official", marks=pytest.mark.slow)])
+def executable(request, monkeypatch):
+    """BFCL's stateful classes: small ones of the tests, then the official ones of bfcl-eval."""
+    if request.param == "official":
+        if not backends.is_installed():
+            pytest.skip(backends.INSTALL)
+        return
+    monkeypatch.setattr(backends, "is_installed", lambda: True)
+    for module in ("gorilla_file_system", "math_api"):
+        monkeypatch.setitem(sys.modules, f"{backends._PACKAGE}.{module}", bfcl_classes)

@@ -1,0 +1,182 @@
+"""What every benchmark implements (`genenv_jax.benchmarks.base`), on small files and on the real ones."""
+
+import dataclasses
+import json
+import pickle
+import time
+
+import pytest
+
+from genenv_jax.benchmarks import base, registry
+from genenv_jax.benchmarks.base import Rejection, SeedStatistics, Task
+from tests.benchmarks.hostile import HOSTILE
+from tests.benchmarks.published import published
+from tests.benchmarks.small import WRITERS
+
+# Options with which the small files have seeds and held-out tasks.
+OPTIONS = {"bamboogle": {"seed_fraction": 0.5}}
+PROMPT_CHARS = 14_100  # 4,096 tokens of a Qwen tokenizer
+_TOOLS = (
+    "New Tools: {0}\nNew Task: User: x\nNew Answer: [f(a=1)]",
+    "New Tools: same\nNew Task: User: {0}\nNew Answer: [f(a=1)]",
+    "New Tools: same\nNew Task: User: x\nNew Answer: {0}",
+)
+_STEP = "New Task: {}\nNew Observations: {}\nNew Commands: {}\nNew Action: {}"
+# Where hostile text may stand in answers and generations.
+AROUND = {
+    "alfworld": (
+        "Action: {0}",
+        *(_STEP.format(*("{0}" if i == j else "look" for j in range(4))) for i in range(4)),
+    ),
+    "api_bank": (*_TOOLS, "[BookTable(dishes={0})]", "[BookTable(guest='{0}')]"),
+    "bamboogle": ("<answer>{0}</answer>", "New Task: {0}\nNew Steps: {0}\nNew Answer: {0}"),
+    "bfcl": _TOOLS,
+    "travelplanner": ('[{{"current_city": "{0}"}}]', '{{"query": "{0}"}}'),
+}
+
+
+@pytest.fixture(
+    scope="module",
+    params=[
+        pytest.param((name, data), marks=[pytest.mark.data] if data == "real" else [])
+        for name in WRITERS
+        for data in ("small", "real")
+    ],
+    ids=lambda param: "-".join(param),
+)
+def make(request, tmp_path_factory):
+    """A function from options to a benchmark."""
+    name, data = request.param
+    if data == "small":
+        directory = WRITERS[name](tmp_path_factory.mktemp(name))
+    else:
+        directory = request.getfixturevalue("data_dir")
+    options = {"data_dir": str(directory)} | OPTIONS.get(name, {})
+    return lambda **more: registry.make_benchmark(name, **options, **more)
+
+
+@pytest.fixture(scope="module")
+def benchmark(make):
+    return make()
+
+
+def test_seeds_and_held_out_tasks_are_apart(benchmark):
+    assert isinstance(benchmark, base.Benchmark) and isinstance(benchmark, base.Described)
+    assert all(isinstance(value, str) and value for value in benchmark.about().values())
+    seeds, held_out = benchmark.tasks("seed"), benchmark.tasks("eval")
+    assert seeds and held_out
+    assert len({task.id for task in (*seeds, *held_out)}) == len(seeds) + len(held_out)
+    known = {benchmark.canonical(task) for task in held_out}
+    assert not known & {benchmark.canonical(task) for task in seeds}
+    for split, tasks in (("seed", seeds), ("eval", held_out)):
+        for task in tasks:
+            assert (task.origin, task.benchmark) == (split, benchmark.name)
+            assert Task.from_json(json.loads(json.dumps(task.to_json()))) == task
+            assert benchmark.text(task)
+    with pytest.raises(ValueError, match="split 'test': expected 'seed' or 'eval'"):
+        benchmark.tasks("test")
+
+
+def test_fewer_tasks_are_a_part_of_all(make, benchmark):
+    few = make(max_seeds=3, max_eval=2)
+    for split, count in (("seed", 3), ("eval", 2)):
+        ids = [task.id for task in few.tasks(split)]
+        assert len(ids) == count
+        assert ids == [task.id for task in benchmark.tasks(split) if task.id in ids]
+
+
+def test_reference_answers_earn_full_reward(benchmark):
+    tasks = [*benchmark.tasks("seed"), *benchmark.tasks("eval")]
+    results = [(task, benchmark.score(task, benchmark.agent_answer(task))) for task in tasks]
+    for task, score in results:
+        assert (score.reward, score.success, score.valid, score.reason) == (1.0, True, True, ""), (
+            task.id
+        )
+    numbers = benchmark.aggregate(results)
+    assert next(value for key, value in numbers.items() if key.endswith("accuracy")) == 1.0
+    assert benchmark.aggregate(results + results) == pytest.approx(numbers)  # any multiset
+    assert benchmark.aggregate([])["accuracy"] == 0.0
+
+
+def test_prompts_fit_and_hold_the_task(benchmark):
+    for task in (*benchmark.tasks("seed"), *benchmark.tasks("eval")):
+        agent = benchmark.agent_messages(task)
+        simulator = benchmark.simulator_messages(task, SeedStatistics(attempts=10, successes=9))
+        for messages in (agent, simulator):
+            assert messages[0]["role"] == "system" and messages[-1]["role"] == "user"
+            assert sum(len(message["content"]) for message in messages) < PROMPT_CHARS
+        assert "9 of 10" in simulator[-1]["content"] and "harder" in simulator[-1]["content"]
+
+
+def test_seeds_are_sound_and_come_back_from_their_text(benchmark):
+    for seed in benchmark.tasks("seed"):
+        assert benchmark.verify(seed) is None
+        task = benchmark.parse(benchmark.simulator_answer(seed), seed, "g", 3)
+        assert isinstance(task, Task), task
+        assert (task.id, task.origin, task.generation, task.seed_id) == (
+            "g",
+            "generated",
+            3,
+            seed.id,
+        )
+        assert (task.category, task.tools) == (seed.category, seed.tools)
+        assert benchmark.canonical(task) == benchmark.canonical(seed)
+        assert benchmark.verify(task) is None
+        assert benchmark.score(task, benchmark.agent_answer(seed)).success
+
+
+def test_it_can_be_sent_to_a_worker(benchmark):
+    task = benchmark.tasks("eval")[0]
+    data = pickle.dumps(benchmark)
+    assert len(data) < 10_000  # without the tasks
+    copy = pickle.loads(data)
+    assert copy.tasks("eval") == benchmark.tasks("eval")
+    assert copy.score(task, benchmark.agent_answer(task)).success
+
+
+@pytest.mark.parametrize("name", HOSTILE)
+def test_hostile_text_has_a_verdict_in_bounded_time(benchmark, name):
+    seed = benchmark.tasks("seed")[0]
+    for around in ("{0}", *AROUND[benchmark.name]):
+        text = around.format(HOSTILE[name])
+        start = time.process_time()
+        score = benchmark.score(seed, text)
+        assert not score.success and 0 <= score.reward < 1
+        assert score.reason.replace("_", "").isalpha() and len(score.reason) < 60
+        made = benchmark.parse(text, seed, "g", 0)
+        if isinstance(made, Task):
+            json.dumps(made.to_json()).encode()
+            benchmark.canonical(made)
+            made = benchmark.verify(made)
+        if made is not None:
+            assert made.reason.replace("_", "").isalpha() and len(made.detail) < 400
+        assert time.process_time() - start < 1.0
+
+
+@pytest.mark.parametrize("answer", [None, {}, [], {"kind": "call"}, {"query": None}])
+def test_a_malformed_task_has_a_verdict(benchmark, answer):
+    broken = dataclasses.replace(benchmark.tasks("seed")[0], answer=answer)
+    score = benchmark.score(broken, "[f(a=1)]")
+    assert not score.success and not score.valid
+    assert isinstance(benchmark.verify(broken), Rejection)
+
+
+@pytest.mark.parametrize("name", WRITERS)
+def test_files_are_found_and_compared_with_the_published_ones(name, tmp_path, monkeypatch):
+    directory = WRITERS[name](tmp_path / "data")
+    monkeypatch.delenv("ALFWORLD_DATA", raising=False)
+    monkeypatch.setenv("GENENV_DATA", str(tmp_path / "nothing"))
+    monkeypatch.setenv("TFDS_DATA_DIR", str(tmp_path / "nothing"))
+    with pytest.raises(
+        FileNotFoundError, match=f"run `python -m genenv_jax.datasets --name={name}`"
+    ):
+        registry.make_benchmark(name).tasks("eval")
+    monkeypatch.setenv("GENENV_DATA", str(directory))
+    root = next(path for path in (directory / name, directory) if path.is_dir())
+    with published(name, root):
+        options = {"verify_files": True, **OPTIONS.get(name, {})}
+        assert registry.make_benchmark(name, **options).tasks("seed")
+        for path in [path for path in root.rglob("*") if path.is_file()]:
+            path.write_bytes(path.read_bytes() + b"\n")
+        with pytest.raises(ValueError, match=r"bytes, expected \d+: delete it"):
+            registry.make_benchmark(name, **options).tasks("seed")

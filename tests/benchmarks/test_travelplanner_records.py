@@ -1,0 +1,181 @@
+"""TravelPlanner's files: what is read of small ones, and errors that name file and line."""
+
+import pytest
+
+from genenv_jax.benchmarks import data_files
+from genenv_jax.benchmarks.travelplanner import records
+from genenv_jax.benchmarks.travelplanner.benchmark import TravelPlanner
+from genenv_jax.benchmarks.travelplanner.queries import Query
+from tests.benchmarks import travelplanner_files
+from tests.benchmarks.published import published
+
+PROMPTS, REFERENCES, RESTAURANTS, _, _, DISTANCES, STATES = records.ALWAYS
+VALIDATION = "HEAD/postprocess/example_evaluation.jsonl"
+
+
+@pytest.fixture
+def directory(tmp_path):
+    """Small files that a test may change."""
+    return travelplanner_files.write(tmp_path / "travelplanner")
+
+
+def test_the_queries_and_their_information(directory):
+    world = records.read_world(directory)
+    texts = [task.messages[0]["content"] for task in world.tasks[records.TRAIN]]
+    assert texts == [text for text, *_ in travelplanner_files.queries()]
+    assert len(world.tasks[records.VALIDATION]) == 4
+    query = Query.from_json(world.tasks[records.TRAIN][15].answer["query"])
+    assert query == Query(
+        org="Portfield", dest="Northmark", days=5, visiting_city_number=2,
+        date=tuple(f"2022-03-{day}" for day in range(15, 20)), people_number=2, budget=6_000,
+        house_rule="pets", room_type="entire room", transportation="no self-driving",
+    )  # fmt: skip
+    reference = world.references["train_3"]
+    assert [city.name for city in reference.cities] == ["Ashton", "Brookby"]
+    assert [city.restaurants[1].cost for city in reference.cities] == [15.0, 15.0]
+    legs = [
+        (leg.origin, leg.date, len(leg.flights), leg.drive.kilometres) for leg in reference.legs
+    ]
+    assert legs == [
+        ("Portfield", "2022-03-08", 2, 210.0), ("Ashton", "2022-03-10", 0, 80.0),
+        ("Brookby", "2022-03-12", 1, 80.0),
+    ]  # fmt: skip
+    database = world.database
+    assert database.flights.size == 10 and database.flights.price("F0000004") == 70.0
+    assert not database.restaurants.get("Nowhere")  # a row with a missing value is none
+    assert database.drive("Portfield", "Dunmore") is database.drive("Calder", "Dunmore") is None
+    assert database.drives["Calder", "Dunmore"] is None
+    assert database.cities_in("Southmark") == ["Elmstead"]
+
+
+def test_validation_queries_can_be_held_out(directory):
+    """Without their information it is made from the data base: no flights, the nearest cities."""
+    benchmark = TravelPlanner(data_dir=directory, eval="validation")
+    tasks = benchmark.tasks("eval")
+    answers = [benchmark.agent_answer(task) for task in tasks]
+    verdicts = [benchmark.score(*pair).success for pair in zip(tasks, answers, strict=True)]
+    assert verdicts == [True, True, True, False] and answers[3] == "[]"
+    assert "not comparable" in benchmark.about()["reference_information"]
+    shown = benchmark.agent_messages(tasks[2])[-1]["content"]
+    # Of those of the state, Ashton is farther away, and to Dunmore there is no road.
+    assert "## Portfield to Brookby, 2022-03-08\nNo flights." in shown
+    assert "## Brookby to Ashton" in shown
+    assert len(benchmark.tasks("seed")) == 18 - 3  # three are asked in the validation queries too
+    (directory / VALIDATION).unlink()
+    with pytest.raises(FileNotFoundError, match="example_evaluation"):
+        TravelPlanner(data_dir=directory, eval="validation").tasks("eval")
+
+
+def test_validation_queries_with_their_information(directory):
+    path = directory / "HEAD/database/validation_ref_info.jsonl"
+    path.write_bytes(b"".join((directory / REFERENCES).read_bytes().splitlines(True)[:4]))
+    benchmark = TravelPlanner(data_dir=directory, eval="validation")
+    assert "published" in benchmark.about()["reference_information"]
+    assert all(benchmark.verify(task) is None for task in benchmark.tasks("eval")[:3])
+    with (
+        published("travelplanner", directory),
+        pytest.raises(ValueError, match="git blob id"),
+    ):
+        records.read_world(directory, verify_files=True)
+
+
+def test_a_file_with_other_contents_is_named(directory):
+    with published("travelplanner", directory):
+        path = directory / PROMPTS
+        path.write_bytes(path.read_bytes().replace(b"Portfield", b"portfield", 1))
+        with pytest.raises(ValueError, match="std_travelplanner.jsonl has SHA-256"):
+            TravelPlanner(data_dir=directory, verify_files=True).tasks("seed")
+        path.unlink()
+        with pytest.raises(FileNotFoundError, match="is missing; it is published at https://"):
+            data_files.verify("travelplanner", directory, records.ALWAYS)
+
+
+@pytest.mark.parametrize(
+    ("file", "line", "old", "new", "message"),
+    [
+        (PROMPTS, 3, '{"messages', "", "jsonl:3: not JSON"),
+        (PROMPTS, 3, "messages", "message", "jsonl:3: expected a system, a user and an assistant"),
+        (PROMPTS, 3, "Query:", "Question:", "jsonl:3: no query in the user's message"),
+        (PROMPTS, 3, "$6,000", "not much", "jsonl:3: query: budget"),
+        (PROMPTS, 3, "[{'days'", "x[{'days'", "jsonl:3: the annotated plan is no list"),
+        (PROMPTS, 3, "[{'days'", "[5, {'days'", "jsonl:3: a day of the annotated plan is no object"),
+        (PROMPTS, 18, None, "", "17 queries, but reference information for 18"),
+        (PROMPTS, 18, "}\n", "}\n{}\n", "jsonl:19: no reference information for query 19"),
+        (REFERENCES, 2, None, "[]\n", "jsonl:2: expected an object"),
+        (REFERENCES, 2, None, "{}\n", "jsonl:2: no cities or no legs"),
+        (REFERENCES, 2, "Attractions in", "Museums in", "'Museums in .*unknown kind of information"),
+        (REFERENCES, 2, '"Name"', '"Title"', "jsonl:2: 'Attractions in .*no column 'Name'"),
+        (REFERENCES, 2, '"price": 100', '"price": "much"', "jsonl:2: 'Accommodations in .*could not"),
+        (VALIDATION, 2, "query", "text", "jsonl:2: no query"),
+        (VALIDATION, 2, '"idx": 2', '"idx": 5', "jsonl:2: idx 5, expected 2"),
+        (RESTAURANTS, 6, None, "5,half a row\n", "csv:6: 2 fields, expected 6"),
+        (RESTAURANTS, 6, ",30,", ",cheap,", "csv:6: could not convert"),
+        (RESTAURANTS, 1, "Cuisines", "Food", "csv:2: no column 'Cuisines'"),
+        (DISTANCES, 1, "duration", "time", "csv:1: no column 'duration'"),
+        (DISTANCES, 2, "210 km", "far", "csv:2: distance 'far' is no length"),
+        (STATES, 2, "\t", " ", "txt:2: expected a city, a tab and a state"),
+    ],
+)  # fmt: skip
+def test_malformed_records_are_named_by_file_and_line(directory, file, line, old, new, message):
+    path = directory / file
+    lines = path.read_text().splitlines(True)
+    assert old is None or old in lines[line - 1]
+    lines[line - 1] = new if old is None else lines[line - 1].replace(old, new, 1)
+    path.write_text("".join(lines))
+    with pytest.raises(ValueError, match=message):
+        records.splits(directory)
+
+
+@pytest.mark.parametrize("file", [REFERENCES, RESTAURANTS, DISTANCES])
+def test_empty_files_are_named(directory, file):
+    path = directory / file
+    head = "" if file == REFERENCES else path.read_text().splitlines(True)[0] + "\n"
+    path.write_text(head)
+    with pytest.raises(ValueError, match=f"{path.name}: no r(ecords|ows)"):
+        records.splits(directory)
+
+
+@pytest.mark.parametrize("file", [PROMPTS, RESTAURANTS, STATES])
+def test_missing_files_are_named(directory, file):
+    (directory / file).unlink()
+    with pytest.raises(FileNotFoundError, match=f"{(directory / file).name} is missing"):
+        records.splits(directory)
+
+
+def test_a_table_that_is_no_text_is_named(directory):
+    (directory / RESTAURANTS).write_bytes(b"Name\n\xff\n")
+    with pytest.raises(ValueError, match="csv: not UTF-8"):
+        records.splits(directory)
+    (directory / RESTAURANTS).write_text("Name\n" + "a" * 200_000 + "\n")
+    with pytest.raises(ValueError, match="csv:2: field larger than"):
+        records.splits(directory)
+
+
+def test_a_flight_table_takes_the_place_of_the_reference_flights(directory, tmp_path, monkeypatch):
+    path = tmp_path / "clean_Flights_2022.csv"
+    path.write_text(
+        "Flight Number,Price,DepTime,ArrTime,ActualElapsedTime,FlightDate,OriginCityName,"
+        "DestCityName,Distance\n"
+        "F1,100,10:00,11:00,1 hours,2022-03-16,St. Petersburg,Rockford,9.0\n"
+        "F2,,10:00,11:00,1 hours,2022-03-16,St. Petersburg,Rockford,9.0\n"
+        "F1,300,12:00,13:00,1 hours,2022-03-18,Rockford,St. Petersburg,9.0\n"
+    )
+    monkeypatch.setattr("genenv_jax.benchmarks.travelplanner.database._CHUNK", 1)
+    flights = records.read_world(directory, path).database.flights
+    assert flights.size == 2  # a row with a missing value is none
+    assert flights.exists("F1", "St. Petersburg", "Rockford")
+    assert flights.exists("F1", "Rockford", "St. Petersburg")
+    assert not flights.exists("F1", "Rockford", "Denver")
+    assert not flights.exists("F2", "St. Petersburg", "Rockford")
+    assert not flights.exists("", "St. Petersburg", "Rockford")
+    assert not flights.exists("F1" * 50, "St. Petersburg", "Rockford")
+    assert flights.price("F1") == 100.0 and flights.price("F9") is None
+    day = flights.between("Rockford", "St. Petersburg", "2022-03-18")
+    assert [flight.departure for flight in day] == ["12:00"]
+    assert flights.between("Rockford", "St. Petersburg", "2022-03-19") == []
+    assert flights.between("Rockford", "Denver", "2022-03-19") == []
+    about = TravelPlanner(data_dir=directory, flights=str(path)).about()
+    assert "2 flights, the flight table clean_Flights_2022.csv" in about["flights"]
+    path.write_text("Flight Number,Price\nF1,100\n")
+    with pytest.raises(ValueError, match="csv:1: no column 'DepTime'"):
+        records.read_world(directory, path)

@@ -1,0 +1,61 @@
+"""The commands as a user calls them: in processes of their own, or in this one where that is enough."""
+
+import contextlib
+import importlib.metadata
+import io
+import os
+import pathlib
+import runpy
+import subprocess
+import sys
+from unittest import mock
+
+from absl import flags
+
+ROOT = pathlib.Path(__file__).resolve().parent.parent
+QUICK = "--config=configs/quickstart.py"
+
+# The programs of tests are many and run briefly: what counts is how fast they are compiled.
+COMPILE_FAST = "--xla_backend_optimization_level=0"
+if importlib.metadata.version("jax") < "0.11":  # a flag that XLA does not know ends the process
+    COMPILE_FAST += " --xla_cpu_use_fusion_emitters=false"
+
+
+def _module(name):
+    return name if "." in name else f"genenv_jax.{name}"
+
+
+def command(module, *arguments, **environment):
+    """Runs a command in a process of its own."""
+    environment = os.environ | {"XLA_FLAGS": COMPILE_FAST} | environment  # one device
+    return subprocess.run(
+        [sys.executable, "-m", _module(module), *map(str, arguments)],
+        cwd=ROOT,
+        env=environment,
+        capture_output=True,
+        text=True,
+        timeout=600,
+        check=False,
+    )
+
+
+def call(module, *arguments):
+    """Runs a command in this process; what `command` returns."""
+    known, stdout, stderr = set(flags.FLAGS), io.StringIO(), io.StringIO()
+    code, before = 0, pathlib.Path.cwd()
+    try:
+        os.chdir(ROOT)
+        with (
+            mock.patch.object(sys, "argv", [module, *map(str, arguments)]),
+            contextlib.redirect_stdout(stdout),
+            contextlib.redirect_stderr(stderr),
+        ):
+            runpy.run_module(_module(module), run_name="__main__")
+    except SystemExit as end:
+        code = end.code or 0
+    finally:
+        os.chdir(before)
+        for name in set(flags.FLAGS) - known:
+            delattr(flags.FLAGS, name)
+        flags.FLAGS.unparse_flags()
+    return subprocess.CompletedProcess(arguments, code, stdout.getvalue(), stderr.getvalue())

@@ -1,0 +1,98 @@
+"""The arms and the suites of the ablations: each changes what it says and nothing else."""
+
+import itertools
+
+import pytest
+
+from genenv_jax.config import flatten, validate
+from genenv_jax.experiment.arms import ARMS, EQUAL_ROLLOUTS, apply_arm
+from genenv_jax.experiment.plan import load_config, make_plan
+from genenv_jax.experiment.runner import Runner
+from tests.experiment.suites import parsed
+
+SUITES = {
+    **{f"suite.py{argument}": f"suite.py{argument}" for argument in ("", ":tuning", ":quick")},
+    **{name: f"studies.py:{name}" for name in ("dose", "alpha", "collapse", "pace", "skyline")},
+    "admission": "studies.py:admission",
+}
+
+
+def suite(name):
+    return load_config(f"configs/ablations/{SUITES[name]}", "a suite")
+
+
+def differences(one, other):
+    """Settings of the second that are not those of the first."""
+    one, other = flatten(one.to_dict()), flatten(other.to_dict())
+    assert one.keys() == other.keys()
+    return {key: value for key, value in other.items() if value != one[key]}
+
+
+@pytest.mark.parametrize("name", ARMS)
+@pytest.mark.parametrize("file", ["configs/quickstart.py", "configs/bfcl.py:debug"])
+def test_an_arm_changes_what_it_says_in_any_configuration(name, file):
+    changed = load_config(file, "config")
+    apply_arm(changed, name)
+    assert differences(load_config(file, "config"), changed) == ARMS[name]
+    validate(changed)
+
+
+def test_which_arms_train_the_simulator_and_where_their_tasks_are_from():
+    trained = {name for name in ARMS if ARMS[name].get("simulator.train", True)}
+    assert trained == {"genenv", "seed-grpo"}
+    fixed = {name: arm["tasks.source"] for name, arm in ARMS.items() if "tasks.source" in arm}
+    static = {name: "static" for name in ARMS if name.startswith("static")}
+    assert fixed == static | {"teacher": "teacher", "oracle": "oracle"}
+
+
+def test_an_unknown_arm_is_refused():
+    with pytest.raises(ValueError, match="--arm=nothing: expected one of .*'genenv'"):
+        apply_arm(load_config("configs/quickstart.py", "config"), "nothing")
+
+
+@pytest.mark.parametrize("name", SUITES)
+def test_a_suite_is_a_plan_of_different_arms_that_main_understands(name, tmp_path):
+    plan = make_plan(suite(name))
+    assert all(a != b for a, b in itertools.combinations(plan.configs.values(), 2))
+    assert {config["compilation_cache"] for config in plan.configs.values()} == {True}
+    runner = Runner(plan, tmp_path)
+    for arm, expected in plan.configs.items():
+        *flags, workdir = runner.arguments(arm, 7)[3:]
+        assert workdir == f"--workdir={tmp_path / arm / 'seed-7'}"
+        config = flatten(validate(parsed(*flags)).to_dict())
+        assert config == {**expected, "seed": 7, "compilation_cache": False}
+
+
+@pytest.mark.parametrize("name", SUITES)
+def test_the_arms_of_a_suite_share_everything_else(name):
+    plan = make_plan(suite(name))
+    arms = plan.suite.arms
+    changed = {key for arm in arms.values() for key in arm}
+    rest = [{k: v for k, v in c.items() if k not in changed} for c in plan.configs.values()]
+    assert all(one == rest[0] for one in rest)
+    if name != "suite.py:quick":
+        assert plan.suite.overrides == EQUAL_ROLLOUTS
+
+
+def test_the_main_comparison():
+    whole, tuning = suite("suite.py"), suite("suite.py:tuning")
+    assert list(whole.arms) == [
+        *("genenv", "random", "static-64", "static-512", "selection", "seed-grpo", "teacher-3x")
+    ]
+    assert flatten(whole.arms["teacher-3x"].to_dict()) == ARMS["teacher"]
+    assert len(whole.seeds) == 8 and not set(whole.seeds) & set(tuning.seeds)  # fresh ones
+    assert list(suite("suite.py:quick").arms) == list(whole.arms)[:3]
+
+
+@pytest.mark.parametrize("file", ["suite.py", "studies.py"])
+def test_an_unknown_argument_is_refused(file):
+    with pytest.raises(ValueError, match=f"{file} takes .*got 'nothing'"):
+        load_config(f"configs/ablations/{file}:nothing", "a suite")
+
+
+def test_the_seed_tasks_of_the_dose_are_distributions_from_easy_to_hard():
+    arms = {name: flatten(arm.to_dict()) for name, arm in suite("dose").arms.items()}
+    depths = [arms[f"genenv-{skew}"]["benchmark.seed_depths"] for skew in ("easy", "mixed", "hard")]
+    means = [sum((d + 1) * p for d, p in enumerate(shares)) for shares in depths]
+    assert all(sum(shares) == pytest.approx(1) for shares in depths)
+    assert means == sorted(means) and means[0] < 2.5 < 4.5 < means[2]

@@ -1,0 +1,149 @@
+"""`python -m genenv_jax.experiment`: what it runs, reports and refuses."""
+
+import functools
+import json
+import pathlib
+import re
+import subprocess
+import sys
+import types
+
+import pytest
+
+from genenv_jax.experiment import __main__ as command
+from genenv_jax.experiment import page, runner
+from genenv_jax.experiment.plan import compare_or_store, make_plan, run_dir
+from tests.experiment.fake_main import write_run
+from tests.experiment.suites import FAKE, ROOT, arm, fake_suite
+
+SUITE = """
+from tests.experiment.suites import arm, fake_suite
+
+def get_config():
+    suite = fake_suite((0, 1, 2), **{"co-evolved": arm(0.3), "random": arm(0.2)})
+    suite.contrasts = (("co-evolved", "random"),)
+    return suite
+"""
+
+
+def experiment(*arguments):
+    return subprocess.run(
+        [sys.executable, "-m", "genenv_jax.experiment", *map(str, arguments)],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        timeout=1800,
+        check=False,
+    )
+
+
+@pytest.fixture
+def main(monkeypatch, capsys):
+    """The command within this process, with stand-ins for runs and no figures: (exit code, output)."""
+    monkeypatch.setattr(runner, "Runner", functools.partial(runner.Runner, command=FAKE))
+    monkeypatch.setattr(page, "draw", lambda results, out: out.mkdir(exist_ok=True) or {})
+
+    def call(config, workdir, report_only=False):
+        given = types.SimpleNamespace(config=config, workdir=str(workdir), report_only=report_only)
+        monkeypatch.setattr(command, "flags", types.SimpleNamespace(FLAGS=given))
+        try:
+            command.main()
+        except SystemExit as error:
+            return error.code, capsys.readouterr()
+        return 0, capsys.readouterr()
+
+    return call
+
+
+def test_the_command_reports_what_is_there(tmp_path, main):
+    (tmp_path / "suite.py").write_text(SUITE)
+    workdir = tmp_path / "w"
+    for name, gain in (("co-evolved", 0.3), ("random", 0.2)):
+        for seed in (0, 1):
+            write_run(run_dir(workdir, name, seed), gain, seed)
+    result = experiment(
+        f"--config={tmp_path / 'suite.py'}",
+        "--config.seeds=(0,1)",
+        "--config.overrides.rollouts=1000",
+        f"--workdir={workdir}",
+        "--report_only",
+    )
+    assert result.returncode == 0, result.stderr
+    assert "co-evolved − random" in result.stdout and "runs: 4 finished" in result.stdout
+    written = pathlib.Path(re.search(r"page: (.*)", result.stdout)[1])
+    assert written.is_file() and (written.parent / "validation.png").is_file()
+    assert not (workdir / "suite.json").exists()  # nothing was started
+
+    suite = fake_suite((0, 1), **{"co-evolved": arm(0.3), "random": arm(0.2)})
+    suite.contrasts = (("co-evolved", "random"),)
+    compare_or_store(make_plan(suite), workdir)
+    code, said = main(None, workdir, report_only=True)
+    assert (code, said.out) == (0, result.stdout)
+    suite.seeds = (0, 2)
+    code, said = main(suite, workdir, report_only=True)
+    assert code == 2 and "config.seeds = [0, 1], but now it is [0, 2]" in said.err
+
+
+def test_a_mistake_is_one_line_and_exit_code_2(tmp_path):
+    (tmp_path / "suite.py").write_text(SUITE)
+    flag = "--config.overrides.curriculum.alpha=2"
+    result = experiment(f"--config={tmp_path / 'suite.py'}", f"--workdir={tmp_path / 'w'}", flag)
+    assert result.returncode == 2, result.stderr
+    (line,) = result.stderr.splitlines()
+    assert line.startswith("error: config.arms.co-evolved: config.curriculum.alpha = 2")
+    assert not (tmp_path / "w").exists()
+
+
+def test_without_a_suite_or_a_finished_run_there_is_nothing_to_do(tmp_path, main):
+    code, said = main(None, tmp_path)
+    assert (code, said.err) == (
+        2,
+        "error: --config is missing: expected the configuration file of a suite\n",
+    )
+    code, said = main(fake_suite(), tmp_path, report_only=True)
+    assert code == 2 and "no run is finished yet" in said.err
+
+
+def test_failed_runs_make_exit_code_1_and_the_others_are_reported(tmp_path, main):
+    bad = {"bad": arm(0.3, "fails")}
+    code, said = main(fake_suite((3,), **bad), tmp_path / "bad")
+    assert code == 1 and "FAILED (exit code 3)" in said.out and "page:" not in said.out
+    code, said = main(fake_suite((3,), **bad, good=arm(0.2)), tmp_path / "both")
+    assert code == 1 and "NOT finished, left out: bad seed 3" in said.out and "page:" in said.out
+
+
+def test_an_interrupt_is_the_exit_code(tmp_path, main, monkeypatch):
+    def interrupted(*_, **__):
+        raise runner.Interrupted(15)
+
+    monkeypatch.setattr(runner.Runner.func, "run", interrupted)
+    code, said = main(fake_suite(), tmp_path)
+    assert code == 143 and "interrupted by SIGTERM; the same command continues" in said.err
+
+
+@pytest.mark.slow
+def test_a_suite_of_real_runs(tmp_path):
+    arms = {"genenv": {}, "lora": {"lora": {"rank": 8, "alpha": 16.0}}}
+    flags = [
+        "--config=configs/ablations/suite.py:quick",
+        f"--config.arms={arms}",
+        "--config.contrasts=(('genenv', 'lora'),)",
+        "--config.threshold_arm=lora",
+        f"--config.overrides.model.make.cache_dir={tmp_path / 'models'}",
+        "--config.seeds=(1,)",
+        "--config.overrides.compile_ahead=False",
+        "--config.overrides.warm_start.steps=30",
+        "--config.overrides.curriculum.seeds_per_epoch=4",
+        f"--workdir={tmp_path / 'w'}",
+    ]
+    result = experiment(*flags)
+    assert result.returncode == 0, result.stdout + result.stderr
+    assert "[2/2] " in result.stdout and "genenv − lora" in result.stdout
+    assert len(list((tmp_path / "models").iterdir())) == 1  # the runs of a seed share a warm start
+    assert any((tmp_path / "w" / "xla_cache").iterdir())
+    config = json.loads((tmp_path / "w" / "lora" / "seed-1" / "config.json").read_text())
+    assert config["lora"]["rank"] == 8 and config["seed"] == 1 and config["epochs"] == 2
+    page = (tmp_path / "w" / "report" / "report.html").read_text()
+    assert page.count("<img ") >= 8 and "depth 4" in page
+    again = experiment(*flags)
+    assert again.returncode == 0 and "2 of 2 runs are finished already" in again.stdout

@@ -1,0 +1,127 @@
+"""The notebooks, executed at the smallest size."""
+
+import json
+import os
+import pathlib
+import re
+from html import unescape
+
+import nbformat
+import pytest
+from nbclient import NotebookClient
+from PIL import Image
+
+from genenv_jax.experiment.plan import compare_or_store, load_config, make_plan, run_dir
+from tests.experiment.fake_main import write_run
+from tests.notebooks.stored import ROOT, read
+
+pytestmark = pytest.mark.slow
+
+
+class Executed:
+    """An executed notebook's outputs by the id of a cell, and where its runs are."""
+
+    def __init__(self, notebook, runs):
+        self.runs = runs
+        self._outputs = {c.id: c.outputs for c in notebook.cells if c.cell_type == "code"}
+
+    def html(self, id_):
+        data = [o.data for o in self._outputs[id_] if "data" in o]
+        return "\n".join(d["text/html"] for d in data if "text/html" in d)
+
+    def printed(self, id_):
+        return "".join(o.text for o in self._outputs[id_] if o.output_type == "stream")
+
+    def check_figures(self, counts):
+        for id_, count in counts.items():
+            assert self.html(id_).count('<img src="data:image/png;base64,') >= count, id_
+            assert "not recorded" not in self.html(id_), id_
+
+
+@pytest.fixture
+def execute(tmp_path, monkeypatch):
+    """Executes a notebook in quick mode, far from the user's caches."""
+
+    def run(name, parameters=""):
+        for key in ("XDG_CACHE_HOME", "IPYTHONDIR", "JUPYTER_RUNTIME_DIR", "JUPYTER_CONFIG_DIR"):
+            monkeypatch.setenv(key, str(tmp_path / "home" / key.lower()))
+        monkeypatch.setenv("JAX_COMPILATION_CACHE_DIR", str(tmp_path / "programs"))
+        monkeypatch.setenv("GENENV_QUICK", "1")
+        monkeypatch.setenv("GENENV_RUNS", str(tmp_path / "runs"))
+        monkeypatch.setenv("PYTHONPATH", str(ROOT))
+        monkeypatch.delenv("XLA_FLAGS", raising=False)  # one device is enough
+        here = tmp_path / "here"
+        here.mkdir()
+        notebook = read(name)
+        next(c for c in notebook.cells if c.id == "parameters").source += f"\n{parameters}"
+        resources = {"metadata": {"path": str(here)}}
+        client = NotebookClient(notebook, timeout=1200, kernel_name="python3", resources=resources)
+        client.execute()
+        keep = os.environ.get("GENENV_KEEP_NOTEBOOKS")  # a directory: to look at what was drawn
+        if keep:
+            nbformat.write(notebook, pathlib.Path(keep) / f"{name}.ipynb")
+        assert list(here.iterdir()) == []
+        return Executed(notebook, tmp_path / "runs")
+
+    return run
+
+
+def check_report(executed):
+    """Tables and figures of two seeds of three arms."""
+    for id_ in ("table", "gains"):
+        for arm in ("genenv", "random", "static-64"):
+            assert f"<td>{arm}</td>" in executed.html(id_)
+    assert "simulator.train" in executed.html("arms")
+    assert "genenv − random" in executed.html("contrasts")
+    assert "2 seeds: the smallest p that any difference can have is 0.5" in executed.printed(
+        "contrasts"
+    )
+    counts = {f"figure-{n}-cells": count for n, count in {4: 2, 5: 2, 6: 3, 7: 1, 8: 1}.items()}
+    executed.check_figures(counts | {"contrasts": 1, "proposition": 1, "theorem": 1})
+
+
+def test_the_ablations_run(execute):
+    executed = execute("ablations")
+    assert executed.printed("run").count("finished in") == 6
+    check_report(executed)
+    assert len(list((executed.runs / "suite-quick").glob("*/seed-*/metrics.jsonl"))) == 6
+    assert (executed.runs / "theory-quick" / "theory.json").is_file()
+    assert (executed.runs / "report-suite-quick" / "report.html").is_file()
+
+
+def test_a_finished_suite_is_loaded_and_left_as_it_is(execute, tmp_path, monkeypatch):
+    workdir, theory = tmp_path / "elsewhere", tmp_path / "runs" / "theory-quick"
+    monkeypatch.chdir(ROOT)
+    plan = make_plan(load_config("configs/ablations/suite.py:quick", "suite"))
+    compare_or_store(plan, workdir)
+    for place, arm in enumerate(plan.suite.arms):
+        for seed in plan.suite.seeds:
+            write_run(run_dir(workdir, arm, seed), 0.3 - 0.1 * place, seed, epochs=2)
+    before = {path: path.stat().st_mtime_ns for path in workdir.rglob("*")}
+    theory.mkdir(parents=True)  # finished too
+    (theory / "theory.json").write_text("{}")
+    for name in ("proposition1", "theorem1"):
+        Image.new("RGB", (8, 8)).save(theory / f"{name}.png")
+    executed = execute("ablations", f"LOAD = {str(workdir)!r}")
+    assert executed.printed("run") == executed.printed("theory") == ""
+    check_report(executed)
+    assert {path: path.stat().st_mtime_ns for path in workdir.rglob("*")} == before
+    assert (executed.runs / "report-elsewhere" / "report.html").is_file()
+
+
+def test_the_curriculum_runs(execute):
+    executed = execute("curriculum")
+    records = (executed.runs / "curriculum-quick" / "tasks.jsonl").read_text()
+    texts = executed.html("texts")
+    assert all(f"p̂ ≈ {target}" in texts for target in (0.1, 0.5, 0.9))
+    shown = [unescape(text) for text in re.findall(r"</span>\s*<pre>([^<]*)</pre>", texts)]
+    assert len(shown) >= 3 and all(json.dumps(text) in records for text in shown)
+    executed.check_figures(
+        {"reward": 1, "p-hat": 2, "pools": 1, "rejected": 1, "difficulty": 1}
+        | {"held-out": 2, "lengths": 2}
+    )
+    assert "generations were rejected" in executed.html("rejected")
+    compared = executed.html("traces")
+    assert all(kind in compared for kind in ("learnt", "lost", "always solved", "never solved"))
+    assert "✓" in compared or "✗" in compared
+    assert (executed.runs / "report-curriculum-quick" / "report.html").is_file()

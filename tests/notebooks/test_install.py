@@ -1,0 +1,75 @@
+"""The first code cell, where no package is installed."""
+
+import os
+import subprocess
+import sys
+
+import pytest
+
+from tests.notebooks.stored import NAMES, cell, sources
+
+
+@pytest.fixture
+def install(tmp_path):
+    """Runs the cell; `stubs` are modules that a fake installation brings."""
+
+    def run(environment, stubs=()):
+        library, here = tmp_path / "library", tmp_path / "here"
+        for stub in stubs:
+            (library / stub).mkdir(parents=True)
+            (library / stub / "__init__.py").write_text("__version__ = '1'\n")
+        if stubs:
+            (library / "pip").mkdir()
+            (library / "pip" / "__init__.py").touch()
+            (library / "pip" / "__main__.py").write_text("import sys; print('PIP', sys.argv[1:])\n")
+        here.mkdir()
+        dropped = ("GENENV_", "TPU_", "PYTHON")
+        kept = {k: v for k, v in os.environ.items() if not k.startswith(dropped)}
+        return subprocess.run(
+            [sys.executable, "-S", "-c", cell("ablations", "install")],
+            cwd=here,
+            env=kept | {"PYTHONPATH": str(library), "GIT_CONFIG_GLOBAL": os.devnull} | environment,
+            capture_output=True,
+            text=True,
+            timeout=60,
+            check=False,
+        )
+
+    return run
+
+
+def test_it_is_the_same_in_all_notebooks():
+    assert {sources(name, "code")[0] for name in NAMES} == {cell("ablations", "install")}
+
+
+def test_without_a_repository_the_message_names_what_is_missing(install, tmp_path):
+    # A folder of its name without __init__.py is not the package.
+    (tmp_path / "library" / "genenv_jax").mkdir(parents=True)
+    result = install({})
+    assert result.returncode == 1 and "Set REPOSITORY" in result.stderr
+    assert "Traceback" not in result.stderr
+
+
+@pytest.mark.parametrize(("machine", "extra"), [("tpu", "[tpu]"), ("gpu", "[cuda]")])
+def test_it_clones_and_installs_what_the_machine_needs(install, tmp_path, machine, extra):
+    repository = tmp_path / "repository"
+    for file in ("genenv_jax/__init__.py", "genenv_jax/main.py", "configs/quickstart.py"):
+        (repository / file).parent.mkdir(parents=True, exist_ok=True)
+        (repository / file).touch()
+    git = ["git", "-c", "user.name=a", "-c", "user.email=a@b", "-C", str(repository)]
+    for arguments in (["init", "-q"], ["add", "."], ["commit", "-q", "-m", "all"]):
+        subprocess.run([*git, *arguments], check=True)
+    environment = {"GENENV_REPOSITORY": repository.as_uri()}
+    if machine == "tpu":
+        environment["TPU_NAME"] = "local"
+    else:
+        programs = tmp_path / "programs"
+        programs.mkdir()
+        (programs / "nvidia-smi").write_text("#!/bin/sh\necho 'GPU 0: a GPU'\n")
+        (programs / "nvidia-smi").chmod(0o755)
+        environment["PATH"] = f"{programs}:{os.environ['PATH']}"
+    result = install(environment, stubs=("jax", "flax", "ml_collections", "matplotlib"))
+    assert result.returncode == 0, result.stderr
+    cloned = tmp_path / "here" / "genenv"
+    assert f"'install', '--quiet', '--editable', '{cloned}{extra}'" in result.stdout
+    assert f"genenv_jax in {cloned}; accelerator: {extra[1:-1]}" in result.stdout

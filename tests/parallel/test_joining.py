@@ -1,0 +1,99 @@
+"""How the processes of a run join: flags, ports and hosts, and processes that do not fit together."""
+
+import signal
+import socket
+
+import jax
+import pytest
+
+from genenv_jax.parallel import joining, processes
+from tests.parallel.launch import end, free_port, start, workers
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        (("host:1", 2, None), "--process_id: expected all three"),
+        ((None, None, 0), "--coordinator_address, --num_processes: expected all three"),
+        (("host:1", 2, 2), "--process_id=2: expected 0 to 1"),
+        (("host:1", 2, -1), "--process_id=-1: expected 0 to 1"),
+        (("host:1", 0, 0), "--num_processes=0: expected at least 1"),
+        (("host", 2, 0), "--coordinator_address=host: expected host:port"),
+        ((":80", 2, 0), "expected host:port"),
+        (("host:66000", 2, 0), "expected host:port"),
+    ],
+)
+def test_wrong_flags_are_named(given, message):
+    with pytest.raises(ValueError, match=message):
+        joining.initialize(*given)
+
+
+def test_flags_beside_auto_are_refused():
+    with pytest.raises(ValueError, match="expected no --num_processes"):
+        joining.initialize(None, 2, None, auto=True)
+
+
+def test_no_flags_or_one_process_is_one_process():
+    joining.initialize()
+    joining.initialize("localhost:1", 1, 0)
+    assert processes.process_count() == 1 and processes.is_writer()
+
+
+def test_devices_in_use_are_an_error():
+    jax.devices()
+    with pytest.raises(RuntimeError, match="before any JAX calls"):
+        joining.initialize(f"127.0.0.1:{free_port()}", 2, 0, timeout=10)
+
+
+def test_a_process_0_that_does_not_answer_is_named():
+    port = free_port()
+    with pytest.raises(TimeoutError, match=f"did not answer at 127.0.0.1:{port} within 0 s"):
+        joining.initialize(f"127.0.0.1:{port}", 2, 1, timeout=0.3)
+
+
+def test_an_unknown_host_is_named():
+    with pytest.raises(ValueError, match="--coordinator_address=nowhere.invalid:1: "):
+        joining.initialize("nowhere.invalid:1", 2, 1, timeout=5.0)
+
+
+@pytest.mark.parametrize("interface", ["127.0.0.1", ""])
+def test_a_port_in_use_is_named(interface):
+    """Also where only one interface has it, and before JAX, which can crash there."""
+    with socket.create_server((interface, 0)) as server:
+        port = server.getsockname()[1]
+        with pytest.raises(ValueError, match=f"port {port} cannot be used on process 0's host"):
+            joining.initialize(f"127.0.0.1:{port}", 2, 0)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("members", "codes", "message"),
+    [
+        (((0, 3), (1, 3)), [2, 2], "not all processes joined process 0 at 127.0.0.1:"),
+        (((0, 2), (1, 3)), [2, 2], "1 has '--num_processes=3' where process 0 has '--num_proc"),
+        # The first of the two is aborted by JAX when the second one comes.
+        (((0, 3), (1, 3), (1, 3)), [-signal.SIGABRT, 2, 2], "and a --process_id of its own"),
+    ],
+)
+def test_processes_that_do_not_fit_say_why(tmp_path, members, codes, message):
+    started = workers(tmp_path, "--timeout", 12, members=members)
+    ended, texts = end(started, tmp_path / "output", 120)
+    assert sorted(ended) == codes, texts
+    for code, text in zip(ended, texts, strict=True):
+        errors = [line for line in text.splitlines() if line.startswith("error: ")]
+        assert len(errors) == (code == 2), texts
+        assert all(message in error for error in errors), texts
+        assert "Traceback" not in text, text
+        if code != 2:
+            assert "a request from a newer incarnation" in text, text
+
+
+@pytest.mark.slow
+def test_the_command_says_it_in_one_line(tmp_path):
+    flags = "--config=configs/quickstart.py", f"--workdir={tmp_path / 'run'}", "--distributed=auto"
+    process = start("genenv_jax.main", 0, 1, tmp_path / "log", *flags)
+    codes, (text,) = end([process], tmp_path / "log", 60)
+    assert codes == [2]
+    assert text.startswith("error: ") and text.count("\n") == 1
+    assert "JAX found no cluster that it knows" in text
+    assert not (tmp_path / "run").exists()

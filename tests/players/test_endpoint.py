@@ -1,0 +1,190 @@
+"""Answers from a server: what is sent, what is kept, what goes wrong."""
+
+import json
+
+import pytest
+
+from genenv_jax.players.endpoint import (
+    BudgetSpent,
+    Completion,
+    Endpoint,
+    EndpointAnswerer,
+    EndpointError,
+    RequestRefused,
+)
+from genenv_jax.sampling.engine import ignore
+from genenv_jax.scoring.attempts import attempt
+from genenv_jax.scoring.scorer import Scorer
+from tests.evaluate.fake_server import Raw, completion, serve
+from tests.evaluate.games import STEPS, Games
+
+HELLO = [{"role": "user", "content": "Hello"}]
+
+
+def test_a_request_says_what_was_asked(monkeypatch):
+    monkeypatch.setenv("OPENAI_API_KEY", "secret")
+    with serve(lambda _: "Good day") as (url, requests):
+        endpoint = Endpoint(url, "m-7b", temperature=0.5, max_tokens=9)
+        assert endpoint.complete(HELLO, seed=3) == Completion("Good day", True, 7, 3)
+    assert requests == [
+        {
+            "path": "/v1/chat/completions",
+            "key": "Bearer secret",
+            "model": "m-7b",
+            "messages": HELLO,
+            "temperature": 0.5,
+            "max_tokens": 9,
+            "seed": 3,
+        }
+    ]
+    assert endpoint.usage() == {"requests": 1, "prompt_tokens": 7, "completion_tokens": 3}
+
+
+@pytest.mark.parametrize(
+    ("body", "expected"),
+    [
+        (completion("cut", "length"), Completion("cut", False, 7, 3)),
+        (completion(None, "tool_calls"), Completion("", True, 7, 3)),
+        (completion("x") | {"usage": None}, Completion("x", True)),
+    ],
+)
+def test_responses_that_leave_something_out(body, expected):
+    with serve(lambda _: (200, body)) as (url, _):
+        assert Endpoint(url, "m").complete(HELLO) == expected
+
+
+@pytest.mark.parametrize("body", [{"choices": []}, {}, {"choices": [{}]}])
+def test_a_response_that_is_no_completion_is_refused(body):
+    with serve(lambda _: (200, body)) as (url, _), pytest.raises(EndpointError, match="127.0.0.1"):
+        Endpoint(url, "m", retries=0).complete(HELLO)
+
+
+def test_a_passing_failure_is_tried_again_and_a_lasting_one_is_named():
+    answers = iter([(500, {"error": "busy"}), "done"])
+    with serve(lambda _: next(answers)) as (url, requests):
+        assert Endpoint(url, "m", retries=2).complete(HELLO).text == "done"
+        assert len(requests) == 2
+    with (
+        serve(lambda _: (401, {"error": {"message": "no such key"}})) as (url, requests),
+        pytest.raises(EndpointError, match="AuthenticationError.*no such key"),
+    ):
+        Endpoint(url, "m").complete(HELLO)
+    assert len(requests) == 1
+    with pytest.raises(EndpointError, match="127.0.0.1:9/v1: APIConnectionError"):
+        Endpoint("http://127.0.0.1:9/v1", "m", retries=0).complete(HELLO)
+
+
+@pytest.mark.parametrize(
+    ("url", "model", "message"),
+    [("localhost:8000", "m", "expected a URL"), ("http://h/v1", "", "expected its name")],
+)
+def test_an_endpoint_that_is_not_one_is_refused(url, model, message):
+    with pytest.raises(EndpointError, match=message):
+        Endpoint(url, model)
+
+
+def test_what_was_answered_is_not_asked_again(tmp_path):
+    cache = tmp_path / "answers.jsonl"
+    with serve(lambda request: f"{request['seed']}") as (url, requests):
+        endpoint = Endpoint(url, "m", cache=cache)
+        assert [endpoint.complete(HELLO, seed).text for seed in (1, 2, 1)] == ["1", "2", "1"]
+        assert len(requests) == 2
+        with cache.open("a") as file:
+            file.write('{"request": "half a li')  # the process was killed here
+        later = Endpoint(url, "m", cache=cache)
+        assert [later.complete(HELLO, seed).text for seed in (2, 3)] == ["2", "3"]
+        assert len(requests) == 3 and later.usage()["requests"] == 1
+        warmer = Endpoint(url, "m", cache=cache, temperature=0.7)
+        warmer.complete(HELLO, 2)  # another question
+        assert len(requests) == 4
+    assert all(json.loads(line)["request"] for line in cache.read_text().splitlines())
+
+
+def test_a_damaged_cache_is_named(tmp_path):
+    cache = tmp_path / "answers.jsonl"
+    cache.write_text('{"request": "x", "text": "a", "ended": true}\n{"text": "b"}\n')
+    with pytest.raises(ValueError, match=r"answers\.jsonl:2: damaged"):
+        Endpoint("http://h/v1", "m", cache=cache)
+
+
+def test_a_budget_ends_the_asking(tmp_path):
+    with serve(lambda _: "x") as (url, requests):
+        endpoint = Endpoint(url, "m", max_tokens_total=15, cache=tmp_path / "answers.jsonl")
+        for seed in range(2):
+            endpoint.complete(HELLO, seed)
+        with pytest.raises(EndpointError, match=r"20 tokens are spent, the limit is 15"):
+            endpoint.complete(HELLO, 2)
+        assert endpoint.complete(HELLO, 1).text == "x"  # what is known costs nothing
+        later = Endpoint(url, "m", max_tokens_total=15, cache=tmp_path / "answers.jsonl")
+        with pytest.raises(BudgetSpent, match=r"20 tokens are spent, .*answers\.jsonl"):
+            later.complete(HELLO, 2)  # to start again is no way around it
+        assert later.usage()["requests"] == 0 and later.total_usage()["requests"] == 2
+        larger = Endpoint(url, "m", max_tokens_total=30, cache=tmp_path / "answers.jsonl")
+        larger.complete(HELLO, 2)
+        assert larger.total_usage() == {
+            "requests": 3,
+            "prompt_tokens": 21,
+            "completion_tokens": 9,
+        }
+    assert len(requests) == 3
+
+
+@pytest.mark.parametrize(
+    "usage", [None, {}, {"prompt_tokens": "many", "completion_tokens": -3}, {"prompt_tokens": 1.5}]
+)
+def test_a_budget_needs_a_server_that_counts(usage):
+    with serve(lambda _: (200, completion("x") | {"usage": usage})) as (url, _):
+        assert Endpoint(url, "m").complete(HELLO) == Completion("x", True)
+        with pytest.raises(EndpointError, match="does not say how many tokens"):
+            Endpoint(url, "m", max_tokens_total=9).complete(HELLO)
+
+
+def test_two_temperatures_through_one_endpoint():
+    with serve(lambda request: f"{request['temperature']}") as (url, requests):
+        endpoint = Endpoint(url, "m", temperature=0.5)
+        texts = [endpoint.complete(HELLO, 0, t).text for t in (None, 0.5, 1.0, 0.0, 1.0)]
+    assert texts == ["0.5", "0.5", "1.0", "0.0", "1.0"] and len(requests) == 3
+
+
+@pytest.mark.parametrize("status", [400, 422])
+def test_a_refused_conversation_is_told_from_a_server_that_fails(status):
+    with serve(lambda _: (status, {"error": {"message": "too\x1b[2J long"}})) as (url, _):
+        with pytest.raises(RequestRefused, match=r"too.*long") as error:
+            Endpoint(url, "m").complete(HELLO)
+        assert str(error.value).isprintable()
+
+
+@pytest.mark.parametrize("body", ["{", "[" * 100_000, '"text"', "[1]"])
+def test_a_hostile_body_is_an_endpoints_error(body):
+    with serve(lambda _: (200, Raw(body))) as (url, _), pytest.raises(EndpointError):
+        Endpoint(url, "m", retries=0).complete(HELLO)
+
+
+def test_answers_and_episodes_through_a_server():
+    games = Games()
+    tasks = [games.task(f"game-{i}", i) for i in range(3)] + [games.task("single-4", 4)]
+
+    def reply(request):
+        text = request["messages"][-1]["content"]
+        return text.split()[0].rpartition("-")[2] if request["seed"] != 1 else "wrong"
+
+    with serve(reply) as (url, requests):
+        answerer = EndpointAnswerer(Endpoint(url, "m"), samples=2, concurrency=3)
+        with Scorer(games, answerer.text) as scorer:
+            attempts = attempt(games, tasks, answerer, scorer, ignore)
+    verdicts = {(a.task.id, a.sample): a.score.success for of in attempts for a in of}
+    assert verdicts.pop(("single-4", 0)) and not verdicts.pop(("single-4", 1))
+    # Of the games, the one at the first place gets the seed 1 in the second turn.
+    assert [key for key, won in verdicts.items() if not won] == [("game-0", 0)]
+    assert len(requests) == 2 + 6 * STEPS
+
+
+def test_a_server_that_fails_ends_the_evaluation():
+    games = Games()
+    with serve(lambda _: (400, {"error": {"message": "context too long"}})) as (url, _):
+        answerer = EndpointAnswerer(Endpoint(url, "m"))
+        with (
+            Scorer(games, answerer.text) as scorer,
+            pytest.raises(EndpointError, match="context too long"),
+        ):
+            attempt(games, [games.task("single-1", 1)], answerer, scorer, ignore)

@@ -1,0 +1,39 @@
+"""Templates and what they do to text."""
+
+import jinja2
+import pytest
+
+from genenv_jax.report.html import render
+from genenv_jax.report.notebook import part
+from tests.report.synthetic import ATTACK, Page
+
+
+def test_pages_load_nothing_and_run_no_script():
+    page = Page(render("base.html", title=ATTACK))
+    page.check_harmless(images=0)
+    (policy,) = [attrs["content"] for tag, attrs in page.tags if "http-equiv" in attrs]
+    assert policy.split("; ") == [
+        "default-src 'none'",
+        "img-src data:",
+        "style-src 'unsafe-inline'",
+        "base-uri 'none'",
+        "form-action 'none'",
+    ]
+
+
+def test_parts_of_pages_escape_what_they_show(tmp_path):
+    Page(part("facts_table", [(ATTACK, ATTACK)])).check_harmless(images=0)
+    page = Page(part("titled_table", ATTACK, ("name", ATTACK), [(ATTACK, 1.5)], ATTACK))
+    page.check_harmless(images=0)
+    cells = [attrs.get("class") for tag, attrs in page.tags if tag in ("th", "td")]
+    assert cells == [None, "n", None, "n"] and page.within("td").endswith("1.5")
+    (tmp_path / "figure.png").write_bytes(b"\x89PNG")
+    page = Page(part("figure_grid", [(tmp_path / "figure.png", ATTACK)]))
+    page.check_harmless(images=1)
+    (image,) = [attrs for tag, attrs in page.tags if tag == "img"]
+    assert image["src"] == "data:image/png;base64,iVBORw==" and "<script>" in image["alt"]
+
+
+def test_a_name_that_is_missing_is_an_error():
+    with pytest.raises(jinja2.UndefinedError, match="title"):
+        render("base.html")

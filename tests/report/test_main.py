@@ -1,0 +1,51 @@
+"""The command."""
+
+import os
+import subprocess
+import sys
+
+from genenv_jax.report import __main__ as report
+from genenv_jax.report.tables import summary_table
+from tests.report.synthetic import append
+
+
+def test_it_prints_the_table_and_the_paths(run, reported):
+    out, printed = reported
+    assert printed.startswith(summary_table([run]))
+    assert printed.splitlines()[-2:] == [
+        f"figure: {out / 'report.png'}",
+        f"page:   {out / 'report.html'}",
+    ]
+
+
+def test_default_directories(several):
+    assert report._default_out(several[:1]) == several[0].workdir / "report"
+    assert report._default_out(several) == several[0].workdir.parent / "report"
+
+
+def test_a_missing_workdir_and_an_unwritable_out_are_named(workdir, tmp_path, capsys):
+    assert report.main([str(tmp_path / "nowhere")]) == 2
+    assert capsys.readouterr().err == f"report: {tmp_path / 'nowhere'}: no such directory\n"
+    (tmp_path / "file").touch()
+    assert report.main([str(workdir), "--out", str(tmp_path / "file")]) == 1
+    assert "cannot write to" in capsys.readouterr().err
+
+
+def test_without_jax_on_an_ascii_terminal(tmp_path):
+    append(tmp_path, "metrics", {"step": 0})
+    code = (
+        "import runpy, sys\n"
+        "try: runpy.run_module('genenv_jax.report', run_name='__main__')\n"
+        "except SystemExit as done: print('exit', done.code)\n"
+        "print(sorted({'jax', 'clu', 'tensorflow', 'matplotlib.pyplot'} & set(sys.modules)))"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code, str(tmp_path), "--out", str(tmp_path / "out")],
+        capture_output=True,
+        text=True,
+        check=True,
+        env=os.environ | {"PYTHONIOENCODING": "ascii"},
+    )
+    assert done.stdout.splitlines()[-2:] == ["exit 0", "[]"]
+    assert "p? of generated tasks" in done.stdout
+    assert (tmp_path / "out" / "report.html").is_file()

@@ -1,0 +1,123 @@
+"""The page of runs."""
+
+import json
+
+import pytest
+
+from genenv_jax.report.page import write_page
+from genenv_jax.report.runs import load_run
+from tests.report.synthetic import EPOCHS, Page, append, generation, hostile, run_of
+
+
+@pytest.fixture
+def page_of(tmp_path):
+    """The page of runs without their figures."""
+
+    def make(*runs):
+        return Page(write_page(runs, {}, tmp_path / "page.html").read_text("utf-8"))
+
+    return make
+
+
+def test_it_is_self_contained(reported):
+    out, _ = reported
+    page = Page((out / "report.html").read_text("utf-8"))
+    images = [attrs["src"] for tag, attrs in page.tags if tag == "img"]
+    assert len(images) == len(list(out.glob("*.png"))) == 7
+    assert all(source.startswith("data:image/png;base64,") for source in images)
+    assert not {"script", "link", "iframe", "object"} & {tag for tag, _ in page.tags}
+    assert any("http-equiv" in attrs for _, attrs in page.tags)
+
+
+def test_it_shows_nine_tasks_of_early_and_late_epochs(run, page_of):
+    page = page_of(run)
+    shown = [t for t in run.tasks if f"id {t['id']} ·" in page.source]
+    assert len(shown) == 9
+    for epoch in (1, EPOCHS // 2 + 1, EPOCHS):
+        every = [t["p_hat"] for t in run.tasks if t["epoch"] == epoch and t["p_hat"] is not None]
+        low, middle, high = sorted(t["p_hat"] for t in shown if t["epoch"] == epoch)
+        assert (low, high) == (min(every), max(every))
+        assert abs(middle - 0.5) == min(abs(p - 0.5) for p in every)
+    assert all(task["text"] in page.within("pre") for task in shown)
+
+
+def test_tables_strata_rejections_and_configuration(run, several, page_of):
+    page = page_of(run)
+    assert "quickstart · benchmark embedded · seed 0 · 8 of 8 epochs" in page.within("p")
+    assert "deeper/greedy/depth_2" in page.within("td")
+    rejected = sum(task["verdict"] != "accepted" for task in run.tasks)
+    assert f"{rejected} of {len(run.tasks)} generations were rejected." in page.within("p")
+    assert '"k_min": 0.1' in page.within("pre")
+    page = page_of(*several)
+    assert "full (mean and range of 3 runs)" in page.within("h3")
+    assert "Generated tasks: full_seed1" in page.within("h2")
+
+
+def test_what_was_not_recorded(page_of):
+    assert page_of(run_of()).within("p").count("not recorded") == 2
+
+
+def test_text_of_a_model_is_shown_and_does_nothing(tmp_path):
+    workdir = tmp_path / "<script>alert(1)<&"
+    workdir.mkdir()
+    metrics = ("generated/rejected/", "eval/test/greedy/", "eval/test/<script>/")
+    record = {f"{name}{hostile('', 'metric')}": 1.0 for name in metrics}
+    append(workdir, "metrics", record | {"step": 1, "generated/count": 2})
+    config = hostile({"benchmark": {"name": ""}, "seed": ""}, "config")
+    (workdir / "config.json").write_text(json.dumps(config))
+    rejected = generation(1, 1, "duplicate", detail="copy of g1-0")
+    append(workdir, "tasks", hostile(generation(1, 0, p_hat=0.5), "task"))
+    append(workdir, "tasks", hostile(rejected, "rejected"))
+    (tmp_path / "report.png").touch()
+    run, figures = load_run(workdir), {"report": tmp_path / "report.png"}
+    page = Page(write_page([run], figures, tmp_path / "page.html").read_text("utf-8"))
+    page.check_harmless(images=1)
+    assert workdir.name in page.within("title") and workdir.name in page.within("h1")
+    places = ("id", "seed_id", "text", "verdict", "task.messages.role", "task.messages.content")
+    for place in (
+        *("config.benchmark.name", "config.seed", "metric"),
+        *(f"task.{place}" for place in (*places, "task.tools.name")),
+        *("rejected.verdict", "rejected.detail", "rejected.text"),
+    ):
+        assert f"[{place}]" in page.within(), place
+
+
+DEEP = "[" * 900 + "]" * 900
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"task": None},
+        {"task": []},
+        {"task": {"messages": "text", "tools": {"a": 1}, "answer": None}},
+        {"task": {"messages": [1, None, {"role": []}], "tools": None}},
+        {"task": {"messages": 3, "tools": 3}},
+        {"task": {"messages": [{"role": "x" * 10**6, "content": "x" * 10**6}] * 9}},
+        {"text": None, "id": None, "seed_id": [1]},
+        {"p_hat": "0.5"},
+        {"p_hat": 10**400},
+        {"attempts": "8", "successes": True, "r_env": [], "weight": {}},
+        {"verdict": None},
+        {"verdict": ["accepted"]},
+        {"text": "x" * 10**6, "id": "x" * 10**6, "seed_id": "x" * 10**6},
+        {"verdict": "x" * 10**6, "detail": "x" * 10**6, "text": "x" * 10**6},
+        {"text": json.loads(DEEP), "id": json.loads(DEEP), "task": {"answer": json.loads(DEEP)}},
+    ],
+    ids=lambda changes: str(changes)[:60],
+)
+def test_records_of_any_shape_give_a_bounded_page(tmp_path, page_of, changes):
+    append(tmp_path, "metrics", {"step": 1})
+    append(tmp_path, "tasks", generation(1, 0, p_hat=0.5) | changes)
+    assert len(page_of(load_run(tmp_path)).within()) < 20_000
+
+
+def test_values_nested_too_deeply_give_a_page(page_of):
+    deep: list = []
+    for _ in range(100_000):
+        deep = [deep]
+    record = generation(1, 0, p_hat=0.5) | {"id": deep}
+    record["task"]["answer"] = deep
+    assert page_of(run_of(record)).within().count("(nested too deeply)") == 2
+    while deep:  # so that freeing it does not recurse
+        deep = deep.pop()

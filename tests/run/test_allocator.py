@@ -1,0 +1,68 @@
+"""Freed buffers are kept: counted in page faults."""
+
+import os
+import platform
+import subprocess
+import sys
+
+import pytest
+
+from genenv_jax.run import allocator
+
+_FAULTS = """
+import resource, sys, threading
+import numpy as np
+from genenv_jax.run import allocator
+
+if sys.argv[1] == "keep":
+    assert allocator.keep_freed_buffers()
+
+
+def work():
+    for _ in range(20):
+        np.ones(2**23)  # 64 MiB
+
+
+work()
+before = resource.getrusage(resource.RUSAGE_SELF).ru_minflt
+thread = threading.Thread(target=work)
+thread.start()
+thread.join()
+print(resource.getrusage(resource.RUSAGE_SELF).ru_minflt - before)
+"""
+
+
+def faults(choice):
+    environment = {k: v for k, v in os.environ.items() if not k.startswith("MALLOC_")}
+    command = [sys.executable, "-c", _FAULTS, choice]
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, check=True)
+    return int(done.stdout)
+
+
+@pytest.mark.skipif(platform.libc_ver()[0] != "glibc", reason="mallopt is glibc's")
+def test_buffers_are_faulted_in_once():
+    """Also those that another thread asks for, as JAX's do."""
+    buffer = 2**26 // os.sysconf("SC_PAGE_SIZE")
+    assert faults("keep") < buffer  # not even one of twenty anew
+
+
+def test_the_environment_has_the_last_word(monkeypatch):
+    monkeypatch.setenv("MALLOC_MMAP_MAX_", "65536")
+    assert not allocator.keep_freed_buffers()
+
+
+@pytest.mark.parametrize(
+    ("platforms", "want"), [("cpu", True), ("cuda,cpu", False), ("tpu", False)]
+)
+def test_only_where_arrays_are_in_host_memory(monkeypatch, platforms, want):
+    monkeypatch.setenv("JAX_PLATFORMS", platforms)
+    assert allocator.arrays_in_host_memory() is want
+
+
+def test_an_installed_accelerator_counts(monkeypatch):
+    monkeypatch.delenv("JAX_PLATFORMS", raising=False)
+    find = lambda name: name == "jax_cuda13_plugin"  # noqa: E731
+    monkeypatch.setattr(allocator.importlib.util, "find_spec", find)
+    assert not allocator.arrays_in_host_memory()
+    monkeypatch.setattr(allocator.importlib.util, "find_spec", lambda name: None)
+    assert allocator.arrays_in_host_memory()

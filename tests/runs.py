@@ -1,0 +1,88 @@
+"""Whole runs of the toy benchmark, in seconds, and what is compared of them."""
+
+import json
+import pathlib
+
+import jax
+import numpy as np
+
+from genenv_jax.coevolve import Coevolution
+from genenv_jax.config import default_config, validate
+
+FILES = ("metrics.jsonl", "tasks.jsonl", "d_train.jsonl", "d_env.jsonl")
+
+
+def toy_config(cache_dir, overrides=None):
+    """A run that takes seconds; `overrides` are settings by dotted key."""
+    config = default_config()
+    config.update_from_flattened_dict(
+        {
+            "epochs": 2,
+            "benchmark.name": "toy",
+            "model.dtype": "float32",
+            "model.remat": "none",
+            "model.make.vocab_size": 270,
+            "model.make.hidden_size": 16,
+            "model.make.intermediate_size": 32,
+            "model.make.num_layers": 2,
+            "model.make.num_heads": 2,
+            "model.make.num_kv_heads": 1,
+            "model.make.cache_dir": str(cache_dir),
+            "mesh.data": 1,
+            "mesh.fsdp": 1,
+            "mesh.tensor": 1,
+            "limits.agent_prompt": 128,
+            "limits.agent_response": 6,
+            "limits.simulator_prompt": 96,
+            "limits.simulator_response": 24,
+            "limits.prompt_buckets": (),
+            "warm_start.steps": 150,
+            "warm_start.batch_size": 16,
+            "warm_start.learning_rate": 1e-2,
+            "curriculum.seeds_per_epoch": 4,
+            "agent.learning_rate": 1e-3,
+            "agent.group_size": 4,
+            "agent.batch_size": 8,
+            "agent.minibatch_size": 4,
+            "agent.replay_share": 0.2,
+            "simulator.learning_rate": 1e-3,
+            "simulator.batch_size": 4,
+            "simulator.minibatch_size": 2,
+            "curriculum.k_min": 0.3,
+            "simulator.success_rate_over": "task",
+            "verification.near_duplicate": 0.0,
+            "evaluation.batch_size": 4,
+            "export": False,
+            "compilation_cache": False,
+            "tensorboard": "never",
+        }
+    )
+    config.update_from_flattened_dict(overrides or {})
+    return config
+
+
+def run(cache, workdir, **overrides):
+    """Runs the toy to its end; the experiment."""
+    experiment = Coevolution(validate(toy_config(cache, overrides)), pathlib.Path(workdir))
+    experiment.run()
+    return experiment
+
+
+def params(experiment, player):
+    """A player's parameters on the host."""
+    return jax.device_get(getattr(experiment, player).state.params)
+
+
+def same(a, b):
+    """Whether two trees of arrays are equal to the bit."""
+    return all(np.array_equal(x, y) for x, y in zip(*map(jax.tree.leaves, (a, b)), strict=True))
+
+
+def contents(workdir):
+    """The bytes of a run's records."""
+    return {name: (pathlib.Path(workdir) / name).read_bytes() for name in FILES}
+
+
+def lines(workdir, name="metrics.jsonl"):
+    """The objects of a run's record."""
+    return [json.loads(line) for line in (pathlib.Path(workdir) / name).read_text().splitlines()]

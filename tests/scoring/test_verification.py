@@ -1,0 +1,336 @@
+"""Verification: every reason, their order, duplicates and decontamination."""
+
+import collections
+import dataclasses
+
+import pytest
+
+from genenv_jax.benchmarks import base
+from genenv_jax.benchmarks.base import Benchmark, Rejection, Score, Task
+from genenv_jax.benchmarks.dial import Dial
+from genenv_jax.scoring.verification import (
+    PARSED,
+    PROVEN,
+    NearDuplicates,
+    VerificationConfig,
+    Verifier,
+    inspect,
+    shingles,
+)
+
+
+class Lines:
+    """A small benchmark: the first word says what a check does, the rest is the wording."""
+
+    name = "lines"
+
+    def tasks(self, split):
+        return []
+
+    def agent_messages(self, task):
+        return list(task.messages)
+
+    def simulator_messages(self, seed, statistics):
+        return list(seed.messages)
+
+    def simulator_answer(self, task):
+        return task.messages[-1]["content"]
+
+    def agent_answer(self, task):
+        return task.answer
+
+    def parse(self, text, seed, task_id, generation):
+        if text.startswith("unparsable"):
+            return Rejection(base.UNPARSABLE, "because")
+        messages = ({"role": "user", "content": text},)
+        return Task(
+            task_id, self.name, "", messages, (), text.split()[0], seed.id, "generated", generation
+        )
+
+    def verify(self, task):
+        if task.answer == "broken":
+            return Rejection(base.NOT_EXECUTABLE)
+        return None
+
+    def canonical(self, task):
+        return " ".join(sorted(self.text(task).split()))
+
+    def text(self, task):
+        return task.messages[-1]["content"]
+
+    def score(self, task, answer):
+        reward = {"half": 0.5, "raw": 1.0, "fail": 0.0}.get(answer, 1.0)
+        return Score(reward, answer not in ("raw", "fail"), True, "" if reward == 1 else "because")
+
+    def aggregate(self, results):
+        return {}
+
+
+def make(text, task_id="t", generation=-1):
+    return Task(task_id, "lines", "", ({"role": "user", "content": text},), generation=generation)
+
+
+SEED = make("one two three four five six seven eight", "seed")
+HELD_OUT = make("alpha beta gamma delta epsilon zeta eta theta", "held-out")
+
+
+def verifier(near_duplicate=0.0, pool_epochs=0):
+    config = VerificationConfig(near_duplicate, pool_epochs)
+    return Verifier(Lines(), [SEED], [HELD_OUT], config)
+
+
+def check(checker, text, **about):
+    """Inspects a generation and compares it; nothing is admitted."""
+    outcome = inspect(checker.benchmark, text, **about)
+    return outcome if isinstance(outcome, Rejection) else checker.compare(outcome)
+
+
+def verdict(checker, text, generation=0, done=True):
+    """The reason, or "" for an accepted task, which is then admitted."""
+    outcome = check(checker, text, done=done, seed=SEED, task_id="new", generation=generation)
+    if isinstance(outcome, Rejection):
+        return outcome.reason
+    checker.admit(outcome)
+    return ""
+
+
+def test_the_fake_keeps_the_promise():
+    assert isinstance(Lines(), Benchmark)
+    assert isinstance(Dial(num_seeds=2, eval_per_depth=1), Benchmark)
+
+
+def test_each_reason():
+    checker = verifier(near_duplicate=0.5)
+    counts = collections.Counter()
+    for text, done, want in [
+        ("", True, base.EMPTY),
+        (" \n\t", True, base.EMPTY),
+        ("", False, base.EMPTY),  # emptiness is looked for first
+        ("a fine task", False, base.TRUNCATED),
+        ("unparsable", False, base.TRUNCATED),  # before it is parsed
+        ("unparsable words", True, base.UNPARSABLE),
+        ("broken words", True, base.NOT_EXECUTABLE),
+        ("half words", True, base.WRONG_ANSWER),  # less than full reward
+        ("raw words", True, base.WRONG_ANSWER),  # full reward, but no success
+        ("fail words", True, base.WRONG_ANSWER),
+        (HELD_OUT.messages[0]["content"], True, base.CONTAMINATED),
+        (
+            "theta " + HELD_OUT.messages[0]["content"][:-6],
+            True,
+            base.CONTAMINATED,
+        ),  # canonical form
+        (HELD_OUT.messages[0]["content"] + " iota", True, base.CONTAMINATED),  # near
+        (SEED.messages[0]["content"], True, base.DUPLICATE),
+        ("two one three four five six seven eight", True, base.DUPLICATE),  # canonical form
+        (SEED.messages[0]["content"] + " nine", True, base.NEAR_DUPLICATE),
+        ("a fine task of its own", True, ""),
+        ("a fine task of its own", True, base.DUPLICATE),  # of a batch-mate
+        ("a fine task of its own too", True, base.NEAR_DUPLICATE),
+    ]:
+        got = verdict(checker, text, done=done)
+        assert got == want, text
+        counts[got] += 1
+    assert counts == {
+        base.EMPTY: 3, base.TRUNCATED: 2, base.UNPARSABLE: 1, base.NOT_EXECUTABLE: 1,
+        base.WRONG_ANSWER: 3, base.CONTAMINATED: 3, base.DUPLICATE: 3, base.NEAR_DUPLICATE: 2, "": 1,
+    }  # fmt: skip
+
+
+def test_a_held_out_task_counts_as_that_and_not_as_a_duplicate():
+    checker = Verifier(Lines(), [HELD_OUT], [HELD_OUT], VerificationConfig(0.0))
+    assert verdict(checker, HELD_OUT.messages[0]["content"]) == base.CONTAMINATED
+
+
+def test_details_and_the_accepted_task():
+    checker = verifier()
+    outcome = check(checker, "fail x", done=True, seed=SEED, task_id="t", generation=1)
+    assert "because" in outcome.detail
+    task = check(checker, "fine words", done=True, seed=SEED, task_id="t-7", generation=4)
+    assert (task.id, task.seed_id, task.origin, task.generation) == ("t-7", "seed", "generated", 4)
+    # A check alone admits nothing.
+    assert isinstance(
+        check(checker, "fine words", done=True, seed=SEED, task_id="t", generation=4), Task
+    )
+
+
+def test_what_depends_on_the_text_alone_and_what_on_other_tasks():
+    """Inspected first, in whatever order, and compared in turn: the verdicts of `check`."""
+    texts = ["", "unparsable x", "broken x", "half x", "a fine task", "a fine task", "a b c d"]
+    texts += [HELD_OUT.messages[0]["content"], SEED.messages[0]["content"]]
+    whole, split = verifier(), verifier()
+    inspected = [
+        inspect(Lines(), text, done=True, seed=SEED, task_id=str(i), generation=3)
+        for i, text in enumerate(texts)
+    ]
+    # Copies pass an inspection: it knows of no other task.
+    assert [isinstance(x, Task) for x in inspected] == [False] * 4 + [True] * 5
+    for i, text in enumerate(texts):
+        want = check(whole, text, done=True, seed=SEED, task_id=str(i), generation=3)
+        got = inspected[i]
+        if isinstance(got, Task):
+            got = split.compare(got)
+        assert got == want
+        if isinstance(want, Task):
+            whole.admit(want)
+            split.admit(got)
+    cut = inspect(Lines(), "a fine task", done=False, seed=SEED, task_id="", generation=3)
+    assert cut.reason == base.TRUNCATED
+
+
+def test_without_near_duplicates():
+    checker = verifier()
+    assert verdict(checker, SEED.messages[0]["content"] + " nine") == ""
+    assert verdict(checker, HELD_OUT.messages[0]["content"] + " iota") == ""
+    assert verdict(checker, SEED.messages[0]["content"]) == base.DUPLICATE
+
+
+@pytest.mark.parametrize("near_duplicate", [0.0, 0.8])
+def test_pool_epochs(near_duplicate):
+    """A task of epoch 2 bars its copies in epochs 2, 3 and 4, in their wording too."""
+    checker = verifier(pool_epochs=3, near_duplicate=near_duplicate)
+    text = "a fine task of its own and of some length"
+    assert verdict(checker, text, 2) == ""
+    assert [verdict(checker, text, epoch) for epoch in (2, 3, 4)] == [base.DUPLICATE] * 3
+    assert verdict(checker, text, 5) == ""
+    assert verdict(checker, text, 7) == base.DUPLICATE  # the window starts again
+    for epoch in (0, 50):  # seeds and held-out tasks for ever
+        assert verdict(checker, SEED.messages[0]["content"], epoch) == base.DUPLICATE
+        assert verdict(checker, HELD_OUT.messages[0]["content"], epoch) == base.CONTAMINATED
+    if near_duplicate:
+        checker = verifier(pool_epochs=1, near_duplicate=0.75)
+        assert verdict(checker, SEED.messages[0]["content"] + " nine", 50) == base.NEAR_DUPLICATE
+
+
+def test_pools_of_zero_epochs_never_forget():
+    checker = verifier(pool_epochs=0)
+    assert verdict(checker, "a fine task", 0) == ""
+    assert verdict(checker, "a fine task", 10_000) == base.DUPLICATE
+
+
+def test_restore_gives_the_same_verdicts():
+    texts = ["a b c d e f g", "h i j k l m n", "a b c d e f g", "o p q r s t u", "o p q r s t u v"]
+    options = {"near_duplicate": 0.7, "pool_epochs": 2}
+    whole, accepted = verifier(**options), []
+    for epoch, text in enumerate(texts):
+        outcome = check(whole, text, done=True, seed=SEED, task_id=str(epoch), generation=epoch)
+        if isinstance(outcome, Task):
+            whole.admit(outcome)
+            accepted.append(outcome)
+    assert len(accepted) == 4
+    resumed = verifier(**options)
+    resumed.restore(None, [Task.from_json(task.to_json()) for task in accepted])
+    for text in [*texts, "something new altogether and long enough"]:
+        for epoch in (4, 5, 6):
+            got, want = (
+                check(checker, text, done=True, seed=SEED, task_id="x", generation=epoch)
+                for checker in (resumed, whole)
+            )
+            assert got == want
+
+
+# -- similarity ---------------------------------------------------------------------------------------
+
+
+def test_shingles():
+    assert len(shingles("a b c d e")) == 1
+    assert len(shingles("a b c d e f g")) == 3
+    assert shingles("A  b\nC d E") == shingles("a b c d e")
+    assert shingles("a b") != shingles("a c") and len(shingles("a b")) == 1
+    assert len(shingles("a a a a a a a a")) == 1
+    assert shingles("\ud800 x")  # a lone surrogate is no error
+
+
+def test_jaccard_threshold():
+    """Ten words have 6 shingles; one more word makes 7, 6 of them shared: 6 / 7."""
+    text = "a b c d e f g h i j"
+    for threshold, want in ((6 / 7 - 1e-9, True), (6 / 7 + 1e-9, False), (1.0, False)):
+        index = NearDuplicates(threshold)
+        index.add("x y z q r")
+        index.add(text)
+        assert index.matches(text + " k") == want
+        assert index.matches(text)
+        assert not index.matches("k l m n o p q")
+
+
+def test_an_index_that_is_off():
+    index = NearDuplicates(0.0)
+    index.add("a b c d e f")
+    assert not index.matches("a b c d e f")
+
+
+# -- with the embedded benchmark ----------------------------------------------------------------------
+
+
+def test_dial():
+    dial = Dial(positions=6)
+    held_out, (seed, *others) = dial.tasks("eval"), dial.tasks("seed")
+    checker = Verifier(dial, [seed], held_out, VerificationConfig(0.0))
+
+    def checked(text):
+        outcome = check(checker, text, done=True, seed=seed, task_id="t", generation=0)
+        return outcome if isinstance(outcome, Task) else outcome.reason
+
+    assert checked(dial.simulator_answer(seed)) == base.DUPLICATE
+    accepted = [checked(dial.simulator_answer(task)) for task in others]
+    assert all(isinstance(task, Task) for task in accepted)
+    for task in held_out:
+        plain = dataclasses.replace(dial.program(task), names=dial.program(seed).names)
+        want = base.TOO_DEEP if "deeper" in task.category else base.CONTAMINATED
+        assert checked(dial.simulator_answer(dial.task(plain, id="", category=""))) == want
+        if "renamed" in task.category:
+            assert checked(dial.simulator_answer(task)) == base.BAD_TOOLS
+
+
+# -- what is admitted -----------------------------------------------------------------------------------
+
+
+def inspected(text, admit, benchmark=None):
+    return inspect(
+        benchmark or Lines(), text, done=True, seed=SEED, task_id="t", generation=0, admit=admit
+    )
+
+
+@pytest.mark.parametrize("text", ["broken words", "half words", "raw words", "fail words"])
+def test_parsed_admits_what_fails_its_checks(text):
+    """With the answer that the simulator wrote for it; what cannot be read stays out."""
+    assert isinstance(inspected(text, PROVEN), Rejection)
+    task = inspected(text, PARSED)
+    assert task.answer == text.split()[0] and task.origin == "generated"
+    assert inspected("fine words", PARSED) == inspected("fine words", PROVEN)
+    for unreadable in ("", "unparsable words"):
+        assert inspected(unreadable, PARSED) == inspected(unreadable, PROVEN)
+
+
+def test_parsed_keeps_bounds_and_copies_out():
+    dial = Dial(num_seeds=8, eval_per_depth=1)
+    seed, held_out = dial.tasks("seed")[0], dial.tasks("eval")[0]
+    checker = Verifier(dial, dial.tasks("seed"), dial.tasks("eval"), VerificationConfig(0.0))
+
+    def outcome(program):
+        text = dial.simulator_answer(dial.task(program, id="", category=""))
+        return inspect(
+            dial,
+            text.replace("Calls: ", "Calls: add(1) "),
+            done=True,
+            seed=seed,
+            task_id="t",
+            generation=0,
+            admit=PARSED,
+        )
+
+    # Although the reference is another one: what is asked must not come back.
+    assert checker.compare(outcome(dial.program(seed))).reason == base.DUPLICATE
+    assert checker.compare(outcome(dial.program(held_out))).reason == base.CONTAMINATED
+    long = dial.program(next(t for t in dial.tasks("eval") if "deeper" in t.category))
+    assert outcome(long).reason == base.TOO_DEEP
+
+
+def test_parsed_keeps_out_what_the_benchmark_cannot_work_with():
+    class Raises(Lines):
+        def score(self, task, answer):
+            if task.answer == "broken":
+                raise KeyError(answer)
+            return super().score(task, answer)
+
+    assert inspected("broken words", PARSED, Raises()) == Rejection(base.NOT_EXECUTABLE)
+    assert inspected("fail words", PARSED, Raises()).answer == "fail"

@@ -1,0 +1,39 @@
+"""A teacher that asks a server of the tests."""
+
+from genenv_jax.benchmarks.bamboogle import records
+from genenv_jax.benchmarks.bamboogle.benchmark import Bamboogle
+from genenv_jax.benchmarks.base import Rejection
+from genenv_jax.scoring.scorer import ScoringConfig
+from genenv_jax.scoring.verification import VerificationConfig, Verifier
+from genenv_jax.tasks.teacher import Teacher, TeacherConfig
+
+SEEDS = [
+    records.make_task(f"seed-{i}", f"Where was {name} born?", ["Port Albert"], [])
+    for i, name in enumerate(("Ann Miller", "Bo Lund", "Cy Young"))
+]
+HELD_OUT = [records.make_task("eval-0", "Where is the held out city?", ["Oslo"], [], origin="eval")]
+FAST = {"retries": 0, "timeout": 10.0}
+NAMES = ("Ada", "Ben", "Cleo", "Dan", "Eve", "Finn", "Gus", "Hal", "Ida", "Jo", "Kim", "Lea")
+
+
+def good(request):
+    """A variation that is told by the request's seed."""
+    number = request["seed"]
+    name = f"{NAMES[number % 12]} {NAMES[number // 12 % 12]} {number}"
+    return f"New Task: In which town did {name} grow up?\nNew Answer: Lima{number}"
+
+
+def ask(workdir, url, count, benchmark=None, seeds=SEEDS, too_long=(), **changes):
+    """The tasks that the teacher writes, in a workdir that may hold answers."""
+    benchmark = benchmark or Bamboogle()
+    workdir.mkdir(exist_ok=True)
+    verifier = Verifier(
+        benchmark,
+        seeds,
+        HELD_OUT if benchmark.name == "bamboogle" else (),
+        VerificationConfig(near_duplicate=0.0),
+        lambda task: Rejection("too_long") if task.id in too_long else None,
+    )
+    config = TeacherConfig(**{"url": url, "model": "m-72b"} | FAST | changes)
+    teacher = Teacher(benchmark, config, workdir, 0)
+    return teacher.write(count, seeds, verifier.decide, ScoringConfig())

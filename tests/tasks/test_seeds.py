@@ -1,0 +1,80 @@
+"""Which seeds come up when, and what is remembered of them."""
+
+import json
+
+import pytest
+
+from genenv_jax.benchmarks.base import SeedStatistics, Task
+from genenv_jax.tasks.seeds import LatestStatistics, SeedTasks
+
+
+def seeds(count):
+    return [
+        Task(f"seed-{i}", "x", "", ({"role": "user", "content": str(i)},)) for i in range(count)
+    ]
+
+
+def ids(tasks):
+    return [task.id for task in tasks]
+
+
+@pytest.mark.parametrize("count", [1, 2, 7, 12])
+@pytest.mark.parametrize("per_epoch", [1, 2, 3, 5, 7, 12, 20])
+def test_every_seed_once_before_any_twice(count, per_epoch):
+    """Over epochs of any size, larger than the number of seeds included."""
+    chooser = SeedTasks(seeds(count), per_epoch, seed=3)
+    chosen = [ids(chooser.choose(epoch)) for epoch in range(30)]
+    assert all(len(epoch) == per_epoch for epoch in chosen)
+    sequence = [seed for epoch in chosen for seed in epoch]
+    for start in range(0, len(sequence) - count + 1, count):
+        assert len(set(sequence[start : start + count])) == count
+    tail = sequence[len(sequence) // count * count :]
+    assert len(set(tail)) == len(tail)
+
+
+def test_zero_means_all():
+    chooser = SeedTasks(seeds(7), 0, seed=0)
+    assert chooser.per_epoch == 7
+    for epoch in range(4):
+        assert sorted(ids(chooser.choose(epoch))) == sorted(ids(seeds(7)))
+
+
+def test_the_order_is_random_and_repeats_itself():
+    def sequence(seed):
+        return [ids(SeedTasks(seeds(12), 12, seed).choose(epoch)) for epoch in range(3)]
+
+    assert sequence(0) == sequence(0)
+    assert sequence(0) != sequence(1)
+    assert len({tuple(epoch) for epoch in sequence(0)}) == 3  # a new order each time round
+    # An epoch needs none of those before it.
+    chooser = SeedTasks(seeds(12), 5, seed=0)
+    later = chooser.choose(9)
+    for epoch in range(9):
+        chooser.choose(epoch)
+    assert ids(chooser.choose(9)) == ids(later)
+
+
+def test_statistics_are_of_the_last_epoch_with_attempts():
+    statistics = LatestStatistics()
+    assert statistics["seed-0"] == SeedStatistics(0, 0)
+    assert statistics["seed-0"].success_rate is None
+    statistics.note([("seed-0", 5, 1), ("seed-1", 8, 0), ("seed-0", 3, 1)])  # an epoch's add up
+    assert statistics["seed-0"] == SeedStatistics(8, 2)
+    assert statistics["seed-1"].success_rate == 0.0
+    statistics.note([("seed-0", 4, 3)])  # replaces, does not add
+    assert statistics["seed-0"] == SeedStatistics(4, 3)
+    statistics.note([("seed-0", 0, 0)])  # no variation was valid: nothing new is known
+    assert statistics["seed-0"] == SeedStatistics(4, 3)
+
+
+def test_state_and_restore():
+    statistics, other = LatestStatistics(), LatestStatistics()
+    statistics.note([("seed-2", 8, 2), ("seed-0", 6, 6)])
+    other.note([("seed-1", 1, 1)])  # not part of the state that is restored
+    state = json.loads(json.dumps(statistics.state()))
+    other.restore(state)
+    for i in range(3):
+        assert other[f"seed-{i}"] == statistics[f"seed-{i}"]
+    assert other.state() == state == {"seed-0": [6, 6], "seed-2": [8, 2]}
+    state["seed-0"][1] = 0
+    assert other["seed-0"].successes == 6  # a copy, not a view

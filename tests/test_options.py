@@ -1,0 +1,117 @@
+"""Whole runs of the toy with the curriculum's options: each does what it says, and resumes."""
+
+import jax
+import numpy as np
+import pytest
+
+from genenv_jax.coevolve import Coevolution
+from genenv_jax.config import validate
+from tests.runs import contents, lines, params, run, same, toy_config
+
+# Beyond `epochs`, each of these exercises one option.
+OPTIONS = {
+    "policy gradient": {"simulator.method": "grpo", "simulator.invalid_reward": -0.1},
+    "within the seed": {"simulator.weights_over": "seed"},
+    "mixture": {"simulator.mixture": 0.25, "simulator.variations": 4},
+    "mixture, policy gradient": {"simulator.mixture": 0.5, "simulator.method": "grpo"},
+    "entropy": {"simulator.entropy_floor": 100.0, "simulator.entropy_coef": 0.1},
+    "informative": {"agent.groups": "informative"},
+    "frontier": {"agent.groups": "frontier"},
+    "posterior": {"curriculum.estimate": "posterior"},
+    "learnability": {"curriculum.score": "learnability"},
+    "progress": {"curriculum.score": "progress"},
+    "static": {"tasks.source": "static", "tasks.count": 10},
+    "static variations": {"tasks.source": "static"},
+    "teacher": {"tasks.source": "teacher", "tasks.count": 9},
+    "oracle": {"tasks.source": "oracle"},
+    "prioritised": {"agent.replay_share": 0.4, "agent.replay_priority": "prioritised"},
+    "rerolled": {"evaluation.reroll": 3},
+    "all that parse": {"verification.admit": "parsed"},
+}
+FAST = ("mixture, policy gradient",)
+
+
+@pytest.mark.parametrize(
+    "name", [n if n in FAST else pytest.param(n, marks=pytest.mark.slow) for n in OPTIONS]
+)
+def test_a_run_with_the_option_learns_and_resumes(cache, tmp_path, name):
+    whole = run(cache, tmp_path / "whole", epochs=2, **OPTIONS[name])
+    run(cache, tmp_path / "parts", epochs=1, **OPTIONS[name])
+    parts = run(cache, tmp_path / "parts", epochs=2, **OPTIONS[name])
+    assert contents(tmp_path / "whole") == contents(tmp_path / "parts")
+    for player in ("agent", "simulator"):
+        assert same(params(whole, player), params(parts, player))
+    last = lines(tmp_path / "whole")[-1]
+    assert all(np.isfinite(value) for value in last.values() if value is not None)
+    assert last["generated/distinct_signatures"] >= 1 and last["generated/difficulty_sd"] >= 0
+    fresh = OPTIONS[name].get("tasks.source", "simulator") == "simulator"
+    start = jax.device_get(whole.agent.reference.params)
+    assert not same(params(whole, "agent"), start)
+    # Which of the two updates ran shows in its metrics.
+    policy_gradient = OPTIONS[name].get("simulator.method") == "grpo"
+    assert ("simulator/clip_share" in last) is policy_gradient
+    assert ("simulator/update_kl" in last) is (fresh and not policy_gradient)
+    assert same(params(whole, "simulator"), start) is not fresh
+
+
+def test_mixture_has_texts_of_both_writers(cache, tmp_path):
+    overrides = {"simulator.mixture": 0.5, "simulator.learning_rate": 0.1}
+    experiment = Coevolution(validate(toy_config(cache, overrides)), tmp_path)
+    experiment.run()
+    contexts = [[{"role": "user", "content": "red blue"}]] * 3
+    key, rows = jax.random.key(5), np.arange(3)
+    simulator, n = experiment.simulator, experiment.config.simulator.variations
+    with experiment.mesh():
+        mixed = simulator.generate(contexts, key)
+        initial = simulator.generate_initial(contexts, key)
+        start = simulator.start_logprobs(mixed, rows)
+        first = simulator.initial_logprobs(mixed, rows)
+    assert mixed.tokens.shape == initial.tokens.shape and simulator.config.from_initial == n // 2
+    # Log-probs are those of whoever wrote a text, and of the simulator as it is at the update's start.
+    assert np.allclose(mixed.logprobs[:, : n // 2], start[:, : n // 2], atol=1e-4)
+    assert np.allclose(mixed.logprobs[:, n // 2 :], first[:, n // 2 :], atol=1e-4)
+    assert not np.allclose(start, first, atol=1e-2)
+
+
+@pytest.mark.slow
+def test_all_rollouts_are_counted(cache, tmp_path):
+    totals = {}
+    for name in ("all", "informative", "frontier"):
+        run(cache, tmp_path / name, epochs=1, **{"agent.groups": name})
+        line = lines(tmp_path / name)[-1]
+        totals[name] = line["rollouts/total"]
+        group = toy_config(cache).agent.group_size
+        assert line["rollouts/total"] == line["agent/tasks"] * group
+        share = line["agent/trained_share"]
+        assert share == 1 if name == "all" else 0 < share < 1
+    assert len(set(totals.values())) == 1
+
+
+@pytest.mark.slow
+def test_the_run_ends_when_its_rollouts_are_spent(cache, tmp_path):
+    run(cache, tmp_path / "two", epochs=2)
+    spent = [line.get("rollouts/total", 0) for line in lines(tmp_path / "two")]
+    for _ in range(2):  # and a run that has ended stays ended
+        experiment = run(cache, tmp_path / "budget", epochs=50, rollouts=int(spent[1]) + 1)
+        assert experiment.session.finished == 2
+
+
+@pytest.mark.slow
+def test_static_tasks_are_the_same_every_epoch(cache, tmp_path):
+    run(cache, tmp_path, epochs=3, **{"tasks.source": "static", "tasks.count": 7})
+    fixed = {task["id"] for task in lines(tmp_path, "fixed_tasks.jsonl")}
+    used = {record["task"]["id"] for record in lines(tmp_path, "tasks.jsonl")}
+    assert len(fixed) == 7 and used == fixed
+    assert lines(tmp_path, "d_env.jsonl") == []
+
+
+@pytest.mark.slow
+def test_measuring_again_changes_nothing(cache, tmp_path):
+    plain = run(cache, tmp_path / "plain", epochs=2)
+    again = run(cache, tmp_path / "again", epochs=2, **{"evaluation.reroll": 5})
+    assert same(params(plain, "agent"), params(again, "agent"))
+    for ours, theirs in zip(lines(tmp_path / "plain"), lines(tmp_path / "again"), strict=True):
+        added = {name for name in theirs if name not in ours}
+        assert {n: v for n, v in theirs.items() if n not in added} == ours
+        assert all("reroll" in name or name == "generated/p_hat_gap" for name in added)
+    assert 0 <= lines(tmp_path / "again")[-1]["generated/p_rerolled_mean"] <= 1
