@@ -68,7 +68,8 @@ class Coevolution:
         teacher = open_teacher(config, benchmark, workdir)
         seeds = SeedTasks(benchmark.tasks("seed"), config.curriculum.seeds_per_epoch, config.seed)
         eval_tasks = config.evaluation.tasks(benchmark)
-        host = build.open_model(config, base_model(config, benchmark))
+        mesh = build.open_mesh(config)
+        host = build.open_model(config, base_model(config, benchmark, mesh), mesh)
         check_prompts(config.limits, host.model, benchmark, seeds.tasks, eval_tasks)
         self.scorer = Scorer(benchmark, host.model.decode, config.scoring)
         self.mesh = host.activate

@@ -23,6 +23,7 @@ from typing import TYPE_CHECKING
 import jax
 import numpy as np
 from absl import flags
+from jax.sharding import Mesh
 
 from genenv_jax import cli
 from genenv_jax.benchmarks.base import Benchmark
@@ -32,6 +33,7 @@ from genenv_jax.models.language_model import LanguageModel
 from genenv_jax.models.make import chat_text, make_model
 from genenv_jax.models.scoring import CompletionBatch
 from genenv_jax.parallel import processes
+from genenv_jax.parallel.rules import param_shardings
 from genenv_jax.players import learner
 from genenv_jax.players.optimizer import OptimizerConfig, make_optimizer
 from genenv_jax.players.prompts import check_prompts
@@ -59,7 +61,7 @@ class WarmStartConfig(Settings):
     warmup_steps: int = within(50, 0)
 
 
-def base_model(config: Config, benchmark: Benchmark) -> pathlib.Path:
+def base_model(config: Config, benchmark: Benchmark, mesh: Mesh) -> pathlib.Path:
     """The directory of the model that both players start from.
 
     A named model is resolved (directory or hub id).  Otherwise a small one is made and trained, once:
@@ -67,6 +69,8 @@ def base_model(config: Config, benchmark: Benchmark) -> pathlib.Path:
     the benchmark holds out of them.  Runs that only differ in their seed tasks share it.  Of several
     processes the first one makes it and the others wait; where they do not share the cache, they get its
     files.
+
+    Raises ValueError, before it trains, where the mesh does not divide the small model.
     """
     if config.model.path:
         return huggingface.resolve(config.model.path)
@@ -83,7 +87,7 @@ def base_model(config: Config, benchmark: Benchmark) -> pathlib.Path:
     name = f"{benchmark.name}-{hashlib.sha256(text.encode()).hexdigest()[:12]}"
     directory = cache_dir(config) / name
     if processes.is_writer() and not (directory / "config.json").is_file():
-        make_base_model(config, benchmark, directory)
+        make_base_model(config, benchmark, directory, mesh)
     processes.barrier("the base model", timeout=_LONGEST_WARM_START)
     _hand_out(directory)
     return directory
@@ -134,7 +138,9 @@ def cache_dir(config: Config) -> pathlib.Path:
     return pathlib.Path(root) / "genenv_jax" / "models"
 
 
-def make_base_model(config: Config, benchmark: Benchmark, directory: pathlib.Path) -> None:
+def make_base_model(
+    config: Config, benchmark: Benchmark, directory: pathlib.Path, mesh: Mesh | None = None
+) -> None:
     """Makes a model, trains it for `warm_start.steps` and leaves it in `directory`.
 
     The model appears when it is complete, so neither a kill nor a second process that makes the same
@@ -152,6 +158,8 @@ def make_base_model(config: Config, benchmark: Benchmark, directory: pathlib.Pat
         make_model(untrained, texts, **shape, max_positions=positions, seed=config.seed)
         model = LanguageModel.load(untrained, unroll_layers=config.model.unroll_layers)
         check_prompts(limits, model, benchmark, benchmark.tasks("seed"), benchmark.tasks("eval"))
+        if mesh:
+            param_shardings(model.config, mesh)  # raises where it does not divide the model
         params = train(config, benchmark, model, model.load_params())
         if not (directory / "config.json").is_file():
             model.save(directory, params)

@@ -50,7 +50,10 @@ def other_tokenizer(path):
         ([QUICK, "--config.benchmark.num_seeds=0"], "no seed tasks"),
         ([QUICK, "--config.benchmark.positions=1"], "benchmark.positions = 1: expected 2 to 10"),
         ([QUICK, "--config.limits.agent_prompt=10"], r"dial-seed-\d+ has \d+ tokens.*agent_prompt"),
-        ([QUICK, "--config.mesh.tensor=3"], "mesh"),
+        (
+            [QUICK, "--config.mesh.tensor=3"],
+            "parameter embedding: .*mesh axis 'tensor' of size 3 does not divide",
+        ),
         ([QUICK, "extra"], "unexpected argument 'extra'"),
         (["--config=configs/missing.py"], "configs/missing.py"),
         (["--config=configs/quickstart.py:fast"], "takes no argument"),

@@ -56,7 +56,8 @@ def open_policies(
     config: Config, benchmark: Benchmark, tasks: Sequence[Task]
 ) -> Iterator[dict[str, Answerer]]:
     """Policies by mode, of the configuration's model."""
-    host = build.open_model(config, base_model(config, benchmark))
+    mesh = build.open_mesh(config)
+    host = build.open_model(config, base_model(config, benchmark, mesh), mesh)
     check_prompts(config.limits, host.model, benchmark, (), tasks)
     engines = config.evaluation.engines(config.limits, config.sampling, host.model, host.put)
     with host.activate():

@@ -74,19 +74,23 @@ class Host:
         return self.model.load_params(self.shardings(self.model.config), dtype)
 
 
-def open_model(config: Config, path: str | os.PathLike[str]) -> Host:
-    """Makes the mesh and reads everything of the model but its weights.
-
-    path: directory of the model.
-    Raises ValueError where mesh, devices and batch sizes do not fit together.
-    """
+def open_mesh(config: Config) -> Mesh:
+    """Makes the mesh.  Raises ValueError where mesh, devices and batch sizes do not fit together."""
     sizes = (config.mesh.data, config.mesh.fsdp, config.mesh.tensor)
     devices = jax.devices()
     if -1 not in sizes and jax.process_count() == 1:
         devices = devices[: math.prod(sizes)]  # a smaller mesh leaves the other devices alone
     mesh = make_mesh(*sizes, devices=devices)
     check_batches(config, mesh)
-    model = LanguageModel.load(path, **config.model.options(devices[0].platform))
+    return mesh
+
+
+def open_model(config: Config, path: str | os.PathLike[str], mesh: Mesh) -> Host:
+    """Reads everything of the model in the directory `path` but its weights.
+
+    Raises ValueError where the mesh does not divide the model.
+    """
+    model = LanguageModel.load(path, **config.model.options(mesh.devices.flat[0].platform))
     if mesh.size > 1:
         param_shardings(model.config, mesh)  # raises where the mesh does not divide the model
     return Host(model, mesh if mesh.size > 1 else None)
