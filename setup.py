@@ -94,8 +94,9 @@ EXTRAS = {
         "pytest-xdist>=3.8,<4",
         # The oracle for API-Bank's ROUGE-L; the package that the official evaluator uses.
         "rouge>=1.0.1,<2",
-        # Reads and checks the notebooks.
+        # Reads and checks the notebooks, and what their cells import.
         "nbformat>=5.10,<6",
+        "ipython>=8,<10",
         *BFCL,
         *ENDPOINT,
     ],

@@ -52,7 +52,7 @@ def other_tokenizer(path):
         ([QUICK, "--config.limits.agent_prompt=10"], r"dial-seed-\d+ has \d+ tokens.*agent_prompt"),
         (
             [QUICK, "--config.mesh.tensor=3"],
-            "parameter embedding: .*mesh axis 'tensor' of size 3 does not divide",
+            "embedding: .* mesh axis 'tensor' of size 3 does not divide",
         ),
         ([QUICK, "extra"], "unexpected argument 'extra'"),
         (["--config=configs/missing.py"], "configs/missing.py"),

@@ -8,7 +8,6 @@ from html import unescape
 
 import nbformat
 import pytest
-from nbclient import NotebookClient
 from PIL import Image
 
 from genenv_jax.experiment.plan import compare_or_store, load_config, make_plan, run_dir
@@ -41,6 +40,7 @@ class Executed:
 @pytest.fixture
 def execute(tmp_path, monkeypatch):
     """Executes a notebook in quick mode, far from the user's caches."""
+    from nbclient import NotebookClient  # `make test` collects this file without the package
 
     def run(name, parameters=""):
         for key in ("XDG_CACHE_HOME", "IPYTHONDIR", "JUPYTER_RUNTIME_DIR", "JUPYTER_CONFIG_DIR"):
