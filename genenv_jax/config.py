@@ -28,9 +28,9 @@ from genenv_jax.sampling.engine import SamplingConfig
 from genenv_jax.scoring.scorer import ScoringConfig
 from genenv_jax.scoring.verification import VerificationConfig
 from genenv_jax.settings import Settings, choice, within
-from genenv_jax.supervised import WarmStartConfig
 from genenv_jax.tasks.objective import CurriculumConfig
 from genenv_jax.tasks.sources import TasksConfig
+from genenv_jax.trainers.warm_start import WarmStartConfig
 
 
 def _no_benchmark() -> dict[str, Any]:

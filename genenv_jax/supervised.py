@@ -18,47 +18,27 @@ import pathlib
 import tarfile
 import tempfile
 from collections.abc import Iterable, Iterator
-from typing import TYPE_CHECKING
 
-import jax
-import numpy as np
 from absl import flags
 from jax.sharding import Mesh
 
 from genenv_jax import cli
 from genenv_jax.benchmarks.base import Benchmark
 from genenv_jax.benchmarks.registry import demonstrations
+from genenv_jax.config import Config, validate
 from genenv_jax.models import huggingface
 from genenv_jax.models.language_model import LanguageModel
 from genenv_jax.models.make import chat_text, make_model
-from genenv_jax.models.scoring import CompletionBatch
 from genenv_jax.parallel import processes
 from genenv_jax.parallel.rules import param_shardings
-from genenv_jax.players import learner
-from genenv_jax.players.optimizer import OptimizerConfig, make_optimizer
+from genenv_jax.players.build import make_benchmark
 from genenv_jax.players.prompts import check_prompts
-from genenv_jax.run.progress import Progress
 from genenv_jax.run.streams import Stream, rng
-from genenv_jax.sampling.engine import pad_rows
-from genenv_jax.settings import Settings, within
-from genenv_jax.typing import Params
-
-if TYPE_CHECKING:
-    from genenv_jax.config import Config
+from genenv_jax.trainers.warm_start import train
 
 _FORMAT = 2  # raised when the training below changes, so that cached models are made anew
 _LONGEST_WARM_START = 24 * 3600.0  # seconds that the other processes wait
 _TOKENIZER_TEXTS = 4000  # demonstrations that the tokenizer is trained on
-
-
-@dataclasses.dataclass(frozen=True)
-class WarmStartConfig(Settings):
-    """`config.warm_start`: supervised training of a made model before the co-evolution; 0 steps: none."""
-
-    steps: int = within(0, 0)
-    batch_size: int = within(64, 1)
-    learning_rate: float = within(3e-3, 0)
-    warmup_steps: int = within(50, 0)
 
 
 def base_model(config: Config, benchmark: Benchmark, mesh: Mesh) -> pathlib.Path:
@@ -160,63 +140,14 @@ def make_base_model(
         check_prompts(limits, model, benchmark, benchmark.tasks("seed"), benchmark.tasks("eval"))
         if mesh:
             param_shardings(model.config, mesh)  # raises where it does not divide the model
-        params = train(config, benchmark, model, model.load_params())
+        pairs = demonstrations(benchmark, rng(config.seed, Stream.DEMONSTRATIONS))
+        params = train(config.warm_start, limits, pairs, model, model.load_params())
         if not (directory / "config.json").is_file():
             model.save(directory, params)
 
 
-def train(config: Config, benchmark: Benchmark, model: LanguageModel, params: Params) -> Params:
-    """`warm_start.steps` steps of maximum likelihood on fresh demonstrations; returns the parameters.
-
-    Demonstrations that exceed the configured lengths are left out.
-    """
-    c = config.warm_start
-    if not c.steps:
-        return params
-    optimizer = make_optimizer(
-        OptimizerConfig(c.learning_rate, min(c.warmup_steps, c.steps // 2), c.steps, b2=0.98)
-    )
-    state = learner.init_state(params, optimizer)
-    step = learner.make_supervised_step(model.config, optimizer)
-    limits = config.limits
-    widths = (
-        max(limits.agent_prompt, limits.simulator_prompt),
-        max(limits.agent_response, limits.simulator_response),
-    )
-
-    def encoded():
-        for messages, completion in demonstrations(
-            benchmark, rng(config.seed, Stream.DEMONSTRATIONS)
-        ):
-            prompt = model.encode_messages(messages)
-            answer = [*model.encode(completion), model.eos_ids[0]]
-            if len(prompt) <= widths[0] and len(answer) <= widths[1]:
-                yield prompt, answer
-
-    examples = encoded()
-    with Progress(0).phase("train base model", c.steps, "steps") as phase:
-        for _ in range(c.steps):
-            prompts, answers = zip(*itertools.islice(examples, c.batch_size), strict=True)
-            prompt_tokens, prompt_lengths = pad_rows(prompts, widths[0], c.batch_size)
-            tokens, lengths = pad_rows(answers, widths[1], c.batch_size)
-            batch = CompletionBatch(
-                prompt_tokens, prompt_lengths, tokens[:, None], lengths[:, None]
-            )
-            state, metrics = step(state, {}, batch)
-            phase.advance()
-    loss = float(metrics["loss"])
-    if not np.isfinite(loss):
-        raise ValueError(
-            f"the warm start diverged (loss {loss}): lower config.warm_start.learning_rate"
-        )
-    return jax.device_get(state.params)
-
-
 def main() -> None:
     """The command; see the module's docstring."""
-    from genenv_jax.config import validate
-    from genenv_jax.players.build import make_benchmark
-
     with cli.one_line_errors():
         config = validate(flags.FLAGS.config)
         if config.model.path:
