@@ -76,13 +76,14 @@ def test_mixture_has_texts_of_both_writers(cache, tmp_path):
 @pytest.mark.slow
 def test_all_rollouts_are_counted(cache, tmp_path):
     totals = {}
+    group = toy_config(cache).agent.group_size
     for name in ("all", "informative", "frontier"):
-        run(cache, tmp_path / name, epochs=1, **{"agent.groups": name})
-        line = lines(tmp_path / name)[-1]
-        totals[name] = line["rollouts/total"]
-        group = toy_config(cache).agent.group_size
-        assert line["rollouts/total"] == line["agent/tasks"] * group
-        share = line["agent/trained_share"]
+        run(cache, tmp_path / name, epochs=3, **{"agent.groups": name})
+        epochs = lines(tmp_path / name)[1:]
+        tasks = np.cumsum([line["agent/tasks"] for line in epochs])
+        assert [line["rollouts/total"] for line in epochs] == [n * group for n in tasks]
+        totals[name] = epochs[0]["rollouts/total"]
+        share = np.mean([line["agent/trained_share"] for line in epochs])
         assert share == 1 if name == "all" else 0 < share < 1
     assert len(set(totals.values())) == 1
 
