@@ -23,8 +23,8 @@ from genenv_jax.models.scoring import CompletionBatch, score_completions
 from genenv_jax.players import learner
 from genenv_jax.players.optimizer import OptimizerConfig, make_optimizer
 from genenv_jax.rl.grpo import GRPOConfig
+from genenv_jax.sampling.draw import SamplingParams
 from genenv_jax.sampling.engine import Engine
-from genenv_jax.sampling.sampler import SamplingParams
 
 
 class Ours:

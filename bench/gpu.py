@@ -71,8 +71,8 @@ class Accelerator:
         """Seconds of prefill and of a decoding step, and the peak of memory in bytes."""
         import jax
 
+        from genenv_jax.sampling.draw import SamplingParams
         from genenv_jax.sampling.engine import Engine
-        from genenv_jax.sampling.sampler import SamplingParams
 
         work = Work(**work)
         config = self._config(model)

@@ -17,8 +17,8 @@ from genenv_jax.models.transformer import Transformer
 from genenv_jax.parallel import rules
 from genenv_jax.parallel.mesh import make_mesh
 from genenv_jax.sampling.draw import SamplingParams
-from genenv_jax.sampling.sampler import sample
 from tests import tiny
+from tests.sampling.sampler import sample
 
 
 def write(tmp_path, **changes):

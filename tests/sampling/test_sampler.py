@@ -13,7 +13,7 @@ from genenv_jax.parallel.mesh import make_mesh
 from genenv_jax.sampling import decoding
 from genenv_jax.sampling.draw import SamplingParams, truncate_logits
 from genenv_jax.sampling.engine import pad_rows
-from genenv_jax.sampling.sampler import sample
+from tests.sampling.sampler import sample
 from tests.sampling.small_model import CONFIG, full_logits, log_softmax, make_params, make_prompts
 
 B, G, P, C = 4, 3, 6, 9

@@ -9,9 +9,9 @@ Training is always on steps, of the training games.
 
 from __future__ import annotations
 
+import dataclasses
 import os
 import pathlib
-import unicodedata
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -32,7 +32,6 @@ from genenv_jax.benchmarks.base import (
     BAD_ANSWER,
     BAD_TOOLS,
     UNPARSABLE,
-    WRONG_ANSWER,
     Message,
     Rejection,
     Score,
@@ -40,9 +39,9 @@ from genenv_jax.benchmarks.base import (
     Task,
 )
 from genenv_jax.benchmarks.headers import parse_headers
-from genenv_jax.benchmarks.options import check_choice, check_integers, check_most, check_names
+from genenv_jax.benchmarks.options import check_choice, check_integers, check_names
+from genenv_jax.benchmarks.recorded import Recorded, letters
 from genenv_jax.benchmarks.safe_parse import check_text
-from genenv_jax.benchmarks.subsets import stable_subset
 
 STEP, EPISODE = "step", "episode"
 PROTOCOLS = (STEP, EPISODE)
@@ -50,18 +49,14 @@ OWN_GRAMMAR = "games"
 INADMISSIBLE = "inadmissible"  # a command that is not possible
 OTHER_ACTION = "other_action"  # a possible command that is not the expert's
 
-_MALFORMED = (KeyError, TypeError, ValueError, AttributeError, IndexError)
 
-
-class ALFWorld:
+@dataclasses.dataclass(kw_only=True, eq=False)
+class ALFWorld(Recorded):
     """ALFWorld's tasks, prompts and scoring.
 
     Implements `Benchmark`, `Interactive` and `Described` of `genenv_jax.benchmarks.base`.
 
-    Args:
-      data_dir: the directory that holds json_2.1.1, or one above it; "" looks in $ALFWORLD_DATA, then
-        where `data_files.find` does.
-      verify_files: check every game file that is read against sources/alfworld.tsv.
+    Args, beside those of `Recorded`:
       seed_splits: splits to train on; () takes "train", or "valid_train" where that is not there.
       eval_splits: splits to hold out.
       eval_protocol: "step" or "episode".
@@ -71,15 +66,12 @@ class ALFWorld:
       steps_file: a file that `make_steps` wrote, to be used instead of the rules; "" uses the rules.
       show_admissible: whether prompts list the commands that are possible.
       max_steps: of an episode.
-      max_seeds: at most so many seeds, chosen by a hash; 0: all.
-      max_eval: the same for held-out tasks.
       answer_chars: longest answer of an agent that is read.
       generation_chars: longest generation of a simulator that is read.
       prompt_chars: of the agent's prompt; 4,096 tokens of a Qwen tokeniser hold about 10,500 characters
         of such text, which has many numbers.
 
     Raises:
-      ValueError: an option is out of range.
       EngineMissing: episodes are asked for and the engine is not installed.
 
     Attributes:
@@ -88,83 +80,54 @@ class ALFWorld:
 
     name = games.NAME
 
-    def __init__(
-        self,
-        *,
-        data_dir: str | os.PathLike[str] = "",
-        verify_files: bool = False,
-        seed_splits: Sequence[str] = (),
-        eval_splits: Sequence[str] = ("valid_unseen",),
-        eval_protocol: str = STEP,
-        grammar: str = OWN_GRAMMAR,
-        expert: str = expert.EXPLORER,
-        steps_file: str | os.PathLike[str] = "",
-        show_admissible: bool = True,
-        max_steps: int = 50,
-        max_seeds: int = 0,
-        max_eval: int = 0,
-        answer_chars: int = 16_384,
-        generation_chars: int = 16_384,
-        prompt_chars: int = 9_500,
-    ):
-        check_choice("eval_protocol", eval_protocol, PROTOCOLS)
-        check_choice("grammar", grammar, (OWN_GRAMMAR, *commands.GRAMMARS))
-        check_choice("expert", expert, _EXPERTS)
-        check_names("seed_splits", seed_splits, games.TRAIN_SPLITS)
-        check_names("eval_splits", eval_splits, games.EVAL_SPLITS)
-        if not eval_splits:
+    seed_splits: Sequence[str] = ()
+    eval_splits: Sequence[str] = ("valid_unseen",)
+    eval_protocol: str = STEP
+    grammar: str = OWN_GRAMMAR
+    expert: str = expert.EXPLORER
+    steps_file: str | os.PathLike[str] = ""
+    show_admissible: bool = True
+    max_steps: int = 50
+    answer_chars: int = 16_384
+    generation_chars: int = 16_384
+    prompt_chars: int = 9_500
+
+    def __post_init__(self):
+        super().__post_init__()
+        check_choice("eval_protocol", self.eval_protocol, PROTOCOLS)
+        check_choice("grammar", self.grammar, (OWN_GRAMMAR, *commands.GRAMMARS))
+        check_choice("expert", self.expert, expert.EXPERTS)
+        check_names("seed_splits", self.seed_splits, games.TRAIN_SPLITS)
+        check_names("eval_splits", self.eval_splits, games.EVAL_SPLITS)
+        if not self.eval_splits:
             raise ValueError(f"eval_splits = (): expected some of {', '.join(games.EVAL_SPLITS)}")
-        check_most(max_seeds=max_seeds, max_eval=max_eval)
-        check_integers(1, max_steps=max_steps)
-        check_integers(16, answer_chars=answer_chars)
-        check_integers(256, generation_chars=generation_chars)
-        check_integers(6_000, prompt_chars=prompt_chars)
-        if eval_protocol == EPISODE and not engine.is_installed():
+        check_integers(1, max_steps=self.max_steps)
+        check_integers(16, answer_chars=self.answer_chars)
+        check_integers(256, generation_chars=self.generation_chars)
+        check_integers(6_000, prompt_chars=self.prompt_chars)
+        self.isolated = self.eval_protocol == EPISODE
+        if self.isolated and not engine.is_installed():
             raise engine.EngineMissing(
                 f"eval_protocol = 'episode' plays games on ALFWorld's engine; run `{engine.INSTALL}`, or: "
                 "pip install alfworld textworld"
             )
-        self.data_dir, self.verify_files = data_dir, verify_files
-        self.splits = {"seed": tuple(seed_splits), "eval": tuple(eval_splits)}
-        self.eval_protocol, self.grammar, self.expert = eval_protocol, grammar, expert
-        self.steps_file, self.show_admissible = steps_file, show_admissible
-        self.max_steps = max_steps
-        self.most = {"seed": max_seeds, "eval": max_eval}
-        self.answer_chars, self.generation_chars = answer_chars, generation_chars
-        self.prompt_chars = prompt_chars
-        self.isolated = eval_protocol == EPISODE
+        self.splits = {"seed": tuple(self.seed_splits), "eval": tuple(self.eval_splits)}
         # What opens a game; a test puts something else here.
         self.open_game: Callable[[games.Game, str], RunningGame] = engine.Engines()
-        self._tasks: dict[str, tuple[Task, ...]] = {}
         self._games: dict[str, list[games.Game]] = {}
         self._index: dict[str, games.Game] = {}
 
     def __getstate__(self) -> dict[str, Any]:
-        return self.__dict__ | {"_tasks": {}, "_games": {}, "_index": {}}
+        return super().__getstate__() | {"_games": {}, "_index": {}}
 
     # -- tasks ------------------------------------------------------------------------------------------
 
-    def tasks(self, split: str) -> Sequence[Task]:
-        """See `Benchmark.tasks`; read on first use and kept.
-
-        Seeds are the expert's steps of the training games; held out are steps, or whole games.
-        """
-        if split not in self.splits:
-            raise ValueError(f"split {split!r}: expected 'seed' or 'eval'")
-        if split not in self._tasks:
-            found = self._all("eval")
-            if split == "seed":
-                held_out = {self.canonical(task) for task in found}
-                found = [
-                    task
-                    for task in self._all("seed")
-                    if self.canonical(task) not in held_out and self.verify(task) is None
-                ]
-            self._tasks[split] = tuple(stable_subset(found, self.most[split]))
-        return self._tasks[split]
-
     def _all(self, split: str) -> list[Task]:
-        """Tasks of "seed" or "eval" before the options' limits."""
+        """Seeds are the expert's steps of the training games; held out are steps, or whole games."""
+        held_out = self._split("eval")
+        return held_out if split == "eval" else self._sound(self._split("seed"), held_out)
+
+    def _split(self, split: str) -> list[Task]:
         if split == "eval" and self.eval_protocol == EPISODE:
             return [game.task() for game in self._load("eval")]
         room = self.prompt_chars - prompts.agent_chars(commands.PUT_IN_ON) - _COMMANDS_ROOM
@@ -300,25 +263,21 @@ class ALFWorld:
             generation=generation,
         )
 
-    def verify(self, task: Task) -> Rejection | None:
-        """See `Benchmark.verify`: reasons of `situations.check`, TOO_LONG, WRONG_ANSWER, BAD_ANSWER."""
-        try:
-            if self.is_interactive(task):
-                return None
-            spec = task.answer
-            goal, observations = prompts.split_state(task.messages[-1]["content"])
-            rejection = situations.check(
-                goal, observations, spec["admissible"], spec["action"], spec["grammar"]
-            )
-            if rejection:
-                return rejection
-            length = sum(len(message["content"]) for message in self.agent_messages(task))
-            if length > self.prompt_chars:
-                return Rejection(BAD_TOOLS, f"a prompt of {length} characters")
-            score = self.score(task, self.agent_answer(task))
-        except _MALFORMED as error:
-            return Rejection(BAD_ANSWER, f"malformed task: {type(error).__name__}: {error}"[:200])
-        return None if score.reward == 1.0 else Rejection(WRONG_ANSWER, score.reason)
+    def _fault(self, task: Task) -> Rejection | None:
+        """Reasons of `situations.check`, BAD_TOOLS, WRONG_ANSWER."""
+        if self.is_interactive(task):
+            return None
+        spec = task.answer
+        goal, observations = prompts.split_state(task.messages[-1]["content"])
+        rejection = situations.check(
+            goal, observations, spec["admissible"], spec["action"], spec["grammar"]
+        )
+        if rejection:
+            return rejection
+        length = sum(len(message["content"]) for message in self.agent_messages(task))
+        if length > self.prompt_chars:
+            return Rejection(BAD_TOOLS, f"a prompt of {length} characters")
+        return self._reference_fault(task)
 
     def canonical(self, task: Task) -> str:
         """See `Benchmark.canonical`: the situation without case, punctuation and white space.
@@ -328,8 +287,7 @@ class ALFWorld:
         """
         if self.is_interactive(task):
             return f"game {task.answer['game']}"
-        folded = unicodedata.normalize("NFKC", task.messages[-1]["content"]).casefold()
-        return "".join(character for character in folded if character.isalnum())
+        return letters(task.messages[-1]["content"])
 
     def text(self, task: Task) -> str:
         """See `Benchmark.text`: the situation."""
@@ -337,19 +295,13 @@ class ALFWorld:
 
     # -- scoring ----------------------------------------------------------------------------------------
 
-    def score(self, task: Task, answer: str) -> Score:
-        """See `Benchmark.score`.
+    def _score(self, task: Task, answer: str) -> Score:
+        """A step: 1 if every command that the answer gives is the expert's (normalised), else 0.
 
-        A step: 1 if every command that the answer gives is the expert's (normalised), else 0.  Reasons:
-        EMPTY, NOT_TEXT, TOO_LONG, NO_COMMAND (invalid), INADMISSIBLE, OTHER_ACTION.
+        Reasons: EMPTY, NOT_TEXT, TOO_LONG, NO_COMMAND (invalid), INADMISSIBLE, OTHER_ACTION.
         A game: the lines of the answer are played as commands, as many as `max_steps`.
         """
-        try:
-            return (
-                self._play(task, answer) if self.is_interactive(task) else self._step(task, answer)
-            )
-        except _MALFORMED as error:
-            return Score(0.0, False, False, f"malformed_task_{type(error).__name__.lower()}")
+        return self._play(task, answer) if self.is_interactive(task) else self._step(task, answer)
 
     def _step(self, task: Task, answer: str) -> Score:
         spec = task.answer
@@ -442,7 +394,6 @@ class ALFWorld:
         return facts
 
 
-_EXPERTS = expert.EXPERTS
 _COMMANDS_ROOM = (
     3_500  # characters of a prompt for the list of commands; the longest real one has 2,300
 )

@@ -26,9 +26,8 @@ training calls of level 3, and all three test files are held out.
 
 from __future__ import annotations
 
+import dataclasses
 import json
-import os
-import unicodedata
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -43,39 +42,30 @@ from genenv_jax.benchmarks.base import (
     BAD_TOOLS,
     TOO_LONG,
     UNPARSABLE,
-    WRONG_ANSWER,
     Message,
     Rejection,
     Score,
     SeedStatistics,
     Task,
 )
-from genenv_jax.benchmarks.options import (
-    check_choice,
-    check_integers,
-    check_most,
-    check_names,
-    check_shares,
-)
+from genenv_jax.benchmarks.options import check_choice, check_integers, check_names, check_shares
+from genenv_jax.benchmarks.recorded import Recorded, letters
 from genenv_jax.benchmarks.safe_parse import check_text
-from genenv_jax.benchmarks.subsets import stable_position, stable_subset
+from genenv_jax.benchmarks.subsets import stable_position
 
 _MAX_REPLY = 1_024  # characters of a generated reference reply: ROUGE-L costs words times words
 _LOW_ROUGE = "low_rouge_l"
 
 
-class APIBank:
+@dataclasses.dataclass(kw_only=True, eq=False)
+class APIBank(Recorded):
     """API-Bank tasks, prompts and scoring; implements `genenv_jax.benchmarks.base.Benchmark`.
 
-    Args:
-      data_dir: see `records.find_directory`; "" or None looks in the usual places.
-      verify_files: compares every file that is read with the table of published files.
+    Args, beside those of `Recorded`:
       seed_splits: splits to train on (`records.SPLITS`).
       eval_splits: splits to hold out.  Where a level's test data is named in both, it is divided by a
         stable hash of the dialogue or sample, whose calls and replies stay together.
       seed_fraction: share of such data that becomes seeds.
-      max_seeds: at most so many seeds, chosen by a hash; 0: all.
-      max_eval: the same for held-out tasks.
       tool_search: how a tool search's keywords are compared, "exact" or "words".
       response_success: ROUGE-L F1 from which a reply counts as a success in p̂.  No official number has
         such a threshold; it matters only where replies are trained on.
@@ -84,52 +74,29 @@ class APIBank:
       dialogue_chars: longest conversation in a generation.
       prompt_chars: longest agent prompt of a generated task; 4,096 tokens of a Qwen tokeniser hold about
         13,000 characters of such text.
-
-    Raises:
-      ValueError: an option out of its range; names option, value and what was expected.
     """
 
     name = "api_bank"
 
-    def __init__(
-        self,
-        *,
-        data_dir: str | os.PathLike[str] | None = "",
-        verify_files: bool = False,
-        seed_splits: Sequence[str] = ("lv3-api-train",),
-        eval_splits: Sequence[str] = ("level-1-api", "level-2-api", "level-3-batch-inf"),
-        seed_fraction: float = 0.5,
-        max_seeds: int = 0,
-        max_eval: int = 0,
-        tool_search: str = rules.EXACT,
-        response_success: float = 0.5,
-        answer_chars: int = 8_192,
-        generation_chars: int = 16_384,
-        dialogue_chars: int = 8_192,
-        prompt_chars: int = 13_000,
-    ):
-        check_names("seed_splits", seed_splits, tuple(SPLITS))
-        check_names("eval_splits", eval_splits, tuple(SPLITS))
-        check_choice("tool_search", tool_search, (rules.EXACT, rules.WORDS))
-        check_shares(seed_fraction=seed_fraction, response_success=response_success)
-        check_most(max_seeds=max_seeds, max_eval=max_eval)
-        check_integers(1, 16_384, answer_chars=answer_chars, generation_chars=generation_chars)
-        check_integers(1, 16_384, dialogue_chars=dialogue_chars, prompt_chars=prompt_chars)
-        self.data_dir = data_dir
-        self.verify_files = verify_files
-        self.splits = {"seed": tuple(seed_splits), "eval": tuple(eval_splits)}
-        self.seed_fraction = seed_fraction
-        self.most = {"seed": max_seeds, "eval": max_eval}
-        self.tool_search = tool_search
-        self.response_success = response_success
-        self.answer_chars = answer_chars
-        self.generation_chars = generation_chars
-        self.dialogue_chars = dialogue_chars
-        self.prompt_chars = prompt_chars
-        self._tasks: dict[str, tuple[Task, ...]] = {}
+    seed_splits: Sequence[str] = ("lv3-api-train",)
+    eval_splits: Sequence[str] = ("level-1-api", "level-2-api", "level-3-batch-inf")
+    seed_fraction: float = 0.5
+    tool_search: str = rules.EXACT
+    response_success: float = 0.5
+    answer_chars: int = 8_192
+    generation_chars: int = 16_384
+    dialogue_chars: int = 8_192
+    prompt_chars: int = 13_000
 
-    def __getstate__(self) -> dict[str, Any]:
-        return {**self.__dict__, "_tasks": {}}  # read again where it is needed
+    def __post_init__(self):
+        super().__post_init__()
+        check_names("seed_splits", self.seed_splits, tuple(SPLITS))
+        check_names("eval_splits", self.eval_splits, tuple(SPLITS))
+        check_choice("tool_search", self.tool_search, (rules.EXACT, rules.WORDS))
+        check_shares(seed_fraction=self.seed_fraction, response_success=self.response_success)
+        sizes = ("answer_chars", "generation_chars", "dialogue_chars", "prompt_chars")
+        check_integers(1, 16_384, **{name: getattr(self, name) for name in sizes})
+        self.splits = {"seed": tuple(self.seed_splits), "eval": tuple(self.eval_splits)}
 
     def about(self) -> dict[str, str]:
         """See `Described.about`."""
@@ -142,27 +109,15 @@ class APIBank:
             "held_out": ", ".join(self.splits["eval"]),
         }
 
-    def tasks(self, split: str) -> Sequence[Task]:
-        """See `Benchmark.tasks`; read on first use and kept.
-
-        Seeds that do not pass `verify`, that a held-out task equals (`canonical`), or that were there
-        before are left out.
-        """
-        if split not in self.splits:
-            raise ValueError(f"split {split!r}: expected 'seed' or 'eval'")
-        if split not in self._tasks:
-            chosen = self._belonging(split)
-            if split == "seed":
-                seen = {self.canonical(task) for task in self._belonging("eval")}
-                kept = []
-                for task in chosen:
-                    key = self.canonical(task)
-                    if key not in seen and self.verify(task) is None:
-                        kept.append(task)
-                        seen.add(key)
-                chosen = kept
-            self._tasks[split] = tuple(stable_subset(chosen, self.most[split]))
-        return self._tasks[split]
+    def _all(self, split: str) -> list[Task]:
+        """Seeds come once each (`canonical`), and pass `verify`."""
+        chosen = self._belonging(split)
+        if split == "eval":
+            return chosen
+        seeds: dict[str, Task] = {}
+        for task in self._sound(chosen, self._belonging("eval")):
+            seeds.setdefault(self.canonical(task), task)
+        return list(seeds.values())
 
     def _belonging(self, split: str) -> list[Task]:
         directory = records.find_directory(self.data_dir)
@@ -235,47 +190,41 @@ class APIBank:
             generation=generation,
         )
 
-    def verify(self, task: Task) -> Rejection | None:
-        """See `Benchmark.verify`; reasons BAD_TOOLS, BAD_ANSWER, WRONG_ANSWER, UNPARSABLE, TOO_LONG.
+    def _fault(self, task: Task) -> Rejection | None:
+        """Reasons BAD_TOOLS, BAD_ANSWER, WRONG_ANSWER, UNPARSABLE, TOO_LONG.
 
         The gold call must be of an API that is described, or that a search in the conversation found,
         with parameters of it, none of them empty, and must be accepted itself.  Calls are not executed:
         new APIs have no implementation.
         """
         spec = task.answer
-        try:
-            if spec.get("new_tools"):
-                rejection = generations.check_tools(task.tools)
-                if rejection:
-                    return rejection
-            if not prompts.dialogue(task).strip():
-                return Rejection(UNPARSABLE, "no conversation")
-            if spec["kind"] == CALL:
-                known = records.known_apis(prompts.dialogue(task), task.tools)
-                if spec["name"] not in known:
-                    return Rejection(BAD_TOOLS, f"{spec['name'][:60]} is not described")
-                for name, value in spec["parameters"].items():
-                    if name not in known[spec["name"]]:
-                        return Rejection(BAD_ANSWER, f"{name[:60]} is not a parameter")
-                    if not value.strip():
-                        return Rejection(BAD_ANSWER, f"{name[:60]} is empty")
-            elif task.origin == "generated" and len(spec["text"]) > _MAX_REPLY:
-                return Rejection(TOO_LONG, f"a reply of {len(spec['text'])} characters")
-            size = sum(len(message["content"]) for message in self.agent_messages(task))
-            if size > self.prompt_chars:
-                return Rejection(TOO_LONG, f"an agent prompt of {size} characters")
-            score = self.score(task, self.agent_answer(task))
-        except (KeyError, TypeError, ValueError, AttributeError, IndexError) as error:
-            return Rejection(BAD_ANSWER, f"malformed task: {type(error).__name__}: {error}"[:200])
-        if score.reward != 1.0:
-            return Rejection(WRONG_ANSWER, score.reason)
-        return None
+        if spec.get("new_tools"):
+            rejection = generations.check_tools(task.tools)
+            if rejection:
+                return rejection
+        if not prompts.dialogue(task).strip():
+            return Rejection(UNPARSABLE, "no conversation")
+        if spec["kind"] == CALL:
+            known = records.known_apis(prompts.dialogue(task), task.tools)
+            if spec["name"] not in known:
+                return Rejection(BAD_TOOLS, f"{spec['name'][:60]} is not described")
+            for name, value in spec["parameters"].items():
+                if name not in known[spec["name"]]:
+                    return Rejection(BAD_ANSWER, f"{name[:60]} is not a parameter")
+                if not value.strip():
+                    return Rejection(BAD_ANSWER, f"{name[:60]} is empty")
+        elif task.origin == "generated" and len(spec["text"]) > _MAX_REPLY:
+            return Rejection(TOO_LONG, f"a reply of {len(spec['text'])} characters")
+        size = sum(len(message["content"]) for message in self.agent_messages(task))
+        if size > self.prompt_chars:
+            return Rejection(TOO_LONG, f"an agent prompt of {size} characters")
+        return self._reference_fault(task)
 
     def canonical(self, task: Task) -> str:
         """See `Benchmark.canonical`: the conversation without case and punctuation, and the API."""
         spec = task.answer
         called = spec["name"] if spec["kind"] == CALL else ""
-        return json.dumps([spec["kind"], _letters(prompts.dialogue(task)), called])
+        return json.dumps([spec["kind"], letters(prompts.dialogue(task)), called])
 
     def text(self, task: Task) -> str:
         """See `Benchmark.text`: the conversation without the results of calls, which are boilerplate."""
@@ -285,20 +234,15 @@ class APIBank:
             for line in lines
         )
 
-    def score(self, task: Task, answer: str) -> Score:
-        """See `Benchmark.score`.
+    def _score(self, task: Task, answer: str) -> Score:
+        """Calls: 1 for a match, else 0; replies: ROUGE-L F1, rounded to four digits as officially.
 
-        Calls: 1 for a match, else 0; `reason` is the official error statistic's name in snake case (or
-        why the text was not read).  An answer without a readable call is not valid.  Replies: ROUGE-L
-        F1, rounded to four digits as officially; "low_rouge_l" below `response_success`.
+        `reason` is the official error statistic's name in snake case (or why the text was not read); of a
+        reply below `response_success`, "low_rouge_l".  An answer without a readable call is not valid.
         """
-        try:
-            if task.answer["kind"] == CALL:
-                return self._score_call(task.answer, answer)
-            return self._score_reply(task.answer, answer)
-        except (KeyError, TypeError, ValueError, AttributeError, IndexError) as error:
-            # Only a task that `verify` rejects leads here.
-            return Score(0.0, False, False, f"malformed_task_{type(error).__name__.lower()}")
+        if task.answer["kind"] == CALL:
+            return self._score_call(task.answer, answer)
+        return self._score_reply(task.answer, answer)
 
     def _score_call(self, spec: Mapping[str, Any], answer: str) -> Score:
         call = read_call(answer, self.answer_chars)
@@ -332,8 +276,3 @@ class APIBank:
 def _pool(split: str) -> str:
     """Splits of one pool are made of the same dialogues."""
     return f"level-{SPLITS[split].level}{'-train' if SPLITS[split].training else ''}"
-
-
-def _letters(text: str) -> str:
-    folded = unicodedata.normalize("NFKC", text).casefold()
-    return "".join(character for character in folded if character.isalnum())

@@ -21,10 +21,7 @@ well among several answers), and on 11 they lead to something else altogether.
 from __future__ import annotations
 
 import dataclasses
-import os
-import unicodedata
 from collections.abc import Sequence
-from typing import Any
 
 from genenv_jax.benchmarks.bamboogle import generation as generations
 from genenv_jax.benchmarks.bamboogle import prompts, records
@@ -33,7 +30,6 @@ from genenv_jax.benchmarks.bamboogle.episode import SearchEpisode
 from genenv_jax.benchmarks.bamboogle.judge import EndpointJudge, Judge
 from genenv_jax.benchmarks.bamboogle.metrics import official_metrics
 from genenv_jax.benchmarks.base import (
-    BAD_ANSWER,
     WRONG_ANSWER,
     Message,
     Rejection,
@@ -41,9 +37,10 @@ from genenv_jax.benchmarks.base import (
     SeedStatistics,
     Task,
 )
-from genenv_jax.benchmarks.options import check_choice, check_integers, check_most, check_shares
+from genenv_jax.benchmarks.options import check_choice, check_integers, check_shares
+from genenv_jax.benchmarks.recorded import Recorded, letters
 from genenv_jax.benchmarks.safe_parse import check_text
-from genenv_jax.benchmarks.subsets import stable_position, stable_subset
+from genenv_jax.benchmarks.subsets import stable_position
 
 CLOSED_BOOK, SEARCH = "closed_book", "search"
 _MEASURES = ("em", "f1", "sub_em")
@@ -51,82 +48,55 @@ _MIN_F1 = 0.5  # from which an F1 counts as a success, where F1 decides
 _WRONG = "wrong_answer"
 
 
-class Bamboogle:
+@dataclasses.dataclass(kw_only=True, eq=False)
+class Bamboogle(Recorded):
     """Bamboogle's tasks, prompts and scoring; implements `Benchmark`, `Interactive` and `Described`.
 
-    Args:
-      data_dir: see `records.find_directory`; "" or None looks in the usual places.
-      verify_files: compares the file with the table of published files.
+    Args, beside those of `Recorded`:
       mode: "closed_book" (one answer) or "search" (episodes with a search tool).
       success: what counts as a success: "em" (the standard), "sub_em", "f1" (at least 0.5) or "judge".
       reward: "f1", "em" or "sub_em"; with success "judge" the reward is the judge's verdict.
       seed_fraction: share of the questions that become seeds, by a stable hash.
       sub_questions: whether their sub-questions become seeds too.
-      max_seeds: at most so many seeds, chosen by a hash; 0: all.
-      max_eval: the same for held-out tasks.
       max_searches: searches of an episode.
       search_threshold: how much a query must resemble a sub-question to find it (`search.similarity`).
       answer_chars: longest answer that is read.
       generation_chars: longest generation of the simulator that is read.
       judge_url: base URL of an OpenAI-compatible endpoint that judges held-out answers; "": none.
       judge_model: the model's name there.
-
-    Raises:
-      ValueError: an option out of its range; names option, value and what was expected.
     """
 
     name = "bamboogle"
 
-    def __init__(
-        self,
-        *,
-        data_dir: str | os.PathLike[str] | None = "",
-        verify_files: bool = False,
-        mode: str = CLOSED_BOOK,
-        success: str = "em",
-        reward: str = "f1",
-        seed_fraction: float = 0.2,
-        sub_questions: bool = True,
-        max_seeds: int = 0,
-        max_eval: int = 0,
-        max_searches: int = 3,
-        search_threshold: float = 0.4,
-        answer_chars: int = 8_192,
-        generation_chars: int = 8_192,
-        judge_url: str = "",
-        judge_model: str = "",
-    ):
-        check_choice("mode", mode, (CLOSED_BOOK, SEARCH))
-        check_choice("success", success, (*_MEASURES, "judge"))
-        check_choice("reward", reward, _MEASURES)
-        check_shares(seed_fraction=seed_fraction, search_threshold=search_threshold)
-        check_most(max_seeds=max_seeds, max_eval=max_eval)
-        check_integers(1, 5, max_searches=max_searches)
-        check_integers(1, 16_384, answer_chars=answer_chars, generation_chars=generation_chars)
-        if success == "judge" and not judge_url:
-            raise ValueError("success = 'judge': expected judge_url and judge_model too")
-        if judge_url and not judge_model:
-            raise ValueError("judge_model = '': expected the judge's name at judge_url")
-        self.data_dir = data_dir
-        self.verify_files = verify_files
-        self.mode = mode
-        self.success = success
-        self.reward = reward
-        self.seed_fraction = seed_fraction
-        self.sub_questions = sub_questions
-        self.most = {"seed": max_seeds, "eval": max_eval}
-        self.max_searches = max_searches
-        self.search_threshold = search_threshold
-        self.answer_chars = answer_chars
-        self.generation_chars = generation_chars
-        self.judge: Judge | None = EndpointJudge(judge_url, judge_model) if judge_url else None
-        self.judge_model = judge_model
-        # A request may hang longer than its time-out says: scored in processes, with a limit.
-        self.isolated = bool(judge_url)
-        self._tasks: dict[str, tuple[Task, ...]] = {}
+    mode: str = CLOSED_BOOK
+    success: str = "em"
+    reward: str = "f1"
+    seed_fraction: float = 0.2
+    sub_questions: bool = True
+    max_searches: int = 3
+    search_threshold: float = 0.4
+    answer_chars: int = 8_192
+    generation_chars: int = 8_192
+    judge_url: str = ""
+    judge_model: str = ""
 
-    def __getstate__(self) -> dict[str, Any]:
-        return {**self.__dict__, "_tasks": {}}  # read again where it is needed
+    def __post_init__(self):
+        super().__post_init__()
+        check_choice("mode", self.mode, (CLOSED_BOOK, SEARCH))
+        check_choice("success", self.success, (*_MEASURES, "judge"))
+        check_choice("reward", self.reward, _MEASURES)
+        check_shares(seed_fraction=self.seed_fraction, search_threshold=self.search_threshold)
+        check_integers(1, 5, max_searches=self.max_searches)
+        check_integers(1, 16_384, answer_chars=self.answer_chars)
+        check_integers(1, 16_384, generation_chars=self.generation_chars)
+        url, judge = self.judge_url, self.judge_model
+        if self.success == "judge" and not url:
+            raise ValueError("success = 'judge': expected judge_url and judge_model too")
+        if url and not judge:
+            raise ValueError("judge_model = '': expected the judge's name at judge_url")
+        self.judge: Judge | None = EndpointJudge(url, judge) if url else None
+        # A request may hang longer than its time-out says: scored in processes, with a limit.
+        self.isolated = bool(url)
 
     def about(self) -> dict[str, str]:
         """See `Described.about`."""
@@ -142,21 +112,13 @@ class Bamboogle:
             facts["judge"] = self.judge_model
         return facts
 
-    def tasks(self, split: str) -> Sequence[Task]:
-        """See `Benchmark.tasks`; read on first use and kept."""
-        if split not in self.most:
-            raise ValueError(f"split {split!r}: expected 'seed' or 'eval'")
-        if split not in self._tasks:
-            directory = records.find_directory(self.data_dir)
-            loaded = records.load(directory, split, self.verify_files)
-            sides: dict[bool, list[Task]] = {True: [], False: []}  # whether it is a seed
-            for task in loaded:
-                place = stable_position(f"bamboogle:{task.id}")
-                sides[place < self.seed_fraction].append(task)
-            seeds, held_out = sides[True], sides[False]
-            chosen = held_out if split == "eval" else self._seeds(seeds, held_out)
-            self._tasks[split] = tuple(stable_subset(chosen, self.most[split]))
-        return self._tasks[split]
+    def _all(self, split: str) -> list[Task]:
+        directory = records.find_directory(self.data_dir)
+        sides: dict[bool, list[Task]] = {True: [], False: []}  # whether it is a seed
+        for task in records.load(directory, split, self.verify_files):
+            place = stable_position(f"bamboogle:{task.id}")
+            sides[place < self.seed_fraction].append(task)
+        return sides[False] if split == "eval" else self._seeds(sides[True], sides[False])
 
     def _seeds(self, candidates: list[Task], held_out: list[Task]) -> list[Task]:
         questions = {key for task in held_out for key in _questions(task)}
@@ -217,32 +179,29 @@ class Bamboogle:
             generation=generation,
         )
 
-    def verify(self, task: Task) -> Rejection | None:
-        """See `Benchmark.verify`; reasons of `generations.fault`, BAD_ANSWER and WRONG_ANSWER.
+    def _fault(self, task: Task) -> Rejection | None:
+        """Reasons of `generations.fault`, and WRONG_ANSWER.
 
         Whether a generated answer is true cannot be checked without a source; the steps must lead to
         it, and the question must not hold it.
         """
-        try:
-            spec = task.answer
-            rejection = generations.fault(prompts.question(task), spec["answers"], spec["steps"])
-            if rejection:
-                return rejection
-            found = measure(extract(self.agent_answer(task)), spec["answers"])
-        except (KeyError, TypeError, ValueError, AttributeError, IndexError) as error:
-            return Rejection(BAD_ANSWER, f"malformed task: {type(error).__name__}: {error}"[:200])
+        spec = task.answer
+        rejection = generations.fault(prompts.question(task), spec["answers"], spec["steps"])
+        if rejection:
+            return rejection
+        found = measure(extract(self.agent_answer(task)), spec["answers"])
         return None if found.em == 1.0 and found.f1 == 1.0 else Rejection(WRONG_ANSWER, _WRONG)
 
     def canonical(self, task: Task) -> str:
         """See `Benchmark.canonical`: the question without case, punctuation and white space."""
-        return _letters(prompts.question(task))
+        return letters(prompts.question(task))
 
     def text(self, task: Task) -> str:
         """See `Benchmark.text`: the question."""
         return prompts.question(task)
 
-    def score(self, task: Task, answer: str) -> Score:
-        """See `Benchmark.score`; `detail` has the measures, and the judge's verdict if there is one.
+    def _score(self, task: Task, answer: str) -> Score:
+        """`detail` has the measures, and the judge's verdict if there is one.
 
         A judge is asked about held-out tasks only, unless it decides about success.  Where it cannot be
         reached its verdict is None, and no success.
@@ -250,14 +209,10 @@ class Bamboogle:
         rejection = check_text(answer, self.answer_chars)
         if rejection:
             return Score(0.0, False, False, rejection.reason)
-        try:
-            golds = task.answer["answers"]
-            prediction = extract(answer)
-            found = dataclasses.asdict(measure(prediction, golds))
-            question = prompts.question(task)
-        except (KeyError, TypeError, ValueError, AttributeError) as error:
-            # Only a task that `verify` rejects leads here.
-            return Score(0.0, False, False, f"malformed_task_{type(error).__name__.lower()}")
+        golds = task.answer["answers"]
+        prediction = extract(answer)
+        found = dataclasses.asdict(measure(prediction, golds))
+        question = prompts.question(task)
         if not normalize(prediction):
             return Score(0.0, False, False, "no_answer", found)
         reward = found[self.reward]
@@ -281,15 +236,10 @@ class Bamboogle:
 def _questions(task: Task) -> set[str]:
     """Canonical wordings of a question and its sub-questions."""
     wordings = [prompts.question(task), *(step["question"] for step in task.answer["steps"])]
-    return {_letters(wording) for wording in wordings}
+    return {letters(wording) for wording in wordings}
 
 
 def _first_answers(task: Task) -> set[str]:
     """Normalised answers of the first sub-question, yes and no aside."""
     answers = task.answer["steps"][0]["answers"] if task.answer["steps"] else []
     return {normalize(answer) for answer in answers} - {"yes", "no", ""}
-
-
-def _letters(text: str) -> str:
-    folded = unicodedata.normalize("NFKC", text).casefold()
-    return "".join(character for character in folded if character.isalnum())

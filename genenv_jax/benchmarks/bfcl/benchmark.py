@@ -22,9 +22,8 @@ simulator sees only in part, so that most of what a model writes is rejected.  A
 
 from __future__ import annotations
 
+import dataclasses
 import json
-import os
-import unicodedata
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -38,7 +37,6 @@ from genenv_jax.benchmarks.base import (
     NOT_TEXT,
     TOO_LONG,
     UNPARSABLE,
-    WRONG_ANSWER,
     Episode,
     Message,
     Rejection,
@@ -68,20 +66,20 @@ from genenv_jax.benchmarks.bfcl.limits import Limits
 from genenv_jax.benchmarks.bfcl.metrics import official_metrics
 from genenv_jax.benchmarks.bfcl.source_calls import decode_source_calls
 from genenv_jax.benchmarks.headers import parse_headers
-from genenv_jax.benchmarks.options import check_choice, check_most, check_names, check_shares
+from genenv_jax.benchmarks.options import check_choice, check_names, check_shares
+from genenv_jax.benchmarks.recorded import Recorded, letters
 from genenv_jax.benchmarks.safe_parse import check_text, parse_calls, parse_json
-from genenv_jax.benchmarks.subsets import stable_position, stable_subset
+from genenv_jax.benchmarks.subsets import stable_position
 
 _NO_CALL = ("irrelevance", "relevance")
 
 
-class BFCL:
+@dataclasses.dataclass(kw_only=True, eq=False)
+class BFCL(Recorded):
     """BFCL tasks, prompts and scoring; a `Benchmark`, `Interactive` and `Described`.
 
-    Args:
+    Args, beside those of `Recorded`:
       version: "v3" or "v4".
-      data_dir: see `files.find_directory`; None or "" reads $GENENV_DATA.
-      verify_files: compare every file that is read with the table of published files.
       multi_turn_rule: how multi-turn categories are scored, see above.  Under "conversation" the seeds
         are turns with the rule "turn_state": the simulator varies one request at a time.
       seed_categories: categories to train on.
@@ -91,80 +89,45 @@ class BFCL:
       seed_fraction: share of such a category that becomes seeds.  0.75 gives 540 of the 731 turns
         of v4's multi_turn_long_context (539 after `tasks` has dropped a duplicate); the paper
         trains on 544 base samples.
-      max_seeds: at most so many seeds, chosen by a hash of its own; 0: all.
-      max_eval: the same for held-out tasks.
-
     Raises:
-      ValueError: an unknown version, category or rule, a fraction outside [0, 1], a negative number, or
-        a rule that executes calls where the package for it is absent.
+      ValueError: an option out of its range, or a rule that executes calls where the package for it is
+        absent.
     """
 
     name = "bfcl"
 
-    def __init__(
-        self,
-        *,
-        version: str = "v4",
-        data_dir: str | os.PathLike[str] | None = "",
-        verify_files: bool = False,
-        multi_turn_rule: str = "turn_static",
-        seed_categories: Sequence[str] = ("multi_turn_long_context",),
-        eval_categories: Sequence[str] = ("multi_turn_long_context",),
-        seed_fraction: float = 0.75,
-        max_seeds: int = 0,
-        max_eval: int = 0,
-    ):
-        check_choice("multi_turn_rule", multi_turn_rule, tuple(MULTI_TURN_RULES))
-        check_names("seed_categories", seed_categories, categories(version))
-        check_names("eval_categories", eval_categories, categories(version))
-        check_shares(seed_fraction=seed_fraction)
-        check_most(max_seeds=max_seeds, max_eval=max_eval)
-        self.version = version
-        self.data_dir = data_dir
-        self.verify_files = verify_files
-        rule = MULTI_TURN_RULES[multi_turn_rule]
+    version: str = "v4"
+    multi_turn_rule: str = "turn_static"
+    seed_categories: Sequence[str] = ("multi_turn_long_context",)
+    eval_categories: Sequence[str] = ("multi_turn_long_context",)
+    seed_fraction: float = 0.75
+
+    def __post_init__(self):
+        super().__post_init__()
+        check_choice("multi_turn_rule", self.multi_turn_rule, tuple(MULTI_TURN_RULES))
+        check_names("seed_categories", self.seed_categories, categories(self.version))
+        check_names("eval_categories", self.eval_categories, categories(self.version))
+        check_shares(seed_fraction=self.seed_fraction)
+        rule = MULTI_TURN_RULES[self.multi_turn_rule]
         self.rules = {"seed": TURN_STATE if rule == CONVERSATION else rule, "eval": rule}
-        self.multi_turn_rule = multi_turn_rule
         # Whether calls are executed: then in worker processes, with a time limit.
-        used = (*seed_categories, *eval_categories)
+        used = (*self.seed_categories, *self.eval_categories)
         self.isolated = rule != STATIC_MATCH and any(name in MULTI_TURN for name in used)
         if self.isolated:
             backends.require()
-        self.categories = {"seed": tuple(seed_categories), "eval": tuple(eval_categories)}
-        self.seed_fraction = seed_fraction
-        self.most = {"seed": max_seeds, "eval": max_eval}
+        self.categories = {"seed": tuple(self.seed_categories), "eval": tuple(self.eval_categories)}
         self.limits = Limits()
-        self._tasks: dict[str, tuple[Task, ...]] = {}
         self._held_out_requests: frozenset[str] | None = None
 
-    def __getstate__(self) -> dict[str, Any]:
-        """Without the tasks, which a worker process reads again if it needs them at all."""
-        return self.__dict__ | {"_tasks": {}}
-
-    def tasks(self, split: str) -> Sequence[Task]:
-        """See `Benchmark.tasks`; read on first use and kept.
-
-        Held-out tasks are all there, those with a contradictory reference included.  A seed must pass
-        `verify`, and must not ask what a held-out task asks (`canonical`).
-        """
-        if split not in self.categories:
-            raise ValueError(f"split {split!r}: expected 'seed' or 'eval'")
-        if split not in self._tasks:
-            chosen = self._load(split)
-            if split == "seed":
-                everything = self._load("eval")
-                held_out = {self.canonical(task) for task in everything}
-                self._held_out_requests = frozenset(_conversation_requests(everything))
-                chosen = [
-                    task
-                    for task in chosen
-                    if self.canonical(task) not in held_out and self.verify(task) is None
-                ]
-            self._tasks[split] = tuple(stable_subset(chosen, self.most[split]))
-        return self._tasks[split]
+    def _all(self, split: str) -> list[Task]:
+        """Held-out tasks are all there, those with a contradictory reference included."""
+        held_out = self._load("eval")
+        if split == "eval":
+            return held_out
+        self._held_out_requests = frozenset(_conversation_requests(held_out))
+        return self._sound(self._load("seed"), held_out)
 
     def _load(self, split: str) -> list[Task]:
-        """All tasks of a split before `most`, so that the seeds do not depend on `max_eval`."""
         loaded = records.load(
             self.version,
             self.categories[split],
@@ -282,8 +245,8 @@ class BFCL:
             generation=generation,
         )
 
-    def verify(self, task: Task) -> Rejection | None:
-        """See `Benchmark.verify`; reasons BAD_TOOLS, BAD_ANSWER, WRONG_ANSWER, NOT_EXECUTABLE, CONTAMINATED.
+    def _fault(self, task: Task) -> Rejection | None:
+        """Reasons BAD_TOOLS, BAD_ANSWER, WRONG_ANSWER, NOT_EXECUTABLE, CONTAMINATED.
 
         The reference answer must decode, call functions that exist with all required parameters
         and no unknown ones, agree with the ground truth made from it, and score full reward.
@@ -292,31 +255,25 @@ class BFCL:
         out, no request of theirs may come back (their `canonical` is another than a turn's).
         """
         spec = task.answer
-        try:
-            if spec["kind"] != CONVERSATION and self._is_held_out_request(task):
-                return Rejection(CONTAMINATED, "a request of a held-out conversation")
-            if not spec["same_tools"]:
-                rejection = self._check_tools(task.tools, spec["language"])
+        if spec["kind"] != CONVERSATION and self._is_held_out_request(task):
+            return Rejection(CONTAMINATED, "a request of a held-out conversation")
+        if not spec["same_tools"]:
+            rejection = self._check_tools(task.tools, spec["language"])
+            if rejection:
+                return rejection
+        if not task.messages or not task.messages[-1]["content"].strip():
+            return Rejection(UNPARSABLE, "no request")
+        if "reference" in spec:
+            truth = self._ground_truth(spec["reference"], task.tools, spec)
+            if isinstance(truth, Rejection):
+                return truth
+            if truth != spec["ground_truth"]:
+                return Rejection(BAD_ANSWER, "the reference is not what is checked")
+            if spec["rule"] == TURN_STATE:
+                rejection = executed.execution_problem(spec)
                 if rejection:
                     return rejection
-            if not task.messages or not task.messages[-1]["content"].strip():
-                return Rejection(UNPARSABLE, "no request")
-            if "reference" in spec:
-                truth = self._ground_truth(spec["reference"], task.tools, spec)
-                if isinstance(truth, Rejection):
-                    return truth
-                if truth != spec["ground_truth"]:
-                    return Rejection(BAD_ANSWER, "the reference is not what is checked")
-                if spec["rule"] == TURN_STATE:
-                    rejection = executed.execution_problem(spec)
-                    if rejection:
-                        return rejection
-            score = self.score(task, self.agent_answer(task))
-        except (KeyError, TypeError, ValueError, AttributeError, IndexError) as error:
-            return Rejection(BAD_ANSWER, f"malformed task: {type(error).__name__}: {error}"[:200])
-        if score.reward != 1.0:
-            return Rejection(WRONG_ANSWER, score.reason)
-        return None
+        return self._reference_fault(task)
 
     def _check_tools(self, tools: Any, language: str) -> Rejection | None:
         return schemas.check_tools(tools, language, self.limits.tools, self.limits.parameters)
@@ -359,7 +316,7 @@ class BFCL:
         if called is None:
             called = sorted(name for name, _ in schemas.reference_calls(truth, task.tools))
         return json.dumps(
-            [_letters(request), sorted(tool["name"] for tool in task.tools), called],
+            [letters(request), sorted(tool["name"] for tool in task.tools), called],
             ensure_ascii=False,
         )
 
@@ -369,8 +326,8 @@ class BFCL:
             return "\n".join(_requests(task))
         return task.messages[-1]["content"] if task.messages else ""
 
-    def score(self, task: Task, answer: str) -> Score:
-        """See `Benchmark.score`: 1 for an answer that the category's rule accepts, else 0.
+    def _score(self, task: Task, answer: str) -> Score:
+        """1 for an answer that the category's rule accepts, else 0.
 
         `reason` is the official error type in snake case.  An answer that does not decode is not
         valid; for irrelevance that is the success.  Answers beyond `Limits.answer_chars` and
@@ -379,13 +336,6 @@ class BFCL:
         A whole conversation, which an agent plays with `episode`, is scored from the form that the official
         result files have: JSON, a list of turns, each a list of the agent's answers as text.
         """
-        try:
-            return self._score(task, answer)
-        except (KeyError, TypeError, ValueError, AttributeError, IndexError) as error:
-            # Only a task that `verify` rejects leads here.
-            return Score(0.0, False, False, f"malformed_task_{type(error).__name__.lower()}")
-
-    def _score(self, task: Task, answer: str) -> Score:
         spec = task.answer
         if spec["rule"] == CONVERSATION:
             return executed.score_transcript(task, answer, self.limits)
@@ -447,7 +397,7 @@ class BFCL:
             return False
         if self._held_out_requests is None:
             self._held_out_requests = frozenset(_conversation_requests(self._load("eval")))
-        return _letters(self.text(task)) in self._held_out_requests
+        return letters(self.text(task)) in self._held_out_requests
 
     def aggregate(self, results: Sequence[tuple[Task, Score]]) -> dict[str, float]:
         """See `Benchmark.aggregate` and `metrics.official_metrics`."""
@@ -479,18 +429,13 @@ def _requests(task: Task) -> list[str]:
 
 
 def _conversation_requests(tasks: Sequence[Task]) -> set[str]:
-    """The requests of whole conversations, as `_letters`."""
+    """The requests of whole conversations, as `letters`."""
     return {
-        _letters(request)
+        letters(request)
         for task in tasks
         if task.answer["rule"] == CONVERSATION
         for request in _requests(task)
     }
-
-
-def _letters(text: str) -> str:
-    folded = unicodedata.normalize("NFKC", text).casefold()
-    return "".join(character for character in folded if character.isalnum())
 
 
 def _any_call(tools: Sequence[Mapping[str, Any]]) -> str:

@@ -9,6 +9,7 @@ reference information, which has all that the training queries can use; results 
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import os
 from collections.abc import Sequence
@@ -24,9 +25,10 @@ from genenv_jax.benchmarks.base import (
     SeedStatistics,
     Task,
 )
-from genenv_jax.benchmarks.options import check_choice, check_integers, check_most, check_shares
+from genenv_jax.benchmarks.options import check_choice, check_integers, check_shares
+from genenv_jax.benchmarks.recorded import MALFORMED, Recorded
 from genenv_jax.benchmarks.safe_parse import check_text, parse_json
-from genenv_jax.benchmarks.subsets import stable_position, stable_subset
+from genenv_jax.benchmarks.subsets import stable_position
 from genenv_jax.benchmarks.travelplanner import compaction, plans, prompts, records
 from genenv_jax.benchmarks.travelplanner.constraints import (
     COMMONSENSE,
@@ -50,17 +52,15 @@ UNSOLVABLE = "unsolvable"  # the planner finds no plan that passes all constrain
 
 _EVAL = ("held_out", "validation")
 _REWARDS = ("final", "micro")
-_MALFORMED = (KeyError, TypeError, ValueError, AttributeError, IndexError)
 _MIN_PROMPT_CHARS = 6_000
 _SIMULATOR_DEPTH = 8
 
 
-class TravelPlanner:
+@dataclasses.dataclass(kw_only=True, eq=False)
+class TravelPlanner(Recorded):
     """TravelPlanner's tasks, prompts and scoring; implements `base.Benchmark` and `base.Described`.
 
-    Args:
-      data_dir: where the files are; see `records.find_directory`.
-      verify_files: compare the files that are read with the table of published ones.
+    Args, beside those of `Recorded`:
       eval: "held_out": training queries that are kept from training; "validation": the official
         validation queries.  Their reference information (validation_ref_info.jsonl) and the flight table
         are used where they are there; else the information is made from the data base, without flights,
@@ -72,62 +72,38 @@ class TravelPlanner:
       flights: the official clean_Flights_2022.csv, or "" for the flights of the reference information.
       reward: "final": 1 for a plan that passes all constraints, else 0; "micro": the share of the
         constraints that apply which a plan passes.  A success is a final pass in both.
-      max_seeds: at most so many seeds, by a hash; 0: all.
-      max_eval: the same for held-out tasks.
       prompt_chars: of the agent's whole prompt.  4,096 tokens hold about 12,000 characters of it.
       simulator_chars: of the information in the simulator's prompt.
       answer_chars: an agent's answer.
       generation_chars: a simulator's generation.
       query_chars: the text of the query in it.
-
-    Raises:
-      ValueError: an option with a value that it cannot have.
     """
 
     name = records.NAME
 
-    def __init__(
-        self,
-        *,
-        data_dir: str | os.PathLike[str] | None = "",
-        verify_files: bool = False,
-        eval: str = "held_out",
-        seed_fraction: float = 0.6,
-        flights: str | os.PathLike[str] = "",
-        reward: str = "final",
-        max_seeds: int = 0,
-        max_eval: int = 0,
-        prompt_chars: int = 11_500,
-        simulator_chars: int = 6_000,
-        answer_chars: int = 16_384,
-        generation_chars: int = 8_192,
-        query_chars: int = 2_000,
-    ):
-        check_choice("eval", eval, _EVAL)
-        check_choice("reward", reward, _REWARDS)
-        check_shares(seed_fraction=seed_fraction)
-        check_most(max_seeds=max_seeds, max_eval=max_eval)
-        check_integers(_MIN_PROMPT_CHARS, prompt_chars=prompt_chars)
-        check_integers(0, simulator_chars=simulator_chars)
-        check_integers(1, answer_chars=answer_chars)
-        check_integers(1, generation_chars=generation_chars, query_chars=query_chars)
-        self.data_dir = data_dir
-        self.verify_files = verify_files
-        self.eval = eval
-        self.seed_fraction = seed_fraction
-        self.flights = flights
-        self.reward = reward
-        self.most = {"seed": max_seeds, "eval": max_eval}
-        self.prompt_chars = prompt_chars
-        self.simulator_chars = simulator_chars
-        self.answer_chars = answer_chars
-        self.generation_chars = generation_chars
-        self.query_chars = query_chars
+    eval: str = "held_out"
+    seed_fraction: float = 0.6
+    flights: str | os.PathLike[str] = ""
+    reward: str = "final"
+    prompt_chars: int = 11_500
+    simulator_chars: int = 6_000
+    answer_chars: int = 16_384
+    generation_chars: int = 8_192
+    query_chars: int = 2_000
+
+    def __post_init__(self):
+        super().__post_init__()
+        check_choice("eval", self.eval, _EVAL)
+        check_choice("reward", self.reward, _REWARDS)
+        check_shares(seed_fraction=self.seed_fraction)
+        check_integers(_MIN_PROMPT_CHARS, prompt_chars=self.prompt_chars)
+        check_integers(0, simulator_chars=self.simulator_chars)
+        check_integers(1, answer_chars=self.answer_chars, query_chars=self.query_chars)
+        check_integers(1, generation_chars=self.generation_chars)
         self._world: records.World | None = None
-        self._tasks: dict[str, tuple[Task, ...]] = {}
 
     def __getstate__(self) -> dict[str, Any]:
-        return {**self.__dict__, "_world": None, "_tasks": {}}  # read again where it is needed
+        return super().__getstate__() | {"_world": None}
 
     def _read(self) -> records.World:
         if self._world is None:
@@ -169,17 +145,11 @@ class TravelPlanner:
             }[self.reward],
         }
 
-    def tasks(self, split: str) -> Sequence[Task]:
-        """See `Benchmark.tasks`; read on first use and kept.
-
-        FileNotFoundError where eval="validation" and the validation queries are absent.
-        """
-        if split not in ("seed", "eval"):
-            raise ValueError(f"split {split!r}: expected 'seed' or 'eval'")
-        if split not in self._tasks:
-            chosen = self._seeds() if split == "seed" else self._held_out()
-            self._tasks[split] = tuple(stable_subset(chosen, self.most[split]))
-        return self._tasks[split]
+    def _all(self, split: str) -> list[Task]:
+        """FileNotFoundError where eval="validation" and the validation queries are absent."""
+        if split == "eval":
+            return self._held_out()
+        return self._sound(self._train("seed"), self._held_out())
 
     def _train(self, split: str) -> list[Task]:
         """Training queries of a side: of each stratum the first by hash are seeds."""
@@ -206,14 +176,6 @@ class TravelPlanner:
                 "--name=travelplanner` to download it"
             )
         return [_as(task, "eval") for task in tasks]
-
-    def _seeds(self) -> list[Task]:
-        held_out = {self.canonical(task) for task in self._held_out()}
-        return [
-            task
-            for task in self._train("seed")
-            if self.canonical(task) not in held_out and self.verify(task) is None
-        ]
 
     def _information(self, task: Task, query: Query, max_chars: int) -> Reference:
         """The reference information of a task, shortened; ValueError where there is none for it."""
@@ -307,7 +269,7 @@ class TravelPlanner:
             return Rejection(reason, f"query: {rejection.detail or 'empty'}")
         try:
             query = Query.from_json(record)
-        except _MALFORMED as error:
+        except MALFORMED as error:
             return Rejection(BAD_ANSWER, str(error)[:200])
         return records.make_task(
             task_id,
@@ -319,26 +281,23 @@ class TravelPlanner:
             generation=generation,
         )
 
-    def verify(self, task: Task) -> Rejection | None:
-        """See `Benchmark.verify`.
+    def _fault(self, task: Task) -> Rejection | None:
+        """TEXT_DIFFERS, BAD_ANSWER or UNSOLVABLE.
 
-        The text must say what the fields say (`TEXT_DIFFERS`), the route must be one that the seed's
-        reference information describes (BAD_ANSWER), and there must be a plan, made of the rows that the
-        agent is shown, which passes all constraints (`UNSOLVABLE`).
+        The text must say what the fields say, the route must be one that the seed's reference
+        information describes, and there must be a plan, made of the rows that the agent is shown, which
+        passes all constraints.
         """
+        query = Query.from_json(task.answer["query"])
         try:
-            query = Query.from_json(task.answer["query"])
-            try:
-                said = parse_query(self.text(task), self._read().gazetteer)
-            except ValueError as error:
-                return Rejection(TEXT_DIFFERS, str(error)[:200])
-            if said != query:
-                read, given = said.to_json(), query.to_json()
-                fields = [name for name in given if given[name] != read[name]]
-                return Rejection(TEXT_DIFFERS, f"other {', '.join(fields)} in the text"[:200])
-            score = self.score(task, self.agent_answer(task))
-        except _MALFORMED as error:
-            return Rejection(BAD_ANSWER, f"{type(error).__name__}: {error}"[:200])
+            said = parse_query(self.text(task), self._read().gazetteer)
+        except ValueError as error:
+            return Rejection(TEXT_DIFFERS, str(error)[:200])
+        if said != query:
+            read, given = said.to_json(), query.to_json()
+            fields = [name for name in given if given[name] != read[name]]
+            return Rejection(TEXT_DIFFERS, f"other {', '.join(fields)} in the text"[:200])
+        score = self.score(task, self.agent_answer(task))
         return None if score.success else Rejection(UNSOLVABLE, "no plan passes all constraints")
 
     def canonical(self, task: Task) -> str:
@@ -356,18 +315,13 @@ class TravelPlanner:
         """See `Benchmark.text`: the query."""
         return task.messages[-1]["content"] if task.messages else ""
 
-    def score(self, task: Task, answer: str) -> Score:
-        """See `Benchmark.score`.
+    def _score(self, task: Task, answer: str) -> Score:
+        """`reason` is why no plan was delivered (`plans.read_plan`), or the first constraint that failed.
 
-        `reason` is why no plan was delivered (`plans.read_plan`), or the first constraint that failed.
         A plan on which the official code raises an exception is not valid.  `detail` has "delivered",
         "hard_evaluated", "crashed" and "constraints": True, False or None (not asked) for each.
         """
-        try:
-            query = Query.from_json(task.answer["query"])
-        except _MALFORMED as error:
-            # Only a task that `verify` rejects leads here.
-            return Score(0.0, False, False, f"malformed_task_{type(error).__name__.lower()}")
+        query = Query.from_json(task.answer["query"])
         plan = plans.read_plan(answer, self.answer_chars)
         reason = ""
         if isinstance(plan, Rejection):

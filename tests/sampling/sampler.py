@@ -1,4 +1,4 @@
-"""Samples of one batch of prompts in one program: every prompt in a slot of its own, all samples at once."""
+"""What the engine is held against: a batch in one program, every prompt in a slot of its own."""
 
 from __future__ import annotations
 
@@ -41,8 +41,6 @@ def sample(
     options: SamplingParams,
 ) -> Samples:
     """Samples `options.group_size` completions of every prompt; see `sampling.decoding`.
-
-    `Engine` does the same for any number of prompts, and faster where completions differ in length.
 
     Args:
       params: parameters of `Transformer(config)`.
