@@ -46,14 +46,5 @@ def get_config(arg: str = ""):
     config.model.path = "Qwen/Qwen2.5-7B-Instruct"
     config.limits.simulator_prompt = 4608  # the possible commands and the instructions come on top
     if arg == "debug":
-        _debug(config)
+        debug_settings(config, 4096, 4096, (1024, 2048))
     return config
-
-
-def _debug(config):
-    debug_settings(config)
-    config.benchmark.max_seeds = 12
-    config.benchmark.max_eval = 12
-    config.limits.agent_prompt = 4096
-    config.limits.simulator_prompt = 4096
-    config.limits.prompt_buckets = (1024, 2048)

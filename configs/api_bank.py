@@ -37,14 +37,5 @@ def get_config(arg: str = ""):
     config.model.path = "Qwen/Qwen2.5-7B-Instruct"
     config.limits.simulator_prompt = 4608
     if arg == "debug":
-        _debug(config)
+        debug_settings(config, 2048, 2048, (1024, 2048))
     return config
-
-
-def _debug(config):
-    debug_settings(config)
-    config.benchmark.max_seeds = 12
-    config.benchmark.max_eval = 12
-    config.limits.agent_prompt = 2048
-    config.limits.simulator_prompt = 2048
-    config.limits.prompt_buckets = (1024, 2048)

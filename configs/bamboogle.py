@@ -43,14 +43,5 @@ def get_config(arg: str = ""):
     config.model.path = "Qwen/Qwen2.5-7B-Instruct"
     config.limits.simulator_prompt = 4608
     if arg == "debug":
-        _debug(config)
+        debug_settings(config, 512, 1024, (256, 512))
     return config
-
-
-def _debug(config):
-    debug_settings(config)
-    config.benchmark.max_seeds = 12
-    config.benchmark.max_eval = 12
-    config.limits.agent_prompt = 512
-    config.limits.simulator_prompt = 1024
-    config.limits.prompt_buckets = (256, 512)

@@ -49,7 +49,9 @@ def get_config(arg: str = ""):
     config.model.path = "Qwen/Qwen2.5-7B-Instruct"
     config.limits.simulator_prompt = 4608  # the seed's reference calls and instructions come on top
     if arg == "debug":
-        _debug(config)
+        debug_settings(config, 4096, 2048, (256, 2048))
+        some = ("simple_python", "parallel", "multi_turn_long_context")
+        config.benchmark.seed_categories = config.benchmark.eval_categories = some
     if arg.startswith("official"):
         version = "v3" if arg == "official_v3" else "v4"
         config.benchmark.version = version
@@ -57,14 +59,3 @@ def get_config(arg: str = ""):
         config.benchmark.seed_categories = ()
         config.benchmark.eval_categories = categories(version)
     return config
-
-
-def _debug(config):
-    debug_settings(config)
-    config.benchmark.seed_categories = ("simple_python", "parallel", "multi_turn_long_context")
-    config.benchmark.eval_categories = ("simple_python", "parallel", "multi_turn_long_context")
-    config.benchmark.max_seeds = 12
-    config.benchmark.max_eval = 12
-    config.limits.agent_prompt = 4096
-    config.limits.simulator_prompt = 2048
-    config.limits.prompt_buckets = (256, 2048)

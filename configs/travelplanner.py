@@ -55,16 +55,7 @@ def get_config(arg: str = ""):
     config.limits.agent_response = 1280
     config.limits.simulator_response = 512
     if arg == "debug":
-        _debug(config)
+        debug_settings(config, 4096, 4096, (2048,), tasks=6, batch_size=2)
+        config.benchmark.prompt_chars = 6_000  # a small model's tokens are short
+        config.benchmark.simulator_chars = 1_000
     return config
-
-
-def _debug(config):
-    debug_settings(config, batch_size=2)
-    config.benchmark.max_seeds = 6
-    config.benchmark.max_eval = 6
-    config.benchmark.prompt_chars = 6_000  # a small model's tokens are short
-    config.benchmark.simulator_chars = 1_000
-    config.limits.agent_prompt = 4096
-    config.limits.simulator_prompt = 4096
-    config.limits.prompt_buckets = (2048,)

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import dataclasses
 import difflib
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from ml_collections import ConfigDict
@@ -85,10 +85,22 @@ def default_config() -> ConfigDict:
     return ConfigDict(Config().to_dict())
 
 
-def debug_settings(config: ConfigDict, batch_size: int = 4) -> None:
-    """Makes a configuration one that runs on a CPU in minutes: the same code, and nothing is learnt.
+def debug_settings(
+    config: ConfigDict,
+    agent_prompt: int,
+    simulator_prompt: int,
+    prompt_buckets: Sequence[int],
+    tasks: int = 12,
+    batch_size: int = 4,
+) -> None:
+    """Makes a benchmark's configuration one that runs on a CPU in minutes, and learns nothing.
 
-    A small, randomly initialised model made here, two epochs, short answers, `batch_size` tasks.
+    A small, randomly initialised model made here, two epochs, short answers.
+
+    Args:
+      agent_prompt, simulator_prompt, prompt_buckets: of `config.limits`, for the tokens of that model.
+      tasks: at most so many seeds, and held-out tasks.
+      batch_size: tasks of a batch.
     """
     config.epochs = 2
     config.model.path = ""
@@ -96,6 +108,10 @@ def debug_settings(config: ConfigDict, batch_size: int = 4) -> None:
     config.model.make.vocab_size = 2048
     config.model.make.hidden_size = 32
     config.model.make.intermediate_size = 64
+    config.benchmark.max_seeds = config.benchmark.max_eval = tasks
+    config.limits.agent_prompt = agent_prompt
+    config.limits.simulator_prompt = simulator_prompt
+    config.limits.prompt_buckets = tuple(prompt_buckets)
     config.limits.agent_response = 48
     config.limits.simulator_response = 64
     config.agent.group_size = 4

@@ -226,6 +226,13 @@ def parse_literal(text: Any, max_chars: int = MAX_CHARS, max_depth: int = MAX_DE
         return Rejection(UNPARSABLE, _describe(error))
 
 
+def bracketed(text: str) -> str:
+    """A list of calls with the brackets that may be left out, and without a code fence's backticks."""
+    text = text.strip("`\n ")
+    text = text if text.startswith("[") else "[" + text
+    return text if text.endswith("]") else text + "]"
+
+
 def parse_calls(
     text: Any,
     max_chars: int = MAX_CHARS,
@@ -255,9 +262,7 @@ def parse_calls(
     rejection = check_text(text, max_chars)
     if rejection:
         return rejection
-    text = text.strip("`\n ")
-    text = text if text.startswith("[") else "[" + text
-    text = text if text.endswith("]") else text + "]"
+    text = bracketed(text)
     rejection = _python_nesting(text, max_depth)
     if rejection:
         return rejection

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from genenv_jax.benchmarks.base import TOO_DEEP, UNPARSABLE, Rejection
 from genenv_jax.benchmarks.bfcl.source_tokens import MalformedError, tokens
-from genenv_jax.benchmarks.safe_parse import MAX_CHARS, check_text
+from genenv_jax.benchmarks.safe_parse import MAX_CHARS, bracketed, check_text
 
 POSITIONAL = "*"  # key of an argument that has no name
 _MAX_DEPTH = 48
@@ -275,16 +275,20 @@ class _Reader:
             text += symbol
         return text
 
+    def separator(self) -> None:
+        """The comma between two arguments; Java has none after the last."""
+        if self.peek() != ")":
+            self.take(",")
+            if self.peek() == ")" and self.language == "java":
+                raise MalformedError("trailing comma")
+
     def arguments(self) -> list[str]:
         """The arguments of a call, each as kept text."""
         self.take("(")
         found = []
         while self.peek() != ")":
             found.append(self.expression())
-            if self.peek() != ")":
-                self.take(",")
-                if self.peek() == ")" and self.language == "java":
-                    raise MalformedError("trailing comma")
+            self.separator()
         self.take()
         return found
 
@@ -313,10 +317,7 @@ class _Reader:
                 raise MalformedError(f"repeated argument {name}")
             if name:
                 found[name] = value
-            if self.peek() != ")":
-                self.take(",")
-                if self.peek() == ")" and self.language == "java":
-                    raise MalformedError("trailing comma")
+            self.separator()
         self.take()
         return found
 
@@ -378,9 +379,7 @@ def decode_source_calls(
     rejection = check_text(text, max_chars)
     if rejection:
         return rejection
-    text = text.strip("`\n ")
-    text = text if text.startswith("[") else "[" + text
-    text = text if text.endswith("]") else text + "]"
+    text = bracketed(text)
     try:
         return [_Reader(text[1:-1], language).call()]
     except RecursionError:
