@@ -20,8 +20,8 @@ import jax
 
 GIB = 2**30
 
-# A generation's memory that one program may use, GiB a chip: what the compiler enforces where it
-# says so in its messages (v5e, v6e), else the published size.
+# A generation's memory that one program may use, GiB a chip: what the compiler enforces where its
+# messages name it (v5e, v6e), else the published size.
 HBM_GIB = {"v4": 32.0, "v5e": 15.75, "v5p": 95.0, "v6e": 31.24}
 
 # Chips -> topology.  v5e and v6e are two-dimensional, v4 and v5p three-dimensional; Cloud TPU's names

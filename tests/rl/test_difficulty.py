@@ -296,7 +296,7 @@ def test_noise_alone_makes_no_progress(before, now, p):
 
 
 def test_progress_is_rewarded_and_coin_flips_are_not():
-    """Simulated: 10 attempts an epoch; a task that moves by 0.3 against one of p = 1/2 for ever."""
+    """Simulated: 10 attempts an epoch; a task that moves by 0.3 against one that stays at p = 1/2."""
     rng = np.random.default_rng(4)
     coin = difficulty.corrected_learning_progress(
         rng.binomial(10, 0.5, 4000), 10, rng.binomial(10, 0.5, 4000), 10

@@ -193,7 +193,7 @@ def test_pool_epochs(near_duplicate):
     assert [verdict(checker, text, epoch) for epoch in (2, 3, 4)] == [base.DUPLICATE] * 3
     assert verdict(checker, text, 5) == ""
     assert verdict(checker, text, 7) == base.DUPLICATE  # the window starts again
-    for epoch in (0, 50):  # seeds and held-out tasks for ever
+    for epoch in (0, 50):  # seeds and held-out tasks are always compared
         assert verdict(checker, SEED.messages[0]["content"], epoch) == base.DUPLICATE
         assert verdict(checker, HELD_OUT.messages[0]["content"], epoch) == base.CONTAMINATED
     if near_duplicate:
