@@ -85,6 +85,12 @@ def default_config() -> ConfigDict:
     return ConfigDict(Config().to_dict())
 
 
+def use_model(config: ConfigDict, path: str) -> None:
+    """Makes the model `path` (directory or hub id) the configuration's, as it is: without a warm start."""
+    config.model.path = path
+    config.model.make.vocab_size = config.warm_start.steps = 0
+
+
 def debug_settings(
     config: ConfigDict,
     agent_prompt: int,

@@ -2,8 +2,9 @@
 
     python -m genenv_jax.supervised --config=configs/quickstart.py --out=runs/base
 
-makes the configuration's small model, trains it and writes a Hugging Face directory.  `main` does the
-same when the model is not in the cache yet.
+makes the configuration's small model, or takes the one that `model.path` names, trains it as
+`config.warm_start` says and writes a Hugging Face directory.  `main` does the same when the model is not in
+the cache yet.
 """
 
 from __future__ import annotations
@@ -17,24 +18,28 @@ import os
 import pathlib
 import tarfile
 import tempfile
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any
 
 from absl import flags
 from jax.sharding import Mesh
 
 from genenv_jax import cli
 from genenv_jax.benchmarks.base import Benchmark
+from genenv_jax.benchmarks.demonstrations import Demonstration, seed_demonstrations, split_seeds
 from genenv_jax.benchmarks.registry import demonstrations
 from genenv_jax.config import Config, validate
-from genenv_jax.models import huggingface
+from genenv_jax.models import huggingface, lora
 from genenv_jax.models.language_model import LanguageModel
 from genenv_jax.models.make import chat_text, make_model
 from genenv_jax.parallel import processes
 from genenv_jax.parallel.rules import param_shardings
-from genenv_jax.players.build import make_benchmark
+from genenv_jax.players import build
+from genenv_jax.players.offload import place
 from genenv_jax.players.prompts import check_prompts
 from genenv_jax.run.streams import Stream, rng
-from genenv_jax.trainers.warm_start import train
+from genenv_jax.run.workdir import make_shared
+from genenv_jax.trainers.warm_start import fine_tune, train
 
 _FORMAT = 2  # raised when the training below changes, so that cached models are made anew
 _LONGEST_WARM_START = 24 * 3600.0  # seconds that the other processes wait
@@ -44,16 +49,17 @@ _TOKENIZER_TEXTS = 4000  # demonstrations that the tokenizer is trained on
 def base_model(config: Config, benchmark: Benchmark, mesh: Mesh) -> pathlib.Path:
     """The directory of the model that both players start from.
 
-    A named model is resolved (directory or hub id).  Otherwise a small one is made and trained, once:
-    it is cached under a name that changes with all that it depends on: settings, demonstrations, and what
-    the benchmark holds out of them.  Runs that only differ in their seed tasks share it.  Of several
-    processes the first one makes it and the others wait; where they do not share the cache, they get its
-    files.
+    A named model is resolved (directory or hub id), and fine-tuned if `warm_start.steps` says so.  Otherwise
+    a small one is made and trained.  What is trained is trained once: it is cached under a name that changes
+    with all that it depends on, demonstrations and settings.  A made model holds out what the benchmark
+    does, so runs that only differ in their seed tasks share it.  Of several processes the first one makes
+    it and the others wait; where they do not share the cache, they get its files.
 
     Raises ValueError, before it trains, where the mesh does not divide the small model.
     """
     if config.model.path:
-        return huggingface.resolve(config.model.path)
+        path = huggingface.resolve(config.model.path)
+        return fine_tuned(config, benchmark, path, mesh) if config.warm_start.steps else path
     depends_on = {
         "format": _FORMAT,
         "seed": config.seed,
@@ -63,14 +69,103 @@ def base_model(config: Config, benchmark: Benchmark, mesh: Mesh) -> pathlib.Path
         "held_out": _digest(sorted(benchmark.canonical(task) for task in benchmark.tasks("eval"))),
         "limits": dataclasses.asdict(config.limits),
     }
-    text = json.dumps(depends_on, sort_keys=True, default=str)
-    name = f"{benchmark.name}-{hashlib.sha256(text.encode()).hexdigest()[:12]}"
-    directory = cache_dir(config) / name
+    directory = cache_dir(config) / _cache_name(benchmark.name, depends_on)
     if processes.is_writer() and not (directory / "config.json").is_file():
         make_base_model(config, benchmark, directory, mesh)
     processes.barrier("the base model", timeout=_LONGEST_WARM_START)
     _hand_out(directory)
     return directory
+
+
+def fine_tuned(
+    config: Config, benchmark: Benchmark, path: pathlib.Path, mesh: Mesh
+) -> pathlib.Path:
+    """The directory of the model in `path` after its warm start on the benchmark's seed tasks.
+
+    All processes train it together, on the mesh, and share the cache.
+
+    Raises ValueError, before it trains, where they do not, or where prompts exceed the limits.
+    """
+    training, validation = _demonstrations(config, benchmark)
+    depends_on = {
+        "format": _FORMAT,
+        "seed": config.seed,
+        "model": huggingface.fingerprint(path),
+        "dtype": config.model.dtype,
+        "lora": dataclasses.asdict(config.lora),
+        "warm_start": dataclasses.asdict(config.warm_start),
+        "moments": config.memory.moments,
+        "limits": dataclasses.asdict(config.limits),
+        "demonstrations": [_digest(_texts(part)) for part in (training, validation)],
+    }
+    cache = cache_dir(config)
+    directory = cache / _cache_name(f"{path.name}-{benchmark.name}", depends_on)
+    make_shared(cache, setting="config.model.make.cache_dir")
+    if processes.agree("warm start", str((directory / "config.json").is_file())) == "False":
+        fine_tune_model(config, benchmark, path, directory, mesh)
+    return directory
+
+
+def fine_tune_model(
+    config: Config, benchmark: Benchmark, path: pathlib.Path, directory: pathlib.Path, mesh: Mesh
+) -> None:
+    """Fine-tunes the model in `path` and writes it to `directory`, whole or not at all.
+
+    Beside the model, warm_start.json has the losses, and which step was kept.
+
+    Raises what `fine_tune` does.
+    """
+    host = build.open_model(config, path, mesh)
+    seeds, held_out = benchmark.tasks("seed"), benchmark.tasks("eval")
+    check_prompts(config.limits, host.model, benchmark, seeds, held_out)
+    training, validation = _demonstrations(config, benchmark)
+    with host.activate():
+        model, frozen = host.model, {}
+        if config.lora.rank:
+            adapted = dataclasses.replace(model.config, lora=config.lora)
+            model = dataclasses.replace(model, config=adapted)
+            frozen = host.load_params(config.model.dtype)
+            trained = build.make_adapters(adapted, host, config.seed, number=2)
+        else:
+            trained = host.load_params()
+        tuned = fine_tune(
+            config.warm_start,
+            config.limits,
+            config.memory.moments,
+            model,
+            trained,
+            frozen,
+            host.put,
+            training,
+            validation,
+            rng(config.seed, Stream.PASSES),
+        )
+        params = place(tuned.params, on_device=True)
+        if (
+            config.lora.rank
+        ):  # into the base as it was read, which the compute type may have rounded
+            params = lora.merge(lora.join(host.load_params(), params), config.lora)
+        notes = {"best": tuned.best, "losses": tuned.records}
+        host.model.save(directory, params, notes={"warm_start.json": notes})
+
+
+def _demonstrations(
+    config: Config, benchmark: Benchmark
+) -> tuple[list[Demonstration], list[Demonstration]]:
+    """Of the seeds that are trained on, and of those that the loss is measured on."""
+    order = rng(config.seed, Stream.DEMONSTRATIONS)
+    parts = split_seeds(benchmark.tasks("seed"), config.warm_start.validation_share)
+    training, validation = (seed_demonstrations(benchmark, seeds, order) for seeds in parts)
+    return training, validation
+
+
+def _texts(demonstrations: Iterable[Demonstration]) -> Iterator[str]:
+    return (chat_text(d.messages, d.completion) for d in demonstrations)
+
+
+def _cache_name(prefix: str, depends_on: Mapping[str, Any]) -> str:
+    text = json.dumps(depends_on, sort_keys=True, default=str)
+    return f"{prefix}-{hashlib.sha256(text.encode()).hexdigest()[:12]}"
 
 
 def _tokenizer_texts(benchmark: Benchmark, seed: int) -> Iterator[str]:
@@ -150,12 +245,19 @@ def main() -> None:
     """The command; see the module's docstring."""
     with cli.one_line_errors():
         config = validate(flags.FLAGS.config)
-        if config.model.path:
-            raise ValueError("config.model.path is set: this configuration makes no model")
+        if config.model.path and not config.warm_start.steps:
+            raise ValueError(
+                "config.warm_start.steps = 0: expected some, or the model would stay as it is"
+            )
         out = pathlib.Path(flags.FLAGS.out)
         if (out / "config.json").exists():
             raise ValueError(f"--out {out} holds a model already: expected a new directory")
-        make_base_model(config, make_benchmark(config.benchmark), out)
+        benchmark, mesh = build.make_benchmark(config.benchmark), build.open_mesh(config)
+        if config.model.path:
+            path = huggingface.resolve(config.model.path)
+            fine_tune_model(config, benchmark, path, out, mesh)
+        else:
+            make_base_model(config, benchmark, out, mesh)
     print(flags.FLAGS.out)
 
 

@@ -220,14 +220,14 @@ def collective_lines(rows: list[Row]) -> list[str]:
 
 def main() -> None:
     """Reads the flags, compiles, prints, and exits with the verdict."""
-    from genenv_jax.config import validate
+    from genenv_jax.config import use_model, validate
     from genenv_jax.parallel import aot
 
     options = flags.FLAGS
     with cli.one_line_errors():
         config = options.config
         if options.model:
-            config.model.path, config.model.make.vocab_size = options.model, 0
+            use_model(config, options.model)
         config = validate(config)
         part = aot.parse_slice(options.topology)
         model = model_config(options.model, config, options.lora)

@@ -36,7 +36,7 @@ class Toy:
         solved = "unknown" if rate is None else f"{rate:.1f}"
         return [{"role": "user", "content": f"{self.text(seed)}\n{solved}"}]
 
-    def simulator_answer(self, task):
+    def simulator_answer(self, task, seed=None):
         return self.text(task)
 
     def agent_answer(self, task):

@@ -35,7 +35,7 @@ from ml_collections import ConfigDict
 from bench.theory import moments, ranking
 from genenv_jax import cli
 from genenv_jax.benchmarks.base import Benchmark, Task, is_interactive
-from genenv_jax.config import validate
+from genenv_jax.config import use_model, validate
 
 _PILOT = 32  # rollouts by which tasks are chosen
 _POOL = 8  # tasks that the pilot looks at, for each one that is measured
@@ -83,10 +83,11 @@ def run(
     if processes.process_count() > 1:
         raise ValueError("theory runs in one process: start it once")
     if model_path:
-        config.model.path, config.model.make.vocab_size = model_path, 0
+        use_model(config, model_path)
     config.mesh.update({"data": 1, "fsdp": 1, "tensor": 1})
     checked = validate(config)
-    benchmark = build.make_benchmark(checked.benchmark, need_seeds=not checked.model.path)
+    trained = not checked.model.path or checked.warm_start.steps > 0
+    benchmark = build.make_benchmark(checked.benchmark, need_seeds=trained)
     pool = _pool(benchmark, tasks)
     mesh = build.open_mesh(checked)
     host = build.open_model(checked, base_model(checked, benchmark, mesh), mesh)

@@ -139,8 +139,11 @@ class Benchmark(Protocol):
     def simulator_messages(self, seed: Task, statistics: SeedStatistics) -> list[Message]:
         """The conversation from which the simulator writes one variation of `seed`."""
 
-    def simulator_answer(self, task: Task) -> str:
-        """The text that the simulator would write for `task`; `parse` inverts it."""
+    def simulator_answer(self, task: Task, seed: Task | None = None) -> str:
+        """The text that the simulator would write for `task`; `parse` inverts it.
+
+        seed: what the simulator varies to write it; None: what the task itself was made from.
+        """
 
     def agent_answer(self, task: Task) -> str:
         """The task's own reference answer as the agent would write it; scores full reward."""

@@ -289,7 +289,7 @@ class Dial:
             {"role": "user", "content": f"{example}\nSolved: {solved}"},
         ]
 
-    def simulator_answer(self, task: Task) -> str:
+    def simulator_answer(self, task: Task, seed: Task | None = None) -> str:
         return f"{task.messages[-1]['content']}\nCalls: {self.program(task).reference()}"
 
     def agent_answer(self, task: Task) -> str:

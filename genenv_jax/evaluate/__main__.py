@@ -36,7 +36,7 @@ from ml_collections import ConfigDict
 
 from genenv_jax import cli
 from genenv_jax.benchmarks.base import Benchmark, Described, Task
-from genenv_jax.config import Config, validate
+from genenv_jax.config import Config, use_model, validate
 from genenv_jax.evaluate.held_out import evaluate, metric_name
 from genenv_jax.evaluate.results import write_results
 from genenv_jax.parallel import processes
@@ -113,12 +113,12 @@ def run(
     if endpoint and model_path:
         raise ValueError("--model and --endpoint are both given: expected one of them")
     if model_path:
-        config.model.path, config.model.make.vocab_size = model_path, 0
+        use_model(config, model_path)
     checked = validate(config)
     compare_settings(checked.to_dict())
-    # A model made here is trained on the seeds.
-    made = not (endpoint or checked.model.path)
-    benchmark = build.make_benchmark(checked.benchmark, need_seeds=made)
+    # A model that is made or trained here is trained on the seeds.
+    trained = not checked.model.path or checked.warm_start.steps > 0
+    benchmark = build.make_benchmark(checked.benchmark, need_seeds=trained and not endpoint)
     compare_data(benchmark)
     tasks = checked.evaluation.tasks(benchmark)
     if not tasks:

@@ -104,6 +104,9 @@ def check_batches(config: Config, mesh: Mesh) -> None:
         sizes[f"{player}.batch_size"] = c.batch_size
         sizes[f"{player}.minibatch_size / micro_batches"] = c.minibatch_size // c.micro_batches
     sizes["sampling.batch_size"] = config.sampling.batch_size
+    if config.model.path and config.warm_start.steps:
+        c = config.warm_start
+        sizes["warm_start.batch_size / micro_batches"] = c.batch_size // c.micro_batches
     for key, size in sizes.items():
         if size % rows:
             raise ValueError(
@@ -123,7 +126,7 @@ def make_players(config: Config, host: Host) -> tuple[Agent, Simulator]:
         reference = Reference(host.load_params(dtype.name), model.config)
         adapted = dataclasses.replace(model.config, lora=config.lora)
         model = dataclasses.replace(model, config=adapted)
-        trained = [_make_adapters(adapted, host, config.seed, number) for number in range(2)]
+        trained = [make_adapters(adapted, host, config.seed, number) for number in range(2)]
     else:
         loaded = host.load_params()
         # In the type that it is computed in: cast at use or beforehand, it computes the same.
@@ -143,8 +146,8 @@ def make_players(config: Config, host: Host) -> tuple[Agent, Simulator]:
     return agent, Simulator(setup, config.simulator, trained[1])
 
 
-def _make_adapters(config: TransformerConfig, host: Host, seed: int, number: int) -> Params:
-    """Fresh adapters of player `number`, sharded over the mesh."""
+def make_adapters(config: TransformerConfig, host: Host, seed: int, number: int) -> Params:
+    """Fresh adapters, sharded over the mesh; the players' are number 0 and 1, a warm start's 2."""
     shardings = host.shardings(config)
     make = jax.jit(
         functools.partial(init_adapters, config),

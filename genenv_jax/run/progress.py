@@ -83,7 +83,7 @@ class Progress:
                 rate = phase.done / max(seconds, 1e-9)
                 text = f"{label}{name}  {done} {unit} {ended} {format_seconds(seconds)}"
                 text += f"  {rate:,.0f} {unit}/s" if rate >= 100 else f"  {rate:.3g} {unit}/s"
-            self._line(text)
+            self.line(text)
 
     def epoch_done(self, epoch: int, summary: str = "") -> None:
         """Ends an epoch with a line of its own; `summary` is shown as it is.
@@ -99,7 +99,7 @@ class Progress:
             parts.append(summary)
         if self.remaining is not None:
             parts.append(f"run left {format_seconds(self.remaining)}")
-        self._line("  ".join(parts))
+        self.line("  ".join(parts))
 
     def _label(self, epoch: int) -> str:
         if not self._epochs:
@@ -118,7 +118,8 @@ class Progress:
             dynamic_ncols=True,
         )
 
-    def _line(self, text: str) -> None:
+    def line(self, text: str) -> None:
+        """Shows a line, between phases."""
         if self._stream is None:
             return
         text = "".join(c if c.isprintable() else " " for c in text)

@@ -33,6 +33,7 @@ class Stream(enum.Enum):
     TEACHER_SEEDS = 7, ()  # order in which the teacher varies the seed tasks
     TEACHER_ANSWER = 8, ("request",)
     DEMONSTRATIONS = 9, ()  # of the warm start
+    PASSES = 10, ()  # order of a given model's warm start
     # On the devices.
     GENERATE = 16, ("epoch",)
     GENERATE_STATIC = 17, ("round",)

@@ -67,11 +67,12 @@ def compare_data(benchmark: Benchmark) -> None:
     processes.same_everywhere("the benchmark's data", "\n".join(lines))
 
 
-def make_shared(workdir: pathlib.Path, patience: float = 10.0) -> None:
-    """Makes the workdir and checks that every process sees it.
+def make_shared(workdir: pathlib.Path, patience: float = 10.0, setting: str = "--workdir") -> None:
+    """Makes the workdir, or another directory, and checks that every process sees it.
 
     Args:
       patience: seconds that a new file may take to show on the other hosts of a network file system.
+      setting: what names the directory, for the message.
     Raises:
       ValueError: on every process, naming those that do not see what process 0 writes there.
     """
@@ -93,7 +94,7 @@ def make_shared(workdir: pathlib.Path, patience: float = 10.0) -> None:
         mark.unlink()
     if blind := [f"process {i} ({path})" for i, path in enumerate(sights) if path]:
         raise ValueError(
-            f"--workdir={workdir}: {', '.join(blind)} cannot see what process 0 writes there; expected "
+            f"{setting}={workdir}: {', '.join(blind)} cannot see what process 0 writes there; expected "
             "a directory on storage that all processes share, under the same path"
         )
 

@@ -1,34 +1,64 @@
-"""Supervised training of a model before the co-evolution."""
+"""Supervised training of a model before the co-evolution: of a made one, and of a given one."""
 
 from __future__ import annotations
 
+import collections
 import dataclasses
 import itertools
-from collections.abc import Iterable, Sequence
+import math
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import Any
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 
 from genenv_jax.benchmarks.base import Message
+from genenv_jax.benchmarks.demonstrations import AGENT, SIMULATOR, Demonstration
 from genenv_jax.models.language_model import LanguageModel
-from genenv_jax.models.scoring import CompletionBatch
+from genenv_jax.models.lora import join
+from genenv_jax.models.scoring import CompletionBatch, score_completions
+from genenv_jax.parallel import processes
 from genenv_jax.players import learner
+from genenv_jax.players.offload import place
 from genenv_jax.players.optimizer import OptimizerConfig, make_optimizer
 from genenv_jax.players.prompts import LimitsConfig
 from genenv_jax.run.progress import Progress
-from genenv_jax.sampling.engine import pad_rows
+from genenv_jax.sampling.engine import bucket, pad_rows
 from genenv_jax.settings import Settings, within
 from genenv_jax.typing import Params
+
+Example = tuple[Sequence[int], Sequence[int]]  # tokens of a prompt, and of its completion
 
 
 @dataclasses.dataclass(frozen=True)
 class WarmStartConfig(Settings):
-    """`config.warm_start`: supervised training of a made model before the co-evolution; 0 steps: none."""
+    """`config.warm_start`: supervised training before the co-evolution; 0 steps: none.
+
+    A made model learns from endless demonstrations, all of its parameters.  A given one (`model.path`) learns
+    from those of the seed tasks, in as many passes as `steps` batches are, and with `lora.rank` its adapters
+    alone.  The last three are for a given model.
+
+    micro_batches: a step's gradient is added up over so many parts.
+    validation_share: of the seed tasks, left out; the step with the lowest loss on them is kept.
+    validate_every: steps between two measurements of that loss.
+    """
 
     steps: int = within(0, 0)
     batch_size: int = within(64, 1)
     learning_rate: float = within(3e-3, 0)
     warmup_steps: int = within(50, 0)
+    micro_batches: int = within(1, 1)
+    validation_share: float = within(0.1, 0, 0.5)
+    validate_every: int = within(20, 1)
+
+    def __post_init__(self):
+        super().__post_init__()
+        if self.batch_size % self.micro_batches:
+            raise ValueError(
+                f"micro_batches = {self.micro_batches}: expected a divisor of batch_size = "
+                f"{self.batch_size}"
+            )
 
 
 def train(
@@ -38,10 +68,10 @@ def train(
     model: LanguageModel,
     params: Params,
 ) -> Params:
-    """`steps` steps of maximum likelihood on (messages, completion) pairs, each used once.
+    """Trains a made model: `steps` steps of maximum likelihood, each pair used once.
 
-    Pairs that exceed the limits are left out.
-
+    Args:
+      pairs: (messages, completion); those that exceed the limits are left out.
     Returns:
       the trained parameters, on the host.
     Raises:
@@ -49,37 +79,234 @@ def train(
     """
     if not c.steps:
         return params
-    optimizer = make_optimizer(
-        OptimizerConfig(c.learning_rate, min(c.warmup_steps, c.steps // 2), c.steps, b2=0.98)
-    )
+    optimizer = make_optimizer(_optimizer(c))
     state = learner.init_state(params, optimizer)
     step = learner.make_supervised_step(model.config, optimizer)
-    widths = (
+    shape = (
         max(limits.agent_prompt, limits.simulator_prompt),
         max(limits.agent_response, limits.simulator_response),
     )
 
-    def encoded():
+    def encoded() -> Iterator[Example]:
         for messages, completion in pairs:
-            prompt = model.encode_messages(messages)
-            answer = [*model.encode(completion), model.eos_ids[0]]
-            if len(prompt) <= widths[0] and len(answer) <= widths[1]:
+            prompt, answer = _encode(model, messages, completion)
+            if len(prompt) <= shape[0] and len(answer) <= shape[1]:
                 yield prompt, answer
 
     examples = encoded()
     with Progress(0).phase("train base model", c.steps, "steps") as phase:
         for _ in range(c.steps):
-            prompts, answers = zip(*itertools.islice(examples, c.batch_size), strict=True)
-            prompt_tokens, prompt_lengths = pad_rows(prompts, widths[0], c.batch_size)
-            tokens, lengths = pad_rows(answers, widths[1], c.batch_size)
-            batch = CompletionBatch(
-                prompt_tokens, prompt_lengths, tokens[:, None], lengths[:, None]
-            )
+            batch = _batch(list(itertools.islice(examples, c.batch_size)), shape, c.batch_size)
             state, metrics = step(state, {}, batch)
             phase.advance()
-    loss = float(metrics["loss"])
-    if not np.isfinite(loss):
-        raise ValueError(
-            f"the warm start diverged (loss {loss}): lower config.warm_start.learning_rate"
-        )
+    _check_finite(float(metrics["loss"]))
     return jax.device_get(state.params)
+
+
+@dataclasses.dataclass
+class FineTuned:
+    """What `fine_tune` gives back.
+
+    Attributes:
+      params: the trained parameters at the best step, on the devices or in host memory.
+      records: one for each measurement: "step", the training "loss" of the steps before it, and
+        "validation/<role>"; losses in nats a token.
+      best: the step.
+    """
+
+    params: Params
+    records: list[dict[str, float]]
+    best: int
+
+
+def fine_tune(
+    c: WarmStartConfig,
+    limits: LimitsConfig,
+    moments: str,
+    model: LanguageModel,
+    params: Params,
+    frozen: Params,
+    put: Callable[[Any], Any],
+    demonstrations: Sequence[Demonstration],
+    validation: Sequence[Demonstration],
+    order: np.random.Generator,
+) -> FineTuned:
+    """Trains a given model: maximum likelihood on the completions of demonstrations, in several passes.
+
+    Sequences of like widths form a batch: a prompt has one of `limits.prompt_buckets`, a completion one of
+    a few widths.  Demonstrations that exceed their role's limits are left out.
+
+    Args:
+      moments: type of the optimiser's moments.
+      params: what is trained, float32: all parameters, or adapters.  Taken over.
+      frozen: the other parameters.
+      put: places a batch on the devices.
+      demonstrations, validation: what is trained on, and what the loss is measured on.
+      order: shuffles each pass.
+    Raises:
+      ValueError: nothing fits the limits; a loss is not finite; or the validation loss has risen at its
+        first measurement after the start.
+    """
+    progress = Progress(0, silent=not processes.is_writer())
+    examples, left_out = _examples(model, limits, demonstrations)
+    held_back, _ = _examples(model, limits, validation)
+    if not examples:
+        raise ValueError(
+            f"none of {len(demonstrations)} demonstrations fits config.limits: expected longer ones"
+        )
+    total = sum(map(len, examples.values()))
+    passes = c.steps * c.batch_size / total
+    progress.line(
+        f"warm start  {', '.join(f'{len(v)} demonstrations of the {k}' for k, v in examples.items())}, "
+        f"{left_out} too long; {passes:.1f} passes; "
+        f"{sum(map(len, held_back.values()))} for validation"
+    )
+    shapes = _Shapes(limits)
+    optimizer = make_optimizer(dataclasses.replace(_optimizer(c), moments=moments))
+    state = learner.init_state(params, optimizer, copy=False)
+    step = learner.make_supervised_step(model.config, optimizer, c.micro_batches)
+    batches = _passes([e for of in examples.values() for e in of], shapes, c.batch_size, order)
+    measure = _Validation(held_back, shapes, c.batch_size, model, frozen, put)
+    losses = measure(state.params)
+    result = FineTuned(_kept(state.params), [{"step": 0} | losses], 0)
+    done, lowest = 0, _mean(losses)
+    while done < c.steps:
+        stretch = min(c.validate_every, c.steps - done)
+        trained = []
+        with progress.phase("warm start", stretch, "steps") as phase:
+            for batch in itertools.islice(batches, stretch):
+                state, metrics = step(state, frozen, put(batch))
+                trained.append(metrics["loss"])
+                phase.advance()
+            loss = float(np.mean(processes.fetch(trained)))
+        done += stretch
+        losses = measure(state.params)
+        _check_finite(loss, *losses.values())
+        result.records.append({"step": done, "loss": loss} | losses)
+        shown = "".join(f"  {name} {value:.3f}" for name, value in losses.items())
+        progress.line(f"warm start  step {done}/{c.steps}  loss {loss:.3f}{shown}")
+        now = _mean(losses)
+        if done == stretch and now > lowest:
+            raise ValueError(
+                f"the warm start's validation loss rose from {lowest:.3f} to {now:.3f} in its first "
+                f"{done} steps: lower config.warm_start.learning_rate = {c.learning_rate}"
+            )
+        if now < lowest or not losses:  # without a validation the last step is kept
+            result.params, result.best, lowest = _kept(state.params), done, now
+    return result
+
+
+def _optimizer(c: WarmStartConfig) -> OptimizerConfig:
+    return OptimizerConfig(c.learning_rate, min(c.warmup_steps, c.steps // 2), c.steps, b2=0.98)
+
+
+def _check_finite(*losses: float) -> None:
+    for loss in losses:
+        if not math.isfinite(loss):
+            raise ValueError(
+                f"the warm start diverged (loss {loss}): lower config.warm_start.learning_rate"
+            )
+
+
+def _encode(model: LanguageModel, messages: Sequence[Message], completion: str) -> Example:
+    return model.encode_messages(messages), [*model.encode(completion), model.eos_ids[0]]
+
+
+def _examples(
+    model: LanguageModel, limits: LimitsConfig, demonstrations: Sequence[Demonstration]
+) -> tuple[dict[str, list[Example]], int]:
+    """The examples of each role, and how many were too long."""
+    most = {
+        AGENT: (limits.agent_prompt, limits.agent_response),
+        SIMULATOR: (limits.simulator_prompt, limits.simulator_response),
+    }
+    found: dict[str, list[Example]] = collections.defaultdict(list)
+    for d in demonstrations:
+        example = _encode(model, d.messages, d.completion)
+        if all(len(part) <= limit for part, limit in zip(example, most[d.role], strict=True)):
+            found[d.role].append(example)
+    return dict(found), len(demonstrations) - sum(map(len, found.values()))
+
+
+class _Shapes:
+    """The few shapes (prompt, completion) that examples are padded to."""
+
+    def __init__(self, limits: LimitsConfig):
+        self._prompts = limits.buckets(max(limits.agent_prompt, limits.simulator_prompt))
+        longest = max(limits.agent_response, limits.simulator_response)
+        self._completions = (*(w for w in (32, 128, 512) if w < longest), longest)
+
+    def __call__(self, example: Example) -> tuple[int, int]:
+        prompt, completion = map(len, example)
+        return (
+            bucket(prompt, self._prompts, "a prompt"),
+            bucket(completion, self._completions, "a completion"),
+        )
+
+
+def _batch(examples: Sequence[Example], shape: tuple[int, int], size: int) -> CompletionBatch:
+    """Examples as (size, 1) completions, filled up with empty ones."""
+    prompts, completions = zip(*examples, strict=True)
+    prompt_tokens, prompt_lengths = pad_rows(prompts, shape[0], size)
+    tokens, lengths = pad_rows(completions, shape[1], size)
+    return CompletionBatch(
+        prompt_tokens, np.maximum(prompt_lengths, 1), tokens[:, None], lengths[:, None]
+    )
+
+
+def _passes(
+    examples: Sequence[Example], shapes: _Shapes, size: int, order: np.random.Generator
+) -> Iterator[CompletionBatch]:
+    """Endless full batches of like shapes; each pass over the examples has another order."""
+    waiting: dict[tuple[int, int], list[Example]] = collections.defaultdict(list)
+    while True:
+        for i in order.permutation(len(examples)):
+            shape = shapes(examples[i])
+            waiting[shape].append(examples[i])
+            if len(waiting[shape]) == size:
+                yield _batch(waiting.pop(shape), shape, size)
+
+
+class _Validation:
+    """Measures the loss of each role, in nats a token: {"validation/<role>": loss}."""
+
+    def __init__(
+        self,
+        examples: Mapping[str, Sequence[Example]],
+        shapes: _Shapes,
+        size: int,
+        model: LanguageModel,
+        frozen: Params,
+        put: Callable[[Any], Any],
+    ):
+        self._config, self._frozen, self._put = model.config, frozen, put
+        self._batches: dict[str, list[CompletionBatch]] = {}
+        for role, of in examples.items():
+            alike = collections.defaultdict(list)
+            for example in of:
+                alike[shapes(example)].append(example)
+            self._batches[f"validation/{role}"] = [
+                _batch(some[i : i + size], shape, size)
+                for shape, some in sorted(alike.items())
+                for i in range(0, len(some), size)
+            ]
+
+    def __call__(self, params: Params) -> dict[str, float]:
+        losses = {}
+        for name, batches in self._batches.items():
+            total = tokens = 0.0
+            for batch in batches:
+                logp = score_completions(join(self._frozen, params), self._put(batch), self._config)
+                total -= float(processes.fetch(jnp.sum(logp)))
+                tokens += int(batch.completion_lengths.sum())
+            losses[name] = total / tokens
+        return losses
+
+
+def _mean(losses: Mapping[str, float]) -> float:
+    return float(np.mean(list(losses.values()))) if losses else 0.0
+
+
+def _kept(params: Params) -> Params:
+    """A copy in host memory: the next step's update destroys the arrays that it is given."""
+    return place(jax.tree.map(jnp.copy, params), on_device=False)

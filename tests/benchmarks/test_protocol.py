@@ -5,10 +5,12 @@ import json
 import pickle
 import time
 
+import numpy as np
 import pytest
 
 from genenv_jax.benchmarks import base, registry
 from genenv_jax.benchmarks.base import Rejection, SeedStatistics, Task
+from genenv_jax.benchmarks.demonstrations import seed_demonstrations, split_seeds
 from tests.benchmarks.hostile import HOSTILE
 from tests.benchmarks.published import published
 from tests.benchmarks.small import WRITERS
@@ -180,3 +182,24 @@ def test_files_are_found_and_compared_with_the_published_ones(name, tmp_path, mo
             path.write_bytes(path.read_bytes() + b"\n")
         with pytest.raises(ValueError, match=r"bytes, expected \d+: delete it"):
             registry.make_benchmark(name, **options).tasks("seed")
+
+
+def test_demonstrations_are_of_the_seeds_alone(benchmark, monkeypatch):
+    """Each role is shown each seed; what the simulator writes is valid, and nothing of it is held out."""
+    seeds = list(benchmark.tasks("seed"))[:40]
+    held_out = {benchmark.canonical(task) for task in benchmark.tasks("eval")}
+    monkeypatch.setattr(type(benchmark), "tasks", None)  # nothing else is read
+    found = seed_demonstrations(benchmark, seeds, np.random.default_rng(0))
+    of_agent = [d for d in found if d.role == "agent"]
+    of_simulator = [d for d in found if d.role == "simulator"]
+    assert len(of_agent) == len(of_simulator) == len(seeds)
+    own = {benchmark.canonical(seed) for seed in seeds}
+    for seed, agent, simulator in zip(seeds, of_agent, of_simulator, strict=True):
+        assert agent.messages == benchmark.agent_messages(seed)
+        assert benchmark.score(seed, agent.completion).reward == 1.0
+        written = benchmark.parse(simulator.completion, seed, "g", 0)
+        assert benchmark.verify(written) is None
+        assert benchmark.canonical(written) in own - held_out
+    training, validation = split_seeds(seeds, 0.25)
+    assert {s.id for s in training} | {s.id for s in validation} == {s.id for s in seeds}
+    assert not {s.id for s in training} & {s.id for s in validation}

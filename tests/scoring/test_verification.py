@@ -33,7 +33,7 @@ class Lines:
     def simulator_messages(self, seed, statistics):
         return list(seed.messages)
 
-    def simulator_answer(self, task):
+    def simulator_answer(self, task, seed=None):
         return task.messages[-1]["content"]
 
     def agent_answer(self, task):

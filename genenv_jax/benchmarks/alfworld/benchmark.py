@@ -206,7 +206,7 @@ class ALFWorld(Recorded):
             self.simulator_answer(seed), seed.answer["grammar"], statistics
         )
 
-    def simulator_answer(self, task: Task) -> str:
+    def simulator_answer(self, task: Task, seed: Task | None = None) -> str:
         """See `Benchmark.simulator_answer`: the four sections."""
         goal, observations = prompts.split_state(task.messages[-1]["content"])
         listed = "\n".join(task.answer["admissible"])

@@ -142,10 +142,12 @@ class APIBank(Recorded):
         """See `Benchmark.simulator_messages`."""
         return prompts.simulator_messages(seed, statistics)
 
-    def simulator_answer(self, task: Task) -> str:
+    def simulator_answer(self, task: Task, seed: Task | None = None) -> str:
         """See `Benchmark.simulator_answer`; a task of the data set keeps its own APIs."""
-        tools = task.tools if task.answer.get("new_tools") else None
-        return generations.write(tools, prompts.dialogue(task), prompts.reference(task))
+        new = task.answer.get("new_tools") if seed is None else task.tools != seed.tools
+        return generations.write(
+            task.tools if new else None, prompts.dialogue(task), prompts.reference(task)
+        )
 
     def agent_answer(self, task: Task) -> str:
         """See `Benchmark.agent_answer`."""

@@ -140,7 +140,7 @@ class Bamboogle(Recorded):
         """See `Benchmark.simulator_messages`."""
         return prompts.simulator_messages(seed, statistics)
 
-    def simulator_answer(self, task: Task) -> str:
+    def simulator_answer(self, task: Task, seed: Task | None = None) -> str:
         """See `Benchmark.simulator_answer`."""
         steps = prompts.write_steps(task) if task.answer["steps"] else ""
         return generations.write(prompts.question(task), steps, task.answer["answers"])

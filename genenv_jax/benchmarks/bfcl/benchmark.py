@@ -163,10 +163,10 @@ class BFCL(Recorded):
             self.limits.prompt_chars,
         )
 
-    def simulator_answer(self, task: Task) -> str:
+    def simulator_answer(self, task: Task, seed: Task | None = None) -> str:
         """See `Benchmark.simulator_answer`; a task that keeps its seed's tools has the word `same`."""
         tools = prompts.SAME_TOOLS
-        if not task.answer["same_tools"]:
+        if not (task.answer["same_tools"] if seed is None else task.tools == seed.tools):
             tools = json.dumps([dict(tool) for tool in task.tools], ensure_ascii=False)
         request = task.messages[-1]["content"].strip() if task.messages else ""
         sections = (tools, request, self.agent_answer(task))

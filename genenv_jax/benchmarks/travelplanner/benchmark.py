@@ -240,7 +240,7 @@ class TravelPlanner(Recorded):
             statistics,
         )
 
-    def simulator_answer(self, task: Task) -> str:
+    def simulator_answer(self, task: Task, seed: Task | None = None) -> str:
         """See `Benchmark.simulator_answer`: one JSON object, the text and the official fields."""
         return json.dumps({"query": self.text(task), **task.answer["query"]}, ensure_ascii=False)
 

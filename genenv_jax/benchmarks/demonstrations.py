@@ -1,0 +1,77 @@
+"""Demonstrations of both roles, made of a benchmark's seed tasks, for supervised fine-tuning."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Sequence
+
+import numpy as np
+
+from genenv_jax.benchmarks.base import Benchmark, Message, Rejection, SeedStatistics, Task
+from genenv_jax.benchmarks.subsets import stable_position
+
+AGENT, SIMULATOR = "agent", "simulator"
+_TRIES = 16  # seeds that are tried as a variation of another one
+
+
+@dataclasses.dataclass(frozen=True)
+class Demonstration:
+    """What a player is shown, and what it should write.
+
+    Attributes:
+      role: "agent" or "simulator".
+      messages: the player's conversation.
+      completion: its text.
+    """
+
+    role: str
+    messages: Sequence[Message]
+    completion: str
+
+
+def split_seeds(seeds: Sequence[Task], validation_share: float) -> tuple[list[Task], list[Task]]:
+    """(training, validation) seeds, by a stable hash of their ids."""
+    apart = [stable_position(f"validation:{seed.id}") < validation_share for seed in seeds]
+    return (
+        [seed for seed, aside in zip(seeds, apart, strict=True) if not aside],
+        [seed for seed, aside in zip(seeds, apart, strict=True) if aside],
+    )
+
+
+def seed_demonstrations(
+    benchmark: Benchmark, seeds: Sequence[Task], rng: np.random.Generator
+) -> list[Demonstration]:
+    """A demonstration of each role for each of the seeds, which are all that is read of the benchmark.
+
+    The agent answers the seed with its reference answer.  The simulator is shown the seed, with a success
+    rate drawn at random, and writes another seed of its category, one that `parse` and `verify` accept as
+    a variation of it, with the same tools if there is one.  Where none is accepted it writes the seed
+    itself, which shows the form at least; and a seed that it cannot write is shown to the agent only.
+    """
+    by_category: dict[str, list[Task]] = {}
+    for seed in seeds:
+        by_category.setdefault(seed.category, []).append(seed)
+    found = []
+    for seed in seeds:
+        messages = benchmark.agent_messages(seed)
+        found.append(Demonstration(AGENT, messages, benchmark.agent_answer(seed)))
+        tenths = int(rng.integers(-1, 11))
+        statistics = SeedStatistics() if tenths < 0 else SeedStatistics(10, tenths)
+        category = by_category[seed.category]
+        others = [category[i] for i in rng.permutation(len(category)) if category[i] is not seed]
+        others.sort(key=lambda other: other.tools != seed.tools)
+        for task in (*others[:_TRIES], seed):
+            text = benchmark.simulator_answer(task, seed)
+            if _is_variation(benchmark, text, seed, task):
+                shown = benchmark.simulator_messages(seed, statistics)
+                found.append(Demonstration(SIMULATOR, shown, text))
+                break
+    return found
+
+
+def _is_variation(benchmark: Benchmark, text: str, seed: Task, task: Task) -> bool:
+    """Whether `text`, written for `seed`, is read as `task`, and passes."""
+    read = benchmark.parse(text, seed, task.id, 0)
+    if isinstance(read, Rejection) or benchmark.canonical(read) != benchmark.canonical(task):
+        return False
+    return benchmark.verify(read) is None

@@ -1,0 +1,169 @@
+"""The warm start of a given model: what it learns from, what it keeps, and where it is kept."""
+
+import json
+import math
+
+import jax
+import numpy as np
+import pytest
+
+from genenv_jax import supervised
+from genenv_jax.benchmarks.demonstrations import seed_demonstrations, split_seeds
+from genenv_jax.config import validate
+from genenv_jax.models.language_model import LanguageModel
+from genenv_jax.models.scoring import CompletionBatch, score_completions
+from genenv_jax.players import build
+from genenv_jax.sampling.engine import pad_rows
+from tests.commands import call
+from tests.runs import lines, run, toy_config
+
+SETTINGS = {
+    "model.make.vocab_size": 0,
+    "warm_start.steps": 40,
+    "warm_start.batch_size": 8,
+    "warm_start.validate_every": 10,
+    "warm_start.learning_rate": 1e-2,
+    "warm_start.validation_share": 0.2,
+    "limits.prompt_buckets": (48,),
+}
+
+
+@pytest.fixture(scope="module")
+def given(cache):
+    """A model that has learnt nothing: what `model.path` names in these tests."""
+    config = validate(toy_config(cache, {"warm_start.steps": 0}))
+    return supervised.base_model(
+        config, build.make_benchmark(config.benchmark), build.open_mesh(config)
+    )
+
+
+def warm_start(cache, given, **overrides):
+    """The trained directory, and the toy benchmark."""
+    settings = SETTINGS | {"model.path": str(given)} | overrides
+    config = validate(toy_config(cache, settings))
+    benchmark = build.make_benchmark(config.benchmark)
+    return supervised.base_model(config, benchmark, build.open_mesh(config)), benchmark
+
+
+def losses(directory):
+    return json.loads((directory / "warm_start.json").read_text())
+
+
+def measured(directory, demonstrations):
+    """Nats a token of a model directory on demonstrations, one at a time."""
+    model = LanguageModel.load(directory)
+    params = model.load_params()
+    total = tokens = 0.0
+    for d in demonstrations:
+        answer = [*model.encode(d.completion), model.eos_ids[0]]
+        prompt, length = pad_rows([model.encode_messages(d.messages)], 128, 1)
+        completion, count = pad_rows([answer], 32, 1)
+        batch = CompletionBatch(prompt, length, completion[:, None], count[:, None])
+        total -= float(score_completions(params, batch, model.config).sum())
+        tokens += len(answer)
+    return total / tokens
+
+
+@pytest.mark.parametrize("rank", [0, pytest.param(4, marks=pytest.mark.slow)])
+def test_a_given_model_learns_from_the_seeds(cache, given, rank, monkeypatch):
+    """All parameters, or adapters: the loss falls, and what is written is the model of the best step."""
+    options = {"lora.rank": rank, "warm_start.micro_batches": 2}
+    directory, benchmark = warm_start(cache, given, **options)
+    found = losses(directory)
+    first, best = found["losses"][0], found["losses"][found["best"] // 10]
+    assert found["best"] > 0 and best["step"] == found["best"]
+    held_back = split_seeds(benchmark.tasks("seed"), 0.2)[1]
+    of_both = seed_demonstrations(benchmark, held_back, np.random.default_rng(0))
+    for role in ("agent", "simulator"):
+        assert best[f"validation/{role}"] < first[f"validation/{role}"] - (0.1 if rank else 1.0)
+    # The agent's demonstrations draw nothing.
+    agents = [d for d in of_both if d.role == "agent"]
+    assert measured(given, agents) == pytest.approx(first["validation/agent"], abs=1e-4)
+    assert measured(directory, agents) == pytest.approx(best["validation/agent"], abs=1e-4)
+    # A second run takes it from the cache.
+    monkeypatch.setattr(supervised, "fine_tune", None)
+    assert warm_start(cache, given, **options)[0] == directory
+
+
+def test_the_step_with_the_lowest_validation_loss_is_kept(cache, given):
+    """Few seeds and many passes: the validation loss rises again."""
+    options = {"benchmark.num_seeds": 8, "warm_start.validation_share": 0.5}
+    directory, _ = warm_start(cache, given, **options, **{"warm_start.steps": 200})
+    found = losses(directory)
+    means = [np.mean([r["validation/agent"], r["validation/simulator"]]) for r in found["losses"]]
+    assert found["best"] == 10 * int(np.argmin(means)) < 200
+
+
+@pytest.mark.slow
+def test_it_depends_on_what_it_is_made_of(cache, given):
+    """Killed and started again it comes to the same numbers; with another setting to another directory."""
+    first, benchmark = warm_start(cache, given)
+    config = validate(toy_config(cache, SETTINGS | {"model.path": str(given)}))
+    again = first.with_name("again")
+    supervised.fine_tune_model(config, benchmark, given, again, build.open_mesh(config))
+    weights = [(path / "model.safetensors").read_bytes() for path in (first, again)]
+    assert weights[0] == weights[1] and losses(first) == losses(again)
+    for other in ({"warm_start.steps": 10}, {"benchmark.num_seeds": 32}, {"seed": 1}):
+        assert warm_start(cache, given, **other)[0] != first
+
+
+@pytest.mark.slow
+def test_without_a_validation_the_last_step_is_kept(cache, given):
+    directory, _ = warm_start(cache, given, **{"warm_start.validation_share": 0.0})
+    found = losses(directory)
+    assert found["best"] == 40 and all(set(r) <= {"step", "loss"} for r in found["losses"])
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        (
+            {"warm_start.learning_rate": 3.0, "warm_start.warmup_steps": 0},
+            "the warm start('s validation loss rose from .* in its first 10 steps| diverged).*"
+            "config.warm_start.learning_rate",
+        ),
+        ({"limits.agent_response": 1, "limits.simulator_response": 1}, "none of .* fits"),
+        ({"limits.agent_prompt": 3}, "agent_prompt"),
+        ({"warm_start.micro_batches": 3}, "micro_batches = 3: expected a divisor of batch_size"),
+        ({"warm_start.validation_share": 0.9}, "validation_share"),
+    ],
+)
+def test_what_cannot_work_is_said(cache, given, settings, message):
+    with pytest.raises(ValueError, match=message):
+        warm_start(cache, given, **settings)
+
+
+def test_the_command(cache, given, tmp_path):
+    """It trains and writes; with no steps it says that there is nothing to do."""
+    flags = [f"--config=tests/run_toy.py:{cache}", f"--config.model.path={given}"]
+    flags += ["--config.model.make.vocab_size=0", f"--out={tmp_path / 'out'}"]
+    result = call("supervised", *flags, "--config.warm_start.steps=0")
+    assert result.returncode == 2 and "config.warm_start.steps = 0" in result.stderr
+    short = ("--config.warm_start.steps=10", "--config.warm_start.validate_every=5")
+    result = call("supervised", *flags, *short)
+    assert result.returncode == 0, result.stderr
+    assert losses(tmp_path / "out")["best"] in (5, 10)
+    assert LanguageModel.load(tmp_path / "out").load_params()
+
+
+@pytest.mark.slow
+def test_on_a_mesh_it_learns_the_same(cache, given):
+    one, benchmark = warm_start(cache, given)
+    mesh = {"mesh.data": 2, "mesh.fsdp": 2, "simulator.minibatch_size": 4}
+    config = validate(toy_config(cache, SETTINGS | {"model.path": str(given)} | mesh))
+    out = one.with_name("on-a-mesh")
+    supervised.fine_tune_model(config, benchmark, given, out, build.open_mesh(config))
+    for ours, theirs in zip(losses(one)["losses"], losses(out)["losses"], strict=True):
+        for name, value in ours.items():
+            assert math.isclose(value, theirs[name], rel_tol=1e-3, abs_tol=1e-3), name
+
+
+@pytest.mark.slow
+def test_a_run_starts_from_it(cache, given, tmp_path):
+    """Both players begin as the warm start left the model."""
+    settings = SETTINGS | {"model.path": str(given)}
+    directory, _ = warm_start(cache, given)
+    experiment = run(cache, tmp_path / "run", epochs=1, **settings)
+    base = LanguageModel.load(directory).load_params()
+    equal = jax.tree.map(np.array_equal, base, experiment.agent.reference.params)
+    assert all(jax.tree.leaves(equal)) and lines(tmp_path / "run")[-1]["step"] == 1
