@@ -154,7 +154,7 @@ def _demonstrations(
 ) -> tuple[list[Demonstration], list[Demonstration]]:
     """Of the seeds that are trained on, and of those that the loss is measured on."""
     order = rng(config.seed, Stream.DEMONSTRATIONS)
-    parts = split_seeds(benchmark.tasks("seed"), config.warm_start.validation_share)
+    parts = split_seeds(benchmark, config.warm_start.validation_share)
     training, validation = (seed_demonstrations(benchmark, seeds, order) for seeds in parts)
     return training, validation
 

@@ -206,6 +206,19 @@ def is_interactive(benchmark: Benchmark, task: Task) -> bool:
 
 
 @runtime_checkable
+class Grouped(Protocol):
+    """What a benchmark has if it makes several tasks of one record, which may give each other away."""
+
+    def source(self, task: Task) -> str:
+        """The record that a task of the data set was made of: its conversation, its game, ..."""
+
+
+def source_of(benchmark: Benchmark, task: Task) -> str:
+    """What `Grouped.source` says, or the task's id."""
+    return benchmark.source(task) if isinstance(benchmark, Grouped) else task.id
+
+
+@runtime_checkable
 class Generative(Protocol):
     """What a benchmark has beside `Benchmark` if it can draw tasks itself, of a difficulty asked for.
 

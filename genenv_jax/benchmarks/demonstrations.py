@@ -7,7 +7,14 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from genenv_jax.benchmarks.base import Benchmark, Message, Rejection, SeedStatistics, Task
+from genenv_jax.benchmarks.base import (
+    Benchmark,
+    Message,
+    Rejection,
+    SeedStatistics,
+    Task,
+    source_of,
+)
 from genenv_jax.benchmarks.subsets import stable_position
 
 AGENT, SIMULATOR = "agent", "simulator"
@@ -29,13 +36,13 @@ class Demonstration:
     completion: str
 
 
-def split_seeds(seeds: Sequence[Task], validation_share: float) -> tuple[list[Task], list[Task]]:
-    """(training, validation) seeds, by a stable hash of their ids."""
-    apart = [stable_position(f"validation:{seed.id}") < validation_share for seed in seeds]
-    return (
-        [seed for seed, aside in zip(seeds, apart, strict=True) if not aside],
-        [seed for seed, aside in zip(seeds, apart, strict=True) if aside],
-    )
+def split_seeds(benchmark: Benchmark, validation_share: float) -> tuple[list[Task], list[Task]]:
+    """(training, validation) seeds, by a stable hash; those of one record stay on one side."""
+    sides: tuple[list[Task], list[Task]] = [], []
+    for seed in benchmark.tasks("seed"):
+        place = stable_position(f"validation:{source_of(benchmark, seed)}")
+        sides[place < validation_share].append(seed)
+    return sides
 
 
 def seed_demonstrations(
@@ -45,8 +52,8 @@ def seed_demonstrations(
 
     The agent answers the seed with its reference answer.  The simulator is shown the seed, with a success
     rate drawn at random, and writes another seed of its category, one that `parse` and `verify` accept as
-    a variation of it, with the same tools if there is one.  Where none is accepted it writes the seed
-    itself, which shows the form at least; and a seed that it cannot write is shown to the agent only.
+    a variation of it: of another record and with the same tools, if there is one.  Where none is accepted it
+    writes the seed itself, which shows the form at least; a seed that it cannot write is the agent's only.
     """
     by_category: dict[str, list[Task]] = {}
     for seed in seeds:
@@ -59,7 +66,10 @@ def seed_demonstrations(
         statistics = SeedStatistics() if tenths < 0 else SeedStatistics(10, tenths)
         category = by_category[seed.category]
         others = [category[i] for i in rng.permutation(len(category)) if category[i] is not seed]
-        others.sort(key=lambda other: other.tools != seed.tools)
+        own = source_of(benchmark, seed)
+        others.sort(
+            key=lambda other: (source_of(benchmark, other) == own, other.tools != seed.tools)
+        )
         for task in (*others[:_TRIES], seed):
             text = benchmark.simulator_answer(task, seed)
             if _is_variation(benchmark, text, seed, task):

@@ -9,9 +9,17 @@ import unicodedata
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from genenv_jax.benchmarks.base import BAD_ANSWER, WRONG_ANSWER, Rejection, Score, Task
-from genenv_jax.benchmarks.options import check_most
-from genenv_jax.benchmarks.subsets import stable_subset
+from genenv_jax.benchmarks.base import (
+    BAD_ANSWER,
+    WRONG_ANSWER,
+    Message,
+    Rejection,
+    Score,
+    Task,
+    is_interactive,
+)
+from genenv_jax.benchmarks.options import check_integers, check_most
+from genenv_jax.benchmarks.subsets import stable_position, stable_subset
 
 # What reading a task raises whose fields are not those of its benchmark.
 MALFORMED = (KeyError, TypeError, ValueError, AttributeError, IndexError)
@@ -29,6 +37,8 @@ class Recorded(abc.ABC):
       verify_files: compare every file that is read with the table of published files.
       max_seeds: at most so many seeds, chosen by a hash of its own; 0: all.
       max_eval: the same for held-out tasks.
+      shots: worked examples in the agent's prompts, turns of user and assistant before the task.  They are
+        seeds, of the task's category as far as there are any, chosen by a hash; episodes have none.
     Raises:
       ValueError: an option out of its range; names option, value and what was expected.
     """
@@ -37,14 +47,17 @@ class Recorded(abc.ABC):
     verify_files: bool = False
     max_seeds: int = 0
     max_eval: int = 0
+    shots: int = 0
 
     def __post_init__(self):
         check_most(max_seeds=self.max_seeds, max_eval=self.max_eval)
+        check_integers(0, 8, shots=self.shots)
         self._tasks: dict[str, tuple[Task, ...]] = {}
+        self._in_order: list[Task] | None = None  # the seeds, as examples take them
 
     def __getstate__(self) -> dict[str, Any]:
         """Without the tasks, which a worker process reads again if it needs them at all."""
-        return self.__dict__ | {"_tasks": {}}
+        return self.__dict__ | {"_tasks": {}, "_in_order": None}
 
     def tasks(self, split: str) -> Sequence[Task]:
         """See `Benchmark.tasks`; read on first use and kept."""
@@ -67,6 +80,57 @@ class Recorded(abc.ABC):
             for task in candidates
             if self.canonical(task) not in taken and self.verify(task) is None
         ]
+
+    def agent_messages(self, task: Task) -> list[Message]:
+        """See `Benchmark.agent_messages`: `_prompt`, after `shots` worked examples."""
+        own = self._prompt(task)
+        system = [message for message in own if message["role"] == "system"]
+        turns = []
+        for example in self.examples(task):
+            shown, answer = self._worked(example)
+            turns.append({"role": "user", "content": _one_turn(shown, system)})
+            turns.append({"role": "assistant", "content": answer})
+        return [*system, *turns, *own[len(system) :]]
+
+    def examples(self, task: Task) -> list[Task]:
+        """The seeds that are worked examples for `task`, none of a record that it was made of."""
+        if not self.shots or is_interactive(self, task):
+            return []
+        if self._in_order is None:
+            seeds = self.tasks("seed")
+            if not seeds:
+                raise ValueError(
+                    f"shots = {self.shots}: expected seeds that can be worked examples"
+                )
+            self._in_order = sorted(seeds, key=lambda seed: stable_position(f"shot:{seed.id}"))
+        made_of = {self.source(seed) for seed in self._in_order if seed.id == task.seed_id}
+        made_of.add(self.source(task))
+        others = [seed for seed in self._in_order if self.source(seed) not in made_of]
+        return sorted(others, key=lambda seed: seed.category != task.category)[: self.shots]
+
+    def source(self, task: Task) -> str:
+        """See `Grouped.source`: a record of its own, unless a benchmark says otherwise."""
+        return task.id
+
+    @abc.abstractmethod
+    def _prompt(self, task: Task) -> list[Message]:
+        """What the agent reads of a task, system messages first; limits of its length count no examples."""
+
+    def _worked(self, seed: Task) -> tuple[list[Message], str]:
+        """A worked example: prompt and answer."""
+        return self._prompt(seed), self.agent_answer(seed)
+
+    def about(self) -> dict[str, str]:
+        """See `Described.about`."""
+        facts = self._facts()
+        if self.shots:
+            used = {seed.id for task in self.tasks("eval") for seed in self.examples(task)}
+            facts["shots"] = f"{self.shots} worked examples, of the seeds {', '.join(sorted(used))}"
+        return facts
+
+    @abc.abstractmethod
+    def _facts(self) -> dict[str, str]:
+        """What `about` says beside the worked examples."""
 
     @abc.abstractmethod
     def canonical(self, task: Task) -> str:
@@ -102,6 +166,18 @@ class Recorded(abc.ABC):
     @abc.abstractmethod
     def _score(self, task: Task, answer: str) -> Score:
         """The verdict on an answer to a well-formed task."""
+
+
+def _one_turn(messages: Sequence[Message], system: Sequence[Message]) -> str:
+    """A prompt as one message, without the system messages that the task's own prompt has, too."""
+    rest = [message for message in messages if message not in system]
+    spoken = sum(message["role"] != "system" for message in rest)
+    return "\n\n".join(
+        message["content"]
+        if spoken == 1 or message["role"] == "system"
+        else f"{message['role'].capitalize()}: {message['content']}"
+        for message in rest
+    )
 
 
 def letters(text: str) -> str:

@@ -200,6 +200,51 @@ def test_demonstrations_are_of_the_seeds_alone(benchmark, monkeypatch):
         written = benchmark.parse(simulator.completion, seed, "g", 0)
         assert benchmark.verify(written) is None
         assert benchmark.canonical(written) in own - held_out
-    training, validation = split_seeds(seeds, 0.25)
-    assert {s.id for s in training} | {s.id for s in validation} == {s.id for s in seeds}
-    assert not {s.id for s in training} & {s.id for s in validation}
+
+
+def test_a_records_tasks_are_validated_on_together(benchmark):
+    """No conversation or game is trained on and measured on."""
+    seeds = benchmark.tasks("seed")
+    sides = split_seeds(benchmark, 0.4)
+    assert sorted(s.id for side in sides for s in side) == sorted(s.id for s in seeds)
+    training, validation = ({benchmark.source(s) for s in side} for side in sides)
+    assert not training & validation
+
+
+@pytest.mark.parametrize("shots", [1, 2])
+def test_worked_examples_are_seeds_of_other_records(make, benchmark, shots):
+    """They stand before the task as turns, with answers that are right, and a result names them."""
+    shown = make(shots=shots)
+    seeds = {seed.id for seed in shown.tasks("seed")}
+    assert seeds == {seed.id for seed in benchmark.tasks("seed")}
+    some = [*shown.tasks("seed")[:5], *shown.tasks("eval")[:5]]
+    generated = dataclasses.replace(some[0], id="g", seed_id=some[0].id, origin="generated")
+    for task in (*some, generated):
+        examples, own = shown.examples(task), benchmark.agent_messages(task)
+        own_record = shown.source(some[0] if task is generated else task)
+        others = [s for s in shown.tasks("seed") if shown.source(s) != own_record]
+        if base.is_interactive(shown, task):
+            assert shown.agent_messages(task) == own and not examples
+            continue
+        assert len(examples) == min(shots, len(others))
+        assert all(e.id in seeds and shown.source(e) != own_record for e in examples)
+        messages = shown.agent_messages(task)
+        systems = [m for m in own if m["role"] == "system"]
+        assert messages[: len(systems)] == systems
+        assert messages[len(messages) - len(own) + len(systems) :] == own[len(systems) :]
+        turns = messages[len(systems) : len(messages) - len(own) + len(systems)]
+        assert [m["role"] for m in turns] == ["user", "assistant"] * len(examples)
+        for example, question, answer in zip(examples, turns[::2], turns[1::2], strict=True):
+            assert benchmark.score(example, answer["content"]).reward == 1.0
+            assert benchmark.text(example).split("\n")[-1][-40:] in question["content"]
+    if hasattr(shown, "about"):
+        assert "shots" not in benchmark.about()
+        assert str(shots) in shown.about()["shots"]
+
+
+def test_worked_examples_need_seeds(make):
+    shown = make(shots=1)
+    task = next(t for t in shown.tasks("eval") if not base.is_interactive(shown, t))
+    shown._tasks["seed"] = ()
+    with pytest.raises(ValueError, match="shots = 1: expected seeds"):
+        shown.agent_messages(task)

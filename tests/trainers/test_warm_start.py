@@ -72,7 +72,7 @@ def test_a_given_model_learns_from_the_seeds(cache, given, rank, monkeypatch):
     found = losses(directory)
     first, best = found["losses"][0], found["losses"][found["best"] // 10]
     assert found["best"] > 0 and best["step"] == found["best"]
-    held_back = split_seeds(benchmark.tasks("seed"), 0.2)[1]
+    held_back = split_seeds(benchmark, 0.2)[1]
     of_both = seed_demonstrations(benchmark, held_back, np.random.default_rng(0))
     for role in ("agent", "simulator"):
         assert best[f"validation/{role}"] < first[f"validation/{role}"] - (0.1 if rank else 1.0)

@@ -190,8 +190,8 @@ class ALFWorld(Recorded):
 
     # -- prompts ----------------------------------------------------------------------------------------
 
-    def agent_messages(self, task: Task) -> list[Message]:
-        """See `Benchmark.agent_messages`; of a game in episodes, use `episode`."""
+    def _prompt(self, task: Task) -> list[Message]:
+        """Of a game in episodes, use `episode`."""
         spec = task.answer
         return prompts.agent_messages(
             task.messages[-1]["content"],
@@ -199,6 +199,10 @@ class ALFWorld(Recorded):
             spec.get("admissible", ()),
             self.show_admissible and "admissible" in spec,
         )
+
+    def source(self, task: Task) -> str:
+        """See `Grouped.source`: the game."""
+        return task.answer["game"] or task.id
 
     def simulator_messages(self, seed: Task, statistics: SeedStatistics) -> list[Message]:
         """See `Benchmark.simulator_messages`."""
@@ -274,7 +278,7 @@ class ALFWorld(Recorded):
         )
         if rejection:
             return rejection
-        length = sum(len(message["content"]) for message in self.agent_messages(task))
+        length = sum(len(message["content"]) for message in self._prompt(task))
         if length > self.prompt_chars:
             return Rejection(BAD_TOOLS, f"a prompt of {length} characters")
         return self._reference_fault(task)
@@ -370,8 +374,7 @@ class ALFWorld(Recorded):
             self._index[name] = game
         return self._index[name]
 
-    def about(self) -> dict[str, str]:
-        """See `Described.about`."""
+    def _facts(self) -> dict[str, str]:
         found = self._load("eval")
         grammars = sorted({steps.grammar_of(game, self.grammar) for game in found})
         facts = {

@@ -98,8 +98,7 @@ class APIBank(Recorded):
         check_integers(1, 16_384, **{name: getattr(self, name) for name in sizes})
         self.splits = {"seed": tuple(self.seed_splits), "eval": tuple(self.eval_splits)}
 
-    def about(self) -> dict[str, str]:
-        """See `Described.about`."""
+    def _facts(self) -> dict[str, str]:
         return {
             "data": "AlibabaResearch/DAMO-ConvAI, api-bank: tests and training data of commit 1d76900, "
             "dialogues of commit 4835548",
@@ -134,9 +133,12 @@ class APIBank(Recorded):
             == (split == "seed")
         ]
 
-    def agent_messages(self, task: Task) -> list[Message]:
-        """See `Benchmark.agent_messages`."""
+    def _prompt(self, task: Task) -> list[Message]:
         return prompts.agent_messages(task)
+
+    def source(self, task: Task) -> str:
+        """See `Grouped.source`: the dialogue or sample, of which the calls are steps."""
+        return task.answer["sample"]
 
     def simulator_messages(self, seed: Task, statistics: SeedStatistics) -> list[Message]:
         """See `Benchmark.simulator_messages`."""
@@ -217,7 +219,7 @@ class APIBank(Recorded):
                     return Rejection(BAD_ANSWER, f"{name[:60]} is empty")
         elif task.origin == "generated" and len(spec["text"]) > _MAX_REPLY:
             return Rejection(TOO_LONG, f"a reply of {len(spec['text'])} characters")
-        size = sum(len(message["content"]) for message in self.agent_messages(task))
+        size = sum(len(message["content"]) for message in self._prompt(task))
         if size > self.prompt_chars:
             return Rejection(TOO_LONG, f"an agent prompt of {size} characters")
         return self._reference_fault(task)

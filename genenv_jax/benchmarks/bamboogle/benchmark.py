@@ -98,8 +98,7 @@ class Bamboogle(Recorded):
         # A request may hang longer than its time-out says: scored in processes, with a limit.
         self.isolated = bool(url)
 
-    def about(self) -> dict[str, str]:
-        """See `Described.about`."""
+    def _facts(self) -> dict[str, str]:
         facts = {
             "data": "125 questions; LoganMilandin/comp-gap-public, commit 7667305",
             "rule": f"success: {self.success}; reward: {self.reward}; SQuAD normalisation",
@@ -132,9 +131,12 @@ class Bamboogle(Recorded):
                     kept.setdefault(self.canonical(seed), seed)
         return list(kept.values())
 
-    def agent_messages(self, task: Task) -> list[Message]:
-        """See `Benchmark.agent_messages`."""
+    def _prompt(self, task: Task) -> list[Message]:
         return prompts.agent_messages(task, self.max_searches if self.is_interactive(task) else 0)
+
+    def source(self, task: Task) -> str:
+        """See `Grouped.source`: a question and its sub-questions."""
+        return task.id.partition(":")[0]
 
     def simulator_messages(self, seed: Task, statistics: SeedStatistics) -> list[Message]:
         """See `Benchmark.simulator_messages`."""

@@ -146,12 +146,15 @@ class BFCL(Recorded):
         )
         if not shared:
             return True
-        position = stable_position(records.split_key(task.id))
+        position = stable_position(self.source(task))
         return (position < self.seed_fraction) == (split == "seed")
 
-    def agent_messages(self, task: Task) -> list[Message]:
-        """See `Benchmark.agent_messages`."""
+    def _prompt(self, task: Task) -> list[Message]:
         return prompts.agent_messages(task, self.limits.prompt_tool_chars, self.limits.prompt_chars)
+
+    def source(self, task: Task) -> str:
+        """See `Grouped.source`: the turns of a conversation, and of its other categories, share it."""
+        return records.split_key(task.id)
 
     def simulator_messages(self, seed: Task, statistics: SeedStatistics) -> list[Message]:
         """See `Benchmark.simulator_messages`."""
@@ -375,8 +378,7 @@ class BFCL(Recorded):
             max_calls=limits.calls,
         )
 
-    def about(self) -> dict[str, str]:
-        """See `Described.about`."""
+    def _facts(self) -> dict[str, str]:
         facts = {
             "bfcl_version": self.version,
             "bfcl_single_turn_rule": "official AST checker",

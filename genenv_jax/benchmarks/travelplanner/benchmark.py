@@ -111,8 +111,7 @@ class TravelPlanner(Recorded):
             self._world = records.read_world(directory, self.flights, self.verify_files)
         return self._world
 
-    def about(self) -> dict[str, str]:
-        """See `Described.about`."""
+    def _facts(self) -> dict[str, str]:
         world = self._read()
         flights = (
             f"the flight table {os.path.basename(self.flights)}"
@@ -202,10 +201,17 @@ class TravelPlanner(Recorded):
         space = self.prompt_chars - prompts.agent_overhead(self.text(task))
         return query, self._information(task, query, space)
 
-    def agent_messages(self, task: Task) -> list[Message]:
-        """See `Benchmark.agent_messages`."""
+    def _prompt(self, task: Task) -> list[Message]:
         _, reference = self._shown(task)
         return prompts.agent_messages(compaction.render(reference), self.text(task))
+
+    def _worked(self, seed: Task) -> tuple[list[Message], str]:
+        """With as much information as the simulator is shown, and a plan that is made of it."""
+        query = Query.from_json(seed.answer["query"])
+        reference = self._information(seed, query, self.simulator_chars)
+        plan = find_plan(query, reference, self._read().database) or []
+        shown = prompts.agent_messages(compaction.render(reference), self.text(seed))
+        return shown, plans.write_plan(plan)
 
     def agent_answer(self, task: Task) -> str:
         """A plan that passes all constraints, made of the rows of the agent's prompt.
