@@ -8,6 +8,7 @@ import re
 import pytest
 from ml_collections import ConfigDict
 
+from genenv_jax.benchmarks.registry import check_options
 from genenv_jax.config import changes, default_config, flatten, validate
 from genenv_jax.settings import Settings, choice, within
 
@@ -85,12 +86,31 @@ def test_every_file_in_configs_is_valid():
         assert module.__doc__ and f"configs/{file.relative_to(ROOT / 'configs')}" in module.__doc__
 
 
-def test_quickstart_refuses_an_argument():
-    spec = importlib.util.spec_from_file_location("quickstart", ROOT / "configs/quickstart.py")
+@pytest.mark.parametrize("name", ["quickstart", "smollm2"])
+def test_an_unknown_argument_is_refused(name):
+    with pytest.raises(ValueError, match="big"):
+        _module(name).get_config("big")
+
+
+@pytest.mark.parametrize("size", ["", ",cpu"])
+@pytest.mark.parametrize("name", ["api_bank", "bfcl", "alfworld", "dial"])
+def test_smollm2s_recipes(name, size):
+    """Each is valid, knows its benchmark's options, and starts from weights by a warm start."""
+    config = _module("smollm2").get_config(name + size)
+    checked = validate(config)
+    options = dict(checked.benchmark)
+    assert options.pop("name") == name
+    check_options(name, **options)
+    assert checked.model.path and checked.warm_start.steps
+    assert (checked.model.dtype == "float32") == bool(size)
+
+
+def _module(name):
+    """A file of configs/."""
+    spec = importlib.util.spec_from_file_location(name, ROOT / f"configs/{name}.py")
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
-    with pytest.raises(ValueError, match="big"):
-        module.get_config("big")
+    return module
 
 
 @pytest.mark.parametrize(
