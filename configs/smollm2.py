@@ -69,16 +69,17 @@ def _cpu(config):
     config.model.dtype = "float32"
     config.model.remat = "none"
     config.compile_ahead = False  # compiles what is used
+    if config.benchmark.name == "api_bank":
+        config.limits.prompt_buckets = (448, 640, 896)
     config.limits.agent_response = min(config.limits.agent_response, 64)
     config.limits.simulator_response = min(config.limits.simulator_response, 384)
-    config.warm_start.steps = 24
-    config.warm_start.batch_size = 8
-    config.warm_start.micro_batches = 4
+    config.warm_start.steps = 20
+    config.warm_start.batch_size = config.warm_start.micro_batches = 8
     config.warm_start.warmup_steps = 4
-    config.warm_start.validate_every = 8
+    config.warm_start.validate_every = 10
     config.warm_start.validation_share = 0.015
     config.curriculum.seeds_per_epoch = 4
-    config.agent.batch_size = config.agent.minibatch_size = 8
+    config.agent.batch_size = config.agent.minibatch_size = config.agent.micro_batches = 8
     config.simulator.batch_size = config.simulator.minibatch_size = 4
     config.evaluation.every = 5
     config.evaluation.sampled = 0

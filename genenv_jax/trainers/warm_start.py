@@ -28,6 +28,7 @@ from genenv_jax.sampling.engine import bucket, pad_rows
 from genenv_jax.settings import Settings, within
 from genenv_jax.typing import Params
 
+_WIDTHS = (32, 128, 256, 512)  # of completions
 Example = tuple[Sequence[int], Sequence[int]]  # tokens of a prompt, and of its completion
 
 
@@ -232,9 +233,10 @@ class _Shapes:
     """The few shapes (prompt, completion) that examples are padded to."""
 
     def __init__(self, limits: LimitsConfig):
-        self._prompts = limits.buckets(max(limits.agent_prompt, limits.simulator_prompt))
-        longest = max(limits.agent_response, limits.simulator_response)
-        self._completions = (*(w for w in (32, 128, 512) if w < longest), longest)
+        prompts = (limits.agent_prompt, limits.simulator_prompt)
+        self._prompts = sorted({width for limit in prompts for width in limits.buckets(limit)})
+        answers = (limits.agent_response, limits.simulator_response)
+        self._completions = sorted({*answers, *(w for w in _WIDTHS if w < max(answers))})
 
     def __call__(self, example: Example) -> tuple[int, int]:
         prompt, completion = map(len, example)
