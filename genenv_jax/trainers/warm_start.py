@@ -168,7 +168,9 @@ def fine_tune(
     step = learner.make_supervised_step(model.config, optimizer, c.micro_batches)
     batches = _passes([e for of in examples.values() for e in of], shapes, c.batch_size, order)
     measure = _Validation(held_back, shapes, c.batch_size, model, frozen, put)
-    losses = measure(state.params)
+    with progress.phase("warm start, validation"):
+        losses = measure(state.params)
+    progress.line(f"warm start  step 0/{c.steps}{_shown(losses)}")
     result = FineTuned(_kept(state.params), [{"step": 0} | losses], 0)
     done, lowest = 0, _mean(losses)
     while done < c.steps:
@@ -181,11 +183,11 @@ def fine_tune(
                 phase.advance()
             loss = float(np.mean(processes.fetch(trained)))
         done += stretch
-        losses = measure(state.params)
+        with progress.phase("warm start, validation"):
+            losses = measure(state.params)
         _check_finite(loss, *losses.values())
         result.records.append({"step": done, "loss": loss} | losses)
-        shown = "".join(f"  {name} {value:.3f}" for name, value in losses.items())
-        progress.line(f"warm start  step {done}/{c.steps}  loss {loss:.3f}{shown}")
+        progress.line(f"warm start  step {done}/{c.steps}  loss {loss:.3f}{_shown(losses)}")
         now = _mean(losses)
         if done == stretch and now > lowest:
             raise ValueError(
@@ -303,6 +305,10 @@ class _Validation:
                 tokens += int(batch.completion_lengths.sum())
             losses[name] = total / tokens
         return losses
+
+
+def _shown(losses: Mapping[str, float]) -> str:
+    return "".join(f"  {name} {value:.3f}" for name, value in losses.items())
 
 
 def _mean(losses: Mapping[str, float]) -> float:

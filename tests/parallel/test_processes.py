@@ -9,6 +9,9 @@ import time
 import numpy as np
 import pytest
 
+from genenv_jax import supervised
+from genenv_jax.config import validate
+from genenv_jax.players.build import make_benchmark, open_mesh
 from tests.parallel.launch import (
     assert_equal_runs,
     end,
@@ -16,6 +19,7 @@ from tests.parallel.launch import (
     toy_run,
     workers,
 )
+from tests.runs import toy_config
 
 # -- real processes -------------------------------------------------------------------------------------
 
@@ -165,3 +169,30 @@ def test_a_mistake_ends_all_processes_with_its_line(runs):
     assert set(codes) <= {2, 143} and 2 in codes, texts
     assert any("config.agent.batch_size = 6: expected a multiple of" in text for text in texts)
     assert not any("Traceback" in text for text in texts), texts
+
+
+@pytest.mark.slow
+def test_two_processes_fine_tune_a_given_model(tmp_path):
+    """Together, to the losses of one process, into a cache that they share; apart they do not begin."""
+    config = validate(toy_config(tmp_path / "given", {"warm_start.steps": 0}))
+    benchmark = make_benchmark(config.benchmark)
+    given = supervised.base_model(config, benchmark, open_mesh(config))
+    settings = [
+        *(f"--config.model.path={given}", "--config.model.make.vocab_size=0"),
+        *("--config.warm_start.steps=20", "--config.warm_start.validate_every=10"),
+        *("--config.warm_start.batch_size=8", "--config.epochs=1"),
+    ]
+    found = []
+    for count in (1, 2):
+        caches = [tmp_path / f"models-{count}"] * count
+        finish(
+            tmp_path / str(count), toy_run(tmp_path / str(count), count, *settings, caches=caches)
+        )
+        (notes,) = caches[0].rglob("warm_start.json")
+        found.append([list(r.values()) for r in json.loads(notes.read_text())["losses"]])
+    for one, two in zip(*found, strict=True):
+        np.testing.assert_allclose(one, two, rtol=1e-3)
+    apart = toy_run(tmp_path / "3", 2, *settings, caches=[tmp_path / "a", tmp_path / "b"])
+    codes, texts = end(apart, tmp_path / "output", 300)
+    assert codes == [2, 2]
+    assert all("config.model.make.cache_dir=" in t and "storage that all" in t for t in texts)
