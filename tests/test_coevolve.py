@@ -437,6 +437,7 @@ def test_a_mesh_changes_nothing_but_rounding(cache, tmp_path, unbroken, sizes):
 def test_exported_players_load_as_models(cache, tmp_path):
     experiment = run(cache, tmp_path, epochs=1, export=True)
     again = {"model.path": str(tmp_path / "agent"), "model.make.vocab_size": 0}
+    again |= {"warm_start.steps": 0}
     loaded = start(cache, tmp_path / "next", again)
     assert same(params(loaded, "agent"), params(experiment, "agent"))
 
