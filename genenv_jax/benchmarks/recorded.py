@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import abc
 import dataclasses
+import itertools
 import os
 import unicodedata
 from collections.abc import Iterable, Sequence
@@ -83,10 +84,12 @@ class Recorded(abc.ABC):
 
     def agent_messages(self, task: Task) -> list[Message]:
         """See `Benchmark.agent_messages`: `_prompt`, after `shots` worked examples."""
-        own = self._prompt(task)
-        system = [message for message in own if message["role"] == "system"]
+        own, examples = self._prompt(task), self.examples(task)
+        if not examples:
+            return own
+        system = list(itertools.takewhile(lambda message: message["role"] == "system", own))
         turns = []
-        for example in self.examples(task):
+        for example in examples:
             shown, answer = self._worked(example)
             turns.append({"role": "user", "content": _one_turn(shown, system)})
             turns.append({"role": "assistant", "content": answer})
