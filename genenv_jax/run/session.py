@@ -77,6 +77,7 @@ class Session:
         self._engines: Sequence[Engine] = ()
         self._progress = Progress(0, silent=not processes.is_writer())
         self._stack = contextlib.ExitStack()
+        self._saving = self._terminated = False
         self._clock = self._stack.enter_context(RunClock())
 
     # -- state --------------------------------------------------------------------------------------
@@ -139,7 +140,9 @@ class Session:
         """
 
         def terminate(*_: Any) -> None:
-            raise SystemExit(143)
+            self._terminated = True
+            if not self._saving:  # else `finish` ends the run: a save is not cut in two
+                raise SystemExit(143)
 
         in_main_thread = threading.current_thread() is threading.main_thread()
         previous = signal.signal(signal.SIGTERM, terminate) if in_main_thread else None
@@ -173,7 +176,13 @@ class Session:
         self._progress.epoch_done(self.finished, summary(metrics))
         if self.ended or self.finished % self._checkpoint.every == 0:
             with self.measure("checkpoint"):
-                self.save()
+                self._saving = True
+                try:
+                    self.save()
+                finally:
+                    self._saving = False
+            if self._terminated:
+                raise SystemExit(143)
 
     def log(self, metrics: Mapping[str, float]) -> None:
         """Writes the lines of the epochs that are done into metrics.jsonl and timing.jsonl."""
