@@ -11,6 +11,9 @@ the limits are the lengths of their prompts and answers in the tokens of the mod
         --config.model.path=/models/SmolLM2-135M-Instruct
 
 has sizes for two cores: a short warm start, 16 generated tasks an epoch, 48 of the held-out tasks.
+
+Only `:api_bank,cpu` has been run: its warm start takes 15 minutes and works, but its epochs are too small for
+the players to learn from (docs/real-model.md).  The other sizes are first guesses.
 """
 
 from genenv_jax.config import default_config

@@ -141,9 +141,8 @@ def fine_tune_model(
             rng(config.seed, Stream.PASSES),
         )
         params = place(tuned.params, on_device=True)
-        if (
-            config.lora.rank
-        ):  # into the base as it was read, which the compute type may have rounded
+        if config.lora.rank:
+            # Into the base as it was read: the compute type may have rounded the frozen one.
             params = lora.merge(lora.join(host.load_params(), params), config.lora)
         notes = {"best": tuned.best, "losses": tuned.records}
         host.model.save(directory, params, notes={"warm_start.json": notes})

@@ -3,6 +3,7 @@
 import os
 import pathlib
 import random
+import signal
 import subprocess
 import sys
 
@@ -440,6 +441,22 @@ def test_exported_players_load_as_models(cache, tmp_path):
     again |= {"warm_start.steps": 0}
     loaded = start(cache, tmp_path / "next", again)
     assert same(params(loaded, "agent"), params(experiment, "agent"))
+
+
+def test_sigterm_within_a_save_ends_the_run_after_it(cache, tmp_path):
+    """The checkpoint is whole, and the run continues from it."""
+    experiment = start(cache, tmp_path, {"epochs": 2})
+    save = experiment.session._checkpoints.save
+
+    def interrupted(*arguments):
+        signal.raise_signal(signal.SIGTERM)
+        save(*arguments)
+
+    experiment.session._checkpoints.save = interrupted
+    with pytest.raises(SystemExit) as ended:
+        experiment.run()
+    assert ended.value.code == 143
+    assert start(cache, tmp_path, {"epochs": 2}).session.finished == 1
 
 
 def test_a_prompt_over_the_limit_is_named_before_any_training(cache, tmp_path):
