@@ -131,6 +131,7 @@ def fine_tune_model(
         tuned = fine_tune(
             config.warm_start,
             config.limits,
+            config.simulator.variations,
             config.memory.moments,
             model,
             trained,
@@ -154,12 +155,14 @@ def _demonstrations(
     """Of the seeds that are trained on, and of those that the loss is measured on."""
     order = rng(config.seed, Stream.DEMONSTRATIONS)
     parts = split_seeds(benchmark, config.warm_start.validation_share)
-    training, validation = (seed_demonstrations(benchmark, seeds, order) for seeds in parts)
+    training, validation = (
+        seed_demonstrations(benchmark, seeds, config.simulator.variations, order) for seeds in parts
+    )
     return training, validation
 
 
 def _texts(demonstrations: Iterable[Demonstration]) -> Iterator[str]:
-    return (chat_text(d.messages, d.completion) for d in demonstrations)
+    return (chat_text(d.messages, text) for d in demonstrations for text in d.completions)
 
 
 def _cache_name(prefix: str, depends_on: Mapping[str, Any]) -> str:

@@ -86,17 +86,19 @@ def test_every_file_in_configs_is_valid():
         assert module.__doc__ and f"configs/{file.relative_to(ROOT / 'configs')}" in module.__doc__
 
 
-@pytest.mark.parametrize("name", ["quickstart", "smollm2"])
+@pytest.mark.parametrize("name", ["quickstart", "smollm2", "qwen_0_5b"])
 def test_an_unknown_argument_is_refused(name):
     with pytest.raises(ValueError, match="big"):
         _module(name).get_config("big")
 
 
-@pytest.mark.parametrize("size", ["", ",cpu"])
+@pytest.mark.parametrize(
+    ("model", "size"), [("smollm2", ""), ("smollm2", ",cpu"), ("qwen_0_5b", "")]
+)
 @pytest.mark.parametrize("name", ["api_bank", "bfcl", "alfworld", "dial"])
-def test_smollm2s_recipes(name, size):
+def test_the_recipes_of_small_models(model, name, size):
     """Each is valid, knows its benchmark's options, and starts from weights by a warm start."""
-    config = _module("smollm2").get_config(name + size)
+    config = _module(model).get_config(name + size)
     checked = validate(config)
     options = dict(checked.benchmark)
     assert options.pop("name") == name

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import itertools
 from collections.abc import Sequence
 
 import numpy as np
@@ -28,12 +29,12 @@ class Demonstration:
     Attributes:
       role: "agent" or "simulator".
       messages: the player's conversation.
-      completion: its text.
+      completions: texts, each of which is a right one.
     """
 
     role: str
     messages: Sequence[Message]
-    completion: str
+    completions: tuple[str, ...]
 
 
 def split_seeds(benchmark: Benchmark, validation_share: float) -> tuple[list[Task], list[Task]]:
@@ -46,14 +47,15 @@ def split_seeds(benchmark: Benchmark, validation_share: float) -> tuple[list[Tas
 
 
 def seed_demonstrations(
-    benchmark: Benchmark, seeds: Sequence[Task], rng: np.random.Generator
+    benchmark: Benchmark, seeds: Sequence[Task], variations: int, rng: np.random.Generator
 ) -> list[Demonstration]:
     """A demonstration of each role for each of the seeds, which are all that is read of the benchmark.
 
     The agent answers the seed with its reference answer.  The simulator is shown the seed, with a success
-    rate drawn at random, and writes another seed of its category, one that `parse` and `verify` accept as
-    a variation of it: of another record and with the same tools, if there is one.  Where none is accepted it
-    writes the seed itself, which shows the form at least; a seed that it cannot write is the agent's only.
+    rate drawn at random, and writes up to `variations` other seeds of its category that `parse` and `verify`
+    accept as variations of it: of other records and with the same tools, if there are such.  Where none is
+    accepted it writes the seed itself, which shows the form at least; a seed that it cannot write is the
+    agent's only.
     """
     by_category: dict[str, list[Task]] = {}
     for seed in seeds:
@@ -61,7 +63,7 @@ def seed_demonstrations(
     found = []
     for seed in seeds:
         messages = benchmark.agent_messages(seed)
-        found.append(Demonstration(AGENT, messages, benchmark.agent_answer(seed)))
+        found.append(Demonstration(AGENT, messages, (benchmark.agent_answer(seed),)))
         tenths = int(rng.integers(-1, 11))
         statistics = SeedStatistics() if tenths < 0 else SeedStatistics(10, tenths)
         category = by_category[seed.category]
@@ -70,13 +72,23 @@ def seed_demonstrations(
         others.sort(
             key=lambda other: (source_of(benchmark, other) == own, other.tools != seed.tools)
         )
-        for task in (*others[:_TRIES], seed):
-            text = benchmark.simulator_answer(task, seed)
-            if _is_variation(benchmark, text, seed, task):
-                shown = benchmark.simulator_messages(seed, statistics)
-                found.append(Demonstration(SIMULATOR, shown, text))
-                break
+        written = _variations(benchmark, seed, others[:_TRIES], variations)
+        if written := written or _variations(benchmark, seed, [seed], 1):
+            shown = benchmark.simulator_messages(seed, statistics)
+            found.append(Demonstration(SIMULATOR, shown, written))
     return found
+
+
+def _variations(
+    benchmark: Benchmark, seed: Task, tasks: Sequence[Task], most: int
+) -> tuple[str, ...]:
+    """The first tasks, at most so many, that pass as variations of `seed`, as a simulator writes them."""
+    texts = (
+        text
+        for task in tasks
+        if _is_variation(benchmark, text := benchmark.simulator_answer(task, seed), seed, task)
+    )
+    return tuple(itertools.islice(texts, most))
 
 
 def _is_variation(benchmark: Benchmark, text: str, seed: Task, task: Task) -> bool:

@@ -27,7 +27,7 @@ HBM_GIB = {"v4": 32.0, "v5e": 15.75, "v5p": 95.0, "v6e": 31.24}
 # Chips -> topology.  v5e and v6e are two-dimensional, v4 and v5p three-dimensional; Cloud TPU's names
 # count chips for the former and TensorCores, two a chip, for the latter.
 _SHAPES = {
-    2: {4: "2x2", 8: "2x4", 16: "4x4", 32: "4x8", 64: "8x8", 128: "8x16", 256: "16x16"},
+    2: {1: "1x1", 4: "2x2", 8: "2x4", 16: "4x4", 32: "4x8", 64: "8x8", 128: "8x16", 256: "16x16"},
     3: {4: "2x2x1", 8: "2x2x2", 16: "2x2x4", 32: "2x4x4", 64: "4x4x4", 128: "4x4x8"},
 }
 _RANK = {"v4": 3, "v5e": 2, "v5p": 3, "v6e": 2}
@@ -96,7 +96,9 @@ def slice_devices(part: Slice) -> list[Any]:
 
     logging.getLogger("jax._src.xla_bridge").setLevel(logging.ERROR)
     try:
-        return list(topologies.get_topology_desc(part.topology, "tpu").devices)
+        # Hosts have four chips, but for the machine of one.
+        host = {"chips_per_host_bounds": (1, 1, 1)} if part.chips == 1 else {}
+        return list(topologies.get_topology_desc(part.topology, "tpu", **host).devices)
     except Exception as error:
         raise ValueError(
             f"topology {part.topology!r}: refused by the TPU compiler: {error}"

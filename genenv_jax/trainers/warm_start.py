@@ -29,7 +29,9 @@ from genenv_jax.settings import Settings, within
 from genenv_jax.typing import Params
 
 _WIDTHS = (32, 128, 256, 512)  # of completions
-Example = tuple[Sequence[int], Sequence[int]]  # tokens of a prompt, and of its completion
+# Tokens of a prompt, and of each of its completions.
+Example = tuple[Sequence[int], Sequence[Sequence[int]]]
+Shape = tuple[int, int, int]  # of a prompt, a completion, and how many of these
 
 
 @dataclasses.dataclass(frozen=True)
@@ -40,6 +42,7 @@ class WarmStartConfig(Settings):
     from those of the seed tasks, in as many passes as `steps` batches are, and with `lora.rank` its adapters
     alone.  The last three are for a given model.
 
+    batch_size: prompts a step; the simulator's have up to `simulator.variations` completions each.
     micro_batches: a step's gradient is added up over so many parts.
     validation_share: of the seed tasks, left out; the step with the lowest loss on them is kept.
     validate_every: steps between two measurements of that loss.
@@ -90,14 +93,15 @@ def train(
 
     def encoded() -> Iterator[Example]:
         for messages, completion in pairs:
-            prompt, answer = _encode(model, messages, completion)
+            prompt, (answer,) = example = _encode(model, messages, (completion,))
             if len(prompt) <= shape[0] and len(answer) <= shape[1]:
-                yield prompt, answer
+                yield example
 
     examples = encoded()
     with Progress(0).phase("train base model", c.steps, "steps") as phase:
         for _ in range(c.steps):
-            batch = _batch(list(itertools.islice(examples, c.batch_size)), shape, c.batch_size)
+            taken = list(itertools.islice(examples, c.batch_size))
+            batch = _batch(taken, (*shape, 1), c.batch_size)
             state, metrics = step(state, {}, batch)
             phase.advance()
     _check_finite(float(metrics["loss"]))
@@ -123,6 +127,7 @@ class FineTuned:
 def fine_tune(
     c: WarmStartConfig,
     limits: LimitsConfig,
+    variations: int,
     moments: str,
     model: LanguageModel,
     params: Params,
@@ -138,6 +143,7 @@ def fine_tune(
     a few widths.  Demonstrations that exceed their role's limits are left out.
 
     Args:
+      variations: most completions of a prompt.
       moments: type of the optimiser's moments.
       params: what is trained, float32: all parameters, or adapters.  Taken over.
       frozen: the other parameters.
@@ -157,12 +163,15 @@ def fine_tune(
         )
     total = sum(map(len, examples.values()))
     passes = c.steps * c.batch_size / total
+    shown = (
+        f"{len(of)} prompts of the {role} with {sum(len(texts) for _, texts in of)} completions"
+        for role, of in examples.items()
+    )
     progress.line(
-        f"warm start  {', '.join(f'{len(v)} demonstrations of the {k}' for k, v in examples.items())}, "
-        f"{left_out} too long; {passes:.1f} passes; "
+        f"warm start  {', '.join(shown)}; {left_out} completions too long; {passes:.1f} passes; "
         f"{sum(map(len, held_back.values()))} for validation"
     )
-    shapes = _Shapes(limits)
+    shapes = _Shapes(limits, variations)
     optimizer = make_optimizer(dataclasses.replace(_optimizer(c), moments=moments))
     state = learner.init_state(params, optimizer, copy=False)
     step = learner.make_supervised_step(model.config, optimizer, c.micro_batches)
@@ -211,50 +220,65 @@ def _check_finite(*losses: float) -> None:
             )
 
 
-def _encode(model: LanguageModel, messages: Sequence[Message], completion: str) -> Example:
-    return model.encode_messages(messages), [*model.encode(completion), model.eos_ids[0]]
+def _encode(
+    model: LanguageModel, messages: Sequence[Message], completions: Sequence[str]
+) -> Example:
+    return model.encode_messages(messages), [
+        [*model.encode(completion), model.eos_ids[0]] for completion in completions
+    ]
 
 
 def _examples(
     model: LanguageModel, limits: LimitsConfig, demonstrations: Sequence[Demonstration]
 ) -> tuple[dict[str, list[Example]], int]:
-    """The examples of each role, and how many were too long."""
+    """The examples of each role, and how many completions were too long, or their prompts."""
     most = {
         AGENT: (limits.agent_prompt, limits.agent_response),
         SIMULATOR: (limits.simulator_prompt, limits.simulator_response),
     }
     found: dict[str, list[Example]] = collections.defaultdict(list)
     for d in demonstrations:
-        example = _encode(model, d.messages, d.completion)
-        if all(len(part) <= limit for part, limit in zip(example, most[d.role], strict=True)):
-            found[d.role].append(example)
-    return dict(found), len(demonstrations) - sum(map(len, found.values()))
+        longest_prompt, longest_answer = most[d.role]
+        prompt, answers = _encode(model, d.messages, d.completions)
+        fitting = [answer for answer in answers if len(answer) <= longest_answer]
+        if fitting and len(prompt) <= longest_prompt:
+            found[d.role].append((prompt, fitting))
+    kept = sum(len(answers) for of in found.values() for _, answers in of)
+    return dict(found), sum(len(d.completions) for d in demonstrations) - kept
 
 
 class _Shapes:
-    """The few shapes (prompt, completion) that examples are padded to."""
+    """The few shapes (prompt, completion, completions) that examples are padded to."""
 
-    def __init__(self, limits: LimitsConfig):
+    def __init__(self, limits: LimitsConfig, variations: int):
+        self._variations = variations
         prompts = (limits.agent_prompt, limits.simulator_prompt)
         self._prompts = sorted({width for limit in prompts for width in limits.buckets(limit)})
         answers = (limits.agent_response, limits.simulator_response)
         self._completions = sorted({*answers, *(w for w in _WIDTHS if w < max(answers))})
 
-    def __call__(self, example: Example) -> tuple[int, int]:
-        prompt, completion = map(len, example)
+    def __call__(self, example: Example) -> Shape:
+        prompt, completions = example
         return (
-            bucket(prompt, self._prompts, "a prompt"),
-            bucket(completion, self._completions, "a completion"),
+            bucket(len(prompt), self._prompts, "a prompt"),
+            bucket(max(map(len, completions)), self._completions, "a completion"),
+            1 if len(completions) == 1 else self._variations,
         )
 
 
-def _batch(examples: Sequence[Example], shape: tuple[int, int], size: int) -> CompletionBatch:
-    """Examples as (size, 1) completions, filled up with empty ones."""
-    prompts, completions = zip(*examples, strict=True)
-    prompt_tokens, prompt_lengths = pad_rows(prompts, shape[0], size)
-    tokens, lengths = pad_rows(completions, shape[1], size)
+def _batch(examples: Sequence[Example], shape: Shape, size: int) -> CompletionBatch:
+    """`size` examples, filled up with empty ones."""
+    longest_prompt, longest, most = shape
+    prompts, lengths = pad_rows([prompt for prompt, _ in examples], longest_prompt, size)
+    completions = [
+        completion for _, own in examples for completion in (*own, *[()] * (most - len(own)))
+    ]
+    tokens, token_counts = pad_rows(completions, longest, size * most)
     return CompletionBatch(
-        prompt_tokens, np.maximum(prompt_lengths, 1), tokens[:, None], lengths[:, None]
+        prompts,
+        np.maximum(lengths, 1),
+        tokens.reshape(size, most, -1),
+        token_counts.reshape(size, most),
     )
 
 
@@ -262,7 +286,7 @@ def _passes(
     examples: Sequence[Example], shapes: _Shapes, size: int, order: np.random.Generator
 ) -> Iterator[CompletionBatch]:
     """Endless full batches of like shapes; each pass over the examples has another order."""
-    waiting: dict[tuple[int, int], list[Example]] = collections.defaultdict(list)
+    waiting: dict[Shape, list[Example]] = collections.defaultdict(list)
     while True:
         for i in order.permutation(len(examples)):
             shape = shapes(examples[i])

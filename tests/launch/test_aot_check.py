@@ -295,7 +295,7 @@ def test_names_of_slices(text, want):
     ("text", "message"),
     [
         ("v5e", "expected a generation"),
-        ("v5e-12", r"expected one of \['v5e-4', 'v5e-8'"),
+        ("v5e-12", r"expected one of \['v5e-1', 'v5e-4', 'v5e-8'"),
         ("v5p-2", r"expected one of \['v5p-8', 'v5p-16'"),
         ("v5e:2x2x1", "v5e shapes have 2 dimensions"),
         ("v9:2x2", "expected a generation of"),

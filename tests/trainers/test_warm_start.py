@@ -55,7 +55,7 @@ def measured(directory, demonstrations):
     params = model.load_params()
     total = tokens = 0.0
     for d in demonstrations:
-        answer = [*model.encode(d.completion), model.eos_ids[0]]
+        answer = [*model.encode(*d.completions), model.eos_ids[0]]
         prompt, length = pad_rows([model.encode_messages(d.messages)], 128, 1)
         completion, count = pad_rows([answer], 32, 1)
         batch = CompletionBatch(prompt, length, completion[:, None], count[:, None])
@@ -73,7 +73,7 @@ def test_a_given_model_learns_from_the_seeds(cache, given, rank, monkeypatch):
     first, best = found["losses"][0], found["losses"][found["best"] // 10]
     assert found["best"] > 0 and best["step"] == found["best"]
     held_back = split_seeds(benchmark, 0.2)[1]
-    of_both = seed_demonstrations(benchmark, held_back, np.random.default_rng(0))
+    of_both = seed_demonstrations(benchmark, held_back, 1, np.random.default_rng(0))
     for role in ("agent", "simulator"):
         assert best[f"validation/{role}"] < first[f"validation/{role}"] - (0.1 if rank else 1.0)
     # The agent's demonstrations draw nothing.
