@@ -2,8 +2,8 @@
 
     python -m genenv_jax.report WORKDIR [WORKDIR ...] [--out DIR]
 
-Reads config.json, metrics.jsonl, timing.jsonl and tasks.jsonl of each run, also of one that is
-still at work.  Several runs are overlaid; runs whose configurations differ only in the seed are
+Reads config.json, metrics.jsonl, timing.jsonl, tasks.jsonl and d_train.jsonl of each run, also of
+one that is still at work.  Several runs are overlaid; runs whose configurations differ only in the seed are
 shown as their mean and range.  Needs no JAX.
 """
 

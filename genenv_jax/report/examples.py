@@ -10,8 +10,10 @@ from typing import Any
 
 from genenv_jax.report.runs import P_HAT, Run, p_hat_of
 from genenv_jax.report.untrusted import bounded, number
+from genenv_jax.run.jsonl import iter_jsonl
 
-_TEXT_LIMIT = 2000  # characters of a task beside others
+_MESSAGES = 8  # of one conversation that are shown
+_ANSWERS = 8  # different answers to one task that are shown
 
 
 @dataclasses.dataclass(frozen=True)
@@ -74,60 +76,116 @@ def nearest_tasks(
     return [chosen.get(index) for index in range(len(targets))]
 
 
-def tasks_by_success(
-    run: Run, targets: Sequence[float]
-) -> list[tuple[int, list[dict[str, str] | None]]]:
-    """(epoch, nearest task to each target as bounded text) of the first, a middle and the last epoch.
+def tasks_by_success(run: Run, targets: Sequence[float]) -> list[tuple[int, list[dict[str, Any]]]]:
+    """(epoch, nearest task to each target) of the first, a middle and the last epoch.
 
-    A task has "facts" (p̂, reward, weight, lengths, id), "text" (what the simulator wrote, or "" of a task
-    that it did not write) and "task" (what the agent was given).
+    A task has "p_hat", "facts" (reward, weight, lengths in tokens, ids), "messages" (role and content),
+    "tools" (their names), "descriptions" (of the tools), "answer" (the reference), "text" (what the simulator
+    wrote, or "" of a task that it did not write) and "rollouts" (see `_rollouts`, or None).  Templates bound
+    the texts.
     """
+    chosen = []
+    for epoch in shown_epochs(run):
+        of_epoch = [task for task in attempted(run) if task["epoch"] == epoch]
+        chosen.append((epoch, [task for task in nearest_tasks(of_epoch, targets) if task]))
+    rollouts = _rollouts(run, [task for _, tasks in chosen for task in tasks])
     return [
-        (epoch, [task and _shown(task) for task in nearest_tasks(of_epoch, targets)])
-        for epoch in shown_epochs(run)
-        for of_epoch in [[task for task in attempted(run) if task["epoch"] == epoch]]
+        (epoch, [_shown(task) | {"rollouts": rollouts.get(_key(task))} for task in tasks])
+        for epoch, tasks in chosen
     ]
 
 
-def _shown(task: Mapping[str, Any]) -> dict[str, str]:
-    facts = [f"{P_HAT} = {p_hat_of(task):.3g}"]
+def _rollouts(
+    run: Run, tasks: Iterable[Mapping[str, Any]]
+) -> dict[tuple[float | None, str], dict[str, Any]]:
+    """What became of the attempts at these tasks, by epoch and task; {} where D_train cannot be read.
+
+    "answers" are ((text, reward, success), count) of the valid ones, the most frequent first, "others" counts
+    the valid ones beside them, "invalid" the attempts that D_train lacks.
+    """
+    valid: dict[Any, collections.Counter] = {_key(task): collections.Counter() for task in tasks}
+    try:
+        for trace in iter_jsonl(run.workdir / "d_train.jsonl") if valid else ():
+            key = (number(trace.get("epoch")), bounded(trace.get("task_id"), 200))
+            if key in valid:
+                reward, success = number(trace.get("reward")), trace.get("success") is True
+                valid[key][_text(trace.get("answer")), reward, success] += 1
+    except (OSError, ValueError):
+        return {}
+    attempts: collections.Counter = collections.Counter()
+    for task in attempted(run):  # an epoch may have the same task several times
+        attempts[_key(task)] += int(number(task.get("attempts")) or 0)
+    found = {}
+    for key, counts in valid.items():
+        answers = counts.most_common(_ANSWERS)
+        found[key] = {
+            "answers": answers,
+            "others": counts.total() - sum(count for _, count in answers),
+            "invalid": max(0, attempts[key] - counts.total()),
+        }
+    return found
+
+
+def _key(task: Mapping[str, Any]) -> tuple[float | None, str]:
+    """Epoch and id of the task that a generation became, as D_train has them."""
+    return task["epoch"], bounded(_mapping(task.get("task")).get("id"), 200)
+
+
+def _shown(task: Mapping[str, Any]) -> dict[str, Any]:
+    p_hat, facts = f"{P_HAT} = {p_hat_of(task):.3g}", []
     successes, attempts = number(task.get("successes")), number(task.get("attempts"))
     if successes is not None and attempts is not None:
-        facts[0] += f" ({successes:.0f} of {attempts:.0f})"
-    for key, name in (
-        ("r_env", "R_env"),
-        ("weight", "weight"),
-        ("context_success_rate", "success rate in the prompt"),
-        ("response_length_mean", "response length"),
+        p_hat += f" ({successes:.0f} of {attempts:.0f})"
+    for key, form in (
+        ("r_env", "R_env {:.3g}"),
+        ("weight", "weight {:.3g}"),
+        ("context_success_rate", "success rate in the prompt {:.3g}"),
+        ("prompt_length", "prompt {:,.0f} tokens"),
+        ("response_length_mean", "responses {:,.1f} tokens on average"),
     ):
         if (value := number(task.get(key))) is not None:
-            facts.append(f"{name} {value:.3g}")
+            facts.append(form.format(value))
     facts += [
         f"{name} {bounded(task.get(key), 80)}" for name, key in (("id", "id"), ("seed", "seed_id"))
     ]
+    given = _mapping(task.get("task"))
+    messages, tools = (_list(given.get(key)) for key in ("messages", "tools"))
     return {
+        "p_hat": p_hat,
         "facts": " · ".join(facts),
-        "text": bounded(task.get("text") or "", _TEXT_LIMIT),
-        "task": bounded(_task_text(task.get("task")), _TEXT_LIMIT),
+        "messages": [
+            (bounded(message.get("role"), 80), _text(message.get("content")))
+            for message in map(_mapping, messages[:_MESSAGES])
+        ],
+        "more_messages": max(0, len(messages) - _MESSAGES),
+        "tools": [bounded(_mapping(tool).get("name"), 80) for tool in tools],
+        "descriptions": "\n\n".join(map(_lines, tools)),
+        "answer": _lines(given.get("answer")),
+        "text": _text(task.get("text") or ""),
     }
 
 
-def _task_text(task: Any) -> str:
-    """The conversation, the tools and the answer's specification of a task, line by line."""
-    if not isinstance(task, Mapping):
-        return "not recorded"
-    messages, tools = task.get("messages"), task.get("tools")
-    lines = [
-        f"[{bounded(message.get('role'), 80)}] {bounded(message.get('content'))}"
-        for message in (messages if isinstance(messages, list) else ())
-        if isinstance(message, Mapping)
-    ]
-    lines += [f"[tool] {_json(tool)}" for tool in (tools if isinstance(tools, list) else ())]
-    return "\n".join([*lines, f"[answer] {_json(task.get('answer'))}"])
+def _mapping(value: Any) -> Mapping[str, Any]:
+    return value if isinstance(value, Mapping) else {}
+
+
+def _list(value: Any) -> list[Any]:
+    return value if isinstance(value, list) else []
+
+
+def _text(value: Any) -> str:
+    return value if isinstance(value, str) else bounded(value)
+
+
+def _lines(value: Any) -> str:
+    """A JSON value, of an object each item on a line of its own."""
+    if isinstance(value, Mapping):
+        return "\n".join(f"{name}: {_json(item)}" for name, item in value.items())
+    return _json(value)
 
 
 def _json(value: Any) -> str:
     try:
-        return json.dumps(value, ensure_ascii=False)
+        return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
     except RecursionError:
         return "(nested too deeply)"

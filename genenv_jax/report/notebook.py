@@ -70,7 +70,7 @@ def figure(
 
 
 def texts_by_success(run: Run, targets: Sequence[float] = (0.1, 0.5, 0.9)) -> str:
-    """An HTML table: of early, middle and late epochs the task whose p̂ is nearest to each target."""
+    """Of early, middle and late epochs the task whose p̂ is nearest to each target, as HTML."""
     return part("tasks_by_success", targets, tasks_by_success(run, targets))
 
 

@@ -32,8 +32,8 @@ def write_page(
     """Writes one HTML page that needs no other file, and returns its path.
 
     It holds the figures, the tables, generated tasks of low, medium and high p̂ from early to late
-    epochs, and one example of each reason of rejection.  Text of a model is escaped and bounded,
-    and the page's Content-Security-Policy forbids scripts and loads from anywhere.
+    epochs with the agent's answers, and one example of each reason of rejection.  Text of a model is
+    escaped and bounded, and the page's Content-Security-Policy forbids scripts and loads from anywhere.
 
     Args:
       runs: from `load_run`.

@@ -20,7 +20,8 @@ class Generation:
     row, column: its context and its place among that context's variations.  before: how the seed's
     variations fared the last time, which is what the context says.  task: where it was accepted, else
     rejection says why not.  attempts and successes are the agent's, p_hat is that of the update (its own, or
-    that of its seed's variations), weight is 0 where it takes no part in the update.  rerolled: its success
+    that of its seed's variations), weight is 0 where it takes no part in the update.  prompt_tokens: the
+    length of the agent's prompt; response_tokens: of all its attempts together.  rerolled: its success
     rate by rollouts that decide nothing; None where it was not measured.
     """
 
@@ -69,6 +70,7 @@ class Generation:
             "p_hat": self.success_rate if attempted else None,
             "r_env": self.r_env if attempted else None,
             "weight": self.weight if attempted else None,
+            "prompt_length": self.prompt_tokens if attempted else None,
             "response_length_mean": self.response_tokens / self.attempts if attempted else None,
         }
 

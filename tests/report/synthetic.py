@@ -66,6 +66,7 @@ def generation(epoch, index, verdict="accepted", p_hat=None, text=None, **change
     """One line of tasks.jsonl."""
     text = text or f"Compute ({index} + 3) * 2 with the tools (epoch {epoch})."
     task = {
+        "id": f"g{epoch}-{index}",
         "messages": [{"role": "user", "content": text}],
         "tools": [{"name": "add"}],
         "answer": {"value": 2 * (index + 3)},

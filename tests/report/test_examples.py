@@ -2,8 +2,10 @@
 
 import pytest
 
+from genenv_jax.benchmarks.base import SeedStatistics, Task
 from genenv_jax.report.examples import nearest_tasks, shown_epochs, tasks_by_success
-from tests.report.synthetic import generation, run_of
+from genenv_jax.tasks.generation import Generation
+from tests.report.synthetic import append, generation, run_of
 
 TASKS = [generation(1, k, p_hat=k / 10) for k in range(11)]
 
@@ -35,14 +37,29 @@ def test_first_middle_and_last_epoch(epochs, shown):
 def test_what_is_said_of_a_task():
     given = generation(1, 1, p_hat=0.1, text="short", weight=0.25)
     teachers = generation(1, 2, p_hat=0.9) | {"text": None}
-    ((epoch, (first, second, third)),) = tasks_by_success(run_of(given, teachers), (0, 1, 0.5))
-    assert epoch == 1 and third is None
+    ((epoch, (first, second)),) = tasks_by_success(run_of(given, teachers), (0, 1, 0.5))
+    assert epoch == 1 and first["p_hat"] == "p̂ = 0.1 (1 of 10)"
     assert first["facts"] == (
-        "p̂ = 0.1 (1 of 10) · R_env 0.726 · weight 0.25 · response length 140 · id g1-1 · seed s1"
+        "R_env 0.726 · weight 0.25 · responses 140.0 tokens on average · id g1-1 · seed s1"
     )
     assert first["text"] == "short" and second["text"] == ""
-    assert second["task"].splitlines() == [
-        "[user] Compute (2 + 3) * 2 with the tools (epoch 1).",
-        '[tool] {"name": "add"}',
-        '[answer] {"value": 10}',
-    ]
+    assert second["messages"] == [("user", "Compute (2 + 3) * 2 with the tools (epoch 1).")]
+    assert (second["tools"], second["descriptions"]) == (["add"], "name: add")
+    assert second["answer"] == "value: 10"
+
+
+def test_lengths_of_a_record():
+    task = Task("t", "toy", "all", ({"role": "user", "content": "blue"},), answer="odd")
+    seed = SeedStatistics()
+    generation = Generation(0, 0, task, seed, "blue", task, attempts=4, successes=1)
+    generation.prompt_tokens, generation.response_tokens, generation.r_env = 1834, 50, 0.5
+    ((_, (shown,)),) = tasks_by_success(run_of(generation.record(0)), (0,))
+    assert "prompt 1,834 tokens · responses 12.5 tokens on average" in shown["facts"]
+
+
+def test_attempts_at_a_task_that_an_epoch_has_twice(tmp_path):
+    twice = [generation(1, i, p_hat=0.5) for i in range(2)]
+    twice[1]["task"]["id"] = twice[0]["task"]["id"]
+    append(tmp_path, "d_train", *[{"epoch": 1, "task_id": "g1-0", "answer": "a"}] * 17)
+    ((_, shown),) = tasks_by_success(run_of(*twice, workdir=tmp_path), (0, 1))
+    assert [task["rollouts"]["invalid"] for task in shown] == [3, 3]

@@ -66,7 +66,10 @@ def test_text_of_a_model_is_shown_and_does_nothing(tmp_path):
     config = hostile({"benchmark": {"name": ""}, "seed": ""}, "config")
     (workdir / "config.json").write_text(json.dumps(config))
     rejected = generation(1, 1, "duplicate", detail="copy of g1-0")
-    append(workdir, "tasks", hostile(generation(1, 0, p_hat=0.5), "task"))
+    task = hostile(generation(1, 0, p_hat=0.5), "task")
+    trace = {"epoch": 1, "task_id": task["task"]["id"], "reward": 1.0, "success": True}
+    append(workdir, "tasks", task)
+    append(workdir, "d_train", trace | {"answer": hostile("", "answer")})
     append(workdir, "tasks", hostile(rejected, "rejected"))
     (tmp_path / "report.png").touch()
     run, figures = load_run(workdir), {"report": tmp_path / "report.png"}
@@ -77,7 +80,7 @@ def test_text_of_a_model_is_shown_and_does_nothing(tmp_path):
     for place in (
         *("config.benchmark.name", "config.seed", "metric"),
         *(f"task.{place}" for place in (*places, "task.tools.name")),
-        *("rejected.verdict", "rejected.detail", "rejected.text"),
+        *("rejected.verdict", "rejected.detail", "rejected.text", "answer"),
     ):
         assert f"[{place}]" in page.within(), place
 
@@ -109,7 +112,65 @@ DEEP = "[" * 900 + "]" * 900
 def test_records_of_any_shape_give_a_bounded_page(tmp_path, page_of, changes):
     append(tmp_path, "metrics", {"step": 1})
     append(tmp_path, "tasks", generation(1, 0, p_hat=0.5) | changes)
-    assert len(page_of(load_run(tmp_path)).within()) < 20_000
+    assert len(page_of(load_run(tmp_path)).within()) < 60_000
+
+
+def test_rollouts_of_a_task(tmp_path, page_of):
+    def trace(answer, reward, epoch=1, task_id="g1-0"):
+        record = {"epoch": epoch, "task_id": task_id, "answer": answer, "reward": reward}
+        return record | {"success": reward == 1}
+
+    append(tmp_path, "metrics", {"step": 1})
+    append(tmp_path, "tasks", generation(1, 0, p_hat=0.2, attempts=16))
+    append(tmp_path, "d_train", trace("replayed", 1, epoch=2), trace("another's", 1, task_id="g"))
+    append(tmp_path, "d_train", trace("four", 0.5), trace("five", 1), trace("five", 1))
+    append(tmp_path, "d_train", *[trace(f"alone {i}", 0) for i in range(9)])
+    page = page_of(load_run(tmp_path))
+    cells = [data for tag, data in page.text if tag in ("td", "pre") and data.strip()]
+    alone = [cell for i in range(6) for cell in ("1", "✗ 0", f"alone {i}")]
+    shown = ["2", "✓ 1", "five", "1", "✗ 0.5", "four", *alone, "3", "others", "4", "not valid"]
+    assert cells[-len(shown) - 1 : -1] == shown  # the configuration is the last
+
+
+def test_long_texts_and_tools_are_folded(page_of):
+    task = generation(1, 0, p_hat=0.5, text="first line\n" + "x" * 1500)
+    task["task"]["messages"] = [{"role": "user", "content": task["text"]}] * 10
+    page = page_of(run_of(task))
+    summaries = "".join(data for tag, data in page.text if tag == "summary")
+    assert summaries.count("first line") == 8 and "1 tool: add" in summaries
+    assert page.within("span").count("1,511 characters") == 9  # as the simulator wrote it, too
+    assert "and 2 more messages" in page.within("p")
+
+
+TRACE = {"epoch": 1, "task_id": "g1-0", "answer": "a", "reward": 0.0, "success": False}
+
+
+@pytest.mark.parametrize(
+    "traces",
+    [
+        [TRACE | {"task_id": ["g1-0"]}],
+        [TRACE | {"epoch": {}}],
+        [TRACE | {"answer": None, "success": "yes"}],
+        [TRACE | {"answer": json.loads(DEEP), "reward": "1"}],
+        [TRACE | {"answer": "x" * 10**6, "reward": 10**400}],
+        [TRACE | {"answer": str(i) + "x" * 10**5} for i in range(100)],
+    ],
+    ids=lambda traces: str(traces[0])[:100],
+)
+def test_traces_of_any_shape_give_a_bounded_page(tmp_path, page_of, traces):
+    append(tmp_path, "d_train", *traces)
+    text = page_of(run_of(generation(1, 0, p_hat=0.5), workdir=tmp_path)).within()
+    assert "rollouts" in text and "rollouts: not recorded" not in text
+    assert len(text) < 60_000
+
+
+@pytest.mark.parametrize("content", [None, b"damaged\n", b"\xff\n", b"[1]\n", b"9" * 9000 + b"\n"])
+def test_traces_that_cannot_be_read(tmp_path, page_of, content):
+    if content is not None:
+        (tmp_path / "d_train.jsonl").write_bytes(json.dumps(TRACE).encode() + b"\n" + content)
+    text = page_of(run_of(generation(1, 0, p_hat=0.5), workdir=tmp_path)).within()
+    assert "rollouts: not recorded, or D_train is damaged" in text
+    assert "Compute (0 + 3) * 2" in text
 
 
 def test_values_nested_too_deeply_give_a_page(page_of):
