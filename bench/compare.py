@@ -2,6 +2,9 @@
 
     python bench/compare.py --sizes=S,M
     python bench/compare.py --sizes=S --works=sample,grpo --tunix_python=/path/to/tunix/bin/python
+    python bench/compare.py --model=/models/SmolLM2-135M-Instruct --works=sample,score,grpo,long
+
+With --model its weights are real, and its prompts are random tokens, as long as BFCL's.
 
 Each engine is a process of its own.  All of them are pinned to one and the same core with one thread
 each, and take turns: A B C A B C.  Reported are medians of their CPU seconds, after a warm-up.  First
@@ -20,6 +23,7 @@ import argparse
 import contextlib
 import dataclasses
 import json
+import math
 import os
 import pathlib
 import shlex
@@ -30,6 +34,7 @@ import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 
 import numpy as np
+import safetensors
 from arguments import numbers, some_of
 from floors import work_flops
 from protocol import Worker
@@ -38,6 +43,7 @@ from workloads import AT_ONCE, SIZES, Work, one_thread, works, write_model
 _HERE = pathlib.Path(__file__).resolve().parent
 LABELS = {"torch": "HF", "tunix": "Tunix", "ours": "ours"}
 WORKS = ("sample", "prefill", "score", "grpo", "ragged", "memory")
+LONG = "long"  # of a given model alone
 TOLERANCE = 1e-4  # log-probs, nats
 GRPO_TOLERANCE = 1e-3  # relative, of the first step's loss and gradient norm
 
@@ -85,9 +91,18 @@ def main() -> None:
 
 def compare_size(size: str, args: argparse.Namespace, result: dict) -> None:
     """Puts into `result`, as it goes, what all works of one size gave."""
-    shape, todo = SIZES[size], works(size, args.new_tokens, args.ragged_prompts)
+    todo = works("model" if args.model else size, args.new_tokens, args.ragged_prompts)
     with tempfile.TemporaryDirectory() as folder:
-        result["parameters"] = write_model(pathlib.Path(folder), shape)
+        if args.model:
+            folder = str(args.model)
+            shape = json.loads((args.model / "config.json").read_text())
+            with safetensors.safe_open(args.model / "model.safetensors", "np") as tensors:
+                shapes = [tensors.get_slice(name).get_shape() for name in list(tensors.keys())]
+            result["parameters"] = sum(map(math.prod, shapes))
+            result["family"] = shape["model_type"]
+        else:
+            shape, result["family"] = SIZES[size], "Qwen2"
+            result["parameters"] = write_model(pathlib.Path(folder), shape)
         with workers(folder, args) as engines:
             versions = [worker.ask("describe")["value"] for worker in engines.values()]
             result["versions"] = {k: v for each in versions for k, v in each.items()}
@@ -103,7 +118,8 @@ def compare_size(size: str, args: argparse.Namespace, result: dict) -> None:
 def _tables(size: str, result: Mapping) -> str:
     """What there is of a size, as Markdown."""
     lines = [
-        f"\n**{size}**: Qwen2 of {result.get('parameters', 0) / 1e6:.3g} M parameters, float32"
+        f"\n**{size}**: {result.get('family')} of {result.get('parameters', 0) / 1e6:.4g} M "
+        "parameters, float32"
     ]
     if "log-prob difference" in result:
         lines[0] += (
@@ -333,7 +349,8 @@ def _note(text: str) -> None:
 def _arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--sizes", type=some_of(list(SIZES)), default=["S"])
-    parser.add_argument("--works", type=some_of(WORKS), default=list(WORKS))
+    parser.add_argument("--model", type=pathlib.Path, help="a model directory instead of --sizes")
+    parser.add_argument("--works", type=some_of([*WORKS, LONG]), default=list(WORKS))
     parser.add_argument("--engines", type=some_of(["torch", "ours"]), default=["torch", "ours"])
     parser.add_argument("--tunix_python", help="interpreter of an environment with google-tunix")
     parser.add_argument("--repeats", type=int, default=5)
@@ -356,6 +373,12 @@ def _arguments() -> argparse.Namespace:
         parser.error(f"core {args.core} is not among {sorted(os.sched_getaffinity(0))}")
     if args.repeats < 1 or (args.new_tokens is not None and args.new_tokens < 1):
         parser.error("--repeats and --new_tokens must be at least 1")
+    if args.model and not (args.model / "model.safetensors").is_file():
+        parser.error(f"--model={args.model}: expected a directory with model.safetensors")
+    if args.model:
+        args.sizes = [args.model.resolve().name]
+    if LONG in args.works and not args.model:
+        parser.error(f"--works={LONG} is of a given model: expected --model")
     if args.tunix_python:
         args.engines = [*args.engines[:1], "tunix", *args.engines[1:]]
     return args

@@ -1,6 +1,7 @@
-"""A real model beside Hugging Face transformers on torch: logits, greedy answers, and the sampler's log-probs.
+"""A real model beside transformers on torch: logits, greedy answers, and the sampler's log-probs.
 
-    python bench/parity.py --config=configs/smollm2.py:api_bank --config.model.path=/models/SmolLM2-135M-Instruct
+    python bench/parity.py --config=configs/smollm2.py:api_bank \\
+        --config.model.path=/models/SmolLM2-135M-Instruct
 
 The prompts are those of held-out tasks, with the lengths asked for or the next shorter ones.  Logits and
 greedy answers are computed in float32.  Then answers are sampled in bfloat16, as a run samples them, and
@@ -78,7 +79,9 @@ def main() -> None:
         with torch.inference_mode():
             want = theirs(torch.tensor([prompt])).logits[0].numpy()
         gaps.append(float(np.abs(logits(params, jnp.asarray([[prompt]])) - want).max()))
-    print(f"logits, float32: largest difference {max(gaps):.1e}, of values up to {np.abs(want).max():.1f}")
+    print(
+        f"logits, float32: largest difference {max(gaps):.1e}, of values up to {np.abs(want).max():.1f}"
+    )
 
     new = options.new_tokens
     widths = (max(map(len, prompts)),)

@@ -142,7 +142,7 @@ GRPO = {
 
 
 def works(size: str, new: int | None = None, ragged_prompts: int = 32) -> dict[str, Work]:
-    """The works of one size by name; `new` replaces the number of sampled tokens."""
+    """The works of one size by name, or of a given "model"; `new` replaces the number of sampled tokens."""
     if size == "tiny":
         new = new or 8
         return {
@@ -151,6 +151,16 @@ def works(size: str, new: int | None = None, ragged_prompts: int = 32) -> dict[s
             "score": Work("score", 2, 4, 8, 8),
             "grpo": Work("grpo", 2, 4, 8, 8),
             "ragged": Work("ragged", 4, 4, 8, new),
+        }
+    if size == "model":  # as long as BFCL's: single turns, and conversations of the long context
+        new = new or 64
+        return {
+            "sample": Work("sample", 8, 8, 264, new),
+            "prefill": Work("sample", 8, 8, 264, 1),
+            "score": Work("score", 2, 8, 264, 64),
+            "grpo": Work("grpo", 2, 8, 264, 64),
+            "ragged": Work("ragged", ragged_prompts, 8, 264, new),
+            "long": Work("sample", 1, 8, 2_000, 32),
         }
     new = new or 128
     return {

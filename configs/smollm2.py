@@ -35,16 +35,16 @@ def get_config(arg: str = "api_bank"):
 
 def _cpu(config):
     config.model.dtype = "float32"
-    config.model.remat = "none"
     config.compile_ahead = False  # compiles what is used
     if config.benchmark.name == "api_bank":
         config.limits.prompt_buckets = (384, 576, 768)
     config.limits.agent_response = min(config.limits.agent_response, 64)
     config.limits.simulator_response = min(config.limits.simulator_response, 384)
-    config.warm_start.steps = 80
+    config.warm_start.steps = 60
     config.warm_start.batch_size = config.warm_start.micro_batches = 4
     config.warm_start.warmup_steps = 5
-    config.warm_start.validation_share = 0.015
+    config.warm_start.validation_share = 0.01
+    config.warm_start.validate_every = 30
     config.curriculum.seeds_per_epoch = 8
     config.agent.batch_size = 8
     config.agent.minibatch_size = config.agent.micro_batches = 4

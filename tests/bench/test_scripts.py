@@ -80,6 +80,30 @@ def test_compare_counts_the_same_ragged_tokens_in_all_ways(tmp_path):
 
 
 @pytest.mark.slow
+def test_a_given_model_is_compared(tiny_model, tmp_path):
+    """Its own weights and family: the engines' log-probs and tokens agree, as for made ones."""
+    file = tmp_path / "numbers.json"
+    text = run(
+        "compare.py", f"--model={tiny_model}", "--works=score,long", "--repeats=1", "--gemm=256",
+        f"--json={file}",
+    )  # fmt: skip
+    (result,) = json.loads(file.read_text())["sizes"].values()
+    assert f"**{tiny_model.name}**: {result['family']} of" in text
+    assert 0 < result["log-prob difference"] < 1e-4
+    assert result["works"]["long"]["timings"]["torch"]["value"] == 8 * 32
+
+
+@pytest.mark.slow
+def test_a_models_parity(tiny_model):
+    text = run(
+        "parity.py", "--config=configs/smollm2.py:dial", f"--config.model.path={tiny_model}",
+        "--lengths=60,80", "--new_tokens=8",
+    )  # fmt: skip
+    assert "greedy answers of 8 tokens at most: 2 of 2 equal" in text
+    assert "sampler in bfloat16 against the trainer" in text
+
+
+@pytest.mark.slow
 def test_the_accelerator_s_table_on_the_cpu(tmp_path):
     file = tmp_path / "numbers.json"
     text = run(
