@@ -16,6 +16,7 @@ import itertools
 import json
 import os
 import pathlib
+import shutil
 import tarfile
 import tempfile
 from collections.abc import Iterable, Iterator, Mapping
@@ -37,6 +38,7 @@ from genenv_jax.parallel.rules import param_shardings
 from genenv_jax.players import build
 from genenv_jax.players.offload import place
 from genenv_jax.players.prompts import check_prompts
+from genenv_jax.run.checkpoint import Checkpoints
 from genenv_jax.run.streams import Stream, rng
 from genenv_jax.run.workdir import make_shared
 from genenv_jax.trainers.warm_start import fine_tune, train
@@ -86,7 +88,17 @@ def fine_tuned(
 
     Raises ValueError, before it trains, where they do not, or where prompts exceed the limits.
     """
-    training, validation = _demonstrations(config, benchmark)
+    name = _fine_tuned_name(config, benchmark, path)
+    cache = cache_dir(config)
+    directory = cache / name
+    make_shared(cache, setting="config.model.make.cache_dir")
+    if processes.agree("warm start", str((directory / "config.json").is_file())) == "False":
+        fine_tune_model(config, benchmark, path, directory, mesh)
+    return directory
+
+
+def _fine_tuned_name(config: Config, benchmark: Benchmark, path: pathlib.Path) -> str:
+    """A name that changes with all that the fine-tuned model depends on."""
     depends_on = {
         "format": _FORMAT,
         "seed": config.seed,
@@ -96,14 +108,9 @@ def fine_tuned(
         "warm_start": dataclasses.asdict(config.warm_start),
         "moments": config.memory.moments,
         "limits": dataclasses.asdict(config.limits),
-        "demonstrations": [_digest(_texts(part)) for part in (training, validation)],
+        "demonstrations": [_digest(_texts(part)) for part in _demonstrations(config, benchmark)],
     }
-    cache = cache_dir(config)
-    directory = cache / _cache_name(f"{path.name}-{benchmark.name}", depends_on)
-    make_shared(cache, setting="config.model.make.cache_dir")
-    if processes.agree("warm start", str((directory / "config.json").is_file())) == "False":
-        fine_tune_model(config, benchmark, path, directory, mesh)
-    return directory
+    return _cache_name(f"{path.name}-{benchmark.name}", depends_on)
 
 
 def fine_tune_model(
@@ -111,7 +118,8 @@ def fine_tune_model(
 ) -> None:
     """Fine-tunes the model in `path` and writes it to `directory`, whole or not at all.
 
-    Beside the model, warm_start.json has the losses, and which step was kept.
+    Beside the model, warm_start.json has the losses, and which step was kept.  What was killed goes on where
+    it was, in the directory's parent: a checkpoint lies there until the model does.
 
     Raises what `fine_tune` does.
     """
@@ -119,6 +127,8 @@ def fine_tune_model(
     seeds, held_out = benchmark.tasks("seed"), benchmark.tasks("eval")
     check_prompts(config.limits, host.model, benchmark, seeds, held_out)
     training, validation = _demonstrations(config, benchmark)
+    unfinished = directory.parent / f".{_fine_tuned_name(config, benchmark, path)}"
+    checkpoints = Checkpoints(unfinished, keep=1)
     with host.activate():
         model, frozen = host.model, {}
         if config.lora.rank:
@@ -140,13 +150,17 @@ def fine_tune_model(
             training,
             validation,
             rng(config.seed, Stream.PASSES),
+            checkpoints,
         )
+        checkpoints.close()
         params = place(tuned.params, on_device=True)
         if config.lora.rank:
             # Into the base as it was read: the compute type may have rounded the frozen one.
             params = lora.merge(lora.join(host.load_params(), params), config.lora)
         notes = {"best": tuned.best, "losses": tuned.records}
         host.model.save(directory, params, notes={"warm_start.json": notes})
+    if processes.is_writer():
+        shutil.rmtree(unfinished)
 
 
 def _demonstrations(

@@ -23,6 +23,7 @@ from genenv_jax.players import learner
 from genenv_jax.players.offload import place
 from genenv_jax.players.optimizer import OptimizerConfig, make_optimizer
 from genenv_jax.players.prompts import LimitsConfig
+from genenv_jax.run.checkpoint import Checkpoints
 from genenv_jax.run.progress import Progress
 from genenv_jax.sampling.engine import bucket, pad_rows
 from genenv_jax.settings import Settings, within
@@ -136,11 +137,13 @@ def fine_tune(
     demonstrations: Sequence[Demonstration],
     validation: Sequence[Demonstration],
     order: np.random.Generator,
+    checkpoints: Checkpoints,
 ) -> FineTuned:
     """Trains a given model: maximum likelihood on the completions of demonstrations, in several passes.
 
     Sequences of like widths form a batch: a prompt has one of `limits.prompt_buckets`, a completion one of
-    a few widths.  Demonstrations that exceed their role's limits are left out.
+    a few widths.  Demonstrations that exceed their role's limits are left out.  After each measurement all is
+    saved; started again with the same arguments it goes on from there, to the same numbers.
 
     Args:
       variations: most completions of a prompt.
@@ -150,6 +153,7 @@ def fine_tune(
       put: places a batch on the devices.
       demonstrations, validation: what is trained on, and what the loss is measured on.
       order: shuffles each pass.
+      checkpoints: where the training is saved.
     Raises:
       ValueError: nothing fits the limits; a loss is not finite; or the validation loss has risen at its
         first measurement after the start.
@@ -177,11 +181,19 @@ def fine_tune(
     step = learner.make_supervised_step(model.config, optimizer, c.micro_batches)
     batches = _passes([e for of in examples.values() for e in of], shapes, c.batch_size, order)
     measure = _Validation(held_back, shapes, c.batch_size, model, frozen, put)
-    with progress.phase("warm start, validation"):
-        losses = measure(state.params)
-    progress.line(f"warm start  step 0/{c.steps}{_shown(losses)}")
-    result = FineTuned(_kept(state.params), [{"step": 0} | losses], 0)
-    done, lowest = 0, _mean(losses)
+    saved = checkpoints.restore({"state": state, "best": state.params})
+    if saved:
+        state, host = saved[0]["state"], saved[1]
+        result = FineTuned(place(saved[0]["best"], on_device=False), host["records"], host["best"])
+        done, lowest = host["done"], host["lowest"]
+        collections.deque(itertools.islice(batches, done), maxlen=0)
+        progress.line(f"warm start  goes on after step {done}/{c.steps}")
+    else:
+        with progress.phase("warm start, validation"):
+            losses = measure(state.params)
+        progress.line(f"warm start  step 0/{c.steps}{_shown(losses)}")
+        result = FineTuned(_kept(state.params), [{"step": 0} | losses], 0)
+        done, lowest = 0, _mean(losses)
     while done < c.steps:
         stretch = min(c.validate_every, c.steps - done)
         trained = []
@@ -205,6 +217,10 @@ def fine_tune(
             )
         if now < lowest or not losses:  # without a validation the last step is kept
             result.params, result.best, lowest = _kept(state.params), done, now
+        if done < c.steps:
+            trees = {"state": state, "best": place(result.params, on_device=True)}
+            host = {"records": result.records, "best": result.best, "done": done, "lowest": lowest}
+            checkpoints.save(done, trees, host)
     return result
 
 

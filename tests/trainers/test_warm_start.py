@@ -13,6 +13,7 @@ from genenv_jax.config import validate
 from genenv_jax.models.language_model import LanguageModel
 from genenv_jax.models.scoring import CompletionBatch, score_completions
 from genenv_jax.players import build
+from genenv_jax.run.checkpoint import Checkpoints
 from genenv_jax.sampling.engine import pad_rows
 from tests.commands import call
 from tests.runs import lines, run, toy_config
@@ -105,6 +106,35 @@ def test_it_depends_on_what_it_is_made_of(cache, given):
     assert weights[0] == weights[1] and losses(first) == losses(again)
     for other in ({"warm_start.steps": 10}, {"benchmark.num_seeds": 32}, {"seed": 1}):
         assert warm_start(cache, given, **other)[0] != first
+
+
+def test_a_killed_one_goes_on(cache, given, monkeypatch):
+    """Killed after its second measurement: it is not begun anew, and comes to the same numbers."""
+    first, benchmark = warm_start(cache, given)
+    config = validate(toy_config(cache, SETTINGS | {"model.path": str(given)}))
+    again = first.with_name("killed")
+    mesh = build.open_mesh(config)
+    with monkeypatch.context() as patch:
+        save, saves = Checkpoints.save, []
+
+        def save_and_die(self, *args):
+            save(self, *args)
+            saves.append(args[0])
+            if len(saves) == 2:
+                self.close()
+                raise KeyboardInterrupt
+
+        patch.setattr(Checkpoints, "save", save_and_die)
+        with pytest.raises(KeyboardInterrupt):
+            supervised.fine_tune_model(config, benchmark, given, again, mesh)
+    (unfinished,) = again.parent.glob(f".{given.name}-*")
+    assert saves == [10, 20] and not again.exists()
+    steps = []
+    monkeypatch.setattr(Checkpoints, "save", lambda self, step, *_: steps.append(step))
+    supervised.fine_tune_model(config, benchmark, given, again, mesh)
+    assert steps == [30] and not unfinished.exists()
+    weights = [(path / "model.safetensors").read_bytes() for path in (first, again)]
+    assert weights[0] == weights[1] and losses(first) == losses(again)
 
 
 @pytest.mark.slow
