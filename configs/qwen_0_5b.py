@@ -3,8 +3,9 @@
     python -m genenv_jax.main --config=configs/qwen_0_5b.py:bfcl --workdir=runs/qwen
 
 A warm start on the seed tasks, then agent and simulator against each other, as in configs/smollm2.py.
-`:api_bank` (the default), `:bfcl` (single turns), `:alfworld` and `:dial` are the benchmarks.  The TPU
-compiler says what fits (docs/memory.md, "Small models on one chip"); nobody has run it yet.
+`:api_bank` (the default), `:bfcl` (single turns), `:alfworld` and `:dial` are the benchmarks.  Both players
+are adapters, which fits a chip of 16 GiB; all parameters (`--config.lora.rank=0` and a tenth of the learning
+rates) need 22 GiB (docs/memory.md, "Small models on one chip").  Nobody has run it yet.
 """
 
 from genenv_jax.config import default_config, small_model_settings
@@ -14,4 +15,7 @@ def get_config(arg: str = "api_bank"):
     config = default_config()
     config.model.path = "Qwen/Qwen2.5-0.5B-Instruct"
     small_model_settings(config, arg or "api_bank")
+    config.lora.rank = 32
+    for part in (config.warm_start, config.agent, config.simulator):
+        part.learning_rate *= 10  # adapters take larger steps
     return config

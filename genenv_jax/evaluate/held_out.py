@@ -31,8 +31,9 @@ from genenv_jax.tasks.generation import Generation
 class EvaluationConfig(Settings):
     """`config.evaluation`.
 
-    every: epochs between two evaluations, and after the last one; 0: never.  sampled: samples a task at
-    `temperature`; 0: none.  greedy: one greedy answer a task as well.  max_tasks: 0: all.
+    every: epochs between two evaluations; one is before the first epoch, one after the last; 0: the first alone.
+    sampled: samples a task at `temperature`; 0: none.  greedy: one greedy answer a task as well.
+    max_tasks: 0: all.
     reroll: fresh tasks an epoch whose success rates are measured again, by rollouts that decide nothing
     and are not counted.  resamples: of the bootstrap intervals of `genenv_jax.evaluate`.
     """

@@ -6,7 +6,7 @@ import pathlib
 import nbformat
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
-NAMES = ("ablations", "curriculum")
+NAMES = ("ablations", "curriculum", "smollm2")
 
 
 def read(name):
@@ -21,8 +21,8 @@ def sources(name, kind):
     return [c.source for c in read(name).cells if c.cell_type == kind]
 
 
-def parameters(name):
+def parameters(name, accelerator=""):
     """What the cell of parameters defines, in the environment of the process."""
-    values = {"os": os, "pathlib": pathlib, "ROOT": ROOT, "ACCELERATOR": ""}
+    values = {"os": os, "pathlib": pathlib, "ROOT": ROOT, "ACCELERATOR": accelerator}
     exec(cell(name, "parameters"), values)
     return values

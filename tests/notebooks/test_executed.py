@@ -11,8 +11,9 @@ import pytest
 from PIL import Image
 
 from genenv_jax.experiment.plan import compare_or_store, load_config, make_plan, run_dir
+from tests.commands import COMPILE_FAST, command
 from tests.experiment.fake_main import write_run
-from tests.notebooks.stored import ROOT, read
+from tests.notebooks.stored import ROOT, parameters, read
 
 pytestmark = pytest.mark.slow
 
@@ -125,3 +126,41 @@ def test_the_curriculum_runs(execute):
     assert all(kind in compared for kind in ("learnt", "lost", "always solved", "never solved"))
     assert "✓" in compared or "✗" in compared
     assert (executed.runs / "report-curriculum-quick" / "report.html").is_file()
+
+
+def test_smollm2_runs(execute, tmp_path, monkeypatch):
+    """With a small model in its place, whose demonstrations were noisy."""
+    made = {
+        "model.path": "",
+        "model.make.vocab_size": 512,
+        "warm_start.steps": 250,
+        "warm_start.batch_size": 32,
+        "warm_start.learning_rate": 5e-3,
+        "benchmark.misunderstood": 0.2,
+    }
+    monkeypatch.setenv("GENENV_QUICK", "1")
+    monkeypatch.setenv("GENENV_MODEL", str(tmp_path / "given"))
+    values = parameters("smollm2")
+    flags = [f"--config={values['CONFIG']}", f"--out={tmp_path / 'given'}"]
+    flags += [f"--config.{key}={value}" for key, value in (values["SETTINGS"] | made).items()]
+    result = command("supervised", *flags, XLA_FLAGS="")
+    assert result.returncode == 0, result.stderr
+    executed = execute("smollm2", f"os.environ['XLA_FLAGS'] = {COMPILE_FAST!r}")
+    here = executed.runs / "given-dial-cpu"
+    losses = json.loads((here / "warm-start" / "warm_start.json").read_text())["losses"]
+    assert [loss["step"] for loss in losses] == [0, 10, 20]
+    for loss in losses:
+        assert f"{loss['validation/simulator']:.3f}</td>" in executed.html("warm-start")
+    for state in ("as it is", "after the warm start", "after the co-evolution"):
+        assert f"<td>{state}</td>" in executed.html("scores")
+    for name in ("as-it-is", "warm-start", "co-evolution"):
+        results = json.loads((here / f"scores-{name}" / "results.json").read_text())["metrics"]
+        score = results["eval/in_distribution/greedy/accuracy"]["value"]
+        assert f'<td class="n">{score:.3f} [' in executed.html("scores")
+    assert "always solved" in executed.html("answers")
+    tasks = [json.loads(line) for line in (here / "run" / "tasks.jsonl").open()]
+    accepted = {task["task"]["messages"][-1]["content"] for task in tasks if task["task"]}
+    shown = unescape(executed.html("texts"))
+    assert sum(text in shown for text in accepted) >= min(4, len(accepted)) > 0
+    executed.check_figures({"summary": 1, "rejected": 1})
+    assert (here / "report" / "report.html").is_file()

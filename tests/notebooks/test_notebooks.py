@@ -8,9 +8,12 @@ import re
 import nbformat
 import pytest
 
+from genenv_jax.benchmarks import data_files
+from genenv_jax.benchmarks.registry import check_options
 from genenv_jax.config import flatten, validate
 from genenv_jax.experiment.plan import load_config, make_plan
 from genenv_jax.experiment.plots import CAPTIONS
+from tests.benchmarks import api_bank_files
 from tests.notebooks.stored import NAMES, ROOT, cell, parameters, read, sources
 
 
@@ -73,6 +76,40 @@ def test_the_settings_of_the_curriculum_are_settings(monkeypatch, quick):
     epochs = config.epochs
     config.update_from_flattened_dict(values["SETTINGS"])
     assert (validate(config).epochs < epochs) == quick
+
+
+@pytest.mark.parametrize("accelerator", ["", "cuda"])
+@pytest.mark.parametrize("quick", [False, True])
+def test_the_settings_of_smollm2_are_settings(monkeypatch, quick, accelerator):
+    monkeypatch.setenv("GENENV_QUICK", str(int(quick)))
+    values = parameters("smollm2", accelerator)
+    config = load_config(values["CONFIG"], "CONFIG")
+    steps = config.warm_start.steps
+    config.update_from_flattened_dict(values["SETTINGS"])
+    config.benchmark.update({"shots": values["EXAMPLES"]} if values["EXAMPLES"] else {})
+    checked = validate(config)
+    check_options(**checked.benchmark)
+    assert checked.benchmark["name"] == ("dial" if quick else "api_bank")
+    assert (checked.epochs, checked.warm_start.steps) == ((2, 20) if quick else (5, steps))
+    assert values["CONFIG"].endswith(",cpu") == (quick or not accelerator)
+
+
+def test_smollm2_downloads_data_that_are_not_there(monkeypatch, tmp_path, capsys):
+    monkeypatch.setenv("GENENV_DATA", str(tmp_path / "none"))
+    monkeypatch.setenv("TFDS_DATA_DIR", str(tmp_path))
+    monkeypatch.delenv("GENENV_QUICK", raising=False)
+    commands = []
+
+    def run(*command):
+        commands.append(command)
+        api_bank_files.write(data_files.prepared_directory() / "api_bank")
+
+    values = parameters("smollm2") | {"run": run}
+    values["SETTINGS"] |= {"benchmark.verify_files": False}
+    for _ in range(2):
+        exec(cell("smollm2", "data"), values)
+    assert commands == [("genenv_jax.datasets", "--name=api_bank")]
+    assert "[reference answer] API-Request: [" in capsys.readouterr().out
 
 
 @pytest.mark.parametrize("size", ["quick", "small", "full"])
