@@ -154,7 +154,8 @@ class Coevolution:
             batch.generations, self.benchmark, curriculum.alpha, curriculum.k_min
         )
         metrics |= interaction.metrics | update | self.held_out.after(epoch)
-        self.session.finish(epoch, metrics | {"rollouts/total": self.session.rollouts})
+        spent = {"rollouts/total": self.session.rollouts, "tokens/total": self.session.tokens}
+        self.session.finish(epoch, metrics | spent)
 
     def aggregate(self, epoch: int, batch: TaskBatch, interaction: Interaction) -> None:
         """Writes the epoch's generations, D_train and D_env; tells source and mixture what came of them."""

@@ -6,6 +6,7 @@ import pytest
 
 from genenv_jax.coevolve import Coevolution
 from genenv_jax.config import validate
+from genenv_jax.sampling.engine import Engine
 from tests.runs import contents, lines, params, run, same, toy_config
 
 # Beyond `epochs`, each of these exercises one option.
@@ -86,6 +87,28 @@ def test_all_rollouts_are_counted(cache, tmp_path):
         share = np.mean([line["agent/trained_share"] for line in epochs])
         assert share == 1 if name == "all" else 0 < share < 1
     assert len(set(totals.values())) == 1
+
+
+def test_all_tokens_are_counted(cache, tmp_path, monkeypatch):
+    """Prompts once and completions; four times more where they are scored by the reference and trained on."""
+    sampled, call = [], Engine.__call__
+
+    def counted(self, *args, **kwargs):
+        sampled.append(call(self, *args, **kwargs))
+        return sampled[-1]
+
+    monkeypatch.setattr(Engine, "__call__", counted)
+    run(cache, tmp_path, epochs=1, **{"evaluation.every": 0, "simulator.minibatch_size": 4})
+    texts, *rollouts = sampled[2:]  # the first two are greedy and sampled answers to held-out tasks
+
+    def tokens(part):
+        return sum(len(prompt) for prompt in part.prompts) + sum(part.lengths.ravel().tolist())
+
+    weighted = {g["id"].split("-")[2] for g in lines(tmp_path, "tasks.jsonl") if g["weight"]}
+    used = texts.take(sorted(map(int, weighted)))
+    assert len(used) > 0
+    expected = tokens(texts) + 4 * tokens(used) + 5 * sum(map(tokens, rollouts))
+    assert lines(tmp_path)[-1]["tokens/total"] == expected
 
 
 @pytest.mark.slow

@@ -31,7 +31,7 @@ from genenv_jax.tasks.generation import Generation
 class EvaluationConfig(Settings):
     """`config.evaluation`.
 
-    every: epochs between two evaluations; one is before the first epoch, one after the last; 0: the first alone.
+    every: epochs between two evaluations; one is before the first epoch, one after the last; 0: the first.
     sampled: samples a task at `temperature`; 0: none.  greedy: one greedy answer a task as well.
     max_tasks: 0: all.
     reroll: fresh tasks an epoch whose success rates are measured again, by rollouts that decide nothing

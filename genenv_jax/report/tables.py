@@ -46,8 +46,9 @@ def _rows(runs: Sequence[Run]) -> list[Row]:
     rows.append(start_end(runs, "generated/valid_share", "valid share of generations", 3))
     rows.append(start_end(runs, "agent/response_length_mean", "response length (tokens)", 1))
     rows.append(start_end(runs, "generated/task_length_mean", "task length (tokens)", 1))
-    rollouts = [list(s.values())[-1] for run in runs if (s := run.series("rollouts/total"))]
-    rows.append(("rollouts", "", _mean(rollouts, 0), ""))
+    for name, label in (("rollouts/total", "rollouts"), ("tokens/total", "tokens processed")):
+        spent = [list(s.values())[-1] for run in runs if (s := run.series(name))]
+        rows.append((label, "", _mean(spent, 0), ""))
     minutes = [minutes for run in runs if (minutes := run.minutes) is not None]
     rows.append(("minutes", "", _mean(minutes, 1), ""))
     return rows

@@ -55,6 +55,9 @@ class Session:
     Attributes:
       finished: epochs done.
       rollouts: of the agent, so far.
+      tokens: that passed through the players and their reference, so far; in an update three times, forward
+        and backward.  Those of held-out tasks, of what is made before the first epoch and of the padding do
+        not count.
       files: the run's records, after `open`.
     """
 
@@ -69,7 +72,7 @@ class Session:
         checkpoint: CheckpointConfig,
     ):
         self.workdir, self.seed = workdir, seed
-        self.finished = self.rollouts = 0
+        self.finished = self.rollouts = self.tokens = 0
         self._last, self._most, self._checkpoint = epochs, rollouts, checkpoint
         self._root_key = jax.random.key(seed)
         self._parts: dict[str, Stateful] = {}
@@ -118,6 +121,7 @@ class Session:
         for name, part in self._trained.items():
             part.state = type(part.state)(*arrays[name])
         self.finished, self.rollouts = host["finished_epochs"], host["total_rollouts"]
+        self.tokens = host.get("total_tokens", 0)  # checkpoints of earlier versions have none
         records = (record["task"] for record in self.files.tasks)
         tasks = [Task.from_json(task) for task in records if task is not None]
         for name, part in self._parts.items():
@@ -197,6 +201,7 @@ class Session:
             {
                 "finished_epochs": self.finished,
                 "total_rollouts": self.rollouts,
+                "total_tokens": self.tokens,
                 "parts": {name: part.state() for name, part in self._parts.items()},
                 "offsets": self.files.offsets(),
             },

@@ -99,6 +99,11 @@ class Rollouts:
     def __len__(self) -> int:
         return len(self.prompts)
 
+    @property
+    def token_count(self) -> int:
+        """Tokens of the prompts, each once, and of the completions."""
+        return sum(map(len, self.prompts)) + int(self.lengths.sum())
+
     def completion(self, i: int, j: int) -> list[int]:
         """Tokens of one completion, its end token included."""
         return self.tokens[i, j, : self.lengths[i, j]].tolist()

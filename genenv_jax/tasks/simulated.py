@@ -48,7 +48,9 @@ class SimulatorTasks:
 
     def tasks(self, epoch: int) -> TaskBatch:
         """See `TaskSource`."""
-        return self.write(epoch, self._simulator.generate, Stream.GENERATE)
+        batch = self.write(epoch, self._simulator.generate, Stream.GENERATE)
+        self._session.tokens += batch.texts.token_count
+        return batch
 
     def write(self, epoch: int, generate: Callable[..., Rollouts], stream: Stream) -> TaskBatch:
         """Variations of the epoch's seeds by `generate`, of `Simulator`, which draws from `stream`."""

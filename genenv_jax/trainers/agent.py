@@ -91,6 +91,7 @@ class AgentTrainer:
                         lambda *_: display.advance(),
                         lambda: session.measure("score"),
                     )
+                session.tokens += rollouts.token_count
                 reward, success = groups.add(attempts, rollouts)
                 for item, prompt, lengths, of in zip(
                     part, rollouts.prompts, rollouts.lengths, attempts, strict=True
@@ -106,6 +107,8 @@ class AgentTrainer:
                     earned = np.concatenate([rewards for _, rewards in pending])
                     with session.measure("update agent"):
                         means.update(self.update(together, earned), weight=count)
+                    passes = bool(c.kl_coef) + 3 * c.update_epochs
+                    session.tokens += passes * together.token_count
                     pending = []
         session.rollouts += total
         if items:

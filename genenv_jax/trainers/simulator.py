@@ -88,6 +88,8 @@ class _Learning(Frozen, abc.ABC):
             session.measure("update simulator"),
         ):
             updated = self.update(batch.texts, weights, session.rng(Stream.RECORDS, epoch))
+            used = batch.texts.take(np.flatnonzero((weights != 0).any(axis=1)))
+            session.tokens += (1 + 3 * self._simulator.config.update_epochs) * used.token_count
         return metrics | {f"simulator/{name}": value for name, value in updated.items()}
 
     def update(

@@ -15,7 +15,8 @@ def test_known_numbers():
             0: {sampled: 0.25, greedy: 0.5},
             1: {p_hat: 0.138, valid: 0.5},
             2: {p_hat: 0.6, "rollouts/total": 1024},
-            3: {sampled: 0.375, greedy: 0.45, p_hat: 0.4, valid: 0.875, "rollouts/total": 4096},
+            3: {sampled: 0.375, greedy: 0.45, p_hat: 0.4, valid: 0.875}
+            | {"rollouts/total": 4096, "tokens/total": 70_000},
         },
         timing=[{"seconds/a": 30, "seconds/b": 60, "seconds/total": 91}],
     )
@@ -30,6 +31,7 @@ def test_known_numbers():
         "| run | response length (tokens) | - | - | - |",
         "| run | task length (tokens) | - | - | - |",
         "| run | rollouts |  | 4,096 |  |",
+        "| run | tokens processed |  | 70,000 |  |",
         "| run | minutes |  | 1.5 |  |",
     ]
 
