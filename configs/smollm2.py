@@ -38,6 +38,7 @@ def _cpu(config):
     config.compile_ahead = False  # compiles what is used
     if config.benchmark.name == "api_bank":
         config.limits.prompt_buckets = (384, 576, 768)
+    config.limits.response_buckets = (32, 128, 192, 256)
     config.limits.agent_response = min(config.limits.agent_response, 64)
     config.limits.simulator_response = min(config.limits.simulator_response, 384)
     config.warm_start.steps = 60
@@ -48,8 +49,8 @@ def _cpu(config):
     config.curriculum.seeds_per_epoch = 8
     config.agent.batch_size = 8
     config.agent.minibatch_size = config.agent.micro_batches = 4
-    config.simulator.batch_size = config.simulator.minibatch_size = 8
-    config.simulator.micro_batches = 8
+    config.simulator.batch_size = 8
+    config.simulator.minibatch_size = config.simulator.micro_batches = 4
     # Some 30 steps in all.
     config.agent.learning_rate = config.simulator.learning_rate = 2e-5
     config.evaluation.every = 5

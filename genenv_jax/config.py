@@ -231,7 +231,8 @@ def _typed(value: Any, default: Any, key: str, choices: Any) -> Any:
     if kind is float and type(value) is int:
         return float(value)
     if kind is tuple and isinstance(value, (tuple, list)):
-        if all(type(item) is type(default[0]) for item in value):
+        of = type(default[0]) if default else int
+        if all(type(item) is of for item in value):
             return tuple(value)
     elif type(value) is kind or choices:  # a wrong choice has a message of its own
         return value

@@ -69,7 +69,7 @@ def base_model(config: Config, benchmark: Benchmark, mesh: Mesh) -> pathlib.Path
         "warm_start": dataclasses.asdict(config.warm_start),
         "demonstrations": _digest(_tokenizer_texts(benchmark, config.seed)),
         "held_out": _digest(sorted(benchmark.canonical(task) for task in benchmark.tasks("eval"))),
-        "limits": dataclasses.asdict(config.limits),
+        "limits": _limits(config),
     }
     directory = cache_dir(config) / _cache_name(benchmark.name, depends_on)
     if processes.is_writer() and not (directory / "config.json").is_file():
@@ -107,7 +107,7 @@ def _fine_tuned_name(config: Config, benchmark: Benchmark, path: pathlib.Path) -
         "lora": dataclasses.asdict(config.lora),
         "warm_start": dataclasses.asdict(config.warm_start),
         "moments": config.memory.moments,
-        "limits": dataclasses.asdict(config.limits),
+        "limits": _limits(config),
         "demonstrations": [_digest(_texts(part)) for part in _demonstrations(config, benchmark)],
     }
     return _cache_name(f"{path.name}-{benchmark.name}", depends_on)
@@ -177,6 +177,12 @@ def _demonstrations(
 
 def _texts(demonstrations: Iterable[Demonstration]) -> Iterator[str]:
     return (chat_text(d.messages, text) for d in demonstrations for text in d.completions)
+
+
+def _limits(config: Config) -> dict[str, Any]:
+    """The limits, but for the widths that only other updates have."""
+    limits = dataclasses.asdict(config.limits)
+    return {name: limit for name, limit in limits.items() if name != "response_buckets"}
 
 
 def _cache_name(prefix: str, depends_on: Mapping[str, Any]) -> str:

@@ -275,6 +275,7 @@ def test_a_width_that_first_comes_up_later_is_compiled_already(cache, tmp_path, 
     monkeypatch.setattr(toy, "Drawing", Growing)
     compiled = Compiled(monkeypatch)
     rows = {"agent.minibatch_size": 8, "simulator.minibatch_size": 4} if mesh else {}
+    rows |= {"limits.response_buckets": (3, 12)}
     run(cache, tmp_path, epochs=3, **GROWING, **mesh, **rows)
     assert not compiled.widths[1] <= compiled.widths[0]  # or this test shows nothing
     # With several devices the first checkpoint, at the end of the first epoch, adds Orbax's own.

@@ -346,3 +346,5 @@ def test_prompt_buckets():
     assert limits.buckets(4096) == (512, 1024, 4096)
     assert limits.buckets(100) == (100,)
     assert validate(changed("limits.prompt_buckets", ())).limits.buckets(40) == (40,)
+    limits = validate(changed("limits.response_buckets", (64, 16))).limits
+    assert limits.widths(64) == (16, 64) and limits.widths(200) == (16, 64, 200)

@@ -27,9 +27,10 @@ OPTIONS = {
     "oracle": {"tasks.source": "oracle"},
     "prioritised": {"agent.replay_share": 0.4, "agent.replay_priority": "prioritised"},
     "rerolled": {"evaluation.reroll": 3},
+    "response buckets": {"limits.response_buckets": (3, 12)},
     "all that parse": {"verification.admit": "parsed"},
 }
-FAST = ("mixture, policy gradient",)
+FAST = ("mixture, policy gradient", "response buckets")
 
 
 @pytest.mark.parametrize(
@@ -53,6 +54,20 @@ def test_a_run_with_the_option_learns_and_resumes(cache, tmp_path, name):
     assert ("simulator/clip_share" in last) is policy_gradient
     assert ("simulator/update_kl" in last) is (fresh and not policy_gradient)
     assert same(params(whole, "simulator"), start) is not fresh
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("method", ["rwr", "grpo"])
+def test_narrow_batches_learn_the_same(cache, tmp_path, method):
+    """Completions without their padding: the same run but for rounding, in fewer tokens' time."""
+    options = {"simulator.method": method, "agent.groups": "informative"}
+    wide = run(cache, tmp_path / "wide", epochs=1, **options)
+    narrow = run(
+        cache, tmp_path / "narrow", epochs=1, **options, **{"limits.response_buckets": (3, 8, 16)}
+    )
+    for player in ("agent", "simulator"):
+        for x, y in zip(*(jax.tree.leaves(params(r, player)) for r in (wide, narrow)), strict=True):
+            np.testing.assert_allclose(x, y, atol=2e-4)
 
 
 def test_mixture_has_texts_of_both_writers(cache, tmp_path):

@@ -7,6 +7,8 @@ import pathlib
 from collections.abc import Callable
 from typing import Any
 
+import numpy as np
+
 from genenv_jax.models import lora, peft
 from genenv_jax.models.config import TransformerConfig
 from genenv_jax.models.language_model import LanguageModel
@@ -16,7 +18,7 @@ from genenv_jax.players.offload import Offloader, place
 from genenv_jax.players.optimizer import OptimizerConfig, make_optimizer
 from genenv_jax.players.prompts import LimitsConfig
 from genenv_jax.sampling.draw import SamplingParams
-from genenv_jax.sampling.engine import Engine, SamplingConfig
+from genenv_jax.sampling.engine import Engine, Rollouts, SamplingConfig
 from genenv_jax.settings import Settings, within
 from genenv_jax.typing import Array, Params
 
@@ -105,6 +107,7 @@ class Player:
       group: samples a prompt.
     Attributes:
       buckets: ascending prompt widths.
+      widths: ascending completion widths of updates.
       engine: samples `group` completions of each prompt.
       state: parameters and moments.
     """
@@ -125,7 +128,7 @@ class Player:
             config,
             setup.put,
         )
-        self.buckets = setup.limits.buckets(prompt)
+        self.buckets, self.widths = setup.limits.buckets(prompt), setup.limits.widths(response)
         options = SamplingParams(response, group, model.eos_ids, temperature=config.temperature)
         at_once = sampling.batch_size or config.batch_size
         self.engine = Engine(
@@ -156,6 +159,15 @@ class Player:
     def logprobs(self, batch: CompletionBatch) -> Array:
         """Log-probs (b, g, c) of completions under the player as it is now."""
         return score_completions(self.params, batch, self.model.config)
+
+    def blank_batches(self) -> list[Rollouts]:
+        """Rollouts of one prompt for each shape that an update may have, to compile it with."""
+        blank = [Rollouts.empty([[0] * width], self.engine.options) for width in self.buckets]
+        return [
+            dataclasses.replace(rollouts, lengths=np.full_like(rollouts.lengths, width))
+            for rollouts in blank
+            for width in self.widths
+        ]
 
     def load_for(self, phase: str) -> None:
         """Brings what this player needs for "sample", "score", "both" or "update" to the devices."""

@@ -15,6 +15,8 @@ class LimitsConfig(Settings):
     """`config.limits`: longest prompts and completions of both players, in tokens.
 
     prompt_buckets: smaller prompt widths that are compiled too.
+    response_buckets: smaller completion widths for which updates are compiled too: a batch whose completions
+    are all short costs less.
     """
 
     agent_prompt: int = within(4096, 1)
@@ -22,15 +24,25 @@ class LimitsConfig(Settings):
     simulator_prompt: int = within(4096, 1)
     simulator_response: int = within(1024, 1)
     prompt_buckets: tuple[int, ...] = (512, 1024, 2048)
+    response_buckets: tuple[int, ...] = ()
 
     def __post_init__(self):
         super().__post_init__()
-        if any(size < 1 for size in self.prompt_buckets):
-            raise ValueError(f"prompt_buckets = {self.prompt_buckets}: expected positive widths")
+        for name in ("prompt_buckets", "response_buckets"):
+            if any(size < 1 for size in getattr(self, name)):
+                raise ValueError(f"{name} = {getattr(self, name)}: expected positive widths")
 
     def buckets(self, limit: int) -> tuple[int, ...]:
         """The prompt widths that are compiled for prompts of at most `limit` tokens, ascending."""
-        return (*sorted({size for size in self.prompt_buckets if size < limit}), limit)
+        return _up_to(limit, self.prompt_buckets)
+
+    def widths(self, limit: int) -> tuple[int, ...]:
+        """The completion widths that updates are compiled for, of completions of at most `limit` tokens."""
+        return _up_to(limit, self.response_buckets)
+
+
+def _up_to(limit: int, sizes: Sequence[int]) -> tuple[int, ...]:
+    return (*sorted({size for size in sizes if size < limit}), limit)
 
 
 def check_prompts(

@@ -152,8 +152,9 @@ class Simulator(Player):
         result, size = np.zeros_like(generations.logprobs), self.config.minibatch_size
         for start in range(0, len(used), size):
             rows = used[start : start + size]
-            batch = generations.take(rows).batch(self.buckets, size)
-            result[rows] = processes.fetch(score(self.put(batch)))[: len(rows)]
+            taken = generations.take(rows).cut(self.widths)
+            scored = processes.fetch(score(self.put(taken.batch(self.buckets, size))))
+            result[rows, :, : scored.shape[-1]] = scored[: len(rows)]
         return result
 
 

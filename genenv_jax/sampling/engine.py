@@ -114,6 +114,16 @@ class Rollouts:
         arrays = (x[rows] for x in (self.tokens, self.lengths, self.logprobs, self.done))
         return Rollouts([self.prompts[i] for i in rows], *arrays)
 
+    def only(self, kept: np.ndarray) -> Rollouts:
+        """The same with empty completions where `kept` (N, g) is false."""
+        return dataclasses.replace(self, lengths=np.where(kept, self.lengths, 0))
+
+    def cut(self, widths: Sequence[int]) -> Rollouts:
+        """The same in the smallest of the ascending widths that holds all completions."""
+        width = bucket(int(self.lengths.max()), widths, "a completion")
+        tokens, logprobs = self.tokens[..., :width], self.logprobs[..., :width]
+        return dataclasses.replace(self, tokens=tokens, logprobs=logprobs)
+
     def batch(self, prompt_buckets: Sequence[int], count: int) -> CompletionBatch:
         """As one training batch of `count` prompts, empty rows added, prompts in the smallest bucket."""
         width = bucket(max(map(len, self.prompts)), prompt_buckets, "a prompt")

@@ -155,9 +155,9 @@ class AgentTrainer:
         agent.warm_up()
         if not c.train:
             return
-        nothing = [Rollouts.empty([[0] * width], agent.engine.options) for width in agent.buckets]
         advantages = np.zeros((1, c.group_size))
-        batches = self._scored([self._batch(part, advantages, range(1)) for part in nothing])
+        parts = agent.blank_batches()
+        batches = self._scored([self._batch(part, advantages, range(1)) for part in parts])
         agent.load_for("update")
         for batch in batches:
             self._update.lower(agent.state, agent.frozen, batch).compile()
@@ -175,7 +175,7 @@ class AgentTrainer:
         """A mini-batch on the devices, filled up with empty rows; old log-probs stand for the reference's."""
         size = self._agent.config.minibatch_size
         rows = [row for row in rows if row < len(rollouts)]
-        part, pad = rollouts.take(rows), size - len(rows)
+        part, pad = rollouts.take(rows).cut(self._agent.widths), size - len(rows)
         batch, old, advantage = self._agent.put(
             (
                 part.batch(self._agent.buckets, size),

@@ -114,10 +114,7 @@ class _Learning(Frozen, abc.ABC):
     def warm_up(self) -> None:
         """See `Frozen.warm_up`."""
         simulator = self._simulator
-        empty = [
-            self._empty_batch(Rollouts.empty([[0] * width], simulator.engine.options))
-            for width in simulator.buckets
-        ]
+        empty = [self._empty_batch(blank) for blank in simulator.blank_batches()]
         simulator.load_for("update")
         for batch in empty:
             self._update.lower(simulator.state, simulator.frozen, batch).compile()
@@ -127,12 +124,17 @@ class _Learning(Frozen, abc.ABC):
         yield from (rows[start : start + size] for start in range(0, len(rows), size))
 
     def _take(self, generations: Rollouts, rows: np.ndarray, *arrays: np.ndarray) -> tuple:
-        """A mini-batch of generations, and the same rows of `arrays`, filled up with zeros."""
+        """A mini-batch of generations, and the same rows of `arrays`, filled up with zeros.
+
+        arrays: (S, n, c), cut to the width of the mini-batch, or (S, n).
+        """
         size = self._simulator.config.minibatch_size
-        pad = size - len(rows)
+        taken, pad = generations.take(rows).cut(self._simulator.widths), size - len(rows)
+        width = taken.tokens.shape[-1]
+        parts = [x[rows][..., :width] if x.ndim == 3 else x[rows] for x in arrays]
         return (
-            generations.take(rows).batch(self._simulator.buckets, size),
-            *(np.pad(x[rows], [(0, pad), *[(0, 0)] * (x.ndim - 1)]) for x in arrays),
+            taken.batch(self._simulator.buckets, size),
+            *(np.pad(x, [(0, pad), *[(0, 0)] * (x.ndim - 1)]) for x in parts),
         )
 
 
@@ -165,9 +167,10 @@ class Regression(_Learning):
         order: np.random.Generator,
     ) -> dict[str, float]:
         simulator = self._simulator
+        entropy_coef = self._entropy_coef(generations)
+        generations = generations.only(weights != 0)  # the others have no part in any term
         initial = simulator.initial_logprobs(generations, used)
         start = simulator.start_logprobs(generations, used)
-        entropy_coef = self._entropy_coef(generations)
         simulator.load_for("update")
         means, furthest, capped, steps, scale = EpochMeans(), 0.0, False, 0, 1.0
         for _ in range(simulator.config.update_epochs):
