@@ -10,10 +10,10 @@ the limits are the lengths of their prompts and answers in the tokens of the mod
     python -m genenv_jax.main --config=configs/smollm2.py:api_bank,cpu --workdir=runs/smollm2-cpu \\
         --config.model.path=/models/SmolLM2-135M-Instruct
 
-has sizes for two cores: a short warm start, 16 generated tasks an epoch, 48 of the held-out tasks.
+has sizes for two cores: a short warm start, 32 generated tasks an epoch, 96 of the held-out tasks.
 
-Only `:api_bank,cpu` has been run: its warm start takes 15 minutes and works, but its epochs are too small for
-the players to learn from (docs/real-model.md).  The other sizes are first guesses.
+Only `:api_bank,cpu` has been run, its warm start (40 to 50 minutes) and two epochs (docs/real-model.md).  The
+other sizes are first guesses, of which the TPU compiler says that they fit (docs/memory.md).
 """
 
 from genenv_jax.config import default_config, small_model_settings
