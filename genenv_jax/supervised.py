@@ -9,7 +9,9 @@ the cache yet.
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
+import fcntl
 import hashlib
 import io
 import itertools
@@ -39,6 +41,7 @@ from genenv_jax.players import build
 from genenv_jax.players.offload import place
 from genenv_jax.players.prompts import check_prompts
 from genenv_jax.run.checkpoint import Checkpoints
+from genenv_jax.run.progress import Progress
 from genenv_jax.run.streams import Stream, rng
 from genenv_jax.run.workdir import make_shared
 from genenv_jax.trainers.warm_start import fine_tune, train
@@ -123,44 +126,65 @@ def fine_tune_model(
 
     Raises what `fine_tune` does.
     """
-    host = build.open_model(config, path, mesh)
-    seeds, held_out = benchmark.tasks("seed"), benchmark.tasks("eval")
-    check_prompts(config.limits, host.model, benchmark, seeds, held_out)
-    training, validation = _demonstrations(config, benchmark)
     unfinished = directory.parent / f".{_fine_tuned_name(config, benchmark, path)}"
-    checkpoints = Checkpoints(unfinished, keep=1)
-    with host.activate():
-        model, frozen = host.model, {}
-        if config.lora.rank:
-            adapted = dataclasses.replace(model.config, lora=config.lora)
-            model = dataclasses.replace(model, config=adapted)
-            frozen = host.load_params(config.model.dtype)
-            trained = build.make_adapters(adapted, host, config.seed, number=2)
-        else:
-            trained = host.load_params()
-        tuned = fine_tune(
-            config.warm_start,
-            config.limits,
-            config.simulator.variations,
-            config.memory.moments,
-            model,
-            trained,
-            frozen,
-            host.put,
-            training,
-            validation,
-            rng(config.seed, Stream.PASSES),
-            checkpoints,
-        )
-        checkpoints.close()
-        params = place(tuned.params, on_device=True)
-        if config.lora.rank:
-            # Into the base as it was read: the compute type may have rounded the frozen one.
-            params = lora.merge(lora.join(host.load_params(), params), config.lora)
-        notes = {"best": tuned.best, "losses": tuned.records}
-        host.model.save(directory, params, notes={"warm_start.json": notes})
-    if processes.is_writer():
-        shutil.rmtree(unfinished)
+    with _alone(unfinished):
+        if processes.agree("warm start", str((directory / "config.json").is_file())) == "True":
+            return  # another run has made it meanwhile
+        host = build.open_model(config, path, mesh)
+        seeds, held_out = benchmark.tasks("seed"), benchmark.tasks("eval")
+        check_prompts(config.limits, host.model, benchmark, seeds, held_out)
+        training, validation = _demonstrations(config, benchmark)
+        checkpoints = Checkpoints(unfinished, keep=1)
+        with host.activate():
+            model, frozen = host.model, {}
+            if config.lora.rank:
+                adapted = dataclasses.replace(model.config, lora=config.lora)
+                model = dataclasses.replace(model, config=adapted)
+                frozen = host.load_params(config.model.dtype)
+                trained = build.make_adapters(adapted, host, config.seed, number=2)
+            else:
+                trained = host.load_params()
+            tuned = fine_tune(
+                config.warm_start,
+                config.limits,
+                config.simulator.variations,
+                config.memory.moments,
+                model,
+                trained,
+                frozen,
+                host.put,
+                training,
+                validation,
+                rng(config.seed, Stream.PASSES),
+                checkpoints,
+            )
+            checkpoints.close()
+            params = place(tuned.params, on_device=True)
+            if config.lora.rank:
+                # Into the base as it was read: the compute type may have rounded the frozen one.
+                params = lora.merge(lora.join(host.load_params(), params), config.lora)
+            notes = {"best": tuned.best, "losses": tuned.records}
+            host.model.save(directory, params, notes={"warm_start.json": notes})
+        if processes.is_writer():
+            shutil.rmtree(unfinished)
+
+
+@contextlib.contextmanager
+def _alone(unfinished: pathlib.Path) -> Iterator[None]:
+    """Waits while another run on this host, or on storage that both lock, trains the same model."""
+    if not processes.is_writer():
+        yield
+        return
+    unfinished.parent.mkdir(parents=True, exist_ok=True)
+    path = unfinished.with_name(f"{unfinished.name}.lock")
+    with path.open("w") as handle:
+        try:
+            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            Progress(0).line("warm start  another run is making this model: waiting for it")
+            fcntl.flock(handle, fcntl.LOCK_EX)
+        yield
+        path.unlink(missing_ok=True)  # not where it failed: others may wait for it, and go on
 
 
 def _demonstrations(

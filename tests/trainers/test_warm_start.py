@@ -2,6 +2,10 @@
 
 import json
 import math
+import pathlib
+import shutil
+import threading
+import time
 
 import jax
 import numpy as np
@@ -127,7 +131,7 @@ def test_a_killed_one_goes_on(cache, given, monkeypatch):
         patch.setattr(Checkpoints, "save", save_and_die)
         with pytest.raises(KeyboardInterrupt):
             supervised.fine_tune_model(config, benchmark, given, again, mesh)
-    (unfinished,) = again.parent.glob(f".{given.name}-*")
+    (unfinished,) = filter(pathlib.Path.is_dir, again.parent.glob(f".{given.name}-*"))
     assert saves == [10, 20] and not again.exists()
     steps = []
     monkeypatch.setattr(Checkpoints, "save", lambda self, step, *_: steps.append(step))
@@ -135,6 +139,28 @@ def test_a_killed_one_goes_on(cache, given, monkeypatch):
     assert steps == [30] and not unfinished.exists()
     weights = [(path / "model.safetensors").read_bytes() for path in (first, again)]
     assert weights[0] == weights[1] and losses(first) == losses(again)
+
+
+def test_two_runs_do_not_make_it_at_once(cache, given, monkeypatch, capsys):
+    """The second waits, says so, and takes what the first has made."""
+    first, benchmark = warm_start(cache, given)
+    config = validate(toy_config(cache, SETTINGS | {"model.path": str(given)}))
+    again, held, mesh = first.with_name("at-once"), threading.Event(), build.open_mesh(config)
+
+    def other():
+        with supervised._alone(first.with_name(f".{first.name}")):
+            held.set()
+            time.sleep(1)
+            shutil.copytree(first, again)
+
+    monkeypatch.setattr(supervised, "fine_tune", None)
+    thread = threading.Thread(target=other)
+    thread.start()
+    held.wait()
+    supervised.fine_tune_model(config, benchmark, given, again, mesh)
+    thread.join()
+    assert "another run is making this model" in capsys.readouterr().err
+    assert not list(first.parent.glob(".*.lock"))
 
 
 @pytest.mark.slow
