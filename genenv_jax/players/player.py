@@ -108,6 +108,7 @@ class Player:
     Attributes:
       buckets: ascending prompt widths.
       widths: ascending completion widths of updates.
+      groups: ascending numbers of completions a prompt in updates.
       engine: samples `group` completions of each prompt.
       state: parameters and moments.
     """
@@ -129,6 +130,7 @@ class Player:
             setup.put,
         )
         self.buckets, self.widths = setup.limits.buckets(prompt), setup.limits.widths(response)
+        self.groups: tuple[int, ...] = (group,)
         options = SamplingParams(response, group, model.eos_ids, temperature=config.temperature)
         at_once = sampling.batch_size or config.batch_size
         self.engine = Engine(
@@ -164,9 +166,12 @@ class Player:
         """Rollouts of one prompt for each shape that an update may have, to compile it with."""
         blank = [Rollouts.empty([[0] * width], self.engine.options) for width in self.buckets]
         return [
-            dataclasses.replace(rollouts, lengths=np.full_like(rollouts.lengths, width))
+            dataclasses.replace(rollouts, lengths=np.full_like(rollouts.lengths, width)).samples(
+                np.arange(group)[None]
+            )
             for rollouts in blank
             for width in self.widths
+            for group in self.groups
         ]
 
     def load_for(self, phase: str) -> None:

@@ -15,8 +15,8 @@ class LimitsConfig(Settings):
     """`config.limits`: longest prompts and completions of both players, in tokens.
 
     prompt_buckets: smaller prompt widths that are compiled too.
-    response_buckets: smaller completion widths for which updates are compiled too: a batch whose completions
-    are all short costs less.
+    response_buckets: smaller completion widths for which updates are compiled too, and with any of them the
+    simulator's for 1, 2, 4, ... records of a seed: a batch of few short completions costs less.
     """
 
     agent_prompt: int = within(4096, 1)

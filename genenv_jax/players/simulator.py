@@ -74,6 +74,8 @@ class Simulator(Player):
         super().__init__(
             setup, config, trained, limits.simulator_prompt, limits.simulator_response, n
         )
+        if limits.response_buckets:
+            self.groups = tuple(sorted({n, *(2**i for i in range(n.bit_length()) if 2**i < n)}))
         self._initial = dataclasses.replace(self.engine, config=self.reference.config)
         # Who writes how many of a seed's variations.
         self._writers = [

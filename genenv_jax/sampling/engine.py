@@ -50,6 +50,11 @@ def pad_rows(
     return tokens, lengths
 
 
+def take_samples(x: np.ndarray, order: np.ndarray) -> np.ndarray:
+    """Of an array (n, g, ...) the samples `order` (n, h) of each row, in that order: (n, h, ...)."""
+    return np.take_along_axis(x, order.reshape(*order.shape, *[1] * (x.ndim - 2)), axis=1)
+
+
 @dataclasses.dataclass
 class Rollouts:
     """Completions of N prompts, in the order of the prompts; host arrays.
@@ -117,6 +122,13 @@ class Rollouts:
     def only(self, kept: np.ndarray) -> Rollouts:
         """The same with empty completions where `kept` (N, g) is false."""
         return dataclasses.replace(self, lengths=np.where(kept, self.lengths, 0))
+
+    def samples(self, order: np.ndarray) -> Rollouts:
+        """The samples `order` (N, h) of each prompt, in that order."""
+        names = ("tokens", "lengths", "logprobs", "done")
+        return dataclasses.replace(
+            self, **{name: take_samples(getattr(self, name), order) for name in names}
+        )
 
     def cut(self, widths: Sequence[int]) -> Rollouts:
         """The same in the smallest of the ascending widths that holds all completions."""
@@ -218,8 +230,8 @@ class Engine:
         )
         weights = decoding.prepare(params, config=self.config)
         # Prompts of one bucket go together; the order within a bucket stays.
-        for width in sorted(set(widths)):
-            self._run(weights, key, work, [i for i in range(n) if widths[i] == width], width)
+        for width, rows in self._by_bucket(widths):
+            self._run(weights, key, work, rows, width)
         return work.result
 
     def warm_up(self, params: Params) -> None:
@@ -236,6 +248,24 @@ class Engine:
                     state = decoding.resize(state, length=size)
                 if self.options.max_new_tokens > 1:
                     state, _ = decoding.decode(weights, state, steps=self.chunk, **self._options)
+
+    def _by_bucket(self, widths: Sequence[int]) -> list[tuple[int, list[int]]]:
+        """Pairs of a bucket and its prompts.
+
+        Prompts that do not fill the slots go with those of the next larger bucket, where their padding
+        is less than the tokens that a batch decodes at most.
+        """
+        present = sorted(set(widths))
+        groups: list[tuple[int, list[int]]] = []
+        rows: list[int] = []
+        batch_tokens = self.batch_size * self.options.group_size * self.options.max_new_tokens
+        for width, larger in zip(present, [*present[1:], 0], strict=False):
+            rows = sorted(rows + [i for i, w in enumerate(widths) if w == width])
+            padding = len(rows) * (larger - width)
+            if not larger or len(rows) >= self.batch_size or padding > batch_tokens:
+                groups.append((width, rows))
+                rows = []
+        return groups
 
     def _run(
         self, weights: decoding.Weights, key: PRNGKey, work: _Work, rows: list[int], width: int

@@ -22,7 +22,7 @@ from genenv_jax.rl.weights import seed_group_advantages
 from genenv_jax.run.metrics import EpochMeans
 from genenv_jax.run.session import Session
 from genenv_jax.run.streams import Stream
-from genenv_jax.sampling.engine import Rollouts
+from genenv_jax.sampling.engine import Rollouts, bucket, take_samples
 from genenv_jax.tasks.generation import TaskBatch
 
 
@@ -169,6 +169,7 @@ class Regression(_Learning):
         simulator = self._simulator
         entropy_coef = self._entropy_coef(generations)
         generations = generations.only(weights != 0)  # the others have no part in any term
+        generations, weights = self._packed(generations, weights)
         initial = simulator.initial_logprobs(generations, used)
         start = simulator.start_logprobs(generations, used)
         simulator.load_for("update")
@@ -187,6 +188,15 @@ class Regression(_Learning):
             if scale == 0:  # the cap is reached: this epoch's update ends
                 break
         return means.compute() | {"update_kl": furthest, "capped": float(capped), "steps": steps}
+
+    def _packed(self, generations: Rollouts, weights: np.ndarray) -> tuple[Rollouts, np.ndarray]:
+        """The records of each context first, in the fewest places a context that updates are compiled for."""
+        most = int((weights != 0).sum(axis=1).max())
+        group = bucket(most, self._simulator.groups, "a context")
+        if group == weights.shape[1]:
+            return generations, weights
+        order = np.argsort(weights == 0, axis=1, kind="stable")[:, :group]
+        return generations.samples(order), take_samples(weights, order)
 
     def _entropy_coef(self, generations: Rollouts) -> float:
         """The bonus's coefficient: `entropy_coef` where the generations' entropy is below the floor.

@@ -72,6 +72,16 @@ def test_batch_size_and_buckets_change_nothing(params, prompts, rollouts):
     same(WIDE(params, prompts, KEY), rollouts)
 
 
+def test_few_prompts_go_with_the_next_larger_bucket():
+    """Unless their padding outweighs a batch: 2 prompts × 2 samples × 4 tokens."""
+    engine = Engine(CONFIG, SamplingParams(4, 2, (3,)), 2, (4, 8, 64))
+    assert engine._by_bucket([8, 4, 8, 4]) == [(4, [1, 3]), (8, [0, 2])]
+    assert engine._by_bucket([8, 4, 8]) == [(8, [0, 1, 2])]
+    assert engine._by_bucket([8, 4, 64]) == [(8, [0, 1]), (64, [2])]
+    assert engine._by_bucket([4, 64, 64]) == [(4, [0]), (64, [1, 2])]
+    assert engine._by_bucket([4]) == [(4, [0])]
+
+
 def test_a_later_part_of_the_list(params, prompts, rollouts):
     same(NARROW(params, prompts[4:], KEY, first_row=4), rollouts.take(range(4, 11)))
     other = NARROW(params, prompts[4:], KEY)
