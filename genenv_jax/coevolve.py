@@ -75,9 +75,8 @@ class Coevolution:
         self.mesh = host.activate
         with self.mesh():
             self.agent, self.simulator = build.make_players(config, host)
-        self.session = session = Session(
-            workdir, config.seed, config.epochs, config.rollouts, config.checkpoint
-        )
+        limits = config.epochs, config.rollouts, config.tokens
+        self.session = session = Session(workdir, config.seed, *limits, config.checkpoint)
         verifier = Verifier(
             benchmark,
             seeds.tasks,

@@ -41,8 +41,8 @@ def _no_benchmark() -> dict[str, Any]:
 class Config(Settings):
     """Settings of arXiv 2512.19682 (Table 2 and the public configuration) for a 7B model.
 
-    epochs, rollouts: where a run ends: after so many epochs, or after the epoch in which the agent has made
-    so many rollouts of any kind (0: epochs alone decide).
+    epochs, rollouts, tokens: where a run ends: after so many epochs, or after the epoch in which the agent
+    has made so many rollouts of any kind, or both players have processed so many tokens (0: no limit).
     benchmark: its name; the other keys go to its constructor.
     export: writes both players as Hugging Face directories at the end.
     compile_ahead: compiles every program before the first epoch, one for each prompt width and what uses it;
@@ -54,6 +54,7 @@ class Config(Settings):
     seed: int = 0
     epochs: int = within(10, 0)
     rollouts: int = within(0, 0)
+    tokens: int = within(0, 0)
     model: ModelConfig = ModelConfig()
     warm_start: WarmStartConfig = WarmStartConfig()
     lora: LoraConfig = LoraConfig()

@@ -81,9 +81,10 @@ def main_contrasts(results: Results) -> list[Contrast]:
 
 
 def secondary_contrasts(results: Results) -> list[Contrast]:
-    """The main contrasts' arms in all other held-out numbers, without a correction."""
+    """The main contrasts' arms in all other held-out numbers, and against the other costs; not corrected."""
     keys = [metric.key for metric in results.accuracies]
-    names = [f"auc/{key}" for key in keys[1:]] + [f"final/{key}" for key in keys] + ["cvar"]
+    costs = [name for name in results.names if name.startswith("auc over ")]
+    names = [f"auc/{key}" for key in keys[1:]] + [f"final/{key}" for key in keys] + costs + ["cvar"]
     found = [contrast(results, *pair, n) for pair in results.suite.contrasts for n in names]
     return [c for c in found if c]
 

@@ -49,7 +49,7 @@ def _runs(results: Results) -> Iterator[dict[str, object]]:
             row = {"arm": arm, "seed": seed, **found}
             if crossings:
                 at = crossings[seed]
-                row["rollouts_to_threshold"] = results.horizon if at is None else at
+                row["cost_to_threshold"] = results.horizon if at is None else at
                 row["censored"] = int(at is None)
             yield row
 

@@ -7,7 +7,7 @@ import pathlib
 import statistics
 
 from genenv_jax.experiment.csv_files import write_csv_files
-from genenv_jax.experiment.plan import ROLLOUTS
+from genenv_jax.experiment.plan import COSTS
 from genenv_jax.experiment.plots import CAPTIONS, draw
 from genenv_jax.experiment.results import Results
 from genenv_jax.experiment.tables import tables
@@ -53,13 +53,14 @@ def write_report(results: Results, out: pathlib.Path) -> Report:
 def facts(results: Results) -> list[tuple[str, str]]:
     """What the numbers rest on: runs, range, metric, and what is missing."""
     runs, suite = results.all_runs(), results.suite
-    ends = {run.name: max(run.series(ROLLOUTS).values()) for run in runs}
+    unit = COSTS[suite.cost]
+    ends = {run.name: results.primary_curve(run)[0][-1] for run in runs}
     shortest, longest = min(ends, key=ends.get), max(ends, key=ends.get)
     found = [
         ("runs", f"{len(runs)} finished, of {len(suite.arms)} arms"),
-        ("primary number", f"area under {suite.metric} against {ROLLOUTS}"),
+        ("primary number", f"area under {suite.metric} against {unit}"),
         (
-            "rollouts compared",
+            f"{unit} compared",
             f"0 to R = {results.horizon:,.0f}, the end of {shortest}; the longest run, {longest}, has "
             f"{ends[longest]:,.0f}",
         ),
@@ -71,7 +72,7 @@ def facts(results: Results) -> list[tuple[str, str]]:
         found.append(
             (
                 "NOTE",
-                f"R is only {100 * results.horizon / median:.0f} % of the median run's rollouts, since these "
+                f"R is only {100 * results.horizon / median:.0f} % of the median run's {unit}, since these "
                 f"ended early: {', '.join(short[:_SHOWN_MISSING])}",
             )
         )

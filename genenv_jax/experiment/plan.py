@@ -25,10 +25,12 @@ from genenv_jax.config import Config, flatten, hint, validate
 from genenv_jax.report.untrusted import number
 from genenv_jax.run.jsonl import read_json, write_json
 from genenv_jax.run.metrics import read_steps
-from genenv_jax.settings import Settings, within
+from genenv_jax.settings import Settings, choice, within
 
 DONE = "suite_done.json"
-ROLLOUTS = "rollouts/total"
+# What a comparison may be against, in words.  Runs may be limited by all but the last.
+COSTS = {"tokens": "processed tokens", "rollouts": "rollouts", "seconds": "device seconds"}
+LIMITS = ("tokens", "rollouts")
 _FREE = ("jobs",)  # settings of a suite that do not change what is computed
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_+=,-]*")
 
@@ -42,7 +44,8 @@ class Suite(Settings):
     seed, of the tables and of the figures.
     overrides: what all arms set, by dotted key.
     contrasts: pairs (arm, arm) fixed beforehand: first minus second, Holm's correction over all of them.
-    threshold_arm: its mean final held-out score is what "rollouts to threshold" counts up to.
+    threshold_arm: its mean final held-out score is what "cost to the threshold" counts up to.
+    cost: what the curves are against, see `Results`: "tokens", "rollouts" or "seconds".
     metric: the primary held-out score, eval/<split>/<mode>/<metric> of metrics.jsonl.
     strata: how the names of its strata begin, metrics of the same split and mode.
     bootstrap: resamples of each interval.
@@ -55,6 +58,7 @@ class Suite(Settings):
     seeds: tuple[int, ...] = tuple(range(8))
     contrasts: tuple[tuple[str, str], ...] = ()
     threshold_arm: str = ""
+    cost: str = choice(*COSTS)
     metric: str = "eval/in_distribution/sampled/accuracy"
     strata: str = "depth_"
     bootstrap: int = within(10_000, 100)
@@ -118,11 +122,11 @@ class Plan:
         return [(arm, seed) for seed in self.suite.seeds for arm in self.suite.arms]
 
     def share(self, arm: str, directory: pathlib.Path) -> float:
-        """How much of a run of the arm is done, in [0, 1]: 1 after its epochs, or its rollouts."""
-        epochs, rollouts = (self.configs[arm][key] for key in ("epochs", "rollouts"))
+        """How much of a run of the arm is done, in [0, 1]: 1 after its epochs, tokens or rollouts."""
+        config = self.configs[arm]
         step, spent = progress(directory)
-        share = (step or 0) / epochs
-        return min(1.0, max(share, spent / rollouts) if rollouts else share)
+        shares = [spent[key] / config[key] for key in LIMITS if config[key]]
+        return min(1.0, max((step or 0) / config["epochs"], *shares, 0.0))
 
     def is_done(self, workdir: pathlib.Path, arm: str, seed: int) -> bool:
         """Whether a run has its marker, and its metrics reach the end."""
@@ -135,12 +139,17 @@ def run_dir(workdir: pathlib.Path, arm: str, seed: int) -> pathlib.Path:
     return workdir / arm / f"seed-{seed}"
 
 
-def progress(directory: pathlib.Path) -> tuple[int | None, float]:
-    """(last step, rollouts up to it) of a run; (None, 0) where its metrics are missing or damaged."""
+def progress(directory: pathlib.Path) -> tuple[int | None, dict[str, float]]:
+    """Last step of a run, and the tokens and rollouts up to it.
+
+    None and 0 where its metrics are missing or damaged.
+    """
+    steps = {}
     with contextlib.suppress(OSError, ValueError):
-        for step, record in reversed(read_steps(directory / "metrics.jsonl").items()):
-            return step, number(record.get(ROLLOUTS)) or 0.0
-    return None, 0.0
+        steps = read_steps(directory / "metrics.jsonl")
+    step = max(steps, default=None)
+    record = steps.get(step, {})
+    return step, {key: number(record.get(f"{key}/total")) or 0.0 for key in LIMITS}
 
 
 # -- from settings to a plan ---------------------------------------------------------------------------
@@ -313,11 +322,9 @@ def stored_plan(workdir: str | os.PathLike[str]) -> Plan:
         suite = _suite(stored["suite"])
         configs = {arm: dict(stored["configs"][arm]) for arm in suite.arms}
         for config in configs.values():
-            if (
-                not type(config["epochs"]) is type(config["rollouts"]) is int
-                or config["epochs"] < 1
-            ):
-                raise ValueError("epochs or rollouts of an arm")
+            limits = [config[key] for key in ("epochs", *LIMITS)]
+            if not all(type(limit) is int for limit in limits) or limits[0] < 1:
+                raise ValueError("epochs, tokens or rollouts of an arm")
     except (KeyError, TypeError, ValueError) as error:
         raise ValueError(f"{path} is damaged: {error}; expected the settings of a suite") from None
     return Plan(suite, configs)

@@ -1,6 +1,6 @@
 """The suite's figures, by arm with intervals over seeds: what the paper's Figures 4 to 8 show, and more.
 
-validation, validation_arms   held-out score against total rollouts
+validation, validation_arms   held-out score against the suite's cost
 validation_splits             by epoch, each split and mode
 reward                        the agent's training reward by epoch
 p_hat                         success rate of the generated tasks by epoch, with the band
@@ -28,6 +28,7 @@ from matplotlib.ticker import FuncFormatter, MaxNLocator
 
 from genenv_jax.experiment import statistics
 from genenv_jax.experiment.contrasts import exploratory_contrasts, main_contrasts
+from genenv_jax.experiment.plan import COSTS
 from genenv_jax.experiment.results import DIVERSITY, Results
 from genenv_jax.report.style import BAND, COLOURS, DPI, GREY, STYLE, epoch_axis
 from genenv_jax.report.untrusted import shown_in_figure
@@ -39,7 +40,7 @@ _DASHES = ("-", "--")  # of arms beyond the colours: the second round is dashed
 _LIGHT = "#C8C8C8"
 _RESAMPLES = 2000  # of each point of a curve
 CAPTIONS = {
-    "validation": "Held-out score against total rollouts, with those spent on scoring and rejection; "
+    "validation": "Held-out score against what training has cost, rejected tasks included; "
     "means over seeds. On the right: 95 % intervals of the curves' ends.",
     "validation_arms": "The same, arm by arm: mean with its 95 % interval, its seeds as thin lines, and "
     "the other arms' means in grey.",
@@ -102,7 +103,7 @@ def draw(results: Results, out: pathlib.Path) -> dict[str, pathlib.Path]:
     return paths
 
 
-# -- by rollouts -----------------------------------------------------------------------------------------
+# -- by cost --------------------------------------------------------------------------------------------
 
 
 def _validation(results: Results) -> Figure:
@@ -124,7 +125,7 @@ def _validation(results: Results) -> Figure:
         label = f" final score of {shown_in_figure(results.suite.threshold_arm)}"
         axes.text(0, results.threshold, label, color=GREY, va="bottom", fontsize=7)
     axes.set_title(shown_in_figure(f"Held-out {results.primary.title}", 60))
-    _rollouts_axis(axes, results.horizon)
+    _cost_axis(axes, results)
     axes.set_xlim(right=results.horizon * 1.13)
     axes.set_ylabel(shown_in_figure(results.primary.name))
     _legend(figure, results)
@@ -147,7 +148,7 @@ def _validation_arms(results: Results) -> Figure:
             axes.fill_between(grid, *band, color=colour, alpha=0.25, linewidth=0, zorder=2)
         axes.plot(grid, means[arm], color=colour, linewidth=1.8, zorder=3)
         axes.set_title(shown_in_figure(arm))
-        _rollouts_axis(axes, results.horizon, label=bottom)
+        _cost_axis(axes, results, label=bottom)
         axes.tick_params(labelbottom=bottom)
         if left:
             axes.set_ylabel(shown_in_figure(results.primary.name))
@@ -320,10 +321,13 @@ def _legend(figure: Figure, results: Results) -> None:
     figure.legend(handles=handles, loc="outside lower center", ncols=columns, fontsize=7.5)
 
 
-def _rollouts_axis(axes: Axes, horizon: float, label: bool = True) -> None:
+def _cost_axis(axes: Axes, results: Results, label: bool = True) -> None:
+    horizon = results.horizon
     if horizon >= 10_000:
-        axes.xaxis.set_major_formatter(FuncFormatter(lambda x, _: f"{x / 1000:g}k" if x else "0"))
+        scale, unit = (1e6, "M") if horizon >= 2e6 else (1e3, "k")
+        shown = FuncFormatter(lambda x, _: f"{x / scale:g}{unit}" if x else "0")
+        axes.xaxis.set_major_formatter(shown)
     axes.xaxis.set_major_locator(MaxNLocator(5))
     axes.set_xlim(left=-0.02 * horizon)
     if label:
-        axes.set_xlabel("total rollouts")
+        axes.set_xlabel(COSTS[results.suite.cost])

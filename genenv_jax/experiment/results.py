@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping, Sequence
 import numpy as np
 
 from genenv_jax.experiment import statistics
-from genenv_jax.experiment.plan import ROLLOUTS, Plan, Suite, progress, run_dir
+from genenv_jax.experiment.plan import COSTS, LIMITS, Plan, Suite, progress, run_dir
 from genenv_jax.report.runs import Run, load_run
 
 CVAR_SHARE = 0.2
@@ -21,6 +21,7 @@ DIVERSITY = {
     "distinct_signatures": ("Distinct signatures", "signatures per epoch", ".1f"),
     "signature_entropy": ("Entropy of signatures", "nats", ".2f"),
 }
+_DEVICE_PHASES = ("generate", "interact", "update agent", "update simulator")
 _FIRST_IN_BAND = 3  # epochs before this one do not count for "p̂ in the band"
 _BAND_SLACK = 1e-9  # 0.6 counts as 0.5 + 0.1, whatever the rounding
 
@@ -76,10 +77,20 @@ class Results:
         """The primary held-out score."""
         return Metric.parse(self.suite.metric)
 
-    @functools.cached_property
+    @property
     def horizon(self) -> float:
-        """R: the rollouts that all finished runs have reached, to which every curve is cut."""
-        return min(curve(run, self.suite.metric)[0][-1] for run in self.all_runs())
+        """R: the cost that all finished runs have reached, to which every curve is cut."""
+        return self.horizons[self.suite.cost]
+
+    @functools.cached_property
+    def horizons(self) -> dict[str, float]:
+        """The same for each cost that all runs have recorded."""
+        found = {}
+        for cost in COSTS:
+            ends = [curve(run, self.suite.metric, cost)[0] for run in self.all_runs()]
+            if all(len(x) and x[-1] > 0 for x in ends):
+                found[cost] = float(min(x[-1] for x in ends))
+        return found
 
     @functools.cached_property
     def metrics(self) -> tuple[str, ...]:
@@ -130,29 +141,33 @@ class Results:
         return float(np.mean(list(finals.values()))) if finals else None
 
     def crossings(self, arm: str) -> dict[int, float | None]:
-        """Seed to the rollouts at which the run reaches the threshold; None: not within [0, R]."""
+        """Seed to the cost at which the run reaches the threshold; None: not within [0, R]."""
         if self.threshold is None:
             return {}
         return {
-            seed: statistics.rollouts_to_threshold(
-                *curve(run, self.suite.metric), self.threshold, self.horizon
+            seed: statistics.cost_to_threshold(
+                *self.primary_curve(run), self.threshold, self.horizon
             )
             for seed, run in self.runs.get(arm, {}).items()
         }
 
     def mean_crossing(self, arm: str) -> float | None:
-        """Rollouts at which the mean curve of the arm's runs reaches the threshold, within [0, R]."""
+        """Cost at which the mean curve of the arm's runs reaches the threshold, within [0, R]."""
         grid, values = self.on_grid(arm, points=401)
         if self.threshold is None or not len(values):
             return None
         # Not from rounding alone: the threshold arm's own mean ends exactly at the threshold.
         reached = self.threshold - 1e-12
-        return statistics.rollouts_to_threshold(grid, values.mean(axis=0), reached, self.horizon)
+        return statistics.cost_to_threshold(grid, values.mean(axis=0), reached, self.horizon)
+
+    def primary_curve(self, run: Run) -> tuple[np.ndarray, np.ndarray]:
+        """`curve` of the primary score against the suite's cost."""
+        return curve(run, self.suite.metric, self.suite.cost)
 
     def on_grid(self, arm: str, points: int = 61) -> tuple[np.ndarray, np.ndarray]:
-        """(rollouts (s,) from 0 to R, values (runs, s)): primary curves, interpolated linearly."""
+        """(costs (s,) from 0 to R, values (runs, s)): primary curves, interpolated linearly."""
         grid = np.linspace(0, self.horizon, points)
-        curves = [curve(run, self.suite.metric) for run in self.runs.get(arm, {}).values()]
+        curves = [self.primary_curve(run) for run in self.runs.get(arm, {}).values()]
         return grid, np.array([np.interp(grid, x, y) for x, y in curves]).reshape(-1, points)
 
 
@@ -160,8 +175,8 @@ def load_results(plan: Plan, workdir: pathlib.Path) -> Results:
     """Reads the runs of a plan that have reached their last epoch.
 
     Raises:
-      ValueError: a file is damaged; a finished run lacks the suite's metric; no rollouts were spent; or
-        no run is finished yet.
+      ValueError: a file is damaged; a finished run lacks the suite's metric; nothing was spent; or no run
+        is finished yet.
     """
     runs: dict[str, dict[int, Run]] = {}
     missing = []
@@ -170,7 +185,7 @@ def load_results(plan: Plan, workdir: pathlib.Path) -> Results:
             directory = run_dir(workdir, arm, seed)
             if plan.share(arm, directory) == 1:
                 run = load_run(directory, tasks=False)  # of which a suite has gigabytes
-                _check_curve(run, plan.suite.metric)
+                _check_curve(run, plan.suite)
                 name = f"{arm}/{directory.name}"
                 runs.setdefault(arm, {})[seed] = dataclasses.replace(run, name=name)
             else:
@@ -180,32 +195,49 @@ def load_results(plan: Plan, workdir: pathlib.Path) -> Results:
     return Results(plan.suite, runs, missing)
 
 
-def _check_curve(run: Run, metric: str) -> None:
-    rollouts, _ = curve(run, metric)
-    if not len(rollouts):
+def _check_curve(run: Run, suite: Suite) -> None:
+    metric, unit = suite.metric, COSTS[suite.cost]
+    spent, _ = curve(run, metric, suite.cost)
+    if not len(spent):
         known = [name for name in run.metrics[max(run.metrics)] if name.startswith("eval/")]
         raise ValueError(
             f"{run.workdir}: config.metric = {metric!r} is not recorded: expected one of {sorted(known)}"
         )
-    if rollouts[0] != 0 or rollouts[-1] <= 0 or (np.diff(rollouts) <= 0).any():
+    if spent[0] != 0 or spent[-1] <= 0 or (np.diff(spent) <= 0).any():
         raise ValueError(
-            f"{run.workdir}: {metric} is recorded from {rollouts[0]:g} to {rollouts[-1]:g} "
-            "rollouts: expected a curve from 0 upwards"
+            f"{run.workdir}: {metric} is recorded from {spent[0]:g} to {spent[-1]:g} "
+            f"{unit}: expected a curve from 0 upwards"
         )
 
 
-def curve(run: Run, name: str) -> tuple[np.ndarray, np.ndarray]:
-    """(rollouts (s,), values (s,)) of a metric; both empty where it is not recorded.
+def curve(run: Run, name: str, cost: str) -> tuple[np.ndarray, np.ndarray]:
+    """(costs (s,), values (s,)) of a metric; both empty where it is not recorded.
 
-    Step 0 is at 0 rollouts.  A step without a count of rollouts is left out; of several at the same count,
-    as after an epoch without tasks, the last one stays.
+    Step 0 is at 0.  A step whose cost is not recorded is left out; of several at the same cost, as after an
+    epoch without tasks, the last one stays.
     """
     points: dict[float, float] = {}
+    spent = {0: 0.0} | _spent(run, cost)
     for step, values in run.metrics.items():
-        rollouts = values.get(ROLLOUTS, 0.0 if step == 0 else None)
-        if rollouts is not None and name in values:
-            points[rollouts] = values[name]
+        if step in spent and name in values:
+            points[spent[step]] = values[name]
     return np.array(list(points), float), np.array(list(points.values()), float)
+
+
+def _spent(run: Run, cost: str) -> dict[int, float]:
+    """Step to what the run had spent by then.
+
+    cost: "tokens" or "rollouts", as recorded; "seconds": of the phases of an epoch in which the devices work,
+    with compiling and without held-out tasks.
+    """
+    if cost in LIMITS:
+        return run.series(f"{cost}/total")
+    total, found = 0.0, {}
+    for record in run.timing:
+        total += sum(record.get(f"seconds/{phase}", 0.0) for phase in _DEVICE_PHASES)
+        if "step" in record:
+            found[int(record["step"])] = total
+    return found
 
 
 # -- what a run comes down to --------------------------------------------------------------------------
@@ -214,9 +246,10 @@ def curve(run: Run, name: str) -> tuple[np.ndarray, np.ndarray]:
 def run_scores(run: Run, results: Results) -> dict[str, float]:
     """What a run comes down to, by name, without what it did not record.
 
-    auc/S/M, start/S/M, final/S/M, gain/S/M: of each held-out split S and mode M, over R rollouts
-      (`statistics.area_under_curve`), before training, after R rollouts, and final less start.
-    last/S/M: the last evaluation, whatever its rollouts.
+    auc/S/M, start/S/M, final/S/M, gain/S/M: of each held-out split S and mode M, up to the cost R
+      (`statistics.area_under_curve`), before training, at R, and final less start.
+    last/S/M: the last evaluation, whatever it cost.
+    auc over C/S/M: of the primary score against another cost C.
     stratum/NAME: final score of a stratum of the primary split and mode.
     cvar: `statistics.conditional_value_at_risk` over these strata, of equal weight.  Runs record no
       success by task, so it is of the worst fifth of the strata.
@@ -226,19 +259,19 @@ def run_scores(run: Run, results: Results) -> dict[str, float]:
       p_hat/gap and p_hat/rerolled_gap: mean |p̂ − α| of the tasks in the band, by their own rollouts and by
       the independent ones (`evaluation.reroll`).
     diversity/NAME/start, end, ratio: first and last epoch's, and the last by the first.
-    rollouts/total, rollouts/wasted: at the end of the run; minutes: of all its phases.
+    tokens/total, rollouts/total, rollouts/wasted: at the end of the run; minutes: of all its phases.
     """
     scores = dict(_held_out(run, results)) | dict(_p_hat(run)) | dict(_diversity(run))
-    for name in (ROLLOUTS, "rollouts/wasted"):
+    for name in ("tokens/total", "rollouts/total", "rollouts/wasted"):
         if values := list(run.series(name).values()):
             scores[name] = values[-1]
     return scores if run.minutes is None else scores | {"minutes": run.minutes}
 
 
 def _held_out(run: Run, results: Results) -> Iterator[tuple[str, float]]:
-    horizon = results.horizon
+    horizon, cost = results.horizon, results.suite.cost
     for metric in results.accuracies:
-        x, y = curve(run, str(metric))
+        x, y = curve(run, str(metric), cost)
         if not len(x) or x[0] != 0 or x[-1] < horizon:
             continue
         start, end = float(y[0]), float(np.interp(horizon, x, y))
@@ -247,9 +280,13 @@ def _held_out(run: Run, results: Results) -> Iterator[tuple[str, float]]:
         yield f"final/{metric.key}", end
         yield f"gain/{metric.key}", end - start
         yield f"last/{metric.key}", float(y[-1])
+    for other, until in results.horizons.items():
+        if other != cost:
+            area = statistics.area_under_curve(*curve(run, results.suite.metric, other), until)
+            yield f"auc over {other}/{results.primary.key}", area
     strata = {}
     for metric in results.strata:
-        x, y = curve(run, str(metric))
+        x, y = curve(run, str(metric), cost)
         if len(x):
             strata[metric.name] = float(np.interp(horizon, x, y))
             yield f"stratum/{metric.name}", strata[metric.name]

@@ -17,35 +17,35 @@ EXACT_LIMIT = 16  # up to 2^16 sign assignments are enumerated
 _SEED = 0  # of all resampling: a report is the same each time it is written
 
 
-def area_under_curve(rollouts: Sequence[float], scores: Sequence[float], until: float) -> float:
-    """Mean height of a held-out curve: (1/R) ∫_0^R score(r) dr, by the trapezoid rule.
+def area_under_curve(spent: Sequence[float], scores: Sequence[float], until: float) -> float:
+    """Mean height of a held-out curve: (1/R) ∫_0^R score(x) dx, by the trapezoid rule.
 
     R = `until` is the common range of all arms, so the area is in the score's units and arms of
-    different lengths are compared over the same rollouts.  Step 0, before training, is the first point.
+    different lengths are compared over the same range.  Step 0, before training, is the first point.
 
     Args:
-      rollouts: (s,), total rollouts so far, ascending, the first one 0; scores: (s,).
-      until: R > 0, at most rollouts[-1].
+      spent: (s,), tokens, rollouts or seconds so far, ascending, the first one 0; scores: (s,).
+      until: R > 0, at most spent[-1].
     Raises:
       ValueError: the curve does not span [0, R].
     """
-    x, y = np.asarray(rollouts, float), np.asarray(scores, float)
+    x, y = np.asarray(spent, float), np.asarray(scores, float)
     if not (x.size and x[0] == 0 and 0 < until <= x[-1]):
-        raise ValueError(f"a curve over {x} rollouts: expected one that spans 0 to {until:g}")
+        raise ValueError(f"a curve over {x}: expected one that spans 0 to {until:g}")
     inside = x < until
     end = np.interp(until, x, y)
     return float(np.trapezoid(np.append(y[inside], end), np.append(x[inside], until)) / until)
 
 
-def rollouts_to_threshold(
-    rollouts: Sequence[float], scores: Sequence[float], threshold: float, until: float = math.inf
+def cost_to_threshold(
+    spent: Sequence[float], scores: Sequence[float], threshold: float, until: float = math.inf
 ) -> float | None:
-    """Rollouts at which the curve first reaches the threshold, interpolated linearly.
+    """What had been spent when the curve first reached the threshold, interpolated linearly.
 
-    The curve, of ascending rollouts, is read up to `until` rollouts.  None where it stays below: the run is
-    censored there.
+    spent: (s,), ascending; scores: (s,).  The curve is read up to `until`.  None where it stays below: the
+    run is censored there.
     """
-    x, y = np.asarray(rollouts, float), np.asarray(scores, float)
+    x, y = np.asarray(spent, float), np.asarray(scores, float)
     above = np.flatnonzero(y >= threshold)
     if not above.size:
         return None

@@ -14,6 +14,7 @@ from genenv_jax.experiment.contrasts import (
     main_contrasts,
     secondary_contrasts,
 )
+from genenv_jax.experiment.plan import COSTS
 from genenv_jax.experiment.results import CVAR_SHARE, DIVERSITY, Results
 from genenv_jax.report.untrusted import table_cell
 
@@ -91,9 +92,9 @@ def _headline(results: Results) -> Table:
     ]
     notes = (
         f"Held-out {results.primary.split.replace('_', ' ')}, mean [95 % bootstrap interval over seeds]. "
-        f"AUC, the primary number: mean height of the curve over the first R = {results.horizon:,.0f} total "
-        "rollouts, which all runs have reached. Final: after R rollouts, interpolated between evaluations. "
-        "CVaR: mean of the worst fifth of the strata (runs record no success by task), after R rollouts. "
+        f"AUC, the primary number: mean height of the curve over the first R = {results.horizon:,.0f} "
+        f"{_unit(results)}, which all runs have reached. Final: at R, interpolated between evaluations. "
+        "CVaR: mean of the worst fifth of the strata (runs record no success by task), at R. "
         "Intervals of few seeds are too narrow: with 8, they cover about 90 %."
     )
     table = _by_arm(results, "Held-out scores", columns, notes)
@@ -125,8 +126,8 @@ def _gains(results: Results) -> Table:
                 )
     header = ("arm", "mode", "start", "final", "gain [95 % bootstrap]", "[95 % t]", "p")
     notes = (
-        "Gain of each run over its own start, after R rollouts; p: sign-flip test of the gain against 0, "
-        "not adjusted."
+        "Gain of each run over its own start, at R; p: sign-flip test of the gain against 0, not "
+        "adjusted."
     )
     return Table("Gain over its own start", header, rows, notes)
 
@@ -155,21 +156,21 @@ def _threshold(results: Results) -> Table | None:
     header = (
         "arm",
         "runs that reach it",
-        "rollouts, mean of runs",
-        "rollouts of the mean curve",
+        f"{_unit(results)}, mean of runs",
+        f"{_unit(results)} of the mean curve",
         "as a share of R",
     )
     notes = (
         f"Threshold {results.threshold:.3f}: the mean final score of {results.suite.threshold_arm}. First "
         f"crossing, interpolated linearly. A run that does not reach it within R = {horizon:,.0f} "
-        "rollouts is censored and counts as R, so the mean is then a lower bound (≥)."
+        f"{_unit(results)} is censored and counts as R, so the mean is then a lower bound (≥)."
     )
-    return Table("Rollouts to the threshold", header, rows, notes)
+    return Table("Cost to the threshold", header, rows, notes)
 
 
 def _strata(results: Results) -> Table:
     columns = [(f"stratum/{m.name}", m.name.replace("_", " "), ".3f") for m in results.strata]
-    notes = "Final score of each stratum of the primary split and mode, after R rollouts."
+    notes = "Final score of each stratum of the primary split and mode, at R."
     return _by_arm(results, "By stratum", columns, notes)
 
 
@@ -180,9 +181,7 @@ def _splits(results: Results) -> Table:
         if m.split != results.primary.split
         for what in ("final", "gain")
     ]
-    notes = (
-        "Splits other than the primary one, after the same R rollouts; their AUC is in arms.csv."
-    )
+    notes = "Splits other than the primary one, at the same R; their AUC is in arms.csv."
     return _by_arm(results, "Out of distribution", columns, notes)
 
 
@@ -211,14 +210,16 @@ def _simulator(results: Results) -> Table:
 
 def _cost(results: Results) -> Table:
     columns = [
-        ("rollouts/total", "total rollouts", ",.0f"),
+        ("tokens/total", "processed tokens", ",.0f"),
+        ("rollouts/total", "rollouts", ",.0f"),
         ("rollouts/wasted", "of these wasted", ",.0f"),
         ("minutes", "minutes", ".1f"),
     ]
     minutes = sum(run.minutes or 0.0 for run in results.all_runs())
     notes = (
-        f"Of whole runs. All {len(results.all_runs())} runs together: {minutes:,.0f} minutes of recorded "
-        "phases, without start-up and warm starts."
+        "Of whole runs. Tokens of prompts and completions, of both players and their reference, those of "
+        f"an update three times. All {len(results.all_runs())} runs together: {minutes:,.0f} minutes of "
+        "recorded phases, without start-up and warm starts."
     )
     return _by_arm(results, "Cost", columns, notes)
 
@@ -250,7 +251,10 @@ def _secondary(results: Results) -> Table:
     for c in secondary_contrasts(results):
         first, *rest = _contrast_row(c)
         rows.append((f"{first}: {c.name.replace('/', ', ').replace('_', ' ')}", *rest))
-    notes = "Not adjusted. They say whether the main contrasts hold in other scores too."
+    notes = (
+        "Not adjusted. They say whether the main contrasts hold in other scores too, and against other "
+        "costs: each up to what all runs have reached of it; device seconds leave held-out tasks out."
+    )
     return Table("Main contrasts in secondary scores", _CONTRAST, rows, notes)
 
 
@@ -293,6 +297,10 @@ def _mean(results: Results, values: Sequence[float], style: str) -> str:
 
 def _interval(interval: Sequence[float] | None, style: str) -> str:
     return "" if interval is None else f"[{interval[0]:{style}}, {interval[1]:{style}}]"
+
+
+def _unit(results: Results) -> str:
+    return COSTS[results.suite.cost]
 
 
 def _p(p: float) -> str:

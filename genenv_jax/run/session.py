@@ -50,7 +50,8 @@ class Session:
     Args:
       workdir: of the run; nothing is written there before `open`.
       seed: of the run.
-      epochs, rollouts: where it ends: after so many epochs, or rollouts of the agent (0: epochs alone).
+      epochs, rollouts, tokens: where it ends: after so many epochs, rollouts of the agent or tokens of both
+        players (0: no such limit).
       checkpoint: settings.
     Attributes:
       finished: epochs done.
@@ -69,11 +70,12 @@ class Session:
         seed: int,
         epochs: int,
         rollouts: int,
+        tokens: int,
         checkpoint: CheckpointConfig,
     ):
         self.workdir, self.seed = workdir, seed
         self.finished = self.rollouts = self.tokens = 0
-        self._last, self._most, self._checkpoint = epochs, rollouts, checkpoint
+        self._last, self._most, self._checkpoint = epochs, (rollouts, tokens), checkpoint
         self._root_key = jax.random.key(seed)
         self._parts: dict[str, Stateful] = {}
         self._trained: dict[str, Trained] = {}
@@ -132,7 +134,7 @@ class Session:
 
     @property
     def ended(self) -> bool:
-        """Whether all epochs, or all rollouts, are done."""
+        """Whether all epochs, rollouts or tokens are done."""
         return self.is_last(self.finished - 1)
 
     @contextlib.contextmanager
@@ -169,9 +171,9 @@ class Session:
                 raise RuntimeError(f"epoch {epoch} has not been finished")
 
     def is_last(self, epoch: int) -> bool:
-        """Whether the run ends with an epoch that has made its rollouts."""
-        spent = self._most and self.rollouts >= self._most
-        return bool(spent) or epoch + 1 >= self._last
+        """Whether the run ends with an epoch that has made its rollouts and processed its tokens."""
+        spent = zip((self.rollouts, self.tokens), self._most, strict=True)
+        return any(most and so_far >= most for so_far, most in spent) or epoch + 1 >= self._last
 
     def finish(self, epoch: int, metrics: Mapping[str, float]) -> None:
         """Ends an epoch: writes its lines, and a checkpoint where one is due."""

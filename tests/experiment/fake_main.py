@@ -37,6 +37,7 @@ def records(gain: float, seed: int, epochs: int):
             rollouts += 2560 - int(own.integers(0, 200))
             p_hat = 0.2 + 0.3 * min(1, gain * 4) * done + own.normal(0, 0.02)
             line |= {
+                "tokens/total": 60 * rollouts + 17 * step,
                 "rollouts/total": rollouts,
                 "rollouts/wasted": 10 * step,
                 "agent/reward_mean": float(p_hat),

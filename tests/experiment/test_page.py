@@ -14,7 +14,7 @@ from tests.experiment.suites import fake_plan
 def test_the_report_holds_everything(report):
     text, markdown = report.page.read_text(), report.tables["tables.md"].read_text()
     for title in ("Held-out scores", "Main contrasts", "Gain over its own start", "By stratum",
-                  "Rollouts to the threshold", "Out of distribution", "The generated tasks",
+                  "Cost to the threshold", "Out of distribution", "The generated tasks",
                   "Cost", "AUC by seed", "Main contrasts in secondary scores"):  # fmt: skip
         assert f"<h2>{title}</h2>" in text, title
         assert f"## {title}\n" in markdown, title
@@ -41,7 +41,7 @@ def test_one_odd_run_of_few_metrics_is_drawn_escaped_and_without_intervals(tmp_p
     """Names of arms come from a file that a user wrote, metrics from a run that may record little."""
     directory = run_dir(tmp_path, "random", 0)
     lines = write_run(directory, 0.2, 0)
-    kept = ("step", "eval/in_distribution/sampled/accuracy", "rollouts/total")
+    kept = ("step", "eval/in_distribution/sampled/accuracy", "tokens/total")
     write_lines(directory, [{k: v for k, v in x.items() if k in kept} for x in lines])
     results = load_results(fake_plan((0, 1), random=0.2), tmp_path)
     name = "<b>$random|"
@@ -78,9 +78,9 @@ def test_a_run_that_shortens_the_comparison_is_pointed_out(tmp_path):
         directory = run_dir(tmp_path, "random", seed)
         lines = write_run(directory, 0.2, seed)
         for line in lines[1:]:
-            line["rollouts/total"] = line["step"] * (100 if seed == 1 else 1000)
+            line["tokens/total"] = line["step"] * (100 if seed == 1 else 1000)
         write_lines(directory, lines)
     said = dict(page.facts(load_results(fake_plan((0, 1, 2), random=0.2), tmp_path)))
     assert said["NOTE"] == (
-        "R is only 10 % of the median run's rollouts, since these ended early: random/seed-1"
+        "R is only 10 % of the median run's processed tokens, since these ended early: random/seed-1"
     )

@@ -155,14 +155,18 @@ def test_a_marker_alone_does_not_make_a_run_finished(tmp_path):
     assert not plan.is_done(tmp_path, "b", 3) and progress(directory)[0] == 3
 
 
-def test_the_share_of_a_run_is_of_its_epochs_or_its_rollouts(tmp_path):
+@pytest.mark.parametrize("limit", ["rollouts", "tokens"])
+def test_the_share_of_a_run_is_of_its_epochs_or_of_its_limit(tmp_path, limit):
     plan = make_plan(fake_suite())
-    budget = make_plan(fake_suite(overrides={"rollouts": 1000}))
-    assert plan.share("a", tmp_path) == 0 and progress(tmp_path) == (None, 0)
-    lines = [{"step": 0}, {"step": 1, "rollouts/total": 700}]
+    budget = make_plan(fake_suite(overrides={limit: 1000}))
+    assert plan.share("a", tmp_path) == 0 and progress(tmp_path) == (
+        None,
+        {"tokens": 0, "rollouts": 0},
+    )
+    lines = [{"step": 0}, {"step": 1, f"{limit}/total": 700}]
     write_lines(tmp_path, lines)
     assert (plan.share("a", tmp_path), budget.share("a", tmp_path)) == (0.25, 0.7)
-    write_lines(tmp_path, [*lines, {"step": 2, "rollouts/total": 1200}])
+    write_lines(tmp_path, [*lines, {"step": 2, f"{limit}/total": 1200}])
     assert (plan.share("a", tmp_path), budget.share("a", tmp_path)) == (0.5, 1)
     (tmp_path / "metrics.jsonl").write_text("damaged\n")
     assert plan.share("a", tmp_path) == 0

@@ -31,9 +31,9 @@ def one_run(workdir, change):
 def test_the_scores_of_a_run_by_hand(finished, results):
     plan, workdir = finished
     lines = lines_of(workdir, "random", 2)
-    x = [line.get("rollouts/total", 0) for line in lines]
+    x = [line.get("tokens/total", 0) for line in lines]
     y = [line[SCORE] for line in lines]
-    horizon = min(lines_of(workdir, *run)[-1]["rollouts/total"] for run in plan.runs())
+    horizon = min(lines_of(workdir, *run)[-1]["tokens/total"] for run in plan.runs())
     assert results.horizon == horizon
     fine = np.linspace(0, horizon, 200_001)
     scores = results.scores["random"][2]
@@ -59,21 +59,21 @@ def test_the_scores_of_a_run_by_hand(finished, results):
     assert scores["diversity/distinct_signatures/ratio"] == pytest.approx(
         lines[-1]["generated/distinct_signatures"] / lines[1]["generated/distinct_signatures"]
     )
-    assert scores["rollouts/total"] == x[-1]
+    assert scores["tokens/total"] == x[-1]
 
 
-def test_a_curve_needs_its_rollouts(tmp_path):
+def test_a_curve_needs_its_cost(tmp_path):
     def change(lines):
-        del lines[2]["rollouts/total"]  # no place on the axis
+        del lines[2]["tokens/total"]  # no place on the axis
         del lines[3][SCORE]  # not evaluated
         lines[3]["nonfinite"] = ["x"]
-        lines.insert(4, lines[4] | {"step": 9, SCORE: 0.5})  # of equal rollouts the last one counts
+        lines.insert(4, lines[4] | {"step": 9, SCORE: 0.5})  # of equal costs the last one counts
 
     results = one_run(tmp_path, change)
     (run,), lines = results.all_runs(), lines_of(tmp_path, "random", 0)
-    x, y = curve(run, SCORE)
-    assert list(x) == [0, lines[1]["rollouts/total"], lines[4]["rollouts/total"]] and y[-1] == 0.5
-    assert not len(curve(run, "no/such")[0])
+    x, y = curve(run, SCORE, "tokens")
+    assert list(x) == [0, lines[1]["tokens/total"], lines[4]["tokens/total"]] and y[-1] == 0.5
+    assert not len(curve(run, "no/such", "tokens")[0])
 
 
 def test_all_arms_are_cut_to_the_shortest_run(tmp_path):
@@ -81,7 +81,7 @@ def test_all_arms_are_cut_to_the_shortest_run(tmp_path):
         directory = run_dir(tmp_path, arm, 0)
         lines = write_run(directory, 0.2, 0)
         for line in lines[1:]:
-            line["rollouts/total"] = 1000 * scale * line["step"]
+            line["tokens/total"] = 1000 * scale * line["step"]
         write_lines(directory, lines)
     results = load_results(fake_plan((0,), random=0.2, static=0.2), tmp_path)
     assert results.horizon == 4000
@@ -94,12 +94,13 @@ def test_all_arms_are_cut_to_the_shortest_run(tmp_path):
 
 def test_the_threshold_and_who_reaches_it(results):
     finals = [
-        np.interp(results.horizon, *curve(run, SCORE)) for run in results.runs["random"].values()
+        np.interp(results.horizon, *results.primary_curve(run))
+        for run in results.runs["random"].values()
     ]
     assert results.threshold == pytest.approx(np.mean(finals))
     assert all(c is None for c in results.crossings("static").values())
     for seed, at in results.crossings("co-evolved").items():
-        x, y = curve(results.runs["co-evolved"][seed], SCORE)
+        x, y = results.primary_curve(results.runs["co-evolved"][seed])
         assert np.interp(at, x, y) == pytest.approx(results.threshold)
         assert (np.interp(np.linspace(0, at, 50)[:-1], x, y) < results.threshold).all()
     assert results.mean_crossing("co-evolved") < 0.7 * results.horizon
@@ -125,9 +126,9 @@ def test_the_order_of_strata_and_scores(results):
     ("damage", "message"),
     [
         (lambda x: x.pop(SCORE), "is not recorded: expected one of .*greedy"),
-        (lambda x: x.pop("rollouts/total", 0), "from 0 to 0 rollouts"),
-        (lambda x: x.update({"rollouts/total": 7}), "recorded from 7 to 7 rollouts"),
-        (lambda x: x.update({"rollouts/total": 9 * x["step"] % 30}), "expected a curve"),
+        (lambda x: x.pop("tokens/total", 0), "from 0 to 0 processed tokens"),
+        (lambda x: x.update({"tokens/total": 7}), "recorded from 7 to 7 processed tokens"),
+        (lambda x: x.update({"tokens/total": 9 * x["step"] % 30}), "expected a curve"),
     ],
 )
 def test_a_run_without_a_curve_is_named(tmp_path, damage, message):

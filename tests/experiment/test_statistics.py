@@ -35,14 +35,14 @@ def test_a_curve_that_does_not_span_the_range_is_refused(curve, until):
 
 
 def test_the_first_crossing_counts():
-    assert s.rollouts_to_threshold(*CURVE, 0.35) == pytest.approx(50)
-    assert s.rollouts_to_threshold(*CURVE, 0.5) == pytest.approx(100)
-    assert s.rollouts_to_threshold(*CURVE, 0.6) == pytest.approx(350)
-    assert s.rollouts_to_threshold(*CURVE, 0.2) == 0  # from the start
-    assert s.rollouts_to_threshold(*CURVE, 0.8) is None
-    assert s.rollouts_to_threshold(*CURVE, 0.6, until=349) is None
+    assert s.cost_to_threshold(*CURVE, 0.35) == pytest.approx(50)
+    assert s.cost_to_threshold(*CURVE, 0.5) == pytest.approx(100)
+    assert s.cost_to_threshold(*CURVE, 0.6) == pytest.approx(350)
+    assert s.cost_to_threshold(*CURVE, 0.2) == 0  # from the start
+    assert s.cost_to_threshold(*CURVE, 0.8) is None
+    assert s.cost_to_threshold(*CURVE, 0.6, until=349) is None
     for threshold in (0.25, 0.44, 0.51, 0.69):  # what is returned lies on the curve
-        at = s.rollouts_to_threshold(*CURVE, threshold)
+        at = s.cost_to_threshold(*CURVE, threshold)
         assert np.interp(at, *CURVE) == pytest.approx(threshold)
 
 

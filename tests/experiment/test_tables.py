@@ -51,7 +51,7 @@ def test_a_contrast_uses_the_seeds_that_both_arms_have(tmp_path):
 
 
 def test_the_table_of_crossings(results):
-    rows = {row[0]: row for row in find(results, "Rollouts to the threshold").rows}
+    rows = {row[0]: row for row in find(results, "Cost to the threshold").rows}
     assert rows["static"][1] == "0 of 8" and rows["static"][2].startswith("≥")
     assert rows["static"][3:] == ("never", "> 1")
     assert rows["co-evolved"][1] == "8 of 8" and "≥" not in rows["co-evolved"][2]
@@ -73,7 +73,7 @@ def test_what_is_not_recorded_has_no_table(tmp_path):
     for arm in ("random", "static"):
         directory = run_dir(tmp_path, arm, 0)
         lines = write_run(directory, 0.2, 0)
-        kept = ("step", f"eval/{KEY}/accuracy", "rollouts/total")
+        kept = ("step", f"eval/{KEY}/accuracy", "tokens/total")
         write_lines(directory, [{k: v for k, v in x.items() if k in kept} for x in lines])
         (directory / "timing.jsonl").unlink()
         (directory / "config.json").unlink()
@@ -83,7 +83,7 @@ def test_what_is_not_recorded_has_no_table(tmp_path):
     assert "Out of distribution" not in titles
     header = ("arm", "seeds", "AUC, sampled", "IQM of it", "final, sampled")
     assert find(results, "Held-out scores").header == header
-    assert find(results, "Cost").header == ("arm", "total rollouts")
+    assert find(results, "Cost").header == ("arm", "processed tokens")
     assert "minutes" not in results.names and "cvar" not in results.names
 
 
@@ -115,7 +115,7 @@ def test_the_csv_files_hold_the_numbers(results, report):
     assert all(float(row["low"]) < float(row["difference"]) < float(row["high"]) for row in main)
     static = [row for row in runs if row["arm"] == "static"]
     assert {row["censored"] for row in static} == {"1"}
-    assert {float(row["rollouts_to_threshold"]) for row in static} == {results.horizon}
+    assert {float(row["cost_to_threshold"]) for row in static} == {results.horizon}
 
 
 def test_the_numbers_are_the_same_each_time(finished, report, tmp_path):
