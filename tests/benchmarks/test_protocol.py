@@ -149,7 +149,7 @@ def test_hostile_text_has_a_verdict_in_bounded_time(benchmark, name):
         made = benchmark.parse(text, seed, "g", 0)
         if isinstance(made, Task):
             json.dumps(made.to_json()).encode()
-            benchmark.canonical(made)
+            benchmark.canonical(made), benchmark.agent_messages(made)
             made = benchmark.verify(made)
         if made is not None:
             assert made.reason.replace("_", "").isalpha() and len(made.detail) < 400

@@ -1,6 +1,9 @@
 """TravelPlanner as a benchmark: splits, prompts, answers, the simulator's side, aggregates."""
 
+import collections
+import datetime
 import json
+import random
 import time
 
 import pytest
@@ -153,6 +156,83 @@ def test_a_variation_without_a_plan_or_off_the_map_is_rejected(benchmark):
         other = _variation(benchmark, seed, query=text.replace(query[place], away), **{place: away})
         assert benchmark.verify(other).reason == "bad_answer"
         assert place in benchmark.verify(other).detail
+
+
+def _odd_fields(rng, seed, places):
+    """Fields that can be read, of a trip that may be anywhere and at any time; the text may say the same."""
+    query = seed.answer["query"]
+    org, dest = (rng.choice([query[name], rng.choice(places)]) for name in ("org", "dest"))
+    days = rng.choice([query["days"], query["days"], 3, 5, 7])
+    first = datetime.date.fromisoformat(query["date"][0])
+    if rng.random() < 0.5:
+        first = datetime.date(rng.choice([1, 2022, 9998]), 12, 24)
+    people, budget = rng.choice([1, 20]), rng.choice([1, 10**6])
+    last = first + datetime.timedelta(days=days - 1)
+    text = (
+        f"From {org} to {'' if days == 3 else f'{days // 2} cities in '}{dest}, {first:%B} {first.day}th to "
+        f"{last:%B} {last.day}th, {first.year}, for {people} people, with a budget of ${budget:,}."
+    )
+    return {
+        "query": rng.choice(
+            [text, text, seed.messages[0]["content"], "{0.__class__} %s\n## " * 90]
+        ),
+        "org": org,
+        "dest": dest,
+        "days": days,
+        "visiting_city_number": days // 2,
+        "date": [str(first + datetime.timedelta(days=n)) for n in range(days)],
+        "people_number": people,
+        "budget": budget,
+        "local": {
+            name: value if rng.random() < 0.15 else None
+            for name, value in (
+                ("house rule", "pets"),
+                ("cuisine", ["French", "Indian"]),
+                ("room type", "not shared room"),
+                ("transportation", "no flight"),
+            )
+        },
+    }
+
+
+def test_whatever_can_be_read_can_be_shown_answered_and_scored(benchmark):
+    """Also what `verify` rejects: by a counted reason, not by an error."""
+    rng = random.Random("variations")
+    database = benchmark._read().database
+    places = ["Atlantis", "x" * 64, "{0}", "## a\nb", "\u202e", *list(database.states)[:40]]
+    places += sorted(set(database.states.values()))
+    reasons = collections.Counter()
+    for number in range(300):
+        seed = benchmark.tasks("seed")[number % len(benchmark.tasks("seed"))]
+        fields = _odd_fields(rng, seed, places)
+        task = _variation(benchmark, seed, **fields)
+        assert isinstance(task, Task), task
+        messages = benchmark.agent_messages(task)
+        assert messages[-1]["content"].endswith(fields["query"].strip())
+        answer = benchmark.agent_answer(task)
+        assert 0.0 <= benchmark.score(task, answer).reward <= 1.0
+        rejection = benchmark.verify(task)
+        reasons[rejection.reason if rejection else ""] += 1
+    assert set(reasons) == {"", "text_differs", "bad_answer", "unsolvable"}
+
+
+def test_another_route_is_shown_with_what_is_known_of_it(benchmark):
+    """No seed's information describes it, so `verify` rejects it; the prompt is made from the data base."""
+    seed = _seed(benchmark, "easy_3_days")
+    query, text = seed.answer["query"], seed.messages[0]["content"]
+    for place in ("org", "dest"):
+        away = next(
+            city
+            for city in benchmark._read().database.restaurants
+            if city not in (query["org"], query["dest"])
+            and city in benchmark._read().gazetteer.cities
+        )
+        task = _variation(benchmark, seed, query=text.replace(query[place], away), **{place: away})
+        rejection = benchmark.verify(task)
+        assert rejection.reason == "bad_answer" and rejection.detail.startswith(f"{place}: ")
+        shown = benchmark.agent_messages(task)[-1]["content"]
+        ends = {**query, place: away}
+        assert f"## {ends['org']} to {ends['dest']}" in shown and f"## {ends['dest']}\n" in shown
 
 
 def test_success_is_a_final_pass_and_micro_pays_for_parts(travelplanner_dir, benchmark):

@@ -176,24 +176,34 @@ class TravelPlanner(Recorded):
             )
         return [_as(task, "eval") for task in tasks]
 
-    def _information(self, task: Task, query: Query, max_chars: int) -> Reference:
-        """The reference information of a task, shortened; ValueError where there is none for it."""
+    def _reference(self, task: Task, query: Query) -> Reference | None:
+        """The published reference information of a task, or what its route takes of its seed's.
+
+        None for a validation query whose information is not there.  ValueError where the seed's describes no
+        such route.
+        """
         world = self._read()
         name = task.answer["reference"]
-        published = world.references.get(name)
-        if published is None:
-            if not name.startswith(f"{records.VALIDATION}_"):
-                raise ValueError(f"no reference information {name!r}")
-            cities = choose_cities(query, world.database)
-            if len(cities) != query.visiting_city_number:
-                # Too few cities: no plan can pass, and the agent sees what there is.
-                cities = (cities * query.visiting_city_number)[: query.visiting_city_number]
-            reference = build_reference(query, cities, world.database)
-        elif name == task.id:
-            reference = published
-        else:
-            reference = adapt(published, query, world.database)
-        return compaction.compact(reference, query, world.database, max_chars)
+        if name not in world.references and name.startswith(f"{records.VALIDATION}_"):
+            return None
+        if name not in world.references:
+            raise ValueError(f"no reference information {name!r}")
+        published = world.references[name]
+        return published if name == task.id else adapt(published, query, world.database)
+
+    def _information(self, task: Task, query: Query, max_chars: int) -> Reference:
+        """The reference information of a task, shortened; made from the data base where there is none."""
+        database = self._read().database
+        try:
+            reference = self._reference(task, query)
+        except ValueError:  # another route, which `verify` rejects
+            reference = None
+        if reference is None:
+            cities = choose_cities(query, database) or [query.dest]
+            # Too few cities: no plan can pass, and the agent sees what there is.
+            cities = (cities * query.visiting_city_number)[: query.visiting_city_number]
+            reference = build_reference(query, cities, database)
+        return compaction.compact(reference, query, database, max_chars)
 
     def _shown(self, task: Task) -> tuple[Query, Reference]:
         """The fields of a task, and the information that the agent is shown."""
@@ -254,7 +264,8 @@ class TravelPlanner(Recorded):
         """See `Benchmark.parse`.
 
         One JSON object, perhaps in a code fence.  Reasons: EMPTY, NOT_TEXT, TOO_LONG, TOO_DEEP,
-        UNPARSABLE, BAD_ANSWER (fields).  `verify` compares fields and text.
+        UNPARSABLE, BAD_ANSWER (fields).  `verify` compares fields and text, and looks at the route; a task of
+        another route than its seed's can be shown and scored all the same.
         """
         rejection = check_text(text, self.generation_chars)
         if rejection:
@@ -303,6 +314,10 @@ class TravelPlanner(Recorded):
             read, given = said.to_json(), query.to_json()
             fields = [name for name in given if given[name] != read[name]]
             return Rejection(TEXT_DIFFERS, f"other {', '.join(fields)} in the text"[:200])
+        try:
+            self._reference(task, query)
+        except ValueError as error:
+            return Rejection(BAD_ANSWER, str(error)[:200])
         score = self.score(task, self.agent_answer(task))
         return None if score.success else Rejection(UNSOLVABLE, "no plan passes all constraints")
 
