@@ -11,13 +11,15 @@ are read from $GENENV_DATA or from where `python -m genenv_jax.datasets --name=t
 Plans take up to 1,000 tokens, hence 1,280 for an answer instead of the paper's 512.  Reference
 information is shortened to the prompt's 4,096 tokens; each of the 45 prompts still admits a plan that
 passes all constraints.  Where final passes are too rare to learn from, `--config.benchmark.reward=micro`
-rewards the share of the constraints that are passed.
+rewards the share of the constraints that are passed.  Both rewards ask besides that what a plan names exists,
+which the official evaluator does not always do (docs/benchmarks.md, "TravelPlanner's reward").
 
 Metrics, with the official evaluator's names in snake case: `delivery_rate` (plans that could be read),
 `commonsense_constraint_micro_pass_rate` and `..._macro_...` (8 constraints), `hard_constraint_micro_...`
 and `..._macro_...` (budget and what was asked for), `final_pass_rate` (all; also as `accuracy`).
 `genenv_mean` is the mean of the two micro and two macro rates, the number of the GenEnv paper (14.3 before
 and 16.6 after training).  The rate of each constraint has the name of the official paper (`budget`, ...).
+`grounded_final_pass_rate` and the other `grounded_...` rates are of the plans as the reward reads them.
 
     python -m genenv_jax.evaluate --config=configs/travelplanner.py:train --workdir=runs/tp-train
 

@@ -3,6 +3,10 @@
 The agent reads a query and the information that a plan needs, shortened to the prompt's length, and
 answers with a plan, which eight commonsense and up to five hard constraints judge (`constraints`).
 
+Scores are the official ones: all rates, and `Score.success` of held-out tasks.  What trains, the reward
+and `Score.success` of other tasks (p̂ must count what is paid for), asks besides that what a plan names
+exists (`grounding`).
+
 The official flight table is not published with the repository.  Without it, flights are those of the
 reference information, which has all that the training queries can use; results say so (`about`).
 """
@@ -12,7 +16,7 @@ from __future__ import annotations
 import dataclasses
 import json
 import os
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from genenv_jax.benchmarks.base import (
@@ -37,7 +41,12 @@ from genenv_jax.benchmarks.travelplanner.constraints import (
     total_cost,
     undelivered,
 )
-from genenv_jax.benchmarks.travelplanner.metrics import official_metrics
+from genenv_jax.benchmarks.travelplanner.grounding import judge_grounded
+from genenv_jax.benchmarks.travelplanner.metrics import (
+    GROUNDED,
+    grounded_metrics,
+    official_metrics,
+)
 from genenv_jax.benchmarks.travelplanner.planner import find_plan
 from genenv_jax.benchmarks.travelplanner.queries import Query, parse_query
 from genenv_jax.benchmarks.travelplanner.references import (
@@ -71,7 +80,8 @@ class TravelPlanner(Recorded):
         seeds.
       flights: the official clean_Flights_2022.csv, or "" for the flights of the reference information.
       reward: "final": 1 for a plan that passes all constraints, else 0; "micro": the share of the
-        constraints that apply which a plan passes.  A success is a final pass in both.
+        constraints that apply which a plan passes.  In both, a plan must pass them as the official code
+        reads it and as `grounding` does, so that nothing is paid for what does not exist.
       prompt_chars: of the agent's whole prompt.  4,096 tokens hold about 12,000 characters of it.
       simulator_chars: of the information in the simulator's prompt.
       answer_chars: an agent's answer.
@@ -137,11 +147,13 @@ class TravelPlanner(Recorded):
             "flights": f"{world.database.flights.size} flights, {flights}",
             "reference_information": source,
             "query_fields": "read from the texts of the queries",
-            "success": "final pass: no constraint failed",
+            "success": "final pass: no constraint failed; in training, of grounded plans only",
             "reward": {
-                "final": "1 for a final pass, else 0",
-                "micro": "share of the constraints that apply which the plan passes",
+                "final": "1 for a grounded final pass, else 0",
+                "micro": "share of the constraints that apply which the plan passes, grounded",
             }[self.reward],
+            "grounded": "constraints of the plan as it is written and of the part of it that exists: whole "
+            "names, and legs with a price, from the departure on; the rates without that word are official",
         }
 
     def _all(self, split: str) -> list[Task]:
@@ -319,7 +331,9 @@ class TravelPlanner(Recorded):
         except ValueError as error:
             return Rejection(BAD_ANSWER, str(error)[:200])
         score = self.score(task, self.agent_answer(task))
-        return None if score.success else Rejection(UNSOLVABLE, "no plan passes all constraints")
+        if score.reward < 1.0:
+            return Rejection(UNSOLVABLE, "no plan passes all constraints")
+        return None
 
     def canonical(self, task: Task) -> str:
         """See `Benchmark.canonical`: the fields without the day of departure and the budget.
@@ -339,24 +353,31 @@ class TravelPlanner(Recorded):
     def _score(self, task: Task, answer: str) -> Score:
         """`reason` is why no plan was delivered (`plans.read_plan`), or the first constraint that failed.
 
-        A plan on which the official code raises an exception is not valid.  `detail` has "delivered",
-        "hard_evaluated", "crashed" and "constraints": True, False or None (not asked) for each.
+        For a plan that fails only as `grounding` reads it, it is "missing_" and the first slot of what does
+        not exist, or the first constraint that failed in that reading.  A plan on which the official code
+        raises an exception is not valid.  `detail` has the official "delivered", "hard_evaluated", "crashed"
+        and "constraints": True, False or None (not asked) for each; and "grounded": "constraints",
+        "hard_evaluated" and "missing" (slots) of that reading.
         """
         query = Query.from_json(task.answer["query"])
         plan = plans.read_plan(answer, self.answer_chars)
         reason = ""
         if isinstance(plan, Rejection):
             reason, plan = plan.reason, []
-        verdicts, evaluated, crashed = judge(query, plan, self._read().database)
-        failed = [name for name in (*COMMONSENSE, *HARD) if verdicts[name] is False]
-        if not reason and failed:
-            reason = failed[0]
-        success = not failed
-        share = sum(v is True for v in verdicts.values()) / sum(
-            v is not None for v in verdicts.values()
+        database = self._read().database
+        verdicts, evaluated, crashed = judge(query, plan, database)
+        grounded = judge_grounded(query, plan, database, verdicts, evaluated)
+        earned, _, missing = grounded
+        failed, unpaid = _failed(verdicts), _failed(earned)
+        success = not failed if task.origin == "eval" else not unpaid
+        if not reason and not success:
+            unread = [f"missing_{slot}" for slot in missing]
+            reason = [*failed, *unread, *unpaid][0]
+        share = sum(v is True for v in earned.values()) / sum(
+            v is not None for v in earned.values()
         )
         return Score(
-            reward=float(success) if self.reward == "final" else share,
+            reward=float(not unpaid) if self.reward == "final" else share,
             success=success,
             valid=bool(plan) and not crashed,
             reason=reason,
@@ -365,24 +386,34 @@ class TravelPlanner(Recorded):
                 "hard_evaluated": evaluated,
                 "crashed": crashed,
                 "constraints": verdicts,
+                GROUNDED: dict(
+                    zip(("constraints", "hard_evaluated", "missing"), grounded, strict=True)
+                ),
             },
         )
 
     def aggregate(self, results: Sequence[tuple[Task, Score]]) -> dict[str, float]:
-        """See `Benchmark.aggregate`; "accuracy" is the final pass rate (`metrics` has all names)."""
+        """See `Benchmark.aggregate`; "accuracy" is the official final pass rate (`metrics` has all names)."""
         details = [score.detail or _undelivered(task) for task, score in results]
-        metrics = official_metrics(details)
+        metrics = official_metrics(details) | grounded_metrics(details)
         strata: dict[str, list[float]] = {}
-        for task, score in results:
-            strata.setdefault(task.category, []).append(float(score.success))
+        for (task, _), detail in zip(results, details, strict=True):
+            final = float(not _failed(detail["constraints"]))
+            strata.setdefault(task.category, []).append(final)
         final = {f"{name}_final_pass_rate": sum(v) / len(v) for name, v in sorted(strata.items())}
         return {"accuracy": metrics.get("final_pass_rate", 0.0), **metrics, **final}
+
+
+def _failed(verdicts: Mapping[str, bool | None]) -> list[str]:
+    """The constraints that failed, in the order of the official evaluator."""
+    return [name for name in (*COMMONSENSE, *HARD) if verdicts[name] is False]
 
 
 def _undelivered(task: Task) -> dict[str, Any]:
     """`Score.detail` of an answer that was never judged, as where its process was lost."""
     verdicts = undelivered(Query.from_json(task.answer["query"]))
-    return {"delivered": False, "hard_evaluated": False, "crashed": [], "constraints": verdicts}
+    judged = {"constraints": verdicts, "hard_evaluated": False}
+    return {"delivered": False, "crashed": [], **judged, GROUNDED: {**judged, "missing": []}}
 
 
 def _as(task: Task, split: str) -> Task:

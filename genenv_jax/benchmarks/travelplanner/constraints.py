@@ -45,11 +45,12 @@ def _days(query: Query, plan: Plan) -> Plan:
     return plan[: query.days]
 
 
-def _given(day: Mapping[str, Any], slot: str) -> bool:
+def is_given(day: Mapping[str, Any], slot: str) -> bool:
+    """Whether something stands in a slot."""
     return bool(slot in day and day[slot] and day[slot] != "-")
 
 
-def _cities_of(text: str) -> list[str]:
+def cities_of(text: str) -> list[str]:
     """The one city of a day, or both of a day of travel; TypeError if "from" begins no route."""
     if "from" in text:
         origin, destination = route_of(text)
@@ -62,7 +63,7 @@ def is_reasonable_visiting_city(query: Query, plan: Plan, database: Database) ->
     cities: list[str] = []
     for index, day in enumerate(_days(query, plan)):
         text = day["current_city"]
-        found = _cities_of(text)
+        found = cities_of(text)
         if index == 0 and "from" in text and found[0] != query.org:
             return False
         cities += found
@@ -98,7 +99,7 @@ def _is_city_sequence(cities: Sequence[str]) -> bool:
 
 def is_valid_restaurants(query: Query, plan: Plan, database: Database) -> bool:
     """No restaurant twice."""
-    meals = [day[meal] for day in _days(query, plan) for meal in _MEALS if _given(day, meal)]
+    meals = [day[meal] for day in _days(query, plan) for meal in _MEALS if is_given(day, meal)]
     return len(set(meals)) == len(meals)
 
 
@@ -106,7 +107,7 @@ def is_valid_attractions(query: Query, plan: Plan, database: Database) -> bool:
     """No attraction twice."""
     seen: list[str] = []
     for day in _days(query, plan):
-        if _given(day, "attraction"):
+        if is_given(day, "attraction"):
             seen += day["attraction"].split(";")[:-1]
     return len(set(seen)) == len(seen)
 
@@ -143,7 +144,7 @@ def is_valid_transportation(query: Query, plan: Plan, database: Database) -> boo
     vehicles.update(
         _vehicle(day["transportation"])
         for day in _days(query, plan)
-        if _given(day, "transportation")
+        if is_given(day, "transportation")
     )
     return not ("self-driving" in vehicles and vehicles & {"flight", "taxi"})
 
@@ -152,25 +153,25 @@ def is_valid_information_in_current_city(query: Query, plan: Plan, database: Dat
     """Everything of a day is in one of the day's cities, the accommodation in the last of them."""
     for day in _days(query, plan):
         text = day["current_city"]
-        cities: Sequence[str] = _cities_of(text)
+        cities: Sequence[str] = cities_of(text)
         if "from" not in text:
             # The official loops then run over the letters of the city (here each once), and the
             # accommodation is compared with the last one.
             cities = [*dict.fromkeys(cities[0]), cities[0][-1:]]
             if not cities[0]:
                 cities = []
-        if _given(day, "transportation") and any(
+        if is_given(day, "transportation") and any(
             city not in day["transportation"] for city in cities
         ):
             return False
         for meal in _MEALS:
-            if _given(day, meal) and not any(city in day[meal] for city in cities):
+            if is_given(day, meal) and not any(city in day[meal] for city in cities):
                 return False
-        if _given(day, "attraction"):
+        if is_given(day, "attraction"):
             for attraction in day["attraction"].split(";")[:-1]:
                 if not any(city in attraction for city in cities):
                     return False
-        if _given(day, "accommodation") and cities[-1] not in day["accommodation"]:
+        if is_given(day, "accommodation") and cities[-1] not in day["accommodation"]:
             return False
     return True
 
@@ -196,13 +197,13 @@ def is_valid_information_in_sandbox(query: Query, plan: Plan, database: Database
             ):
                 return False
         for meal in _MEALS:
-            if _given(day, meal) and database.restaurant(*name_and_city(day[meal])) is None:
+            if is_given(day, meal) and database.restaurant(*name_and_city(day[meal])) is None:
                 return False
-        if _given(day, "attraction"):
+        if is_given(day, "attraction"):
             for attraction in day["attraction"].split(";")[:-1]:
                 if database.attraction(*name_and_city(attraction)) is None:
                     return False
-        if _given(day, "accommodation") and not database.accommodations_named(
+        if is_given(day, "accommodation") and not database.accommodations_named(
             *name_and_city(day["accommodation"])
         ):
             return False
@@ -243,7 +244,7 @@ def is_not_absent(query: Query, plan: Plan, database: Database) -> bool:
 def _has_city_number(query: Query, days: Plan) -> bool:
     cities: set[str] = set()
     for index, day in enumerate(days):
-        found = _cities_of(day["current_city"])
+        found = cities_of(day["current_city"])
         if index == 0 and "from" in day["current_city"] and found[0] != query.org:
             return False
         cities.update(found)

@@ -7,6 +7,8 @@
   hard_constraint_macro_pass_rate          "Hard Constraint Macro Pass Rate"
   final_pass_rate                          "Final Pass Rate"
 
+  grounded_...                             the last five, of plans as `grounding` reads them (ours)
+
 Micro: constraints passed of all constraints that apply (8 a plan; the budget and those asked for).  Macro:
 plans that pass all of a kind.  As in the official code, a plan whose hard constraints were not looked at
 does not count for the commonsense macro rate either.
@@ -41,6 +43,10 @@ PAPER_MEAN = (
     "hard_constraint_micro_pass_rate",
     "hard_constraint_macro_pass_rate",
 )
+
+
+GROUNDED = "grounded"  # the entry of `Score.detail` with the verdicts of that reading
+RATES = (*PAPER_MEAN, "final_pass_rate")
 
 
 def passes_all(detail: Mapping[str, Any], names: Sequence[str]) -> bool:
@@ -80,6 +86,13 @@ def official_metrics(details: Sequence[Mapping[str, Any]]) -> dict[str, float]:
         if applying:
             metrics[TERMS[name]] = _mean(applying)
     return metrics
+
+
+def grounded_metrics(details: Sequence[Mapping[str, Any]]) -> dict[str, float]:
+    """`RATES` as "grounded_...", of the verdicts that count for a reward; empty without answers."""
+    read = [{**detail, **detail[GROUNDED]} for detail in details]
+    found = official_metrics(read)
+    return {f"{GROUNDED}_{name}": found[name] for name in RATES if found}
 
 
 def _mean(values: Sequence[float]) -> float:

@@ -1,0 +1,308 @@
+"""What a reward asks for beside the official rules: what a plan names exists, and every leg has a price."""
+
+import copy
+import dataclasses
+import json
+
+import pytest
+
+from genenv_jax.benchmarks.base import Task
+from genenv_jax.benchmarks.travelplanner import records
+from genenv_jax.benchmarks.travelplanner.benchmark import TravelPlanner
+from genenv_jax.benchmarks.travelplanner.constraints import judge
+from genenv_jax.benchmarks.travelplanner.grounding import grounded_part, judge_grounded
+from genenv_jax.benchmarks.travelplanner.metrics import RATES
+from genenv_jax.benchmarks.travelplanner.queries import Query
+from tests.benchmarks import travelplanner_files
+from tests.benchmarks.travelplanner_inventions import INVENTIONS, SLOTS, invent, template
+from tests.benchmarks.travelplanner_mutations import mutations
+
+QUERY = Query(
+    org="Portfield", dest="Ashton", days=3, visiting_city_number=1,
+    date=("2022-03-08", "2022-03-09", "2022-03-10"), people_number=2, budget=1_000,
+)  # fmt: skip
+PLAN = [
+    {
+        "days": 1, "current_city": "from Portfield to Ashton",
+        "transportation": "Self-driving, from Portfield to Ashton, cost: 10", "breakfast": "-",
+        "attraction": "-", "lunch": "-", "dinner": "Casa Azul, Ashton",
+        "accommodation": "Garden House, Ashton",
+    },
+    {
+        "days": 2, "current_city": "Ashton", "transportation": "-",
+        "breakfast": "Quick Bite, Ashton", "attraction": "Clock Museum, Ashton;River Walk, Ashton;",
+        "lunch": "Old Harbour, Ashton", "dinner": "Blue Plate, Ashton",
+        "accommodation": "Garden House, Ashton",
+    },
+    {
+        "days": 3, "current_city": "from Ashton to Portfield",
+        "transportation": "Self-driving, from Ashton to Portfield, cost: 10",
+        "breakfast": "Green Lantern, Ashton", "attraction": "-", "lunch": "-", "dinner": "-",
+        "accommodation": "-",
+    },
+]  # fmt: skip
+FLIGHT = "Flight Number: {}, from {} to {}, Departure Time: 10:00"
+BY_AIR = [
+    (1, "transportation", FLIGHT.format("F0000002", "Portfield", "Ashton")),
+    (3, "transportation", FLIGHT.format("F0000003", "Ashton", "Portfield")),
+]
+SANDBOX = "is_valid_information_in_sandbox"
+
+
+@pytest.fixture(scope="module")
+def world(tmp_path_factory):
+    return records.read_world(travelplanner_files.write(tmp_path_factory.mktemp("small")))
+
+
+@pytest.fixture(scope="module")
+def benchmarks(travelplanner_dir):
+    """All training queries held out: paid for final passes, and for the share of the constraints."""
+    return {
+        reward: TravelPlanner(data_dir=travelplanner_dir, seed_fraction=0.0, reward=reward)
+        for reward in ("final", "micro")
+    }
+
+
+def _changed(*changes):
+    plan = copy.deepcopy(PLAN)
+    for day, slot, text in changes:
+        plan[day - 1][slot] = text
+    return plan
+
+
+def _read(query, plan, database):
+    """Whether a plan passes officially, the constraints that it fails beside, and what is missing."""
+    verdicts, evaluated, _ = judge(query, plan, database)
+    grounded, _, missing = judge_grounded(query, plan, database, verdicts, evaluated)
+    passes = all(verdict is not False for verdict in verdicts.values())
+    return passes, {name for name, v in grounded.items() if v is False}, missing
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        [],
+        BY_AIR,
+        [(1, "transportation", "self-driving  from Portfield to Ashton(Northmark)")],
+        [(3, "transportation", "Self-driving, Ashton - Portfield")],  # of the day's route
+        [(2, "attraction", "Clock Museum, Ashton; River Walk, Ashton(Northmark)")],
+        [(2, "lunch", " Old Harbour ,  Ashton(Northmark)")],
+        [(2, "attraction", "River Walk, Brookby;")],  # as one of the annotated plans has it
+        [(1, "lunch", "Late Kitchen, Portfield")],
+    ],
+)
+def test_what_exists_is_found_in_any_spelling_that_the_official_rules_take(world, changes):
+    assert _read(QUERY, _changed(*changes), world.database) == (True, set(), [])
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        [(1, "transportation", "Teleport, from Portfield to Ashton")],
+        [(1, "transportation", "A car, from Portfield to Ashton")],
+        [(1, "transportation", "Train, Portfield, Ashton")],
+        [(2, "transportation", "On foot, in Ashton")],
+        [(1, "transportation", "Flight F0000002, from Portfield to Ashton"), BY_AIR[1]],
+        # To Calder it is nearer; officially the names of both cities may stand anywhere.
+        [(3, "transportation", "Self-driving, from Ashton to Calder, near Portfield")],
+        [(2, "attraction", "Nothing to see, Ashton")],
+        [(2, "attraction", "Clock Museum, Ashton;Nothing to see, Ashton")],
+        [(2, "attraction", "Clock, Ashton;")],
+        [(2, "attraction", " ")],
+        [(2, "lunch", "O, Ashton")],
+        [(2, "lunch", "Old Harb, Ashton")],
+        [(2, "lunch", "Harbour, Ashton")],
+        [(2, "lunch", ", Ashton")],
+        [(2, "lunch", "any of them\nOld Harbour, Ashton")],
+        [(2, "lunch", "Old Harbour, Brookby")],  # officially a letter of the city is enough
+        [(1, "accommodation", "G, Ashton"), (2, "accommodation", "G, Ashton")],
+    ],
+)
+def test_what_does_not_exist_is_named(world, changes):
+    """The official rules accept all of it; here the constraint that asks for it has failed."""
+    passes, failed, missing = _read(QUERY, _changed(*changes), world.database)
+    assert passes and set(missing) == {slot for _, slot, _ in changes}
+    assert {SANDBOX, "valid_cost"} <= failed
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        # The way home is left out: the last day has meals, sights and no leg.
+        [(3, "current_city", "Portfield"), (3, "transportation", "-"),
+         (3, "attraction", "Old Mill, Portfield;"), (3, "lunch", "Mill, Portfield"),
+         (3, "breakfast", "Casa Azul, Portfield"), (3, "dinner", "Late Kitchen, Portfield")],
+        # Another city than the one that was asked for; officially nobody looks at that for 3 days.
+        [(1, "current_city", "from Portfield to Brookby"), (1, "dinner", "-"),
+         (1, "transportation", "Self-driving, from Portfield to Brookby"),
+         (1, "accommodation", "Garden House, Brookby"), (2, "current_city", "Brookby"),
+         (2, "breakfast", "Quick Bite, Brookby"), (2, "attraction", "Old Mill, Brookby;"),
+         (2, "lunch", "Old Harbour, Brookby"), (2, "dinner", "Blue Plate, Brookby"),
+         (2, "accommodation", "Garden House, Brookby"), (3, "breakfast", "-"),
+         (3, "current_city", "from Brookby to Portfield"),
+         (3, "transportation", "Self-driving, from Brookby to Portfield")],
+        # White space that is no space hides a day of travel, so that no vehicle is asked for.
+        [(3, "current_city", "from\tAshton\tto\tPortfield"), (3, "transportation", "-"),
+         (3, "attraction", "Old Mill, Portfield;"), (3, "lunch", "Mill, Portfield"),
+         (3, "dinner", "Late Kitchen, Portfield")],
+    ],
+)  # fmt: skip
+def test_every_change_of_city_is_a_leg_of_the_trip(world, changes):
+    passes, failed, missing = _read(QUERY, _changed(*changes), world.database)
+    assert passes and missing == ["current_city"] and SANDBOX in failed
+
+
+def test_a_flight_goes_on_its_day(world):
+    """The official rules look its number up without the day."""
+    other = dataclasses.replace(QUERY, date=("2022-03-09", "2022-03-10", "2022-03-11"))
+    passes, _, missing = _read(other, _changed(*BY_AIR), world.database)
+    assert passes and missing == ["transportation", "transportation"]
+
+
+@pytest.mark.parametrize(
+    ("changes", "query", "failed"),
+    [
+        ([(2, "lunch", "Casa Azul, Ashton(Northmark)")], QUERY, {"is_valid_restaurants"}),
+        (
+            [(2, "attraction", "Clock Museum, Ashton; Clock Museum, Ashton")],
+            QUERY,
+            {"is_valid_attractions"},
+        ),
+        (
+            [(1, "transportation", "Self-driving (no taxi), from Portfield to Ashton"), BY_AIR[1]],
+            QUERY,
+            {"is_valid_transportation"},
+        ),
+        (
+            [(day, "transportation", PLAN[day - 1]["transportation"].lower().replace(
+                "portfield", "Portfield").replace("ashton", "Ashton")) for day in (1, 3)],
+            dataclasses.replace(QUERY, transportation="no self-driving"),
+            {"valid_transportation"},
+        ),
+        ([(1, "attraction", "River Walk, Brookby")], QUERY, {"is_valid_information_in_current_city"}),
+    ],
+)  # fmt: skip
+def test_another_spelling_hides_nothing(world, changes, query, failed):
+    """What was found is judged again in its plainest wording."""
+    assert _read(query, _changed(*changes), world.database) == (True, failed, [])
+
+
+@pytest.mark.parametrize("plan", [[{}], [{"current_city": None}], [{"current_city": "from"}, {}]])
+def test_a_plan_without_a_route_has_nothing_that_exists(world, plan):
+    verdicts, evaluated, _ = judge(QUERY, plan, world.database)
+    grounded, evaluated, missing = judge_grounded(QUERY, plan, world.database, verdicts, evaluated)
+    assert not evaluated and "current_city" in missing and not grounded[SANDBOX]
+
+
+# -- as it is paid for -----------------------------------------------------------------------------------
+
+
+def _right_plans(benchmark, task):
+    """The planner's plan, and the annotated one where it is whole."""
+    plans = [json.loads(benchmark.agent_answer(task))]
+    annotated = [dict(day) for day in task.answer["annotated_plan"]]
+    return [*plans, *([annotated] if len(annotated) == len(plans[0]) else [])]
+
+
+def _without(plan, changed):
+    """`plan` with nothing in the slots that differ in `changed`."""
+    return [
+        {slot: "-" if slot in SLOTS and day[slot] != other[slot] else day[slot] for slot in day}
+        for day, other in zip(plan, changed, strict=True)
+    ]
+
+
+def test_plans_that_are_right_earn_everything(benchmarks):
+    for reward, benchmark in benchmarks.items():
+        for task in benchmark.tasks("eval"):
+            for plan in _right_plans(benchmark, task):
+                score = benchmark.score(task, json.dumps(plan))
+                assert (score.reward, score.success, score.reason) == (1.0, True, ""), (
+                    task.id,
+                    reward,
+                )
+
+
+@pytest.mark.parametrize("name", INVENTIONS)
+def test_inventions_earn_no_more_than_nothing_in_their_place(benchmarks, name):
+    """Officially many of them pass; the score says so, and no reward does."""
+    final, micro = benchmarks["final"], benchmarks["micro"]
+    world, tasks = final._read(), final.tasks("eval")
+    official = 0
+    for task in tasks:
+        for plan in _right_plans(final, task):
+            invented = invent(name, plan, world)
+            if invented == plan:
+                continue
+            text, bare = json.dumps(invented), json.dumps(_without(plan, invented))
+            score, paid = final.score(task, text), micro.score(task, text)
+            official += score.success
+            assert score.reward == 0.0 and score.detail["grounded"]["missing"]
+            assert paid.reward <= micro.score(task, bare).reward
+            # What exists is looked for by one of 8 commonsense constraints, slots are filled by another.
+            asked = sum(verdict is not None for verdict in paid.detail["constraints"].values())
+            assert paid.reward <= 6 / asked
+    assert official >= {"cut_names": 0.25}.get(name, 1.0) * len(tasks)
+
+
+def test_one_template_for_all_queries_earns_what_its_route_does(benchmarks):
+    final, micro = benchmarks["final"], benchmarks["micro"]
+    tasks, official = final.tasks("eval"), 0
+    for task in tasks:
+        plan = template(task, final._read())
+        score, paid = (b.score(task, json.dumps(plan)) for b in (final, micro))
+        official += score.success
+        bare = [
+            {slot: "-" if slot in SLOTS else value for slot, value in day.items()} for day in plan
+        ]
+        asked = sum(v is not None for v in score.detail["constraints"].values())
+        assert score.reward == 0.0
+        assert paid.reward == micro.score(task, json.dumps(bare)).reward == 5 / asked
+    assert official >= len(tasks) / 4
+
+
+def test_no_plan_earns_more_than_what_exists_of_it(benchmarks):
+    """Nor more than officially; on plans that are wrong in many ways."""
+    micro = benchmarks["micro"]
+    world = micro._read()
+    for task in micro.tasks("eval")[::5]:
+        query = Query.from_json(task.answer["query"])
+        answer = task.answer | {"annotated_plan": _right_plans(micro, task)[-1]}
+        task = dataclasses.replace(task, answer=answer)
+        for plan in filter(None, mutations(task, world)):
+            score = micro.score(task, json.dumps(plan))
+            part, _ = grounded_part(query, plan, world.database)
+            official = [v for v in score.detail["constraints"].values() if v is not None]
+            assert score.reward <= micro.score(task, json.dumps(part)).reward
+            assert score.reward <= sum(official) / len(official)
+
+
+def test_the_score_stays_official_and_both_are_reported(benchmarks):
+    """A success is official for a held-out task; in training it is what is paid for."""
+    benchmark = benchmarks["final"]
+    world, tasks = benchmark._read(), benchmark.tasks("eval")
+    right = [(task, benchmark.agent_answer(task)) for task in tasks]
+    invented = [
+        (task, json.dumps(invent("teleports", json.loads(answer), world))) for task, answer in right
+    ]
+    scores = [[(t, benchmark.score(t, text)) for t, text in of] for of in (right, invented)]
+    good, bad = (benchmark.aggregate(of) for of in scores)
+    names = {f"grounded_{name}" for name in RATES}
+    assert names <= set(good) == set(bad)
+    official = set(good) - names
+    assert {name: bad[name] for name in official} == {name: good[name] for name in official}
+    assert {good[name] for name in names} == {1.0} and bad["grounded_final_pass_rate"] == 0.0
+    assert bad["grounded_commonsense_constraint_micro_pass_rate"] == 5 / 8
+    for task, text in invented:
+        held_out = benchmark.score(task, text)
+        seed = benchmark.score(dataclasses.replace(task, origin="seed"), text)
+        assert (held_out.success, held_out.reason) == (True, "")
+        assert (seed.success, seed.reason) == (False, "missing_transportation")
+        assert held_out.reward == seed.reward == 0.0 and held_out.detail == seed.detail
+        json.dumps(held_out.detail)
+
+
+def test_generated_tasks_admit_a_plan_that_exists(benchmarks):
+    for task in benchmarks["micro"].tasks("eval"):
+        generated = dataclasses.replace(task, origin="generated")
+        assert isinstance(generated, Task) and benchmarks["micro"].verify(generated) is None
