@@ -28,8 +28,7 @@ MAX_CHARS = 16_384
 MAX_DEPTH = 64
 _MAX_OPERATORS = 256  # operators, dots and brackets on one path from the root of a syntax tree
 _MAX_JSON_DIGITS = 64
-_MAX_MAGNITUDE = 10**300
-_MAX_EXPONENT = 64
+_MAX_BITS = 1_000  # of an integer that is worked out: about 10^300
 
 # Control characters other than tab, line feed and carriage return; surrogates are never text.
 _NOT_TEXT = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\ud800-\udfff]")
@@ -43,6 +42,12 @@ _PYTHON_TOKEN = re.compile(
     + ")"
 )
 _JSON_TOKEN = re.compile(r'(?P<quote>")|(?P<open>[\[{])|(?P<close>[\]}])')
+
+
+class _OutOfBoundsError(Exception):
+    """Arithmetic that is well formed and would be evaluated officially, but is not worked out here."""
+
+
 _ERRORS = (
     SyntaxError,
     ValueError,
@@ -246,8 +251,13 @@ def parse_calls(
     element must be a call, dotted names are joined, only keyword arguments count, a bare name is
     its own text, a call without keywords or a subscript as a value is its source text, a call with
     keywords as a value is a nested {name: arguments}, and a unary operator before a constant
-    negates it, whichever operator it is.  Arithmetic is worked out on constants only and within
-    bounds (the official decoder runs `eval`).  A `**mapping` argument is kept under the key "**".
+    negates it, whichever operator it is.  A `**mapping` argument is kept under the key "**".
+
+    The official decoder gives arithmetic to `eval`.  Here it is worked out for numbers, for texts and lists
+    that are added or repeated, and within bounds: integers of up to a thousand bits (10^300), texts and lists
+    of up to `MAX_CHARS`.  Beyond them the answer is TOO_LONG.  What else `eval` would take is UNPARSABLE:
+    calls, names of its module, indices and conditions inside arithmetic, formatting by `%`, sets and
+    dictionaries joined by `|`, byte strings.
 
     Args:
       text: what a model wrote.
@@ -273,6 +283,8 @@ def parse_calls(
         if not all(isinstance(element, ast.Call) for element in tree.elts):
             return Rejection(UNPARSABLE, "an element is not a call")
         return [_call(element, parameter_order) for element in tree.elts]
+    except _OutOfBoundsError as error:
+        return Rejection(TOO_LONG, str(error))
     except _ERRORS as error:
         return Rejection(UNPARSABLE, _describe(error))
 
@@ -350,7 +362,7 @@ _BINARY = {
 
 
 def _arithmetic(node: ast.expr) -> Any:
-    """Value of an expression of constants; ValueError for anything else or out of bounds."""
+    """Value of an expression of constants; ValueError for anything else, or _OutOfBoundsError."""
     match node:
         case ast.Constant(value=value) if isinstance(value, int | float | complex | str):
             return value
@@ -368,13 +380,16 @@ def _arithmetic(node: ast.expr) -> Any:
 def _bounded_binary(op: ast.operator, left: Any, right: Any) -> Any:
     numeric = isinstance(left, int | float | complex) and isinstance(right, int | float | complex)
     if numeric:
-        if isinstance(op, ast.Pow) and (abs(right) > _MAX_EXPONENT or abs(left) > 10**6):
-            raise ValueError("power out of bounds")
-        if isinstance(op, ast.LShift) and right > _MAX_EXPONENT:
-            raise ValueError("shift out of bounds")
+        if isinstance(left, int) and isinstance(right, int):
+            bits = abs(left).bit_length()
+            # Both are bounded before they are worked out: the result is nearly as long as this says.
+            if isinstance(op, ast.Pow) and (bits - 1) * right > _MAX_BITS:
+                raise _OutOfBoundsError("power out of bounds")
+            if isinstance(op, ast.LShift) and bits + right > _MAX_BITS:
+                raise _OutOfBoundsError("shift out of bounds")
         value = _BINARY[type(op)](left, right)
-        if isinstance(value, int) and abs(value) > _MAX_MAGNITUDE:
-            raise ValueError("number out of bounds")
+        if isinstance(value, int) and value.bit_length() > _MAX_BITS:
+            raise _OutOfBoundsError("number out of bounds")
         return value
     if isinstance(op, ast.Add):
         size = _weight(left) + _weight(right)
@@ -386,7 +401,7 @@ def _bounded_binary(op: ast.operator, left: Any, right: Any) -> Any:
     else:  # string formatting can be asked for gigabytes of padding
         raise ValueError("unsupported operands")
     if size > MAX_CHARS:
-        raise ValueError("sequence out of bounds")
+        raise _OutOfBoundsError("sequence out of bounds")
     return _BINARY[type(op)](left, right)
 
 

@@ -14,18 +14,40 @@ from genenv_jax.benchmarks.bfcl.schemas import reference_calls, render_calls
 
 COUNT = 10
 FIXED = 5
+# What Java and JavaScript answers are wrapped in; CALL is the right call, LANGUAGE the language's name.
+FORMS = (
+    # code fences
+    "```LANGUAGE\n[CALL]\n```", "```LANGUAGE\nCALL\n```", "```LANGUAGE\nCALL;\n```", "```json\n[CALL]\n```",
+    # comments
+    "[// The call.\nCALL]", "// The call.\nCALL", "CALL // The call.", "CALL;\n// The call.",
+    "[CALL /* The call. */]", "/* The\ncall. */\nCALL;", "# The call.\nCALL", "[CALL] // The call.",
+    # statements around the call
+    "[return CALL]", "return CALL;", "[result = CALL]", "result.value = CALL;", "var result = CALL;",
+    "const result = CALL;", "String result = CALL;", "List<String> result = CALL;", "int[] result = CALL;",
+    "[;CALL]", "int count = 1;\nCALL;", "const count = 1;\nCALL;", "await CALL;", "throw CALL;",
+    # several calls, and words
+    "[CALL; CALL]", "CALL;\nCALL;", "[CALL\nCALL]", "[CALL, CALL]", "CALL\nDone.", "CALL;\nThis does it.",
+    "The call is CALL;",
+    # what is found officially and refused here (`source_calls`)
+    "[(CALL)]", "[!CALL]", "[CALL[0]]", "[CALL + 1]", "[flag ? CALL : null]", "{ CALL; }",
+    "if (flag) { CALL; }", "try { CALL; } catch (Error e) {}", "import a.b;\nCALL;", "[() -> CALL]",
+)  # fmt: skip
 
 
 def mutations(task: Task, count: int = COUNT) -> list[str]:
     """Answers to a task of an AST category: `count` changed ones, and `FIXED` that are always the same.
 
-    The latter are nothing, an empty list, the request itself, all calls twice and all but the last.
+    The latter are nothing, an empty list, the request itself, all calls twice and all but the last.  After
+    them come the `FORMS` of a right answer in Java and JavaScript.
     """
     changed = [_mutate(task, random.Random(f"{task.id}/{index}")) for index in range(count)]
     truth, language = task.answer["ground_truth"], task.answer["language"]
     fixed = ["", "[]", task.messages[-1]["content"]]
     fixed += [render_calls(calls, task.tools, language) for calls in (truth + truth, truth[:-1])]
-    return changed + fixed
+    forms = () if language == "python" else FORMS
+    call = render_calls(truth, task.tools, language)[1:-1]
+    wrapped = [form.replace("LANGUAGE", language).replace("CALL", call) for form in forms]
+    return changed + fixed + wrapped
 
 
 def _mutate(task: Task, rng: random.Random) -> str:

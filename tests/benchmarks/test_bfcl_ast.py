@@ -230,6 +230,67 @@ def test_source_calls_are_decoded(language, text, arguments):
     assert decode_source_calls(text, language) == [{"A.f": arguments}]
 
 
+_BOTH = ("java", "javascript")
+
+
+@pytest.mark.parametrize(
+    ("text", "languages"),
+    [
+        # As the official decoder reads them.
+        ("// The call.\nA.f(x=1)", _BOTH),
+        ("A.f(x=1) // The call.", _BOTH),
+        ("/* The\ncall. */ A.f(/* one */ x=1 /* it is */); // done", _BOTH),
+        ("A.f( // one\nx=1)", _BOTH),
+        ("A.f(x=1); B.g(y=2)", _BOTH),
+        ("A.f(x=1);\nB.g(y=2);", _BOTH),
+        (";A.f(x=1);;", _BOTH),
+        ("count; A.f(x=1)", _BOTH),
+        ("A.f(x=1); return", _BOTH),
+        ("```javascript\nA.f(x=1)\n```", ("javascript",)),
+        ("js\nA.f(x=1);", ("javascript",)),
+        ("const n = g(1)\nlet m\nA.f(x=1)", ("javascript",)),
+        ("return\nA.f(x=1)", _BOTH),
+        ("return g(y=2)\nA.f(x=1)", ("javascript",)),
+        ("return A.f(x=1)", ("java",)),
+        ("throw A.f(x=1);", ("java",)),
+        ("r = A.f(x=1)", ("java",)),
+        ("a.r += A.f(x=1);", ("java",)),
+        ("var r = A.f(x=1);", ("java",)),
+        ("final Map<String, List<B>> r = A.f(x=1);", ("java",)),
+        ("a.B[] r = A.f(x=1);", ("java",)),
+        ("B b; int n = 1; A.f(x=1);", ("java",)),
+        ("B b = new B(1); A.f(x=1);", ("java",)),
+        ("flag ? !(A.f(x=1)[0] + 1) : B.g(y=2)", ("java",)),
+        ("B b = new B(A.f(x=1));", ("java",)),
+        ("() -> A.f(x=1)", ("java",)),
+        ("a < b; A.f(x=1).length;", ("java",)),
+        # A name of ten characters: tree-sitter supplies the semicolon.
+        ("A.f(x=1)\nBbbbbbbbbb.g(y=2)", _BOTH),
+    ],
+)
+def test_the_call_that_counts_among_statements_and_comments(text, languages):
+    for language in _BOTH:
+        found = decode_source_calls(text, language)
+        if language in languages:
+            assert found == [{"A.f": {"x": "1"}}]
+        else:
+            assert isinstance(found, Rejection)
+
+
+@pytest.mark.parametrize("language", _BOTH)
+@pytest.mark.parametrize(
+    "text",
+    ["```java\n[A.f(x=1)]\n```", "```json\n[A.f(x=1)]\n```", "# Call.\nA.f(x=1)", "[A.f(x=1)] // Call.",
+     "A.f(x=1), B.g(y=2)", "A.f(x=1) B.g(y=2)", "await A.f(x=1) now", "A.f(x=1);\nThis does it.",
+     "A.f(x=1)\nDone, I hope.", "The call is A.f(x=1);", "A.f(x=1).get()", "A.f(x=1)\n(y)", "A.f(x=1);)",
+     "A.f(x=1) /* not\nended", "// A.f(x=1)", "A.f(x=/* one */ 1)", "A.f(x /* one */ =1)",
+     "A.f(x=[1, /* c */ 2])", "A /* c */ .f(x=1)", "b[0].f(x=A.f(x=1))", "{ A.f(x=1); }",
+     "if (a) { A.f(x=1); }", "new B() { }; A.f(x=1)", "/*" * 8_000, "A.f(x=1) /" * 1_000, "a<" * 8_000],
+)  # fmt: skip
+def test_text_that_is_no_program_of_one_call_is_rejected(language, text):
+    assert isinstance(decode_source_calls(text, language), Rejection)
+
+
 @pytest.mark.parametrize("language", ["java", "javascript"])
 @pytest.mark.parametrize(
     "text",

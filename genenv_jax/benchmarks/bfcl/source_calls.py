@@ -2,12 +2,22 @@
 
 BFCL decodes these two languages with tree-sitter (`model_handler/parser/{java,js}_parser.py`), and
 an argument's value is its source text.  This is a small recursive-descent reader of the expressions
-that such arguments are made of.  It differs from the official decoder where that one depends on
-tree-sitter's error recovery: tree-sitter rejects some correct Java calls only because they lack a
-semicolon, and reads text that is not ASCII at wrong offsets.  Here both are read as written.
+that such arguments are made of, and of the statements that a call may stand in.  Of several calls one
+counts, as there: in JavaScript the first statement that is a call and nothing else, in Java the first call
+wherever it stands.  Comments between arguments and statements are passed over.
+
+It differs from the official decoder
+  * where that one depends on tree-sitter's error recovery: tree-sitter rejects some correct Java calls only
+    because they lack a semicolon, and reads text that is not ASCII at wrong offsets.  Here both are read
+    as written.  Other broken text that it mends is refused;
+  * beside statements other than expressions, assignments, declarations of one variable, `return` and
+    `throw`, and in Java in blocks and classes: there the call is found, here the answer is refused.
 """
 
 from __future__ import annotations
+
+import itertools
+import re
 
 from genenv_jax.benchmarks.base import TOO_DEEP, UNPARSABLE, Rejection
 from genenv_jax.benchmarks.bfcl.source_tokens import MalformedError, tokens
@@ -31,7 +41,11 @@ _RESERVED = {
         "class extends import export while do for if else try catch var const return".split()
     ),
 }
+_KEYWORDS = frozenset(("return", "throw"))  # before the value of a statement
 _CLOSING = {"(": ")", "[": "]", "{": "}"}
+_AFTER_OPERAND = _BINARY | _ASSIGN | {".", "?.", "(", "[", "?"}
+_BLOCK_COMMENT = re.compile(r"/\*.*?\*/", re.DOTALL)
+_SUPPLIES_SEMICOLON = 10  # characters of the name that follows
 
 
 class _Reader:
@@ -43,6 +57,7 @@ class _Reader:
         self.tokens = tokens(source, language)
         self.index = 0
         self.depth = 0
+        self.found: dict[str, dict[str, str]] | None = None  # the call that counts
 
     def peek(self, ahead: int = 0) -> str:
         """Text of a coming token; "" past the end."""
@@ -69,6 +84,8 @@ class _Reader:
     def balanced(self) -> str:
         """Consumes a bracketed group whose inside is not looked at (a block, parameters)."""
         start = self.index
+        if self.awaits() and self.peek() == "{":
+            raise MalformedError("a block before the call")
         expected = []
         while True:
             text = self.take()
@@ -108,12 +125,18 @@ class _Reader:
         if self.is_lambda():
             return text + self.function()
         start = self.index
-        rest = self.primary()
+        counts = self.awaits() and self.is_call()
+        if counts:
+            self.found = {}  # calls among its arguments do not count
+            self.found = self.call()
+        rest = self.raw(start) if counts else self.primary()
         while True:
             symbol = self.peek()
             if symbol in (".", "?.", "::") and self.kind(1) == "name":
                 rest += self.take() + self.take()
             elif symbol == "(" and self.callable(start):
+                if counts or self.awaits():
+                    raise MalformedError("a call of another expression than a name")
                 self.arguments()
                 rest = self.raw(start)  # a call keeps its source text, white space included
             elif symbol == "[":
@@ -127,6 +150,10 @@ class _Reader:
         """Whether "(" after the operand that began at token `start` is a call."""
         last = self.tokens[self.index - 1]
         return last.kind == "name" or (self.language == "javascript" and self.index > start)
+
+    def awaits(self) -> bool:
+        """Whether the next call counts wherever it stands: in Java the first."""
+        return self.language == "java" and self.found is None
 
     def is_lambda(self) -> bool:
         """Whether a function literal comes next."""
@@ -302,8 +329,9 @@ class _Reader:
             if target:
                 name = target
                 self.take("=")
-                start = self.index
+                begin, start = start, self.index
                 value = self.expression()
+                self.reject_comments(begin, self.index)
                 if self.language == "javascript":
                     value = _unquoted_raw(self.raw(start))
                 elif self.index == start + 1 and self.kind(-1) == "string":
@@ -337,24 +365,98 @@ class _Reader:
         return self.raw(start)
 
     def call(self) -> dict[str, dict[str, str]]:
-        """The statement: one call, perhaps with a semicolon."""
-        if self.kind() != "name" or self.peek() in _RESERVED[self.language]:
-            raise MalformedError("not a call")
-        self.take()
-        while self.peek() == "." and self.kind(1) == "name":
+        """The call that comes next; `is_call` says whether there is one."""
+        start = self.index
+        while self.peek() != "(":
             self.take()
+        self.reject_comments(start, self.index + 1)
+        name = self.raw(start)
+        return {name: self.named_arguments()}
+
+    def is_call(self) -> bool:
+        """Whether a name and "(" come next."""
+        ahead = 1
+        if self.kind() != "name" or self.peek() in _RESERVED[self.language] | _KEYWORDS:
+            return False
+        while self.peek(ahead) == "." and self.kind(ahead + 1) == "name":
+            ahead += 2
+        return self.peek(ahead) == "("
+
+    def program(self) -> dict[str, dict[str, str]]:
+        """The call that counts among the statements, all of which must be readable."""
+        while self.index < len(self.tokens):
+            if self.peek() == ";":
+                self.take()
+                continue
+            self.statement()
+            self.end_statement()
+        if self.found is None:
+            raise MalformedError("no call")
+        return self.found
+
+    def statement(self) -> None:
+        """One statement without its end."""
+        if self.peek() in _KEYWORDS:
             self.take()
-        name = self.raw(0)
-        if self.peek() != "(":
-            raise MalformedError("not a call")
-        arguments = self.named_arguments()
-        following = self.tokens[self.index - 1].end
-        if self.index < len(self.tokens) and self.peek() != ";":
-            # Only JavaScript ends a statement at a line break; what follows is not looked at.
-            gap = self.source[following : self.tokens[self.index].start]
-            if self.language == "java" or "\n" not in gap:
-                raise MalformedError("text after the call")
-        return {name: arguments}
+            if self.index == len(self.tokens) or self.peek() == ";" or self.breaks_line():
+                return
+        elif self.declares():
+            if self.peek() != "=":
+                return
+            self.take()
+        elif self.language == "javascript" and self.found is None and self.is_call():
+            self.found = self.call()
+            if self.peek() in _AFTER_OPERAND:
+                raise MalformedError("not a call alone")
+            return
+        self.expression()
+
+    def declares(self) -> bool:
+        """Consumes the type and the name of a variable's declaration, if they come next."""
+        start = self.index
+        if self.language == "javascript":
+            if self.peek() in ("const", "let", "var") and self.kind(1) == "name":
+                self.index += 2
+                return True
+            return False
+        try:
+            if self.peek() == "final":
+                self.take()
+            if self.kind() == "name":
+                self.take()
+                while self.peek() == "." and self.kind(1) == "name":
+                    self.take(), self.take()
+                if self.peek() == "<":
+                    self.type_arguments()
+                while self.peek() == "[" and self.peek(1) == "]":
+                    self.take(), self.take()
+                if self.kind() == "name":
+                    self.take()
+                    return True
+        except MalformedError:
+            pass  # a comparison
+        self.index = start
+        return False
+
+    def breaks_line(self) -> bool:
+        """Whether a line break, and no comment over several lines, comes before the next token."""
+        gap = self.source[self.tokens[self.index - 1].end : self.tokens[self.index].start]
+        return self.language == "javascript" and "\n" in _BLOCK_COMMENT.sub("", gap)
+
+    def end_statement(self) -> None:
+        """The end of a statement: a semicolon, in JavaScript a line break, or the end of the text."""
+        if self.index == len(self.tokens) or self.peek() == ";" or self.breaks_line():
+            return
+        # tree-sitter supplies a semicolon only where leaving out the name that follows would cost it more.
+        after_call = self.language == "java" and self.tokens[self.index - 1].text == ")"
+        if not (after_call and len(self.peek()) >= _SUPPLIES_SEMICOLON and self.is_call()):
+            raise MalformedError("text after the statement")
+
+    def reject_comments(self, start: int, end: int) -> None:
+        """MalformedError for a comment between tokens `start` and `end`, whose text it would be a part of."""
+        for token, following in itertools.pairwise(self.tokens[start:end]):
+            if self.source[token.end : following.start].strip():
+                raise MalformedError("a comment inside a call's name or an argument")
 
 
 def _unquoted_raw(text: str) -> str:
@@ -365,10 +467,11 @@ def _unquoted_raw(text: str) -> str:
 def decode_source_calls(
     text: str, language: str, max_chars: int = MAX_CHARS
 ) -> list[dict[str, dict[str, str]]] | Rejection:
-    """Decodes what a model wrote as one Java or JavaScript call.
+    """Decodes what a model wrote as one Java or JavaScript call, the one that counts officially.
 
     Args:
-      text: `[f(a=1, b="x")]`; backticks, spaces and the outer brackets are optional.
+      text: `[f(a=1, b="x")]`; backticks, spaces and the outer brackets are optional, and the call may stand
+        among other statements (see above).
       language: "java" or "javascript".
       max_chars: longest text to accept, in characters.
 
@@ -381,7 +484,7 @@ def decode_source_calls(
         return rejection
     text = bracketed(text)
     try:
-        return [_Reader(text[1:-1], language).call()]
+        return [_Reader(text[1:-1], language).program()]
     except RecursionError:
         return Rejection(TOO_DEEP, f"expressions nested beyond {_MAX_DEPTH}")
     except (MalformedError, IndexError) as error:

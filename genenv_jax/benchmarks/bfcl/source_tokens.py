@@ -1,7 +1,6 @@
 """Splits Java and JavaScript source text into tokens, in linear time.
 
 Enough of both languages for the arguments of a call: names, numbers, literals and symbols.
-Comments are not read; text that holds one is rejected.
 """
 
 from __future__ import annotations
@@ -34,20 +33,22 @@ class Token:
 
 
 def tokens(source: str, language: str) -> list[Token]:
-    """Tokens of `source`, white space left out.
+    """Tokens of `source`, white space and comments left out.
 
     Args:
       source: text of one call.
       language: "java" or "javascript"; they differ in quotes, numbers and regular expressions.
 
     Raises:
-      MalformedError: an unterminated literal, or a character that no token begins with.
+      MalformedError: an unterminated literal or comment, or a character that no token begins with.
     """
     found: list[Token] = []
     position = 0
     while position < len(source):
         character = source[position]
-        if character in "\"'`":
+        if source.startswith(("//", "/*"), position):
+            end = _comment_end(source, position)
+        elif character in "\"'`":
             end = _string_end(source, position, language)
             found.append(Token("string", source[position:end], position, end))
         elif character == "/" and language == "javascript" and _expects_operand(found):
@@ -67,6 +68,14 @@ def tokens(source: str, language: str) -> list[Token]:
                 found.append(Token(match.lastgroup, match.group(), position, end))
         position = end
     return found
+
+
+def _comment_end(source: str, start: int) -> int:
+    line = source.startswith("//", start)
+    end = source.find("\n" if line else "*/", start + 2)
+    if end < 0 and not line:
+        raise MalformedError("unterminated comment")
+    return len(source) if end < 0 else end + (0 if line else 2)
 
 
 def _expects_operand(found: list[Token]) -> bool:
