@@ -166,6 +166,18 @@ def test_the_oldest_messages_are_left_out_of_a_long_conversation():
     assert len(prompts.agent_messages(task, 1_000, 100, log)) == 3
 
 
+def test_results_are_shortened_by_what_they_are_in_tokens():
+    def shown(symbols):
+        results = prompts.results_message(["get_watchlist"], [str(symbols)])
+        log = [{"role": "user", "content": "Which?"}, results]
+        return prompts.agent_messages(seed_task(), 1_000, 9_000, log)[-1]["content"]
+
+    # Made-up symbols have about two letters a token, words about six.
+    symbols = ["QXZVK", "WJHGB"] * 400
+    capitals, small = shown(symbols), shown([symbol.lower() for symbol in symbols])
+    assert len(capitals) < len(small) < 9_000
+
+
 @pytest.mark.parametrize(
     ("attempts", "successes", "words"),
     [(0, 0, "has not tried"), (8, 3, "3 of 8 attempts"), (8, 1, "easier"), (8, 8, "harder"),

@@ -56,6 +56,7 @@ _LEAST_RESULT_CHARS = 120
 # About what a Qwen tokenizer splits at: words with what stands before them, digits, other characters.
 _TOKEN = re.compile(r"[^\w\n]?[^\W\d_]+|\d|[^\w\s]{1,3}|_|\s+")
 _WORD_CHARS = 8  # of a word beyond which it is more than one token
+_CAPITALS_CHARS = 3  # the same of one in capitals, such as a symbol of a stock
 _CHARS_A_TOKEN = 3.3  # of prompts in which functions are described
 _BETWEEN = 12  # characters between two messages, at most: a role's name and line ends
 # Characters of a results message, older ones and the latest, that are tried in turn until a prompt fits.
@@ -307,7 +308,8 @@ def _size(messages: Sequence[Message]) -> int:
 
 def _prose_size(text: str) -> int:
     tokens = sum(
-        1 + (found.end() - found.start()) // _WORD_CHARS for found in _TOKEN.finditer(text)
+        1 + len(word) // (_CAPITALS_CHARS if word.isupper() else _WORD_CHARS)
+        for word in _TOKEN.findall(text)
     )
     return max(len(text), int(tokens * _CHARS_A_TOKEN))
 
