@@ -5,18 +5,22 @@
 
 Qwen2.5-7B-Instruct plays both roles, 10 epochs, batches of 64 tasks with 8 rollouts each, 4 variations
 a seed: 539 seeds, 191 held-out turns of other conversations.  The records are read from $GENENV_DATA or
-from where `python -m genenv_jax.datasets --name=bfcl` puts them, and compared with the published ones.  The
-number reported is `multi_turn_long_context_static_match`: the calls of a turn against the reference calls,
-name and arguments, in any order.  The paper does not publish its rule; this one needs no further package
-and also judges tasks with functions that the simulator made up.
+from where `python -m genenv_jax.datasets --name=bfcl` puts them, and compared with the published ones.
 
-    --config.benchmark.multi_turn_rule=turn_state
-
-executes the calls instead (`multi_turn_long_context_turn_state`): the reference calls of the turns before,
-then the answer; state and results must be the reference's.  It needs the package of the official classes,
-without its dependencies:
+The paper does not publish how it compares calls.  Where the package of the official classes is installed,
 
     pip install --no-deps bfcl-eval==2026.3.23 && pip install mpmath==1.3.0
+
+(without its dependencies), calls are executed: the reference calls of the turns before, then the answer;
+state and results must be the reference's, and needless calls cost reward.  The number reported is
+`multi_turn_long_context_turn_state`.  Elsewhere the calls must be the reference calls, to the letter and in
+their order: `multi_turn_long_context_static_match`.  The choice stands in the run's config.json and in the
+names of its metrics; it is made by
+
+    --config.benchmark.multi_turn_rule=turn_state     (or turn_static)
+
+`turn_static` also judges tasks with functions that the simulator made up; under `turn_state` a generated
+task has its seed's functions, and its reference calls must run.
 
 The whole leaderboard, as its authors score it, of any model:
 
@@ -25,15 +29,18 @@ The whole leaderboard, as its authors score it, of any model:
 holds out every category: single turns by the AST checker, multi-turn categories as whole conversations (the
 package above) of up to 21 answers a turn.  Metrics have the leaderboard's names: each category, `non_live`,
 `live`, `irrelevance_overall`, `multi_turn`, `overall`.  Memory and web search are not run and count 0, so
-that `overall` is at most 0.6.  `configs/bfcl.py:official_v3` is the older version.
+that `overall` is at most 0.6.  `configs/bfcl.py:official_v3` reads the records of v3 and forms its
+aggregates; answers are decoded, checked and executed by the rules of v4 (bfcl-eval 2026.3.23), so that its
+numbers are not quite those of the v3 leaderboard.
 
     python -m genenv_jax.main --config=configs/bfcl.py:debug --workdir=runs/bfcl-debug
 
 runs the same code on a few of the real records with a small, randomly initialised model: two epochs
-in about two minutes on a CPU, most of it compiling.  Such a model writes no valid task;
+in some minutes on a CPU, most of it compiling.  Such a model writes no valid task;
 the run shows that the parts work together and how rejections are counted.
 """
 
+from genenv_jax.benchmarks.bfcl import backends
 from genenv_jax.benchmarks.bfcl.categories import categories
 from genenv_jax.config import debug_settings, default_config
 
@@ -46,10 +53,11 @@ def get_config(arg: str = ""):
     config = default_config()
     config.benchmark.name = "bfcl"
     config.benchmark.verify_files = True
+    config.benchmark.multi_turn_rule = "turn_state" if backends.is_installed() else "turn_static"
     config.model.path = "Qwen/Qwen2.5-7B-Instruct"
     config.limits.simulator_prompt = 4608  # the seed's reference calls and instructions come on top
     if arg == "debug":
-        debug_settings(config, 4096, 2048, (256, 2048))
+        debug_settings(config, 4096, 4096, (256, 2048))
         some = ("simple_python", "parallel", "multi_turn_long_context")
         config.benchmark.seed_categories = config.benchmark.eval_categories = some
     if arg.startswith("official"):

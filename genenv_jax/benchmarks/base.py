@@ -90,7 +90,7 @@ class Score:
       reward: R_agent of Eq. 1, in [0, 1].
       success: whether the answer counts as a success in p̂ = k / n (Eq. 2).
       valid: whether the answer was well formed and could be evaluated (only valid traces enter D_train).
-      reason: why it failed or was invalid, as a short snake_case word; "" for a success.
+      reason: why it failed or was invalid, as a short snake_case word; "" for a valid success.
       detail: JSON values that `aggregate` needs beside these (F1, each constraint's verdict, steps of an
         episode, ...).
     """

@@ -8,7 +8,7 @@ import pytest
 from genenv_jax.benchmarks import base
 from genenv_jax.benchmarks.base import Score, SeedStatistics
 from genenv_jax.benchmarks.bfcl import prompts
-from genenv_jax.benchmarks.bfcl.benchmark import BFCL, reason_word
+from genenv_jax.benchmarks.bfcl.benchmark import BFCL, NO_REFUSAL, reason_word
 from tests.benchmarks.bfcl_tasks import WEATHER, generation, seed_task
 
 
@@ -65,7 +65,7 @@ def test_scores_carry_the_official_reason(benchmark, answer, reason, valid):
 
 def test_irrelevance_and_relevance(benchmark):
     irrelevance = seed_task("irrelevance", category="irrelevance", truth=[])
-    for answer in ("I cannot help.", "[]", "", "[weather.get("):
+    for answer in ("I cannot help.", "[]"):
         assert benchmark.score(irrelevance, answer) == Score(1.0, True, True)
     call = "[weather.get(city='Oslo')]"
     assert benchmark.score(irrelevance, call) == Score(0.0, False, True, "decoder_success")
@@ -82,14 +82,81 @@ def test_irrelevance_and_relevance(benchmark):
         assert _parse(benchmark, wrong, task).reason == base.BAD_ANSWER
 
 
-def test_static_match_takes_positional_arguments_any_order_and_defaults(benchmark):
+@pytest.mark.parametrize(
+    "answer",
+    [
+        "None of the functions can do that.",
+        "Sorry, I can't.",
+        "I could call weather.get, but the city (a required value) is missing.",
+        "The function(s) listed do not help here: days = 2 is unknown.",
+        "```\nNo function fits.\n```",
+        "我无法回答这个问题。",
+        "[]",
+    ],
+)
+def test_a_refusal_in_words_earns_the_reward_of_irrelevance(benchmark, answer):
+    task = seed_task("irrelevance", category="irrelevance", truth=[])
+    assert benchmark.score(task, answer) == Score(1.0, True, True)
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        "",
+        "x",
+        "(((",
+        "No.",
+        "weather.get",
+        "[weather.get(city='Oslo'",
+        "weather.get(city='Oslo', days=)",
+        "Here it is: weather.get('Oslo', 2",
+        "lookup(city=Oslo and more",
+        "lookup('Oslo' and more",
+        "I call lookup(city = Oslo).",
+        "```python\n[weather.get(city='Oslo')]\n```",
+        '{"name": "weather.get", "arguments": {"city": "Oslo", "days": 2}}',
+        '```json\n{"name": "weather.get", "arguments": {"city": "Oslo"}}\n```',
+        '<tool_call> {"name": "weather.get"} </tool_call>',
+    ],
+)
+def test_what_is_no_call_only_because_it_is_broken_earns_nothing(benchmark, answer):
+    """The official rule counts it as correct, and so does the score."""
+    task = seed_task("irrelevance", category="irrelevance", truth=[])
+    assert benchmark.score(task, answer) == Score(0.0, True, False, NO_REFUSAL)
+    toolless = dataclasses.replace(task, tools=())
+    assert benchmark.score(toolless, "(((").reason == NO_REFUSAL
+    assert benchmark.score(toolless, "There is no function (not one).").reward == 1.0
+
+
+def test_large_numbers_do_not_hide_a_call(benchmark):
+    task = seed_task("irrelevance", category="irrelevance", truth=[])
+    written = benchmark.score(task, "[weather.get(days=10**100)]")
+    assert written == Score(0.0, False, True, "decoder_success")
+    # Officially a call as well; its value is not worked out here.
+    beyond = benchmark.score(task, "[weather.get(days=10**1000)]")
+    assert beyond == Score(0.0, False, False, base.TOO_LONG)
+
+
+def test_static_match_takes_positional_arguments_and_defaults(benchmark):
     truth = [{"weather.get": {"city": ["Oslo"], "days": ["", 1]}}, {"book": {"guests": [2]}}]
     task = seed_task(rule="static_match", category="multi_turn_long_context", truth=truth)
     for answer in (
         "[weather.get('Oslo'), book(2)]",
-        "[book(guests=2), weather.get('oslo', days=1)]",
+        "[weather.get('Oslo', days=1), book(guests=2)]",
     ):
         assert benchmark.score(task, answer) == Score(1.0, True, True)
+    for answer in (
+        "[weather.get('OSLO'), book(2)]",
+        "[weather.get('Os-lo'), book(2)]",
+        "[weather.get('Oslo '), book(2)]",
+        "[weather.get('Oslo', ''), book(2)]",
+        "[book(2), weather.get('Oslo')]",
+    ):
+        score = benchmark.score(task, answer)
+        assert (score.reward, score.success, score.valid) == (0.0, False, True)
+    # In the single turns, which nothing executes, case and order stay free.
+    free = dataclasses.replace(task, answer={**task.answer, "rule": "ast"})
+    assert benchmark.score(free, "[book(guests=2), weather.get(city='OSLO')]").reward == 1.0
     assert not benchmark.score(task, "[weather.get('Oslo', 2), book(2)]").success
     assert benchmark.score(task, "[weather.get('Oslo')]").reason == "wrong_count"
     assert (

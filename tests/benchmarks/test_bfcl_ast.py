@@ -108,6 +108,46 @@ def test_parallel_calls_match_in_any_order_and_once_each():
     assert ast_checker.check(tools, calls[:2], truth, "parallel").error == f"{prefix}:wrong_count"
 
 
+@pytest.mark.parametrize(
+    ("declared", "options", "value", "error"),
+    [
+        ("string", ["New York"], "New York", ""),
+        ("string", ["New York"], "new york", "value_error:string"),
+        ("string", ["a.txt"], "atxt", "value_error:string"),
+        ("string", ["it's"], 'it"s', "value_error:string"),
+        ("string", [".", ""], ".", ""),
+        ("string", [".", ""], "", "value_error:string"),  # "" says that it may be left out
+        ("string", [""], "", ""),
+        ("string", ["", ""], "", ""),
+        ("array of string", [["A", "b"]], ["A", "b"], ""),
+        ("array of string", [["A", "b"]], ["a", "b"], "value_error:list/tuple"),
+        ("array of string", [["A"], ""], [], "value_error:list/tuple"),
+        ("dict", [{"k": ["V"]}], {"k": "V"}, ""),
+        ("dict", [{"k": ["V"]}], {"k": "v"}, "value_error:dict_value"),
+        ("array of dict", [[{"k": ["V"]}]], [{"k": "v"}], "value_error:dict_value"),
+        ("integer", [5], 5.0, "type_error:simple"),
+        ("float", [5], 5.0, ""),
+        ("number", [1], 1, ast_checker.CHECKER_ERROR),
+    ],
+)
+def test_in_order_strings_are_compared_as_they_are(declared, options, value, error):
+    truth, calls = [{"f": {"a": options}}], [{"f": {"a": value}}]
+    assert ast_checker.check_in_order([_tool(a=declared)], calls, truth).error == error
+
+
+def test_in_order_calls_have_their_places():
+    tools = [_tool("f", a="integer"), _tool("g", a="integer")]
+    truth = [{"f": {"a": [1]}}, {"g": {"a": [1]}}, {"f": {"a": [1]}}]
+    calls = [{"f": {"a": 1}}, {"g": {"a": 1}}, {"f": {"a": 1}}]
+    assert ast_checker.check_in_order(tools, calls, truth).valid
+    assert ast_checker.check_in_order(tools, calls[::-1], truth).valid  # it is the same
+    assert ast_checker.check(tools, calls[1:] + calls[:1], truth, "parallel").valid
+    assert not ast_checker.check_in_order(tools, calls[1:] + calls[:1], truth).valid
+    word = "parallel_function_checker_no_order:wrong_count"
+    assert ast_checker.check_in_order(tools, calls[:2], truth).error == word
+    assert ast_checker.check_in_order(tools, [], []).valid
+
+
 def test_parallel_matching_is_greedy():
     # The first reference takes the only call that the second would accept: no search, officially.
     truth = [{"f": {"a": [1, 2]}}, {"f": {"a": [1]}}]

@@ -1,6 +1,8 @@
 """BFCL's published files: counts, splits, and that the official references are accepted."""
 
+import collections
 import json
+import re
 
 import pytest
 
@@ -9,6 +11,7 @@ from genenv_jax.benchmarks.base import SeedStatistics
 from genenv_jax.benchmarks.bfcl import backends, records
 from genenv_jax.benchmarks.bfcl.benchmark import BFCL
 from genenv_jax.benchmarks.bfcl.categories import CONVERSATION, MULTI_TURN, TURN_STATE, categories
+from genenv_jax.benchmarks.safe_parse import parse_calls
 from tests.benchmarks.bfcl_tasks import generation
 
 pytestmark = pytest.mark.data
@@ -95,6 +98,96 @@ def test_requests_of_held_out_conversations_do_not_come_back(data_dir):
     text = generation("same", stolen, benchmark.agent_answer(seeds[0]))
     made = benchmark.parse(text, seeds[0], "g0", 0)
     assert benchmark.verify(made).reason == base.CONTAMINATED
+
+
+def _capitals(text):
+    return text.upper()
+
+
+def _letters(text):
+    return re.sub(r"[ ,./\-_*^]", "", text)  # what the AST checker compares
+
+
+def _first_changed(calls, change):
+    """Calls of which the first text that `change` changes is changed."""
+    calls = [(name, dict(arguments)) for name, arguments in calls]
+    for _, arguments in calls:
+        for key, value in arguments.items():
+            if isinstance(value, str) and change(value) != value:
+                arguments[key] = change(value)
+                return calls
+    return calls
+
+
+@needs_package
+def test_what_the_two_rules_of_turns_reward(data_dir):
+    static, executed = (
+        BFCL(data_dir=data_dir, multi_turn_rule=rule) for rule in ("turn_static", "turn_state")
+    )
+    counts = collections.Counter()
+    in_full = 0
+    for one, other in zip(static.tasks("eval"), executed.tasks("eval"), strict=True):
+        assert one.id == other.id
+        parsed = parse_calls(executed.agent_answer(other))
+        calls = [(name, arguments) for call in parsed for name, arguments in call.items()]
+        everything = [(t["name"], {}) for t in one.tools if not t["parameters"]["required"]]
+        changed = {
+            "capitals": _first_changed(calls, _capitals),
+            "letters": _first_changed(calls, _letters),
+            "reversed": calls[::-1],
+        }
+        answers = {kind: changed[kind] for kind in changed if changed[kind] != calls}
+        answers |= {"reference": calls, "everything": everything, "both": calls + everything}
+        for kind, written in answers.items():
+            text = ", ".join(
+                f"{name}({', '.join(f'{key}={value!r}' for key, value in arguments.items())})"
+                for name, arguments in written
+            )
+            first, second = (
+                benchmark.score(task, f"[{text}]")
+                for benchmark, task in ((static, one), (executed, other))
+            )
+            # What is rewarded without execution is right when it is executed.
+            assert first.reward == float(first.success) <= second.reward
+            in_full += kind == "reference" and first.reward == second.reward == 1.0
+            counts[kind, "answers"] += 1
+            counts[kind, "right"] += second.success
+            counts[kind, "static"] += first.success
+            counts[kind, "state"] += second.reward > 0
+    found = {kind: tuple(counts[kind, of] for of in ("answers", "right", "static", "state"))
+             for kind, _ in counts}  # fmt: skip
+    assert in_full == 191
+    assert found == {
+        "reference": (191, 191, 191, 191),
+        "capitals": (130, 3, 0, 3),
+        "letters": (105, 14, 0, 14),
+        "reversed": (72, 35, 0, 35),
+        "everything": (191, 5, 0, 0),
+        "both": (191, 117, 0, 2),
+    }
+
+
+def test_what_irrelevance_rewards(data_dir):
+    names = ("irrelevance", "live_irrelevance")
+    tasks = records.load("v4", names, data_dir)
+    benchmark = BFCL(data_dir=data_dir, seed_categories=(), eval_categories=names)
+    answers = {
+        "[]": (1.0, True, True),
+        "None of the functions can do that.": (1.0, True, True),
+        "x": (0.0, True, False),
+        "(((": (0.0, True, False),
+        "[NAME(x=1": (0.0, True, False),
+        "NAME('Oslo', 2 and more": (0.0, True, False),
+        '```json\n{"name": "NAME", "arguments": {"x": 1}}\n```': (0.0, True, False),
+        "[NAME()]": (0.0, False, True),
+        "[NAME(x=10**100)]": (0.0, False, True),
+    }
+    assert len(tasks) == 1_124
+    for task in tasks:
+        for answer, expected in answers.items():
+            name = task.tools[0]["name"] if task.tools else "answer"
+            score = benchmark.score(task, answer.replace("NAME", name))
+            assert (score.reward, score.success, score.valid) == expected, (task.id, answer)
 
 
 def test_positional_reference_arguments_are_named(data_dir):

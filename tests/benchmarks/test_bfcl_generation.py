@@ -9,7 +9,7 @@ import pytest
 from genenv_jax.benchmarks import base
 from genenv_jax.benchmarks.base import Rejection, Score, Task
 from genenv_jax.benchmarks.bfcl import schemas
-from genenv_jax.benchmarks.bfcl.benchmark import BFCL
+from genenv_jax.benchmarks.bfcl.benchmark import BFCL, NO_REFUSAL
 from tests.benchmarks.bfcl_tasks import BOOK, WEATHER, generation, seed_task
 from tests.benchmarks.hostile import HOSTILE
 
@@ -208,7 +208,8 @@ def test_hostile_text_is_parsed_and_scored_in_bounded_time(benchmark, name):
             benchmark.canonical(result)
         score = benchmark.score(seed, text)
         assert time.process_time() - start < 1.0
-        assert 0.0 <= score.reward <= 1.0 and score.success == (score.reward == 1.0)
+        assert 0.0 <= score.reward <= float(score.success)
+        assert score.success == (score.reward == 1.0) or score.reason == NO_REFUSAL
         assert score.reason.replace("_", "").isalpha() or score.success
         if score.success:  # none of these is a correct call
             assert seed.answer["kind"] in ("irrelevance", "relevance")

@@ -7,10 +7,18 @@ import time
 import pytest
 
 from genenv_jax.benchmarks import base
-from genenv_jax.benchmarks.base import Described, Interactive, Rejection, SeedStatistics, Task
+from genenv_jax.benchmarks.base import (
+    Described,
+    Interactive,
+    Rejection,
+    Score,
+    SeedStatistics,
+    Task,
+)
 from genenv_jax.benchmarks.bfcl import backends, multi_turn, prompts
 from genenv_jax.benchmarks.bfcl.benchmark import BFCL
 from genenv_jax.benchmarks.bfcl.categories import CONVERSATION, MULTI_TURN, TURN_STATE
+from genenv_jax.experiment.plan import load_config
 from tests.benchmarks import bfcl_tasks
 from tests.benchmarks.bfcl_classes import HEAVY
 from tests.benchmarks.bfcl_tasks import TOOLS, conversation, generation, turn
@@ -161,6 +169,28 @@ def test_a_turn_on_its_own_is_executed(benchmark, answer, reason, valid):
     assert (score.reason, score.valid, score.success) == (reason, valid, reason == "")
 
 
+def test_needless_calls_cost_reward_and_no_success(benchmark):
+    task = turn(["touch(file_name='x')"])
+    for answer, reward in (
+        ("[touch(file_name='x')]", 1.0),
+        ("[ls(), touch(file_name='x')]", 0.5),
+        ("[touch(file_name='x'), touch(file_name='x')]", 0.5),
+        ("[ls(), touch(file_name='x'), ls()]", 0.0),
+        (f"[touch(file_name='x'), {', '.join(['ls()'] * 50)}]", 0.0),
+    ):
+        assert benchmark.score(task, answer) == Score(reward, True, True)
+    # As many calls as the reference has are never needless, also where it was written by a simulator.
+    text = generation("same", "Look twice.", "[ls(), cat(file_name='notes')]")
+    made = benchmark.parse(text, task, "g0", 1)
+    assert benchmark.score(made, "[cat(file_name='notes'), ls()]").reward == 1.0
+    scores = [
+        benchmark.score(made, f"[cat(file_name='notes'), ls(){', ls()' * count}]")
+        for count in range(1, 5)
+    ]
+    assert all(score.success for score in scores)
+    assert [score.reward for score in scores] == pytest.approx([2 / 3, 1 / 3, 0, 0])
+
+
 def test_a_turn_starts_where_the_history_ends(benchmark):
     task = turn(["ls()"], (["touch(file_name='x')"], ["cd(folder='work')"]))
     assert benchmark.score(task, "[ls()]").success
@@ -201,6 +231,14 @@ def test_rules_and_their_package_are_checked_at_once(monkeypatch):
     assert not BFCL().isolated
     single = BFCL(multi_turn_rule="conversation", seed_categories=(), eval_categories=("multiple",))
     assert not single.isolated
+
+
+@pytest.mark.parametrize("installed", [True, False])
+def test_training_executes_where_it_can(monkeypatch, installed):
+    monkeypatch.setattr(backends, "is_installed", lambda: installed)
+    rule = load_config("configs/bfcl.py", "config").benchmark.multi_turn_rule
+    assert rule == ("turn_state" if installed else "turn_static")
+    assert BFCL(data_dir="nowhere", multi_turn_rule=rule).about()["bfcl_multi_turn_rule"] == rule
 
 
 def test_it_says_what_its_numbers_are(benchmark):

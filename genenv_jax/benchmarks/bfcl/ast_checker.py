@@ -1,8 +1,11 @@
 """BFCL's single-turn checker: are these calls the calls that were asked for?
 
-The rules are those of `bfcl_eval/eval_checker/ast_eval/ast_checker.py` (BFCL v4, Apache-2.0),
+The rules of `check` are those of `bfcl_eval/eval_checker/ast_eval/ast_checker.py` (BFCL v4, Apache-2.0),
 written anew from their description; the error words are the official ones.  Where the official code
-raises (a malformed schema, an int that overflows a float), `check` reports CHECKER_ERROR.
+raises (a malformed schema, an int that overflows a float), it reports CHECKER_ERROR.
+
+`check_in_order` is a stricter rule of our own for calls that are meant to be executed: there the case and
+the punctuation of a string matter, and often the order of the calls.
 
 Data shapes:
   tools         [{"name", "parameters": {"type": "dict", "properties": {...}, "required": [...]}}]
@@ -42,6 +45,7 @@ _ERRORS = (
     RecursionError,
     NotImplementedError,
 )
+_Standard = Callable[[str], str]
 _IGNORED_IN_STRINGS = re.compile(r"[ ,./\-_*^]")
 
 
@@ -155,6 +159,50 @@ def check(
         return Verdict(CHECKER_ERROR, f"{type(error).__name__}: {error}"[:200])
 
 
+def check_in_order(
+    tools: Sequence[Mapping[str, Any]],
+    calls: Sequence[Mapping[str, Mapping[str, Any]]],
+    ground_truth: Sequence[Mapping[str, Mapping[str, list[Any]]]],
+) -> Verdict:
+    """Checks decoded Python calls one by one against a ground truth, strings as they are; total.
+
+    As `check`, but strings must be equal to the last character, call k must be the acceptable call k, and
+    the "" that says "may be left out" is not taken for a value.
+    Whether two calls may change places depends on what they do, which only their execution shows, so the
+    order of the ground truth is always required.
+
+    Args:
+      tools, calls, ground_truth: see `check`.
+
+    Returns:
+      PASS or a verdict with the official error type.
+    """
+    try:
+        if len(calls) != len(ground_truth):
+            return Verdict(
+                "parallel_function_checker_no_order:wrong_count", _count(calls, ground_truth)
+            )
+        for call, expected in zip(calls, ground_truth, strict=True):
+            ((name, options_of),) = expected.items()
+            options_of = _without_marks(options_of, call.get(name, {}))
+            verdict = _check_call(_find_tool(tools, name), call, {name: options_of}, "python", str)
+            if not verdict.valid:
+                return verdict
+    except _ERRORS as error:
+        return Verdict(CHECKER_ERROR, f"{type(error).__name__}: {error}"[:200])
+    return PASS
+
+
+def _without_marks(
+    options_of: Mapping[str, list[Any]], arguments: Mapping[str, Any]
+) -> dict[str, list[Any]]:
+    """Acceptable values of the arguments that were given, without the mark for "may be left out"."""
+    return {
+        name: (name in arguments and [option for option in options if option != ""]) or options
+        for name, options in options_of.items()
+    }
+
+
 def _count(calls: Sequence[Any], ground_truth: Sequence[Any]) -> str:
     return f"{len(calls)} calls where {len(ground_truth)} were expected"
 
@@ -198,8 +246,12 @@ def _check_call(
     call: Mapping[str, Mapping[str, Any]],
     expected: Mapping[str, Mapping[str, list[Any]]],
     language: str,
+    standard: _Standard = standardize_string,
 ) -> Verdict:
-    """`simple_function_checker`: one call against one acceptable call."""
+    """`simple_function_checker`: one call against one acceptable call.
+
+    standard: the form of a string in which it is compared.
+    """
     options_of = next(iter(expected.values()))
     schemas = tool["parameters"]["properties"]
     required = tool["parameters"]["required"]
@@ -212,7 +264,7 @@ def _check_call(
     for name, value in arguments.items():
         if name not in schemas or name not in options_of:
             return Verdict("simple_function_checker:unexpected_param", name)
-        verdict = _check_argument(name, value, schemas[name], options_of[name], language)
+        verdict = _check_argument(name, value, schemas[name], options_of[name], language, standard)
         if not verdict.valid:
             return verdict
     for name, options in options_of.items():
@@ -222,7 +274,12 @@ def _check_call(
 
 
 def _check_argument(
-    name: str, value: Any, schema: Mapping[str, Any], options: list[Any], language: str
+    name: str,
+    value: Any,
+    schema: Mapping[str, Any],
+    options: list[Any],
+    language: str,
+    standard: _Standard,
 ) -> Verdict:
     rules = _LANGUAGES[language]
     declared = schema["type"]
@@ -244,13 +301,13 @@ def _check_argument(
         return Verdict(error, f"{name}: expected {declared}, got {type(value).__name__}")
     if not is_variable:
         if expected_type is dict:
-            return _named(_check_dict(value, options), name)
+            return _named(_check_dict(value, options, standard), name)
         if expected_type is list and nested_type is dict:
-            return _named(_check_dicts(value, options), name)
+            return _named(_check_dicts(value, options, standard), name)
         if expected_type is str:
-            return _named(_check_string(value, options), name)
+            return _named(_check_string(value, options, standard), name)
         if expected_type is list:
-            return _named(_check_list(value, options), name)
+            return _named(_check_list(value, options, standard), name)
     return _named("" if value in options else "value_error:others", name)
 
 
@@ -291,39 +348,42 @@ def _check_type(
     return "type_error:simple", is_variable
 
 
-def _standardized(value: Any) -> Any:
-    return standardize_string(value) if type(value) is str else value
+def _standardized(value: Any, standard: _Standard) -> Any:
+    return standard(value) if type(value) is str else value
 
 
-def _check_string(value: str, options: list[Any]) -> str:
-    accepted = [standardize_string(option) for option in options if type(option) is str]
-    return "" if standardize_string(value) in accepted else "value_error:string"
+def _check_string(value: str, options: list[Any], standard: _Standard) -> str:
+    accepted = [standard(option) for option in options if type(option) is str]
+    return "" if standard(value) in accepted else "value_error:string"
 
 
-def _check_list(value: list[Any], options: list[Any]) -> str:
-    accepted = [[_standardized(element) for element in option] for option in options]
-    found = [_standardized(element) for element in value]
+def _check_list(value: list[Any], options: list[Any], standard: _Standard) -> str:
+    accepted = [[_standardized(element, standard) for element in option] for option in options]
+    found = [_standardized(element, standard) for element in value]
     return "" if found in accepted else "value_error:list/tuple"
 
 
-def _check_dict(value: Mapping[str, Any], options: list[Any]) -> str:
+def _check_dict(value: Mapping[str, Any], options: list[Any], standard: _Standard) -> str:
     error = "dict_checker:unclear"
     for option in options:
         if option == "":
             continue
-        error = _compare_dict(value, option)
+        error = _compare_dict(value, option, standard)
         if not error:
             return ""
     return error
 
 
-def _compare_dict(value: Mapping[str, Any], option: Mapping[str, list[Any]]) -> str:
+def _compare_dict(
+    value: Mapping[str, Any], option: Mapping[str, list[Any]], standard: _Standard
+) -> str:
     error = ""
     for key, entry in value.items():
         if key not in option:
             error = "value_error:dict_key"
             break
-        if _standardized(entry) not in [_standardized(accepted) for accepted in option[key]]:
+        accepted = [_standardized(each, standard) for each in option[key]]
+        if _standardized(entry, standard) not in accepted:
             error = "value_error:dict_value"
             break
     if any(key not in value and "" not in accepted for key, accepted in option.items()):
@@ -331,14 +391,14 @@ def _compare_dict(value: Mapping[str, Any], option: Mapping[str, list[Any]]) -> 
     return error
 
 
-def _check_dicts(value: list[Any], options: list[Any]) -> str:
+def _check_dicts(value: list[Any], options: list[Any], standard: _Standard) -> str:
     error = "list_dict_checker:unclear"
     for option in options:
         if len(value) != len(option):
             error = "value_error:list_dict_count"
             continue
         for entry, accepted in zip(value, option, strict=True):
-            error = _check_dict(entry, [accepted])
+            error = _check_dict(entry, [accepted], standard)
             if error:
                 break
         else:

@@ -2,28 +2,35 @@
 
 Which rule scores which category:
   * single-turn categories: the official AST checker (`ast_checker`), and for (ir)relevance the
-    official "does it decode into a call" rule;
+    official "does it decode into a call" rule, under which any broken text is a correct "no call": it is
+    a success, but has no reward unless it says so in words (`refuses`);
   * multi-turn categories: what the option `multi_turn_rule` says.
       "conversation"  the official rule: whole conversations in episodes, state and response compared
                       after every turn (`multi_turn`).  Metrics have the official names.
       "turn_state"    the GenEnv paper's protocol, each turn on its own, executed: the reference calls
                       of the turns before it are executed for both sides, then the agent's answer;
-                      state and response are compared.  Metrics are named `<category>_turn_state`.
-      "turn_static"   the same protocol without execution: the calls are compared with the reference
-                      calls by the AST checker's `parallel` rule, so equivalent detours fail.
-                      Metrics are named `<category>_static_match`.
+                      state and response are compared.  Needless calls cost reward
+                      (`multi_turn.score_turn`).  Metrics are named `<category>_turn_state`.
+      "turn_static"   the same protocol without execution: the calls must be the reference calls, in
+                      their order, with strings that are equal to the last character
+                      (`ast_checker.check_in_order`), so equivalent detours fail, and so do calls that
+                      could as well change places.  Metrics are named `<category>_static_match`.
 
-"turn_static" is the default.  The paper takes turns independently and does not publish how it compares
-them.  Training needs a rule that also judges what the simulator writes: a generated task may bring its own
-functions, which nothing can execute, and under "turn_state" it must fit the state of its seed, which the
-simulator sees only in part, so that most of what a model writes is rejected.  And it needs no package.
-"turn_state" and "conversation" execute calls with the package bfcl-eval (`backends.INSTALL`).
+The paper takes turns independently and does not publish how it compares them.  "turn_state" and
+"conversation" execute calls with the package bfcl-eval (`backends.INSTALL`); `configs/bfcl.py` chooses
+"turn_state" where it is installed.  "turn_static", the default of the class, needs no package, and it also
+judges generated tasks with functions of their own, which nothing can execute.  Under "turn_state" a generated
+task keeps its seed's functions and must fit its state, which the simulator sees only in part.
+
+`version` says whose records are read, "v3" or "v4".  The rules are those of v4 (bfcl-eval 2026.3.23) for
+both: of v3 there are the data and the aggregates.
 """
 
 from __future__ import annotations
 
 import dataclasses
 import json
+import re
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -72,6 +79,11 @@ from genenv_jax.benchmarks.safe_parse import check_text, parse_calls, parse_json
 from genenv_jax.benchmarks.subsets import stable_position
 
 _NO_CALL = ("irrelevance", "relevance")
+NO_REFUSAL = "no_refusal"  # no call, officially, but no words either
+# How a call or its remains look: they begin with a bracket or `name(`, or `name(argument=` is in them.
+_FENCE = re.compile(r"\s*`*(?:(?<=```)\w+\n)?[\s`'\"]*")
+_CALL_FIRST = re.compile(r"[\[({<]|[\w.$]+\(")
+_CALL_INSIDE = re.compile(r"\w\s*\(\s*\w+\s*=")
 
 
 @dataclasses.dataclass(kw_only=True, eq=False)
@@ -79,7 +91,7 @@ class BFCL(Recorded):
     """BFCL tasks, prompts and scoring; a `Benchmark`, `Interactive` and `Described`.
 
     Args, beside those of `Recorded`:
-      version: "v3" or "v4".
+      version: "v3" or "v4", of the records; see above.
       multi_turn_rule: how multi-turn categories are scored, see above.  Under "conversation" the seeds
         are turns with the rule "turn_state": the simulator varies one request at a time.
       seed_categories: categories to train on.
@@ -330,11 +342,15 @@ class BFCL(Recorded):
         return task.messages[-1]["content"] if task.messages else ""
 
     def _score(self, task: Task, answer: str) -> Score:
-        """1 for an answer that the category's rule accepts, else 0.
+        """A success is an answer that the category's rule accepts.  The reward is 1 for it, else 0, but
+
+          * for irrelevance the official rule accepts whatever does not decode; what is neither `[]` nor a
+            refusal in words (`refuses`) is a success without reward that is not valid, NO_REFUSAL;
+          * under "turn_state" needless calls cost reward (`multi_turn.score_turn`).
 
         `reason` is the official error type in snake case.  An answer that does not decode is not
-        valid; for irrelevance that is the success.  Answers beyond `Limits.answer_chars` and
-        answers that are not text are wrong in every category.
+        valid, but for irrelevance.  Answers beyond `Limits.answer_chars`, with arithmetic out of bounds
+        (`safe_parse.parse_calls`) or that are not text are wrong in every category.
 
         A whole conversation, which an agent plays with `episode`, is scored from the form that the official
         result files have: JSON, a list of turns, each a list of the agent's answers as text.
@@ -349,17 +365,22 @@ class BFCL(Recorded):
         if rejected and calls.reason in (NOT_TEXT, TOO_LONG):
             return Score(0.0, False, False, calls.reason)
         if spec["kind"] == "irrelevance":
-            passed = rejected or not calls
-            return Score(float(passed), passed, True, "" if passed else "decoder_success")
+            if not rejected:
+                return Score(float(not calls), not calls, True, "decoder_success" if calls else "")
+            if calls.reason != EMPTY and refuses(answer, task.tools):
+                return Score(1.0, True, True)
+            return Score(0.0, True, False, NO_REFUSAL)
         if rejected:
             reason = EMPTY if calls.reason == EMPTY else "decoder_failed"
             return Score(0.0, False, False, reason)
         if spec["kind"] == "relevance":
             passed = bool(calls)
             return Score(float(passed), passed, passed, "" if passed else "decoder_failed")
-        verdict = ast_checker.check(
-            list(task.tools), calls, spec["ground_truth"], spec["kind"], spec["language"]
-        )
+        tools, truth = list(task.tools), spec["ground_truth"]
+        if spec["rule"] == STATIC_MATCH:
+            verdict = ast_checker.check_in_order(tools, calls, truth)
+        else:
+            verdict = ast_checker.check(tools, calls, truth, spec["kind"], spec["language"])
         return Score(float(verdict.valid), verdict.valid, True, reason_word(verdict.error))
 
     def is_interactive(self, task: Task) -> bool:
@@ -381,7 +402,7 @@ class BFCL(Recorded):
     def _facts(self) -> dict[str, str]:
         facts = {
             "bfcl_version": self.version,
-            "bfcl_single_turn_rule": "official AST checker",
+            "bfcl_single_turn_rule": "official AST checker of v4",
             "bfcl_multi_turn_rule": self.multi_turn_rule,
             "bfcl_overall": "memory and web_search (agentic) are not run and count 0",
         }
@@ -418,6 +439,28 @@ def reason_word(error: str) -> str:
     if checker in ("type_error", "value_error"):
         word = f"{checker}_{word}"
     return (word or checker).replace("/", "_")
+
+
+def refuses(answer: str, tools: Sequence[Mapping[str, Any]]) -> bool:
+    """Whether an answer that does not decode says in words that nothing is called; total.
+
+    It has at least two words, and does not look like a call that went wrong: it does not begin, after
+    quotes and the head of a code fence, with a bracket or with `name(`, and holds neither `name(argument=`
+    nor a listed function's name before a parenthesis.  What the words say is not judged.
+
+    Args:
+      answer: what the agent wrote.
+      tools: the functions that it could call.
+    """
+    text = answer[_FENCE.match(answer).end() :]
+    if _CALL_FIRST.match(text) or _CALL_INSIDE.search(text):
+        return False
+    names = "|".join(re.escape(tool["name"].rpartition(".")[2]) for tool in tools)
+    if names and re.search(rf"(?<!\w)(?:{names})\(", text):
+        return False
+    # Scripts without spaces: any letter beyond ASCII counts as a word.
+    words = sum(any(map(str.isalpha, word)) for word in text.split())
+    return max(words, sum(c.isalpha() and not c.isascii() for c in text)) >= 2
 
 
 def _requests(task: Task) -> list[str]:

@@ -99,7 +99,10 @@ def score_conversation(task: Task, turns: Sequence[Sequence[Sequence[Call]]]) ->
 def score_turn(task: Task, calls: Sequence[Call]) -> Score:
     """Verdict on one turn alone, after the reference calls of the turns before it.
 
-    The state rule as above; the response rule with the results of this turn only.
+    The state rule as above; the response rule with the results of this turn only.  Both rules accept any
+    number of calls beside those that were needed, so that calling every function that only looks would
+    often do.  The verdict stays theirs, but of n calls where the reference has r, each of the n − r
+    needless ones costs 1 / (r + 1) of the reward: it is max(0, 1 − max(0, n − r) / (r + 1)) for a success.
     """
     spec = task.answer
     if spec["calls"] and not calls:
@@ -109,7 +112,9 @@ def score_turn(task: Task, calls: Sequence[Call]) -> Score:
         judge.replay(earlier)
     judge.run(calls)
     reason = judge.end_turn(spec["calls"])
-    return Score(float(not reason), not reason, True, reason)
+    needed = len(spec["ground_truth"])
+    spared = max(0.0, 1.0 - max(0, len(calls) - needed) / (needed + 1))
+    return Score(0.0 if reason else spared, not reason, True, reason)
 
 
 def reference_results(scenario: Scenario, turns: Sequence[Sequence[str]]) -> list[list[str]]:
