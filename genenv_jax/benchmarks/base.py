@@ -219,6 +219,17 @@ def source_of(benchmark: Benchmark, task: Task) -> str:
 
 
 @runtime_checkable
+class Worded(Protocol):
+    """What a benchmark has if its requests are told in free words, so that one may be told in others."""
+
+    def requests(self, task: Task) -> Sequence[tuple[str, Sequence[str]]]:
+        """Each request of a task: its wording, and what it asks for whatever the wording.
+
+        That is the names of the functions that its reference calls, or a reference that calls none.
+        """
+
+
+@runtime_checkable
 class Generative(Protocol):
     """What a benchmark has beside `Benchmark` if it can draw tasks itself, of a difficulty asked for.
 

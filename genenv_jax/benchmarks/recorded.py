@@ -6,7 +6,6 @@ import abc
 import dataclasses
 import itertools
 import os
-import unicodedata
 from collections.abc import Iterable, Sequence
 from typing import Any
 
@@ -181,9 +180,3 @@ def _one_turn(messages: Sequence[Message], system: Sequence[Message]) -> str:
         else f"{message['role'].capitalize()}: {message['content']}"
         for message in rest
     )
-
-
-def letters(text: str) -> str:
-    """The letters and digits of a text, without case, punctuation and white space."""
-    folded = unicodedata.normalize("NFKC", text).casefold()
-    return "".join(character for character in folded if character.isalnum())

@@ -15,18 +15,21 @@ from collections.abc import Callable, Iterable, Sequence
 
 from genenv_jax.benchmarks import base
 from genenv_jax.benchmarks.base import Benchmark, Rejection, Task
+from genenv_jax.benchmarks.wording import Subsequences, fold, words
 from genenv_jax.settings import Settings, choice, within
 
 # What is admitted: tasks that pass their own checks, or all that parse, as in the paper's public code.
 PROVEN, PARSED = "proven", "parsed"
 _BOUNDS = (base.NOT_TEXT, base.TOO_LONG, base.TOO_DEEP)  # hold for both
+_FEW_WORDS = 5
 
 
 @dataclasses.dataclass(frozen=True)
 class VerificationConfig(Settings):
     """`config.verification`.
 
-    near_duplicate: similarity of the wording from which a task is a copy; 0: canonical forms are compared.
+    near_duplicate: similarity of the wording from which a task is a copy (`NearDuplicates`), and share of a
+      held-out request from which it is there again (`Requests`); 0: canonical forms alone are compared.
     pool_epochs: epochs for which an accepted task bars its copies; 0: always.
     admit: "proven": tasks that pass their own checks; "parsed": all that can be read, with the answer that
       the simulator wrote, as the paper's public code does.
@@ -38,9 +41,9 @@ class VerificationConfig(Settings):
 
 
 def shingles(text: str, size: int = 5) -> frozenset[bytes]:
-    """Hashes of all runs of `size` lower-cased words (the whole text where it is shorter)."""
-    words = text.lower().split()
-    runs = [" ".join(words[i : i + size]) for i in range(max(1, len(words) - size + 1))]
+    """Hashes of all runs of `size` folded words (the whole text where it is shorter)."""
+    parts = fold(text).split()
+    runs = [" ".join(parts[i : i + size]) for i in range(max(1, len(parts) - size + 1))]
     return frozenset(
         hashlib.blake2b(run.encode("utf-8", "replace"), digest_size=8).digest() for run in runs
     )
@@ -78,6 +81,39 @@ class NearDuplicates:
             common >= self.threshold * (len(grams) + self._sizes[i] - common)
             for i, common in shared.items()
             if self._epochs[i] > after
+        )
+
+
+class Requests:
+    """Requests, searchable for one that says the same in more or in some other words.
+
+    A request is there again if another one asks for the same (`Worded.requests`) and has so large a share of
+    its words (`wording.words`) in their order, whatever stands between, before and after them.  Runs of words
+    would be broken by one word in five, and a similarity diluted by a sentence more; for the same reason a
+    request of fewer than `_FEW_WORDS` words, which many others contain, must also be so large a share of
+    the other.  Requests that ask for something else are left to `NearDuplicates`.
+
+    Args:
+      threshold: the share, in (0, 1]; 0 switches the index off.
+    """
+
+    def __init__(self, threshold: float):
+        self.threshold = threshold
+        self._index: dict[tuple[str, ...], list[Subsequences]] = collections.defaultdict(list)
+
+    def add(self, wording: str, asked: Sequence[str]) -> None:
+        """Remembers a request."""
+        if self.threshold and (sequence := words(wording)):
+            self._index[tuple(asked)].append(Subsequences(sequence))
+
+    def matches(self, wording: str, asked: Sequence[str]) -> bool:
+        """Whether a remembered request is there again."""
+        known = self._index.get(tuple(asked), ())
+        other = words(wording) if known else []
+        return any(
+            request.common(other) >= self.threshold * request.length
+            and (request.length >= _FEW_WORDS or request.length >= self.threshold * len(other))
+            for request in known
         )
 
 
@@ -132,6 +168,7 @@ def _works(benchmark: Benchmark, task: Task) -> bool:
         benchmark.agent_messages(task)
         benchmark.canonical(task)
         benchmark.text(task)
+        _requests(benchmark, task)
         for answer in ("", "?", benchmark.simulator_answer(task), benchmark.agent_answer(task)):
             benchmark.score(task, answer)
         if isinstance(benchmark, base.Shaped):
@@ -139,6 +176,10 @@ def _works(benchmark: Benchmark, task: Task) -> bool:
     except Exception:  # the methods promise nothing about a task that `verify` refuses
         return False
     return True
+
+
+def _requests(benchmark: Benchmark, task: Task) -> Sequence[tuple[str, Sequence[str]]]:
+    return benchmark.requests(task) if isinstance(benchmark, base.Worded) else ()
 
 
 class Verifier:
@@ -167,11 +208,14 @@ class Verifier:
         self.benchmark, self._fits = benchmark, fits
         self._held_out = {benchmark.canonical(task) for task in held_out}
         self._held_out_texts = NearDuplicates(near_duplicate)
+        self._held_out_requests = Requests(near_duplicate)
         self._texts = NearDuplicates(near_duplicate)
         # canonical form -> epoch in which it was last accepted; seeds always bar their copies.
         self._known: dict[str, float] = {}
         for task in held_out:
             self._held_out_texts.add(benchmark.text(task))
+            for wording, asked in _requests(benchmark, task):
+                self._held_out_requests.add(wording, asked)
         for task in seeds:
             self._known[benchmark.canonical(task)] = float("inf")
             self._texts.add(benchmark.text(task))
@@ -179,7 +223,11 @@ class Verifier:
     def compare(self, task: Task) -> Task | Rejection:
         """An inspected task, or its rejection: it matches one that must not be copied."""
         canonical, wording = self.benchmark.canonical(task), self.benchmark.text(task)
-        if canonical in self._held_out or self._held_out_texts.matches(wording):
+        if (
+            canonical in self._held_out
+            or self._held_out_texts.matches(wording)
+            or any(self._held_out_requests.matches(*r) for r in _requests(self.benchmark, task))
+        ):
             return Rejection(base.CONTAMINATED, "matches a held-out task")
         forgotten = task.generation - self.pool_epochs if self.pool_epochs else float("-inf")
         if self._known.get(canonical, float("-inf")) > forgotten:

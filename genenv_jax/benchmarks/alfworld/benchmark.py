@@ -40,8 +40,9 @@ from genenv_jax.benchmarks.base import (
 )
 from genenv_jax.benchmarks.headers import parse_headers
 from genenv_jax.benchmarks.options import check_choice, check_integers, check_names
-from genenv_jax.benchmarks.recorded import Recorded, letters
+from genenv_jax.benchmarks.recorded import Recorded
 from genenv_jax.benchmarks.safe_parse import check_text
+from genenv_jax.benchmarks.wording import letters
 
 STEP, EPISODE = "step", "episode"
 PROTOCOLS = (STEP, EPISODE)

@@ -49,9 +49,10 @@ from genenv_jax.benchmarks.base import (
     Task,
 )
 from genenv_jax.benchmarks.options import check_choice, check_integers, check_names, check_shares
-from genenv_jax.benchmarks.recorded import Recorded, letters
+from genenv_jax.benchmarks.recorded import Recorded
 from genenv_jax.benchmarks.safe_parse import check_text
 from genenv_jax.benchmarks.subsets import stable_position
+from genenv_jax.benchmarks.wording import letters
 
 _MAX_REPLY = 1_024  # characters of a generated reference reply: ROUGE-L costs words times words
 _LOW_ROUGE = "low_rouge_l"
@@ -237,6 +238,11 @@ class APIBank(Recorded):
             line.partition("->")[0] if line.startswith(prompts.CALL_PREFIX) else line
             for line in lines
         )
+
+    def requests(self, task: Task) -> list[tuple[str, list[str]]]:
+        """See `Worded.requests`: the conversation, and the API."""
+        spec = task.answer
+        return [(self.text(task), [spec["kind"], spec.get("name", "")])]
 
     def _score(self, task: Task, answer: str) -> Score:
         """Calls: 1 for a match, else 0; replies: ROUGE-L F1, rounded to four digits as officially.

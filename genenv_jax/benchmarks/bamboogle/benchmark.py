@@ -38,9 +38,10 @@ from genenv_jax.benchmarks.base import (
     Task,
 )
 from genenv_jax.benchmarks.options import check_choice, check_integers, check_shares
-from genenv_jax.benchmarks.recorded import Recorded, letters
+from genenv_jax.benchmarks.recorded import Recorded
 from genenv_jax.benchmarks.safe_parse import check_text
 from genenv_jax.benchmarks.subsets import stable_position
+from genenv_jax.benchmarks.wording import letters
 
 CLOSED_BOOK, SEARCH = "closed_book", "search"
 _MEASURES = ("em", "f1", "sub_em")
@@ -201,6 +202,10 @@ class Bamboogle(Recorded):
     def text(self, task: Task) -> str:
         """See `Benchmark.text`: the question."""
         return prompts.question(task)
+
+    def requests(self, task: Task) -> list[tuple[str, list[str]]]:
+        """See `Worded.requests`: the question, and its answers."""
+        return [(self.text(task), sorted(map(normalize, task.answer["answers"])))]
 
     def _score(self, task: Task, answer: str) -> Score:
         """`detail` has the measures, and the judge's verdict if there is one.

@@ -74,9 +74,10 @@ from genenv_jax.benchmarks.bfcl.metrics import official_metrics
 from genenv_jax.benchmarks.bfcl.source_calls import decode_source_calls
 from genenv_jax.benchmarks.headers import parse_headers
 from genenv_jax.benchmarks.options import check_choice, check_names, check_shares
-from genenv_jax.benchmarks.recorded import Recorded, letters
+from genenv_jax.benchmarks.recorded import Recorded
 from genenv_jax.benchmarks.safe_parse import check_text, parse_calls, parse_json
 from genenv_jax.benchmarks.subsets import stable_position
+from genenv_jax.benchmarks.wording import letters
 
 _NO_CALL = ("irrelevance", "relevance")
 NO_REFUSAL = "no_refusal"  # no call, officially, but no words either
@@ -326,12 +327,8 @@ class BFCL(Recorded):
         found whichever of them the restatement chose.
         """
         request = self.text(task)
-        truth = task.answer["ground_truth"]
-        called = task.answer.get("functions")
-        if called is None:
-            called = sorted(name for name, _ in schemas.reference_calls(truth, task.tools))
         return json.dumps(
-            [letters(request), sorted(tool["name"] for tool in task.tools), called],
+            [letters(request), sorted(tool["name"] for tool in task.tools), _called(task)],
             ensure_ascii=False,
         )
 
@@ -340,6 +337,16 @@ class BFCL(Recorded):
         if task.answer["kind"] == CONVERSATION:
             return "\n".join(_requests(task))
         return task.messages[-1]["content"] if task.messages else ""
+
+    def requests(self, task: Task) -> list[tuple[str, list[str]]]:
+        """See `Worded.requests`: of a conversation those of its turns, each with the calls of the turn."""
+        if task.answer["kind"] != CONVERSATION:
+            return [(self.text(task), _called(task))]
+        turns, calls = task.answer["turns"], task.answer["calls"]
+        return [
+            (_spoken(turn), sorted(call.split("(")[0].strip() for call in of))
+            for turn, of in zip(turns, calls, strict=False)
+        ]
 
     def _score(self, task: Task, answer: str) -> Score:
         """A success is an answer that the category's rule accepts.  The reward is 1 for it, else 0, but
@@ -461,6 +468,19 @@ def refuses(answer: str, tools: Sequence[Mapping[str, Any]]) -> bool:
     # Scripts without spaces: any letter beyond ASCII counts as a word.
     words = sum(any(map(str.isalpha, word)) for word in text.split())
     return max(words, sum(c.isalpha() and not c.isascii() for c in text)) >= 2
+
+
+def _called(task: Task) -> list[str]:
+    """The sorted names of the functions to call."""
+    truth, known = task.answer["ground_truth"], task.answer.get("functions")
+    if known is not None:
+        return known
+    return sorted(name for name, _ in schemas.reference_calls(truth, task.tools))
+
+
+def _spoken(turn: Sequence[Message]) -> str:
+    """The users' messages of a turn."""
+    return "\n".join(message["content"] for message in turn if message["role"] == "user")
 
 
 def _requests(task: Task) -> list[str]:

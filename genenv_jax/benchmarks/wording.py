@@ -1,0 +1,81 @@
+"""Texts without what is easily changed in them: case, accents, look-alike letters, ways to write numbers."""
+
+from __future__ import annotations
+
+import re
+import unicodedata
+from collections.abc import Sequence
+
+# Letters that look like Latin ones, after Unicode's confusables.txt (UTS #39).  The small letters в, к, м,
+# н and т look like small capitals, and go the way of their capitals.
+_LOOK_ALIKES = str.maketrans(
+    "АВЕКМНОРСТУХІЈЅԌԚԜавекмнорстухіјѕԁһӏԛԝѵү"  # Cyrillic
+    "ΑΒΕΖΗΙΚΜΝΟΡΤΥΧαγινορσυ"  # Greek
+    "ıɑɡ",  # Latin
+    "ABEKMHOPCTYXIJSGQWabekmhopctyxijsdhlqwvyABEZHIKMNOPTYXayivopouiag",
+)
+_INVISIBLE = ("Mn", "Cf")  # accents, joiners, direction marks, soft hyphens
+# Scripts without spaces are read character by character.
+_WORD = re.compile(
+    "[0-9]+(?:,[0-9]{3})*(?:[.][0-9]+)?|[\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af]|[^\\W_]"
+    "(?:(?![\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af])[^\\W_])*"
+)
+_NUMBERS = {
+    word: str(value)
+    for value, word in enumerate(
+        "zero one two three four five six seven eight nine ten eleven twelve thirteen fourteen fifteen "
+        "sixteen seventeen eighteen nineteen twenty".split()
+    )
+}
+
+
+def fold(text: str) -> str:
+    """A text in NFKC without case, accents and invisible characters, look-alikes as Latin letters."""
+    if text.isascii():
+        return text.lower()
+    decomposed = unicodedata.normalize("NFKD", text).translate(_LOOK_ALIKES).casefold()
+    kept = (c for c in decomposed if unicodedata.category(c) not in _INVISIBLE)
+    return unicodedata.normalize("NFKC", "".join(kept))
+
+
+def letters(text: str) -> str:
+    """The letters and digits of a text, folded, without punctuation and white space."""
+    return "".join(character for character in fold(text) if character.isalnum())
+
+
+def words(text: str) -> list[str]:
+    """The folded words and numbers of a text; `1,000.0` and `1000`, `two` and `2` are the same."""
+    return [_number(word) for word in _WORD.findall(fold(text))]
+
+
+def _number(word: str) -> str:
+    if not word[0].isdigit():
+        return _NUMBERS.get(word, word)
+    whole, _, decimals = word.replace(",", "").partition(".")
+    decimals = decimals.rstrip("0")
+    return f"{whole}.{decimals}" if decimals else whole
+
+
+class Subsequences:
+    """Longest common subsequences of one sequence of words with others.
+
+    The table of the textbook algorithm is computed row by row, a row being the bits of one integer (Hyyrö,
+    "Bit-parallel LCS-length computation revisited", 2004), so a comparison costs as many operations on
+    integers of `len(sequence)` bits as the other sequence has words of this one.
+    """
+
+    def __init__(self, sequence: Sequence[str]):
+        self.length = len(sequence)
+        self._places: dict[str, int] = {}
+        for place, word in enumerate(sequence):
+            self._places[word] = self._places.get(word, 0) | 1 << place
+
+    def common(self, other: Sequence[str]) -> int:
+        """Length of the longest common subsequence."""
+        every = (1 << self.length) - 1
+        row = every
+        for word in other:
+            if places := self._places.get(word):
+                taken = row & places
+                row = ((row + taken) | (row - taken)) & every
+        return self.length - row.bit_count()

@@ -1,0 +1,146 @@
+"""A held-out request is found again behind small changes, and other tasks are not taken for it."""
+
+import dataclasses
+import random
+import time
+
+import pytest
+
+from genenv_jax.benchmarks import base, registry
+from genenv_jax.benchmarks.base import Rejection
+from genenv_jax.benchmarks.bfcl import records
+from genenv_jax.benchmarks.dial import Dial
+from genenv_jax.benchmarks.wording import fold, words
+from genenv_jax.scoring.verification import (
+    Requests,
+    VerificationConfig,
+    Verifier,
+)
+from tests.benchmarks.small import WRITERS
+
+_SINGLE_TURNS = ("simple_python", "multiple", "parallel", "parallel_multiple")
+# Of the real benchmarks: options, and how many of the seeds match a held-out task.  BFCL asks 38 of its
+# requests in two categories, word for word; 5 more, and API-Bank's 9, are near-copies.
+BENCHMARKS = {
+    "api_bank": ("api_bank", {}, 9),
+    "bamboogle": ("bamboogle", {}, 0),
+    "bfcl_turns": ("bfcl", {}, 0),
+    "bfcl_single": (
+        "bfcl",
+        {"seed_categories": _SINGLE_TURNS, "eval_categories": _SINGLE_TURNS},
+        42,
+    ),
+}
+
+
+def _word_in_five(text):
+    spoken, rng = text.split(" "), random.Random(0)
+    for place in range(len(spoken) - len(spoken) % 5, 0, -5):
+        spoken.insert(place, rng.choice(("really", "please", "perhaps", "kindly")))
+    return " ".join(spoken)
+
+
+CHANGES = {
+    "word_in_five": _word_in_five,
+    "cyrillic": lambda text: text.replace("e", "\u0435"),
+    "upper_case": str.upper,
+    "invisible": lambda text: "\u200b".join(text),
+    "sentence_after": lambda text: text + " Please take your time and tell me what you find.",
+    "sentence_before": lambda text: "User: I have a question for you.\n" + text,
+    "all": lambda text: CHANGES["cyrillic"](CHANGES["sentence_before"](_word_in_five(text))),
+}
+
+
+def _changed(task, change):
+    message = {**task.messages[-1], "content": change(task.messages[-1]["content"])}
+    messages = (*task.messages[:-1], message)
+    return dataclasses.replace(task, messages=messages, origin="generated", generation=0)
+
+
+def _verifier(benchmark):
+    return Verifier(benchmark, [], benchmark.tasks("eval"), VerificationConfig())
+
+
+@pytest.mark.parametrize("name", ["api_bank", "bamboogle", "bfcl"])
+def test_small_changes_do_not_hide_a_held_out_request(name, tmp_path):
+    options = {"seed_fraction": 0.5} if name == "bamboogle" else {}
+    benchmark = registry.make_benchmark(name, data_dir=str(WRITERS[name](tmp_path)), **options)
+    assert isinstance(benchmark, base.Worded)
+    checker = _verifier(benchmark)
+    held_out = [task for task in benchmark.tasks("eval") if len(words(benchmark.text(task))) >= 5]
+    assert held_out
+    for task in held_out:
+        for change in CHANGES.values():
+            assert checker.compare(_changed(task, change)).reason == base.CONTAMINATED
+
+
+@pytest.mark.data
+@pytest.mark.parametrize("name", BENCHMARKS)
+def test_sixty_held_out_tasks_and_all_seeds(name, data_dir):
+    name, options, matching = BENCHMARKS[name]
+    benchmark = registry.make_benchmark(name, data_dir=str(data_dir), **options)
+    checker = _verifier(benchmark)
+    for task in random.Random(1).sample(benchmark.tasks("eval"), 60):
+        for how, change in CHANGES.items():
+            verdict = checker.compare(_changed(task, change))
+            assert isinstance(verdict, Rejection), (task.id, how)
+    seeds = benchmark.tasks("seed")
+    assert sum(isinstance(checker.compare(seed), Rejection) for seed in seeds) == matching
+
+
+def test_a_request_is_there_again_if_it_asks_for_the_same():
+    index = Requests(0.8)
+    text = "what is the weather like in oslo for 2 days"
+    index.add(text, ["weather.get"])
+    for other, want in [
+        ("Tell me: what is the weather like, in Oslo, for two days? Thank you very much.", True),
+        ("What is the weather like in Rome for 2 days?", True),  # one word of ten
+        ("What is the weather like in Rome for 5 weeks?", False),
+        (" ".join(reversed(text.split())), False),
+        ("", False),
+    ]:
+        assert index.matches(other, ["weather.get"]) == want, other
+        assert not index.matches(other, ["weather.get", "book"])
+    off = Requests(0.0)
+    off.add(text, ())
+    assert not off.matches(text, ())
+
+
+def test_a_request_of_few_words_is_no_part_of_every_longer_one():
+    index = Requests(0.8)
+    index.add("Get version", ["f"])
+    assert index.matches("get VERSION!", ["f"])
+    assert not index.matches("Get the names of all applications, and the version of each", ["f"])
+
+
+def test_the_turns_of_a_held_out_conversation_are_requests_of_their_own(tmp_path):
+    """A turn's `canonical` is another than a conversation's."""
+    directory = str(WRITERS["bfcl"](tmp_path))
+    turns = registry.make_benchmark("bfcl", data_dir=directory, seed_fraction=0.0).tasks("eval")
+    categories = ["multi_turn_long_context"]
+    benchmark = registry.make_benchmark("bfcl", data_dir=directory, seed_categories=(),
+                                        eval_categories=categories)  # fmt: skip
+    held_out = records.load("v4", categories, directory, "eval", "conversation")
+    checker = Verifier(benchmark, [], held_out, VerificationConfig())
+    assert turns and held_out
+    for task in turns:
+        assert checker.compare(_changed(task, _word_in_five)).reason == base.CONTAMINATED
+
+
+def test_dial_is_compared_by_similarity_alone():
+    """Its texts are templates of which every word counts; folding changes nothing in them but the case."""
+    dial = Dial()
+    assert not isinstance(dial, base.Worded)
+    for task in (*dial.tasks("seed"), *dial.tasks("eval")):
+        assert fold(dial.text(task)) == dial.text(task).lower()
+
+
+def test_hostile_requests_cost_little():
+    vocabulary = [f"w{i}" for i in range(40)]
+    index, rng = Requests(0.8), random.Random(0)
+    for _ in range(1_000):
+        index.add(" ".join(rng.choices(vocabulary, k=30)), ())
+    start = time.process_time()
+    for text in (" ".join(vocabulary), "w1 " * 4_000, "a" * 12_000, "1," * 6_000):
+        assert not index.matches(text, ())
+    assert time.process_time() - start < 5.0
