@@ -12,7 +12,8 @@ of levels 1 and 2 are not published any more); all 399 + 135 + 245 test calls ar
 
 writes, for each level, `level-1-api/accuracy` (the headline), `level-2-api/accuracy`,
 `level-3-batch-inf/accuracy`, and `calls/accuracy` over all three: name and parameters of the call against
-the gold call, with the official relaxations.  Levels 2 and 3 also have `accuracy_without_tool_search`,
+the gold call, with the official relaxations; `accuracy_executed` of each what the official execution makes
+of the same answers (docs/benchmarks.md).  Levels 2 and 3 also have `accuracy_without_tool_search`,
 `accuracy_tool_search_words` and `tool_search_errors`, level 3 `sample_accuracy`.  The splits
 `level-1-response`, `level-2-response` and `level-3-batch-inf-response` in `eval_splits` give `rouge_l`.
 The paper reports one number, 79.1 for the trained agent and 61.6 for the base model, and does not say of

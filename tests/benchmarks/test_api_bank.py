@@ -1,5 +1,7 @@
 """API-Bank's scoring, prompts and generations."""
 
+import collections
+import dataclasses
 import json
 import time
 
@@ -37,6 +39,7 @@ CALL = Task(
         "target": "",
     },
 )
+HELD_OUT = dataclasses.replace(CALL, origin="eval")
 REPLY = Task(
     id="r",
     benchmark="api_bank",
@@ -136,9 +139,12 @@ def test_training_records_may_lack_the_brackets():
 def test_parameters_are_compared_by_the_rules_of_their_api(benchmark, arguments, reason):
     merged = {**CALL.answer["parameters"], **arguments}
     text = calls.write_call("AddReminder", {k: v for k, v in merged.items() if v is not None})
-    score = benchmark.score(CALL, f"API-Request: {text}")
+    score = benchmark.score(HELD_OUT, f"API-Request: {text}")
     assert (score.reason, score.success, score.valid) == (reason, not reason, True)
-    assert score.reward == float(not reason)
+    in_training = benchmark.score(CALL, f"API-Request: {text}")
+    reordered = arguments.get("content") == "Buy bread Fresh"
+    assert in_training.success == (not reason and not reordered)
+    assert score.reward == in_training.reward == float(in_training.success)
 
 
 @pytest.mark.parametrize(
@@ -230,9 +236,105 @@ def test_keywords_of_a_tool_search(benchmark, keywords, exact, words):
     spec |= {"target": "MeetingFinder", "kind": "call", "level": 3, "sample": "0"}
     task = Task("t", "api_bank", "level-3-batch-inf", CALL.messages, (TOOL,), spec)
     text = f"[ToolSearcher(keywords='{keywords}')]"
+    task = dataclasses.replace(task, origin="eval")
     score = benchmark.score(task, text)
     assert (score.success, score.detail["tool_search_words"]) == (exact, words)
     assert APIBank(tool_search="words").score(task, text).success == words
+
+
+@pytest.mark.parametrize(
+    ("keywords", "pays"),
+    [
+        ("book restaurant table", True),
+        ("Table Restaurant book", True),  # sets of words
+        ("table", False),  # a third
+        ("restaurant table", True),
+        ("book restaurant table bread", True),  # one word of the conversation
+        ("book restaurant table zebra", False),
+        ("book restaurant table bread twice", False),
+        ("book restaurant table table", False),
+        ("book restaurant table book restaurant table", False),
+    ],
+)
+def test_a_tool_search_is_not_padded(keywords, pays):
+    """CALL's conversation has bread and twice; the gold search found `ReserveRestaurantTable`."""
+    spec = {"name": "ToolSearcher", "parameters": {"keywords": "book restaurant table"}}
+    spec |= {"target": "ReserveRestaurantTable", "types": {}, "kind": "call", "level": 3}
+    task = Task("t", "api_bank", "lv3-api-train", CALL.messages, (TOOL,), spec)
+    score = APIBank(tool_search="words").score(task, f"[ToolSearcher(keywords='{keywords}')]")
+    assert (score.reward == 1.0, score.success) == (pays, pays)
+
+
+# What the official rules leave open: (API, parameter, type, gold, what they accept, what is paid as well).
+_OPEN = [
+    ("AddReminder", "content", "str", "buy fresh bread", "buy fresh bread zebra umbrella", None),
+    ("AddReminder", "content", "str", "buy fresh bread", "buy fresh", None),
+    ("AddMeeting", "meeting_topic", "str", "two new hires today", "two new hires",
+     "2 new hires today"),
+    ("DeleteAgenda", "location", "str", "Room 5", "nowhere", "room five"),
+    ("DeleteMeeting", "attendees", "list(str)", "['Ann', 'Bob']", "[]", '["Ann", "Bob"]'),
+    ("EmailReminder", "content", "str", "Come.", "Anything at all", "come"),
+    ("RecordHealthData", "health_data", "list(dict)", "[{'name': 'pulse', 'value': '70'}]",
+     "[{'name': 'invented'}]", '[{"value": 70, "name": "pulse"}]'),
+    ("TimedSwitch", "on", "bool", "False", "banana", "false"),
+    ("Translate", "tgt_lang", "str", "Chinese", "chinese banana", "zh-cn"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("api", "parameter", "kind", "gold", "accepted", "paid"), _OPEN)
+def test_what_the_official_rules_leave_open_is_not_paid(
+    benchmark, api, parameter, kind, gold, accepted, paid
+):
+    spec = {"kind": "call", "level": 1, "sample": "d", "target": "", "name": api}
+    spec |= {"parameters": {parameter: gold}, "types": {parameter: kind}}
+    for origin in ("eval", "seed", "generated"):
+        task = dataclasses.replace(CALL, answer=spec, origin=origin)
+        held_out = origin == "eval"
+        score = benchmark.score(task, calls.write_call(api, {parameter: accepted}))
+        assert (score.reward, score.success, score.valid) == (0.0, held_out, True)
+        assert score.reason == ("" if held_out else rules.INPUT_MISMATCH)
+        for value in filter(None, (gold, paid)):
+            score = benchmark.score(task, calls.write_call(api, {parameter: value}))
+            assert score.reward == 1.0, value
+            assert score.success or (held_out and value == paid)
+
+
+def _padding(value, count):
+    return " ".join([value, *("zebra", "umbrella", "quantum", "pickle", "lantern")[:count]])
+
+
+@pytest.mark.data
+def test_held_out_calls_with_what_nobody_asked_for_earn_nothing(data_dir):
+    """All calls of the three levels: the score accepts most of these changes, the reward none."""
+    counts = collections.Counter()
+    benchmark = APIBank(data_dir=data_dir, tool_search="words")
+    for task in benchmark.tasks("eval"):
+        spec = task.answer
+        for parameter, gold in spec["parameters"].items():
+            changes = {
+                "invented": "[{'name': 'invented', 'value': 'nothing'}]",
+                "never compared": "something else",
+                "banana": "banana",
+                "padding": _padding(gold, 1),
+                "padded search": _padding(gold, 2),
+            }
+            rule = rules._RULES.get((spec["name"], parameter))
+            kind = {rules._health_data: "invented", rules._given: "never compared"}.get(rule)
+            if rule in (rules._words, rules._folded_words):
+                kind = "padding"
+            elif spec["name"] == rules.TOOL_SEARCHER and parameter == "keywords":
+                kind = "padded search"
+            elif spec["types"].get(parameter) in ("bool", "boolean"):
+                kind = "banana"
+            if kind:
+                changed = {**spec["parameters"], parameter: changes[kind]}
+                score = benchmark.score(task, calls.write_call(spec["name"], changed))
+                counts[kind, "accepted"] += score.success
+                counts[kind, "paid"] += score.reward
+    assert {kind: counts[kind, "accepted"] for kind, _ in counts} == {
+        "invented": 22, "never compared": 27, "padding": 54, "padded search": 44, "banana": 1,
+    }  # fmt: skip
+    assert not any(count for (_, what), count in counts.items() if what == "paid")
 
 
 def test_rouge_l_equals_the_package(splits):
@@ -454,7 +556,8 @@ def test_metrics_have_the_official_names(loaded):
     assert found["level-3-batch-inf/sample_accuracy"] == pytest.approx(1 - 1 / len(samples))
     assert found["calls/accuracy"] == pytest.approx(1 - 1 / len(tasks))
     # A bootstrap may hold a task twice.
-    assert loaded.aggregate([results[0], results[0]]) == {"accuracy": 1.0}
+    twice = {"accuracy": 1.0, "accuracy_executed": 1.0}
+    assert loaded.aggregate([results[0], results[0]]) == twice
     assert loaded.aggregate([]) == {"accuracy": 0.0}
     assert metrics.official_metrics(results) == found
 

@@ -5,7 +5,9 @@ import json
 
 import pytest
 
+from genenv_jax.benchmarks.api_bank import executed as executions
 from genenv_jax.benchmarks.api_bank.benchmark import APIBank
+from genenv_jax.benchmarks.api_bank.metrics import official_metrics
 from tests.benchmarks import api_bank_official
 from tests.benchmarks.api_bank_mutations import mutations
 
@@ -105,6 +107,35 @@ def test_gold_calls_that_the_official_execution_rejects_are_known(rows):
         if kind == "gold" and executed != "y"
     )
     assert rejected == REJECTED_GOLD
+
+
+def test_the_metric_of_executed_calls_is_the_official_verdict(rows):
+    """Of every prediction, the gold calls that the official execution rejects included."""
+    assert {
+        row[0].id for row in rows if row[1] == "gold" and row[3] != "y"
+    } == executions.REJECTED_GOLD
+    by_change = collections.defaultdict(list)
+    for row in rows:
+        by_change[row[1], row[2] != ""].append(row)
+    for changed in by_change.values():
+        found = official_metrics([(row[0], row[5]) for row in changed])
+        accepted = collections.defaultdict(list)
+        for row in changed:
+            accepted[row[0].category].append(row[3] == "y")
+        for split, verdicts in accepted.items():
+            name = "accuracy_executed" if len(accepted) == 1 else f"{split}/accuracy_executed"
+            assert found[name] == pytest.approx(sum(verdicts) / len(verdicts))
+
+
+def test_reward_is_stricter_than_success_and_equal_on_gold(rows):
+    assert all(row[5].reward == 1.0 for row in rows if row[1] == "gold")
+    assert all(row[5].success for row in rows if row[5].reward)
+    # Where they part, a value of the call was left open: no part of its form.
+    parted = {row[1] for row in rows if row[5].success and not row[5].reward}
+    assert parted <= {
+        "upper_case", "lower_case", "longer", "shorter", "one_word_more", "first_word_only",
+        "last_word_replaced", "no_leading_zeros", "decimal", "other", "values_rotated",
+    }  # fmt: skip
 
 
 def test_for_these_verdicts_equal_the_official_check_without_execution(rows):

@@ -16,6 +16,14 @@ give the same verdict on the 17,527 changed predictions that the rules were made
 and on 13,427 of 13,445 random ones made afterwards.  The other 18 add an agenda or a reminder with the
 token of another user, which the official check never compares; here it is wrong.
 
+Score and reward part where the official relaxations leave a value open (nearly half of its words may be
+made up, some parameters are never compared).  `success` of a held-out task is the official verdict, on
+which all metrics rest.  `reward`, and `success` of every other task, from which p̂ and so the simulator's
+reward are made, ask for each parameter by its type (`rules.mismatch`, `said`): what training pays for is
+learnt, also where it is a gap of the rule, and a curriculum must count what the agent is paid for.  The
+metrics `accuracy_executed` say what the official execution makes of the same answers (`executed`), for
+comparison with published numbers.
+
 A tool search is officially judged by what a sentence-embedding model finds.  Here its keywords are
 compared (`rules.keywords_match`): exactly, after capitals were split into words, or leniently; both
 numbers are among the metrics.
@@ -52,7 +60,7 @@ from genenv_jax.benchmarks.options import check_choice, check_integers, check_na
 from genenv_jax.benchmarks.recorded import Recorded
 from genenv_jax.benchmarks.safe_parse import check_text
 from genenv_jax.benchmarks.subsets import stable_position
-from genenv_jax.benchmarks.wording import letters
+from genenv_jax.benchmarks.wording import letters, words
 
 _MAX_REPLY = 1_024  # characters of a generated reference reply: ROUGE-L costs words times words
 _LOW_ROUGE = "low_rouge_l"
@@ -67,7 +75,8 @@ class APIBank(Recorded):
       eval_splits: splits to hold out.  Where a level's test data is named in both, it is divided by a
         stable hash of the dialogue or sample, whose calls and replies stay together.
       seed_fraction: share of such data that becomes seeds.
-      tool_search: how a tool search's keywords are compared, "exact" or "words".
+      tool_search: how a tool search's keywords are compared, "exact" or "words".  For reward, "words" admits
+        one word that the gold search does not have, and that must be one of the conversation.
       response_success: ROUGE-L F1 from which a reply counts as a success in p̂.  No official number has
         such a threshold; it matters only where replies are trained on.
       answer_chars: longest answer that is read.
@@ -102,8 +111,9 @@ class APIBank(Recorded):
     def _facts(self) -> dict[str, str]:
         return {
             "data": "AlibabaResearch/DAMO-ConvAI, api-bank: tests and training data of commit 1d76900, "
-            "dialogues of commit 4835548",
-            "rule": "call match on name and parameters with the official relaxations, not executed",
+            "dialogues of commit 483554e",
+            "rule": "call match on name and parameters with the official relaxations, not executed; "
+            "reward without those that leave a value open",
             "tool_search": self.tool_search,
             "seeds": ", ".join(self.splits["seed"]),
             "held_out": ", ".join(self.splits["eval"]),
@@ -245,24 +255,30 @@ class APIBank(Recorded):
         return [(self.text(task), [spec["kind"], spec.get("name", "")])]
 
     def _score(self, task: Task, answer: str) -> Score:
-        """Calls: 1 for a match, else 0; replies: ROUGE-L F1, rounded to four digits as officially.
+        """Calls: 1 for a strict match, else 0; replies: ROUGE-L F1, rounded to four digits as officially.
 
-        `reason` is the official error statistic's name in snake case (or why the text was not read); of a
-        reply below `response_success`, "low_rouge_l".  An answer without a readable call is not valid.
+        Success with a call is the official match for a held-out task, else the strict one.  `reason` is the
+        official error statistic's name in snake case (or why the text was not read); of a reply below
+        `response_success`, "low_rouge_l".  An answer without a readable call is not valid.
         """
         if task.answer["kind"] == CALL:
-            return self._score_call(task.answer, answer)
+            return self._score_call(task, answer)
         return self._score_reply(task.answer, answer)
 
-    def _score_call(self, spec: Mapping[str, Any], answer: str) -> Score:
+    def _score_call(self, task: Task, answer: str) -> Score:
+        spec = task.answer
         call = read_call(answer, self.answer_chars)
         if isinstance(call, Rejection):
             return Score(0.0, False, False, call.reason)
-        reason, _ = rules.mismatch(call, spec, self.tool_search)
+        searched = self.tool_search == rules.WORDS and call.name == rules.TOOL_SEARCHER
+        said = frozenset(words(prompts.dialogue(task)) if searched else ())
+        strictly, _ = rules.mismatch(call, spec, self.tool_search, said)
+        official, _ = rules.mismatch(call, spec, self.tool_search)
+        reason = official if task.origin == "eval" else strictly
         detail = {}
         if spec["name"] == rules.TOOL_SEARCHER:
             detail["tool_search_words"] = not rules.mismatch(call, spec, rules.WORDS)[0]
-        return Score(float(not reason), not reason, True, reason, detail)
+        return Score(float(not strictly), not reason, True, reason, detail)
 
     def _score_reply(self, spec: Mapping[str, Any], answer: str) -> Score:
         rejection = check_text(answer, self.answer_chars)

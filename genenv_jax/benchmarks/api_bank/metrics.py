@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Sequence
 
+from genenv_jax.benchmarks.api_bank.executed import REJECTED_GOLD
 from genenv_jax.benchmarks.api_bank.records import CALL, RESPONSE, SPLITS
 from genenv_jax.benchmarks.api_bank.rules import TOOL_SEARCHER
 from genenv_jax.benchmarks.base import Score, Task
@@ -15,6 +16,9 @@ def official_metrics(results: Sequence[tuple[Task, Score]]) -> dict[str, float]:
 
     Returns, for each split that was scored, in the order of `SPLITS`:
       <split>/accuracy    calls: matches over all calls ("Accuracy"); replies: share of successes.
+      <split>/accuracy_executed   test calls, tool searches aside: share that the official execution accepts,
+                          which is matches less those whose gold call it rejects (`executed`).  At level 1
+                          it is over all calls, as the published "Accuracy" is.
       <split>/rouge_l     replies: mean ROUGE-L F1 (the official number for replies).
       <split>/accuracy_without_tool_search, <split>/accuracy_tool_search_words, <split>/tool_search_errors
                           levels 2 and 3: accuracy over the other calls; accuracy with the lenient rule for
@@ -42,14 +46,23 @@ def official_metrics(results: Sequence[tuple[Task, Score]]) -> dict[str, float]:
 
 def _split_metrics(results: Sequence[tuple[Task, Score]]) -> dict[str, float]:
     metrics = {"accuracy": _mean([score.success for _, score in results])}
-    spec = results[0][0].answer
+    first = results[0][0]
+    spec = first.answer
     if spec["kind"] == RESPONSE:
         metrics["rouge_l"] = _mean([score.detail.get("rouge_l", 0.0) for _, score in results])
         return metrics
-    if spec["level"] < 2:
-        return metrics
     searches = [score for task, score in results if task.answer["name"] == TOOL_SEARCHER]
     others = [score for task, score in results if task.answer["name"] != TOOL_SEARCHER]
+    if others and not SPLITS[first.category].training:
+        metrics["accuracy_executed"] = _mean(
+            [
+                score.success and task.id not in REJECTED_GOLD
+                for task, score in results
+                if task.answer["name"] != TOOL_SEARCHER
+            ]
+        )
+    if spec["level"] < 2:
+        return metrics
     if others:
         metrics["accuracy_without_tool_search"] = _mean([score.success for score in others])
     lenient = [score.detail.get("tool_search_words", score.success) for _, score in results]

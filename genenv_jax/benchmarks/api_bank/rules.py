@@ -6,21 +6,28 @@ value must agree under the rule that the official API's own `check_api_call_corr
 what the API returned, the rule is what decides the return value (a dictionary's keyword, a translation's
 text and languages).  All gold calls of the benchmark succeeded, so no rule depends on an exception.
 
+Some of these rules let through what nobody asked for: they do not compare a parameter at all, are content
+with half of the words, or take any text for False.  A score may be so lenient; a policy that is trained on it
+learns to write such calls.  `mismatch` closes them where it is given the words of the conversation, and
+leaves the relaxations of form (case, white space, zeros of a date, quotes of a list, codes of a language).
+
 Officially the call is executed on a fresh data base and its result compared with a stored one.  That
 rejects many gold calls (see `benchmark`), so nothing is executed here.
 """
 
 from __future__ import annotations
 
+import collections
 import datetime
 import json
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any
 
 from genenv_jax.benchmarks.api_bank.calls import Call, as_text
 from genenv_jax.benchmarks.base import Rejection
 from genenv_jax.benchmarks.safe_parse import parse_json, parse_literal
+from genenv_jax.benchmarks.wording import words
 
 # Reasons, after the official evaluator's error statistics.
 NAME_MISMATCH = "api_name_mismatch"
@@ -31,11 +38,13 @@ INPUT_MISMATCH = "input_mismatch"
 TOOL_SEARCHER = "ToolSearcher"
 EXACT, WORDS = "exact", "words"  # how a ToolSearcher's keywords are compared
 
+_MOST_EXTRA = 1  # words of a strictly compared tool search that are not those of the gold one
 _JACCARD = 0.5  # the official threshold: strictly more than half of the words in common
 _INTEGER = re.compile(r"-?[0-9]{1,40}")
 _NUMBER = re.compile(r"-?(?:[0-9]{1,40}(?:\.[0-9]{0,40})?|\.[0-9]{1,40})")
 _DATE = "%Y-%m-%d"
 _TIME = "%Y-%m-%d %H:%M:%S"
+_BOOLEAN = ("bool", "boolean")
 _LIST_DEPTH = 16
 _LIST_CHARS = 16_384
 _CODES = {  # languages by their codes; the official API takes either, in any case
@@ -234,12 +243,37 @@ _RULES: dict[tuple[str, str], _Rule] = {
 }
 
 
+def _same_words(value: str, gold: str) -> bool:
+    """The same words in the same order, without regard to case and punctuation (`wording.words`)."""
+    return _trimmed(value, gold) or (bool(words(gold)) and words(value) == words(gold))
+
+
+def _same_list(value: str, gold: str) -> bool:
+    return _typed(value, gold, "list")
+
+
+def _only_a_language(value: str, gold: str) -> bool:
+    """Nothing but a name; the official rule finds `chinese` in any text."""
+    words_of = set(words(value))
+    return "chinese" not in words_of or words_of <= {"chinese", "simplified", "traditional"}
+
+
+# What else a value must be under official rules that leave it open, where it is compared strictly.
+_STRICT: dict[_Rule, _Rule] = {
+    _words: _same_words,
+    _folded_words: _same_words,
+    _given: _same_words,
+    _health_data: _same_list,
+    _language: _only_a_language,
+}
+
+
 def _typed(value: str, gold: str, kind: str) -> bool:
     """Plain equality, after the cast that the official `ToolManager.api_call` makes."""
     form = {"int": _INTEGER, "integer": _INTEGER, "float": _NUMBER, "number": _NUMBER}.get(kind)
     if form and form.fullmatch(value) and form.fullmatch(gold):
         return float(value) == float(gold)
-    if kind in ("bool", "boolean"):
+    if kind in _BOOLEAN:
         return (value == "True") == (gold == "True")
     if kind.startswith("list") or gold[:1] in ("[", "{"):
         expected = read_list(gold)
@@ -258,7 +292,9 @@ def _plain(value: Any) -> str:
     return as_text(value)
 
 
-def keywords_match(value: str, gold: str, target: str, how: str) -> bool:
+def keywords_match(
+    value: str, gold: str, target: str, how: str, said: Collection[str] | None = None
+) -> bool:
     """Whether two searches for a tool are the same search.
 
     Officially both are embedded by a sentence model and the tools that they find are compared; capitals
@@ -271,6 +307,8 @@ def keywords_match(value: str, gold: str, target: str, how: str) -> bool:
       gold: the gold keywords.
       target: name of the tool that the gold search found; "" if unknown.
       how: EXACT or WORDS.
+      said: the words of the conversation: `value` may have one word that neither gold keywords nor name have
+        (a repeated one counts), and that must be among them; None: any number of any words.
     """
     found, expected = (" ".join(split_capitals(k).lower().split()) for k in (value, gold))
     if found == expected:
@@ -278,10 +316,21 @@ def keywords_match(value: str, gold: str, target: str, how: str) -> bool:
     if how == EXACT or not found:
         return False
     name = " ".join(split_capitals(target).lower().split())
+    if said is not None:
+        extra = collections.Counter(found.split())
+        extra.subtract({*expected.split(), *name.split()})
+        extra = +extra
+        if extra.total() > _MOST_EXTRA or not all(word in said for word in extra):
+            return False
     return jaccard(found, expected) > _JACCARD or (bool(name) and jaccard(found, name) > _JACCARD)
 
 
-def mismatch(call: Call, spec: Mapping[str, Any], tool_search: str = EXACT) -> tuple[str, str]:
+def mismatch(
+    call: Call,
+    spec: Mapping[str, Any],
+    tool_search: str = EXACT,
+    said: Collection[str] | None = None,
+) -> tuple[str, str]:
     """Compares a call with the gold call.
 
     Args:
@@ -290,6 +339,9 @@ def mismatch(call: Call, spec: Mapping[str, Any], tool_search: str = EXACT) -> t
         "target": the tool that a gold search found, "exact": parameters without relaxation (may be
         missing; `lookups`)}.
       tool_search: EXACT or WORDS (`keywords_match`).
+      said: None for the official rules, some of which leave a value open.  The words of the conversation
+        (`wording.words`) compare every parameter by its type: texts by their words in order, lists entry by
+        entry, booleans as such, and see `keywords_match`.
 
     Returns:
       (reason, detail); ("", "") for a match.
@@ -308,16 +360,23 @@ def mismatch(call: Call, spec: Mapping[str, Any], tool_search: str = EXACT) -> t
     for name in gold:
         if name not in arguments:
             return MISSING_PARAMETER, name
+    strict = said is not None
     for name, expected in gold.items():
         value, text = arguments[name], as_text(expected)
         if name in spec.get("exact", ()):
             same = value == text
         elif call.name == TOOL_SEARCHER and name == "keywords":
-            same = keywords_match(value, text, spec.get("target", ""), tool_search)
+            same = keywords_match(value, text, spec.get("target", ""), tool_search, said)
         elif (call.name, name) in _RULES:
-            same = _RULES[call.name, name](value, text)
+            rule = _RULES[call.name, name]
+            same = rule(value, text) and (not strict or _STRICT.get(rule, rule)(value, text))
         else:
-            same = _typed(value, text, str(spec["types"].get(name, "str")))
+            kind = str(spec["types"].get(name, "str"))
+            same = _typed(value, text, kind)
+            if (
+                strict and kind in _BOOLEAN
+            ):  # the official cast takes whatever is not `True` for False
+                same = same and _folded(value, text)
         if not same:
             return INPUT_MISMATCH, name
     return "", ""
