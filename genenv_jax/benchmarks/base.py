@@ -28,9 +28,14 @@ BAD_TOOLS = "bad_tools"  # tools that are missing or not well formed
 BAD_ANSWER = "bad_answer"  # a reference answer that is missing or not well formed
 WRONG_ANSWER = "wrong_answer"  # the reference answer fails under the task's own checker
 NOT_EXECUTABLE = "not_executable"  # the benchmark can execute answers and this one does not run
+NOT_ASKED = "not_asked"  # the reference answer does not follow from the request
+GIVEN_AWAY = "given_away"  # the request holds its reference answer
 DUPLICATE = "duplicate"  # same canonical form as a seed, a pool task or a batch-mate
 NEAR_DUPLICATE = "near_duplicate"  # almost the same text as one of those
 CONTAMINATED = "contaminated"  # matches a held-out evaluation task
+
+# What `Grounded.grounding` says of a task that it does not reject.
+GROUNDED, UNDECIDED = "grounded", "undecided"
 
 
 @dataclasses.dataclass(frozen=True)
@@ -226,6 +231,17 @@ class Worded(Protocol):
         """Each request of a task: its wording, and what it asks for whatever the wording.
 
         That is the names of the functions that its reference calls, or a reference that calls none.
+        """
+
+
+@runtime_checkable
+class Grounded(Protocol):
+    """What a benchmark has if `verify` does not prove that the reference answer follows from the request."""
+
+    def grounding(self, task: Task) -> Rejection | str:
+        """What can be said of that: GROUNDED, UNDECIDED, or a rejection (NOT_ASKED, GIVEN_AWAY).  Total.
+
+        Generated tasks are held to it, those of the data set are not.
         """
 
 

@@ -2,7 +2,8 @@
 
 The paper trusts what the simulator writes; here a task enters training only when it parses strictly,
 its tools and reference answer are well formed, the reference answer earns full reward under the task's
-own checker, it is no copy of a seed, of a pool task or of a batch-mate, and it matches no held-out
+own checker and follows from the request as far as the benchmark can see, it is no copy of a seed, of a
+pool task or of a batch-mate, and it matches no held-out
 task.  Rejections are counted by reason.
 """
 
@@ -159,6 +160,9 @@ def _fault(benchmark: Benchmark, task: Task) -> Rejection | None:
     score = benchmark.score(task, benchmark.agent_answer(task))
     if not score.success or score.reward < 1.0:
         return Rejection(base.WRONG_ANSWER, f"the reference answer fails: {score.reason}")
+    if isinstance(benchmark, base.Grounded):
+        grounding = benchmark.grounding(task)
+        return grounding if isinstance(grounding, Rejection) else None
     return None
 
 

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from genenv_jax.benchmarks.base import Benchmark, Shaped, Task
+from genenv_jax.benchmarks.base import UNDECIDED, Benchmark, Grounded, Shaped, Task
 from genenv_jax.rl.rewards import difficulty_filter
 from genenv_jax.tasks.generation import Generation
 
@@ -18,7 +18,8 @@ def generation_metrics(
     """Validity, rejections by reason, success rates, lengths and diversity.
 
     Success rates here are the tasks' own, whatever the update's p̂ is taken over.  "p_hat_in_band": the share
-    within k_min of alpha.
+    within k_min of alpha.  "undecided_share": of the accepted tasks, those of which the benchmark cannot say
+    whether the reference follows from the request (`Grounded`).
     """
     metrics: dict[str, float] = {
         "count": len(generations),
@@ -38,7 +39,12 @@ def generation_metrics(
             "r_env_mean": np.mean([g.r_env for g in attempted]),
             "p_hat_sd": rates.std(),
         }
-    metrics |= diversity([g.task for g in generations if g.task], benchmark)
+    accepted = [g.task for g in generations if g.task]
+    if accepted and isinstance(benchmark, Grounded):
+        metrics["undecided_share"] = np.mean(
+            [benchmark.grounding(task) == UNDECIDED for task in accepted]
+        )
+    metrics |= diversity(accepted, benchmark)
     metrics |= calibration(generations, alpha, k_min)
     return {f"generated/{name}": value for name, value in metrics.items()}
 

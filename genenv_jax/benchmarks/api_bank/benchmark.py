@@ -49,6 +49,7 @@ from genenv_jax.benchmarks.base import (
     BAD_ANSWER,
     BAD_TOOLS,
     TOO_LONG,
+    UNDECIDED,
     UNPARSABLE,
     Message,
     Rejection,
@@ -56,8 +57,9 @@ from genenv_jax.benchmarks.base import (
     SeedStatistics,
     Task,
 )
+from genenv_jax.benchmarks.grounding import judge, leaves
 from genenv_jax.benchmarks.options import check_choice, check_integers, check_names, check_shares
-from genenv_jax.benchmarks.recorded import Recorded
+from genenv_jax.benchmarks.recorded import MALFORMED, Recorded
 from genenv_jax.benchmarks.safe_parse import check_text
 from genenv_jax.benchmarks.subsets import stable_position
 from genenv_jax.benchmarks.wording import letters, words
@@ -253,6 +255,30 @@ class APIBank(Recorded):
         """See `Worded.requests`: the conversation, and the API."""
         spec = task.answer
         return [(self.text(task), [spec["kind"], spec.get("name", "")])]
+
+    def grounding(self, task: Task) -> Rejection | str:
+        """See `Grounded.grounding`; a reply's words are its own, and undecided.
+
+        The keywords of a tool search follow from no request; one of them must be in it.
+        """
+        try:
+            return self._grounding(task)
+        except MALFORMED:
+            return UNDECIDED
+
+    def _grounding(self, task: Task) -> Rejection | str:
+        spec, dialogue = task.answer, prompts.dialogue(task)
+        if spec["kind"] != CALL:
+            return UNDECIDED
+        searches = spec["name"] == rules.TOOL_SEARCHER
+        values = list(spec["parameters"].values())
+        values = [rules.split_capitals(value) for value in values] if searches else values
+        turns = dialogue.split("\n")
+        spoken = "\n".join(turn for turn in turns if not turn.startswith(prompts.CALL_PREFIX))
+        calls = [(spec["name"], spec["parameters"])]
+        known = [tool for tool in task.tools if tool["name"] == spec["name"]]
+        described = " ".join(map(str, leaves(known)))
+        return judge(calls, values, spoken, prompts.year(task) + dialogue, described)
 
     def _score(self, task: Task, answer: str) -> Score:
         """Calls: 1 for a strict match, else 0; replies: ROUGE-L F1, rounded to four digits as officially.

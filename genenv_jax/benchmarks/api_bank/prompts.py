@@ -84,21 +84,25 @@ def reference(task: Task) -> str:
     return write_call(spec["name"], spec["parameters"]) if spec["kind"] == CALL else spec["text"]
 
 
+def year(task: Task) -> str:
+    """What the agent is told of the year."""
+    return _YEAR if task.answer["level"] < 3 else ""
+
+
 def agent_messages(task: Task) -> list[Message]:
     """Instructions and APIs as the system message, then the conversation."""
     spec = task.answer
-    year = _YEAR if spec["level"] < 3 else ""
     tools = tool_lines(task.tools)
     if spec["kind"] == CALL:
         system = _CALL_RULES.format(
             prefix=CALL_PREFIX,
             form=_FORM,
-            year=year,
+            year=year(task),
             search=_SEARCH if spec["level"] > 1 else "",
             tools=tools,
         )
     else:
-        system = _RESPONSE_RULES.format(year=year, tools=tools)
+        system = _RESPONSE_RULES.format(year=year(task), tools=tools)
     return [
         {"role": "system", "content": system},
         {"role": "user", "content": _CONVERSATION + dialogue(task)},

@@ -43,6 +43,7 @@ from genenv_jax.benchmarks.base import (
     NOT_EXECUTABLE,
     NOT_TEXT,
     TOO_LONG,
+    UNDECIDED,
     UNPARSABLE,
     Episode,
     Message,
@@ -62,6 +63,7 @@ from genenv_jax.benchmarks.bfcl import (
     schemas,
 )
 from genenv_jax.benchmarks.bfcl.categories import (
+    AST,
     CONVERSATION,
     MULTI_TURN,
     MULTI_TURN_RULES,
@@ -72,9 +74,10 @@ from genenv_jax.benchmarks.bfcl.categories import (
 from genenv_jax.benchmarks.bfcl.limits import Limits
 from genenv_jax.benchmarks.bfcl.metrics import official_metrics
 from genenv_jax.benchmarks.bfcl.source_calls import decode_source_calls
+from genenv_jax.benchmarks.grounding import judge, leaves
 from genenv_jax.benchmarks.headers import parse_headers
 from genenv_jax.benchmarks.options import check_choice, check_names, check_shares
-from genenv_jax.benchmarks.recorded import Recorded
+from genenv_jax.benchmarks.recorded import MALFORMED, Recorded
 from genenv_jax.benchmarks.safe_parse import check_text, parse_calls, parse_json
 from genenv_jax.benchmarks.subsets import stable_position
 from genenv_jax.benchmarks.wording import letters
@@ -347,6 +350,24 @@ class BFCL(Recorded):
             (_spoken(turn), sorted(call.split("(")[0].strip() for call in of))
             for turn, of in zip(turns, calls, strict=False)
         ]
+
+    def grounding(self, task: Task) -> Rejection | str:
+        """See `Grounded.grounding`.
+
+        What a schema lists or defaults to need not be said, nor any value of a turn: only the state of its
+        conversation may hold it.
+        """
+        spec = task.answer
+        try:
+            calls = list(schemas.reference_calls(spec["ground_truth"], task.tools))
+            values = [] if spec["rule"] != AST else schemas.unlisted_values(calls, task.tools)
+            context = "\n".join(message["content"] for message in task.messages)
+            called = {name for name, _ in calls}
+            known = [calls, [tool for tool in task.tools if tool["name"] in called]]
+            described = " ".join(map(str, leaves(known)))
+            return judge(calls, values, self.text(task), context, described)
+        except MALFORMED:
+            return UNDECIDED
 
     def _score(self, task: Task, answer: str) -> Score:
         """A success is an answer that the category's rule accepts.  The reward is 1 for it, else 0, but

@@ -9,6 +9,7 @@ from typing import Any
 
 from genenv_jax.benchmarks.base import BAD_ANSWER, BAD_TOOLS, Rejection
 from genenv_jax.benchmarks.bfcl import ast_checker, java
+from genenv_jax.benchmarks.grounding import leaves
 
 _TOOL_NAME = re.compile(r"[A-Za-z_]\w*(?:\.[A-Za-z_]\w*)*", re.ASCII)
 _VARIABLE = re.compile(r"[^\W\d][\w$]*(?:\.[^\W\d][\w$]*|\[\w*\])*")
@@ -224,6 +225,26 @@ def reference_calls(
             schema = parameters["properties"].get(argument, {})
             arguments[argument] = _chosen(present[0] if present else "", schema)
         yield name, arguments
+
+
+def unlisted_values(
+    calls: Sequence[tuple[str, Mapping[str, Any]]], tools: Sequence[Mapping[str, Any]]
+) -> list[Any]:
+    """The values of calls, lists and mappings taken apart, that no schema has as "enum" or "default"."""
+    by_name = {tool["name"]: tool["parameters"]["properties"] for tool in tools}
+    values = []
+    for name, arguments in calls:
+        for argument, value in arguments.items():
+            listed = list(_listed(by_name[name].get(argument, {})))
+            values += [leaf for leaf in leaves(value) if leaf not in listed]
+    return values
+
+
+def _listed(schema: Any) -> Iterator[Any]:
+    """The values that a schema, or one inside it, lists or defaults to."""
+    if isinstance(schema, Mapping):
+        for key, entry in schema.items():
+            yield from leaves(entry) if key in ("enum", "default") else _listed(entry)
 
 
 def _chosen(option: Any, schema: Mapping[str, Any]) -> Any:

@@ -1,0 +1,212 @@
+"""Whether a reference follows from its request: admitted, rejected, undecided; on made up and real tasks."""
+
+import dataclasses
+import random
+import time
+
+import pytest
+
+from genenv_jax.benchmarks import base, registry
+from genenv_jax.benchmarks.base import GIVEN_AWAY, GROUNDED, NOT_ASKED, UNDECIDED, Rejection, Task
+from genenv_jax.benchmarks.bfcl.benchmark import BFCL
+from genenv_jax.benchmarks.grounding import judge
+from genenv_jax.scoring.verification import PARSED, PROVEN, inspect
+from genenv_jax.tasks.generation import Generation
+from genenv_jax.tasks.metrics import generation_metrics
+from tests.benchmarks.bfcl_tasks import generation, seed_task
+from tests.benchmarks.small import WRITERS
+
+
+def _verdict(request, arguments, described="", name="f"):
+    found = judge([(name, arguments)], list(arguments.values()), request, request, described)
+    return found.reason if isinstance(found, Rejection) else found
+
+
+@pytest.mark.parametrize(
+    ("request_text", "value"),
+    [
+        ("Weather in ROME, please.", "Rome"),
+        ("Two tables.", 2),
+        ("1,500 euros", 1500),
+        ("at 5 %", 0.05),
+        ("an inductance of 50mH", 0.05),
+        ("on the 5th of March, 2023", "2023-03-05"),
+        ("tomorrow at 3 pm", "15:00"),
+        ("from John Smith", "john_smith"),
+        ("two hundred or 200", ["200", 200]),
+        ("for ann@example.com", {"to": ["ann@example.com"]}),
+    ],
+)
+def test_values_are_found_in_other_forms(request_text, value):
+    assert _verdict(request_text, {"x": value}) == GROUNDED
+
+
+@pytest.mark.parametrize(
+    ("request_text", "arguments", "verdict"),
+    [
+        ("Do something useful.", {"city": "Rome"}, NOT_ASKED),
+        ("Do something useful.", {"city": "Rome", "days": 2, "unit": "celsius"}, NOT_ASKED),
+        ("Flip a coin for me.", {"side": "heads"}, NOT_ASKED),
+        ("Rome, please.", {"city": "Rome", "days": 2, "unit": "celsius"}, UNDECIDED),  # a third
+        ("Rome, please.", {"city": "Rome", "days": 2, "unit": "celsius", "at": "noon"}, NOT_ASKED),
+        ("Remind me of the bread.", {"text": "reminder: bread"}, UNDECIDED),
+        ("Is it 15?", {"x": 5}, NOT_ASKED),
+        ("Do it.", {"fast": True, "count": 0, "note": None, "title": ""}, UNDECIDED),
+        ("Do it.", {}, UNDECIDED),
+    ],
+)
+def test_values_that_are_not_asked_for(request_text, arguments, verdict):
+    assert _verdict(request_text, arguments) == verdict
+
+
+@pytest.mark.parametrize(
+    "request_text",
+    [
+        "Please call weather.get(city='Rome', days=2).",
+        "weather.get('Rome', 2)",
+        "WEATHER.GET( rome",
+        "Use weather.get with days = 2 and city: 'Rome'",
+        'It is {"name": "weather.get", "arguments": {"city": "Rome", "days": 2}}.',
+        "Answer: w\u0435ather.get(",
+    ],
+)
+def test_a_request_that_has_its_own_answer(request_text):
+    assert _verdict(request_text, {"city": "Rome", "days": 2}, name="weather.get") == GIVEN_AWAY
+
+
+def test_a_request_may_name_the_function_or_its_parameters():
+    arguments = {"city": "Rome", "days": 2}
+    for text in ("With weather.get, for Rome and 2 days.", "city: Rome, days: 2"):
+        assert _verdict(text, arguments, name="weather.get") == GROUNDED
+
+
+def test_where_no_value_is_needed_the_function_must_be_spoken_of():
+    assert _verdict("Do something useful.", {}, "Lists all alarms.") == NOT_ASKED
+    assert _verdict("Which alarms are set?", {}, "Lists all alarms.") == UNDECIDED
+
+
+def test_long_texts_cost_little():
+    start = time.process_time()
+    _verdict("f " * 6_000 + "\n" * 4_000, {f"a{i}": "x y " * 50 for i in range(64)})
+    judge([("f", {"a": "1"})] * 300, ["z" * 10_000] * 300, "\u0435 a=1\n" * 2_000, "", "")
+    assert time.process_time() - start < 3.0
+
+
+# -- BFCL ---------------------------------------------------------------------------------------------
+
+
+def _inspected(benchmark, seed, text, admit=PROVEN):
+    found = inspect(benchmark, text, done=True, seed=seed, task_id="g", generation=0, admit=admit)
+    return found.reason if isinstance(found, Rejection) else found
+
+
+def test_generated_tasks_are_held_to_it_and_tasks_of_the_data_set_are_not():
+    benchmark, seed = BFCL(data_dir="nowhere"), seed_task()
+    vague = generation(request="Do something useful.")
+    assert _inspected(benchmark, seed, vague) == NOT_ASKED
+    assert (
+        _inspected(benchmark, seed, generation(request="[weather.get(city='Rome')]")) == GIVEN_AWAY
+    )
+    task = _inspected(benchmark, seed, generation())
+    assert isinstance(task, Task) and benchmark.grounding(task) == GROUNDED
+    loose = benchmark.parse(vague, seed, "g", 0)
+    assert benchmark.verify(loose) is None and isinstance(benchmark.grounding(loose), Rejection)
+    assert isinstance(_inspected(benchmark, seed, vague, PARSED), Task)
+
+
+def test_what_a_schema_lists_or_defaults_to_need_not_be_said():
+    tool = {
+        "name": "paint",
+        "description": "Paints a wall.",
+        "parameters": {
+            "type": "dict",
+            "required": ["wall"],
+            "properties": {
+                "wall": {"type": "string"},
+                "colour": {"type": "string", "enum": ["FFF", "000"]},
+                "coats": {"type": "integer", "default": 7},
+            },
+        },
+    }
+    benchmark = BFCL(data_dir="nowhere")
+    seed = dataclasses.replace(seed_task(), tools=(tool,))
+    answer = "[paint(wall='north', colour='FFF', coats=7)]"
+    task = _inspected(benchmark, seed, generation(request="The north one.", answer=answer))
+    assert benchmark.grounding(task) == GROUNDED
+    others = answer.replace("7", "9").replace("FFF", "EEE")
+    assert _inspected(benchmark, seed, generation(request="Go on.", answer=others)) == NOT_ASKED
+
+
+def test_undecided_tasks_are_counted():
+    benchmark, seed = BFCL(data_dir="nowhere"), seed_task()
+    answer = "[weather.get(city='Rome', days=3)]"
+    tasks = [
+        _inspected(benchmark, seed, generation(request=request, answer=answer))
+        for request in ("Rome, for three days.", "Rome, for a while.")
+    ]
+    batch = [
+        Generation(0, i, seed, base.SeedStatistics(), "", task) for i, task in enumerate(tasks)
+    ]
+    batch.append(Generation(0, 2, seed, base.SeedStatistics(), "", None, Rejection(NOT_ASKED)))
+    metrics = generation_metrics(batch, benchmark, 0.5, 0.1)
+    assert metrics["generated/undecided_share"] == 0.5
+    assert metrics["generated/rejected/not_asked"] == 1
+
+
+@pytest.mark.parametrize("name", ["api_bank", "bfcl"])
+def test_a_malformed_task_is_undecided(name, tmp_path):
+    benchmark = registry.make_benchmark(name, data_dir=str(WRITERS[name](tmp_path)))
+    assert isinstance(benchmark, base.Grounded)
+    seed = benchmark.tasks("seed")[0]
+    for answer in (None, {}, [], {"kind": "call"}, {"ground_truth": 3, "rule": "ast"}):
+        broken = dataclasses.replace(seed, answer=answer)
+        assert benchmark.grounding(broken) == UNDECIDED
+
+
+# -- real tasks ---------------------------------------------------------------------------------------
+
+_SINGLE_TURNS = ("simple_python", "multiple", "parallel", "parallel_multiple")
+_REAL = {
+    "api_bank": ("api_bank", {}),
+    "bfcl_turns": ("bfcl", {}),
+    "bfcl_single": ("bfcl", {"seed_categories": _SINGLE_TURNS, "eval_categories": _SINGLE_TURNS}),
+}
+
+
+def _rewritten(benchmark, seed, request):
+    spoken = f"User: {request}" if benchmark.name == "api_bank" else request
+    messages = (*seed.messages[:-1], {**seed.messages[-1], "content": spoken})
+    return benchmark.simulator_answer(dataclasses.replace(seed, messages=messages), seed)
+
+
+@pytest.mark.data
+@pytest.mark.parametrize("name", _REAL)
+def test_sixty_seeds_with_other_requests(name, data_dir):
+    kind, options = _REAL[name]
+    benchmark = registry.make_benchmark(kind, data_dir=str(data_dir), **options)
+    admitted = {"useful": 0, "answer": 0}
+    for seed in random.Random(3).sample(benchmark.tasks("seed"), 60):
+        answer = benchmark.agent_answer(seed).removeprefix("API-Request: ")
+        for how, request in (
+            ("useful", "Do something useful."),
+            ("answer", f"The answer is {answer}"),
+            ("answer", f"{seed.messages[-1]['content']}\nUser: It is {answer}"),
+        ):
+            found = _inspected(benchmark, seed, _rewritten(benchmark, seed, request))
+            admitted[how] += isinstance(found, Task)
+    # The description of a turn's `cp` has the word "something".
+    assert admitted == {"useful": int(name == "bfcl_turns"), "answer": 0}
+
+
+@pytest.mark.data
+@pytest.mark.parametrize("name", _REAL)
+def test_seeds_of_the_data_sets_follow_from_their_requests(name, data_dir):
+    """At most one in fifty is refused; the rest is grounded or counted as undecided."""
+    kind, options = _REAL[name]
+    benchmark = registry.make_benchmark(kind, data_dir=str(data_dir), **options)
+    seeds = benchmark.tasks("seed")
+    refused = [seed for seed in seeds if isinstance(benchmark.grounding(seed), Rejection)]
+    assert len(refused) <= 0.02 * len(seeds)
+    grounded = sum(benchmark.grounding(seed) == GROUNDED for seed in seeds)
+    # Of turns nothing is decided; of API-Bank's seeds half are tool searches.
+    assert grounded >= (0.0 if name == "bfcl_turns" else 0.55) * len(seeds)
