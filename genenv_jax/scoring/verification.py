@@ -3,8 +3,7 @@
 The paper trusts what the simulator writes; here a task enters training only when it parses strictly,
 its tools and reference answer are well formed, the reference answer earns full reward under the task's
 own checker and follows from the request as far as the benchmark can see, it is no copy of a seed, of a
-pool task or of a batch-mate, and it matches no held-out
-task.  Rejections are counted by reason.
+pool task or of a batch-mate, and it matches no held-out task.  Rejections are counted by reason.
 """
 
 from __future__ import annotations
@@ -89,10 +88,10 @@ class Requests:
     """Requests, searchable for one that says the same in more or in some other words.
 
     A request is there again if another one asks for the same (`Worded.requests`) and has so large a share of
-    its words (`wording.words`) in their order, whatever stands between, before and after them.  Runs of words
-    would be broken by one word in five, and a similarity diluted by a sentence more; for the same reason a
-    request of fewer than `_FEW_WORDS` words, which many others contain, must also be so large a share of
-    the other.  Requests that ask for something else are left to `NearDuplicates`.
+    its words (`wording.words`) in their order, whatever stands between, before and after them: one word in five
+    breaks all runs of words, and one sentence more dilutes a similarity.  Many requests contain one of fewer
+    than `_FEW_WORDS` words, so it must also be so large a share of the other.  Requests that ask for something
+    else are left to `NearDuplicates`.
 
     Args:
       threshold: the share, in (0, 1]; 0 switches the index off.

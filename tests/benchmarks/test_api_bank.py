@@ -278,6 +278,7 @@ _OPEN = [
      "[{'name': 'invented'}]", '[{"value": 70, "name": "pulse"}]'),
     ("TimedSwitch", "on", "bool", "False", "banana", "false"),
     ("Translate", "tgt_lang", "str", "Chinese", "chinese banana", "zh-cn"),
+    ("Translate", "tgt_lang", "str", "zh-tw", "notchinese traditional", "Traditional Chinese"),
 ]  # fmt: skip
 
 
