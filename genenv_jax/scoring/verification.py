@@ -88,10 +88,10 @@ class Requests:
     """Requests, searchable for one that says the same in more or in some other words.
 
     A request is there again if another one asks for the same (`Worded.requests`) and has so large a share of
-    its words (`wording.words`) in their order, whatever stands between, before and after them: one word in five
-    breaks all runs of words, and one sentence more dilutes a similarity.  Many requests contain one of fewer
-    than `_FEW_WORDS` words, so it must also be so large a share of the other.  Requests that ask for something
-    else are left to `NearDuplicates`.
+    its words (`wording.words`) in their order, whatever stands between, before and after them: one word in
+    five breaks all runs of words, and one sentence more dilutes a similarity.  Many requests contain one of
+    fewer than `_FEW_WORDS` words, so it must also be so large a share of the other.  Requests that ask for
+    something else are left to `NearDuplicates`.
 
     Args:
       threshold: the share, in (0, 1]; 0 switches the index off.
