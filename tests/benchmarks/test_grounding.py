@@ -7,6 +7,7 @@ import time
 import pytest
 
 from genenv_jax.benchmarks import base, registry
+from genenv_jax.benchmarks.api_bank.benchmark import APIBank
 from genenv_jax.benchmarks.base import GIVEN_AWAY, GROUNDED, NOT_ASKED, UNDECIDED, Rejection, Task
 from genenv_jax.benchmarks.bfcl.benchmark import BFCL
 from genenv_jax.benchmarks.grounding import judge
@@ -15,6 +16,20 @@ from genenv_jax.tasks.generation import Generation
 from genenv_jax.tasks.metrics import generation_metrics
 from tests.benchmarks.bfcl_tasks import generation, seed_task
 from tests.benchmarks.small import WRITERS
+
+_TOOL = {
+    "name": "AddReminder",
+    "description": "Adds a reminder.",
+    "input_parameters": {"content": {"type": "str"}, "count": {"type": "int"}},
+}
+CALL = Task(
+    id="c",
+    benchmark="api_bank",
+    category="lv3-api-train",
+    messages=({"role": "user", "content": "User: Remind me."},),
+    tools=(_TOOL,),
+    answer={"kind": "call", "level": 3, "sample": "0"},
+)
 
 
 def _verdict(request, arguments, described="", name="f"):
@@ -161,6 +176,44 @@ def test_a_malformed_task_is_undecided(name, tmp_path):
     for answer in (None, {}, [], {"kind": "call"}, {"ground_truth": 3, "rule": "ast"}):
         broken = dataclasses.replace(seed, answer=answer)
         assert benchmark.grounding(broken) == UNDECIDED
+
+
+@pytest.mark.parametrize(
+    ("conversation", "verdict"),
+    [
+        ("User: Remind me to run, once.", UNDECIDED),
+        ("User: Remind me to run, one time.", GROUNDED),
+        ("User: Remind me.\nAI: Of what?\nUser: Of running.", UNDECIDED),
+        ("User: Do something useful.", NOT_ASKED),
+        ("User: The answer is [AddReminder(count='1', content='run')]", GIVEN_AWAY),
+        ("User: AddReminder with content: run and count: 1", GIVEN_AWAY),
+        ("User: Run, 1.\nAPI-Request: [AddReminder(content='Run', count='01')]->done", GIVEN_AWAY),
+        ("User: Run, 1.\nAPI-Request: [AddReminder(content='swim', count='1')]->done", GROUNDED),
+    ],
+)
+def test_conversations(conversation, verdict):
+    benchmark = APIBank()
+    answer = "[AddReminder(content='run', count='1')]"
+    text = f"New Tools: same\nNew Task: {conversation}\nNew Answer: {answer}"
+    found = benchmark.grounding(benchmark.parse(text, CALL, "g", 0))
+    assert (found.reason if isinstance(found, Rejection) else found) == verdict
+
+
+@pytest.mark.parametrize(
+    ("keywords", "verdict"),
+    [
+        ("book restaurant", GROUNDED),
+        ("RestaurantBooking", GROUNDED),
+        ("restaurant finder", UNDECIDED),
+        ("weather", NOT_ASKED),
+    ],
+)
+def test_a_tool_search_shares_a_word_with_the_request(keywords, verdict):
+    spec = {"kind": "call", "level": 3, "sample": "0", "name": "ToolSearcher", "types": {}}
+    spec |= {"parameters": {"keywords": keywords}, "target": ""}
+    messages = ({"role": "user", "content": "User: Book a restaurant, by any booking service."},)
+    found = APIBank().grounding(dataclasses.replace(CALL, messages=messages, answer=spec))
+    assert (found.reason if isinstance(found, Rejection) else found) == verdict
 
 
 # -- real tasks ---------------------------------------------------------------------------------------

@@ -41,13 +41,14 @@ from typing import Any
 
 from genenv_jax.benchmarks.api_bank import generation as generations
 from genenv_jax.benchmarks.api_bank import prompts, records, rules
-from genenv_jax.benchmarks.api_bank.calls import read_call
+from genenv_jax.benchmarks.api_bank.calls import Call, read_call
 from genenv_jax.benchmarks.api_bank.metrics import official_metrics
 from genenv_jax.benchmarks.api_bank.records import CALL, SPLITS
 from genenv_jax.benchmarks.api_bank.rouge import rouge_l
 from genenv_jax.benchmarks.base import (
     BAD_ANSWER,
     BAD_TOOLS,
+    GIVEN_AWAY,
     TOO_LONG,
     UNDECIDED,
     UNPARSABLE,
@@ -273,8 +274,12 @@ class APIBank(Recorded):
         searches = spec["name"] == rules.TOOL_SEARCHER
         values = list(spec["parameters"].values())
         values = [rules.split_capitals(value) for value in values] if searches else values
-        turns = dialogue.split("\n")
+        turns = self.text(task).split("\n")
         spoken = "\n".join(turn for turn in turns if not turn.startswith(prompts.CALL_PREFIX))
+        for turn in turns:
+            made = read_call(turn, self.answer_chars)
+            if isinstance(made, Call) and not rules.mismatch(made, spec, said=())[0]:
+                return Rejection(GIVEN_AWAY, "the call was made before")
         calls = [(spec["name"], spec["parameters"])]
         known = [tool for tool in task.tools if tool["name"] == spec["name"]]
         described = " ".join(map(str, leaves(known)))
