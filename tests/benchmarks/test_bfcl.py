@@ -120,9 +120,11 @@ def test_a_refusal_in_words_earns_the_reward_of_irrelevance(benchmark, answer):
     ],
 )
 def test_what_is_no_call_only_because_it_is_broken_earns_nothing(benchmark, answer):
-    """The official rule counts it as correct, and so does the score."""
+    """The official rule counts it as correct, and so does the score of held-out tasks."""
     task = seed_task("irrelevance", category="irrelevance", truth=[])
-    assert benchmark.score(task, answer) == Score(0.0, True, False, NO_REFUSAL)
+    assert benchmark.score(task, answer) == Score(0.0, False, False, NO_REFUSAL)
+    held_out = dataclasses.replace(task, origin="eval")
+    assert benchmark.score(held_out, answer) == Score(0.0, True, False, NO_REFUSAL)
     toolless = dataclasses.replace(task, tools=())
     assert benchmark.score(toolless, "(((").reason == NO_REFUSAL
     assert benchmark.score(toolless, "There is no function (not one).").reward == 1.0

@@ -1,6 +1,7 @@
 """BFCL's published files: counts, splits, and that the official references are accepted."""
 
 import collections
+import dataclasses
 import json
 import re
 
@@ -186,8 +187,17 @@ def test_what_irrelevance_rewards(data_dir):
     for task in tasks:
         for answer, expected in answers.items():
             name = task.tools[0]["name"] if task.tools else "answer"
-            score = benchmark.score(task, answer.replace("NAME", name))
-            assert (score.reward, score.success, score.valid) == expected, (task.id, answer)
+            seed, held_out = (
+                benchmark.score(
+                    dataclasses.replace(task, origin=origin), answer.replace("NAME", name)
+                )
+                for origin in ("seed", "eval")
+            )
+            assert (held_out.reward, held_out.success, held_out.valid) == expected, (
+                task.id,
+                answer,
+            )
+            assert (seed.reward, seed.success) == (expected[0], expected[0] == 1.0)
 
 
 def test_positional_reference_arguments_are_named(data_dir):

@@ -373,7 +373,8 @@ class BFCL(Recorded):
         """A success is an answer that the category's rule accepts.  The reward is 1 for it, else 0, but
 
           * for irrelevance the official rule accepts whatever does not decode; what is neither `[]` nor a
-            refusal in words (`refuses`) is a success without reward that is not valid, NO_REFUSAL;
+            refusal in words (`refuses`) earns nothing and is not valid, NO_REFUSAL; of held-out tasks it is
+            a success all the same;
           * under "turn_state" needless calls cost reward (`multi_turn.score_turn`).
 
         `reason` is the official error type in snake case.  An answer that does not decode is not
@@ -397,7 +398,7 @@ class BFCL(Recorded):
                 return Score(float(not calls), not calls, True, "decoder_success" if calls else "")
             if calls.reason != EMPTY and refuses(answer, task.tools):
                 return Score(1.0, True, True)
-            return Score(0.0, True, False, NO_REFUSAL)
+            return Score(0.0, task.origin == "eval", False, NO_REFUSAL)
         if rejected:
             reason = EMPTY if calls.reason == EMPTY else "decoder_failed"
             return Score(0.0, False, False, reason)
