@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import signal
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, NoReturn
@@ -11,25 +12,21 @@ from typing import Any, NoReturn
 from absl import app, flags, logging
 from ml_collections import config_flags
 
+from genenv_jax import signals
 from genenv_jax.run import allocator
-
-_MISTAKES = (
-    ValueError,
-    FileExistsError,
-    FileNotFoundError,
-    NotADirectoryError,
-    IsADirectoryError,
-    PermissionError,
-    TimeoutError,
-)
 
 
 @contextlib.contextmanager
-def one_line_errors() -> Iterator[None]:
-    """Turns a bad value or a missing file into one line; GENENV_TRACEBACK=1 shows where it arose."""
+def one_line_errors(
+    kinds: tuple[type[Exception], ...] = (ValueError, OSError),
+) -> Iterator[None]:
+    """Turns errors into one line: by default a bad value, and a file that is missing or cannot be written.
+
+    GENENV_TRACEBACK=1 shows where it arose.
+    """
     try:
         yield
-    except _MISTAKES as error:
+    except kinds as error:
         if os.environ.get("GENENV_TRACEBACK"):
             raise
         fail(error)
@@ -39,6 +36,14 @@ def fail(error: BaseException | str) -> NoReturn:
     """Prints an error as one line and exits with code 2."""
     print(f"error: {' '.join(str(error).split())}", file=sys.stderr)
     sys.exit(2)
+
+
+def _unknown(key: str, argv: Sequence[str]) -> str:
+    """Names the flag that sets something inside `key`, which is no group of settings."""
+    key = key.strip("'\"")
+    names = [argument.partition("=")[0].lstrip("-") for argument in argv]
+    given = next((name for name in names if key in name.split(".")[1:-1]), key)
+    return f"{given} is not a setting: there is no group {key!r}"
 
 
 def define_config(help_string: str) -> None:
@@ -75,13 +80,20 @@ def define_process_flags() -> None:
 
 
 def run(main: Callable[[], Any]) -> None:
-    """Parses the flags, keeps libraries' progress notes off the terminal, and calls `main`."""
+    """Parses the flags, keeps libraries' progress notes off the terminal, and calls `main`.
+
+    SIGTERM and SIGINT end it with exit code 143 and 130, and with one line.
+    """
 
     def parse(argv: Sequence[str]) -> list[str]:
         try:
             rest = flags.FLAGS(argv)
-        # A mistyped setting is an AttributeError or KeyError of the configuration's.
-        except (flags.Error, AttributeError, KeyError, OSError, ValueError, TypeError) as error:
+        except (
+            KeyError
+        ) as error:  # of a group of the configuration, which says no more than its name
+            fail(f"bad flags: {_unknown(str(error.args[0]), argv)}")
+        # A mistyped setting is an AttributeError of the configuration's.
+        except (flags.Error, AttributeError, OSError, ValueError, TypeError) as error:
             # A configuration file that raises arrives as a whole traceback: its last line says it.
             text = str(error).strip()
             fail(f"bad flags: {text.splitlines()[-1] if 'Traceback' in text else text}")
@@ -120,4 +132,11 @@ def run(main: Callable[[], Any]) -> None:
         with processes.together():
             main()
 
-    app.run(call, flags_parser=parse)
+    with signals.ending(*signals.BOTH):
+        try:
+            app.run(call, flags_parser=parse)
+        except SystemExit as end:
+            if end.code in (128 + signum for signum in signals.BOTH):
+                name = signal.Signals(end.code - 128).name
+                print(f"ended by {name}; the same command goes on from there", file=sys.stderr)
+            raise

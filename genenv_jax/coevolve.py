@@ -109,7 +109,8 @@ class Coevolution:
         self.held_out = HeldOut(
             config.evaluation, self.agent, eval_tasks, benchmark, self.scorer, engines, session
         )
-        for name, part in (("source", self.source), ("verifier", verifier), ("replay", buffer)):
+        parts = {"settings": settings, "source": self.source, "verifier": verifier}
+        for name, part in (parts | {"replay": buffer}).items():
             session.register(name, part)
         session.register_trained("agent", self.agent)
         session.register_trained("simulator", self.simulator)

@@ -51,7 +51,7 @@ class Config(Settings):
     tensorboard: "auto" writes it where TensorFlow is installed.
     """
 
-    seed: int = 0
+    seed: int = within(0, 0, 2**32 - 1)  # JAX's keys are made of so many bits
     epochs: int = within(10, 0)
     rollouts: int = within(0, 0)
     tokens: int = within(0, 0)

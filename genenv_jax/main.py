@@ -2,14 +2,16 @@
 
     python -m genenv_jax.main --config=configs/quickstart.py --workdir=runs/quickstart
 
-A workdir that holds an interrupted run is continued.  --arm=NAME applies an arm of the ablations
-(`genenv_jax.experiment.arms`); --print_config shows what is set beyond the paper's defaults, and ends.  On
-several hosts the same command is started on each, with --coordinator_address, --num_processes and
---process_id, or with --distributed=auto; the workdir must lie on storage that all of them see.
+A workdir that holds an interrupted run is continued; one run at a time may have it.  --arm=NAME applies an
+arm of the ablations (`genenv_jax.experiment.arms`); --print_config shows what is set beyond the paper's
+defaults, and ends.  On several hosts the same command is started on each, with --coordinator_address,
+--num_processes and --process_id, or with --distributed=auto; the workdir must lie on storage that all of them
+see.
 """
 
 from __future__ import annotations
 
+import contextlib
 import pathlib
 
 from absl import flags
@@ -22,20 +24,25 @@ def main() -> None:
     from genenv_jax.coevolve import Coevolution
     from genenv_jax.config import changes, validate
     from genenv_jax.experiment.arms import apply_arm
+    from genenv_jax.run.workdir import hold
 
     given = flags.FLAGS
-    with cli.one_line_errors():
-        if given.arm:
-            apply_arm(given.config, given.arm)
-        if given.print_config:
-            for key, (value, default) in changes(given.config).items():
-                print(f"config.{key} = {value!r}  (default: {default!r})")
-            return
-        config = validate(given.config)
-        if not given.workdir:
-            raise ValueError("--workdir is missing: expected the directory of the run")
-        run = Coevolution(config, pathlib.Path(given.workdir))
-    run.run()
+    with contextlib.ExitStack() as stack:
+        with cli.one_line_errors():
+            if given.arm:
+                apply_arm(given.config, given.arm)
+            if given.print_config:
+                for key, (value, default) in changes(given.config).items():
+                    print(f"config.{key} = {value!r}  (default: {default!r})")
+                return
+            config = validate(given.config)
+            if not given.workdir:
+                raise ValueError("--workdir is missing: expected the directory of the run")
+            workdir = pathlib.Path(given.workdir)
+            stack.enter_context(hold(workdir))
+            run = Coevolution(config, workdir)
+        with cli.one_line_errors((OSError, FloatingPointError)):
+            run.run()
 
 
 if __name__ == "__main__":

@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
-import fcntl
 import hashlib
 import io
 import itertools
@@ -20,7 +19,6 @@ import os
 import pathlib
 import shutil
 import tarfile
-import tempfile
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
@@ -35,11 +33,13 @@ from genenv_jax.config import Config, validate
 from genenv_jax.models import huggingface, lora
 from genenv_jax.models.language_model import LanguageModel
 from genenv_jax.models.make import chat_text, make_model
+from genenv_jax.ownership import owned, scratch_name, sweep
 from genenv_jax.parallel import processes
 from genenv_jax.parallel.rules import param_shardings
 from genenv_jax.players import build
 from genenv_jax.players.offload import place
 from genenv_jax.players.prompts import check_prompts
+from genenv_jax.run import digests
 from genenv_jax.run.checkpoint import Checkpoints
 from genenv_jax.run.progress import Progress
 from genenv_jax.run.streams import Stream, rng
@@ -60,7 +60,8 @@ def base_model(config: Config, benchmark: Benchmark, mesh: Mesh) -> pathlib.Path
     does, so runs that only differ in their seed tasks share it.  Of several processes the first one makes
     it and the others wait; where they do not share the cache, they get its files.
 
-    Raises ValueError, before it trains, where the mesh does not divide the small model.
+    Raises ValueError, before it trains, where the mesh does not divide the small model, or where the files of
+    the one in the cache are not those that were written.
     """
     if config.model.path:
         path = huggingface.resolve(config.model.path)
@@ -75,10 +76,13 @@ def base_model(config: Config, benchmark: Benchmark, mesh: Mesh) -> pathlib.Path
         "limits": _limits(config),
     }
     directory = cache_dir(config) / _cache_name(benchmark.name, depends_on)
-    if processes.is_writer() and not (directory / "config.json").is_file():
-        make_base_model(config, benchmark, directory, mesh)
+    if processes.is_writer():
+        sweep(directory.parent)
+        if not (directory / "config.json").is_file():
+            make_base_model(config, benchmark, directory, mesh)
     processes.barrier("the base model", timeout=_LONGEST_WARM_START)
     _hand_out(directory)
+    _check_cached(directory)
     return directory
 
 
@@ -95,9 +99,30 @@ def fine_tuned(
     cache = cache_dir(config)
     directory = cache / name
     make_shared(cache, setting="config.model.make.cache_dir")
+    if processes.is_writer():
+        sweep(cache)
     if processes.agree("warm start", str((directory / "config.json").is_file())) == "False":
         fine_tune_model(config, benchmark, path, directory, mesh)
+    _check_cached(directory)
     return directory
+
+
+def _check_cached(directory: pathlib.Path) -> None:
+    """Raises ValueError where a cached model is not what was written; earlier versions left no digests."""
+    error = ""
+    if processes.is_writer() and digests.is_sealed(directory):
+        try:
+            digests.check(directory)
+        except ValueError as damage:
+            error = f"{damage}; remove {directory}, and the model is made anew"
+    if error := processes.agree("the cached model", error):
+        raise ValueError(error)
+
+
+def _seal(directory: pathlib.Path) -> None:
+    """Puts the digests of a complete model beside it, by which `_check_cached` judges it."""
+    if processes.is_writer():
+        digests.seal(directory)
 
 
 def _fine_tuned_name(config: Config, benchmark: Benchmark, path: pathlib.Path) -> str:
@@ -165,26 +190,24 @@ def fine_tune_model(
                 params = lora.merge(lora.join(host.load_params(), params), config.lora)
             notes = {"best": tuned.best, "losses": tuned.records}
             host.model.save(directory, params, notes={"warm_start.json": notes})
+        _seal(directory)
         if processes.is_writer():
             shutil.rmtree(unfinished)
 
 
 @contextlib.contextmanager
 def _alone(unfinished: pathlib.Path) -> Iterator[None]:
-    """Waits while another run on this host, or on storage that both lock, trains the same model."""
-    if not processes.is_writer():
+    """Waits while another run makes the same model."""
+    with contextlib.ExitStack() as stack:
+        if processes.is_writer():
+            unfinished.parent.mkdir(parents=True, exist_ok=True)
+            lock = unfinished.with_name(f"{unfinished.name}.lock")
+            stack.enter_context(owned(lock, "this model", _say_waiting))
         yield
-        return
-    unfinished.parent.mkdir(parents=True, exist_ok=True)
-    path = unfinished.with_name(f"{unfinished.name}.lock")
-    with path.open("w") as handle:
-        try:
-            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            Progress(0).line("warm start  another run is making this model: waiting for it")
-            fcntl.flock(handle, fcntl.LOCK_EX)
-        yield
-        path.unlink(missing_ok=True)  # not where it failed: others may wait for it, and go on
+
+
+def _say_waiting(holder: str) -> None:
+    Progress(0).line(f"warm start  another run is making this model: waiting for {holder}")
 
 
 def _demonstrations(
@@ -242,13 +265,25 @@ def _hand_out(directory: pathlib.Path) -> None:
     if not lacks:
         return
     directory.parent.mkdir(parents=True, exist_ok=True)
-    with tempfile.TemporaryDirectory(dir=directory.parent, prefix=f".{directory.name}-") as scratch:
-        model = pathlib.Path(scratch) / "model"
+    with _scratch(directory) as scratch:
+        model = scratch / "model"
         with tarfile.open(fileobj=io.BytesIO(content)) as archive:
             archive.extractall(model, filter="data")
         # Another process of this host, or a slow network file system, may have brought it meanwhile.
         if not (directory / "config.json").is_file():
             model.rename(directory)
+
+
+@contextlib.contextmanager
+def _scratch(directory: pathlib.Path) -> Iterator[pathlib.Path]:
+    """A directory beside the model's for what is only needed to make it; `sweep` knows its name."""
+    scratch = scratch_name(directory, "old")  # the model itself is written under the other one
+    shutil.rmtree(scratch, ignore_errors=True)
+    scratch.mkdir(parents=True)
+    try:
+        yield scratch
+    finally:
+        shutil.rmtree(scratch, ignore_errors=True)
 
 
 def cache_dir(config: Config) -> pathlib.Path:
@@ -268,14 +303,14 @@ def make_base_model(
     one leaves half of it behind; whichever process is first keeps its own, and they are equal.
     """
     directory.parent.mkdir(parents=True, exist_ok=True)
-    with tempfile.TemporaryDirectory(dir=directory.parent, prefix=f".{directory.name}-") as scratch:
+    with _scratch(directory) as scratch:
         texts = _tokenizer_texts(benchmark, config.seed)
         limits, shape = config.limits, config.model.make.shape()
         positions = max(
             limits.agent_prompt + limits.agent_response,
             limits.simulator_prompt + limits.simulator_response,
         )
-        untrained = pathlib.Path(scratch) / "untrained"
+        untrained = scratch / "untrained"
         make_model(untrained, texts, **shape, max_positions=positions, seed=config.seed)
         model = LanguageModel.load(untrained, unroll_layers=config.model.unroll_layers)
         check_prompts(limits, model, benchmark, benchmark.tasks("seed"), benchmark.tasks("eval"))
@@ -285,6 +320,7 @@ def make_base_model(
         params = train(config.warm_start, limits, pairs, model, model.load_params())
         if not (directory / "config.json").is_file():
             model.save(directory, params)
+            digests.seal(directory)
 
 
 def main() -> None:

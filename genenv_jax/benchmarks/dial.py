@@ -25,6 +25,7 @@ import numpy as np
 
 from genenv_jax.benchmarks import base
 from genenv_jax.benchmarks.base import Message, Rejection, Score, SeedStatistics, Task
+from genenv_jax.benchmarks.options import check_integers
 from genenv_jax.rl.rewards import agent_reward
 
 OPERATIONS = {
@@ -147,6 +148,8 @@ class Dial:
     ):
         if not 2 <= positions <= 10:
             raise ValueError(f"benchmark.positions = {positions}: expected 2 to 10")
+        counts = {"benchmark.num_seeds": num_seeds, "benchmark.eval_per_depth": eval_per_depth}
+        check_integers(0, **counts)
         if max_depth < 1 or any(depth <= max_depth for depth in deeper):
             raise ValueError(
                 f"benchmark.deeper = {tuple(deeper)}: expected depths above max_depth = {max_depth} >= 1"

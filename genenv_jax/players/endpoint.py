@@ -87,7 +87,10 @@ class Endpoint:
         if not url.startswith(("http://", "https://")):
             raise EndpointError(f"endpoint {url!r}: expected a URL such as http://host:8000/v1")
         if not model:
-            raise EndpointError("the endpoint's model is empty: expected its name on the server")
+            raise EndpointError(
+                "the endpoint's model is empty (--endpoint_model, config.tasks.teacher.model): expected its "
+                "name on the server"
+            )
         try:
             import openai
         except ImportError as error:

@@ -90,14 +90,36 @@ def _stored(state: TrainState, config: TransformerConfig) -> TrainState:
     return TrainState(stored_params(state.params, config), opt_state, state.step)
 
 
-def check_finite(metrics: dict[str, float], what: str) -> None:
-    """Raises FloatingPointError naming the metrics of an update that are NaN or infinite."""
+_UNSAVED = (
+    "Nothing of this epoch is saved; if the last step of the epoch before did it, remove the newest "
+    "checkpoint"
+)
+# Metrics of an update that are a KL divergence, in nats a token.
+_DIVERGENCES = ("kl", "kl_to_initial", "update_kl")
+
+
+def check_update(metrics: dict[str, float], what: str, max_kl: float) -> None:
+    """Refuses an update that has destroyed the model, before anything of it is saved.
+
+    Args:
+      metrics: of the update, by name.
+      what: the update, for the message.
+      max_kl: most nats a token that a KL divergence among the metrics may be.
+    Raises:
+      FloatingPointError: a metric is NaN or infinite, or a KL divergence larger; it names metric and value.
+    """
     wrong = [name for name, value in metrics.items() if not math.isfinite(value)]
     if wrong:
         raise FloatingPointError(
             f"{what}: {', '.join(wrong)} not finite; lower its learning rate, or look for NaN in the "
-            "weights.  The last checkpoint is whole"
+            f"weights.  {_UNSAVED}"
         )
+    for name in _DIVERGENCES:
+        if metrics.get(name, 0.0) > max_kl:
+            raise FloatingPointError(
+                f"{what}: {name} = {metrics[name]:.3g} nats a token, over config.checkpoint.max_kl = "
+                f"{max_kl:g}; it has diverged: lower its learning rate.  {_UNSAVED}"
+            )
 
 
 def _split(batch: Any, parts: int) -> Any:

@@ -1,8 +1,10 @@
 """Checkpoints: everything that a run needs to go on, in one atomic Orbax Composite.
 
-Saved at epoch boundaries: both players' train states, and as JSON the finished epochs, the curriculum,
-the number of rollouts and the length of every file that the run appends to.  PRNG keys are not state:
-each is derived from (seed, epoch, phase), so a repeated epoch draws the same numbers.
+Part of each are the digests of its files, which are compared before it is restored.
+
+Saved at epoch boundaries: both players' train states, and as JSON the finished epochs, the curriculum, the
+settings, the number of rollouts, and length and digest of every file that the run appends to.  PRNG keys are
+not state: each is derived from (seed, epoch, phase), so a repeated epoch draws the same numbers.
 
 In a run of several processes the directory is shared, every process writes and reads the parts of the
 arrays that its devices hold, and all methods are called by all of them.
@@ -10,31 +12,48 @@ arrays that its devices hold, and all methods are called by all of them.
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import json
 import os
 import pathlib
-from collections.abc import Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 import jax
+import numpy as np
 import orbax.checkpoint as ocp
 from absl import logging
 
+from genenv_jax.models.huggingface.tensors import all_finite
 from genenv_jax.parallel import processes
+from genenv_jax.run import digests
 from genenv_jax.settings import Settings, within
+from genenv_jax.signals import held
+
+# Seconds that the other processes wait while the first one reads a checkpoint again for its digests.
+_LONGEST_SEAL = 3600
 
 
 @dataclasses.dataclass(frozen=True)
 class CheckpointConfig(Settings):
-    """`config.checkpoint`.  every: epochs between two.  keep: how many are kept."""
+    """`config.checkpoint`.
+
+    every: epochs between two.
+    keep: how many are kept.
+    max_kl: an update whose KL divergence, from the reference or from its own start, is larger in nats a token
+    ends the run, so that what has diverged is not saved.  A single token's estimate ends at e^20.
+    """
 
     every: int = within(1, 1)
     keep: int = within(2, 1)
+    max_kl: float = within(1000.0, 0)
 
 
 class Checkpoints:
     """The checkpoints of one workdir.
+
+    No method is cut in two by a signal: it is delivered when the method has ended.
 
     Args:
       directory: where they are; made if missing.
@@ -42,48 +61,80 @@ class Checkpoints:
     """
 
     def __init__(self, directory: str | os.PathLike, keep: int):
-        options = ocp.CheckpointManagerOptions(max_to_keep=keep, create=True)
-        self._manager = ocp.CheckpointManager(pathlib.Path(directory).absolute(), options=options)
+        self._directory = pathlib.Path(directory).absolute()
+        # Called by the first process when all of them have written, and before the name is the final one.
+        sealing = ocp.AsyncOptions(
+            timeout_secs=_LONGEST_SEAL, post_finalization_callback=lambda: self._seal()
+        )
+        options = ocp.CheckpointManagerOptions(max_to_keep=keep, create=True, async_options=sealing)
+        self._manager = ocp.CheckpointManager(self._directory, options=options)
+        self._saving = -1
 
+    @held()
     def save(self, epoch: int, states: Mapping[str, Any], host: Mapping[str, Any]) -> None:
         """Saves asynchronously after `epoch` finished epochs.
 
         Args:
           states: pytrees of arrays by name.
           host: plain JSON values.
+        Raises:
+          FloatingPointError: a state holds NaN or infinity; nothing is saved.
+          OSError: this checkpoint or the one before could not be written.
         """
+        wrong = processes.gather("finite states", _not_finite(states))
+        if found := next(filter(None, wrong), ""):
+            raise FloatingPointError(
+                f"{found} holds NaN or infinity after epoch {epoch}, so no checkpoint is written; those in "
+                f"{self._directory} are from before: lower the learning rate"
+            )
         items = {name: ocp.args.StandardSave(state) for name, state in states.items()}
-        self._manager.save(
-            epoch, args=ocp.args.Composite(**items, host=ocp.args.JsonSave(dict(host)))
-        )
+        args = ocp.args.Composite(**items, host=ocp.args.JsonSave(dict(host)))
+        with self._named():
+            self._manager.wait_until_finished()
+            self._saving = epoch
+            self._manager.save(epoch, args=args)
 
-    def restore(self, states: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Any]] | None:
-        """The newest checkpoint that can be read, or None where there is none.
+    def _seal(self) -> None:
+        (partial,) = self._directory.glob(f"{self._saving}.orbax-checkpoint-tmp*")
+        digests.seal(partial, without=["_CHECKPOINT_METADATA"])  # Orbax adds when it ended
+
+    @held()
+    def restore(
+        self, states: Mapping[str, Any], fits: Callable[[Mapping[str, Any]], None] | None = None
+    ) -> tuple[dict[str, Any], dict[str, Any]] | None:
+        """The newest checkpoint that is whole and fits, or None where there is none.
+
+        One without digests, which versions before them wrote, is taken with a warning.
 
         Args:
           states: pytrees of the same structure; their shapes, types and shardings are what is restored.
+          fits: raises ValueError or OSError where the files of the workdir are not those that the host values
+            say; of several processes the first one asks.
         Returns:
-          (states by name, host values).  A damaged checkpoint is reported and the one before is tried.
+          (states by name, host values).  A damaged checkpoint, or one that does not fit, is reported and the
+          one before is tried.
         Raises:
-          ValueError: there are checkpoints, and none can be read.
+          ValueError: there are checkpoints, and none can be taken.
         """
         abstract = jax.tree.map(ocp.utils.to_shape_dtype_struct, dict(states))
         items = {name: ocp.args.StandardRestore(state) for name, state in abstract.items()}
         args = ocp.args.Composite(**items, host=ocp.args.JsonRestore())
         steps = sorted(self._manager.all_steps(), reverse=True)
         steps = json.loads(processes.agree("checkpoints", json.dumps(steps)))
+        reason = ""
         for step in steps:
-            found, error = self._read(step, args)
+            found, error = self._read(step, args, fits)
             # Damage may lie in the part of one process: what one cannot read, none takes.
             errors = processes.gather("restore", error)
             if any(errors):
+                reason = "; ".join(
+                    error if len(errors) == 1 else f"process {i}: {error}"
+                    for i, error in enumerate(errors)
+                    if error
+                )
                 if processes.is_writer():
                     logging.error(
-                        "checkpoint %d cannot be read, trying the one before: %s",
-                        step,
-                        "; ".join(
-                            f"process {i}: {error}" for i, error in enumerate(errors) if error
-                        ),
+                        "checkpoint %d cannot be taken, trying the one before: %s", step, reason
                     )
                 continue
             for newer in (s for s in steps if s > step):
@@ -93,27 +144,80 @@ class Checkpoints:
             return {name: found[name] for name in items}, found["host"]
         if steps:
             raise ValueError(
-                f"none of the checkpoints {steps} in {self._manager.directory} can be read; expected "
-                "one that fits this configuration and is whole (remove the directory to start anew)"
+                f"none of the checkpoints {steps} in {self._directory} can be taken, the oldest one since: "
+                f"{reason}; expected one that is whole and fits this configuration and its workdir (remove "
+                "the workdir to start anew)"
             )
         return None
 
-    def _read(self, step: int, args: ocp.args.Composite) -> tuple[Any, str]:
-        """A checkpoint, or why it cannot be read."""
-        # A reader for this process alone: in a common one the others would wait without end
-        # for a process that found damage.
-        index = processes.process_index()
-        alone = ocp.options.MultiprocessingOptions(
-            primary_host=index, active_processes={index}, barrier_sync_key_prefix=f"reader{index}"
-        )
-        options = ocp.CheckpointManagerOptions(create=False, multiprocessing_options=alone)
+    def _read(self, step: int, args: ocp.args.Composite, fits: Callable | None) -> tuple[Any, str]:
+        """A checkpoint, or why it cannot be taken."""
+        directory, index = self._directory / str(step), processes.process_index()
         try:
-            with ocp.CheckpointManager(self._manager.directory, options=options) as reader:
-                return reader.restore(step, args=args), ""
+            if digests.is_sealed(directory):
+                digests.check(directory, index, processes.process_count())
+            elif processes.is_writer():
+                logging.warning("%s has no digests: taken without a check of its bytes", directory)
+            found = _reader(self._directory, lambda reader: reader.restore(step, args=args))
+            if fits and processes.is_writer():
+                fits(found["host"])
         except Exception as error:  # whatever the storage layers raise on damaged files
-            # Their first line says it; after it they print what they were asked for.
-            return None, f"{type(error).__name__}: {str(error)[:500].partition(chr(10))[0]}"
+            return None, _first_line(error)
+        return found, ""
 
+    @held()
     def close(self) -> None:
-        """Returns when every save is on disk, and lets go of the directory."""
-        self._manager.close()
+        """Returns when every save is on disk, and lets go of the directory; raises what `save` does."""
+        with self._named():
+            self._manager.close()
+
+    @contextlib.contextmanager
+    def _named(self) -> Iterator[None]:
+        """Names the directory in what the storage layers raise, which often is long and names nothing."""
+        try:
+            yield
+        except Exception as error:
+            raise OSError(
+                f"a checkpoint could not be written to {self._directory}: {_first_line(error)}"
+            ) from error
+
+
+def newest_host(directory: str | os.PathLike) -> dict[str, Any] | None:
+    """The host values of the newest checkpoint in which they can be read, or None."""
+    directory = pathlib.Path(directory).absolute()
+    steps = [int(path.name) for path in directory.glob("[0-9]*") if path.name.isdigit()]
+    args = ocp.args.Composite(host=ocp.args.JsonRestore())
+    for step in sorted(steps, reverse=True):
+        with contextlib.suppress(Exception):  # whatever the storage layers raise on damaged files
+            return _reader(directory, lambda r, step=step: r.restore(step, args=args))["host"]
+    return None
+
+
+def _reader(directory: pathlib.Path, read: Callable[[ocp.CheckpointManager], Any]) -> Any:
+    """What `read` returns of a manager for this process alone.
+
+    In a common one the others would wait without end for a process that found damage.
+    """
+    index = processes.process_index()
+    alone = ocp.options.MultiprocessingOptions(
+        primary_host=index, active_processes={index}, barrier_sync_key_prefix=f"reader{index}"
+    )
+    options = ocp.CheckpointManagerOptions(create=False, multiprocessing_options=alone)
+    with ocp.CheckpointManager(directory, options=options) as reader:
+        return read(reader)
+
+
+def _not_finite(states: Mapping[str, Any]) -> str:
+    """The first array, by its path, whose part on this process holds NaN or infinity; "" for none."""
+    for path, leaf in jax.tree_util.tree_flatten_with_path(dict(states))[0]:
+        if jax.numpy.issubdtype(leaf.dtype, jax.numpy.floating):
+            parts = (x.data for x in leaf.addressable_shards if x.replica_id == 0)
+            if not all(all_finite(np.asarray(part)) for part in parts):
+                return jax.tree_util.keystr(path)
+    return ""
+
+
+def _first_line(error: Exception) -> str:
+    """What an error says first: after it, storage layers print what they were asked for."""
+    text = str(error)[:500].partition("\n")[0]
+    return text if type(error) in (ValueError, OSError) else f"{type(error).__name__}: {text}"

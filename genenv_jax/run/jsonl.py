@@ -16,6 +16,8 @@ from typing import Any
 
 from absl import logging
 
+from genenv_jax.ownership import scratch_name
+
 _BLOCK = 65_536  # bytes read at a time, from a file's end
 
 
@@ -67,9 +69,9 @@ class JsonLines:
             while content:
                 content = content[os.write(self._file, content) :]
             os.fsync(self._file)
-        except OSError:
+        except OSError as error:
             os.ftruncate(self._file, start)
-            raise
+            raise _naming(error, self.path) from error
         return len(lines)
 
     def offset(self) -> int:
@@ -157,16 +159,23 @@ def write_json(path: str | os.PathLike[str], content: Any, sort_keys: bool = Fal
 def write_text(path: str | os.PathLike[str], text: str) -> None:
     """Writes a file that is whole or absent, whenever the process is killed."""
     path = pathlib.Path(path)
-    partial = path.with_name(f".{path.name}.{os.getpid()}.tmp")
+    partial = scratch_name(path)
     try:
         with partial.open("w", encoding="utf-8") as file:
             file.write(text)
             file.flush()
             os.fsync(file.fileno())
         os.replace(partial, path)
+    except OSError as error:
+        raise _naming(error, path) from error
     finally:
         partial.unlink(missing_ok=True)
     _sync_directory(path.parent)
+
+
+def _naming(error: OSError, path: pathlib.Path) -> OSError:
+    """An error of the same kind that names the file: a failed write names none."""
+    return OSError(error.errno, error.strerror, str(path))
 
 
 def _sync_directory(directory: pathlib.Path) -> None:

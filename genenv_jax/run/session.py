@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import pathlib
 import signal
-import threading
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Protocol
 
@@ -21,8 +20,9 @@ from genenv_jax.run.metrics import summary
 from genenv_jax.run.progress import Phase, Progress
 from genenv_jax.run.streams import Stream
 from genenv_jax.run.timing import RunClock
-from genenv_jax.run.workdir import RunFiles
+from genenv_jax.run.workdir import RunFiles, check_files
 from genenv_jax.sampling.engine import Engine
+from genenv_jax.signals import ending, held
 from genenv_jax.typing import PRNGKey
 
 
@@ -82,7 +82,6 @@ class Session:
         self._engines: Sequence[Engine] = ()
         self._progress = Progress(0, silent=not processes.is_writer())
         self._stack = contextlib.ExitStack()
-        self._saving = self._terminated = False
         self._clock = self._stack.enter_context(RunClock())
 
     # -- state --------------------------------------------------------------------------------------
@@ -105,18 +104,20 @@ class Session:
         What came after that is cut back.
 
         tensorboard: see `MetricWriter`.
-        Raises ValueError where there are checkpoints and none can be read, or where records are gone.
+        Raises ValueError where there are checkpoints and none is whole and fits the records.
         """
-        self.files = RunFiles(self.workdir, tensorboard)
-        self._stack.callback(self.files.close)
         directory = self.workdir / "checkpoints"
         self._checkpoints = Checkpoints(directory, self._checkpoint.keep)
         self._stack.callback(self._checkpoints.close)
         for part in self._trained.values():
             # Bound to where they lie, as restored ones are: so the same programs serve both.
             part.state = jax.tree.map(lambda x: jax.device_put(x, x.sharding), part.state)
-        found = self._checkpoints.restore({n: part.state for n, part in self._trained.items()})
-        self.files.truncate(found[1]["offsets"] if found else None)
+        found = self._checkpoints.restore(
+            {name: part.state for name, part in self._trained.items()},
+            lambda host: check_files(self.workdir, host),
+        )
+        self.files = RunFiles(self.workdir, tensorboard, found[1]["offsets"] if found else {})
+        self._stack.callback(self.files.close)
         if not found:
             return
         arrays, host = found
@@ -127,10 +128,16 @@ class Session:
         records = (record["task"] for record in self.files.tasks)
         tasks = [Task.from_json(task) for task in records if task is not None]
         for name, part in self._parts.items():
-            part.restore(host["parts"][name], tasks)
+            if name in host["parts"]:  # checkpoints of earlier versions have no settings
+                part.restore(host["parts"][name], tasks)
         logging.info("continuing after epoch %d", self.finished)
 
     # -- the run ------------------------------------------------------------------------------------
+
+    @property
+    def max_kl(self) -> float:
+        """`config.checkpoint.max_kl`."""
+        return self._checkpoint.max_kl
 
     @property
     def ended(self) -> bool:
@@ -144,23 +151,11 @@ class Session:
         SIGTERM ends the run at once with exit code 143, after pending checkpoints are on disk: the
         interrupted epoch is repeated when the run is continued.
         """
-
-        def terminate(*_: Any) -> None:
-            self._terminated = True
-            if not self._saving:  # else `finish` ends the run: a save is not cut in two
-                raise SystemExit(143)
-
-        in_main_thread = threading.current_thread() is threading.main_thread()
-        previous = signal.signal(signal.SIGTERM, terminate) if in_main_thread else None
         self._progress = Progress(self._last, self.finished, silent=not processes.is_writer())
         self._clock = self._stack.enter_context(RunClock(self._engines, self.rollouts))
-        try:
+        with ending(signal.SIGTERM), self._stack:
             yield
             processes.barrier("the run is finished")
-        finally:
-            self._stack.close()
-            if in_main_thread:
-                signal.signal(signal.SIGTERM, previous)
 
     def epochs(self) -> Iterator[int]:
         """The epochs that are left, from 0; `finish` ends each."""
@@ -181,14 +176,8 @@ class Session:
         self.log(metrics)
         self._progress.epoch_done(self.finished, summary(metrics))
         if self.ended or self.finished % self._checkpoint.every == 0:
-            with self.measure("checkpoint"):
-                self._saving = True
-                try:
-                    self.save()
-                finally:
-                    self._saving = False
-            if self._terminated:
-                raise SystemExit(143)
+            with self.measure("checkpoint"), held():
+                self.save()
 
     def log(self, metrics: Mapping[str, float]) -> None:
         """Writes the lines of the epochs that are done into metrics.jsonl and timing.jsonl."""
@@ -206,6 +195,7 @@ class Session:
                 "total_tokens": self.tokens,
                 "parts": {name: part.state() for name, part in self._parts.items()},
                 "offsets": self.files.offsets(),
+                "digests": self.files.digests(),
             },
         )
 

@@ -13,14 +13,19 @@ import os
 import pathlib
 import secrets
 import time
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from genenv_jax.benchmarks.base import Benchmark
+from absl import logging
+
+from genenv_jax.benchmarks.base import Benchmark, Task
 from genenv_jax.models import huggingface
+from genenv_jax.ownership import owned, sweep
 from genenv_jax.parallel import processes
+from genenv_jax.run.checkpoint import newest_host
+from genenv_jax.run.digests import Growing, of_file
 from genenv_jax.run.jsonl import JsonLines, read_json, write_json
-from genenv_jax.run.metrics import MetricWriter
+from genenv_jax.run.metrics import MetricWriter, step_of
 
 # Settings that may change when a run is continued: they do not change what is computed, `mesh` to
 # `micro_batches` but for rounding (a preempted run may find another slice).
@@ -77,6 +82,8 @@ def make_shared(workdir: pathlib.Path, patience: float = 10.0, setting: str = "-
       ValueError: on every process, naming those that do not see what process 0 writes there.
     """
     if processes.is_writer():
+        if workdir.exists() and not workdir.is_dir():
+            raise NotADirectoryError(f"{setting}={workdir} is a file: expected a directory")
         workdir.mkdir(parents=True, exist_ok=True)
     if processes.process_count() == 1:
         return
@@ -99,33 +106,75 @@ def make_shared(workdir: pathlib.Path, patience: float = 10.0, setting: str = "-
         )
 
 
+@contextlib.contextmanager
+def hold(workdir: pathlib.Path) -> Iterator[None]:
+    """Makes the workdir this run's alone within the block, and clears away what a killed one left there.
+
+    Of several processes the first one holds it.
+
+    Raises ValueError where another run does, saying who and since when.
+    """
+    make_shared(workdir)
+    with contextlib.ExitStack() as stack:
+        if processes.is_writer():
+            stack.enter_context(owned(workdir / "run.lock", f"--workdir={workdir}"))
+            sweep(workdir)
+        yield
+
+
 class RunSettings:
-    """config.json of a workdir, which is made if missing.
+    """config.json of a workdir, which is made if missing.  A copy is part of every checkpoint.
+
+    Where the file is missing or damaged, the copy of the newest checkpoint stands for it.
 
     Args:
       workdir: of the run.
       config: its settings, nested.
     Raises:
       ValueError: the workdir's run was started with other settings, or so were the processes of this run; the
-        file is damaged; or not all processes see the workdir.
+        file is damaged, and there is no copy; or not all processes see the workdir.
     """
 
     def __init__(self, workdir: pathlib.Path, config: Mapping[str, Any]):
-        self._workdir, self._path, self._config = workdir, workdir / "config.json", config
+        self._workdir, self._path = workdir, workdir / "config.json"
+        self._content = dict(config)
         make_shared(workdir)
-        self._stored = read_json(self._path, "settings") if self._path.exists() else {}
+        stored = self._read()
         compare_settings(config)
-        if not self._stored:
-            return
-        given, stored = settings(config), settings(self._stored)
-        stored.pop("fingerprint", None)  # compared apart
-        for key in sorted(stored.keys() | given.keys()):
-            before, now = stored.get(key), given.get(key)
+        self._compare(stored)
+        self._fingerprint = stored.get("fingerprint")
+
+    def _read(self) -> dict[str, Any]:
+        """What the workdir's run was started with; nothing where it has not been started."""
+        error = None
+        try:
+            return read_json(self._path, "settings")
+        except FileNotFoundError:
+            pass
+        except ValueError as damage:
+            error = damage
+        host = newest_host(self._workdir / "checkpoints")
+        copy = host["parts"].get("settings") if host else None
+        if copy is not None and processes.is_writer():
+            logging.warning(
+                "%s: the copy in the newest checkpoint takes its place",
+                error or f"{self._path} is missing",
+            )
+        elif error:
+            raise error
+        return copy or {}
+
+    def _compare(self, stored: Mapping[str, Any]) -> None:
+        """Raises ValueError where a run was started with other settings, or from another model."""
+        given, before = settings(self._content), settings(stored)
+        if "fingerprint" not in given:  # not known yet
+            before.pop("fingerprint", None)
+        for key in sorted(before.keys() | given.keys() if before else ()):
             group = key.split(".")[0]
-            if key not in _FREE and group not in _FREE and before != now:
+            if key not in _FREE and group not in _FREE and before.get(key) != given.get(key):
                 raise ValueError(
-                    f"{workdir} holds a run with config.{key} = {before!r}, but now it is {now!r}: "
-                    "expected the same settings, or another --workdir"
+                    f"{self._workdir} holds a run with config.{key} = {before.get(key)!r}, but now it is "
+                    f"{given.get(key)!r}: expected the same settings, or another --workdir"
                 )
 
     def write(self, model: str | os.PathLike) -> None:
@@ -136,15 +185,49 @@ class RunSettings:
         """
         fingerprint = huggingface.fingerprint(model)
         processes.same_everywhere("the model that the players start from", fingerprint)
-        stored = self._stored.get("fingerprint", fingerprint)
-        if stored != fingerprint:
+        if self._fingerprint not in (None, fingerprint):
             raise ValueError(
-                f"{self._workdir} holds a run that started from a model with fingerprint {stored}, but "
-                f"{model} has {fingerprint}: expected the same model, or another --workdir"
+                f"{self._workdir} holds a run that started from a model with fingerprint "
+                f"{self._fingerprint}, but {model} has {fingerprint}: expected the same model, or another "
+                "--workdir"
             )
+        self._content["fingerprint"] = fingerprint
         if processes.is_writer():
-            content = {**self._config, "fingerprint": fingerprint}
-            write_json(self._path, content, sort_keys=True)
+            write_json(self._path, self._content, sort_keys=True)
+
+    def state(self) -> dict[str, Any]:
+        """The copy, for a checkpoint; after `write`."""
+        return json.loads(json.dumps(self._content))
+
+    def restore(self, state: Mapping[str, Any], tasks: Sequence[Task]) -> None:
+        """Raises ValueError where the checkpoint's run had other settings, or another model."""
+        del tasks
+        self._compare(state)
+
+
+_RECORDS = ("tasks", "d_train", "d_env", "metrics", "timing")
+
+
+def check_files(workdir: pathlib.Path, host: Mapping[str, Any]) -> None:
+    """Compares the files that a run appends to with what a checkpoint's host values say of them.
+
+    Only "digests", which checkpoints of earlier versions lack, shows a byte that has changed.  timing.jsonl
+    is not compared: nothing depends on it.
+
+    Raises:
+      ValueError: one is shorter than it was, or its bytes up to there are others; it names the file.
+      FileNotFoundError: one is gone.
+    """
+    for name in _RECORDS[:-1]:
+        path, length = workdir / f"{name}.jsonl", host["offsets"][name]
+        size = path.stat().st_size if length else 0
+        if size < length:
+            raise ValueError(f"{path} has {size} bytes, but had {length} when it was written")
+        wanted = host.get("digests", {}).get(name)
+        if wanted and of_file(path, length) != wanted:
+            raise ValueError(
+                f"{path} is damaged: its first {length} bytes are not those that were written"
+            )
 
 
 class RunFiles:
@@ -153,17 +236,30 @@ class RunFiles:
     tasks: every generation.  d_train, d_env: the two pools.  metrics: what is the same in a repeated run.
     timing: what is not.  On all processes but the first they can be read, and nothing is written.
 
-    tensorboard: see `MetricWriter`.
+    Every file is cut back to its length in the checkpoint that the run goes on from.  Of timing.jsonl, what
+    is missing or damaged is left out.
+
+    Args:
+      workdir: of the run.
+      tensorboard: see `MetricWriter`.
+      lengths: in bytes, by name; those of files that are not named are 0.
+    Raises:
+      ValueError: a file is shorter than that.
     """
 
-    def __init__(self, workdir: pathlib.Path, tensorboard: str):
+    def __init__(self, workdir: pathlib.Path, tensorboard: str, lengths: Mapping[str, int]):
         other = not processes.is_writer()
+        if not other:
+            for name in _RECORDS:
+                _cut(workdir / f"{name}.jsonl", lengths.get(name, 0), needed=name != "timing")
+        processes.barrier("files are cut back")
         self.tasks = JsonLines(workdir / "tasks.jsonl", read_only=other)
         self.d_train = JsonLines(workdir / "d_train.jsonl", read_only=other)
         self.d_env = JsonLines(workdir / "d_env.jsonl", read_only=other)
         self.metrics = MetricWriter(workdir / "metrics.jsonl", tensorboard, read_only=other)
         self.timing = MetricWriter(workdir / "timing.jsonl", read_only=other)
-        self._files = dict(vars(self))
+        self._files = {name: getattr(self, name) for name in _RECORDS}
+        self._digests = {name: Growing(file.path) for name, file in self._files.items()}
 
     def offsets(self) -> dict[str, int]:
         """Lengths in bytes, for a checkpoint; of use on the process that writes."""
@@ -171,16 +267,35 @@ class RunFiles:
             return {}
         return {name: file.offset() for name, file in self._files.items()}
 
-    def truncate(self, offsets: Mapping[str, int] | None) -> None:
-        """Cuts every file back to its length in a checkpoint; to nothing without one.
-
-        On every process it returns when that is done.  Raises ValueError where a file is shorter than that.
-        """
-        for name, file in self._files.items():
-            file.truncate(offsets[name] if offsets else 0)
-        processes.barrier("files are cut back")
+    def digests(self) -> dict[str, str]:
+        """Digests of their bytes, for a checkpoint; of use on the process that writes."""
+        if not processes.is_writer():
+            return {}
+        return {name: digest() for name, digest in self._digests.items()}
 
     def close(self) -> None:
         """Closes the files."""
         for file in self._files.values():
             file.close()
+
+
+def _cut(path: pathlib.Path, length: int, needed: bool) -> None:
+    """Cuts a file of JSON lines back before it is opened, since what lies behind may be damaged."""
+    if not needed and (readable := _readable(path)) < length:
+        logging.warning("%s: lines are missing or damaged, and left out", path)
+        length = readable
+    if path.exists() or length:
+        with path.open("rb+") as file:
+            if file.seek(0, os.SEEK_END) < length:
+                raise ValueError(f"{path} is shorter than the {length} bytes that it had")
+            file.truncate(length)
+
+
+def _readable(path: pathlib.Path) -> int:
+    """How many bytes there are before the first damaged line."""
+    length = 0
+    with contextlib.suppress(OSError, ValueError), path.open("rb") as file:
+        for number, line in enumerate(file, start=1):
+            step_of(json.loads(line), path, number)
+            length += len(line)
+    return length

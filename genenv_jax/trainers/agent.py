@@ -146,7 +146,9 @@ class AgentTrainer:
                 gap = metrics["sampler_trainer_logp_gap"] if gap is None else gap
                 means.update(metrics)
         result = means.compute() | {"sampler_trainer_logp_gap": float(jax.device_get(gap))}
-        learner.check_finite(result, "the agent's update")
+        learner.check_update(
+            result, f"epoch {self._session.finished + 1}, the agent's update", self._session.max_kl
+        )
         return result
 
     def warm_up(self) -> None:

@@ -108,7 +108,11 @@ class _Learning(Frozen, abc.ABC):
         if not used.size:
             return {}
         result = self._passes(generations, weights, used, order)
-        learner.check_finite(result, "the simulator's update")
+        learner.check_update(
+            result,
+            f"epoch {self._session.finished + 1}, the simulator's update",
+            self._session.max_kl,
+        )
         return result
 
     def warm_up(self) -> None:

@@ -318,11 +318,15 @@ def test_on_a_mesh(params, grpo_batch, grpo_steps, compilations):
         check(state)
 
 
-def test_metrics_that_are_not_finite_stop_the_run():
-    learner.check_finite({"loss": -1.5, "kl": 0.0}, "the agent's update")
-    bad = {"loss": float("nan"), "kl": 0.0, "grad_norm": float("inf")}
-    with pytest.raises(FloatingPointError, match="the agent's update: loss, grad_norm not finite"):
-        learner.check_finite(bad, "the agent's update")
+def test_an_update_that_has_diverged_stops_the_run():
+    what = "epoch 3, the agent's update"
+    learner.check_update({"loss": -1.5, "kl": 5.0}, what, max_kl=5.0)
+    bad = {"loss": float("nan"), "kl": 9.0, "grad_norm": float("inf")}
+    with pytest.raises(FloatingPointError, match=f"{what}: loss, grad_norm not finite"):
+        learner.check_update(bad, what, max_kl=5.0)
+    for name in ("kl", "kl_to_initial", "update_kl"):
+        with pytest.raises(FloatingPointError, match=rf"{what}: {name} = 1\.8e\+08 .*max_kl = 5;"):
+            learner.check_update({"loss": 1.0, name: 1.8e8}, what, max_kl=5.0)
 
 
 def test_optimizer():

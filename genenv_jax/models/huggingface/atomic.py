@@ -8,14 +8,15 @@ import pathlib
 import shutil
 from collections.abc import Iterator
 
+from genenv_jax.ownership import scratch_name
+
 
 @contextlib.contextmanager
 def atomic_directory(path: pathlib.Path) -> Iterator[pathlib.Path]:
     """A new directory beside `path` that takes its place when the block ends without an error."""
     path = path.absolute()
     path.parent.mkdir(parents=True, exist_ok=True)
-    temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
-    aside = path.with_name(f".{path.name}.{os.getpid()}.old")
+    temporary, aside = scratch_name(path), scratch_name(path, "old")
     for leftover in (temporary, aside):
         shutil.rmtree(leftover, ignore_errors=True)
     temporary.mkdir()

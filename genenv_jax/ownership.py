@@ -1,0 +1,161 @@
+"""Whose a directory is: locks that name their holder, and scratch names that tell what the dead left.
+
+A lock is a file that says who holds it: host, process, when that began, and since when it is held.  On its
+own host a holder that has ended, in whatever way, holds nothing any more.  Of another host that cannot be
+known, so there a lock is held until its file is removed.  Where the file system knows flock, that decides as
+well: also between two containers of a host, and between hosts that share locks.
+
+Needs no JAX.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import datetime
+import fcntl
+import json
+import os
+import pathlib
+import re
+import shutil
+import socket
+import time
+from collections.abc import Callable, Iterator
+from typing import Any
+
+_POLL = 0.5  # seconds between two looks at a lock that is waited for
+
+
+@contextlib.contextmanager
+def owned(
+    path: pathlib.Path, what: str, wait: Callable[[str], None] | None = None
+) -> Iterator[None]:
+    """Holds the lock in the file `path` within the block.
+
+    Args:
+      path: removed when the block ends, however it ends.
+      what: is held, for the message.
+      wait: called once with who it is where another holds it, which is waited for then.
+    Raises:
+      ValueError: another process holds it and `wait` is None.  It says who, since when and, for another
+        host's, what to remove.
+    """
+    handle = _take(path)
+    if handle is None:
+        if wait is None:
+            raise ValueError(f"{what} is in use by {_holder(path)}; expected it to be free")
+        wait(_holder(path))
+    while handle is None:
+        time.sleep(_POLL)
+        handle = _take(path)
+    try:
+        yield
+    finally:
+        with contextlib.suppress(OSError):
+            if os.path.samestat(os.fstat(handle), os.stat(path)):
+                path.unlink()
+        os.close(handle)
+
+
+def _take(path: pathlib.Path) -> int | None:
+    """The lock's open file, or None where another holds it."""
+    while True:
+        handle = os.open(path, os.O_RDWR | os.O_CREAT, 0o644)
+        try:
+            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            os.close(handle)
+            return None
+        except OSError:  # a file system without it
+            pass
+        with contextlib.suppress(FileNotFoundError):
+            if os.path.samestat(os.fstat(handle), os.stat(path)):
+                break
+        os.close(handle)  # its holder has removed it meanwhile
+    holder = _read(handle)
+    if holder and (holder["host"] != socket.gethostname() or _is_alive(holder)):
+        os.close(handle)
+        return None
+    me = {
+        "host": socket.gethostname(),
+        "process": os.getpid(),
+        "began": _began(os.getpid()),
+        "since": datetime.datetime.now(datetime.UTC).strftime("%Y-%m-%d %H:%M:%S UTC"),
+    }
+    os.ftruncate(handle, 0)
+    os.pwrite(handle, (json.dumps(me) + "\n").encode(), 0)
+    os.fsync(handle)
+    return handle
+
+
+def _read(handle: int) -> dict[str, Any] | None:
+    """The holder that a lock's file names; None where it names none, as it was killed meanwhile."""
+    with contextlib.suppress(ValueError, RecursionError, TypeError, KeyError):
+        holder = json.loads(os.pread(handle, 4096, 0))
+        fields = {"host": str, "process": int, "began": str, "since": str}
+        if all(isinstance(holder[name], kind) for name, kind in fields.items()):
+            return holder
+    return None
+
+
+def _holder(path: pathlib.Path) -> str:
+    """Who holds a lock, for a message."""
+    holder = None
+    with contextlib.suppress(OSError):
+        handle = os.open(path, os.O_RDONLY)
+        try:
+            holder = _read(handle)
+        finally:
+            os.close(handle)
+    if holder is None:
+        return f"another process ({path})"
+    who = f"process {holder['process']} on host {holder['host']} since {holder['since']}"
+    elsewhere = holder["host"] != socket.gethostname()
+    return who + (f" (if it is gone, remove {path})" if elsewhere else "")
+
+
+def _is_alive(holder: dict[str, Any]) -> bool:
+    """Whether a process of this host still runs; its number may be another's by now."""
+    began = _began(holder["process"])
+    return bool(began) and began == holder["began"]
+
+
+def _began(process: int) -> str:
+    """When a process of this host began: boot and clock ticks since; "" where there is none such."""
+    try:
+        status = pathlib.Path(f"/proc/{process}/stat").read_text()
+        boot = pathlib.Path("/proc/sys/kernel/random/boot_id").read_text().strip()
+    except OSError:
+        if pathlib.Path("/proc/self/stat").exists():
+            return ""
+        with contextlib.suppress(PermissionError):  # it is another user's, but it runs
+            try:
+                os.kill(process, 0)
+            except ProcessLookupError:
+                return ""
+        return "unknown"
+    fields = status.rpartition(")")[2].split()  # behind the name, which may hold anything
+    return "" if fields[0] in "ZX" else f"{boot}/{fields[19]}"
+
+
+# -- unfinished files -----------------------------------------------------------------------------------
+
+
+def scratch_name(path: pathlib.Path, ending: str = "tmp") -> pathlib.Path:
+    """A hidden name beside `path`, of this process alone, for what will be `path` when it is complete."""
+    return path.with_name(f".{path.name}.{socket.gethostname()}.{os.getpid()}.{ending}")
+
+
+def sweep(directory: pathlib.Path) -> None:
+    """Removes what processes of this host that are dead left under a `scratch_name` in a directory."""
+    pattern = re.compile(rf"\..+\.{re.escape(socket.gethostname())}\.(\d+)\.(tmp|old)")
+    if not directory.is_dir():
+        return
+    for path in directory.iterdir():
+        found = pattern.fullmatch(path.name)
+        if not found or _began(int(found[1])):
+            continue
+        if path.is_dir() and not path.is_symlink():
+            shutil.rmtree(path, ignore_errors=True)
+        else:
+            path.unlink(missing_ok=True)

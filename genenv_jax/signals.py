@@ -1,0 +1,53 @@
+"""SIGTERM and SIGINT: they end a command with exit code 143 or 130, and wait where it must not be cut in two.
+
+Needs no JAX.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import signal
+import threading
+from collections.abc import Iterator
+from typing import Any
+
+BOTH = (signal.SIGTERM, signal.SIGINT)
+
+
+def end(signum: int, frame: Any = None) -> None:
+    """A handler: raises SystemExit(128 + signum), so that the blocks under way are left in good order."""
+    del frame
+    raise SystemExit(128 + signum)
+
+
+@contextlib.contextmanager
+def ending(*which: int) -> Iterator[None]:
+    """Within the block these signals `end` the main thread; elsewhere it changes nothing."""
+    with _handled(which, end):
+        yield
+
+
+@contextlib.contextmanager
+def held() -> Iterator[None]:
+    """Holds both signals back until the block has ended, however it ends; the first is delivered then."""
+    came: list[int] = []
+    try:
+        with _handled(BOTH, lambda signum, _: came.append(signum)):
+            yield
+    finally:
+        if came:
+            signal.raise_signal(came[0])
+
+
+@contextlib.contextmanager
+def _handled(which: tuple[int, ...], handler: Any) -> Iterator[None]:
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    previous = {signum: signal.signal(signum, handler) for signum in which}
+    try:
+        yield
+    finally:
+        for signum, before in previous.items():
+            if before is not None:  # else it was not set from Python
+                signal.signal(signum, before)

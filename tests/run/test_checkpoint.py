@@ -1,0 +1,125 @@
+"""Checkpoints: damage is noticed, and the one before is taken; what is not finite is not saved."""
+
+import shutil
+
+import jax
+import numpy as np
+import pytest
+
+from genenv_jax.run import digests
+from genenv_jax.run.checkpoint import Checkpoints, newest_host
+
+
+def states(n):
+    # Noise, since what compresses well is kept elsewhere than in the arrays' own files.
+    noise = np.random.default_rng(n).normal(size=(64, 64)).astype(np.float32)
+    return {"agent": jax.device_put({"w": noise, "step": np.int32(n)})}
+
+
+def save(directory, *numbers):
+    checkpoints = Checkpoints(directory, keep=3)
+    for n in numbers:
+        checkpoints.save(n, states(n), {"finished": n})
+    checkpoints.close()
+
+
+def restore(directory, fits=None):
+    checkpoints = Checkpoints(directory, keep=3)
+    try:
+        return checkpoints.restore(states(0), fits)
+    finally:
+        checkpoints.close()
+
+
+def restored(directory, fits=None):
+    """Which checkpoint is taken; its arrays are those that were saved."""
+    found, host = restore(directory, fits)
+    np.testing.assert_array_equal(found["agent"]["w"], states(host["finished"])["agent"]["w"])
+    return host["finished"]
+
+
+def flip(file):
+    content = bytearray(file.read_bytes())
+    content[len(content) // 2] ^= 1
+    file.write_bytes(content)
+
+
+@pytest.fixture(scope="module")
+def saved(tmp_path_factory):
+    directory = tmp_path_factory.mktemp("checkpoints")
+    save(directory, 1, 2)
+    return directory
+
+
+@pytest.fixture
+def two(saved, tmp_path):
+    return shutil.copytree(saved, tmp_path / "checkpoints")
+
+
+def test_every_file_of_a_checkpoint_has_a_digest_when_it_appears(saved):
+    for step in ("1", "2"):
+        files = {p for p in (saved / step).rglob("*") if p.is_file() and p.parent != saved / step}
+        sealed = digests.read_json(saved / step / digests.NAME, "digests")
+        assert {saved / step / name for name in sealed} >= {
+            p for p in files if p.parent.name == "d"
+        }
+        assert any(name.startswith("host/") for name in sealed)
+        digests.check(saved / step)
+    assert restored(saved) == 2
+
+
+@pytest.mark.parametrize("pattern", ["agent/**/d/*", "agent/_METADATA", "host/*", digests.NAME])
+def test_one_bit_is_enough_to_take_the_one_before(two, caplog, pattern):
+    files = [path for path in (two / "2").glob(pattern) if path.is_file()]
+    flip(max(files, key=lambda path: path.stat().st_size))
+    assert restored(two) == 1
+    assert caplog.text.count("checkpoint 2 cannot be taken, trying the one before: ") == 1
+    assert "damaged" in caplog.text
+    assert not (two / "2").exists()  # it would stand in the way of the epoch's new one
+
+
+def test_where_all_are_damaged_nothing_is_removed(two):
+    for step in ("1", "2"):
+        flip(max((two / step / "agent").rglob("d/*"), key=lambda path: path.stat().st_size))
+    with pytest.raises(
+        ValueError, match=r"none of the checkpoints \[2, 1\].*1/agent/.* is damaged"
+    ):
+        restore(two)
+    assert (two / "1").exists() and (two / "2").exists()
+
+
+def test_one_that_does_not_fit_the_workdir_is_not_taken(two, caplog):
+    def fits(host):
+        if host["finished"] == 2:
+            raise ValueError("d_env.jsonl is damaged")
+
+    assert restored(two, fits) == 1
+    assert (
+        "checkpoint 2 cannot be taken, trying the one before: d_env.jsonl is damaged" in caplog.text
+    )
+
+
+def test_one_without_digests_is_taken_with_a_warning(two, caplog):
+    (two / "2" / digests.NAME).unlink()
+    assert restored(two) == 2
+    assert "2 has no digests: taken without a check" in caplog.text
+
+
+@pytest.mark.parametrize("value", [np.nan, -np.inf])
+def test_what_is_not_finite_is_not_saved(two, value):
+    checkpoints, bad = Checkpoints(two, keep=3), states(3)
+    bad["agent"]["w"] = bad["agent"]["w"].at[5, 7].set(value)
+    with pytest.raises(
+        FloatingPointError, match=r"\['agent'\]\['w'\] holds NaN or infinity after epoch 3"
+    ):
+        checkpoints.save(3, bad, {"finished": 3})
+    checkpoints.close()
+    assert restored(two) == 2
+
+
+def test_the_host_values_of_the_newest(two, tmp_path):
+    assert newest_host(two)["finished"] == 2
+    for file in (two / "2" / "host").iterdir():
+        file.write_bytes(b"{")
+    assert newest_host(two)["finished"] == 1
+    assert newest_host(tmp_path / "none") is None

@@ -1,0 +1,135 @@
+"""Locks that name their holder and are free when it is dead; scratch files of the dead."""
+
+import errno
+import fcntl
+import json
+import os
+import socket
+import subprocess
+import sys
+import threading
+
+import pytest
+
+from genenv_jax import ownership
+from genenv_jax.ownership import owned, scratch_name, sweep
+
+HOLD = """
+import pathlib, sys, time
+from genenv_jax.ownership import owned
+
+with owned(pathlib.Path(sys.argv[1]), "it"):
+    print("held", flush=True)
+    time.sleep(60)
+"""
+
+
+@pytest.fixture(params=["flock", "no flock"])
+def lock(request, tmp_path, monkeypatch):
+    """A lock's file, on a file system that knows flock or does not."""
+
+    def unknown(*_):
+        raise OSError(errno.ENOSYS, "no flock")
+
+    if request.param == "no flock":
+        monkeypatch.setattr(fcntl, "flock", unknown)
+    return tmp_path / "run.lock"
+
+
+def test_it_is_held_within_the_block_by_one(lock):
+    with owned(lock, "runs/x"):
+        who = rf"process {os.getpid()} on host {socket.gethostname()} since \d{{4}}-\d\d-\d\d \d\d:\d\d"
+        with pytest.raises(ValueError, match=f"runs/x is in use by {who}"), owned(lock, "runs/x"):
+            pass
+        assert lock.exists()
+    assert not lock.exists()
+    with pytest.raises(KeyError), owned(lock, "runs/x"):
+        raise KeyError
+    assert not lock.exists()
+
+
+def test_another_process_holds_it_until_it_is_killed(lock):
+    holder = subprocess.Popen([sys.executable, "-c", HOLD, lock], stdout=subprocess.PIPE, text=True)
+    try:
+        assert holder.stdout.readline() == "held\n"
+        with pytest.raises(ValueError, match=f"in use by process {holder.pid} "), owned(lock, "it"):
+            pass
+    finally:
+        holder.kill()
+    os.waitid(os.P_PID, holder.pid, os.WEXITED | os.WNOWAIT)
+    with owned(lock, "it"):  # also before its parent has asked for its exit code
+        assert json.loads(lock.read_text())["process"] == os.getpid()
+    holder.wait()
+
+
+@pytest.mark.parametrize("change", [{"began": "another boot/1"}, {"process": 2**22 + 1}])
+def test_a_number_that_is_anothers_by_now_holds_nothing(lock, change):
+    with owned(lock, "it"):
+        content = json.loads(lock.read_text())
+    lock.write_text(json.dumps(content | change))
+    with owned(lock, "it"):
+        pass
+
+
+def test_another_hosts_is_held_until_it_is_removed(lock):
+    with owned(lock, "it"):
+        content = json.loads(lock.read_text())
+    lock.write_text(json.dumps(content | {"host": "far-away"}))
+    message = rf"on host far-away since .* \(if it is gone, remove {lock}\)"
+    with pytest.raises(ValueError, match=message), owned(lock, "it"):
+        pass
+    lock.unlink()
+    with owned(lock, "it"):
+        pass
+
+
+@pytest.mark.parametrize("torn", [b"", b'{"host"', b"[]", b'{"host": 1}'])
+def test_a_lock_whose_holder_was_killed_while_it_wrote_is_free(lock, torn):
+    lock.write_bytes(torn)
+    with owned(lock, "it"):
+        pass
+
+
+def test_it_can_be_waited_for(lock, monkeypatch):
+    monkeypatch.setattr(ownership, "_POLL", 0.01)
+    held, ready, said, order = threading.Event(), threading.Event(), [], []
+
+    def first():
+        with owned(lock, "it"):
+            held.set()
+            ready.wait()
+            order.append("first")
+
+    def wait(holder):
+        said.append(holder)
+        ready.set()
+
+    thread = threading.Thread(target=first)
+    thread.start()
+    held.wait()
+    with owned(lock, "it", wait):
+        order.append("second")
+    thread.join()
+    assert order == ["first", "second"] and len(said) == 1 and f"process {os.getpid()} " in said[0]
+
+
+def test_what_the_dead_left_is_swept(tmp_path):
+    child = subprocess.run(
+        [
+            *(sys.executable, "-c"),
+            "import pathlib, sys; from genenv_jax.ownership import scratch_name as name\n"
+            "path = pathlib.Path(sys.argv[1]) / 'agent'\n"
+            "name(path).mkdir(); (name(path) / 'x').touch(); name(path, 'old').mkdir()\n"
+            "name(path.with_name('config.json')).touch()",
+            str(tmp_path),
+        ],
+        check=False,
+    )
+    assert child.returncode == 0 and len(list(tmp_path.iterdir())) == 3
+    kept = [scratch_name(tmp_path / "agent"), tmp_path / ".agent.elsewhere.4194305.tmp"]
+    kept += [tmp_path / ".hidden", tmp_path / "metrics.jsonl"]
+    for path in kept:
+        path.touch()
+    sweep(tmp_path)
+    assert sorted(tmp_path.iterdir()) == sorted(kept)
+    sweep(tmp_path / "none")

@@ -1,0 +1,42 @@
+"""SIGTERM and SIGINT: their exit codes, and where they wait."""
+
+import signal
+
+import pytest
+
+from genenv_jax.signals import BOTH, ending, held
+
+
+@pytest.mark.parametrize(("signum", "code"), [(signal.SIGTERM, 143), (signal.SIGINT, 130)])
+def test_a_signal_ends_the_block_with_its_code(signum, code):
+    before = signal.getsignal(signum)
+    with pytest.raises(SystemExit) as ended, ending(*BOTH):
+        signal.raise_signal(signum)
+    assert ended.value.code == code and signal.getsignal(signum) is before
+
+
+def test_it_waits_until_what_must_not_be_cut_is_done():
+    done = []
+
+    @held()
+    def save():
+        signal.raise_signal(signal.SIGTERM)
+        signal.raise_signal(signal.SIGINT)
+        done.append("saved")
+
+    with pytest.raises(SystemExit) as ended, ending(*BOTH):
+        with held():
+            save()
+            done.append("the outer block")
+        done.append("not reached")
+    assert ended.value.code == 143 and done == ["saved", "the outer block"]
+    with pytest.raises(SystemExit), ending(*BOTH), held():
+        signal.raise_signal(signal.SIGTERM)
+        raise KeyError  # also where it fails
+
+
+def test_without_a_signal_nothing_happens():
+    before = [signal.getsignal(signum) for signum in BOTH]
+    with ending(*BOTH), held():
+        pass
+    assert [signal.getsignal(signum) for signum in BOTH] == before
