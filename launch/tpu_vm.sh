@@ -529,6 +529,12 @@ start() {
     on_workers all "install -m 600 /dev/null genenv_jax/run.env" || return
     send "$env_file" genenv_jax/run.env || return
   fi
+  if ((gone)); then # else the run would be refused: it cannot know that the hosts in its lock are no more
+    local lock
+    printf -v lock %q "$workdir/run.lock"
+    on_workers 0 "cd genenv_jax && rm -f $lock" || return
+    gone=0
+  fi
   on_disk=1
   say "start the run on every worker"
   on_workers all "$(worker start "$run" "$workdir" "${program_arguments[@]}")"
@@ -610,6 +616,7 @@ await_end() {
         ;;
       UNKNOWN | REPAIRING | RESTARTING | REIMAGING) misses=$((misses + 1)) ;;
       *)
+        gone=1
         blame 75 "slice $name was taken away during the run: it is $state"
         return 1
         ;;
@@ -781,7 +788,7 @@ archive=$local_dir/launch/source.tar.gz
 log=$local_dir/launch/worker-0.log
 reports=() answer="" state="" found_type="" problem="" problem_code=1 run_status=0 slice_exists=0
 # on_disk: the slice's disk may have what was not fetched; late: a failed run was given time to end
-on_disk=0 late=0 outcome=""
+on_disk=0 late=0 gone=0 outcome=""
 if ((dry_run)); then
   scratch=/dev/null/none
   say "dry run: nothing below is executed; a new slice and a run that ends well are assumed"
