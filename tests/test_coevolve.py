@@ -3,6 +3,7 @@
 import os
 import pathlib
 import random
+import shutil
 import signal
 import subprocess
 import sys
@@ -177,22 +178,82 @@ def test_a_damaged_checkpoint_falls_back_to_the_one_before(cache, tmp_path, unbr
     run(cache, tmp_path, epochs=2)
     damage(tmp_path / "checkpoints" / "2")
     resumed = run(cache, tmp_path, epochs=3)
-    assert "checkpoint 2 cannot be read" in caplog.text
+    assert "checkpoint 2 cannot be taken" in caplog.text
     experiment, workdir = unbroken
     assert contents(tmp_path) == contents(workdir)
     assert same(params(resumed, "simulator"), params(experiment, "simulator"))
 
 
-def test_what_does_not_continue_a_run(cache, tmp_path):
-    """Other settings, and checkpoints of which none can be read."""
+def flip(file, place):
+    """Changes one bit of a file."""
+    content = bytearray(file.read_bytes())
+    content[place] ^= 1
+    file.write_bytes(content)
+
+
+def test_damaged_records_fall_back_to_the_checkpoint_before_them(cache, tmp_path, unbroken, caplog):
+    """A changed digit, a lost end and a lost timing.jsonl; what was removed comes back byte for byte."""
+    experiment, workdir = unbroken
+    for name, damaged in (("d_env", lambda f: flip(f, -20)), ("metrics", lambda f: cut(f, -9))):
+        run(cache, tmp_path / name, epochs=2)
+        (tmp_path / name / "timing.jsonl").unlink()
+        damaged(tmp_path / name / f"{name}.jsonl")
+        resumed = run(cache, tmp_path / name, epochs=3)
+        assert f"checkpoint 2 cannot be taken, trying the one before: {tmp_path}" in caplog.text
+        assert "timing.jsonl: lines are missing or damaged, and left out" in caplog.text
+        assert contents(tmp_path / name) == contents(workdir)
+        assert same(params(resumed, "agent"), params(experiment, "agent"))
+        caplog.clear()
+
+
+def cut(file, end):
+    file.write_bytes(file.read_bytes()[:end])
+
+
+def test_what_does_not_continue_a_run(cache, tmp_path, caplog):
+    """Other settings, also where config.json is gone; and checkpoints of which none is whole."""
     run(cache, tmp_path, epochs=1)
-    with pytest.raises(
-        ValueError, match=r"config\.agent\.learning_rate = 0\.001, but .* 0\.5: .*another"
+    settings = tmp_path / "config.json"
+    whole = settings.read_bytes()
+    for damage_settings in (
+        lambda: None,
+        settings.unlink,
+        lambda: settings.write_bytes(whole[:99]),
     ):
-        start(cache, tmp_path, {"agent.learning_rate": 0.5})
+        damage_settings()
+        with pytest.raises(
+            ValueError, match=r"config\.agent\.learning_rate = 0\.001, but .* 0\.5: .*another"
+        ):
+            start(cache, tmp_path, {"agent.learning_rate": 0.5})
+    assert "config.json is missing: the copy in the newest checkpoint takes its" in caplog.text
+    assert "config.json is damaged" in caplog.text
+    start(cache, tmp_path)
+    assert settings.read_bytes() == whole
+    settings.write_bytes(whole.replace(b'"learning_rate": 0.001', b'"learning_rate": 0.5'))
+    with pytest.raises(ValueError, match=r"learning_rate = 0\.001, but now it is 0\.5"):
+        changed = {"agent.learning_rate": 0.5, "simulator.learning_rate": 0.5}
+        start(cache, tmp_path, changed)
+    settings.write_bytes(whole)
     damage(tmp_path / "checkpoints" / "1")
     with pytest.raises(ValueError, match="none of the checkpoints"):
         start(cache, tmp_path)
+
+
+def test_an_update_that_diverges_ends_the_run_before_it_is_saved(cache, tmp_path):
+    with pytest.raises(FloatingPointError, match=r"epoch \d, the agent's update: .*max_kl = 1000"):
+        run(cache, tmp_path, epochs=6, **{"agent.learning_rate": 10.0})
+    saved = {int(path.name) for path in (tmp_path / "checkpoints").iterdir()}
+    assert max(saved, default=0) == lines(tmp_path)[-1]["step"]
+    assert lines(tmp_path)[-1].get("agent/kl", 0.0) < 1000
+
+
+def test_a_cached_model_that_has_changed_is_not_taken(cache, tmp_path):
+    start(cache, tmp_path / "before")
+    models = shutil.copytree(cache, tmp_path / "models", ignore=lambda *_: ["xla"])
+    for file in models.glob("*/model.safetensors"):
+        flip(file, -1000)
+    with pytest.raises(ValueError, match=r"model\.safetensors is damaged: .*; remove .*made anew"):
+        start(models, tmp_path / "after")
 
 
 @pytest.mark.parametrize("player", ["agent", pytest.param("simulator", marks=pytest.mark.slow)])

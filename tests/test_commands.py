@@ -1,5 +1,6 @@
 """The commands as a user calls them: bad input is one line and exit code 2, before any training."""
 
+import errno
 import json
 import os
 import pathlib
@@ -8,11 +9,14 @@ import signal
 import subprocess
 import sys
 import time
+from contextlib import nullcontext
 
 import numpy as np
 import pytest
 from safetensors.numpy import load_file
 
+from genenv_jax.ownership import owned
+from genenv_jax.run.jsonl import write_json
 from tests import tiny
 from tests.commands import COMPILE_FAST, QUICK, ROOT, call, command
 from tests.evaluate.fake_server import serve
@@ -54,6 +58,16 @@ def other_tokenizer(path):
             [QUICK, "--config.mesh.tensor=3"],
             "embedding: .* mesh axis 'tensor' of size 3 does not divide",
         ),
+        ([QUICK, "--config.seed=-1"], "config.seed = -1: expected between 0 and 4294967295"),
+        ([QUICK, f"--config.seed={2**32}"], "config.seed = 4294967296: expected between 0 and"),
+        (
+            [QUICK, "--config.benchmark.num_seeds=-3"],
+            "benchmark.num_seeds = -3: expected an integer",
+        ),
+        (
+            [QUICK, "--config.arms.random.agent.x=1"],
+            "config.arms.random.agent.x is not a setting: there is no group 'arms'",
+        ),
         ([QUICK, "extra"], "unexpected argument 'extra'"),
         (["--config=configs/missing.py"], "configs/missing.py"),
         (["--config=configs/quickstart.py:fast"], "takes no argument"),
@@ -70,6 +84,50 @@ def test_a_mistake_is_one_line_and_exit_code_2(tmp_path, arguments, message):
     assert len(errors) == 1 and "Traceback" not in result.stderr
     assert re.search(message, errors[0])
     assert not (tmp_path / "run" / "metrics.jsonl").exists()
+
+
+def test_a_workdir_has_one_run(tmp_path):
+    """And is a directory.  It is looked at before anything is read or made."""
+    with owned(tmp_path / "run.lock", "it"):
+        result = call("main", QUICK, f"--workdir={tmp_path}")
+    assert result.returncode == 2
+    who = rf"process {os.getpid()} on host \S+ since 20\d\d-\d\d-\d\d \d\d:\d\d:\d\d UTC"
+    assert re.fullmatch(rf"error: --workdir={tmp_path} is in use by {who};.*\n", result.stderr)
+    assert not list(tmp_path.iterdir())
+    (tmp_path / "file").touch()
+    result = call("main", QUICK, f"--workdir={tmp_path / 'file'}")
+    assert result.returncode == 2
+    message = f"error: --workdir={tmp_path / 'file'} is a file: expected a directory\n"
+    assert result.stderr == message
+
+
+@pytest.mark.parametrize(("name", "code"), [("SIGTERM", 143), ("SIGINT", 130)])
+def test_a_signal_before_training_is_one_line(tmp_path, monkeypatch, name, code):
+    def interrupted(*_):
+        assert (tmp_path / "run.lock").exists()
+        signal.raise_signal(signal.Signals[name])
+
+    monkeypatch.setattr("genenv_jax.coevolve.Coevolution", interrupted)
+    result = call("main", QUICK, f"--workdir={tmp_path}")
+    assert result.returncode == code
+    assert result.stderr == f"ended by {name}; the same command goes on from there\n"
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_disk_that_is_full_is_one_line(tmp_path, monkeypatch):
+    """It names the file."""
+
+    def full(*_):
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    monkeypatch.setattr(os, "fsync", full)
+    monkeypatch.setattr("genenv_jax.coevolve.Coevolution", lambda *_: write_json(config, {}))
+    config = tmp_path / "run" / "config.json"
+    monkeypatch.setattr("genenv_jax.run.workdir.hold", lambda path: path.mkdir() or nullcontext())
+    result = call("main", QUICK, f"--workdir={tmp_path / 'run'}")
+    assert result.returncode == 2
+    assert result.stderr == f"error: [Errno 28] No space left on device: '{config}'\n"
+    assert not list((tmp_path / "run").iterdir())
 
 
 def test_a_workdir_is_required():

@@ -75,8 +75,9 @@ def test_two_processes_share_arrays_decisions_and_files(tmp_path):
     assert first == second == "task" and task["answer"] == [1.5, None]
     assert task["messages"][0]["content"] == "fine in process 0"
     assert rejection[0] == "rejection" and rejection[1][0] == "verify_crash"
-    assert "checkpoint 2 cannot be read, trying the one before: process 1: " in texts[0]
-    assert "cannot be read" not in texts[1]  # said once
+    assert "checkpoint 2 cannot be taken, trying the one before: process " in texts[0]
+    assert "ocdbt.process_1" in texts[0]
+    assert "cannot be taken" not in texts[1]  # said once
 
 
 @pytest.mark.slow
