@@ -44,7 +44,9 @@ def _handled(which: tuple[int, ...], handler: Any) -> Iterator[None]:
     if threading.current_thread() is not threading.main_thread():
         yield
         return
-    previous = {signum: signal.signal(signum, handler) for signum in which}
+    # What a shell or nohup has made it ignore stays ignored.
+    heard = [signum for signum in which if signal.getsignal(signum) is not signal.SIG_IGN]
+    previous = {signum: signal.signal(signum, handler) for signum in heard}
     try:
         yield
     finally:

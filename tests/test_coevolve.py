@@ -227,7 +227,7 @@ def test_what_does_not_continue_a_run(cache, tmp_path, caplog):
             start(cache, tmp_path, {"agent.learning_rate": 0.5})
     assert "config.json is missing: the copy in the newest checkpoint takes its" in caplog.text
     assert "config.json is damaged" in caplog.text
-    start(cache, tmp_path)
+    start(cache, tmp_path, {"epochs": 1})
     assert settings.read_bytes() == whole
     settings.write_bytes(whole.replace(b'"learning_rate": 0.001', b'"learning_rate": 0.5'))
     with pytest.raises(ValueError, match=r"learning_rate = 0\.001, but now it is 0\.5"):

@@ -40,3 +40,13 @@ def test_without_a_signal_nothing_happens():
     with ending(*BOTH), held():
         pass
     assert [signal.getsignal(signum) for signum in BOTH] == before
+
+
+def test_what_is_ignored_stays_ignored():
+    before = signal.signal(signal.SIGINT, signal.SIG_IGN)  # as in the background of a script
+    try:
+        with ending(*BOTH), held():
+            signal.raise_signal(signal.SIGINT)
+        assert signal.getsignal(signal.SIGINT) is signal.SIG_IGN
+    finally:
+        signal.signal(signal.SIGINT, before)
