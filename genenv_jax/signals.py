@@ -7,10 +7,12 @@ from __future__ import annotations
 
 import contextlib
 import signal
+import sys
 import threading
 from collections.abc import Iterator
 from typing import Any
 
+_AGAIN = 0.05  # seconds until a signal that went unheard is repeated
 BOTH = (signal.SIGTERM, signal.SIGINT)
 
 
@@ -23,8 +25,23 @@ def end(signum: int, frame: Any = None) -> None:
 @contextlib.contextmanager
 def ending(*which: int) -> Iterator[None]:
     """Within the block these signals `end` the main thread; elsewhere it changes nothing."""
+    before = sys.unraisablehook
+
+    def repeat(unraisable: Any) -> None:
+        """Where Python must drop an exception, as in a weak reference's callback, the signal comes again."""
+        code = getattr(unraisable.exc_value, "code", None)
+        if code not in (128 + signum for signum in which):
+            before(unraisable)
+            return
+        main = threading.main_thread().ident
+        threading.Timer(_AGAIN, signal.pthread_kill, (main, code - 128)).start()
+
     with _handled(which, end):
-        yield
+        sys.unraisablehook = repeat
+        try:
+            yield
+        finally:
+            sys.unraisablehook = before
 
 
 @contextlib.contextmanager

@@ -1,6 +1,8 @@
 """SIGTERM and SIGINT: their exit codes, and where they wait."""
 
 import signal
+import sys
+import time
 
 import pytest
 
@@ -13,6 +15,20 @@ def test_a_signal_ends_the_block_with_its_code(signum, code):
     with pytest.raises(SystemExit) as ended, ending(*BOTH):
         signal.raise_signal(signum)
     assert ended.value.code == code and signal.getsignal(signum) is before
+
+
+def test_a_signal_is_heard_also_where_python_drops_exceptions(capfd):
+    class Dropped:
+        def __del__(self):
+            signal.raise_signal(signal.SIGTERM)
+
+    before = sys.unraisablehook
+    with pytest.raises(SystemExit) as ended, ending(*BOTH):
+        dropped = Dropped()
+        del dropped
+        time.sleep(60)
+    assert ended.value.code == 143 and capfd.readouterr().err == ""
+    assert sys.unraisablehook is before
 
 
 def test_it_waits_until_what_must_not_be_cut_is_done():
