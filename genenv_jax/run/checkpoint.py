@@ -15,8 +15,10 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import json
+import logging as python_logging
 import os
 import pathlib
+import sys
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
@@ -61,6 +63,7 @@ class Checkpoints:
     """
 
     def __init__(self, directory: str | os.PathLike, keep: int):
+        _say_errors_once()
         self._directory = pathlib.Path(directory).absolute()
         # Called by the first process when all of them have written, and before the name is the final one.
         sealing = ocp.AsyncOptions(
@@ -182,6 +185,33 @@ class Checkpoints:
             ) from error
 
 
+def _say_errors_once() -> None:
+    """Keeps the storage layers from printing every error of every thread, beside raising it where it counts.
+
+    Orbax logs them, asyncio those of Orbax's tasks, and TensorStore prints that the event loop has gone which
+    it would tell of a failed write.
+    """
+    logging.get_absl_logger().addFilter(_not_of_orbax)
+    python_logging.getLogger("asyncio").addFilter(_not_of_its_tasks)
+    hook = sys.unraisablehook
+
+    def quiet(unraisable: Any) -> None:
+        error = unraisable.exc_value
+        if not (isinstance(error, RuntimeError) and str(error) == "Event loop is closed"):
+            hook(unraisable)
+
+    if getattr(hook, "__qualname__", "") != quiet.__qualname__:
+        sys.unraisablehook = quiet
+
+
+def _not_of_orbax(record: Any) -> bool:
+    return "orbax" not in pathlib.PurePath(record.pathname).parts
+
+
+def _not_of_its_tasks(record: Any) -> bool:
+    return "orbax" not in record.getMessage()
+
+
 def newest_host(directory: str | os.PathLike) -> dict[str, Any] | None:
     """The host values of the newest checkpoint in which they can be read, or None."""
     directory = pathlib.Path(directory).absolute()
@@ -219,5 +249,7 @@ def _not_finite(states: Mapping[str, Any]) -> str:
 
 def _first_line(error: Exception) -> str:
     """What an error says first: after it, storage layers print what they were asked for."""
+    if "No space left on device" in str(error):  # far behind, after what could not be written
+        return "no space left on device"
     text = str(error)[:500].partition("\n")[0]
     return text if type(error) in (ValueError, OSError) else f"{type(error).__name__}: {text}"

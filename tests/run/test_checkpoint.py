@@ -1,5 +1,7 @@
 """Checkpoints: damage is noticed, and the one before is taken; what is not finite is not saved."""
 
+import errno
+import os
 import shutil
 
 import jax
@@ -123,3 +125,29 @@ def test_the_host_values_of_the_newest(two, tmp_path):
         file.write_bytes(b"{")
     assert newest_host(two)["finished"] == 1
     assert newest_host(tmp_path / "none") is None
+
+
+def test_what_a_killed_save_left_does_not_matter(two):
+    left = two / "3.orbax-checkpoint-tmp" / "agent.orbax-checkpoint-tmp"
+    left.mkdir(parents=True)
+    (left / "half").write_bytes(b"half")
+    assert restored(two) == 2
+    save(two, 3)
+    assert restored(two) == 3
+    assert {path.name for path in two.iterdir()} == {"1", "2", "3"}
+
+
+def test_a_full_disk_is_one_error_that_names_the_directory(two, monkeypatch, capfd):
+    def full(*_, **__):
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    monkeypatch.setattr(digests, "seal", full)
+    checkpoints = Checkpoints(two, keep=3)
+    checkpoints.save(3, states(3), {"finished": 3})
+    with pytest.raises(OSError, match=f"could not be written to {two}: no space left on device"):
+        checkpoints.close()
+    assert capfd.readouterr().err == ""
+    monkeypatch.undo()
+    assert restored(two) == 2
+    save(two, 3)
+    assert restored(two) == 3
