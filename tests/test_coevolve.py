@@ -5,6 +5,7 @@ import pathlib
 import random
 import shutil
 import signal
+import socket
 import subprocess
 import sys
 
@@ -250,10 +251,13 @@ def test_an_update_that_diverges_ends_the_run_before_it_is_saved(cache, tmp_path
 def test_a_cached_model_that_has_changed_is_not_taken(cache, tmp_path):
     start(cache, tmp_path / "before")
     models = shutil.copytree(cache, tmp_path / "models", ignore=lambda *_: ["xla"])
+    left = models / f".toy-0.{socket.gethostname()}.{2**22 + 1}.old"  # of a process that was killed
+    left.mkdir()
     for file in models.glob("*/model.safetensors"):
         flip(file, -1000)
     with pytest.raises(ValueError, match=r"model\.safetensors is damaged: .*; remove .*made anew"):
         start(models, tmp_path / "after")
+    assert not left.exists()
 
 
 @pytest.mark.parametrize("player", ["agent", pytest.param("simulator", marks=pytest.mark.slow)])

@@ -30,6 +30,8 @@ from jax._src import distributed  # the coordination service's client is not pub
 from jax.experimental import multihost_utils
 from jax.sharding import Sharding
 
+from genenv_jax import signals
+
 _HOUR = 3600.0
 _STOP = "genenv_jax/stop"  # the key under which a process notes that, and why, it ends the run
 _POLL = 0.5  # seconds between two reads of it
@@ -189,7 +191,7 @@ def together() -> Iterator[None]:
     if process_count() == 1:
         yield
         return
-    previous = sigterm_handler(_terminate)
+    previous = sigterm_handler(signals.end)
     done = threading.Event()
     threading.Thread(target=_watch, args=(done,), daemon=True).start()
     try:
@@ -206,10 +208,6 @@ def together() -> Iterator[None]:
         os._exit(code)
     finally:
         sigterm_handler(previous)
-
-
-def _terminate(*_: Any) -> None:
-    raise SystemExit(143)
 
 
 def _stop_reason() -> dict[str, Any] | None:

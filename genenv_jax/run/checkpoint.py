@@ -242,9 +242,14 @@ def _not_finite(states: Mapping[str, Any]) -> str:
     for path, leaf in jax.tree_util.tree_flatten_with_path(dict(states))[0]:
         if jax.numpy.issubdtype(leaf.dtype, jax.numpy.floating):
             parts = (x.data for x in leaf.addressable_shards if x.replica_id == 0)
-            if not all(all_finite(np.asarray(part)) for part in parts):
+            if not all(all_finite(np.asarray(_view(part))) for part in parts):
                 return jax.tree_util.keystr(path)
     return ""
+
+
+def _view(x: jax.Array) -> jax.Array:
+    """The same buffer as another array: an array keeps the copy on the host that was once asked for."""
+    return jax.make_array_from_single_device_arrays(x.shape, x.sharding, [x])
 
 
 def _first_line(error: Exception) -> str:

@@ -76,7 +76,7 @@ def test_one_bit_is_enough_to_take_the_one_before(two, caplog, pattern):
     flip(max(files, key=lambda path: path.stat().st_size))
     assert restored(two) == 1
     assert caplog.text.count("checkpoint 2 cannot be taken, trying the one before: ") == 1
-    assert "damaged" in caplog.text
+    assert "damaged" in caplog.text or "missing" in caplog.text  # the bit may be of a name
     assert not (two / "2").exists()  # it would stand in the way of the epoch's new one
 
 

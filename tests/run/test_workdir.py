@@ -1,0 +1,53 @@
+"""A workdir: one run's at a time, and cleared of what a killed one left."""
+
+import json
+import socket
+
+import pytest
+
+from genenv_jax.run.digests import of_file
+from genenv_jax.run.workdir import check_files, hold
+
+NAMES = ("tasks", "d_train", "d_env", "metrics")
+
+
+def test_it_is_one_runs_and_swept(tmp_path):
+    workdir = tmp_path / "runs" / "x"
+    with hold(workdir):
+        pass
+    assert not list(workdir.iterdir())
+    left = [
+        workdir / f".{name}.{socket.gethostname()}.{2**22 + 1}.tmp" for name in ("agent", "c.json")
+    ]
+    left[0].mkdir()
+    left[1].touch()
+    with hold(workdir):
+        assert [path.name for path in workdir.iterdir()] == ["run.lock"]
+        assert json.loads((workdir / "run.lock").read_text())["host"] == socket.gethostname()
+        with (
+            pytest.raises(ValueError, match=f"--workdir={workdir} is in use by process"),
+            hold(workdir),
+        ):
+            pass
+
+
+def test_its_files_are_compared_with_a_checkpoints(tmp_path):
+    for name in NAMES:
+        (tmp_path / f"{name}.jsonl").write_text('{"a": 1}\n{"b": 2}\n')
+    lengths = dict.fromkeys(NAMES, 9)
+    digests = {name: of_file(tmp_path / f"{name}.jsonl", 9) for name in NAMES}
+    host = {"offsets": lengths, "digests": digests}
+    file = tmp_path / "d_env.jsonl"
+    check_files(tmp_path, host)
+    file.write_text('{"a": 1}\n{"b": 3}')  # what came after the checkpoint does not count
+    check_files(tmp_path, host)
+    file.write_text('{"a": 7}\n')
+    with pytest.raises(ValueError, match=rf"{file} is damaged: its first 9 bytes"):
+        check_files(tmp_path, host)
+    check_files(tmp_path, {"offsets": lengths})  # as earlier versions wrote it
+    file.write_text('{"a": 1}')
+    with pytest.raises(ValueError, match=rf"{file} has 8 bytes, but had 9"):
+        check_files(tmp_path, host)
+    file.unlink()
+    with pytest.raises(FileNotFoundError, match=r"d_env\.jsonl"):
+        check_files(tmp_path, host)
