@@ -88,9 +88,8 @@ def run(main: Callable[[], Any]) -> None:
     def parse(argv: Sequence[str]) -> list[str]:
         try:
             rest = flags.FLAGS(argv)
-        except (
-            KeyError
-        ) as error:  # of a group of the configuration, which says no more than its name
+        # A group that the configuration has not is a KeyError of its name alone.
+        except KeyError as error:
             fail(f"bad flags: {_unknown(str(error.args[0]), argv)}")
         # A mistyped setting is an AttributeError of the configuration's.
         except (flags.Error, AttributeError, OSError, ValueError, TypeError) as error:
