@@ -14,6 +14,7 @@ os.environ["XLA_FLAGS"] = f"--xla_force_host_platform_device_count=8 {COMPILE_FA
 import collections
 import gc
 import pathlib
+import signal
 import sys
 
 import pytest
@@ -120,3 +121,11 @@ def data_dir() -> pathlib.Path:
 def tiny_model(tmp_path_factory) -> pathlib.Path:
     """A small Qwen2 checkpoint with a tokenizer and random weights; read only."""
     return tiny.write_model(tmp_path_factory.mktemp("tiny") / "model")
+
+
+@pytest.fixture
+def interruptible():
+    """SIGINT is heard, also where the tests run in the background of a script, which ignores it."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)

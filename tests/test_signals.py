@@ -10,7 +10,7 @@ from genenv_jax.signals import BOTH, ending, held
 
 
 @pytest.mark.parametrize(("signum", "code"), [(signal.SIGTERM, 143), (signal.SIGINT, 130)])
-def test_a_signal_ends_the_block_with_its_code(signum, code):
+def test_a_signal_ends_the_block_with_its_code(signum, code, interruptible):
     before = signal.getsignal(signum)
     with pytest.raises(SystemExit) as ended, ending(*BOTH):
         signal.raise_signal(signum)
@@ -31,7 +31,7 @@ def test_a_signal_is_heard_also_where_python_drops_exceptions(capfd):
     assert sys.unraisablehook is before
 
 
-def test_it_waits_until_what_must_not_be_cut_is_done():
+def test_it_waits_until_what_must_not_be_cut_is_done(interruptible):
     done = []
 
     @held()

@@ -1,10 +1,11 @@
-"""The main comparison: eight seeds of each arm on the embedded default, at equal numbers of rollouts.
+"""The main comparison: eight seeds of each arm on the embedded default, at equal numbers of tokens.
 
     python -m genenv_jax.experiment --config=configs/ablations/suite.py --workdir=runs/suite
 
 `:tuning` runs two other seeds, for choosing settings; `:quick` two seeds of three arms for two epochs, to
 see that it works.  The contrasts that the correction for multiple tests is over are named here, beforehand.
-A run takes a few minutes on a core after the base model of its seed is trained.
+A run takes a few minutes on a core after the base model of its seed is trained.  It ends after 10,000
+rollouts, and what is compared is what all runs have reached.
 """
 
 from genenv_jax.experiment.arms import ARMS, EQUAL_ROLLOUTS

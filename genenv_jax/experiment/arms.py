@@ -10,8 +10,8 @@ that speaks OpenAI's chat completions writes them before anything is trained
         --config.tasks.teacher.url=http://localhost:8000/v1 \\
         --config.tasks.teacher.model=Qwen/Qwen2.5-72B-Instruct --config.tasks.teacher.budget=5000000
 
-All arms of a suite share the warm start of a seed, the optimisers and the number of rollouts, which also
-counts those that only measure and those of groups that were not trained on.
+All arms of a suite share the warm start of a seed and the optimisers.  They are compared at equal processed
+tokens, up to what every run has reached.
 """
 
 from __future__ import annotations
@@ -40,8 +40,9 @@ ARMS: dict[str, dict[str, object]] = {
     "oracle": {**_FROZEN, "tasks.source": "oracle"},
 }
 
-# What the suites set for all arms: runs end after the same number of rollouts, and some tasks are rolled
-# out a second time, which measures p̂ without the bias of having been chosen by it.
+# What the suites set for all arms: runs end after the same number of rollouts, which also counts those of
+# groups that were not trained on, and some tasks are rolled out a second time, which measures p̂ without the
+# bias of having been chosen by it.
 EQUAL_ROLLOUTS: dict[str, object] = {
     "epochs": 60,
     "rollouts": 10_000,
