@@ -102,9 +102,7 @@ def test_a_workdir_has_one_run(tmp_path):
 
 
 @pytest.mark.parametrize(("name", "code"), [("SIGTERM", 143), ("SIGINT", 130)])
-def test_a_signal_before_training_is_one_line(
-    tmp_path, monkeypatch, name, code, interruptible
-):
+def test_a_signal_before_training_is_one_line(tmp_path, monkeypatch, name, code, interruptible):
     def interrupted(*_):
         assert (tmp_path / "run.lock").exists()
         signal.raise_signal(signal.Signals[name])
