@@ -57,7 +57,7 @@ def get_config(arg: str = ""):
     config.model.path = "Qwen/Qwen2.5-7B-Instruct"
     config.limits.simulator_prompt = 4608  # the seed's reference calls and instructions come on top
     if arg == "debug":
-        debug_settings(config, 4096, 4096, (256, 2048))
+        debug_settings(config, 5120, 5120, (256, 2048))
         some = ("simple_python", "parallel", "multi_turn_long_context")
         config.benchmark.seed_categories = config.benchmark.eval_categories = some
     if arg.startswith("official"):
