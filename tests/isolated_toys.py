@@ -1,9 +1,11 @@
 """Toy benchmarks that are scored in worker processes, and so are imported where there is no JAX."""
 
+import errno
 import os
 import time
 
 from genenv_jax.benchmarks.base import Score
+from tests import attempts
 from tests.toy import Toy
 
 
@@ -80,3 +82,23 @@ class TalkingHere(Talking):
     """The same in the process of the run."""
 
     isolated = False
+
+
+class Escaping(Toy):
+    """Tries what an answer says, "<attempt> <argument>"; the score's reason is what came of it."""
+
+    isolated = True
+
+    def __init__(self, *needs):
+        super().__init__()
+        self.worker_needs = needs
+
+    def score(self, task, answer):
+        name, _, argument = answer.partition(" ")
+        try:
+            outcome = getattr(attempts, name)(argument)
+        except OSError as error:
+            outcome = errno.errorcode.get(error.errno, type(error).__name__)
+        except MemoryError:
+            outcome = "MemoryError"
+        return Score(1.0, True, True, str(outcome))

@@ -127,7 +127,9 @@ class Benchmark(Protocol):
     Methods are called from several threads.  A benchmark whose `score`, `parse` or `verify` may be slow,
     or may hang or crash because of what a text says (an external engine), sets the attribute
     `isolated = True`: they are then called in worker processes, with a time limit.  It must be
-    picklable for that, and its modules must not import JAX.
+    picklable for that, and its modules must not import JAX.  Such a process can compute and read files,
+    from an empty working directory; what else it needs is said by the attribute `worker_needs`, some of
+    "network" and "files", see `genenv_jax.scoring.isolation`.
     """
 
     name: str

@@ -56,8 +56,9 @@ class Recorded(abc.ABC):
         self._in_order: list[Task] | None = None  # the seeds, as examples take them
 
     def __getstate__(self) -> dict[str, Any]:
-        """Without the tasks, which a worker process reads again if it needs them at all."""
-        return self.__dict__ | {"_tasks": {}, "_in_order": None}
+        """Without the tasks, which a worker process reads again if it needs them; it works elsewhere."""
+        place = os.path.abspath(self.data_dir) if self.data_dir else ""
+        return self.__dict__ | {"_tasks": {}, "_in_order": None, "data_dir": place}
 
     def tasks(self, split: str) -> Sequence[Task]:
         """See `Benchmark.tasks`; read on first use and kept."""

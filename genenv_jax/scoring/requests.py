@@ -69,15 +69,16 @@ FAILED_SCORES = tuple(
 
 def pack(outcomes: Sequence[Outcome]) -> str:
     """Outcomes as JSON text; `unpack` inverts it."""
-    return json.dumps([_to_json(outcome) for outcome in outcomes])
+    return json.dumps([to_json(outcome) for outcome in outcomes])
 
 
 def unpack(text: str) -> list[Outcome]:
     """Inverse of `pack`."""
-    return [_from_json(kind, value) for kind, value in json.loads(text)]
+    return [from_json(kind, value) for kind, value in json.loads(text)]
 
 
-def _to_json(outcome: Outcome) -> list[Any]:
+def to_json(outcome: Outcome) -> list[Any]:
+    """An outcome's kind and its plain values.  Raises AttributeError or TypeError for what is none."""
     if isinstance(outcome, Score):
         verdict = float(outcome.reward), bool(outcome.success), bool(outcome.valid)
         return ["score", (*verdict, outcome.reason, dict(outcome.detail))]
@@ -88,11 +89,14 @@ def _to_json(outcome: Outcome) -> list[Any]:
     return ["rejection", (outcome.reason, outcome.detail)]
 
 
-def _from_json(kind: str, value: Any) -> Outcome:
+def from_json(kind: str, value: Any) -> Outcome:
+    """Inverse of `to_json`.  Raises ValueError, TypeError or KeyError for what it does not write."""
     if kind == "task":
         return Task.from_json(value)
     if kind == "messages":
-        return value
+        return [dict(message) for message in value]
     if kind == "score":
-        return Score(*value)
-    return Rejection(*value)
+        reward, success, valid, reason, detail = value
+        return Score(float(reward), bool(success), bool(valid), str(reason), dict(detail))
+    reason, detail = value
+    return Rejection(str(reason), str(detail))

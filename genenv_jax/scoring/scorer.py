@@ -14,9 +14,12 @@ time, and two processes that disagree about one would come to different decision
 from __future__ import annotations
 
 import collections
+import contextlib
 import dataclasses
 import os
+import pathlib
 import queue
+import tempfile
 import threading
 import traceback
 from collections.abc import Callable, Sequence
@@ -26,8 +29,9 @@ from typing import Any
 from absl import logging
 
 from genenv_jax.benchmarks.base import Benchmark
+from genenv_jax.ownership import sweep
 from genenv_jax.parallel import processes
-from genenv_jax.scoring import requests
+from genenv_jax.scoring import isolation, requests
 from genenv_jax.scoring.episodes import Episodes
 from genenv_jax.scoring.open_episodes import OpenEpisodes
 from genenv_jax.scoring.worker import NoAnswer, Worker
@@ -102,8 +106,12 @@ class Scorer:
         self._room = threading.BoundedSemaphore(capacity)
         self._failures: collections.Counter[str] = collections.Counter()
         self._closed = False
-        for worker in self._workers[:1]:
-            worker.start()  # what is wrong with the benchmark shows here, before anything is trained
+        if count:
+            with contextlib.suppress(OSError):  # directories of workers whose run was killed
+                sweep(pathlib.Path(tempfile.gettempdir()))
+            self._workers[0].start()  # what is wrong with the benchmark shows here, before training
+            line, complete = isolation.summary(self._workers[0].protections)
+            (logging.info if complete else logging.warning)("%s", line)
 
     def __enter__(self) -> Scorer:
         return self

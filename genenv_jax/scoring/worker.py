@@ -7,8 +7,9 @@ The program is started with the parent's import path and nothing else of the par
 its main module, as multiprocessing would: that may import JAX, or start the run again.  Requests go to it
 one at a time over a socket of its own, so whatever happens to a worker concerns one question only.
 
-A process contains accidents (endless loops, crashes of native code, exhausted memory).  It is no
-sandbox: what a model wrote is parsed there and never evaluated, as everywhere.
+A process contains accidents (endless loops, crashes of native code, exhausted memory), and `isolation`
+takes from it what it does not need: network, files, other processes.  Its replies are data, never
+unpickled.  What a model wrote is parsed there and not evaluated, as everywhere.
 """
 
 from __future__ import annotations
@@ -23,17 +24,21 @@ import struct
 import subprocess
 import sys
 import threading
+import time
 import traceback
 from multiprocessing.connection import Connection
 from typing import Any
 
 from genenv_jax.benchmarks.base import Benchmark
-from genenv_jax.scoring import requests
+from genenv_jax.scoring import isolation, requests
 from genenv_jax.scoring.open_episodes import OpenEpisodes
 
 _START_TIMEOUT = 300.0  # seconds to import a benchmark's packages
 _GRACE = 5.0  # seconds after the timeout at which a worker that was not killed ends itself
 _ATTEMPTS = 3  # to start a worker
+_LOOK = 0.5  # seconds between two looks at the directory of a worker that may write
+_MAX_REPLY = 2**26  # bytes
+_LAST_WORDS = 500  # characters of a dead worker's standard error that are quoted
 
 _PROGRAM = (
     "import json, sys; sys.path[:] = json.loads(sys.argv[2]); "
@@ -56,8 +61,10 @@ class Worker:
       benchmark: pickled once here, and unpickled in the process.
       timeout: seconds for one answer.
       memory: GiB of data that the process may hold; 0 for no limit.
+    Attributes:
+      protections: what `isolation.isolate` could do in the process; empty before the first start.
     Raises:
-      ValueError: the benchmark cannot be pickled.
+      ValueError: the benchmark cannot be pickled, or needs what is unknown.
     """
 
     def __init__(self, benchmark: Benchmark, timeout: float, memory: float = 0.0):
@@ -69,10 +76,13 @@ class Worker:
                 "an object that pickle takes"
             ) from error
         self.timeout = timeout
-        self._setup = pickle.dumps((pickled, timeout, round(memory * 2**30)))
+        self.protections: dict[str, str] = {}
+        self._needs = isolation.check_needs(getattr(benchmark, "worker_needs", ()))
+        self._setup = pickle.dumps((pickled, timeout, round(memory * 2**30), self._needs))
         self._name = benchmark.name
         self._process: subprocess.Popen | None = None
         self._connection: Connection | None = None
+        self._room: isolation.Room | None = None
         self._lock = threading.Lock()  # of what `close` reads
         self._closed = False
 
@@ -95,11 +105,11 @@ class Worker:
             try:
                 return self._start()
             except (OSError, EOFError) as error:
-                code = self._end()
+                how = self._end()
                 if attempt == _ATTEMPTS or self._closed:
                     raise RuntimeError(
                         f"a worker process for benchmark {self._name!r} does not start: "
-                        f"{_describe(code) if code is not None else error}"
+                        f"{how or error}"
                     ) from error
 
     def _start(self) -> None:
@@ -113,12 +123,15 @@ class Worker:
             with self._lock:
                 if self._closed:
                     raise OSError("closed")
+                self._room = isolation.Room()
+                path = json.dumps([os.path.abspath(entry) for entry in sys.path])
                 self._process = subprocess.Popen(
-                    [sys.executable, "-c", _PROGRAM, str(theirs.fileno()), json.dumps(sys.path)],
-                    # The order of sets is the same in every worker; and each takes one core.
-                    env=os.environ | {"PYTHONHASHSEED": "0", "OMP_NUM_THREADS": "1"},
+                    [sys.executable, "-c", _PROGRAM, str(theirs.fileno()), path],
+                    env=isolation.environment(self._room.path, self._needs),
+                    cwd=self._room.path,
                     stdin=subprocess.DEVNULL,
                     stdout=subprocess.DEVNULL,
+                    stderr=self._room.errors,
                     pass_fds=[theirs.fileno()],
                     # Its own group: Ctrl-C is for the run alone, and what it starts ends with it.
                     start_new_session=True,
@@ -127,7 +140,8 @@ class Worker:
         self._connection.send_bytes(self._setup)
         if not self._connection.poll(_START_TIMEOUT):
             raise OSError(f"no sign of life for {_START_TIMEOUT:.0f} s")
-        if complaint := self._connection.recv():
+        complaint, self.protections = json.loads(self._connection.recv_bytes(_MAX_REPLY))
+        if complaint:
             self._end()
             raise ValueError(
                 f"benchmark {self._name!r} cannot be scored in worker processes: {complaint}"
@@ -149,35 +163,64 @@ class Worker:
                 self._end()
                 self.start()
                 self._connection.send((question, arguments))
-            if not self._connection.poll(self.timeout):
-                raise BlockingIOError
-            answered, value = self._connection.recv()
+            self._wait()
+            reply = self._connection.recv_bytes(_MAX_REPLY)
         except BlockingIOError:
             self._end()
             raise NoAnswer(requests.TIMEOUT, f"no answer within {self.timeout:g} s") from None
         except (EOFError, OSError):
-            raise NoAnswer(requests.CRASH, _describe(self._end())) from None
-        if not answered:
-            raise NoAnswer(requests.CRASH, value)
-        return value
+            raise NoAnswer(requests.CRASH, self._end() or "no process") from None
+        try:
+            value, problem = json.loads(reply)
+            outcome = None if problem else requests.from_json(*value)
+        except (ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
+            problem = f"it wrote what is no answer ({type(error).__name__}: {error})"
+            self._end()
+        if problem:
+            raise NoAnswer(requests.CRASH, str(problem))
+        return outcome
+
+    def _wait(self) -> None:
+        """Waits for an answer.  Raises BlockingIOError after the timeout, NoAnswer for too many files."""
+        deadline = time.monotonic() + self.timeout
+        look = _LOOK if isolation.FILES in self._needs else self.timeout
+        while not self._connection.poll(min(look, max(0.0, deadline - time.monotonic()))):
+            if time.monotonic() >= deadline:
+                raise BlockingIOError
+            self._check_size()
+        self._check_size()
+
+    def _check_size(self) -> None:
+        if isolation.FILES in self._needs and (excess := self._room.excess()):
+            self._end()
+            raise NoAnswer(requests.CRASH, excess)
 
     def close(self) -> None:
         """Ends the process, also in the middle of an answer; none is started again."""
         with self._lock:
             self._closed = True
-            process = self._process
+            process, room = self._process, self._room
         if process:
             _kill(process)
+        if room:
+            room.close()
 
-    def _end(self) -> int | None:
-        """Ends the process if one runs; its exit code, or None where there was none."""
+    def _end(self) -> str:
+        """Ends the process if one runs.  How it has died and what it said last; "" where there was none."""
         if self._connection:
             self._connection.close()
         process, self._process, self._connection = self._process, None, None
         if process is None:
-            return None
+            return ""
         _kill(process)
-        return process.returncode
+        code = process.returncode
+        how = f"the process ended with exit code {code}"
+        if code is not None and code < 0:
+            with contextlib.suppress(ValueError):
+                how = f"the process died by {signal.Signals(-code).name}"
+        words = self._room.last_words()
+        self._room.close()
+        return f"{how}: {words}" if words else how
 
 
 def _kill(process: subprocess.Popen) -> None:
@@ -189,23 +232,14 @@ def _kill(process: subprocess.Popen) -> None:
         process.wait(_GRACE)
 
 
-def _describe(code: int | None) -> str:
-    if code is not None and code < 0:
-        try:
-            return f"the process died by {signal.Signals(-code).name}"
-        except ValueError:
-            return f"the process died by signal {-code}"
-    return f"the process ended with exit code {code}"
-
-
 # -- in the worker process --------------------------------------------------------------------------------
 
 
 def serve(descriptor: int) -> None:
     """Answers questions until the other end of the socket `descriptor` is closed."""
     connection = Connection(descriptor)
-    pickled, timeout, memory = pickle.loads(connection.recv_bytes())
-    _expendable(memory)
+    pickled, timeout, memory, needs = pickle.loads(connection.recv_bytes())
+    protections = isolation.isolate(memory, needs, os.getcwd())
     benchmark, complaint = None, ""
     try:
         benchmark = pickle.loads(pickled)
@@ -213,7 +247,7 @@ def serve(descriptor: int) -> None:
         complaint = f"it cannot be opened there ({type(error).__name__}: {error})"
     if not complaint and "jax" in sys.modules:
         complaint = "it imports JAX, and the chips of a TPU belong to one process"
-    connection.send(complaint)
+    connection.send_bytes(json.dumps([complaint, protections]).encode())
     # If the run is killed during an answer, this process must end itself.  The default action of
     # this signal needs no Python, so it ends native code too.
     signal.signal(signal.SIGALRM, signal.SIG_DFL)
@@ -224,28 +258,14 @@ def serve(descriptor: int) -> None:
         except (EOFError, OSError):
             return
         signal.setitimer(signal.ITIMER_REAL, timeout + _GRACE)
+        isolation.limit_cpu(timeout)
         try:
-            reply = True, requests.answer(benchmark, episodes, question, arguments)
+            outcome = requests.answer(benchmark, episodes, question, arguments)
+            reply = json.dumps([requests.to_json(outcome), ""])
         except BaseException as error:
-            reply = False, _report(error)
+            reply = json.dumps([None, _report(error)])
         signal.setitimer(signal.ITIMER_REAL, 0)
-        try:
-            connection.send(reply)
-        except (TypeError, AttributeError, ValueError, pickle.PicklingError, MemoryError) as error:
-            connection.send((False, _report(error)))
-
-
-def _expendable(memory: int) -> None:
-    """Bounds this process's data, and offers it first where the machine runs out of memory."""
-    with contextlib.suppress(ImportError, ValueError, OSError):
-        import resource
-
-        if memory:
-            resource.setrlimit(resource.RLIMIT_DATA, (memory, memory))
-        # No core dumps: a crash is an outcome here.
-        resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
-    with contextlib.suppress(OSError), open("/proc/self/oom_score_adj", "w") as file:
-        file.write("1000")
+        connection.send_bytes(reply.encode())
 
 
 def _report(error: BaseException) -> str:

@@ -49,11 +49,6 @@ class Dangerous:
             recurse()
         elif word == "raise":
             raise KeyError("what a text can do")
-        elif word == "child":  # leaves a process of its own behind, and hangs
-            child = os.spawnlp(os.P_NOWAIT, "sleep", "sleep", "600")
-            with open(rest[0], "w") as file:
-                file.write(str(child))
-            time.sleep(600)
 
     def score(self, task, text):
         self.act(text)

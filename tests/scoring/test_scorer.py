@@ -201,14 +201,6 @@ def test_a_worker_that_died_while_idle_costs_no_text(workers):
         assert [s.valid for s in outcomes(workers, ["fine"] * 4)] == [True] * 4
 
 
-def test_what_a_worker_started_ends_with_it(workers, tmp_path):
-    file = tmp_path / "pid"
-    (score,) = outcomes(workers, [f"child {file}"])
-    assert score.reason == "score_timeout"
-    pid = int(file.read_text())
-    wait_until(lambda: not alive(pid))
-
-
 def test_a_text_at_the_timeout_is_not_cut_short():
     with Scorer(Complete(), decode, ScoringConfig(1, timeout=2.0)) as scorer:
         (score,) = outcomes(scorer, ["sleep 1.2"])

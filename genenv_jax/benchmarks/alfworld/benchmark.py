@@ -77,9 +77,11 @@ class ALFWorld(Recorded):
 
     Attributes:
       isolated: episodes run in worker processes with a time limit; steps are cheap and need none.
+      worker_needs: files, as the engine loads copies of Fast Downward's library.
     """
 
     name = games.NAME
+    worker_needs = ("files",)
 
     seed_splits: Sequence[str] = ()
     eval_splits: Sequence[str] = ("valid_unseen",)
@@ -119,7 +121,8 @@ class ALFWorld(Recorded):
         self._index: dict[str, games.Game] = {}
 
     def __getstate__(self) -> dict[str, Any]:
-        return super().__getstate__() | {"_games": {}, "_index": {}}
+        file = os.path.abspath(self.steps_file) if self.steps_file else ""
+        return super().__getstate__() | {"_games": {}, "_index": {}, "steps_file": file}
 
     # -- tasks ------------------------------------------------------------------------------------------
 

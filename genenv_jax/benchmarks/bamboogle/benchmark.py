@@ -98,6 +98,7 @@ class Bamboogle(Recorded):
         self.judge: Judge | None = EndpointJudge(url, judge) if url else None
         # A request may hang longer than its time-out says: scored in processes, with a limit.
         self.isolated = bool(url)
+        self.worker_needs = ("network",) if url else ()
 
     def _facts(self) -> dict[str, str]:
         facts = {

@@ -1,0 +1,452 @@
+"""What code in a worker process can do to the world around it: nothing, where the kernel can see to that.
+
+Each attempt is made in a real worker.  A protection that this system lacks is skipped by its name.
+"""
+
+import contextlib
+import json
+import os
+import pathlib
+import platform
+import signal
+import socket
+import struct
+import subprocess
+import sys
+import tempfile
+
+import pytest
+
+from genenv_jax.scoring import isolation, landlock, seccomp
+from genenv_jax.scoring.requests import SCORE
+from genenv_jax.scoring.scorer import Scorer, ScoringConfig
+from genenv_jax.scoring.worker import NoAnswer, Worker, _kill
+from tests.isolated_toys import Escaping
+from tests.scoring.test_scorer import alive, wait_until
+
+SECRETS = {"HF_TOKEN": "hf_1", "AWS_SECRET_ACCESS_KEY": "aws_2", "OPENAI_API_KEY": "sk_3"}
+TASK = Escaping().tasks("seed")[0]
+
+
+@pytest.fixture(scope="module", autouse=True)
+def secrets():
+    with pytest.MonkeyPatch.context() as patch:
+        for name, value in SECRETS.items():
+            patch.setenv(name, value)
+        yield
+
+
+@contextlib.contextmanager
+def made(*needs, timeout=10.0, memory=0.5):
+    worker = Worker(Escaping(*needs), timeout, memory)
+    try:
+        worker.start()
+        yield worker
+    finally:
+        worker.close()
+
+
+@pytest.fixture(scope="module")
+def plain(secrets):
+    """A worker that needs nothing."""
+    with made() as worker:
+        yield worker
+
+
+@pytest.fixture(scope="module")
+def writer(secrets):
+    """A worker that needs files and the network."""
+    with made("files", "network") as worker:
+        yield worker
+
+
+def attempt(worker, name, argument=""):
+    return worker.ask(SCORE, (TASK, f"{name} {argument}")).reason
+
+
+def needs_protection(worker, name):
+    how = next(how for key, how in worker.protections.items() if key.startswith(name))
+    if how.startswith("NO"):
+        pytest.skip(f"{name}: {how}")
+
+
+# -- files ------------------------------------------------------------------------------------------------
+
+CHANGES = ["write", "append", "remove", "rename", "truncate", "open_and_cut"]
+METADATA = ["change_mode", "change_times", "change_attributes"]
+
+
+@pytest.mark.parametrize("kind", ["plain", "writer"])
+@pytest.mark.parametrize("name", CHANGES + METADATA)
+def test_a_file_of_the_run_stays_as_it_is(request, tmp_path, kind, name):
+    worker = request.getfixturevalue(kind)
+    needs_protection(worker, "no process" if name in METADATA else "no writing")
+    if name == "open_and_cut" and landlock.version() < 3:
+        pytest.skip("Landlock before version 3 does not know truncation")
+    file = tmp_path / "metrics.jsonl"
+    file.write_text("{}\n")
+    before = file.stat()
+    assert attempt(worker, name, file) in ("EACCES", "EPERM")
+    after = file.stat()
+    assert file.read_text() == "{}\n" and list(tmp_path.iterdir()) == [file]
+    assert (after.st_mode, after.st_mtime_ns) == (before.st_mode, before.st_mtime_ns)
+
+
+@pytest.mark.parametrize("kind", ["plain", "writer"])
+@pytest.mark.parametrize("name", ["write", "make_directory", "link"])
+def test_nothing_new_outside_its_directory(request, tmp_path, kind, name):
+    worker = request.getfixturevalue(kind)
+    needs_protection(worker, "no writing")
+    places = [tmp_path, tempfile.gettempdir(), pathlib.Path.home(), "/dev/shm", os.getcwd()]
+    for place in places:
+        path = pathlib.Path(place, f"escaped-{os.getpid()}")
+        assert attempt(worker, name, path) in ("EACCES", "EPERM", "EROFS"), path
+        assert not os.path.lexists(path)
+
+
+def test_it_begins_in_an_empty_directory(plain, writer):
+    for worker in (plain, writer):
+        place, found = json.loads(attempt(worker, "here"))
+        assert found == [] and os.path.samefile(place, worker._room.path)
+    needs_protection(plain, "no writing")
+    assert attempt(plain, "write", "mine") == "EACCES"
+    assert attempt(plain, "write", "/dev/null") == "written"
+
+
+def test_its_own_directory_is_of_use_where_files_are_needed(writer):
+    for name, argument in (
+        ("make_directory", "a"),
+        ("write", "a/b"),
+        ("append", "a/b"),
+        ("rename", "a/b"),
+    ):
+        attempt(writer, name, argument)
+    assert json.loads(attempt(writer, "here"))[1] == ["a"]
+    assert attempt(writer, "read", "a/b.moved") == "xx"
+    assert attempt(writer, "remove", "a/b.moved") == "removed"
+
+
+def test_a_file_has_a_largest_size(writer):
+    room = pathlib.Path(writer._room.path)
+    assert attempt(writer, "one_large_file") == "EFBIG"
+    assert (room / "large").stat().st_size <= isolation.MAX_FILE
+    attempt(writer, "remove", "large")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("size", "message"), [(2**22, "256 MiB"), (1, "10,000 files")])
+def test_many_files_end_the_process(size, message):
+    """And so they are counted, as a crash, and removed."""
+    with made("files", timeout=60.0) as worker:
+        room = worker._room.path
+        with pytest.raises(NoAnswer, match=message) as caught:
+            attempt(worker, "many_files", size)
+        assert caught.value.how == "crash" and not os.path.exists(room)
+        assert attempt(worker, "threads") == "a thread"  # in the process that took its place
+
+
+def test_what_it_says_on_standard_error_is_bounded_and_quoted():
+    with made() as worker:
+        with pytest.raises(NoAnswer, match="^.*exit code 3: out of plums"):
+            attempt(worker, "complain_and_die")
+        assert attempt(worker, "chatter") == "EFBIG"
+        assert os.fstat(worker._room.errors.fileno()).st_size <= 2**20
+
+
+# -- network ----------------------------------------------------------------------------------------------
+
+
+@contextlib.contextmanager
+def listener(kind, family=socket.AF_INET, address=("127.0.0.1", 0)):
+    """A socket that waits, and a function that says whether anybody came."""
+    with socket.socket(family, kind) as server:
+        server.bind(address)
+        if kind == socket.SOCK_STREAM:
+            server.listen()
+        server.settimeout(0.2)
+
+        def heard():
+            try:
+                if kind == socket.SOCK_DGRAM:
+                    return bool(server.recv(16))
+                server.accept()[0].close()
+                return True
+            except TimeoutError:
+                return False
+
+        yield server.getsockname(), heard
+
+
+@pytest.mark.parametrize("kind", ["tcp", "udp", "unix", "abstract"])
+def test_no_connection_reaches_this_machine(plain, writer, tmp_path, kind):
+    needs_protection(plain, "no network")
+    arguments = {
+        "tcp": (socket.SOCK_STREAM,),
+        "udp": (socket.SOCK_DGRAM,),
+        "unix": (socket.SOCK_STREAM, socket.AF_UNIX, str(tmp_path / "s")),
+        "abstract": (socket.SOCK_STREAM, socket.AF_UNIX, f"\0genenv-{os.getpid()}"),
+    }
+    with listener(*arguments[kind]) as (address, heard):
+        target = address[1] if kind in ("tcp", "udp") else os.fsdecode(address).replace("\0", "@")
+        name = "unix" if kind == "abstract" else kind
+        assert attempt(plain, name, target) == "EPERM"
+        assert not heard()
+        # The attempt is one: with a network it gets through.
+        assert attempt(writer, name, target) == "sent"
+        assert heard()
+
+
+@pytest.mark.parametrize("name", ["listen", "look_up localhost.example"])
+def test_no_other_network(plain, name):
+    needs_protection(plain, "no network")
+    assert attempt(plain, *name.split()) in ("EPERM", "gaierror")
+
+
+# -- other processes --------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("name", "argument"), [("fork", ""), ("run", "/bin/true"), ("execute", "/bin/true")]
+)
+def test_it_starts_no_process(plain, writer, name, argument):
+    needs_protection(plain, "no process")
+    assert attempt(plain, name, argument) == attempt(writer, name, argument) == "EPERM"
+
+
+def test_a_fork_bomb_is_none(plain):
+    needs_protection(plain, "no process")
+    assert attempt(plain, "fork_bomb") == "0"
+    assert attempt(plain, "threads") == "a thread"
+
+
+@pytest.mark.parametrize("name", ["kill", "kill_by_handle", "bind_to_a_core", "starve", "trace"])
+def test_it_does_not_touch_the_run(plain, writer, name):
+    needs_protection(plain, "no signal")
+    came = []
+    before = signal.signal(signal.SIGTERM, lambda *_: came.append(1))
+    try:
+        for worker in (plain, writer):
+            assert attempt(worker, name, os.getpid()) == "EPERM"
+    finally:
+        signal.signal(signal.SIGTERM, before)
+    assert not came
+
+
+def test_it_does_not_read_the_run(plain):
+    needs_protection(plain, "no look")
+    for file in ("environ", "maps", "fd/0"):
+        assert attempt(plain, "read", f"/proc/{os.getpid()}/{file}") in ("EACCES", "EPERM")
+
+
+def test_it_has_no_privileges(plain):
+    """Where root runs the tests, it keeps the right to read files of others."""
+    needs_protection(plain, "no privileges")
+    assert int(attempt(plain, "privileges"), 16) & ~0b110 == 0
+
+
+def test_what_ends_a_worker_ends_what_it_has_started(tmp_path):
+    """Where no filter keeps it from starting something."""
+    script = f"sleep 600 & echo $! > {tmp_path}/pid; wait"
+    process = subprocess.Popen(["sh", "-c", script], start_new_session=True)
+    file = tmp_path / "pid"
+    wait_until(lambda: file.exists() and file.read_text().strip())
+    _kill(process)
+    wait_until(lambda: not alive(int(file.read_text())))
+
+
+# -- what it was given ------------------------------------------------------------------------------------
+
+
+def test_no_secret_is_inherited(plain, writer):
+    variables = json.loads(attempt(plain, "variables"))
+    assert not SECRETS.keys() & variables.keys()
+    text = attempt(plain, "read", "/proc/self/environ")
+    assert not any(value in text for value in SECRETS.values())
+    room = plain._room.path
+    assert (variables["HOME"], variables["TMPDIR"]) == (room, room)
+    allowed = {*isolation._INHERITED, "HOME", "TMPDIR", "GENENV_DATA", "TFDS_DATA_DIR"}
+    allowed |= {"PYTHONUSERBASE", "PYTHONHASHSEED", "OMP_NUM_THREADS"}
+    assert {n for n in variables if not n.startswith("LC_")} <= allowed
+    # The key for an endpoint goes with the network, and nothing else does.
+    variables = json.loads(attempt(writer, "variables"))
+    assert SECRETS.keys() & variables.keys() == {"OPENAI_API_KEY"}
+
+
+def test_places_of_data_stay_where_they_are(monkeypatch):
+    monkeypatch.setenv("GENENV_DATA", "relative")
+    monkeypatch.delenv("TFDS_DATA_DIR", raising=False)
+    made_for = isolation.environment("/empty")
+    assert made_for["GENENV_DATA"] == os.path.abspath("relative")
+    assert made_for["TFDS_DATA_DIR"] == os.path.expanduser("~/tensorflow_datasets")
+
+
+def test_no_open_file_is_inherited(tmp_path):
+    with open(tmp_path / "open", "w") as file, made() as worker:
+        os.set_inheritable(file.fileno(), True)
+        with made() as worker:
+            links = json.loads(attempt(worker, "open_files"))
+    assert not any(str(tmp_path / "open") in link for link in links)
+    kinds = sorted(link.split(":")[0] for link in links if not link.startswith("/proc/"))
+    assert kinds[:2] == ["/dev/null"] * 2 and kinds[-1] == "socket" and len(kinds) == 4
+
+
+# -- memory and time --------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", ["fill_memory", "fill_shared_memory"])
+def test_memory_is_bounded(plain, name):
+    needs_protection(plain, "memory")
+    assert attempt(plain, name) in ("MemoryError", "ENOMEM")
+
+
+def test_no_way_around_the_limits(plain):
+    needs_protection(plain, "no privileges")
+    assert "maximum" in attempt(plain, "more_memory") or attempt(plain, "more_memory") == "EPERM"
+    needs_protection(plain, "no process")
+    assert attempt(plain, "memory_file") == "EPERM"
+    assert attempt(plain, "system_call", "425 1 0") == "EPERM"  # io_uring_setup
+    if platform.machine() == "x86_64":  # socket, by the other calling convention's number
+        assert attempt(plain, "system_call", "0x40000029 2 1 0") == "EPERM"
+
+
+def test_cpu_time_ends_a_worker_that_nobody_waits_for():
+    with made(timeout=0.5) as worker:
+        worker._connection.send((SCORE, (TASK, "loop_deafly")))
+        process = worker._process
+        assert process.wait(60) == -signal.SIGXCPU
+
+
+@pytest.mark.parametrize(
+    "message",
+    [
+        "",
+        "{}",
+        "[1, 2, 3]",
+        '[null, ""]',
+        '[["score", [1]], ""]',
+        '[["what", 1], ""]',
+        "[" * 50_000,
+    ],
+)
+def test_a_forged_answer_fails_its_text_alone(plain, message):
+    with pytest.raises(NoAnswer) as caught:
+        attempt(plain, "forge", message)
+    assert caught.value.how == "crash" and "no answer" in caught.value.detail
+    assert attempt(plain, "threads") == "a thread"
+
+
+def test_a_forged_answer_is_never_unpickled(plain, tmp_path):
+    pickled = f"cos\nsystem\n(S'touch {tmp_path}/run'\ntR."
+    with pytest.raises(NoAnswer, match="no answer"):
+        attempt(plain, "forge", pickled)
+    assert not list(tmp_path.iterdir())
+
+
+# -- runs -------------------------------------------------------------------------------------------------
+
+
+def rooms(pid):
+    place = pathlib.Path(tempfile.gettempdir())
+    return list(place.glob(f".genenv-worker-*.{socket.gethostname()}.{pid}.tmp"))
+
+
+def test_a_run_says_what_is_in_force_and_leaves_nothing(caplog):
+    before = rooms(os.getpid())
+    with caplog.at_level("INFO"), Scorer(Escaping(), str, ScoringConfig(2)) as scorer:
+        assert len(rooms(os.getpid())) == len(before) + 1  # the others start with their first text
+        (line,) = [r.getMessage() for r in caplog.records if "isolated" in r.getMessage()]
+    assert line.startswith("worker processes are isolated: no network (")
+    assert scorer._workers[0].protections["no inherited environment"] == "in force"
+    assert rooms(os.getpid()) == before
+
+
+def test_a_killed_run_takes_its_workers_along_and_the_next_one_cleans_up():
+    script = (
+        "import os, time\n"
+        "from genenv_jax.scoring.worker import Worker\n"
+        "from tests.isolated_toys import Escaping\n"
+        "worker = Worker(Escaping(), timeout=600.0)\n"
+        "worker.start()\n"
+        "worker._connection.send(('score', (Escaping().tasks('seed')[0], 'loop_deafly')))\n"
+        "time.sleep(0.2)\n"
+        "print(worker.pid, flush=True)\n"
+        "os.kill(os.getpid(), 9)\n"
+    )
+    process = subprocess.Popen([sys.executable, "-c", script], stdout=subprocess.PIPE, text=True)
+    with process:
+        pid = int(process.stdout.read())
+    if sys.platform == "linux":
+        wait_until(lambda: not alive(pid))
+    assert len(rooms(process.pid)) == 1
+    with Scorer(Escaping(), str, ScoringConfig(1)):
+        assert not rooms(process.pid)
+
+
+def test_unknown_needs_are_named():
+    with pytest.raises(ValueError, match="worker_needs: 'wings', expected some of network, files"):
+        Worker(Escaping("wings"), 1.0)
+
+
+def test_what_a_system_lacks_is_named():
+    """A process whose kernel has neither Landlock nor filters."""
+    program = (
+        "import json, os, sys\n"
+        "from genenv_jax.scoring import isolation, landlock, seccomp\n"
+        "def lacks(*_): raise OSError(38, 'Function not implemented')\n"
+        "landlock.restrict = seccomp.install = lacks\n"
+        "print(json.dumps(isolation.summary(isolation.isolate(0, (), os.getcwd()))))\n"
+    )
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, check=True)
+    line, complete = json.loads(done.stdout)
+    lack = line.partition("NOT on this system: ")[2]
+    assert not complete and "no privileges" not in lack
+    for name in ("no network (seccomp", "no process (", "no writing (Landlock, [Errno 38]"):
+        assert name in lack
+
+
+# -- the filter -------------------------------------------------------------------------------------------
+
+
+def decide(machine, architecture, number, argument=0, pid=1000):
+    """What the filter says to a call: runs its instructions, as the kernel does."""
+    data = struct.pack("=iIQQ", number, architecture, 0, argument)
+    code, at, register = list(seccomp._filter(machine, seccomp.GROUPS, pid)), 0, 0
+    tests = {
+        0x15: lambda a, k: a == k,
+        0x35: lambda a, k: a >= k,
+        0x45: lambda a, k: bool(a & k),
+    }
+    while True:
+        opcode, true, false, operand = code[at]
+        at += 1
+        if opcode == 0x06:
+            return {0x7FFF0000: "allow", 0x50001: "EPERM", 0x50026: "ENOSYS"}[operand]
+        if opcode == 0x20:
+            (register,) = struct.unpack_from("=I", data, operand)
+        else:
+            at += true if tests[opcode](register, operand) else false
+
+
+@pytest.mark.parametrize(
+    ("machine", "architecture"), [("x86_64", 0xC000003E), ("aarch64", 0xC00000B7)]
+)
+def test_the_filter_refuses_its_list_and_nothing_else(machine, architecture):
+    column = seccomp._ARCHITECTURES[machine][0]
+    refused = {n[column] for group in seccomp._REFUSED.values() for n in group.values()} - {-1}
+    clone, kill, prlimit = (
+        numbers[column] for numbers in (seccomp._CLONE, seccomp._KILL, seccomp._PRLIMIT)
+    )
+    special = {clone, kill, prlimit, seccomp._TGKILL[column], seccomp._CLONE3}
+    for number in range(500):
+        verdict = decide(machine, architecture, number)
+        if number not in special:
+            assert verdict == ("EPERM" if number in refused else "allow"), number
+    assert decide(machine, architecture, seccomp._CLONE3) == "ENOSYS"
+    assert decide(machine, architecture, clone, 0x3D0F00) == "allow"  # as pthread_create
+    assert decide(machine, architecture, clone, 0x1200011) == "EPERM"  # as fork
+    verdicts = [decide(machine, architecture, kill, who) for who in (1000, 0, 1, 2**32 - 1)]
+    assert verdicts == ["allow", "EPERM", "EPERM", "EPERM"]
+    assert [decide(machine, architecture, prlimit, who) for who in (0, 1)] == ["allow", "EPERM"]
+    assert decide(machine, 0x40000003, 0) == "EPERM"  # 32-bit calls
+    if machine == "x86_64":
+        assert decide(machine, architecture, 0x40000000 + 41) == "EPERM"
