@@ -7,6 +7,7 @@ import contextlib
 import json
 import os
 import pathlib
+import pickle
 import platform
 import signal
 import socket
@@ -16,6 +17,7 @@ import tempfile
 
 import pytest
 
+from genenv_jax.benchmarks.alfworld.benchmark import ALFWorld
 from genenv_jax.scoring import isolation, landlock
 from genenv_jax.scoring.requests import SCORE
 from genenv_jax.scoring.scorer import Scorer, ScoringConfig
@@ -277,6 +279,14 @@ def test_places_of_data_stay_where_they_are(monkeypatch):
     made_for = isolation.environment("/empty")
     assert made_for["GENENV_DATA"] == os.path.abspath("relative")
     assert made_for["TFDS_DATA_DIR"] == os.path.expanduser("~/tensorflow_datasets")
+
+
+def test_relative_paths_mean_the_same_there():
+    given = ALFWorld(data_dir="games", steps_file="steps.jsonl")
+    there = pickle.loads(pickle.dumps(given))
+    assert there.data_dir == os.path.abspath("games")
+    assert there.steps_file == os.path.abspath("steps.jsonl")
+    assert pickle.loads(pickle.dumps(ALFWorld())).data_dir == ""
 
 
 def test_no_open_file_is_inherited(tmp_path):
