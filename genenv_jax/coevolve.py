@@ -99,7 +99,7 @@ class Coevolution:
             config.agent.groups, config.agent.frontier_factor, config.curriculum.alpha
         )
         self.agent_trainer = AgentTrainer(self.agent, benchmark, self.scorer, selection, session)
-        self.objective = Objective(config.curriculum, config.simulator)
+        self.objective = Objective(config.curriculum, config.simulator, benchmark)
         self.simulator_trainer = make_simulator_trainer(
             self.simulator, config.tasks.source == "simulator", session
         )

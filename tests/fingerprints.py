@@ -32,6 +32,8 @@ TOY = {
     "teacher": {"tasks.source": "teacher", "tasks.count": 9},
     "oracle": {"tasks.source": "oracle"},
     "within-seed": {"simulator.weights_over": "seed"},
+    "coverage": {"simulator.weights_over": "signature", "simulator.coverage": 0.5},
+    "grown": {"curriculum.growth.share": 0.5},
     "mixture": {"simulator.mixture": 0.25},
     "mixture-grpo": {"simulator.mixture": 0.5, "simulator.method": "grpo"},
     "entropy": {"simulator.entropy_floor": 100.0, "simulator.entropy_coef": 0.1},

@@ -13,6 +13,8 @@ from tests.runs import contents, lines, params, run, same, toy_config
 OPTIONS = {
     "policy gradient": {"simulator.method": "grpo", "simulator.invalid_reward": -0.1},
     "within the seed": {"simulator.weights_over": "seed"},
+    "within the kind": {"simulator.weights_over": "signature", "simulator.coverage": 0.5},
+    "grown": {"curriculum.growth.share": 0.5},
     "mixture": {"simulator.mixture": 0.25, "simulator.variations": 4},
     "mixture, policy gradient": {"simulator.mixture": 0.5, "simulator.method": "grpo"},
     "entropy": {"simulator.entropy_floor": 100.0, "simulator.entropy_coef": 0.1},

@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 import jax
 import numpy as np
 
-from genenv_jax.benchmarks.base import Message
+from genenv_jax.benchmarks.base import Benchmark, Message, SeedStatistics, Task
 from genenv_jax.models.scoring import CompletionBatch
 from genenv_jax.parallel import processes
 from genenv_jax.players.player import Player, PlayerConfig, Setup
@@ -24,7 +24,9 @@ class SimulatorConfig(PlayerConfig):
     variations: generations a seed and epoch (n).  rwr_temperature: λ in exp(λ R_env).
     success_rate_over: p̂ of the n variations together (Eq. 2), or of each task.
     method: "rwr", the paper's; "grpo": policy gradient with R_env less the mean over the seed's variations.
-    weights_over: exp(λ R_env) is normalised over all records, or within a seed.
+    weights_over: exp(λ R_env) is normalised over all records, within a seed, or within the tasks of one kind
+    (the benchmark's `signature`).
+    coverage: c of w / share^c, share being that of the records that are of the same kind (`rl.weights`).
     invalid_reward, clip: of "grpo": R_env of a generation that was rejected; clip of the ratio.
     mixture: share of the variations that the initial simulator writes.
     entropy_floor: nats a token below which entropy_coef a nat is paid for entropy.
@@ -36,7 +38,8 @@ class SimulatorConfig(PlayerConfig):
     rwr_temperature: float = within(1.0, 0)
     success_rate_over: str = choice("batch", "task")
     method: str = choice("rwr", "grpo")
-    weights_over: str = choice("all", "seed")
+    weights_over: str = choice("all", "seed", "signature")
+    coverage: float = within(0.0, 0)
     invalid_reward: float = within(0.0, -1e9, 0)
     clip: float = within(0.2, 0, 1)
     mixture: float = within(0.0, 0, 1)
@@ -47,11 +50,20 @@ class SimulatorConfig(PlayerConfig):
 
     def __post_init__(self):
         super().__post_init__()
+        if self.coverage and self.method != "rwr":
+            raise ValueError(
+                f"coverage = {self.coverage}: expected method = 'rwr', which has weights"
+            )
         if abs(self.mixture * self.variations - self.from_initial) > 1e-6:
             raise ValueError(
                 f"mixture = {self.mixture}: expected a whole number of the variations = "
                 f"{self.variations} of a seed"
             )
+
+    @property
+    def by_kind(self) -> bool:
+        """Whether a record's weight depends on the kind of its task."""
+        return self.weights_over == "signature" or self.coverage > 0
 
     @property
     def from_initial(self) -> int:
@@ -86,6 +98,11 @@ class Simulator(Player):
             )
             if count
         ]
+
+    def has_room(self, benchmark: Benchmark, task: Task) -> bool:
+        """Whether the prompt in which `task` is the one to vary is short enough."""
+        messages = benchmark.simulator_messages(task, SeedStatistics(100, 100))
+        return len(self.model.encode_messages(messages)) <= self.buckets[-1]
 
     def generate(
         self,

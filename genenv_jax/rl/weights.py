@@ -1,41 +1,79 @@
-"""Weights and advantages of the simulator's generations within each seed.
+"""Weights and advantages of the simulator's generations: within groups, by coverage, within each seed.
 
 Some seeds make harder tasks than others whatever the simulator does.  Compared over all seeds, a
-generation is rewarded for its seed; compared within its seed, for what the simulator made of it.
+generation is rewarded for its seed; compared within its seed, for what the simulator made of it.  The
+same holds of kinds of task: compared over all kinds, the kinds that the agent solves half of the time
+crowd out the others.
 
-Arrays are (S, n): n generations of each of S seeds.  Pure NumPy on the host, in float64.
+Pure NumPy on the host, in float64.
 """
 
 from __future__ import annotations
 
 import math
+from collections.abc import Hashable, Sequence
 
 import numpy as np
 
 
-def within_seed_weights(rewards, mask, temperature: float) -> np.ndarray:
-    """w_sj = m_s softmax_j(λ R_sj) over the m_s used generations of seed s: RWR within each seed.
+def group_weights(rewards, groups: Sequence[Hashable], temperature: float) -> np.ndarray:
+    """w_i = m_g softmax_{j in g}(λ R_j) over the m_g records of i's group g: RWR within each group.
 
-    The weights of a seed sum to how many of its generations are used.  So their mean over all used
-    records is 1, as that of `rewards.rwr_weights`, and no seed counts more for being of a middling
-    difficulty by itself.  A seed with one used generation gives it weight 1.
+    The weights of a group sum to how many records it has.  So their mean is 1, as that of
+    `rewards.rwr_weights`, and no group counts more for being of a middling difficulty by itself.  A group of
+    one record gives it weight 1.
 
     Args:
-      rewards: (S, n); where not used, anything (NaN, too).
-      mask: (S, n), nonzero where a generation is used.
+      rewards: (N,).
+      groups: (N,), the seed or the kind of task of each record.
       temperature: λ; 0 weighs all alike.
     Returns:
-      (S, n) float64, 0 where not used.
+      (N,) float64.
     Raises:
-      ValueError: shapes that differ, or a used reward that is not finite.
+      ValueError: shapes that differ, or a reward that is not finite.
     """
-    rewards, used = _table(rewards, mask)
-    exponent = np.where(used, temperature * np.where(used, rewards, 0.0), -np.inf)
-    highest = exponent.max(axis=1, keepdims=True, initial=-np.inf)
-    shifted = exponent - np.where(np.isfinite(highest), highest, 0.0)
-    raw = np.exp(shifted)
-    total = raw.sum(axis=1, keepdims=True)
-    return raw * used.sum(axis=1, keepdims=True) / np.where(total > 0, total, 1.0)
+    rewards, places = _records(rewards, groups)
+    if not rewards.size:
+        return rewards
+    highest = np.full(places.max() + 1, -np.inf)
+    np.maximum.at(highest, places, temperature * rewards)
+    raw = np.exp(temperature * rewards - highest[places])
+    return raw * (np.bincount(places) / np.bincount(places, raw))[places]
+
+
+def coverage_weights(weights, kinds: Sequence[Hashable], coverage: float) -> np.ndarray:
+    """w_i / share(kind_i)^c, normalised to a mean of 1: a record counts less, the more there are of its kind.
+
+    share(k) is the share of the records that are of kind k.  c = 0 changes nothing; under c = 1 every kind
+    has the same weight in the update, so that the distribution that RWR regresses on is uniform over the
+    kinds that are there: inverse-frequency weights, as of count-based exploration (with 1/N for the bonus).
+
+    Args:
+      weights: (N,) of mean 1, at least 0.
+      kinds: (N,), the kind of task of each record.
+      coverage: c, at least 0.
+    Returns:
+      (N,) float64.
+    Raises:
+      ValueError: shapes that differ, or a weight that is not finite.
+    """
+    weights, places = _records(weights, kinds)
+    if not weights.size:
+        return weights
+    weighed = weights * (len(weights) / np.bincount(places)[places]) ** coverage
+    total = weighed.sum()
+    return weighed * (weights.sum() / total) if total > 0 else weighed
+
+
+def _records(values, groups: Sequence[Hashable]) -> tuple[np.ndarray, np.ndarray]:
+    """(N,) float64 values and the number of each one's group, from 0."""
+    values, numbers = np.asarray(values, float), {}
+    places = np.array([numbers.setdefault(group, len(numbers)) for group in groups], int)
+    if values.shape != places.shape:
+        raise ValueError(f"values {values.shape}, groups {places.shape}: expected one shape (N,)")
+    if not np.isfinite(values).all():
+        raise ValueError("a record has a value that is not finite")
+    return values, places
 
 
 def seed_group_advantages(

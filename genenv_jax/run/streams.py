@@ -34,6 +34,7 @@ class Stream(enum.Enum):
     TEACHER_ANSWER = 8, ("request",)
     DEMONSTRATIONS = 9, ()  # of the warm start
     PASSES = 10, ()  # order of a given model's warm start
+    GROWTH = 11, ("epoch",)  # which tasks of earlier epochs are varied
     # On the devices.
     GENERATE = 16, ("epoch",)
     GENERATE_STATIC = 17, ("round",)

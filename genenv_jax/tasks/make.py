@@ -12,6 +12,7 @@ from genenv_jax.run.session import Session
 from genenv_jax.scoring.scorer import Scorer
 from genenv_jax.scoring.verification import Verifier
 from genenv_jax.tasks.fixed import FixedTasks, exist, generator_tasks
+from genenv_jax.tasks.growth import Growth
 from genenv_jax.tasks.oracle import OracleTasks
 from genenv_jax.tasks.seeds import SeedTasks
 from genenv_jax.tasks.simulated import SimulatorTasks, static_tasks
@@ -46,8 +47,10 @@ def make_source(
     teacher: from `open_teacher`.
     """
     per_epoch = seeds.per_epoch * config.simulator.variations
+    fits = functools.partial(simulator.has_room, benchmark)
+    growth = Growth(config.curriculum.growth, fits, config.seed)
     simulated = SimulatorTasks(
-        seeds, simulator, benchmark, scorer, verifier, config.verification.admit, session
+        seeds, growth, simulator, benchmark, scorer, verifier, config.verification.admit, session
     )
     if config.tasks.source == SIMULATOR:
         return simulated

@@ -17,6 +17,7 @@ def generation_metrics(
 ) -> dict[str, float]:
     """Validity, rejections by reason, success rates, lengths and diversity.
 
+    "grown_share": of the generations whose context is a task of an earlier epoch.
     Success rates here are the tasks' own, whatever the update's p̂ is taken over.  "p_hat_in_band": the share
     within k_min of alpha.  "undecided_share": of the accepted tasks, those of which the benchmark cannot say
     whether the reference follows from the request (`Grounded`).
@@ -24,6 +25,7 @@ def generation_metrics(
     metrics: dict[str, float] = {
         "count": len(generations),
         "valid_share": np.mean([g.task is not None for g in generations]),
+        "grown_share": np.mean([g.seed.origin == "generated" for g in generations]),
     }
     reasons = Counter(g.rejection.reason for g in generations if g.rejection)
     metrics |= {f"rejected/{reason}": count for reason, count in reasons.items()}

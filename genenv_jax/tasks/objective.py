@@ -7,11 +7,13 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 
+from genenv_jax.benchmarks.base import Benchmark, Shaped
 from genenv_jax.players.simulator import SimulatorConfig
 from genenv_jax.rl import difficulty, rewards
-from genenv_jax.rl.weights import within_seed_weights
+from genenv_jax.rl.weights import coverage_weights, group_weights
 from genenv_jax.settings import Settings, choice, within
 from genenv_jax.tasks.generation import Generation, TaskBatch
+from genenv_jax.tasks.growth import GrowthConfig
 
 
 @dataclasses.dataclass(frozen=True)
@@ -24,6 +26,7 @@ class CurriculumConfig(Settings):
     variations, less what sampling alone makes of it.
     estimate: p̂: "mle": k / n; "posterior": the mean of a Beta posterior whose prior is fitted to the epoch's
     tasks, and scores are expectations under it.
+    growth: see `tasks.growth`.
     """
 
     alpha: float = within(0.5, 0, 1)
@@ -32,6 +35,7 @@ class CurriculumConfig(Settings):
     seeds_per_epoch: int = within(0, 0)
     score: str = choice("alpha", "learnability", "progress")
     estimate: str = choice("mle", "posterior")
+    growth: GrowthConfig = GrowthConfig()
 
 
 # (successes, attempts, successes before, attempts before), (T,) each -> p̂ and R_env, (T,) each.
@@ -110,10 +114,21 @@ class Objective:
     Args:
       curriculum: `config.curriculum`.
       simulator: `config.simulator`.
+      benchmark: says of what kind a task is, where weights depend on it.
+    Raises:
+      ValueError: they do, and the benchmark cannot say.
     """
 
-    def __init__(self, curriculum: CurriculumConfig, simulator: SimulatorConfig):
-        self._curriculum, self._simulator = curriculum, simulator
+    def __init__(
+        self, curriculum: CurriculumConfig, simulator: SimulatorConfig, benchmark: Benchmark
+    ):
+        self._curriculum, self._simulator, self._benchmark = curriculum, simulator, benchmark
+        if simulator.by_kind and not isinstance(benchmark, Shaped):
+            raise ValueError(
+                f"config.simulator.weights_over = {simulator.weights_over!r}, coverage = "
+                f"{simulator.coverage}: expected a benchmark that says of what kind a task is, which "
+                f"{benchmark.name!r} does not"
+            )
         self._scores = make_scores(curriculum)
 
     def assign(self, batch: TaskBatch) -> None:
@@ -149,17 +164,14 @@ class Objective:
         return [g for g, keep in zip(attempted, passes, strict=True) if keep]
 
     def _weigh(self, kept: Sequence[Generation]) -> None:
-        temperature = self._simulator.rwr_temperature
-        if self._simulator.weights_over == "all":
-            weights = rewards.rwr_weights([g.r_env for g in kept], temperature)
-        elif kept:
-            shape = max(g.row for g in kept) + 1, max(g.column for g in kept) + 1
-            r_env, used = np.zeros(shape), np.zeros(shape, bool)
-            for g in kept:
-                r_env[g.row, g.column], used[g.row, g.column] = g.r_env, True
-            table = within_seed_weights(r_env, used, temperature)
-            weights = [table[g.row, g.column] for g in kept]
+        c, rewarded = self._simulator, [g.r_env for g in kept]
+        kinds = [self._benchmark.signature(g.task) for g in kept] if c.by_kind else []
+        if c.weights_over == "all":
+            weights = rewards.rwr_weights(rewarded, c.rwr_temperature)
         else:
-            weights = []
+            groups = kinds if c.weights_over == "signature" else [g.row for g in kept]
+            weights = group_weights(rewarded, groups, c.rwr_temperature)
+        if c.coverage:
+            weights = coverage_weights(weights, kinds, c.coverage)
         for g, weight in zip(kept, weights, strict=True):
             g.weight = float(weight)

@@ -1,4 +1,4 @@
-"""Tasks of D_train that are trained on again, and which of them come up.
+"""Tasks of D_train that come up again, to be trained on or to be varied, and which of them do.
 
 What is replayed is the task: the agent as it is now attempts it anew, so no importance weights are needed.
 """
@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from genenv_jax.benchmarks.base import Task
+from genenv_jax.benchmarks.base import SeedStatistics, Task
 from genenv_jax.rl import difficulty
 
 UNIFORM, PRIORITISED = "uniform", "prioritised"
@@ -33,7 +33,7 @@ class TaskBuffer:
     Args:
       priority: "uniform", or "prioritised": by expected learnability under the posterior of the last attempts
         and by staleness (`priorities`), solved tasks leaving the pool.
-      capacity: most tasks that a prioritised pool keeps; 0: no bound.
+      capacity: most tasks that the pool keeps, of a uniform one the newest; 0: no bound.
       staleness_share: part of the priority that is staleness.
     """
 
@@ -56,9 +56,18 @@ class TaskBuffer:
         if entry and attempts:
             entry.attempts, entry.successes, entry.epoch = attempts, successes, epoch
 
+    def __getitem__(self, task_id: str) -> SeedStatistics | None:
+        """The last attempts at a task, or None where it is not in the pool."""
+        entry = self._entries.get(task_id)
+        return SeedStatistics(entry.attempts, entry.successes) if entry else None
+
     def trim(self) -> None:
-        """Lets go of what a prioritised pool does not keep: solved tasks, and the least worth of too many."""
-        if self._priority == UNIFORM or not self._entries:
+        """Lets go of the oldest of too many; in a prioritised pool of the solved and the least worth."""
+        if self._priority == UNIFORM:
+            for name in list(self._entries)[: -self._capacity] if self._capacity else ():
+                del self._entries[name]
+            return
+        if not self._entries:
             return
         a, b = self._posterior()
         kept = survivors(

@@ -15,16 +15,18 @@ from genenv_jax.scoring.requests import VERIFY
 from genenv_jax.scoring.scorer import Scorer
 from genenv_jax.scoring.verification import Verifier
 from genenv_jax.tasks.generation import Generation, TaskBatch
+from genenv_jax.tasks.growth import Growth
 from genenv_jax.tasks.seeds import LatestStatistics, SeedTasks
 
 _ROUNDS = 50  # times that all seeds are varied at most, for a given number of static tasks
 
 
 class SimulatorTasks:
-    """n variations of each of the epoch's seeds, conditioned on how the seed's last ones fared.
+    """n variations of each of the epoch's contexts, conditioned on how the context's last ones fared.
 
     Args:
       seeds: the seed tasks.
+      growth: replaces some of them by tasks of earlier epochs.
       simulator: writes.
       benchmark, scorer: parse and verify while the devices sample.
       verifier: admits.
@@ -35,6 +37,7 @@ class SimulatorTasks:
     def __init__(
         self,
         seeds: SeedTasks,
+        growth: Growth,
         simulator: Simulator,
         benchmark: Benchmark,
         scorer: Scorer,
@@ -44,18 +47,25 @@ class SimulatorTasks:
     ):
         self.seeds, self._simulator, self._benchmark = seeds, simulator, benchmark
         self._scorer, self._verifier, self._admit = scorer, verifier, admit
-        self._session, self._statistics = session, LatestStatistics()
+        self._session, self._statistics, self._growth = session, LatestStatistics(), growth
 
     def tasks(self, epoch: int) -> TaskBatch:
         """See `TaskSource`."""
-        batch = self.write(epoch, self._simulator.generate, Stream.GENERATE)
+        contexts = self._growth.contexts(epoch, self.seeds.choose(epoch))
+        batch = self.write(epoch, contexts, self._simulator.generate, Stream.GENERATE)
         self._session.tokens += batch.texts.token_count
         return batch
 
-    def write(self, epoch: int, generate: Callable[..., Rollouts], stream: Stream) -> TaskBatch:
-        """Variations of the epoch's seeds by `generate`, of `Simulator`, which draws from `stream`."""
-        seeds, session = self.seeds.choose(epoch), self._session
-        before = [self._statistics[seed.id] for seed in seeds]
+    def write(
+        self,
+        epoch: int,
+        seeds: Sequence[Task],
+        generate: Callable[..., Rollouts],
+        stream: Stream,
+    ) -> TaskBatch:
+        """Variations of `seeds` by `generate`, of `Simulator`, which draws from `stream`."""
+        session = self._session
+        before = [self._growth.statistics(seed) or self._statistics[seed.id] for seed in seeds]
         contexts = [
             self._benchmark.simulator_messages(seed, statistics)
             for seed, statistics in zip(seeds, before, strict=True)
@@ -84,7 +94,9 @@ class SimulatorTasks:
 
     def note(self, batch: TaskBatch) -> None:
         """See `TaskSource`."""
-        self._statistics.note((g.seed.id, g.attempts, g.successes) for g in batch.generations)
+        own = [g for g in batch.generations if self._growth.statistics(g.seed) is None]
+        self._statistics.note((g.seed.id, g.attempts, g.successes) for g in own)
+        self._growth.note(batch)
 
     def d_env(self, epoch: int, batch: TaskBatch) -> Iterator[dict[str, Any]]:
         """See `TaskSource`."""
@@ -108,13 +120,14 @@ class SimulatorTasks:
         """See `TaskSource`."""
         self._simulator.warm_up()
 
-    def state(self) -> dict[str, list[int]]:
+    def state(self) -> dict[str, Any]:
         """See `TaskSource`."""
-        return self._statistics.state()
+        return {"seeds": self._statistics.state(), "grown": self._growth.state()}
 
-    def restore(self, state: dict[str, list[int]], tasks: Sequence[Task]) -> None:
+    def restore(self, state: dict[str, Any], tasks: Sequence[Task]) -> None:
         """See `TaskSource`."""
-        self._statistics.restore(state)
+        self._statistics.restore(state["seeds"])
+        self._growth.restore(state["grown"], tasks)
 
 
 def static_tasks(
@@ -133,7 +146,8 @@ def static_tasks(
     tasks: list[Task] = []
     rounds = 0
     while len(tasks) < (count or math.inf) and rounds < (once * _ROUNDS if count else once):
-        batch = simulated.write(rounds, generate, Stream.GENERATE_STATIC)
+        seeds = simulated.seeds.choose(rounds)
+        batch = simulated.write(rounds, seeds, generate, Stream.GENERATE_STATIC)
         tasks += [g.task for g in batch.accepted]
         rounds += 1
     if len(tasks) < count:

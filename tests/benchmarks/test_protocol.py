@@ -111,6 +111,30 @@ def test_prompts_fit_and_hold_the_task(benchmark):
         assert "9 of 10" in simulator[-1]["content"] and "harder" in simulator[-1]["content"]
 
 
+def test_tasks_are_of_kinds(benchmark):
+    """Several kinds, fewer than tasks; the kind of a task is that of its restatement."""
+    assert isinstance(benchmark, base.Shaped)
+    seeds = benchmark.tasks("seed")
+    kinds = collections.Counter(benchmark.signature(seed) for seed in seeds)
+    assert 1 < len(kinds) <= len(seeds)
+    assert all(benchmark.difficulty(seed) >= 0 for seed in seeds)
+    for seed in seeds[:20]:
+        again = benchmark.parse(benchmark.simulator_answer(seed), seed, "g", 0)
+        assert benchmark.signature(again) == benchmark.signature(seed)
+        assert benchmark.difficulty(again) == benchmark.difficulty(seed)
+
+
+def test_what_was_made_of_a_seed_can_be_varied_in_turn(benchmark):
+    for seed in benchmark.tasks("seed")[:20]:
+        made = benchmark.parse(benchmark.simulator_answer(seed), seed, "made", 0)
+        shown = [benchmark.simulator_messages(task, SeedStatistics(10, 9))[-1] for task in (made, seed)]
+        assert shown[0]["content"].split() == shown[1]["content"].split()
+        again = benchmark.parse(benchmark.simulator_answer(made, made), made, "again", 1)
+        assert isinstance(again, Task) and benchmark.verify(again) is None
+        assert (again.seed_id, again.category) == ("made", seed.category)
+        assert benchmark.canonical(again) == benchmark.canonical(seed)
+
+
 def test_seeds_are_sound_and_come_back_from_their_text(benchmark):
     for seed in benchmark.tasks("seed"):
         assert benchmark.verify(seed) is None

@@ -1,4 +1,4 @@
-"""Weights, advantages and mixture within seeds, against worked numbers, properties and simulation."""
+"""Weights within groups, by coverage, and advantages within seeds: by hand, by properties, by simulation."""
 
 import numpy as np
 import pytest
@@ -16,49 +16,90 @@ def table(rng, seeds=40, n=6):
     ), mask
 
 
-# -- RWR within seeds --------------------------------------------------------------------------------
+def records_of(rng, seeds=40, n=6):
+    """Rewards of the used generations of `table`, and their seeds."""
+    rewards, mask = table(rng, seeds, n)
+    return rewards[mask], np.nonzero(mask)[0]
+
+
+# -- RWR within groups -------------------------------------------------------------------------------
 
 
 def test_weights_by_hand():
     """λ = 1: e, √e and 1 over their mean; a lone record has 1; none has nothing."""
-    got = weights.within_seed_weights(
-        [[1.0, 0.5, 0.0], [NAN, 0.2, NAN], [NAN, 9.0, NAN]],
-        [[1, 1, 1], [0, 1, 0], [0, 0, 0]],
-        1.0,
-    )
-    want = [[1.519441, 0.921588, 0.558971], [0, 1, 0], [0, 0, 0]]
-    np.testing.assert_allclose(got, want, atol=1e-6)
+    got = weights.group_weights([1.0, 0.2, 0.5, 0.0], ["a", "b", "a", "a"], 1.0)
+    np.testing.assert_allclose(got, [1.519441, 1, 0.921588, 0.558971], atol=1e-6)
+    assert weights.group_weights([], [], 1.0).shape == (0,)
 
 
 @pytest.mark.parametrize("temperature", [0.0, 0.3, 3.0, 1e6, -2.0])
-def test_a_seed_has_as_much_weight_as_records(temperature):
-    rewards, mask = table(np.random.default_rng(0))
-    got = weights.within_seed_weights(rewards, mask, temperature)
+def test_a_group_has_as_much_weight_as_records(temperature):
+    rewards, groups = records_of(np.random.default_rng(0))
+    got = weights.group_weights(rewards, list(groups), temperature)
     assert np.isfinite(got).all()
-    assert (got[~mask] == 0).all()
-    np.testing.assert_allclose(got.sum(axis=1), mask.sum(axis=1), rtol=1e-12)
-    assert got[mask].mean() == pytest.approx(1.0)
+    np.testing.assert_allclose(np.bincount(groups, got), np.bincount(groups), rtol=1e-12)
+    assert got.mean() == pytest.approx(1.0)
     if temperature == 0:
-        np.testing.assert_allclose(got, mask, rtol=1e-12)
+        np.testing.assert_allclose(got, 1.0, rtol=1e-12)
 
 
-def test_one_seed_is_the_paper_s_rule():
-    row = np.array([[0.3, 0.9, 0.5, 0.9]])
-    got = weights.within_seed_weights(row, np.ones((1, 4)), 2.5)
-    np.testing.assert_allclose(got[0], records.rwr_weights(row[0], 2.5), rtol=1e-12)
+def test_one_group_is_the_paper_s_rule():
+    rewards = np.array([0.3, 0.9, 0.5, 0.9])
+    got = weights.group_weights(rewards, [0] * 4, 2.5)
+    np.testing.assert_allclose(got, records.rwr_weights(rewards, 2.5), rtol=1e-12)
 
 
-def test_a_seed_s_own_difficulty_does_not_count():
-    """Adding a number to a seed's rewards changes nothing within seeds, and much over all."""
-    rewards, mask = table(np.random.default_rng(1))
-    shifted = rewards + np.linspace(0, 3, len(rewards))[:, None]
+def test_a_group_s_own_difficulty_does_not_count():
+    """Adding a number to a group's rewards changes nothing within groups, and much over all."""
+    rewards, groups = records_of(np.random.default_rng(1))
+    shifted = rewards + np.linspace(0, 3, 40)[groups]
     np.testing.assert_allclose(
-        weights.within_seed_weights(rewards, mask, 2.0),
-        weights.within_seed_weights(shifted, mask, 2.0),
+        weights.group_weights(rewards, groups, 2.0),
+        weights.group_weights(shifted, groups, 2.0),
         rtol=1e-9,
     )
-    over_all = records.rwr_weights(shifted[mask], 2.0) / records.rwr_weights(rewards[mask], 2.0)
+    over_all = records.rwr_weights(shifted, 2.0) / records.rwr_weights(rewards, 2.0)
     assert over_all.max() > 20 * over_all.min()
+
+
+@pytest.mark.parametrize(
+    ("rewards", "groups"), [([0.1], [1, 2]), ([[0.1, 0.2]], [1]), ([NAN], [1]), ([np.inf], [1])]
+)
+def test_records_that_cannot_be(rewards, groups):
+    for function in (weights.group_weights, weights.coverage_weights):
+        with pytest.raises(ValueError, match="expected one shape|not finite"):
+            function(rewards, groups, 1.0)
+
+
+def test_coverage_makes_the_kinds_alike():
+    """Three of four records are of kind "a": full coverage gives each kind half of the weight."""
+    kinds, plain = ["a", "b", "a", "a"], np.array([0.5, 1.0, 2.0, 0.5])
+    np.testing.assert_array_equal(weights.coverage_weights(plain, kinds, 0.0), plain)
+    flat = weights.coverage_weights(np.ones(4), kinds, 1.0)
+    np.testing.assert_allclose(flat, [2 / 3, 2, 2 / 3, 2 / 3])
+    got = weights.coverage_weights(plain, kinds, 0.5)
+    by_hand = plain / np.sqrt([0.75, 0.25, 0.75, 0.75])
+    np.testing.assert_allclose(got, by_hand / by_hand.mean())
+    np.testing.assert_array_equal(weights.coverage_weights(np.zeros(2), "ab", 1.0), [0, 0])
+
+
+def test_coverage_is_the_fixed_point_of_uniform_kinds():
+    """A simulator over kinds that takes each update's weighted records as its new distribution, all of
+    equal reward: with coverage it comes to the uniform one, without it stays where it was."""
+    rng, start = np.random.default_rng(2), np.array([0.7, 0.2, 0.07, 0.03])
+    ends = []
+    for coverage in (0.0, 0.5):
+        policy = start
+        for _ in range(20):
+            kinds = rng.choice(4, 20_000, p=policy)
+            weighed = weights.coverage_weights(np.ones(20_000), kinds, coverage)
+            policy = np.bincount(kinds, weighed, 4) / weighed.sum()
+        ends.append(policy)
+    np.testing.assert_allclose(ends[0], start, atol=0.05)
+    np.testing.assert_allclose(ends[1], 0.25, atol=0.02)
+
+
+# -- GRPO within seeds -------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -67,12 +108,7 @@ def test_a_seed_s_own_difficulty_does_not_count():
 )
 def test_tables_that_cannot_be(rewards, mask):
     with pytest.raises(ValueError, match="expected one shape|not finite"):
-        weights.within_seed_weights(rewards, mask, 1.0)
-    with pytest.raises(ValueError, match="expected one shape|not finite"):
         weights.seed_group_advantages(rewards, mask)
-
-
-# -- GRPO within seeds -------------------------------------------------------------------------------
 
 
 def test_advantages_by_hand():

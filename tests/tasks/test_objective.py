@@ -1,5 +1,7 @@
 """p̂, R_env, filter and weights of an epoch's generations."""
 
+import itertools
+
 import numpy as np
 import pytest
 from scipy import stats
@@ -10,28 +12,29 @@ from genenv_jax.rl.difficulty import corrected_learning_progress, fit_beta_prior
 from genenv_jax.tasks.generation import Generation, TaskBatch
 from genenv_jax.tasks.metrics import generation_metrics
 from genenv_jax.tasks.objective import CurriculumConfig, Objective
-from tests.toy import Drawing
+from tests.toy import Drawing, Toy
 
 TOY = Drawing()
 
 
-def batch_of(counts):
-    """Generations of (row, column, (attempts, successes) before, attempts, successes) each."""
-    seed = TOY.tasks("seed")[0]
+def batch_of(counts, texts=("red green",)):
+    """Generations of (row, column, (attempts, successes) before, attempts, successes) each, and of texts that
+    come up in turn."""
+    seeds = [TOY.task(text, text) for text in texts]
     return TaskBatch(
         [
             Generation(
                 row, column, seed, SeedStatistics(*before), "", task=seed, attempts=n, successes=k
             )
-            for row, column, before, n, k in counts
+            for (row, column, before, n, k), seed in zip(counts, itertools.cycle(seeds))
         ]
     )
 
 
-def assigned(counts, curriculum=None, **simulator):
-    batch = batch_of(counts)
+def assigned(counts, curriculum=None, texts=("red green",), **simulator):
+    batch = batch_of(counts, texts)
     config = SimulatorConfig(**{"success_rate_over": "task"} | simulator)
-    Objective(CurriculumConfig(**(curriculum or {})), config).assign(batch)
+    Objective(CurriculumConfig(**(curriculum or {})), config, TOY).assign(batch)
     return batch.generations
 
 
@@ -70,6 +73,44 @@ def test_weights_within_a_seed():
         assert [g.weight for g in rows] == pytest.approx(expected)
     none = assigned([(0, 0, (), 4, 0)], weights_over="seed")
     assert [g.weight for g in none] == [0.0]
+
+
+KINDS = ("abc", "red", "a")  # of lengths 3, 3 and 1: two kinds
+
+
+def test_weights_within_a_kind():
+    found = assigned(COUNTS[:3], {"k_min": 0.5}, KINDS, weights_over="signature", rwr_temperature=3)
+    r_env = np.array([g.r_env for g in found[:2]])
+    assert [g.weight for g in found[:2]] == pytest.approx(
+        2 * np.exp(3 * r_env) / np.exp(3 * r_env).sum()
+    )
+    assert found[2].weight == pytest.approx(1.0)
+
+
+@pytest.mark.parametrize("over", ["all", "seed"])
+def test_coverage_gives_every_kind_that_is_left_the_same_weight(over):
+    def of_kinds(coverage):
+        options = {"weights_over": over, "rwr_temperature": 3.0, "coverage": coverage}
+        weights = [g.weight for g in assigned(COUNTS[:3], {"k_min": 0.5}, KINDS, **options)]
+        return np.array(weights)
+
+    plain, half, full = of_kinds(0.0), of_kinds(0.5), of_kinds(1.0)
+    # Two thirds of the records are of the first kind.
+    for weights, coverage in ((half, 0.5), (full, 1.0)):
+        by_hand = plain / np.array([2 / 3, 2 / 3, 1 / 3]) ** coverage
+        assert weights == pytest.approx(by_hand / by_hand.mean())
+    kept = assigned(
+        [*COUNTS[:2], COUNTS[3]], {"k_min": 0.11}, KINDS, coverage=1.0, rwr_temperature=0.0
+    )
+    assert [g.weight for g in kept] == pytest.approx([0.75, 0.75, 1.5])
+
+
+def test_kinds_need_a_benchmark_that_knows_them():
+    for options in ({"coverage": 1.0}, {"weights_over": "signature"}):
+        with pytest.raises(ValueError, match="expected a benchmark that says of what kind"):
+            Objective(CurriculumConfig(), SimulatorConfig(**options), Toy())
+    with pytest.raises(ValueError, match="coverage = 1.0: expected method = 'rwr'"):
+        SimulatorConfig(coverage=1.0, method="grpo")
 
 
 def test_learnability_needs_two_attempts():

@@ -301,6 +301,18 @@ class ALFWorld(Recorded):
         """See `Benchmark.text`: the situation."""
         return task.messages[-1]["content"] if task.messages else ""
 
+    def signature(self, task: Task) -> str:
+        """See `Shaped.signature`: what the chore asks to be done, and a situation's next verb."""
+        goal, _ = prompts.split_state(self.text(task))
+        return " ".join([*situations.chore(goal), task.answer.get("action", "").partition(" ")[0]])
+
+    def difficulty(self, task: Task) -> float:
+        """See `Shaped.difficulty`: commands before a situation; what is to be done in a game."""
+        goal, observations = prompts.split_state(self.text(task))
+        if self.is_interactive(task):
+            return 2.0 + 2 * len(situations.chore(goal))
+        return float(f"\n{observations}".count(f"\n{prompts.COMMAND}"))
+
     # -- scoring ----------------------------------------------------------------------------------------
 
     def _score(self, task: Task, answer: str) -> Score:

@@ -9,6 +9,7 @@ from genenv_jax.benchmarks.base import Message, SeedStatistics
 from genenv_jax.benchmarks.success_record import success_record
 
 GOAL = "Your task is to: "
+COMMAND = "> "  # before a command in a situation
 LEFT_OUT = "[... earlier steps are left out ...]"
 TASK_HEADER = "New Task:"
 STATE_HEADER = "New Observations:"
@@ -69,7 +70,7 @@ def transcript(overview: str, history: Sequence[tuple[str, str]], max_chars: int
       max_chars: of the result.
     """
     overview = overview[:max_chars]
-    parts = [f"> {command}\n{observation}" for command, observation in history]
+    parts = [f"{COMMAND}{command}\n{observation}" for command, observation in history]
     room = max_chars - len(overview) - len(LEFT_OUT) - 2
     kept: list[str] = []
     for part in reversed(parts):

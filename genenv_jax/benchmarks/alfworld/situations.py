@@ -28,6 +28,12 @@ _BULLET = re.compile(r"(?:[-*>•]|[0-9]{1,3}[.)]) +")
 _WORDS = {"clean": ("clean",), "heat": ("hot", "heat", "warm"), "cool": ("cool", "cold", "chill")}
 
 
+def chore(goal: str) -> list[str]:
+    """What a task asks to be done beside fetching and putting: its type, in the words of its sentence."""
+    known = {**_WORDS, "examine": ("examine", "look at"), "two": ("two",)}
+    return [what for what, told in known.items() if any(word in goal.lower() for word in told)]
+
+
 def command_list(text: str) -> list[str]:
     """Commands one a line, normalised, without bullets, sorted as the games list them."""
     lines = (_BULLET.sub("", line.strip(), count=1) for line in text.splitlines())

@@ -257,6 +257,14 @@ class APIBank(Recorded):
         spec = task.answer
         return [(self.text(task), [spec["kind"], spec.get("name", "")])]
 
+    def signature(self, task: Task) -> str:
+        """See `Shaped.signature`: the API to call; "" where words are asked for."""
+        return task.answer.get("name", "")
+
+    def difficulty(self, task: Task) -> float:
+        """See `Shaped.difficulty`: which call of the conversation it is, from 1."""
+        return 1.0 + prompts.dialogue(task).count(prompts.CALL_PREFIX)
+
     def grounding(self, task: Task) -> Rejection | str:
         """See `Grounded.grounding`; a reply's words are its own, and undecided.
 

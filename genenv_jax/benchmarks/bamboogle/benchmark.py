@@ -21,6 +21,7 @@ well among several answers), and on 11 they lead to something else altogether.
 from __future__ import annotations
 
 import dataclasses
+import re
 from collections.abc import Sequence
 
 from genenv_jax.benchmarks.bamboogle import generation as generations
@@ -47,6 +48,11 @@ CLOSED_BOOK, SEARCH = "closed_book", "search"
 _MEASURES = ("em", "f1", "sub_em")
 _MIN_F1 = 0.5  # from which an F1 counts as a success, where F1 decides
 _WRONG = "wrong_answer"
+# What says nothing of the relation that a question asks for.
+_COMMON = frozenset(
+    "a an and are as at be been by did do does for from had has have how in into is it its most of on or "
+    "she he his her that the their they this to was were what when where which who whom whose with".split()
+)
 
 
 @dataclasses.dataclass(kw_only=True, eq=False)
@@ -203,6 +209,15 @@ class Bamboogle(Recorded):
     def text(self, task: Task) -> str:
         """See `Benchmark.text`: the question."""
         return prompts.question(task)
+
+    def signature(self, task: Task) -> str:
+        """See `Shaped.signature`: the question's words, but for names, numbers and the commonest words."""
+        words = re.findall(r"\w+", self.text(task))
+        return " ".join(word for word in words if word.islower() and word not in _COMMON)
+
+    def difficulty(self, task: Task) -> float:
+        """See `Shaped.difficulty`: the number of hops."""
+        return float(len(task.answer["steps"]) or 1)
 
     def requests(self, task: Task) -> list[tuple[str, list[str]]]:
         """See `Worded.requests`: the question, and its answers."""

@@ -351,6 +351,17 @@ class BFCL(Recorded):
             for turn, of in zip(turns, calls, strict=False)
         ]
 
+    def signature(self, task: Task) -> str:
+        """See `Shaped.signature`: the names of the functions to call, sorted; "" where none is."""
+        return " ".join(sorted(self._calls(task)))
+
+    def difficulty(self, task: Task) -> float:
+        """See `Shaped.difficulty`: the number of calls."""
+        return float(len(self._calls(task)))
+
+    def _calls(self, task: Task) -> list[str]:
+        return [name for _, names in self.requests(task) for name in names]
+
     def grounding(self, task: Task) -> Rejection | str:
         """See `Grounded.grounding`.
 

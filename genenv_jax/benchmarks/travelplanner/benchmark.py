@@ -48,7 +48,7 @@ from genenv_jax.benchmarks.travelplanner.metrics import (
     official_metrics,
 )
 from genenv_jax.benchmarks.travelplanner.planner import find_plan
-from genenv_jax.benchmarks.travelplanner.queries import Query, parse_query
+from genenv_jax.benchmarks.travelplanner.queries import LOCAL_CONSTRAINTS, Query, parse_query
 from genenv_jax.benchmarks.travelplanner.references import (
     Reference,
     adapt,
@@ -345,6 +345,17 @@ class TravelPlanner(Recorded):
         wishes = {**local, "cuisine": sorted(local["cuisine"] or [])}
         fields = [query[name] for name in ("org", "dest", "days", "people_number")]
         return json.dumps([*fields, sorted(wishes.items())], ensure_ascii=False)
+
+    def signature(self, task: Task) -> str:
+        """See `Shaped.signature`: the days, and which local constraints there are."""
+        query = Query.from_json(task.answer["query"])
+        asked = [name for name in LOCAL_CONSTRAINTS if getattr(query, name)]
+        return " ".join([f"{query.days} days", *asked])
+
+    def difficulty(self, task: Task) -> float:
+        """See `Shaped.difficulty`: cities to visit and local constraints together."""
+        query = Query.from_json(task.answer["query"])
+        return float(query.visiting_city_number + query.asked)
 
     def text(self, task: Task) -> str:
         """See `Benchmark.text`: the query."""

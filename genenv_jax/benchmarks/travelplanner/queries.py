@@ -18,6 +18,7 @@ ROOM_TYPES = ("shared room", "not shared room", "private room", "entire room")
 TRANSPORTATION = ("no flight", "no self-driving")
 CUISINES = ("Chinese", "American", "Italian", "Mexican", "Indian", "Mediterranean", "French")
 LEVELS = ("easy", "medium", "hard")
+LOCAL_CONSTRAINTS = ("house_rule", "cuisine", "room_type", "transportation")  # fields of `Query`
 MAX_PEOPLE = 20
 MAX_BUDGET = 10**6
 
@@ -116,7 +117,7 @@ class Query:
     @property
     def asked(self) -> int:
         """How many of the four local constraints are asked for."""
-        return sum(map(bool, (self.house_rule, self.cuisine, self.room_type, self.transportation)))
+        return sum(bool(getattr(self, name)) for name in LOCAL_CONSTRAINTS)
 
     @property
     def level(self) -> str:
