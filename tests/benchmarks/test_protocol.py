@@ -127,7 +127,9 @@ def test_tasks_are_of_kinds(benchmark):
 def test_what_was_made_of_a_seed_can_be_varied_in_turn(benchmark):
     for seed in benchmark.tasks("seed")[:20]:
         made = benchmark.parse(benchmark.simulator_answer(seed), seed, "made", 0)
-        shown = [benchmark.simulator_messages(task, SeedStatistics(10, 9))[-1] for task in (made, seed)]
+        shown = [
+            benchmark.simulator_messages(task, SeedStatistics(10, 9))[-1] for task in (made, seed)
+        ]
         assert shown[0]["content"].split() == shown[1]["content"].split()
         again = benchmark.parse(benchmark.simulator_answer(made, made), made, "again", 1)
         assert isinstance(again, Task) and benchmark.verify(again) is None
