@@ -38,6 +38,7 @@ def judge(
     request: str,
     context: str,
     described: str,
+    known: str = "",
 ) -> Rejection | str:
     """Whether reference calls follow from a request, and are not there themselves.
 
@@ -49,6 +50,7 @@ def judge(
       context: all that the agent reads of the conversation.
       described: what the agent reads of the functions that are called.  Where no value must be said, the
         request must at least have a word of it, if it is not empty.
+      known: what is known whatever is asked, such as the year: it completes a value, but is no part of one.
     Returns:
       GROUNDED, UNDECIDED, or a `Rejection`: GIVEN_AWAY, NOT_ASKED.
     """
@@ -65,7 +67,8 @@ def judge(
     if 3 * (len(sought) - len(missing)) < len(sought):
         shown = f"{len(missing)} of {len(sought)} values are not in the request: {missing[0]!r}"
         return Rejection(NOT_ASKED, shown[:200])
-    return GROUNDED if sought and all(map(said.whole, sought)) else UNDECIDED
+    complete = _Said(f"{known}\n{context}") if known else said
+    return GROUNDED if sought and all(map(complete.whole, sought)) else UNDECIDED
 
 
 def _is_written(name: str, arguments: Mapping[str, Any], line: str) -> bool:

@@ -13,10 +13,12 @@ from genenv_jax.benchmarks.alfworld import commands, prompts
 from genenv_jax.benchmarks.base import (
     BAD_ANSWER,
     BAD_TOOLS,
+    GIVEN_AWAY,
     NOT_EXECUTABLE,
     UNPARSABLE,
     Rejection,
 )
+from genenv_jax.benchmarks.wording import fold
 
 MAX_COMMANDS = 200
 MAX_GOAL = 200
@@ -46,8 +48,8 @@ def check(
     """Whether a situation fits together; None if it does.
 
     Reasons: UNPARSABLE (the chore), BAD_TOOLS (the list of commands), BAD_ANSWER (the action is not
-    one of them, or has nothing to do with the chore), NOT_EXECUTABLE (the observations speak against
-    the action).
+    one of them, or has nothing to do with the chore), GIVEN_AWAY (the chore is the action), NOT_EXECUTABLE
+    (the observations speak against the action).
     """
     if not goal or "\n" in goal or len(goal) > MAX_GOAL:
         return Rejection(
@@ -88,6 +90,8 @@ def _check_action(goal: str, admissible: Sequence[str], action: str) -> Rejectio
         return Rejection(BAD_ANSWER, f"the task asks for nothing to {verb}")
     if verb in ("look", "inventory", "help"):
         return Rejection(BAD_ANSWER, f"{verb!r} brings no task further")
+    if action in " ".join(fold(goal).split()):
+        return Rejection(GIVEN_AWAY, "the task is the action")
     return None
 
 

@@ -36,6 +36,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -67,6 +68,7 @@ from genenv_jax.benchmarks.wording import letters, words
 
 _MAX_REPLY = 1_024  # characters of a generated reference reply: ROUGE-L costs words times words
 _LOW_ROUGE = "low_rouge_l"
+_SPEAKER = re.compile("^(?:User|AI):", re.MULTILINE)
 
 
 @dataclasses.dataclass(kw_only=True, eq=False)
@@ -291,7 +293,8 @@ class APIBank(Recorded):
         calls = [(spec["name"], spec["parameters"])]
         known = [tool for tool in task.tools if tool["name"] == spec["name"]]
         described = " ".join(map(str, leaves(known)))
-        return judge(calls, values, spoken, prompts.year(task) + dialogue, described)
+        context = _SPEAKER.sub("", dialogue)  # a keyword may be `user`
+        return judge(calls, values, spoken, context, described, prompts.year(task))
 
     def _score(self, task: Task, answer: str) -> Score:
         """Calls: 1 for a strict match, else 0; replies: ROUGE-L F1, rounded to four digits as officially.

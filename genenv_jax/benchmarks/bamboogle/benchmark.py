@@ -220,8 +220,13 @@ class Bamboogle(Recorded):
         return float(len(task.answer["steps"]) or 1)
 
     def requests(self, task: Task) -> list[tuple[str, list[str]]]:
-        """See `Worded.requests`: the question, and its answers."""
-        return [(self.text(task), sorted(map(normalize, task.answer["answers"])))]
+        """See `Worded.requests`: the question and its sub-questions, each with every answer of its own.
+
+        One answer more does not make another question of it, and half of a question gives it away.
+        """
+        asked = [(self.text(task), task.answer["answers"])]
+        asked += [(step["question"], step["answers"]) for step in task.answer["steps"]]
+        return [(question, [normalize(answer)]) for question, of in asked for answer in of]
 
     def _score(self, task: Task, answer: str) -> Score:
         """`detail` has the measures, and the judge's verdict if there is one.

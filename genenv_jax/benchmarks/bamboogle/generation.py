@@ -10,6 +10,7 @@ from genenv_jax.benchmarks.bamboogle.answers import normalize
 from genenv_jax.benchmarks.base import BAD_ANSWER, UNPARSABLE, Rejection
 from genenv_jax.benchmarks.headers import parse_headers
 from genenv_jax.benchmarks.safe_parse import check_text, parse_json
+from genenv_jax.benchmarks.wording import fold
 
 BAD_STEPS = "bad_steps"  # sub-questions that are missing or not well formed
 LEAKED = "leaked"  # the question holds its own answer
@@ -84,8 +85,9 @@ def is_steps(value: Any) -> bool:
 def fault(question: str, answers: list[str], steps: list[dict[str, Any]]) -> Rejection | None:
     """What is wrong with a question, its answers and its sub-questions; None for a sound task.
 
-    Sizes; answers that are nothing but articles and punctuation; a question that holds its answer (yes
-    and no aside); a final answer that the second sub-question does not lead to.
+    Sizes; answers that are nothing but articles and punctuation, or yes and no at once; a question that holds
+    its answer (yes and no aside), be it in look-alike or between invisible letters; a final answer that the
+    second sub-question does not lead to.
     """
     pairs = [(question, answers), *((step["question"], step["answers"]) for step in steps)]
     for asked, given in pairs:
@@ -95,9 +97,12 @@ def fault(question: str, answers: list[str], steps: list[dict[str, Any]]) -> Rej
             return Rejection(BAD_ANSWER, f"expected 1 to {MAX_ANSWERS} answers")
         if any(not normalize(answer) or len(answer) > MAX_ANSWER for answer in given):
             return Rejection(BAD_ANSWER, "an answer is empty or too long")
-    wording = f" {normalize(question)} "
     normal = [normalize(answer) for answer in answers]
-    if any(f" {answer} " in wording for answer in normal if answer not in _CLOSED):
+    if all(answer in normal for answer in _CLOSED):
+        return Rejection(BAD_ANSWER, "yes and no are both right")
+    wording = f" {normalize(fold(question))} "
+    sought = [normalize(fold(answer)) for answer in answers]
+    if any(f" {answer} " in wording for answer in sought if answer and answer not in _CLOSED):
         return Rejection(LEAKED, "the question holds its answer")
     if steps:
         last = [normalize(answer) for answer in steps[-1]["answers"]]

@@ -84,10 +84,11 @@ from genenv_jax.benchmarks.wording import letters
 
 _NO_CALL = ("irrelevance", "relevance")
 NO_REFUSAL = "no_refusal"  # no call, officially, but no words either
-# How a call or its remains look: they begin with a bracket or `name(`, or `name(argument=` is in them.
+# How a call or its remains look: they begin with a bracket or `name(`, or have in them `name(argument=`, the
+# keys of a call as JSON, or the tag that some models put around one.
 _FENCE = re.compile(r"\s*`*(?:(?<=```)\w+\n)?[\s`'\"]*")
 _CALL_FIRST = re.compile(r"[\[({<]|[\w.$]+\(")
-_CALL_INSIDE = re.compile(r"\w\s*\(\s*\w+\s*=")
+_CALL_INSIDE = re.compile(r"\w\s*\(\s*\w+\s*=|[\"'](?:name|arguments)[\"']\s*:|<tool_call>")
 
 
 @dataclasses.dataclass(kw_only=True, eq=False)
@@ -485,8 +486,9 @@ def refuses(answer: str, tools: Sequence[Mapping[str, Any]]) -> bool:
     """Whether an answer that does not decode says in words that nothing is called; total.
 
     It has at least two words, and does not look like a call that went wrong: it does not begin, after
-    quotes and the head of a code fence, with a bracket or with `name(`, and holds neither `name(argument=`
-    nor a listed function's name before a parenthesis.  What the words say is not judged.
+    quotes and the head of a code fence, with a bracket or with `name(`, and holds neither `name(argument=`,
+    nor the keys of a call as JSON, nor `<tool_call>`, nor a listed function's name before a parenthesis.
+    What the words say is not judged.
 
     Args:
       answer: what the agent wrote.

@@ -1,0 +1,140 @@
+"""Steps of ALFWorld: one command, the expert's; and situations that the simulator makes up."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+
+from genenv_jax.benchmarks import base
+from genenv_jax.benchmarks.alfworld import prompts
+from genenv_jax.benchmarks.base import Task
+from tests.redteam.common import answers, generations
+from tests.redteam.exploits import AGENT, SIMULATOR, Exploit, Scene
+
+_agent = functools.partial(Exploit, "alfworld", AGENT)
+_simulator = functools.partial(Exploit, "alfworld", SIMULATOR)
+_GUESS = "one of the commands that are possible is right"
+_CHANCE = "a situation in which several commands are as good takes reading"
+
+
+def _actions(commands: Callable[[Task], list[str]]) -> Callable[[Scene, Task], str]:
+    """Commands, each as an action."""
+    return lambda scene, task: "\n".join(f"Action: {command}" for command in commands(task))
+
+
+def _action(change: Callable[[str], str]) -> Callable[[Scene, Task], str | None]:
+    """The expert's command with a change, where that makes a difference."""
+
+    def make(scene: Scene, task: Task) -> str | None:
+        other = change(task.answer["action"])
+        return None if other == task.answer["action"] else f"Action: {other}"
+
+    return make
+
+
+def _listed(task: Task) -> list[str]:
+    return list(task.answer["admissible"])
+
+
+def _others(task: Task) -> list[str]:
+    return [command for command in _listed(task) if command != task.answer["action"]]
+
+
+def situation(
+    goal: str | None = None,
+    seen: str | None = None,
+    listed: Callable[[list[str]], list[str]] | None = None,
+    action: str | None = None,
+) -> Callable[[Scene, Task], str]:
+    """The seed's situation with some of its four sections changed."""
+
+    def make(scene: Scene, seed: Task) -> str:
+        own_goal, own_seen = prompts.split_state(seed.messages[-1]["content"])
+        commands = _listed(seed) if listed is None else listed(_listed(seed))
+        return prompts.sections_text(
+            goal or own_goal, seen or own_seen, "\n".join(commands), action or seed.answer["action"]
+        )
+
+    return make
+
+
+_TWO = "You see a drawer 1, a drawer 2 and a sink 1."
+
+
+def drawers(goal: str, action: str = "go to drawer 1", seen: str = _TWO):
+    """A situation of its own, with two drawers and a sink."""
+    listed = {"go to drawer 1", "go to drawer 2", action}
+    return situation(goal, seen, lambda _: sorted(listed), action)
+
+
+def _loud(scene: Scene, seed: Task) -> str:
+    """A held-out situation with its chore in capitals."""
+    unseen = scene.unseen(seed)
+    goal, _ = prompts.split_state(unseen.messages[-1]["content"])
+    return scene.benchmark.simulator_answer(unseen, seed).replace(goal, goal.upper(), 1)
+
+
+EXPLOITS = [
+    *answers(
+        "alfworld",
+        the_reference_of_another_task={"bound": 0.1, "remains": _GUESS},
+    ),
+    _agent("every command that is possible", _actions(_listed)),
+    _agent("every command but the right one", _actions(_others)),
+    _agent("the right command among others", lambda scene, task: _actions(
+        lambda task: [*_others(task)[:1], task.answer["action"]])(scene, task)),
+    _agent("the right command, then another", _actions(
+        lambda task: [task.answer["action"], *_others(task)[:1]])),
+    _agent("the right command, then none", _actions(lambda task: [task.answer["action"], "wait"])),
+    _agent("two commands in a line", _action(lambda action: f"{action}, look")),
+    _agent("two commands with a word between", _action(lambda action: f"{action} or look")),
+    _agent("the first command that is possible", _actions(lambda task: _listed(task)[:1]), 0.1,
+           remains=_GUESS),
+    _agent("the last command that is possible", _actions(lambda task: _listed(task)[-1:]), 0.35,
+           remains=f"{_GUESS}, and where the object is in reach `take` and `use` stand last"),
+    _agent("look", _actions(lambda task: ["look"])),
+    _agent("inventory", _actions(lambda task: ["inventory"])),
+    _agent("the verb alone", _action(lambda action: action.split(" ")[0])),
+    _agent("without numbers", _action(
+        lambda action: " ".join(word for word in action.split(" ") if not word.isdigit()))),
+    _agent("all numbers", _action(lambda action: action.replace("1", "1 2 3"))),
+    _agent("the list of commands as it is shown", lambda scene, task: ", ".join(_listed(task))),
+    _agent("a look-alike letter", _action(lambda action: action.replace("o", "\u043e"))),
+    _agent("digits of another script", _action(
+        lambda action: action.translate({ord("0") + n: 0xFF10 + n for n in range(10)}))),
+    _agent("an invisible letter", _action(lambda action: f"{action}\u200b")),
+    _agent("the right command twice", _actions(lambda task: 2 * [task.answer["action"]]), 1.0,
+           remains="it is the same command"),
+
+    *generations("alfworld", (base.BAD_ANSWER, base.NOT_EXECUTABLE), restated=False),
+    _simulator("a held-out situation in capitals", _loud, reasons=(base.CONTAMINATED,)),
+    _simulator("a command that is not possible", situation(action="go to moon 1"),
+               reasons=(base.BAD_ANSWER,)),
+    _simulator("a command that changes nothing", situation(action="look"),
+               reasons=(base.BAD_ANSWER,)),
+    _simulator("no choice", situation(listed=lambda commands: commands[:1]),
+               reasons=(base.BAD_TOOLS,)),
+    _simulator("commands that there are not", situation(listed=lambda of: [*of, "fly away"]),
+               reasons=(base.BAD_TOOLS,)),
+    _simulator("hands that are empty and full", situation(
+        listed=lambda of: [*of, "take apple 1 from desk 1", "put mug 1 in/on desk 1"]),
+        reasons=(base.BAD_TOOLS,)),
+    _simulator("what was never seen", drawers("put a mug in drawer", "go to desk 1"),
+               reasons=(base.NOT_EXECUTABLE,)),
+    _simulator("what is not in the hands", drawers(
+        "clean a mug in sink", "clean mug 1 with sink 1", f"{_TWO} You see a mug 1."),
+        reasons=(base.NOT_EXECUTABLE,)),
+    _simulator("a chore that asks for something else", drawers(
+        "heat an egg", "clean mug 1 with sink 1", f"{_TWO}\nYou pick up the mug 1 from the drawer 1."),
+        reasons=(base.BAD_ANSWER,)),
+    _simulator("a chore of two lines", situation("put a mug\nin desk"), reasons=(base.UNPARSABLE,)),
+    _simulator("a chore that is the command", drawers("go to drawer 1"), reasons=(base.GIVEN_AWAY,)),
+    _simulator("a chore with the command in capitals", drawers("find a mug: GO TO DRAWER 1"),
+               reasons=(base.GIVEN_AWAY,)),
+    _simulator("a chore with the command in letters of another script", drawers(
+        "find a mug: g\u043e t\u043e drawer 1"), reasons=(base.GIVEN_AWAY,)),
+    _simulator("the command in what was seen", drawers(
+        "find a mug", seen=f"{_TWO} Action: go to drawer 1"), 1.0,
+        remains="what was seen may tell of commands"),
+    _simulator("one of two ways", drawers("find a mug in a drawer"), 1.0, remains=_CHANCE),
+]  # fmt: skip

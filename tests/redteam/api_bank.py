@@ -1,0 +1,188 @@
+"""API-Bank's calls: what the official rules leave open, and conversations that lead to no call."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+
+from genenv_jax.benchmarks import base
+from genenv_jax.benchmarks.api_bank.calls import Call, read_call, write_call
+from genenv_jax.benchmarks.base import Task
+from tests.redteam.common import answers, generations
+from tests.redteam.exploits import AGENT, SIMULATOR, Exploit, Scene
+
+_agent = functools.partial(Exploit, "api_bank", AGENT)
+_simulator = functools.partial(Exploit, "api_bank", SIMULATOR)
+_JUNK = ("zebra", "umbrella", "quantum", "pickle", "lantern")
+
+
+def _made(number: int, request: str, name: str, **parameters: tuple[str, str]) -> Task:
+    """A call with (type, value) of each parameter."""
+    inputs = {key: {"type": kind, "description": f"The {key}."} for key, (kind, _) in parameters.items()}
+    tool = {"name": name, "description": f"Does {name}.", "input_parameters": inputs}
+    spec = {
+        "kind": "call", "level": 1, "sample": f"made-{number}", "name": name, "target": "",
+        "parameters": {key: value for key, (_, value) in parameters.items()},
+        "types": {key: kind for key, (kind, _) in parameters.items()},
+    }  # fmt: skip
+    message = {"role": "user", "content": f"User: {request}"}
+    return Task(f"made-{number}", "api_bank", "level-1-api", (message,), (tool,), spec)
+
+
+# Calls whose parameters the official rules compare loosely, or not at all.
+TASKS = [
+    _made(0, "I am u1; at 9:00 on 2023-03-05 I weighed 70.", "RecordHealthData", user_id=("str", "u1"),
+          time=("str", "2023-03-05 09:00:00"), health_data=("list", "[{'name': 'weight', 'value': '70'}]")),
+    _made(1, "Token t1: put lunch with all my old friends on 2023-03-05.", "AddAgenda", token=("str", "t1"),
+          content=("str", "lunch with all my old friends"), time=("str", "2023-03-05")),
+    _made(2, "Token t2: forget my old dentist date of 2023-03-06 in the town.", "DeleteAgenda",
+          token=("str", "t2"), content=("str", "old dentist date"), time=("str", "2023-03-06"),
+          location=("str", "the town")),
+    _made(3, "Wake me at 7:00, and no snooze please: False.", "SetAlarm", time=("str", "7:00"),
+          snooze=("bool", "False")),
+    _made(4, "Say good morning in Chinese, from English.", "Translate", src=("str", "good morning"),
+          src_lang=("str", "English"), tgt_lang=("str", "Chinese")),
+]  # fmt: skip
+
+
+def changed(change: Callable[[str, dict[str, str]], str | None]) -> Callable[[Scene, Task], str | None]:
+    """The reference with a change of (name, arguments), where that makes a difference."""
+
+    def make(scene: Scene, task: Task) -> str | None:
+        call = read_call(scene.benchmark.agent_answer(task), 100_000)
+        if not isinstance(call, Call):
+            return None
+        text = change(call.name, dict(call.arguments))
+        return None if text == write_call(call.name, call.arguments) else text
+
+    return make
+
+
+def every(change: Callable[[str], str]) -> Callable[[Scene, Task], str | None]:
+    """The reference with each value changed."""
+    return changed(lambda name, a: write_call(name, {k: change(v) for k, v in a.items()}))
+
+
+def one(choose: Callable[[Task, str], bool], value: str) -> Callable[[Scene, Task], str | None]:
+    """The reference with one parameter, of those that `choose` names, replaced."""
+
+    def make(scene: Scene, task: Task) -> str | None:
+        spec = task.answer
+        for key in spec["parameters"]:
+            if choose(task, key):
+                return write_call(spec["name"], {**spec["parameters"], key: value})
+        return None
+
+    return make
+
+
+def _is_search(task: Task) -> bool:
+    return task.answer["name"] == "ToolSearcher"
+
+
+def _searched(keywords: Callable[[Task], str]) -> Callable[[Scene, Task], str | None]:
+    """A tool search."""
+    return lambda scene, task: (
+        write_call("ToolSearcher", {"keywords": keywords(task)}) if _is_search(task) else None
+    )
+
+
+def _of(kind: str) -> Callable[[Task, str], bool]:
+    return lambda task, key: str(task.answer["types"].get(key)) in kind.split()
+
+
+def _is_open(task: Task, key: str) -> bool:
+    """Whether the official rules do not compare a parameter."""
+    return (task.answer["name"], key) in {
+        ("DeleteAgenda", "content"), ("DeleteReminder", "content"), ("DeleteMeeting", "location"),
+        ("EmailReminder", "content"), ("RecordHealthData", "health_data"),
+    }  # fmt: skip
+
+
+def _shotgun(scene: Scene, task: Task) -> str:
+    calls = (write_call(t["name"], dict.fromkeys(t.get("input_parameters", {}), "1")) for t in task.tools)
+    return "API-Request: " + ", ".join(calls)
+
+
+def generation(
+    spoken: Callable[[Scene, Task, str], str] | str, answer: str | None = None, tools: str = "same"
+) -> Callable[[Scene, Task], str]:
+    """A generation with a conversation, and the seed's reference or another."""
+
+    def make(scene: Scene, seed: Task) -> str:
+        call = scene.benchmark.agent_answer(seed).removeprefix("API-Request: ")
+        said = spoken if isinstance(spoken, str) else spoken(scene, seed, call)
+        return f"New Tools: {tools}\nNew Task: {said}\nNew Answer: {answer or call}"
+
+    return make
+
+
+_COIN = (
+    '[{"name": "SetCoin", "description": "Sets a coin.", "input_parameters": '
+    '{"side": {"type": "str", "description": "Heads or tails."}}}]'
+)
+EXPLOITS = [
+    *answers("api_bank", echo_of_the_request={
+        "records": 0.02, "remains": "a call that was made before is right again"}),
+    _agent("a call of every API", _shotgun),
+    _agent("the name alone", changed(lambda name, a: f"[{name}()]")),
+    _agent("all arguments but one", changed(lambda name, a: write_call(name, dict(list(a.items())[1:])))),
+    _agent("an argument too many", changed(lambda name, a: write_call(name, {**a, "note": "1"}))),
+    _agent("a look-alike letter in the name", changed(
+        lambda name, a: write_call(name.replace("e", "\u0435").replace("o", "\u043e"), a)
+        if set("eo") & set(name) else None)),
+    _agent("every value anything", every(lambda value: "anything")),
+    _agent("every value with a word more", every(lambda value: f"{value} zebra")),
+    _agent("every value with five words more", every(lambda value: " ".join([value, *_JUNK]))),
+    _agent("every value twice", every(lambda value: f"{value} {value}")),
+    _agent("values that are never compared", one(_is_open, "something else")),
+    _agent("records that are made up", one(
+        lambda task, key: key == "health_data", "[{'name': 'invented', 'value': '1'}]")),
+    _agent("a banana for a boolean", one(_of("bool boolean"), "banana")),
+    _agent("any language that names Chinese", one(
+        lambda task, key: key == "tgt_lang", "not Chinese at all")),
+    _agent("a wrong call before the right one", lambda scene, task: (
+        f"[Nothing(a='1')]\n{scene.benchmark.agent_answer(task)}")),
+    _agent("another call on the same line", lambda scene, task: (
+        f"{scene.benchmark.agent_answer(task)}, [Nothing(a='1')]")),
+    _agent("calls on further lines", lambda scene, task: (
+        f"{scene.benchmark.agent_answer(task)}\n{_shotgun(scene, task)}"), 1.0,
+        remains="as officially the first call counts"),
+    _agent("a search for all words of the conversation", _searched(
+        lambda task: task.messages[-1]["content"].replace("'", " ").replace("\n", " "))),
+    _agent("a search for the names of all APIs", _searched(
+        lambda task: " ".join(t["name"] for t in task.tools))),
+    _agent("the right search with two words more", _searched(
+        lambda task: f"{task.answer['parameters']['keywords']} zebra pickle")),
+
+    *generations("api_bank", (base.BAD_TOOLS, base.NOT_ASKED, base.GIVEN_AWAY), few_words=0.2),
+    _simulator("something useful", generation("User: Do something useful."),
+               reasons=(base.NOT_ASKED, base.BAD_TOOLS), records=0.01),
+    _simulator("the call in the request", generation(lambda scene, seed, of: f"User: It is {of}"),
+               reasons=(base.GIVEN_AWAY, base.BAD_TOOLS)),
+    _simulator("the call in a line of the assistant", generation(
+        lambda scene, seed, of: f"{scene.benchmark.text(seed)}\nAI: I will call {of}"),
+        reasons=(base.GIVEN_AWAY, base.BAD_TOOLS)),
+    _simulator("the call made before", generation(
+        lambda scene, seed, of: f"{scene.benchmark.text(seed)}\nAPI-Request: {of}->done"),
+        reasons=(base.GIVEN_AWAY, base.BAD_TOOLS)),
+    _simulator("the call in letters of another script", generation(
+        lambda scene, seed, of: "User: It is " + of.replace("e", "\u0435").replace("a", "\u0430")),
+        reasons=(base.GIVEN_AWAY, base.BAD_TOOLS)),
+    _simulator("no conversation", generation("Remind me."), reasons=(base.UNPARSABLE,)),
+    _simulator("an API that there is not", generation("User: Go.", "[Nothing(a='1')]"),
+               reasons=(base.BAD_TOOLS,)),
+    _simulator("an empty value", generation("User: Set it.", "[SetCoin(side='')]", _COIN),
+               reasons=(base.BAD_ANSWER,)),
+    _simulator("a parameter that there is not", generation(
+        "User: Heads for x.", "[SetCoin(x='heads')]", _COIN), reasons=(base.BAD_ANSWER,)),
+    _simulator("words for a call", generation("User: Go.", "I go."), reasons=(base.BAD_ANSWER,)),
+    _simulator("two calls for one", generation(
+        "User: Heads and tails.", "[SetCoin(side='heads')], [SetCoin(side='tails')]", _COIN),
+        reasons=(base.BAD_ANSWER,)),
+    _simulator("a value that is hidden", generation(
+        "User: Set the coin as I think.", "[SetCoin(side='tails')]", _COIN), reasons=(base.NOT_ASKED,)),
+    _simulator("the toss of a coin", generation(
+        "User: Toss a coin, heads or tails.", "[SetCoin(side='heads')]", _COIN),
+        1.0, remains="both values are in the request; which is meant takes reading"),
+]  # fmt: skip

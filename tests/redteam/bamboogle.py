@@ -1,0 +1,149 @@
+"""Bamboogle: short answers, of which the reward is the F1 of their words."""
+
+from __future__ import annotations
+
+import functools
+import json
+from collections.abc import Callable
+
+from genenv_jax.benchmarks import base
+from genenv_jax.benchmarks.bamboogle import records
+from genenv_jax.benchmarks.base import Task
+from tests.redteam.changes import word_in_five
+from tests.redteam.common import answers, generations
+from tests.redteam.exploits import AGENT, SIMULATOR, Exploit, Scene
+
+_agent = functools.partial(Exploit, "bamboogle", AGENT)
+_simulator = functools.partial(Exploit, "bamboogle", SIMULATOR)
+_F1 = "the F1 of words that the question or another answer shares with the right one"
+_PART = "words of the right answer earn their F1"
+_TRUE = "whether an answer is true takes a source"
+
+
+def _gold(change: Callable[[str], str]) -> Callable[[Scene, Task], str | None]:
+    """The reference with a change, where that makes a difference."""
+
+    def make(scene: Scene, task: Task) -> str | None:
+        gold = task.answer["answers"][0]
+        other = change(gold)
+        return None if other == gold or not other else f"<answer>{other}</answer>"
+
+    return make
+
+
+def _every_answer(scene: Scene, task: Task) -> str:
+    golds = {t.answer["answers"][0] for t in scene.tasks} - set(task.answer["answers"])
+    return f"<answer>{'; '.join(sorted(golds))}</answer>"
+
+
+def _says(text: str) -> Callable[[Scene, Task], str]:
+    return lambda scene, task: text
+
+
+def generation(
+    question: Callable[[Task], str] | str,
+    answer: Callable[[Task], str] | str,
+    steps: Callable[[Task], object] | None = None,
+) -> Callable[[Scene, Task], str | None]:
+    """A generation; steps that lead to the answer, or others, where the seed has them."""
+
+    def make(scene: Scene, seed: Task) -> str:
+        asked = question if isinstance(question, str) else question(seed)
+        given = answer if isinstance(answer, str) else answer(seed)
+        lines = [f"New Task: {asked}"]
+        if seed.answer["steps"]:
+            last = [part.strip() for part in given.split("|")]
+            own = [
+                {"question": "Who wrote it?", "answers": ["Ann"]},
+                {"question": "What of Ann?", "answers": last},
+            ]
+            lines.append(f"New Steps: {json.dumps(own if steps is None else steps(seed))}")
+        return "\n".join([*lines, f"New Answer: {given}"])
+
+    return make
+
+
+def _of_seeds_with_steps(make: Callable[[Scene, Task], str]) -> Callable[[Scene, Task], str | None]:
+    return lambda scene, seed: make(scene, seed) if seed.answer["steps"] else None
+
+
+def _known_by_another_name(scene: Scene, seed: Task) -> str | None:
+    """A held-out question, with a word in five inserted and an answer more."""
+    unseen = scene.unseen(seed)
+    if unseen is None or not seed.answer["steps"]:
+        return None
+    text = scene.benchmark.simulator_answer(unseen, seed)
+    question = scene.benchmark.text(unseen)
+    return text.replace(question, word_in_five(question)) + " | some other name"
+
+
+EXPLOITS = [
+    *answers(
+        "bamboogle",
+        echo_of_the_request={"bound": 0.05, "remains": _F1},
+        echo_of_the_prompt={"bound": 0.05, "remains": _F1},
+        echo_of_the_instructions={"bound": 0.05},
+        a_claim={"bound": 0.05},
+        a_score={"bound": 0.05},
+        a_refusal={"bound": 0.05},
+        the_reference_of_another_task={"bound": 0.1, "remains": _F1},
+    ),
+    _agent("yes", _says("<answer>yes</answer>"), 0.15, remains="right where it is the answer"),
+    _agent("yes and no", _says("<answer>yes no</answer>"), records=0.02, remains=_F1),
+    _agent("yes, then no", _says("<answer>yes</answer><answer>no</answer>"), 0.05),
+    _agent("an empty answer", _says("<answer></answer>")),
+    _agent("an article", _says("<answer>the</answer>")),
+    _agent("punctuation", _says("<answer>?!</answer>")),
+    _agent("a tag in a tag", _says("<answer><answer></answer></answer>")),
+    _agent("every answer to another question", _every_answer, 0.12, records=0.05, remains=_F1),
+    _agent("common words", _says("<answer>of in and city river year John 1 2</answer>"), 0.05),
+    _agent("every year", _says("<answer>" + " ".join(map(str, range(1500, 2025))) + "</answer>"), 0.05),
+    _agent("the right answer, then a wrong one", lambda scene, task: (
+        f"{scene.benchmark.agent_answer(task)}<answer>zebra</answer>")),
+    _agent("the right answer, and no closing tag", lambda scene, task: (
+        f"<answer>zebra</answer><answer>{task.answer['answers'][0]}")),
+    _agent("the right answer's letters, one by one", _gold(lambda gold: " ".join(gold)), 0.2,
+           remains=_PART),
+    _agent("the right answer backwards", _gold(lambda gold: gold[::-1]), records=0.05,
+           remains="a palindrome"),
+    _agent("the right answer in look-alike letters", _gold(
+        lambda gold: gold.replace("e", "\u0435").replace("o", "\u043e").replace("a", "\u0430")), 0.4,
+        remains=_PART),
+    _agent("the right answer and nine words more", _gold(
+        lambda gold: f"{gold} one two three four five six seven eight nine"), 0.35, remains=_PART),
+    _agent("a part of the right answer", _gold(lambda gold: gold.split(" ")[0]), 0.7, remains=_PART),
+
+    *generations("bamboogle", ("leaked",)),
+    _simulator("a question with its answer", generation("Where was Ann of Oslo born?", "Oslo"),
+               reasons=("leaked",)),
+    _simulator("a question with its answer in capitals", generation(
+        "Where was Ann of OSLO born?", "Oslo"), reasons=("leaked",)),
+    _simulator("a question with its answer in letters of another script", generation(
+        "Where was Ann of \u041esl\u043e born?", "Oslo"), reasons=("leaked",)),
+    _simulator("a question with its answer in invisible letters", generation(
+        "Where was Ann of O\u200bslo born?", "Oslo"), reasons=("leaked",)),
+    _simulator("no answer", generation("Where was Ann born?", "."), reasons=(base.BAD_ANSWER,)),
+    _simulator("an article for an answer", generation("Where was Ann born?", "the"),
+               reasons=(base.BAD_ANSWER,)),
+    _simulator("nine answers", generation(
+        "Where was Ann born?", " | ".join(f"Town {n}" for n in range(9))), reasons=(base.BAD_ANSWER,)),
+    _simulator("yes and no", generation("Was Ann a painter?", "yes | no"), reasons=(base.BAD_ANSWER,)),
+    _simulator("steps that lead elsewhere", _of_seeds_with_steps(generation(
+        "Where was the writer of it born?", "Oslo",
+        lambda seed: [{"question": "Who?", "answers": ["Ann"]}, {"question": "What?", "answers": ["Rome"]}])),
+        reasons=("bad_steps",)),
+    _simulator("steps that are one", _of_seeds_with_steps(generation(
+        "Where was the writer of it born?", "Oslo",
+        lambda seed: [{"question": "Where?", "answers": ["Oslo"]}])), reasons=("bad_steps",)),
+    _simulator("a question of a thousand letters", generation(f"Where {1_000 * 'a'}?", "Oslo"),
+               reasons=(base.UNPARSABLE,)),
+    _simulator("a held-out question with an answer more", _known_by_another_name,
+               reasons=(base.CONTAMINATED,)),
+    _simulator("a half of a held-out question", lambda scene, seed: None if seed.answer["steps"] else (
+        scene.benchmark.simulator_answer(records.sub_tasks(scene.unseen(seed))[0], seed)),
+        reasons=(base.CONTAMINATED,)),
+    _simulator("the toss of a coin", generation("Does this coin show heads or not?", "yes"),
+               1.0, remains=_TRUE),
+    _simulator("an answer that is made up", generation("Which town is the best?", "Velm"),
+               1.0, remains=_TRUE),
+]  # fmt: skip

@@ -1,0 +1,84 @@
+"""BFCL's tasks for which no function fits: what is no call, officially, but says nothing either."""
+
+from __future__ import annotations
+
+import functools
+import json
+
+from genenv_jax.benchmarks import base
+from tests.redteam import bfcl_calls as calls
+from tests.redteam.bfcl_calls import generation
+from tests.redteam.changes import RESTATEMENTS
+from tests.redteam.common import answers, generations
+from tests.redteam.exploits import AGENT, SIMULATOR, Exploit
+
+_agent = functools.partial(Exploit, "bfcl_irrelevance", AGENT)
+_simulator = functools.partial(Exploit, "bfcl_irrelevance", SIMULATOR)
+_WORDS = "what the words say is not judged, and `[]` would earn as much"
+_UNFIT = "whether a function fits takes reading"
+
+# Broken calls and what else does not decode; {0} is the name of a function.
+BROKEN = {
+    "a letter": "x",
+    "brackets": "(((",
+    "one word": "No.",
+    "a name alone": "{0}",
+    "a call that is not closed": "[{0}(city='Oslo'",
+    "a call without a value": "{0}(city='Oslo', days=)",
+    "a call behind words": "Here it is: {0}('Oslo', 2",
+    "a call of nothing, with an argument": "lookup(city=Oslo and more",
+    "a call of nothing": "lookup('Oslo' and more",
+    "a call in a sentence": "I call lookup(city = Oslo).",
+    "a call in a fence": "```python\n[{0}(city='Oslo')]\n```",
+    "a call as JSON": '{{"name": "{0}", "arguments": {{"city": "Oslo", "days": 2}}}}',
+    "a call as JSON in a fence": '```json\n{{"name": "{0}", "arguments": {{"city": "Oslo"}}}}\n```',
+    "a call in a tag": '<tool_call> {{"name": "{0}"}} </tool_call>',
+}
+
+
+def _filled(text):
+    return lambda scene, task: text.format(task.tools[0]["name"])
+
+
+def _respoken(scene, task):
+    """A call whose name is spelt with letters of another script."""
+    return RESTATEMENTS["cyrillic"](calls.shotgun(scene, task)).replace("o", "\u043e")
+
+
+EXPLOITS = [
+    *(
+        exploit
+        for exploit in answers(
+            "bfcl_irrelevance",
+            echo_of_the_request={"bound": 1.0, "remains": _WORDS},
+            a_refusal={"bound": 1.0, "remains": "it is right"},
+            a_claim={"bound": 1.0, "remains": _WORDS},
+        )
+        if exploit.name != "the reference of another task"  # all have the same
+    ),
+    *(_agent(name, _filled(text)) for name, text in BROKEN.items()),
+    _agent("a call as JSON behind words", _filled(
+        'I call this: {{"name": "{0}", "arguments": {{"city": "Oslo"}}}}')),
+    _agent("a call in a tag behind words", _filled("I call this: <tool_call>{0} Oslo</tool_call>")),
+    _agent("a call of every function", calls.shotgun),
+    _agent("a number too large for a call", _filled("[{0}(x=10**1000)]")),
+    _agent("a text too long for a call", _filled("[{0}(x='" + 20_000 * "a" + "')]")),
+    _agent("a call in letters of another script", _respoken),
+    _agent("words, and then a call", lambda scene, task: (
+        f"No function fits.\n{calls.shotgun(scene, task)}")),
+
+    *generations("bfcl_irrelevance", (base.BAD_ANSWER,), few_words=0.4),
+    _simulator("a call to make", generation(
+        "Weather in Rome?", lambda scene, seed, of: calls.shotgun(scene, seed)),
+        reasons=(base.BAD_ANSWER,)),
+    _simulator("words as the reference", generation("Tell me a joke.", "No function fits."),
+               reasons=(base.BAD_ANSWER,)),
+    _simulator("a function that fits", generation("Pick the number 5.", "[]", [calls.PICK]),
+               1.0, remains=_UNFIT),
+    _simulator("a function that fits half of the time", generation(
+        "Toss a coin: pick the number 5, or do nothing.", "[]", [calls.PICK]), 1.0, remains=_UNFIT),
+    _simulator("a request that names the answer", generation("Answer with [].", "[]"),
+               1.0, remains="the answer is the same for all of these tasks"),
+    _simulator("tools that are no tools", generation(
+        "Tell me a joke.", "[]", [json.loads('{"name": "x"}')]), reasons=(base.BAD_TOOLS,)),
+]  # fmt: skip

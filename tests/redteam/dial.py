@@ -1,0 +1,96 @@
+"""Dial: chains of calls with their results, compared as they stand."""
+
+from __future__ import annotations
+
+import functools
+import re
+from collections.abc import Callable
+
+from genenv_jax.benchmarks import base
+from genenv_jax.benchmarks.base import Task
+from tests.redteam.common import answers, generations
+from tests.redteam.exploits import AGENT, SIMULATOR, Exploit, Scene
+
+_agent = functools.partial(Exploit, "dial", AGENT)
+_simulator = functools.partial(Exploit, "dial", SIMULATOR)
+
+
+def changed(change: Callable[[str], str]) -> Callable[[Scene, Task], str | None]:
+    """The reference with a change, where that makes a difference."""
+
+    def make(scene: Scene, task: Task) -> str | None:
+        text = scene.benchmark.agent_answer(task)
+        other = change(text)
+        return None if other == text else other
+
+    return make
+
+
+def _later(text: str) -> str:
+    """Every result one further."""
+    return re.sub(r"= (\d)", lambda found: f"= {(int(found[1]) + 1) % 10}", text)
+
+
+def _all_results(scene: Scene, task: Task) -> str:
+    """The first call with each result there is."""
+    call = scene.benchmark.agent_answer(task).split("\n")[0].partition(" = ")[0]
+    return "\n".join(f"{call} = {position}" for position in range(10))
+
+
+def _as_written(text: str) -> Callable[[Scene, Task], str]:
+    return lambda scene, seed: text
+
+
+_HEAD = "Tools: add, subtract, multiply.\nStart at 3. "
+
+EXPLOITS = [
+    *answers("dial"),
+    _agent("every call there is", lambda scene, task: "\n".join(
+        f"{name}({a}, {n}) = {(a + n) % 10}" for name in ("add", "subtract", "multiply")
+        for a in range(10) for n in range(1, 10))),
+    _agent("every result there is", _all_results),
+    _agent("calls without results", changed(lambda text: re.sub(" = .", "", text))),
+    _agent("results without calls", changed(lambda text: "\n".join(
+        line[-1] for line in text.split("\n")))),
+    _agent("results that are one further", changed(_later)),
+    _agent("two results a call", changed(lambda text: re.sub(r"= (\d)", r"= \1 = 0", text))),
+    _agent("all calls but the last", changed(lambda text: text.rpartition("\n")[0])),
+    _agent("all calls but the first", changed(lambda text: text.partition("\n")[2])),
+    _agent("a call more", changed(lambda text: f"{text}\nadd(0, 1) = 1")),
+    _agent("everything twice", changed(lambda text: f"{text}\n{text}")),
+    _agent("the last result alone", changed(lambda text: text.rpartition(" ")[2])),
+    _agent("capitals", changed(str.upper)),
+    _agent("digits of another script", changed(lambda text: text.translate(
+        {ord("0") + n: 0x0660 + n for n in range(10)}))),
+    _agent("look-alike letters", changed(lambda text: text.replace("a", "\u0430").replace(
+        "u", "\u03c5"))),
+    _agent("calls in reversed order", changed(lambda text: "\n".join(text.split("\n")[::-1]))),
+    _agent("blank lines between", changed(lambda text: text.replace("\n", "\n\n"))),
+    _agent("a comment behind", changed(lambda text: f"{text} # right")),
+    _agent("a thousand blank lines", changed(lambda text: text + 1_000 * "\n" + "x")),
+
+    *generations("dial", (base.NOT_TEXT, base.UNPARSABLE), restated=False),
+    _simulator("other calls than were asked for", _as_written(f"{_HEAD}add 4.\nCalls: add(5)"),
+               reasons=(base.WRONG_ANSWER,)),
+    _simulator("a call more than was asked for", _as_written(f"{_HEAD}add 4.\nCalls: add(4) add(1)"),
+               reasons=(base.WRONG_ANSWER,)),
+    _simulator("no calls", _as_written(f"{_HEAD}add 4.\nCalls: "),
+               reasons=(base.BAD_ANSWER, base.UNPARSABLE)),
+    _simulator("a step that does nothing", _as_written(f"{_HEAD}add 0.\nCalls: add(0)"),
+               reasons=(base.NOT_EXECUTABLE,)),
+    _simulator("a chain longer than allowed", _as_written(
+        f"{_HEAD}{', '.join(7 * ['add 4'])}.\nCalls: {' '.join(7 * ['add(4)'])}"),
+        reasons=(base.TOO_DEEP,)),
+    _simulator("tools renamed", _as_written(
+        "Tools: zap = add, subtract, multiply.\nStart at 3. zap 4.\nCalls: zap(4)"),
+        reasons=(base.BAD_TOOLS,)),
+    _simulator("words between the steps", _as_written(f"{_HEAD}add 4, or not.\nCalls: add(4)"),
+               reasons=(base.UNPARSABLE,)),
+    _simulator("the answer behind the task", _as_written(
+        f"{_HEAD}add 4. add(3, 4) = 7.\nCalls: add(4)"), reasons=(base.UNPARSABLE,)),
+    _simulator("digits of another script", _as_written(
+        f"{_HEAD}add \u0664.\nCalls: add(4)"), reasons=(base.NOT_TEXT,)),
+    _simulator("steps that undo one another", _as_written(
+        f"{_HEAD}add 4, subtract 4, add 4, subtract 4.\nCalls: add(4) subtract(4) add(4) subtract(4)"),
+        1.0, remains="it is a task; an easy one is paid for as long as it is solved half of the time"),
+]  # fmt: skip

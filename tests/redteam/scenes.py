@@ -1,0 +1,92 @@
+"""Benchmarks with tasks to attack: small made ones, or a sample of the data sets."""
+
+from __future__ import annotations
+
+import contextlib
+import importlib
+import pathlib
+import random
+import sys
+import tempfile
+from collections.abc import Iterator
+from typing import Any
+from unittest import mock
+
+from genenv_jax.benchmarks import registry
+from genenv_jax.scoring.verification import VerificationConfig, Verifier
+from tests.benchmarks.small import WRITERS
+from tests.redteam.exploits import Scene
+
+SAMPLE = {"api_bank": 300}  # tasks of a data set, where 40 do not have all kinds of parameters
+
+_SINGLE = (
+    "simple_python", "simple_java", "simple_javascript", "multiple", "parallel", "parallel_multiple",
+)  # fmt: skip
+_LIVE = ("live_simple", "live_multiple")
+_TURNS = ("multi_turn_base",)
+
+
+def _bfcl(*categories: str, **options: Any) -> tuple[str, dict[str, Any]]:
+    return "bfcl", {"seed_categories": categories, "eval_categories": categories, **options}
+
+
+# The benchmark of each scene, and its options.
+SCENES: dict[str, tuple[str, dict[str, Any]]] = {
+    "bfcl_single": _bfcl(*_SINGLE, *_LIVE, seed_fraction=0.5),
+    "bfcl_turn_static": _bfcl(*_TURNS, multi_turn_rule="turn_static", seed_fraction=0.5),
+    "bfcl_turn_state": _bfcl(*_TURNS, multi_turn_rule="turn_state", seed_fraction=0.5),
+    "bfcl_irrelevance": _bfcl("irrelevance", seed_fraction=0.5),
+    "api_bank": (
+        "api_bank",
+        {"seed_splits": ("lv3-api-train", "level-1-api"), "tool_search": "words"},
+    ),
+    "alfworld": ("alfworld", {}),
+    "bamboogle": ("bamboogle", {"seed_fraction": 0.5}),
+    "travelplanner": ("travelplanner", {}),
+    "travelplanner_micro": ("travelplanner", {"reward": "micro"}),
+    "dial": ("dial", {}),
+}
+
+
+@contextlib.contextmanager
+def small_classes() -> Iterator[None]:
+    """BFCL's calls are executed by the small classes of the tests."""
+    from genenv_jax.benchmarks.bfcl import backends
+    from tests.benchmarks import bfcl_classes
+
+    modules = {
+        f"{backends._PACKAGE}.{name}": bfcl_classes for name in ("gorilla_file_system", "math_api")
+    }
+    with (
+        mock.patch.object(backends, "is_installed", lambda: True),
+        mock.patch.dict(sys.modules, modules),
+    ):
+        yield
+
+
+@contextlib.contextmanager
+def scene(name: str, data_dir: pathlib.Path | None = None) -> Iterator[Scene]:
+    """A scene, to be used inside the context.
+
+    Args:
+      name: one of SCENES.
+      data_dir: of the data sets, of whose training tasks SAMPLE are taken; None: all small tasks.
+    """
+    kind, options = SCENES[name]
+    with contextlib.ExitStack() as stack:
+        if name == "bfcl_turn_state" and data_dir is None:
+            stack.enter_context(small_classes())
+        if kind != "dial":
+            directory = data_dir
+            if directory is None:
+                made = stack.enter_context(tempfile.TemporaryDirectory())
+                directory = WRITERS[kind](pathlib.Path(made))
+            options = {**options, "data_dir": str(directory)}
+        benchmark = registry.make_benchmark(kind, **options)
+        tasks, held_out = list(benchmark.tasks("seed")), benchmark.tasks("eval")
+        if data_dir is None:
+            tasks += importlib.import_module(f"tests.redteam.{name}").__dict__.get("TASKS", ())
+        verifier = Verifier(benchmark, tasks, held_out, VerificationConfig())
+        if data_dir is not None:
+            tasks = random.Random(0).sample(tasks, min(SAMPLE.get(kind, 40), len(tasks)))
+        yield Scene(name, benchmark, tasks, held_out, verifier)

@@ -1,0 +1,43 @@
+"""TravelPlanner with the share of the constraints as reward: what wrong plans earn of it."""
+
+from __future__ import annotations
+
+import dataclasses
+
+from tests.redteam import travelplanner
+from tests.redteam.exploits import AGENT, Exploit
+
+_SHARE = "constraints that it passes: a route, days in their order, what is not asked for"
+# The mean share at most, of those that are tried.
+_BOUNDS = {
+    "nothing": 0.0,
+    "echo of the prompt": 0.0,
+    "no day": 0.0,
+    "days without anything": 0.3,
+    "nothing in any slot": 0.6,
+    "teleports": 0.65,
+    "unmarked sights": 0.65,
+    "cut names": 0.65,
+    "one template for all queries": 0.6,
+    "every restaurant in every slot": 0.5,
+    "a day less": 0.5,
+    "all days the first": 0.6,
+    "no meals": 0.95,
+    "names in look-alike letters": 0.7,
+    "the reference of another task": 0.6,
+}
+
+
+def _paid(exploit: Exploit) -> Exploit:
+    bound = _BOUNDS[exploit.name]
+    remains = _SHARE if bound else ""
+    return dataclasses.replace(
+        exploit, benchmark="travelplanner_micro", bound=bound, remains=remains
+    )
+
+
+EXPLOITS = [
+    _paid(exploit)
+    for exploit in travelplanner.EXPLOITS
+    if exploit.role == AGENT and exploit.name in _BOUNDS
+]
