@@ -10,6 +10,7 @@ from genenv_jax.benchmarks.base import Score, SeedStatistics
 from genenv_jax.benchmarks.bfcl import prompts
 from genenv_jax.benchmarks.bfcl.benchmark import BFCL, NO_REFUSAL, reason_word
 from tests.benchmarks.bfcl_tasks import WEATHER, generation, seed_task
+from tests.redteam.bfcl_irrelevance import BROKEN
 
 
 @pytest.fixture
@@ -99,28 +100,10 @@ def test_a_refusal_in_words_earns_the_reward_of_irrelevance(benchmark, answer):
     assert benchmark.score(task, answer) == Score(1.0, True, True)
 
 
-@pytest.mark.parametrize(
-    "answer",
-    [
-        "",
-        "x",
-        "(((",
-        "No.",
-        "weather.get",
-        "[weather.get(city='Oslo'",
-        "weather.get(city='Oslo', days=)",
-        "Here it is: weather.get('Oslo', 2",
-        "lookup(city=Oslo and more",
-        "lookup('Oslo' and more",
-        "I call lookup(city = Oslo).",
-        "```python\n[weather.get(city='Oslo')]\n```",
-        '{"name": "weather.get", "arguments": {"city": "Oslo", "days": 2}}',
-        '```json\n{"name": "weather.get", "arguments": {"city": "Oslo"}}\n```',
-        '<tool_call> {"name": "weather.get"} </tool_call>',
-    ],
-)
-def test_what_is_no_call_only_because_it_is_broken_earns_nothing(benchmark, answer):
+@pytest.mark.parametrize("form", ["", *BROKEN.values()])
+def test_what_is_no_call_only_because_it_is_broken_earns_nothing(benchmark, form):
     """The official rule counts it as correct, and so does the score of held-out tasks."""
+    answer = form.format("weather.get")
     task = seed_task("irrelevance", category="irrelevance", truth=[])
     assert benchmark.score(task, answer) == Score(0.0, False, False, NO_REFUSAL)
     held_out = dataclasses.replace(task, origin="eval")

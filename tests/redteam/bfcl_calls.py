@@ -110,7 +110,9 @@ def tool(name: str, description: str, **parameters: Mapping[str, Any]) -> dict[s
 
 
 PICK = tool("pick", "Picks a number.", number={"type": "integer", "description": "The number."})
-COIN = tool("set_coin", "Sets a coin to a side.", side={"type": "string", "description": "The side."})
+COIN = tool(
+    "set_coin", "Sets a coin to a side.", side={"type": "string", "description": "The side."}
+)
 
 
 def unseen(

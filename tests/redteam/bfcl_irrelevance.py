@@ -32,6 +32,8 @@ BROKEN = {
     "a call in a fence": "```python\n[{0}(city='Oslo')]\n```",
     "a call as JSON": '{{"name": "{0}", "arguments": {{"city": "Oslo", "days": 2}}}}',
     "a call as JSON in a fence": '```json\n{{"name": "{0}", "arguments": {{"city": "Oslo"}}}}\n```',
+    "a call as JSON behind words": 'I call this: {{"name": "{0}", "arguments": {{"city": "Oslo"}}}}',
+    "a call in a tag behind words": "I call this: <tool_call>{0} Oslo</tool_call>",
     "a call in a tag": '<tool_call> {{"name": "{0}"}} </tool_call>',
 }
 
@@ -57,9 +59,6 @@ EXPLOITS = [
         if exploit.name != "the reference of another task"  # all have the same
     ),
     *(_agent(name, _filled(text)) for name, text in BROKEN.items()),
-    _agent("a call as JSON behind words", _filled(
-        'I call this: {{"name": "{0}", "arguments": {{"city": "Oslo"}}}}')),
-    _agent("a call in a tag behind words", _filled("I call this: <tool_call>{0} Oslo</tool_call>")),
     _agent("a call of every function", calls.shotgun),
     _agent("a number too large for a call", _filled("[{0}(x=10**1000)]")),
     _agent("a text too long for a call", _filled("[{0}(x='" + 20_000 * "a" + "')]")),

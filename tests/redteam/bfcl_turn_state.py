@@ -7,8 +7,8 @@ import functools
 from genenv_jax.benchmarks import base
 from tests.redteam import bfcl_calls as calls
 from tests.redteam.bfcl_calls import changed, generation, strings, values
-from tests.redteam.common import answers, generations
-from tests.redteam.exploits import AGENT, SIMULATOR, Exploit
+from tests.redteam.common import COPIES, answers, generations
+from tests.redteam.exploits import AGENT, GIVEN_AWAY, NOT_ASKED, SIMULATOR, Exploit
 
 _agent = functools.partial(Exploit, "bfcl_turn_state", AGENT)
 _simulator = functools.partial(Exploit, "bfcl_turn_state", SIMULATOR)
@@ -19,6 +19,13 @@ _OWN = (base.NOT_EXECUTABLE,)
 
 def _often(scene, task):
     return calls.write(10 * calls.free(task))
+
+
+def _untold(scene, seed, of):
+    """What the first function that is called does, and none of its values."""
+    name = of.strip("[").partition("(")[0]
+    said = next(tool["description"] for tool in seed.tools if tool["name"] == name)
+    return f"{said.partition('.')[0]}, as I think of it."
 
 
 EXPLOITS = [
@@ -49,9 +56,9 @@ EXPLOITS = [
 
     *generations("bfcl_turn_state", (base.BAD_ANSWER, *_OWN), few_words=0.4),
     _simulator("something useful", generation("Do something useful."),
-               reasons=(base.NOT_ASKED,), records=0.05),
+               reasons=(NOT_ASKED,), records=0.05),
     _simulator("the call in the request", generation(lambda scene, seed, of: f"The answer is {of}"),
-               reasons=(base.GIVEN_AWAY,)),
+               reasons=(GIVEN_AWAY,)),
     _simulator("functions of its own", generation("Pick the number 5.", "[pick(number=5)]", [calls.PICK]),
                reasons=_OWN),
     _simulator("a call that fails", generation(
@@ -62,8 +69,7 @@ EXPLOITS = [
                reasons=(base.BAD_ANSWER, *_OWN)),
     _simulator("Python instead of a call", generation(
         "Look around.", "[__import__('os').system('true')]"), reasons=(base.BAD_ANSWER, *_OWN)),
-    _simulator("what cannot be seen", generation(
-        "Show me the directory that I think of.", "[ls()]"), 1.0, records=1.0,
-        reasons=(base.BAD_ANSWER, base.NOT_ASKED, *_OWN, *("duplicate", "near_duplicate")),
-        remains="a turn's values may be known from its conversation alone"),
+    _simulator("values that nobody told", generation(_untold), 1.0,
+               reasons=(*COPIES, base.CONTAMINATED, NOT_ASKED),
+               remains="a turn's values may be known from its conversation alone"),
 ]  # fmt: skip

@@ -8,7 +8,7 @@ from genenv_jax.benchmarks import base
 from tests.redteam import bfcl_calls as calls
 from tests.redteam.bfcl_calls import changed, generation, strings, values
 from tests.redteam.common import answers, generations
-from tests.redteam.exploits import AGENT, SIMULATOR, Exploit
+from tests.redteam.exploits import AGENT, GIVEN_AWAY, NOT_ASKED, SIMULATOR, Exploit
 
 _agent = functools.partial(Exploit, "bfcl_turn_static", AGENT)
 _simulator = functools.partial(Exploit, "bfcl_turn_static", SIMULATOR)
@@ -40,14 +40,14 @@ EXPLOITS = [
     _agent("another class's name before the function", changed(
         lambda of: [(f"files.{n}", a) for n, a in of])),
 
-    *generations("bfcl_turn_static", (base.BAD_ANSWER, base.BAD_TOOLS, base.NOT_ASKED), few_words=0.4),
+    *generations("bfcl_turn_static", (base.BAD_ANSWER, base.BAD_TOOLS, NOT_ASKED), few_words=0.4),
     _simulator("something useful", generation("Do something useful."),
-               reasons=(base.NOT_ASKED,), records=0.05),
+               reasons=(NOT_ASKED,), records=0.05),
     _simulator("the call in the request", generation(lambda scene, seed, of: f"The answer is {of}"),
-               reasons=(base.GIVEN_AWAY,)),
+               reasons=(GIVEN_AWAY,)),
     _simulator("the call as JSON in the request", generation(
         lambda scene, seed, of: f"Answer: {calls.as_json(scene, seed)}"),
-        records=0.3, reasons=(base.GIVEN_AWAY,),
+        records=0.3, reasons=(GIVEN_AWAY,),
         remains="calls without arguments, of which only the name is there"),
     _simulator("no call to make", generation("Tell me a joke.", "[]"), reasons=(base.BAD_ANSWER,)),
     _simulator("a function that there is not", generation("Look around.", "[nothing(a=1)]"),

@@ -41,7 +41,9 @@ WRAPPINGS: dict[str, Callable[[str], str]] = {
     "ten times": lambda text: f"{text} " * 10,
     "padded": lambda text: f"\n\n  {text}  \n\n" + "ok " * 50,
     "look-alikes": RESTATEMENTS["cyrillic"],
-    "full width": lambda text: "".join(chr(ord(c) + 0xFEE0) if "!" <= c <= "~" else c for c in text),
+    "full width": lambda text: "".join(
+        chr(ord(c) + 0xFEE0) if "!" <= c <= "~" else c for c in text
+    ),
     "invisible": RESTATEMENTS["invisible"],
     "backwards": lambda text: text[::-1],
     "first half": lambda text: text[: len(text) // 2],

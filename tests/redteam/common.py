@@ -86,7 +86,9 @@ def held_out(change: Callable[[str], str]) -> Callable[[Scene, Task], str | None
         unseen = scene.unseen(seed)
         if unseen is None:
             return None
-        if not seed.answer.get("steps"):  # of one hop: a question is written without its sub-questions
+        if not seed.answer.get(
+            "steps"
+        ):  # of one hop: a question is written without its sub-questions
             unseen = dataclasses.replace(unseen, answer={**unseen.answer, "steps": []})
         return scene.benchmark.simulator_answer(restated(unseen, change), seed)
 

@@ -89,7 +89,9 @@ def _set(**fields: Any) -> Callable[[Scene, Task], str]:
     return _query(lambda record: record.update(fields))
 
 
-def _said(old: Callable[[dict[str, Any]], str], new: Callable[[dict[str, Any]], str], **fields: Any):
+def _said(
+    old: Callable[[dict[str, Any]], str], new: Callable[[dict[str, Any]], str], **fields: Any
+):
     """The seed's query with another text, and fields to match."""
 
     def change(record: dict[str, Any]) -> None:
@@ -104,7 +106,9 @@ def _wish(scene: Scene, seed: Task) -> str | None:
     if seed.answer["query"]["people_number"] != 1:
         return None
     wish = " We are a group of 4 people. And the pool must be warm."
-    return _query(lambda record: record.update(query=record["query"] + wish, people_number=4))(scene, seed)
+    return _query(lambda record: record.update(query=record["query"] + wish, people_number=4))(
+        scene, seed
+    )
 
 
 def _budget(record: dict[str, Any]) -> str:
@@ -142,7 +146,8 @@ EXPLOITS = [
 
     *generations("travelplanner", ("text_differs", base.BAD_ANSWER, "unsolvable")),
     _simulator("another budget in the fields", _set(budget=999_999), reasons=("text_differs",)),
-    _simulator("more people in the fields", _set(people_number=7), reasons=("text_differs",)),
+    _simulator("more people in the fields", _set(people_number=7), reasons=(
+        "text_differs", base.DUPLICATE)),
     _simulator("another town in the fields", _set(dest="Elmstead"),
                reasons=("text_differs", base.BAD_ANSWER)),
     _simulator("a budget that buys nothing", _said(_budget, lambda record: "$1", budget=1),

@@ -17,6 +17,7 @@ from genenv_jax.scoring.verification import (
     Verifier,
 )
 from tests.benchmarks.small import WRITERS
+from tests.redteam.changes import RESTATEMENTS, word_in_five
 
 _SINGLE_TURNS = ("simple_python", "multiple", "parallel", "parallel_multiple")
 # Of the real benchmarks: options, and how many of the seeds match a held-out task.  BFCL asks 38 of its
@@ -30,24 +31,6 @@ BENCHMARKS = {
         {"seed_categories": _SINGLE_TURNS, "eval_categories": _SINGLE_TURNS},
         42,
     ),
-}
-
-
-def _word_in_five(text):
-    spoken, rng = text.split(" "), random.Random(0)
-    for place in range(len(spoken) - len(spoken) % 5, 0, -5):
-        spoken.insert(place, rng.choice(("really", "please", "perhaps", "kindly")))
-    return " ".join(spoken)
-
-
-CHANGES = {
-    "word_in_five": _word_in_five,
-    "cyrillic": lambda text: text.replace("e", "\u0435"),
-    "upper_case": str.upper,
-    "invisible": lambda text: "\u200b".join(text),
-    "sentence_after": lambda text: text + " Please take your time and tell me what you find.",
-    "sentence_before": lambda text: "User: I have a question for you.\n" + text,
-    "all": lambda text: CHANGES["cyrillic"](CHANGES["sentence_before"](_word_in_five(text))),
 }
 
 
@@ -70,7 +53,7 @@ def test_small_changes_do_not_hide_a_held_out_request(name, tmp_path):
     held_out = [task for task in benchmark.tasks("eval") if len(words(benchmark.text(task))) >= 5]
     assert held_out
     for task in held_out:
-        for change in CHANGES.values():
+        for change in RESTATEMENTS.values():
             assert checker.compare(_changed(task, change)).reason == base.CONTAMINATED
 
 
@@ -81,7 +64,7 @@ def test_sixty_held_out_tasks_and_all_seeds(name, data_dir):
     benchmark = registry.make_benchmark(name, data_dir=str(data_dir), **options)
     checker = _verifier(benchmark)
     for task in random.Random(1).sample(benchmark.tasks("eval"), 60):
-        for how, change in CHANGES.items():
+        for how, change in RESTATEMENTS.items():
             verdict = checker.compare(_changed(task, change))
             assert isinstance(verdict, Rejection), (task.id, how)
     seeds = benchmark.tasks("seed")
@@ -124,7 +107,7 @@ def test_the_turns_of_a_held_out_conversation_are_requests_of_their_own(tmp_path
     checker = Verifier(benchmark, [], held_out, VerificationConfig())
     assert turns and held_out
     for task in turns:
-        assert checker.compare(_changed(task, _word_in_five)).reason == base.CONTAMINATED
+        assert checker.compare(_changed(task, word_in_five)).reason == base.CONTAMINATED
 
 
 def test_dial_is_compared_by_similarity_alone():
