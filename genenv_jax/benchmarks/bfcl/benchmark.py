@@ -80,7 +80,7 @@ from genenv_jax.benchmarks.options import check_choice, check_names, check_share
 from genenv_jax.benchmarks.recorded import MALFORMED, Recorded
 from genenv_jax.benchmarks.safe_parse import check_text, parse_calls, parse_json
 from genenv_jax.benchmarks.subsets import stable_position
-from genenv_jax.benchmarks.wording import letters
+from genenv_jax.benchmarks.wording import fold, letters
 
 _NO_CALL = ("irrelevance", "relevance")
 NO_REFUSAL = "no_refusal"  # no call, officially, but no words either
@@ -488,16 +488,17 @@ def refuses(answer: str, tools: Sequence[Mapping[str, Any]]) -> bool:
     It has at least two words, and does not look like a call that went wrong: it does not begin, after
     quotes and the head of a code fence, with a bracket or with `name(`, and holds neither `name(argument=`,
     nor the keys of a call as JSON, nor `<tool_call>`, nor a listed function's name before a parenthesis.
-    What the words say is not judged.
+    Look-alike and invisible letters hide none of these.  What the words say is not judged.
 
     Args:
       answer: what the agent wrote.
       tools: the functions that it could call.
     """
+    answer = fold(answer)
     text = answer[_FENCE.match(answer).end() :]
     if _CALL_FIRST.match(text) or _CALL_INSIDE.search(text):
         return False
-    names = "|".join(re.escape(tool["name"].rpartition(".")[2]) for tool in tools)
+    names = "|".join(re.escape(fold(tool["name"].rpartition(".")[2])) for tool in tools)
     if names and re.search(rf"(?<!\w)(?:{names})\(", text):
         return False
     # Scripts without spaces: any letter beyond ASCII counts as a word.

@@ -1,0 +1,150 @@
+"""No answer that is made without the reference earns more than a bound, whatever it is made of.
+
+Echoes of the prompt, templates, shotguns of functions and commands, in subsets and supersets, in other cases
+and scripts, padded, repeated, wrapped: drawn by Hypothesis, always the same ones.
+"""
+
+import json
+
+import pytest
+from hypothesis import HealthCheck, assume, given, settings
+from hypothesis import strategies as st
+
+from genenv_jax.benchmarks.alfworld import commands
+from genenv_jax.benchmarks.api_bank.calls import write_call
+from tests.benchmarks.travelplanner_inventions import SLOTS
+from tests.redteam import bfcl_calls
+from tests.redteam.changes import WRAPPINGS
+from tests.redteam.common import ANSWERS
+from tests.redteam.scenes import scene
+from tests.redteam.table import NAMES
+
+# The reward of any such answer at most.
+BOUNDS = {name: 0.0 for name in NAMES} | {
+    "bamboogle": 0.5,  # the F1 of some words among at least six
+    "travelplanner_micro": 6 / 9,  # constraints that no plan fails which says nothing
+}
+_ECHOES = ("echo of the request", "echo of the prompt", "echo of the instructions", "a refusal")
+_VALUES = st.one_of(
+    st.sampled_from(["", "value", "1", "true", "anything", "*", "None", "\u0435"]),
+    st.text(max_size=8).filter(str.isprintable),
+)
+_WORDS = "the a of in born river town year John Smith London 1 2 1893 music green yes no".split()
+
+
+def _echo(draw, opened, task):
+    return ANSWERS[draw(st.sampled_from(_ECHOES))](opened, task)
+
+
+def _calls(draw, opened, task):
+    """Calls of some functions, each perhaps several times, with one value for every text."""
+    tools = draw(st.lists(st.sampled_from(task.tools), min_size=1, max_size=8))
+    value = draw(_VALUES)
+    return bfcl_calls.write([bfcl_calls.guess(tool, value) for tool in tools])
+
+
+def _requests(draw, opened, task):
+    tools = draw(st.lists(st.sampled_from(task.tools), min_size=1, max_size=4))
+    value, end = draw(_VALUES), draw(st.sampled_from([", ", "\n"]))
+    calls = (write_call(t["name"], dict.fromkeys(t["input_parameters"], value)) for t in tools)
+    return end.join(calls)
+
+
+def _actions(draw, opened, task):
+    """Two commands or more: one alone would be a guess."""
+    listed = st.sampled_from(task.answer["admissible"])
+    chosen = draw(st.lists(listed, min_size=2, max_size=40, unique=True))
+    head, end = draw(st.sampled_from([("Action: ", "\n"), ("", ", "), ("<action>", "</action>\n")]))
+    return "".join(f"{head}{command}{end}" for command in chosen)
+
+
+def _answer(draw, opened, task):
+    chosen = draw(st.lists(st.sampled_from(_WORDS), min_size=12, max_size=60))
+    return f"<answer>{' '.join(chosen)}</answer>"
+
+
+def _days(draw, opened, task):
+    """Days of a trip with the same things every day, or nothing."""
+    query = task.answer["query"]
+    texts = st.sampled_from(
+        ["-", "", "Mill, Ashton", "a, Ashton", f"Taxi, from {query['org']} to {query['dest']}",
+         f"Teleport, from {query['org']} to {query['dest']}", query["dest"], query["org"]]
+    )  # fmt: skip
+    day = draw(st.fixed_dictionaries(dict.fromkeys(("current_city", *SLOTS), texts)))
+    return json.dumps([{"days": n + 1, **day} for n in range(draw(st.integers(0, 9)))])
+
+
+def _chain(draw, opened, task):
+    """A chain of one call that is repeated, with some result."""
+    digit = st.integers(0, 9)
+    name = draw(st.sampled_from(["add", "subtract", "multiply"]))
+    line = f"{name}({draw(digit)}, {draw(digit)}) = {draw(digit)}"
+    return "\n".join([line] * draw(st.integers(2, 9)))
+
+
+MADE = {
+    "bfcl_single": _calls,
+    "bfcl_turn_static": _calls,
+    "bfcl_turn_state": _calls,
+    "bfcl_irrelevance": _calls,
+    "api_bank": _requests,
+    "alfworld": _actions,
+    "bamboogle": _answer,
+    "travelplanner": _days,
+    "travelplanner_micro": _days,
+    "dial": _chain,
+}
+
+
+def _drawn(draw, opened, task):
+    makes = [MADE[opened.name]]
+    # Where nothing is to be called, words are no cheating.
+    makes += [] if opened.name == "bfcl_irrelevance" else [_echo]
+    text = draw(st.sampled_from(makes))(draw, opened, task)
+    for name in draw(st.lists(st.sampled_from(sorted(WRAPPINGS)), max_size=2)):
+        if name not in ("first half", "backwards") or opened.name == "dial":
+            text = WRAPPINGS[name](text)
+    return text
+
+
+def _check(name, examples):
+    with scene(name) as opened:
+
+        @settings(
+            max_examples=examples,
+            derandomize=True,
+            deadline=None,
+            database=None,
+            suppress_health_check=list(HealthCheck),
+        )
+        @given(st.data())
+        def holds(data):
+            task = data.draw(st.sampled_from(opened.tasks), label="task")
+            text = _drawn(data.draw, opened, task)
+            if name == "alfworld":
+                read = commands.parse(text, 1 << 20)
+                assume(not isinstance(read, list) or len(set(read)) != 1 or read[0] not in text)
+            score = opened.benchmark.score(task, text)
+            assert 0 <= score.reward <= BOUNDS[name] + 1e-9, (task.id, score.reason, text)
+
+        holds()
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_nothing_made_without_the_reference_earns_more(name):
+    _check(name, 60)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", NAMES)
+def test_nothing_made_without_the_reference_earns_more_of_many(name):
+    _check(name, 2_000)
+
+
+def test_the_property_can_fail():
+    """Where the reference is among what is drawn, it is found."""
+    reference = {**MADE, "dial": lambda draw, opened, task: opened.benchmark.agent_answer(task)}
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(f"{__name__}.MADE", reference)
+        with pytest.raises(AssertionError):
+            _check("dial", 60)
