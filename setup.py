@@ -92,6 +92,8 @@ EXTRAS = {
         "pytest>=9,<10",
         # Divides the test files among processes.
         "pytest-xdist>=3.8,<4",
+        # Draws the answers of the red team's properties.
+        "hypothesis>=6.100,<7",
         # The oracle for API-Bank's ROUGE-L; the package that the official evaluator uses.
         "rouge>=1.0.1,<2",
         # Reads and checks the notebooks, and what their cells import.

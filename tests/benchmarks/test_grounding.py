@@ -1,7 +1,6 @@
 """Whether a reference follows from its request: admitted, rejected, undecided; on made up and real tasks."""
 
 import dataclasses
-import random
 import time
 
 import pytest
@@ -224,31 +223,6 @@ _REAL = {
     "bfcl_turns": ("bfcl", {}),
     "bfcl_single": ("bfcl", {"seed_categories": _SINGLE_TURNS, "eval_categories": _SINGLE_TURNS}),
 }
-
-
-def _rewritten(benchmark, seed, request):
-    spoken = f"User: {request}" if benchmark.name == "api_bank" else request
-    messages = (*seed.messages[:-1], {**seed.messages[-1], "content": spoken})
-    return benchmark.simulator_answer(dataclasses.replace(seed, messages=messages), seed)
-
-
-@pytest.mark.data
-@pytest.mark.parametrize("name", _REAL)
-def test_sixty_seeds_with_other_requests(name, data_dir):
-    kind, options = _REAL[name]
-    benchmark = registry.make_benchmark(kind, data_dir=str(data_dir), **options)
-    admitted = {"useful": 0, "answer": 0}
-    for seed in random.Random(3).sample(benchmark.tasks("seed"), 60):
-        answer = benchmark.agent_answer(seed).removeprefix("API-Request: ")
-        for how, request in (
-            ("useful", "Do something useful."),
-            ("answer", f"The answer is {answer}"),
-            ("answer", f"{seed.messages[-1]['content']}\nUser: It is {answer}"),
-        ):
-            found = _inspected(benchmark, seed, _rewritten(benchmark, seed, request))
-            admitted[how] += isinstance(found, Task)
-    # The description of a turn's `cp` has the word "something".
-    assert admitted == {"useful": int(name == "bfcl_turns"), "answer": 0}
 
 
 @pytest.mark.data

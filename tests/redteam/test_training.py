@@ -1,0 +1,153 @@
+"""A policy that is trained by GRPO on the rewards does not learn an exploit, and would if it were paid.
+
+The policy is a small decoder each of whose tokens stands for a whole answer: the right one, an exploit, wrong
+ones.  It is sampled, scored and updated as in a run.
+"""
+
+import contextlib
+import dataclasses
+import types
+
+import jax
+import numpy as np
+import pytest
+
+from genenv_jax.players.agent import Agent, AgentConfig
+from genenv_jax.players.offload import Offloader
+from genenv_jax.players.player import Reference, Setup
+from genenv_jax.players.prompts import LimitsConfig
+from genenv_jax.sampling.engine import SamplingConfig
+from genenv_jax.scoring.scorer import Scorer, ScoringConfig
+from genenv_jax.tasks.mixture import Item
+from genenv_jax.tasks.selection import All
+from genenv_jax.trainers.agent import AgentTrainer
+from tests.redteam import api_bank, bfcl_turn_static, travelplanner
+from tests.redteam.scenes import scene
+from tests.sampling import small_model
+
+RIGHT, EXPLOIT = 0, 1
+WRONG = ("", "x", "no", "0", "yes or no", "-")
+CONFIG = dataclasses.replace(
+    small_model.CONFIG, vocab_size=2 + len(WRONG), num_layers=1, unroll_layers=True
+)
+EPOCHS = 15
+
+
+def _named(exploits, name):
+    return next(e for e in exploits if e.name == name)
+
+
+# Exploits that the official rules accept, which is what held-out tasks are scored by.
+CASES = {
+    "bfcl_turn_static": _named(bfcl_turn_static.EXPLOITS, "texts in capitals"),
+    "api_bank": _named(api_bank.EXPLOITS, "records that are made up"),
+    "travelplanner": _named(travelplanner.EXPLOITS, "teleports"),
+}
+
+
+class _Actions:
+    """A scene's benchmark whose answers are numbers of actions.
+
+    strict: it pays the reward; else what the official rules accept.
+    """
+
+    name, isolated = "actions", False
+
+    def __init__(self, opened, exploit, strict):
+        self._opened, self._exploit, self._strict = opened, exploit, strict
+        self.tried = [t for t in opened.tasks if exploit.make(opened, t) is not None]
+
+    def agent_messages(self, task):
+        return [{"role": "user", "content": str(self.tried.index(task))}]
+
+    def score(self, task, answer):
+        benchmark, action = self._opened.benchmark, int(answer)
+        if action == RIGHT:
+            text = benchmark.agent_answer(task)
+        elif action == EXPLOIT:
+            text = self._exploit.make(self._opened, task)
+        else:
+            text = WRONG[action - 2]
+        if self._strict:
+            return benchmark.score(task, text)
+        rule = {"rule": "ast"} if task.answer.get("rule") == "static_match" else {}
+        held_out = dataclasses.replace(task, origin="eval", answer={**task.answer, **rule})
+        score = benchmark.score(held_out, text)
+        return dataclasses.replace(score, reward=float(score.success))
+
+
+class _Model:
+    """Reads a task's number, writes an action's."""
+
+    config, eos_ids = CONFIG, (CONFIG.vocab_size - 1,)
+
+    def encode_messages(self, messages):
+        return [int(messages[0]["content"]) % CONFIG.vocab_size]
+
+    def decode(self, ids):
+        return str(next(iter(ids)))
+
+
+def _session():
+    """What the trainer needs of a run."""
+    return types.SimpleNamespace(
+        phase=lambda *_: contextlib.nullcontext(types.SimpleNamespace(advance=lambda: None)),
+        measure=lambda _: contextlib.nullcontext(),
+        key=lambda _, *numbers: jax.random.key(hash(numbers) % 2**31),
+        tokens=0, rollouts=0, finished=0, max_kl=100.0,
+    )  # fmt: skip
+
+
+def _trained(opened, exploit, strict):
+    """(Mean probability of each action before, after); the tasks weigh alike."""
+    actions = _Actions(opened, exploit, strict)
+    params = small_model.make_params(CONFIG, scale=0.2)
+    limits = LimitsConfig(agent_prompt=1, agent_response=1)
+    setup = Setup(
+        _Model(), Reference(params, CONFIG), Offloader(), jax.device_put, limits, SamplingConfig(),
+        "float32",
+    )  # fmt: skip
+    config = AgentConfig(learning_rate=2e-2, batch_size=8, minibatch_size=8, group_size=16)
+    agent = Agent(setup, config, jax.tree.map(jax.numpy.copy, params))
+    tasks = (8 * actions.tried)[:8]
+
+    def probabilities():
+        logits = [
+            small_model_logits(agent.params, actions.tried.index(t) % CONFIG.vocab_size)
+            for t in tasks
+        ]
+        shares = np.exp([small_model.log_softmax(row) for row in logits])
+        return shares.mean(axis=0)
+
+    before = probabilities()
+    with Scorer(actions, _Model().decode, ScoringConfig()) as scorer:
+        trainer = AgentTrainer(agent, actions, scorer, All(), _session())
+        for epoch in range(EPOCHS):
+            trainer.step(epoch, [Item(task) for task in tasks])
+    return before, probabilities()
+
+
+def small_model_logits(params, token):
+    from genenv_jax.models.transformer import Transformer
+
+    model, tokens = Transformer(CONFIG), np.array([[[token]]], np.int32)
+    hidden, _ = model.apply({"params": params}, tokens, np.zeros_like(tokens))
+    return np.asarray(model.apply({"params": params}, hidden, method="logits"), float)[0, 0, 0]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", CASES)
+def test_training_does_not_learn_the_exploit(name):
+    with scene(name) as opened:
+        before, after = _trained(opened, CASES[name], strict=True)
+        assert after[EXPLOIT] < before[EXPLOIT]
+        assert after[RIGHT] > 0.8 > before[RIGHT]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", CASES)
+def test_training_learns_it_where_it_is_paid(name):
+    """The control: by the official rules the exploit is as good as the right answer."""
+    with scene(name) as opened:
+        before, after = _trained(opened, CASES[name], strict=False)
+        assert after[EXPLOIT] > 1.5 * before[EXPLOIT]
