@@ -138,7 +138,7 @@ def test_nothing_made_without_the_reference_earns_more(name):
 @pytest.mark.slow
 @pytest.mark.parametrize("name", NAMES)
 def test_nothing_made_without_the_reference_earns_more_of_many(name):
-    _check(name, 2_000)
+    _check(name, 500)
 
 
 def test_the_property_can_fail():
