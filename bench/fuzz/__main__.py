@@ -1,0 +1,65 @@
+"""Fuzzing: generated texts through every way in that a text of a model has.
+
+    python -m bench.fuzz --minutes=10                    # or: make fuzz MINUTES=10
+    python -m bench.fuzz --texts=200 --names='bfcl'      # exactly so many texts for each target of that name
+    python -m bench.fuzz --guided --texts=20000          # led by coverage; needs the package atheris
+
+Texts are made by grammars and by changes to right ones (`texts`), those of the benchmarks' own tasks: from
+$GENENV_DATA where the files are there, else from small ones.  Text number i of a target depends on --seed and
+i alone.  Each has --limit seconds of CPU time.  Whatever is raised, takes longer, ends the process or is not
+what its type promises (`promises`) is a find: made smaller it is written to --out, and the exit code is 1.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import pathlib
+import sys
+from collections.abc import Sequence
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Fuzzes and prints; 1 where there were finds."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--minutes", type=float, default=10.0, help="CPU minutes of each process")
+    parser.add_argument(
+        "--texts", type=int, default=1 << 60, help="inputs for each target, at most"
+    )
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--names", default="", help="words of targets' names, separated by commas")
+    parser.add_argument("--limit", type=float, default=2.0, help="CPU seconds of one text")
+    parser.add_argument("--memory", type=float, default=3.0, help="GiB of one process")
+    parser.add_argument("--processes", type=int, default=1)
+    parser.add_argument(
+        "--out", type=pathlib.Path, default=pathlib.Path("runs/fuzz"), help="for finds"
+    )
+    parser.add_argument("--guided", action="store_true", help="led by coverage, with atheris")
+    options = parser.parse_args(arguments)
+    options.out = options.out.absolute()
+    if options.guided:
+        from bench.fuzz import guided  # the package under test must not be imported before
+
+        guided.fuzz(options, lambda tallies: os._exit(_report(options, tallies)))
+    from bench.fuzz.loop import fuzz
+
+    return _report(options, fuzz(options))
+
+
+def _report(options: argparse.Namespace, tallies) -> int:
+    """Prints the counts; returns the exit code."""
+    from bench.fuzz.loop import finds, summary, table
+
+    print("\n".join(table(tallies)))
+    print(f"\n{summary(tallies)}")
+    found = any(any(finds(tally)) for tally in tallies.values())
+    if found:
+        print(f"Finds are in {options.out}.")
+    sys.stdout.flush()
+    return int(found)
+
+
+if __name__ == "__main__":
+    os.environ.setdefault("JAX_PLATFORMS", "cpu")
+    os.environ.setdefault("HF_HUB_OFFLINE", "1")
+    sys.exit(main())

@@ -1,0 +1,246 @@
+"""Where texts of models enter: the benchmarks, with the tasks that texts are about."""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import pathlib
+import random
+import zlib
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+from bench.fuzz import texts
+from bench.fuzz.promises import check_messages, check_rejection, check_score, check_task, promise
+from genenv_jax.benchmarks import registry
+from genenv_jax.benchmarks.alfworld import games
+from genenv_jax.benchmarks.alfworld.world import World
+from genenv_jax.benchmarks.api_bank import generation
+from genenv_jax.benchmarks.api_bank import prompts as api_bank_prompts
+from genenv_jax.benchmarks.base import Benchmark, Rejection, Score, Task, is_interactive
+from genenv_jax.benchmarks.bfcl import backends
+from genenv_jax.benchmarks.bfcl.categories import TURN_STATE
+from genenv_jax.scoring import requests
+from genenv_jax.scoring.open_episodes import OpenEpisodes
+from genenv_jax.scoring.verification import PARSED, PROVEN, VerificationConfig, Verifier, inspect
+from tests.benchmarks.small import WRITERS
+
+_BFCL = (
+    *("simple_python", "simple_java", "simple_javascript", "multiple", "parallel", "irrelevance"),
+    *("live_simple", "live_irrelevance", "live_relevance", "multi_turn_base"),
+)
+_WAYS = ("answer", "episode", "generation")
+_TASKS = 120  # of a benchmark, that texts are made for
+_CONFIGURATIONS: dict[str, dict[str, Any]] = {
+    "alfworld": {},
+    "api_bank": {
+        "seed_splits": ("lv3-api-train", "level-1-api", "level-2-api", "level-1-response")
+    },
+    "bamboogle": {"seed_fraction": 0.5},
+    "bamboogle:search": {"seed_fraction": 0.5, "mode": "search"},
+    "bfcl": {"seed_categories": _BFCL, "eval_categories": _BFCL},
+    "bfcl:turn_state": {"multi_turn_rule": "turn_state"},
+    "bfcl:conversation": {"multi_turn_rule": "conversation"},
+    "dial": {},
+    "travelplanner": {},
+    "travelplanner:micro": {"reward": "micro"},
+}
+
+
+@dataclasses.dataclass(frozen=True)
+class Target:
+    """One way in.
+
+    Attributes:
+      name: "benchmark answer", "benchmark generation", ...
+      subjects: what a text is about (tasks); at least one entry, None where there is nothing.
+      examples: texts of the expected form for a subject.
+      run: (subject, texts) -> outcome; raises for a find.
+      most: texts of one input; more than one for episodes.
+    """
+
+    name: str
+    subjects: Sequence[Any]
+    examples: Callable[[Any], Sequence[str]]
+    run: Callable[[Any, Sequence[str]], str]
+    most: int = 1
+
+    def draw(self, seed: int, index: int) -> tuple[int, list[str]]:
+        """The input number `index`: index of its subject, and its texts.  Depends on nothing else."""
+        rng = random.Random(f"{seed} {self.name} {index}")
+        subject = rng.randrange(len(self.subjects))
+        examples = self.examples(self.subjects[subject])
+        count = rng.randint(1, self.most) if self.most > 1 else 1
+        return subject, [texts.write(rng, examples) for _ in range(count)]
+
+
+def benchmarks(
+    directory: pathlib.Path, wanted: Sequence[str], small: bool = False
+) -> Iterator[tuple[str, Benchmark]]:
+    """The benchmarks by the names of their configurations.
+
+    Those whose packages are missing are left out.
+
+    Args:
+      directory: for the small files of benchmarks whose real ones are not there.
+      wanted: words; configurations are left out of which no target's name has one.
+      small: small files for all.
+    """
+    for name, options in _CONFIGURATIONS.items():
+        if not any(word in f"{name} {what}" for word in wanted for what in _WAYS):
+            continue
+        kind = name.partition(":")[0]
+        if name in ("bfcl:turn_state", "bfcl:conversation") and not backends.is_installed():
+            continue
+        # Everything held out beyond a few tasks would only cost time.
+        limits = {} if kind == "dial" else {"max_seeds": _TASKS, "max_eval": _TASKS // 4}
+        found = None
+        if kind == "dial" or not small:
+            with contextlib.suppress(FileNotFoundError):
+                found = registry.make_benchmark(kind, **options, **limits)
+                found.tasks("seed"), found.tasks("eval")
+        if found is None:
+            root = directory / kind
+            if not root.exists():
+                WRITERS[kind](root)
+            found = registry.make_benchmark(kind, **options, **limits, data_dir=str(root))
+        yield name, found
+
+
+def of_benchmark(name: str, benchmark: Benchmark) -> Iterator[Target]:
+    """The ways into a benchmark."""
+    seeds, held_out = list(benchmark.tasks("seed")), list(benchmark.tasks("eval"))
+    if name == "alfworld":
+        benchmark.open_game = RulesGame
+        split = next(iter(benchmark.splits["eval"]))
+        played = games.splits(benchmark._directory()).get(split, [])[:10]
+    else:
+        played = [t for t in held_out if is_interactive(benchmark, t)][:30]
+    if played:
+        yield _episodes(f"{name} episode", benchmark, played)
+    yield _answers(f"{name} answer", benchmark, [*seeds, *held_out, *played])
+    if ":" not in name or name == "bfcl:turn_state":
+        yield _generations(f"{name} generation", benchmark, seeds, held_out)
+
+
+class RulesGame:
+    """A running game by the rules of `World`: what an episode plays where the engine is not installed."""
+
+    def __init__(self, game: games.Game, grammar: str):
+        self._world = World(game.problem(), grammar)
+        self.overview, self.goal = self._world.overview(), game.goal
+
+    @property
+    def admissible(self) -> tuple[str, ...]:
+        """What is possible now."""
+        return tuple(self._world.admissible())
+
+    @property
+    def won(self) -> bool:
+        """Whether the goal is reached."""
+        return self._world.won()
+
+    def step(self, command: str) -> str:
+        """What the game answers."""
+        return self._world.apply(command)
+
+    def close(self) -> None:
+        """Nothing is held."""
+
+
+def _examples(benchmark: Benchmark, tasks: Sequence[Task], write: Callable[[Task], str]):
+    """A function from a task to its own text and those of two others."""
+    known: dict[str, str] = {}
+
+    def text_of(task: Task) -> str:
+        if task.id not in known:
+            known[task.id] = write(task)
+        return known[task.id]
+
+    def examples(task: Task) -> list[str]:
+        at = zlib.crc32(task.id.encode())
+        others = [tasks[(at + 7 * i) % len(tasks)] for i in (1, 2)]
+        return [text_of(t) for t in (task, task, *others)]
+
+    return examples
+
+
+def _answers(name: str, benchmark: Benchmark, tasks: list[Task]) -> Target:
+    def run(task: Task, written: Sequence[str]) -> str:
+        return check_score(benchmark.score(task, written[0]))
+
+    return Target(name, tasks, _examples(benchmark, tasks, benchmark.agent_answer), run)
+
+
+def _episodes(name: str, benchmark: Benchmark, tasks: list[Task]) -> Target:
+    def run(task: Task, written: Sequence[str]) -> str:
+        episodes = OpenEpisodes(benchmark)
+        for turn in range(len(written) + 1):
+            arguments = ("key", task, written[:turn])
+            found = requests.answer(benchmark, episodes, requests.EPISODE, arguments)
+            if isinstance(found, Score):
+                return check_score(found)
+            check_messages(found)
+        requests.answer(benchmark, episodes, requests.DROP, ("key",))
+        return "open"
+
+    def examples(task: Task) -> list[str]:
+        lines = benchmark.agent_answer(task)
+        if name.startswith("alfworld"):
+            return [*lines.split("\n"), lines]
+        if name.startswith("bamboogle"):
+            steps = [f"<search>{step['question']}</search>" for step in task.answer["steps"]]
+            return [*steps, *steps, lines]
+        return ["[" + ", ".join(turn) + "]" for turn in task.answer["calls"]] + ["Done.", lines]
+
+    return Target(name, tasks, examples, run, most=8)
+
+
+def _generations(
+    name: str, benchmark: Benchmark, seeds: list[Task], held_out: list[Task]
+) -> Target:
+    verifier = Verifier(benchmark, seeds, held_out, VerificationConfig())
+
+    def run(seed: Task, written: Sequence[str]) -> str:
+        (text,) = written
+        keys = {"done": True, "seed": seed, "task_id": "g", "generation": 0}
+        parsed = benchmark.parse(text, seed, "g", 0)
+        if isinstance(parsed, Task):
+            check_task(benchmark, parsed)
+            refusal = benchmark.verify(parsed)
+            if refusal is not None:
+                check_rejection(refusal)
+                promise(
+                    not refusal.detail.startswith("malformed task"), f"verify: {refusal.detail}"
+                )
+        outcome = inspect(benchmark, text, **keys, admit=PROVEN)
+        if isinstance(parsed, Task) and isinstance(outcome, Rejection):
+            outcome = inspect(benchmark, text, **keys, admit=PARSED)
+        if isinstance(outcome, Task):
+            compared = verifier.compare(outcome)
+            # What was admitted is answered; the answer is a changed reference.
+            rng = random.Random(text)
+            answer = texts.change(rng, benchmark.agent_answer(outcome), [text])
+            check_score(benchmark.score(outcome, answer))
+            if isinstance(compared, Task):
+                return "accepted"
+            outcome = compared
+        return check_rejection(outcome)
+
+    write = lambda task: benchmark.simulator_answer(task, task)  # noqa: E731
+    same = _examples(benchmark, seeds, write)
+    new = _examples(benchmark, seeds, benchmark.simulator_answer)
+    return Target(
+        name, seeds, lambda seed: [*same(seed), *new(seed), *_with_tools(benchmark, seed)], run
+    )
+
+
+def _with_tools(benchmark: Benchmark, seed: Task) -> list[str]:
+    """A generation that names the seed's tools itself, where generations may."""
+    if seed.benchmark == "api_bank":
+        dialogue, reference = api_bank_prompts.dialogue(seed), api_bank_prompts.reference(seed)
+        return [generation.write(seed.tools, dialogue, reference)]
+    if seed.benchmark == "bfcl" and seed.answer["rule"] != TURN_STATE and len(seed.tools) < 8:
+        own = dataclasses.replace(seed, answer={**seed.answer, "same_tools": False})
+        return [benchmark.simulator_answer(own)] * 2
+    return []
