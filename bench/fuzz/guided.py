@@ -69,7 +69,7 @@ def fuzz(options: argparse.Namespace, report) -> None:
         f"-max_len={_BYTES}",
         "-len_control=0",
         "-verbosity=0",
-        "-timeout=0",
+        "-timeout=3600",
     ]
     atheris.Setup(["fuzz", str(corpus), *flags], one, custom_mutator=change)
     os.chdir(directory)

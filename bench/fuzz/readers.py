@@ -46,6 +46,7 @@ _API = (
     "API-Request: [Book(name='Ann', list='['a', 'b']', n=3)]",
     "[ToolSearcher(keywords='book a table')]",
 )
+_APIS = ("{'name': 'Book', 'input_parameters': {'n': {'type': 'int'}}, 'output': [{'name': 'f'}]}",)
 _QUERY = (
     "Please plan a 3-day trip for 2 people from Oslo to Rome from March 16th to March 18th, 2022, with a "
     "budget of $1,700. We want no flights, pets, and Italian food in an entire room.",
@@ -89,7 +90,6 @@ def _source(language: str, module: Any) -> Callable[[None, Sequence[str]], str]:
         for call in found:
             for arguments in call.values():
                 for value in arguments.values():
-                    module.guess(value)
                     for declared in types:
                         schema = {
                             "type": declared,
@@ -119,10 +119,6 @@ def _plan(_: None, texts: Sequence[str]) -> str:
 
 def _api_call(_: None, texts: Sequence[str]) -> str:
     (text,) = texts
-    for line in text.split("\n")[:4]:
-        records.described(line)
-    known = records.known_apis(f"API-Request: [ToolSearcher(keywords='x')]->{text}", ())
-    json.dumps(known)
     found = calls.read_call(text, safe_parse.MAX_CHARS)
     if isinstance(found, calls.Call):
         spec = {"name": found.name, "parameters": dict(found.arguments), "types": {}, "target": ""}
@@ -130,6 +126,16 @@ def _api_call(_: None, texts: Sequence[str]) -> str:
         again = calls.read_call(calls.write_call(found.name, found.arguments), 1 << 20)
         _kind_of(again)
     return _kind_of(found)
+
+
+def _apis(_: None, texts: Sequence[str]) -> str:
+    found = records.described(texts[0])
+    known = records.known_apis(f"API-Request: [ToolSearcher(keywords='x')]->{texts[0]}", ())
+    for parameters in known.values():
+        promise(
+            all(isinstance(part, str) for pair in parameters.items() for part in pair), f"{known}"
+        )
+    return "read" if found else "rejected: none"
 
 
 def _command(_: None, texts: Sequence[str]) -> str:
@@ -199,6 +205,7 @@ def _readers() -> Iterator[tuple[str, Sequence[str], Callable]]:
     yield "read json", _JSON, _json
     yield "read plan", _PLAN, _plan
     yield "read api call", _API, _api_call
+    yield "read apis that were found", _APIS, _apis
     yield (
         "read command",
         ("Action: put mug 1 in/on desk 2", "> look\n<action>go to desk 1"),

@@ -239,7 +239,15 @@ def _with_tools(benchmark: Benchmark, seed: Task) -> list[str]:
     """A generation that names the seed's tools itself, where generations may."""
     if seed.benchmark == "api_bank":
         dialogue, reference = api_bank_prompts.dialogue(seed), api_bank_prompts.reference(seed)
-        return [generation.write(seed.tools, dialogue, reference)]
+        found = {
+            "name": "Book",
+            "input_parameters": {"n": {"type": "int"}, "list": {"type": "list(str)"}},
+        }
+        searched = f"{dialogue}\nAPI-Request: [ToolSearcher(keywords='book')]->{found}"
+        call = "[Book(n='3', list='['a', 4]')]"
+        return [
+            generation.write(seed.tools, dialogue, reference), generation.write(None, searched, call)
+        ]  # fmt: skip
     if seed.benchmark == "bfcl" and seed.answer["rule"] != TURN_STATE and len(seed.tools) < 8:
         own = dataclasses.replace(seed, answer={**seed.answer, "same_tools": False})
         return [benchmark.simulator_answer(own)] * 2

@@ -5,6 +5,8 @@ Every function takes a `random.Random` first, and nothing else is random.
 
 from __future__ import annotations
 
+import ast
+import contextlib
 import functools
 import json
 import random
@@ -38,6 +40,14 @@ STRINGS = (
     "\nNew Answer:", "a" * 300, "from A to B", "Flight Number: F1", "nan", "1" * 40, "2022-02-30", "-1",
     "__class__", "[]", "()",
 )  # fmt: skip
+# Values of other types, and numbers that cannot be written or compared.
+VALUES = (
+    "0x" + "f" * 4000, "9" * 310, "1e999", "1j", "b'x'", "(1, 2)", "(1, [2])", "{1}", "{1: 2}", "{}", "[]",
+    "[[]]", "[null]", '{"a": {}}', "5", "-1", "0.5", "null", "None", "true", "False", '""', '"dict"',
+    '"array"', '"any"', '{"type": "dict", "properties": {"x": {"type": "string"}}, "required": 5}',
+    '{"type": "array", "items": {"type": "dict", "properties": {"x": {}}, "required": ["x"], "enum": 1}}',
+)  # fmt: skip
+SCHEMA_WORDS = "items properties required enum default type input_parameters description".split()
 _TOKEN = re.compile(r"\w+|\s+|[^\w\s]")
 _NUMBER = re.compile(r"-?\d+(?:\.\d+)?")
 _STRING = re.compile(r"'[^'\n]*'|\"[^\"\n]*\"")
@@ -45,6 +55,7 @@ _HEADER = re.compile(
     r"^(?:New \w+|Calls|Start at|Tools|User|AI|API-Request|Action):?", re.MULTILINE
 )
 _FRAGMENTS = tuple(text for text in HOSTILE.values() if 0 < len(text) <= 40_000)
+_RAW, _RAW_IN_QUOTES = "⟦{}⟧", re.compile(r"""["']⟦(.*?)⟧["']""")  # to be written without quotes
 _LETTERS = str.maketrans("aeopcxyABEHKMTf-'\"(", "аеорсхуАВЕНКМТ𝐟–’”（")
 
 
@@ -57,9 +68,11 @@ def write(rng: random.Random, examples: Sequence[str]) -> str:
     """
     plain = bool(examples) and rng.random() < 0.7
     text = rng.choice(examples) if plain else grammatical(rng, examples)
-    changes = rng.choice((0, 1, 1, 1, 2, 2, 3, 5)) if examples else rng.choice((0, 0, 1, 3))
-    for _ in range(changes):
-        text = change(rng, text, examples)[:MOST]
+    kinds = (
+        (_structure,) if plain and rng.random() < 0.3 else _CHANGES
+    )  # or what is around stays right
+    for _ in range(rng.choice((0, 1, 1, 1, 2, 2, 3, 5))):
+        text = rng.choice(kinds)(rng, text, examples)[:MOST]
     if rng.random() < 0.0005:
         text = (text or "a") * (_VAST // max(1, len(text)))
     return text
@@ -197,6 +210,7 @@ def value(rng: random.Random, words: Sequence[str], depth: int = 0) -> Any:
 
 def _json(rng: random.Random, words: Sequence[str]) -> str:
     text = json.dumps(value(rng, words), ensure_ascii=rng.random() < 0.5)
+    text = _RAW_IN_QUOTES.sub(r"\1", text)
     return text if rng.random() < 0.8 else text[: rng.randrange(len(text) + 1)]
 
 
@@ -371,17 +385,32 @@ def _order(rng, text, others):
 
 
 def _structure(rng, text, others):
-    """Changes a value inside the JSON of a text, so that what is around stays well formed."""
-    starts = [found.start() for found in re.finditer(r"[\[{]", text[:_SCANNED])][:3]
-    for start in starts:
-        try:
-            found, end = json.JSONDecoder().raw_decode(text, start)
-        except (ValueError, RecursionError):
+    """Changes a value inside the JSON or Python literal of a text; what is around stays well formed."""
+    starts = [found.start() for found in re.finditer(r"[\[{]", text[:_SCANNED])][:8]
+    rng.shuffle(starts)
+    for start in starts[:3]:
+        read = _read_value(text, start)
+        if read is None:
             continue
+        found, end, write = read
         for _ in range(rng.choice((1, 1, 2, 4))):
             found = _changed(rng, found, words_of(rng, others))
-        return text[:start] + json.dumps(found, ensure_ascii=rng.random() < 0.3) + text[end:]
+        with contextlib.suppress(ValueError):  # a number that cannot be written
+            return text[:start] + _RAW_IN_QUOTES.sub(r"\1", write(found)) + text[end:]
     return _token(rng, text, others)
+
+
+def _read_value(text: str, start: int) -> tuple[Any, int, Callable[[Any], str]] | None:
+    """The list or mapping at `start`, the index after it, and what writes such a one."""
+    with contextlib.suppress(ValueError, RecursionError):
+        found, end = json.JSONDecoder().raw_decode(text, start)
+        return found, end, functools.partial(json.dumps, ensure_ascii=False)
+    line = text.find("\n", start)
+    end = text.rfind({"[": "]", "{": "}"}[text[start]], start, len(text) if line < 0 else line) + 1
+    with contextlib.suppress(ValueError, SyntaxError, RecursionError, MemoryError, TypeError):
+        if 0 < end < start + _SCANNED:
+            return ast.literal_eval(text[start:end]), end, repr
+    return None
 
 
 def _changed(rng: random.Random, found: Any, words: Sequence[str], depth: int = 0) -> Any:
@@ -393,9 +422,11 @@ def _changed(rng: random.Random, found: Any, words: Sequence[str], depth: int = 
                 case 0:
                     return {k: v for k, v in found.items() if k != key}
                 case 1:
-                    return found | {_word(rng, words): value(rng, words, 2)}
+                    new = rng.choice((_word(rng, words), *SCHEMA_WORDS, _raw(rng)))
+                    return found | {new: value(rng, words, 2)}
                 case 2:
-                    return {(rng.choice(STRINGS) if k == key else k): v for k, v in found.items()}
+                    new = rng.choice((rng.choice(STRINGS), _raw(rng)))
+                    return {(new if k == key else k): v for k, v in found.items()}
             return found | {key: _changed(rng, found[key], words, depth + 1)}
         if isinstance(found, list):
             at = rng.randrange(len(found))
@@ -405,7 +436,11 @@ def _changed(rng: random.Random, found: Any, words: Sequence[str], depth: int = 
                 case 1:
                     return found + [found[at]] * rng.choice((1, 2, 70))
             return [*found[:at], _changed(rng, found[at], words, depth + 1), *found[at + 1 :]]
-    return value(rng, words, 1)
+    return _raw(rng) if rng.random() < 0.5 else value(rng, words, 1)
+
+
+def _raw(rng: random.Random) -> str:
+    return _RAW.format(rng.choice(VALUES if rng.random() < 0.7 else NUMBERS))
 
 
 _CHANGES = (

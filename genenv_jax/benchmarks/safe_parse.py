@@ -219,6 +219,9 @@ def _parse_expression(text: str) -> ast.expr:
 def parse_literal(text: Any, max_chars: int = MAX_CHARS, max_depth: int = MAX_DEPTH) -> Any:
     """Parses one Python literal (numbers, strings, containers, True, False, None).
 
+    An integer that is too long to be written in decimals (4,300 digits), as hexadecimals make it, is
+    UNPARSABLE like one with as many decimals: whoever writes the value out would raise.
+
     Returns:
       The value, or a `Rejection` (EMPTY, NOT_TEXT, TOO_LONG, TOO_DEEP, UNPARSABLE).
     """
@@ -226,7 +229,9 @@ def parse_literal(text: Any, max_chars: int = MAX_CHARS, max_depth: int = MAX_DE
     if rejection:
         return rejection
     try:
-        return ast.literal_eval(_parse_expression(text.strip()))
+        value = ast.literal_eval(_parse_expression(text.strip()))
+        repr(value)  # ValueError for such an integer
+        return value
     except _ERRORS as error:
         return Rejection(UNPARSABLE, _describe(error))
 

@@ -143,12 +143,15 @@ def described(result: Any) -> list[dict[str, Any]]:
 
 
 def is_description(value: Any) -> bool:
-    """Whether a value describes an API: a name, and parameters that are mappings."""
+    """Whether a value describes an API: a name, and named parameters that are mappings."""
     return (
         isinstance(value, dict)
         and isinstance(value.get("name"), str)
         and isinstance(value.get("input_parameters"), dict)
-        and all(isinstance(schema, dict) for schema in value["input_parameters"].values())
+        and all(
+            isinstance(name, str) and isinstance(schema, dict)
+            for name, schema in value["input_parameters"].items()
+        )
     )
 
 

@@ -171,7 +171,10 @@ def _type_text(schema: Any, depth: int = 0) -> str:
         text += f" of {_type_text(schema['items'], depth + 1)}"
     properties = schema.get("properties")
     if isinstance(properties, Mapping) and properties:
-        required = schema.get("required") or ()
+        required = schema.get("required")
+        required = (
+            required if isinstance(required, list | tuple) else ()
+        )  # inside, nothing checked it
         inside = (
             f"{name}{'' if name in required or not required else '?'}: "
             + _type_text(entry, depth + 1)
