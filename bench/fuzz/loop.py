@@ -9,6 +9,7 @@ import json
 import multiprocessing
 import multiprocessing.connection
 import pathlib
+import signal
 import sys
 import tempfile
 import time
@@ -105,6 +106,7 @@ def _work(options: argparse.Namespace, rank: int, places, results) -> None:
 
     places: shared; the next input of each target, in the end the one that is being run and -1 or its target.
     """
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the first process ends this one
     _bound_memory(options.memory)
     with tempfile.TemporaryDirectory(prefix="fuzz") as directory:
         targets = all_targets(pathlib.Path(directory), options.names)
@@ -150,7 +152,7 @@ def _bound_memory(gib: float) -> None:
 
 
 def fuzz(options: argparse.Namespace) -> dict[str, Tally]:
-    """Runs the processes; one that dies is a find, and another one goes on in its place."""
+    """Runs the processes; one that dies is a find, and another one goes on in its place.  Ctrl-C ends it."""
     context = multiprocessing.get_context("spawn")
     tallies: dict[str, Tally] = {}
     running = {}
@@ -167,30 +169,32 @@ def fuzz(options: argparse.Namespace) -> dict[str, Tally]:
         places = context.RawArray("q", [rank] * 256)
         places[-1] = -1
         start(rank, places)
-    while running:
-        for receive in multiprocessing.connection.wait(list(running)):
-            try:
-                message = receive.recv()
-            except EOFError:
-                process, rank, places = running.pop(receive)
-                process.join()
-                if places[-1] < 0:
-                    raise RuntimeError(
-                        f"a process ended with exit code {process.exitcode}"
-                    ) from None
-                places[-2] = process.exitcode in (
-                    -27,
-                    -9,
-                )  # SIGPROF: out of CPU time, in native code
-                start(rank, places)
-                continue
-            if message is None:
-                running.pop(receive)[0].join()
-            else:
-                tallies.setdefault(message[0], Tally()).merge(message[1])
-        if time.monotonic() - last > 60:
-            last = time.monotonic()
-            print(summary(tallies), file=sys.stderr, flush=True)
+    try:
+        while running:
+            for receive in multiprocessing.connection.wait(list(running)):
+                try:
+                    message = receive.recv()
+                except EOFError:
+                    process, rank, places = running.pop(receive)
+                    process.join()
+                    code = process.exitcode
+                    if places[-1] < 0:
+                        raise RuntimeError(f"a process ended with exit code {code}") from None
+                    places[-2] = code == -signal.SIGPROF  # out of CPU time, in native code
+                    start(rank, places)
+                    continue
+                if message is None:
+                    running.pop(receive)[0].join()
+                else:
+                    tallies.setdefault(message[0], Tally()).merge(message[1])
+            if time.monotonic() - last > 60:
+                last = time.monotonic()
+                print(summary(tallies), file=sys.stderr, flush=True)
+    except KeyboardInterrupt:  # enough; what was counted is shown
+        pass
+    finally:
+        for process, *_ in running.values():
+            process.terminate()
     return tallies
 
 
