@@ -2,9 +2,10 @@
 # test         the tests that need no benchmark data and no torch: some minutes on two cores
 # test-rest    what `test` leaves out: slow tests, tests on the real data, torch and PEFT, official scorers, games
 # test-all     both          references  write the stored numbers of torch and torchmetrics anew
+# fuzz         generated texts through every parser, check and scorer, MINUTES=10 of CPU time
 # lint         style and formatting    clean      remove what the targets made, but no runs
 #
-# Overridable: make test VENV=/tmp/venv PYTHON=python3.12;  make quickstart WORKDIR=runs/mine
+# Overridable: make test VENV=/tmp/venv PYTHON=python3.12;  make quickstart WORKDIR=runs/mine;  make fuzz MINUTES=60
 # It needs Python 3.11 or newer with venv, and a network the first time.  It installs CPU builds.
 
 SHELL := /bin/bash
@@ -14,6 +15,7 @@ SHELL := /bin/bash
 
 VENV ?= .venv
 WORKDIR ?= runs/quickstart
+MINUTES ?= 10
 # The first interpreter that runs and is new enough (a version manager's shim may exist and fail).
 PYTHON ?= $(shell for p in python3.11 python3 python3.12 python3.13; do \
 	"$$p" -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && echo "$$p" && break; done)
@@ -38,7 +40,7 @@ TORCH_INDEX ?=
 # The official checkers of BFCL, without the packages that it pins.
 BFCL_EVAL ?= bfcl-eval==2026.3.23
 
-.PHONY: help quickstart install test test-rest test-all references lint clean
+.PHONY: help quickstart install test test-rest test-all fuzz references lint clean
 
 help:
 	@sed -n '/^$$/q;s/^# \{0,1\}//p' $(firstword $(MAKEFILE_LIST))
@@ -56,6 +58,9 @@ test-rest: $(REST)
 	$(PYTEST) -m 'slow or data'
 
 test-all: test test-rest
+
+fuzz: $(TEST)
+	$(RUN) bench.fuzz --minutes=$(MINUTES)
 
 references: $(REST)
 	$(RUN) tests.models.make_references

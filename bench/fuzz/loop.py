@@ -22,6 +22,7 @@ from bench.fuzz.readers import readers
 from bench.fuzz.targets import Target, benchmarks, of_benchmark
 
 _SLICE = 0.25  # CPU seconds that one target gets before the next one's turn
+_DIED = "the process died"
 _SHOWN = 90  # characters of the slowest text in the table
 
 
@@ -87,7 +88,7 @@ def save(out: pathlib.Path, target: Target, subject: int, written: Sequence[str]
     }
     out.mkdir(parents=True, exist_ok=True)
     path.write_text(json.dumps(record, indent=1))
-    if verdict.outcome == guard.CRASH:
+    if verdict.outcome == guard.CRASH and verdict.where != _DIED:  # that would end this process too
 
         def fails(shorter: Sequence[str]) -> bool:
             return run(target, subject, shorter, 2.0).where == verdict.where
@@ -115,7 +116,7 @@ def _work(options: argparse.Namespace, rank: int, places, results) -> None:
         if died >= 0:  # the process before ended there, so it is not run again
             target, index = targets[died], places[died] - options.processes
             subject, written = target.draw(options.seed, index)
-            verdict = guard.Verdict(guard.HANG if places[-2] else guard.CRASH, 0.0, "the process")
+            verdict = guard.Verdict(guard.HANG if places[-2] else guard.CRASH, 0.0, _DIED)
             save(options.out, target, subject, written, verdict)
             results.send((target.name, _tally_of(verdict, written)))
         begin = time.process_time()

@@ -191,6 +191,7 @@ def test_nested_types_are_written_in_a_few_levels():
         "deep": schema,
         "who": {"type": "dict", "properties": person, "required": ["name"]},
         "any": {"type": "array", "items": "none"},
+        "odd": {"type": "dict", "properties": person, "required": 5},
     }
     tool = WEATHER | {"parameters": {"type": "dict", "properties": properties, "required": []}}
     parameters = json.loads(prompts.signature(tool))["parameters"]
@@ -198,6 +199,7 @@ def test_nested_types_are_written_in_a_few_levels():
         "deep": " of ".join(["array"] * 5 + ["any"]),
         "who": "dict {name: string, age?: integer}",
         "any": "array of any",
+        "odd": "dict {name: string, age: integer}",
     }
 
 
