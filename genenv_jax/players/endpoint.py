@@ -206,7 +206,7 @@ def _completion(response: Any, url: str) -> Completion:
     try:
         choice = response.choices[0]
         text = choice.message.content
-    except (AttributeError, IndexError, TypeError) as error:
+    except (AttributeError, LookupError, TypeError) as error:
         raise EndpointError(f"{url}: the response is no chat completion ({error})") from error
     usage = getattr(response, "usage", None)
     return Completion(

@@ -53,7 +53,7 @@ def test_responses_that_leave_something_out(body, expected):
         assert Endpoint(url, "m").complete(HELLO) == expected
 
 
-@pytest.mark.parametrize("body", [{"choices": []}, {}, {"choices": [{}]}])
+@pytest.mark.parametrize("body", [{"choices": []}, {"choices": {}}, {}, {"choices": [{}]}])
 def test_a_response_that_is_no_completion_is_refused(body):
     with serve(lambda _: (200, body)) as (url, _), pytest.raises(EndpointError, match="127.0.0.1"):
         Endpoint(url, "m", retries=0).complete(HELLO)
