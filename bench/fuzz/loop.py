@@ -70,7 +70,7 @@ def all_targets(directory: pathlib.Path, names: str = "", small: bool = False) -
 
 
 def save(out: pathlib.Path, target: Target, subject: int, written: Sequence[str], verdict) -> None:
-    """Writes a find, made smaller, unless there is one at the same place that is no longer."""
+    """Writes a find, made smaller, unless there is one of the same place."""
     mark = f"{target.name} {verdict.outcome} {verdict.where}"
     path = (
         out
