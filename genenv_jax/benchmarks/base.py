@@ -23,6 +23,7 @@ TRUNCATED = "truncated"  # the token limit came before an end token
 NOT_TEXT = "not_text"  # bytes that are not UTF-8, or control characters
 TOO_LONG = "too_long"  # more characters than the benchmark reads
 TOO_DEEP = "too_deep"  # nested beyond the benchmark's limit
+NOT_EVALUATED = "not_evaluated"  # an expression that only an interpreter could work out
 UNPARSABLE = "unparsable"  # does not follow the format that the prompt asks for
 BAD_TOOLS = "bad_tools"  # tools that are missing or not well formed
 BAD_ANSWER = "bad_answer"  # a reference answer that is missing or not well formed

@@ -17,6 +17,7 @@ from typing import Any
 
 from genenv_jax.benchmarks.base import (
     EMPTY,
+    NOT_EVALUATED,
     NOT_TEXT,
     TOO_DEEP,
     TOO_LONG,
@@ -46,6 +47,10 @@ _JSON_TOKEN = re.compile(r'(?P<quote>")|(?P<open>[\[{])|(?P<close>[\]}])')
 
 class _OutOfBoundsError(Exception):
     """Arithmetic that is well formed and would be evaluated officially, but is not worked out here."""
+
+
+class _NotEvaluatedError(Exception):
+    """Arithmetic that officially goes to `eval`, with operands on which nothing is worked out here."""
 
 
 _ERRORS = (
@@ -114,7 +119,7 @@ def _python_nesting(text: str, max_depth: int) -> Rejection | None:
         if kind == "quote":
             quote = found["quote"]
             if (found["prefix"] or "").lower() in ("f", "fr", "rf"):
-                return Rejection(UNPARSABLE, "formatted string")  # its braces hold expressions
+                return Rejection(NOT_EVALUATED, "formatted string")  # its braces hold expressions
             position = _string_end(text, position, quote, newline_ends=len(quote) == 1)
         elif kind == "comment":
             newline = text.find("\n", position)
@@ -223,7 +228,7 @@ def parse_literal(text: Any, max_chars: int = MAX_CHARS, max_depth: int = MAX_DE
     UNPARSABLE like one with as many decimals: whoever writes the value out would raise.
 
     Returns:
-      The value, or a `Rejection` (EMPTY, NOT_TEXT, TOO_LONG, TOO_DEEP, UNPARSABLE).
+      The value, or a `Rejection` (EMPTY, NOT_TEXT, TOO_LONG, TOO_DEEP, NOT_EVALUATED, UNPARSABLE).
     """
     rejection = check_text(text, max_chars) or _python_nesting(text, max_depth)
     if rejection:
@@ -260,9 +265,9 @@ def parse_calls(
 
     The official decoder gives arithmetic to `eval`.  Here it is worked out for numbers, for texts and lists
     that are added or repeated, and within bounds: integers of up to a thousand bits (10^300), texts and lists
-    of up to `MAX_CHARS`.  Beyond them the answer is TOO_LONG.  What else `eval` would take is UNPARSABLE:
-    calls, names of its module, indices and conditions inside arithmetic, formatting by `%`, sets and
-    dictionaries joined by `|`, byte strings.
+    of up to `MAX_CHARS`.  Beyond them the answer is TOO_LONG.  What else `eval` might take is NOT_EVALUATED:
+    calls, names, indices and conditions inside arithmetic, formatting by `%`, sets and dictionaries joined
+    by `|`, byte strings; and so are formatted strings anywhere.
 
     Args:
       text: what a model wrote.
@@ -272,7 +277,8 @@ def parse_calls(
         bound by it.  None drops them, as the official decoder does.
 
     Returns:
-      One {name: {argument: value}} a call, or a `Rejection`.  An empty list is a valid result.
+      One {name: {argument: value}} a call, or a `Rejection` (EMPTY, NOT_TEXT, TOO_LONG, TOO_DEEP,
+      NOT_EVALUATED, UNPARSABLE).  An empty list is a valid result.
     """
     rejection = check_text(text, max_chars)
     if rejection:
@@ -290,6 +296,8 @@ def parse_calls(
         return [_call(element, parameter_order) for element in tree.elts]
     except _OutOfBoundsError as error:
         return Rejection(TOO_LONG, str(error))
+    except _NotEvaluatedError as error:
+        return Rejection(NOT_EVALUATED, str(error))
     except _ERRORS as error:
         return Rejection(UNPARSABLE, _describe(error))
 
@@ -367,7 +375,7 @@ _BINARY = {
 
 
 def _arithmetic(node: ast.expr) -> Any:
-    """Value of an expression of constants; ValueError for anything else, or _OutOfBoundsError."""
+    """Value of an expression of constants; else _NotEvaluatedError, _OutOfBoundsError or one of `_ERRORS`."""
     match node:
         case ast.Constant(value=value) if isinstance(value, int | float | complex | str):
             return value
@@ -379,7 +387,7 @@ def _arithmetic(node: ast.expr) -> Any:
             return _UNARY[type(op)](_arithmetic(operand))
         case ast.BinOp(op=op, left=left, right=right) if type(op) in _BINARY:
             return _bounded_binary(op, _arithmetic(left), _arithmetic(right))
-    raise ValueError(f"unsupported operand {type(node).__name__}")
+    raise _NotEvaluatedError(f"unsupported operand {type(node).__name__}")
 
 
 def _bounded_binary(op: ast.operator, left: Any, right: Any) -> Any:
@@ -403,7 +411,9 @@ def _bounded_binary(op: ast.operator, left: Any, right: Any) -> Any:
         if not isinstance(count, int):
             raise ValueError("repetition needs an integer")
         size = _weight(sequence) * max(count, 0)
-    else:  # string formatting can be asked for gigabytes of padding
+    elif isinstance(op, ast.Mod) and isinstance(left, str):  # can be asked for gigabytes of padding
+        raise _NotEvaluatedError("string formatting")
+    else:
         raise ValueError("unsupported operands")
     if size > MAX_CHARS:
         raise _OutOfBoundsError("sequence out of bounds")

@@ -17,7 +17,7 @@ from tests.benchmarks.bfcl_mutations import changed_value
 
 COUNT = 6
 Play = list[list[str]]
-_Calls = list[tuple[str, dict[str, Any]]]
+Calls = list[tuple[str, dict[str, Any]]]
 _ENDS = ("Done.", "", "[]", "I cannot do that.", "[f(", "```\n```", "The balance is [12].")
 
 
@@ -29,25 +29,31 @@ def plays(task: Task, order: Mapping[str, Any], count: int = COUNT) -> list[Play
       order: see `Backends.parameter_order`; binds the positional arguments of the references.
       count: plays to make.
     """
-    reference = [
-        [(call.name, dict(call.arguments)) for call in backends.reference(turn, order)]
-        for turn in task.answer["calls"]
-    ]
-    found = [_play(reference, random.Random(0), plain=True)]
+    reference = reference_turns(task, order)
+    found = [write_play(reference, random.Random(0), plain=True)]
     for index in range(1, count):
         rng = random.Random(f"{task.id}/{index}")
         turns = [[(name, dict(arguments)) for name, arguments in turn] for turn in reference]
         for _ in range(rng.choice((0, 1, 1, 1, 2))):
-            change = rng.choice(_CHANGES)
-            change(turns, _all_tools(task), rng)
-        play = _play(turns, rng)
+            change = rng.choice(CHANGES)
+            change(turns, sorted_tools(task), rng)
+        play = write_play(turns, rng)
         if rng.random() < 0.04:
-            play = _too_many_steps(play, task, rng)
+            play = too_many_steps(play, task, rng)
         found.append(play)
     return found
 
 
-def _all_tools(task: Task) -> list[Mapping[str, Any]]:
+def reference_turns(task: Task, order: Mapping[str, Any]) -> list[Calls]:
+    """The reference calls of each turn, every argument named; see `plays`."""
+    return [
+        [(call.name, dict(call.arguments)) for call in backends.reference(turn, order)]
+        for turn in task.answer["calls"]
+    ]
+
+
+def sorted_tools(task: Task) -> list[Mapping[str, Any]]:
+    """The functions of a conversation by name."""
     return sorted(task.tools, key=lambda tool: tool["name"])
 
 
@@ -68,8 +74,8 @@ def _text(name: str, arguments: Mapping[str, Any]) -> str:
     return f"{name}({', '.join(positional + named)})"
 
 
-def _play(turns: list[_Calls], rng: random.Random, plain: bool = False) -> Play:
-    """Calls written out, all of a turn in one answer or in several."""
+def write_play(turns: list[Calls], rng: random.Random, plain: bool = False) -> Play:
+    """Calls written out, all of a turn in one answer or in several; `plain` as the reference's are."""
     play = []
     for calls in turns:
         texts = [_text(name, arguments) for name, arguments in calls]
@@ -83,10 +89,10 @@ def _play(turns: list[_Calls], rng: random.Random, plain: bool = False) -> Play:
     return play
 
 
-def _too_many_steps(play: Play, task: Task, rng: random.Random) -> Play:
+def too_many_steps(play: Play, task: Task, rng: random.Random) -> Play:
     """One turn with as many executed answers as the official loop allows, or one more."""
     turn = rng.randrange(len(play))
-    harmless = _harmless(_all_tools(task), rng)
+    harmless = _harmless(sorted_tools(task), rng)
     steps = multi_turn.MAX_STEPS + rng.choice((0, 1))
     if steps <= multi_turn.MAX_STEPS:
         answers = play[turn][:-1]
@@ -100,29 +106,29 @@ def _harmless(tools: list[Mapping[str, Any]], rng: random.Random) -> str:
     return f"{rng.choice(names)}()" if names else "nothing()"
 
 
-def _some(turns: list[_Calls], rng: random.Random) -> tuple[int, int] | None:
+def _some(turns: list[Calls], rng: random.Random) -> tuple[int, int] | None:
     places = [(t, c) for t, calls in enumerate(turns) for c in range(len(calls))]
     return rng.choice(places) if places else None
 
 
-def _drop(turns: list[_Calls], tools: list[Mapping[str, Any]], rng: random.Random) -> None:
+def _drop(turns: list[Calls], tools: list[Mapping[str, Any]], rng: random.Random) -> None:
     if place := _some(turns, rng):
         del turns[place[0]][place[1]]
 
 
-def _harmless_call(turns: list[_Calls], tools: list, rng: random.Random) -> None:
+def _harmless_call(turns: list[Calls], tools: list, rng: random.Random) -> None:
     turn = rng.choice(turns)
     name = _harmless(tools, rng).removesuffix("()")
     turn.insert(rng.randint(0, len(turn)), (name, {}))
 
 
-def _repeat(turns: list[_Calls], tools: list, rng: random.Random) -> None:
+def _repeat(turns: list[Calls], tools: list, rng: random.Random) -> None:
     if place := _some(turns, rng):
         name, arguments = turns[place[0]][place[1]]
         turns[place[0]].append((name, dict(arguments)))
 
 
-def _value(turns: list[_Calls], tools: list, rng: random.Random) -> None:
+def _value(turns: list[Calls], tools: list, rng: random.Random) -> None:
     if place := _some(turns, rng):
         arguments = turns[place[0]][place[1]][1]
         if arguments:
@@ -134,7 +140,7 @@ def _other(value: Any, rng: random.Random) -> Any:
     return value if isinstance(value, _Source) else changed_value(value, rng)
 
 
-def _argument(turns: list[_Calls], tools: list, rng: random.Random) -> None:
+def _argument(turns: list[Calls], tools: list, rng: random.Random) -> None:
     if place := _some(turns, rng):
         arguments = turns[place[0]][place[1]][1]
         if arguments and rng.random() < 0.5:
@@ -143,27 +149,27 @@ def _argument(turns: list[_Calls], tools: list, rng: random.Random) -> None:
             arguments[rng.choice(("extra", "name", "value"))] = rng.choice((1, "x", None))
 
 
-def _order(turns: list[_Calls], tools: list, rng: random.Random) -> None:
+def _order(turns: list[Calls], tools: list, rng: random.Random) -> None:
     rng.shuffle(rng.choice(turns))
 
 
-def _other_turn(turns: list[_Calls], tools: list, rng: random.Random) -> None:
+def _other_turn(turns: list[Calls], tools: list, rng: random.Random) -> None:
     if place := _some(turns, rng):
         rng.choice(turns).append(turns[place[0]].pop(place[1]))
 
 
-def _empty(turns: list[_Calls], tools: list, rng: random.Random) -> None:
+def _empty(turns: list[Calls], tools: list, rng: random.Random) -> None:
     rng.choice(turns).clear()
 
 
-def _name(turns: list[_Calls], tools: list, rng: random.Random) -> None:
+def _name(turns: list[Calls], tools: list, rng: random.Random) -> None:
     if place := _some(turns, rng):
         name, arguments = turns[place[0]][place[1]]
         others = (name.upper(), f"api.{name}", "unknown", "kill", rng.choice(tools)["name"])
         turns[place[0]][place[1]] = (rng.choice(others), arguments)
 
 
-def _wrong_start(turns: list[_Calls], tools: list, rng: random.Random) -> None:
+def _wrong_start(turns: list[Calls], tools: list, rng: random.Random) -> None:
     """A wrong call before the right one, as of an agent that tries again."""
     if place := _some(turns, rng):
         name, arguments = turns[place[0]][place[1]]
@@ -171,7 +177,7 @@ def _wrong_start(turns: list[_Calls], tools: list, rng: random.Random) -> None:
         turns[place[0]].insert(place[1], (name, wrong))
 
 
-def _spelling(turns: list[_Calls], tools: list, rng: random.Random) -> None:
+def _spelling(turns: list[Calls], tools: list, rng: random.Random) -> None:
     """An argument written in another way, which the official decoder may or may not read as the same."""
     place = _some(turns, rng)
     if not place or not turns[place[0]][place[1]][1]:
@@ -207,7 +213,8 @@ def _spelling(turns: list[_Calls], tools: list, rng: random.Random) -> None:
         arguments[key] = _Source(str(value).lower())
 
 
-_CHANGES = (
+# Each changes the calls of turns in place: (turns, sorted tools, rng) -> None.
+CHANGES = (
     *(_drop, _harmless_call, _harmless_call, _repeat, _value, _value, _value, _argument),
     *(_order, _order, _other_turn, _empty, _name, _wrong_start, _wrong_start),
     *(_spelling, _spelling, _spelling),

@@ -122,6 +122,29 @@ def test_large_numbers_do_not_hide_a_call(benchmark):
     assert beyond == Score(0.0, False, False, base.TOO_LONG)
 
 
+@pytest.mark.parametrize(
+    "value",
+    [
+        "len('a') + 1",
+        "b'x' + b'y'",
+        "'%s' % 'a'",
+        "{1} | {2}",
+        "str(f'{1}')",
+        "['a'][0] + 'b'",
+        "[" * 70 + "]" * 70,
+    ],
+)
+def test_what_is_not_evaluated_does_not_hide_a_call(benchmark, value):
+    """Officially such calls decode, so a held-out task without a call is not solved by them."""
+    task = dataclasses.replace(
+        seed_task("irrelevance", category="irrelevance", truth=[]), origin="eval"
+    )
+    assert benchmark.score(task, f"[weather.get(city={value})]") == Score(
+        0.0, False, False, NO_REFUSAL
+    )
+    assert not benchmark.score(seed_task("simple"), f"[weather.get(city={value})]").success
+
+
 def test_static_match_takes_positional_arguments_and_defaults(benchmark):
     truth = [{"weather.get": {"city": ["Oslo"], "days": ["", 1]}}, {"book": {"guests": [2]}}]
     task = seed_task(rule="static_match", category="multi_turn_long_context", truth=truth)

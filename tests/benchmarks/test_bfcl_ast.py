@@ -331,6 +331,21 @@ def test_text_that_is_no_program_of_one_call_is_rejected(language, text):
     assert isinstance(decode_source_calls(text, language), Rejection)
 
 
+@pytest.mark.parametrize("space", "\u00a0\u2028\u3000")
+def test_white_space_beyond_ascii_is_javascripts(space):
+    for text in (f"{space}A.f(x=1)", f"A.f({space}x=1)", f"A.f(x= {space}1)"):
+        assert decode_source_calls(text, "javascript") == [{"A.f": {"x": "1"}}]
+        assert isinstance(decode_source_calls(text, "java"), Rejection)
+    quoted = decode_source_calls(f'A.f(x="a{space}b") // {space}', "java")
+    assert quoted == [{"A.f": {"x": f"a{space}b"}}]
+
+
+def test_optional_chaining_is_javascripts():
+    assert isinstance(decode_source_calls("A.f(x=1)?.y", "java"), Rejection)
+    assert isinstance(decode_source_calls("A.f(x=a?.b)", "java"), Rejection)
+    assert decode_source_calls("A.f(x=a?.b)", "javascript") == [{"A.f": {"x": "a?.b"}}]
+
+
 @pytest.mark.parametrize("language", ["java", "javascript"])
 @pytest.mark.parametrize(
     "text",

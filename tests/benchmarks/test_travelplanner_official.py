@@ -6,7 +6,6 @@ import pytest
 
 from genenv_jax.benchmarks.travelplanner import records
 from genenv_jax.benchmarks.travelplanner.benchmark import TravelPlanner
-from genenv_jax.benchmarks.travelplanner.constraints import COMMONSENSE
 from tests.benchmarks import travelplanner_official as official
 from tests.benchmarks.travelplanner_mutations import mutations
 
@@ -37,22 +36,6 @@ def judged(data_dir):
     return benchmark, found
 
 
-def _letters(score) -> str:
-    """Our verdicts as the official ones are kept."""
-    if not score.detail["delivered"]:
-        return official.UNDELIVERED
-    letters = ""
-    for name in official.CONSTRAINTS:
-        verdict = score.detail["constraints"][name]
-        if name not in COMMONSENSE and not score.detail["hard_evaluated"]:
-            letters += official.SKIPPED
-        elif name in score.detail["crashed"]:
-            letters += official.CRASH
-        else:
-            letters += official._letter(verdict)
-    return letters
-
-
 def test_plans_are_those_that_were_judged(judged, kept):
     _, found = judged
     plans = [plan for _, each, _ in found for plan in each]
@@ -70,7 +53,7 @@ def test_every_verdict_equals_the_official_one(judged, kept):
         codes = kept["verdicts"][task.id]
         assert len(codes) == len(plans)
         for number, (code, score) in enumerate(zip(codes, scores, strict=True)):
-            theirs, ours = kept["kinds"][code], _letters(score)
+            theirs, ours = kept["kinds"][code], official.our_letters(score)
             for name, letter in zip(official.CONSTRAINTS, theirs, strict=True):
                 counts[name][letter] += 1
             if ours != theirs:

@@ -19,15 +19,15 @@ _SLOTS = ("current_city", "transportation", "attraction", "accommodation", *_MEA
 _UNUSED = "You don't need to fill in the information for this or later days."
 
 
-class _Mutator:
-    """Changes of one plan; every method changes the plan that it is given, in place."""
+class Mutator:
+    """Changes of one plan; every public method changes the plan that it is given, in place."""
 
-    def __init__(self, task: Task, world: World):
+    def __init__(self, task: Task, world: World, seed: str = "mutations of"):
         self.query = Query.from_json(task.answer["query"])
         self.world = world
         self.reference = world.references[task.id]
         self.cities = [city.name for city in self.reference.cities]
-        self.rng = random.Random(f"mutations of {task.id}")
+        self.rng = random.Random(f"{seed} {task.id}")
 
     def _day(self, plan: Plan, slot: str | None = None) -> dict[str, Any]:
         filled = [day for day in plan if slot is None or day.get(slot, "-") not in ("-", "")]
@@ -283,19 +283,20 @@ class _Mutator:
         self._day(plan)["note"] = self.rng.choice(["-", "nice", 3, ["a"], None])
 
 
-_REPEATED: dict[Callable[[_Mutator, Plan], None], int] = {
-    _Mutator.other_restaurant: 4,
-    _Mutator.other_restaurants: 3,
-    _Mutator.other_accommodation: 5,
-    _Mutator.one_other_night: 3,
-    _Mutator.odd_place: 6,
-    _Mutator.odd_city: 5,
-    _Mutator.odd_transportation: 5,
-    _Mutator.other_attraction: 4,
-    _Mutator.other_flight: 3,
-    _Mutator.empty_slot: 3,
-    _Mutator.missing_slot: 2,
-    _Mutator.dear_or_cheap_trip: 3,
+KINDS = [k for name, k in vars(Mutator).items() if callable(k) and not name.startswith("_")]
+_REPEATED: dict[Callable[[Mutator, Plan], None], int] = {
+    Mutator.other_restaurant: 4,
+    Mutator.other_restaurants: 3,
+    Mutator.other_accommodation: 5,
+    Mutator.one_other_night: 3,
+    Mutator.odd_place: 6,
+    Mutator.odd_city: 5,
+    Mutator.odd_transportation: 5,
+    Mutator.other_attraction: 4,
+    Mutator.other_flight: 3,
+    Mutator.empty_slot: 3,
+    Mutator.missing_slot: 2,
+    Mutator.dear_or_cheap_trip: 3,
 }
 
 
@@ -305,13 +306,10 @@ def mutations(task: Task, world: World) -> list[Plan]:
     Deterministic; empty days at the end are left out, as reading a plan does.
     """
     annotated = [dict(day) for day in task.answer["annotated_plan"]]
-    mutator = _Mutator(task, world)
+    mutator = Mutator(task, world)
     found = find_plan(mutator.query, mutator.reference, world.database)
     plans: list[Plan] = [annotated, found or [], []]
-    kinds = [
-        kind for name, kind in vars(_Mutator).items() if callable(kind) and not name.startswith("_")
-    ]
-    for index, kind in enumerate(kinds):
+    for index, kind in enumerate(KINDS):
         for repeat in range(_REPEATED.get(kind, 1)):
             # Every other change starts from the planner's plan, which is built in another way.
             plan = copy.deepcopy(found if (index + repeat) % 2 and found else annotated)
@@ -321,7 +319,7 @@ def mutations(task: Task, world: World) -> list[Plan]:
             plans.append(plan)
     for _ in range(4):  # two changes at once
         plan = copy.deepcopy(annotated)
-        for kind in mutator.rng.sample(kinds, 2):
+        for kind in mutator.rng.sample(KINDS, 2):
             try:
                 kind(mutator, plan)
             except (KeyError, AttributeError):  # the second does not fit what the first has left

@@ -30,7 +30,7 @@ import types
 from collections.abc import Iterable
 from typing import Any
 
-from genenv_jax.benchmarks.base import Task
+from genenv_jax.benchmarks.base import Score, Task
 from genenv_jax.benchmarks.travelplanner import names, records
 from genenv_jax.benchmarks.travelplanner.constraints import COMMONSENSE, HARD
 from genenv_jax.benchmarks.travelplanner.database import Database
@@ -76,7 +76,7 @@ def predictions(plans: list[list[Any]], number: int) -> list[Any]:
     return [each[number % len(each)] for each in plans]
 
 
-def _prepare(official: pathlib.Path, directory: pathlib.Path, database: Database) -> None:
+def prepare(official: pathlib.Path, directory: pathlib.Path, database: Database) -> None:
     """Puts tables and stand-ins where the evaluator expects them."""
     for name in (
         "restaurants",
@@ -111,7 +111,7 @@ def _prepare(official: pathlib.Path, directory: pathlib.Path, database: Database
     os.chdir(official / "evaluation")
 
 
-def _remember_searches() -> None:
+def remember_searches() -> None:
     """Looks every name up once: the evaluator searches whole tables for each meal of each plan."""
     from pandas.core.strings.accessor import StringMethods
 
@@ -162,6 +162,21 @@ def official_letters(commonsense: Any, hard: Any, query: dict[str, Any], plan: l
         except Exception:
             letters[name] = CRASH
     return "".join(letters[name] for name in CONSTRAINTS)
+
+
+def our_letters(score: Score) -> str:
+    """Our verdicts as the official ones are kept."""
+    if not score.detail["delivered"]:
+        return UNDELIVERED
+    letters = ""
+    for name in CONSTRAINTS:
+        if name not in COMMONSENSE and not score.detail["hard_evaluated"]:
+            letters += SKIPPED
+        elif name in score.detail["crashed"]:
+            letters += CRASH
+        else:
+            letters += _letter(score.detail["constraints"][name])
+    return letters
 
 
 def _compare_tables(commonsense: Any, database: Database) -> int:
@@ -243,14 +258,14 @@ def main(official: str) -> None:
     tasks = world.tasks[records.TRAIN]
     plans = [mutations(task, world) for task in tasks]
     start = pathlib.Path.cwd()
-    _prepare(pathlib.Path(official).resolve(), directory.resolve(), world.database)
+    prepare(pathlib.Path(official).resolve(), directory.resolve(), world.database)
     quiet = io.StringIO()
     with contextlib.redirect_stdout(quiet):
         import commonsense_constraint
         import hard_constraint
         from eval import eval_score
 
-        _remember_searches()
+        remember_searches()
         rows = _compare_tables(commonsense_constraint, world.database)
         texts = _compare_texts(commonsense_constraint, 200_000)
         kinds: list[str] = []

@@ -4,8 +4,9 @@ The official reader (`api-bank/api_call_extraction.py`) takes the first `[Name(`
 last `)]` of the same line, and finds the arguments with one regular expression.  `read_call` finds the
 call in the same place.  It reads arguments as they are printed: a quoted value ends at the quote that
 is followed by the next argument or by the end, so quoted lists (`attendees='['Ann', 'Bob']'`),
-apostrophes, empty values and bare values with spaces, signs and decimals are whole, which the official
-expression cuts short.  Values are never evaluated; they are text.
+apostrophes and empty values are whole, which the official expression cuts short.  Without quotes it reads
+one word or a list, and so does `read_call`; `read_gold` takes the rest too (`place=New York`).  Values are
+never evaluated; they are text.
 """
 
 from __future__ import annotations
@@ -29,6 +30,7 @@ _NAME = re.compile(r"\s*(\w+)\s*=\s*")
 _AFTER_VALUE = re.compile(r"\s*(?:,\s*(?:\w+\s*=|\Z)|\Z)")
 # Inside a value: the end of one call and the beginning of another.
 _SECOND_CALL = re.compile(r"""['"]\)\]?[\s,]*\[?\w+\(\w+\s*=""")
+_BARE_VALUE = re.compile(r"\w*|\[.*\]")
 _BARE_NAME = re.compile(r"(\w+)\((.*)\)\s*\Z")
 
 
@@ -40,8 +42,13 @@ class Call:
     arguments: Mapping[str, str]
 
 
-def read_call(text: Any, max_chars: int) -> Call | Rejection:
+def read_call(text: Any, max_chars: int, gold: bool = False) -> Call | Rejection:
     """The call in an answer; total, and linear in the length of the text.
+
+    Args:
+      text: the answer.
+      max_chars: longest text to read.
+      gold: whether values without quotes may be of any form.
 
     Returns:
       The call, or a `Rejection`: EMPTY, NOT_TEXT, TOO_LONG, NO_API_CALL (nothing of the form
@@ -56,21 +63,21 @@ def read_call(text: Any, max_chars: int) -> Call | Rejection:
         end = line.rfind(")]")
         start = _START.search(line)
         if start and end >= start.end():
-            return _read_arguments(start[1], line[start.end() : end])
+            return _read_arguments(start[1], line[start.end() : end], gold)
     return Rejection(NO_API_CALL, "no [Name(...)] on one line")
 
 
 def read_gold(text: str) -> Call | Rejection:
     """The call of a training record; two of them lack the brackets and are read all the same."""
-    call = read_call(text, len(text) + 1)
+    call = read_call(text, len(text) + 1, gold=True)
     if isinstance(call, Rejection) and call.reason == NO_API_CALL:
         bare = _BARE_NAME.match(text.removeprefix("API-Request:").strip())
         if bare:
-            return _read_arguments(bare[1], bare[2])
+            return _read_arguments(bare[1], bare[2], gold=True)
     return call
 
 
-def _read_arguments(name: str, body: str) -> Call | Rejection:
+def _read_arguments(name: str, body: str, gold: bool) -> Call | Rejection:
     arguments: dict[str, str] = {}
     position = 0
     while body[position:].strip(" ,"):
@@ -82,6 +89,12 @@ def _read_arguments(name: str, body: str) -> Call | Rejection:
         read = _read_value(body, found.end())
         if read is None:
             return Rejection(FAILED_PARSE, f"the value of {found[1][:40]!r} does not end")
+        if (
+            not gold
+            and body[found.end() : found.end() + 1] not in ("'", '"')
+            and not _BARE_VALUE.fullmatch(read[0])
+        ):
+            return Rejection(FAILED_PARSE, f"the value of {found[1][:40]!r} has no quotes")
         if _SECOND_CALL.search(read[0]):
             return Rejection(FAILED_PARSE, "more than one call on the line")
         arguments[found[1]], end = read  # a repeated name: the last one counts, as officially

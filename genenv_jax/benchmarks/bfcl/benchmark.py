@@ -40,8 +40,10 @@ from genenv_jax.benchmarks.base import (
     BAD_TOOLS,
     CONTAMINATED,
     EMPTY,
+    NOT_EVALUATED,
     NOT_EXECUTABLE,
     NOT_TEXT,
+    TOO_DEEP,
     TOO_LONG,
     UNDECIDED,
     UNPARSABLE,
@@ -391,7 +393,8 @@ class BFCL(Recorded):
 
         `reason` is the official error type in snake case.  An answer that does not decode is not
         valid, but for irrelevance.  Answers beyond `Limits.answer_chars`, with arithmetic out of bounds
-        (`safe_parse.parse_calls`) or that are not text are wrong in every category.
+        (`safe_parse.parse_calls`) or that are not text are wrong in every category; so are those that are
+        nested too deeply or hold what is not evaluated here, unless they refuse in words.
 
         A whole conversation, which an agent plays with `episode`, is scored from the form that the official
         result files have: JSON, a list of turns, each a list of the agent's answers as text.
@@ -410,7 +413,9 @@ class BFCL(Recorded):
                 return Score(float(not calls), not calls, True, "decoder_success" if calls else "")
             if calls.reason != EMPTY and refuses(answer, task.tools):
                 return Score(1.0, True, True)
-            return Score(0.0, task.origin == "eval", False, NO_REFUSAL)
+            # Officially a call may be decoded from what was not read here.
+            no_call = calls.reason not in (TOO_DEEP, NOT_EVALUATED)
+            return Score(0.0, no_call and task.origin == "eval", False, NO_REFUSAL)
         if rejected:
             reason = EMPTY if calls.reason == EMPTY else "decoder_failed"
             return Score(0.0, False, False, reason)

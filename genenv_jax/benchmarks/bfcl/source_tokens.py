@@ -15,6 +15,9 @@ _TOKEN = re.compile(
     r"|(?P<symbol>>>>=|\.\.\.|===|!==|\*\*=|<<=|>>=|&&=|\|\|=|\?\?=|=>|->|::|\?\.|\?\?|==|!=|<=|>=|&&"
     r"|\|\||\+\+|--|\*\*|<<|[-+*/%&|^]=|[-+*/%=<>!~?:;,.&|^(){}\[\]])"
 )
+_FOREIGN_TO_JAVA = re.compile(
+    r"\?\.|\s*[^\S\x00-\x7f]"
+)  # optional chaining, and white space beyond ASCII
 _FOREIGN_SUFFIX = {"java": "n", "javascript": "lLfFdD"}
 
 
@@ -58,7 +61,7 @@ def tokens(source: str, language: str) -> list[Token]:
             found.append(Token("string", source[position:end], position, end))
         else:
             match = _TOKEN.match(source, position)
-            if not match:
+            if not match or (language == "java" and _FOREIGN_TO_JAVA.match(match.group())):
                 raise MalformedError(f"unexpected character {character!r}")
             digits = match.group() if match.lastgroup == "number" else "0"
             if digits[:2].lower() != "0x" and digits[-1] in _FOREIGN_SUFFIX[language]:

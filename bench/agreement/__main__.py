@@ -1,0 +1,56 @@
+"""Our verdicts on held-out tasks beside the official evaluators', on answers of many kinds.
+
+    python -m bench.agreement bfcl
+    python -m bench.agreement travelplanner --official=/clones --share=0.1
+
+Answers are made by seeded generators, by kinds with names.  Compared is what an evaluation reports
+(`Score.success` of a held-out task, or what else the official code computes), not the reward of training.
+It prints a table of the kinds, every class of disagreement with an example of each kind, and verdicts a CPU
+second of both sides.
+
+What is needed beside the benchmarks' data (GENENV_DATA), one benchmark a process, since the official codes
+bring modules of the same names:
+
+    bfcl, conversations   bfcl-eval==2026.3.23 without its dependencies, tenacity, filelock, mpmath==1.3.0,
+                          tree_sitter==0.21.3, tree-sitter-java==0.21.0, tree-sitter-javascript==0.21.4
+    travelplanner         OFFICIAL/TravelPlanner at da7c1d4; pandas==2.2.3
+    api_bank              OFFICIAL/DAMO-ConvAI at 483554e; rouge==1.0.1
+    bamboogle             OFFICIAL/Search-R1, OFFICIAL/FlashRAG
+    alfworld              alfworld==0.4.2, textworld==1.7.0
+"""
+
+from __future__ import annotations
+
+import argparse
+import importlib
+import os
+import pathlib
+import sys
+
+from bench.agreement.tally import Tally
+
+SUITES = ("bfcl", "conversations", "travelplanner", "api_bank", "bamboogle", "alfworld")
+
+
+def main() -> None:
+    """Compares and prints."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("suite", choices=SUITES)
+    parser.add_argument(
+        "--official", type=pathlib.Path, default=pathlib.Path(), help="directory of clones"
+    )
+    parser.add_argument("--seed", type=int, default=1, help="of the generators")
+    parser.add_argument("--share", type=float, default=1.0, help="of the tasks, drawn by the seed")
+    arguments = parser.parse_args()
+    data_dir = os.environ.get("GENENV_DATA")
+    directory = pathlib.Path(data_dir).resolve() if data_dir else None
+    suite = importlib.import_module(f"bench.agreement.{arguments.suite}")
+    ours, official = suite.judges(directory, arguments.official.resolve())
+    tally = Tally()
+    tally.run(suite.cases(directory, arguments.seed, arguments.share), ours, official)
+    print(tally.table())
+    print(f"\n{tally.speed()}", file=sys.stdout)
+
+
+if __name__ == "__main__":
+    main()
