@@ -168,7 +168,8 @@ def judges(data_dir: pathlib.Path | None, official: pathlib.Path) -> tuple[Judge
 
     def verdict(letters: str) -> Verdict:
         accepted = not set(letters) - {oracle.PASSED, oracle.NOT_ASKED}
-        return Verdict(accepted, "" if accepted else letters, letters)
+        reason = "not delivered" if letters == oracle.UNDELIVERED else "a constraint failed"
+        return Verdict(accepted, "" if accepted else reason, letters)
 
     def ours(case: Case) -> Verdict:
         return verdict(oracle.our_letters(benchmark.score(case.task, case.text)))
