@@ -6,8 +6,7 @@ training, the whole base under LoRA, where the state holds the adapters only.
 
 from __future__ import annotations
 
-import math
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
 import jax
@@ -90,38 +89,6 @@ def _stored(state: TrainState, config: TransformerConfig) -> TrainState:
     return TrainState(stored_params(state.params, config), opt_state, state.step)
 
 
-_UNSAVED = (
-    "Nothing of this epoch is saved; if the last step of the epoch before did it, remove the newest "
-    "checkpoint"
-)
-# Metrics of an update that are a KL divergence, in nats a token.
-_DIVERGENCES = ("kl", "kl_to_initial", "update_kl")
-
-
-def check_update(metrics: dict[str, float], what: str, max_kl: float) -> None:
-    """Refuses an update that has destroyed the model, before anything of it is saved.
-
-    Args:
-      metrics: of the update, by name.
-      what: the update, for the message.
-      max_kl: most nats a token that a KL divergence among the metrics may be.
-    Raises:
-      FloatingPointError: a metric is NaN or infinite, or a KL divergence larger; it names metric and value.
-    """
-    wrong = [name for name, value in metrics.items() if not math.isfinite(value)]
-    if wrong:
-        raise FloatingPointError(
-            f"{what}: {', '.join(wrong)} not finite; lower its learning rate, or look for NaN in the "
-            f"weights.  {_UNSAVED}"
-        )
-    for name in _DIVERGENCES:
-        if metrics.get(name, 0.0) > max_kl:
-            raise FloatingPointError(
-                f"{what}: {name} = {metrics[name]:.3g} nats a token, over config.checkpoint.max_kl = "
-                f"{max_kl:g}; it has diverged: lower its learning rate.  {_UNSAVED}"
-            )
-
-
 def _split(batch: Any, parts: int) -> Any:
     """Splits the leading axis of every leaf: (b, ...) -> (parts, b / parts, ...)."""
     return jax.tree.map(lambda x: x.reshape(parts, -1, *x.shape[1:]), batch)
@@ -131,7 +98,8 @@ def accumulate(loss_fn: Callable, params: Params, batch: Any, micro_batches: int
     """Gradient and metrics of `loss_fn(params, part)` summed over `micro_batches` parts of `batch`.
 
     The loss of a part must already be divided by the whole batch's denominator.  Leaves of `batch`
-    have a leading axis that `micro_batches` divides.  Returns (gradient, metrics).
+    have a leading axis that `micro_batches` divides.  Of metrics whose name ends in "_max", which are not
+    negative, the largest is taken.  Returns (gradient, metrics).
     """
     value_and_grad = jax.value_and_grad(loss_fn, has_aux=True)
     if micro_batches == 1:
@@ -141,7 +109,12 @@ def accumulate(loss_fn: Callable, params: Params, batch: Any, micro_batches: int
 
     def add(total, part):
         (_, metrics), gradient = value_and_grad(params, part)
-        return jax.tree.map(jnp.add, total, (gradient, metrics)), None
+        gradient = jax.tree.map(jnp.add, total[0], gradient)
+        together = {
+            name: (jnp.maximum if name.endswith("_max") else jnp.add)(total[1][name], value)
+            for name, value in metrics.items()
+        }
+        return (gradient, together), None
 
     first = jax.tree.map(lambda x: x[0], parts)
     shapes = jax.eval_shape(lambda p, x: value_and_grad(p, x), params, first)
@@ -150,12 +123,16 @@ def accumulate(loss_fn: Callable, params: Params, batch: Any, micro_batches: int
 
 
 class GRPOBatch(NamedTuple):
-    """A mini-batch of rollouts.  old_logp, ref_logp: (b, g, c); advantages: (b, g)."""
+    """A mini-batch of rollouts.
+
+    old_logp, ref_logp: (b, g, c).  advantages, fresh: (b, g); for `fresh` see `grpo.grpo_loss`.
+    """
 
     rollouts: CompletionBatch
     old_logp: Array
     ref_logp: Array
     advantages: Array
+    fresh: Array | None = None
 
 
 def make_grpo_step(
@@ -163,8 +140,13 @@ def make_grpo_step(
     loss: grpo.GRPOConfig,
     optimizer: optax.GradientTransformation,
     micro_batches: int = 1,
+    skip_nonfinite: bool = False,
 ) -> Callable[[TrainState, Params, GRPOBatch], tuple[TrainState, dict[str, Array]]]:
-    """A jitted GRPO step; the state is donated.  b must be a multiple of `micro_batches`."""
+    """A jitted GRPO step; the state is donated.  b must be a multiple of `micro_batches`.
+
+    skip_nonfinite: a step whose loss or gradient is not finite leaves the state as it is; the metric "finite"
+    says (1 or 0) whether it was taken.
+    """
 
     def step(state: TrainState, frozen: Params, batch: GRPOBatch):
         total = grpo.denominator(batch.rollouts.mask, loss.aggregation)
@@ -180,6 +162,7 @@ def make_grpo_step(
                 part.rollouts.mask,
                 total,
                 loss,
+                part.fresh,
             )
 
         gradient, metrics = accumulate(loss_fn, state.params, batch, micro_batches)
@@ -187,9 +170,23 @@ def make_grpo_step(
         updates, opt_state = optimizer.update(gradient, state.opt_state, state.params)
         metrics["grad_norm"] = optax.tree.norm(gradient)
         params = optax.apply_updates(state.params, updates)
-        return _stored(TrainState(params, opt_state, state.step + 1), config), metrics
+        new = TrainState(params, opt_state, state.step + 1)
+        if skip_nonfinite:
+            taken = _finite(metrics)
+            new = jax.tree.map(lambda new, old: jnp.where(taken, new, old), new, state)
+            metrics["finite"] = taken.astype(jnp.float32)
+        return _stored(new, config), metrics
 
     return jax.jit(step, donate_argnums=0)
+
+
+def _finite(metrics: Mapping[str, Array]) -> Array:
+    return jnp.isfinite(metrics["loss"]) & jnp.isfinite(metrics["grad_norm"])
+
+
+def gaps(metrics: Mapping[str, Array]) -> dict[str, Array]:
+    """Those metrics of a GRPO step that say how far sampler and trainer are apart."""
+    return {name: value for name, value in metrics.items() if "logp_gap" in name}
 
 
 class RWRBatch(NamedTuple):
@@ -213,12 +210,14 @@ def make_rwr_step(
     kl_cap: float,
     micro_batches: int = 1,
     with_entropy: bool = False,
+    skip_nonfinite: bool = False,
 ) -> Callable[[TrainState, Params, RWRBatch], tuple[TrainState, dict[str, Array]]]:
     """A jitted RWR step whose KL from the update's start is capped; the state is donated.
 
     Among the metrics: "update_kl", the KL after the step, and "step_scale", by how much the optimiser's
     step was shortened to keep it within `kl_cap` (0: not taken).  `kl_cap` = inf switches the cap off.
     with_entropy: whether the loss has the entropy bonus, which costs a little time.
+    skip_nonfinite: adds the metric "finite", see `make_grpo_step`; such a step has step_scale 0 in any case.
     """
 
     def step(state: TrainState, frozen: Params, batch: RWRBatch):
@@ -272,6 +271,8 @@ def make_rwr_step(
             "step_scale": scale,
             "grad_norm": optax.tree.norm(gradient),
         }
+        if skip_nonfinite:
+            metrics["finite"] = _finite(metrics).astype(jnp.float32)
         return _stored(TrainState(params, opt_state, state.step + 1), config), metrics
 
     return jax.jit(step, donate_argnums=0)

@@ -19,7 +19,7 @@ from genenv_jax.players.optimizer import OptimizerConfig, make_optimizer
 from genenv_jax.players.prompts import LimitsConfig
 from genenv_jax.sampling.draw import SamplingParams
 from genenv_jax.sampling.engine import Engine, Rollouts, SamplingConfig
-from genenv_jax.settings import Settings, within
+from genenv_jax.settings import Settings, choice, within
 from genenv_jax.typing import Array, Params
 
 
@@ -29,6 +29,9 @@ class PlayerConfig(Settings):
 
     train: whether it learns.  batch_size: prompts between two sampling phases.  minibatch_size: prompts an
     optimiser step, accumulated from micro_batches parts.  update_epochs: passes over a batch.
+    old_logprobs: whose log-probs of its samples the ratio of GRPO and the KL cap of RWR are taken to: the
+    sampler's, or the trainer's, computed anew before the update; "auto": the trainer's unless the model
+    computes in float32, where both are the same but for rounding.
     """
 
     train: bool = True
@@ -37,6 +40,7 @@ class PlayerConfig(Settings):
     minibatch_size: int = within(16, 1)
     micro_batches: int = within(1, 1)
     update_epochs: int = within(1, 1)
+    old_logprobs: str = choice("auto", "sampler", "trainer")
     temperature: float = within(1.0, 0)
     grad_clip: float = within(OptimizerConfig.grad_clip, 0)
     weight_decay: float = within(OptimizerConfig.weight_decay, 0)
@@ -50,6 +54,12 @@ class PlayerConfig(Settings):
                 f"micro_batches = {self.micro_batches}: expected a divisor of minibatch_size = "
                 f"{self.minibatch_size}"
             )
+
+    def recomputes(self, dtype: str) -> bool:
+        """Whether updates of a model that computes in `dtype` start from log-probs computed anew."""
+        if self.old_logprobs == "auto":
+            return dtype != "float32"
+        return self.old_logprobs == "trainer"
 
 
 class Reference:
@@ -152,6 +162,11 @@ class Player:
     def frozen(self) -> Params:
         """The parameters that are not trained: the base under LoRA, else none."""
         return self.reference.params if self.model.config.lora else {}
+
+    @property
+    def recomputes(self) -> bool:
+        """Whether its updates start from log-probs computed anew, see `PlayerConfig.old_logprobs`."""
+        return self.config.recomputes(self.model.config.dtype)
 
     @property
     def params(self) -> Params:

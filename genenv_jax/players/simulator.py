@@ -31,6 +31,9 @@ class SimulatorConfig(PlayerConfig):
     mixture: share of the variations that the initial simulator writes.
     entropy_floor: nats a token below which entropy_coef a nat is paid for entropy.
     kl_coef: KL penalty to the initial simulator.  kl_cap: nats a token that one update may move; 0: no cap.
+    min_valid_share, collapse_epochs, on_collapse: if a smaller share of its tasks is valid in so many epochs
+    running, a line says so; "reset" makes it again what it was in the last epoch that had the share (the
+    initial simulator if none had), with fresh moments.  0: not watched.
     """
 
     learning_rate: float = within(5e-7, 0)
@@ -47,6 +50,9 @@ class SimulatorConfig(PlayerConfig):
     entropy_coef: float = within(0.0, 0)
     kl_coef: float = within(0.01, 0)
     kl_cap: float = within(0.1, 0)
+    min_valid_share: float = within(0.0, 0, 1)
+    collapse_epochs: int = within(3, 1)
+    on_collapse: str = choice("say", "reset")
 
     def __post_init__(self):
         super().__post_init__()
@@ -143,11 +149,11 @@ class Simulator(Player):
     def start_logprobs(self, generations: Rollouts, used: np.ndarray) -> np.ndarray:
         """(S, n, c) log-probs under the simulator as it is now; 0 outside the rows `used`.
 
-        The sampler's, unless the initial simulator wrote some of the generations.
+        The sampler's, unless the initial simulator wrote some of the generations or `recomputes`.
         """
-        if not self.config.from_initial:
+        if not (self.config.from_initial or self.recomputes):
             return generations.logprobs
-        self.load_for("both")
+        self.load_for(self._sampling)
         return self._logprobs(generations, used, self.logprobs)
 
     def initial_logprobs(self, generations: Rollouts, used: np.ndarray) -> np.ndarray:

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import dataclasses
 
+import jax
 import jax.numpy as jnp
 
 from genenv_jax.rl.kl import kl_estimate
@@ -71,6 +72,7 @@ def grpo_loss(
     mask: Array,
     total: Array,
     config: GRPOConfig,
+    fresh: Array | None = None,
 ) -> tuple[Array, dict[str, Array]]:
     """Loss and metrics of one micro-batch.
 
@@ -81,14 +83,20 @@ def grpo_loss(
       advantages: (b, g), one a completion.
       mask: (b, g, c), 1 at completion tokens.
       total: `denominator` of the whole mini-batch.
+      fresh: (b, g), 1 where the policy being trained is still the one that sampled, whatever the rounding of
+        `old_logp`: there the ratio is 1, and its gradient that of log π.  None: nowhere.
     Returns:
-      scalar loss, and scalars that add up over the micro-batches of a mini-batch.  All are means
-      under `config.aggregation`; "clip_share" counts the tokens whose gradient the clip removes.
+      scalar loss, and scalars that add up over the micro-batches of a mini-batch, but for names that end
+      in "_max", of which the largest is taken.  All others are means under `config.aggregation`;
+      "clip_share" counts the tokens whose gradient the clip removes.
     """
 
     def mean(values):
         return aggregate(values, mask, total, config.aggregation)
 
+    gap = jnp.abs(logp - old_logp)
+    if fresh is not None:
+        old_logp = jnp.where(fresh[..., None] > 0, jax.lax.stop_gradient(logp), old_logp)
     # A stale sample can have a huge ratio; ±20 in log space keeps exp() and its gradient finite.
     log_ratio = jnp.clip(logp - old_logp, -20.0, 20.0)
     ratio = jnp.exp(log_ratio)
@@ -107,6 +115,8 @@ def grpo_loss(
         "kl": mean(kl),
         "entropy": mean(entropy),
         "clip_share": mean((clipped * advantage < ratio * advantage).astype(jnp.float32)),
-        "sampler_trainer_logp_gap": mean(jnp.abs(logp - old_logp)),
+        "sampler_trainer_logp_gap": mean(gap),
     }
+    if fresh is not None:
+        metrics["sampler_trainer_logp_gap_max"] = jnp.max(gap * mask)
     return loss, metrics

@@ -103,7 +103,7 @@ class MetricWriter(JsonLines):
 
 
 class EpochMeans:
-    """Weighted means over the updates of one epoch, in float32.
+    """Weighted means over the updates of one epoch, in float32; of names that end in "_max" the largest.
 
     The mean over unequal mini-batches is that of their elements, not of their means, so each name has
     a `clu.metrics.Average`, a (total, count) pair.  Values stay on the device until `compute` fetches
@@ -134,7 +134,12 @@ class EpochMeans:
             for name, value in values.items():
                 total = np.float32(value) * count if count > 0 else np.float32(0)
                 average = clu_metrics.Average(total=total, count=count)
-                averages[name] = averages[name].merge(average) if name in averages else average
+                if name not in averages or not averages[name].count:
+                    averages[name] = average
+                elif not name.endswith("_max"):
+                    averages[name] = averages[name].merge(average)
+                elif count and value > averages[name].total / averages[name].count:
+                    averages[name] = average
         return {
             name: float(pair.total / pair.count) if pair.count else math.nan
             for name, pair in averages.items()

@@ -118,6 +118,10 @@ class Progress:
             dynamic_ncols=True,
         )
 
+    def say(self, text: str) -> None:
+        """Shows a line about the epoch under way."""
+        self.line(f"{self._label(min(self._done + 1, self._epochs))}{text}")
+
     def line(self, text: str) -> None:
         """Shows a line, between phases."""
         if self._stream is None:

@@ -140,6 +140,11 @@ class Session:
         return self._checkpoint.max_kl
 
     @property
+    def skips_nonfinite(self) -> bool:
+        """Whether optimiser steps that are not finite are skipped, see `CheckpointConfig`."""
+        return self._checkpoint.nonfinite == "skip"
+
+    @property
     def ended(self) -> bool:
         """Whether all epochs, rollouts or tokens are done."""
         return self.is_last(self.finished - 1)
@@ -214,6 +219,10 @@ class Session:
     ) -> contextlib.AbstractContextManager[Phase]:
         """A phase of the display, see `Progress.phase`."""
         return self._progress.phase(name, total, unit, epoch)
+
+    def say(self, text: str) -> None:
+        """Shows a line about the epoch under way, see `Progress.say`."""
+        self._progress.say(text)
 
     def measure(self, name: str) -> contextlib.AbstractContextManager[None]:
         """Adds the seconds of a block to `name`, see `RunClock.measure`."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import collections
 import dataclasses
+import itertools
 from collections.abc import Sequence
 from typing import Any
 
@@ -24,6 +25,7 @@ from genenv_jax.scoring.scorer import Scorer
 from genenv_jax.tasks.generation import Generation
 from genenv_jax.tasks.mixture import Item
 from genenv_jax.tasks.selection import All
+from genenv_jax.trainers import divergence
 
 
 @dataclasses.dataclass
@@ -65,7 +67,7 @@ class AgentTrainer:
         self._selection, self._session = selection, session
         c = agent.config
         self._update = learner.make_grpo_step(
-            agent.model.config, c, agent.optimizer, c.micro_batches
+            agent.model.config, c, agent.optimizer, c.micro_batches, session.skips_nonfinite
         )
 
     def step(self, epoch: int, items: Sequence[Item]) -> Interaction:
@@ -75,6 +77,7 @@ class AgentTrainer:
         """
         c, session = self._agent.config, self._session
         result, means, groups = Interaction(), EpochMeans(), _Groups()
+        skipped = 0
         pending: list[tuple[Rollouts, np.ndarray]] = []  # they wait for a batch to be full
         trained, total = 0, len(items) * c.group_size
         chunk = c.batch_size * self._selection.oversampling
@@ -106,9 +109,10 @@ class AgentTrainer:
                     together = Rollouts.concat_prompts([taken for taken, _ in pending])
                     earned = np.concatenate([rewards for _, rewards in pending])
                     with session.measure("update agent"):
-                        means.update(self.update(together, earned), weight=count)
-                    passes = bool(c.kl_coef) + 3 * c.update_epochs
-                    session.tokens += passes * together.token_count
+                        updated = self.update(together, earned)
+                    skipped += updated.pop("skipped", 0)
+                    means.update(updated, weight=count)
+                    session.tokens += self._tokens(together)
                     pending = []
         session.rollouts += total
         if items:
@@ -118,6 +122,8 @@ class AgentTrainer:
                 **{f"agent/{name}": value for name, value in groups.metrics().items()},
                 **{f"agent/{name}": value for name, value in means.compute().items()},
             }
+            if session.skips_nonfinite:
+                result.metrics["agent/skipped"] = skipped
         return result
 
     def update(self, rollouts: Rollouts, rewards: np.ndarray) -> dict[str, float]:
@@ -127,8 +133,9 @@ class AgentTrainer:
           rollouts: of T tasks, as the agent sampled them since its last update.
           rewards: (T, g), R_agent of each rollout.
         Returns:
-          metrics averaged over the optimiser steps; "sampler_trainer_logp_gap" is that of the first
-          step, before the parameters have moved, so it is rounding and nothing else.
+          metrics averaged over the optimiser steps; "sampler_trainer_logp_gap" (mean) and, where log-probs
+          are computed anew, "sampler_trainer_logp_gap_max" are those of the first step, before the
+          parameters have moved, so they are rounding and nothing else.
         """
         agent, c = self._agent, self._agent.config
         advantages = group_advantages(rewards, scale=c.advantage_scale, ddof=c.advantage_ddof)
@@ -138,17 +145,18 @@ class AgentTrainer:
                 for start in range(0, len(rollouts), c.minibatch_size)
             ]
         )
+        passes = self._passes(batches)
         agent.load_for("update")
-        means, gap = EpochMeans(), None
-        for _ in range(c.update_epochs):
-            for batch in batches:
-                agent.state, metrics = self._update(agent.state, agent.frozen, batch)
-                gap = metrics["sampler_trainer_logp_gap"] if gap is None else gap
-                means.update(metrics)
-        result = means.compute() | {"sampler_trainer_logp_gap": float(jax.device_get(gap))}
-        learner.check_update(
-            result, f"epoch {self._session.finished + 1}, the agent's update", self._session.max_kl
-        )
+        means, gaps = divergence.StepMeans(), None
+        for batch in itertools.chain(*passes):
+            agent.state, metrics = self._update(agent.state, agent.frozen, batch)
+            gaps = learner.gaps(metrics) if gaps is None else gaps
+            means.update(metrics)
+        result = means.compute()
+        for name, value in jax.device_get(gaps).items():
+            if np.isfinite(value) or not result.get("skipped"):  # else the first step was skipped
+                result[name] = float(value)
+        divergence.check(self._session, "agent", result, rollouts, rewards)
         return result
 
     def warm_up(self) -> None:
@@ -160,6 +168,10 @@ class AgentTrainer:
         advantages = np.zeros((1, c.group_size))
         parts = agent.blank_batches()
         batches = self._scored([self._batch(part, advantages, range(1)) for part in parts])
+        if agent.recomputes:
+            agent.load_for("sample")
+            for batch in batches:
+                agent.logprobs(batch.rollouts)
         agent.load_for("update")
         for batch in batches:
             self._update.lower(agent.state, agent.frozen, batch).compile()
@@ -173,19 +185,49 @@ class AgentTrainer:
         logprobs = self._agent.reference.logprobs
         return [batch._replace(ref_logp=logprobs(batch.rollouts)) for batch in batches]
 
+    def _passes(self, batches: Sequence[learner.GRPOBatch]) -> list[list[learner.GRPOBatch]]:
+        """The batches of each pass over them, with the log-probs that their ratios are taken to.
+
+        Of the first batch in the first pass the step itself computes them.
+        """
+        agent, epochs = self._agent, self._agent.config.update_epochs
+        if not agent.recomputes:
+            return [list(batches)] * epochs
+        agent.load_for("sample")
+        stale = agent.put(np.zeros(batches[0].advantages.shape, np.float32))
+        again = [
+            b._replace(old_logp=agent.logprobs(b.rollouts), fresh=stale)
+            for b in batches[epochs == 1 :]
+        ]
+        first = [batches[0], *again[epochs > 1 :]]
+        return [first] + [again] * (epochs - 1)
+
+    def _tokens(self, rollouts: Rollouts) -> int:
+        """How many tokens pass through a model in an update on a batch."""
+        c = self._agent.config
+        count = (bool(c.kl_coef) + 3 * c.update_epochs) * rollouts.token_count
+        if self._agent.recomputes:  # as in `_passes`
+            first = c.minibatch_size if c.update_epochs == 1 else 0
+            count += rollouts.take(range(first, len(rollouts))).token_count
+        return count
+
     def _batch(self, rollouts: Rollouts, advantages: np.ndarray, rows: range) -> learner.GRPOBatch:
         """A mini-batch on the devices, filled up with empty rows; old log-probs stand for the reference's."""
-        size = self._agent.config.minibatch_size
+        c = self._agent.config
+        size, fresh = c.minibatch_size, None
         rows = [row for row in rows if row < len(rollouts)]
         part, pad = rollouts.take(rows).cut(self._agent.widths), size - len(rows)
-        batch, old, advantage = self._agent.put(
+        if self._agent.recomputes:
+            fresh = np.ones((size, c.group_size), np.float32)
+        batch, old, advantage, fresh = self._agent.put(
             (
                 part.batch(self._agent.buckets, size),
                 np.pad(part.logprobs, [(0, pad), (0, 0), (0, 0)]),
                 np.pad(advantages[rows], [(0, pad), (0, 0)]),
+                fresh,
             )
         )
-        return learner.GRPOBatch(batch, old, old, advantage)
+        return learner.GRPOBatch(batch, old, old, advantage, fresh)
 
 
 def _record(

@@ -19,11 +19,12 @@ from genenv_jax.players.simulator import Simulator, SimulatorConfig
 from genenv_jax.rl.grpo import GRPOConfig
 from genenv_jax.rl.rewards import effective_sample_size
 from genenv_jax.rl.weights import seed_group_advantages
-from genenv_jax.run.metrics import EpochMeans
 from genenv_jax.run.session import Session
 from genenv_jax.run.streams import Stream
 from genenv_jax.sampling.engine import Rollouts, bucket, take_samples
 from genenv_jax.tasks.generation import TaskBatch
+from genenv_jax.trainers import divergence
+from genenv_jax.trainers.validity import Guarded, Trainer
 
 
 class Frozen:
@@ -89,7 +90,8 @@ class _Learning(Frozen, abc.ABC):
         ):
             updated = self.update(batch.texts, weights, session.rng(Stream.RECORDS, epoch))
             used = batch.texts.take(np.flatnonzero((weights != 0).any(axis=1)))
-            session.tokens += (1 + 3 * self._simulator.config.update_epochs) * used.token_count
+            passes = 1 + self._simulator.recomputes + 3 * self._simulator.config.update_epochs
+            session.tokens += passes * used.token_count
         return metrics | {f"simulator/{name}": value for name, value in updated.items()}
 
     def update(
@@ -108,11 +110,7 @@ class _Learning(Frozen, abc.ABC):
         if not used.size:
             return {}
         result = self._passes(generations, weights, used, order)
-        learner.check_update(
-            result,
-            f"epoch {self._session.finished + 1}, the simulator's update",
-            self._session.max_kl,
-        )
+        divergence.check(self._session, "simulator", result, generations, weights)
         return result
 
     def warm_up(self) -> None:
@@ -158,6 +156,7 @@ class Regression(_Learning):
             config.kl_cap or float("inf"),
             config.micro_batches,
             with_entropy=config.entropy_coef > 0,
+            skip_nonfinite=self._session.skips_nonfinite,
         )
 
     def _weights(self, batch: TaskBatch) -> np.ndarray:
@@ -177,14 +176,19 @@ class Regression(_Learning):
         initial = simulator.initial_logprobs(generations, used)
         start = simulator.start_logprobs(generations, used)
         simulator.load_for("update")
-        means, furthest, capped, steps, scale = EpochMeans(), 0.0, False, 0, 1.0
+        means, furthest, capped, steps, scale = divergence.StepMeans(), 0.0, False, 0, 1.0
         for _ in range(simulator.config.update_epochs):
             for rows in self._minibatches(order.permutation(used)):
                 batch = self._batch(generations, rows, start, initial, weights, entropy_coef)
                 simulator.state, metrics = self._update(simulator.state, simulator.frozen, batch)
                 fetched = [metrics.pop(name) for name in ("step_scale", "update_kl")]
-                scale, kl = map(float, processes.fetch(fetched))
+                scale, kl, finite = map(
+                    float, processes.fetch([*fetched, metrics.get("finite", 1.0)])
+                )
                 means.update(metrics)
+                if not finite:  # it is skipped
+                    scale = 1.0
+                    continue
                 capped |= scale < 1
                 if scale == 0:
                     break
@@ -237,7 +241,7 @@ class Regression(_Learning):
 class PolicyGradient(_Learning):
     """GRPO with R_env less the mean over the seed's variations as the advantage.
 
-    The ratio is taken to whoever wrote a generation.
+    The ratio is taken to whoever wrote a generation; see `PlayerConfig.old_logprobs` for whose log-probs.
     """
 
     def _make_update(self, config: SimulatorConfig) -> Any:
@@ -249,7 +253,11 @@ class PolicyGradient(_Learning):
         )
         simulator = self._simulator
         return learner.make_grpo_step(
-            simulator.model.config, loss, simulator.optimizer, config.micro_batches
+            simulator.model.config,
+            loss,
+            simulator.optimizer,
+            config.micro_batches,
+            self._session.skips_nonfinite,
         )
 
     def _weights(self, batch: TaskBatch) -> np.ndarray:
@@ -265,29 +273,54 @@ class PolicyGradient(_Learning):
     ) -> dict[str, float]:
         simulator = self._simulator
         initial = simulator.initial_logprobs(generations, used)
+        first, later = self._old(generations, used, initial)
         simulator.load_for("update")
-        means, steps = EpochMeans(), 0
+        means, steps, gaps = divergence.StepMeans(), 0, {}
         for _ in range(simulator.config.update_epochs):
             for rows in self._minibatches(order.permutation(used)):
-                batch = self._batch(generations, rows, initial, weights)
+                batch = self._batch(generations, rows, initial, weights, later if steps else first)
                 simulator.state, metrics = self._update(simulator.state, simulator.frozen, batch)
+                if simulator.recomputes and not steps:
+                    gaps = learner.gaps(metrics)
                 means.update(metrics)
                 steps += 1
-        return means.compute() | {"steps": steps}
+        gaps = {name: float(value) for name, value in processes.fetch(gaps).items()}
+        return means.compute() | gaps | {"steps": steps}
+
+    def _old(self, generations: Rollouts, used: np.ndarray, initial: np.ndarray) -> tuple:
+        """(S, n, c) log-probs that ratios are taken to, and (S, n) where the step computes them itself.
+
+        A pair of them, or a single array where it never does, for the first step and for later ones.
+        """
+        simulator = self._simulator
+        if not simulator.recomputes:
+            return ((generations.logprobs,),) * 2
+        n = generations.lengths.shape[1]
+        own = np.arange(n) < n - simulator.config.from_initial
+        fresh = np.broadcast_to(own, generations.lengths.shape).astype(np.float32)
+        sampled = np.where(own[:, None], generations.logprobs, initial)
+        anew = np.where(own[:, None], simulator.start_logprobs(generations, used), initial)
+        return (sampled, fresh), (anew, np.zeros_like(fresh))
 
     def _batch(
-        self, generations: Rollouts, rows: np.ndarray, initial: np.ndarray, weights: np.ndarray
+        self,
+        generations: Rollouts,
+        rows: np.ndarray,
+        initial: np.ndarray,
+        weights: np.ndarray,
+        old: tuple[np.ndarray, ...],
     ) -> learner.GRPOBatch:
-        arrays = generations.logprobs, initial, weights.astype(np.float32)
+        arrays = old[0], initial, weights.astype(np.float32), *old[1:]
         return self._simulator.put(learner.GRPOBatch(*self._take(generations, rows, *arrays)))
 
     def _empty_batch(self, nothing: Rollouts) -> learner.GRPOBatch:
         row = np.zeros(1, int)
         initial = self._simulator.initial_logprobs(nothing, row)
-        return self._batch(nothing, row, initial, np.zeros(nothing.lengths.shape))
+        first, _ = self._old(nothing, row, initial)
+        return self._batch(nothing, row, initial, np.zeros(nothing.lengths.shape), first)
 
 
-def make_simulator_trainer(simulator: Simulator, writes_tasks: bool, session: Session) -> Frozen:
+def make_simulator_trainer(simulator: Simulator, writes_tasks: bool, session: Session) -> Trainer:
     """The trainer that `config.simulator` names.
 
     writes_tasks: whether the epochs' tasks are the simulator's; it does not learn from others.
@@ -295,4 +328,5 @@ def make_simulator_trainer(simulator: Simulator, writes_tasks: bool, session: Se
     if not (simulator.config.train and writes_tasks):
         return Frozen()
     trainer = {"rwr": Regression, "grpo": PolicyGradient}[simulator.config.method]
-    return trainer(simulator, session)
+    made = trainer(simulator, session)
+    return Guarded(made, simulator, session) if simulator.config.min_valid_share else made

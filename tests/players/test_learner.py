@@ -318,15 +318,41 @@ def test_on_a_mesh(params, grpo_batch, grpo_steps, compilations):
         check(state)
 
 
-def test_an_update_that_has_diverged_stops_the_run():
-    what = "epoch 3, the agent's update"
-    learner.check_update({"loss": -1.5, "kl": 5.0}, what, max_kl=5.0)
-    bad = {"loss": float("nan"), "kl": 9.0, "grad_norm": float("inf")}
-    with pytest.raises(FloatingPointError, match=f"{what}: loss, grad_norm not finite"):
-        learner.check_update(bad, what, max_kl=5.0)
-    for name in ("kl", "kl_to_initial", "update_kl"):
-        with pytest.raises(FloatingPointError, match=rf"{what}: {name} = 1\.8e\+08 .*max_kl = 5;"):
-            learner.check_update({"loss": 1.0, name: 1.8e8}, what, max_kl=5.0)
+def test_a_fresh_batch_is_taken_to_the_steps_own_log_probs(params, batch, start, grpo_batch):
+    """In bfloat16: the step is the one whose old log-probs are the trainer's, and says the gap."""
+    config = dataclasses.replace(CONFIG, dtype="bfloat16")
+    loss = grpo.GRPOConfig(clip_low=0.0, clip_high=0.0, kl_coef=0.0, entropy_coef=0.0)
+    optimizer = make_optimizer(ADAM)
+    step = learner.make_grpo_step(config, loss, optimizer, 2)
+    fresh = grpo_batch._replace(fresh=np.ones((B, G), np.float32))
+    state, metrics = step(learner.init_state(params, optimizer), {}, fresh)
+    assert float(metrics["clip_share"]) == 0
+    trainer = np.asarray(score_completions(params, batch, config))
+    assert 1e-4 < np.abs(trainer - start).max() < 0.1  # what bfloat16 makes of them
+    gap = np.abs(trainer - grpo_batch.old_logp) * MASK
+    names = "sampler_trainer_logp_gap", "sampler_trainer_logp_gap_max"
+    want = gap.sum() / MASK.sum(), gap.max()
+    np.testing.assert_allclose([metrics[name] for name in names], want, atol=1e-2)
+    # The gradient is that of -mean(A log π), which a plain pass has too.
+    slopes = -grpo_batch.advantages[..., None] * MASK / MASK.sum()
+    _, _, gradient = plain_pass(params, batch, slopes)
+    close(gradient_of(state), gradient, atol=3e-3)
+
+
+def test_a_grpo_step_that_is_not_finite_can_be_skipped(params, grpo_batch):
+    optimizer = make_optimizer(ADAM)
+    step = learner.make_grpo_step(CONFIG, LOSS, optimizer, 1, True)
+    plain = learner.make_grpo_step(CONFIG, LOSS, optimizer)
+    broken = grpo_batch._replace(ref_logp=np.full_like(grpo_batch.ref_logp, np.nan))
+    state = learner.init_state(params, optimizer)
+    before = jax.device_get(state)
+    state, metrics = step(state, {}, broken)
+    assert float(metrics["finite"]) == 0
+    jax.tree.map(np.testing.assert_array_equal, jax.device_get(state), before)
+    state, metrics = step(state, {}, grpo_batch)  # and the next one is the one that it would be
+    want, _ = plain(learner.init_state(params, optimizer), {}, grpo_batch)
+    assert float(metrics["finite"]) == 1
+    jax.tree.map(np.testing.assert_array_equal, jax.device_get(state), jax.device_get(want))
 
 
 def test_optimizer():

@@ -261,3 +261,53 @@ def test_unknown_names():
         kl.kl_estimate(one, one, "k4")
     with pytest.raises(ValueError, match=r"agent\.aggregation = 'mean'.*token-mean"):
         grpo.aggregate(one, one, one.sum(), "mean")
+
+
+def test_where_the_policy_is_the_one_that_sampled_the_ratio_is_one():
+    """Whatever rounding lies between sampler and trainer, which is what the gap then measures."""
+    logp, entropy, old, ref, advantages, mask = inputs()
+    fresh = np.ones((B, G))
+    fresh[1] = 0.0
+    options = {"clip_low": 0.1, "clip_high": 0.3, "kl_coef": 0.3, "dual_clip": 3.0}
+    config, total = grpo.GRPOConfig(**options), mask.sum()
+    options |= {"aggregation": "token-mean", "kl_estimator": "k3", "entropy_coef": 0.001}
+    taken = np.where(fresh[..., None] > 0, logp, old)
+    want, metrics, d_logp, *_ = reference(
+        logp, entropy, taken, ref, advantages, mask, total, options
+    )
+    arrays = as_float32((logp, entropy, old, ref, advantages, mask))
+    run = jax.value_and_grad(
+        lambda x: grpo.grpo_loss(x, *arrays[1:], total, config, jnp.asarray(fresh)), has_aux=True
+    )
+    (loss, got), gradient = run(arrays[0])
+    np.testing.assert_allclose(loss, want, rtol=2e-6)
+    np.testing.assert_allclose(gradient, d_logp, rtol=2e-5, atol=1e-7)
+    gap = np.abs(logp - old) * mask
+    metrics |= {
+        "sampler_trainer_logp_gap": gap.sum() / total,
+        "sampler_trainer_logp_gap_max": gap.max(),
+    }
+    assert got.keys() == metrics.keys()
+    for name, value in metrics.items():
+        np.testing.assert_allclose(got[name], value, rtol=2e-6, err_msg=name)
+
+
+@pytest.mark.parametrize("sign", [-1.0, 1.0])
+def test_that_ratio_is_exactly_one(sign):
+    """A clip of 0 would count the least deviation, upwards or, with the other sign, downwards."""
+    logp, entropy, _, ref, advantages, mask = as_float32(inputs())
+    config = grpo.GRPOConfig(clip_low=0.0, clip_high=0.0)
+    old = logp + 1e-7
+    for fresh, clipped in ((None, sign < 0), (jnp.ones((B, G)), False)):
+        _, metrics = grpo.grpo_loss(
+            logp,
+            entropy,
+            old,
+            ref,
+            sign * jnp.abs(advantages) + sign,
+            mask,
+            mask.sum(),
+            config,
+            fresh,
+        )
+        assert (float(metrics["clip_share"]) > 0) is clipped

@@ -1,0 +1,80 @@
+"""The log-probs that the agent's ratios are taken to, by what its steps are given."""
+
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+
+from genenv_jax.players import learner
+from genenv_jax.sampling.engine import Rollouts
+from genenv_jax.trainers.agent import AgentTrainer
+
+G, C = 2, 3
+
+
+class FakeAgent:
+    """Whose log-probs are the number of steps that it has made."""
+
+    buckets, widths, frozen, optimizer = (4,), (C,), {}, None
+    model = SimpleNamespace(config=None)
+
+    def __init__(self, recomputes, epochs):
+        self.recomputes, self.state, self.phases = recomputes, 0, []
+        self.config = SimpleNamespace(
+            group_size=G, minibatch_size=2, micro_batches=1, update_epochs=epochs, kl_coef=0.0,
+            advantage_scale="none", advantage_ddof=1,
+        )  # fmt: skip
+
+    def put(self, tree):
+        return tree
+
+    def load_for(self, phase):
+        self.phases.append(phase)
+
+    def logprobs(self, batch):
+        assert self.phases[-1] == "sample"
+        return np.full(batch.completions.shape, 100.0 + self.state, np.float32)
+
+
+@pytest.fixture
+def steps(monkeypatch):
+    """What each step is given."""
+    given = []
+
+    def step(state, frozen, batch):
+        given.append(batch)
+        gap = np.float32(len(given))
+        return state + 1, {"loss": np.float32(1), "sampler_trainer_logp_gap": gap}
+
+    monkeypatch.setattr(learner, "make_grpo_step", lambda *_: step)
+    return given
+
+
+@pytest.mark.parametrize("epochs", [1, 2])
+@pytest.mark.parametrize("recomputes", [False, True])
+def test_old_log_probs_are_those_before_the_first_step(steps, recomputes, epochs):
+    agent = FakeAgent(recomputes, epochs)
+    session = SimpleNamespace(skips_nonfinite=False, max_kl=1.0, finished=0)
+    trainer = AgentTrainer(agent, None, None, None, session)
+    n = 5
+    rollouts = Rollouts(
+        [[1, 2]] * n, np.ones((n, G, C), np.int32), np.full((n, G), C), np.full((n, G, C), -0.5, "f4"),
+        np.ones((n, G), bool),
+    )  # fmt: skip
+    metrics = trainer.update(rollouts, np.arange(n * G, dtype=float).reshape(n, G))
+    assert len(steps) == 3 * epochs and agent.phases[-1] == "update"
+    assert metrics["sampler_trainer_logp_gap"] == 1.0  # the first step's
+    assert trainer._tokens(rollouts) - 3 * epochs * rollouts.token_count == (
+        0
+        if not recomputes
+        else rollouts.token_count
+        if epochs > 1
+        else rollouts.take(range(2, 5)).token_count
+    )
+    for number, batch in enumerate(steps):
+        if not recomputes:
+            assert batch.fresh is None and batch.old_logp.min() == -0.5
+        elif number == 0:  # the step computes them itself
+            assert (batch.fresh == 1).all() and batch.old_logp.max() == -0.5
+        else:
+            assert (batch.fresh == 0).all() and (batch.old_logp == 100.0).all()

@@ -1,0 +1,88 @@
+"""Updates that have diverged: which they are, what they leave, and steps that are skipped."""
+
+import errno
+import os
+import pathlib
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+
+from genenv_jax.run import jsonl
+from genenv_jax.sampling.engine import Rollouts
+from genenv_jax.trainers import divergence
+
+
+def test_what_has_diverged():
+    assert not divergence.reason({"loss": -1.5, "kl": 5.0}, max_kl=5.0)
+    bad = {"loss": float("nan"), "kl": 9.0, "grad_norm": float("inf")}
+    assert divergence.reason(bad, max_kl=5.0).startswith("loss, grad_norm not finite; lower its")
+    for name in ("kl", "kl_to_initial", "update_kl"):
+        why = divergence.reason({"loss": 1.0, name: 1.8e8}, max_kl=5.0)
+        assert why.startswith(f"{name} = 1.8e+08 nats a token, over config.checkpoint.max_kl = 5;")
+
+
+@pytest.fixture
+def rollouts():
+    rng = np.random.default_rng(0)
+    lengths = np.array([[3, 0], [2, 3]], np.int32)
+    logprobs = rng.normal(size=(2, 2, 3)).astype(np.float32)
+    logprobs[0, 0, 1] = np.nan
+    tokens = rng.integers(0, 99, (2, 2, 3), dtype=np.int32)
+    return Rollouts([[1, 2], [3]], tokens, lengths, logprobs, lengths > 2)
+
+
+def refused(workdir, rollouts):
+    session = SimpleNamespace(finished=6, max_kl=5.0, workdir=pathlib.Path(workdir))
+    values = np.array([[0.1, 1.0], [0.0, 0.5]])
+    divergence.check(session, "agent", {"kl": 1.0}, rollouts, values)
+    with pytest.raises(FloatingPointError) as error:
+        divergence.check(session, "agent", {"kl": np.inf, "loss": 0.25}, rollouts, values)
+    return str(error.value), values
+
+
+def test_its_batch_is_kept_for_replay(tmp_path, rollouts):
+    message, values = refused(tmp_path, rollouts)
+    (kept,) = tmp_path.rglob("*.json")
+    assert message == (
+        "epoch 7, the agent's update: kl not finite; lower its learning rate, or look for NaN in the "
+        f"weights.  Its batch is kept in {tmp_path}/diverged/agent-7.json.  Nothing of this epoch is saved; "
+        "if the last step of the epoch before did it, remove the newest checkpoint"
+    )
+    batch = divergence.load(kept)
+    assert batch.rollouts.prompts == rollouts.prompts and batch.metrics == {
+        "kl": np.inf,
+        "loss": 0.25,
+    }
+    np.testing.assert_array_equal(batch.values, values)
+    for name in ("tokens", "lengths", "logprobs", "done"):
+        got, want = getattr(batch.rollouts, name), getattr(rollouts, name)
+        assert got.dtype == want.dtype
+        np.testing.assert_array_equal(got, want)
+    kept.write_bytes(kept.read_bytes()[:-9])
+    with pytest.raises(ValueError, match=r"agent-7\.json is damaged: .*expected the batch of an"):
+        divergence.load(kept)
+
+
+def test_a_full_disk_does_not_hide_why(tmp_path, rollouts, monkeypatch):
+    def full(handle):
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    monkeypatch.setattr(jsonl.os, "fsync", full)
+    message, _ = refused(tmp_path, rollouts)
+    assert "kl not finite" in message
+    assert "Its batch could not be kept: [Errno 28] No space left on device: '" in message
+    assert not [path for path in tmp_path.rglob("*") if path.is_file()]
+
+
+def test_skipped_steps_do_not_count():
+    means = divergence.StepMeans()
+    for loss, finite in ((2.0, 1.0), (np.nan, 0.0), (4.0, 1.0)):
+        means.update({"loss": np.float32(loss), "finite": np.float32(finite)})
+    assert means.compute() == {"loss": 3.0, "skipped": 1}
+    means = divergence.StepMeans()
+    means.update({"loss": np.float32(np.nan), "finite": np.float32(0)})
+    assert divergence.reason(means.compute(), 5.0).startswith("loss not finite")
+    means = divergence.StepMeans()
+    means.update({"loss": np.float32(2.0)})
+    assert means.compute() == {"loss": 2.0}
