@@ -150,6 +150,11 @@ def programs(config: Config, model: TransformerConfig, mesh: Mesh) -> list[Progr
         reference = frozenset({"reference"})
         score = functools.partial(trees.lower_score, work)
         result.append(Program(f"score {player}", player, "score", reference, work.minibatch, score))
+        if getattr(config, player).recomputes(model.dtype):
+            own = lora | {"own parameters"}
+            score = functools.partial(trees.lower_score, work, own=True)
+            name = f"old logp {player}"
+            result.append(Program(name, player, "sample", own, work.minibatch, score))
     for player, work in player_work(config).items():
         if player == "agent":
             c = config.agent
@@ -261,10 +266,13 @@ class _Trees:
                 weights, state, config=self.config, options=engine.options, steps=engine.chunk
             )
 
-    def lower_score(self, work: Work) -> jax.stages.Lowered:
+    def lower_score(self, work: Work, own: bool = False) -> jax.stages.Lowered:
+        """By the reference, or by the player itself."""
         batch = self.completions(work, work.minibatch)
+        params = join(self.frozen, self.trained) if own else self.reference
+        config = self.config if own else self.config.base
         with activate(self.mesh, self.config):
-            return score_completions.lower(self.reference, batch, self.config.base)
+            return score_completions.lower(params, batch, config)
 
     def lower_update(self, step: Callable, player: str, work: Work) -> jax.stages.Lowered:
         batch = self.completions(work, work.minibatch)

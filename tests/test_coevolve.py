@@ -21,6 +21,7 @@ from genenv_jax.models import huggingface, lora, peft
 from genenv_jax.run.session import Session
 from genenv_jax.run.timing import Compilations
 from genenv_jax.sampling.engine import Engine
+from genenv_jax.trainers import divergence
 from genenv_jax.trainers.simulator import Regression
 from tests import toy
 from tests.runs import contents, lines, params, run, same, toy_config
@@ -245,7 +246,47 @@ def test_an_update_that_diverges_ends_the_run_before_it_is_saved(cache, tmp_path
         run(cache, tmp_path, epochs=6, **{"agent.learning_rate": 10.0})
     saved = {int(path.name) for path in (tmp_path / "checkpoints").iterdir()}
     assert max(saved, default=0) == lines(tmp_path)[-1]["step"]
+    (kept,) = (tmp_path / "diverged").iterdir()
+    batch = divergence.load(kept)
+    assert batch.metrics["kl"] > 1000 and batch.values.shape == batch.rollouts.lengths.shape
     assert lines(tmp_path)[-1].get("agent/kl", 0.0) < 1000
+
+
+class Barren(Toy):
+    """Nothing that the simulator writes in the first epoch or the third is a task."""
+
+    def parse(self, text, seed, task_id, generation):
+        if generation != 1:
+            return toy.Rejection(toy.base.UNPARSABLE, "nothing")
+        return super().parse(text, seed, task_id, generation)
+
+
+@pytest.mark.parametrize("band", [0.0, pytest.param(0.3, marks=pytest.mark.slow)])
+def test_empty_epochs_are_epochs(cache, tmp_path, monkeypatch, band):
+    """Without a valid task, or with none in the band: no update, and lines that say so."""
+    monkeypatch.setattr(toy, "Drawing", Barren)
+    options = {
+        "agent.base_share": 0.0, "agent.replay_share": 0.0, "curriculum.k_min": band,
+        "curriculum.alpha": 0.1,  # no share of four attempts
+    }  # fmt: skip
+    run(cache, tmp_path / "parts", epochs=1, **options)
+    whole = run(cache, tmp_path / "parts", epochs=3, **options)
+    start = jax.device_get(whole.agent.reference.params)
+    _, first, second, third = lines(tmp_path / "parts")
+    for empty in (first, third):
+        assert (
+            empty["generated/valid_share"] == 0
+            and empty[f"generated/rejected/{toy.base.UNPARSABLE}"] == 16
+        )
+        assert empty["simulator/records"] == 0 and "simulator/steps" not in empty
+        assert "agent/tasks" not in empty
+    assert second["agent/tasks"] > 0 and second["rollouts/total"] == third["rollouts/total"] > 0
+    assert (second["simulator/records"] > 0) is (band > 0)
+    assert same(params(whole, "simulator"), start) is (band == 0)
+    assert not same(params(whole, "agent"), start)
+    if band:
+        run(cache, tmp_path / "whole", epochs=3, **options)
+        assert contents(tmp_path / "whole") == contents(tmp_path / "parts")
 
 
 def test_a_cached_model_that_has_changed_is_not_taken(cache, tmp_path):

@@ -31,6 +31,13 @@ OPTIONS = {
     "rerolled": {"evaluation.reroll": 3},
     "response buckets": {"limits.response_buckets": (3, 12)},
     "all that parse": {"verification.admit": "parsed"},
+    "trainer's log-probs": {"model.dtype": "bfloat16", "agent.update_epochs": 2},
+    "trainer's log-probs, policy gradient": {
+        "model.dtype": "bfloat16",
+        "simulator.method": "grpo",
+        "simulator.mixture": 0.5,
+    },
+    "skipping": {"checkpoint.nonfinite": "skip"},
 }
 FAST = ("mixture, policy gradient", "response buckets")
 
@@ -56,6 +63,29 @@ def test_a_run_with_the_option_learns_and_resumes(cache, tmp_path, name):
     assert ("simulator/clip_share" in last) is policy_gradient
     assert ("simulator/update_kl" in last) is (fresh and not policy_gradient)
     assert same(params(whole, "simulator"), start) is not fresh
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("mesh", [{}, {"mesh.data": 2, "mesh.fsdp": 2}])
+def test_log_probs_of_the_trainer_are_the_samplers_but_for_rounding(cache, tmp_path, mesh):
+    """In float32, where both start from the same ones: the same run, and nothing compiled in it."""
+    if mesh:
+        mesh = mesh | {"agent.minibatch_size": 4, "simulator.minibatch_size": 4}
+    runs = {
+        name: run(
+            cache, tmp_path / name, epochs=2,
+            **{"agent.old_logprobs": name, "simulator.old_logprobs": name}, **mesh,
+        )
+        for name in ("sampler", "trainer")
+    }  # fmt: skip
+    for player in ("agent", "simulator"):
+        for x, y in zip(*(jax.tree.leaves(params(r, player)) for r in runs.values()), strict=True):
+            np.testing.assert_allclose(x, y, atol=2e-4)
+    ours, theirs = (lines(tmp_path / name)[-1] for name in ("trainer", "sampler"))
+    assert set(ours) - set(theirs) == {"agent/sampler_trainer_logp_gap_max"}
+    gap, largest = (ours[f"agent/sampler_trainer_logp_gap{end}"] for end in ("", "_max"))
+    assert 0 < gap < largest < 1e-4 and ours["tokens/total"] > theirs["tokens/total"]
+    assert not any(x["programs/compiled"] for x in lines(tmp_path / "trainer", "timing.jsonl")[1:])
 
 
 @pytest.mark.slow

@@ -12,15 +12,19 @@ from __future__ import annotations
 import concurrent.futures
 import dataclasses
 import hashlib
+import importlib
 import json
 import os
-import pathlib
 import threading
-from collections.abc import Iterable, Sequence
+import time
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 from genenv_jax.benchmarks.base import Message
 from genenv_jax.players.policy import OnAnswer
+from genenv_jax.run.jsonl import JsonLines
+
+_LONGEST = 1 << 24  # bytes of a response
 
 
 class EndpointError(ValueError):
@@ -60,7 +64,7 @@ class Endpoint:
       temperature: 0 for greedy.
       max_tokens: longest answer, in tokens.
       cache: file of the answers so far, one JSON object a line; made if missing.  None: nothing is kept.
-      timeout: seconds for one request.
+      timeout: seconds that a response may take to begin, and then to end.
       retries: how often a request is repeated that fails in passing (no connection, 408, 409, 429, 5xx).
       max_tokens_total: prompt and completion tokens that may be spent in all, on the answers in the cache
         too, so that a command that is started again and again has one budget; 0: no limit.  Requests
@@ -107,12 +111,18 @@ class Endpoint:
         # A local server takes any key, and the client insists on one.
         key = api_key or os.environ.get("OPENAI_API_KEY") or "none"
         self._client = openai.OpenAI(
-            base_url=url, api_key=key, timeout=timeout, max_retries=retries
+            base_url=url,
+            api_key=key,
+            timeout=timeout,
+            max_retries=retries,
+            # What is compressed would have no bound.
+            default_headers={"Accept-Encoding": "identity"},
+            http_client=_bounded_client(openai.DefaultHttpxClient, timeout),
         )
         self._lock = threading.Lock()
         self._known: dict[str, Completion] = {}
-        self._cache = pathlib.Path(cache) if cache else None
-        if self._cache and self._cache.exists():
+        self._cache = JsonLines(cache) if cache else None
+        if self._cache:
             self._known = dict(_read_cache(self._cache))
         self._spent = sum(c.prompt_tokens + c.completion_tokens for c in self._known.values())
 
@@ -137,7 +147,7 @@ class Endpoint:
             if digest in self._known:
                 return self._known[digest]
             if self._budget and self._spent >= self._budget:
-                kept = f"; the answers so far are kept in {self._cache}" if self._cache else ""
+                kept = f"; the answers so far are kept in {self._cache.path}" if self._cache else ""
                 raise BudgetSpent(
                     f"{self._spent} tokens are spent, the limit is {self._budget}{kept}"
                 )
@@ -146,6 +156,8 @@ class Endpoint:
         except self._failures as error:
             kind = RequestRefused if isinstance(error, self._refusals) else EndpointError
             text = f"{self.url}: {type(error).__name__}: {str(error)[:1000]}"
+            if error.__cause__ is not None:  # the client's own words for it say little
+                text += f" ({str(error.__cause__)[:200]})"
             raise kind("".join(c if c.isprintable() else " " for c in text)) from error
         completion = _completion(response, self.url)
         with self._lock:
@@ -156,9 +168,7 @@ class Endpoint:
             self._spent += tokens
             self._known[digest] = completion
             if self._cache:
-                line = {"request": digest, **dataclasses.asdict(completion)}
-                with self._cache.open("a", encoding="utf-8") as file:
-                    file.write(json.dumps(line) + "\n")
+                self._cache.append([{"request": digest, **dataclasses.asdict(completion)}])
         if self._budget and not tokens:
             raise EndpointError(
                 f"{self.url}: the response does not say how many tokens it took: expected its usage, or "
@@ -185,19 +195,44 @@ class Endpoint:
         }
 
 
-def _read_cache(path: pathlib.Path) -> Iterable[tuple[str, Completion]]:
-    data = path.read_bytes()
-    end = data.rfind(b"\n") + 1
-    if end < len(data):  # an answer that was being written when the process was killed
-        with path.open("rb+") as file:
-            file.truncate(end)
-    for number, line in enumerate(data[:end].splitlines(), 1):
+def _bounded_client(make: Callable[..., Any], timeout: float) -> Any:
+    """A client whose responses end, in `timeout` seconds from their head and `_LONGEST` bytes.
+
+    make: the client's class, of whichever HTTP library the `openai` package uses.
+    """
+    http = importlib.import_module(make.__mro__[1].__module__.partition(".")[0])
+
+    class Bounded(http.SyncByteStream):
+        def __init__(self, stream: Any):
+            self._stream = stream
+
+        def __iter__(self) -> Iterator[bytes]:
+            size, end = 0, time.monotonic() + timeout
+            for piece in self._stream:
+                size += len(piece)
+                if size > _LONGEST:
+                    raise http.ReadError(f"a response of more than {_LONGEST:,} bytes")
+                if time.monotonic() > end:
+                    raise http.ReadError(f"a response that had not ended after {timeout:g} s")
+                yield piece
+
+        def close(self) -> None:
+            self._stream.close()
+
+    def bound(response: Any) -> None:
+        response.headers.pop("content-encoding", None)
+        response.stream = Bounded(response.stream)
+
+    return make(event_hooks={"response": [bound]})
+
+
+def _read_cache(file: JsonLines) -> Iterator[tuple[str, Completion]]:
+    for number, record in enumerate(file, 1):
         try:
-            record = json.loads(line)
             yield record.pop("request"), Completion(**record)
-        except (ValueError, KeyError, TypeError, AttributeError) as error:
+        except (KeyError, TypeError) as error:
             raise ValueError(
-                f"{path}:{number}: damaged answer ({error}); delete the line"
+                f"{file.path}:{number}: damaged answer ({error}); delete the line"
             ) from None
 
 

@@ -4,17 +4,22 @@ import contextlib
 import http.server
 import json
 import threading
+import time
 
 
 class Raw(str):
     """A body that is JSON already, or none."""
 
 
+class Endless(str):
+    """A body that is sent again and again, until the client goes."""
+
+
 @contextlib.contextmanager
 def serve(reply):
     """Serves `reply(request) -> str | (status, body)` at the URL that is given; the requests so far follow.
 
-    A text becomes the answer; a status and an object, or a `Raw` text, are sent as they are.
+    A text becomes the answer; a status and an object, or a `Raw` or `Endless` text, are sent as they are.
     """
     requests = []
 
@@ -26,12 +31,17 @@ def serve(reply):
             requests.append(request)
             answer = reply(request)
             status, body = answer if isinstance(answer, tuple) else (200, completion(answer))
-            data = (body if isinstance(body, Raw) else json.dumps(body)).encode()
+            data = (body if isinstance(body, Raw | Endless) else json.dumps(body)).encode()
             self.send_response(status)
             self.send_header("Content-Type", "application/json")
-            self.send_header("Content-Length", str(len(data)))
+            if not isinstance(body, Endless):
+                self.send_header("Content-Length", str(len(data)))
             self.end_headers()
             self.wfile.write(data)
+            with contextlib.suppress(OSError):
+                while isinstance(body, Endless):
+                    self.wfile.write(data)
+                    time.sleep(1e-3)
 
         def log_message(self, *_):
             pass

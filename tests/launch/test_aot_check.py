@@ -118,8 +118,8 @@ def test_adapters_leave_one_base(aot_check, model):
 def test_every_program(aot_check, model, lora):
     *_, rows = measured(aot_check, model, "v5e:2x2", [], lora=lora)
     assert list(rows) == [
-        "prefill agent", "decode agent", "score agent",
-        "prefill simulator", "decode simulator", "score simulator",
+        "prefill agent", "decode agent", "score agent", "old logp agent",
+        "prefill simulator", "decode simulator", "score simulator", "old logp simulator",
         "update agent (GRPO)", "update simulator (RWR)",
     ]  # fmt: skip
     for row in rows.values():

@@ -382,12 +382,15 @@ def test_failure_leaves_nothing_behind(tmp_path, model, monkeypatch):
     out = huggingface.save_model(tmp_path / "out", params, config)
     before = huggingface.fingerprint(out)
 
-    def full_disk(*_args, **_kwargs):
-        raise OSError("No space left on device")
+    full = OSError(28, "No space left on device")
+    rust = safetensors.SafetensorError("I/O error: No space left on device (os error 28)")
+    for path, error in ((out, full), (tmp_path / "new", full), (out, rust)):
 
-    monkeypatch.setattr(safetensors.numpy, "save_file", full_disk)
-    for path in (out, tmp_path / "new"):
-        with pytest.raises(OSError, match="No space left"):
+        def full_disk(*_args, error=error, **_kwargs):
+            raise error
+
+        monkeypatch.setattr(safetensors.numpy, "save_file", full_disk)
+        with pytest.raises(OSError, match=rf"{path} could not be written: .*No space left"):
             huggingface.save_model(path, params, config, overwrite=True)
     assert huggingface.fingerprint(out) == before
     assert sorted(p.name for p in tmp_path.iterdir()) == ["model", "out"]

@@ -1,6 +1,8 @@
 """Answers from a server: what is sent, what is kept, what goes wrong."""
 
+import errno
 import json
+import os
 
 import pytest
 
@@ -15,7 +17,7 @@ from genenv_jax.players.endpoint import (
 from genenv_jax.sampling.engine import ignore
 from genenv_jax.scoring.attempts import attempt
 from genenv_jax.scoring.scorer import Scorer
-from tests.evaluate.fake_server import Raw, completion, serve
+from tests.evaluate.fake_server import Endless, Raw, completion, serve
 from tests.evaluate.games import STEPS, Games
 
 HELLO = [{"role": "user", "content": "Hello"}]
@@ -154,7 +156,44 @@ def test_a_refused_conversation_is_told_from_a_server_that_fails(status):
         assert str(error.value).isprintable()
 
 
-@pytest.mark.parametrize("body", ["{", "[" * 100_000, '"text"', "[1]"])
+@pytest.mark.parametrize("status", [200, 500])
+@pytest.mark.parametrize(
+    ("body", "timeout", "message"),
+    [
+        ("x" * 2**20, 60.0, "a response of more than 16,777,216 bytes"),
+        (" ", 0.2, r"a response that had not ended after 0\.2 s"),
+    ],
+)
+def test_a_response_without_an_end_is_given_up(status, body, timeout, message):
+    with (
+        serve(lambda _: (status, Endless(body))) as (url, _),
+        pytest.raises(EndpointError, match=rf"Connection error\. \({message}"),
+    ):
+        Endpoint(url, "m", timeout=timeout, retries=0).complete(HELLO)
+
+
+def test_an_answer_that_cannot_be_kept_names_the_file(tmp_path, monkeypatch):
+    """What was kept before stays whole."""
+    cache = tmp_path / "answers.jsonl"
+    with serve(lambda request: f"{request['seed']}") as (url, _):
+        endpoint = Endpoint(url, "m", cache=cache)
+        endpoint.complete(HELLO, 1)
+        kept, write = cache.read_bytes(), os.write
+
+        def full(handle, data):
+            write(handle, data[: len(data) // 2])
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+        monkeypatch.setattr(os, "write", full)
+        with pytest.raises(OSError, match=rf"No space left on device: '{cache}'"):
+            endpoint.complete(HELLO, 2)
+    assert cache.read_bytes() == kept
+
+
+HTML = "<!doctype html><html><title>502 Bad Gateway</title></html>"
+
+
+@pytest.mark.parametrize("body", ["{", "[" * 100_000, '"text"', "[1]", HTML])
 def test_a_hostile_body_is_an_endpoints_error(body):
     with serve(lambda _: (200, Raw(body))) as (url, _), pytest.raises(EndpointError):
         Endpoint(url, "m", retries=0).complete(HELLO)

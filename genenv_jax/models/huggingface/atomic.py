@@ -13,7 +13,10 @@ from genenv_jax.ownership import scratch_name
 
 @contextlib.contextmanager
 def atomic_directory(path: pathlib.Path) -> Iterator[pathlib.Path]:
-    """A new directory beside `path` that takes its place when the block ends without an error."""
+    """A new directory beside `path` that takes its place when the block ends without an error.
+
+    Raises OSError, naming `path`, where something cannot be written; libraries in Rust have errors of their own.
+    """
     path = path.absolute()
     path.parent.mkdir(parents=True, exist_ok=True)
     temporary, aside = scratch_name(path), scratch_name(path, "old")
@@ -33,6 +36,11 @@ def atomic_directory(path: pathlib.Path) -> Iterator[pathlib.Path]:
                 aside.rename(path)
             raise
         _flush(path.parent)
+    except Exception as error:
+        nameless = isinstance(error, OSError) and error.filename is None
+        if nameless or "(os error " in str(error):
+            raise OSError(f"{path} could not be written: {error}") from error
+        raise
     finally:
         shutil.rmtree(temporary, ignore_errors=True)
         if path.exists():
