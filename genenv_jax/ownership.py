@@ -82,9 +82,14 @@ def _take(path: pathlib.Path) -> int | None:
         "began": _began(os.getpid()),
         "since": datetime.datetime.now(datetime.UTC).strftime("%Y-%m-%d %H:%M:%S UTC"),
     }
-    os.ftruncate(handle, 0)
-    os.pwrite(handle, (json.dumps(me) + "\n").encode(), 0)
-    os.fsync(handle)
+    try:
+        os.ftruncate(handle, 0)
+        os.pwrite(handle, (json.dumps(me) + "\n").encode(), 0)
+        os.fsync(handle)
+    except OSError as error:
+        path.unlink(missing_ok=True)
+        os.close(handle)
+        raise OSError(error.errno, error.strerror, str(path)) from error  # it names none
     return handle
 
 

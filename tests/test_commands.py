@@ -130,6 +130,21 @@ def test_a_disk_that_is_full_is_one_line(tmp_path, monkeypatch):
     assert not list((tmp_path / "run").iterdir())
 
 
+def test_a_workdir_that_cannot_be_written_is_one_line(tmp_path, monkeypatch):
+    opened = os.open
+
+    def read_only(path, *arguments, **options):
+        if str(path).startswith(str(tmp_path)):
+            raise OSError(errno.EROFS, os.strerror(errno.EROFS), str(path))
+        return opened(path, *arguments, **options)
+
+    monkeypatch.setattr(os, "open", read_only)
+    result = call("main", QUICK, f"--workdir={tmp_path}")
+    assert result.returncode == 2
+    assert result.stderr == f"error: [Errno 30] Read-only file system: '{tmp_path / 'run.lock'}'\n"
+    assert not list(tmp_path.iterdir())
+
+
 def test_a_workdir_is_required():
     result = command("main", QUICK)
     assert result.returncode == 2

@@ -133,3 +133,13 @@ def test_what_the_dead_left_is_swept(tmp_path):
     sweep(tmp_path)
     assert sorted(tmp_path.iterdir()) == sorted(kept)
     sweep(tmp_path / "none")
+
+
+def test_a_full_disk_names_the_lock(lock, monkeypatch):
+    def full(*_):
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    monkeypatch.setattr(os, "pwrite", full)
+    with pytest.raises(OSError, match=rf"No space left on device: '{lock}'"), owned(lock, "it"):
+        pass
+    assert not lock.exists()

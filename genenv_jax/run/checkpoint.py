@@ -28,6 +28,7 @@ import orbax.checkpoint as ocp
 from absl import logging
 
 from genenv_jax.models.huggingface.tensors import all_finite
+from genenv_jax.ownership import scratch_name, sweep
 from genenv_jax.parallel import processes
 from genenv_jax.run import digests
 from genenv_jax.settings import Settings, choice, within
@@ -75,6 +76,8 @@ class Checkpoints:
         options = ocp.CheckpointManagerOptions(max_to_keep=keep, create=True, async_options=sealing)
         self._manager = ocp.CheckpointManager(self._directory, options=options)
         self._saving = -1
+        if processes.is_writer():
+            sweep(self._directory)
 
     @held()
     def save(self, epoch: int, states: Mapping[str, Any], host: Mapping[str, Any]) -> None:
@@ -97,8 +100,16 @@ class Checkpoints:
         args = ocp.args.Composite(**items, host=ocp.args.JsonSave(dict(host)))
         with self._named():
             self._manager.wait_until_finished()
+            self._probe()
             self._saving = epoch
             self._manager.save(epoch, args=args)
+
+    def _probe(self) -> None:
+        """Raises OSError where no directory can be made: Orbax's threads would wait for it beyond the end."""
+        if processes.is_writer():
+            probe = scratch_name(self._directory / "probe")
+            probe.mkdir(exist_ok=True)
+            probe.rmdir()
 
     def _seal(self) -> None:
         (partial,) = self._directory.glob(f"{self._saving}.orbax-checkpoint-tmp*")
@@ -196,15 +207,22 @@ def _say_errors_once() -> None:
     """
     logging.get_absl_logger().addFilter(_not_of_orbax)
     python_logging.getLogger("asyncio").addFilter(_not_of_its_tasks)
-    hook = sys.unraisablehook
+    for name in ("unraisablehook", "excepthook"):  # TensorStore's threads call the second one
+        hook = getattr(sys, name)
+        if not isinstance(hook, _Quiet):
+            setattr(sys, name, _Quiet(hook))
 
-    def quiet(unraisable: Any) -> None:
-        error = unraisable.exc_value
+
+class _Quiet:
+    """One of `sys`'s hooks without the errors of a closed event loop."""
+
+    def __init__(self, hook: Callable[..., None]):
+        self._hook = hook
+
+    def __call__(self, *arguments: Any) -> None:
+        error = arguments[1] if len(arguments) > 1 else arguments[0].exc_value
         if not (isinstance(error, RuntimeError) and str(error) == "Event loop is closed"):
-            hook(unraisable)
-
-    if getattr(hook, "__qualname__", "") != quiet.__qualname__:
-        sys.unraisablehook = quiet
+            self._hook(*arguments)
 
 
 def _not_of_orbax(record: Any) -> bool:

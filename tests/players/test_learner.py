@@ -321,7 +321,7 @@ def test_on_a_mesh(params, grpo_batch, grpo_steps, compilations):
 def test_a_fresh_batch_is_taken_to_the_steps_own_log_probs(params, batch, start, grpo_batch):
     """In bfloat16: the step is the one whose old log-probs are the trainer's, and says the gap."""
     config = dataclasses.replace(CONFIG, dtype="bfloat16")
-    loss = grpo.GRPOConfig(clip_low=0.0, clip_high=0.0, kl_coef=0.0, entropy_coef=0.0)
+    loss = grpo.GRPOConfig(kl_coef=0.0, entropy_coef=0.0)
     optimizer = make_optimizer(ADAM)
     step = learner.make_grpo_step(config, loss, optimizer, 2)
     fresh = grpo_batch._replace(fresh=np.ones((B, G), np.float32))

@@ -2,7 +2,10 @@
 
 import errno
 import os
+import resource
 import shutil
+import sys
+import threading
 
 import jax
 import numpy as np
@@ -151,3 +154,45 @@ def test_a_full_disk_is_one_error_that_names_the_directory(two, monkeypatch, cap
     assert restored(two) == 2
     save(two, 3)
     assert restored(two) == 3
+
+
+def test_a_disk_that_fills_up_while_arrays_are_written_is_one_error(two, capfd):
+    """The limit of a file's size stands for the disk's; the threads that write all find it."""
+    arrays = np.random.default_rng(0).normal(size=(40, 64, 64)).astype(np.float32)
+    many = {"agent": jax.device_put({f"w{i}": x for i, x in enumerate(arrays)})}
+    checkpoints = Checkpoints(two, keep=3)
+    limits = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (5000, limits[1]))
+    try:
+        with pytest.raises(OSError, match=f"a checkpoint could not be written to {two}: ") as error:
+            checkpoints.save(3, many, {"finished": 3})
+            checkpoints.close()
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, limits)
+    assert "\n" not in str(error.value)
+    assert capfd.readouterr().err == ""
+    assert restored(two) == 2
+
+
+def test_threads_errors_of_a_closed_loop_are_not_shown(two, monkeypatch, capfd):
+    monkeypatch.setattr(sys, "excepthook", sys.__excepthook__)
+    Checkpoints(two, keep=3).close()
+    for error in (RuntimeError("Event loop is closed"), RuntimeError("another")):
+        sys.excepthook(RuntimeError, error, None)
+    assert capfd.readouterr().err == "RuntimeError: another\n"
+
+
+def test_a_directory_that_cannot_be_written_is_named(two, monkeypatch):
+    def read_only(*_, **__):
+        raise OSError(errno.EROFS, os.strerror(errno.EROFS))
+
+    checkpoints = Checkpoints(two, keep=3)
+    before = threading.active_count()
+    monkeypatch.setattr(os, "mkdir", read_only)
+    with pytest.raises(OSError, match=f"could not be written to {two}: .*Read-only file system"):
+        checkpoints.save(3, states(3), {"finished": 3})
+    # None that waits for the directory, and keeps the process from its end.
+    assert threading.active_count() == before
+    monkeypatch.undo()
+    checkpoints.close()
+    assert restored(two) == 2

@@ -15,7 +15,7 @@ from genenv_jax.ownership import scratch_name
 def atomic_directory(path: pathlib.Path) -> Iterator[pathlib.Path]:
     """A new directory beside `path` that takes its place when the block ends without an error.
 
-    Raises OSError, naming `path`, where something cannot be written; libraries in Rust have errors of their own.
+    Raises OSError, naming `path`, where something cannot be written, also from libraries with other errors.
     """
     path = path.absolute()
     path.parent.mkdir(parents=True, exist_ok=True)
