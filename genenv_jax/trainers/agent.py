@@ -196,7 +196,8 @@ class AgentTrainer:
         agent.load_for("sample")
         stale = agent.put(np.zeros(batches[0].advantages.shape, np.float32))
         again = [
-            b._replace(old_logp=agent.logprobs(b.rollouts), fresh=stale)
+            # Placed as the sampler's are, so that one program serves both.
+            b._replace(old_logp=agent.put(agent.logprobs(b.rollouts)), fresh=stale)
             for b in batches[epochs == 1 :]
         ]
         first = [batches[0], *again[epochs > 1 :]]
