@@ -12,6 +12,7 @@ import jax
 import numpy as np
 
 from genenv_jax.benchmarks.base import Benchmark
+from genenv_jax.parallel import processes
 from genenv_jax.players import learner
 from genenv_jax.players.agent import Agent
 from genenv_jax.rl.advantages import group_advantages, zero_variance
@@ -196,8 +197,8 @@ class AgentTrainer:
         agent.load_for("sample")
         stale = agent.put(np.zeros(batches[0].advantages.shape, np.float32))
         again = [
-            # Placed as the sampler's are, so that one program serves both.
-            b._replace(old_logp=agent.put(agent.logprobs(b.rollouts)), fresh=stale)
+            # By way of the host, as the sampler's came: arrays of a program would need another program.
+            b._replace(old_logp=agent.put(processes.fetch(agent.logprobs(b.rollouts))), fresh=stale)
             for b in batches[epochs == 1 :]
         ]
         first = [batches[0], *again[epochs > 1 :]]
