@@ -1,0 +1,70 @@
+"""What a run has left behind, and whether it is what another one has left."""
+
+from __future__ import annotations
+
+import json
+import pathlib
+import re
+from typing import Any
+
+RECORDS = ("metrics", "tasks", "d_train", "d_env", "timing")
+# Settings with which single commands of a run are started.
+_MAY_CHANGE = ("epochs", "export", "compile_ahead")
+
+
+def contents(workdir: pathlib.Path) -> dict[str, bytes]:
+    """What a run has left that a repetition must leave as well, by name."""
+    import tensorstore
+
+    found = {}
+    for path in sorted(workdir.rglob("*")):
+        name = path.relative_to(workdir).as_posix()
+        if path.is_file() and not name.startswith("checkpoints/") and name != "timing.jsonl":
+            found[name] = _without_place(path.read_bytes(), workdir)
+    settings = json.loads(found["config.json"])
+    found["config.json"] = _text(settings | dict.fromkeys(_MAY_CHANGE))
+    for step in sorted((workdir / "checkpoints").iterdir()):
+        host = json.loads(_without_place((step / "host" / "metadata").read_bytes(), workdir))
+        host["parts"]["settings"] |= dict.fromkeys(_MAY_CHANGE)
+        for part in ("offsets", "digests"):
+            host[part].pop("timing", None)
+        found[f"checkpoints/{step.name}/host"] = _text(host)
+        for item in ("agent", "simulator"):  # files of a store whose names and layout are random
+            spec = {"driver": "ocdbt", "base": f"file://{step / item}/"}
+            store = tensorstore.KvStore.open(spec).result()
+            for key in store.list().result():
+                name = f"checkpoints/{step.name}/{item}/{key.decode()}"
+                found[name] = store.read(key).result().value
+    return found
+
+
+def _without_place(content: bytes, workdir: pathlib.Path) -> bytes:
+    return content.replace(str(workdir.parent).encode(), b"")
+
+
+def _text(content: Any) -> bytes:
+    return json.dumps(content, sort_keys=True).encode()
+
+
+def differences(workdir: pathlib.Path, reference: pathlib.Path) -> list[str]:
+    """Names of what is not equal, missing or too much."""
+    ours, theirs = contents(workdir), contents(reference)
+    return [
+        name for name in sorted(ours.keys() | theirs.keys()) if ours.get(name) != theirs.get(name)
+    ]
+
+
+def not_prefixes(workdir: pathlib.Path, reference: pathlib.Path) -> list[str]:
+    """Records of an interrupted run that are no beginning of the reference's."""
+    names = [f"{name}.jsonl" for name in RECORDS if name != "timing"]
+    there = [name for name in names if (workdir / name).exists()]
+    return [
+        n for n in there if not (reference / n).read_bytes().startswith((workdir / n).read_bytes())
+    ]
+
+
+def leftovers(*directories: pathlib.Path) -> list[str]:
+    """Names of locks, and of scratch files and unfinished checkpoints."""
+    pattern = re.compile(r"\..*\.(tmp|old|lock)|\.shared-.*|run\.lock|.*orbax-checkpoint-tmp.*")
+    found = (path for d in directories if d.is_dir() for path in d.rglob("*"))
+    return sorted(path.name for path in found if pattern.fullmatch(path.name))

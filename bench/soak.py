@@ -1,0 +1,157 @@
+"""What grows in a process that co-evolves for an hour.
+
+    python bench/soak.py                                # an hour of the tests' toy benchmark
+    python bench/soak.py --minutes=10 --at=1,5,10
+    python bench/soak.py --config=configs/quickstart.py
+
+trains without end in one process and prints a table: resident memory, open files, threads, live objects of
+Python, live compiled programs and arrays of JAX, when everything has been compiled and after --at minutes.
+It exits with 1 where the last row is more than a bound above the row at --steady minutes, see `BOUNDS`.
+
+Each row is the least of the five epochs that end at its time: a checkpoint that is being written holds files,
+threads and arrays for a moment.
+"""
+
+from __future__ import annotations
+
+import gc
+import os
+import pathlib
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Mapping, Sequence
+
+from absl import flags
+
+_ROOT = pathlib.Path(__file__).resolve().parent.parent
+sys.path.insert(0, str(_ROOT))
+
+from genenv_jax import cli  # noqa: E402
+
+# How much may be added by name: a share of the row at --steady, and a number.  A run keeps what its
+# curriculum, replay and pools need, which are bounded but fill up in the first thousand epochs.
+BOUNDS = {
+    "resident MiB": (0.10, 16.0),
+    "open files": (0.0, 4.0),
+    "threads": (0.0, 4.0),
+    "objects": (0.10, 20_000.0),
+    "programs": (0.0, 0.0),
+    "arrays": (0.0, 0.0),
+    "array MiB": (0.0, 0.1),
+}
+_LEAST_OF = 5  # epochs
+
+Row = Mapping[str, float]
+
+
+def measure() -> dict[str, float]:
+    """This process now, by the names of `BOUNDS`."""
+    import jax
+    from jax.extend import backend
+
+    pages = int(pathlib.Path("/proc/self/statm").read_text().split()[1])
+    arrays = jax.live_arrays()
+    return {
+        "resident MiB": pages * os.sysconf("SC_PAGE_SIZE") / 2**20,
+        "open files": len(os.listdir("/proc/self/fd")),
+        "threads": len(os.listdir("/proc/self/task")),
+        "objects": len(gc.get_objects()),
+        "programs": len(backend.get_backend().live_executables()),
+        "arrays": len(arrays),
+        "array MiB": sum(x.nbytes for x in arrays) / 2**20,
+    }
+
+
+def least(rows: Sequence[Row]) -> dict[str, float]:
+    """The smallest value of each name."""
+    return {name: min(row[name] for row in rows) for name in rows[0]}
+
+
+def grown(steady: Row, last: Row) -> list[str]:
+    """What has grown beyond its bound, a sentence each."""
+    found = []
+    for name, (share, number) in BOUNDS.items():
+        most = steady[name] * (1 + share) + number
+        if last[name] > most:
+            found.append(
+                f"{name}: {last[name]:,.1f}, from {steady[name]:,.1f}; at most {most:,.1f}"
+            )
+    return found
+
+
+def markdown(rows: Mapping[str, Row]) -> str:
+    """A Markdown table, one line a time."""
+    heads = ["", *next(iter(rows.values()))]
+    table = [heads, ["---"] + ["---:"] * (len(heads) - 1)]
+    for name, row in rows.items():
+        table.append([name, *(f"{x:,.1f}" if "MiB" in k else f"{x:,.0f}" for k, x in row.items())])
+    return "\n".join(f"| {' | '.join(cells)} |" for cells in table)
+
+
+def soak(
+    epoch: Callable[[], None],
+    minutes: float,
+    at: Sequence[float],
+    measure: Callable[[], Row] = measure,
+    clock: Callable[[], float] = time.monotonic,
+) -> dict[float, dict[str, float]]:
+    """Calls `epoch` until the time is over.
+
+    Args:
+      epoch: one of the run; the first few compile and do not count.
+      minutes: from when they are over.
+      at: minutes at which a row is wanted; the last one is `minutes`.
+    Returns:
+      rows by minute, 0 among them.  "epochs" says how many have been made.
+    """
+    rows: dict[float, dict[str, float]] = {}
+    wanted = sorted({0.0, minutes, *(t for t in at if t < minutes)})
+    last: list[Row] = []
+    began, count = clock(), 0
+    while wanted:
+        epoch()
+        count += 1
+        last = [*last, measure()][-_LEAST_OF:]
+        if count < 2 * _LEAST_OF:
+            began = clock()
+        elif (clock() - began) / 60 >= wanted[0]:
+            rows[wanted.pop(0)] = {"epochs": float(count)} | least(last)
+    return rows
+
+
+def main() -> None:
+    """Runs and prints."""
+    from genenv_jax.benchmarks import registry
+    from genenv_jax.coevolve import Coevolution
+    from genenv_jax.config import validate
+    from tests.runs import toy_config
+
+    options = flags.FLAGS
+    registry._BENCHMARKS["toy"] = ("tests.toy", "Drawing")
+    with tempfile.TemporaryDirectory() as folder:
+        with cli.one_line_errors():
+            at = [float(t) for t in options.at]
+            if options.steady not in at or options.steady >= options.minutes:
+                raise ValueError(f"--steady={options.steady}: expected one of --at={options.at}")
+            config = options.config or toy_config(options.cache_dir or folder)
+            config.epochs, config.export, config.tensorboard = 2**31 - 1, False, "never"
+            run = Coevolution(validate(config), pathlib.Path(folder) / "run")
+        with run.scorer, run.session.running(), run.mesh():
+            epochs = run.session.epochs()
+            rows = soak(lambda: run.epoch(next(epochs)), options.minutes, at)
+    print(f"`{' '.join(['python', 'bench/soak.py', *sys.argv[1:]])}`\n")
+    print(markdown({f"{minute:g} minutes": row for minute, row in rows.items()}))
+    if found := grown(rows[options.steady], rows[options.minutes]):
+        print("\nMore than expected: " + "; ".join(found))
+        sys.exit(1)
+    print(f"\nWithin bounds from minute {options.steady:g} to minute {options.minutes:g}.")
+
+
+if __name__ == "__main__":
+    cli.define_config("Configuration file; by default the tests' toy benchmark.")
+    flags.DEFINE_float("minutes", 60.0, "How long to train.", 0.1)
+    flags.DEFINE_list("at", ["5", "30", "60"], "Minutes of the table's rows.")
+    flags.DEFINE_float("steady", 5.0, "Minutes of the row from which on nothing may grow.")
+    flags.DEFINE_string("cache_dir", "", "Where the toy's model is kept; by default nowhere.")
+    cli.run(main)

@@ -1,0 +1,44 @@
+"""The soak's rows and bounds."""
+
+import importlib.util
+import pathlib
+
+import pytest
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+
+
+@pytest.fixture(scope="module")
+def soak():
+    spec = importlib.util.spec_from_file_location("bench_soak", ROOT / "bench" / "soak.py")
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def test_rows_are_the_least_of_the_last_epochs(soak):
+    epochs = []
+    measure = lambda: {"x": [9, 1, 5, 4, 6][len(epochs) % 5]}  # noqa: E731
+    # Half a minute each; the minutes count from the ninth on.
+    clock = lambda: 30.0 * len(epochs)  # noqa: E731
+    rows = soak.soak(lambda: epochs.append(0), 6, [2, 99], measure, clock)
+    assert rows == {m: {"epochs": e, "x": 1} for m, e in ((0.0, 10), (2, 13), (6, 21))}
+
+
+def test_what_grows_beyond_its_bound_is_named(soak):
+    steady = dict.fromkeys(soak.BOUNDS, 1000.0)
+    assert soak.grown(steady, steady) == []
+    (said,) = soak.grown(steady, steady | {"programs": 1001.0})
+    assert said == "programs: 1,001.0, from 1,000.0; at most 1,000.0"
+    assert soak.grown(steady, steady | {"resident MiB": 1117.0}) and not soak.grown(
+        steady, steady | {"resident MiB": 1115.0}
+    )
+    table = soak.markdown({"0 minutes": steady, "5 minutes": steady})
+    assert len(table.splitlines()) == 4 and "| 5 minutes | 1,000.0 | 1,000 |" in table
+
+
+def test_a_process_is_measured(soak):
+    found = soak.measure()
+    assert (
+        found.keys() == soak.BOUNDS.keys() and found["resident MiB"] > 50 and found["threads"] >= 1
+    )
