@@ -184,7 +184,7 @@ class Harness:
 def _is_display(line: str) -> bool:
     return (
         not line.strip()
-        or re.match(r"(epoch \d+/|before training|train base model)", line) is not None
+        or re.match(r"(epoch \d+/|before training|train base model|\[Gloo\])", line) is not None
     )
 
 
