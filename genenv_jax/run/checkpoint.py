@@ -18,6 +18,7 @@ import json
 import logging as python_logging
 import os
 import pathlib
+import shutil
 import sys
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
@@ -62,13 +63,16 @@ class Checkpoints:
     No method is cut in two by a signal: it is delivered when the method has ended.
 
     Args:
-      directory: where they are; made if missing.
+      directory: where they are; made if missing.  What a killed save left there is removed.
       keep: how many are kept.
     """
 
     def __init__(self, directory: str | os.PathLike, keep: int):
         _say_errors_once()
         self._directory = pathlib.Path(directory).absolute()
+        if processes.is_writer():  # what a killed save left; the workdir is this run's alone
+            for partial in self._directory.glob("*.orbax-checkpoint-tmp*"):
+                shutil.rmtree(partial, ignore_errors=True)
         # Called by the first process when all of them have written, and before the name is the final one.
         sealing = ocp.AsyncOptions(
             timeout_secs=_LONGEST_SEAL, post_finalization_callback=lambda: self._seal()

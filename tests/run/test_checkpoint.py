@@ -135,6 +135,7 @@ def test_what_a_killed_save_left_does_not_matter(two):
     left.mkdir(parents=True)
     (left / "half").write_bytes(b"half")
     assert restored(two) == 2
+    assert {path.name for path in two.iterdir()} == {"1", "2"}  # gone with the next start
     save(two, 3)
     assert restored(two) == 3
     assert {path.name for path in two.iterdir()} == {"1", "2", "3"}
