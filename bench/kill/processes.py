@@ -94,7 +94,7 @@ class Child:
             try:
                 _serve(theirs, keep)
             except SystemExit as end:
-                status = end.code if isinstance(end.code, int) else 1
+                status = end.code if isinstance(end.code, int) else int(end.code is not None)
             except BaseException:
                 traceback.print_exc()
             import atexit
