@@ -96,14 +96,20 @@ def _made_models(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def cache(_made_models):
-    """Directory of made models, and, while a module with whole runs runs, of what XLA has compiled."""
+    """Directory of made models, and, while a module with whole runs runs, of what XLA has compiled.
+
+    The module's runs also share what is traced for their updates.
+    """
     import jax
+
+    from tests.runs import shared_steps
 
     names = ("jax_compilation_cache_dir", "jax_persistent_cache_min_compile_time_secs")
     before = {name: getattr(jax.config, name) for name in names}
     jax.config.update("jax_compilation_cache_dir", str(_made_models / "xla"))
     jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.2)
-    yield _made_models
+    with shared_steps():
+        yield _made_models
     for name, value in before.items():
         jax.config.update(name, value)
 

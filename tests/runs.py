@@ -1,13 +1,18 @@
 """Whole runs of the toy benchmark, in seconds, and what is compared of them."""
 
+import contextlib
+import functools
 import json
 import pathlib
+from unittest import mock
 
 import jax
 import numpy as np
 
 from genenv_jax.coevolve import Coevolution
 from genenv_jax.config import default_config, validate
+from genenv_jax.players import learner, optimizer, player
+from genenv_jax.trainers import warm_start
 
 FILES = ("metrics.jsonl", "tasks.jsonl", "d_train.jsonl", "d_env.jsonl")
 
@@ -59,6 +64,31 @@ def toy_config(cache_dir, overrides=None):
     )
     config.update_from_flattened_dict(overrides or {})
     return config
+
+
+STEPS = ("make_grpo_step", "make_rwr_step", "make_supervised_step")
+
+
+@contextlib.contextmanager
+def shared_steps():
+    """Within it the runs of a process share their update steps, as they do the sampler's programs.
+
+    For equal settings a step is one jitted function.  Most of the time of a short run is its tracing.
+    """
+    make_optimizer = functools.cache(optimizer.make_optimizer)
+    with contextlib.ExitStack() as stack:
+        for name in STEPS:
+            shared = functools.cache(getattr(learner, name))
+            stack.enter_context(mock.patch.object(learner, name, shared))
+        for module in (player, warm_start):
+            stack.enter_context(mock.patch.object(module, "make_optimizer", make_optimizer))
+        yield
+
+
+def forget_steps():
+    """The next run within `shared_steps` has update steps of its own."""
+    for name in STEPS:
+        getattr(learner, name).cache_clear()
 
 
 def run(cache, workdir, **overrides):

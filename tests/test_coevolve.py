@@ -24,7 +24,7 @@ from genenv_jax.sampling.engine import Engine
 from genenv_jax.trainers import divergence
 from genenv_jax.trainers.simulator import Regression
 from tests import toy
-from tests.runs import contents, lines, params, run, same, toy_config
+from tests.runs import contents, forget_steps, lines, params, run, same, toy_config
 from tests.toy import Toy
 from tests.transfers import ExplicitTransfers, ImplicitTransfer
 
@@ -314,6 +314,7 @@ class Compiled:
     """Programs that each epoch compiles, or has compiled and loads; and the prompt widths it samples."""
 
     def __init__(self, patch):
+        forget_steps()
         self.programs, self.widths = [], []
         epoch, sample = Coevolution.epoch, Engine.__call__
 
@@ -352,6 +353,7 @@ def test_no_compilation_in_any_epoch(cache, tmp_path, monkeypatch):
     ]
     assert programs[0] > 0 and programs[1:] == [0, 0, 0]
     # Nor in a run that is continued, once it has begun.
+    forget_steps()
     run(cache, tmp_path, epochs=5)
     assert compiled.programs == [0] * 5
 

@@ -197,27 +197,37 @@ def test_bfcl_runs_on_the_real_records(data_dir, tmp_path):
         "--config=configs/bfcl.py:debug",
         "--config.benchmark.max_seeds=3",
         "--config.benchmark.max_eval=3",
+        "--config.limits.prompt_buckets=(2048,)",  # half of the time is for compiling
+        "--config.epochs=1",
         f"--config.model.make.cache_dir={tmp_path / 'models'}",
         f"--workdir={tmp_path / 'run'}",
         GENENV_DATA=str(data_dir),
     )
     assert result.returncode == 0, result.stderr
-    start, *epochs = lines(tmp_path / "run")
-    assert "eval/test/greedy/accuracy" in start
-    assert [line["step"] for line in epochs] == [1, 2]
-    for line in epochs:
-        rejected = sum(v for k, v in line.items() if k.startswith("generated/rejected/"))
-        assert line["generated/count"] == 6
-        assert rejected == round(6 * (1 - line["generated/valid_share"]))
+    start, line = lines(tmp_path / "run")
+    assert "eval/test/greedy/accuracy" in start and line["step"] == 1
+    rejected = sum(v for k, v in line.items() if k.startswith("generated/rejected/"))
+    assert line["generated/count"] == 6
+    assert rejected == round(6 * (1 - line["generated/valid_share"]))
 
 
 # The default run, cut down.
 SHORT = [
     QUICK,
+    "--config.model.make.num_layers=1",
     "--config.warm_start.steps=20",
     "--config.curriculum.seeds_per_epoch=4",
     "--config.benchmark.eval_per_depth=4",
+    "--config.compilation_cache=False",
 ]
+
+
+def programs(directory):
+    """The environment of processes that share what they compile, as those of a suite do."""
+    return {
+        "JAX_COMPILATION_CACHE_DIR": str(directory / "programs"),
+        "JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS": "0.1",
+    }
 
 
 @pytest.fixture(scope="module")
@@ -230,6 +240,7 @@ def finished(tmp_path_factory):
         f"--workdir={directory / 'run'}",
         "--config.epochs=1",
         f"--config.model.make.cache_dir={directory / 'models'}",
+        **programs(directory),
     )
     assert result.returncode == 0, result.stderr
     return directory
@@ -250,10 +261,10 @@ def test_a_killed_process_continues_to_the_same_files(finished, tmp_path, killed
         "--config.epochs=4",
         f"--config.model.make.cache_dir={finished / 'models'}",
     ]
-    whole, broken = tmp_path / "whole", tmp_path / "broken"
-    assert command("main", *arguments, f"--workdir={whole}").returncode == 0
+    whole, broken, shared = tmp_path / "whole", tmp_path / "broken", programs(finished)
+    assert command("main", *arguments, f"--workdir={whole}", **shared).returncode == 0
     line = [sys.executable, "-m", "genenv_jax.main", *arguments, f"--workdir={broken}"]
-    environment = os.environ | {"XLA_FLAGS": COMPILE_FAST}
+    environment = os.environ | {"XLA_FLAGS": COMPILE_FAST} | shared
     process = subprocess.Popen(line, cwd=ROOT, env=environment)
     metrics = broken / "metrics.jsonl"
     while not (metrics.exists() and metrics.read_bytes().count(b"\n") >= 3):
@@ -261,7 +272,7 @@ def test_a_killed_process_continues_to_the_same_files(finished, tmp_path, killed
         time.sleep(0.05)
     process.send_signal(killed_by)
     assert process.wait(60) in (-signal.SIGKILL, 143)
-    assert command("main", *arguments, f"--workdir={broken}").returncode == 0
+    assert command("main", *arguments, f"--workdir={broken}", **shared).returncode == 0
     for name in ("metrics.jsonl", "tasks.jsonl", "d_train.jsonl", "d_env.jsonl"):
         assert (broken / name).read_bytes() == (whole / name).read_bytes()
     for player in ("agent", "simulator"):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+import functools
 import importlib
 import inspect
 import itertools
@@ -69,15 +70,25 @@ def demonstrations(
 
         yield from Demonstrator(benchmark).pairs(rng)
     seeds = list(benchmark.tasks("seed"))
-    by_category: dict[str, list] = {}
-    for task in seeds:
-        by_category.setdefault(task.category, []).append(task)
+    by_category: dict[str, list[int]] = {}
+    for index, task in enumerate(seeds):
+        by_category.setdefault(task.category, []).append(index)
+
+    # A few seeds are drawn over and over, and writing one out may mean to execute its calls.
+    @functools.cache
+    def of_agent(seed: int) -> tuple[list[Message], str]:
+        return benchmark.agent_messages(seeds[seed]), benchmark.agent_answer(seeds[seed])
+
+    @functools.cache
+    def asked(seed: int) -> list[Message]:
+        return benchmark.simulator_messages(seeds[seed], SeedStatistics())
+
+    @functools.cache
+    def written(seed: int) -> str:
+        return benchmark.simulator_answer(seeds[seed])
+
     for _ in itertools.count():
-        task = seeds[rng.integers(len(seeds))]
-        yield benchmark.agent_messages(task), benchmark.agent_answer(task)
-        others = by_category[task.category]
-        other = others[rng.integers(len(others))]
-        yield (
-            benchmark.simulator_messages(task, SeedStatistics()),
-            benchmark.simulator_answer(other),
-        )
+        seed = int(rng.integers(len(seeds)))
+        yield of_agent(seed)
+        others = by_category[seeds[seed].category]
+        yield asked(seed), written(others[rng.integers(len(others))])

@@ -38,15 +38,23 @@ class Executed:
             assert "not recorded" not in self.html(id_), id_
 
 
+@pytest.fixture(scope="module")
+def caches(tmp_path_factory):
+    """Of models and of programs, shared by the notebooks: some of their runs begin alike."""
+    return tmp_path_factory.mktemp("caches")
+
+
 @pytest.fixture
-def execute(tmp_path, monkeypatch):
+def execute(tmp_path, caches, monkeypatch):
     """Executes a notebook in quick mode, far from the user's caches."""
     from nbclient import NotebookClient  # `make test` collects this file without the package
 
     def run(name, parameters=""):
-        for key in ("XDG_CACHE_HOME", "IPYTHONDIR", "JUPYTER_RUNTIME_DIR", "JUPYTER_CONFIG_DIR"):
+        for key in ("IPYTHONDIR", "JUPYTER_RUNTIME_DIR", "JUPYTER_CONFIG_DIR"):
             monkeypatch.setenv(key, str(tmp_path / "home" / key.lower()))
-        monkeypatch.setenv("JAX_COMPILATION_CACHE_DIR", str(tmp_path / "programs"))
+        monkeypatch.setenv("XDG_CACHE_HOME", str(caches / "home"))
+        monkeypatch.setenv("JAX_COMPILATION_CACHE_DIR", str(caches / "programs"))
+        monkeypatch.setenv("JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS", "0.2")
         monkeypatch.setenv("GENENV_QUICK", "1")
         monkeypatch.setenv("GENENV_RUNS", str(tmp_path / "runs"))
         monkeypatch.setenv("PYTHONPATH", str(ROOT))
@@ -111,7 +119,7 @@ def test_a_finished_suite_is_loaded_and_left_as_it_is(execute, tmp_path, monkeyp
 
 
 def test_the_curriculum_runs(execute):
-    executed = execute("curriculum")
+    executed = execute("curriculum", "SETTINGS['compilation_cache'] = False  # but the shared one")
     records = (executed.runs / "curriculum-quick" / "tasks.jsonl").read_text()
     texts = executed.html("texts")
     assert all(f"p̂ ≈ {target}" in texts for target in (0.1, 0.5, 0.9))
