@@ -120,13 +120,17 @@ def test_a_game_that_cannot_be_opened(tmp_path):
 
 @pytest.mark.parametrize("grammar", ["games", "move_to"])
 def test_verdicts_of_the_official_expert(grammar, directory):
-    """`won`, and after how many steps, as the official engine had it.  All games: ALFWORLD_GAMES=134."""
+    """`won`, and after how many steps, as the official engine had it.  All games: ALFWORLD_GAMES=134.
+
+    Of a sample of the games each grammar has every other one.
+    """
     recorded = json.loads(WALKTHROUGHS.read_text())["games"]
     benchmark = ALFWorld(
         data_dir=directory, eval_protocol="episode", grammar=grammar, max_steps=151
     )
     stride = max(1, 134 // int(os.environ.get("ALFWORLD_GAMES", "8")))
-    for task in benchmark.tasks("eval")[::stride]:
+    tasks = benchmark.tasks("eval")[::stride]
+    for task in tasks if stride == 1 else tasks[grammar == "move_to" :: 2]:
         record = recorded[task.id]
         written = record["commands"].split(", ")
         if grammar == "games":

@@ -2,6 +2,7 @@
 
 import collections
 import dataclasses
+import itertools
 import json
 import pickle
 import time
@@ -231,6 +232,39 @@ def test_demonstrations_are_of_the_seeds_alone(benchmark, monkeypatch):
         assert benchmark.canonical(seed) not in texts or len(texts) == 1
     if max(collections.Counter(seed.category for seed in seeds).values()) > 3:
         assert max(len(d.completions) for d in of_simulator) == 3
+
+
+@pytest.mark.parametrize("make", [("bfcl", "small"), ("api_bank", "small")], indirect=True)
+def test_endless_demonstrations_write_each_seed_out_once(benchmark, monkeypatch):
+    """Of either role; what is drawn follows from the generator alone."""
+    seeds, counts = list(benchmark.tasks("seed"))[:3], collections.Counter()
+    monkeypatch.setattr(type(benchmark), "tasks", lambda self, split: seeds)
+
+    def pairs():
+        drawn = registry.demonstrations(benchmark, np.random.default_rng(0))
+        return list(itertools.islice(drawn, 60))
+
+    found = pairs()
+    rng, of_category = np.random.default_rng(0), collections.defaultdict(list)
+    for seed in seeds:
+        of_category[seed.category].append(seed)
+    for agent, simulator in zip(found[::2], found[1::2], strict=True):
+        seed = seeds[rng.integers(len(seeds))]
+        others = of_category[seed.category]
+        other = others[rng.integers(len(others))]
+        assert agent == (benchmark.agent_messages(seed), benchmark.agent_answer(seed))
+        asked = benchmark.simulator_messages(seed, SeedStatistics())
+        assert simulator == (asked, benchmark.simulator_answer(other))
+    for name in ("agent_messages", "simulator_messages"):
+        write = getattr(benchmark, name)
+
+        def counted(*arguments, name=name, write=write):
+            counts[name] += 1
+            return write(*arguments)
+
+        monkeypatch.setattr(benchmark, name, counted)
+    assert pairs() == found
+    assert set(counts.values()) == {len({id(messages) for messages, _ in found[::2]})}
 
 
 def test_a_records_tasks_are_validated_on_together(benchmark):

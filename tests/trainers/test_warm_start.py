@@ -26,6 +26,7 @@ SETTINGS = {
     "model.make.vocab_size": 0,
     "warm_start.steps": 40,
     "warm_start.batch_size": 8,
+    "warm_start.micro_batches": 2,
     "warm_start.validate_every": 10,
     "warm_start.learning_rate": 1e-2,
     "warm_start.validation_share": 0.2,
@@ -72,7 +73,7 @@ def measured(directory, demonstrations):
 @pytest.mark.parametrize("rank", [0, pytest.param(4, marks=pytest.mark.slow)])
 def test_a_given_model_learns_from_the_seeds(cache, given, rank, monkeypatch):
     """All parameters, or adapters: the loss falls, and what is written is the model of the best step."""
-    options = {"lora.rank": rank, "warm_start.micro_batches": 2}
+    options = {"lora.rank": rank}
     directory, benchmark = warm_start(cache, given, **options)
     found = losses(directory)
     first, best = found["losses"][0], found["losses"][found["best"] // 10]
@@ -93,10 +94,11 @@ def test_a_given_model_learns_from_the_seeds(cache, given, rank, monkeypatch):
 def test_the_step_with_the_lowest_validation_loss_is_kept(cache, given):
     """Few seeds and many passes: the validation loss rises again."""
     options = {"benchmark.num_seeds": 8, "warm_start.validation_share": 0.5}
-    directory, _ = warm_start(cache, given, **options, **{"warm_start.steps": 200})
+    options |= {"warm_start.steps": 200, "warm_start.validate_every": 20}
+    directory, _ = warm_start(cache, given, **options)
     found = losses(directory)
     means = [np.mean([r["validation/agent"], r["validation/simulator"]]) for r in found["losses"]]
-    assert found["best"] == 10 * int(np.argmin(means)) < 200
+    assert found["best"] == 20 * int(np.argmin(means)) < 200
 
 
 @pytest.mark.slow
