@@ -91,6 +91,7 @@ def test_a_given_model_learns_from_the_seeds(cache, given, rank, monkeypatch):
     assert warm_start(cache, given, **options)[0] == directory
 
 
+@pytest.mark.slow
 def test_the_step_with_the_lowest_validation_loss_is_kept(cache, given):
     """Few seeds and many passes: the validation loss rises again."""
     options = {"benchmark.num_seeds": 8, "warm_start.validation_share": 0.5}
