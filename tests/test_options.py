@@ -39,7 +39,7 @@ OPTIONS = {
     },
     "skipping": {"checkpoint.nonfinite": "skip"},
 }
-FAST = ("mixture, policy gradient", "response buckets")
+FAST = ("mixture, policy gradient",)
 
 
 @pytest.mark.parametrize(
