@@ -134,7 +134,9 @@ def main() -> None:
             at = [float(t) for t in options.at]
             if options.steady not in at or options.steady >= options.minutes:
                 raise ValueError(f"--steady={options.steady}: expected one of --at={options.at}")
-            config = options.config or toy_config(options.cache_dir or folder)
+            # D_train is kept whole to replay from, unless it is bounded.
+            bounded = {"agent.replay_capacity": 256}
+            config = options.config or toy_config(options.cache_dir or folder, bounded)
             config.epochs, config.export, config.tensorboard = 2**31 - 1, False, "never"
             run = Coevolution(validate(config), pathlib.Path(folder) / "run")
         with run.scorer, run.session.running(), run.mesh():
