@@ -177,10 +177,12 @@ def test_metrics_by_hand():
     for g, rate in zip(batch.generations, (0.6, 0.3, 0.9, None, None), strict=True):
         g.r_env, g.rerolled = 0.5, rate
     batch.generations[4].task = None
+    batch.generations[3].seed = TOY.task("parent", "of an earlier epoch", origin="generated")
     batch.generations[4].set_verdict(TOY.parse("1234567", TOY.tasks("seed")[0], "x", 0))
     found = generation_metrics(batch.generations, TOY, 0.5, 0.1)
     assert found["generated/count"] == 5 and found["generated/valid_share"] == 0.8
     assert found["generated/rejected/unparsable"] == 1
+    assert found["generated/grown_share"] == 0.2
     assert found["generated/p_hat_mean"] == pytest.approx(0.6)
     assert found["generated/p_hat_in_band"] == 0.75
     assert found["generated/solved_all"] == found["generated/solved_none"] == 0
@@ -196,5 +198,6 @@ def test_metrics_by_hand():
     assert nothing == {
         "generated/count": 1,
         "generated/valid_share": 0.0,
+        "generated/grown_share": 0.0,
         "generated/rejected/unparsable": 1,
     }
