@@ -119,6 +119,17 @@ class Child:
         self.kill()
         yield "end", "does not end"
 
+    def meanwhile(self) -> Iterator[tuple[str, Any]]:
+        """Those of the `events` that have come already."""
+        try:
+            while self.pipe.poll():
+                event = self.pipe.recv()
+                yield event
+                if event[0] == "end":
+                    return
+        except (EOFError, ConnectionResetError):
+            yield "end", self.wait()
+
     def wait(self) -> int:
         """The exit code of a process that ends."""
         if self.code is None:

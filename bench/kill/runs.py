@@ -57,7 +57,7 @@ class Harness:
           exit code of the struck process, the phase in which it was struck ("" where it was not), and what
           it printed besides the display.
         """
-        two, struck, after = self.options.processes == 2, "", 0
+        two, struck = self.options.processes == 2, ""
         with socket.create_server(("", 0)) as server:
             port = server.getsockname()[1]
         if two or self.child is None or self.child.code is not None or not self.child.keep:
@@ -77,14 +77,10 @@ class Harness:
                     waiting -= 1
                     continue
                 time.sleep(self.rng.random() * _WITHIN.get(phase, 2.0))
-                while self.child.pipe.poll() and strike[0] != signal.SIGKILL and after < 50:
-                    after += 1  # phases that have begun meanwhile
-                    kind, value = self.child.pipe.recv()
-                    if kind == "end":
-                        code = value
-                        break
-                    phase = value
+                if strike[0] != signal.SIGKILL and (come := list(self.child.meanwhile())):
+                    kind, phase = come[-1]
                 if kind == "end":
+                    code = phase
                     break
                 struck = phase
                 os.kill(self.child.pid, strike[0])

@@ -94,7 +94,7 @@ def _session():
         phase=lambda *_: contextlib.nullcontext(types.SimpleNamespace(advance=lambda: None)),
         measure=lambda _: contextlib.nullcontext(),
         key=lambda _, *numbers: jax.random.key(hash(numbers) % 2**31),
-        tokens=0, rollouts=0, finished=0, max_kl=100.0,
+        tokens=0, rollouts=0, finished=0, max_kl=100.0, skips_nonfinite=False,
     )  # fmt: skip
 
 
