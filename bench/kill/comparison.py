@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import concurrent.futures
 import json
+import multiprocessing
 import pathlib
 import re
 from typing import Any
@@ -47,7 +49,16 @@ def _text(content: Any) -> bytes:
 
 
 def differences(workdir: pathlib.Path, reference: pathlib.Path) -> list[str]:
-    """Names of what is not equal, missing or too much."""
+    """Names of what is not equal, missing or too much.
+
+    Found in a process of its own: one that has opened a store must not be forked any more.
+    """
+    context = multiprocessing.get_context("spawn")
+    with concurrent.futures.ProcessPoolExecutor(1, context) as pool:
+        return pool.submit(_differences, workdir, reference).result()
+
+
+def _differences(workdir: pathlib.Path, reference: pathlib.Path) -> list[str]:
     ours, theirs = contents(workdir), contents(reference)
     return [
         name for name in sorted(ours.keys() | theirs.keys()) if ours.get(name) != theirs.get(name)

@@ -60,8 +60,8 @@ def scorer(request):
 
 @pytest.fixture(scope="module")
 def workers():
-    """Two worker processes that answer within two seconds, in a quarter of a GiB."""
-    with Scorer(Complete(), decode, ScoringConfig(2, timeout=2.0, memory=0.25)) as scorer:
+    """Two worker processes that answer within three seconds, in a quarter of a GiB."""
+    with Scorer(Complete(), decode, ScoringConfig(2, timeout=3.0, memory=0.25)) as scorer:
         yield scorer
 
 
@@ -177,7 +177,7 @@ def test_one_text_fails_alone(workers, text, how):
         assert rejection.reason == f"verify_{how}"
         wanted = {"exit": "exit code 3", "segfault": "SIGSEGV", "memory": "MemoryError"}
         wanted |= {"recurse": "RecursionError", "raise": "KeyError", "leave": "SystemExit"}
-        assert wanted.get(text, "no answer within 2 s") in rejection.detail
+        assert wanted.get(text, "no answer within 3 s") in rejection.detail
 
 
 def test_every_text_fails(workers):
