@@ -40,7 +40,7 @@ def parse(arguments: Sequence[str] | None = None) -> argparse.Namespace:
         ("kills", 200, "SIGKILLs, over all phases"),
         ("signals", 25, "SIGTERMs, and SIGINTs, in each phase"),
         ("corruptions", 0, "how often every file is damaged in each way"),
-        ("per_run", 40, "strikes of one run"),
+        ("per_run", 12, "strikes of one run, at most"),
         ("epochs", 4, "of a run"),
         ("lora", 0, "rank of the adapters; 0: all parameters are trained"),
         ("workers", 0, "scoring processes"),

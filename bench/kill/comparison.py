@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import concurrent.futures
 import json
-import multiprocessing
 import pathlib
 import re
+import subprocess
+import sys
 from typing import Any
 
 RECORDS = ("metrics", "tasks", "d_train", "d_env", "timing")
@@ -51,18 +51,14 @@ def _text(content: Any) -> bytes:
 def differences(workdir: pathlib.Path, reference: pathlib.Path) -> list[str]:
     """Names of what is not equal, missing or too much.
 
-    Found in a process of its own: one that has opened a store must not be forked any more.
+    Found by a process of its own: one that has opened a store must not be forked any more.
     """
-    context = multiprocessing.get_context("spawn")
-    with concurrent.futures.ProcessPoolExecutor(1, context) as pool:
-        return pool.submit(_differences, workdir, reference).result()
-
-
-def _differences(workdir: pathlib.Path, reference: pathlib.Path) -> list[str]:
-    ours, theirs = contents(workdir), contents(reference)
-    return [
-        name for name in sorted(ours.keys() | theirs.keys()) if ours.get(name) != theirs.get(name)
-    ]
+    command = [sys.executable, "-m", "bench.kill.comparison", str(workdir), str(reference)]
+    root = pathlib.Path(__file__).resolve().parents[2]
+    done = subprocess.run(command, cwd=root, capture_output=True, text=True, check=False)
+    if done.returncode:
+        raise RuntimeError(f"{workdir}: {done.stderr[-2000:]}")
+    return json.loads(done.stdout)
 
 
 def not_prefixes(workdir: pathlib.Path, reference: pathlib.Path) -> list[str]:
@@ -79,3 +75,9 @@ def leftovers(*directories: pathlib.Path) -> list[str]:
     pattern = re.compile(r"\..*\.(tmp|old|lock)|\.shared-.*|run\.lock|.*orbax-checkpoint-tmp.*")
     found = (path for d in directories if d.is_dir() for path in d.rglob("*"))
     return sorted(path.name for path in found if pattern.fullmatch(path.name))
+
+
+if __name__ == "__main__":
+    ours, theirs = (contents(pathlib.Path(argument)) for argument in sys.argv[1:])
+    names = sorted(ours.keys() | theirs.keys())
+    print(json.dumps([name for name in names if ours.get(name) != theirs.get(name)]))

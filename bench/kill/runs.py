@@ -99,42 +99,59 @@ class Harness:
         return code, struck, said
 
     def strike_all(self, reference: pathlib.Path, strikes: list[tuple[int, str]]) -> None:
-        """Runs that are struck `--per_run` times each."""
-        for number, some in enumerate(batches(strikes, self.options.per_run)):
-            workdir, hits = self.out / f"struck-{number}" / "run", collections.Counter()
-            for strike in some:
-                if time.monotonic() > self.until:
-                    break
-                more = ["--config.compile_ahead=" + str(strike[1] == "compile")]
-                code, phase, said = self.run(workdir, strike, *more)
-                name = signal.Signals(strike[0]).name
-                expected = {signal.SIGKILL: -9, signal.SIGTERM: 143, signal.SIGINT: 130}[strike[0]]
-                lines = 0 if strike[0] == signal.SIGKILL else 1
-                if not phase or code == 0:  # it ended before
-                    hits["missed",] += 1
-                    continue
-                wrong = [f"exit code {code}"] if code != expected else []
-                wrong += [f"{len(said)} lines: {said[:3]}"] if len(said) != lines else []
-                wrong += not_prefixes(workdir, reference)
-                if strike[0] != signal.SIGKILL:
-                    wrong += leftovers(workdir, workdir.parent / "models")
-                hits[name, phase] += 1
-                self.counts["wrong",] += bool(wrong)
-                print(
-                    f"{name} {phase}: {code}{'  WRONG ' + str(wrong) if wrong else ''}", flush=True
-                )
-            code, _, said = self.run(workdir)
-            wrong = [f"exit code {code}: {said[-3:]}"] if code else differences(workdir, reference)
-            wrong += leftovers(workdir, workdir.parent / "models")
-            print(f"run {number}: {sum(hits.values())} strikes, differs in {wrong}", flush=True)
-            self.counts["runs that differ",] += bool(wrong)
-            for key, count in hits.items():
-                self.counts[key] += count
-                self.counts[(*key, "equal")] += 0 if wrong else count
-            if not wrong:
-                shutil.rmtree(workdir.parent)
-            if time.monotonic() > self.until:
+        """Runs that are struck about `--per_run` times each; what came too late for one is for the next."""
+        number = 0
+        while strikes and time.monotonic() < self.until:
+            missed: list[tuple[int, str]] = []
+            for some in batches(strikes, self.options.per_run):
+                if time.monotonic() < self.until:
+                    missed += self.strike_one(reference, number, some)
+                    number += 1
+            if len(missed) == len(strikes):
+                self.counts["missed",] += len(missed)
                 return
+            strikes = missed
+
+    def strike_one(
+        self, reference: pathlib.Path, number: int, strikes: list[tuple[int, str]]
+    ) -> list[tuple[int, str]]:
+        """One run, started again after each strike; the strikes before which it had ended."""
+        workdir, hits = self.out / f"struck-{number}" / "run", collections.Counter()
+        missed: list[tuple[int, str]] = []
+        for strike in strikes:
+            if missed and strike[1] != "export":  # the last commands do nothing but export
+                missed.append(strike)
+                continue
+            if time.monotonic() > self.until:
+                break
+            more = ["--config.compile_ahead=" + str(strike[1] == "compile")]
+            code, phase, said = self.run(workdir, strike, *more)
+            exported = phase == "export" and (workdir / "simulator").is_dir()
+            if not phase or code == 0 or (exported and code == -strike[0] != -signal.SIGKILL):
+                missed.append(strike)  # the command had ended, and its handlers were off
+                continue
+            name = signal.Signals(strike[0]).name
+            expected = {signal.SIGKILL: -9, signal.SIGTERM: 143, signal.SIGINT: 130}[strike[0]]
+            lines = 0 if strike[0] == signal.SIGKILL else 1
+            wrong = [f"exit code {code}"] if code != expected else []
+            wrong += [f"{len(said)} lines: {said[:3]}"] if len(said) != lines else []
+            wrong += not_prefixes(workdir, reference)
+            if strike[0] != signal.SIGKILL:
+                wrong += leftovers(workdir, workdir.parent / "models")
+            hits[name, phase] += 1
+            self.counts["wrong",] += bool(wrong)
+            print(f"{name} {phase}: {code}{'  WRONG ' + str(wrong) if wrong else ''}", flush=True)
+        code, _, said = self.run(workdir)
+        wrong = [f"exit code {code}: {said[-3:]}"] if code else differences(workdir, reference)
+        wrong += leftovers(workdir, workdir.parent / "models")
+        print(f"run {number}: {sum(hits.values())} strikes, differs in {wrong}", flush=True)
+        self.counts["runs that differ",] += bool(wrong)
+        for key, count in hits.items():
+            self.counts[key] += count
+            self.counts[(*key, "equal")] += 0 if wrong else count
+        if not wrong:
+            shutil.rmtree(workdir.parent)
+        return missed
 
     def corrupt_all(self, reference: pathlib.Path, times: int) -> None:
         """Damages every file of the newest checkpoint and every record, in copies."""
