@@ -35,6 +35,9 @@ DUPLICATE = "duplicate"  # same canonical form as a seed, a pool task or a batch
 NEAR_DUPLICATE = "near_duplicate"  # almost the same text as one of those
 CONTAMINATED = "contaminated"  # matches a held-out evaluation task
 
+# Why an episode has no verdict: its environment broke, through no fault of an answer.
+ENVIRONMENT_ERROR = "environment_error"
+
 # What `Grounded.grounding` says of a task that it does not reject.
 GROUNDED, UNDECIDED = "grounded", "undecided"
 
@@ -183,6 +186,10 @@ class Benchmark(Protocol):
 class Episode(Protocol):
     """One attempt at a task that takes several answers: a game, a conversation, a search.
 
+    Where `messages` after a step are those before it, the answer as one message of the assistant, and then
+    further messages of others, an agent reads only these; otherwise it reads the conversation anew.  Agents
+    are trained on episodes of the first kind only.
+
     Not used by two threads at a time.  It is deterministic: the same answers lead to the same end, so
     that an episode whose process was lost is played again from its answers.
     """
@@ -206,6 +213,14 @@ class Interactive(Protocol):
 
     def episode(self, task: Task) -> Episode:
         """A fresh attempt at `task`.  May take seconds; raises where the engine cannot open the task."""
+
+
+@runtime_checkable
+class Solved(Protocol):
+    """What an interactive benchmark has if agents can be trained on its episodes."""
+
+    def agent_answers(self, task: Task) -> list[str]:
+        """The reference's answers in their order: an episode that is given them ends in a success."""
 
 
 def is_interactive(benchmark: Benchmark, task: Task) -> bool:
