@@ -23,18 +23,23 @@ class CompletionBatch(NamedTuple):
 
     prompts: (b, p) int32.            prompt_lengths: (b,) int32, at least 1.
     completions: (b, g, c) int32.     completion_lengths: (b, g) int32; 0 marks an empty row.
+    actions: (b, g, c) bool, which tokens the policy wrote, the others being an environment's; None: all.
     """
 
     prompts: Array
     prompt_lengths: Array
     completions: Array
     completion_lengths: Array
+    actions: Array | None = None
 
     @property
     def mask(self) -> Array:
-        """(b, g, c) float32: 1 at completion tokens, 0 at padding."""
+        """(b, g, c) float32: 1 at completion tokens, 0 at padding and at what an environment wrote."""
         c = self.completions.shape[-1]
-        return (jnp.arange(c) < self.completion_lengths[..., None]).astype(jnp.float32)
+        mask = jnp.arange(c) < self.completion_lengths[..., None]
+        if self.actions is not None:
+            mask &= self.actions
+        return mask.astype(jnp.float32)
 
 
 @jax.custom_vjp
@@ -84,7 +89,7 @@ def completion_logprobs(
       batch: prompts and completions.
       chunk: completion tokens whose logits (chunk, v) exist at one time; None: `logit_chunk`.
     Returns:
-      log-probs and entropies in nats, both (b, g, c) float32 and 0 at padding.
+      log-probs and entropies in nats, both (b, g, c) float32 and 0 where `batch.mask` is.
     """
     model = Transformer(config)
     b, p = batch.prompts.shape

@@ -116,3 +116,52 @@ def _token_axes(cache: CacheSegment) -> CacheSegment:
     """Where the tokens are in each array of a segment."""
     last = cache.v.ndim - 1
     return cache.replace(k=last if cache.time_last else last - 1, v=last - 1)
+
+
+def read_rows(cache: Cache, slots: Array, lanes: Array) -> KVSegment:
+    """The tokens of some rows as a context of their next ones.
+
+    slots, lanes: (n,) int32, a row's place on the batch axis and on the group axis.  Returns keys and values
+    (l, n, 1, s, k, h).
+    """
+    if isinstance(cache, tuple):
+        parts = [(part.k[slots, lanes], part.v[slots, lanes]) for part in cache]
+        k, v = (jnp.stack(layers) for layers in zip(*parts, strict=True))
+        if cache[0].time_last:
+            k = k.swapaxes(-2, -1)
+    else:
+        k, v = cache.k[:, slots, lanes], cache.v[:, slots, lanes]
+    return KVSegment(*(x.swapaxes(-3, -2)[:, :, None] for x in (k, v)))
+
+
+def write_rows(cache: Cache, new: KVSegment, slots: Array, lanes: Array, columns: Array) -> Cache:
+    """Writes tokens of some rows, each where its own come next.
+
+    new: keys and values (l, n, 1, w, k, h).  slots, lanes: (n,), as in `read_rows`.  columns: (n, w), where;
+    what has one beyond the cache is dropped.
+    """
+    slots, lanes = slots[:, None], lanes[:, None]
+    k, v = new.k[:, :, 0], new.v[:, :, 0]
+    if isinstance(cache, tuple):
+        written = []
+        for part, keys, values in zip(cache, k, v, strict=True):
+            at = (slots, lanes, slice(None))
+            last = (*at, slice(None), columns) if part.time_last else (*at, columns)
+            written.append(
+                part.replace(k=part.k.at[last].set(keys), v=part.v.at[*at, columns].set(values))
+            )
+        return shard(tuple(written))
+    at = (slice(None), slots, lanes, slice(None), columns)
+    k, v = (jnp.moveaxis(x, 0, 2) for x in (k, v))  # indices apart come first: (n, w, l, k, h)
+    return shard(cache.replace(k=cache.k.at[at].set(k), v=cache.v.at[at].set(v)))
+
+
+def widen(cache: Cache, length: int) -> Cache:
+    """The cache with room for `length` tokens, those that it has in their places."""
+
+    def pad(x: Array, axis: int) -> Array:
+        return jnp.pad(x, [(0, length - n if i == axis else 0) for i, n in enumerate(x.shape)])
+
+    segments = cache if isinstance(cache, tuple) else (cache,)
+    padded = tuple(jax.tree.map(pad, s, _token_axes(s)) for s in segments)
+    return shard(padded if isinstance(cache, tuple) else padded[0])

@@ -141,11 +141,11 @@ def empty_state(
     """A state without prompts, for prompts of `prompt` tokens and a cache of `length` columns."""
 
     def rows(width: int, dtype=jnp.int32) -> Array:
-        return _rows(jnp.zeros((slots, width), dtype))
+        return by_rows(jnp.zeros((slots, width), dtype))
 
     return State(
         prompts=caches.empty(config, slots, 1, prompt),
-        prompt_lengths=_rows(jnp.zeros(slots, jnp.int32)),
+        prompt_lengths=by_rows(jnp.zeros(slots, jnp.int32)),
         generated=caches.empty(config, slots, lanes, length),
         step=jnp.int32(0),
         sample=rows(lanes) - 1,
@@ -212,23 +212,23 @@ def read_prompts(
     last, segment = prefill(weights.params, prompts.tokens, prompts.lengths, config=config)
     n, g = prompts.row_ids.shape
     head = Transformer(config).apply({"params": weights.params}, method="head")
-    keys = _row_keys(state.key, prompts.row_ids)
-    first, logprob = _choose(
+    keys = row_keys(state.key, prompts.row_ids)
+    first, logprob = choose(
         weights, head, last[:, None], keys, jnp.zeros((n, g), jnp.int32), config, options
     )
-    ends = _ends(first, options) | (prompts.limits <= 1) | (prompts.lengths == 0)[:, None]
+    ends = ends_turn(first, options) | (prompts.limits <= 1) | (prompts.lengths == 0)[:, None]
     slots = prompts.slots
     state = state._replace(
         prompts=caches.insert(state.prompts, caches.from_segment(segment, config), slots),
-        prompt_lengths=_rows(state.prompt_lengths.at[slots].set(prompts.lengths)),
-        sample=_rows(state.sample.at[slots].set(-1)),
-        pending=_rows(state.pending.at[slots].set(~ends)),
-        first=_rows(state.first.at[slots].set(first)),
-        limits=_rows(state.limits.at[slots].set(prompts.limits)),
-        row_ids=_rows(state.row_ids.at[slots].set(prompts.row_ids)),
+        prompt_lengths=by_rows(state.prompt_lengths.at[slots].set(prompts.lengths)),
+        sample=by_rows(state.sample.at[slots].set(-1)),
+        pending=by_rows(state.pending.at[slots].set(~ends)),
+        first=by_rows(state.first.at[slots].set(first)),
+        limits=by_rows(state.limits.at[slots].set(prompts.limits)),
+        row_ids=by_rows(state.row_ids.at[slots].set(prompts.row_ids)),
         wanted=prompts.wanted[0],
     )
-    return _take_samples(state), _whole(first), _whole(logprob)
+    return _take_samples(state), whole(first), whole(logprob)
 
 
 @functools.partial(jax.jit, static_argnames=("config", "options", "steps"), donate_argnames="state")
@@ -268,7 +268,7 @@ def decode(
         return n + 1, state, emitted
 
     _, state, emitted = jax.lax.while_loop(running, step, (jnp.int32(0), state, emitted))
-    return state, jax.tree.map(_whole, emitted)
+    return state, jax.tree.map(whole, emitted)
 
 
 @functools.partial(jax.jit, static_argnames="length")
@@ -291,7 +291,7 @@ def _step(weights, head, state: State, config, options) -> tuple[State, Emitted]
     ago = jnp.mod(state.step - 1 - jnp.arange(s), s)
     masks = (prompt_mask[:, None, None], (ago < state.length[..., None] - 1)[:, :, None])
     position = state.prompt_lengths[:, None] + state.length - 1
-    hidden, new = _decode_layers(
+    hidden, new = decode_layers(
         weights,
         state.token[..., None],
         position[..., None],
@@ -300,10 +300,10 @@ def _step(weights, head, state: State, config, options) -> tuple[State, Emitted]
         config,
     )
     generated = caches.append(state.generated, new, jnp.mod(state.step, s), hidden)
-    keys = _row_keys(state.key, jnp.take_along_axis(state.row_ids, sample, axis=1))
-    token, logprob = _choose(weights, head, hidden[:, :, 0], keys, state.length, config, options)
+    keys = row_keys(state.key, jnp.take_along_axis(state.row_ids, sample, axis=1))
+    token, logprob = choose(weights, head, hidden[:, :, 0], keys, state.length, config, options)
     limit = jnp.take_along_axis(state.limits, sample, axis=1)
-    ends = _ends(token, options) | (state.length + 1 >= limit)
+    ends = ends_turn(token, options) | (state.length + 1 >= limit)
     emitted = Emitted(state.sample, state.length, token, logprob)
     state = state._replace(
         generated=generated,
@@ -317,7 +317,9 @@ def _step(weights, head, state: State, config, options) -> tuple[State, Emitted]
     return state, emitted
 
 
-def _decode_layers(weights, tokens, positions, context, masks, config):
+def decode_layers(
+    weights: Weights, tokens: Array, positions: Array, context: tuple, masks: tuple, config
+) -> tuple[Array, tuple]:
     """Hidden states (b, lanes, 1, d) of one token a lane, and its keys and values."""
     model = Transformer(config)
     with rules.decoding(config):
@@ -335,8 +337,8 @@ def _decode_layers(weights, tokens, positions, context, masks, config):
         return model.apply({"params": params}, tokens, positions, context, masks)
 
 
-def _choose(weights, head, hidden, keys, step, config, options) -> tuple[Array, Array]:
-    """Tokens and log-probs (b, g) drawn from hidden states (b, g or 1, d)."""
+def choose(weights, head, hidden, keys, step, config, options) -> tuple[Array, Array]:
+    """Tokens and log-probs (b, g) drawn from hidden states (b, g or 1, d); step: see `next_token`."""
     model = Transformer(config)
     logits = model.apply({"params": weights.params}, hidden, head, method="logits")
     logits = jnp.broadcast_to(logits, (*step.shape, logits.shape[-1]))
@@ -364,19 +366,21 @@ def _take_samples(state: State) -> State:
     )
 
 
-def _row_keys(key: PRNGKey, row_ids: Array) -> PRNGKey:
+def row_keys(key: PRNGKey, row_ids: Array) -> PRNGKey:
+    """A key for each row (b, g)."""
     return jax.vmap(jax.vmap(lambda row: jax.random.fold_in(key, row)))(row_ids)
 
 
-def _ends(token: Array, options: SamplingParams) -> Array:
+def ends_turn(token: Array, options: SamplingParams) -> Array:
+    """Whether tokens are end tokens."""
     return jnp.any(token[..., None] == jnp.asarray(options.eos_ids, jnp.int32), axis=-1)
 
 
-def _rows(x: Array) -> Array:
+def by_rows(x: Array) -> Array:
     """Splits an array (b, ...) by rows."""
     return nn.with_logical_constraint(x, ("batch", *(None,) * (x.ndim - 1)))
 
 
-def _whole(x: Array) -> Array:
+def whole(x: Array) -> Array:
     """The whole array on every device."""
     return nn.with_logical_constraint(x, (None,) * x.ndim)

@@ -61,6 +61,8 @@ class Rollouts:
 
     prompts: N token lists.  tokens: (N, g, c) int32.  lengths: (N, g).  logprobs: (N, g, c) float32,
     of the raw policy that sampled.  done: (N, g) bool, false where the token limit cut a row off.
+    actions: (N, g, c) bool, which tokens of an episode were sampled, the others being observations, whose
+    log-probs are 0; None: all.
     """
 
     prompts: list[list[int]]
@@ -68,18 +70,31 @@ class Rollouts:
     lengths: np.ndarray
     logprobs: np.ndarray
     done: np.ndarray
+    actions: np.ndarray | None = None
 
     @classmethod
-    def empty(cls, prompts: Sequence[Sequence[int]], options: SamplingParams) -> Rollouts:
-        """Rollouts without a token yet."""
-        n, g, c = len(prompts), options.group_size, options.max_new_tokens
+    def empty(
+        cls, prompts: Sequence[Sequence[int]], options: SamplingParams, length: int = 0
+    ) -> Rollouts:
+        """Rollouts without a token yet.  length: most tokens of an episode; 0: of a completion."""
+        n, g, c = len(prompts), options.group_size, length or options.max_new_tokens
         return cls(
             [list(prompt) for prompt in prompts],
             np.zeros((n, g, c), np.int32),
             np.zeros((n, g), np.int32),
             np.zeros((n, g, c), np.float32),
             np.zeros((n, g), bool),
+            np.zeros((n, g, c), bool) if length else None,
         )
+
+    def _map(self, function: Callable[..., np.ndarray], *others: Rollouts) -> dict[str, Any]:
+        """`function` of each array, and of the `others`' of that name."""
+        names = ("tokens", "lengths", "logprobs", "done", "actions")
+        return {
+            name: function(*(getattr(x, name) for x in (self, *others)))
+            for name in names
+            if getattr(self, name) is not None
+        }
 
     @classmethod
     def concat_samples(cls, parts: Sequence[Rollouts]) -> Rollouts:
@@ -87,9 +102,7 @@ class Rollouts:
         first, *rest = parts
         if not rest:
             return first
-        names = ("tokens", "lengths", "logprobs", "done")
-        arrays = (np.concatenate([getattr(part, name) for part in parts], axis=1) for name in names)
-        return cls(first.prompts, *arrays)
+        return cls(first.prompts, **first._map(lambda *x: np.concatenate(x, axis=1), *rest))
 
     @classmethod
     def concat_prompts(cls, parts: Sequence[Rollouts]) -> Rollouts:
@@ -97,9 +110,8 @@ class Rollouts:
         first, *rest = parts
         if not rest:
             return first
-        names = ("tokens", "lengths", "logprobs", "done")
-        arrays = (np.concatenate([getattr(part, name) for part in parts]) for name in names)
-        return cls([prompt for part in parts for prompt in part.prompts], *arrays)
+        prompts = [prompt for part in parts for prompt in part.prompts]
+        return cls(prompts, **first._map(lambda *x: np.concatenate(x), *rest))
 
     def __len__(self) -> int:
         return len(self.prompts)
@@ -116,8 +128,7 @@ class Rollouts:
     def take(self, rows: Sequence[int]) -> Rollouts:
         """The rollouts of some of the prompts."""
         rows = list(rows)
-        arrays = (x[rows] for x in (self.tokens, self.lengths, self.logprobs, self.done))
-        return Rollouts([self.prompts[i] for i in rows], *arrays)
+        return Rollouts([self.prompts[i] for i in rows], **self._map(lambda x: x[rows]))
 
     def only(self, kept: np.ndarray) -> Rollouts:
         """The same with empty completions where `kept` (N, g) is false."""
@@ -125,16 +136,13 @@ class Rollouts:
 
     def samples(self, order: np.ndarray) -> Rollouts:
         """The samples `order` (N, h) of each prompt, in that order."""
-        names = ("tokens", "lengths", "logprobs", "done")
-        return dataclasses.replace(
-            self, **{name: take_samples(getattr(self, name), order) for name in names}
-        )
+        return dataclasses.replace(self, **self._map(lambda x: take_samples(x, order)))
 
     def cut(self, widths: Sequence[int]) -> Rollouts:
         """The same in the smallest of the ascending widths that holds all completions."""
         width = bucket(int(self.lengths.max()), widths, "a completion")
-        tokens, logprobs = self.tokens[..., :width], self.logprobs[..., :width]
-        return dataclasses.replace(self, tokens=tokens, logprobs=logprobs)
+        cut = self._map(lambda x: x[..., :width] if x.ndim == 3 else x)
+        return dataclasses.replace(self, **cut)
 
     def batch(self, prompt_buckets: Sequence[int], count: int) -> CompletionBatch:
         """As one training batch of `count` prompts, empty rows added, prompts in the smallest bucket."""
@@ -146,7 +154,33 @@ class Rollouts:
             np.maximum(prompt_lengths, 1),
             np.pad(self.tokens, [(0, pad), (0, 0), (0, 0)]),
             np.pad(self.lengths, [(0, pad), (0, 0)]),
+            None if self.actions is None else np.pad(self.actions, [(0, pad), (0, 0), (0, 0)]),
         )
+
+
+def by_bucket(
+    widths: Sequence[int], batch_size: int, batch_tokens: int
+) -> list[tuple[int, list[int]]]:
+    """Pairs of a prompt width and the prompts that are padded to it.
+
+    Prompts that do not fill the slots go with those of the next larger bucket, where their padding is less
+    than the tokens that a batch decodes at most.
+
+    Args:
+      widths: each prompt's bucket.
+      batch_size: how many slots there are.
+      batch_tokens: the most that all of these decode.
+    """
+    present = sorted(set(widths))
+    groups: list[tuple[int, list[int]]] = []
+    rows: list[int] = []
+    for width, larger in zip(present, [*present[1:], 0], strict=False):
+        rows = sorted(rows + [i for i, w in enumerate(widths) if w == width])
+        padding = len(rows) * (larger - width)
+        if not larger or len(rows) >= batch_size or padding > batch_tokens:
+            groups.append((width, rows))
+            rows = []
+    return groups
 
 
 @dataclasses.dataclass(frozen=True)
@@ -230,7 +264,7 @@ class Engine:
         )
         weights = decoding.prepare(params, config=self.config)
         # Prompts of one bucket go together; the order within a bucket stays.
-        for width, rows in self._by_bucket(widths):
+        for width, rows in by_bucket(widths, self.batch_size, self.batch_size * g * most):
             self._run(weights, key, work, rows, width)
         return work.result
 
@@ -240,7 +274,7 @@ class Engine:
         nothing = _Work(Rollouts.empty([], self.options), np.zeros((0, 0)), 0, self.options, ignore)
         for width in self.prompt_buckets:
             sizes = cache_sizes(self.options.max_new_tokens)
-            state = _commit(self.empty_state(jax.random.key(0), width, sizes[0]))
+            state = commit(self.empty_state(jax.random.key(0), width, sizes[0]))
             new = self._prompts(nothing, [], [], width, self.batch_size)
             state, *_ = decoding.admit(weights, state, new, **self._options)
             for size in sizes:
@@ -249,30 +283,12 @@ class Engine:
                 if self.options.max_new_tokens > 1:
                     state, _ = decoding.decode(weights, state, steps=self.chunk, **self._options)
 
-    def _by_bucket(self, widths: Sequence[int]) -> list[tuple[int, list[int]]]:
-        """Pairs of a bucket and its prompts.
-
-        Prompts that do not fill the slots go with those of the next larger bucket, where their padding
-        is less than the tokens that a batch decodes at most.
-        """
-        present = sorted(set(widths))
-        groups: list[tuple[int, list[int]]] = []
-        rows: list[int] = []
-        batch_tokens = self.batch_size * self.options.group_size * self.options.max_new_tokens
-        for width, larger in zip(present, [*present[1:], 0], strict=False):
-            rows = sorted(rows + [i for i, w in enumerate(widths) if w == width])
-            padding = len(rows) * (larger - width)
-            if not larger or len(rows) >= self.batch_size or padding > batch_tokens:
-                groups.append((width, rows))
-                rows = []
-        return groups
-
     def _run(
         self, weights: decoding.Weights, key: PRNGKey, work: _Work, rows: list[int], width: int
     ) -> None:
         """Samples the prompts `rows`, all of one bucket."""
         size, *sizes = cache_sizes(self.options.max_new_tokens)
-        state = _commit(self.empty_state(key, width, size))
+        state = commit(self.empty_state(key, width, size))
         part = self.prompts_at_once(width)
         queue = collections.deque(rows)
         slots = np.full(self.batch_size, -1)  # the prompt in each, -1 where it is free
@@ -362,7 +378,7 @@ class Engine:
         )
 
 
-def _commit(state: decoding.State) -> decoding.State:
+def commit(state: Any) -> Any:
     """Binds a fresh state to where it lies, as restored parameters are bound.
 
     Otherwise every mixture of bound and unbound arguments would be compiled for again.

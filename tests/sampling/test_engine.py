@@ -12,7 +12,7 @@ from genenv_jax.parallel import rules
 from genenv_jax.parallel.mesh import make_mesh
 from genenv_jax.sampling import decoding
 from genenv_jax.sampling.draw import SamplingParams
-from genenv_jax.sampling.engine import Engine, Rollouts, bucket, cache_sizes, pad_rows
+from genenv_jax.sampling.engine import Engine, Rollouts, bucket, by_bucket, cache_sizes, pad_rows
 from tests.sampling.sampler import sample
 from tests.sampling.small_model import CONFIG, make_params, make_prompts
 
@@ -74,12 +74,11 @@ def test_batch_size_and_buckets_change_nothing(params, prompts, rollouts):
 
 def test_few_prompts_go_with_the_next_larger_bucket():
     """Unless their padding outweighs a batch: 2 prompts × 2 samples × 4 tokens."""
-    engine = Engine(CONFIG, SamplingParams(4, 2, (3,)), 2, (4, 8, 64))
-    assert engine._by_bucket([8, 4, 8, 4]) == [(4, [1, 3]), (8, [0, 2])]
-    assert engine._by_bucket([8, 4, 8]) == [(8, [0, 1, 2])]
-    assert engine._by_bucket([8, 4, 64]) == [(8, [0, 1]), (64, [2])]
-    assert engine._by_bucket([4, 64, 64]) == [(4, [0]), (64, [1, 2])]
-    assert engine._by_bucket([4]) == [(4, [0])]
+    assert by_bucket([8, 4, 8, 4], 2, 16) == [(4, [1, 3]), (8, [0, 2])]
+    assert by_bucket([8, 4, 8], 2, 16) == [(8, [0, 1, 2])]
+    assert by_bucket([8, 4, 64], 2, 16) == [(8, [0, 1]), (64, [2])]
+    assert by_bucket([4, 64, 64], 2, 16) == [(4, [0]), (64, [1, 2])]
+    assert by_bucket([4], 2, 16) == [(4, [0])]
 
 
 def test_a_later_part_of_the_list(params, prompts, rollouts):

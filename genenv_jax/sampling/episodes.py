@@ -1,0 +1,374 @@
+"""From prompts to episodes: rows that answer, read what their environment says, and answer again.
+
+While some rows decode, the environments of others take their step; a prompt whose rows have all ended gives
+its place to the next one.  Shapes are fixed, so nothing is compiled in steady state.
+"""
+
+from __future__ import annotations
+
+import collections
+import dataclasses
+import math
+import time
+from collections.abc import Mapping, Sequence
+from typing import Any, Protocol
+
+import numpy as np
+
+from genenv_jax.models.config import TransformerConfig
+from genenv_jax.parallel import processes, rules
+from genenv_jax.sampling import decoding, turns
+from genenv_jax.sampling.draw import SamplingParams
+from genenv_jax.sampling.engine import (
+    Engine,
+    Rollouts,
+    bucket,
+    by_bucket,
+    cache_sizes,
+    commit,
+    pad_rows,
+)
+from genenv_jax.typing import Params, PRNGKey
+
+Row = tuple[int, int]  # prompt, sample
+
+# Widths in which observations are read; a longer one goes through the widest in parts.
+OBSERVATION_WIDTHS = (16, 64, 256)
+
+
+class Environments(Protocol):
+    """What the rows talk to."""
+
+    def answer(self, row: Row, tokens: Sequence[int], done: bool) -> None:
+        """Takes a row's answer, its end token included; its environment may take its time."""
+
+    def replies(self, wait: bool) -> Mapping[Row, Sequence[int] | None]:
+        """What came since the last call, the same in every process: tokens to read, or None at an end.
+
+        wait: at least one is to come, since no row decodes.
+        """
+
+    def no_room(self, row: Row) -> None:
+        """A row's reply does not fit its limit: the episode ends here."""
+
+
+@dataclasses.dataclass(frozen=True)
+class EpisodeEngine:
+    """Plays episodes of any number of prompts, `sampler.batch_size` of them at a time, g rows each.
+
+    Attributes:
+      sampler: its decoder, options and widths; `max_new_tokens` limits one answer.
+      length: most tokens of an episode after its prompt, answers and observations together.
+      seconds: as in `Engine`, and on "environment", while no row could decode.
+      tokens: that passed through the model, "prompt", "answer" and "observation".
+    """
+
+    sampler: Engine
+    length: int
+    seconds: dict[str, float] = dataclasses.field(
+        default_factory=lambda: collections.defaultdict(float), compare=False
+    )
+    tokens: dict[str, int] = dataclasses.field(
+        default_factory=lambda: collections.defaultdict(int), compare=False
+    )
+
+    def __call__(
+        self,
+        params: Params,
+        prompts: Sequence[Sequence[int]],
+        environments: Environments,
+        key: PRNGKey,
+        first_row: int = 0,
+    ) -> Rollouts:
+        """Plays g episodes from every prompt.
+
+        Args:
+          params: parameters of the decoder.
+          prompts: N token lists.
+          environments: take the answers and reply.
+          key: typed key; a sample depends on it, its prompt, its replies and its place, as in `Engine`.
+          first_row: see `Engine`.
+        Returns:
+          rollouts with `actions`; `done` says whether the last answer ended by itself.
+        Raises:
+          ValueError: a prompt is empty or longer than the largest bucket.
+        """
+        widths = [
+            bucket(len(p), self.sampler.prompt_buckets, f"prompt {i}")
+            for i, p in enumerate(prompts)
+        ]
+        if not all(prompts):
+            raise ValueError(f"prompt {[len(p) for p in prompts].index(0)} is empty")
+        result = Rollouts.empty(prompts, self._options, self.length)
+        weights = decoding.prepare(params, config=self._config)
+        slots = self.sampler.batch_size
+        most = slots * self._options.group_size * self.length
+        for width, of in by_bucket(widths, slots, most):
+            call = _Call(self, weights, environments, key, first_row, result, width)
+            call.play(collections.deque(of))
+        return result
+
+    def warm_up(self, params: Params) -> None:
+        """Compiles every program that a call may need."""
+        import jax
+
+        weights = decoding.prepare(params, config=self._config)
+        for width in self.sampler.prompt_buckets:
+            empty = Rollouts.empty([], self._options, self.length)
+            call = _Call(self, weights, _Nobody(), jax.random.key(0), 0, empty, width)
+            call.admit([])
+            for size in (call.size, *call.sizes):
+                call.grow(size)
+                call.decode()
+                for observed in OBSERVATION_WIDTHS:
+                    call.observe([], observed)
+
+    @property
+    def _config(self) -> TransformerConfig:
+        return self.sampler.config
+
+    @property
+    def _options(self) -> SamplingParams:
+        return self.sampler.options
+
+
+class _Nobody:
+    """Environments of a call without rows."""
+
+    def answer(self, row: Row, tokens: Sequence[int], done: bool) -> None:
+        pass
+
+    def replies(self, wait: bool) -> Mapping[Row, Sequence[int] | None]:
+        return {}
+
+    def no_room(self, row: Row) -> None:
+        pass
+
+
+class _Call:
+    """One call's prompts of one width: the caches on the devices, and where each row stands."""
+
+    def __init__(
+        self,
+        engine: EpisodeEngine,
+        weights: decoding.Weights,
+        environments: Environments,
+        key: PRNGKey,
+        first_row: int,
+        result: Rollouts,
+        width: int,
+    ):
+        self._engine, self._weights, self._environments = engine, weights, environments
+        self._sampler, self._options = engine.sampler, engine.sampler.options
+        self._key, self._first_row, self._result, self._width = key, first_row, result, width
+        self.size, *self.sizes = cache_sizes(engine.length)
+        b, g = self._sampler.batch_size, self._options.group_size
+        self._state = commit(
+            turns.empty(
+                config=self._sampler.config, slots=b, group=g, prompt=width, length=self.size
+            )
+        )
+        self._slots = np.full(b, -1)  # the prompt in each
+        self._length = np.ones((b, g), np.int32)
+        self._token = np.zeros((b, g), np.int32)
+        self._limit = np.zeros((b, g), np.int32)
+        self._running = np.zeros((b, g), bool)
+        self._ended = np.ones((b, g), bool)
+        self._start = np.zeros((b, g), np.int32)  # of the answer that is being written
+
+    def play(self, queue: collections.deque[int]) -> None:
+        """Plays the prompts in the queue to their ends."""
+        replies: dict[Row, list[int]] = {}
+        while queue or not self._ended.all():
+            self._slots[self._ended.all(axis=1)] = -1
+            free = int((self._slots < 0).sum())
+            if queue and free >= (
+                count := min(self._sampler.prompts_at_once(self._width), len(queue))
+            ):
+                self.admit([queue.popleft() for _ in range(count)])
+            with self._timed("environment"):
+                came = self._environments.replies(not self._running.any())
+            for (i, j), tokens in came.items():
+                slot = int(np.flatnonzero(self._slots == i)[0])
+                if tokens is None:
+                    self._ended[slot, j] = True
+                elif self._length[slot, j] + len(tokens) >= self._engine.length:
+                    self._environments.no_room((i, j))
+                    self._ended[slot, j] = True
+                else:
+                    replies[slot, j] = list(tokens)
+            self._read(replies)
+            if self._running.any():
+                self._grow_to(int(self._length[self._running].max()) + self._sampler.chunk)
+                self.decode()
+
+    def admit(self, rows: Sequence[int]) -> None:
+        """Reads prompts into free slots; the rows' first tokens are drawn."""
+        count, g = self._sampler.prompts_at_once(self._width), self._options.group_size
+        fill = np.arange(count) % max(len(rows), 1)
+        prompts = [self._result.prompts[i] for i in rows] or [[0]]
+        slots = np.flatnonzero(self._slots < 0)[: len(prompts)]
+        tokens, lengths = pad_rows([prompts[i] for i in fill], self._width, count)
+        new = turns.Prompts(
+            tokens, lengths, self._ids(rows or [0])[fill], slots[fill].astype(np.int32)
+        )
+        with self._timed("prefill"):
+            self._state, *first = turns.admit(
+                self._weights, self._state, self._sampler.put(new), self._key, **self._static
+            )
+            token, logprob = processes.fetch(first)
+        if not rows:
+            return
+        self._engine.tokens["prompt"] += sum(map(len, prompts))
+        self._slots[slots] = rows
+        self._ended[slots], self._length[slots] = False, 0
+        for k, slot in enumerate(slots.tolist()):
+            for j in range(g):
+                self._begin(slot, j)
+                self._draw(slot, j, token[k, j], logprob[k, j])
+
+    def decode(self) -> None:
+        """One chunk of steps of all rows that are running."""
+        rows = turns.Rows(
+            self._token, self._length, self._limit, self._running, self._ids(self._slots)
+        )
+        running = self._running.copy()
+        with self._timed("decode"):
+            self._state, emitted = turns.decode(
+                self._weights,
+                self._state,
+                self._sampler.put(rows),
+                self._key,
+                **self._static,
+                steps=self._sampler.chunk,
+            )
+            token, logprob = processes.fetch(emitted)
+        for slot, j in np.argwhere(running).tolist():
+            for step in np.flatnonzero(token[:, slot, j] >= 0):
+                self._draw(slot, j, token[step, slot, j], logprob[step, slot, j])
+
+    def observe(self, rows: Sequence[tuple[Row, list[int], int, bool]], width: int) -> None:
+        """Reads the same number of tokens at most, `width`, for some rows.
+
+        rows: (place, tokens, how many of the row are in the history, whether that is all of the reply).
+        """
+        count = self._observed_at_once(width)
+        fill = np.arange(count) % max(len(rows), 1)
+        given = rows or [((0, 0), [0], 0, False)]
+        tokens, counts = pad_rows([given[i][1] for i in fill], width, count)
+        slots, lanes = (np.array([given[i][0][k] for i in fill], np.int32) for k in (0, 1))
+        lengths = np.array([given[i][2] for i in fill], np.int32)
+        ids = self._ids(self._slots)[slots, lanes]
+        new = turns.Observations(tokens, counts, lengths, slots, lanes, ids)
+        with self._timed("prefill"):
+            self._state, *first = turns.observe(
+                self._weights, self._state, self._sampler.put(new), self._key, **self._static
+            )
+            token, logprob = processes.fetch(first)
+        for k, ((slot, j), *_, last) in enumerate(rows):
+            if last:
+                self._begin(slot, j)
+                self._draw(slot, j, token[k], logprob[k])
+
+    def grow(self, size: int) -> None:
+        """Makes room for rows of so many tokens."""
+        if size > self.size:
+            self._state = turns.widen(self._state, length=size)
+            self.size = size
+
+    def _grow_to(self, length: int) -> None:
+        fitting = [size for size in self.sizes if size >= min(length, self._engine.length)]
+        if length > self.size and fitting:
+            self.grow(fitting[0])
+
+    def _read(self, replies: dict[Row, list[int]]) -> None:
+        """Reads replies, many rows at a time, and empties the dict."""
+        if not replies:
+            return
+        longest = max(int(self._length[row]) + len(tokens) for row, tokens in replies.items())
+        self._grow_to(longest)
+        widest = OBSERVATION_WIDTHS[-1]
+        left: list[tuple[Row, list[int], int]] = []
+        for row, reply in sorted(replies.items()):
+            length = int(self._length[row])
+            left.append((row, [int(self._token[row]), *reply], length - 1))
+            slot, j = row
+            place = self._slots[slot], j
+            self._result.tokens[place][length : length + len(reply)] = reply
+            self._length[row] += len(reply)
+            self._result.lengths[place] = self._length[row]
+            self._engine.tokens["observation"] += len(reply)
+        replies.clear()
+        while left:
+            parts = [
+                (row, tokens[:widest], cached, len(tokens) <= widest)
+                for row, tokens, cached in left
+            ]
+            by_width = collections.defaultdict(list)
+            for part in parts:
+                by_width[bucket(len(part[1]), OBSERVATION_WIDTHS, "a part")].append(part)
+            for width, some in sorted(by_width.items()):
+                at_once = self._observed_at_once(width)
+                for start in range(0, len(some), at_once):
+                    self.observe(some[start : start + at_once], width)
+            left = [
+                (row, tokens[widest:], cached + widest)
+                for row, tokens, cached in left
+                if len(tokens) > widest
+            ]
+
+    def _observed_at_once(self, width: int) -> int:
+        shards = rules.batch_shards()
+        rows = self._sampler.batch_size * self._options.group_size
+        count = math.ceil(self._sampler.prefill_tokens / width / shards) * shards
+        return min(count, math.ceil(rows / shards) * shards)
+
+    def _begin(self, slot: int, j: int) -> None:
+        """A row begins an answer."""
+        length = int(self._length[slot, j])
+        self._start[slot, j] = length
+        most = min(length + self._options.max_new_tokens, self._engine.length)
+        self._limit[slot, j], self._running[slot, j] = most, True
+
+    def _draw(self, slot: int, j: int, token: int, logprob: float) -> None:
+        """A row's next token; where it ends the answer, the environment gets that."""
+        result, length = self._result, int(self._length[slot, j])
+        place = int(self._slots[slot]), j
+        result.tokens[place][length] = token
+        result.logprobs[place][length] = logprob
+        result.actions[place][length] = True
+        self._token[slot, j], self._length[slot, j] = token, length + 1
+        result.lengths[place] = length + 1
+        self._engine.tokens["answer"] += 1
+        done = int(token) in self._options.eos_ids
+        if done or length + 1 >= self._limit[slot, j]:
+            self._running[slot, j] = False
+            result.done[place] = done
+            answer = result.tokens[place][self._start[slot, j] : length + 1].tolist()
+            self._environments.answer(place, answer, done)
+
+    def _ids(self, rows: Any) -> np.ndarray:
+        """Row ids (n, g) of prompts (n,); those of none are 0."""
+        g = self._options.group_size
+        rows = np.maximum(np.asarray(rows), 0) + self._first_row
+        return (rows[:, None] * g + np.arange(g)).astype(np.uint32)
+
+    @property
+    def _static(self) -> dict[str, Any]:
+        return {"config": self._sampler.config, "options": self._options}
+
+    def _timed(self, phase: str) -> _Clock:
+        return _Clock(self._engine.seconds, phase)
+
+
+class _Clock:
+    """Adds the time within it to `seconds[phase]`."""
+
+    def __init__(self, seconds: dict[str, float], phase: str):
+        self._seconds, self._phase = seconds, phase
+
+    def __enter__(self) -> None:
+        self._since = time.monotonic()
+
+    def __exit__(self, *_: object) -> None:
+        self._seconds[self._phase] += time.monotonic() - self._since

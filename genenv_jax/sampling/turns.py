@@ -1,0 +1,252 @@
+"""Sampling episodes inside jit: rows that go on where they stopped, each at its own place.
+
+    prompt        | answer      <end> | observation     | answer <end> | ...
+    shared cache  | history: a cache a row, of all tokens after the prompt
+
+A chunk of decoding steps writes at one column of a small cache that all rows share; at its end each row's
+tokens move to where its history ends.  An observation is read as a prompt is, with prompt and history as
+its context.  So a turn costs its own tokens, and attention over what came before.
+
+A token depends on its row's key and its place after the prompt, and on nothing else: not on the other rows,
+nor on when its environment answered.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+
+from genenv_jax.models.config import TransformerConfig
+from genenv_jax.models.transformer import Transformer
+from genenv_jax.sampling import cache as caches
+from genenv_jax.sampling.cache import Cache
+from genenv_jax.sampling.decoding import (
+    Weights,
+    by_rows,
+    choose,
+    decode_layers,
+    ends_turn,
+    prefill,
+    row_keys,
+    whole,
+)
+from genenv_jax.sampling.draw import SamplingParams
+from genenv_jax.typing import Array, PRNGKey
+
+
+class Caches(NamedTuple):
+    """What the devices keep of b prompts with g rows each.
+
+    prompts: cache (b, 1, k, p, h).  lengths: (b,) int32.  history: cache (b, g, k, s, h).
+    """
+
+    prompts: Cache
+    lengths: Array
+    history: Cache
+
+
+class Rows(NamedTuple):
+    """Where each row stands, (b, g) each; its length is how many tokens it has after the prompt.
+
+    token: int32, its last token.  length: int32; all but the last token are in the history.
+    limit: int32, the length at which it stops.  running: bool, whether it decodes.  ids: uint32.
+    """
+
+    token: Array
+    length: Array
+    limit: Array
+    running: Array
+    ids: Array
+
+
+class Prompts(NamedTuple):
+    """Prompts to be read.  tokens: (n, p) int32.  lengths: (n,).  ids: (n, g) uint32.  slots: (n,)."""
+
+    tokens: Array
+    lengths: Array
+    ids: Array
+    slots: Array
+
+
+class Observations(NamedTuple):
+    """What rows read before they answer again.  A row may be there twice, to fill up the batch.
+
+    tokens: (n, w) int32, right-padded: the row's last token, then what follows.  counts: (n,) int32.
+    lengths: (n,) int32, tokens of the row that are in the history.  slots, lanes: (n,) int32, the row.
+    ids: (n,) uint32.
+    """
+
+    tokens: Array
+    counts: Array
+    lengths: Array
+    slots: Array
+    lanes: Array
+    ids: Array
+
+
+class Emitted(NamedTuple):
+    """Tokens of a chunk, (steps, b, g), whole on every device: int32, -1 where there is none; float32."""
+
+    token: Array
+    logprob: Array
+
+
+@functools.partial(jax.jit, static_argnames=("config", "slots", "group", "prompt", "length"))
+def empty(*, config: TransformerConfig, slots: int, group: int, prompt: int, length: int) -> Caches:
+    """Caches for prompts of `prompt` tokens and rows of `length` tokens after them."""
+    return Caches(
+        caches.empty(config, slots, 1, prompt),
+        by_rows(jnp.zeros(slots, jnp.int32)),
+        caches.empty(config, slots, group, length),
+    )
+
+
+@functools.partial(jax.jit, static_argnames="length")
+def widen(state: Caches, *, length: int) -> Caches:
+    """The caches with room for longer rows."""
+    return state._replace(history=caches.widen(state.history, length))
+
+
+def admit(
+    weights: Weights,
+    state: Caches,
+    new: Prompts,
+    key: PRNGKey,
+    *,
+    config: TransformerConfig,
+    options: SamplingParams,
+) -> tuple[Caches, Array, Array]:
+    """Reads prompts into slots; the state is donated.
+
+    Returns:
+      the state, and each row's first token (n, g) int32 with its log-prob (n, g) float32.
+    """
+    # Without the histories, so that one program serves all their sizes.
+    history, state = state.history, state._replace(history=())
+    state, *first = _read_prompts(weights, state, new, key, config=config, options=options)
+    return state._replace(history=history), *first
+
+
+@functools.partial(jax.jit, static_argnames=("config", "options"), donate_argnames="state")
+def _read_prompts(weights, state, new, key, *, config, options):
+    last, segment = prefill(weights.params, new.tokens, new.lengths, config=config)
+    head = Transformer(config).apply({"params": weights.params}, method="head")
+    first = jnp.zeros(new.ids.shape, jnp.int32)
+    keys = row_keys(key, new.ids)
+    token, logprob = choose(weights, head, last[:, None], keys, first, config, options)
+    state = state._replace(
+        prompts=caches.insert(state.prompts, caches.from_segment(segment, config), new.slots),
+        lengths=by_rows(state.lengths.at[new.slots].set(new.lengths)),
+    )
+    return state, whole(token), whole(logprob)
+
+
+@functools.partial(jax.jit, static_argnames=("config", "options", "steps"), donate_argnames="state")
+def decode(
+    weights: Weights,
+    state: Caches,
+    rows: Rows,
+    key: PRNGKey,
+    *,
+    config: TransformerConfig,
+    options: SamplingParams,
+    steps: int,
+) -> tuple[Caches, Emitted]:
+    """Up to `steps` tokens of each running row, until its answer ends; the state is donated."""
+    head = Transformer(config).apply({"params": weights.params}, method="head")
+    b, g = rows.token.shape
+    p, s = caches.length(state.prompts), caches.length(state.history)
+    prompt_mask = (jnp.arange(p) < state.lengths[:, None])[:, None, None]
+    history_mask = (jnp.arange(s) < rows.length[..., None] - 1)[:, :, None]
+    keys = row_keys(key, rows.ids)
+    start = Emitted(jnp.full((steps, b, g), -1, jnp.int32), jnp.zeros((steps, b, g), jnp.float32))
+
+    def going_on(carry):
+        n, _, running, *_ = carry
+        return (n < steps) & jnp.any(running)
+
+    def step(carry):
+        n, token, running, chunk, emitted = carry
+        position = state.lengths[:, None] + rows.length - 1 + n
+        chunk_mask = jnp.broadcast_to(jnp.arange(steps) < n, (b, g, 1, steps))
+        hidden, new = decode_layers(
+            weights,
+            token[..., None],
+            position[..., None],
+            (state.prompts, state.history, chunk),
+            (prompt_mask, history_mask, chunk_mask),
+            config,
+        )
+        chunk = caches.append(chunk, new, n, hidden)
+        length = rows.length + n
+        drawn, logprob = choose(weights, head, hidden[:, :, 0], keys, length, config, options)
+        emitted = Emitted(
+            emitted.token.at[n].set(jnp.where(running, drawn, -1)),
+            emitted.logprob.at[n].set(jnp.where(running, logprob, 0.0)),
+        )
+        running &= ~(ends_turn(drawn, options) | (length + 1 >= rows.limit))
+        return n + 1, drawn, running, chunk, emitted
+
+    chunk = caches.empty(config, b, g, steps)
+    carry = (jnp.int32(0), rows.token, rows.running, chunk, start)
+    *_, chunk, emitted = jax.lax.while_loop(going_on, step, carry)
+    # As many tokens were read as were drawn: the one before each.
+    count = jnp.sum(emitted.token >= 0, axis=0)
+    ran = jnp.arange(steps) < count[..., None]
+    columns = jnp.where(ran, rows.length[..., None] - 1 + jnp.arange(steps), s)
+    slots, lanes = (x.reshape(-1) for x in jnp.indices((b, g)))
+    history = caches.write_rows(
+        state.history,
+        caches.read_rows(chunk, slots, lanes),
+        slots,
+        lanes,
+        columns.reshape(b * g, steps),
+    )
+    return state._replace(history=history), jax.tree.map(whole, emitted)
+
+
+@functools.partial(jax.jit, static_argnames=("config", "options"), donate_argnames="state")
+def observe(
+    weights: Weights,
+    state: Caches,
+    new: Observations,
+    key: PRNGKey,
+    *,
+    config: TransformerConfig,
+    options: SamplingParams,
+) -> tuple[Caches, Array, Array]:
+    """Reads observations; the state is donated.
+
+    Returns:
+      the state, and the token (n,) int32 that follows each observation, with its log-prob (n,) float32.
+    """
+    w = new.tokens.shape[1]
+    p, s = caches.length(state.prompts), caches.length(state.history)
+    context = (
+        caches.read_rows(state.prompts, new.slots, jnp.zeros_like(new.slots)),
+        caches.read_rows(state.history, new.slots, new.lanes),
+    )
+    prompt_lengths = state.lengths[new.slots]
+    masks = (
+        (jnp.arange(p) < prompt_lengths[:, None])[:, None, None],
+        (jnp.arange(s) < new.lengths[:, None])[:, None, None],
+    )
+    place = jnp.arange(w) + new.lengths[:, None]
+    positions = (prompt_lengths[:, None] + place)[:, None]
+    # Few queries over many keys, which the kernels are not made for.
+    plain = Transformer(dataclasses.replace(config, attention="xla"))
+    hidden, segment = plain.apply(
+        {"params": weights.params}, new.tokens[:, None], positions, context, masks
+    )
+    last = jnp.take_along_axis(hidden[:, 0], (new.counts - 1)[:, None, None], axis=1)
+    head = plain.apply({"params": weights.params}, method="head")
+    keys = row_keys(key, new.ids[:, None])
+    length = (new.lengths + new.counts)[:, None]
+    token, logprob = choose(weights, head, last, keys, length, config, options)
+    columns = jnp.where(jnp.arange(w) < new.counts[:, None], place, s)
+    history = caches.write_rows(state.history, segment, new.slots, new.lanes, columns)
+    return state._replace(history=history), whole(token[:, 0]), whole(logprob[:, 0])

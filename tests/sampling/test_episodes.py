@@ -1,0 +1,201 @@
+"""Episodes: what is sampled, what is read, and where it ends."""
+
+import contextlib
+import dataclasses
+import functools
+import itertools
+
+import jax
+import numpy as np
+import pytest
+
+from genenv_jax.models.scoring import score_completions
+from genenv_jax.parallel import rules
+from genenv_jax.parallel.mesh import make_mesh
+from genenv_jax.sampling import decoding, turns
+from genenv_jax.sampling.draw import SamplingParams
+from genenv_jax.sampling.engine import Engine
+from genenv_jax.sampling.episodes import EpisodeEngine
+from tests.sampling.small_model import CONFIG, make_params, make_prompts
+
+G, ANSWER, LENGTH = 2, 6, 48
+OPTIONS = SamplingParams(ANSWER, G, (3, 17, 40, 77, 100))
+KEY = jax.random.key(0)
+N = 5
+
+
+def engine(batch_size=3, buckets=(4, 8), config=CONFIG, length=LENGTH, **options):
+    sampler = Engine(config, OPTIONS, batch_size, buckets, **options)
+    return EpisodeEngine(sampler, length)
+
+
+class Scripted:
+    """Replies that follow from the answers; some take a few calls, as slow environments do."""
+
+    def __init__(self, slow=True, longest=20):
+        self.answers, self.waiting, self.crowded = {}, {}, []
+        self._slow, self._longest = slow, longest
+
+    def answer(self, row, tokens, done):
+        assert len(tokens) <= ANSWER and done == (tokens[-1] in OPTIONS.eos_ids)
+        self.answers.setdefault(row, []).append(list(tokens))
+        rng = np.random.default_rng([*row, *tokens])
+        if len(self.answers[row]) > 2 + row[1]:
+            reply = None
+        else:
+            reply = rng.integers(0, CONFIG.vocab_size, rng.integers(1, self._longest)).tolist()
+        self.waiting[row] = int(rng.integers(0, 3)) * self._slow, reply
+
+    def replies(self, wait):
+        assert self.waiting or not wait
+        came = {row: reply for row, (left, reply) in self.waiting.items() if not left or wait}
+        self.waiting = {
+            r: (max(n - 1, 0), x) for r, (n, x) in self.waiting.items() if r not in came
+        }
+        return came
+
+    def no_room(self, row):
+        self.crowded.append(row)
+
+
+@pytest.fixture(scope="module")
+def params():
+    return make_params()
+
+
+@pytest.fixture(scope="module")
+def prompts():
+    return make_prompts(N, 8, seed=2)
+
+
+@pytest.fixture(scope="module")
+def played(params, prompts):
+    environments = Scripted()
+    return engine()(params, prompts, environments, KEY), environments
+
+
+def same(got, want):
+    for name in ("tokens", "lengths", "done", "actions"):
+        np.testing.assert_array_equal(getattr(got, name), getattr(want, name))
+    np.testing.assert_allclose(got.logprobs, want.logprobs, atol=1e-5)
+
+
+def test_actions_are_what_was_answered(played):
+    rollouts, environments = played
+    assert set(environments.answers) == {(i, j) for i in range(N) for j in range(G)}
+    for row, answers in environments.answers.items():
+        length, actions = rollouts.lengths[row], rollouts.actions[row]
+        assert rollouts.tokens[row][actions].tolist() == list(itertools.chain(*answers))
+        assert not actions[length:].any() and (row in environments.crowded or actions[length - 1])
+        assert (rollouts.logprobs[row][~actions] == 0).all()
+        assert (rollouts.logprobs[row][actions] < 0).all()
+    observed = (np.arange(LENGTH) < rollouts.lengths[..., None]) & ~rollouts.actions
+    assert observed.sum() > 50
+    assert environments.crowded and len(environments.crowded) < N * G
+
+
+def test_logprobs_are_those_of_teacher_forcing(params, played):
+    rollouts, _ = played
+    forced = score_completions(params, rollouts.batch((8,), N), CONFIG)
+    np.testing.assert_allclose(rollouts.logprobs, forced, atol=1e-4)
+
+
+def test_the_first_answers_are_those_of_the_engine(params, prompts, played):
+    _, environments = played
+    single = Engine(CONFIG, OPTIONS, 3, (4, 8))(params, prompts, KEY)
+    for (i, j), answers in environments.answers.items():
+        assert answers[0] == single.completion(i, j)
+
+
+@pytest.mark.parametrize(
+    "options",
+    [{"batch_size": 5}, {"batch_size": 1, "buckets": (8,)}, {"chunk": 3}, {"prefill_tokens": 8}],
+)
+def test_batches_and_chunks_change_nothing(params, prompts, played, options):
+    same(engine(**options)(params, prompts, Scripted(), KEY), played[0])
+
+
+def test_when_an_environment_replies_changes_nothing(params, prompts, played):
+    same(engine()(params, prompts, Scripted(slow=False), KEY), played[0])
+
+
+def test_a_long_observation_is_read_in_parts(params, prompts, monkeypatch, played):
+    monkeypatch.setattr("genenv_jax.sampling.episodes.OBSERVATION_WIDTHS", (4, 8))
+    same(engine()(params, prompts, Scripted(), KEY), played[0])
+
+
+def test_unrolled_layers(prompts, params, played):
+    config = dataclasses.replace(CONFIG, unroll_layers=True)
+    same(engine(config=config)(params, prompts, Scripted(), KEY), played[0])
+
+
+def test_greedy_does_not_depend_on_the_key(params, prompts):
+    greedy = Engine(CONFIG, dataclasses.replace(OPTIONS, temperature=0.0), 3, (8,))
+    first, again = (
+        EpisodeEngine(greedy, LENGTH)(params, prompts, Scripted(), jax.random.key(seed))
+        for seed in (0, 5)
+    )
+    same(first, again)
+
+
+def test_a_later_part_of_the_list(params, prompts):
+    whole = engine()(params, prompts, Endless(2), KEY)
+    same(engine()(params, prompts[2:], Endless(2), KEY, first_row=2), whole.take(range(2, N)))
+
+
+class Endless:
+    """Replies with the same token, so many times."""
+
+    def __init__(self, times):
+        self.left, self.came, self.crowded = {}, {}, 0
+        self._times = times
+
+    def answer(self, row, tokens, done):
+        left = self.left[row] = self.left.get(row, self._times) - 1
+        self.came[row] = [5] if left else None
+
+    def replies(self, wait):
+        came, self.came = self.came, {}
+        return came
+
+    def no_room(self, row):
+        self.crowded += 1
+
+
+def test_an_episode_ends_at_its_limit(params, prompts):
+    environments = Endless(10**6)
+    rollouts = engine(length=20)(params, prompts, environments, KEY)
+    assert (rollouts.lengths <= 20).all() and (rollouts.lengths > 20 - 2 - ANSWER).all()
+    assert environments.crowded == N * G
+
+
+def test_nothing_is_compiled_in_steady_state(params, prompts):
+    """Not even by a first call, once it is warmed up."""
+    warm = engine(batch_size=4, length=70)
+    programs = turns._read_prompts, turns.decode, turns.observe, turns.widen, turns.empty
+    warm.warm_up(params)
+    before = [program._cache_size() for program in programs]
+    for seed in (1, 2):
+        warm(params, make_prompts(7, 8, seed), Scripted(), jax.random.key(seed))
+    assert [program._cache_size() for program in programs] == before
+
+
+def test_the_caches_are_donated(params):
+    state = turns.empty(config=CONFIG, slots=2, group=G, prompt=8, length=32)
+    rows = turns.Rows(
+        *(np.ones((2, G), t) for t in (np.int32, np.int32, np.int32, bool, np.uint32))
+    )
+    weights = decoding.prepare(params, config=CONFIG)
+    turns.decode(weights, state, rows, KEY, config=CONFIG, options=OPTIONS, steps=4)
+    assert all(x.is_deleted() for x in jax.tree.leaves(state.history))
+
+
+@pytest.mark.parametrize("shape", [{"data": 2, "fsdp": 2, "tensor": 2}, {"data": 8}])
+def test_meshes_change_nothing(params, prompts, played, shape):
+    mesh = make_mesh(**{"data": 1, "fsdp": 1, "tensor": 1} | shape)
+    with contextlib.ExitStack() as stack:
+        stack.enter_context(rules.activate(mesh, CONFIG))
+        put = functools.partial(jax.device_put, device=rules.batch_sharding(mesh))
+        placed = jax.device_put(params, rules.param_shardings(CONFIG, mesh))
+        got = engine(batch_size=8, put=put)(placed, prompts, Scripted(), KEY)
+    same(got, played[0])
