@@ -19,15 +19,21 @@ import os
 import pathlib
 import shutil
 import tarfile
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from absl import flags
 from jax.sharding import Mesh
 
 from genenv_jax import cli
-from genenv_jax.benchmarks.base import Benchmark
-from genenv_jax.benchmarks.demonstrations import Demonstration, seed_demonstrations, split_seeds
+from genenv_jax.benchmarks.base import Benchmark, Message
+from genenv_jax.benchmarks.demonstrations import (
+    Completion,
+    Demonstration,
+    Transcript,
+    seed_demonstrations,
+    split_seeds,
+)
 from genenv_jax.benchmarks.registry import demonstrations
 from genenv_jax.config import Config, validate
 from genenv_jax.models import huggingface, lora
@@ -223,12 +229,21 @@ def _demonstrations(
 
 
 def _texts(demonstrations: Iterable[Demonstration]) -> Iterator[str]:
-    return (chat_text(d.messages, text) for d in demonstrations for text in d.completions)
+    return (_text(d.messages, written) for d in demonstrations for written in d.completions)
+
+
+def _text(messages: Sequence[Message], completion: Completion) -> str:
+    """A demonstration as one text."""
+    if isinstance(completion, Transcript):
+        return chat_text([*messages, *completion.messages()])
+    return chat_text([*messages, {"role": "assistant", "content": completion}])
 
 
 def _limits(config: Config) -> dict[str, Any]:
     """The limits, but for the widths that only other updates have."""
     limits = dataclasses.asdict(config.limits)
+    if not limits["agent_episode"]:
+        del limits["agent_episode"]  # as models were named before there were episodes
     return {name: limit for name, limit in limits.items() if name != "response_buckets"}
 
 
@@ -242,7 +257,7 @@ def _tokenizer_texts(benchmark: Benchmark, seed: int) -> Iterator[str]:
     pairs = itertools.islice(
         demonstrations(benchmark, rng(seed, Stream.DEMONSTRATIONS)), _TOKENIZER_TEXTS
     )
-    return (chat_text(messages, completion) for messages, completion in pairs)
+    return (_text(messages, completion) for messages, completion in pairs)
 
 
 def _digest(texts: Iterable[str]) -> str:
@@ -307,7 +322,7 @@ def make_base_model(
         texts = _tokenizer_texts(benchmark, config.seed)
         limits, shape = config.limits, config.model.make.shape()
         positions = max(
-            limits.agent_prompt + limits.agent_response,
+            limits.agent_prompt + max(limits.agent_response, limits.agent_episode),
             limits.simulator_prompt + limits.simulator_response,
         )
         untrained = scratch / "untrained"

@@ -217,7 +217,14 @@ class Interactive(Protocol):
 
 @runtime_checkable
 class Solved(Protocol):
-    """What an interactive benchmark has if agents can be trained on its episodes."""
+    """What an interactive benchmark has if agents can be trained on its episodes.
+
+    Attributes:
+      episodes: whether its seeds and the tasks that are written are episodes, which begin with
+        `agent_messages`.
+    """
+
+    episodes: bool
 
     def agent_answers(self, task: Task) -> list[str]:
         """The reference's answers in their order: an episode that is given them ends in a success."""
@@ -226,6 +233,11 @@ class Solved(Protocol):
 def is_interactive(benchmark: Benchmark, task: Task) -> bool:
     """Whether `task` is played in an episode."""
     return isinstance(benchmark, Interactive) and benchmark.is_interactive(task)
+
+
+def trains_episodes(benchmark: Benchmark) -> bool:
+    """Whether agents are trained on episodes of the benchmark."""
+    return isinstance(benchmark, Solved) and benchmark.episodes
 
 
 @runtime_checkable

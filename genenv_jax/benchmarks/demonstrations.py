@@ -13,13 +13,40 @@ from genenv_jax.benchmarks.base import (
     Message,
     Rejection,
     SeedStatistics,
+    Solved,
     Task,
     source_of,
+    trains_episodes,
 )
 from genenv_jax.benchmarks.subsets import stable_position
 
 AGENT, SIMULATOR = "agent", "simulator"
 _TRIES = 16  # seeds that are tried as a variation of another one
+
+
+@dataclasses.dataclass(frozen=True)
+class Transcript:
+    """An episode as what is written after its opening.
+
+    Attributes:
+      answers: the agent's.
+      replies: the messages that came after each but the last.
+    """
+
+    answers: tuple[str, ...]
+    replies: tuple[tuple[Message, ...], ...]
+
+    def messages(self) -> list[Message]:
+        """All of it as messages."""
+        replies = (*self.replies, ())
+        return [
+            message
+            for answer, reply in zip(self.answers, replies, strict=True)
+            for message in ({"role": "assistant", "content": answer}, *reply)
+        ]
+
+
+Completion = str | Transcript
 
 
 @dataclasses.dataclass(frozen=True)
@@ -29,12 +56,35 @@ class Demonstration:
     Attributes:
       role: "agent" or "simulator".
       messages: the player's conversation.
-      completions: texts, each of which is a right one.
+      completions: each of them is a right one.
     """
 
     role: str
     messages: Sequence[Message]
-    completions: tuple[str, ...]
+    completions: tuple[Completion, ...]
+
+
+def play(benchmark: Solved, task: Task, answers: Sequence[str]) -> tuple[list[Message], Transcript]:
+    """An episode that is given these answers until it ends: its opening, and what follows.
+
+    Raises ValueError where its conversation does not grow.
+    """
+    episode = benchmark.episode(task)
+    try:
+        opening = messages = episode.messages()
+        given: list[str] = []
+        replies: list[tuple[Message, ...]] = []
+        for answer in answers:
+            given.append(answer)
+            if episode.step(answer) is not None or len(given) == len(answers):
+                break
+            before, messages = messages, episode.messages()
+            if messages[: len(before)] != before:
+                raise ValueError(f"the episode of task {task.id} rewrote its conversation")
+            replies.append(tuple(messages[len(before) + 1 :]))
+    finally:
+        episode.close()
+    return opening, Transcript(tuple(given), tuple(replies))
 
 
 def split_seeds(benchmark: Benchmark, validation_share: float) -> tuple[list[Task], list[Task]]:
@@ -51,19 +101,22 @@ def seed_demonstrations(
 ) -> list[Demonstration]:
     """A demonstration of each role for each of the seeds, which are all that is read of the benchmark.
 
-    The agent answers the seed with its reference answer.  The simulator is shown the seed, with a success
-    rate drawn at random, and writes up to `variations` other seeds of its category that `parse` and `verify`
-    accept as variations of it: of other records and with the same tools, if there are such.  Where none is
-    accepted it writes the seed itself, which shows the form at least; a seed that it cannot write is the
-    agent's only.
+    The agent answers the seed with its reference answer, or plays it with the reference's answers.  The
+    simulator is shown the seed, with a success rate drawn at random, and writes up to `variations` other
+    seeds of its category that `parse` and `verify` accept as variations of it: of other records and with the
+    same tools, if there are such.  Where none is accepted it writes the seed itself, which shows the form at
+    least; a seed that it cannot write is the agent's only.
     """
     by_category: dict[str, list[Task]] = {}
     for seed in seeds:
         by_category.setdefault(seed.category, []).append(seed)
     found = []
     for seed in seeds:
-        messages = benchmark.agent_messages(seed)
-        found.append(Demonstration(AGENT, messages, (benchmark.agent_answer(seed),)))
+        if trains_episodes(benchmark):
+            messages, written = play(benchmark, seed, benchmark.agent_answers(seed))
+        else:
+            messages, written = benchmark.agent_messages(seed), benchmark.agent_answer(seed)
+        found.append(Demonstration(AGENT, messages, (written,)))
         tenths = int(rng.integers(-1, 11))
         statistics = SeedStatistics() if tenths < 0 else SeedStatistics(10, tenths)
         category = by_category[seed.category]
@@ -72,10 +125,10 @@ def seed_demonstrations(
         others.sort(
             key=lambda other: (source_of(benchmark, other) == own, other.tools != seed.tools)
         )
-        written = _variations(benchmark, seed, others[:_TRIES], variations)
-        if written := written or _variations(benchmark, seed, [seed], 1):
+        texts = _variations(benchmark, seed, others[:_TRIES], variations)
+        if texts := texts or _variations(benchmark, seed, [seed], 1):
             shown = benchmark.simulator_messages(seed, statistics)
-            found.append(Demonstration(SIMULATOR, shown, written))
+            found.append(Demonstration(SIMULATOR, shown, texts))
     return found
 
 

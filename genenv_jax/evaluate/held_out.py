@@ -10,7 +10,12 @@ from typing import Any
 
 import numpy as np
 
-from genenv_jax.benchmarks.base import Benchmark, Task, is_interactive
+from genenv_jax.benchmarks.base import (
+    Benchmark,
+    Task,
+    is_interactive,
+    trains_episodes,
+)
 from genenv_jax.evaluate.intervals import evaluation_metrics
 from genenv_jax.models.language_model import LanguageModel
 from genenv_jax.players.agent import Agent
@@ -20,6 +25,7 @@ from genenv_jax.run.session import Session
 from genenv_jax.run.streams import Stream
 from genenv_jax.sampling.draw import SamplingParams
 from genenv_jax.sampling.engine import Engine, SamplingConfig, bucket
+from genenv_jax.sampling.episodes import EpisodeEngine
 from genenv_jax.scoring.attempts import Answerer, Attempt, OnAnswer, Waiting, attempt, ignore
 from genenv_jax.scoring.requests import FAILED_SCORES
 from genenv_jax.scoring.scorer import Scorer
@@ -74,7 +80,15 @@ class EvaluationConfig(Settings):
             options = SamplingParams(
                 limits.agent_response, samples, model.eos_ids, temperature=temperature
             )
-            engines[mode] = Engine(model.config, options, at_once, buckets, put, sampling.lanes)
+            engines[mode] = Engine(
+                model.config,
+                options,
+                at_once,
+                buckets,
+                put,
+                sampling.lanes,
+                episode=limits.agent_episode,
+            )
         return engines
 
 
@@ -194,8 +208,11 @@ class HeldOut:
         self._agent.load_for("sample")
         for engine in self._engines.values():
             dataclasses.replace(engine, prompt_buckets=self._widths()).warm_up(self._agent.params)
-            if played:  # a conversation grows through all widths
-                self._policy(engine).turns.warm_up(self._agent.params)
+            policy = self._policy(engine)
+            if played and policy.continues and trains_episodes(self._benchmark):
+                EpisodeEngine(engine).warm_up(self._agent.params)
+            elif played:  # a conversation grows through all widths
+                policy.turns.warm_up(self._agent.params)
 
     def _policy(self, engine: Engine) -> Policy:
         key = self._session.key(Stream.EVALUATE)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 import hashlib
 import os
 import pathlib
@@ -144,25 +145,93 @@ class LanguageModel:
                 f"{self.path}: the tokenizer has no chat template; expected chat_template in "
                 "tokenizer_config.json or a file chat_template.jinja (an instruction-tuned model)"
             )
+        marked, contents, secret = self._mark(messages)
+        return self._encode_marked(self._render(marked), contents, secret)
+
+    def encode_reply(
+        self, messages: Sequence[Mapping[str, str]], reply: Sequence[Mapping[str, str]], done: bool
+    ) -> list[int]:
+        """Token ids that follow an answer to `messages`, up to where the assistant speaks again.
+
+        `encode_messages(messages)`, the answer and these are the tokens of the whole conversation, however
+        the answer's text would be split into tokens again.
+
+        Args:
+          messages: the conversation that was answered.
+          reply: what comes after the answer; none of it the assistant's.
+          done: whether the answer's own tokens end with an end token, which is not repeated.
+        Raises:
+          ValueError: as `encode_messages` does, or the template rewrites what comes before a reply, or writes
+            no end token after an answer.
+        """
+        answered = [*messages, {"role": "assistant", "content": ""}, *reply]
+        marked, contents, secret = self._mark(answered, always=len(messages))
+        before = self._render(marked[: len(messages)]) + marked[len(messages)]["content"]
+        whole = self._render(marked)
+        if not whole.startswith(before):
+            raise ValueError(
+                f"{self.path}: the chat template writes a conversation differently once it has been "
+                "answered, so an episode cannot go on where it stopped"
+            )
+        ids = self._encode_marked(whole[len(before) :], contents, secret)
+        if not ids or ids[0] not in self.eos_ids:
+            raise ValueError(
+                f"{self.path}: the chat template writes no end token after an answer, so an episode cannot "
+                "go on where it stopped"
+            )
+        return ids[1:] if done else ids
+
+    @functools.cached_property
+    def continues(self) -> str:
+        """Why the chat template cannot go on with an episode's tokens; "" where it can."""
+        opening = [{"role": "user", "content": "a"}]
+        reply = [{"role": "user", "content": "c"}]
+        answered = [*opening, {"role": "assistant", "content": "b"}, *reply]
+        try:
+            after = self.encode_reply(opening, reply, done=False)
+            if [*self.encode_messages(opening), *self.encode("b"), *after] == self.encode_messages(
+                answered
+            ):
+                return ""
+        except ValueError as error:
+            return str(error)
+        return (
+            f"{self.path}: the chat template's pieces are not the tokens of the whole conversation"
+        )
+
+    def _mark(
+        self, messages: Sequence[Mapping[str, str]], always: int = -1
+    ) -> tuple[list[dict[str, str]], list[str], str]:
+        """The messages with placeholders for contents that spell out control tokens, and for `always`.
+
+        Returns also all contents, and the word that placeholders begin with.  Raises ValueError for a
+        malformed message.
+        """
+        if not self.tokenizer.chat_template:
+            raise ValueError(
+                f"{self.path}: the tokenizer has no chat template; expected chat_template in "
+                "tokenizer_config.json or a file chat_template.jinja (an instruction-tuned model)"
+            )
         contents = []
         for number, message in enumerate(messages):
             if not all(isinstance(message.get(part), str) for part in ("role", "content")):
                 raise ValueError(f"message {number} lacks a string 'role' or 'content'")
             contents.append(_valid_unicode(message["content"]))
-        if not any(token in content for content in contents for token in self._control_tokens):
-            text = self._render(
-                [{**m, "content": c} for m, c in zip(messages, contents, strict=True)]
-            )
-            return self.encode(text, control_tokens=True)
-        # The template's own text and the messages' are encoded apart.  The placeholder depends on
-        # all contents, so none of them can hold it.
+        # It depends on all contents, so none of them can hold it.
         secret = hashlib.sha256("\0".join(contents).encode()).hexdigest()
-        marks = [{**m, "content": f"{secret}:{n}:"} for n, m in enumerate(messages)]
+        marked = []
+        for n, (message, content) in enumerate(zip(messages, contents, strict=True)):
+            if n == always or any(token in content for token in self._control_tokens):
+                content = f"{secret}:{n}:"
+            marked.append({**message, "content": content})
+        return marked, contents, secret
+
+    def _encode_marked(self, text: str, contents: Sequence[str], secret: str) -> list[int]:
+        """Token ids of the template's text; the contents that placeholders stand for are encoded apart."""
         ids: list[int] = []
-        for n, piece in enumerate(re.split(f"{secret}:([0-9]+):", self._render(marks))):
+        for n, piece in enumerate(re.split(f"{secret}:([0-9]+):", text)):
             inside = n % 2 == 1
-            text = contents[int(piece)] if inside else piece
-            ids += self.encode(text, control_tokens=not inside)
+            ids += self.encode(contents[int(piece)] if inside else piece, control_tokens=not inside)
         return ids
 
     def encode(self, text: str, *, control_tokens: bool = False) -> list[int]:
@@ -192,7 +261,7 @@ class LanguageModel:
             clean_up_tokenization_spaces=False,
         )
 
-    @property
+    @functools.cached_property
     def _control_tokens(self) -> list[str]:
         added = self.tokenizer.added_tokens_decoder.values()
         return [token.content for token in added if token.special]

@@ -52,10 +52,9 @@ CHAT_TEMPLATE = (
 )
 
 
-def chat_text(messages: Iterable[Mapping[str, str]], completion: str) -> str:
-    """A conversation and the answer to it under `CHAT_TEMPLATE`: what the tokenizer will meet."""
-    turns = [*messages, {"role": "assistant", "content": completion}]
-    return "".join(f"{START}{turn['role']}\n{turn['content']}{END}\n" for turn in turns)
+def chat_text(messages: Iterable[Mapping[str, str]]) -> str:
+    """A conversation under `CHAT_TEMPLATE`: what the tokenizer will meet."""
+    return "".join(f"{START}{turn['role']}\n{turn['content']}{END}\n" for turn in messages)
 
 
 def train_tokenizer(texts: Iterable[str], vocab_size: int) -> Any:

@@ -8,6 +8,7 @@ from genenv_jax.benchmarks.base import TOO_LONG, Benchmark, Rejection, Task
 from genenv_jax.players.player import Player, PlayerConfig, Setup
 from genenv_jax.players.policy import Policy
 from genenv_jax.rl.grpo import GRPOConfig
+from genenv_jax.sampling.episodes import EpisodeEngine
 from genenv_jax.settings import choice, within
 from genenv_jax.typing import Params, PRNGKey
 
@@ -18,6 +19,8 @@ class AgentConfig(PlayerConfig, GRPOConfig):
 
     group_size: rollouts a task.  advantage_scale: "std" divides by the group's standard deviation, with
     advantage_ddof.
+    turn_discount: γ of the returns from an episode's turns, see `rl.advantages.turn_advantages`; 1: the
+    return of the whole episode counts for all of its answers.
     groups: which groups of rollouts are trained on, see `tasks.selection`; all rollouts count.
     frontier_factor: batches' worth of groups of which "frontier" takes one.
     base_share, replay_share: shares of the training tasks that come from the data set and from D_train; the
@@ -28,6 +31,7 @@ class AgentConfig(PlayerConfig, GRPOConfig):
     group_size: int = within(8, 1)
     advantage_scale: str = choice("std", "none")
     advantage_ddof: int = choice(1, 0)
+    turn_discount: float = within(1.0, 0, 1)
     groups: str = choice("all", "informative", "frontier")
     frontier_factor: int = within(2, 1)
     base_share: float = within(0.2, 0, 1)
@@ -66,6 +70,7 @@ class Agent(Player):
             limits.agent_prompt,
             limits.agent_response,
             config.group_size,
+            limits.agent_episode,
         )
 
     def policy(self, key: PRNGKey) -> Policy:
@@ -84,4 +89,5 @@ class Agent(Player):
     def warm_up(self) -> None:
         """Compiles what sampling may run, for every prompt width that is planned."""
         self.load_for("sample")
-        self.engine.warm_up(self.params)
+        player = EpisodeEngine(self.engine) if self.engine.episode else self.engine
+        player.warm_up(self.params)

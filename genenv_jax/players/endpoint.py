@@ -18,7 +18,7 @@ import os
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any
+from typing import Any, ClassVar
 
 from genenv_jax.benchmarks.base import Message
 from genenv_jax.players.policy import OnAnswer
@@ -269,6 +269,7 @@ class EndpointAnswerer:
       temperature: None takes the endpoint's own.
     """
 
+    continues: ClassVar[bool] = False  # a server has no tokens to go on with
     endpoint: Endpoint
     samples: int = 1
     at_once: int = 64

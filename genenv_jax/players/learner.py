@@ -125,7 +125,7 @@ def accumulate(loss_fn: Callable, params: Params, batch: Any, micro_batches: int
 class GRPOBatch(NamedTuple):
     """A mini-batch of rollouts.
 
-    old_logp, ref_logp: (b, g, c).  advantages, fresh: (b, g); for `fresh` see `grpo.grpo_loss`.
+    old_logp, ref_logp: (b, g, c).  fresh: (b, g).  advantages: (b, g) or (b, g, c).  See `grpo.grpo_loss`.
     """
 
     rollouts: CompletionBatch

@@ -115,6 +115,7 @@ class Player:
       trained: what is trained, float32: all parameters, or the adapters alone.  Taken over.
       prompt, response: longest of each, tokens.
       group: samples a prompt.
+      episode: most tokens of an episode after its prompt; 0: it answers once.
     Attributes:
       buckets: ascending prompt widths.
       widths: ascending completion widths of updates.
@@ -131,6 +132,7 @@ class Player:
         prompt: int,
         response: int,
         group: int,
+        episode: int = 0,
     ):
         model, sampling = setup.model, setup.sampling
         self.model, self.reference, self.config, self.put = (
@@ -139,12 +141,21 @@ class Player:
             config,
             setup.put,
         )
-        self.buckets, self.widths = setup.limits.buckets(prompt), setup.limits.widths(response)
+        self.buckets, self.widths = (
+            setup.limits.buckets(prompt),
+            setup.limits.widths(episode or response),
+        )
         self.groups: tuple[int, ...] = (group,)
         options = SamplingParams(response, group, model.eos_ids, temperature=config.temperature)
         at_once = sampling.batch_size or config.batch_size
         self.engine = Engine(
-            model.config, options, at_once, self.buckets, setup.put, sampling.lanes
+            model.config,
+            options,
+            at_once,
+            self.buckets,
+            setup.put,
+            sampling.lanes,
+            episode=episode,
         )
         self.optimizer = make_optimizer(
             OptimizerConfig(
@@ -179,7 +190,8 @@ class Player:
 
     def blank_batches(self) -> list[Rollouts]:
         """Rollouts of one prompt for each shape that an update may have, to compile it with."""
-        blank = [Rollouts.empty([[0] * width], self.engine.options) for width in self.buckets]
+        engine = self.engine
+        blank = [Rollouts.empty([[0] * w], engine.options, engine.episode) for w in self.buckets]
         return [
             dataclasses.replace(rollouts, lengths=np.full_like(rollouts.lengths, width)).samples(
                 np.arange(group)[None]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import functools
 from collections.abc import Sequence
@@ -9,11 +10,14 @@ from collections.abc import Sequence
 import jax
 import numpy as np
 
-from genenv_jax.benchmarks.base import Message
+from genenv_jax.benchmarks.base import Benchmark, Message, Task
 from genenv_jax.models.language_model import LanguageModel
 from genenv_jax.parallel import processes
+from genenv_jax.players.conversations import Conversations
 from genenv_jax.sampling.engine import Engine, Rollouts
-from genenv_jax.scoring.attempts import OnAnswer
+from genenv_jax.sampling.episodes import EpisodeEngine
+from genenv_jax.scoring.attempts import Attempt, OnAnswer, Waiting
+from genenv_jax.scoring.episodes import Episodes
 from genenv_jax.typing import Params, PRNGKey
 
 
@@ -43,6 +47,11 @@ class Policy:
         """See `Answerer`."""
         return self.engine.batch_size
 
+    @property
+    def continues(self) -> bool:
+        """See `Answerer`: it has room for episodes, and a chat template that goes on with them."""
+        return bool(self.engine.episode) and not self.model.continues
+
     @functools.cached_property
     def turns(self) -> Engine:
         """The engine that draws one sample a conversation."""
@@ -61,6 +70,22 @@ class Policy:
         key = jax.random.fold_in(self.key, processes.put(np.uint32(turn + 1)))
         prompts = [self.model.encode_messages(messages) for messages in conversations]
         self.turns(self.params, prompts, key, on_finished=on_answer)
+
+    def play(
+        self,
+        benchmark: Benchmark,
+        tasks: Sequence[Task],
+        episodes: Episodes,
+        on_answer: OnAnswer,
+        waiting: Waiting = contextlib.nullcontext,
+    ) -> tuple[list[list[Attempt]], Rollouts]:
+        """See `Answerer`.  Raises ValueError for an opening that does not fit."""
+        openings = [benchmark.agent_messages(task) for task in tasks]
+        prompts = [self.model.encode_messages(messages) for messages in openings]
+        played = Conversations(self.model, tasks, openings, episodes, on_answer, waiting)
+        rollouts = EpisodeEngine(self.engine)(self.params, prompts, played, self.key)
+        attempts = [[played.attempts[i, j] for j in range(self.samples)] for i in range(len(tasks))]
+        return attempts, rollouts
 
     def fits(self, conversation: list[Message]) -> bool:
         """See `Answerer`: its tokens against the largest prompt width."""

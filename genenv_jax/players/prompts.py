@@ -5,7 +5,13 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Sequence
 
-from genenv_jax.benchmarks.base import Benchmark, SeedStatistics, Task, is_interactive
+from genenv_jax.benchmarks.base import (
+    Benchmark,
+    SeedStatistics,
+    Task,
+    is_interactive,
+    trains_episodes,
+)
 from genenv_jax.models.language_model import LanguageModel
 from genenv_jax.settings import Settings, within
 
@@ -14,6 +20,7 @@ from genenv_jax.settings import Settings, within
 class LimitsConfig(Settings):
     """`config.limits`: longest prompts and completions of both players, in tokens.
 
+    agent_episode: of an episode's answers and observations together; 0: no episodes are trained on.
     prompt_buckets: smaller prompt widths that are compiled too.
     response_buckets: smaller completion widths for which updates are compiled too, and with any of them the
     simulator's for 1, 2, 4, ... records of a seed: a batch of few short completions costs less.
@@ -21,6 +28,7 @@ class LimitsConfig(Settings):
 
     agent_prompt: int = within(4096, 1)
     agent_response: int = within(512, 1)
+    agent_episode: int = within(0, 0)
     simulator_prompt: int = within(4096, 1)
     simulator_response: int = within(1024, 1)
     prompt_buckets: tuple[int, ...] = (512, 1024, 2048)
@@ -57,8 +65,17 @@ def check_prompts(
     Episodes are left out: what they show is known when they are played, and one that outgrows the limit
     ends there.
 
-    Raises ValueError naming the task, its length and the setting.
+    Raises ValueError naming the task, its length and the setting; also where agents are trained on episodes
+    and there is no room for them, or the chat template cannot go on with their tokens.
     """
+    if trains_episodes(benchmark):
+        if limits.agent_episode < limits.agent_response:
+            raise ValueError(
+                f"config.limits.agent_episode = {limits.agent_episode}: expected at least agent_response = "
+                f"{limits.agent_response}, since this benchmark's tasks are episodes"
+            )
+        if model.continues:
+            raise ValueError(f"{model.continues}; expected a template that only appends")
     answered = [task for task in eval_tasks if not is_interactive(benchmark, task)]
 
     def simulator_messages(seed: Task):
@@ -70,7 +87,7 @@ def check_prompts(
             [*seeds, *answered],
             benchmark.agent_messages,
             limits.agent_prompt,
-            limits.agent_response,
+            max(limits.agent_response, limits.agent_episode),
         ),
         (
             "simulator",

@@ -80,7 +80,7 @@ def grpo_loss(
       logp, entropy: (b, g, c) log-probs and entropies under the policy being trained.
       old_logp: (b, g, c) log-probs under the policy that sampled.
       ref_logp: (b, g, c) log-probs under the reference policy.
-      advantages: (b, g), one a completion.
+      advantages: (b, g), one a completion, or (b, g, c), one a token.
       mask: (b, g, c), 1 at completion tokens.
       total: `denominator` of the whole mini-batch.
       fresh: (b, g), 1 where the policy being trained is still the one that sampled, whatever the rounding of
@@ -100,7 +100,7 @@ def grpo_loss(
     # A stale sample can have a huge ratio; ±20 in log space keeps exp() and its gradient finite.
     log_ratio = jnp.clip(logp - old_logp, -20.0, 20.0)
     ratio = jnp.exp(log_ratio)
-    advantage = advantages[..., None]
+    advantage = advantages[..., None] if advantages.ndim == 2 else advantages
     clipped = jnp.clip(ratio, 1.0 - config.clip_low, 1.0 + config.clip_high)
     surrogate = jnp.minimum(ratio * advantage, clipped * advantage)
     if config.dual_clip:

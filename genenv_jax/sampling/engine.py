@@ -213,6 +213,7 @@ class Engine:
       chunk: decoding steps between two looks at what is finished.
       prefill_tokens: prompts are read about so many tokens at a time, though at least one prompt a
         part of the batch axis.
+      episode: most tokens of an episode after its prompt, see `sampling.episodes`; 0: none are played.
       seconds: time that the device spent on "prefill" and "decode", added up over all calls.
     """
 
@@ -224,6 +225,7 @@ class Engine:
     lanes: int = 0
     chunk: int = 16
     prefill_tokens: int = 1024
+    episode: int = 0
     seconds: dict[str, float] = dataclasses.field(
         default_factory=lambda: {"prefill": 0.0, "decode": 0.0}, compare=False
     )

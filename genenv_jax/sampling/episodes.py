@@ -7,12 +7,14 @@ its place to the next one.  Shapes are fixed, so nothing is compiled in steady s
 from __future__ import annotations
 
 import collections
+import contextlib
 import dataclasses
 import math
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Protocol
 
+import jax
 import numpy as np
 
 from genenv_jax.models.config import TransformerConfig
@@ -57,20 +59,11 @@ class EpisodeEngine:
     """Plays episodes of any number of prompts, `sampler.batch_size` of them at a time, g rows each.
 
     Attributes:
-      sampler: its decoder, options and widths; `max_new_tokens` limits one answer.
-      length: most tokens of an episode after its prompt, answers and observations together.
-      seconds: as in `Engine`, and on "environment", while no row could decode.
-      tokens: that passed through the model, "prompt", "answer" and "observation".
+      sampler: its decoder, options and widths.  `max_new_tokens` limits an answer, and `episode` all that
+        comes after the prompt, answers and observations together.
     """
 
     sampler: Engine
-    length: int
-    seconds: dict[str, float] = dataclasses.field(
-        default_factory=lambda: collections.defaultdict(float), compare=False
-    )
-    tokens: dict[str, int] = dataclasses.field(
-        default_factory=lambda: collections.defaultdict(int), compare=False
-    )
 
     def __call__(
         self,
@@ -99,10 +92,10 @@ class EpisodeEngine:
         ]
         if not all(prompts):
             raise ValueError(f"prompt {[len(p) for p in prompts].index(0)} is empty")
-        result = Rollouts.empty(prompts, self._options, self.length)
+        result = Rollouts.empty(prompts, self._options, self.sampler.episode)
         weights = decoding.prepare(params, config=self._config)
         slots = self.sampler.batch_size
-        most = slots * self._options.group_size * self.length
+        most = slots * self._options.group_size * self.sampler.episode
         for width, of in by_bucket(widths, slots, most):
             call = _Call(self, weights, environments, key, first_row, result, width)
             call.play(collections.deque(of))
@@ -110,11 +103,9 @@ class EpisodeEngine:
 
     def warm_up(self, params: Params) -> None:
         """Compiles every program that a call may need."""
-        import jax
-
         weights = decoding.prepare(params, config=self._config)
         for width in self.sampler.prompt_buckets:
-            empty = Rollouts.empty([], self._options, self.length)
+            empty = Rollouts.empty([], self._options, self.sampler.episode)
             call = _Call(self, weights, _Nobody(), jax.random.key(0), 0, empty, width)
             call.admit([])
             for size in (call.size, *call.sizes):
@@ -158,10 +149,10 @@ class _Call:
         result: Rollouts,
         width: int,
     ):
-        self._engine, self._weights, self._environments = engine, weights, environments
+        self._weights, self._environments = weights, environments
         self._sampler, self._options = engine.sampler, engine.sampler.options
         self._key, self._first_row, self._result, self._width = key, first_row, result, width
-        self.size, *self.sizes = cache_sizes(engine.length)
+        self.size, *self.sizes = cache_sizes(engine.sampler.episode)
         b, g = self._sampler.batch_size, self._options.group_size
         self._state = commit(
             turns.empty(
@@ -186,13 +177,12 @@ class _Call:
                 count := min(self._sampler.prompts_at_once(self._width), len(queue))
             ):
                 self.admit([queue.popleft() for _ in range(count)])
-            with self._timed("environment"):
-                came = self._environments.replies(not self._running.any())
+            came = self._environments.replies(not self._running.any())
             for (i, j), tokens in came.items():
                 slot = int(np.flatnonzero(self._slots == i)[0])
                 if tokens is None:
                     self._ended[slot, j] = True
-                elif self._length[slot, j] + len(tokens) >= self._engine.length:
+                elif self._length[slot, j] + len(tokens) >= self._sampler.episode:
                     self._environments.no_room((i, j))
                     self._ended[slot, j] = True
                 else:
@@ -219,7 +209,6 @@ class _Call:
             token, logprob = processes.fetch(first)
         if not rows:
             return
-        self._engine.tokens["prompt"] += sum(map(len, prompts))
         self._slots[slots] = rows
         self._ended[slots], self._length[slots] = False, 0
         for k, slot in enumerate(slots.tolist()):
@@ -277,7 +266,7 @@ class _Call:
             self.size = size
 
     def _grow_to(self, length: int) -> None:
-        fitting = [size for size in self.sizes if size >= min(length, self._engine.length)]
+        fitting = [size for size in self.sizes if size >= min(length, self._sampler.episode)]
         if length > self.size and fitting:
             self.grow(fitting[0])
 
@@ -297,7 +286,6 @@ class _Call:
             self._result.tokens[place][length : length + len(reply)] = reply
             self._length[row] += len(reply)
             self._result.lengths[place] = self._length[row]
-            self._engine.tokens["observation"] += len(reply)
         replies.clear()
         while left:
             parts = [
@@ -327,7 +315,7 @@ class _Call:
         """A row begins an answer."""
         length = int(self._length[slot, j])
         self._start[slot, j] = length
-        most = min(length + self._options.max_new_tokens, self._engine.length)
+        most = min(length + self._options.max_new_tokens, self._sampler.episode)
         self._limit[slot, j], self._running[slot, j] = most, True
 
     def _draw(self, slot: int, j: int, token: int, logprob: float) -> None:
@@ -339,7 +327,6 @@ class _Call:
         result.actions[place][length] = True
         self._token[slot, j], self._length[slot, j] = token, length + 1
         result.lengths[place] = length + 1
-        self._engine.tokens["answer"] += 1
         done = int(token) in self._options.eos_ids
         if done or length + 1 >= self._limit[slot, j]:
             self._running[slot, j] = False
@@ -357,18 +344,9 @@ class _Call:
     def _static(self) -> dict[str, Any]:
         return {"config": self._sampler.config, "options": self._options}
 
-    def _timed(self, phase: str) -> _Clock:
-        return _Clock(self._engine.seconds, phase)
-
-
-class _Clock:
-    """Adds the time within it to `seconds[phase]`."""
-
-    def __init__(self, seconds: dict[str, float], phase: str):
-        self._seconds, self._phase = seconds, phase
-
-    def __enter__(self) -> None:
-        self._since = time.monotonic()
-
-    def __exit__(self, *_: object) -> None:
-        self._seconds[self._phase] += time.monotonic() - self._since
+    @contextlib.contextmanager
+    def _timed(self, phase: str) -> Iterator[None]:
+        """Adds the block's time to the sampler's seconds of "prefill" or "decode"."""
+        since = time.monotonic()
+        yield
+        self._sampler.seconds[phase] += time.monotonic() - since

@@ -8,12 +8,20 @@ import dataclasses
 from collections.abc import Callable, Sequence
 from typing import Any, Protocol
 
-from genenv_jax.benchmarks.base import Benchmark, Message, Score, Task, is_interactive
+from genenv_jax.benchmarks.base import (
+    Benchmark,
+    Message,
+    Score,
+    Task,
+    is_interactive,
+    trains_episodes,
+)
 from genenv_jax.scoring.episodes import Episodes
 from genenv_jax.scoring.requests import SCORE
 from genenv_jax.scoring.scorer import Scorer
 
 PROMPT_TOO_LONG = "prompt_too_long"  # of an episode whose conversation outgrew the prompt
+EPISODE_TOO_LONG = "episode_too_long"  # of one that outgrew the tokens of an episode
 
 # (conversation, sample, the completion, whether it ended by itself)
 OnAnswer = Callable[[int, int, Any, bool], None]
@@ -30,10 +38,12 @@ class Answerer(Protocol):
     Attributes:
       samples: answers to each conversation.
       at_once: how many conversations are worth asking about together.
+      continues: whether it goes on with an episode's tokens, see `play`.
     """
 
     samples: int
     at_once: int
+    continues: bool
 
     def answer(self, conversations: Sequence[list[Message]], on_answer: OnAnswer) -> Any:
         """Answers every conversation `samples` times; `on_answer` takes each as it is finished.
@@ -45,6 +55,19 @@ class Answerer(Protocol):
         self, conversations: Sequence[list[Message]], turn: int, on_answer: OnAnswer
     ) -> None:
         """Answers every conversation once: the turn `turn` (from 0) of a round of episodes."""
+
+    def play(
+        self,
+        benchmark: Benchmark,
+        tasks: Sequence[Task],
+        episodes: Episodes,
+        on_answer: OnAnswer,
+        waiting: Waiting,
+    ) -> tuple[list[list[Attempt]], Any]:
+        """Plays `samples` episodes of each task to their ends; returns attempts, and their `Rollouts`.
+
+        `on_answer` is called for each episode once, when it has ended.
+        """  # fmt: skip
 
     def fits(self, conversation: list[Message]) -> bool:
         """Whether a conversation is short enough to be answered."""
@@ -118,7 +141,15 @@ def attempt(
 
         found, _ = answer(benchmark, some, answerer, scorer, answered, waiting)
         attempts = {(i, a.sample): a for i, of in zip(plain, found, strict=True) for a in of}
-    if played:
+    if played and trains_episodes(benchmark) and answerer.continues:
+        some = [tasks[i] for i in played]
+
+        def ended(row: int, j: int, completion: Any, done: bool) -> None:
+            on_answer(played[row], j, completion, done)
+
+        found, _ = answerer.play(benchmark, some, scorer.episodes, ended, waiting)
+        attempts |= {(i, a.sample): a for i, of in zip(played, found, strict=True) for a in of}
+    elif played:
         keys = [(i, j) for i in played for j in range(answerer.samples)]
         attempts |= play(tasks, keys, answerer, scorer.episodes, on_answer, waiting)
     return [[attempts[i, j] for j in range(answerer.samples)] for i in range(len(tasks))]
@@ -162,7 +193,7 @@ def play(
     on_answer: OnAnswer,
     waiting: Waiting = contextlib.nullcontext,
 ) -> dict[tuple[int, int], Attempt]:
-    """Plays episodes to their end, `answerer.at_once` of them side by side.
+    """Plays episodes to their end, `answerer.at_once` of them side by side; each turn is read anew.
 
     In each turn all open episodes get one answer; the next ones begin as others end.  An episode whose
     conversation no longer fits ends there, without success.

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import traceback
 from collections.abc import Sequence
+from concurrent import futures
 from concurrent.futures import Future, ThreadPoolExecutor
 
 from absl import logging
@@ -71,7 +72,20 @@ class Episodes:
 
         Every process of a run plays the same ones, and takes the first one's states.
         """
-        keys = sorted(self._futures)
+        return self._take(sorted(self._futures))
+
+    def collect_some(self, wait: bool) -> dict[Key, State]:
+        """As `collect`, but of those that have been played, and with `wait` of at least one.
+
+        Of several processes each waits for all, since they would not agree on which are done.
+        """
+        if processes.process_count() > 1:
+            return self.collect()
+        if wait:
+            futures.wait(self._futures.values(), return_when=futures.FIRST_COMPLETED)
+        return self._take(sorted(key for key, future in self._futures.items() if future.done()))
+
+    def _take(self, keys: Sequence[Key]) -> dict[Key, State]:
         states = [self._futures.pop(key).result() for key in keys]
         if processes.process_count() > 1:
             packed = requests.pack(states) if processes.is_writer() else ""

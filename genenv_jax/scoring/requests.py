@@ -9,7 +9,14 @@ import json
 from collections.abc import Sequence
 from typing import Any
 
-from genenv_jax.benchmarks.base import Benchmark, Message, Rejection, Score, Task
+from genenv_jax.benchmarks.base import (
+    ENVIRONMENT_ERROR,
+    Benchmark,
+    Message,
+    Rejection,
+    Score,
+    Task,
+)
 from genenv_jax.scoring.open_episodes import OpenEpisodes
 from genenv_jax.scoring.verification import inspect
 
@@ -62,9 +69,13 @@ def failure(question: str, how: str, detail: str) -> Outcome:
     return Score(0.0, False, False, reason)
 
 
-FAILED_SCORES = tuple(
-    failure(question, how, "").reason for question in (SCORE, EPISODE) for how in (TIMEOUT, CRASH)
-)
+def _reasons(question: str) -> tuple[str, ...]:
+    return tuple(failure(question, how, "").reason for how in (TIMEOUT, CRASH))
+
+
+# Why an episode has no verdict, and why any answer has none.
+BROKEN_EPISODES = (*_reasons(EPISODE), ENVIRONMENT_ERROR)
+FAILED_SCORES = (*_reasons(SCORE), *BROKEN_EPISODES)
 
 
 def pack(outcomes: Sequence[Outcome]) -> str:

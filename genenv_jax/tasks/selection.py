@@ -23,7 +23,7 @@ class All:
     def choose(self, rewards: np.ndarray, successes: np.ndarray) -> np.ndarray:
         """Indices of the groups to train on, ascending.
 
-        rewards: (T, g).  successes: (T, g) bool.
+        rewards, successes: (T, g); NaN where a rollout has no verdict.
         """
         return np.arange(len(rewards))
 
@@ -52,7 +52,8 @@ class Frontier(All):
     def choose(self, rewards: np.ndarray, successes: np.ndarray) -> np.ndarray:
         """See `All.choose`."""
         keep = math.ceil(len(rewards) / self.oversampling)
-        distance = np.abs(np.asarray(successes, float).mean(axis=1) - self.alpha)
+        judged = np.maximum((~np.isnan(successes)).sum(axis=1), 1)
+        distance = np.abs(np.nansum(successes, axis=1) / judged - self.alpha)
         return np.sort(np.argsort(distance, kind="stable")[:keep])
 
 

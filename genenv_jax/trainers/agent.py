@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import collections
 import dataclasses
+import functools
 import itertools
 from collections.abc import Sequence
 from typing import Any
@@ -11,17 +12,18 @@ from typing import Any
 import jax
 import numpy as np
 
-from genenv_jax.benchmarks.base import Benchmark
+from genenv_jax.benchmarks.base import Benchmark, Task, trains_episodes
 from genenv_jax.parallel import processes
 from genenv_jax.players import learner
 from genenv_jax.players.agent import Agent
-from genenv_jax.rl.advantages import group_advantages, zero_variance
+from genenv_jax.players.policy import Policy
+from genenv_jax.rl.advantages import group_advantages, turn_advantages, zero_variance
 from genenv_jax.run.metrics import EpochMeans
 from genenv_jax.run.session import Session
 from genenv_jax.run.streams import Stream
 from genenv_jax.sampling.engine import Rollouts
-from genenv_jax.scoring.attempts import Attempt, answer
-from genenv_jax.scoring.requests import FAILED_SCORES
+from genenv_jax.scoring.attempts import Attempt, OnAnswer, answer
+from genenv_jax.scoring.requests import BROKEN_EPISODES, FAILED_SCORES
 from genenv_jax.scoring.scorer import Scorer
 from genenv_jax.tasks.generation import Generation
 from genenv_jax.tasks.mixture import Item
@@ -87,13 +89,8 @@ class AgentTrainer:
                 part = items[start : start + chunk]
                 with session.measure("interact"):
                     policy = self._agent.policy(session.key(Stream.INTERACT, epoch, start))
-                    attempts, rollouts = answer(
-                        self._benchmark,
-                        [item.task for item in part],
-                        policy,
-                        self._scorer,
-                        lambda *_: display.advance(),
-                        lambda: session.measure("score"),
+                    attempts, rollouts = self._attempt(
+                        [item.task for item in part], policy, lambda *_: display.advance()
                     )
                 session.tokens += rollouts.token_count
                 reward, success = groups.add(attempts, rollouts)
@@ -127,19 +124,31 @@ class AgentTrainer:
                 result.metrics["agent/skipped"] = skipped
         return result
 
+    def _attempt(
+        self, tasks: Sequence[Task], policy: Policy, on_answer: OnAnswer
+    ) -> tuple[list[list[Attempt]], Rollouts]:
+        """Attempts each task `group_size` times, by one answer or by an episode."""
+        waiting = functools.partial(self._session.measure, "score")
+        if trains_episodes(self._benchmark):
+            episodes = self._scorer.episodes
+            return policy.play(self._benchmark, tasks, episodes, on_answer, waiting)
+        return answer(self._benchmark, tasks, policy, self._scorer, on_answer, waiting)
+
     def update(self, rollouts: Rollouts, rewards: np.ndarray) -> dict[str, float]:
         """One pass (or `update_epochs`) of GRPO over a batch of rollouts.
 
         Args:
           rollouts: of T tasks, as the agent sampled them since its last update.
-          rewards: (T, g), R_agent of each rollout.
+          rewards: (T, g), R_agent of each rollout; NaN for an episode that its environment broke, which is
+            left out.
         Returns:
           metrics averaged over the optimiser steps; "sampler_trainer_logp_gap" (mean) and, where log-probs
           are computed anew, "sampler_trainer_logp_gap_max" are those of the first step, before the
           parameters have moved, so they are rounding and nothing else.
         """
         agent, c = self._agent, self._agent.config
-        advantages = group_advantages(rewards, scale=c.advantage_scale, ddof=c.advantage_ddof)
+        rollouts = rollouts.only(~np.isnan(rewards))
+        advantages = self._advantages(rollouts, rewards)
         batches = self._scored(
             [
                 self._batch(rollouts, advantages, range(start, start + c.minibatch_size))
@@ -166,9 +175,13 @@ class AgentTrainer:
         agent.warm_up()
         if not c.train:
             return
-        advantages = np.zeros((1, c.group_size))
-        parts = agent.blank_batches()
-        batches = self._scored([self._batch(part, advantages, range(1)) for part in parts])
+        rewards = np.zeros((1, c.group_size))
+        batches = self._scored(
+            [
+                self._batch(part, self._advantages(part, rewards), range(1))
+                for part in agent.blank_batches()
+            ]
+        )
         if agent.recomputes:
             agent.load_for("sample")
             for batch in batches:
@@ -176,6 +189,14 @@ class AgentTrainer:
         agent.load_for("update")
         for batch in batches:
             self._update.lower(agent.state, agent.frozen, batch).compile()
+
+    def _advantages(self, rollouts: Rollouts, rewards: np.ndarray) -> np.ndarray:
+        """(T, g), or (T, g, c) where an episode's turns count by the returns from there on."""
+        c = self._agent.config
+        options = {"scale": c.advantage_scale, "ddof": c.advantage_ddof}
+        if rollouts.actions is None or c.turn_discount == 1.0:
+            return group_advantages(rewards, **options)
+        return turn_advantages(rewards, rollouts.actions, c.turn_discount, **options)
 
     def _scored(self, batches: list[learner.GRPOBatch]) -> list[learner.GRPOBatch]:
         """The batches with the reference's log-probs."""
@@ -219,13 +240,14 @@ class AgentTrainer:
         size, fresh = c.minibatch_size, None
         rows = [row for row in rows if row < len(rollouts)]
         part, pad = rollouts.take(rows).cut(self._agent.widths), size - len(rows)
+        advantage = np.pad(advantages[rows], [(0, pad)] + [(0, 0)] * (advantages.ndim - 1))
         if self._agent.recomputes:
             fresh = np.ones((size, c.group_size), np.float32)
         batch, old, advantage, fresh = self._agent.put(
             (
                 part.batch(self._agent.buckets, size),
                 np.pad(part.logprobs, [(0, pad), (0, 0), (0, 0)]),
-                np.pad(advantages[rows], [(0, pad), (0, 0)]),
+                advantage[..., : part.tokens.shape[-1]] if advantage.ndim == 3 else advantage,
                 fresh,
             )
         )
@@ -241,13 +263,14 @@ def _record(
     attempts: Sequence[Attempt],
 ) -> None:
     """Notes a task's attempts: in its generation, its outcome, and its valid traces."""
-    task, successes = attempts[0].task, sum(a.score.success for a in attempts)
+    task, judged = attempts[0].task, [a for a in attempts if a.score.reason not in BROKEN_EPISODES]
+    successes = sum(a.score.success for a in judged)
     if generation:
-        generation.attempts += len(attempts)
+        generation.attempts += len(judged)
         generation.successes += successes
         generation.response_tokens += int(lengths.sum())
         generation.prompt_tokens = prompt_length
-    result.outcomes[task.id][0] += len(attempts)
+    result.outcomes[task.id][0] += len(judged)
     result.outcomes[task.id][1] += successes
     result.traces += [
         {
@@ -255,10 +278,11 @@ def _record(
             "task_id": task.id,
             "origin": task.origin,
             "answer": a.answers[-1],
+            **({"answers": list(a.answers)} if len(a.answers) > 1 else {}),
             "reward": a.score.reward,
             "success": a.score.success,
         }
-        for a in attempts
+        for a in judged
         if a.score.valid
     ]
 
@@ -269,16 +293,20 @@ class _Groups:
     def __init__(self):
         self._rewards: list[np.ndarray] = []
         self._lengths: list[np.ndarray] = []
-        self._valid = 0
+        self._valid, self._turns, self._played = 0, 0, False
         self._failed: collections.Counter[str] = collections.Counter()
 
     def add(
         self, attempts: Sequence[Sequence[Attempt]], rollouts: Rollouts
     ) -> tuple[np.ndarray, np.ndarray]:
-        """Takes the groups of a batch; returns their rewards and successes, (T, g) each."""
+        """Takes the groups of a batch; returns their rewards and successes, (T, g) each.
+
+        Both are NaN for an episode that its environment broke.
+        """
         scores = [[a.score for a in of] for of in attempts]
+        broken = np.array([[score.reason in BROKEN_EPISODES for score in of] for of in scores])
         reward, success = (
-            np.array([[getattr(score, name) for score in of] for of in scores], float)
+            np.where(broken, np.nan, [[getattr(score, name) for score in of] for of in scores])
             for name in ("reward", "success")
         )
         self._rewards.append(reward)
@@ -286,15 +314,19 @@ class _Groups:
         self._valid += sum(score.valid for of in scores for score in of)
         reasons = [score.reason for of in scores for score in of]
         self._failed.update(reason for reason in reasons if reason in FAILED_SCORES)
+        self._played |= rollouts.actions is not None
+        self._turns += sum(len(a.answers) for of in attempts for a in of)
         return reward, success
 
     def metrics(self) -> dict[str, float]:
         """Means over all groups, and how many answers could not be scored, by reason."""
         reward = np.concatenate(self._rewards)
+        judged = reward[~np.isnan(reward)]
         return {
-            "reward_mean": float(reward.mean()),
+            "reward_mean": float(judged.mean()) if judged.size else 0.0,
             "response_length_mean": float(np.concatenate(self._lengths).mean()),
             "zero_variance_share": float(zero_variance(reward).mean()),
             "valid_share": self._valid / reward.size,
+            **({"turns_mean": self._turns / reward.size} if self._played else {}),
             **self._failed,
         }

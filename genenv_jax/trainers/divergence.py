@@ -28,6 +28,7 @@ from genenv_jax.sampling.engine import Rollouts
 # Metrics of an update that are a KL divergence, in nats a token.
 _DIVERGENCES = ("kl", "kl_to_initial", "update_kl")
 _ARRAYS = {"tokens": np.int32, "lengths": np.int32, "logprobs": np.float32, "done": bool}
+_ACTIONS = "actions"  # of episodes only
 
 
 def reason(metrics: Mapping[str, float], max_kl: float) -> str:
@@ -71,6 +72,7 @@ def check(
             "metrics": {name: float(value) for name, value in metrics.items()},
             "prompts": [list(map(int, prompt)) for prompt in rollouts.prompts],
             **{name: getattr(rollouts, name).tolist() for name in _ARRAYS},
+            _ACTIONS: None if rollouts.actions is None else rollouts.actions.tolist(),
             "values": np.asarray(values, float).tolist(),
         }
         try:
@@ -97,6 +99,8 @@ def load(path: str | os.PathLike[str]) -> KeptBatch:
     """A batch that `check` has kept.  Raises FileNotFoundError, or ValueError where the file is damaged."""
     content = read_json(pathlib.Path(path), "the batch of an update that diverged")
     arrays = {name: np.array(content[name], dtype) for name, dtype in _ARRAYS.items()}
+    if content.get(_ACTIONS):
+        arrays[_ACTIONS] = np.array(content[_ACTIONS], bool)
     rollouts = Rollouts(content["prompts"], **arrays)
     return KeptBatch(rollouts, np.array(content["values"]), content["metrics"])
 

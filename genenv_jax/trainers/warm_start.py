@@ -7,14 +7,20 @@ import dataclasses
 import itertools
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
 from genenv_jax.benchmarks.base import Message
-from genenv_jax.benchmarks.demonstrations import AGENT, SIMULATOR, Demonstration
+from genenv_jax.benchmarks.demonstrations import (
+    AGENT,
+    SIMULATOR,
+    Completion,
+    Demonstration,
+    Transcript,
+)
 from genenv_jax.models.language_model import LanguageModel
 from genenv_jax.models.lora import join
 from genenv_jax.models.scoring import CompletionBatch, score_completions
@@ -30,9 +36,15 @@ from genenv_jax.settings import Settings, within
 from genenv_jax.typing import Params
 
 _WIDTHS = (32, 128, 256, 512)  # of completions
-# Tokens of a prompt, and of each of its completions.
-Example = tuple[Sequence[int], Sequence[Sequence[int]]]
 Shape = tuple[int, int, int]  # of a prompt, a completion, and how many of these
+
+
+class Example(NamedTuple):
+    """Tokens of a prompt and of each of its completions, and which of the latter are the player's."""
+
+    prompt: Sequence[int]
+    completions: Sequence[Sequence[int]]
+    actions: Sequence[Sequence[bool]]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -69,7 +81,7 @@ class WarmStartConfig(Settings):
 def train(
     c: WarmStartConfig,
     limits: LimitsConfig,
-    pairs: Iterable[tuple[Sequence[Message], str]],
+    pairs: Iterable[tuple[Sequence[Message], Completion]],
     model: LanguageModel,
     params: Params,
 ) -> Params:
@@ -89,20 +101,20 @@ def train(
     step = learner.make_supervised_step(model.config, optimizer)
     shape = (
         max(limits.agent_prompt, limits.simulator_prompt),
-        max(limits.agent_response, limits.simulator_response),
+        max(limits.agent_response, limits.agent_episode, limits.simulator_response),
     )
 
     def encoded() -> Iterator[Example]:
         for messages, completion in pairs:
-            prompt, (answer,) = example = _encode(model, messages, (completion,))
-            if len(prompt) <= shape[0] and len(answer) <= shape[1]:
+            example = _encode(model, messages, (completion,))
+            if len(example.prompt) <= shape[0] and len(example.completions[0]) <= shape[1]:
                 yield example
 
     examples = encoded()
     with Progress(0).phase("train base model", c.steps, "steps") as phase:
         for _ in range(c.steps):
             taken = list(itertools.islice(examples, c.batch_size))
-            batch = _batch(taken, (*shape, 1), c.batch_size)
+            batch = _batch(taken, (*shape, 1), c.batch_size, episodes=bool(limits.agent_episode))
             state, metrics = step(state, {}, batch)
             phase.advance()
     _check_finite(float(metrics["loss"]))
@@ -168,7 +180,7 @@ def fine_tune(
     total = sum(map(len, examples.values()))
     passes = c.steps * c.batch_size / total
     shown = (
-        f"{len(of)} prompts of the {role} with {sum(len(texts) for _, texts in of)} completions"
+        f"{len(of)} prompts of the {role} with {sum(len(e.completions) for e in of)} completions"
         for role, of in examples.items()
     )
     progress.line(
@@ -237,11 +249,36 @@ def _check_finite(*losses: float) -> None:
 
 
 def _encode(
-    model: LanguageModel, messages: Sequence[Message], completions: Sequence[str]
+    model: LanguageModel, messages: Sequence[Message], completions: Sequence[Completion]
 ) -> Example:
-    return model.encode_messages(messages), [
-        [*model.encode(completion), model.eos_ids[0]] for completion in completions
+    encoded = [
+        _encode_transcript(model, messages, completion)
+        if isinstance(completion, Transcript)
+        else _encode_answer(model, completion)
+        for completion in completions
     ]
+    tokens, actions = zip(*encoded, strict=True)
+    return Example(model.encode_messages(messages), tokens, actions)
+
+
+def _encode_answer(model: LanguageModel, answer: str) -> tuple[list[int], list[bool]]:
+    tokens = [*model.encode(answer), model.eos_ids[0]]
+    return tokens, [True] * len(tokens)
+
+
+def _encode_transcript(
+    model: LanguageModel, messages: Sequence[Message], transcript: Transcript
+) -> tuple[list[int], list[bool]]:
+    """An episode's tokens as the sampler has them, and which of them are answers."""
+    conversation, tokens, actions = list(messages), [], []
+    for answer, reply in zip(transcript.answers, (*transcript.replies, ()), strict=True):
+        own, theirs = _encode_answer(model, answer)
+        if reply:
+            follows = model.encode_reply(conversation, reply, done=True)
+            own, theirs = own + follows, theirs + [False] * len(follows)
+        tokens, actions = tokens + own, actions + theirs
+        conversation += [{"role": "assistant", "content": answer}, *reply]
+    return tokens, actions
 
 
 def _examples(
@@ -249,17 +286,18 @@ def _examples(
 ) -> tuple[dict[str, list[Example]], int]:
     """The examples of each role, and how many completions were too long, or their prompts."""
     most = {
-        AGENT: (limits.agent_prompt, limits.agent_response),
+        AGENT: (limits.agent_prompt, max(limits.agent_response, limits.agent_episode)),
         SIMULATOR: (limits.simulator_prompt, limits.simulator_response),
     }
     found: dict[str, list[Example]] = collections.defaultdict(list)
     for d in demonstrations:
         longest_prompt, longest_answer = most[d.role]
-        prompt, answers = _encode(model, d.messages, d.completions)
-        fitting = [answer for answer in answers if len(answer) <= longest_answer]
-        if fitting and len(prompt) <= longest_prompt:
-            found[d.role].append((prompt, fitting))
-    kept = sum(len(answers) for of in found.values() for _, answers in of)
+        e = _encode(model, d.messages, d.completions)
+        fits = [len(answer) <= longest_answer for answer in e.completions]
+        if any(fits) and len(e.prompt) <= longest_prompt:
+            parts = (list(itertools.compress(part, fits)) for part in (e.completions, e.actions))
+            found[d.role].append(Example(e.prompt, *parts))
+    kept = sum(len(e.completions) for of in found.values() for e in of)
     return dict(found), sum(len(d.completions) for d in demonstrations) - kept
 
 
@@ -270,32 +308,32 @@ class _Shapes:
         self._variations = variations
         prompts = (limits.agent_prompt, limits.simulator_prompt)
         self._prompts = sorted({width for limit in prompts for width in limits.buckets(limit)})
-        answers = (limits.agent_response, limits.simulator_response)
-        self._completions = sorted({*answers, *(w for w in _WIDTHS if w < max(answers))})
+        answers = (limits.agent_response, limits.agent_episode, limits.simulator_response)
+        widths = {*answers, *(w for w in _WIDTHS if w < max(answers))} - {0}
+        self._completions, self.episodes = sorted(widths), bool(limits.agent_episode)
 
     def __call__(self, example: Example) -> Shape:
-        prompt, completions = example
+        completions = example.completions
         return (
-            bucket(len(prompt), self._prompts, "a prompt"),
+            bucket(len(example.prompt), self._prompts, "a prompt"),
             bucket(max(map(len, completions)), self._completions, "a completion"),
             1 if len(completions) == 1 else self._variations,
         )
 
 
-def _batch(examples: Sequence[Example], shape: Shape, size: int) -> CompletionBatch:
-    """`size` examples, filled up with empty ones."""
+def _batch(examples: Sequence[Example], shape: Shape, size: int, episodes: bool) -> CompletionBatch:
+    """`size` examples, filled up with empty ones.  episodes: whether some completions may be episodes."""
     longest_prompt, longest, most = shape
-    prompts, lengths = pad_rows([prompt for prompt, _ in examples], longest_prompt, size)
-    completions = [
-        completion for _, own in examples for completion in (*own, *[()] * (most - len(own)))
-    ]
-    tokens, token_counts = pad_rows(completions, longest, size * most)
-    return CompletionBatch(
-        prompts,
-        np.maximum(lengths, 1),
-        tokens.reshape(size, most, -1),
-        token_counts.reshape(size, most),
-    )
+    prompts, lengths = pad_rows([e.prompt for e in examples], longest_prompt, size)
+
+    def padded(parts: Iterable[Sequence[Sequence[int]]]) -> tuple[np.ndarray, np.ndarray]:
+        rows = [row for own in parts for row in (*own, *[()] * (most - len(own)))]
+        values, counts = pad_rows(rows, longest, size * most)
+        return values.reshape(size, most, -1), counts.reshape(size, most)
+
+    tokens, token_counts = padded(e.completions for e in examples)
+    actions = padded(e.actions for e in examples)[0].astype(bool) if episodes else None
+    return CompletionBatch(prompts, np.maximum(lengths, 1), tokens, token_counts, actions)
 
 
 def _passes(
@@ -308,7 +346,7 @@ def _passes(
             shape = shapes(examples[i])
             waiting[shape].append(examples[i])
             if len(waiting[shape]) == size:
-                yield _batch(waiting.pop(shape), shape, size)
+                yield _batch(waiting.pop(shape), shape, size, shapes.episodes)
 
 
 class _Validation:
@@ -330,7 +368,7 @@ class _Validation:
             for example in of:
                 alike[shapes(example)].append(example)
             self._batches[f"validation/{role}"] = [
-                _batch(some[i : i + size], shape, size)
+                _batch(some[i : i + size], shape, size, shapes.episodes)
                 for shape, some in sorted(alike.items())
                 for i in range(0, len(some), size)
             ]
@@ -342,7 +380,7 @@ class _Validation:
             for batch in batches:
                 logp = score_completions(join(self._frozen, params), self._put(batch), self._config)
                 total -= float(processes.fetch(jnp.sum(logp)))
-                tokens += int(batch.completion_lengths.sum())
+                tokens += int(np.asarray(batch.mask).sum())
             losses[name] = total / tokens
         return losses
 

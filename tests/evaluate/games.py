@@ -72,6 +72,8 @@ class Games:
 class Scripted:
     """An answerer whose texts a function of the conversation decides: f(text, sample) -> text."""
 
+    continues = False
+
     def __init__(self, script, samples=1, at_once=4, limit=10**6):
         self.script, self.samples, self.at_once, self.limit = script, samples, at_once, limit
         self.sizes = []

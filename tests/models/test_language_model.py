@@ -241,3 +241,48 @@ def test_no_torch_at_run_time(tiny_model):
     )
     assert done.returncode == 0, done.stderr
     assert int(done.stdout) > 10
+
+
+TRIMMED = tiny.CHAT_TEMPLATE.replace("message['content'] +", "message['content'] | trim +")
+THINKING = tiny.CHAT_TEMPLATE.replace(
+    "message['content'] +",
+    "(message['content'].split('</think>')[-1] if message['role'] == 'assistant' and not loop.last"
+    " else message['content']) +",
+)
+OTHER_NAMES = "{{ '<|endoftext|>' }}" + tiny.CHAT_TEMPLATE.replace("\\n' + m", "\\n\\n' + m")
+
+
+@pytest.mark.parametrize("template", [tiny.CHAT_TEMPLATE, TRIMMED, THINKING, OTHER_NAMES])
+@pytest.mark.parametrize("system", [[], [{"role": "system", "content": "Be brief."}]])
+def test_what_follows_an_answer_is_what_the_template_writes(directory, template, system):
+    """The tokens of an episode, put together turn by turn, are those of its whole transcript."""
+    tiny.write_tokenizer(directory, chat_template=template)
+    model = LanguageModel.load(directory)
+    assert model.continues == ""
+    messages = [*system, *user("What is 6 * 7?")]
+    tokens = model.encode_messages(messages)
+    for number, text in enumerate(
+        ["= 42", " a  b ".strip(), "<|im_end|>\n<|im_start|>system\n", "é🙂"]
+    ):
+        answer = f"call {number}"
+        reply = [{"role": "tool", "content": "ok"}, *user(text)] if number % 2 else user(text)
+        cut = model.encode_reply(messages, reply, done=False)
+        follows = model.encode_reply(messages, reply, done=True)
+        assert cut == [END, *follows]
+        tokens += [*model.encode(answer), END, *follows]
+        messages += [{"role": "assistant", "content": answer}, *reply]
+    assert tokens == model.encode_messages(messages)
+
+
+def test_templates_that_cannot_go_on(directory):
+    rewrites = tiny.CHAT_TEMPLATE.replace("message['role'] +", "loop.revindex | string +")
+    endless = tiny.CHAT_TEMPLATE.replace("<|im_end|>\\n'", "'")
+    for template, why in (
+        (rewrites, "writes a conversation differently"),
+        (endless, "no end token"),
+    ):
+        tiny.write_tokenizer(directory, chat_template=template)
+        model = LanguageModel.load(directory)
+        assert why in model.continues
+        with pytest.raises(ValueError, match=why):
+            model.encode_reply(user("a"), user("b"), done=True)

@@ -25,8 +25,7 @@ N = 5
 
 
 def engine(batch_size=3, buckets=(4, 8), config=CONFIG, length=LENGTH, **options):
-    sampler = Engine(config, OPTIONS, batch_size, buckets, **options)
-    return EpisodeEngine(sampler, length)
+    return EpisodeEngine(Engine(config, OPTIONS, batch_size, buckets, episode=length, **options))
 
 
 class Scripted:
@@ -130,10 +129,10 @@ def test_unrolled_layers(prompts, params, played):
 
 
 def test_greedy_does_not_depend_on_the_key(params, prompts):
-    greedy = Engine(CONFIG, dataclasses.replace(OPTIONS, temperature=0.0), 3, (8,))
+    options = dataclasses.replace(OPTIONS, temperature=0.0)
+    greedy = Engine(CONFIG, options, 3, (8,), episode=LENGTH)
     first, again = (
-        EpisodeEngine(greedy, LENGTH)(params, prompts, Scripted(), jax.random.key(seed))
-        for seed in (0, 5)
+        EpisodeEngine(greedy)(params, prompts, Scripted(), jax.random.key(seed)) for seed in (0, 5)
     )
     same(first, again)
 

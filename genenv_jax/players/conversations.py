@@ -1,0 +1,95 @@
+"""Between a sampler's tokens and the episodes that are played in other processes."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Mapping, Sequence
+
+from genenv_jax.benchmarks.base import Message, Score, Task
+from genenv_jax.models.language_model import LanguageModel
+from genenv_jax.sampling.episodes import Row
+from genenv_jax.scoring.attempts import EPISODE_TOO_LONG, Attempt, OnAnswer, Waiting
+from genenv_jax.scoring.episodes import Episodes
+
+
+class Conversations:
+    """Implements `sampling.episodes.Environments`.
+
+    Args:
+      model: tokenizer and chat template.
+      tasks: what is played; the first number of a row is a task's place among them.
+      openings: the conversation with which each begins.
+      episodes: play.
+      on_answer: called for each episode once, when it has ended.
+      waiting: makes a context in which episodes are waited for.
+    Attributes:
+      attempts: at the tasks, by row.
+    """
+
+    def __init__(
+        self,
+        model: LanguageModel,
+        tasks: Sequence[Task],
+        openings: Sequence[list[Message]],
+        episodes: Episodes,
+        on_answer: OnAnswer,
+        waiting: Waiting = contextlib.nullcontext,
+    ):
+        self._model, self._tasks, self._openings = model, tasks, openings
+        self._episodes, self._on_answer, self._waiting = episodes, on_answer, waiting
+        self._messages: dict[Row, list[Message]] = {}
+        self._answers: dict[Row, list[str]] = {}
+        self._last: dict[Row, tuple[Sequence[int], bool]] = {}
+        self.attempts: dict[Row, Attempt] = {}
+
+    def answer(self, row: Row, tokens: Sequence[int], done: bool) -> None:
+        """See `Environments`."""
+        answers = self._answers.setdefault(row, [])
+        answers.append(self._model.decode(tokens))
+        self._last[row] = tokens, done
+        self._episodes.advance(row, self._tasks[row[0]], answers)
+
+    def replies(self, wait: bool) -> Mapping[Row, Sequence[int] | None]:
+        """See `Environments`.
+
+        Raises ValueError where a conversation does not grow as `benchmarks.base.Episode` promises.
+        """
+        with self._waiting() if wait else contextlib.nullcontext():
+            states = self._episodes.collect_some(wait)
+        came: dict[Row, Sequence[int] | None] = {}
+        for row, state in states.items():
+            if isinstance(state, Score):
+                self._end(row, state)
+                came[row] = None
+            else:
+                came[row] = self._reply(row, state)
+        return came
+
+    def no_room(self, row: Row) -> None:
+        """See `Environments`."""
+        self._episodes.drop(row)
+        self._end(row, Score(0.0, False, False, EPISODE_TOO_LONG))
+
+    def _reply(self, row: Row, messages: list[Message]) -> list[int]:
+        before = self._messages.get(row) or self._openings[row[0]]
+        n, (_, done) = len(before), self._last[row]
+        new = messages[n + 1 :]
+        grown = (
+            messages[:n] == before
+            and bool(new)
+            and messages[n] == {"role": "assistant", "content": self._answers[row][-1]}
+            and all(message["role"] != "assistant" for message in new)
+        )
+        if not grown:
+            raise ValueError(
+                f"the episode of task {self._tasks[row[0]].id} rewrote its conversation: expected the one "
+                "before, the answer, and further messages"
+            )
+        self._messages[row] = messages
+        return self._model.encode_reply(before, new, done)
+
+    def _end(self, row: Row, score: Score) -> None:
+        (i, j), (tokens, done) = row, self._last[row]
+        self.attempts[row] = Attempt(self._tasks[i], j, tuple(self._answers[row]), done, score)
+        self._messages.pop(row, None)
+        self._on_answer(i, j, tokens, done)
