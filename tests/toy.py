@@ -78,3 +78,45 @@ class Drawing(Toy):
 
     def difficulty(self, task):
         return float(len(self.text(task).split()))
+
+
+TURNS = 3
+
+
+class Talk:
+    """An episode of `Talking`: TURNS answers, each told how long it was; an empty one ends it."""
+
+    def __init__(self, benchmark, task):
+        self._benchmark, self._task = benchmark, task
+        self._messages, self._said = benchmark.agent_messages(task), []
+
+    def messages(self):
+        return list(self._messages)
+
+    def step(self, answer):
+        self._said.append(answer)
+        if "!" in answer:
+            return Score(0.0, False, False, base.ENVIRONMENT_ERROR)
+        if not answer or len(self._said) == TURNS:
+            return self._benchmark.score(self._task, "".join(self._said))
+        reply = [{"role": "user", "content": str(len(answer))}]
+        self._messages += [{"role": "assistant", "content": answer}, *reply]
+        return None
+
+    def close(self):
+        pass
+
+
+class Talking(Drawing):
+    """As the toy, but an answer is what was said in several turns, and "!" breaks the environment."""
+
+    episodes = True
+
+    def is_interactive(self, task):
+        return True
+
+    def episode(self, task):
+        return Talk(self, task)
+
+    def agent_answers(self, task):
+        return ["ok", "so", "ok" if len(self.text(task)) % 2 == 0 else "yes"]

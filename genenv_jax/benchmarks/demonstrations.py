@@ -64,6 +64,13 @@ class Demonstration:
     completions: tuple[Completion, ...]
 
 
+def reference(benchmark: Benchmark, task: Task) -> tuple[list[Message], Completion]:
+    """What the agent reads of a task, and the reference's answer to it or episode of it."""
+    if trains_episodes(benchmark):
+        return play(benchmark, task, benchmark.agent_answers(task))
+    return benchmark.agent_messages(task), benchmark.agent_answer(task)
+
+
 def play(benchmark: Solved, task: Task, answers: Sequence[str]) -> tuple[list[Message], Transcript]:
     """An episode that is given these answers until it ends: its opening, and what follows.
 
@@ -112,10 +119,7 @@ def seed_demonstrations(
         by_category.setdefault(seed.category, []).append(seed)
     found = []
     for seed in seeds:
-        if trains_episodes(benchmark):
-            messages, written = play(benchmark, seed, benchmark.agent_answers(seed))
-        else:
-            messages, written = benchmark.agent_messages(seed), benchmark.agent_answer(seed)
+        messages, written = reference(benchmark, seed)
         found.append(Demonstration(AGENT, messages, (written,)))
         tenths = int(rng.integers(-1, 11))
         statistics = SeedStatistics() if tenths < 0 else SeedStatistics(10, tenths)

@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 
 from genenv_jax.benchmarks.base import Benchmark, Message, SeedStatistics
+from genenv_jax.benchmarks.demonstrations import Completion, reference
 
 # Imported when asked for: a benchmark may need packages that others do not.
 _BENCHMARKS = {
@@ -59,7 +60,7 @@ def _constructor(name: str) -> Callable[..., Benchmark]:
 
 def demonstrations(
     benchmark: Benchmark, rng: np.random.Generator
-) -> Iterator[tuple[list[Message], str]]:
+) -> Iterator[tuple[list[Message], Completion]]:
     """Endless (messages, completion) pairs of both roles for supervised training.
 
     The embedded default has a demonstrator of its own.  Elsewhere the agent's pairs are the seed tasks
@@ -76,8 +77,8 @@ def demonstrations(
 
     # A few seeds are drawn over and over, and writing one out may mean to execute its calls.
     @functools.cache
-    def of_agent(seed: int) -> tuple[list[Message], str]:
-        return benchmark.agent_messages(seeds[seed]), benchmark.agent_answer(seeds[seed])
+    def of_agent(seed: int) -> tuple[list[Message], Completion]:
+        return reference(benchmark, seeds[seed])
 
     @functools.cache
     def asked(seed: int) -> list[Message]:

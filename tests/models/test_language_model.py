@@ -249,7 +249,12 @@ THINKING = tiny.CHAT_TEMPLATE.replace(
     "(message['content'].split('</think>')[-1] if message['role'] == 'assistant' and not loop.last"
     " else message['content']) +",
 )
-OTHER_NAMES = "{{ '<|endoftext|>' }}" + tiny.CHAT_TEMPLATE.replace("\\n' + m", "\\n\\n' + m")
+OTHER_NAMES = "{{ '<|endoftext|>' }}" + tiny.CHAT_TEMPLATE.replace(
+    "assistant\\n", "assistant:\\n"
+).replace(
+    "message['role'] + '\\n",
+    "message['role'] + (':' if message['role'] == 'assistant' else '') + '\\n",
+)
 
 
 @pytest.mark.parametrize("template", [tiny.CHAT_TEMPLATE, TRIMMED, THINKING, OTHER_NAMES])

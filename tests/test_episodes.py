@@ -1,0 +1,219 @@
+"""Whole runs in which the agent is trained on episodes."""
+
+import dataclasses
+
+import jax
+import numpy as np
+import pytest
+
+from genenv_jax.benchmarks import registry
+from genenv_jax.benchmarks.base import ENVIRONMENT_ERROR
+from genenv_jax.coevolve import Coevolution
+from genenv_jax.models.scoring import score_completions
+from genenv_jax.scoring.attempts import EPISODE_TOO_LONG
+from genenv_jax.scoring.scorer import Scorer
+from genenv_jax.trainers.agent import _Groups
+from tests.runs import contents, lines, run
+from tests.toy import TURNS, Talking
+
+EPISODES = {
+    "limits.agent_response": 4,
+    "limits.agent_episode": 72,
+    "limits.agent_prompt": 64,
+    "agent.batch_size": 16,
+}
+
+
+@pytest.fixture(autouse=True)
+def talking(monkeypatch):
+    monkeypatch.setitem(registry._BENCHMARKS, "toy", ("tests.toy", "Talking"))
+
+
+def play(experiment, tasks):
+    """Attempts and rollouts of the run's agent."""
+    policy = experiment.agent.policy(jax.random.key(3))
+    scorer = Scorer(experiment.benchmark, experiment.agent.model.decode)
+    with scorer:
+        return policy.play(experiment.benchmark, tasks, scorer.episodes, lambda *_: None)
+
+
+@pytest.fixture(scope="module")
+def trained(cache, tmp_path_factory):
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setitem(registry._BENCHMARKS, "toy", ("tests.toy", "Talking"))
+        workdir = tmp_path_factory.mktemp("episodes")
+        return run(cache, workdir, **EPISODES), workdir
+
+
+def test_it_trains_on_whole_episodes(trained):
+    _, workdir = trained
+    metrics = lines(workdir)
+    assert [m["step"] for m in metrics][-1] == 2
+    last = metrics[-1]
+    assert 1 < last["agent/turns_mean"] <= TURNS
+    assert 0 < last["agent/grad_norm"] < np.inf
+    # The sampler's log-probs are the trainer's: observations are masked in both.
+    assert last["agent/sampler_trainer_logp_gap"] < 1e-4
+    assert "eval/test/greedy/accuracy" in last
+    traces = lines(workdir, "d_train.jsonl")
+    assert any(len(trace.get("answers", ())) == TURNS for trace in traces)
+    assert all(trace["answer"] == trace.get("answers", [trace["answer"]])[-1] for trace in traces)
+
+
+def test_a_buffer_is_the_template_of_the_transcript(trained):
+    """Where the sampled tokens are those that their text has; and its log-probs are teacher forcing's."""
+    experiment, _ = trained
+    agent, tasks = experiment.agent, experiment.benchmark.tasks("seed")[:6]
+    attempts, rollouts = play(experiment, tasks)
+    exact = 0
+    for i, of in enumerate(attempts):
+        for j, a in enumerate(of):
+            talk = experiment.benchmark.episode(a.task)
+            for answer in a.answers[:-1]:
+                assert talk.step(answer) is None
+            conversation = [*talk.messages(), {"role": "assistant", "content": a.answers[-1]}]
+            own = [agent.model.encode(answer) for answer in a.answers]
+            tokens = rollouts.completion(i, j)
+            actions = rollouts.actions[i, j, : len(tokens)]
+            written = np.split(
+                np.array(tokens)[actions], np.flatnonzero(np.diff(np.flatnonzero(actions)) > 1) + 1
+            )
+            plain = [x[: -(x[-1] in agent.model.eos_ids) or None].tolist() for x in written]
+            if plain != own or not all(x[-1] == agent.model.eos_ids[0] for x in written):
+                continue
+            exact += 1
+            text = agent.model.tokenizer.apply_chat_template(conversation)["input_ids"]
+            buffer = [*rollouts.prompts[i], *tokens]
+            assert text[: len(buffer)] == buffer
+    assert exact
+    forced = score_completions(agent.params, rollouts.batch((64,), 6), agent.model.config)
+    np.testing.assert_allclose(rollouts.logprobs, forced, atol=1e-4)
+
+
+def test_an_observation_is_not_learnt(trained):
+    """A gradient step does not depend on what the mask leaves out, and does on what it does not."""
+    experiment, _ = trained
+    _, rollouts = play(experiment, experiment.benchmark.tasks("seed")[:4])
+    trainer, agent = experiment.agent_trainer, experiment.agent
+    rewards = np.arange(16.0).reshape(4, 4) % 3
+    state = jax.device_get(agent.state)
+
+    def updated(changed):
+        agent.state = jax.device_put(state)
+        trainer.update(changed, rewards)
+        return jax.device_get(agent.state.params)
+
+    plain = updated(rollouts)
+    there = np.arange(rollouts.tokens.shape[-1]) < rollouts.lengths[..., None]
+    observed = there & ~rollouts.actions
+    assert observed.any()
+    other = updated(
+        dataclasses.replace(rollouts, logprobs=np.where(observed, -9.0, rollouts.logprobs))
+    )
+    np.testing.assert_array_equal(*map(_flat, (plain, other)))
+    unmasked = updated(dataclasses.replace(rollouts, actions=there))
+    assert np.abs(_flat(unmasked) - _flat(plain)).max() > 1e-5
+    agent.state = jax.device_put(state)
+
+
+def _flat(tree):
+    return np.concatenate([np.ravel(x) for x in jax.tree.leaves(tree)])
+
+
+def test_broken_environments_and_missing_room_are_counted(trained):
+    experiment, _ = trained
+    benchmark, trainer = experiment.benchmark, experiment.agent_trainer
+
+    class Breaking(Talking):
+        def episode(self, task):
+            episode = super().episode(task)
+            step, calls = episode.step, []
+
+            def breaks(answer):
+                calls.append(answer)
+                return step("!" if task.id == "seed-1" and len(calls) == 2 else answer)
+
+            episode.step = breaks
+            return episode
+
+    breaking = Breaking()
+    policy = experiment.agent.policy(jax.random.key(3))
+    with Scorer(breaking, experiment.agent.model.decode) as scorer:
+        attempts, rollouts = policy.play(
+            breaking, benchmark.tasks("seed")[:3], scorer.episodes, lambda *_: None
+        )
+    broken = np.array([[a.score.reason == ENVIRONMENT_ERROR for a in of] for of in attempts])
+    assert broken[1].any() and not broken[[0, 2]].any()
+    groups = _Groups()
+    reward, success = groups.add(attempts, rollouts)
+    np.testing.assert_array_equal(np.isnan(reward), broken)
+    np.testing.assert_array_equal(np.isnan(success), broken)
+    assert groups.metrics()[ENVIRONMENT_ERROR] == broken.sum()
+    assert np.isfinite(groups.metrics()["reward_mean"])
+    advantages = trainer._advantages(rollouts, reward)
+    assert (advantages[broken] == 0).all() and np.isfinite(advantages).all()
+    engine = dataclasses.replace(policy.engine, episode=24)
+    crowded, rollouts = dataclasses.replace(policy, engine=engine).play(
+        benchmark, benchmark.tasks("seed")[:3], Scorer(benchmark, experiment.agent.model.decode).episodes,
+        lambda *_: None,
+    )  # fmt: skip
+    reasons = {a.score.reason for of in crowded for a in of}
+    assert EPISODE_TOO_LONG in reasons and rollouts.lengths.max() <= 24
+
+
+def test_an_episode_that_rewrites_its_conversation_is_refused(trained):
+    experiment, _ = trained
+    benchmark = Talking()
+    whole = benchmark.episode
+
+    def rewriting(task):
+        episode = whole(task)
+        messages = episode.messages
+        episode.messages = lambda: messages()[-1:]
+        return episode
+
+    benchmark.episode = rewriting
+    policy = experiment.agent.policy(jax.random.key(3))
+    with (
+        Scorer(benchmark, experiment.agent.model.decode) as scorer,
+        pytest.raises(ValueError, match="the episode of task seed-0 rewrote its conversation"),
+    ):
+        policy.play(benchmark, benchmark.tasks("seed")[:1], scorer.episodes, lambda *_: None)
+
+
+def test_the_returns_of_turns(cache, tmp_path):
+    run(cache, tmp_path, **EPISODES, **{"agent.turn_discount": 0.5, "epochs": 1})
+    assert lines(tmp_path)[-1]["agent/grad_norm"] > 0
+
+
+def test_settings_are_checked(cache, tmp_path):
+    with pytest.raises(ValueError, match=r"config.limits.agent_episode = 0: expected at least"):
+        run(cache, tmp_path, **EPISODES | {"limits.agent_episode": 0})
+
+
+@pytest.mark.slow
+def test_a_killed_run_goes_on_to_the_same_bytes(cache, tmp_path, trained):
+    step = Coevolution.aggregate
+
+    def stop(self, epoch, *rest):
+        if epoch == 1:
+            raise KeyboardInterrupt
+        return step(self, epoch, *rest)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(Coevolution, "aggregate", stop)
+        with pytest.raises(KeyboardInterrupt):
+            run(cache, tmp_path, **EPISODES)
+    run(cache, tmp_path, **EPISODES)
+    assert contents(tmp_path) == contents(trained[1])
+
+
+@pytest.mark.slow
+def test_a_mesh_plays_the_same_episodes(cache, tmp_path, trained):
+    mesh = dict.fromkeys(("mesh.data", "mesh.fsdp", "mesh.tensor"), 2)
+    widths = {"agent.minibatch_size": 8, "simulator.minibatch_size": 4}
+    options = EPISODES | widths | {"epochs": 1, "model.make.num_kv_heads": 2}
+    run(cache, tmp_path / "one", **options)
+    run(cache, tmp_path / "eight", **options, **mesh)
+    a, b = (lines(tmp_path / name, "d_train.jsonl") for name in ("one", "eight"))
+    assert a == b
