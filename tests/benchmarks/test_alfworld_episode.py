@@ -68,7 +68,7 @@ def test_an_engine_that_fails_ends_the_game(toy):
     episode = toy.episode(tasks(toy)[0])
     episode._game.step = lambda command: 1 / 0
     score = episode.step("look")
-    assert (score.success, score.valid, score.reason) == (False, False, "engine_error")
+    assert (score.success, score.valid, score.reason) == (False, False, "environment_error")
 
 
 def test_a_long_history_fits_the_prompt(toy):

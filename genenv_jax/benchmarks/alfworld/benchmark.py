@@ -4,7 +4,8 @@ Two protocols:
   * "step", the GenEnv paper's: an expert's games are decomposed into single (state, action) pairs, and an
     answer is right if its command is the expert's.  Needs no engine.
   * "episode", the official one: the agent plays the game on the real engine, 50 steps, success = won.
-Training is always on steps, of the training games.
+Training is on steps of the training games, or with `episodes` on whole games: theirs, and those that the
+simulator writes.
 """
 
 from __future__ import annotations
@@ -19,10 +20,13 @@ from genenv_jax.benchmarks import data_files
 from genenv_jax.benchmarks.alfworld import (
     commands,
     engine,
+    environments,
     expert,
     games,
     metrics,
+    pddl,
     prompts,
+    rules,
     situations,
     steps,
 )
@@ -46,6 +50,7 @@ from genenv_jax.benchmarks.wording import letters
 
 STEP, EPISODE = "step", "episode"
 PROTOCOLS = (STEP, EPISODE)
+AUTO, ENGINE, RULES = "auto", "engine", "rules"  # what plays games
 OWN_GRAMMAR = "games"
 INADMISSIBLE = "inadmissible"  # a command that is not possible
 OTHER_ACTION = "other_action"  # a possible command that is not the expert's
@@ -55,7 +60,7 @@ OTHER_ACTION = "other_action"  # a possible command that is not the expert's
 class ALFWorld(Recorded):
     """ALFWorld's tasks, prompts and scoring.
 
-    Implements `Benchmark`, `Interactive` and `Described` of `genenv_jax.benchmarks.base`.
+    Implements `Benchmark`, `Interactive`, `Solved` and `Described` of `genenv_jax.benchmarks.base`.
 
     Args, beside those of `Recorded`:
       seed_splits: splits to train on; () takes "train", or "valid_train" where that is not there.
@@ -66,7 +71,13 @@ class ALFWorld(Recorded):
       expert: "explorer" or "planner", see `expert`.
       steps_file: a file that `make_steps` wrote, to be used instead of the rules; "" uses the rules.
       show_admissible: whether prompts list the commands that are possible.
-      max_steps: of an episode.
+      max_steps: of an episode that is held out.
+      episodes: seeds and what the simulator writes are whole games rather than single steps, see `rooms`;
+        episodes are conversations that grow.  Seeds are the training games that the expert wins in
+        `train_steps`.
+      train_steps: of an episode that is trained.
+      played_on: "engine", "rules" (our own, in a hundredth of the time), or "auto": the engine where it is
+        installed; elsewhere our rules with `episodes`, and an error without.
       answer_chars: longest answer of an agent that is read.
       generation_chars: longest generation of a simulator that is read.
       prompt_chars: of the agent's prompt; 4,096 tokens of a Qwen tokeniser hold about 10,500 characters
@@ -76,7 +87,7 @@ class ALFWorld(Recorded):
       EngineMissing: episodes are asked for and the engine is not installed.
 
     Attributes:
-      isolated: episodes run in worker processes with a time limit; steps are cheap and need none.
+      isolated: games on the engine run in worker processes with a time limit; the rest is cheap and bounded.
       worker_needs: files, as the engine loads copies of Fast Downward's library.
     """
 
@@ -91,6 +102,9 @@ class ALFWorld(Recorded):
     steps_file: str | os.PathLike[str] = ""
     show_admissible: bool = True
     max_steps: int = 50
+    episodes: bool = False
+    train_steps: int = 20
+    played_on: str = AUTO
     answer_chars: int = 16_384
     generation_chars: int = 16_384
     prompt_chars: int = 9_500
@@ -104,25 +118,36 @@ class ALFWorld(Recorded):
         check_names("eval_splits", self.eval_splits, games.EVAL_SPLITS)
         if not self.eval_splits:
             raise ValueError(f"eval_splits = (): expected some of {', '.join(games.EVAL_SPLITS)}")
-        check_integers(1, max_steps=self.max_steps)
+        check_choice("episodes", self.episodes, (False, True))
+        check_choice("played_on", self.played_on, (AUTO, ENGINE, RULES))
+        check_integers(1, max_steps=self.max_steps, train_steps=self.train_steps)
         check_integers(16, answer_chars=self.answer_chars)
         check_integers(256, generation_chars=self.generation_chars)
         check_integers(6_000, prompt_chars=self.prompt_chars)
-        self.isolated = self.eval_protocol == EPISODE
+        plays = self.episodes or self.eval_protocol == EPISODE
+        on_rules = self.played_on == RULES or (
+            self.played_on == AUTO and self.episodes and not engine.is_installed()
+        )
+        self.isolated = plays and not on_rules
         if self.isolated and not engine.is_installed():
             raise engine.EngineMissing(
-                f"eval_protocol = 'episode' plays games on ALFWorld's engine; run `{engine.INSTALL}`, or: "
-                "pip install alfworld textworld"
+                "eval_protocol = 'episode' and played_on = 'engine' play games on ALFWorld's engine; run "
+                f"`{engine.INSTALL}`, or: pip install alfworld textworld"
             )
         self.splits = {"seed": tuple(self.seed_splits), "eval": tuple(self.eval_splits)}
         # What opens a game; a test puts something else here.
-        self.open_game: Callable[[games.Game, str], RunningGame] = engine.Engines()
+        self.open_game: Callable[[games.Game, str], RunningGame] = (
+            rules.RulesGame if on_rules else engine.Engines()
+        )
         self._games: dict[str, list[games.Game]] = {}
         self._index: dict[str, games.Game] = {}
+        self._likely: expert.Likelihood | None = None
 
     def __getstate__(self) -> dict[str, Any]:
         file = os.path.abspath(self.steps_file) if self.steps_file else ""
-        return super().__getstate__() | {"_games": {}, "_index": {}, "steps_file": file}
+        return super().__getstate__() | {
+            "_games": {}, "_index": {}, "_likely": None, "steps_file": file
+        }  # fmt: skip
 
     # -- tasks ------------------------------------------------------------------------------------------
 
@@ -132,11 +157,33 @@ class ALFWorld(Recorded):
         return held_out if split == "eval" else self._sound(self._split("seed"), held_out)
 
     def _split(self, split: str) -> list[Task]:
+        if self.episodes and (split == "seed" or self.eval_protocol == EPISODE):
+            return self._game_tasks(split)
         if split == "eval" and self.eval_protocol == EPISODE:
             return [game.task() for game in self._load("eval")]
         room = self.prompt_chars - prompts.agent_chars(commands.PUT_IN_ON) - _COMMANDS_ROOM
         recordings = self._recordings(split)
         return [task for recording in recordings for task in recording.tasks(split, room)]
+
+    def _game_tasks(self, split: str) -> list[Task]:
+        """Whole games, with their expert's commands; of the training games those that it wins in time."""
+        held_out, found = split == "eval", []
+        for game in self._load(split):
+            world = self._world(game)
+            room = environments.compact(world)
+            solution = None if held_out else self._solve(world)
+            # The rooms of held-out games are there so that copies of them are known.
+            if held_out or not (room is None or isinstance(solution, Rejection)):
+                found.append(environments.game_task(game, split, room, solution))
+        return found
+
+    def _world(self, game: games.Game) -> World:
+        return World(game.problem(), steps.grammar_of(game, self.grammar))
+
+    def _solve(self, world: World) -> environments.Solution | Rejection:
+        if self._likely is None and self.expert == expert.EXPLORER:
+            self._likely = self._likelihood()
+        return environments.solve(world, self.expert, self._likely, self.train_steps)
 
     def _recordings(self, split: str) -> list[steps.Recording]:
         found = self._load(split)
@@ -210,31 +257,43 @@ class ALFWorld(Recorded):
 
     def simulator_messages(self, seed: Task, statistics: SeedStatistics) -> list[Message]:
         """See `Benchmark.simulator_messages`."""
+        if self.is_interactive(seed):
+            return prompts.room_messages(self.simulator_answer(seed), statistics)
         return prompts.simulator_messages(
             self.simulator_answer(seed), seed.answer["grammar"], statistics
         )
 
     def simulator_answer(self, task: Task, seed: Task | None = None) -> str:
-        """See `Benchmark.simulator_answer`: the four sections."""
+        """See `Benchmark.simulator_answer`: the four sections; of a game its room."""
+        if self.is_interactive(task):
+            return environments.room_text(task)
         goal, observations = prompts.split_state(task.messages[-1]["content"])
         listed = "\n".join(task.answer["admissible"])
         return prompts.sections_text(goal, observations, listed, task.answer["action"])
 
     def agent_answer(self, task: Task) -> str:
-        """See `Benchmark.agent_answer`; for a game all commands of the planner, one a line."""
+        """See `Benchmark.agent_answer`; for a game all commands of the reference, one a line."""
         if not self.is_interactive(task):
             return f"Action: {task.answer['action']}"
-        game = self._game(task)
-        world = World(game.problem(), steps.grammar_of(game, self.grammar))
-        return "\n".join(f"Action: {c}" for c in expert.walkthrough(world, expert.PLANNER))
+        return "\n".join(self.agent_answers(task))
+
+    def agent_answers(self, task: Task) -> list[str]:
+        """See `Solved.agent_answers`: the expert's commands; of a held-out game the planner's."""
+        plan = task.answer.get("plan") or expert.walkthrough(
+            self._world(self._game(task)), expert.PLANNER
+        )
+        return [f"Action: {command}" for command in plan]
 
     # -- the simulator's text ---------------------------------------------------------------------------
 
     def parse(self, text: str, seed: Task, task_id: str, generation: int) -> Task | Rejection:
         """See `Benchmark.parse`.
 
-        Reasons: EMPTY, NOT_TEXT, TOO_LONG, UNPARSABLE (sections), BAD_TOOLS, BAD_ANSWER.
+        Reasons: EMPTY, NOT_TEXT, TOO_LONG, UNPARSABLE (sections), BAD_TOOLS, BAD_ANSWER.  Of a game those of
+        `environments.read_room` and `environments.solve`.
         """
+        if self.is_interactive(seed):
+            return self._parse_room(text, seed, task_id, generation)
         rejection = check_text(text, self.generation_chars)
         if rejection:
             return rejection
@@ -271,10 +330,22 @@ class ALFWorld(Recorded):
             generation=generation,
         )
 
+    def _parse_room(self, text: str, seed: Task, task_id: str, generation: int) -> Task | Rejection:
+        room = environments.read_room(text, self.generation_chars)
+        if isinstance(room, Rejection):
+            return room
+        grammar = seed.answer.get("grammar") or steps.grammar_of(self._game(seed), self.grammar)
+        solution = self._solve(World(pddl.parse(room.problem()), grammar))
+        if isinstance(solution, Rejection):
+            return solution
+        return environments.generated_task(room, solution, grammar, seed, task_id, generation)
+
     def _fault(self, task: Task) -> Rejection | None:
-        """Reasons of `situations.check`, BAD_TOOLS, WRONG_ANSWER."""
+        """Reasons of `situations.check`, BAD_TOOLS, WRONG_ANSWER; of a written game `environments.fault`."""
         if self.is_interactive(task):
-            return None
+            if "texts" not in task.answer:
+                return None  # of the data set
+            return environments.fault(task, self.train_steps) or self._reference_fault(task)
         spec = task.answer
         goal, observations = prompts.split_state(task.messages[-1]["content"])
         rejection = situations.check(
@@ -291,23 +362,31 @@ class ALFWorld(Recorded):
         """See `Benchmark.canonical`: the situation without case, punctuation and white space.
 
         The action and the list of commands follow from the situation, so a restated held-out situation
-        is found whatever a restatement makes of them.  A game in episodes is its id.
+        is found whatever a restatement makes of them.  A game in episodes is its room, or its id.
         """
+        if environments.has_room(task):
+            return letters(environments.description(task))
         if self.is_interactive(task):
             return f"game {task.answer['game']}"
         return letters(task.messages[-1]["content"])
 
     def text(self, task: Task) -> str:
-        """See `Benchmark.text`: the situation."""
+        """See `Benchmark.text`: the situation, or what is in the room."""
+        if environments.has_room(task):
+            return environments.description(task)
         return task.messages[-1]["content"] if task.messages else ""
 
     def signature(self, task: Task) -> str:
         """See `Shaped.signature`: what the chore asks to be done, and a situation's next verb."""
+        if environments.has_room(task):
+            return environments.signature(task)
         goal, _ = prompts.split_state(self.text(task))
         return " ".join([*situations.chore(goal), task.answer.get("action", "").partition(" ")[0]])
 
     def difficulty(self, task: Task) -> float:
-        """See `Shaped.difficulty`: commands before a situation; what is to be done in a game."""
+        """See `Shaped.difficulty`: commands before a situation; in a game those of its expert, if known."""
+        if environments.has_room(task) and task.answer.get("plan"):
+            return float(len(task.answer["plan"]))
         goal, observations = prompts.split_state(self.text(task))
         if self.is_interactive(task):
             return 2.0 + 2 * len(situations.chore(goal))
@@ -344,7 +423,7 @@ class ALFWorld(Recorded):
             return Score(0.0, False, False, commands.NO_COMMAND)
         episode = self.episode(task)
         try:
-            for command in read[: self.max_steps]:
+            for command in read[: self._steps(task)]:
                 verdict = episode.step(command)
                 if verdict is not None:
                     return verdict
@@ -375,14 +454,25 @@ class ALFWorld(Recorded):
             self.open_game(game, grammar),
             task_type=game.task_type,
             grammar=grammar,
-            max_steps=self.max_steps,
-            max_chars=self.prompt_chars,
+            max_steps=self._steps(task),
+            max_chars=self.prompt_chars if self._is_held_out(task) else _WHOLE,
             answer_chars=self.answer_chars,
             show_admissible=self.show_admissible,
+            grows=self.episodes,
         )
 
+    def _is_held_out(self, task: Task) -> bool:
+        return not self.episodes or task.origin == "eval"
+
+    def _steps(self, task: Task) -> int:
+        return self.max_steps if self._is_held_out(task) else self.train_steps
+
     def _game(self, task: Task) -> games.Game:
-        name = task.answer["game"]
+        if "texts" in task.answer:
+            return environments.written_game(task, self._published(task.answer["texts"]))
+        return self._published(task.answer["game"])
+
+    def _published(self, name: str) -> games.Game:
         if name not in self._index:
             game = games.by_id(self._directory(), name)
             if self.verify_files:
@@ -395,7 +485,9 @@ class ALFWorld(Recorded):
         grammars = sorted({steps.grammar_of(game, self.grammar) for game in found})
         facts = {
             "protocol": _PROTOCOL_TEXT[self.eval_protocol].format(
-                steps=self.max_steps, expert=self.expert
+                steps=self.max_steps,
+                expert=self.expert,
+                by="on the engine" if self.isolated else "by our rules",
             ),
             "grammar": ", ".join(f"{g} ({_GRAMMAR_TEXT[g]})" for g in grammars),
             "games": f"{games.ROOT}: "
@@ -406,9 +498,13 @@ class ALFWorld(Recorded):
             ),
             "admissible commands": "listed in the prompt" if self.show_admissible else "not shown",
         }
-        if self.eval_protocol == EPISODE:
+        if self.episodes:
+            facts["training"] = f"whole games of {self.train_steps} steps, conversations that grow"
+        if self.isolated:
             facts["engine"] = ", ".join(f"{k} {v}" for k, v in engine.versions().items())
-        else:
+        elif self.episodes or self.eval_protocol == EPISODE:
+            facts["engine"] = "none: our rules"
+        if self.eval_protocol == STEP:
             facts["steps"] = f"recorded in {self.steps_file}" if self.steps_file else "by the rules"
         return facts
 
@@ -416,9 +512,10 @@ class ALFWorld(Recorded):
 _COMMANDS_ROOM = (
     3_500  # characters of a prompt for the list of commands; the longest real one has 2,300
 )
+_WHOLE = 10_000_000  # characters: of a conversation that is trained nothing is left out
 _PROTOCOL_TEXT = {
     STEP: "expert steps answered one by one (expert: {expert}); right is the expert's own command",
-    EPISODE: "whole games on the engine, {steps} steps, success = won, one attempt",
+    EPISODE: "whole games {by}, {steps} steps, success = won, one attempt",
 }
 _GRAMMAR_TEXT = {
     commands.PUT_IN_ON: "'put X in/on Y', the texts of json_2.1.1",

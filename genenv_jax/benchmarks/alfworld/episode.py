@@ -6,10 +6,11 @@ from typing import Any, Protocol
 
 from genenv_jax.benchmarks.alfworld import commands, prompts
 from genenv_jax.benchmarks.alfworld.engine import NOTHING_HAPPENS
-from genenv_jax.benchmarks.base import Message, Rejection, Score
+from genenv_jax.benchmarks.base import ENVIRONMENT_ERROR, Message, Rejection, Score
 
 STEP_LIMIT = "step_limit"
-ENGINE_ERROR = "engine_error"
+MAX_OBSERVATION = 600  # characters of a message of a conversation; the longest real one has 318
+MAX_OVERVIEW = 2_000  # of the first one
 
 
 class RunningGame(Protocol):
@@ -35,7 +36,9 @@ class GameEpisode:
       max_steps: answers after which the game is lost; every answer counts.
       max_chars: of a whole prompt.
       answer_chars: of one answer; a longer one is no command.
-      show_admissible: whether the agent is told what is possible.
+      show_admissible: whether the agent is told what is possible; not in a conversation that grows.
+      grows: messages are a conversation that grows by each answer and what the game says to it, rather than
+        one message with the history.  Its earliest turns are left out only where it outgrows `max_chars`.
     """
 
     def __init__(
@@ -48,11 +51,13 @@ class GameEpisode:
         max_chars: int,
         answer_chars: int,
         show_admissible: bool,
+        grows: bool = False,
     ):
         self._game = game
         self._task_type, self._grammar = task_type, grammar
         self._max_steps, self._max_chars = max_steps, max_chars
         self._answer_chars, self._show = answer_chars, show_admissible
+        self._grows, self._answers = grows, []  # as they were written
         self._history: list[tuple[str, str]] = []
         self._inadmissible = self._readable = 0
         self._reason = ""
@@ -60,6 +65,14 @@ class GameEpisode:
     def messages(self) -> list[Message]:
         """See `Episode.messages`: the chore, what was seen (the latest, as far as it fits), commands."""
         game = self._game
+        if self._grows:
+            told = (observation[:MAX_OBSERVATION] for _, observation in self._history)
+            return prompts.conversation(
+                prompts.state_text(game.goal, game.overview[:MAX_OVERVIEW]),
+                self._grammar,
+                list(zip(self._answers, told, strict=True)),
+                self._max_chars,
+            )
         listed = sum(len(command) + 1 for command in game.admissible) if self._show else 0
         room = self._max_chars - listed - len(prompts.state_text(game.goal, ""))
         room = max(room - prompts.agent_chars(self._grammar), 200)
@@ -86,7 +99,8 @@ class GameEpisode:
         try:
             observation = self._game.step(command) if possible else NOTHING_HAPPENS
         except Exception:  # of the engine: all kinds
-            return Score(0.0, False, False, ENGINE_ERROR, self._detail())
+            return Score(0.0, False, False, ENVIRONMENT_ERROR, self._detail())
+        self._answers.append(answer)
         self._history.append((command[: commands.MAX_COMMAND], observation))
         if self._game.won or len(self._history) >= self._max_steps:
             return self._score()

@@ -157,6 +157,11 @@ def by_id(directory: pathlib.Path, identifier: str) -> Game:
     raise ValueError(f"no game {identifier[:200]!r} in {directory / ROOT}")
 
 
+def with_goal(grammar: str, goal: str) -> str:
+    """A game file's grammar with another sentence of the task."""
+    return _GOAL.sub(lambda _: f'"Your task is to: {goal}."', grammar, count=1)
+
+
 def available(directory: pathlib.Path) -> list[str]:
     """The splits that are there."""
     return [split for split in SPLITS if (directory / ROOT / split).is_dir()]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from genenv_jax.benchmarks.alfworld import commands
+from genenv_jax.benchmarks.alfworld import commands, kinds, rooms
 from genenv_jax.benchmarks.base import Message, SeedStatistics
 from genenv_jax.benchmarks.success_record import success_record
 
@@ -58,6 +58,25 @@ with PLACE, heat OBJECT with PLACE, cool OBJECT with PLACE, slice OBJECT with OB
 inventory{more}. One object can be carried at a time: nothing can be taken while the hands are \
 full, and only what is carried can be put down, cleaned, heated or cooled. The chore must name \
 the object that is handled, and the action's object and place must occur in the observations."""
+
+_ROOM_RULES = """\
+You write training games for an agent that does household chores in a text world, one command at a \
+time. You are shown one game, and how well the agent does in games like it. Write one new game: \
+another room, with other things in other places, and another chore. The chore must be possible, \
+and must not be done at the start.
+
+Reply with one JSON object of this form and nothing else:
+{{"goal": {{"task": TASK, "object": KIND, "place": KIND}}, "places": {{PLACE: [OBJECT, ...], ...}}, \
+"closed": [PLACE, ...]}}
+TASK is one of: put (an object to a place), two (two objects of the kind to one place), clean \
+(it in a sinkbasin, then put it), heat (in a microwave, then put), cool (in a fridge, then put), \
+light (look at the object under a lamp that is turned on; the place is desklamp).
+"places" has every PLACE of the room with the OBJECTs that are in or on it at the start; both are a \
+kind and a number, as in "mug 1". An object is at one place only, one that can hold such things. \
+"closed" names places that the agent must open first: {closable}; {closed} is always closed. At \
+most {places} places, {objects} objects, {contents} at one place.
+Kinds of place: {place_kinds}.
+Kinds of object: {object_kinds}."""
 
 
 def transcript(overview: str, history: Sequence[tuple[str, str]], max_chars: int) -> str:
@@ -115,6 +134,34 @@ def agent_messages(
     ]
 
 
+def conversation(
+    state: str, grammar: str, turns: Sequence[tuple[str, str]], max_chars: int
+) -> list[Message]:
+    """An episode as a conversation: each answer and what the game said to it are two messages.
+
+    Args:
+      state: see `state_text`: the chore and the room.
+      grammar: one of `commands.GRAMMARS`.
+      turns: answers with observations, in order.
+      max_chars: of all messages; the earliest turns are left out, and the state says so.
+    """
+    system, user = agent_messages(state, grammar, (), False)
+    room = max_chars - len(system["content"]) - len(user["content"])
+    first = len(turns)
+    while first and room >= (size := sum(map(len, turns[first - 1]))):
+        first -= 1
+        room -= size
+    if first:
+        # The latest turn is shown whatever its length.
+        first = min(first, len(turns) - 1)
+        user = agent_messages(f"{state}\n{LEFT_OUT}", grammar, (), False)[1]
+    messages = [system, user]
+    for answer, observation in turns[first:]:
+        messages.append({"role": "assistant", "content": answer})
+        messages.append({"role": "user", "content": observation})
+    return messages
+
+
 def agent_chars(grammar: str) -> int:
     """Characters of the agent's prompt beside the situation and the possible commands."""
     return sum(len(m["content"]) for m in agent_messages("", grammar, (), True))
@@ -146,3 +193,21 @@ def sections_text(goal: str, observations: str, admissible: str, action: str) ->
         f"{TASK_HEADER} {goal}\n{STATE_HEADER}\n{observations}\n"
         f"{COMMANDS_HEADER}\n{admissible}\n{ACTION_HEADER} {action}"
     )
+
+
+def room_messages(room: str, statistics: SeedStatistics) -> list[Message]:
+    """Asks for one more game like a room in JSON, given the agent's record."""
+    system = _ROOM_RULES.format(
+        closable=", ".join(sorted(kinds.CLOSABLE)),
+        closed=" or ".join(sorted(kinds.CLOSED)),
+        places=rooms.MAX_PLACES,
+        objects=rooms.MAX_OBJECTS,
+        contents=rooms.MAX_CONTENTS,
+        place_kinds=", ".join(sorted(kinds.HOLDS)),
+        object_kinds=", ".join(sorted(kinds.OBJECTS | kinds.LAMPS)),
+    )
+    record = success_record(statistics, what="game")
+    return [
+        {"role": "system", "content": system},
+        {"role": "user", "content": f"{room}\n\n{record}"},
+    ]

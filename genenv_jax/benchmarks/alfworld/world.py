@@ -1,9 +1,8 @@
 """What is true in a game, and what it says: the rules of ALFWorld's text games, without their engine.
 
 Training needs (state, action) pairs of hundreds of games, and the engine takes seconds a game.  This
-follows the same rules (the PDDL domain and the text grammar in the game files) for the commands that an
-expert uses, in milliseconds.  The tests compare it with the engine, state by state.  Episodes that are
-scored are always played on the engine.
+follows the same rules (the PDDL domain and the text grammar in the game files), in milliseconds.  The tests
+compare it with the engine, state by state.
 """
 
 from __future__ import annotations
@@ -18,6 +17,22 @@ _SINKS = ("sinktype", "sinkbasintype")
 _KNIVES = ("knifetype", "butterknifetype")
 _TOOLS = {"clean": "cleanable", "heat": "heatable", "cool": "coolable"}
 _STATES = {"clean": "isclean", "heat": "ishot", "cool": "iscool"}
+# `help.feedback` of alfworld/data/alfred.twl2 (0.4), as it is laid out there.
+_HELP = """Available commands:
+  look:                             look around your current location
+  inventory:                        check your current inventory
+  go to (receptacle):               move to a receptacle
+  open (receptacle):                open a receptacle
+  close (receptacle):               close a receptacle
+  take (object) from (receptacle):  take an object from a receptacle
+  move (object) to (receptacle):  place an object in or on a receptacle
+  examine (something):              examine a receptacle or an object
+  use (object):                     use an object
+  heat (object) with (receptacle):  heat an object using a receptacle
+  clean (object) with (receptacle): clean an object using a receptacle
+  cool (object) with (receptacle):  cool an object using a receptacle
+  slice (object) with (object):     slice an object using a sharp object"""
+_MIDDLE = "You are in the middle of a room. Looking quickly around you, you see "
 _SIGNS = (("_bar_", "|"), ("_minus_", "-"), ("_plus_", "+"), ("_dot_", "."), ("_comma_", ","))
 
 
@@ -97,14 +112,16 @@ class World:
         self.flags = {
             flag: {arguments[0] for arguments in facts[flag]}
             for flag in ("openable", "pickupable", "cleanable", "heatable", "coolable",
-                         "toggleable", "sliceable")
+                         "toggleable", "sliceable", "isreceptacleobject")
         }  # fmt: skip
+        self.on_top = set(facts["inreceptacleobject"])  # (object, what holds it); never changes
         self.can_contain = set(facts["cancontain"])
         self.opened = {arguments[0] for arguments in facts["opened"]}
         self.inside = set(facts["inreceptacle"])  # (object, receptacle)
         self.near = set(facts["objectatlocation"])  # (object, location)
         self.states = {
-            name: {a[0] for a in facts[name]} for name in (*_STATES.values(), "istoggled")
+            name: {a[0] for a in facts[name]}
+            for name in (*_STATES.values(), "istoggled", "issliced")
         }
         self.held = facts["holds"][0][1] if facts["holds"] else None
         if not self.receptacles or not facts["atlocation"]:
@@ -210,51 +227,96 @@ class World:
         Returns:
           What the game answers, without "You arrive at loc 3. ", which names no place.
         Raises:
-          ValueError: the command is not admissible, or is one whose answer is not told here (`look`,
-            `help`, `slice`, and `examine` of an object).
+          ValueError: the command is not admissible.
         """
         action = self.admissible().get(command)
         if action is None:
             raise ValueError(f"{command!r} is not possible here")
+        self.act(action)
+        return self._told(*action)
+
+    def act(self, action: tuple[str, ...]) -> None:
+        """Changes the state as one of the actions of `admissible` does."""
         verb, *arguments = action
+        thing = arguments[0] if arguments else ""
+        if verb == "go":
+            self.here = self.location[thing]
+        elif verb == "open":
+            self.opened.add(thing)
+        elif verb == "close":
+            self.opened.discard(thing)
+        elif verb == "take":
+            self.inside.discard((thing, arguments[1]))
+            self.near.discard((thing, self.here))
+            self.held = thing
+        elif verb == "put":
+            self.inside.add((thing, arguments[1]))
+            self.near.add((thing, self.here))
+            self.held = None
+        elif verb == "use":
+            self.states["istoggled"].add(thing)
+        elif verb == "slice":
+            self.states["issliced"].add(thing)
+        elif verb in _STATES:
+            self.states[_STATES[verb]].add(thing)
+            opposite = {"heat": "iscool", "cool": "ishot"}.get(verb)
+            if opposite:
+                self.states[opposite].discard(thing)
+
+    def _told(self, verb: str, *arguments: str) -> str:
+        """What the game answers to an action that was done."""
         names = [self.names[a] for a in arguments]
         if verb == "go":
-            self.here = self.location[arguments[0]]
             arrived = f"You arrive at {names[0]}. " if self.grammar == commands.MOVE_TO else ""
             return arrived + self.describe(arguments[0])
         if verb == "examine":
             return self.describe(arguments[0])
         if verb == "open":
-            self.opened.add(arguments[0])
             return f"You open the {names[0]}. {self.describe(arguments[0])}"
-        if verb == "close":
-            self.opened.discard(arguments[0])
-            return f"You close the {names[0]}."
         if verb == "take":
-            self.inside.discard((arguments[0], arguments[1]))
-            self.near.discard((arguments[0], self.here))
-            self.held = arguments[0]
             return f"You pick up the {names[0]} from the {names[1]}."
         if verb == "put":
-            self.inside.add((arguments[0], arguments[1]))
-            self.near.add((arguments[0], self.here))
-            self.held = None
             if self.grammar == commands.MOVE_TO:
                 return f"You move the {names[0]} to the {names[1]}."
             return f"You put the {names[0]} in/on the {names[1]}."
         if verb == "use":
-            self.states["istoggled"].add(arguments[0])
             return f"You turn on the {names[0]}."
+        if verb == "slice":
+            return f"You sliced the {names[0]} with the {self.names[self.held]}."
         if verb == "inventory":
             carried = f"a {self.names[self.held]}" if self.held else ""
             return f"You are carrying: {carried}." if carried else "You are not carrying anything."
         if verb in _STATES:
-            self.states[_STATES[verb]].add(arguments[0])
-            opposite = {"heat": "iscool", "cool": "ishot"}.get(verb)
-            if opposite:
-                self.states[opposite].discard(arguments[0])
             return f"You {verb} the {names[0]} using the {names[1]}."
-        raise ValueError(f"{command!r} is not told here")
+        told = {"close": lambda: f"You close the {names[0]}.", "look": self.look,
+                "examine_object": lambda: self._examined(arguments[0]), "help": lambda: _HELP}  # fmt: skip
+        return told[verb]()
+
+    def look(self) -> str:
+        """What `look` says: the receptacles where the agent is; in the middle of the room, nothing.
+
+        Where several receptacles are at one place, the engine now and then also tells of an object that is in
+        one of them and not in another.
+        """
+        facing = _listed([self.names[r] for r in self.at()])
+        if not self.at():
+            return f"{_MIDDLE}nothing."
+        return f"You are facing the {facing}. Next to it, you see nothing."
+
+    def _examined(self, thing: str) -> str:
+        name = self.names[thing]
+        if thing in self.flags["isreceptacleobject"]:
+            held = _listed(
+                [f"a {self.names[o]}" for o, outer in sorted(self.on_top) if outer == thing]
+            )
+            return f"This is a normal {name}. In it, you see {held}."
+        clean, hot, cool, sliced = (
+            thing in self.states[state] for state in ("isclean", "ishot", "iscool", "issliced")
+        )
+        kept = "hot" if hot else "cool" if cool and (clean or sliced) else "cold" if cool else ""
+        words = " and ".join(word for word in (kept, "clean" * clean) if word)
+        words = " ".join(word for word in (words, "sliced" * sliced) if word)
+        return f"This is a {words} {name}." if words else f"There's nothing special about {name}."
 
     def describe(self, receptacle: str) -> str:
         """What is seen of a receptacle from where it stands."""
@@ -269,7 +331,7 @@ class World:
     def overview(self) -> str:
         """The first text of a game, without the greeting and the task."""
         things = _listed([f"a {self.names[r]}" for r in self.receptacles])
-        return f"You are in the middle of a room. Looking quickly around you, you see {things}."
+        return f"{_MIDDLE}{things}."
 
 
 def _listed(things: list[str]) -> str:

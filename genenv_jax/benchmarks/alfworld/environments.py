@@ -1,0 +1,259 @@
+"""Whole games as training tasks: those of the data set, and those that a simulator writes as `rooms`."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import pathlib
+import re
+from collections.abc import Mapping
+from typing import Any
+
+from genenv_jax.benchmarks import safe_parse
+from genenv_jax.benchmarks.alfworld import expert, games, kinds, pddl, planner, rooms
+from genenv_jax.benchmarks.alfworld.world import World
+from genenv_jax.benchmarks.base import (
+    BAD_ANSWER,
+    WRONG_ANSWER,
+    Rejection,
+    Task,
+)
+
+TOO_MANY_STEPS = "too_many_steps"  # more than an episode has
+
+_MAX_DEPTH = 4  # of the JSON; a room has 3
+_FENCE = re.compile(r"\s*```(?:json)?\s*\n(.*?)\n\s*```\s*", re.DOTALL)
+# Of a published game's room, so much is shown to the simulator.
+_PLACES, _OBJECTS, _CONTENTS = 12, 20, 4
+
+
+@dataclasses.dataclass(frozen=True)
+class WrittenGame(games.Game):
+    """A game of a room; its rules and texts are those of a published game.
+
+    Attributes:
+      room: what the game is about.
+      texts: the game whose `pddl_domain` and `grammar` it has.
+    """
+
+    room: rooms.Room
+    texts: games.Game
+
+    def read(self) -> dict[str, Any]:
+        """The contents of a game file."""
+        data = self.texts.read()
+        return {
+            "pddl_domain": data["pddl_domain"],
+            "grammar": games.with_goal(data["grammar"], self.goal),
+            "pddl_problem": self.room.problem(),
+            "solvable": True,
+        }
+
+    def problem(self) -> pddl.Problem:
+        """See `games.Game.problem`; the texts are not read for it."""
+        return pddl.parse(self.room.problem())
+
+
+def written_game(task: Task, texts: games.Game) -> WrittenGame:
+    """The game of a generated task; ValueError where its room is none."""
+    room = rooms.read(task.answer["room"])
+    if isinstance(room, Rejection):
+        raise ValueError(f"room: {room.reason}: {room.detail}")
+    return WrittenGame(
+        task.id, pathlib.Path(task.id), "", rooms.TASKS[room.task], room.sentence(), texts.grammar,
+        room, texts,
+    )  # fmt: skip
+
+
+def game_task(
+    game: games.Game, origin: str, room: rooms.Room | None, solution: Solution | None
+) -> Task:
+    """A published game, with what of its room a simulator is shown and with its expert's commands."""
+    task = game.task(origin)
+    extra: dict[str, Any] = {} if room is None else {"room": room.to_json()}
+    if solution is not None:
+        extra |= {"plan": list(solution.plan), "shortest": solution.shortest}
+    return dataclasses.replace(task, answer={**task.answer, **extra})
+
+
+def has_room(task: Task) -> bool:
+    """Whether a task is a game whose room is known."""
+    return isinstance(task.answer, Mapping) and "room" in task.answer
+
+
+def read_room(text: str, max_chars: int) -> rooms.Room | Rejection:
+    """The room that a simulator wrote, perhaps in a code fence.  Total.
+
+    Reasons: those of `safe_parse.parse_json` and `rooms.read`.
+    """
+    rejection = safe_parse.check_text(text, max_chars)
+    if rejection:
+        return rejection
+    fenced = _FENCE.fullmatch(text)
+    value = safe_parse.parse_json(fenced[1] if fenced else text, max_chars, _MAX_DEPTH)
+    if isinstance(value, Rejection):
+        return value
+    return rooms.read(value)
+
+
+@dataclasses.dataclass(frozen=True)
+class Solution:
+    """Commands of the expert, and how many the shortest plan has."""
+
+    plan: tuple[str, ...]
+    shortest: int
+
+
+def solve(
+    world: World, name: str, likely: expert.Likelihood | None, max_steps: int
+) -> Solution | Rejection:
+    """How a game is won, or why not: UNSOLVABLE, UNDECIDED (`planner`), SOLVED, TOO_MANY_STEPS.
+
+    Args:
+      world: at its beginning; it is not changed.
+      name, likely: see `expert.walkthrough`.
+      max_steps: of an episode.
+    """
+    if world.won():
+        return Rejection(rooms.SOLVED, "the goal is met at the start")
+    shortest = planner.shortest(world)
+    if isinstance(shortest, Rejection):
+        return shortest
+    try:
+        plan = expert.walkthrough(world, name, likely)
+    except expert.NoPlan:
+        plan = shortest
+    if len(plan) > max_steps:
+        return Rejection(
+            TOO_MANY_STEPS, f"the expert takes {len(plan)}, an episode has {max_steps}"
+        )
+    return Solution(tuple(plan), len(shortest))
+
+
+def fault(task: Task, max_steps: int) -> Rejection | None:
+    """Why a generated game is none: its room, its text, or a stored plan that does not win.
+
+    Reasons: those of `rooms.read`, BAD_ANSWER, SOLVED, TOO_MANY_STEPS, WRONG_ANSWER.
+    """
+    spec = task.answer
+    room, plan = rooms.read(spec["room"]), spec["plan"]
+    if isinstance(room, Rejection):
+        return room
+    if room.to_json() != spec["room"] or task.messages != (_message(room.sentence()),):
+        return Rejection(BAD_ANSWER, "the room is not in its normal form, or the task another")
+    if not isinstance(plan, list) or not all(isinstance(command, str) for command in plan):
+        return Rejection(BAD_ANSWER, "the plan: expected a list of commands")
+    if len(plan) > max_steps:
+        return Rejection(TOO_MANY_STEPS, f"{len(plan)}, an episode has {max_steps}")
+    world = World(pddl.parse(room.problem()), spec["grammar"])
+    if world.won():
+        return Rejection(rooms.SOLVED, "the goal is met at the start")
+    for command in plan:
+        if command not in world.admissible():
+            return Rejection(WRONG_ANSWER, f"{command[:60]!r} is not possible")
+        world.apply(command)
+    return None if world.won() else Rejection(WRONG_ANSWER, "the plan does not reach the goal")
+
+
+def generated_task(
+    room: rooms.Room, solution: Solution, grammar: str, seed: Task, task_id: str, generation: int
+) -> Task:
+    """The task of a room that was solved."""
+    return Task(
+        id=task_id,
+        benchmark=games.NAME,
+        category=rooms.TASKS[room.task],
+        messages=(_message(room.sentence()),),
+        answer={
+            "kind": "episode",
+            "game": "",
+            "split": "",
+            "texts": seed.answer.get("texts") or seed.answer["game"],
+            "grammar": grammar,
+            "room": room.to_json(),
+            "plan": list(solution.plan),
+            "shortest": solution.shortest,
+        },
+        seed_id=seed.id,
+        origin="generated",
+        generation=generation,
+    )
+
+
+def room_text(task: Task) -> str:
+    """The room of a task as the simulator writes it."""
+    return json.dumps(task.answer["room"])
+
+
+def signature(task: Task) -> str:
+    """Chore, kind of object and kind of place."""
+    goal = task.answer["room"]["goal"]
+    return f"{goal['task']} {goal['object']} {goal['place']}"
+
+
+def description(task: Task) -> str:
+    """See `rooms.Room.description`; "" for a malformed room."""
+    room = rooms.read(task.answer["room"])
+    return "" if isinstance(room, Rejection) else room.description()
+
+
+def compact(world: World) -> rooms.Room | None:
+    """What matters in a game, as a room that a simulator could have written.
+
+    The places that a shortest plan visits and what is handled there; then one place of each kind, a second
+    of each, and so on, as many as a short text has room for.  None where its goal has no such room.
+    """
+    goal = world.goal
+    thing, place = goal.object_type.removesuffix("type"), goal.place_type.removesuffix("type")
+    plan = planner.shortest(world)
+    if isinstance(plan, Rejection):
+        return None
+    told = " ".join(plan) + " "
+    by_number = {name: _numbered(text) for name, text in world.names.items()}
+    known = [r for r in world.receptacles if _kind(world.receptacle_type, r) in kinds.HOLDS]
+    known.sort(key=lambda r: (f"{world.names[r]} " not in told, *by_number[r][::-1]))
+    kept, left, seen = {}, _OBJECTS, set()  # in some games an object is in two receptacles
+    for receptacle in known[:_PLACES]:
+        kind = _kind(world.receptacle_type, receptacle)
+        things = [
+            thing
+            for thing in world.contents(receptacle)
+            if thing not in seen
+            if kinds.can_stand(_kind(world.object_type, thing), kind)
+        ]
+        things.sort(key=lambda o: (f"{world.names[o]} " not in told, by_number[o]))
+        kept[receptacle] = things[: min(_CONTENTS, left)]
+        left -= len(kept[receptacle])
+        seen.update(kept[receptacle])
+    room = rooms.from_parts(
+        goal.kind, thing, place,
+        {
+            (_kind(world.receptacle_type, r), by_number[r][1]): [
+                (_kind(world.object_type, o), by_number[o][1]) for o in things
+            ]
+            for r, things in kept.items()
+        },
+        [
+            (_kind(world.receptacle_type, r), by_number[r][1])
+            for r in kept
+            if not world.is_accessible(r)
+        ],
+    )  # fmt: skip
+    checked = rooms.read(room.to_json())
+    if isinstance(checked, Rejection):
+        return None
+    own = World(pddl.parse(checked.problem()), world.grammar)
+    return None if own.won() or isinstance(planner.shortest(own), Rejection) else checked
+
+
+def _kind(types: Mapping[str, str], name: str) -> str:
+    return types.get(name, "").removesuffix("type")
+
+
+def _numbered(name: str) -> tuple[str, int]:
+    kind, _, number = name.partition(" ")
+    return kind, int(number) if number.isdigit() else 0
+
+
+def _message(sentence: str) -> dict[str, str]:
+    return {"role": "user", "content": f"Your task is to: {sentence}."}

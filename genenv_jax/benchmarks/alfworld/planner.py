@@ -1,0 +1,170 @@
+"""The shortest way to a game's goal, or the proof that there is none: A* over the rules, bounded in nodes.
+
+Every state is a `World`, and every step one of its own actions, so that a plan is a proof by the rules.  Only
+what the goal is about is moved, and only the places where it is or goes to are visited.
+"""
+
+from __future__ import annotations
+
+import heapq
+import itertools
+from collections.abc import Collection
+
+from genenv_jax.benchmarks.alfworld.world import World
+from genenv_jax.benchmarks.base import Rejection
+
+UNSOLVABLE = "unsolvable"
+UNDECIDED = "planner_undecided"
+MAX_NODES = 2_000  # that are expanded; a published game takes some dozens
+
+_TOOLS = {  # goal -> what the object must be, what it is afterwards, where it is done
+    "clean": ("cleanable", "isclean", ("sinkbasintype", "sinktype")),
+    "heat": ("heatable", "ishot", ("microwavetype",)),
+    "cool": ("coolable", "iscool", ("fridgetype",)),
+}
+
+
+def shortest(world: World, max_nodes: int = MAX_NODES) -> list[str] | Rejection:
+    """Commands that win a game, as few as there are.
+
+    Args:
+      world: at its beginning; it is not changed.  Where no two receptacles are at one place the plan is a
+        shortest one.
+      max_nodes: states that are expanded.
+
+    Returns:
+      The commands, none where the goal is reached already, or a rejection: UNSOLVABLE, UNDECIDED.
+    """
+    search = _Search(world)
+    missing = search.missing()
+    if missing:
+        return Rejection(UNSOLVABLE, f"there is no {missing}")
+    ticks = itertools.count()
+    queue = [(search.left(world), next(ticks), world, ())]
+    known = {search.key(world): 0}
+    expanded = 0
+    while queue:
+        _, _, state, done = heapq.heappop(queue)
+        if state.won():
+            return list(done)
+        if known[search.key(state)] < len(done):
+            continue  # a shorter way was found meanwhile
+        if expanded == max_nodes:
+            return Rejection(UNDECIDED, f"no plan within {max_nodes} states")
+        expanded += 1
+        for command, action in state.admissible().items():
+            if not search.helps(action):
+                continue
+            after = state.copy()
+            after.act(action)
+            key = search.key(after)
+            if len(done) + 1 < known.get(key, len(done) + 2):
+                known[key] = len(done) + 1
+                left = len(done) + 1 + search.left(after)
+                heapq.heappush(queue, (left, next(ticks), after, (*done, command)))
+    return Rejection(UNSOLVABLE, "no command leads there")
+
+
+class _Search:
+    """What a search needs to know of a game: what matters in it, and how many commands are left at least."""
+
+    def __init__(self, world: World):
+        goal = world.goal
+        self.goal = goal.kind
+        flag, self.state, tools = _TOOLS.get(goal.kind, ("pickupable", "", ()))
+        inside = {thing for thing, _ in world.inside} | {world.held}
+        self.goods = {
+            thing
+            for thing in inside & world.flags["pickupable"] & world.flags[flag]
+            if world.object_type.get(thing) == goal.object_type
+        }
+        kinds = world.receptacle_type
+        self.targets = {
+            r for r in world.receptacles
+            if goal.kind != "light" and kinds.get(r) == goal.place_type
+        }  # fmt: skip
+        self.tools = {r for r in world.receptacles if kinds.get(r) in tools}
+        self.lamps = {
+            thing
+            for thing in inside & world.flags["toggleable"]
+            if goal.kind == "light" and world.object_type.get(thing) == goal.place_type
+        }
+        self.lamp_places = {r for thing, r in world.inside if thing in self.lamps}
+        self.places = {r for thing, r in world.inside if thing in self.goods}
+        self.places |= self.targets | self.tools | self.lamp_places
+        self.world = world
+
+    def missing(self) -> str:
+        """What the goal needs and the room lacks, or ""."""
+        goal, world = self.world.goal, self.world
+        if len(self.goods) < (2 if goal.kind == "two" else 1):
+            return f"{goal.object_type.removesuffix('type')} to take"
+        if goal.kind == "light":
+            return "" if self.lamps else f"{goal.place_type.removesuffix('type')} to turn on"
+        if self.state and not self.tools:
+            return f"place to {goal.kind} it"
+        if not any(world.fits(thing, place) for thing in self.goods for place in self.targets):
+            return f"{goal.place_type.removesuffix('type')} to put it"
+        return ""
+
+    def helps(self, action: tuple[str, ...]) -> bool:
+        """Whether an action can be part of a shortest plan."""
+        verb, *arguments = action
+        if verb in ("go", "open"):
+            return arguments[0] in self.places
+        if verb == "take":
+            return arguments[0] in self.goods
+        if verb == "put":
+            return arguments[1] in self.targets
+        if verb == "use":
+            return arguments[0] in self.lamps
+        return verb == self.goal
+
+    def key(self, world: World):
+        """Equal for states that differ in nothing that matters."""
+        return (
+            world.here,
+            world.held,
+            frozenset(world.opened & self.places),
+            frozenset(pair for pair in world.inside if pair[0] in self.goods),
+            frozenset(world.states[self.state] & self.goods if self.state else ()),
+            frozenset(world.states["istoggled"] & self.lamps),
+        )
+
+    def left(self, world: World) -> int:
+        """Commands that are needed at least."""
+        where = {thing: r for thing, r in world.inside if thing in self.goods}
+        if self.goal == "light":
+            lit = {r for thing, r in world.inside
+                   if thing in self.lamps and thing in world.states["istoggled"]}  # fmt: skip
+            end = (lit, 0, False) if lit else (self.lamp_places, 1, False)
+            first = [] if world.held in self.goods else [(set(where.values()), 1, True)]
+            return self._legs(world, [*first, end])
+        if self.goal == "two":
+            return min(self._pair(world, where, target) for target in self.targets)
+        return min(self._one(world, where, thing) for thing in self.goods)
+
+    def _one(self, world: World, where: dict[str, str], thing: str) -> int:
+        done = not self.state or thing in world.states[self.state]
+        if done and where.get(thing) in self.targets:
+            return 0
+        fetch = [] if thing == world.held else [({where[thing]}, 1, True)]
+        tool = [] if done else [(self.tools, 1, False)]
+        return self._legs(world, [*fetch, *tool, (self.targets, 1, True)])
+
+    def _pair(self, world: World, where: dict[str, str], target: str) -> int:
+        there = sum(r == target for r in where.values())
+        others = {r for r in where.values() if r != target}
+        legs = [({target}, 1, True)] if world.held in self.goods else []
+        fetch = [(others, 1, True), ({target}, 1, True)]
+        return self._legs(world, legs + fetch * max(0, 2 - there - len(legs)))
+
+    def _legs(self, world: World, legs: list[tuple[Collection[str], int, bool]]) -> int:
+        """Commands for stations in their order: some places, commands there, whether they must be open."""
+        total, here = 0, {world.here}
+        for places, commands, opening in legs:
+            spots = {world.location[r] for r in places}
+            closed = opening and not any(world.is_accessible(r) for r in places)
+            total += commands + here.isdisjoint(spots) + closed
+            here = spots
+        return total

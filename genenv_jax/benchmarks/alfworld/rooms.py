@@ -1,0 +1,314 @@
+"""Rooms that a simulator writes: a small JSON schema, its checks, and the game that a room becomes.
+
+    {"goal": {"task": "clean", "object": "mug", "place": "desk"},
+     "places": {"desk 1": ["book 1"], "cabinet 1": ["mug 1"], "sinkbasin 1": []},
+     "closed": ["cabinet 1"]}
+
+A room is a list of places with what is in or on each, and one of ALFWorld's six chores.  It is compiled to
+the PDDL problem of a game file, so that it is played by the rules and with the texts of the published games.
+The agent starts in the middle of the room, as in all of these: only there does a game tell what is there.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import re
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from genenv_jax.benchmarks.alfworld import kinds
+from genenv_jax.benchmarks.base import UNPARSABLE, Rejection
+
+# Why a room is turned away.
+TOO_MANY = "too_many_things"
+BAD_NAME = "bad_name"  # not a kind and a number
+UNKNOWN_KIND = "unknown_kind"  # a kind that ALFWorld does not have
+IN_TWO_PLACES = "in_two_places"  # the same object twice
+CANNOT_HOLD = "cannot_hold"  # such an object is never at such a place
+UNKNOWN_PLACE = "unknown_place"  # "closed" names what is not there
+CANNOT_CLOSE = "cannot_close"  # "closed" names what has no door
+BAD_GOAL = "bad_goal"  # none of the six chores, or one that its kinds do not allow
+SOLVED = "solved_at_start"
+
+MAX_PLACES, MAX_OBJECTS, MAX_CONTENTS = 20, 32, 10
+
+# Goal -> type of task, in the order of `games.TASK_TYPES`.
+TASKS = {
+    "put": "pick_and_place_simple",
+    "light": "look_at_obj_in_light",
+    "clean": "pick_clean_then_place_in_recep",
+    "heat": "pick_heat_then_place_in_recep",
+    "cool": "pick_cool_then_place_in_recep",
+    "two": "pick_two_obj_and_place",
+}
+_SENTENCES = {
+    "put": "put a {} in {}",
+    "light": "look at {} under the {}",
+    "clean": "put a clean {} in {}",
+    "heat": "put a hot {} in {}",
+    "cool": "put a cool {} in {}",
+    "two": "put two {} in {}",
+}
+_STATES = {
+    "clean": ("cleanable", "isClean"),
+    "heat": ("heatable", "isHot"),
+    "cool": ("coolable", "isCool"),
+}
+_NAME = re.compile(r"([a-z]{1,32}) ([1-9][0-9]?)")
+# Types that the domain names, whatever is in the room.
+_OBJECT_TYPES = ("knife", "butterknife")
+_PLACE_TYPES = ("sink", "sinkbasin", "microwave", "fridge")
+
+Name = tuple[str, int]  # kind and number
+
+
+@dataclasses.dataclass(frozen=True)
+class Room:
+    """A room whose parts fit together, in normal form: numbers of a kind from 1 on, all sorted.
+
+    Attributes:
+      task: one of `TASKS`.
+      thing, place: kinds of the goal; for "light" the place is the kind of lamp.
+      places: with what is in or on each.
+      closed: places that are closed at the start.
+    """
+
+    task: str
+    thing: str
+    place: str
+    places: Mapping[Name, tuple[Name, ...]]
+    closed: frozenset[Name]
+
+    def to_json(self) -> dict[str, Any]:
+        """Plain JSON values, which `read` reads."""
+        return {
+            "goal": {"task": self.task, "object": self.thing, "place": self.place},
+            "places": {
+                _text(place): [_text(thing) for thing in things]
+                for place, things in self.places.items()
+            },
+            "closed": [_text(place) for place in sorted(self.closed)],
+        }
+
+    def sentence(self) -> str:
+        """The chore in words, without a final stop."""
+        return _SENTENCES[self.task].format(self.thing, self.place)
+
+    def description(self) -> str:
+        """The chore and the places with their contents, without numbers: equal for rooms that are alike."""
+        lines = sorted(
+            f"{place[0]} {'closed' if place in self.closed else 'open'}: "
+            f"{' '.join(sorted(kind for kind, _ in things))}"
+            for place, things in self.places.items()
+        )
+        return "\n".join([self.sentence(), *lines])
+
+    def problem(self) -> str:
+        """The PDDL problem of a game file."""
+        places = {place: _identifier(place) for place in self.places}
+        spots = {place: f"loc_bar_{number}" for number, place in enumerate(self.places, 1)}
+        facts = ["(atLocation agent1 loc_bar_0)"]
+        here: list[str] = ["agent1 - agent", "loc_bar_0 - location"]
+        for place, things in self.places.items():
+            name, spot = places[place], spots[place]
+            here += [f"{name} - receptacle", f"{spot} - location"]
+            facts.append(f"(receptacleType {name} {place[0]}Type)")
+            facts.append(f"(receptacleAtLocation {name} {spot})")
+            facts += [f"(openable {name})"] * (place in self.closed)
+            for thing in things:
+                other = _identifier(thing)
+                here.append(f"{other} - object")
+                facts.append(f"(objectType {other} {thing[0]}Type)")
+                facts.append(f"(inReceptacle {other} {name})")
+                facts.append(f"(objectAtLocation {other} {spot})")
+                facts += [f"({flag} {other})" for flag in _flags(thing[0])]
+        objects = {thing[0] for things in self.places.values() for thing in things} | {self.thing}
+        receptacles = {place[0] for place in self.places} | ({self.place} - kinds.LAMPS)
+        facts += [
+            f"(canContain {place}Type {thing}Type)"
+            for place in sorted(receptacles)
+            for thing in sorted(objects & kinds.HOLDS[place])
+        ]
+        lamps = {self.place} & kinds.LAMPS
+        here += [f"{kind}Type - otype" for kind in sorted(objects | lamps | {*_OBJECT_TYPES})]
+        here += [f"{kind}Type - rtype" for kind in sorted(receptacles | {*_PLACE_TYPES})]
+        return (
+            "(define (problem room)\n(:domain alfred)\n"
+            f"(:objects\n{_lines(here)})\n(:init\n{_lines(facts)})\n(:goal (and {self._goal()})))\n"
+        )
+
+    def _goal(self) -> str:
+        """The conditions of alfworld/gen/goal_library.py."""
+        if self.task == "light":
+            return (
+                "(exists (?ot - object ?r - receptacle ?a - agent ?l - location) (and "
+                f"(objectType ?ot {self.place}Type) (toggleable ?ot) (isToggled ?ot) "
+                "(receptacleAtLocation ?r ?l) (atLocation ?a ?l) (inReceptacle ?ot ?r))) "
+                "(exists (?o - object ?a - agent) (and "
+                f"(objectType ?o {self.thing}Type) (holds ?a ?o)))"
+            )
+        right = (
+            f"(objectType {{0}} {self.thing}Type) (receptacleType ?r {self.place}Type) "
+            "(inReceptacle {0} ?r)"
+        )
+        if self.task in _STATES:
+            flag, state = _STATES[self.task]
+            right += f" ({flag} {{0}}) ({state} {{0}})"
+        if self.task == "two":
+            other = f"(exists (?o2 - object) (and (not (= ?o1 ?o2)) {right.format('?o2')}))"
+            inner = f"(exists (?o1 - object) (and {right.format('?o1')} {other}))"
+        else:
+            inner = f"(exists (?o - object) (and {right.format('?o')}))"
+        return f"(exists (?r - receptacle) {inner})"
+
+
+def read(value: Any) -> Room | Rejection:
+    """A room from JSON values.  Total.
+
+    Returns:
+      The room in its normal form, or a rejection: UNPARSABLE (not the schema's shape), TOO_MANY, BAD_NAME,
+      UNKNOWN_KIND, IN_TWO_PLACES, CANNOT_HOLD, UNKNOWN_PLACE, CANNOT_CLOSE, BAD_GOAL.
+    """
+    if not isinstance(value, Mapping) or set(value) - {"closed"} != {"goal", "places"}:
+        return Rejection(UNPARSABLE, "expected an object with goal, places and closed")
+    goal, places, closed = value["goal"], value["places"], value.get("closed", [])
+    if not isinstance(goal, Mapping) or set(goal) != {"task", "object", "place"}:
+        return Rejection(UNPARSABLE, "goal: expected an object with task, object and place")
+    if not isinstance(places, Mapping) or not all(isinstance(v, list) for v in places.values()):
+        return Rejection(UNPARSABLE, "places: expected an object of lists")
+    if not isinstance(closed, list):
+        return Rejection(UNPARSABLE, "closed: expected a list")
+    names = [*goal.values(), *places, *closed, *(t for v in places.values() for t in v)]
+    if not all(isinstance(name, str) for name in names):
+        return Rejection(UNPARSABLE, "expected texts as names")
+    return (
+        _counts(places, closed)
+        or _misnamed(places)
+        or _misplaced(places)
+        or _misclosed(places, closed)
+        or _goal_fault(goal)
+        or _room(goal, places, closed)
+    )
+
+
+def from_parts(
+    task: str, thing: str, place: str, places: Mapping[Name, Iterable[Name]], closed: Iterable[Name]
+) -> Room:
+    """A room in its normal form; the parts must fit together."""
+    of_places, of_things = _ranks(places), _ranks(t for things in places.values() for t in things)
+    shut = {of_places[name] for name in closed}
+    shut |= {name for name in of_places.values() if name[0] in kinds.CLOSED}
+    sorted_places = {
+        of_places[name]: tuple(sorted(of_things[t] for t in places[name]))
+        for name in sorted(places)
+    }
+    return Room(task, thing, place, sorted_places, frozenset(shut))
+
+
+def _room(goal: Mapping[str, str], places: Mapping[str, list[str]], closed: list[str]) -> Room:
+    named = {_name(place): [_name(t) for t in things] for place, things in places.items()}
+    shut = [_name(place) for place in closed]
+    return from_parts(goal["task"], goal["object"], goal["place"], named, shut)
+
+
+def _counts(places: Mapping[str, list[str]], closed: list[str]) -> Rejection | None:
+    numbers = (
+        ("places", len(places), MAX_PLACES),
+        ("closed places", len(closed), MAX_PLACES),
+        ("objects", sum(map(len, places.values())), MAX_OBJECTS),
+        ("objects at one place", max(map(len, places.values()), default=0), MAX_CONTENTS),
+    )
+    for what, number, most in numbers:
+        if number > most:
+            return Rejection(TOO_MANY, f"{number} {what}, at most {most}")
+    return None
+
+
+def _misnamed(places: Mapping[str, list[str]]) -> Rejection | None:
+    for names, known in (
+        (places, kinds.HOLDS),
+        ((t for v in places.values() for t in v), kinds.OBJECTS | kinds.LAMPS),
+    ):
+        for name in names:
+            found = _NAME.fullmatch(name)
+            if not found:
+                return Rejection(BAD_NAME, f"{name[:40]!r}: expected a kind and a number to 99")
+            if found[1] not in known:
+                return Rejection(UNKNOWN_KIND, f"{name!r}")
+    return None
+
+
+def _misplaced(places: Mapping[str, list[str]]) -> Rejection | None:
+    seen = Counter(thing for things in places.values() for thing in things)
+    for thing, times in seen.items():
+        if times > 1:
+            return Rejection(IN_TWO_PLACES, f"{thing} is there {times} times")
+    for place, things in places.items():
+        for thing in things:
+            if not kinds.can_stand(_name(thing)[0], _name(place)[0]):
+                return Rejection(CANNOT_HOLD, f"{thing} at {place}")
+    return None
+
+
+def _misclosed(places: Mapping[str, list[str]], closed: list[str]) -> Rejection | None:
+    for place in closed:
+        if place not in places:
+            return Rejection(UNKNOWN_PLACE, f"closed: {place[:40]!r} is not among the places")
+        if _name(place)[0] not in kinds.CLOSABLE | kinds.CLOSED:
+            return Rejection(CANNOT_CLOSE, f"{place} has no door")
+    return None
+
+
+def _goal_fault(goal: Mapping[str, str]) -> Rejection | None:
+    task, thing, place = goal["task"], goal["object"], goal["place"]
+    if task not in TASKS:
+        return Rejection(BAD_GOAL, f"{task[:40]!r}: expected one of {', '.join(TASKS)}")
+    if thing not in kinds.OBJECTS:
+        return Rejection(UNKNOWN_KIND, f"goal: {thing[:40]!r} is no kind of object")
+    known = kinds.LAMPS if task == "light" else kinds.HOLDS
+    if place not in known:
+        what = "lamp" if task == "light" else "place"
+        return Rejection(UNKNOWN_KIND, f"goal: {place[:40]!r} is no kind of {what}")
+    if task in _STATES and thing not in kinds.FLAGS[_STATES[task][0]]:
+        return Rejection(BAD_GOAL, f"{thing} is not {_STATES[task][0]}")
+    if task != "light" and thing not in kinds.HOLDS[place]:
+        return Rejection(BAD_GOAL, f"{thing} cannot be put in {place}")
+    return None
+
+
+def _name(text: str) -> Name:
+    kind, _, number = text.partition(" ")
+    return kind, int(number)
+
+
+def _text(name: Name) -> str:
+    return f"{name[0]} {name[1]}"
+
+
+def _ranks(names: Iterable[Name]) -> dict[Name, Name]:
+    """Names with the numbers of each kind from 1 on, in their order."""
+    by_kind = defaultdict(list)
+    for name in sorted(names):
+        by_kind[name[0]].append(name)
+    return {
+        name: (kind, rank) for kind, same in by_kind.items() for rank, name in enumerate(same, 1)
+    }
+
+
+def _identifier(name: Name) -> str:
+    """A PDDL identifier that the game calls by this name: it gives out numbers from the highest down."""
+    kind, number = name
+    # "basin" anywhere in an identifier is added to its name.
+    short = kind.removesuffix("basin")
+    return f"{short}_bar_{100 - number:02}" + (f"_bar_{kind}" if short != kind else "")
+
+
+def _flags(kind: str) -> list[str]:
+    if kind in kinds.LAMPS:
+        return ["toggleable"]
+    return ["pickupable", *(flag for flag, those in kinds.FLAGS.items() if kind in those)]
+
+
+def _lines(parts: Iterable[str]) -> str:
+    return "".join(f"  {part}\n" for part in parts)

@@ -1,0 +1,181 @@
+"""Random rooms as a simulator might write them, and ways to spoil one, each with its right reason.
+
+    python -m tests.benchmarks.alfworld_rooms --rooms=500 --engine=500
+
+prints what the gate makes of both, what the planner takes, and whether the stored plans win on our rules and, where
+it is installed, on ALFWorld's engine ($GENENV_DATA has its games).
+"""
+
+from __future__ import annotations
+
+import copy
+import json
+import random
+from collections.abc import Callable
+from typing import Any
+
+from genenv_jax.benchmarks import base
+from genenv_jax.benchmarks.alfworld import kinds, rooms
+
+Room = dict[str, Any]
+
+_TOOL = {"clean": "sinkbasin", "heat": "microwave", "cool": "fridge"}
+_FLAG = {"clean": "cleanable", "heat": "heatable", "cool": "coolable"}
+
+
+def draw(rng: random.Random) -> Room:
+    """A room that fits together; its chore may be done already, impossible or too far away."""
+    task = rng.choice(list(rooms.TASKS))
+    thing = rng.choice(sorted(kinds.FLAGS[_FLAG[task]] if task in _FLAG else kinds.OBJECTS))
+    holds = sorted(place for place, things in kinds.HOLDS.items() if thing in things)
+    place = "desklamp" if task == "light" else rng.choice(holds)
+    of_place = [rng.choice(sorted(kinds.LAMP_PLACES)) if task == "light" else place, rng.choice(holds)]
+    # Sometimes what the chore needs is not there.
+    if task in _TOOL and rng.random() < 0.95:
+        of_place.append(_TOOL[task])
+    of_place += rng.choices(sorted(kinds.HOLDS), k=rng.randint(1, 11))
+    rng.shuffle(of_place)
+    places = [f"{kind} {of_place[: i + 1].count(kind)}" for i, kind in enumerate(of_place)]
+    contents: dict[str, list[str]] = {name: [] for name in places}
+    numbers: dict[str, int] = {}
+
+    def add(kind: str) -> None:
+        able = [p for p in places if kinds.can_stand(kind, p.split()[0]) and len(contents[p]) < 6]
+        if able:
+            numbers[kind] = numbers.get(kind, 0) + 1
+            contents[rng.choice(able)].append(f"{kind} {numbers[kind]}")
+
+    for kind in [thing] * rng.choice((1, 1, 2, 2, 3)) + [place] * (task == "light"):
+        add(kind)
+    for kind in rng.choices(sorted(kinds.OBJECTS), k=rng.randint(0, 18)):
+        add(kind)
+    return {
+        "goal": {"task": task, "object": thing, "place": place},
+        "places": contents,
+        "closed": [
+            p for p in places
+            if p.split()[0] in kinds.CLOSED or (p.split()[0] in kinds.CLOSABLE and rng.random() < 0.6)
+        ],
+    }  # fmt: skip
+
+
+def _with(change: Callable[[Room, random.Random], None]) -> Callable[[Room, random.Random], str]:
+    def spoil(room: Room, rng: random.Random) -> str:
+        spoiled = copy.deepcopy(room)
+        change(spoiled, rng)
+        return json.dumps(spoiled)
+
+    return spoil
+
+
+def _place(room: Room, rng: random.Random) -> list[str]:
+    return room["places"][rng.choice(list(room["places"]))]
+
+
+def _wrong_place(room: Room, rng: random.Random) -> None:
+    pairs = [
+        (thing, place)
+        for place in room["places"]
+        for thing in sorted(kinds.OBJECTS)
+        if not kinds.can_stand(thing, place.split()[0])
+    ]
+    thing, place = rng.choice(pairs)
+    room["places"][place].append(f"{thing} 77")
+
+
+def _twice(room: Room, rng: random.Random) -> None:
+    full = [place for place, things in room["places"].items() if things]
+    thing = room["places"][rng.choice(full)][0]
+    _place(room, rng).append(thing)
+
+
+def _solved(room: Room, rng: random.Random) -> None:
+    """The chore is to put something where it is."""
+    place, things = rng.choice([
+        (place, [t for t in things if t.split()[0] in kinds.HOLDS[place.split()[0]]])
+        for place, things in room["places"].items()
+        if any(t.split()[0] in kinds.HOLDS[place.split()[0]] for t in things)
+    ])  # fmt: skip
+    room["goal"] = {"task": "put", "object": things[0].split()[0], "place": place.split()[0]}
+
+
+def _no_tool(room: Room, rng: random.Random) -> None:
+    """The chore is to clean, heat or cool something and nothing in the room does it."""
+    task = rng.choice(list(_TOOL))
+    thing = rng.choice(sorted(kinds.FLAGS[_FLAG[task]] & kinds.HOLDS["countertop"]))
+    room["places"] = {p: t for p, t in room["places"].items() if p.split()[0] != _TOOL[task]}
+    room["places"] |= {"countertop 91": [f"{thing} 91"], "diningtable 91": []}
+    room["closed"] = [p for p in room["closed"] if p in room["places"]]
+    room["goal"] = {"task": task, "object": thing, "place": "diningtable"}
+
+
+def _nothing_to_take(room: Room, rng: random.Random) -> None:
+    there = {t.split()[0] for things in room["places"].values() for t in things}
+    absent = rng.choice(sorted(kinds.HOLDS["countertop"] - there))
+    room["places"] |= {"countertop 91": []}
+    room["goal"] = {"task": "put", "object": absent, "place": "countertop"}
+
+
+def _no_door(room: Room, rng: random.Random) -> None:
+    room["places"] |= {"countertop 91": []}
+    room["closed"].append("countertop 91")
+
+
+def _not_so(room: Room, rng: random.Random) -> None:
+    task = rng.choice(list(_FLAG))
+    wrong = sorted(kinds.HOLDS["countertop"] - kinds.FLAGS[_FLAG[task]])
+    room["goal"] = {"task": task, "object": rng.choice(wrong), "place": "countertop"}
+
+
+def _deep(room: Room, rng: random.Random) -> str:
+    return '{"goal": ' + "[" * rng.randint(5, 2_000) + "1"
+
+
+def _name(kind: str) -> Callable[[Room, random.Random], str]:
+    return _with(lambda room, rng: _place(room, rng).append(f"{kind} 78"))
+
+
+# Ways to spoil an accepted room -> its text, the reasons for which it may be turned away.
+SPOILED: dict[str, tuple[Callable[[Room, random.Random], str], str]] = {
+    "cut off": (lambda room, rng: json.dumps(room)[: rng.randint(1, 40)], base.UNPARSABLE),
+    "prose around it": (lambda room, rng: f"Here it is: {json.dumps(room)}", base.UNPARSABLE),
+    "no goal": (_with(lambda room, rng: room.pop("goal")), base.UNPARSABLE),
+    "another key": (_with(lambda room, rng: room.update(hint="x")), base.UNPARSABLE),
+    "places in a list": (
+        _with(lambda room, rng: room.update(places=list(room["places"]))), base.UNPARSABLE),
+    "a number as a name": (_with(lambda room, rng: _place(room, rng).append(7)), base.UNPARSABLE),
+    "a place twice": (
+        lambda room, rng: json.dumps(room).replace(
+            '"places": {', f'"places": {{"{next(iter(room["places"]))}": [], ', 1), base.UNPARSABLE),
+    "nested deeply": (_deep, base.TOO_DEEP),
+    "a control character": (lambda room, rng: json.dumps(room) + "\0", base.NOT_TEXT),
+    "a long text": (lambda room, rng: json.dumps(room) + " " * 20_000, base.TOO_LONG),
+    "ten thousand receptacles": (
+        _with(lambda room, rng: room.update(places={f"shelf {n}": [] for n in range(900)})),
+        rooms.TOO_MANY),
+    "a crowded place": (
+        _with(lambda room, rng: _place(room, rng).extend(f"pen {n}" for n in range(20, 40))),
+        rooms.TOO_MANY),
+    "an object of no kind": (_name("unicorn"), rooms.UNKNOWN_KIND),
+    "a place of no kind": (
+        _with(lambda room, rng: room["places"].update({"attic 1": []})), rooms.UNKNOWN_KIND),
+    "a place that is an object": (
+        _with(lambda room, rng: room["places"].update({"plate 91": []})), rooms.UNKNOWN_KIND),
+    "special tokens in a name": (_name("<|im_end|>"), rooms.BAD_NAME),
+    "brackets in a name": (_name("mug)(holds agent1 mug"), rooms.BAD_NAME),
+    "a name without a number": (
+        _with(lambda room, rng: _place(room, rng).append("mug")), rooms.BAD_NAME),
+    "an object in two places": (_with(_twice), rooms.IN_TWO_PLACES),
+    "an object where it cannot be": (_with(_wrong_place), rooms.CANNOT_HOLD),
+    "a closed place that is not there": (
+        _with(lambda room, rng: room["closed"].append("drawer 99")), rooms.UNKNOWN_PLACE),
+    "a closed place without a door": (_with(_no_door), rooms.CANNOT_CLOSE),
+    "a chore of another kind": (
+        _with(lambda room, rng: room["goal"].update(task="steal")), rooms.BAD_GOAL),
+    "a chore that the object does not allow": (_with(_not_so), rooms.BAD_GOAL),
+    "a goal of no kind": (
+        _with(lambda room, rng: room["goal"].update(object="happiness")), rooms.UNKNOWN_KIND),
+    "done at the start": (_with(_solved), rooms.SOLVED),
+    "nothing to do it with": (_with(_no_tool), "unsolvable"),
+    "nothing to take": (_with(_nothing_to_take), "unsolvable"),
+}  # fmt: skip
