@@ -2,20 +2,26 @@
 
     python -m tests.benchmarks.alfworld_rooms --rooms=500 --engine=500
 
-prints what the gate makes of both, what the planner takes, and whether the stored plans win on our rules and, where
-it is installed, on ALFWorld's engine ($GENENV_DATA has its games).
+prints what the gate makes of both, what the planner takes, and whether the stored plans win on our rules and,
+where it is installed, on ALFWorld's engine ($GENENV_DATA has its games).
 """
 
 from __future__ import annotations
 
+import argparse
+import collections
 import copy
 import json
 import random
-from collections.abc import Callable
+import time
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 from genenv_jax.benchmarks import base
-from genenv_jax.benchmarks.alfworld import kinds, rooms
+from genenv_jax.benchmarks.alfworld import commands, engine, kinds, pddl, planner, rooms
+from genenv_jax.benchmarks.alfworld.benchmark import ALFWorld
+from genenv_jax.benchmarks.alfworld.world import World
+from genenv_jax.benchmarks.base import Rejection, Task
 
 Room = dict[str, Any]
 
@@ -29,7 +35,10 @@ def draw(rng: random.Random) -> Room:
     thing = rng.choice(sorted(kinds.FLAGS[_FLAG[task]] if task in _FLAG else kinds.OBJECTS))
     holds = sorted(place for place, things in kinds.HOLDS.items() if thing in things)
     place = "desklamp" if task == "light" else rng.choice(holds)
-    of_place = [rng.choice(sorted(kinds.LAMP_PLACES)) if task == "light" else place, rng.choice(holds)]
+    of_place = [
+        rng.choice(sorted(kinds.LAMP_PLACES)) if task == "light" else place,
+        rng.choice(holds),
+    ]
     # Sometimes what the chore needs is not there.
     if task in _TOOL and rng.random() < 0.95:
         of_place.append(_TOOL[task])
@@ -135,7 +144,7 @@ def _name(kind: str) -> Callable[[Room, random.Random], str]:
     return _with(lambda room, rng: _place(room, rng).append(f"{kind} 78"))
 
 
-# Ways to spoil an accepted room -> its text, the reasons for which it may be turned away.
+# Ways to spoil an accepted room -> its text, and the reason for which it is turned away.
 SPOILED: dict[str, tuple[Callable[[Room, random.Random], str], str]] = {
     "cut off": (lambda room, rng: json.dumps(room)[: rng.randint(1, 40)], base.UNPARSABLE),
     "prose around it": (lambda room, rng: f"Here it is: {json.dumps(room)}", base.UNPARSABLE),
@@ -176,6 +185,109 @@ SPOILED: dict[str, tuple[Callable[[Room, random.Random], str], str]] = {
     "a goal of no kind": (
         _with(lambda room, rng: room["goal"].update(object="happiness")), rooms.UNKNOWN_KIND),
     "done at the start": (_with(_solved), rooms.SOLVED),
-    "nothing to do it with": (_with(_no_tool), "unsolvable"),
-    "nothing to take": (_with(_nothing_to_take), "unsolvable"),
+    "nothing to do it with": (_with(_no_tool), planner.UNSOLVABLE),
+    "nothing to take": (_with(_nothing_to_take), planner.UNSOLVABLE),
 }  # fmt: skip
+
+
+def drawn(
+    benchmark: ALFWorld, count: int, rng: random.Random
+) -> Iterator[tuple[Room, Task | Rejection]]:
+    """Random rooms with what the gate makes of them."""
+    seeds = benchmark.tasks("seed")
+    for number in range(count):
+        room = draw(rng)
+        outcome = benchmark.parse(json.dumps(room), seeds[number % len(seeds)], f"g{number}", 0)
+        yield (
+            room,
+            outcome if isinstance(outcome, Rejection) else (benchmark.verify(outcome) or outcome),
+        )
+
+
+def spoiled(found: list[Room], count: int, rng: random.Random) -> Iterator[tuple[str, str, str]]:
+    """Name, text and right reason of spoiled rooms, all ways in turn."""
+    for number in range(count):
+        name = list(SPOILED)[number % len(SPOILED)]
+        change, reason = SPOILED[name]
+        yield name, change(found[number % len(found)], rng), reason
+
+
+def differences(
+    benchmark: ALFWorld, task: Task, open_game: Any, grammar: str, seed: int
+) -> list[str]:
+    """Where the engine and the rules part along a game's stored plan, with looks in between."""
+    game, rng = benchmark._game(task), random.Random(seed)
+    world, running = World(game.problem(), grammar), open_game(game, grammar)
+    found = (
+        [] if (running.overview, running.goal) == (world.overview(), game.goal) else ["overview"]
+    )
+    try:
+        for planned in task.answer["plan"]:
+            looks = [
+                c for c in world.admissible() if c.split()[0] in ("look", "examine", "inventory")
+            ]
+            for command in (rng.choice(looks), commands.translate(planned, grammar)):
+                if list(running.admissible) != list(world.admissible()):
+                    return [*found, f"commands before {command}"]
+                if running.step(command) != world.apply(command):
+                    found.append(command)
+        return found if running.won and world.won() else [*found, "not won"]
+    finally:
+        running.close()
+
+
+def _quantiles(values: Iterable[float]) -> str:
+    ordered = sorted(values)
+    return ", ".join(
+        f"{name} {1e3 * ordered[min(len(ordered) - 1, int(share * len(ordered)))]:.1f} ms"
+        for name, share in (("median", 0.5), ("p95", 0.95), ("max", 1.0))
+    )
+
+
+def main() -> None:
+    """Prints a Markdown table; times are of the CPU."""
+    parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
+    parser.add_argument(
+        "--rooms", type=int, default=500, help="that are drawn, and that are spoiled"
+    )
+    parser.add_argument("--engine", type=int, default=20, help="accepted ones played on the engine")
+    options = parser.parse_args()
+    benchmark, rng = ALFWorld(episodes=True, played_on="rules"), random.Random(0)
+    outcomes = list(drawn(benchmark, options.rooms, rng))
+    accepted = [(room, task) for room, task in outcomes if isinstance(task, Task)]
+    reasons = collections.Counter(o.reason for _, o in outcomes if isinstance(o, Rejection))
+    times = []
+    for _, task in accepted:
+        world = World(pddl.parse(benchmark._game(task).room.problem()))
+        start = time.process_time()
+        planner.shortest(world)
+        times.append(time.process_time() - start)
+    won = sum(benchmark.score(task, benchmark.agent_answer(task)).success for _, task in accepted)
+    seed, right, wrong = benchmark.tasks("seed")[0], 0, collections.Counter()
+    for name, text, reason in spoiled([room for room, _ in accepted], options.rooms, rng):
+        outcome = benchmark.parse(text, seed, "s", 0)
+        right += (is_right := isinstance(outcome, Rejection) and outcome.reason == reason)
+        wrong[name] += not is_right
+    rows = {
+        "rooms drawn": options.rooms,
+        "accepted": f"{len(accepted)}; else {dict(reasons)}",
+        "planner, CPU": _quantiles(times),
+        "stored plans that win by the rules": f"{won} of {len(accepted)}",
+        "spoiled rooms turned away for the right reason": f"{right} of {options.rooms} {dict(+wrong) or ''}",
+    }
+    if engine.is_installed():
+        sample = accepted[:: max(1, len(accepted) // max(1, options.engine))][: options.engine]
+        open_game, bad = engine.Engines(), []
+        for number, (_, task) in enumerate(sample):
+            grammar = commands.GRAMMARS[number % 5 == 4]  # every fifth in the newer one
+            found = differences(benchmark, task, open_game, grammar, number)
+            bad += [f"{task.id}: {found}"] if found else []
+        rows["won on the engine, with the rules' texts and commands"] = (
+            f"{len(sample) - len(bad)} of {len(sample)} {bad or ''}"
+        )
+    print("| what | |\n|---|---|")
+    print("\n".join(f"| {name} | {value} |" for name, value in rows.items()))
+
+
+if __name__ == "__main__":
+    main()

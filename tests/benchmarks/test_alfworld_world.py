@@ -147,7 +147,13 @@ def test_what_only_some_games_have(tmp_path):
     world.apply("take knife 1 from diningtable 1")
     world.apply("go to desk 1")
     assert "slice apple 1 with knife 1" in world.admissible()
-    with pytest.raises(ValueError, match="'slice apple 1 with knife 1' is not told here"):
+    assert world.apply("slice apple 1 with knife 1") == "You sliced the apple 1 with the knife 1."
+    assert world.apply("examine knife 1") == "There's nothing special about knife 1."
+    assert world.apply("look") == "You are facing the desk 1. Next to it, you see nothing."
+    world.apply("put knife 1 in/on desk 1")
+    world.apply("take apple 1 from desk 1")
+    assert world.apply("examine apple 1") == "This is a hot sliced apple 1."
+    with pytest.raises(ValueError, match="'slice apple 1 with knife 1' is not possible"):
         world.apply("slice apple 1 with knife 1")
     world.apply("go to cabinet 1")
     world.apply("open cabinet 1")

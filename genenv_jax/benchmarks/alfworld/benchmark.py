@@ -13,6 +13,7 @@ from __future__ import annotations
 import dataclasses
 import os
 import pathlib
+import sys
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -70,7 +71,7 @@ class ALFWorld(Recorded):
         "move_to" (texts and rules of the installed alfworld >= 0.4).
       expert: "explorer" or "planner", see `expert`.
       steps_file: a file that `make_steps` wrote, to be used instead of the rules; "" uses the rules.
-      show_admissible: whether prompts list the commands that are possible.
+      show_admissible: whether prompts list the commands that are possible; conversations that grow do not.
       max_steps: of an episode that is held out.
       episodes: seeds and what the simulator writes are whole games rather than single steps, see `rooms`;
         episodes are conversations that grow.  Seeds are the training games that the expert wins in
@@ -118,7 +119,8 @@ class ALFWorld(Recorded):
         check_names("eval_splits", self.eval_splits, games.EVAL_SPLITS)
         if not self.eval_splits:
             raise ValueError(f"eval_splits = (): expected some of {', '.join(games.EVAL_SPLITS)}")
-        check_choice("episodes", self.episodes, (False, True))
+        if type(self.episodes) is not bool:
+            raise ValueError(f"episodes = {self.episodes!r}: expected True or False")
         check_choice("played_on", self.played_on, (AUTO, ENGINE, RULES))
         check_integers(1, max_steps=self.max_steps, train_steps=self.train_steps)
         check_integers(16, answer_chars=self.answer_chars)
@@ -345,6 +347,7 @@ class ALFWorld(Recorded):
         if self.is_interactive(task):
             if "texts" not in task.answer:
                 return None  # of the data set
+            self._game(task)  # ValueError where there are no such texts
             return environments.fault(task, self.train_steps) or self._reference_fault(task)
         spec = task.answer
         goal, observations = prompts.split_state(task.messages[-1]["content"])
@@ -483,6 +486,7 @@ class ALFWorld(Recorded):
     def _facts(self) -> dict[str, str]:
         found = self._load("eval")
         grammars = sorted({steps.grammar_of(game, self.grammar) for game in found})
+        shown = self.show_admissible and not (self.episodes and self.eval_protocol == EPISODE)
         facts = {
             "protocol": _PROTOCOL_TEXT[self.eval_protocol].format(
                 steps=self.max_steps,
@@ -496,7 +500,7 @@ class ALFWorld(Recorded):
                 f" (officially {games.OFFICIAL_COUNTS[split]})"
                 for split in self.splits["eval"]
             ),
-            "admissible commands": "listed in the prompt" if self.show_admissible else "not shown",
+            "admissible commands": "listed in the prompt" if shown else "not shown",
         }
         if self.episodes:
             facts["training"] = f"whole games of {self.train_steps} steps, conversations that grow"
@@ -512,7 +516,7 @@ class ALFWorld(Recorded):
 _COMMANDS_ROOM = (
     3_500  # characters of a prompt for the list of commands; the longest real one has 2,300
 )
-_WHOLE = 10_000_000  # characters: of a conversation that is trained nothing is left out
+_WHOLE = sys.maxsize  # characters: of a conversation that is trained nothing is left out
 _PROTOCOL_TEXT = {
     STEP: "expert steps answered one by one (expert: {expert}); right is the expert's own command",
     EPISODE: "whole games {by}, {steps} steps, success = won, one attempt",

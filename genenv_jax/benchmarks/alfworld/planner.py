@@ -15,7 +15,7 @@ from genenv_jax.benchmarks.base import Rejection
 
 UNSOLVABLE = "unsolvable"
 UNDECIDED = "planner_undecided"
-MAX_NODES = 2_000  # that are expanded; a published game takes some dozens
+MAX_NODES = 1_000  # that are expanded; a published game takes some dozens, a random room fewer
 
 _TOOLS = {  # goal -> what the object must be, what it is afterwards, where it is done
     "clean": ("cleanable", "isclean", ("sinkbasintype", "sinktype")),
@@ -133,28 +133,31 @@ class _Search:
 
     def left(self, world: World) -> int:
         """Commands that are needed at least."""
-        where = {thing: r for thing, r in world.inside if thing in self.goods}
+        where: dict[str, set[str]] = {thing: set() for thing in self.goods}
+        for thing, r in world.inside:  # in some games an object is in two receptacles
+            if thing in where:
+                where[thing].add(r)
         if self.goal == "light":
             lit = {r for thing, r in world.inside
                    if thing in self.lamps and thing in world.states["istoggled"]}  # fmt: skip
             end = (lit, 0, False) if lit else (self.lamp_places, 1, False)
-            first = [] if world.held in self.goods else [(set(where.values()), 1, True)]
+            first = [] if world.held in self.goods else [(set().union(*where.values()), 1, True)]
             return self._legs(world, [*first, end])
         if self.goal == "two":
             return min(self._pair(world, where, target) for target in self.targets)
         return min(self._one(world, where, thing) for thing in self.goods)
 
-    def _one(self, world: World, where: dict[str, str], thing: str) -> int:
+    def _one(self, world: World, where: dict[str, set[str]], thing: str) -> int:
         done = not self.state or thing in world.states[self.state]
-        if done and where.get(thing) in self.targets:
+        if done and where[thing] & self.targets:
             return 0
-        fetch = [] if thing == world.held else [({where[thing]}, 1, True)]
+        fetch = [] if thing == world.held else [(where[thing], 1, True)]
         tool = [] if done else [(self.tools, 1, False)]
         return self._legs(world, [*fetch, *tool, (self.targets, 1, True)])
 
-    def _pair(self, world: World, where: dict[str, str], target: str) -> int:
-        there = sum(r == target for r in where.values())
-        others = {r for r in where.values() if r != target}
+    def _pair(self, world: World, where: dict[str, set[str]], target: str) -> int:
+        there = sum(target in places for places in where.values())
+        others = set().union(*where.values()) - {target}
         legs = [({target}, 1, True)] if world.held in self.goods else []
         fetch = [(others, 1, True), ({target}, 1, True)]
         return self._legs(world, legs + fetch * max(0, 2 - there - len(legs)))

@@ -146,14 +146,12 @@ def conversation(
       max_chars: of all messages; the earliest turns are left out, and the state says so.
     """
     system, user = agent_messages(state, grammar, (), False)
-    room = max_chars - len(system["content"]) - len(user["content"])
+    room = max_chars - len(system["content"]) - len(user["content"]) - len(LEFT_OUT) - 1
     first = len(turns)
     while first and room >= (size := sum(map(len, turns[first - 1]))):
         first -= 1
         room -= size
     if first:
-        # The latest turn is shown whatever its length.
-        first = min(first, len(turns) - 1)
         user = agent_messages(f"{state}\n{LEFT_OUT}", grammar, (), False)[1]
     messages = [system, user]
     for answer, observation in turns[first:]:

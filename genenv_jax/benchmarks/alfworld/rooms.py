@@ -177,6 +177,8 @@ def read(value: Any) -> Room | Rejection:
         return Rejection(UNPARSABLE, "goal: expected an object with task, object and place")
     if not isinstance(places, Mapping) or not all(isinstance(v, list) for v in places.values()):
         return Rejection(UNPARSABLE, "places: expected an object of lists")
+    if not places:
+        return Rejection(UNPARSABLE, "places: the room is empty")
     if not isinstance(closed, list):
         return Rejection(UNPARSABLE, "closed: expected a list")
     names = [*goal.values(), *places, *closed, *(t for v in places.values() for t in v)]

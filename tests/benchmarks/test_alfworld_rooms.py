@@ -1,0 +1,235 @@
+"""Rooms that a simulator writes: the gate, the planner, and the games that rooms become."""
+
+import collections
+import json
+import random
+
+import pytest
+
+from genenv_jax.benchmarks import base
+from genenv_jax.benchmarks.alfworld import environments, expert, games, kinds, pddl, planner, rooms
+from genenv_jax.benchmarks.alfworld.benchmark import ALFWorld
+from genenv_jax.benchmarks.alfworld.world import World
+from genenv_jax.benchmarks.base import Rejection, Task
+from tests.benchmarks import alfworld_toys
+from tests.benchmarks.alfworld_rooms import SPOILED, draw, drawn, spoiled
+from tests.benchmarks.hostile import HOSTILE
+
+ROOM = {
+    "goal": {"task": "clean", "object": "mug", "place": "desk"},
+    "places": {
+        "desk 1": ["book 1"],
+        "cabinet 4": ["mug 7"],
+        "cabinet 2": [],
+        "sinkbasin 1": [],
+        "fridge 1": [],
+    },
+    "closed": ["cabinet 4"],
+}
+
+
+@pytest.fixture(scope="module")
+def benchmark(tmp_path_factory) -> ALFWorld:
+    directory = alfworld_toys.write(tmp_path_factory.mktemp("games"))
+    return ALFWorld(data_dir=directory, episodes=True, played_on="rules")
+
+
+def world_of(room: rooms.Room) -> World:
+    return World(pddl.parse(room.problem()))
+
+
+def test_a_room_becomes_a_game():
+    room = rooms.read(ROOM)
+    assert room.to_json()["places"] == {
+        "cabinet 1": [], "cabinet 2": ["mug 1"], "desk 1": ["book 1"], "fridge 1": [], "sinkbasin 1": [],
+    }  # fmt: skip
+    assert room.to_json()["closed"] == ["cabinet 2", "fridge 1"]
+    assert rooms.read(room.to_json()) == room
+    world = world_of(room)
+    assert world.overview().endswith(
+        "you see a cabinet 2, a cabinet 1, a desk 1, a fridge 1, and a sinkbasin 1."
+    )
+    assert room.sentence() == "put a clean mug in desk"
+    assert planner.shortest(world) == [
+        "go to cabinet 2", "open cabinet 2", "take mug 1 from cabinet 2", "go to sinkbasin 1",
+        "clean mug 1 with sinkbasin 1", "go to desk 1", "put mug 1 in/on desk 1",
+    ]  # fmt: skip
+    assert not world.won()
+
+
+def test_random_rooms(benchmark):
+    """What is accepted is won by its stored plan, and is read again from what is written for it."""
+    rng = random.Random(1)
+    reasons = collections.Counter()
+    for room, task in drawn(benchmark, 60, rng):
+        if isinstance(task, Rejection):
+            reasons[task.reason] += 1
+            continue
+        reasons["accepted"] += 1
+        assert benchmark.score(task, benchmark.agent_answer(task)).success
+        written = benchmark.simulator_answer(task)
+        seed = next(s for s in benchmark.tasks("seed") if s.id == task.seed_id)
+        assert benchmark.parse(written, seed, task.id, 0) == task
+        assert rooms.read(room).to_json() == json.loads(written)
+        assert benchmark.difficulty(task) >= task.answer["shortest"] >= 3
+        goal = room["goal"]
+        assert benchmark.signature(task) == f"{goal['task']} {goal['object']} {goal['place']}"
+        assert task.category == rooms.TASKS[goal["task"]]
+    assert set(reasons) <= {"accepted", rooms.SOLVED, planner.UNSOLVABLE}
+    assert reasons["accepted"] >= 40 and len(reasons) == 3
+
+
+def test_spoiled_rooms_are_turned_away_for_the_right_reason(benchmark):
+    rng = random.Random(2)
+    found = [room for room, task in drawn(benchmark, 30, rng) if isinstance(task, Task)]
+    seed = benchmark.tasks("seed")[0]
+    wrong = []
+    for name, text, reason in spoiled(found, 4 * len(SPOILED), rng):
+        outcome = benchmark.parse(text, seed, "s", 0)
+        if not isinstance(outcome, Rejection) or outcome.reason != reason:
+            wrong.append((name, outcome))
+    assert wrong == []
+
+
+@pytest.mark.parametrize("name", HOSTILE)
+def test_hostile_rooms(name, benchmark):
+    seed = benchmark.tasks("seed")[0]
+    for text in (HOSTILE[name], json.dumps({**ROOM, "goal": HOSTILE[name]}), json.dumps(
+            {**ROOM, "places": {HOSTILE[name]: [HOSTILE[name]]}})):  # fmt: skip
+        assert isinstance(benchmark.parse(text, seed, "h", 0), Rejection)
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        None, [], {}, {"goal": {}, "places": {}}, {**ROOM, "goal": "put a mug in desk"},
+        {**ROOM, "places": {}}, {**ROOM, "places": {"desk 1": "mug 1"}}, {**ROOM, "closed": {}},
+        {**ROOM, "goal": {**ROOM["goal"], "object": ["mug"]}}, {**ROOM, "closed": [1]},
+    ],
+)  # fmt: skip
+def test_what_is_no_room(value):
+    assert rooms.read(value).reason == base.UNPARSABLE
+
+
+def test_a_code_fence_is_taken_off(benchmark):
+    seed = benchmark.tasks("seed")[0]
+    text = json.dumps(ROOM)
+    assert benchmark.parse(f"```json\n{text}\n```", seed, "f", 0) == benchmark.parse(
+        text, seed, "f", 0
+    )
+
+
+def test_rooms_that_are_alike():
+    """Numbers and the order in which a room is written make no other room; another place does."""
+    room = rooms.read(ROOM)
+    places = dict(reversed(ROOM["places"].items()))
+    places["cabinet 9"] = places.pop("cabinet 2")
+    assert rooms.read({**ROOM, "places": places}).description() == room.description()
+    places["desk 1"], places["cabinet 9"] = [], ["book 1"]
+    assert rooms.read({**ROOM, "places": places}).description() != room.description()
+
+
+# -- the planner ------------------------------------------------------------------------------------------
+
+
+def _breadth_first(world: World, most: int) -> int | None:
+    """Length of a shortest plan by trying everything; None where there is none within `most` states."""
+
+    def key(w: World):
+        return (w.here, w.held, frozenset(w.opened), frozenset(w.inside),
+                *(frozenset(members) for members in w.states.values()))  # fmt: skip
+
+    level, known, length = [world], {key(world)}, 0
+    while level and len(known) < most:
+        if any(state.won() for state in level):
+            return length
+        following = []
+        for state in level:
+            for action in state.admissible().values():
+                if action[0] in (
+                    "look",
+                    "inventory",
+                    "examine",
+                    "examine_object",
+                    "close",
+                    "slice",
+                ):
+                    continue
+                after = state.copy()
+                after.act(action)
+                if key(after) not in known:
+                    known.add(key(after))
+                    following.append(after)
+        level, length = following, length + 1
+    return None
+
+
+def test_plans_are_shortest():
+    """As long as those of a search that knows nothing, in small rooms."""
+    rng = random.Random(3)
+    compared = 0
+    while compared < 12:
+        value = draw(rng)
+        if len(value["places"]) > 5 or sum(map(len, value["places"].values())) > 4:
+            continue
+        world = world_of(rooms.read(value))
+        plan = planner.shortest(world)
+        length = _breadth_first(world, 3_000)
+        if isinstance(plan, list) and length is not None:
+            assert len(plan) == length, value
+            compared += 1
+        elif isinstance(plan, Rejection):
+            assert plan.reason == planner.UNSOLVABLE and length is None
+
+
+def test_the_planner_gives_up():
+    found = planner.shortest(world_of(rooms.read(ROOM)), max_nodes=3)
+    assert (found.reason, found.detail) == (planner.UNDECIDED, "no plan within 3 states")
+
+
+def test_a_game_that_the_planner_cannot_decide_is_turned_away(benchmark, monkeypatch):
+    monkeypatch.setattr(
+        planner, "shortest", lambda world: Rejection(planner.UNDECIDED, "no plan within 3 states")
+    )
+    found = benchmark.parse(json.dumps(ROOM), benchmark.tasks("seed")[0], "u", 0)
+    assert found.reason == planner.UNDECIDED
+
+
+def test_a_game_that_takes_too_long_is_turned_away(tmp_path):
+    directory = alfworld_toys.write(tmp_path)
+    short = ALFWorld(data_dir=directory, episodes=True, played_on="rules", train_steps=6)
+    found = short.parse(json.dumps(ROOM), short.tasks("seed")[0], "u", 0)
+    assert found.reason == environments.TOO_MANY_STEPS and found.detail.endswith("an episode has 6")
+
+
+# -- published games as rooms -------------------------------------------------------------------------------
+
+
+@pytest.mark.data
+def test_published_games_are_rooms(data_dir):
+    """Every one, with its own chore; the planner decides them and is no longer than our planning expert."""
+    directory = games.find_directory(data_dir)
+    for part in games.load(directory, games.available(directory)).values():
+        for game in part:
+            world = World(game.problem())
+            room = environments.compact(world)
+            assert rooms.TASKS[room.task] == game.task_type
+            assert len(json.dumps(room.to_json())) < 800
+            assert len(planner.shortest(world)) <= len(expert.walkthrough(world, expert.PLANNER))
+
+
+@pytest.mark.data
+def test_the_kinds_are_those_of_the_published_games(data_dir):
+    directory = games.find_directory(data_dir)
+    for game in games.load(directory, ["valid_train"])["valid_train"]:
+        world = World(game.problem())
+        for place, thing in world.can_contain:
+            assert thing.removesuffix("type") in kinds.HOLDS[place.removesuffix("type")]
+        for flag, those in kinds.FLAGS.items():
+            for thing in world.flags["pickupable"]:
+                kind = world.object_type[thing].removesuffix("type")
+                if kind in kinds.OBJECTS:
+                    assert (thing in world.flags[flag]) == (kind in those), (flag, kind)
+        assert {
+            world.receptacle_type[r].removesuffix("type") for r in world.flags["openable"]
+        } <= kinds.CLOSED | kinds.CLOSABLE
