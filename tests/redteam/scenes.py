@@ -41,6 +41,10 @@ SCENES: dict[str, tuple[str, dict[str, Any]]] = {
         {"seed_splits": ("lv3-api-train", "level-1-api"), "tool_search": "words"},
     ),
     "alfworld": ("alfworld", {}),
+    "alfworld_games": (
+        "alfworld",
+        {"episodes": True, "eval_protocol": "episode", "played_on": "rules"},
+    ),
     "bamboogle": ("bamboogle", {"seed_fraction": 0.5}),
     "travelplanner": ("travelplanner", {}),
     "travelplanner_micro": ("travelplanner", {"reward": "micro"}),

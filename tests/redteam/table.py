@@ -14,7 +14,7 @@ from typing import Any
 COLUMNS = ("exploit", "benchmark", "role", "tried", "earned", "bound", "verdict")
 NAMES = (
     "bfcl_single", "bfcl_turn_static", "bfcl_turn_state", "bfcl_irrelevance", "api_bank", "alfworld",
-    "bamboogle", "travelplanner", "travelplanner_micro", "dial",
+    "alfworld_games", "bamboogle", "travelplanner", "travelplanner_micro", "dial",
 )  # fmt: skip
 
 

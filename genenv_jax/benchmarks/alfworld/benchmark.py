@@ -367,16 +367,18 @@ class ALFWorld(Recorded):
         The action and the list of commands follow from the situation, so a restated held-out situation
         is found whatever a restatement makes of them.  A game in episodes is its room, or its id.
         """
-        if environments.has_room(task):
-            return letters(environments.description(task))
+        room = environments.known_room(task)
+        if room is not None:
+            return letters(room.description())
         if self.is_interactive(task):
             return f"game {task.answer['game']}"
         return letters(task.messages[-1]["content"])
 
     def text(self, task: Task) -> str:
         """See `Benchmark.text`: the situation, or what is in the room."""
-        if environments.has_room(task):
-            return environments.description(task)
+        room = environments.known_room(task)
+        if room is not None:
+            return room.wording()
         return task.messages[-1]["content"] if task.messages else ""
 
     def signature(self, task: Task) -> str:

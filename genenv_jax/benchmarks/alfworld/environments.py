@@ -191,10 +191,10 @@ def signature(task: Task) -> str:
     return f"{goal['task']} {goal['object']} {goal['place']}"
 
 
-def description(task: Task) -> str:
-    """See `rooms.Room.description`; "" for a malformed room."""
-    room = rooms.read(task.answer["room"])
-    return "" if isinstance(room, Rejection) else room.description()
+def known_room(task: Task) -> rooms.Room | None:
+    """The room of a task, if it has one."""
+    room = rooms.read(task.answer["room"]) if has_room(task) else None
+    return None if isinstance(room, Rejection) else room
 
 
 def compact(world: World) -> rooms.Room | None:

@@ -98,11 +98,25 @@ class Room:
     def description(self) -> str:
         """The chore and the places with their contents, without numbers: equal for rooms that are alike."""
         lines = sorted(
-            f"{place[0]} {'closed' if place in self.closed else 'open'}: "
-            f"{' '.join(sorted(kind for kind, _ in things))}"
+            f"{self._told(place)}: {' '.join(sorted(kind for kind, _ in things))}"
             for place, things in self.places.items()
         )
         return "\n".join([self.sentence(), *lines])
+
+    def wording(self) -> str:
+        """A sentence for each thing in the room, all with the chore, sorted.
+
+        Rooms share as large a part of their runs of words as of their things, where they have the same chore.
+        """
+        facts = sorted(
+            f"{kind} {self._told(place)}"
+            for place, things in self.places.items()
+            for kind, _ in (things or (("nothing", 0),))
+        )
+        return "\n".join(f"{self.sentence()}, {fact}" for fact in facts)
+
+    def _told(self, place: Name) -> str:
+        return f"{'closed' if place in self.closed else 'open'} {place[0]}"
 
     def problem(self) -> str:
         """The PDDL problem of a game file."""
