@@ -16,6 +16,18 @@ It needs `pip install 'genenv_jax[alfworld]'`.  `--config.benchmark.eval_splits=
 'valid_seen')"` adds the seen rooms where their games are there, and `--config.benchmark.grammar=move_to`
 plays with the texts of alfworld 0.4 ("move X to Y") instead of the games' own ("put X in/on Y").
 
+    python -m genenv_jax.main --config=configs/alfworld.py:games --workdir=runs/alfworld-games
+
+trains on whole games as well: the agent plays the training games, and those that the simulator writes as
+rooms in JSON (docs/benchmarks.md), each proven by a planner.  An episode is one conversation of up to 20
+commands, which are not listed.  Held out are the games of valid_unseen, 50 steps.  Games are played on the
+engine where it is installed, and by our own rules elsewhere, which take a hundredth of the time:
+`--config.benchmark.played_on=rules`.
+
+    python -m genenv_jax.main --config=configs/alfworld.py:games,debug --workdir=runs/alfworld-games-debug
+
+is that with a small random model, by the rules, and
+
     python -m genenv_jax.main --config=configs/alfworld.py:debug --workdir=runs/alfworld-debug
 
 runs the same code on a few steps with a small, randomly initialised model: two epochs in
@@ -34,17 +46,28 @@ from genenv_jax.config import debug_settings, default_config
 
 
 def get_config(arg: str = ""):
-    if arg not in ("", "debug", "episodes"):
+    if arg not in ("", "debug", "episodes", "games", "games,debug"):
         raise ValueError(
-            f"configs/alfworld.py takes no argument, 'debug' or 'episodes', got {arg!r}"
+            "configs/alfworld.py takes no argument, 'debug', 'episodes', 'games' or 'games,debug', got "
+            f"{arg!r}"
         )
     config = default_config()
     config.benchmark.name = "alfworld"
     config.benchmark.verify_files = True
-    if arg == "episodes":
+    if arg not in ("", "debug"):
         config.benchmark.eval_protocol = "episode"
     config.model.path = "Qwen/Qwen2.5-7B-Instruct"
     config.limits.simulator_prompt = 4608  # the possible commands and the instructions come on top
+    if arg.startswith("games"):
+        config.benchmark.episodes = True
+        # In tokens of a vocabulary of 50,000 or more: the simulator's prompt has 900, a room 300; a game of
+        # the expert's 700, at most 1,250; a sentence of thought in each answer doubles that.
+        config.limits.simulator_prompt, config.limits.simulator_response = 1536, 768
+        config.limits.agent_response = 96
     if arg == "debug":
         debug_settings(config, 4096, 4096, (1024, 2048))
+    if arg == "games,debug":
+        debug_settings(config, 2048, 2048, (512, 1024))
+        config.benchmark.played_on = "rules"
+        config.benchmark.max_steps = config.benchmark.train_steps = 8
     return config

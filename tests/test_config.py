@@ -107,6 +107,16 @@ def test_the_recipes_of_small_models(model, name, size):
     assert (checked.model.dtype == "float32") == bool(size)
 
 
+@pytest.mark.parametrize("size", ["", ",debug"])
+def test_alfworld_trains_on_whole_games(size):
+    config = _module("alfworld").get_config("games" + size)
+    options = dict(validate(config).benchmark)
+    check_options(options.pop("name"), **options)
+    assert options["episodes"] and options["eval_protocol"] == "episode"
+    with pytest.raises(ValueError, match="'games,small'"):
+        _module("alfworld").get_config("games,small")
+
+
 def _module(name):
     """A file of configs/."""
     spec = importlib.util.spec_from_file_location(name, ROOT / f"configs/{name}.py")

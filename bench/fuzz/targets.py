@@ -14,7 +14,7 @@ from bench.fuzz import texts
 from bench.fuzz.promises import check_messages, check_rejection, check_score, check_task, promise
 from genenv_jax.benchmarks import registry
 from genenv_jax.benchmarks.alfworld import games
-from genenv_jax.benchmarks.alfworld.world import World
+from genenv_jax.benchmarks.alfworld.rules import RulesGame
 from genenv_jax.benchmarks.api_bank import generation
 from genenv_jax.benchmarks.api_bank import prompts as api_bank_prompts
 from genenv_jax.benchmarks.base import Benchmark, Rejection, Score, Task, is_interactive
@@ -33,6 +33,7 @@ _WAYS = ("answer", "episode", "generation")
 _TASKS = 120  # of a benchmark, that texts are made for
 _CONFIGURATIONS: dict[str, dict[str, Any]] = {
     "alfworld": {},
+    "alfworld:games": {"episodes": True, "eval_protocol": "episode", "played_on": "rules"},
     "api_bank": {
         "seed_splits": ("lv3-api-train", "level-1-api", "level-2-api", "level-1-response")
     },
@@ -115,37 +116,12 @@ def of_benchmark(name: str, benchmark: Benchmark) -> Iterator[Target]:
         split = next(iter(benchmark.splits["eval"]))
         played = games.splits(benchmark._directory()).get(split, [])[:10]
     else:
-        played = [t for t in held_out if is_interactive(benchmark, t)][:30]
+        played = [t for t in (*seeds[:10], *held_out) if is_interactive(benchmark, t)][:30]
     if played:
         yield _episodes(f"{name} episode", benchmark, played)
     yield _answers(f"{name} answer", benchmark, [*seeds, *held_out, *played])
-    if ":" not in name or name == "bfcl:turn_state":
+    if ":" not in name or name in ("bfcl:turn_state", "alfworld:games"):
         yield _generations(f"{name} generation", benchmark, seeds, held_out)
-
-
-class RulesGame:
-    """A running game by the rules of `World`: what an episode plays where the engine is not installed."""
-
-    def __init__(self, game: games.Game, grammar: str):
-        self._world = World(game.problem(), grammar)
-        self.overview, self.goal = self._world.overview(), game.goal
-
-    @property
-    def admissible(self) -> tuple[str, ...]:
-        """What is possible now."""
-        return tuple(self._world.admissible())
-
-    @property
-    def won(self) -> bool:
-        """Whether the goal is reached."""
-        return self._world.won()
-
-    def step(self, command: str) -> str:
-        """What the game answers."""
-        return self._world.apply(command)
-
-    def close(self) -> None:
-        """Nothing is held."""
 
 
 def _examples(benchmark: Benchmark, tasks: Sequence[Task], write: Callable[[Task], str]):

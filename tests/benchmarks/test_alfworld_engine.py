@@ -11,13 +11,16 @@ in alfworld 0.4.2's grammar, and whether the official engine called the game won
 import json
 import os
 import pickle
+import random
 
 import pytest
 
 from genenv_jax.benchmarks.alfworld import commands, engine, expert, games
 from genenv_jax.benchmarks.alfworld.benchmark import ALFWorld
 from genenv_jax.benchmarks.alfworld.world import World
+from genenv_jax.benchmarks.base import Task
 from tests.benchmarks.alfworld_official import WALKTHROUGHS
+from tests.benchmarks.alfworld_rooms import differences, drawn
 from tests.benchmarks.alfworld_toys import write_game
 
 pytestmark = [
@@ -62,6 +65,21 @@ def test_the_rules_are_the_engines(grammar, directory):
             assert running.won == world.won()
         assert running.won
         running.close()
+
+
+@pytest.mark.parametrize("grammar", commands.GRAMMARS)
+def test_written_games_are_the_same_by_the_rules_and_on_the_engine(grammar, directory):
+    """Overviews, commands and texts along the stored plans, with looks in between; and they are won.
+
+    500 of them: `python -m tests.benchmarks.alfworld_rooms`.
+    """
+    benchmark = ALFWorld(data_dir=directory, episodes=True, max_seeds=6)
+    assert benchmark.isolated and isinstance(benchmark.open_game, engine.Engines)
+    # Tasks are parsed and verified; verification plays them on the engine.
+    found = [task for _, task in drawn(benchmark, 6, random.Random(4)) if isinstance(task, Task)]
+    assert len(found) >= 3
+    for number, task in enumerate(found):
+        assert differences(benchmark, task, benchmark.open_game, grammar, number) == []
 
 
 def test_games_do_not_disturb_each_other(directory):
