@@ -58,6 +58,14 @@ def _actions(draw, opened, task):
     return "".join(f"{head}{command}{end}" for command in chosen)
 
 
+def _moves(draw, opened, task):
+    """A walk through the room of a game: whatever can be said without having seen what is where."""
+    places = st.sampled_from(sorted(task.answer["room"]["places"]))
+    verbs = st.sampled_from(["go to {}", "open {}", "close {}", "examine {}", "look", "inventory"])
+    chosen = draw(st.lists(st.builds(str.format, verbs, places), min_size=1, max_size=40))
+    return "\n".join(f"Action: {command}" for command in chosen)
+
+
 def _answer(draw, opened, task):
     chosen = draw(st.lists(st.sampled_from(_WORDS), min_size=12, max_size=60))
     return f"<answer>{' '.join(chosen)}</answer>"
@@ -89,6 +97,7 @@ MADE = {
     "bfcl_irrelevance": _calls,
     "api_bank": _requests,
     "alfworld": _actions,
+    "alfworld_games": _moves,
     "bamboogle": _answer,
     "travelplanner": _days,
     "travelplanner_micro": _days,
