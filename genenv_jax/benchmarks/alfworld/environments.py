@@ -204,41 +204,38 @@ def compact(world: World) -> rooms.Room | None:
     of each, and so on, as many as a short text has room for.  None where its goal has no such room.
     """
     goal = world.goal
-    thing, place = goal.object_type.removesuffix("type"), goal.place_type.removesuffix("type")
     plan = planner.shortest(world)
     if isinstance(plan, Rejection):
         return None
     told = " ".join(plan) + " "
-    by_number = {name: _numbered(text) for name, text in world.names.items()}
-    known = [r for r in world.receptacles if _kind(world.receptacle_type, r) in kinds.HOLDS]
-    known.sort(key=lambda r: (f"{world.names[r]} " not in told, *by_number[r][::-1]))
-    kept, left, seen = {}, _OBJECTS, set()  # in some games an object is in two receptacles
-    for receptacle in known[:_PLACES]:
-        kind = _kind(world.receptacle_type, receptacle)
+    named = {
+        entity: (types[entity].removesuffix("type"), _number(world.names[entity]))
+        for types in (world.receptacle_type, world.object_type)
+        for entity in types
+    }
+
+    def order(entity: str) -> tuple[bool, int, str]:
+        """What the plan is about first, then the first of each kind, the second of each, ..."""
+        kind, number = named[entity]
+        return f"{world.names[entity]} " not in told, number, kind
+
+    kept: dict[str, list[str]] = {}
+    left, seen = _OBJECTS, set()  # in some games an object is in two receptacles
+    known = [r for r in world.receptacles if r in named and named[r][0] in kinds.HOLDS]
+    for receptacle in sorted(known, key=order)[:_PLACES]:
         things = [
             thing
             for thing in world.contents(receptacle)
-            if thing not in seen
-            if kinds.can_stand(_kind(world.object_type, thing), kind)
+            if thing in named and thing not in seen
+            if kinds.can_stand(named[thing][0], named[receptacle][0])
         ]
-        things.sort(key=lambda o: (f"{world.names[o]} " not in told, by_number[o]))
-        kept[receptacle] = things[: min(_CONTENTS, left)]
+        kept[receptacle] = sorted(things, key=order)[: min(_CONTENTS, left)]
         left -= len(kept[receptacle])
         seen.update(kept[receptacle])
-    room = rooms.from_parts(
-        goal.kind, thing, place,
-        {
-            (_kind(world.receptacle_type, r), by_number[r][1]): [
-                (_kind(world.object_type, o), by_number[o][1]) for o in things
-            ]
-            for r, things in kept.items()
-        },
-        [
-            (_kind(world.receptacle_type, r), by_number[r][1])
-            for r in kept
-            if not world.is_accessible(r)
-        ],
-    )  # fmt: skip
+    places = {named[r]: [named[thing] for thing in things] for r, things in kept.items()}
+    closed = [named[r] for r in kept if not world.is_accessible(r)]
+    what = (part.removesuffix("type") for part in (goal.object_type, goal.place_type))
+    room = rooms.from_parts(goal.kind, *what, places, closed)
     checked = rooms.read(room.to_json())
     if isinstance(checked, Rejection):
         return None
@@ -246,13 +243,9 @@ def compact(world: World) -> rooms.Room | None:
     return None if own.won() or isinstance(planner.shortest(own), Rejection) else checked
 
 
-def _kind(types: Mapping[str, str], name: str) -> str:
-    return types.get(name, "").removesuffix("type")
-
-
-def _numbered(name: str) -> tuple[str, int]:
-    kind, _, number = name.partition(" ")
-    return kind, int(number) if number.isdigit() else 0
+def _number(name: str) -> int:
+    number = name.rpartition(" ")[2]
+    return int(number) if number.isdigit() else 0
 
 
 def _message(sentence: str) -> dict[str, str]:
