@@ -2,7 +2,9 @@
 
 import collections
 import json
+import pathlib
 import random
+import re
 
 import pytest
 
@@ -55,6 +57,15 @@ def test_a_room_becomes_a_game():
         "clean mug 1 with sinkbasin 1", "go to desk 1", "put mug 1 in/on desk 1",
     ]  # fmt: skip
     assert not world.won()
+
+
+def test_the_documented_room_is_one(benchmark):
+    text = (pathlib.Path(__file__).parents[2] / "docs" / "benchmarks.md").read_text()
+    (example,) = re.findall(r"```json\n(.*?)\n```", text, re.DOTALL)
+    task = benchmark.parse(example, benchmark.tasks("seed")[0], "d", 0)
+    assert isinstance(task, Task) and benchmark.verify(task) is None
+    reasons = {reason for _, reason in SPOILED.values()}
+    assert all(f"`{reason}`" in text for reason in reasons - {base.NOT_TEXT})
 
 
 def test_random_rooms(benchmark):
