@@ -64,10 +64,12 @@ def get_config(arg: str = ""):
         # the expert's 700, at most 1,250; a sentence of thought in each answer doubles that.
         config.limits.simulator_prompt, config.limits.simulator_response = 1536, 768
         config.limits.agent_response = 96
+        config.limits.agent_episode = 4096
     if arg == "debug":
         debug_settings(config, 4096, 4096, (1024, 2048))
     if arg == "games,debug":
-        debug_settings(config, 2048, 2048, (512, 1024))
+        debug_settings(config, 2048, 2048, ())
+        config.limits.agent_episode = 1024
         config.benchmark.played_on = "rules"
         config.benchmark.max_steps = config.benchmark.train_steps = 8
     return config

@@ -26,7 +26,6 @@ from genenv_jax.sampling.engine import (
     Rollouts,
     bucket,
     by_bucket,
-    cache_sizes,
     commit,
     pad_rows,
 )
@@ -35,7 +34,7 @@ from genenv_jax.typing import Params, PRNGKey
 Row = tuple[int, int]  # prompt, sample
 
 # Widths in which observations are read; a longer one goes through the widest in parts.
-OBSERVATION_WIDTHS = (16, 64, 256)
+OBSERVATION_WIDTHS = (32, 256)
 
 
 class Environments(Protocol):
@@ -123,6 +122,14 @@ class EpisodeEngine:
         return self.sampler.options
 
 
+def history_sizes(length: int) -> list[int]:
+    """The sizes through which the rows' caches grow: the half of a long one, then all of it.
+
+    Each is a few programs of its own, for every prompt width.
+    """
+    return [length // 2, length] if length > 256 else [length]
+
+
 class _Nobody:
     """Environments of a call without rows."""
 
@@ -152,7 +159,7 @@ class _Call:
         self._weights, self._environments = weights, environments
         self._sampler, self._options = engine.sampler, engine.sampler.options
         self._key, self._first_row, self._result, self._width = key, first_row, result, width
-        self.size, *self.sizes = cache_sizes(engine.sampler.episode)
+        self.size, *self.sizes = history_sizes(engine.sampler.episode)
         b, g = self._sampler.batch_size, self._options.group_size
         self._state = commit(
             turns.empty(
