@@ -189,6 +189,48 @@ class Scenario:
         return cls(tuple(record["classes"]), record["config"], record["long_context"])
 
 
+class _Consulted(dict):
+    """A dictionary that notes which of its keys are asked for."""
+
+    def __init__(self, values: Mapping[str, Any]):
+        super().__init__(values)
+        self.keys_read: set[str] = set()
+
+    def __getitem__(self, key):
+        self.keys_read.add(key)
+        return super().__getitem__(key)
+
+    def get(self, key, default=None):
+        """See `dict.get`."""
+        self.keys_read.add(key)
+        return super().get(key, default)
+
+
+def keys_read(name: str, config: Mapping[str, Any]) -> set[str]:
+    """The keys of an initial state that its class reads, with those that it looks for in vain.
+
+    Raises ValueError where the state does not load.
+    """
+    if name == _STATELESS:
+        return set()
+    noted = _Consulted(copy.deepcopy(dict(config)))
+    _load(_new(name), name, noted, long_context=False)
+    return noted.keys_read
+
+
+def _new(name: str) -> Any:
+    if name not in _MODULES:
+        raise ValueError(f"class {name!r}: expected one of {', '.join(CLASSES)}")
+    return getattr(importlib.import_module(f"{_PACKAGE}.{_MODULES[name]}"), name)()
+
+
+def _load(made: Any, name: str, state: dict[str, Any], long_context: bool) -> None:
+    try:
+        made._load_scenario(state, long_context=long_context)
+    except Exception as error:
+        raise ValueError(f"the initial state of {name} does not load: {error}") from error
+
+
 class Backends:
     """One set of objects with their state; calls change it.
 
@@ -204,17 +246,10 @@ class Backends:
         self.objects: dict[str, Any] = {}
         self._methods: dict[str, Any] = {}
         for name in scenario.classes:
-            if name not in _MODULES:
-                raise ValueError(f"class {name!r}: expected one of {', '.join(CLASSES)}")
-            made = getattr(importlib.import_module(f"{_PACKAGE}.{_MODULES[name]}"), name)()
+            made = _new(name)
             if name != _STATELESS:
                 state = copy.deepcopy(dict(scenario.config.get(name, {})))
-                try:
-                    made._load_scenario(state, long_context=scenario.long_context)
-                except Exception as error:
-                    raise ValueError(
-                        f"the initial state of {name} does not load: {error}"
-                    ) from error
+                _load(made, name, state, scenario.long_context)
             self.objects[name] = made
             for method, function in inspect.getmembers(made, predicate=inspect.ismethod):
                 if not method.startswith("_"):

@@ -22,6 +22,10 @@ The paper takes turns independently and does not publish how it compares them.  
 judges generated tasks with functions of their own, which nothing can execute.  Under "turn_state" a generated
 task keeps its seed's functions and must fit its state, which the simulator sees only in part.
 
+With `episodes` agents are trained on whole conversations: the seeds are conversations, played in episodes
+that only grow (`episode`), and the simulator writes whole ones, with state, requests and calls
+(`generation`), which are proven by execution (`soundness`).
+
 `version` says whose records are read, "v3" or "v4".  The rules are those of v4 (bfcl-eval 2026.3.23) for
 both: of v3 there are the data and the aggregates.
 """
@@ -47,6 +51,7 @@ from genenv_jax.benchmarks.base import (
     TOO_LONG,
     UNDECIDED,
     UNPARSABLE,
+    WRONG_ANSWER,
     Episode,
     Message,
     Rejection,
@@ -63,7 +68,10 @@ from genenv_jax.benchmarks.bfcl import (
     prompts,
     records,
     schemas,
+    soundness,
 )
+from genenv_jax.benchmarks.bfcl import episode as growing
+from genenv_jax.benchmarks.bfcl import generation as generations
 from genenv_jax.benchmarks.bfcl.categories import (
     AST,
     CONVERSATION,
@@ -95,12 +103,14 @@ _CALL_INSIDE = re.compile(r"\w\s*\(\s*\w+\s*=|[\"'](?:name|arguments)[\"']\s*:|<
 
 @dataclasses.dataclass(kw_only=True, eq=False)
 class BFCL(Recorded):
-    """BFCL tasks, prompts and scoring; a `Benchmark`, `Interactive` and `Described`.
+    """BFCL tasks, prompts and scoring; a `Benchmark`, `Interactive`, `Solved` and `Described`.
 
     Args, beside those of `Recorded`:
       version: "v3" or "v4", of the records; see above.
       multi_turn_rule: how multi-turn categories are scored, see above.  Under "conversation" the seeds
         are turns with the rule "turn_state": the simulator varies one request at a time.
+      episodes: the seeds, and what the simulator writes, are whole conversations instead.  The rule must be
+        "conversation", the seeds' categories multi-turn ones, and `shots` 0.
       seed_categories: categories to train on.
       eval_categories: categories to hold out.  A category named in both is split by a stable hash
         of its official ids; the turns of a conversation, and the multi-turn categories (they ask
@@ -120,6 +130,7 @@ class BFCL(Recorded):
     seed_categories: Sequence[str] = ("multi_turn_long_context",)
     eval_categories: Sequence[str] = ("multi_turn_long_context",)
     seed_fraction: float = 0.75
+    episodes: bool = False
 
     def __post_init__(self):
         super().__post_init__()
@@ -128,7 +139,9 @@ class BFCL(Recorded):
         check_names("eval_categories", self.eval_categories, categories(self.version))
         check_shares(seed_fraction=self.seed_fraction)
         rule = MULTI_TURN_RULES[self.multi_turn_rule]
-        self.rules = {"seed": TURN_STATE if rule == CONVERSATION else rule, "eval": rule}
+        self._check_episodes(rule)
+        turns = rule == CONVERSATION and not self.episodes
+        self.rules = {"seed": TURN_STATE if turns else rule, "eval": rule}
         # Whether calls are executed: then in worker processes, with a time limit.
         used = (*self.seed_categories, *self.eval_categories)
         self.isolated = rule != STATIC_MATCH and any(name in MULTI_TURN for name in used)
@@ -137,6 +150,17 @@ class BFCL(Recorded):
         self.categories = {"seed": tuple(self.seed_categories), "eval": tuple(self.eval_categories)}
         self.limits = Limits()
         self._held_out_requests: frozenset[str] | None = None
+
+    def _check_episodes(self, rule: str) -> None:
+        if not self.episodes:
+            return
+        if rule != CONVERSATION:
+            raise ValueError(
+                f"episodes = True, multi_turn_rule = {self.multi_turn_rule!r}: expected 'conversation'"
+            )
+        check_names("seed_categories, with episodes", self.seed_categories, MULTI_TURN)
+        if self.shots:
+            raise ValueError(f"shots = {self.shots}: expected 0 with episodes, which have none")
 
     def _all(self, split: str) -> list[Task]:
         """Held-out tasks are all there, those with a contradictory reference included."""
@@ -177,6 +201,8 @@ class BFCL(Recorded):
 
     def simulator_messages(self, seed: Task, statistics: SeedStatistics) -> list[Message]:
         """See `Benchmark.simulator_messages`."""
+        if seed.answer["kind"] == CONVERSATION:
+            return generations.simulator_messages(seed, statistics, self.limits)
         return prompts.simulator_messages(
             seed,
             self.agent_answer(seed),
@@ -187,6 +213,8 @@ class BFCL(Recorded):
 
     def simulator_answer(self, task: Task, seed: Task | None = None) -> str:
         """See `Benchmark.simulator_answer`; a task that keeps its seed's tools has the word `same`."""
+        if task.answer["kind"] == CONVERSATION:
+            return generations.write(task)
         tools = prompts.SAME_TOOLS
         if not (task.answer["same_tools"] if seed is None else task.tools == seed.tools):
             tools = json.dumps([dict(tool) for tool in task.tools], ensure_ascii=False)
@@ -210,13 +238,26 @@ class BFCL(Recorded):
             return _any_call(task.tools)
         return schemas.render_calls(spec["ground_truth"], task.tools, spec["language"])
 
+    def agent_answers(self, task: Task) -> list[str]:
+        """See `Solved.agent_answers`: of a conversation the calls of its turns, each turn with its end."""
+        if task.answer["kind"] != CONVERSATION:
+            return [self.agent_answer(task)]
+        return growing.reference_answers(task.answer, self.limits)
+
     def parse(self, text: str, seed: Task, task_id: str, generation: int) -> Task | Rejection:
         """See `Benchmark.parse`.
 
-        The three sections must appear once each, in order, with nothing before them.  Reasons:
+        A whole conversation is read by `generation.read`, with its reasons.  Else
+        the three sections must appear once each, in order, with nothing before them.  Reasons:
         EMPTY, NOT_TEXT, TOO_LONG, UNPARSABLE (sections), BAD_TOOLS, BAD_ANSWER, and NOT_EXECUTABLE for
         functions of its own under the rule "turn_state".
         """
+        if seed.answer["kind"] == CONVERSATION:
+            found = generations.read(text, seed, self.limits)
+            if isinstance(found, Rejection):
+                return found
+            fields = {"id": task_id, "origin": "generated", "generation": generation}
+            return found.task(seed, **fields)
         rejection = check_text(text, self.limits.generation_chars)
         if rejection:
             return rejection
@@ -274,11 +315,17 @@ class BFCL(Recorded):
         and no unknown ones, agree with the ground truth made from it, and score full reward.
         Tools taken over from the data set are not held to the rules for new ones.  Under "turn_state" the
         reference calls of a generated task must run without an error.  Where whole conversations are held
-        out, no request of theirs may come back (their `canonical` is another than a turn's).
+        out, no request of theirs may come back (their `canonical` is another than a turn's).  Generated
+        conversations are rejected for the reasons of `soundness.fault`, too.
         """
         spec = task.answer
-        if spec["kind"] != CONVERSATION and self._is_held_out_request(task):
+        written = task.origin == "generated"
+        if (written or spec["kind"] != CONVERSATION) and self._is_held_out_request(task):
             return Rejection(CONTAMINATED, "a request of a held-out conversation")
+        if written and spec["kind"] == CONVERSATION:
+            rejection = soundness.fault(task, self.limits)
+            if rejection:
+                return rejection
         if not spec["same_tools"]:
             rejection = self._check_tools(task.tools, spec["language"])
             if rejection:
@@ -295,6 +342,10 @@ class BFCL(Recorded):
                 rejection = executed.execution_problem(spec)
                 if rejection:
                     return rejection
+        if self.episodes and spec["kind"] == CONVERSATION:
+            score = growing.play(task, self.agent_answers(task), self.limits)
+            if score is None or score.reward < 1.0:
+                return Rejection(WRONG_ANSWER, "no end" if score is None else score.reason)
         return self._reference_fault(task)
 
     def _check_tools(self, tools: Any, language: str) -> Rejection | None:
@@ -355,7 +406,12 @@ class BFCL(Recorded):
         ]
 
     def signature(self, task: Task) -> str:
-        """See `Shaped.signature`: the names of the functions to call, sorted; "" where none is."""
+        """See `Shaped.signature`: the names of the functions to call, sorted; "" where none is.
+
+        Of conversations, where these are the seeds, turn by turn.
+        """
+        if self.episodes and task.answer["kind"] == CONVERSATION:
+            return " | ".join(" ".join(names) for _, names in self.requests(task))
         return " ".join(sorted(self._calls(task)))
 
     def difficulty(self, task: Task) -> float:
@@ -369,10 +425,12 @@ class BFCL(Recorded):
         """See `Grounded.grounding`.
 
         What a schema lists or defaults to need not be said, nor any value of a turn: only the state of its
-        conversation may hold it.
+        conversation may hold it.  Of a whole conversation see `soundness.grounding`.
         """
         spec = task.answer
         try:
+            if spec["kind"] == CONVERSATION:
+                return soundness.grounding(task, self.limits)
             calls = list(schemas.reference_calls(spec["ground_truth"], task.tools))
             values = [] if spec["rule"] != AST else schemas.unlisted_values(calls, task.tools)
             context = "\n".join(message["content"] for message in task.messages)
@@ -436,6 +494,8 @@ class BFCL(Recorded):
     def episode(self, task: Task) -> Episode:
         """See `Interactive.episode`; ValueError where calls cannot be executed."""
         limits = self.limits
+        if self.episodes:
+            return growing.GrowingEpisode(task, limits)
         return multi_turn.ConversationEpisode(
             task,
             max_tool_chars=limits.prompt_tool_chars,
@@ -450,6 +510,7 @@ class BFCL(Recorded):
             "bfcl_version": self.version,
             "bfcl_single_turn_rule": "official AST checker of v4",
             "bfcl_multi_turn_rule": self.multi_turn_rule,
+            **({"bfcl_episodes": growing.ABOUT} if self.episodes else {}),
             "bfcl_overall": "memory and web_search (agentic) are not run and count 0",
         }
         if self.isolated:
@@ -466,7 +527,9 @@ class BFCL(Recorded):
             return False
         if self._held_out_requests is None:
             self._held_out_requests = frozenset(_conversation_requests(self._load("eval")))
-        return letters(self.text(task)) in self._held_out_requests
+        is_whole = task.answer["kind"] == CONVERSATION
+        asked = _requests(task) if is_whole else [self.text(task)]
+        return any(letters(request) in self._held_out_requests for request in asked)
 
     def aggregate(self, results: Sequence[tuple[Task, Score]]) -> dict[str, float]:
         """See `Benchmark.aggregate` and `metrics.official_metrics`."""

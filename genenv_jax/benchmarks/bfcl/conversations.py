@@ -128,12 +128,13 @@ def conversation_task(conversation: Conversation, origin: str) -> Task:
     `Task.messages` are those of the first turn and `Task.tools` what is known then.  `Task.answer` has,
     beside the common keys, "scenario", "turns" (messages of each), "calls" (reference calls of each)
     and, for reports and for `canonical`, the "requests" and the names of the functions to call as
-    "functions".
+    "functions"; of a seed also the functions that are announced later, as "withheld".
     """
     written = ", ".join(call for turn in conversation.calls for call in turn)
     parsed = parse_calls(f"[{written}]", max_chars=1 << 20)
     if isinstance(parsed, Rejection):
         raise ValueError(f"{conversation.where}: reference calls do not parse: {parsed.detail}")
+    withheld = [dict(entry) for added in conversation.added for entry in added]
     return Task(
         id=conversation.id,
         benchmark="bfcl",
@@ -150,6 +151,7 @@ def conversation_task(conversation: Conversation, origin: str) -> Task:
             "turns": [[dict(message) for message in turn] for turn in conversation.turns],
             "calls": [list(turn) for turn in conversation.calls],
             "functions": sorted(name for call in parsed for name in call),
+            **({"withheld": withheld} if withheld and origin == "seed" else {}),
         },
         origin=origin,
     )

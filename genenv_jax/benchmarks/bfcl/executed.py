@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any
 
 from genenv_jax.benchmarks.base import (
@@ -27,6 +27,7 @@ from genenv_jax.benchmarks.bfcl.backends import (
 )
 from genenv_jax.benchmarks.bfcl.categories import TURN_STATE
 from genenv_jax.benchmarks.bfcl.conversations import parameter_order
+from genenv_jax.benchmarks.bfcl.episode import END_OF_TURN, written
 from genenv_jax.benchmarks.bfcl.limits import Limits
 from genenv_jax.benchmarks.safe_parse import parse_json
 
@@ -35,9 +36,9 @@ def reference_answer(spec: Mapping[str, Any]) -> str:
     """The reference of a turn as an agent writes it; of a conversation the transcript as JSON."""
     order = Backends(Scenario.from_json(spec["scenario"])).parameter_order()
     if spec["rule"] == TURN_STATE:
-        return _written(reference(spec["calls"], order))
+        return written(reference(spec["calls"], order))
     turns = [
-        [_written(reference(calls, order)), "Done."] if calls else ["Done."]
+        [written(reference(calls, order)), END_OF_TURN] if calls else [END_OF_TURN]
         for calls in spec["calls"]
     ]
     return json.dumps(turns, ensure_ascii=False)
@@ -75,15 +76,6 @@ def score_transcript(task: Task, answer: str, limits: Limits) -> Score:
 def _executable(step: str, limits: Limits) -> list[Call]:
     calls = decode(step, limits.answer_chars, limits.depth, limits.calls)
     return [] if isinstance(calls, Rejection) else calls
-
-
-def _written(calls: Sequence[Call]) -> str:
-    """Reference calls as an agent writes them, every argument named."""
-    parts = (
-        f"{call.name}({', '.join(f'{key}={value!r}' for key, value in call.arguments.items())})"
-        for call in calls
-    )
-    return f"[{', '.join(parts)}]"
 
 
 def written_calls(text: str) -> list[str]:

@@ -18,6 +18,15 @@ class Limits:
       depth: nesting of brackets in calls and JSON.
       calls: in one answer that is executed (the longest reference answer has 34).
       conversation_chars: a whole conversation's answers as one text (`BFCL.score`).
+      episode_answer_chars: an answer in an episode that agents are trained on.
+      answer_calls: in such an answer.
+      episode_calls: in all answers of such an episode.
+      observation_chars: what comes back after such an answer; more is shortened.
+      turns: in a generated conversation.
+      turn_chars: the request of one of them.
+      reference_calls: in all of them.
+      reference_chars: what all of them return.
+      state_chars: the initial state of a generated conversation, as JSON.
       prompt_tool_chars: functions in a prompt; more is shortened (`prompts.tool_text`).
       prompt_chars: a whole prompt, as far as shorter functions can bring it there.  4,096 tokens
         of a Qwen tokeniser hold about 14,000 characters of such text.
@@ -31,5 +40,14 @@ class Limits:
     depth: int = 64
     calls: int = 128
     conversation_chars: int = 131_072
+    episode_answer_chars: int = 8_192
+    answer_calls: int = 40
+    episode_calls: int = 160
+    observation_chars: int = 2_000
+    turns: int = 8
+    turn_chars: int = 2_000
+    reference_calls: int = 40
+    reference_chars: int = 200_000
+    state_chars: int = 8_192
     prompt_tool_chars: int = 8_500
     prompt_chars: int = 13_500

@@ -224,23 +224,30 @@ def readable(answer: str) -> str:
     return shortened(answer.encode("utf-8", "replace").decode(), _MESSAGE_CHARS)
 
 
-def results_message(names: Sequence[str], results: Sequence[str]) -> Message:
+def results_message(
+    names: Sequence[str], results: Sequence[str], max_chars: int = _RESULTS_CHARS
+) -> Message:
     """What comes back after calls: a line for each call with its result.
 
     Long results are shortened; the message is marked, so that `_fitted` may shorten it further.
     """
-    share = max(_LEAST_RESULT_CHARS, _RESULTS_CHARS // max(1, len(results)))
+    share = max(_LEAST_RESULT_CHARS, max_chars // max(1, len(results)))
     lines = [
         f"{name}: {shortened(result.encode('utf-8', 'replace').decode(), share)}"
         for name, result in zip(names, results, strict=True)
     ]
-    text = shortened("\n".join(["Results of the calls:", *lines]), _RESULTS_CHARS)
+    text = shortened("\n".join(["Results of the calls:", *lines]), max_chars)
     return {"role": "user", "content": text, "kind": _RESULTS_KIND}
 
 
 def announcement(tools: Sequence[Mapping[str, Any]]) -> str:
     """Says that functions which were not listed can be called now."""
     return f"{tool_text(tools, _MESSAGE_CHARS)}\n{_NEW_FUNCTIONS}"
+
+
+def is_announcement(text: str) -> bool:
+    """Whether a message is one of `announcement`."""
+    return text.endswith(_NEW_FUNCTIONS)
 
 
 def agent_messages(
@@ -272,7 +279,7 @@ def agent_messages(
     ).removesuffix("{tools}")
     space = max_chars - len(rules) - len(own)
     tools, messages = _fitted(task.tools, messages, max_tool_chars, space)
-    return [{"role": "system", "content": f"{rules}{tools}{own}"}, *_merged(messages)]
+    return [{"role": "system", "content": f"{rules}{tools}{own}"}, *merged(messages)]
 
 
 def _fitted(
@@ -329,7 +336,7 @@ def _with_short_results(messages: Sequence[Message], older: int, latest: int) ->
     return short
 
 
-def _merged(messages: Sequence[Message]) -> list[Message]:
+def merged(messages: Sequence[Message]) -> list[Message]:
     """Messages with role and content, those of one role in a row as one: chat templates ask for it."""
     merged: list[dict[str, str]] = []
     for message in messages:

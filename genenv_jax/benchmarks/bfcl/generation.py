@@ -1,0 +1,241 @@
+"""Whole conversations as a simulator writes them: one JSON object.
+
+    {"state": {"GorillaFileSystem": {"root": {"home": {"type": "directory", "contents": {}}}}},
+     "turns": [{"request": "Make a folder named work.", "calls": "[mkdir(dir_name='work')]"}, ...]}
+
+"state" has the initial state of each stateful class, in the form of the data set's `initial_config`; what is
+left out is as the class has it by default.  The classes and their functions are the seed's.  "turns" has for
+each turn what the user asks, and the reference calls in the form in which agents write them.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from genenv_jax.benchmarks.base import (
+    BAD_ANSWER,
+    TOO_LONG,
+    UNPARSABLE,
+    Message,
+    Rejection,
+    SeedStatistics,
+    Task,
+)
+from genenv_jax.benchmarks.bfcl import prompts
+from genenv_jax.benchmarks.bfcl.backends import Backends, Call, Scenario, keys_read, reference
+from genenv_jax.benchmarks.bfcl.categories import CONVERSATION
+from genenv_jax.benchmarks.bfcl.conversations import parameter_order
+from genenv_jax.benchmarks.bfcl.episode import TOO_MANY_CALLS, written, written_call
+from genenv_jax.benchmarks.bfcl.limits import Limits
+from genenv_jax.benchmarks.bfcl.schemas import ground_truth_of
+from genenv_jax.benchmarks.safe_parse import check_text, parse_calls, parse_json
+from genenv_jax.benchmarks.success_record import success_record
+
+BAD_STATE = "bad_state"  # an initial state that is not one of the seed's classes
+TOO_MANY_TURNS = "too_many_turns"
+EMPTY_TURN = "empty_turn"  # a turn without a request or without calls
+
+_RULES = """\
+You write training tasks for an agent that serves a user by calling functions. A task is a conversation: \
+the user's requests, turn by turn, and the calls that serve each. You are shown one task and how well the \
+agent does on tasks like it. Write one new task: a variation, not a copy. Change the situation, the initial \
+state, the values, the wording, the functions that are called and, if you like, the number of turns.
+
+Reply with one JSON object and nothing else, in this form:
+{example}
+"state" is the initial state of the classes ({classes}), with the keys that the task has; what you leave \
+out has its default. Of 1 to {turns} turns each has a request and its correct calls; {calls} calls in all at \
+most. Strings inside the calls stand in single quotes.
+
+The calls are executed, on your state, one turn after the other. Each must run without an error. Every turn \
+must change something, or find out what was not known before. Every value in a call must be in the requests \
+up to then, or in what the calls before it returned. What a turn asks for must be asked for in words: not by \
+naming its functions, and so that no other calls, and no other order of them, would serve as well (say what \
+comes first, and what then)."""
+_EXAMPLE = {
+    "state": {"ClassName": {"key": "value"}},
+    "turns": [
+        {
+            "request": "what the user wants first",
+            "calls": "[name(parameter='value'), second_name(count=2)]",
+        }
+    ],
+}
+_HEADING_CHARS = 100  # of the headings of the simulator's message together
+
+
+@dataclasses.dataclass(frozen=True)
+class Generation:
+    """What a simulator wrote.
+
+    Attributes:
+      config: initial states by class name.
+      requests: what the user asks, turn by turn.
+      calls: reference calls of each turn.
+    """
+
+    config: dict[str, Any]
+    requests: tuple[str, ...]
+    calls: tuple[tuple[Call, ...], ...]
+
+    def task(self, seed: Task, **fields: Any) -> Task:
+        """The conversation as a task, with the classes and all functions of `seed`."""
+        turns = [[{"role": "user", "content": request}] for request in self.requests]
+        scenario = Scenario.from_json(seed.answer["scenario"])
+        return Task(
+            benchmark=seed.benchmark,
+            category=seed.category,
+            messages=tuple(turns[0]),
+            tools=tools_of(seed),
+            answer={
+                "kind": CONVERSATION,
+                "language": "python",
+                "rule": CONVERSATION,
+                "ground_truth": [],
+                "same_tools": True,
+                "scenario": dataclasses.replace(scenario, config=self.config).to_json(),
+                "turns": turns,
+                "calls": [[written_call(call) for call in turn] for turn in self.calls],
+                "functions": sorted(call.name for turn in self.calls for call in turn),
+            },
+            seed_id=seed.id,
+            **fields,
+        )
+
+
+def tools_of(seed: Task) -> tuple[Mapping[str, Any], ...]:
+    """All functions of a conversation, those that are announced later included."""
+    return (*seed.tools, *seed.answer.get("withheld", ()))
+
+
+def write(task: Task) -> str:
+    """The text that `read` inverts, where every turn of the task has calls.
+
+    The request of a turn without calls is told with the next one's.  Keys of the state that its class does
+    not read are left out.
+    """
+    spec = task.answer
+    scenario = Scenario.from_json(spec["scenario"])
+    order = Backends(scenario).parameter_order()
+    turns, waiting = [], []
+    for messages, calls in zip(spec["turns"], spec["calls"], strict=False):
+        waiting += [
+            m["content"]
+            for m in messages
+            if m["role"] == "user" and not prompts.is_announcement(m["content"])
+        ]
+        if calls:
+            request = "\n".join(waiting).strip()
+            turns.append({"request": request, "calls": written(reference(calls, order))})
+            waiting = []
+    state = {
+        name: {key: value for key, value in config.items() if key in read}
+        for name, config in scenario.config.items()
+        if name in scenario.classes and (read := keys_read(name, config))
+    }
+    return json.dumps({"state": state, "turns": turns}, ensure_ascii=False)
+
+
+def read(text: Any, seed: Task, limits: Limits) -> Generation | Rejection:
+    """Reads a generation; total.
+
+    Returns:
+      The parts, or a `Rejection`: EMPTY, NOT_TEXT, TOO_LONG, TOO_DEEP, UNPARSABLE (the JSON), BAD_STATE (a
+      class that the seed does not have), TOO_MANY_TURNS, EMPTY_TURN, TOO_MANY_CALLS, BAD_ANSWER (calls that
+      do not decode or do not fit their functions).
+    """
+    value = parse_json(text, limits.generation_chars, limits.depth)
+    if isinstance(value, Rejection):
+        return value
+    if not _has_keys(value, "state", "turns") or not isinstance(value["turns"], list):
+        return Rejection(UNPARSABLE, 'expected {"state": {...}, "turns": [...]}')
+    rejection = _state_fault(value["state"], seed.answer["scenario"]["classes"], limits)
+    if rejection:
+        return rejection
+    turns = value["turns"]
+    if len(turns) > limits.turns:
+        return Rejection(TOO_MANY_TURNS, f"{len(turns)} turns, limit {limits.turns}")
+    if not turns:
+        return Rejection(EMPTY_TURN, "no turns")
+    tools = tools_of(seed)
+    requests, calls = [], []
+    for index, turn in enumerate(turns):
+        found = _turn(turn, tools, limits)
+        if isinstance(found, Rejection):
+            return Rejection(found.reason, f"turn {index + 1}: {found.detail}"[:200])
+        requests.append(found[0])
+        calls.append(found[1])
+    count = sum(map(len, calls))
+    if count > limits.reference_calls:
+        return Rejection(TOO_MANY_CALLS, f"{count} calls, limit {limits.reference_calls}")
+    return Generation(value["state"], tuple(requests), tuple(calls))
+
+
+def _state_fault(state: Any, classes: Sequence[str], limits: Limits) -> Rejection | None:
+    if not isinstance(state, dict) or not all(isinstance(of, dict) for of in state.values()):
+        return Rejection(BAD_STATE, "expected an object of objects")
+    unknown = next((name for name in state if name not in classes), None)
+    if unknown is not None:
+        return Rejection(BAD_STATE, f"class {unknown[:60]!r}: expected {', '.join(classes)}")
+    size = len(json.dumps(state, ensure_ascii=False))
+    if size > limits.state_chars:
+        return Rejection(TOO_LONG, f"a state of {size} characters, limit {limits.state_chars}")
+    return None
+
+
+def _turn(
+    turn: Any, tools: Sequence[Mapping[str, Any]], limits: Limits
+) -> tuple[str, tuple[Call, ...]] | Rejection:
+    if not _has_keys(turn, "request", "calls") or not all(
+        isinstance(part, str) for part in turn.values()
+    ):
+        return Rejection(UNPARSABLE, 'expected {"request": "...", "calls": "[...]"}')
+    request = turn["request"].strip()
+    if not any(map(str.isalnum, request)):
+        return Rejection(EMPTY_TURN, "no request")
+    rejection = check_text(request, limits.turn_chars)
+    if rejection:
+        return Rejection(rejection.reason, f"request: {rejection.detail}")
+    calls = parse_calls(
+        turn["calls"], limits.episode_answer_chars, limits.depth, parameter_order(tools)
+    )
+    if isinstance(calls, Rejection):
+        reason = EMPTY_TURN if not turn["calls"].strip() else BAD_ANSWER
+        return Rejection(reason, f"{calls.reason}: {calls.detail}")
+    if not calls:
+        return Rejection(EMPTY_TURN, "no calls")
+    if len(calls) > limits.answer_calls:
+        return Rejection(TOO_MANY_CALLS, f"{len(calls)} calls, limit {limits.answer_calls}")
+    truth = ground_truth_of(calls, tools, "python", defaults_are_optional=True)
+    if isinstance(truth, Rejection):
+        return Rejection(BAD_ANSWER, truth.detail)
+    return request, tuple(
+        Call(name, arguments) for call in calls for name, arguments in call.items()
+    )
+
+
+def _has_keys(value: Any, *keys: str) -> bool:
+    return isinstance(value, dict) and set(value) == set(keys)
+
+
+def simulator_messages(seed: Task, statistics: SeedStatistics, limits: Limits) -> list[Message]:
+    """Asks for one variation of a conversation, given its state, calls and the agent's record."""
+    system = _RULES.format(
+        example=json.dumps(_EXAMPLE),
+        classes=", ".join(seed.answer["scenario"]["classes"]),
+        turns=limits.turns,
+        calls=limits.reference_calls,
+    )
+    record = success_record(statistics)
+    least = len(prompts.tool_text(tools_of(seed), 0))
+    space = limits.prompt_chars - len(system) - len(record) - _HEADING_CHARS
+    task = f"Task:\n{prompts.shortened(write(seed), max(0, space - least))}"
+    space = max(0, min(limits.prompt_tool_chars, space - len(task)))
+    functions = f"Functions, one a line:\n{prompts.tool_text(tools_of(seed), space)}"
+    return [
+        {"role": "system", "content": system},
+        {"role": "user", "content": "\n\n".join([functions, task, record])},
+    ]

@@ -1,0 +1,309 @@
+"""Is a generated conversation a sound task?  What its execution on the stateful classes can tell.
+
+The checker compares state and results turn by turn (`multi_turn`).  So each turn of the reference is played
+again in other ways, after the turns before it: without its calls, without one of them, with two of them in
+the other order.  What the checker makes of these plays says whether it asks for anything, whether it asks for
+what nobody wanted, and whether it refuses what is as good.  What execution and words cannot tell, such as
+whether other functions or values would serve as well, is left undecided.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import itertools
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from genenv_jax.benchmarks.base import (
+    GROUNDED,
+    NOT_ASKED,
+    NOT_EXECUTABLE,
+    TOO_LONG,
+    UNDECIDED,
+    Rejection,
+    Task,
+)
+from genenv_jax.benchmarks.bfcl import prompts, schemas
+from genenv_jax.benchmarks.bfcl.backends import (
+    Backends,
+    Call,
+    Scenario,
+    is_error,
+    keys_read,
+    reference,
+    same_state,
+)
+from genenv_jax.benchmarks.bfcl.episode import written_call
+from genenv_jax.benchmarks.bfcl.generation import BAD_STATE, tools_of
+from genenv_jax.benchmarks.bfcl.limits import Limits
+from genenv_jax.benchmarks.bfcl.multi_turn import RESPONSE_MISMATCH, STATE_MISMATCH, Judge
+from genenv_jax.benchmarks.grounding import judge, leaves
+from genenv_jax.benchmarks.wording import fold, words
+
+NO_EFFECT = "no_effect"  # a turn changes nothing and returns nothing
+ALREADY_KNOWN = "already_known"  # a turn changes nothing and returns what was returned before
+NEEDLESS_CALL = "needless_call"  # a call without effect, whose empty result the checker asks for
+OPEN_ORDER = "open_order"  # two calls of which the checker asks for one order, the request for none
+_NOTHING = Call("nothing", {})  # counts as a call, does nothing and returns an error
+_ORDER = frozenset(
+    "then after afterwards afterward before first firstly second secondly third next finally last lastly "
+    "once followed later subsequently when until thereafter order sequence beforehand prior upon having "
+    "1st 2nd 3rd done ready".split()
+)
+_LEAST_SHARED = 3  # characters of a value that two calls share
+_LONG_TEXT = 4  # words of a text that is looked for word by word
+_NO_REJECTION = (GROUNDED, UNDECIDED)
+
+
+def fault(task: Task, limits: Limits) -> Rejection | None:
+    """Why a generated conversation is rejected, or None.
+
+    Reasons: BAD_STATE (a key that its class does not read, a value of another kind, a state that does not
+    load), NOT_EXECUTABLE (a reference call fails), TOO_LONG (what the calls return), NO_EFFECT,
+    ALREADY_KNOWN, NEEDLESS_CALL, OPEN_ORDER.
+    """
+    rejection = _state_fault(task.answer["scenario"])
+    if rejection:
+        return rejection
+    plays = _Plays(task)
+    if sum(map(len, plays.read())) > limits.reference_chars:
+        return Rejection(
+            TOO_LONG, f"the calls return more than {limits.reference_chars} characters"
+        )
+    for turn in plays.turns:
+        rejection = (
+            _execution_fault(turn) or _effect_fault(plays, turn) or _order_fault(plays, turn)
+        )
+        if rejection:
+            return Rejection(rejection.reason, f"turn {turn.index + 1}: {rejection.detail}"[:200])
+    return None
+
+
+def grounding(task: Task, limits: Limits) -> Rejection | str:
+    """Whether the reference calls follow from what the agent reads: see `Grounded.grounding`.
+
+    Each call's values must be in the requests up to then, in what the calls before it returned, or in the
+    initial state; what its schema lists, describes or defaults to need not be said.  So must the words of a
+    longer text.  A call without values must have a word of its function in the request of its turn.  A call
+    without which another one of its turn would fail follows from the state.  An argument that may be left
+    out must be said, if the checker refuses the call without it.
+    """
+    plays = _Plays(task)
+    tools = {tool["name"]: tool for tool in tools_of(task)}
+    state = json.dumps(task.answer["scenario"]["config"], ensure_ascii=False)
+    said, decided = [], True
+    for turn in plays.turns:
+        said.append(turn.request)
+        for place, call in enumerate(turn.calls):
+            heard = "\n".join(said)
+            found = _call_grounding(turn.request, call, tools, heard, state)
+            if isinstance(found, Rejection) and not plays.is_needed(turn, place):
+                return Rejection(found.reason, f"turn {turn.index + 1}: {found.detail}"[:200])
+            unasked = _unasked(plays, turn, place, tools[call.name], f"{heard}\n{state}")
+            if unasked:
+                return Rejection(NOT_ASKED, f"turn {turn.index + 1}: {call.name}.{unasked}"[:200])
+            decided &= found == GROUNDED
+            said.append(prompts.shortened(turn.results[place], limits.observation_chars))
+    return GROUNDED if decided else UNDECIDED
+
+
+def _call_grounding(
+    request: str, call: Call, tools: Mapping[str, Any], heard: str, state: str
+) -> Rejection | str:
+    written = [(call.name, call.arguments)]
+    described = " ".join(map(str, leaves(tools[call.name])))
+    values = schemas.unlisted_values(written, [tools[call.name]])
+    values = [
+        value
+        for value in values
+        if not isinstance(value, str) or fold(value) not in fold(described)
+    ]
+    known = f"{described} {' '.join(map(str, leaves(dict(call.arguments))))}"
+    found = judge(written, values, request, f"{heard}\n{state}", known)
+    for value in values:
+        if isinstance(value, str) and len(words(value)) >= _LONG_TEXT and found in _NO_REJECTION:
+            told = judge([], words(value), request, f"{heard}\n{state}", "")
+            found = told if isinstance(told, Rejection) else found
+    if found == GROUNDED:
+        found = judge(written, values, request, heard, known)
+    return found if isinstance(found, Rejection) or found == GROUNDED else UNDECIDED
+
+
+def _unasked(plays: _Plays, turn: _Turn, place: int, tool: Mapping[str, Any], known: str) -> str:
+    """An argument that may be left out, which nobody told and the checker asks for; or ""."""
+    call = turn.calls[place]
+    for name, value in call.arguments.items():
+        if name in tool["parameters"]["required"]:
+            continue
+        described = tool["parameters"]["properties"].get(name, {})
+        told = judge([], [value], "", f"{known}\n{' '.join(map(str, leaves(described)))}", "")
+        if isinstance(told, Rejection):
+            rest = {key: entry for key, entry in call.arguments.items() if key != name}
+            calls = list(turn.calls)
+            calls[place] = Call(call.name, rest)
+            if plays.instead(turn, calls)[1]:
+                return name
+    return ""
+
+
+@dataclasses.dataclass(frozen=True)
+class _Turn:
+    """A turn of the reference: what is asked, the calls, what they returned."""
+
+    index: int
+    request: str
+    calls: tuple[Call, ...]
+    results: tuple[str, ...]
+
+
+class _Plays:
+    """The reference of a conversation, and its turns played otherwise."""
+
+    def __init__(self, task: Task):
+        spec = task.answer
+        self._scenario, self._calls = Scenario.from_json(spec["scenario"]), spec["calls"]
+        backends = Backends(self._scenario)
+        order = backends.parameter_order()
+        self.turns: list[_Turn] = []
+        for index, (messages, written) in enumerate(zip(spec["turns"], self._calls, strict=True)):
+            calls = tuple(reference(written, order))
+            request = "\n".join(m["content"] for m in messages if m["role"] == "user")
+            results = tuple(map(backends.run, calls))
+            self.turns.append(_Turn(index, request, calls, results))
+
+    def read(self) -> Iterator[str]:
+        """All results."""
+        return (result for turn in self.turns for result in turn.results)
+
+    def instead(self, turn: _Turn, calls: Sequence[Call]) -> tuple[list[str], str]:
+        """What other calls return in a turn, and the checker's reason against them, or ""."""
+        found = Judge(self._scenario)
+        for earlier in self.turns[: turn.index]:
+            found.run(earlier.calls)
+            found.end_turn(self._calls[earlier.index])
+        results = found.run(calls)
+        return results, found.end_turn(self._calls[turn.index])
+
+    def without(self, turn: _Turn, place: int) -> tuple[list[str], str]:
+        """The same with one call left out."""
+        return self.instead(turn, turn.calls[:place] + turn.calls[place + 1 :])
+
+    def changes(self, turn: _Turn, place: int) -> bool:
+        """Whether a call changes what the checker sees of the state."""
+        before, after = Backends(self._scenario), Backends(self._scenario)
+        for calls in (*(t.calls for t in self.turns[: turn.index]), turn.calls[:place]):
+            for call in calls:
+                before.run(call), after.run(call)
+        after.run(turn.calls[place])
+        return not same_state(before, after)
+
+    def is_needed(self, turn: _Turn, place: int) -> bool:
+        """Whether a call of the turn fails if this one is left out."""
+        return any(map(_failed, self.without(turn, place)[0]))
+
+
+def _state_fault(scenario: Mapping[str, Any]) -> Rejection | None:
+    """BAD_STATE, if the classes do not read a state as it is meant."""
+    try:
+        defaults = Backends(Scenario(tuple(scenario["classes"]), {}, False)).objects
+    except ValueError:  # a class without a state of its own
+        defaults = {}
+    try:
+        Backends(Scenario.from_json(scenario))
+        for name, config in scenario["config"].items():
+            unread = sorted(set(config) - keys_read(name, config))
+            if unread:
+                return Rejection(BAD_STATE, f"{name} does not read {unread[0][:60]!r}")
+            for key, value in config.items():
+                usual = _kind(getattr(defaults.get(name), key, None))
+                if usual and _kind(value) != usual:
+                    return Rejection(BAD_STATE, f"{name}.{key}: expected {usual}"[:200])
+    except ValueError as error:
+        return Rejection(BAD_STATE, str(error)[:200])
+    return None
+
+
+def _kind(value: Any) -> str:
+    """What kind of value this is; "" where it may be any."""
+    match value:
+        case bool():
+            return "true or false"
+        case int() | float():
+            return "a number"
+        case str():
+            return "a text"
+        case list():
+            return "a list"
+        case dict():
+            return "an object"
+    return ""
+
+
+def _failed(result: str) -> bool:
+    """Whether a call failed: an error, or a status that says so."""
+    if is_error(result):
+        return True
+    try:
+        value = json.loads(result)
+    except (ValueError, RecursionError):
+        return False
+    return isinstance(value, dict) and (
+        "error" in value or (value.get("login_status") is False and "message" in value)
+    )
+
+
+def _tells(result: str) -> bool:
+    """Whether there is anything in a result."""
+    try:
+        value = json.loads(result)
+    except (ValueError, RecursionError):
+        return result not in ("None", "")
+    return any(leaf not in ("", None) for leaf in leaves(value))
+
+
+def _execution_fault(turn: _Turn) -> Rejection | None:
+    for call, result in zip(turn.calls, turn.results, strict=True):
+        if _failed(result):
+            return Rejection(NOT_EXECUTABLE, f"{call.name}: {result}")
+    return None
+
+
+def _effect_fault(plays: _Plays, turn: _Turn) -> Rejection | None:
+    reason = plays.instead(turn, [_NOTHING])[1]
+    if reason != STATE_MISMATCH and not any(map(_tells, turn.results)):
+        return Rejection(NO_EFFECT, "nothing is changed, and nothing returned")
+    if not reason:
+        return Rejection(ALREADY_KNOWN, "nothing is changed, and all results were there before")
+    for place, result in enumerate(turn.results):
+        if len(turn.calls) > 1 and not _tells(result):
+            others, reason = plays.without(turn, place)
+            rest = turn.results[:place] + turn.results[place + 1 :]
+            if reason == RESPONSE_MISMATCH and tuple(others) == rest:
+                return Rejection(NEEDLESS_CALL, written_call(turn.calls[place]))
+    return None
+
+
+def _order_fault(plays: _Plays, turn: _Turn) -> Rejection | None:
+    """OPEN_ORDER: two calls that change the state, have nothing in common, and may not change places."""
+    if len(turn.calls) < 2 or _ORDER & set(words(turn.request)):
+        return None
+    changing = [
+        place
+        for place in range(len(turn.calls))
+        if plays.changes(turn, place) and not plays.is_needed(turn, place)
+    ]
+    for one, other in itertools.pairwise(changing):
+        calls = list(turn.calls)
+        calls[one], calls[other] = calls[other], calls[one]
+        if _values(calls[one]) & _values(calls[other]):
+            continue
+        results, reason = plays.instead(turn, calls)
+        if reason and not any(map(_failed, results)):
+            return Rejection(OPEN_ORDER, f"{turn.calls[one].name}, {turn.calls[other].name}")
+    return None
+
+
+def _values(call: Call) -> set[str]:
+    texts = (fold(str(leaf)) for leaf in leaves(dict(call.arguments)))
+    return {text for text in texts if len(text) >= _LEAST_SHARED}
