@@ -11,7 +11,7 @@ looked up among the public methods of the task's objects and called.  The result
   * the names of Python's built-in functions and of the official module's own variables are unknown
     functions here; there `dict(result=5)` or `open(...)` is executed;
   * text inside a string that looks like a call of a method is left alone; there it gets the object's name;
-  * numbers that would take minutes are rejected by `_check_size`.
+  * numbers that would take minutes, and arguments that double at every call, are rejected by `_check_size`.
 """
 
 from __future__ import annotations
@@ -53,6 +53,7 @@ _FORBIDDEN = ("kill", "exit", "quit", "remove", "unlink", "popen", "Popen", "run
 _MAX_RESULT_BITS = 14_300  # a little more than the 4,300 digits that Python writes out
 _MAX_PRECISION = 500  # digits; no reference asks for more than 10
 _MAX_NODES = 10_000  # files and directories that `du` and `find` walk through
+_MAX_WEIGHT = 50_000  # characters of the arguments of one call, results inside them included
 _ERROR = "Error during execution: "
 
 # The official classes share dictionaries of their modules, and mpmath's precision is global.
@@ -306,6 +307,8 @@ class Backends:
 
     def _check_size(self, name: str, arguments: Mapping[str, Any]) -> None:
         """Rejects what would run for minutes: ValueError, as Python raises for very long integers."""
+        if not _is_light(arguments):
+            raise ValueError(f"arguments of more than {_MAX_WEIGHT} characters")
         owner = type(self._owners[name]).__name__
         if owner == "MathAPI":
             _check_numbers(name, arguments)
@@ -318,6 +321,19 @@ class Backends:
                 if seen > _MAX_NODES:
                     raise RecursionError("maximum recursion depth exceeded")
                 waiting.extend(getattr(entry, "contents", {}).values())
+
+
+def _is_light(value: Any) -> bool:
+    """Whether a value is small when written out: results inside arguments can double at every call."""
+    waiting, weight = [value], 0
+    while waiting and weight <= _MAX_WEIGHT:
+        entry = waiting.pop()
+        weight += len(entry) if isinstance(entry, str) else 1
+        if isinstance(entry, dict):
+            waiting.extend(entry.values())
+        elif isinstance(entry, list | tuple):
+            waiting.extend(entry)
+    return weight <= _MAX_WEIGHT
 
 
 def _check_numbers(name: str, arguments: Mapping[str, Any]) -> None:

@@ -131,14 +131,19 @@ def _call_grounding(
 
 
 def _unasked(plays: _Plays, turn: _Turn, place: int, tool: Mapping[str, Any], known: str) -> str:
-    """An argument that may be left out, which nobody told and the checker asks for; or ""."""
+    """An argument that may be left out, which nobody told and the checker asks for; or "".
+
+    A number must be in the turn's own request, a text in what is known or in its parameter's description.
+    """
     call = turn.calls[place]
     for name, value in call.arguments.items():
         if name in tool["parameters"]["required"]:
             continue
         described = tool["parameters"]["properties"].get(name, {})
-        told = judge([], [value], "", f"{known}\n{' '.join(map(str, leaves(described)))}", "")
-        if isinstance(told, Rejection):
+        context = turn.request
+        if isinstance(value, str):
+            context = "\n".join([known, *map(str, leaves(described))])
+        if isinstance(judge([], [value], "", context, ""), Rejection):
             rest = {key: entry for key, entry in call.arguments.items() if key != name}
             calls = list(turn.calls)
             calls[place] = Call(call.name, rest)
@@ -216,28 +221,21 @@ def _state_fault(scenario: Mapping[str, Any]) -> Rejection | None:
             if unread:
                 return Rejection(BAD_STATE, f"{name} does not read {unread[0][:60]!r}")
             for key, value in config.items():
-                usual = _kind(getattr(defaults.get(name), key, None))
-                if usual and _kind(value) != usual:
-                    return Rejection(BAD_STATE, f"{name}.{key}: expected {usual}"[:200])
+                if name in defaults and not _is_like(value, getattr(defaults[name], key, None)):
+                    return Rejection(BAD_STATE, f"{name}.{key[:60]}: a {type(value).__name__}")
     except ValueError as error:
         return Rejection(BAD_STATE, str(error)[:200])
     return None
 
 
-def _kind(value: Any) -> str:
-    """What kind of value this is; "" where it may be any."""
-    match value:
-        case bool():
-            return "true or false"
-        case int() | float():
-            return "a number"
-        case str():
-            return "a text"
-        case list():
-            return "a list"
-        case dict():
-            return "an object"
-    return ""
+def _is_like(value: Any, usual: Any) -> bool:
+    """Whether a value is of the kind of what is there by default; nothing stands for a text or a number."""
+    if usual is None:
+        return value is None or isinstance(value, str | bool | int | float)
+    for kind in (bool, int | float, str, list, dict):
+        if isinstance(usual, kind):
+            return isinstance(value, kind) and isinstance(value, bool) == isinstance(usual, bool)
+    return True
 
 
 def _failed(result: str) -> bool:
