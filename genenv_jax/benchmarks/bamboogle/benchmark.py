@@ -22,12 +22,12 @@ from __future__ import annotations
 
 import dataclasses
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from genenv_jax.benchmarks.bamboogle import generation as generations
 from genenv_jax.benchmarks.bamboogle import prompts, records
 from genenv_jax.benchmarks.bamboogle.answers import extract, measure, normalize
-from genenv_jax.benchmarks.bamboogle.episode import SearchEpisode
+from genenv_jax.benchmarks.bamboogle.episode import SearchEpisode, search_answer
 from genenv_jax.benchmarks.bamboogle.judge import EndpointJudge, Judge
 from genenv_jax.benchmarks.bamboogle.metrics import official_metrics
 from genenv_jax.benchmarks.base import (
@@ -57,7 +57,7 @@ _COMMON = frozenset(
 
 @dataclasses.dataclass(kw_only=True, eq=False)
 class Bamboogle(Recorded):
-    """Bamboogle's tasks, prompts and scoring; implements `Benchmark`, `Interactive` and `Described`.
+    """Bamboogle's tasks, prompts and scoring; a `Benchmark`, `Interactive`, `Solved` and `Described`.
 
     Args, beside those of `Recorded`:
       mode: "closed_book" (one answer) or "search" (episodes with a search tool).
@@ -65,6 +65,8 @@ class Bamboogle(Recorded):
       reward: "f1", "em" or "sub_em"; with success "judge" the reward is the judge's verdict.
       seed_fraction: share of the questions that become seeds, by a stable hash.
       sub_questions: whether their sub-questions become seeds too.
+      episodes: the seeds, and what the simulator writes, are questions of two hops that are searched for, in
+        episodes whose conversations only grow.  The mode must be "search".
       max_searches: searches of an episode.
       search_threshold: how much a query must resemble a sub-question to find it (`search.similarity`).
       answer_chars: longest answer that is read.
@@ -80,6 +82,7 @@ class Bamboogle(Recorded):
     reward: str = "f1"
     seed_fraction: float = 0.2
     sub_questions: bool = True
+    episodes: bool = False
     max_searches: int = 3
     search_threshold: float = 0.4
     answer_chars: int = 8_192
@@ -90,6 +93,8 @@ class Bamboogle(Recorded):
     def __post_init__(self):
         super().__post_init__()
         check_choice("mode", self.mode, (CLOSED_BOOK, SEARCH))
+        if self.episodes and self.mode != SEARCH:
+            raise ValueError(f"episodes = True, mode = {self.mode!r}: expected 'search'")
         check_choice("success", self.success, (*_MEASURES, "judge"))
         check_choice("reward", self.reward, _MEASURES)
         check_shares(seed_fraction=self.seed_fraction, search_threshold=self.search_threshold)
@@ -113,6 +118,8 @@ class Bamboogle(Recorded):
             "mode": self.mode,
             "seed_fraction": str(self.seed_fraction),
         }
+        if self.episodes:
+            facts["episodes"] = "conversations only grow; searches and what they find are bounded"
         if self.mode == SEARCH:
             facts["search"] = f"the question's own sub-questions, {self.max_searches} searches"
         if self.judge is not None:
@@ -134,7 +141,8 @@ class Bamboogle(Recorded):
         for task in candidates:
             if _questions(task) & questions or _first_answers(task) & first:
                 continue
-            for seed in (task, *(records.sub_tasks(task) if self.sub_questions else ())):
+            parts = records.sub_tasks(task) if self.sub_questions and not self.episodes else []
+            for seed in (task, *parts):
                 if self.verify(seed) is None:
                     kept.setdefault(self.canonical(seed), seed)
         return list(kept.values())
@@ -159,19 +167,28 @@ class Bamboogle(Recorded):
         """See `Benchmark.agent_answer`; in an episode this ends it."""
         return f"<answer>{task.answer['answers'][0]}</answer>"
 
+    def agent_answers(self, task: Task) -> list[str]:
+        """See `Solved.agent_answers`: a search for each step, as far as there are any, and the answer."""
+        steps = task.answer["steps"][: self.max_searches] if self.is_interactive(task) else []
+        return [*(search_answer(step["question"]) for step in steps), self.agent_answer(task)]
+
     def is_interactive(self, task: Task) -> bool:
         """See `Interactive.is_interactive`: in search mode, where there is something to find."""
         return self.mode == SEARCH and bool(task.answer["steps"])
 
     def episode(self, task: Task) -> SearchEpisode:
         """See `Interactive.episode`."""
+        return self._episode(task, lambda answer: self.score(task, answer))
+
+    def _episode(self, task: Task, finish: Callable[[str], Score]) -> SearchEpisode:
         return SearchEpisode(
             task,
             self.agent_messages(task),
-            lambda answer: self.score(task, answer),
+            finish,
             self.max_searches,
             self.search_threshold,
             self.answer_chars,
+            grows=self.episodes,
         )
 
     def parse(self, text: str, seed: Task, task_id: str, generation: int) -> Task | Rejection:
@@ -200,7 +217,20 @@ class Bamboogle(Recorded):
         if rejection:
             return rejection
         found = measure(extract(self.agent_answer(task)), spec["answers"])
-        return None if found.em == 1.0 and found.f1 == 1.0 else Rejection(WRONG_ANSWER, _WRONG)
+        if found.em < 1.0 or found.f1 < 1.0:
+            return Rejection(WRONG_ANSWER, _WRONG)
+        return self._search_fault(task) if self.episodes else None
+
+    def _search_fault(self, task: Task) -> Rejection | None:
+        """BAD_STEPS unless the reference's searches each find a step, and its answer then ends the episode."""
+        if not self.is_interactive(task):
+            return Rejection(generations.BAD_STEPS, "nothing to search for")
+        episode = self._episode(task, lambda answer: Score(1.0, True, True))
+        answers = self.agent_answers(task)
+        scores = [score for answer in answers if (score := episode.step(answer)) is not None]
+        if len(scores) != 1 or scores[0].detail["found"] != len(answers) - 1:
+            return Rejection(generations.BAD_STEPS, "a search for a step does not find it")
+        return None
 
     def canonical(self, task: Task) -> str:
         """See `Benchmark.canonical`: the question without case, punctuation and white space."""
