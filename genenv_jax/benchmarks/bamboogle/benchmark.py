@@ -222,7 +222,7 @@ class Bamboogle(Recorded):
         return self._search_fault(task) if self.episodes else None
 
     def _search_fault(self, task: Task) -> Rejection | None:
-        """BAD_STEPS unless the reference's searches each find a step, and its answer then ends the episode."""
+        """BAD_STEPS unless each of the reference's searches finds a step, and its answer is the end."""
         if not self.is_interactive(task):
             return Rejection(generations.BAD_STEPS, "nothing to search for")
         episode = self._episode(task, lambda answer: Score(1.0, True, True))
