@@ -18,11 +18,12 @@ does not say by which measure).  `accuracy` is exact match (`em`), the standard;
     ... --config=configs/bamboogle.py:search
 
 lets the agent search for the question's own sub-questions, three times at most; `searches` and `found`
-say how often it did, and with what success.
+say how often it did, and with what success.  Trained with it, agents are trained on whole searches, and the
+seeds are the 16 questions of two hops alone.
 
     python -m genenv_jax.main --config=configs/bamboogle.py:debug --workdir=runs/bamboogle-debug
 
-runs the same code on a few of the real questions with a small, randomly initialised model: two epochs
+(and `:search,debug`) runs the same code on a few of the real questions with a small, randomly initialised model: two epochs
 in about two minutes on a CPU, most of it compiling.  Such a model answers nothing; the
 run shows that the parts work together, with an accuracy of 0 and all generations rejected.
 """
@@ -30,18 +31,27 @@ run shows that the parts work together, with an accuracy of 0 and all generation
 from genenv_jax.config import debug_settings, default_config
 
 
+_VARIANTS = ("", "search", "debug", "search,debug")
+
+
 def get_config(arg: str = ""):
-    if arg not in ("", "search", "debug"):
-        raise ValueError(
-            f"configs/bamboogle.py takes no argument, 'search' or 'debug', got {arg!r}"
-        )
+    if arg not in _VARIANTS:
+        raise ValueError(f"configs/bamboogle.py takes one of {_VARIANTS}, got {arg!r}")
     config = default_config()
     config.benchmark.name = "bamboogle"
     config.benchmark.verify_files = True
-    if arg == "search":
-        config.benchmark.mode = "search"
     config.model.path = "Qwen/Qwen2.5-7B-Instruct"
     config.limits.simulator_prompt = 4608
-    if arg == "debug":
+    if arg.startswith("search"):
+        config.benchmark.mode = "search"
+        config.benchmark.episodes = True
+        # Four answers of at most 256 tokens, and what three searches find.
+        config.limits.agent_prompt, config.limits.agent_response = 512, 256
+        config.limits.agent_episode = 2048
+        config.limits.simulator_prompt = 1024
+        config.limits.prompt_buckets = (256,)
+    if arg.endswith("debug"):
         debug_settings(config, 512, 1024, (256, 512))
+    if arg == "search,debug":
+        config.limits.agent_episode = 512
     return config

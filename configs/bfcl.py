@@ -33,9 +33,16 @@ that `overall` is at most 0.6.  `configs/bfcl.py:official_v3` reads the records 
 aggregates; answers are decoded, checked and executed by the rules of v4 (bfcl-eval 2026.3.23), so that its
 numbers are not quite those of the v3 leaderboard.
 
+    python -m genenv_jax.main --config=configs/bfcl.py:conversations --workdir=runs/bfcl-conversations \\
+        --config.model.path=Qwen/Qwen2.5-7B-Instruct
+
+trains on whole conversations instead of turns, with the package above: an agent calls, reads the results and
+calls again until a turn is done, and the simulator writes conversations: initial state, requests and calls.
+147 conversations of multi_turn_base are the seeds, 53 are held out.
+
     python -m genenv_jax.main --config=configs/bfcl.py:debug --workdir=runs/bfcl-debug
 
-runs the same code on a few of the real records with a small, randomly initialised model: two epochs
+(and `:conversations,debug`) runs the same code on a few of the real records with a small, randomly initialised model: two epochs
 in some minutes on a CPU, most of it compiling.  Such a model writes no valid task;
 the run shows that the parts work together and how rejections are counted.
 """
@@ -44,7 +51,7 @@ from genenv_jax.benchmarks.bfcl import backends
 from genenv_jax.benchmarks.bfcl.categories import categories
 from genenv_jax.config import debug_settings, default_config
 
-_VARIANTS = ("", "debug", "official", "official_v3")
+_VARIANTS = ("", "debug", "conversations", "conversations,debug", "official", "official_v3")
 
 
 def get_config(arg: str = ""):
@@ -60,6 +67,17 @@ def get_config(arg: str = ""):
         debug_settings(config, 5120, 5120, (256, 2048))
         some = ("simple_python", "parallel", "multi_turn_long_context")
         config.benchmark.seed_categories = config.benchmark.eval_categories = some
+    if arg.startswith("conversations"):
+        config.benchmark.multi_turn_rule = "conversation"
+        config.benchmark.episodes = True
+        config.benchmark.seed_categories = config.benchmark.eval_categories = ("multi_turn_base",)
+        # Answers and results of a reference take 1,100 tokens at most, 500 in the middle.
+        config.limits.agent_prompt, config.limits.agent_response = 3072, 256
+        config.limits.agent_episode = 3072
+        config.limits.simulator_response = 2048
+    if arg == "conversations,debug":
+        debug_settings(config, 3584, 5120, (2048,))
+        config.limits.agent_episode = 512
     if arg.startswith("official"):
         version = "v3" if arg == "official_v3" else "v4"
         config.benchmark.version = version

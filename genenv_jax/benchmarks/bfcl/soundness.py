@@ -85,9 +85,9 @@ def grounding(task: Task, limits: Limits) -> Rejection | str:
 
     Each call's values must be in the requests up to then, in what the calls before it returned, or in the
     initial state; what its schema lists, describes or defaults to need not be said.  So must the words of a
-    longer text.  A call without values must have a word of its function in the request of its turn.  A call
-    without which another one of its turn would fail follows from the state.  An argument that may be left
-    out must be said, if the checker refuses the call without it.
+    longer text.  The request of its turn must have a word of a call, its values or the description of its
+    function.  A call without which another one of its turn would fail follows from the state.  An argument
+    that may be left out must be said, if the checker refuses the call without it.
     """
     plays = _Plays(task)
     tools = {tool["name"]: tool for tool in tools_of(task)}
@@ -121,6 +121,8 @@ def _call_grounding(
     ]
     known = f"{described} {' '.join(map(str, leaves(dict(call.arguments))))}"
     found = judge(written, values, request, f"{heard}\n{state}", known)
+    if found in _NO_REJECTION and isinstance(judge([], [], request, "", known), Rejection):
+        return Rejection(NOT_ASKED, f"the request has no word of {call.name} and its values")
     for value in values:
         if isinstance(value, str) and len(words(value)) >= _LONG_TEXT and found in _NO_REJECTION:
             told = judge([], words(value), request, f"{heard}\n{state}", "")
