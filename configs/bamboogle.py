@@ -23,13 +23,12 @@ seeds are the 16 questions of two hops alone.
 
     python -m genenv_jax.main --config=configs/bamboogle.py:debug --workdir=runs/bamboogle-debug
 
-(and `:search,debug`) runs the same code on a few of the real questions with a small, randomly initialised model: two epochs
-in about two minutes on a CPU, most of it compiling.  Such a model answers nothing; the
-run shows that the parts work together, with an accuracy of 0 and all generations rejected.
+(and `:search,debug`) runs the same code on a few of the real questions with a small, randomly initialised
+model: two epochs in about two minutes on a CPU, most of it compiling.  Such a model answers nothing; the run
+shows that the parts work together, with an accuracy of 0 and all generations rejected.
 """
 
 from genenv_jax.config import debug_settings, default_config
-
 
 _VARIANTS = ("", "search", "debug", "search,debug")
 

@@ -42,9 +42,9 @@ calls again until a turn is done, and the simulator writes conversations: initia
 
     python -m genenv_jax.main --config=configs/bfcl.py:debug --workdir=runs/bfcl-debug
 
-(and `:conversations,debug`) runs the same code on a few of the real records with a small, randomly initialised model: two epochs
-in some minutes on a CPU, most of it compiling.  Such a model writes no valid task;
-the run shows that the parts work together and how rejections are counted.
+(and `:conversations,debug`) runs the same code on a few of the real records with a small, randomly
+initialised model: two epochs in some minutes on a CPU, most of it compiling.  Such a model writes no valid
+task; the run shows that the parts work together and how rejections are counted.
 """
 
 from genenv_jax.benchmarks.bfcl import backends

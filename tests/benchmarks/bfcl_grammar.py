@@ -170,9 +170,9 @@ def _car(rng: random.Random) -> tuple[dict[str, Any], Iterator[Turn]]:
     def turns() -> Iterator[Turn]:
         yield "Lock all four doors.", f"[lockDoors(unlock=False, door=[{_DOORS}])]"
         yield "Turn the headlights on.", "[setHeadlights(mode='on')]"
-        for name in rng.sample(_WORDS, 6):
-            amount = rng.randrange(1, 5)
-            yield f"Fill up {amount} gallons of fuel.", f"[fillFuelTank(fuelAmount={amount}.0)]"
+        for name, tenths in zip(rng.sample(_WORDS, 6), rng.sample(range(10, 50), 6), strict=True):
+            amount = tenths / 10
+            yield f"Fill up {amount} gallons of fuel.", f"[fillFuelTank(fuelAmount={amount})]"
             yield f"Navigate to {name} street.", f"[set_navigation(destination='{name} street')]"
 
     return state, turns()
@@ -294,6 +294,11 @@ def _deep(found: Conversation, classes: Sequence[str]) -> str:
     )
 
 
+def _again(found: Conversation, classes: Sequence[str]) -> Conversation | None:
+    turn = next((_SEEN[name] for name in classes if name in _SEEN), None)
+    return turn and _with(found, turn, (f"Once more, please: {turn[0]}", turn[1]))
+
+
 # Name: (how it is spoilt, the reason for which it is turned away).
 BROKEN: dict[str, tuple[Callable[[Conversation, Sequence[str]], Conversation | str | None], str]] = {
     "cut short": (lambda found, classes: write(found)[:-20], "unparsable"),
@@ -324,7 +329,8 @@ BROKEN: dict[str, tuple[Callable[[Conversation, Sequence[str]], Conversation | s
     "Python instead of calls": (_first(calls="[x for x in (1, 2)]"), "bad_answer"),
     "names alone": (_first(calls=lambda calls: f"[{calls[1:].split('(')[0]}()]"), "bad_answer"),
     "a call that fails": (_of(_FAILING), "not_executable"),
-    "the same question again": (_of(_SEEN, 2), "already_known"),
+    "the same question again": (_again, "already_known"),
+    "the same turn twice": (_of(_SEEN, 2), "repeated_turn"),
     "two things in no order": (_of(_TWO), "open_order"),
     "a request for something else": (_first(request="Tell me a joke, please."), "not_asked"),
     "the calls in the request": (

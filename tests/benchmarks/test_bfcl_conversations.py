@@ -203,7 +203,9 @@ def test_a_generation_is_read_proven_and_written_again(benchmark):
     ("turns", "reason"),
     [
         ([("Show lost.", "[cat(file_name='lost')]")], base.NOT_EXECUTABLE),
-        ([("Look around.", "[ls()]"), ("Look around.", "[ls()]")], soundness.ALREADY_KNOWN),
+        ([("Look around: ls.", "[ls()]"), ("Now ls again.", "[ls()]")], soundness.ALREADY_KNOWN),
+        ([("Make the file a1.", "[touch('a1')]"), ("Make the file A1!", "[touch('a1')]")],
+         soundness.REPEATED_TURN),
         ([("Tell me a joke.", "[cat(file_name='notes')]")], base.NOT_ASKED),
         ([("Do cat(file_name='notes').", "[cat(file_name='notes')]")], base.GIVEN_AWAY),
         ([("Make the files red and blue.", "[touch('red'), touch('blue')]")], ""),

@@ -59,8 +59,21 @@ def respoken(task: Task, request: str, **fields) -> Task:
     return dataclasses.replace(task, messages=messages, **fields)
 
 
+def _all_respoken(task: Task, change: Callable[[str], str]) -> Task:
+    """A conversation with all of its requests changed."""
+    turns = [
+        [{**message, "content": change(message["content"])} for message in turn]
+        for turn in task.answer["turns"]
+    ]
+    return dataclasses.replace(
+        task, messages=tuple(turns[0]), answer={**task.answer, "turns": turns}
+    )
+
+
 def restated(task: Task, change: Callable[[str], str]) -> Task:
     """A task whose request is changed: of a conversation with speakers, what the user says."""
+    if "turns" in task.answer:
+        return _all_respoken(task, change)
     lines = task.messages[-1]["content"]
     if not lines.startswith(_USER):
         return respoken(task, change(lines))

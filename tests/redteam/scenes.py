@@ -35,6 +35,9 @@ SCENES: dict[str, tuple[str, dict[str, Any]]] = {
     "bfcl_single": _bfcl(*_SINGLE, *_LIVE, seed_fraction=0.5),
     "bfcl_turn_static": _bfcl(*_TURNS, multi_turn_rule="turn_static", seed_fraction=0.5),
     "bfcl_turn_state": _bfcl(*_TURNS, multi_turn_rule="turn_state", seed_fraction=0.5),
+    "bfcl_conversations": _bfcl(
+        *_TURNS, multi_turn_rule="conversation", episodes=True, seed_fraction=0.5
+    ),
     "bfcl_irrelevance": _bfcl("irrelevance", seed_fraction=0.5),
     "api_bank": (
         "api_bank",
@@ -78,7 +81,7 @@ def scene(name: str, data_dir: pathlib.Path | None = None) -> Iterator[Scene]:
     """
     kind, options = SCENES[name]
     with contextlib.ExitStack() as stack:
-        if name == "bfcl_turn_state" and data_dir is None:
+        if name in ("bfcl_turn_state", "bfcl_conversations") and data_dir is None:
             stack.enter_context(small_classes())
         if kind != "dial":
             directory = data_dir

@@ -13,8 +13,8 @@ from typing import Any
 
 COLUMNS = ("exploit", "benchmark", "role", "tried", "earned", "bound", "verdict")
 NAMES = (
-    "bfcl_single", "bfcl_turn_static", "bfcl_turn_state", "bfcl_irrelevance", "api_bank", "alfworld",
-    "alfworld_games", "bamboogle", "travelplanner", "travelplanner_micro", "dial",
+    "bfcl_single", "bfcl_turn_static", "bfcl_turn_state", "bfcl_conversations", "bfcl_irrelevance",
+    "api_bank", "alfworld", "alfworld_games", "bamboogle", "travelplanner", "travelplanner_micro", "dial",
 )  # fmt: skip
 
 

@@ -16,6 +16,7 @@ from tests.benchmarks.travelplanner_inventions import SLOTS
 from tests.redteam import bfcl_calls
 from tests.redteam.changes import WRAPPINGS
 from tests.redteam.common import ANSWERS
+from tests.redteam.exploits import verdict_on
 from tests.redteam.scenes import scene
 from tests.redteam.table import NAMES
 
@@ -94,6 +95,7 @@ MADE = {
     "bfcl_single": _calls,
     "bfcl_turn_static": _calls,
     "bfcl_turn_state": _calls,
+    "bfcl_conversations": _calls,
     "bfcl_irrelevance": _calls,
     "api_bank": _requests,
     "alfworld": _actions,
@@ -117,6 +119,8 @@ def _drawn(draw, opened, task):
 
 
 def _check(name, examples):
+    if name == "bfcl_conversations":  # an answer is given until its episode ends
+        examples //= 5
     with scene(name) as opened:
 
         @settings(
@@ -133,7 +137,7 @@ def _check(name, examples):
             if name == "alfworld":
                 read = commands.parse(text, 1 << 20)
                 assume(not isinstance(read, list) or len(set(read)) != 1 or read[0] not in text)
-            score = opened.benchmark.score(task, text)
+            score = verdict_on(opened, task, text)
             assert 0 <= score.reward <= BOUNDS[name] + 1e-9, (task.id, score.reason, text)
 
         holds()

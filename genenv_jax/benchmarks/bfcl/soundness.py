@@ -34,15 +34,16 @@ from genenv_jax.benchmarks.bfcl.backends import (
     reference,
     same_state,
 )
-from genenv_jax.benchmarks.bfcl.episode import written_call
+from genenv_jax.benchmarks.bfcl.episode import written, written_call
 from genenv_jax.benchmarks.bfcl.generation import BAD_STATE, tools_of
 from genenv_jax.benchmarks.bfcl.limits import Limits
 from genenv_jax.benchmarks.bfcl.multi_turn import RESPONSE_MISMATCH, STATE_MISMATCH, Judge
 from genenv_jax.benchmarks.grounding import judge, leaves
-from genenv_jax.benchmarks.wording import fold, words
+from genenv_jax.benchmarks.wording import fold, letters, words
 
 NO_EFFECT = "no_effect"  # a turn changes nothing and returns nothing
 ALREADY_KNOWN = "already_known"  # a turn changes nothing and returns what was returned before
+REPEATED_TURN = "repeated_turn"  # a turn with the request and the calls of another one
 NEEDLESS_CALL = "needless_call"  # a call without effect, whose empty result the checker asks for
 OPEN_ORDER = "open_order"  # two calls of which the checker asks for one order, the request for none
 _NOTHING = Call("nothing", {})  # counts as a call, does nothing and returns an error
@@ -61,7 +62,7 @@ def fault(task: Task, limits: Limits) -> Rejection | None:
 
     Reasons: BAD_STATE (a key that its class does not read, a value of another kind, a state that does not
     load), NOT_EXECUTABLE (a reference call fails), TOO_LONG (what the calls return), NO_EFFECT,
-    ALREADY_KNOWN, NEEDLESS_CALL, OPEN_ORDER.
+    REPEATED_TURN, ALREADY_KNOWN, NEEDLESS_CALL, OPEN_ORDER.
     """
     rejection = _state_fault(task.answer["scenario"])
     if rejection:
@@ -71,7 +72,12 @@ def fault(task: Task, limits: Limits) -> Rejection | None:
         return Rejection(
             TOO_LONG, f"the calls return more than {limits.reference_chars} characters"
         )
+    told: set[tuple[str, str]] = set()
     for turn in plays.turns:
+        said = (letters(turn.request), written(turn.calls))
+        if said in told:
+            return Rejection(REPEATED_TURN, f"turn {turn.index + 1}")
+        told.add(said)
         rejection = (
             _execution_fault(turn) or _effect_fault(plays, turn) or _order_fault(plays, turn)
         )
@@ -111,16 +117,16 @@ def grounding(task: Task, limits: Limits) -> Rejection | str:
 def _call_grounding(
     request: str, call: Call, tools: Mapping[str, Any], heard: str, state: str
 ) -> Rejection | str:
-    written = [(call.name, call.arguments)]
+    called = [(call.name, call.arguments)]
     described = " ".join(map(str, leaves(tools[call.name])))
-    values = schemas.unlisted_values(written, [tools[call.name]])
+    values = schemas.unlisted_values(called, [tools[call.name]])
     values = [
         value
         for value in values
         if not isinstance(value, str) or fold(value) not in fold(described)
     ]
     known = f"{described} {' '.join(map(str, leaves(dict(call.arguments))))}"
-    found = judge(written, values, request, f"{heard}\n{state}", known)
+    found = judge(called, values, request, f"{heard}\n{state}", known)
     if found in _NO_REJECTION and isinstance(judge([], [], request, "", known), Rejection):
         return Rejection(NOT_ASKED, f"the request has no word of {call.name} and its values")
     for value in values:
@@ -128,7 +134,7 @@ def _call_grounding(
             told = judge([], words(value), request, f"{heard}\n{state}", "")
             found = told if isinstance(told, Rejection) else found
     if found == GROUNDED:
-        found = judge(written, values, request, heard, known)
+        found = judge(called, values, request, heard, known)
     return found if isinstance(found, Rejection) or found == GROUNDED else UNDECIDED
 
 
@@ -173,8 +179,8 @@ class _Plays:
         backends = Backends(self._scenario)
         order = backends.parameter_order()
         self.turns: list[_Turn] = []
-        for index, (messages, written) in enumerate(zip(spec["turns"], self._calls, strict=True)):
-            calls = tuple(reference(written, order))
+        for index, (messages, texts) in enumerate(zip(spec["turns"], self._calls, strict=True)):
+            calls = tuple(reference(texts, order))
             request = "\n".join(m["content"] for m in messages if m["role"] == "user")
             results = tuple(map(backends.run, calls))
             self.turns.append(_Turn(index, request, calls, results))
