@@ -235,7 +235,7 @@ _TWO = {
 _SEEN = {  # read twice
     "GorillaFileSystem": ("Which folder am I in?", "[pwd()]"),
     "MessageAPI": ("List all users.", "[list_users()]"),
-    "TradingBot": ("Show my watchlist.", "[get_watchlist()]"),
+    "TradingBot": ("Show my account information.", "[get_account_info()]"),
     "TwitterAPI": ("List whom I am following.", "[list_all_following()]"),
     "VehicleControlAPI": ("Check the tire pressure.", "[check_tire_pressure()]"),
     "MathAPI": ("What is 2 plus 2?", "[add(a=2, b=2)]"),
