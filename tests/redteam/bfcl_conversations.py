@@ -10,7 +10,7 @@ from typing import Any
 from genenv_jax.benchmarks import base
 from genenv_jax.benchmarks.base import Task
 from tests.redteam import bfcl_calls as calls
-from tests.redteam.common import answers, generations
+from tests.redteam.common import COPIES, answers, generations
 from tests.redteam.exploits import AGENT, GIVEN_AWAY, NOT_ASKED, SIMULATOR, Exploit, Scene
 
 _agent = functools.partial(Exploit, "bfcl_conversations", AGENT)
@@ -70,6 +70,16 @@ def _state(**classes: Any) -> Callable[[Scene, Task], str]:
     return _generation(lambda found, seed: {**found, "state": found["state"] | classes})
 
 
+def _hidden(found: dict[str, Any], seed: Task) -> dict[str, Any] | None:
+    """A file that the request does not name."""
+    if "GorillaFileSystem" not in seed.answer["scenario"]["classes"]:
+        return None
+    contents = {"zebra": {"type": "file", "content": "stripes"}}
+    state = {"GorillaFileSystem": {"root": {"home": {"type": "directory", "contents": contents}}}}
+    turn = {"request": "Use cat on the file that is there.", "calls": "[cat(file_name='zebra')]"}
+    return {"state": state, "turns": [turn]}
+
+
 EXPLOITS = [
     *answers("bfcl_conversations"),
     _agent("no call", lambda scene, task: "[]"),
@@ -114,6 +124,8 @@ EXPLOITS = [
     _simulator("the same turn ten times", _generation(lambda found, seed: {
         **found, "turns": [found["turns"][-1]] * 8}),
         reasons=("repeated_turn", *_UNSOUND, base.NOT_EXECUTABLE, base.CONTAMINATED)),
+    _simulator("a value that only the state has", _generation(_hidden), 1.0,
+               reasons=COPIES, remains="the agent can look for it"),
     _simulator("a function that there is not", _first(request="Win.", calls="[win()]"),
                reasons=(base.BAD_ANSWER,)),
     _simulator("Python instead of calls", _first(calls="[__import__('os').system('true')]"),

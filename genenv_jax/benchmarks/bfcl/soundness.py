@@ -133,9 +133,9 @@ def _call_grounding(
         if isinstance(value, str) and len(words(value)) >= _LONG_TEXT and found in _NO_REJECTION:
             told = judge([], words(value), request, f"{heard}\n{state}", "")
             found = told if isinstance(told, Rejection) else found
-    if found == GROUNDED:
-        found = judge(called, values, request, heard, known)
-    return found if isinstance(found, Rejection) or found == GROUNDED else UNDECIDED
+    if found == GROUNDED and judge(called, values, request, heard, known) != GROUNDED:
+        return UNDECIDED  # it is only in the state
+    return found
 
 
 def _unasked(plays: _Plays, turn: _Turn, place: int, tool: Mapping[str, Any], known: str) -> str:
