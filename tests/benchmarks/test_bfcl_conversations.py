@@ -208,6 +208,9 @@ def test_a_generation_is_read_proven_and_written_again(benchmark):
          soundness.REPEATED_TURN),
         ([("Tell me a joke.", "[cat(file_name='notes')]")], base.NOT_ASKED),
         ([("Do cat(file_name='notes').", "[cat(file_name='notes')]")], base.GIVEN_AWAY),
+        # Also of a call that another one needs.
+        ([("First mkdir(dir_name='d1'), then enter it.", "[mkdir('d1'), cd('d1')]")], base.GIVEN_AWAY),
+        ([("First make the folder d1, then enter it.", "[mkdir('d1'), cd('d1')]")], ""),
         ([("Make the files red and blue.", "[touch('red'), touch('blue')]")], ""),
         ([("Make a folder.", "[mkdir(dir_name='zebra')]")], base.NOT_ASKED),
         ([("Write into notes.", "[echo(content='The quick brown fox jumps', file_name='notes')]")],

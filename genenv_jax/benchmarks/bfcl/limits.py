@@ -45,7 +45,7 @@ class Limits:
     episode_calls: int = 160
     observation_chars: int = 2_000
     turns: int = 8
-    turn_chars: int = 2_000
+    turn_chars: int = 1_200
     reference_calls: int = 40
     reference_chars: int = 200_000
     state_chars: int = 8_192

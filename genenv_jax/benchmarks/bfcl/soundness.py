@@ -49,7 +49,7 @@ OPEN_ORDER = "open_order"  # two calls of which the checker asks for one order, 
 _NOTHING = Call("nothing", {})  # counts as a call, does nothing and returns an error
 _ORDER = frozenset(
     "then after afterwards afterward before first firstly second secondly third next finally last lastly "
-    "once followed later subsequently when until thereafter order sequence beforehand prior upon having "
+    "once followed later subsequently when until thereafter sequence beforehand prior upon having "
     "1st 2nd 3rd done ready".split()
 )
 _LEAST_SHARED = 3  # characters of a value that two calls share
@@ -104,7 +104,9 @@ def grounding(task: Task, limits: Limits) -> Rejection | str:
         for place, call in enumerate(turn.calls):
             heard = "\n".join(said)
             found = _call_grounding(turn.request, call, tools, heard, state)
-            if isinstance(found, Rejection) and not plays.is_needed(turn, place):
+            if isinstance(found, Rejection) and not (
+                found.reason == NOT_ASKED and plays.is_needed(turn, place)
+            ):
                 return Rejection(found.reason, f"turn {turn.index + 1}: {found.detail}"[:200])
             unasked = _unasked(plays, turn, place, tools[call.name], f"{heard}\n{state}")
             if unasked:
