@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import functools
 import json
 from collections.abc import Callable
@@ -13,11 +14,25 @@ from tests.redteam import bfcl_calls as calls
 from tests.redteam.common import COPIES, answers, generations
 from tests.redteam.exploits import AGENT, GIVEN_AWAY, NOT_ASKED, SIMULATOR, Exploit, Scene
 
-_agent = functools.partial(Exploit, "bfcl_conversations", AGENT)
 _simulator = functools.partial(Exploit, "bfcl_conversations", SIMULATOR)
+_MOST_STEPS = 200  # of an episode
 _SPARED = "of n calls where r are needed each one beyond 2r costs 1 / (r + 1)"
 # Why the small conversations, which are not all sound, are turned away before they are found to be copies.
 _UNSOUND = ("already_known", "needless_call", "no_effect", "open_order", NOT_ASKED)
+
+
+def _again(exploit: Exploit) -> Exploit:
+    """The same with one answer given until the episode ends."""
+
+    def make(scene: Scene, task: Task) -> list[str] | None:
+        said = exploit.make(scene, task)
+        return [said] * _MOST_STEPS if isinstance(said, str) else said
+
+    return dataclasses.replace(exploit, make=make)
+
+
+def _agent(*arguments: Any, **fields: Any) -> Exploit:
+    return _again(Exploit("bfcl_conversations", AGENT, *arguments, **fields))
 
 
 def _turns(change: Callable[[list[str]], list[str]]) -> Callable[[Scene, Task], list[str]]:
@@ -81,7 +96,7 @@ def _hidden(found: dict[str, Any], seed: Task) -> dict[str, Any] | None:
 
 
 EXPLOITS = [
-    *answers("bfcl_conversations"),
+    *map(_again, answers("bfcl_conversations")),
     _agent("no call", lambda scene, task: "[]"),
     _agent("never ends a turn", lambda scene, task: "[nothing()]"),
     _agent("looks for ever", _free),
