@@ -17,27 +17,21 @@ and they must agree.
 from __future__ import annotations
 
 import dataclasses
+import functools
 import itertools
 import re
 from collections.abc import Mapping, Sequence
+from typing import Any
 
 import numpy as np
 
 from genenv_jax.benchmarks import base
-from genenv_jax.benchmarks.base import Message, Rejection, Score, SeedStatistics, Task
-from genenv_jax.benchmarks.options import check_integers
+from genenv_jax.benchmarks.base import Rejection, Score, Task
+from genenv_jax.benchmarks.dial_tasks import OPERATIONS, DialTasks
 from genenv_jax.rl.rewards import agent_reward
 
-OPERATIONS = {
-    "add": lambda position, n: position + n,
-    "subtract": lambda position, n: position - n,
-    "multiply": lambda position, n: position * n,
-}
 # Names that renamed tasks use.  They are words of no language, so nothing is known of them beforehand.
 NEW_NAMES = ("zap", "nix", "hop", "wug", "dax", "fep", "kiv", "lum")
-
-AGENT_INSTRUCTION = "Call the tools in order."
-SIMULATOR_INSTRUCTION = "Write a task that is solved half of the time."
 
 # Not \d, which matches the digits of every script.
 _STATEMENT = re.compile(r"Tools: ([a-z =,]{1,200})\.\nStart at ([0-9])\. ([a-z0-9 ,]{1,400})\.")
@@ -114,67 +108,37 @@ def _read_calls(
     return tuple(calls)
 
 
-class Dial:
+@dataclasses.dataclass(eq=False)
+class Dial(DialTasks):
     """The benchmark object.
 
-    Args:
-      seed: of the generator that draws the data set; the same seed gives the same tasks.
-      positions: positions of the dial, at most 10.
-      max_depth: most calls that a task of the seeds or of the simulator may have.
-      deeper: depths of held-out tasks beyond max_depth.  The base model has seen demonstrations of
-        such length; neither the seeds nor the simulator's tasks ever have it.
-      num_seeds: size of the seed set.
-      seed_depths: relative frequency of depths 1 .. max_depth among the seeds.
-      eval_per_depth: held-out tasks of each depth and split, where the depth has enough programs.
+    Attributes (those of `DialTasks`, and):
       misunderstood: share of the (operation, argument) pairs that the warm start teaches wrongly.
-      grasp: how often it gets these right, at most 0.9.
       mistakes: what it does with them otherwise, "argument" or "shift"; see `dial_demonstrations`.
     """
 
     name = "dial"
+    agent_instruction = "Call the tools in order."
 
-    def __init__(
-        self,
-        seed: int = 0,
-        positions: int = 10,
-        max_depth: int = 6,
-        deeper: Sequence[int] = (7, 8),
-        num_seeds: int = 64,
-        seed_depths: Sequence[float] = (0.1, 0.1, 0.15, 0.2, 0.25, 0.2),
-        eval_per_depth: int = 24,
-        misunderstood: float = 0.5,
-        grasp: float = 0.3,
-        mistakes: str = "argument",
-    ):
-        if not 2 <= positions <= 10:
-            raise ValueError(f"benchmark.positions = {positions}: expected 2 to 10")
-        counts = {"benchmark.num_seeds": num_seeds, "benchmark.eval_per_depth": eval_per_depth}
-        check_integers(0, **counts)
-        if max_depth < 1 or any(depth <= max_depth for depth in deeper):
+    mistakes: str = "argument"
+
+    def __post_init__(self):
+        if self.mistakes not in ("argument", "shift"):
             raise ValueError(
-                f"benchmark.deeper = {tuple(deeper)}: expected depths above max_depth = {max_depth} >= 1"
+                f"benchmark.mistakes = {self.mistakes!r}: expected 'argument' or 'shift'"
             )
-        if min(seed_depths, default=0) < 0 or sum(seed_depths) <= 0:
-            raise ValueError("benchmark.seed_depths: expected frequencies, not all of them 0")
-        if not 0 <= misunderstood <= 1:
-            raise ValueError(f"benchmark.misunderstood = {misunderstood}: expected between 0 and 1")
-        if not 0 <= grasp <= 0.9:
-            raise ValueError(f"benchmark.grasp = {grasp}: expected between 0 and 0.9")
-        if mistakes not in ("argument", "shift"):
-            raise ValueError(f"benchmark.mistakes = {mistakes!r}: expected 'argument' or 'shift'")
-        if len(seed_depths) != max_depth:
-            raise ValueError(
-                f"benchmark.seed_depths has {len(seed_depths)} entries: expected max_depth = {max_depth}"
-            )
-        self.positions, self.max_depth, self.deeper = positions, max_depth, tuple(deeper)
-        self.arguments = tuple(range(1, positions))
-        self.misunderstood, self.grasp, self.mistakes = misunderstood, grasp, mistakes
-        rng = np.random.default_rng(seed)
-        self._eval = self._draw_eval(rng, eval_per_depth)
-        self.held_out = frozenset(self.canonical(task) for task in self._eval)
-        self._seeds = self._draw_seeds(rng, num_seeds, np.asarray(seed_depths, float))
+        super().__post_init__()
 
     # -- data ---------------------------------------------------------------------------------------
+
+    @property
+    def choices(self) -> int:
+        return len(OPERATIONS) * len(self.arguments)
+
+    def splits(self):
+        """See `DialTasks.splits`; one more renames the tools."""
+        renamed = functools.partial(self.random_program, renamed=True)
+        return [*super().splits(), ("renamed", range(1, self.max_depth + 1), renamed)]
 
     def random_program(
         self, rng: np.random.Generator, depth: int, renamed: bool = False
@@ -191,18 +155,13 @@ class Dial:
         new = rng.choice(NEW_NAMES, len(OPERATIONS), replace=False)
         return Program(start, calls, tuple(zip(OPERATIONS, map(str, new), strict=True)))
 
-    def task(self, program: Program, **fields) -> Task:
-        """Wraps a program as a task; `fields` are the task's other attributes."""
-        return Task(
-            benchmark=self.name,
-            messages=({"role": "user", "content": program.statement()},),
-            answer={
-                "start": program.start,
-                "calls": [list(call) for call in program.calls],
-                "names": [list(pair) for pair in program.names],
-            },
-            **fields,
-        )
+    def specification(self, program: Program) -> dict[str, Any]:
+        """See `DialTasks.specification`: the program, as JSON."""
+        return {
+            "start": program.start,
+            "calls": [list(call) for call in program.calls],
+            "names": [list(pair) for pair in program.names],
+        }
 
     @staticmethod
     def program(task: Task) -> Program:
@@ -211,125 +170,32 @@ class Dial:
         calls = tuple((operation, n) for operation, n in spec["calls"])
         return Program(spec["start"], calls, tuple(tuple(pair) for pair in spec["names"]))
 
-    def _draw_eval(self, rng, per_depth) -> list[Task]:
-        tasks, taken = [], set()
-        splits = [("in_distribution", range(1, self.max_depth + 1)), ("deeper", self.deeper)]
-        for split, depths in [*splits, ("renamed", range(1, self.max_depth + 1))]:
-            for depth in depths:
-                space = self.positions * (len(OPERATIONS) * len(self.arguments)) ** depth
-                # Holding out much of a small space would leave little of it to train on.
-                count, drawn = min(per_depth, max(1, space // 16)), 0
-                while drawn < count:
-                    program = self.random_program(rng, depth, renamed=split == "renamed")
-                    if (program.start, program.calls) in taken:
-                        continue
-                    taken.add((program.start, program.calls))
-                    category = f"{split}/depth_{depth}"
-                    task_id = f"dial-{split}-{depth}-{drawn}"
-                    tasks.append(self.task(program, id=task_id, category=category, origin="eval"))
-                    drawn += 1
-        return tasks
-
-    def _draw_seeds(self, rng, count, weights) -> list[Task]:
-        seeds, taken = [], set(self.held_out)
-        for _ in range(100 * count):
-            if len(seeds) == count:
-                break
-            depth = int(rng.choice(len(weights), p=weights / weights.sum())) + 1
-            task = self.task(
-                self.random_program(rng, depth),
-                id=f"dial-seed-{len(seeds)}",
-                category=f"depth_{depth}",
-            )
-            if self.canonical(task) not in taken:
-                taken.add(self.canonical(task))
-                seeds.append(task)
-        if len(seeds) < count:
-            raise ValueError(
-                f"benchmark.num_seeds = {count}: the world has too few distinct programs"
-            )
-        return seeds
-
-    def tasks(self, split: str) -> Sequence[Task]:
-        if split not in ("seed", "eval"):
-            raise ValueError(f"split {split!r}: expected 'seed' or 'eval'")
-        return self._seeds if split == "seed" else self._eval
-
-    @property
-    def difficulties(self) -> tuple[str, ...]:
-        """See `base.Generative`."""
-        return tuple(f"depth_{depth}" for depth in range(1, self.max_depth + 1))
-
-    def draw(self, rng: np.random.Generator, difficulty: str, task_id: str) -> Task:
-        """See `base.Generative`."""
-        depth = self.difficulties.index(difficulty) + 1
-        while True:
-            program = self.random_program(rng, depth)
-            task = self.task(program, id=task_id, category=difficulty, origin="generated")
-            if self.canonical(task) not in self.held_out:
-                return task
-
     def signature(self, task: Task) -> str:
         """See `base.Shaped`: the operations in their order, without arguments."""
         return " ".join(operation for operation, _ in self.program(task).calls)
 
-    def difficulty(self, task: Task) -> float:
-        """See `base.Shaped`: the number of calls."""
-        return float(len(self.program(task).calls))
-
-    # -- prompts ------------------------------------------------------------------------------------
-
-    def agent_messages(self, task: Task) -> list[Message]:
-        return [{"role": "system", "content": AGENT_INSTRUCTION}, *task.messages]
-
-    def simulator_messages(self, seed: Task, statistics: SeedStatistics) -> list[Message]:
-        # Tenths rather than counts: the context says how hard the seed's variations are, in one digit.
-        rate = statistics.success_rate
-        solved = "unknown" if rate is None else f"{round(10 * rate)} of 10"
-        example = seed.messages[-1]["content"]
-        return [
-            {"role": "system", "content": SIMULATOR_INSTRUCTION},
-            {"role": "user", "content": f"{example}\nSolved: {solved}"},
-        ]
-
-    def simulator_answer(self, task: Task, seed: Task | None = None) -> str:
-        return f"{task.messages[-1]['content']}\nCalls: {self.program(task).reference()}"
-
-    def agent_answer(self, task: Task) -> str:
-        program = self.program(task)
-        return program.trace(program.run(self.positions))
+    def canonical(self, task: Task) -> str:
+        # What is asked rather than the reference, which differs where a task is not proven.
+        program = read_statement(self.text(task)) or self.program(task)
+        return f"{program.start}: " + ", ".join(f"{o} {n}" for o, n in program.calls)
 
     # -- the simulator's text -----------------------------------------------------------------------
 
-    def parse(self, text: str, seed: Task, task_id: str, generation: int) -> Task | Rejection:
-        limit = 1000
-        if not text.strip():
-            return Rejection(base.EMPTY)
-        if len(text) > limit:
-            return Rejection(base.TOO_LONG, f"{len(text)} characters, at most {limit}")
-        if not text.isascii() or not all(c.isprintable() or c == "\n" for c in text):
-            return Rejection(base.NOT_TEXT, "characters outside printable ASCII")
-        statement, mark, reference = text.strip().partition("\nCalls: ")
-        if not mark:
-            return Rejection(base.UNPARSABLE, "no line 'Calls: ...'")
-        program = read_statement(statement)
-        if program is None:
-            return Rejection(base.UNPARSABLE, "the task does not follow the grammar")
-        by_name = {new: old for old, new in program.names}
-        calls = _read_calls(reference.split(" "), _REFERENCE_CALL, by_name)
+    def read_statement(self, text: str) -> Program | None:
+        """See `DialTasks.read_statement`."""
+        return read_statement(text)
+
+    def reference(self, task: Task) -> str:
+        """See `DialTasks.reference`."""
+        return self.program(task).reference()
+
+    def read_reference(self, asked: Program, text: str) -> dict[str, Any] | Rejection:
+        """See `DialTasks.read_reference`."""
+        by_name = {new: old for old, new in asked.names}
+        calls = _read_calls(text.split(" "), _REFERENCE_CALL, by_name)
         if isinstance(calls, str):
             return Rejection(base.BAD_ANSWER, f"not a reference call: {calls!r}")
-        answer = Program(program.start, calls, program.names)
-        task = self.task(
-            answer,
-            id=task_id,
-            category=f"depth_{len(program.calls)}",
-            seed_id=seed.id,
-            origin="generated",
-            generation=generation,
-        )
-        # The words stay as the simulator wrote them; `verify` holds them against the reference calls.
-        return dataclasses.replace(task, messages=({"role": "user", "content": statement},))
+        return self.specification(Program(asked.start, calls, asked.names))
 
     def verify(self, task: Task) -> Rejection | None:
         asked = read_statement(task.messages[-1]["content"])
@@ -348,15 +214,11 @@ class Dial:
             return Rejection(base.WRONG_ANSWER, "the reference calls are not the calls asked for")
         return None
 
-    def canonical(self, task: Task) -> str:
-        # What is asked rather than the reference, which differs where a task is not proven.
-        program = read_statement(task.messages[-1]["content"]) or self.program(task)
-        return f"{program.start}: " + ", ".join(f"{o} {n}" for o, n in program.calls)
-
-    def text(self, task: Task) -> str:
-        return task.messages[-1]["content"]
-
     # -- the agent's text ---------------------------------------------------------------------------
+
+    def agent_answer(self, task: Task) -> str:
+        program = self.program(task)
+        return program.trace(program.run(self.positions))
 
     def score(self, task: Task, answer: str) -> Score:
         """Eq. 1 with a structured action: 1 where every call and every result is right, else 0."""
@@ -376,17 +238,3 @@ class Dial:
         first = next(i for i in range(len(given)) if given[i] != expected[i])
         wrong_result = call(given[first]) == call(expected[first])
         return Score(0.0, False, True, "wrong_result" if wrong_result else "wrong_call")
-
-    def aggregate(self, results: Sequence[tuple[Task, Score]]) -> dict[str, float]:
-        """Accuracy by "split/depth_d", and by split as the unweighted mean over its depths."""
-        by_category: dict[str, list[float]] = {}
-        for task, score in results:
-            by_category.setdefault(task.category, []).append(float(score.success))
-        metrics = {category: float(np.mean(values)) for category, values in by_category.items()}
-        by_split: dict[str, list[float]] = {}
-        for category, accuracy in metrics.items():
-            by_split.setdefault(category.rpartition("/")[0], []).append(accuracy)
-        return metrics | {
-            f"{split}/accuracy".lstrip("/"): float(np.mean(values))
-            for split, values in by_split.items()
-        }

@@ -1,59 +1,143 @@
-"""Demonstrations from which the embedded default's base model is trained (its supervised warm start).
+"""Demonstrations from which the embedded defaults' base models are trained (their supervised warm start).
 
-The agent's demonstrator is biased and noisy on purpose.  Trained on correct traces, a small model
+The agent's demonstrator is biased and noisy on purpose.  Trained on correct answers, a small model
 would be right from the start or fail outright, and reinforcement learning would have nothing to do;
 trained on these, its success falls smoothly with depth and its greedy answer is wrong for some tools,
 so that learning has to change the argmax and not only sharpen it.
 
-  misunderstood tools (a fixed share of all (operation, argument) pairs, `Dial.misunderstood`):
-      right 30 % (`Dial.grasp`), mistaken in a fixed way 60 %, random 10 %
-  other tools:
+  misunderstood (a fixed share of all there is, `DialTasks.misunderstood`):
+      right 30 % (`DialTasks.grasp`), mistaken in a fixed way 60 %, random 10 %
+  others:
       right 90 %, random 10 %
 
-A mistake (`Dial.mistakes`) is to take the call for one with another "argument", which in some positions comes
-to the same, or to be off by a fixed "shift", which never does: then no choice of start and tools makes a
-task easy, and the number of calls is all that makes it hard.
+Of Dial, (operation, argument) pairs are misunderstood.  A mistake (`Dial.mistakes`) is to take the call for
+one with another "argument", which in some positions comes to the same, or to be off by a fixed "shift", which
+never does: then no choice of start and tools makes a task easy, and the number of calls is all that makes it
+hard.  Written results are carried on, right or wrong, so the traces are consistent in themselves.
 
-Written results are carried on, right or wrong, so the traces are consistent in themselves.
+Of Dial in turns, where the results are the tools', a pair is called with another argument; and tests are
+misunderstood, where the other branch is taken.  Now and then a call is made that the environment refuses,
+and then another one.
+
 The simulator's demonstrator writes valid variations that are mostly longer than their seed, whatever the
 success statistics say: to use them is what the simulator has to learn.
 """
 
 from __future__ import annotations
 
+import abc
 import dataclasses
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
+from typing import Any
 
 import numpy as np
 
-from genenv_jax.benchmarks.base import Message, SeedStatistics
-from genenv_jax.benchmarks.dial import OPERATIONS, Dial, Program
+from genenv_jax.benchmarks.base import Message, SeedStatistics, Task
+from genenv_jax.benchmarks.demonstrations import turns
+from genenv_jax.benchmarks.dial import NEW_NAMES, Dial, Program
+from genenv_jax.benchmarks.dial_programs import Call, Choice, turned, write
+from genenv_jax.benchmarks.dial_tasks import OPERATIONS, DialTasks
+from genenv_jax.benchmarks.dial_turns import DialTurns
+
+Pair = tuple[list[Message], str]  # what a player is shown, and what it writes
 
 
 @dataclasses.dataclass(frozen=True)
-class Demonstrator:
+class Demonstrations(abc.ABC):
     """Draws demonstrations for both roles.
 
     Attributes:
       dial: the benchmark; nothing that it holds out appears in a demonstration.
       right: how often a call that is understood is written rightly; one that is not is written rightly or
         in its mistaken way as often.
-      renamed: share of the agent's demonstrations with renamed tools.
       depth_steps: probabilities that a variation has -1, 0, +1, +2 calls more than its seed.
     """
 
-    dial: Dial
+    dial: DialTasks
     right: float = 0.9
-    renamed: float = 0.2
     depth_steps: tuple[float, float, float, float] = (0.15, 0.25, 0.35, 0.25)
+
+    @abc.abstractmethod
+    def misunderstandings(self, rng: np.random.Generator) -> Any:
+        """What is misunderstood, and how."""
+
+    @abc.abstractmethod
+    def of_agent(self, rng: np.random.Generator, wrong: Any) -> Iterable[Pair]:
+        """The pairs of the agent for one task; `wrong`: what is misunderstood."""
+
+    def pairs(self, rng: np.random.Generator) -> Iterator[Pair]:
+        """Endless (messages, completion) pairs, the roles in turn, held-out programs left out.
+
+        The first draws of `rng` are the misunderstandings.
+        """
+        wrong = self.misunderstandings(rng)
+        while True:
+            yield from self.of_agent(rng, wrong)
+            yield self.of_simulator(rng)
+
+    def of_simulator(self, rng: np.random.Generator) -> Pair:
+        """A pair of the simulator: a seed with a success rate, and a variation of it."""
+        depth = int(rng.integers(1, self.dial.max_depth + 1))
+        seed = self.draw(self.dial.random_program, rng, depth)
+        task = self.draw(self.variation, rng, self.dial.program(seed))
+        tenths = int(rng.integers(-1, 11))
+        statistics = SeedStatistics() if tenths < 0 else SeedStatistics(10, tenths)
+        return self.dial.simulator_messages(seed, statistics), self.dial.simulator_answer(task)
+
+    def variation(self, rng: np.random.Generator, seed: Any) -> Any:
+        """A program near `seed`: another start, some calls kept, usually longer."""
+        step = int(rng.choice(4, p=self.depth_steps)) - 1
+        depth = int(np.clip(len(seed.calls) + step, 1, self.dial.max_depth))
+        fresh = self.dial.random_program(rng, depth)
+        kept = [
+            seed.calls[i] if i < len(seed.calls) and rng.random() < 0.5 else call
+            for i, call in enumerate(fresh.calls)
+        ]
+        return dataclasses.replace(fresh, calls=tuple(kept))
+
+    def draw(self, make: Any, *arguments: Any) -> Task:
+        """A task of a program that `make` draws and that is not held out."""
+        while True:
+            task = self.dial.task(make(*arguments), id="", category="")
+            if self.dial.canonical(task) not in self.dial.held_out:
+                return task
+
+    def any_depth(self, rng: np.random.Generator) -> int:
+        """A depth of the agent's demonstrations."""
+        return int(rng.choice([*range(1, self.dial.max_depth + 1), *self.dial.deeper]))
+
+    def some(self, rng: np.random.Generator, things: list) -> list:
+        """The share of things that is misunderstood."""
+        count = round(self.dial.misunderstood * len(things))
+        return [things[i] for i in rng.permutation(len(things))[:count]]
+
+    def written(
+        self, rng: np.random.Generator, true: int, mistaken: int | None, any_of: Any
+    ) -> int:
+        """What is true, how it is mistaken (None where it is understood), or one of `any_of` by chance."""
+        draw, found = rng.random(), int(rng.choice(any_of))
+        right = self.right if mistaken is None else self.dial.grasp
+        if mistaken is not None and draw < self.right:
+            found = mistaken
+        return true if draw < right else found
+
+
+@dataclasses.dataclass(frozen=True)
+class Demonstrator(Demonstrations):
+    """Of Dial.
+
+    Attributes:
+      renamed: share of the agent's demonstrations with renamed tools.
+    """
+
+    dial: Dial
+    renamed: float = 0.2
 
     def misunderstandings(self, rng: np.random.Generator) -> dict[tuple[str, int], tuple[int, ...]]:
         """Each misunderstood call, and the next position that it is taken to lead to from each position."""
         arguments, positions = self.dial.arguments, self.dial.positions
-        calls = [(operation, n) for operation in OPERATIONS for n in arguments]
-        count = round(self.dial.misunderstood * len(calls))
         mistakes = {}
-        for operation, n in [calls[i] for i in rng.permutation(len(calls))[:count]]:
+        for operation, n in self.some(rng, [(o, n) for o in OPERATIONS for n in arguments]):
             taken_for, shift = n, 0
             if self.dial.mistakes == "shift":
                 shift = int(rng.integers(1, positions))
@@ -70,49 +154,76 @@ class Demonstrator:
         results, at, positions = [], program.start, self.dial.positions
         for call in program.calls:
             true = OPERATIONS[call[0]](at, call[1]) % positions
-            draw, right = rng.random(), self.right
-            result = int(rng.integers(positions))
-            if call in wrong:
-                right = self.dial.grasp
-                if draw < self.right:
-                    result = wrong[call][at]
-            if draw < right:
-                result = true
-            results.append(result)
-            at = result
+            mistaken = wrong[call][at] if call in wrong else None
+            at = self.written(rng, true, mistaken, positions)
+            results.append(at)
         return program.trace(results)
 
-    def variation(self, rng: np.random.Generator, seed: Program) -> Program:
-        """A program near `seed`: another start, some calls kept, usually longer."""
-        step = int(rng.choice(4, p=self.depth_steps)) - 1
-        depth = int(np.clip(len(seed.calls) + step, 1, self.dial.max_depth))
-        fresh = self.dial.random_program(rng, depth)
-        kept = [
-            seed.calls[i] if i < len(seed.calls) and rng.random() < 0.5 else call
-            for i, call in enumerate(fresh.calls)
-        ]
-        return Program(fresh.start, tuple(kept))
+    def of_agent(self, rng: np.random.Generator, wrong: dict) -> Iterable[Pair]:
+        """See `Demonstrations.of_agent`."""
+        depth, renamed = self.any_depth(rng), rng.random() < self.renamed
+        task = self.draw(self.dial.random_program, rng, depth, renamed)
+        return [(self.dial.agent_messages(task), self.trace(rng, self.dial.program(task), wrong))]
 
-    def pairs(self, rng: np.random.Generator) -> Iterator[tuple[list[Message], str]]:
-        """Endless (messages, completion) pairs, the roles in turn, held-out programs left out.
 
-        The first draws of `rng` are the misunderstandings.
-        """
-        wrong = self.misunderstandings(rng)
-        depths = [*range(1, self.dial.max_depth + 1), *self.dial.deeper]
+@dataclasses.dataclass(frozen=True)
+class Misunderstood:
+    """What is misunderstood of Dial in turns: calls, with the argument that is taken instead, and tests."""
 
-        def draw(make, *arguments):
-            while True:
-                task = self.dial.task(make(rng, *arguments), id="", category="")
-                if self.dial.canonical(task) not in self.dial.held_out:
-                    return task
+    calls: dict[Call, int]
+    tests: frozenset[str]
 
-        while True:
-            depth, renamed = int(rng.choice(depths)), rng.random() < self.renamed
-            task = draw(self.dial.random_program, depth, renamed)
-            yield self.dial.agent_messages(task), self.trace(rng, self.dial.program(task), wrong)
-            seed = draw(self.dial.random_program, int(rng.integers(1, self.dial.max_depth + 1)))
-            task = draw(self.variation, self.dial.program(seed))
-            tenths = int(rng.integers(-1, 11))
-            statistics = SeedStatistics() if tenths < 0 else SeedStatistics(10, tenths)
-            yield self.dial.simulator_messages(seed, statistics), self.dial.simulator_answer(task)
+
+@dataclasses.dataclass(frozen=True)
+class TurnsDemonstrator(Demonstrations):
+    """Of Dial in turns: the agent's demonstrations are episodes.
+
+    Attributes:
+      refused: share of the agent's answers that the environment refuses.
+    """
+
+    dial: DialTurns
+    refused: float = 0.03
+
+    def misunderstandings(self, rng: np.random.Generator) -> Misunderstood:
+        """See `Demonstrations.misunderstandings`."""
+        arguments = self.dial.arguments
+        calls = {
+            (operation, n): int(rng.choice([m for m in arguments if m != n] or [n]))
+            for operation, n in self.some(rng, self.dial.plain)
+        }
+        return Misunderstood(calls, frozenset(self.some(rng, list(self.dial.tests))))
+
+    def answers(self, rng: np.random.Generator, task: Task, wrong: Misunderstood) -> list[str]:
+        """The answers of an episode: calls, right or not, from where the dial then stands, and the end."""
+        program, answers, spare = self.dial.program(task), [], self.dial.spare_turns
+        at = program.start
+        for call in program.calls:
+            if isinstance(call, Choice):
+                passes = at in self.dial.tests[call.test]
+                mistaken = not passes if call.test in wrong.tests else None
+                taken = self.written(rng, passes, mistaken, 2)
+                call = call.call if taken else call.otherwise
+            operation, n = call
+            n = self.written(rng, n, wrong.calls.get(call), self.dial.arguments)
+            while spare and rng.random() < self.refused:
+                answers.append(self.refusal(rng, operation, at, n))
+                spare -= 1
+            answers.append(write((operation, at, n)))
+            at = turned((operation, at, n), self.dial.positions)
+        return [*answers, f"done {at}"]
+
+    def refusal(self, rng: np.random.Generator, operation: str, at: int, n: int) -> str:
+        """A call that the environment refuses: of a tool that is not there, or from another position."""
+        if rng.integers(2):
+            return write((str(rng.choice(NEW_NAMES)), at, n))
+        return write((operation, (at + n) % self.dial.positions, n))
+
+    def episode(self, rng: np.random.Generator, wrong: Misunderstood) -> tuple[Task, list[str]]:
+        """A task, and the answers to be given to its episode."""
+        task = self.draw(self.dial.random_program, rng, self.any_depth(rng))
+        return task, self.answers(rng, task, wrong)
+
+    def of_agent(self, rng: np.random.Generator, wrong: Misunderstood) -> Iterable[Pair]:
+        """See `Demonstrations.of_agent`: the answers of an episode, each to the conversation before it."""
+        return turns(self.dial, *self.episode(rng, wrong))

@@ -22,6 +22,7 @@ _BENCHMARKS = {
     "bamboogle": ("genenv_jax.benchmarks.bamboogle.benchmark", "Bamboogle"),
     "bfcl": ("genenv_jax.benchmarks.bfcl.benchmark", "BFCL"),
     "dial": ("genenv_jax.benchmarks.dial", "Dial"),
+    "dial_turns": ("genenv_jax.benchmarks.dial_turns", "DialTurns"),
     "travelplanner": ("genenv_jax.benchmarks.travelplanner.benchmark", "TravelPlanner"),
 }
 
@@ -63,13 +64,14 @@ def demonstrations(
 ) -> Iterator[tuple[list[Message], Completion]]:
     """Endless (messages, completion) pairs of both roles for supervised training.
 
-    The embedded default has a demonstrator of its own.  Elsewhere the agent's pairs are the seed tasks
+    The embedded defaults have demonstrators of their own.  Elsewhere the agent's pairs are the seed tasks
     with their reference answers, and the simulator's pair a seed with another seed of its category.
     """
-    if benchmark.name == "dial":
-        from genenv_jax.benchmarks.dial_demonstrations import Demonstrator
+    if benchmark.name in ("dial", "dial_turns"):
+        from genenv_jax.benchmarks.dial_demonstrations import Demonstrator, TurnsDemonstrator
 
-        yield from Demonstrator(benchmark).pairs(rng)
+        own = {"dial": Demonstrator, "dial_turns": TurnsDemonstrator}[benchmark.name]
+        yield from own(benchmark).pairs(rng)
     seeds = list(benchmark.tasks("seed"))
     by_category: dict[str, list[int]] = {}
     for index, task in enumerate(seeds):

@@ -1,0 +1,120 @@
+"""One attempt at a task of Dial in turns."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+
+from genenv_jax.benchmarks import base
+from genenv_jax.benchmarks.base import Message, Score
+from genenv_jax.benchmarks.dial_programs import Made, turned
+from genenv_jax.benchmarks.dial_tasks import OPERATIONS
+
+STEP_LIMIT = "step_limit"  # the turns were used up
+# Why a call cannot be made, and what the agent reads of it; beside these base.EMPTY and base.UNPARSABLE.
+UNKNOWN_TOOL, OTHER_POSITION, UNKNOWN_ARGUMENT = (
+    "unknown_tool",
+    "other_position",
+    "unknown_argument",
+)
+OBSERVATIONS = {
+    base.EMPTY: "no call, at {}",
+    base.UNPARSABLE: "no call, at {}",
+    UNKNOWN_TOOL: "no such tool, at {}",
+    OTHER_POSITION: "not there, at {}",
+    UNKNOWN_ARGUMENT: "no such argument, at {}",
+    "": "at {}",
+}
+ANSWER_CHARS = 200  # a longer answer ends its episode
+
+# Not \d, which matches the digits of every script.
+CALL = re.compile(r"([a-z_]{1,16})\(([0-9]), ([0-9])\)")
+_DONE = re.compile(r"done ([0-9])")
+
+
+class DialEpisode:
+    """One attempt at a task, call by call; implements `genenv_jax.benchmarks.base.Episode`.
+
+    Args:
+      opening: the messages that the agent reads first.
+      start: where the dial stands.
+      positions: how many it has.
+      calls: those to be made, in order.
+      turns: answers after which the episode is over.
+    """
+
+    def __init__(
+        self,
+        opening: Sequence[Message],
+        start: int,
+        positions: int,
+        calls: Sequence[Made],
+        turns: int,
+    ):
+        self._messages = list(opening)
+        self._at, self._positions = start, positions
+        self._calls, self._turns = list(calls), turns
+        self._made: list[Made] = []
+        self._refused: list[str] = []
+        self._score: Score | None = None
+
+    def messages(self) -> list[Message]:
+        """See `Episode.messages`: it only grows."""
+        return [dict(message) for message in self._messages]
+
+    def step(self, answer: str) -> Score | None:
+        """See `Episode.step`; after the end it gives the same score again."""
+        if self._score is not None:
+            return self._score
+        self._messages.append({"role": "assistant", "content": answer})
+        if len(answer) > ANSWER_CHARS:
+            return self._end(False, base.TOO_LONG)
+        said = answer.strip()
+        if done := _DONE.fullmatch(said):
+            reason = self._fault(int(done[1]))
+            return self._end(True, reason)
+        refusal = self._call(said)
+        if len(self._made) + len(self._refused) == self._turns:
+            return self.stop()
+        content = OBSERVATIONS[refusal].format(self._at)
+        self._messages.append({"role": "user", "content": content})
+        return None
+
+    def stop(self) -> Score:
+        """Ends the episode where it stands, without success."""
+        # An episode without one call is no trace to learn from.
+        return self._end(bool(self._made), STEP_LIMIT if self._made else self._refused[-1])
+
+    def close(self) -> None:
+        """See `Episode.close`; there is nothing to free."""
+
+    def _call(self, said: str) -> str:
+        """Makes a call; why it cannot be made, if it cannot."""
+        call = CALL.fullmatch(said)
+        if not call:
+            refusal = base.UNPARSABLE if said else base.EMPTY
+        elif call[1] not in OPERATIONS:
+            refusal = UNKNOWN_TOOL
+        elif int(call[2]) != self._at:
+            refusal = OTHER_POSITION
+        elif not 1 <= int(call[3]) < self._positions:
+            refusal = UNKNOWN_ARGUMENT
+        else:
+            self._made.append((call[1], self._at, int(call[3])))
+            self._at = turned(self._made[-1], self._positions)
+            return ""
+        self._refused.append(refusal)
+        return refusal
+
+    def _fault(self, final: int) -> str:
+        """What is wrong with the calls and the last position, or ""."""
+        if any(made != call for made, call in zip(self._made, self._calls, strict=False)):
+            return "wrong_call"
+        if len(self._made) != len(self._calls):
+            return "wrong_number_of_calls"
+        return "" if final == self._at else "wrong_result"
+
+    def _end(self, valid: bool, reason: str) -> Score:
+        detail = {"calls": len(self._made), "refused": len(self._refused)}
+        self._score = Score(float(not reason), not reason, valid, reason, detail)
+        return self._score

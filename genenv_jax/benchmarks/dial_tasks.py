@@ -1,0 +1,276 @@
+"""What the benchmarks of the dial share: its tools, and tasks that are short programs in words.
+
+A program is a start position and some calls, in order; their number is what makes a task hard.  Here are the
+data set, the simulator's prompt, how what it wrote is read, and the metrics.  The grammar of the calls and
+how they are answered is each benchmark's own.
+"""
+
+from __future__ import annotations
+
+import abc
+import dataclasses
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, ClassVar, Protocol
+
+import numpy as np
+
+from genenv_jax.benchmarks import base
+from genenv_jax.benchmarks.base import Message, Rejection, SeedStatistics, Task
+from genenv_jax.benchmarks.options import check_integers
+
+OPERATIONS = {
+    "add": lambda position, n: position + n,
+    "subtract": lambda position, n: position - n,
+    "multiply": lambda position, n: position * n,
+}
+SIMULATOR_INSTRUCTION = "Write a task that is solved half of the time."
+_MOST_CHARS = 1000  # of a generation
+
+
+class Program(Protocol):
+    """A start position and what is to be called from there."""
+
+    start: int
+    calls: Sequence[Any]
+
+    def statement(self) -> str:
+        """The task in words."""
+
+
+@dataclasses.dataclass(eq=False)
+class DialTasks(abc.ABC):
+    """Seeds, held-out tasks and generations of a benchmark of the dial.
+
+    Attributes:
+      seed: of the generator that draws the data set; the same seed gives the same tasks.
+      positions: positions of the dial, at most 10.
+      max_depth: most calls that a task of the seeds or of the simulator may have.
+      deeper: depths of held-out tasks beyond max_depth.  The base model has seen demonstrations of
+        such length; neither the seeds nor the simulator's tasks ever have it.
+      num_seeds: size of the seed set.
+      seed_depths: relative frequency of depths 1 .. max_depth among the seeds.
+      eval_per_depth: held-out tasks of each depth and split, where the depth has enough programs.
+      misunderstood: share of what there is to understand that the warm start teaches wrongly.
+      grasp: how often it gets these right, at most 0.9.
+    """
+
+    name: ClassVar[str]
+    agent_instruction: ClassVar[str]
+
+    seed: int = 0
+    positions: int = 10
+    max_depth: int = 6
+    deeper: Sequence[int] = (7, 8)
+    num_seeds: int = 64
+    seed_depths: Sequence[float] = (0.1, 0.1, 0.15, 0.2, 0.25, 0.2)
+    eval_per_depth: int = 24
+    misunderstood: float = 0.5
+    grasp: float = 0.3
+
+    def __post_init__(self):
+        if not 2 <= self.positions <= 10:
+            raise ValueError(f"benchmark.positions = {self.positions}: expected 2 to 10")
+        counts = {name: getattr(self, name) for name in ("num_seeds", "eval_per_depth")}
+        check_integers(0, **{f"benchmark.{name}": count for name, count in counts.items()})
+        self.deeper = tuple(self.deeper)
+        if self.max_depth < 1 or any(depth <= self.max_depth for depth in self.deeper):
+            raise ValueError(
+                f"benchmark.deeper = {self.deeper}: expected depths above "
+                f"max_depth = {self.max_depth} >= 1"
+            )
+        if min(self.seed_depths, default=0) < 0 or sum(self.seed_depths) <= 0:
+            raise ValueError("benchmark.seed_depths: expected frequencies, not all of them 0")
+        if not 0 <= self.misunderstood <= 1:
+            raise ValueError(
+                f"benchmark.misunderstood = {self.misunderstood}: expected between 0 and 1"
+            )
+        if not 0 <= self.grasp <= 0.9:
+            raise ValueError(f"benchmark.grasp = {self.grasp}: expected between 0 and 0.9")
+        if len(self.seed_depths) != self.max_depth:
+            raise ValueError(
+                f"benchmark.seed_depths has {len(self.seed_depths)} entries: expected "
+                f"max_depth = {self.max_depth}"
+            )
+        self.arguments = tuple(range(1, self.positions))
+        rng = np.random.default_rng(self.seed)
+        self._eval = self._draw_eval(rng)
+        self.held_out = frozenset(self.canonical(task) for task in self._eval)
+        self._seeds = self._draw_seeds(rng)
+
+    # -- what a benchmark says of its own -----------------------------------------------------------
+
+    @property
+    @abc.abstractmethod
+    def choices(self) -> int:
+        """How many different calls a program may have at each place."""
+
+    @abc.abstractmethod
+    def random_program(self, rng: np.random.Generator, depth: int) -> Program:
+        """A uniform program of `depth` calls."""
+
+    @abc.abstractmethod
+    def program(self, task: Task) -> Program:
+        """The program of a task."""
+
+    @abc.abstractmethod
+    def specification(self, program: Program) -> Mapping[str, Any]:
+        """What the checker needs (`Task.answer`)."""
+
+    @abc.abstractmethod
+    def reference(self, task: Task) -> str:
+        """The reference calls as the simulator writes them."""
+
+    @abc.abstractmethod
+    def read_statement(self, text: str) -> Program | None:
+        """Reads a task's words, strictly; None where they do not follow the grammar."""
+
+    @abc.abstractmethod
+    def read_reference(self, asked: Program, text: str) -> Mapping[str, Any] | Rejection:
+        """What the checker needs, from the calls that the simulator wrote; `asked` are its words."""
+
+    def splits(self) -> list[tuple[str, Sequence[int], Callable[..., Program]]]:
+        """The held-out splits: their names, depths, and what draws a program of a depth."""
+        return [
+            ("in_distribution", range(1, self.max_depth + 1), self.random_program),
+            ("deeper", self.deeper, self.random_program),
+        ]
+
+    # -- data ---------------------------------------------------------------------------------------
+
+    def task(self, program: Program, **fields: Any) -> Task:
+        """Wraps a program as a task; `fields` are the task's other attributes."""
+        messages = ({"role": "user", "content": program.statement()},)
+        answer = self.specification(program)
+        return Task(benchmark=self.name, messages=messages, answer=answer, **fields)
+
+    def _draw_eval(self, rng: np.random.Generator) -> list[Task]:
+        tasks, taken = [], set()
+        for split, depths, random_program in self.splits():
+            for depth in depths:
+                space = self.positions * self.choices**depth
+                # Holding out much of a small space would leave little of it to train on.
+                count, drawn = min(self.eval_per_depth, max(1, space // 16)), 0
+                while drawn < count:
+                    program = random_program(rng, depth)
+                    task_id, category = (
+                        f"{self.name}-{split}-{depth}-{drawn}",
+                        f"{split}/depth_{depth}",
+                    )
+                    task = self.task(program, id=task_id, category=category, origin="eval")
+                    if self.canonical(task) not in taken:
+                        taken.add(self.canonical(task))
+                        tasks.append(task)
+                        drawn += 1
+        return tasks
+
+    def _draw_seeds(self, rng: np.random.Generator) -> list[Task]:
+        seeds, taken, count = [], set(self.held_out), self.num_seeds
+        weights = np.asarray(self.seed_depths, float)
+        for _ in range(100 * count):
+            if len(seeds) == count:
+                break
+            depth = int(rng.choice(len(weights), p=weights / weights.sum())) + 1
+            task = self.task(
+                self.random_program(rng, depth),
+                id=f"{self.name}-seed-{len(seeds)}",
+                category=f"depth_{depth}",
+            )
+            if self.canonical(task) not in taken:
+                taken.add(self.canonical(task))
+                seeds.append(task)
+        if len(seeds) < count:
+            raise ValueError(
+                f"benchmark.num_seeds = {count}: the world has too few distinct programs"
+            )
+        return seeds
+
+    def tasks(self, split: str) -> Sequence[Task]:
+        if split not in ("seed", "eval"):
+            raise ValueError(f"split {split!r}: expected 'seed' or 'eval'")
+        return self._seeds if split == "seed" else self._eval
+
+    @property
+    def difficulties(self) -> tuple[str, ...]:
+        """See `base.Generative`."""
+        return tuple(f"depth_{depth}" for depth in range(1, self.max_depth + 1))
+
+    def draw(self, rng: np.random.Generator, difficulty: str, task_id: str) -> Task:
+        """See `base.Generative`."""
+        depth = self.difficulties.index(difficulty) + 1
+        while True:
+            program = self.random_program(rng, depth)
+            task = self.task(program, id=task_id, category=difficulty, origin="generated")
+            if self.canonical(task) not in self.held_out:
+                return task
+
+    def difficulty(self, task: Task) -> float:
+        """See `base.Shaped`: the number of calls."""
+        return float(len(self.program(task).calls))
+
+    @abc.abstractmethod
+    def canonical(self, task: Task) -> str:
+        """See `base.Benchmark`."""
+
+    def text(self, task: Task) -> str:
+        return task.messages[-1]["content"]
+
+    # -- prompts and what the simulator writes ------------------------------------------------------
+
+    def agent_messages(self, task: Task) -> list[Message]:
+        return [{"role": "system", "content": self.agent_instruction}, *task.messages]
+
+    def simulator_messages(self, seed: Task, statistics: SeedStatistics) -> list[Message]:
+        # Tenths rather than counts: the context says how hard the seed's variations are, in one digit.
+        rate = statistics.success_rate
+        solved = "unknown" if rate is None else f"{round(10 * rate)} of 10"
+        return [
+            {"role": "system", "content": SIMULATOR_INSTRUCTION},
+            {"role": "user", "content": f"{self.text(seed)}\nSolved: {solved}"},
+        ]
+
+    def simulator_answer(self, task: Task, seed: Task | None = None) -> str:
+        return f"{self.text(task)}\nCalls: {self.reference(task)}"
+
+    def parse(self, text: str, seed: Task, task_id: str, generation: int) -> Task | Rejection:
+        if not text.strip():
+            return Rejection(base.EMPTY)
+        if len(text) > _MOST_CHARS:
+            return Rejection(base.TOO_LONG, f"{len(text)} characters, at most {_MOST_CHARS}")
+        if not text.isascii() or not all(c.isprintable() or c == "\n" for c in text):
+            return Rejection(base.NOT_TEXT, "characters outside printable ASCII")
+        statement, mark, reference = text.strip().partition("\nCalls: ")
+        if not mark:
+            return Rejection(base.UNPARSABLE, "no line 'Calls: ...'")
+        asked = self.read_statement(statement)
+        if asked is None:
+            return Rejection(base.UNPARSABLE, "the task does not follow the grammar")
+        answer = self.read_reference(asked, reference)
+        if isinstance(answer, Rejection):
+            return answer
+        return Task(
+            id=task_id,
+            benchmark=self.name,
+            category=f"depth_{len(asked.calls)}",
+            # The words stay as the simulator wrote them; `verify` holds them against the reference calls.
+            messages=({"role": "user", "content": statement},),
+            answer=answer,
+            seed_id=seed.id,
+            origin="generated",
+            generation=generation,
+        )
+
+    # -- metrics ------------------------------------------------------------------------------------
+
+    def aggregate(self, results: Sequence[tuple[Task, base.Score]]) -> dict[str, float]:
+        """Accuracy by "split/depth_d", and by split as the unweighted mean over its depths."""
+        by_category: dict[str, list[float]] = {}
+        for task, score in results:
+            by_category.setdefault(task.category, []).append(float(score.success))
+        metrics = {category: float(np.mean(values)) for category, values in by_category.items()}
+        by_split: dict[str, list[float]] = {}
+        for category, accuracy in metrics.items():
+            by_split.setdefault(category.rpartition("/")[0], []).append(accuracy)
+        return metrics | {
+            f"{split}/accuracy".lstrip("/"): float(np.mean(values))
+            for split, values in by_split.items()
+        }

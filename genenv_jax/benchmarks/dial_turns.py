@@ -1,0 +1,202 @@
+"""Dial in turns, the second embedded default: the tools are called one at a time.
+
+The dial stands in the environment.  Each answer of the agent is one call, with the position from which it
+turns the dial and an argument; what comes back is where the dial stands then.  When all is called the agent
+says so, with the last position.
+
+    Tools: add, subtract, multiply.             add(3, 4)        at 2
+    Start at 3. add 4,                      ->  multiply(2, 3)   at 1
+    if even multiply 3 else add 2,              add(1, 1)        at 2
+    if above 1 subtract 2 else add 1.           done 2
+
+Some calls are choices by where the dial then stands: even, odd, above or below a number (0 is even).  The
+agent has to look at the results, of which it is told nothing else.
+
+What a call costs.  A call that can be made is made, whether it was asked for or not: the dial moves, and an
+episode in which another call was made than the program asks for is lost, also where the dial comes to the
+same position and although the agent is not told.  So to try both branches, or all calls, does not pay, and
+nothing that comes back depends on the program.  A call that cannot be made (of a tool that is not there, from
+another position, with an argument that the dial does not have, or no call at all) leaves the dial as it is,
+is answered by what is wrong and where the dial stands, and costs one of a few spare turns.  An episode ends
+with "done" and a digit, after the last spare turn, or with an answer that is too long.
+
+What the simulator writes is the task and the calls that it leads to, each with its position; an interpreter
+runs the program and must come to the same calls, which are then played to the end.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import re
+from typing import Any
+
+import numpy as np
+
+from genenv_jax.benchmarks import base
+from genenv_jax.benchmarks.base import Rejection, Score, Task
+from genenv_jax.benchmarks.dial_episode import CALL, DialEpisode
+from genenv_jax.benchmarks.dial_programs import (
+    Call,
+    Choice,
+    Made,
+    Program,
+    passing,
+    read_statement,
+    turned,
+    write,
+)
+from genenv_jax.benchmarks.dial_tasks import OPERATIONS, DialTasks
+from genenv_jax.benchmarks.options import check_integers, check_shares
+
+NO_CHOICE = "no_choice"  # a choice of which one side is never taken, or both are the same
+_MOST_DEPTH = 10  # the statements of deeper programs are longer than is read
+
+
+@dataclasses.dataclass(eq=False)
+class DialTurns(DialTasks):
+    """The benchmark object; all of its tasks are played in episodes.
+
+    Attributes (those of `DialTasks`, and):
+      misunderstood: share of the (operation, argument) pairs, and of the tests, that the warm start teaches
+        wrongly; see `dial_demonstrations`.
+      conditional: share of the calls that are choices.
+      spare_turns: how many calls of an episode may be refused.
+    """
+
+    name = "dial_turns"
+    agent_instruction = "Call the tools one at a time."
+
+    conditional: float = 0.5
+    spare_turns: int = 2
+
+    def __post_init__(self):
+        check_shares(**{"benchmark.conditional": self.conditional})
+        check_integers(0, 8, **{"benchmark.spare_turns": self.spare_turns})
+        deepest = max([self.max_depth, *self.deeper])
+        if deepest > _MOST_DEPTH:
+            raise ValueError(f"benchmark: a depth of {deepest}: expected at most {_MOST_DEPTH}")
+        self.tests = passing(self.positions)
+        super().__post_init__()
+
+    # -- data ---------------------------------------------------------------------------------------
+
+    @property
+    def plain(self) -> list[Call]:
+        """All calls there are."""
+        return [(operation, n) for operation in OPERATIONS for n in self.arguments]
+
+    @property
+    def choices(self) -> int:
+        plain = len(self.plain)
+        return plain + (len(self.tests) * plain * (plain - 1) if self.conditional else 0)
+
+    def random_program(self, rng: np.random.Generator, depth: int) -> Program:
+        """A program of `depth` calls; the choices among them, and all else, are uniform."""
+        calls = []
+        for choice in rng.random(depth) < self.conditional:
+            first, second = rng.choice(len(self.plain), 2, replace=False)
+            call = self.plain[first]
+            if choice:
+                call = Choice(str(rng.choice(list(self.tests))), call, self.plain[second])
+            calls.append(call)
+        return Program(int(rng.integers(self.positions)), tuple(calls))
+
+    def specification(self, program: Program) -> dict[str, Any]:
+        """See `DialTasks.specification`: where the dial stands, and the calls that are made from there."""
+        return {"start": program.start, "calls": [list(c) for c in program.run(self.positions)]}
+
+    def program(self, task: Task) -> Program:
+        """The program of a task, as it stands in its words."""
+        program = read_statement(self.text(task))
+        if program is None:
+            raise ValueError(f"task {task.id}: its words do not follow the grammar")
+        return program
+
+    def signature(self, task: Task) -> str:
+        """See `base.Shaped`: tests and operations in their order, without numbers."""
+        return re.sub(" [0-9]", "", self.program(task).steps())
+
+    def canonical(self, task: Task) -> str:
+        program = self.program(task)
+        return f"{program.start}: {program.steps()}"
+
+    # -- the simulator's text -----------------------------------------------------------------------
+
+    def read_statement(self, text: str) -> Program | None:
+        """See `DialTasks.read_statement`."""
+        return read_statement(text)
+
+    def reference(self, task: Task) -> str:
+        """See `DialTasks.reference`."""
+        return "; ".join(map(write, _calls(task)))
+
+    def read_reference(self, asked: Program, text: str) -> dict[str, Any] | Rejection:
+        """See `DialTasks.read_reference`."""
+        made = []
+        for item in text.split("; "):
+            call = CALL.fullmatch(item)
+            if not call or call[1] not in OPERATIONS:
+                return Rejection(base.BAD_ANSWER, f"not a reference call: {item[:40]!r}")
+            made.append([call[1], int(call[2]), int(call[3])])
+        return {"start": asked.start, "calls": made}
+
+    def verify(self, task: Task) -> Rejection | None:
+        """See `Benchmark.verify`: the program runs, leads to the reference calls, and these win."""
+        program = self.program(task)
+        if len(program.calls) > self.max_depth:
+            return Rejection(base.TOO_DEEP, f"{len(program.calls)} calls, at most {self.max_depth}")
+        if program.start >= self.positions:
+            return Rejection(base.NOT_EXECUTABLE, f"no position {program.start} on the dial")
+        for call in program.calls:
+            sides = (call.call, call.otherwise) if isinstance(call, Choice) else (call,)
+            for _, n in sides:
+                if n not in self.arguments:
+                    return Rejection(base.NOT_EXECUTABLE, f"argument {n} is out of range")
+            if isinstance(call, Choice) and (call.test not in self.tests or len({*sides}) == 1):
+                return Rejection(NO_CHOICE, str(call))
+        if program.run(self.positions) != _calls(task):
+            return Rejection(
+                base.WRONG_ANSWER, "the reference calls are not those that the task leads to"
+            )
+        score = self.score(task, self.agent_answer(task))
+        return None if score.success else Rejection(base.WRONG_ANSWER, score.reason)
+
+    # -- the agent's answers ------------------------------------------------------------------------
+
+    def is_interactive(self, task: Task) -> bool:
+        """See `Interactive.is_interactive`: every task is."""
+        return True
+
+    def episode(self, task: Task) -> DialEpisode:
+        """See `Interactive.episode`."""
+        calls = _calls(task)
+        turns = len(calls) + 1 + self.spare_turns
+        opening, start = self.agent_messages(task), task.answer["start"]
+        return DialEpisode(opening, start, self.positions, calls, turns)
+
+    def agent_answers(self, task: Task) -> list[str]:
+        """See `Solved.agent_answers`: the reference calls, and where they end."""
+        calls = _calls(task)
+        return [*map(write, calls), f"done {turned(calls[-1], self.positions)}"]
+
+    def agent_answer(self, task: Task) -> str:
+        """See `Benchmark.agent_answer`: the answers, a line each."""
+        return "\n".join(self.agent_answers(task))
+
+    def score(self, task: Task, answer: str) -> Score:
+        """The verdict on an episode whose answers are the lines of a text, which must end it."""
+        if not answer.strip():
+            return Score(0.0, False, False, base.EMPTY)
+        episode, lines = self.episode(task), answer.strip().split("\n")
+        for count, line in enumerate(lines, 1):
+            score = episode.step(line)
+            if score is not None:
+                if score.success and count < len(lines):
+                    return Score(0.0, False, False, base.UNPARSABLE)
+                return score
+        return episode.stop()
+
+
+def _calls(task: Task) -> list[Made]:
+    """The reference calls of a task."""
+    return [(operation, at, n) for operation, at, n in task.answer["calls"]]
