@@ -17,13 +17,14 @@ divided by their standard deviation; a few seeds an epoch, a wider band and stee
 fit a tiny model; and no base data is mixed in.  docs/curriculum.md says what was tried.
 """
 
-from genenv_jax.config import default_config
+from genenv_jax.config import default_config, from_scratch_settings
 
 
 def get_config(arg: str = ""):
     if arg not in ("", "lora"):
         raise ValueError(f"configs/quickstart.py takes no argument or 'lora', got {arg!r}")
     config = default_config()
+    from_scratch_settings(config)
     config.epochs = 20
     config.benchmark.name = "dial"
     config.benchmark.positions = 5
@@ -31,41 +32,10 @@ def get_config(arg: str = ""):
     # three: that is what a curriculum is for (see the studies in configs/ablations for easier starts).
     config.benchmark.seed_depths = (0.02, 0.05, 0.08, 0.15, 0.3, 0.4)
     config.benchmark.misunderstood = 0.65
-    config.model.dtype = "float32"
-    config.model.remat = "none"
-    config.model.unroll_layers = True
-    config.model.make.vocab_size = 512
-    config.model.make.num_layers = 3
-    config.warm_start.steps = 1500
-    config.mesh.fsdp = 1
     config.limits.agent_prompt = 36
     config.limits.agent_response = 50
     config.limits.simulator_prompt = 36
     config.limits.simulator_response = 36
-    config.limits.prompt_buckets = ()
-    config.agent.learning_rate = 3e-4
-    config.agent.advantage_scale = "none"
-    config.agent.group_size = 10  # k / 10 can meet the band 0.5 ± 0.1 exactly
-    config.agent.batch_size = 64
-    config.agent.minibatch_size = 64
-    config.agent.base_share = 0.0
-    # Few seeds an epoch: the simulator follows the agent more closely.
-    config.curriculum.seeds_per_epoch = 16
-    # A wide band, graded by steep weights: in the paper's narrow one a handful of records an epoch would be
-    # left, and training on so few spoils a small simulator.
-    config.curriculum.k_min = 0.3
-    config.curriculum.beta = 4.0
-    config.simulator.rwr_temperature = 4.0
-    config.simulator.batch_size = 16
-    config.simulator.minibatch_size = 16
-    config.simulator.learning_rate = 5e-4
-    config.simulator.success_rate_over = "task"
-    config.simulator.update_epochs = 4
-    config.simulator.kl_coef = 0.2  # the anchor that keeps its tasks varied
-    config.verification.near_duplicate = 0.0
-    config.verification.pool_epochs = 3
-    config.evaluation.every = 2
-    config.evaluation.sampled = 4
     if arg == "lora":
         config.lora.rank = 8
         config.lora.alpha = 16.0

@@ -86,7 +86,7 @@ def test_every_file_in_configs_is_valid():
         assert module.__doc__ and f"configs/{file.relative_to(ROOT / 'configs')}" in module.__doc__
 
 
-@pytest.mark.parametrize("name", ["quickstart", "smollm2", "qwen_0_5b"])
+@pytest.mark.parametrize("name", ["quickstart", "dial_turns", "smollm2", "qwen_0_5b"])
 def test_an_unknown_argument_is_refused(name):
     with pytest.raises(ValueError, match="big"):
         _module(name).get_config("big")

@@ -43,6 +43,7 @@ _CONFIGURATIONS: dict[str, dict[str, Any]] = {
     "bfcl:turn_state": {"multi_turn_rule": "turn_state"},
     "bfcl:conversation": {"multi_turn_rule": "conversation"},
     "dial": {},
+    "dial_turns": {},
     "travelplanner": {},
     "travelplanner:micro": {"reward": "micro"},
 }
@@ -94,9 +95,9 @@ def benchmarks(
         if name in ("bfcl:turn_state", "bfcl:conversation") and not backends.is_installed():
             continue
         # Everything held out beyond a few tasks would only cost time.
-        limits = {} if kind == "dial" else {"max_seeds": _TASKS, "max_eval": _TASKS // 4}
+        limits = {} if kind.startswith("dial") else {"max_seeds": _TASKS, "max_eval": _TASKS // 4}
         found = None
-        if kind == "dial" or not small:
+        if kind.startswith("dial") or not small:
             with contextlib.suppress(FileNotFoundError):
                 found = registry.make_benchmark(kind, **options, **limits)
                 found.tasks("seed"), found.tasks("eval")
@@ -162,6 +163,8 @@ def _episodes(name: str, benchmark: Benchmark, tasks: list[Task]) -> Target:
 
     def examples(task: Task) -> list[str]:
         lines = benchmark.agent_answer(task)
+        if name.startswith("dial"):
+            return [*benchmark.agent_answers(task), "done 0", lines]
         if name.startswith("alfworld"):
             return [*lines.split("\n"), lines]
         if name.startswith("bamboogle"):

@@ -52,6 +52,7 @@ SCENES: dict[str, tuple[str, dict[str, Any]]] = {
     "travelplanner": ("travelplanner", {}),
     "travelplanner_micro": ("travelplanner", {"reward": "micro"}),
     "dial": ("dial", {}),
+    "dial_turns": ("dial_turns", {}),
 }
 
 
@@ -83,7 +84,7 @@ def scene(name: str, data_dir: pathlib.Path | None = None) -> Iterator[Scene]:
     with contextlib.ExitStack() as stack:
         if name in ("bfcl_turn_state", "bfcl_conversations") and data_dir is None:
             stack.enter_context(small_classes())
-        if kind != "dial":
+        if not kind.startswith("dial"):
             directory = data_dir
             if directory is None:
                 made = stack.enter_context(tempfile.TemporaryDirectory())

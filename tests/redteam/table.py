@@ -15,6 +15,7 @@ COLUMNS = ("exploit", "benchmark", "role", "tried", "earned", "bound", "verdict"
 NAMES = (
     "bfcl_single", "bfcl_turn_static", "bfcl_turn_state", "bfcl_conversations", "bfcl_irrelevance",
     "api_bank", "alfworld", "alfworld_games", "bamboogle", "travelplanner", "travelplanner_micro", "dial",
+    "dial_turns",
 )  # fmt: skip
 
 

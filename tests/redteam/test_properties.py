@@ -91,6 +91,14 @@ def _chain(draw, opened, task):
     return "\n".join([line] * draw(st.integers(2, 9)))
 
 
+def _turns(draw, opened, task):
+    """One call over and over, and some end."""
+    digit = st.integers(0, 9)
+    name = draw(st.sampled_from(["add", "subtract", "multiply"]))
+    call = f"{name}({draw(digit)}, {draw(digit)})"
+    return "\n".join([call] * draw(st.integers(4, 9)) + [f"done {draw(digit)}"])
+
+
 MADE = {
     "bfcl_single": _calls,
     "bfcl_turn_static": _calls,
@@ -104,6 +112,7 @@ MADE = {
     "travelplanner": _days,
     "travelplanner_micro": _days,
     "dial": _chain,
+    "dial_turns": _turns,
 }
 
 

@@ -1,0 +1,49 @@
+"""The embedded default in turns: agents that learn over whole episodes, from scratch on a laptop's CPU.
+
+    python -m genenv_jax.main --config=configs/dial_turns.py --workdir=runs/dial-turns
+
+A 0.2 M parameter Qwen2 model is trained on noisy demonstrations (once, then cached) and becomes both the
+agent and the simulator of Dial in turns: the agent calls one tool at a time and reads where the dial then
+stands; some calls depend on it.  The simulator writes the programs, with the calls that they lead to.  The
+settings are those of configs/quickstart.py, for shorter programs, since an episode has a turn for each call.
+
+    python -m genenv_jax.main --config=configs/dial_turns.py:debug --workdir=runs/dial-turns-debug
+
+runs the same code for two epochs, on a dozen tasks and with a model that has hardly been trained: a minute on
+a CPU.  It shows that the parts work together, and learns nothing.
+"""
+
+from genenv_jax.config import default_config, from_scratch_settings
+
+
+def get_config(arg: str = ""):
+    if arg not in ("", "debug"):
+        raise ValueError(f"configs/dial_turns.py takes no argument or 'debug', got {arg!r}")
+    config = default_config()
+    from_scratch_settings(config)
+    config.epochs = 20
+    config.benchmark.name = "dial_turns"
+    config.benchmark.positions = 5
+    config.benchmark.max_depth = 4
+    config.benchmark.deeper = (5, 6)
+    config.benchmark.seed_depths = (0.1, 0.2, 0.3, 0.4)
+    # The agent's prompt is an episode before its last answer: at depth 6 with two refused calls.
+    config.limits.agent_prompt = 168
+    config.limits.agent_response = 8
+    config.limits.simulator_prompt = 44
+    config.limits.simulator_response = 48
+    if arg == "debug":
+        config.epochs = 2
+        config.warm_start.steps = 40
+        config.model.make.num_layers = 1
+        config.model.make.hidden_size = 32
+        config.model.make.intermediate_size = 64
+        config.benchmark.num_seeds = 12
+        config.benchmark.eval_per_depth = 2
+        config.curriculum.seeds_per_epoch = 4
+        config.agent.group_size = 4
+        config.agent.base_share = 0.5
+        for part in (config.agent, config.simulator):
+            part.batch_size = part.minibatch_size = 4
+        config.evaluation.sampled = 1
+    return config

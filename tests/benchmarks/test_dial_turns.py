@@ -1,0 +1,586 @@
+"""The embedded default in turns: programs, episodes, what the simulator writes, demonstrations."""
+
+import collections
+import dataclasses
+import functools
+import itertools
+import json
+import pickle
+import time
+
+import numpy as np
+import pytest
+
+from genenv_jax.benchmarks import base, registry
+from genenv_jax.benchmarks.base import Rejection, Score, SeedStatistics, Task
+from genenv_jax.benchmarks.demonstrations import seed_demonstrations, turns
+from genenv_jax.benchmarks.dial_demonstrations import TurnsDemonstrator
+from genenv_jax.benchmarks.dial_episode import ANSWER_CHARS, OBSERVATIONS, STEP_LIMIT
+from genenv_jax.benchmarks.dial_programs import Choice, Program, read_statement
+from genenv_jax.benchmarks.dial_turns import NO_CHOICE, DialTurns
+from genenv_jax.scoring.verification import inspect
+from tests.benchmarks.hostile import HOSTILE
+
+STEPS = "add 4, if even multiply 3 else add 2, if above 1 subtract 2 else add 1"
+STATEMENT = f"Tools: add, subtract, multiply.\nStart at 3. {STEPS}."
+GENERATION = f"{STATEMENT}\nCalls: add(3, 4); multiply(2, 3); add(1, 1)"
+ANSWERS = ["add(3, 4)", "multiply(2, 3)", "add(1, 1)", "done 2"]
+PROGRAM = Program(
+    3,
+    (
+        ("add", 4),
+        Choice("even", ("multiply", 3), ("add", 2)),
+        Choice("above 1", ("subtract", 2), ("add", 1)),
+    ),
+)
+# What the words mean, told once more.
+CALLED = {"add": lambda a, n: a + n, "subtract": lambda a, n: a - n, "multiply": lambda a, n: a * n}
+TESTED = {
+    "even": lambda at, _: at % 2 == 0,
+    "odd": lambda at, _: at % 2 == 1,
+    "above": lambda at, n: at > n,
+    "below": lambda at, n: at < n,
+}
+
+
+@pytest.fixture(scope="module")
+def dial():
+    return DialTurns(positions=5)
+
+
+@pytest.fixture(scope="module")
+def task(dial):
+    return dial.task(PROGRAM, id="x", category="depth_3")
+
+
+def played(dial, task, answers):
+    """(The verdict or None, the conversation) after some answers."""
+    episode, score = dial.episode(task), None
+    for answer in answers:
+        score = episode.step(answer)
+        if score is not None:
+            break
+    return score, episode.messages()
+
+
+def verdict(dial, task, answers):
+    """(reward, valid, reason) of an episode that these answers end."""
+    score, _ = played(dial, task, answers)
+    assert score is not None and score.success == (score.reward == 1.0) == (not score.reason)
+    return score.reward, score.valid, score.reason
+
+
+def parsed(dial, text):
+    """What becomes of a generation: a task, or the reason for which it is rejected."""
+    seed = dial.tasks("seed")[0]
+    outcome = inspect(dial, text, done=True, seed=seed, task_id="new", generation=3)
+    return outcome if isinstance(outcome, Task) else outcome.reason
+
+
+# -- programs -----------------------------------------------------------------------------------------
+
+
+def test_examples(dial, task):
+    assert task.messages[-1]["content"] == dial.text(task) == STATEMENT
+    assert dial.agent_answers(task) == ANSWERS
+    assert dial.agent_answer(task) == "\n".join(ANSWERS)
+    assert dial.simulator_answer(task) == GENERATION
+    assert read_statement(STATEMENT) == dial.program(task) == PROGRAM
+    assert dial.signature(task) == "add, if even multiply else add, if above subtract else add"
+    assert dial.difficulty(task) == 3
+    assert dial.canonical(task) == f"3: {STEPS}"
+    for kind in (base.Benchmark, base.Interactive, base.Solved, base.Shaped, base.Generative):
+        assert isinstance(dial, kind)
+
+
+@pytest.mark.parametrize("positions", [2, 5, 10])
+def test_the_interpreter(positions):
+    rng = np.random.default_rng(positions)
+    dial = DialTurns(positions=positions, num_seeds=2, eval_per_depth=1)
+    seen = collections.Counter()
+    for _ in range(300):
+        program = dial.random_program(rng, int(rng.integers(1, 9)))
+        assert read_statement(program.statement()) == program
+        at, made = program.start, program.run(positions)
+        assert len(made) == len(program.calls)
+        for item, (operation, position, n) in zip(
+            program.statement().split(". ")[1].strip(".").split(", "), made, strict=True
+        ):
+            words = item.split()
+            if words[0] == "if":
+                number = int(words[2]) if words[2].isdigit() else 0
+                passes = TESTED[words[1]](at, number)
+                seen[words[1], passes] += 1
+                otherwise = words.index("else")
+                words = words[otherwise - 2 : otherwise] if passes else words[otherwise + 1 :]
+            assert (operation, position, n) == (words[0], at, int(words[1]))
+            at = CALLED[operation](at, n) % positions
+    assert set(seen) == set(itertools.product(TESTED, (True, False)))
+    assert min(seen.values()) > 4  # no test is passed always or never
+
+
+# -- the data -----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("positions", [2, 5, 10])
+def test_seeds_and_held_out_tasks(positions):
+    dial = DialTurns(positions=positions)
+    seeds, held_out = dial.tasks("seed"), dial.tasks("eval")
+    asked = [dial.canonical(task) for task in (*seeds, *held_out)]
+    assert len(seeds) == 64 and len(set(asked)) == len(asked)
+    assert dial.held_out == {dial.canonical(task) for task in held_out}
+    assert len({task.id for task in (*seeds, *held_out)}) == len(asked)
+    counts = collections.Counter(task.category for task in held_out)
+    for split, depths in {"in_distribution": range(1, 7), "deeper": (7, 8)}.items():
+        for depth in depths:
+            assert 0 < counts.pop(f"{split}/depth_{depth}") <= 24
+    assert not counts
+    for split, tasks in (("seed", seeds), ("eval", held_out)):
+        for task in tasks:
+            assert task.origin == split and dial.is_interactive(task)
+            assert task.category.endswith(f"depth_{len(dial.program(task).calls)}")
+            assert Task.from_json(json.loads(json.dumps(task.to_json()))) == task
+    again = DialTurns(positions=positions)
+    assert [task.to_json() for task in again.tasks("eval")] == [t.to_json() for t in held_out]
+    other = DialTurns(positions=positions, seed=1)
+    assert [task.to_json() for task in other.tasks("seed")] != [t.to_json() for t in seeds]
+
+
+def test_tasks_are_drawn(dial):
+    rng, kinds = np.random.default_rng(0), collections.Counter()
+    for depth, difficulty in enumerate(dial.difficulties, 1):
+        for _ in range(100):
+            task = dial.draw(rng, difficulty, "d")
+            assert dial.verify(task) is None and dial.canonical(task) not in dial.held_out
+            assert (task.category, dial.difficulty(task)) == (difficulty, depth)
+            kinds.update(isinstance(call, Choice) for call in dial.program(task).calls)
+    assert 0.45 < kinds[True] / kinds.total() < 0.55
+
+
+def test_no_choices():
+    dial = DialTurns(conditional=0.0, num_seeds=20)
+    assert not any("if" in dial.text(task) for task in (*dial.tasks("seed"), *dial.tasks("eval")))
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"positions": 1}, r"benchmark\.positions = 1: expected 2 to 10"),
+        ({"conditional": 1.5}, r"benchmark\.conditional = 1\.5: expected a number in \[0, 1\]"),
+        ({"spare_turns": -1}, r"benchmark\.spare_turns = -1: expected an integer from 0 to 8"),
+        ({"deeper": (7, 11)}, r"benchmark: a depth of 11: expected at most 10"),
+        ({"max_depth": 3}, r"benchmark\.seed_depths has 6 entries: expected max_depth = 3"),
+    ],
+)
+def test_impossible_options(options, message):
+    with pytest.raises(ValueError, match=message):
+        DialTurns(**options)
+
+
+def test_the_registry_knows_it():
+    made = registry.make_benchmark("dial_turns", conditional=0.25)
+    assert made.conditional == 0.25 and made.name == "dial_turns"
+    with pytest.raises(ValueError, match="did you mean spare_turns"):
+        registry.make_benchmark("dial_turns", spare_turn=1)
+    copy = pickle.loads(pickle.dumps(made))
+    assert [task.to_json() for task in copy.tasks("seed")] == [
+        t.to_json() for t in made.tasks("seed")
+    ]
+
+
+def test_prompts(dial):
+    seed = dial.tasks("seed")[0]
+    system, user = dial.agent_messages(seed)
+    assert system["role"] == "system" and user == seed.messages[0]
+    assert dial.episode(seed).messages() == [system, user]
+    _, user = dial.simulator_messages(seed, SeedStatistics(8, 4))
+    assert user["content"] == f"{dial.text(seed)}\nSolved: 5 of 10"
+
+
+# -- episodes -----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("positions", [2, 5, 10])
+def test_the_reference_wins_every_episode(positions):
+    """The conversation grows by the answer and one short message, and nothing before it changes."""
+    dial = DialTurns(positions=positions)
+    for task in (*dial.tasks("seed"), *dial.tasks("eval")):
+        answers, episode = dial.agent_answers(task), dial.episode(task)
+        before = episode.messages()
+        assert before == dial.agent_messages(task)
+        for answer in answers[:-1]:
+            assert episode.step(answer) is None
+            after = episode.messages()
+            assert after[:-2] == before and after[-2] == {"role": "assistant", "content": answer}
+            assert after[-1]["role"] == "user" and len(after[-1]["content"]) < 32
+            before = after
+        assert before[-1]["content"] == f"at {answers[-1][-1]}"
+        won = Score(1.0, True, True, "", {"calls": len(answers) - 1, "refused": 0})
+        assert episode.step(answers[-1]) == won
+        assert episode.step("add(1, 1)") == won
+        assert dial.score(task, dial.agent_answer(task)) == won
+        episode.close()
+
+
+def test_what_comes_back_depends_on_the_calls_alone(dial):
+    """The same answers to other programs from the same start: the same conversation, right or wrong."""
+    rng, said = np.random.default_rng(0), collections.defaultdict(set)
+    tasks = [dial.task(dial.random_program(rng, 6), id="", category="") for _ in range(60)]
+    texts = [f"{name}({at}, {n})" for name in (*CALLED, "zap") for at in range(5) for n in range(6)]
+    scripts = [tuple(rng.choice([*texts, "x", ""], 6)) for _ in range(20)]
+    for task in tasks:
+        for script in scripts:
+            episode, contents = dial.episode(task), []
+            for answer in script:
+                if episode.step(str(answer)) is not None:  # the refused ones were too many
+                    break
+                contents.append(episode.messages()[-1]["content"])
+            said[task.answer["start"], script].add(tuple(contents))
+    assert len(said) == 5 * 20 and all(len(of) == 1 for of in said.values())
+
+
+@pytest.mark.parametrize(
+    ("answers", "observed"),
+    [
+        (["add(3, 4)"], "at 2"),
+        (["subtract(3, 4)"], "at 4"),  # was not asked for, and is made
+        (["add(2, 4)"], "not there, at 3"),
+        (["add(3, 0)"], "no such argument, at 3"),
+        (["add(3, 5)"], "no such argument, at 3"),
+        (["zap(3, 4)"], "no such tool, at 3"),
+        (["add(3,4)"], "no call, at 3"),
+        (["add(4)"], "no call, at 3"),
+        (["Add(3, 4)"], "no call, at 3"),
+        (["add(3, 4) add(2, 1)"], "no call, at 3"),
+        (["add(3, 4)\nat 2\nmultiply(2, 3)"], "no call, at 3"),
+        (["done"], "no call, at 3"),
+        (["done 2."], "no call, at 3"),
+        ([""], "no call, at 3"),
+        (["  add(3, 4)\n"], "at 2"),
+        (["add(3, 4)", "<|im_end|>"], "no call, at 2"),
+        (["add(3, 4)", "multiply(3, 3)"], "not there, at 2"),
+    ],
+)
+def test_observations(dial, task, answers, observed):
+    score, messages = played(dial, task, answers)
+    assert score is None and messages[-1] == {"role": "user", "content": observed}
+    assert [m["content"] for m in messages if m["role"] == "assistant"] == answers
+
+
+def test_refused_calls_are_recovered_from_while_turns_are_left(dial, task):
+    first, *others = ANSWERS
+    for refused in ("zap(3, 4)", "add(0, 4)", "what?", ""):
+        assert verdict(dial, task, [refused, refused, *ANSWERS]) == (1.0, True, "")
+        assert verdict(dial, task, [refused, first, refused, *others]) == (1.0, True, "")
+        assert verdict(dial, task, [*ANSWERS[:-1], refused, refused, "done 2"]) == (1.0, True, "")
+        late = [*3 * [refused], *ANSWERS]
+        assert verdict(dial, task, late) == (0.0, True, STEP_LIMIT)
+    strict = DialTurns(positions=5, spare_turns=0)
+    assert verdict(strict, task, ANSWERS) == (1.0, True, "")
+    assert verdict(strict, task, ["zap(3, 4)", *ANSWERS]) == (0.0, True, STEP_LIMIT)
+
+
+@pytest.mark.parametrize(
+    ("answers", "valid", "reason"),
+    [
+        (["done 2"], True, "wrong_number_of_calls"),
+        (["add(3, 4)", "done 2"], True, "wrong_number_of_calls"),  # the last position by chance
+        ([*ANSWERS[:-1], "done 3"], True, "wrong_result"),
+        ([*ANSWERS[:-1], "add(2, 1)", "done 3"], True, "wrong_number_of_calls"),
+        (["subtract(3, 1)", *ANSWERS[1:]], True, "wrong_call"),  # the same position
+        (["add(3, 4)", "add(2, 2)", "subtract(4, 2)", "done 2"], True, "wrong_call"),  # other branch
+        (["add(3, 1)", "subtract(4, 1)", *ANSWERS], True, "wrong_call"),  # undone
+        (["add(3, 4)", "add(2, 2)", "subtract(4, 2)", "multiply(2, 3)", "add(1, 1)", "done 2"],
+         True, "wrong_call"),  # both branches
+        (["x"] * 6, False, base.UNPARSABLE),
+        ([""] * 6, False, base.EMPTY),
+        (["zap(3, 4)"] * 6, False, "unknown_tool"),
+        (["add(0, 4)"] * 6, False, "other_position"),
+        (["add(3, 9)"] * 6, False, "unknown_argument"),
+        (["add(3, 4)", *["x"] * 5], True, STEP_LIMIT),
+        (["add(3, 4) " * 1000], False, base.TOO_LONG),
+        ([ANSWERS[0], "x" * (ANSWER_CHARS + 1)], False, base.TOO_LONG),
+    ],
+)  # fmt: skip
+def test_what_is_lost(dial, task, answers, valid, reason):
+    assert verdict(dial, task, answers) == (0.0, valid, reason)
+
+
+def test_an_answer_is_read_up_to_a_length(dial, task):
+    wide = ANSWERS[0] + " " * (ANSWER_CHARS - len(ANSWERS[0]))
+    assert verdict(dial, task, [wide, *ANSWERS[1:]]) == (1.0, True, "")
+    assert verdict(dial, task, [wide + " "]) == (0.0, False, base.TOO_LONG)
+
+
+def test_no_other_calls_of_as_many_win(dial):
+    """All that can be called in two turns: one way of 144 is right."""
+    program = Program(1, (("add", 2), Choice("odd", ("multiply", 2), ("multiply", 3))))
+    task, wins = dial.task(program, id="", category=""), []
+    for first, second in itertools.product(dial.plain, repeat=2):
+        at = CALLED[first[0]](1, first[1]) % 5
+        end = CALLED[second[0]](at, second[1]) % 5
+        answers = [f"{first[0]}(1, {first[1]})", f"{second[0]}({at}, {second[1]})", f"done {end}"]
+        if dial.score(task, "\n".join(answers)).success:
+            wins.append(answers)
+    assert wins == [dial.agent_answers(task)]
+
+
+def test_a_text_is_scored_line_by_line(dial, task):
+    def reason(text):
+        score = dial.score(task, text)
+        assert score.reward == 0 and not score.success
+        return score.valid, score.reason
+
+    text = "\n".join(ANSWERS)
+    assert dial.score(task, f"\n {text} \n").success
+    assert reason(" \n") == (False, base.EMPTY)
+    assert reason(f"{text}\nadd(2, 1)") == (False, base.UNPARSABLE)
+    assert reason(f"{text}\n{text}") == (False, base.UNPARSABLE)
+    assert reason("\n".join(ANSWERS[:-1])) == (True, STEP_LIMIT)
+    assert reason("I cannot do that.") == (False, base.UNPARSABLE)
+    assert reason("add(3, 4)\n" * 1_000_000)[1] == STEP_LIMIT
+
+
+# -- the simulator's text -----------------------------------------------------------------------------
+
+
+def test_parse_inverts_simulator_answer(dial):
+    for seed in dial.tasks("seed"):
+        got = dial.parse(dial.simulator_answer(seed), seed, "new", 3)
+        assert got == dataclasses.replace(
+            seed, id="new", seed_id=seed.id, origin="generated", generation=3
+        )
+        assert dial.verify(got) is None
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "reason"),
+    [
+        (STATEMENT, "", base.UNPARSABLE),
+        ("\nCalls: ", " Calls: ", base.UNPARSABLE),
+        ("Tools: add, subtract", "Tools: subtract, add", base.UNPARSABLE),
+        ("Tools: add", "Tools: zap = add", base.UNPARSABLE),
+        ("Start at 3", "Start at 13", base.UNPARSABLE),
+        ("if even", "if prime", base.UNPARSABLE),
+        ("if even", "if even 2", base.UNPARSABLE),
+        ("if above 1", "if above", base.UNPARSABLE),
+        ("if above 1", "if above 11", base.UNPARSABLE),
+        (" else add 2", "", base.UNPARSABLE),
+        ("multiply 3 else", "else", base.UNPARSABLE),
+        ("multiply 3 else", "if odd multiply 3 else add 1 else", base.UNPARSABLE),
+        ("multiply 3", "divide 3", base.UNPARSABLE),
+        ("add 1.", "add 1", base.UNPARSABLE),
+        ("add 4, ", "add 4; ", base.UNPARSABLE),
+        ("Calls: add(3, 4)", "Calls: add(4)", base.BAD_ANSWER),
+        ("Calls: add(3, 4)", "Calls: zap(3, 4)", base.BAD_ANSWER),
+        ("; multiply", " multiply", base.BAD_ANSWER),
+        ("add(1, 1)", "add(1, 1); done 2", base.BAD_ANSWER),
+        ("add(1, 1)", "add(1, 1)\n", ""),
+        ("add(3, 4)", "add(3, 3)", base.WRONG_ANSWER),
+        ("multiply(2, 3)", "add(2, 2)", base.WRONG_ANSWER),  # the other branch
+        ("multiply(2, 3)", "multiply(3, 3)", base.WRONG_ANSWER),
+        ("; add(1, 1)", "", base.WRONG_ANSWER),
+        ("add(1, 1)", "add(1, 1); add(2, 1)", base.WRONG_ANSWER),
+        ("add(1, 1)", "subtract(1, 4)", base.WRONG_ANSWER),  # to the same position
+        ("Start at 3", "Start at 5", base.NOT_EXECUTABLE),
+        ("Start at 3", "Start at 2", base.WRONG_ANSWER),
+        ("add 4", "add 0", base.NOT_EXECUTABLE),
+        ("else add 2", "else add 5", base.NOT_EXECUTABLE),  # a branch that is not taken
+        ("else add 2", "else multiply 3", NO_CHOICE),
+        ("above 1", "above 4", NO_CHOICE),
+        ("above 1", "below 0", NO_CHOICE),
+        ("above 1", "below 5", NO_CHOICE),
+    ],
+)
+def test_near_misses_of_the_simulator(dial, old, new, reason):
+    assert old in GENERATION
+    outcome = parsed(dial, GENERATION.replace(old, new, 1))
+    assert (outcome.id if isinstance(outcome, Task) else outcome) == (reason or "new")
+
+
+def test_too_many_calls(dial):
+    rng = np.random.default_rng(0)
+    for depth, wanted in ((6, Task), (7, base.TOO_DEEP), (10, base.TOO_DEEP)):
+        program = dial.random_program(rng, depth)
+        longest = dataclasses.replace(
+            program,
+            calls=tuple(Choice("above 1", ("multiply", 3), ("subtract", 4)) for _ in range(depth)),
+        )
+        for one in (program, longest):
+            outcome = parsed(dial, dial.simulator_answer(dial.task(one, id="", category="")))
+            assert outcome == wanted or isinstance(outcome, wanted if wanted is Task else ())
+
+
+def test_random_damage_is_never_an_error(dial):
+    """Single edits of a good text: a task only where its reference wins, and it is what the words lead to."""
+    rng, verdicts = np.random.default_rng(0), collections.Counter()
+    letters = [*"abdeflmnostuvw0123456789 ,.()=\n:;SCT", "\u0665", "\x00", "\ufffd"]
+    for _ in range(3000):
+        at = int(rng.integers(len(GENERATION)))
+        new = letters[rng.integers(len(letters))] if rng.random() < 0.7 else ""
+        outcome = parsed(dial, GENERATION[:at] + new + GENERATION[at + int(rng.integers(2)) :])
+        if isinstance(outcome, Task):
+            run = dial.program(outcome).run(5)
+            assert [list(made) for made in run] == outcome.answer["calls"]
+            assert played(dial, outcome, dial.agent_answers(outcome))[0].success
+        verdicts["ok" if isinstance(outcome, Task) else outcome] += 1
+    assert verdicts["ok"] > 30
+    assert {base.UNPARSABLE, base.BAD_ANSWER, base.WRONG_ANSWER, base.NOT_TEXT} <= set(verdicts)
+
+
+@pytest.mark.parametrize("name", HOSTILE)
+def test_hostile_text(dial, task, name):
+    """Neither player's text raises, is accepted, or takes noticeable time; what comes back is short."""
+    text, start = HOSTILE[name], time.process_time()
+    for around in ("{}", f"{STATEMENT}\nCalls: {{}}", "Tools: {}", f"{GENERATION}; {{}}"):
+        outcome = dial.parse(around.format(text), task, "new", 0)
+        if text.strip():
+            assert isinstance(outcome, Rejection) and len(outcome.detail) < 200
+    for around in ("{}", "add(3, 4)\n{}", "add({}, 4)", "done {}"):
+        assert not dial.score(task, around.format(text)).success
+        episode, score = dial.episode(task), None
+        for _ in range(6):
+            score = score or episode.step(around.format(text))
+        assert score is not None and not score.success
+        said = [m["content"] for m in episode.messages()[2:] if m["role"] == "user"]
+        assert len(said) <= 6 and set(said) <= {
+            o.format(n) for o in OBSERVATIONS.values() for n in (2, 3)
+        }
+    assert time.process_time() - start < 1.0
+
+
+def test_an_unproven_task_is_played_too(dial):
+    """Where all that parses is admitted, its reference may be wrong: nothing raises, nobody wins."""
+    text = f"{STATEMENT}\nCalls: multiply(9, 9); add(0, 1)".replace("Start at 3", "Start at 9")
+    task = dial.parse(text, dial.tasks("seed")[0], "new", 0)
+    assert dial.verify(task).reason == base.NOT_EXECUTABLE
+    assert dial.simulator_answer(task) == text
+    assert not dial.score(task, dial.agent_answer(task)).success
+
+
+def test_aggregate(dial, task):
+    results = [
+        (dataclasses.replace(task, category=f"{split}/depth_{depth}"), Score(float(s), s, True))
+        for split, depth, s in [
+            ("in_distribution", 1, True), ("in_distribution", 1, False), ("in_distribution", 2, False),
+            ("deeper", 7, True),
+        ]
+    ]  # fmt: skip
+    got = dial.aggregate(results)
+    assert got["in_distribution/accuracy"] == 0.25 and got["deeper/depth_7"] == 1.0
+
+
+# -- the demonstrations -------------------------------------------------------------------------------
+
+
+def test_turns_are_played(dial, task):
+    """Each answer with the conversation before it, up to the end of the episode."""
+    found = turns(dial, task, ["zap(3, 4)", *ANSWERS, "add(2, 1)"])
+    assert [answer for _, answer in found] == ["zap(3, 4)", *ANSWERS]
+    assert found[0][0] == dial.agent_messages(task)
+    for (before, answer), (after, _) in itertools.pairwise(found):
+        assert after[:-1] == [*before, {"role": "assistant", "content": answer}]
+    assert found[1][0][-1]["content"] == "no such tool, at 3"
+
+
+@pytest.fixture(scope="module")
+def drawn(dial):
+    """What is misunderstood, and 3,000 episodes."""
+    demonstrator, rng = TurnsDemonstrator(dial), np.random.default_rng(0)
+    wrong = demonstrator.misunderstandings(rng)
+    return wrong, [demonstrator.episode(rng, wrong) for _ in range(3000)]
+
+
+def test_misunderstandings(dial, drawn):
+    wrong, _ = drawn
+    assert len(wrong.calls) == round(0.5 * 12) and len(wrong.tests) == round(0.5 * 10)
+    assert wrong.tests <= set(dial.tests)
+    for (operation, n), other in wrong.calls.items():
+        assert operation in CALLED and {n, other} <= set(dial.arguments) and n != other
+    of = functools.partial(TurnsDemonstrator(dial).misunderstandings)
+    assert of(np.random.default_rng(1)) == of(np.random.default_rng(1)) != wrong
+
+
+def test_demonstrated_episodes(dial, drawn):
+    """They end by themselves; more fail the deeper they are; refused calls are within the spare ones."""
+    _, episodes = drawn
+    won, refused, total = collections.defaultdict(list), 0, 0
+    for task, answers in episodes:
+        assert dial.canonical(task) not in dial.held_out
+        score, messages = played(dial, task, answers)
+        assert score is not None and score.valid and score.reason in ("", "wrong_call")
+        assert [m["content"] for m in messages if m["role"] == "assistant"] == answers
+        assert score.detail["calls"] == dial.difficulty(task)
+        won[int(dial.difficulty(task))].append(score.success)
+        refused += score.detail["refused"]
+        total += len(answers)
+    assert set(won) == set(range(1, 9)) and 0.02 < refused / total < 0.04
+    rates = [np.mean(won[depth]) for depth in (1, 2, 4)]
+    assert 0.4 < rates[0] < 0.6 and rates[0] > 1.5 * rates[1] > 2.5 * rates[2] > 0
+
+
+def test_rates_of_the_demonstrated_calls(dial, drawn):
+    """Misunderstood: right 30 %, mistaken 60 %, by chance 10 %; the others: right 90 %, by chance 10 %."""
+    wrong, episodes = drawn
+    arguments, branches = collections.defaultdict(list), collections.defaultdict(list)
+    for task, answers in episodes:
+        at, made = dial.program(task).start, []
+        for answer in answers[:-1]:
+            name, _, rest = answer.partition("(")
+            position, n = map(int, rest.strip(")").split(", "))
+            if name in CALLED and position == at:
+                made.append((name, at, n))
+                at = CALLED[name](at, n) % 5
+        for call, (name, at, n) in zip(dial.program(task).calls, made, strict=True):
+            if isinstance(call, Choice):
+                if call.call[0] == call.otherwise[0]:
+                    continue  # which branch it was cannot be told
+                passes, taken = at in dial.tests[call.test], name == call.call[0]
+                branches[call.test in wrong.tests].append(passes == taken)
+                call = call.call if taken else call.otherwise
+            arguments[call in wrong.calls].append((n == call[1], n == wrong.calls.get(call)))
+    understood, misunderstood = np.mean(arguments[False], axis=0), np.mean(arguments[True], axis=0)
+    assert abs(understood[0] - (0.9 + 0.1 / 4)) < 0.01
+    assert np.abs(misunderstood - (0.3 + 0.1 / 4, 0.6 + 0.1 / 4)).max() < 0.02
+    assert (
+        abs(np.mean(branches[False]) - 0.95) < 0.02 and abs(np.mean(branches[True]) - 0.35) < 0.03
+    )
+
+
+def test_the_endless_demonstrations(dial):
+    """All turns of an episode, then a pair of the simulator, whose task passes."""
+
+    def first(seed):
+        return list(
+            itertools.islice(registry.demonstrations(dial, np.random.default_rng(seed)), 400)
+        )
+
+    pairs = first(0)
+    assert pairs == first(0) != first(1)
+    episodes = written = 0
+    for messages, completion in pairs:
+        if messages[0]["content"] == dial.agent_instruction:
+            episodes += len(messages) == 2
+            continue
+        outcome = parsed(dial, completion)
+        assert isinstance(outcome, Task) and dial.canonical(outcome) not in dial.held_out
+        written += 1
+    assert 0 <= episodes - written <= 1 and written > 50
+
+
+def test_demonstrations_of_the_seeds(dial):
+    """What a given model is fine-tuned on."""
+    found = seed_demonstrations(dial, dial.tasks("seed")[:10], 2, np.random.default_rng(0))
+    for demonstration in found:
+        if demonstration.role == "simulator":
+            assert all(
+                isinstance(dial.parse(t, dial.tasks("seed")[0], "g", 0), Task)
+                for t in demonstration.completions
+            )
+
+
+def test_two_positions_can_be_demonstrated():
+    demonstrator = TurnsDemonstrator(DialTurns(positions=2, num_seeds=2, eval_per_depth=1))
+    rng = np.random.default_rng(0)
+    wrong = demonstrator.misunderstandings(rng)
+    assert all(demonstrator.episode(rng, wrong)[1] for _ in range(20))

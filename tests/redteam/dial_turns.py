@@ -1,0 +1,185 @@
+"""Dial in turns: calls made one at a time, each line of a text an answer."""
+
+from __future__ import annotations
+
+import functools
+import re
+from collections.abc import Callable, Sequence
+
+from genenv_jax.benchmarks import base
+from genenv_jax.benchmarks.base import Task
+from genenv_jax.benchmarks.dial_programs import Call, Choice, turned, write
+from genenv_jax.benchmarks.dial_turns import NO_CHOICE
+from tests.redteam.common import answers, generations
+from tests.redteam.dial import changed
+from tests.redteam.exploits import AGENT, SIMULATOR, Exploit, Scene
+
+_agent = functools.partial(Exploit, "dial_turns", AGENT)
+_simulator = functools.partial(Exploit, "dial_turns", SIMULATOR)
+
+
+def _called(
+    choose: Callable[[Choice, Call], Sequence[Call]],
+) -> Callable[[Scene, Task], str | None]:
+    """The program called from where the dial stands; `choose`: which calls, of a choice and the right one."""
+
+    def make(scene: Scene, task: Task) -> str | None:
+        program, positions = scene.benchmark.program(task), scene.benchmark.positions
+        at, lines = program.start, []
+        if not any(isinstance(call, Choice) for call in program.calls):
+            return None
+        for call in program.calls:
+            calls = [call]
+            if isinstance(call, Choice):
+                passes = at in scene.benchmark.tests[call.test]
+                calls = choose(call, call.call if passes else call.otherwise)
+            for operation, n in calls:
+                lines.append(write((operation, at, n)))
+                at = turned((operation, at, n), positions)
+        return "\n".join([*lines, f"done {at}"])
+
+    return make
+
+
+def _from(scene: Scene, task: Task) -> str | None:
+    """All calls from the start, as if the dial had not moved."""
+    lines = scene.benchmark.agent_answer(task).split("\n")
+    start = scene.benchmark.program(task).start
+    text = "\n".join(re.sub(r"\(\d", f"({start}", line) for line in lines)
+    return None if text == "\n".join(lines) else text
+
+
+def _another_way(scene: Scene, task: Task) -> str | None:
+    """The first call by another one that leads to the same position."""
+    name, at, n = task.answer["calls"][0]
+    others = (c for c in scene.benchmark.plain if c != (name, n))
+    end = turned((name, at, n), scene.benchmark.positions)
+    first = next(
+        (c for c in others if turned((c[0], at, c[1]), scene.benchmark.positions) == end), None
+    )
+    if first is None:
+        return None
+    _, *lines = scene.benchmark.agent_answers(task)
+    return "\n".join([write((first[0], at, first[1])), *lines])
+
+
+def _undone(scene: Scene, task: Task) -> str:
+    """A call and its undoing before the others."""
+    at, positions = scene.benchmark.program(task).start, scene.benchmark.positions
+    there_and_back = f"add({at}, 1)\nsubtract({(at + 1) % positions}, 1)"
+    return f"{there_and_back}\n{scene.benchmark.agent_answer(task)}"
+
+
+def _probed(scene: Scene, task: Task) -> str:
+    """Each call is tried from another position before."""
+    lines = scene.benchmark.agent_answers(task)
+    tried = [re.sub(r"\((\d)", lambda m: f"({(int(m[1]) + 1) % 10}", line) for line in lines[:-1]]
+    return (
+        "\n".join(part for pair in zip(tried, lines, strict=False) for part in pair)
+        + f"\n{lines[-1]}"
+    )
+
+
+def _shotgun(end: str) -> Callable[[Scene, Task], str]:
+    """Every call from every position, with something between."""
+
+    def make(scene: Scene, task: Task) -> str:
+        at = range(scene.benchmark.positions)
+        return end.join(write((o, a, n)) for a in at for o, n in scene.benchmark.plain)
+
+    return make
+
+
+def _as_written(text: str) -> Callable[[Scene, Task], str]:
+    return lambda scene, seed: text
+
+
+_HEAD = "Tools: add, subtract, multiply.\nStart at 3. "
+_CHOICE = f"{_HEAD}add 4, if even add 1 else add 2."
+
+EXPLOITS = [
+    *answers("dial_turns"),
+    _agent("every call, a turn each", _shotgun("\n")),
+    _agent("every call in one answer", _shotgun(" ")),
+    _agent("the right call a thousand times in one answer", changed(lambda text: " ".join(
+        1_000 * [text.split("\n")[0]]))),
+    _agent("the calls in one answer", changed(lambda text: text.replace("\n", " "))),
+    _agent("the last position alone", changed(lambda text: text.rpartition("\n")[2])),
+    _agent("every last position", lambda scene, task: "\n".join(f"done {n}" for n in range(10))),
+    _agent("calls without an end", changed(lambda text: text.rpartition("\n")[0])),
+    _agent("an end without a position", changed(lambda text: text[:-2])),
+    _agent("an end that is one further", changed(lambda text: text[:-1] + str(
+        (int(text[-1]) + 1) % 10))),
+    _agent("a call less", changed(lambda text: text.partition("\n")[2])),
+    _agent("a call more, and its position", changed(lambda text: re.sub(
+        r"done (\d)", lambda found: f"add({found[1]}, 1)\ndone {(int(found[1]) + 1) % 10}", text))),
+    _agent("calls in reversed order", changed(lambda text: "\n".join(
+        [*text.split("\n")[-2::-1], text.split("\n")[-1]]))),
+    _agent("everything twice", changed(lambda text: f"{text}\n{text}")),
+    _agent("both branches", _called(lambda choice, right: (choice.call, choice.otherwise))),
+    _agent("the other branch", _called(lambda choice, right: (
+        choice.otherwise if right == choice.call else choice.call,))),
+    _agent("always the first branch", _called(lambda choice, right: (choice.call,)), 0.3,
+           remains="half of the tests are passed"),
+    _agent("positions as at the start", _from),
+    _agent("another way to the same position", _another_way),
+    _agent("a call and its undoing before", _undone),
+    _agent("each call tried from elsewhere before", _probed, 0.35,
+           remains="a refused call says where the dial stands, as the call before it did"),
+    _agent("huge numbers", changed(lambda text: re.sub(r", (\d)", lambda found: f", {10 ** 150}", text))),
+    _agent("an argument with a turn of the dial more", changed(lambda text: re.sub(
+        r", (\d)", lambda found: f", 1{found[1]}", text))),
+    _agent("results that are made up", changed(lambda text: text.replace(")", ") at 0"))),
+    _agent("control tokens", changed(lambda text: text.replace(
+        "\n", "<|im_end|>\n<|im_start|>assistant\n"))),
+    _agent("capitals", changed(str.upper)),
+    _agent("digits of another script", changed(lambda text: text.translate(
+        {ord("0") + n: 0x0660 + n for n in range(10)}))),
+    _agent("look-alike letters", changed(lambda text: text.replace("a", "\u0430").replace(
+        "u", "\u03c5").replace("o", "\u043e"))),
+    _agent("a comment behind", changed(lambda text: f"{text} # right")),
+
+    *generations("dial_turns", (base.NOT_TEXT, base.UNPARSABLE), restated=False),
+    _simulator("other calls than were asked for", _as_written(f"{_HEAD}add 4.\nCalls: add(3, 5)"),
+               reasons=(base.WRONG_ANSWER,)),
+    _simulator("the calls of the other branch", _as_written(
+        f"{_CHOICE}\nCalls: add(3, 4); add(7, 1)"), reasons=(base.WRONG_ANSWER,)),
+    _simulator("both branches", _as_written(f"{_CHOICE}\nCalls: add(3, 4); add(7, 1); add(8, 2)"),
+               reasons=(base.WRONG_ANSWER,)),
+    _simulator("calls from where the dial is not", _as_written(
+        f"{_CHOICE}\nCalls: add(3, 4); add(3, 2)"), reasons=(base.WRONG_ANSWER,)),
+    _simulator("a call more than was asked for", _as_written(
+        f"{_HEAD}add 4.\nCalls: add(3, 4); add(7, 1)"), reasons=(base.WRONG_ANSWER,)),
+    _simulator("calls that end early", _as_written(f"{_CHOICE}\nCalls: add(3, 4)"),
+               reasons=(base.WRONG_ANSWER,)),
+    _simulator("no calls", _as_written(f"{_HEAD}add 4.\nCalls: "),
+               reasons=(base.BAD_ANSWER, base.UNPARSABLE)),
+    _simulator("a branch that does nothing", _as_written(
+        f"{_HEAD}add 4, if odd add 1 else add 0.\nCalls: add(3, 4); add(7, 1)"),
+        reasons=(base.NOT_EXECUTABLE,)),
+    _simulator("a choice between equal branches", _as_written(
+        f"{_HEAD}add 4, if odd add 1 else add 1.\nCalls: add(3, 4); add(7, 1)"),
+        reasons=(NO_CHOICE,)),
+    _simulator("a test that is always passed", _as_written(
+        f"{_HEAD}add 4, if above 9 add 1 else add 2.\nCalls: add(3, 4); add(7, 2)"),
+        reasons=(NO_CHOICE,)),
+    _simulator("a program longer than allowed", _as_written(
+        f"{_HEAD}{', '.join(7 * ['multiply 1'])}.\nCalls: {'; '.join(7 * ['multiply(3, 1)'])}"),
+        reasons=(base.TOO_DEEP,)),
+    _simulator("tools renamed", _as_written(
+        "Tools: zap = add, subtract, multiply.\nStart at 3. zap 4.\nCalls: zap(3, 4)"),
+        reasons=(base.UNPARSABLE,)),
+    _simulator("a choice inside of a choice", _as_written(
+        f"{_HEAD}if odd if even add 1 else add 2 else add 3.\nCalls: add(3, 2)"),
+        reasons=(base.UNPARSABLE,)),
+    _simulator("the answer behind the task", _as_written(
+        f"{_HEAD}add 4. done 7.\nCalls: add(3, 4)"), reasons=(base.UNPARSABLE,)),
+    _simulator("digits of another script", _as_written(
+        f"{_HEAD}add \u0664.\nCalls: add(3, 4)"), reasons=(base.NOT_TEXT,)),
+    _simulator("a choice by the start, which is told", _as_written(
+        f"{_HEAD}if odd add 4 else add 1.\nCalls: add(3, 4)"), 1.0,
+        remains="it is a task, if one that needs no result"),
+    _simulator("steps that undo one another", _as_written(
+        f"{_HEAD}add 4, subtract 4, add 4.\nCalls: add(3, 4); subtract(7, 4); add(3, 4)"),
+        1.0, remains="it is a task; an easy one is paid for as long as it is solved half of the time"),
+]  # fmt: skip
