@@ -28,7 +28,7 @@ OBSERVATIONS = {
 ANSWER_CHARS = 200  # a longer answer ends its episode
 
 # Not \d, which matches the digits of every script.
-CALL = re.compile(r"([a-z_]{1,16})\(([0-9]), ([0-9])\)")
+_CALL = re.compile(r"([a-z_]{1,16})\(([0-9]), ([0-9])\)")
 _DONE = re.compile(r"done ([0-9])")
 
 
@@ -90,7 +90,7 @@ class DialEpisode:
 
     def _call(self, said: str) -> str:
         """Makes a call; why it cannot be made, if it cannot."""
-        call = CALL.fullmatch(said)
+        call = _CALL.fullmatch(said)
         if not call:
             refusal = base.UNPARSABLE if said else base.EMPTY
         elif call[1] not in OPERATIONS:

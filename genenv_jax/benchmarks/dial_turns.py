@@ -20,8 +20,9 @@ another position, with an argument that the dial does not have, or no call at al
 is answered by what is wrong and where the dial stands, and costs one of a few spare turns.  An episode ends
 with "done" and a digit, after the last spare turn, or with an answer that is too long.
 
-What the simulator writes is the task and the calls that it leads to, each with its position; an interpreter
-runs the program and must come to the same calls, which are then played to the end.
+What the simulator writes is the task and the calls that it leads to, each with where it leads,
+"add(3, 4) at 2; multiply(2, 3) at 1; ...".  An interpreter runs the program and must come to the same, and
+the calls are played to the end.
 """
 
 from __future__ import annotations
@@ -34,7 +35,7 @@ import numpy as np
 
 from genenv_jax.benchmarks import base
 from genenv_jax.benchmarks.base import Rejection, Score, Task
-from genenv_jax.benchmarks.dial_episode import CALL, DialEpisode
+from genenv_jax.benchmarks.dial_episode import DialEpisode
 from genenv_jax.benchmarks.dial_programs import (
     Call,
     Choice,
@@ -49,6 +50,7 @@ from genenv_jax.benchmarks.dial_tasks import OPERATIONS, DialTasks
 from genenv_jax.benchmarks.options import check_integers, check_shares
 
 NO_CHOICE = "no_choice"  # a choice of which one side is never taken, or both are the same
+_REFERENCE = re.compile(rf"({'|'.join(OPERATIONS)})\(([0-9]), ([0-9])\) at ([0-9])")
 _MOST_DEPTH = 10  # the statements of deeper programs are longer than is read
 
 
@@ -102,8 +104,13 @@ class DialTurns(DialTasks):
         return Program(int(rng.integers(self.positions)), tuple(calls))
 
     def specification(self, program: Program) -> dict[str, Any]:
-        """See `DialTasks.specification`: where the dial stands, and the calls that are made from there."""
-        return {"start": program.start, "calls": [list(c) for c in program.run(self.positions)]}
+        """See `DialTasks.specification`: where the dial stands, the calls made from there, and their ends."""
+        made = program.run(self.positions)
+        return {
+            "start": program.start,
+            "calls": [list(call) for call in made],
+            "ends": [turned(call, self.positions) for call in made],
+        }
 
     def program(self, task: Task) -> Program:
         """The program of a task, as it stands in its words."""
@@ -128,17 +135,19 @@ class DialTurns(DialTasks):
 
     def reference(self, task: Task) -> str:
         """See `DialTasks.reference`."""
-        return "; ".join(map(write, _calls(task)))
+        ends = zip(_calls(task), task.answer["ends"], strict=True)
+        return "; ".join(f"{write(call)} at {end}" for call, end in ends)
 
     def read_reference(self, asked: Program, text: str) -> dict[str, Any] | Rejection:
         """See `DialTasks.read_reference`."""
-        made = []
+        calls, ends = [], []
         for item in text.split("; "):
-            call = CALL.fullmatch(item)
-            if not call or call[1] not in OPERATIONS:
+            call = _REFERENCE.fullmatch(item)
+            if not call:
                 return Rejection(base.BAD_ANSWER, f"not a reference call: {item[:40]!r}")
-            made.append([call[1], int(call[2]), int(call[3])])
-        return {"start": asked.start, "calls": made}
+            calls.append([call[1], int(call[2]), int(call[3])])
+            ends.append(int(call[4]))
+        return {"start": asked.start, "calls": calls, "ends": ends}
 
     def verify(self, task: Task) -> Rejection | None:
         """See `Benchmark.verify`: the program runs, leads to the reference calls, and these win."""
@@ -154,7 +163,7 @@ class DialTurns(DialTasks):
                     return Rejection(base.NOT_EXECUTABLE, f"argument {n} is out of range")
             if isinstance(call, Choice) and (call.test not in self.tests or len({*sides}) == 1):
                 return Rejection(NO_CHOICE, str(call))
-        if program.run(self.positions) != _calls(task):
+        if self.specification(program) != task.answer:
             return Rejection(
                 base.WRONG_ANSWER, "the reference calls are not those that the task leads to"
             )
@@ -176,8 +185,7 @@ class DialTurns(DialTasks):
 
     def agent_answers(self, task: Task) -> list[str]:
         """See `Solved.agent_answers`: the reference calls, and where they end."""
-        calls = _calls(task)
-        return [*map(write, calls), f"done {turned(calls[-1], self.positions)}"]
+        return [*map(write, _calls(task)), f"done {task.answer['ends'][-1]}"]
 
     def agent_answer(self, task: Task) -> str:
         """See `Benchmark.agent_answer`: the answers, a line each."""

@@ -23,7 +23,7 @@ from tests.benchmarks.hostile import HOSTILE
 
 STEPS = "add 4, if even multiply 3 else add 2, if above 1 subtract 2 else add 1"
 STATEMENT = f"Tools: add, subtract, multiply.\nStart at 3. {STEPS}."
-GENERATION = f"{STATEMENT}\nCalls: add(3, 4); multiply(2, 3); add(1, 1)"
+GENERATION = f"{STATEMENT}\nCalls: add(3, 4) at 2; multiply(2, 3) at 1; add(1, 1) at 2"
 ANSWERS = ["add(3, 4)", "multiply(2, 3)", "add(1, 1)", "done 2"]
 PROGRAM = Program(
     3,
@@ -373,14 +373,17 @@ def test_parse_inverts_simulator_answer(dial):
         ("add 4, ", "add 4; ", base.UNPARSABLE),
         ("Calls: add(3, 4)", "Calls: add(4)", base.BAD_ANSWER),
         ("Calls: add(3, 4)", "Calls: zap(3, 4)", base.BAD_ANSWER),
+        ("add(3, 4) at 2", "add(3, 4)", base.BAD_ANSWER),
         ("; multiply", " multiply", base.BAD_ANSWER),
-        ("add(1, 1)", "add(1, 1); done 2", base.BAD_ANSWER),
-        ("add(1, 1)", "add(1, 1)\n", ""),
+        ("add(1, 1) at 2", "add(1, 1) at 2; done 2", base.BAD_ANSWER),
+        ("add(1, 1) at 2", "add(1, 1) at 2\n", ""),
         ("add(3, 4)", "add(3, 3)", base.WRONG_ANSWER),
-        ("multiply(2, 3)", "add(2, 2)", base.WRONG_ANSWER),  # the other branch
+        ("add(3, 4) at 2", "add(3, 4) at 1", base.WRONG_ANSWER),
+        ("add(1, 1) at 2", "add(1, 1) at 3", base.WRONG_ANSWER),
+        ("multiply(2, 3) at 1", "add(2, 2) at 4", base.WRONG_ANSWER),  # the other branch
         ("multiply(2, 3)", "multiply(3, 3)", base.WRONG_ANSWER),
-        ("; add(1, 1)", "", base.WRONG_ANSWER),
-        ("add(1, 1)", "add(1, 1); add(2, 1)", base.WRONG_ANSWER),
+        ("; add(1, 1) at 2", "", base.WRONG_ANSWER),
+        ("add(1, 1) at 2", "add(1, 1) at 2; add(2, 1) at 3", base.WRONG_ANSWER),
         ("add(1, 1)", "subtract(1, 4)", base.WRONG_ANSWER),  # to the same position
         ("Start at 3", "Start at 5", base.NOT_EXECUTABLE),
         ("Start at 3", "Start at 2", base.WRONG_ANSWER),
@@ -422,6 +425,10 @@ def test_random_damage_is_never_an_error(dial):
         if isinstance(outcome, Task):
             run = dial.program(outcome).run(5)
             assert [list(made) for made in run] == outcome.answer["calls"]
+            assert outcome.answer["ends"] == [
+                *(at for _, at, _ in run[1:]),
+                outcome.answer["ends"][-1],
+            ]
             assert played(dial, outcome, dial.agent_answers(outcome))[0].success
         verdicts["ok" if isinstance(outcome, Task) else outcome] += 1
     assert verdicts["ok"] > 30
@@ -451,7 +458,9 @@ def test_hostile_text(dial, task, name):
 
 def test_an_unproven_task_is_played_too(dial):
     """Where all that parses is admitted, its reference may be wrong: nothing raises, nobody wins."""
-    text = f"{STATEMENT}\nCalls: multiply(9, 9); add(0, 1)".replace("Start at 3", "Start at 9")
+    text = f"{STATEMENT}\nCalls: multiply(9, 9) at 0; add(0, 1) at 7".replace(
+        "Start at 3", "Start at 9"
+    )
     task = dial.parse(text, dial.tasks("seed")[0], "new", 0)
     assert dial.verify(task).reason == base.NOT_EXECUTABLE
     assert dial.simulator_answer(task) == text

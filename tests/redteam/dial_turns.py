@@ -140,46 +140,49 @@ EXPLOITS = [
     _agent("a comment behind", changed(lambda text: f"{text} # right")),
 
     *generations("dial_turns", (base.NOT_TEXT, base.UNPARSABLE), restated=False),
-    _simulator("other calls than were asked for", _as_written(f"{_HEAD}add 4.\nCalls: add(3, 5)"),
+    _simulator("other calls than were asked for", _as_written(f"{_HEAD}add 4.\nCalls: add(3, 5) at 8"),
                reasons=(base.WRONG_ANSWER,)),
     _simulator("the calls of the other branch", _as_written(
-        f"{_CHOICE}\nCalls: add(3, 4); add(7, 1)"), reasons=(base.WRONG_ANSWER,)),
-    _simulator("both branches", _as_written(f"{_CHOICE}\nCalls: add(3, 4); add(7, 1); add(8, 2)"),
-               reasons=(base.WRONG_ANSWER,)),
+        f"{_CHOICE}\nCalls: add(3, 4) at 7; add(7, 1) at 8"), reasons=(base.WRONG_ANSWER,)),
+    _simulator("both branches", _as_written(
+        f"{_CHOICE}\nCalls: add(3, 4) at 7; add(7, 1) at 8; add(8, 2) at 0"),
+        reasons=(base.WRONG_ANSWER,)),
     _simulator("calls from where the dial is not", _as_written(
-        f"{_CHOICE}\nCalls: add(3, 4); add(3, 2)"), reasons=(base.WRONG_ANSWER,)),
+        f"{_CHOICE}\nCalls: add(3, 4) at 7; add(3, 2) at 5"), reasons=(base.WRONG_ANSWER,)),
     _simulator("a call more than was asked for", _as_written(
-        f"{_HEAD}add 4.\nCalls: add(3, 4); add(7, 1)"), reasons=(base.WRONG_ANSWER,)),
-    _simulator("calls that end early", _as_written(f"{_CHOICE}\nCalls: add(3, 4)"),
+        f"{_HEAD}add 4.\nCalls: add(3, 4) at 7; add(7, 1) at 8"), reasons=(base.WRONG_ANSWER,)),
+    _simulator("calls that end early", _as_written(f"{_CHOICE}\nCalls: add(3, 4) at 7"),
+               reasons=(base.WRONG_ANSWER,)),
+    _simulator("a result that is wrong", _as_written(f"{_HEAD}add 4.\nCalls: add(3, 4) at 8"),
                reasons=(base.WRONG_ANSWER,)),
     _simulator("no calls", _as_written(f"{_HEAD}add 4.\nCalls: "),
                reasons=(base.BAD_ANSWER, base.UNPARSABLE)),
     _simulator("a branch that does nothing", _as_written(
-        f"{_HEAD}add 4, if odd add 1 else add 0.\nCalls: add(3, 4); add(7, 1)"),
+        f"{_HEAD}add 4, if odd add 1 else add 0.\nCalls: add(3, 4) at 7; add(7, 1) at 8"),
         reasons=(base.NOT_EXECUTABLE,)),
     _simulator("a choice between equal branches", _as_written(
-        f"{_HEAD}add 4, if odd add 1 else add 1.\nCalls: add(3, 4); add(7, 1)"),
+        f"{_HEAD}add 4, if odd add 1 else add 1.\nCalls: add(3, 4) at 7; add(7, 1) at 8"),
         reasons=(NO_CHOICE,)),
     _simulator("a test that is always passed", _as_written(
-        f"{_HEAD}add 4, if above 9 add 1 else add 2.\nCalls: add(3, 4); add(7, 2)"),
+        f"{_HEAD}add 4, if above 9 add 1 else add 2.\nCalls: add(3, 4) at 7; add(7, 2) at 9"),
         reasons=(NO_CHOICE,)),
     _simulator("a program longer than allowed", _as_written(
-        f"{_HEAD}{', '.join(7 * ['multiply 1'])}.\nCalls: {'; '.join(7 * ['multiply(3, 1)'])}"),
+        f"{_HEAD}{', '.join(7 * ['multiply 1'])}.\nCalls: {'; '.join(7 * ['multiply(3, 1) at 3'])}"),
         reasons=(base.TOO_DEEP,)),
     _simulator("tools renamed", _as_written(
-        "Tools: zap = add, subtract, multiply.\nStart at 3. zap 4.\nCalls: zap(3, 4)"),
+        "Tools: zap = add, subtract, multiply.\nStart at 3. zap 4.\nCalls: zap(3, 4) at 7"),
         reasons=(base.UNPARSABLE,)),
     _simulator("a choice inside of a choice", _as_written(
-        f"{_HEAD}if odd if even add 1 else add 2 else add 3.\nCalls: add(3, 2)"),
+        f"{_HEAD}if odd if even add 1 else add 2 else add 3.\nCalls: add(3, 2) at 5"),
         reasons=(base.UNPARSABLE,)),
     _simulator("the answer behind the task", _as_written(
-        f"{_HEAD}add 4. done 7.\nCalls: add(3, 4)"), reasons=(base.UNPARSABLE,)),
+        f"{_HEAD}add 4. done 7.\nCalls: add(3, 4) at 7"), reasons=(base.UNPARSABLE,)),
     _simulator("digits of another script", _as_written(
-        f"{_HEAD}add \u0664.\nCalls: add(3, 4)"), reasons=(base.NOT_TEXT,)),
+        f"{_HEAD}add \u0664.\nCalls: add(3, 4) at 7"), reasons=(base.NOT_TEXT,)),
     _simulator("a choice by the start, which is told", _as_written(
-        f"{_HEAD}if odd add 4 else add 1.\nCalls: add(3, 4)"), 1.0,
+        f"{_HEAD}if odd add 4 else add 1.\nCalls: add(3, 4) at 7"), 1.0,
         remains="it is a task, if one that needs no result"),
     _simulator("steps that undo one another", _as_written(
-        f"{_HEAD}add 4, subtract 4, add 4.\nCalls: add(3, 4); subtract(7, 4); add(3, 4)"),
+        f"{_HEAD}add 4, subtract 4, add 4.\nCalls: add(3, 4) at 7; subtract(7, 4) at 3; add(3, 4) at 7"),
         1.0, remains="it is a task; an easy one is paid for as long as it is solved half of the time"),
 ]  # fmt: skip
