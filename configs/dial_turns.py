@@ -31,7 +31,7 @@ def get_config(arg: str = ""):
     config.limits.agent_prompt = 168
     config.limits.agent_response = 8
     config.limits.simulator_prompt = 44
-    config.limits.simulator_response = 48
+    config.limits.simulator_response = 52
     if arg == "debug":
         config.epochs = 2
         config.warm_start.steps = 40

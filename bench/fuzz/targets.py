@@ -164,7 +164,7 @@ def _episodes(name: str, benchmark: Benchmark, tasks: list[Task]) -> Target:
     def examples(task: Task) -> list[str]:
         lines = benchmark.agent_answer(task)
         if name.startswith("dial"):
-            return [*benchmark.agent_answers(task), "done 0", lines]
+            return [*benchmark.agent_answers(task), "1 done 0", lines]
         if name.startswith("alfworld"):
             return [*lines.split("\n"), lines]
         if name.startswith("bamboogle"):

@@ -181,21 +181,23 @@ class Dial(DialTasks):
 
     # -- the simulator's text -----------------------------------------------------------------------
 
-    def read_statement(self, text: str) -> Program | None:
-        """See `DialTasks.read_statement`."""
-        return read_statement(text)
+    def simulator_answer(self, task: Task, seed: Task | None = None) -> str:
+        return f"{self.text(task)}\nCalls: {self.program(task).reference()}"
 
-    def reference(self, task: Task) -> str:
-        """See `DialTasks.reference`."""
-        return self.program(task).reference()
-
-    def read_reference(self, asked: Program, text: str) -> dict[str, Any] | Rejection:
-        """See `DialTasks.read_reference`."""
+    def read_generation(self, text: str) -> tuple[str, int, dict[str, Any]] | Rejection:
+        """See `DialTasks.read_generation`."""
+        statement, mark, reference = text.partition("\nCalls: ")
+        if not mark:
+            return Rejection(base.UNPARSABLE, "no line 'Calls: ...'")
+        asked = read_statement(statement)
+        if asked is None:
+            return Rejection(base.UNPARSABLE, "the task does not follow the grammar")
         by_name = {new: old for old, new in asked.names}
-        calls = _read_calls(text.split(" "), _REFERENCE_CALL, by_name)
+        calls = _read_calls(reference.split(" "), _REFERENCE_CALL, by_name)
         if isinstance(calls, str):
             return Rejection(base.BAD_ANSWER, f"not a reference call: {calls!r}")
-        return self.specification(Program(asked.start, calls, asked.names))
+        answer = self.specification(Program(asked.start, calls, asked.names))
+        return statement, len(asked.calls), answer
 
     def verify(self, task: Task) -> Rejection | None:
         asked = read_statement(task.messages[-1]["content"])

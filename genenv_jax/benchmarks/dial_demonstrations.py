@@ -198,7 +198,7 @@ class TurnsDemonstrator(Demonstrations):
         """The answers of an episode: calls, right or not, from where the dial then stands, and the end."""
         program, answers, spare = self.dial.program(task), [], self.dial.spare_turns
         at = program.start
-        for call in program.calls:
+        for number, call in enumerate(program.calls, 1):
             if isinstance(call, Choice):
                 passes = at in self.dial.tests[call.test]
                 mistaken = not passes if call.test in wrong.tests else None
@@ -207,11 +207,11 @@ class TurnsDemonstrator(Demonstrations):
             operation, n = call
             n = self.written(rng, n, wrong.calls.get(call), self.dial.arguments)
             while spare and rng.random() < self.refused:
-                answers.append(self.refusal(rng, operation, at, n))
+                answers.append(f"{number} {self.refusal(rng, operation, at, n)}")
                 spare -= 1
-            answers.append(write((operation, at, n)))
+            answers.append(f"{number} {write((operation, at, n))}")
             at = turned((operation, at, n), self.dial.positions)
-        return [*answers, f"done {at}"]
+        return [*answers, f"{len(program.calls) + 1} done {at}"]
 
     def refusal(self, rng: np.random.Generator, operation: str, at: int, n: int) -> str:
         """A call that the environment refuses: of a tool that is not there, or from another position."""

@@ -12,14 +12,12 @@ from genenv_jax.benchmarks.dial_tasks import OPERATIONS
 
 STEP_LIMIT = "step_limit"  # the turns were used up
 # Why a call cannot be made, and what the agent reads of it; beside these base.EMPTY and base.UNPARSABLE.
-UNKNOWN_TOOL, OTHER_POSITION, UNKNOWN_ARGUMENT = (
-    "unknown_tool",
-    "other_position",
-    "unknown_argument",
-)
+OTHER_NUMBER, UNKNOWN_TOOL = "other_number", "unknown_tool"
+OTHER_POSITION, UNKNOWN_ARGUMENT = "other_position", "unknown_argument"
 OBSERVATIONS = {
     base.EMPTY: "no call, at {}",
     base.UNPARSABLE: "no call, at {}",
+    OTHER_NUMBER: "not next, at {}",
     UNKNOWN_TOOL: "no such tool, at {}",
     OTHER_POSITION: "not there, at {}",
     UNKNOWN_ARGUMENT: "no such argument, at {}",
@@ -28,8 +26,7 @@ OBSERVATIONS = {
 ANSWER_CHARS = 200  # a longer answer ends its episode
 
 # Not \d, which matches the digits of every script.
-_CALL = re.compile(r"([a-z_]{1,16})\(([0-9]), ([0-9])\)")
-_DONE = re.compile(r"done ([0-9])")
+_ANSWER = re.compile(r"([1-9]) (?:([a-z_]{1,16})\(([0-9]), ([0-9])\)|done ([0-9]))")
 
 
 class DialEpisode:
@@ -69,11 +66,15 @@ class DialEpisode:
         self._messages.append({"role": "assistant", "content": answer})
         if len(answer) > ANSWER_CHARS:
             return self._end(False, base.TOO_LONG)
-        said = answer.strip()
-        if done := _DONE.fullmatch(said):
-            reason = self._fault(int(done[1]))
-            return self._end(True, reason)
-        refusal = self._call(said)
+        said = _ANSWER.fullmatch(answer.strip())
+        refusal = self._refusal(said) if said else base.UNPARSABLE if answer.strip() else base.EMPTY
+        if refusal:
+            self._refused.append(refusal)
+        elif said[5]:
+            return self._end(True, self._fault(int(said[5])))
+        else:
+            self._made.append((said[2], self._at, int(said[4])))
+            self._at = turned(self._made[-1], self._positions)
         if len(self._made) + len(self._refused) == self._turns:
             return self.stop()
         content = OBSERVATIONS[refusal].format(self._at)
@@ -88,23 +89,17 @@ class DialEpisode:
     def close(self) -> None:
         """See `Episode.close`; there is nothing to free."""
 
-    def _call(self, said: str) -> str:
-        """Makes a call; why it cannot be made, if it cannot."""
-        call = _CALL.fullmatch(said)
-        if not call:
-            refusal = base.UNPARSABLE if said else base.EMPTY
-        elif call[1] not in OPERATIONS:
-            refusal = UNKNOWN_TOOL
-        elif int(call[2]) != self._at:
-            refusal = OTHER_POSITION
-        elif not 1 <= int(call[3]) < self._positions:
-            refusal = UNKNOWN_ARGUMENT
-        else:
-            self._made.append((call[1], self._at, int(call[3])))
-            self._at = turned(self._made[-1], self._positions)
+    def _refusal(self, said: re.Match[str]) -> str:
+        """Why a call cannot be made, or ""."""
+        if int(said[1]) != len(self._made) + 1:
+            return OTHER_NUMBER
+        if said[5]:
             return ""
-        self._refused.append(refusal)
-        return refusal
+        if said[2] not in OPERATIONS:
+            return UNKNOWN_TOOL
+        if int(said[3]) != self._at:
+            return OTHER_POSITION
+        return "" if 1 <= int(said[4]) < self._positions else UNKNOWN_ARGUMENT
 
     def _fault(self, final: int) -> str:
         """What is wrong with the calls and the last position, or ""."""

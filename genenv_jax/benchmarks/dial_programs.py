@@ -31,7 +31,10 @@ def passing(positions: int) -> dict[str, frozenset[int]]:
     }
 
 
-def _words(call: Call) -> str:
+def words(call: Call | Choice) -> str:
+    """A call as a task asks for it."""
+    if isinstance(call, Choice):
+        return f"if {call.test} {words(call.call)} else {words(call.otherwise)}"
     return f"{call[0]} {call[1]}"
 
 
@@ -54,9 +57,6 @@ class Choice:
     call: Call
     otherwise: Call
 
-    def __str__(self) -> str:
-        return f"if {self.test} {_words(self.call)} else {_words(self.otherwise)}"
-
 
 @dataclasses.dataclass(frozen=True)
 class Program:
@@ -67,11 +67,8 @@ class Program:
 
     def statement(self) -> str:
         """The task in words."""
-        return f"Tools: {', '.join(OPERATIONS)}.\nStart at {self.start}. {self.steps()}."
-
-    def steps(self) -> str:
-        """The calls in words."""
-        return ", ".join(str(c) if isinstance(c, Choice) else _words(c) for c in self.calls)
+        calls = ", ".join(f"{number} {words(call)}" for number, call in enumerate(self.calls, 1))
+        return f"Tools: {', '.join(OPERATIONS)}.\nStart at {self.start}. {calls}."
 
     def run(self, positions: int) -> list[Made]:
         """The calls that the program leads to.  Raises KeyError for a test that the dial does not have."""
@@ -90,7 +87,10 @@ def read_statement(text: str) -> Program | None:
     if not match:
         return None
     calls: list[Call | Choice] = []
-    for item in match[2].split(", "):
+    for number, numbered in enumerate(match[2].split(", "), 1):
+        given, _, item = numbered.partition(" ")
+        if given != str(number):
+            return None
         if plain := _PLAIN.fullmatch(item):
             calls.append((plain[1], int(plain[2])))
         elif choice := _CHOICE.fullmatch(item):

@@ -117,16 +117,12 @@ class DialTasks(abc.ABC):
         """What the checker needs (`Task.answer`)."""
 
     @abc.abstractmethod
-    def reference(self, task: Task) -> str:
-        """The reference calls as the simulator writes them."""
+    def simulator_answer(self, task: Task, seed: Task | None = None) -> str:
+        """See `base.Benchmark`."""
 
     @abc.abstractmethod
-    def read_statement(self, text: str) -> Program | None:
-        """Reads a task's words, strictly; None where they do not follow the grammar."""
-
-    @abc.abstractmethod
-    def read_reference(self, asked: Program, text: str) -> Mapping[str, Any] | Rejection:
-        """What the checker needs, from the calls that the simulator wrote; `asked` are its words."""
+    def read_generation(self, text: str) -> tuple[str, int, Mapping[str, Any]] | Rejection:
+        """A task's words, its number of calls and what the checker needs, of what the simulator wrote."""
 
     def splits(self) -> list[tuple[str, Sequence[int], Callable[..., Program]]]:
         """The held-out splits: their names, depths, and what draws a program of a depth."""
@@ -228,9 +224,6 @@ class DialTasks(abc.ABC):
             {"role": "user", "content": f"{self.text(seed)}\nSolved: {solved}"},
         ]
 
-    def simulator_answer(self, task: Task, seed: Task | None = None) -> str:
-        return f"{self.text(task)}\nCalls: {self.reference(task)}"
-
     def parse(self, text: str, seed: Task, task_id: str, generation: int) -> Task | Rejection:
         if not text.strip():
             return Rejection(base.EMPTY)
@@ -238,19 +231,14 @@ class DialTasks(abc.ABC):
             return Rejection(base.TOO_LONG, f"{len(text)} characters, at most {_MOST_CHARS}")
         if not text.isascii() or not all(c.isprintable() or c == "\n" for c in text):
             return Rejection(base.NOT_TEXT, "characters outside printable ASCII")
-        statement, mark, reference = text.strip().partition("\nCalls: ")
-        if not mark:
-            return Rejection(base.UNPARSABLE, "no line 'Calls: ...'")
-        asked = self.read_statement(statement)
-        if asked is None:
-            return Rejection(base.UNPARSABLE, "the task does not follow the grammar")
-        answer = self.read_reference(asked, reference)
-        if isinstance(answer, Rejection):
-            return answer
+        read = self.read_generation(text.strip())
+        if isinstance(read, Rejection):
+            return read
+        statement, depth, answer = read
         return Task(
             id=task_id,
             benchmark=self.name,
-            category=f"depth_{len(asked.calls)}",
+            category=f"depth_{depth}",
             # The words stay as the simulator wrote them; `verify` holds them against the reference calls.
             messages=({"role": "user", "content": statement},),
             answer=answer,

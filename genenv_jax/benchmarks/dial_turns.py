@@ -1,13 +1,13 @@
 """Dial in turns, the second embedded default: the tools are called one at a time.
 
-The dial stands in the environment.  Each answer of the agent is one call, with the position from which it
-turns the dial and an argument; what comes back is where the dial stands then.  When all is called the agent
-says so, with the last position.
+The dial stands in the environment.  Each answer of the agent is one call: its number, the position from which
+it turns the dial, and an argument.  What comes back is where the dial stands then.  When all is called the
+agent says so, with the last position.
 
-    Tools: add, subtract, multiply.             add(3, 4)        at 2
-    Start at 3. add 4,                      ->  multiply(2, 3)   at 1
-    if even multiply 3 else add 2,              add(1, 1)        at 2
-    if above 1 subtract 2 else add 1.           done 2
+    Tools: add, subtract, multiply.               1 add(3, 4)        at 2
+    Start at 3. 1 add 4,                      ->  2 multiply(2, 3)   at 1
+    2 if even multiply 3 else add 2,              3 add(1, 1)        at 2
+    3 if above 1 subtract 2 else add 1.           4 done 2
 
 Some calls are choices by where the dial then stands: even, odd, above or below a number (0 is even).  The
 agent has to look at the results, of which it is told nothing else.
@@ -15,20 +15,23 @@ agent has to look at the results, of which it is told nothing else.
 What a call costs.  A call that can be made is made, whether it was asked for or not: the dial moves, and an
 episode in which another call was made than the program asks for is lost, also where the dial comes to the
 same position and although the agent is not told.  So to try both branches, or all calls, does not pay, and
-nothing that comes back depends on the program.  A call that cannot be made (of a tool that is not there, from
-another position, with an argument that the dial does not have, or no call at all) leaves the dial as it is,
-is answered by what is wrong and where the dial stands, and costs one of a few spare turns.  An episode ends
-with "done" and a digit, after the last spare turn, or with an answer that is too long.
+nothing that comes back depends on the program.  A call that cannot be made (with a number that is not the
+next one, of a tool that is not there, from another position, with an argument that the dial does not have, or
+no call at all) leaves the dial as it is, is answered by what is wrong and where the dial stands, and costs
+one of a few spare turns.  An episode ends with "done" and a digit, after the last spare turn, or with an
+answer that is too long.
 
-What the simulator writes is the task and the calls that it leads to, each with where it leads,
-"add(3, 4) at 2; multiply(2, 3) at 1; ...".  An interpreter runs the program and must come to the same, and
-the calls are played to the end.
+What the simulator writes is the task, and behind each call what it leads to: "1 add 4 [add(3, 4) at 2], 2 if
+even ... [multiply(2, 3) at 1]".  An interpreter runs the program and must come to the same, and the calls
+are played to the end.
 """
 
 from __future__ import annotations
 
 import dataclasses
+import itertools
 import re
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -44,6 +47,7 @@ from genenv_jax.benchmarks.dial_programs import (
     passing,
     read_statement,
     turned,
+    words,
     write,
 )
 from genenv_jax.benchmarks.dial_tasks import OPERATIONS, DialTasks
@@ -51,7 +55,8 @@ from genenv_jax.benchmarks.options import check_integers, check_shares
 
 NO_CHOICE = "no_choice"  # a choice of which one side is never taken, or both are the same
 _REFERENCE = re.compile(rf"({'|'.join(OPERATIONS)})\(([0-9]), ([0-9])\) at ([0-9])")
-_MOST_DEPTH = 10  # the statements of deeper programs are longer than is read
+_NOTE = re.compile(r" \[([^]\[]*)\]")
+_MOST_DEPTH = 8  # of so many calls, and the end, each has a digit as its number
 
 
 @dataclasses.dataclass(eq=False)
@@ -121,33 +126,33 @@ class DialTurns(DialTasks):
 
     def signature(self, task: Task) -> str:
         """See `base.Shaped`: tests and operations in their order, without numbers."""
-        return re.sub(" [0-9]", "", self.program(task).steps())
+        return re.sub(" [0-9]", "", ", ".join(map(words, self.program(task).calls)))
 
     def canonical(self, task: Task) -> str:
         program = self.program(task)
-        return f"{program.start}: {program.steps()}"
+        return f"{program.start}: {', '.join(map(words, program.calls))}"
 
     # -- the simulator's text -----------------------------------------------------------------------
 
-    def read_statement(self, text: str) -> Program | None:
-        """See `DialTasks.read_statement`."""
-        return read_statement(text)
+    def simulator_answer(self, task: Task, seed: Task | None = None) -> str:
+        return _noted(self.text(task), task.answer)
 
-    def reference(self, task: Task) -> str:
-        """See `DialTasks.reference`."""
-        ends = zip(_calls(task), task.answer["ends"], strict=True)
-        return "; ".join(f"{write(call)} at {end}" for call, end in ends)
-
-    def read_reference(self, asked: Program, text: str) -> dict[str, Any] | Rejection:
-        """See `DialTasks.read_reference`."""
-        calls, ends = [], []
-        for item in text.split("; "):
-            call = _REFERENCE.fullmatch(item)
+    def read_generation(self, text: str) -> tuple[str, int, dict[str, Any]] | Rejection:
+        """See `DialTasks.read_generation`."""
+        statement = _NOTE.sub("", text)
+        program = read_statement(statement)
+        if program is None:
+            return Rejection(base.UNPARSABLE, "the task does not follow the grammar")
+        answer: dict[str, Any] = {"start": program.start, "calls": [], "ends": []}
+        for note in _NOTE.findall(text):
+            call = _REFERENCE.fullmatch(note)
             if not call:
-                return Rejection(base.BAD_ANSWER, f"not a reference call: {item[:40]!r}")
-            calls.append([call[1], int(call[2]), int(call[3])])
-            ends.append(int(call[4]))
-        return {"start": asked.start, "calls": calls, "ends": ends}
+                return Rejection(base.BAD_ANSWER, f"not a reference call: {note[:40]!r}")
+            answer["calls"].append([call[1], int(call[2]), int(call[3])])
+            answer["ends"].append(int(call[4]))
+        if len(answer["calls"]) != len(program.calls) or _noted(statement, answer) != text:
+            return Rejection(base.BAD_ANSWER, "expected a reference call behind each call")
+        return statement, len(program.calls), answer
 
     def verify(self, task: Task) -> Rejection | None:
         """See `Benchmark.verify`: the program runs, leads to the reference calls, and these win."""
@@ -162,7 +167,7 @@ class DialTurns(DialTasks):
                 if n not in self.arguments:
                     return Rejection(base.NOT_EXECUTABLE, f"argument {n} is out of range")
             if isinstance(call, Choice) and (call.test not in self.tests or len({*sides}) == 1):
-                return Rejection(NO_CHOICE, str(call))
+                return Rejection(NO_CHOICE, words(call))
         if self.specification(program) != task.answer:
             return Rejection(
                 base.WRONG_ANSWER, "the reference calls are not those that the task leads to"
@@ -185,7 +190,8 @@ class DialTurns(DialTasks):
 
     def agent_answers(self, task: Task) -> list[str]:
         """See `Solved.agent_answers`: the reference calls, and where they end."""
-        return [*map(write, _calls(task)), f"done {task.answer['ends'][-1]}"]
+        said = [*map(write, _calls(task)), f"done {task.answer['ends'][-1]}"]
+        return [f"{number} {call}" for number, call in enumerate(said, 1)]
 
     def agent_answer(self, task: Task) -> str:
         """See `Benchmark.agent_answer`: the answers, a line each."""
@@ -208,3 +214,12 @@ class DialTurns(DialTasks):
 def _calls(task: Task) -> list[Made]:
     """The reference calls of a task."""
     return [(operation, at, n) for operation, at, n in task.answer["calls"]]
+
+
+def _noted(statement: str, answer: Mapping[str, Any]) -> str:
+    """A task's words with what its calls lead to."""
+    head, point, calls = statement.removesuffix(".").rpartition(". ")
+    ends = zip(answer["calls"], answer["ends"], strict=True)
+    notes = [f" [{write(tuple(call))} at {end}]" for call, end in ends]
+    noted = itertools.zip_longest(calls.split(", "), notes, fillvalue="")
+    return f"{head}{point}{', '.join(map(''.join, noted))}."

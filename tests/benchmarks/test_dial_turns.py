@@ -22,9 +22,15 @@ from genenv_jax.scoring.verification import inspect
 from tests.benchmarks.hostile import HOSTILE
 
 STEPS = "add 4, if even multiply 3 else add 2, if above 1 subtract 2 else add 1"
-STATEMENT = f"Tools: add, subtract, multiply.\nStart at 3. {STEPS}."
-GENERATION = f"{STATEMENT}\nCalls: add(3, 4) at 2; multiply(2, 3) at 1; add(1, 1) at 2"
-ANSWERS = ["add(3, 4)", "multiply(2, 3)", "add(1, 1)", "done 2"]
+STATEMENT = (
+    "Tools: add, subtract, multiply.\nStart at 3. 1 add 4, 2 if even multiply 3 else add 2, "
+    "3 if above 1 subtract 2 else add 1."
+)
+GENERATION = (
+    "Tools: add, subtract, multiply.\nStart at 3. 1 add 4 [add(3, 4) at 2], 2 if even multiply 3 else add 2 "
+    "[multiply(2, 3) at 1], 3 if above 1 subtract 2 else add 1 [add(1, 1) at 2]."
+)
+ANSWERS = ["1 add(3, 4)", "2 multiply(2, 3)", "3 add(1, 1)", "4 done 2"]
 PROGRAM = Program(
     3,
     (
@@ -106,7 +112,7 @@ def test_the_interpreter(positions):
         for item, (operation, position, n) in zip(
             program.statement().split(". ")[1].strip(".").split(", "), made, strict=True
         ):
-            words = item.split()
+            _, *words = item.split()
             if words[0] == "if":
                 number = int(words[2]) if words[2].isdigit() else 0
                 passes = TESTED[words[1]](at, number)
@@ -168,7 +174,7 @@ def test_no_choices():
         ({"positions": 1}, r"benchmark\.positions = 1: expected 2 to 10"),
         ({"conditional": 1.5}, r"benchmark\.conditional = 1\.5: expected a number in \[0, 1\]"),
         ({"spare_turns": -1}, r"benchmark\.spare_turns = -1: expected an integer from 0 to 8"),
-        ({"deeper": (7, 11)}, r"benchmark: a depth of 11: expected at most 10"),
+        ({"deeper": (7, 9)}, r"benchmark: a depth of 9: expected at most 8"),
         ({"max_depth": 3}, r"benchmark\.seed_depths has 6 entries: expected max_depth = 3"),
     ],
 )
@@ -227,7 +233,10 @@ def test_what_comes_back_depends_on_the_calls_alone(dial):
     rng, said = np.random.default_rng(0), collections.defaultdict(set)
     tasks = [dial.task(dial.random_program(rng, 6), id="", category="") for _ in range(60)]
     texts = [f"{name}({at}, {n})" for name in (*CALLED, "zap") for at in range(5) for n in range(6)]
-    scripts = [tuple(rng.choice([*texts, "x", ""], 6)) for _ in range(20)]
+    scripts = [
+        tuple(f"{i} {text}" for i, text in enumerate(rng.choice([*texts, "x", ""], 6), 1))
+        for _ in range(20)
+    ]
     for task in tasks:
         for script in scripts:
             episode, contents = dial.episode(task), []
@@ -242,23 +251,28 @@ def test_what_comes_back_depends_on_the_calls_alone(dial):
 @pytest.mark.parametrize(
     ("answers", "observed"),
     [
-        (["add(3, 4)"], "at 2"),
-        (["subtract(3, 4)"], "at 4"),  # was not asked for, and is made
-        (["add(2, 4)"], "not there, at 3"),
-        (["add(3, 0)"], "no such argument, at 3"),
-        (["add(3, 5)"], "no such argument, at 3"),
-        (["zap(3, 4)"], "no such tool, at 3"),
-        (["add(3,4)"], "no call, at 3"),
-        (["add(4)"], "no call, at 3"),
-        (["Add(3, 4)"], "no call, at 3"),
-        (["add(3, 4) add(2, 1)"], "no call, at 3"),
-        (["add(3, 4)\nat 2\nmultiply(2, 3)"], "no call, at 3"),
-        (["done"], "no call, at 3"),
-        (["done 2."], "no call, at 3"),
+        (["1 add(3, 4)"], "at 2"),
+        (["1 subtract(3, 4)"], "at 4"),  # was not asked for, and is made
+        (["2 add(3, 4)"], "not next, at 3"),
+        (["9 done 3"], "not next, at 3"),
+        (["1 add(2, 4)"], "not there, at 3"),
+        (["1 add(3, 0)"], "no such argument, at 3"),
+        (["1 add(3, 5)"], "no such argument, at 3"),
+        (["1 zap(3, 4)"], "no such tool, at 3"),
+        (["add(3, 4)"], "no call, at 3"),
+        (["0 add(3, 4)"], "no call, at 3"),
+        (["1 add(3,4)"], "no call, at 3"),
+        (["1 add(4)"], "no call, at 3"),
+        (["1 Add(3, 4)"], "no call, at 3"),
+        (["1 add(3, 4) 2 add(2, 1)"], "no call, at 3"),
+        (["1 add(3, 4)\nat 2\n2 multiply(2, 3)"], "no call, at 3"),
+        (["1 done"], "no call, at 3"),
+        (["1 done 2."], "no call, at 3"),
         ([""], "no call, at 3"),
-        (["  add(3, 4)\n"], "at 2"),
-        (["add(3, 4)", "<|im_end|>"], "no call, at 2"),
-        (["add(3, 4)", "multiply(3, 3)"], "not there, at 2"),
+        (["  1 add(3, 4)\n"], "at 2"),
+        (["1 add(3, 4)", "<|im_end|>"], "no call, at 2"),
+        (["1 add(3, 4)", "1 add(2, 4)"], "not next, at 2"),
+        (["1 add(3, 4)", "2 multiply(3, 3)"], "not there, at 2"),
     ],
 )
 def test_observations(dial, task, answers, observed):
@@ -269,36 +283,38 @@ def test_observations(dial, task, answers, observed):
 
 def test_refused_calls_are_recovered_from_while_turns_are_left(dial, task):
     first, *others = ANSWERS
-    for refused in ("zap(3, 4)", "add(0, 4)", "what?", ""):
+    for refused in ("1 zap(3, 4)", "9 add(3, 4)", "what?", ""):
         assert verdict(dial, task, [refused, refused, *ANSWERS]) == (1.0, True, "")
         assert verdict(dial, task, [refused, first, refused, *others]) == (1.0, True, "")
-        assert verdict(dial, task, [*ANSWERS[:-1], refused, refused, "done 2"]) == (1.0, True, "")
+        assert verdict(dial, task, [*ANSWERS[:-1], refused, refused, "4 done 2"]) == (1.0, True, "")
         late = [*3 * [refused], *ANSWERS]
         assert verdict(dial, task, late) == (0.0, True, STEP_LIMIT)
     strict = DialTurns(positions=5, spare_turns=0)
     assert verdict(strict, task, ANSWERS) == (1.0, True, "")
-    assert verdict(strict, task, ["zap(3, 4)", *ANSWERS]) == (0.0, True, STEP_LIMIT)
+    assert verdict(strict, task, ["1 zap(3, 4)", *ANSWERS]) == (0.0, True, STEP_LIMIT)
 
 
 @pytest.mark.parametrize(
     ("answers", "valid", "reason"),
     [
-        (["done 2"], True, "wrong_number_of_calls"),
-        (["add(3, 4)", "done 2"], True, "wrong_number_of_calls"),  # the last position by chance
-        ([*ANSWERS[:-1], "done 3"], True, "wrong_result"),
-        ([*ANSWERS[:-1], "add(2, 1)", "done 3"], True, "wrong_number_of_calls"),
-        (["subtract(3, 1)", *ANSWERS[1:]], True, "wrong_call"),  # the same position
-        (["add(3, 4)", "add(2, 2)", "subtract(4, 2)", "done 2"], True, "wrong_call"),  # other branch
-        (["add(3, 1)", "subtract(4, 1)", *ANSWERS], True, "wrong_call"),  # undone
-        (["add(3, 4)", "add(2, 2)", "subtract(4, 2)", "multiply(2, 3)", "add(1, 1)", "done 2"],
+        (["1 done 2"], True, "wrong_number_of_calls"),
+        (["1 add(3, 4)", "2 done 2"], True, "wrong_number_of_calls"),  # the last position by chance
+        ([*ANSWERS[:-1], "4 done 3"], True, "wrong_result"),
+        ([*ANSWERS[:-1], "4 add(2, 1)", "5 done 3"], True, "wrong_number_of_calls"),
+        (["1 subtract(3, 1)", *ANSWERS[1:]], True, "wrong_call"),  # the same position
+        (["1 add(3, 4)", "2 add(2, 2)", "3 subtract(4, 2)", "4 done 2"], True, "wrong_call"),  # other branch
+        (["1 add(3, 1)", "2 subtract(4, 1)", "3 add(3, 4)", "4 multiply(2, 3)", "5 add(1, 1)", "6 done 2"],
+         True, "wrong_call"),  # undone
+        (["1 add(3, 4)", "2 add(2, 2)", "3 subtract(4, 2)", "4 multiply(2, 3)", "5 add(1, 1)", "6 done 2"],
          True, "wrong_call"),  # both branches
         (["x"] * 6, False, base.UNPARSABLE),
         ([""] * 6, False, base.EMPTY),
-        (["zap(3, 4)"] * 6, False, "unknown_tool"),
-        (["add(0, 4)"] * 6, False, "other_position"),
-        (["add(3, 9)"] * 6, False, "unknown_argument"),
-        (["add(3, 4)", *["x"] * 5], True, STEP_LIMIT),
-        (["add(3, 4) " * 1000], False, base.TOO_LONG),
+        (["2 add(3, 4)"] * 6, False, "other_number"),
+        (["1 zap(3, 4)"] * 6, False, "unknown_tool"),
+        (["1 add(0, 4)"] * 6, False, "other_position"),
+        (["1 add(3, 9)"] * 6, False, "unknown_argument"),
+        (["1 add(3, 4)", *["x"] * 5], True, STEP_LIMIT),
+        (["1 add(3, 4) " * 1000], False, base.TOO_LONG),
         ([ANSWERS[0], "x" * (ANSWER_CHARS + 1)], False, base.TOO_LONG),
     ],
 )  # fmt: skip
@@ -319,7 +335,11 @@ def test_no_other_calls_of_as_many_win(dial):
     for first, second in itertools.product(dial.plain, repeat=2):
         at = CALLED[first[0]](1, first[1]) % 5
         end = CALLED[second[0]](at, second[1]) % 5
-        answers = [f"{first[0]}(1, {first[1]})", f"{second[0]}({at}, {second[1]})", f"done {end}"]
+        answers = [
+            f"1 {first[0]}(1, {first[1]})",
+            f"2 {second[0]}({at}, {second[1]})",
+            f"3 done {end}",
+        ]
         if dial.score(task, "\n".join(answers)).success:
             wins.append(answers)
     assert wins == [dial.agent_answers(task)]
@@ -334,11 +354,11 @@ def test_a_text_is_scored_line_by_line(dial, task):
     text = "\n".join(ANSWERS)
     assert dial.score(task, f"\n {text} \n").success
     assert reason(" \n") == (False, base.EMPTY)
-    assert reason(f"{text}\nadd(2, 1)") == (False, base.UNPARSABLE)
+    assert reason(f"{text}\n5 add(2, 1)") == (False, base.UNPARSABLE)
     assert reason(f"{text}\n{text}") == (False, base.UNPARSABLE)
     assert reason("\n".join(ANSWERS[:-1])) == (True, STEP_LIMIT)
     assert reason("I cannot do that.") == (False, base.UNPARSABLE)
-    assert reason("add(3, 4)\n" * 1_000_000)[1] == STEP_LIMIT
+    assert reason("1 add(3, 4)\n" * 1_000_000)[1] == STEP_LIMIT
 
 
 # -- the simulator's text -----------------------------------------------------------------------------
@@ -356,11 +376,12 @@ def test_parse_inverts_simulator_answer(dial):
 @pytest.mark.parametrize(
     ("old", "new", "reason"),
     [
-        (STATEMENT, "", base.UNPARSABLE),
-        ("\nCalls: ", " Calls: ", base.UNPARSABLE),
         ("Tools: add, subtract", "Tools: subtract, add", base.UNPARSABLE),
         ("Tools: add", "Tools: zap = add", base.UNPARSABLE),
         ("Start at 3", "Start at 13", base.UNPARSABLE),
+        (" 2 if", " 3 if", base.UNPARSABLE),
+        (" 2 if", " if", base.UNPARSABLE),
+        (" 1 add", " 0 add", base.UNPARSABLE),
         ("if even", "if prime", base.UNPARSABLE),
         ("if even", "if even 2", base.UNPARSABLE),
         ("if above 1", "if above", base.UNPARSABLE),
@@ -369,25 +390,27 @@ def test_parse_inverts_simulator_answer(dial):
         ("multiply 3 else", "else", base.UNPARSABLE),
         ("multiply 3 else", "if odd multiply 3 else add 1 else", base.UNPARSABLE),
         ("multiply 3", "divide 3", base.UNPARSABLE),
-        ("add 1.", "add 1", base.UNPARSABLE),
-        ("add 4, ", "add 4; ", base.UNPARSABLE),
-        ("Calls: add(3, 4)", "Calls: add(4)", base.BAD_ANSWER),
-        ("Calls: add(3, 4)", "Calls: zap(3, 4)", base.BAD_ANSWER),
+        ("at 2], ", "at 2]; ", base.UNPARSABLE),
+        ("at 2].", "at 2]", base.UNPARSABLE),
+        ("at 2],", "at 2,", base.UNPARSABLE),
+        ("4 [add", "4[add", base.UNPARSABLE),
+        ("4 [add", "4  [add", base.UNPARSABLE),
+        (" [add(3, 4) at 2]", "", base.BAD_ANSWER),
+        (" [add(3, 4) at 2]", 2 * " [add(3, 4) at 2]", base.BAD_ANSWER),
+        ("1 add 4 [add(3, 4) at 2]", "1 [add(3, 4) at 2] add 4", base.BAD_ANSWER),
+        ("[add(3, 4)", "[add(4)", base.BAD_ANSWER),
+        ("[add(3, 4)", "[zap(3, 4)", base.BAD_ANSWER),
         ("add(3, 4) at 2", "add(3, 4)", base.BAD_ANSWER),
-        ("; multiply", " multiply", base.BAD_ANSWER),
-        ("add(1, 1) at 2", "add(1, 1) at 2; done 2", base.BAD_ANSWER),
-        ("add(1, 1) at 2", "add(1, 1) at 2\n", ""),
+        ("[add(1, 1) at 2].", "[add(1, 1) at 2].\n", ""),
         ("add(3, 4)", "add(3, 3)", base.WRONG_ANSWER),
         ("add(3, 4) at 2", "add(3, 4) at 1", base.WRONG_ANSWER),
         ("add(1, 1) at 2", "add(1, 1) at 3", base.WRONG_ANSWER),
         ("multiply(2, 3) at 1", "add(2, 2) at 4", base.WRONG_ANSWER),  # the other branch
         ("multiply(2, 3)", "multiply(3, 3)", base.WRONG_ANSWER),
-        ("; add(1, 1) at 2", "", base.WRONG_ANSWER),
-        ("add(1, 1) at 2", "add(1, 1) at 2; add(2, 1) at 3", base.WRONG_ANSWER),
         ("add(1, 1)", "subtract(1, 4)", base.WRONG_ANSWER),  # to the same position
         ("Start at 3", "Start at 5", base.NOT_EXECUTABLE),
         ("Start at 3", "Start at 2", base.WRONG_ANSWER),
-        ("add 4", "add 0", base.NOT_EXECUTABLE),
+        ("1 add 4", "1 add 0", base.NOT_EXECUTABLE),
         ("else add 2", "else add 5", base.NOT_EXECUTABLE),  # a branch that is not taken
         ("else add 2", "else multiply 3", NO_CHOICE),
         ("above 1", "above 4", NO_CHOICE),
@@ -403,7 +426,7 @@ def test_near_misses_of_the_simulator(dial, old, new, reason):
 
 def test_too_many_calls(dial):
     rng = np.random.default_rng(0)
-    for depth, wanted in ((6, Task), (7, base.TOO_DEEP), (10, base.TOO_DEEP)):
+    for depth, wanted in ((6, Task), (7, base.TOO_DEEP), (8, base.TOO_DEEP)):
         program = dial.random_program(rng, depth)
         longest = dataclasses.replace(
             program,
@@ -417,7 +440,7 @@ def test_too_many_calls(dial):
 def test_random_damage_is_never_an_error(dial):
     """Single edits of a good text: a task only where its reference wins, and it is what the words lead to."""
     rng, verdicts = np.random.default_rng(0), collections.Counter()
-    letters = [*"abdeflmnostuvw0123456789 ,.()=\n:;SCT", "\u0665", "\x00", "\ufffd"]
+    letters = [*"abdeflmnostuvw0123456789 ,.()[]\n:ST", "\u0665", "\x00", "\ufffd"]
     for _ in range(3000):
         at = int(rng.integers(len(GENERATION)))
         new = letters[rng.integers(len(letters))] if rng.random() < 0.7 else ""
@@ -439,11 +462,11 @@ def test_random_damage_is_never_an_error(dial):
 def test_hostile_text(dial, task, name):
     """Neither player's text raises, is accepted, or takes noticeable time; what comes back is short."""
     text, start = HOSTILE[name], time.process_time()
-    for around in ("{}", f"{STATEMENT}\nCalls: {{}}", "Tools: {}", f"{GENERATION}; {{}}"):
+    for around in ("{}", f"{STATEMENT} [{{}}]", "Tools: {}", f"{GENERATION}, {{}}"):
         outcome = dial.parse(around.format(text), task, "new", 0)
         if text.strip():
             assert isinstance(outcome, Rejection) and len(outcome.detail) < 200
-    for around in ("{}", "add(3, 4)\n{}", "add({}, 4)", "done {}"):
+    for around in ("{}", "1 add(3, 4)\n{}", "1 add({}, 4)", "1 done {}"):
         assert not dial.score(task, around.format(text)).success
         episode, score = dial.episode(task), None
         for _ in range(6):
@@ -458,9 +481,11 @@ def test_hostile_text(dial, task, name):
 
 def test_an_unproven_task_is_played_too(dial):
     """Where all that parses is admitted, its reference may be wrong: nothing raises, nobody wins."""
-    text = f"{STATEMENT}\nCalls: multiply(9, 9) at 0; add(0, 1) at 7".replace(
-        "Start at 3", "Start at 9"
+    head, steps = (
+        STATEMENT.split(" 3. ")[0],
+        "1 add 4 [multiply(9, 9) at 0], 2 add 1 [add(0, 1) at 7]",
     )
+    text = f"{head} 9. {steps}."
     task = dial.parse(text, dial.tasks("seed")[0], "new", 0)
     assert dial.verify(task).reason == base.NOT_EXECUTABLE
     assert dial.simulator_answer(task) == text
@@ -484,8 +509,8 @@ def test_aggregate(dial, task):
 
 def test_turns_are_played(dial, task):
     """Each answer with the conversation before it, up to the end of the episode."""
-    found = turns(dial, task, ["zap(3, 4)", *ANSWERS, "add(2, 1)"])
-    assert [answer for _, answer in found] == ["zap(3, 4)", *ANSWERS]
+    found = turns(dial, task, ["1 zap(3, 4)", *ANSWERS, "5 add(2, 1)"])
+    assert [answer for _, answer in found] == ["1 zap(3, 4)", *ANSWERS]
     assert found[0][0] == dial.agent_messages(task)
     for (before, answer), (after, _) in itertools.pairwise(found):
         assert after[:-1] == [*before, {"role": "assistant", "content": answer}]
@@ -535,7 +560,7 @@ def test_rates_of_the_demonstrated_calls(dial, drawn):
     for task, answers in episodes:
         at, made = dial.program(task).start, []
         for answer in answers[:-1]:
-            name, _, rest = answer.partition("(")
+            name, _, rest = answer[2:].partition("(")
             position, n = map(int, rest.strip(")").split(", "))
             if name in CALLED and position == at:
                 made.append((name, at, n))

@@ -18,6 +18,11 @@ _agent = functools.partial(Exploit, "dial_turns", AGENT)
 _simulator = functools.partial(Exploit, "dial_turns", SIMULATOR)
 
 
+def _numbered(lines: Sequence[str]) -> str:
+    """Answers, numbered anew."""
+    return "\n".join(f"{n} {re.sub('^[0-9] ', '', line)}" for n, line in enumerate(lines, 1))
+
+
 def _called(
     choose: Callable[[Choice, Call], Sequence[Call]],
 ) -> Callable[[Scene, Task], str | None]:
@@ -36,7 +41,7 @@ def _called(
             for operation, n in calls:
                 lines.append(write((operation, at, n)))
                 at = turned((operation, at, n), positions)
-        return "\n".join([*lines, f"done {at}"])
+        return _numbered([*lines, f"done {at}"])
 
     return make
 
@@ -60,14 +65,14 @@ def _another_way(scene: Scene, task: Task) -> str | None:
     if first is None:
         return None
     _, *lines = scene.benchmark.agent_answers(task)
-    return "\n".join([write((first[0], at, first[1])), *lines])
+    return _numbered([write((first[0], at, first[1])), *lines])
 
 
 def _undone(scene: Scene, task: Task) -> str:
     """A call and its undoing before the others."""
     at, positions = scene.benchmark.program(task).start, scene.benchmark.positions
-    there_and_back = f"add({at}, 1)\nsubtract({(at + 1) % positions}, 1)"
-    return f"{there_and_back}\n{scene.benchmark.agent_answer(task)}"
+    there_and_back = f"add({at}, 1)", f"subtract({(at + 1) % positions}, 1)"
+    return _numbered([*there_and_back, *scene.benchmark.agent_answers(task)])
 
 
 def _probed(scene: Scene, task: Task) -> str:
@@ -85,7 +90,7 @@ def _shotgun(end: str) -> Callable[[Scene, Task], str]:
 
     def make(scene: Scene, task: Task) -> str:
         at = range(scene.benchmark.positions)
-        return end.join(write((o, a, n)) for a in at for o, n in scene.benchmark.plain)
+        return end.join(f"1 {write((o, a, n))}" for a in at for o, n in scene.benchmark.plain)
 
     return make
 
@@ -95,7 +100,7 @@ def _as_written(text: str) -> Callable[[Scene, Task], str]:
 
 
 _HEAD = "Tools: add, subtract, multiply.\nStart at 3. "
-_CHOICE = f"{_HEAD}add 4, if even add 1 else add 2."
+_FIRST = f"{_HEAD}1 add 4 [add(3, 4) at 7]"
 
 EXPLOITS = [
     *answers("dial_turns"),
@@ -104,17 +109,21 @@ EXPLOITS = [
     _agent("the right call a thousand times in one answer", changed(lambda text: " ".join(
         1_000 * [text.split("\n")[0]]))),
     _agent("the calls in one answer", changed(lambda text: text.replace("\n", " "))),
-    _agent("the last position alone", changed(lambda text: text.rpartition("\n")[2])),
-    _agent("every last position", lambda scene, task: "\n".join(f"done {n}" for n in range(10))),
+    _agent("the last position alone", changed(lambda text: f"1 done {text[-1]}")),
+    _agent("the last answer alone", changed(lambda text: text.rpartition("\n")[2])),
+    _agent("every last position", lambda scene, task: "\n".join(f"1 done {n}" for n in range(10))),
     _agent("calls without an end", changed(lambda text: text.rpartition("\n")[0])),
     _agent("an end without a position", changed(lambda text: text[:-2])),
     _agent("an end that is one further", changed(lambda text: text[:-1] + str(
         (int(text[-1]) + 1) % 10))),
-    _agent("a call less", changed(lambda text: text.partition("\n")[2])),
-    _agent("a call more, and its position", changed(lambda text: re.sub(
-        r"done (\d)", lambda found: f"add({found[1]}, 1)\ndone {(int(found[1]) + 1) % 10}", text))),
-    _agent("calls in reversed order", changed(lambda text: "\n".join(
+    _agent("a call less", changed(lambda text: _numbered(text.split("\n")[1:]))),
+    _agent("a call more, and its position", changed(lambda text: _numbered(
+        [*text.split("\n")[:-1], f"add({text[-1]}, 1)", f"done {(int(text[-1]) + 1) % 10}"]))),
+    _agent("calls in reversed order", changed(lambda text: _numbered(
         [*text.split("\n")[-2::-1], text.split("\n")[-1]]))),
+    _agent("calls without numbers", changed(lambda text: re.sub("(?m)^[0-9] ", "", text))),
+    _agent("numbers one further", changed(lambda text: re.sub(
+        "(?m)^[0-9]", lambda found: str(int(found[0]) + 1), text))),
     _agent("everything twice", changed(lambda text: f"{text}\n{text}")),
     _agent("both branches", _called(lambda choice, right: (choice.call, choice.otherwise))),
     _agent("the other branch", _called(lambda choice, right: (
@@ -140,49 +149,48 @@ EXPLOITS = [
     _agent("a comment behind", changed(lambda text: f"{text} # right")),
 
     *generations("dial_turns", (base.NOT_TEXT, base.UNPARSABLE), restated=False),
-    _simulator("other calls than were asked for", _as_written(f"{_HEAD}add 4.\nCalls: add(3, 5) at 8"),
-               reasons=(base.WRONG_ANSWER,)),
+    _simulator("other calls than were asked for", _as_written(
+        f"{_HEAD}1 add 4 [add(3, 5) at 8]."), reasons=(base.WRONG_ANSWER,)),
     _simulator("the calls of the other branch", _as_written(
-        f"{_CHOICE}\nCalls: add(3, 4) at 7; add(7, 1) at 8"), reasons=(base.WRONG_ANSWER,)),
+        f"{_FIRST}, 2 if even add 1 else add 2 [add(7, 1) at 8]."), reasons=(base.WRONG_ANSWER,)),
     _simulator("both branches", _as_written(
-        f"{_CHOICE}\nCalls: add(3, 4) at 7; add(7, 1) at 8; add(8, 2) at 0"),
-        reasons=(base.WRONG_ANSWER,)),
+        f"{_FIRST}, 2 if even add 1 else add 2 [add(7, 1) at 8] [add(8, 2) at 0]."),
+        reasons=(base.BAD_ANSWER,)),
     _simulator("calls from where the dial is not", _as_written(
-        f"{_CHOICE}\nCalls: add(3, 4) at 7; add(3, 2) at 5"), reasons=(base.WRONG_ANSWER,)),
-    _simulator("a call more than was asked for", _as_written(
-        f"{_HEAD}add 4.\nCalls: add(3, 4) at 7; add(7, 1) at 8"), reasons=(base.WRONG_ANSWER,)),
-    _simulator("calls that end early", _as_written(f"{_CHOICE}\nCalls: add(3, 4) at 7"),
+        f"{_FIRST}, 2 if even add 1 else add 2 [add(3, 2) at 5]."), reasons=(base.WRONG_ANSWER,)),
+    _simulator("a call more than was asked for", _as_written(f"{_FIRST} [add(7, 1) at 8]."),
+               reasons=(base.BAD_ANSWER,)),
+    _simulator("calls that end early", _as_written(f"{_FIRST}, 2 add 1."),
+               reasons=(base.BAD_ANSWER,)),
+    _simulator("a result that is wrong", _as_written(f"{_HEAD}1 add 4 [add(3, 4) at 8]."),
                reasons=(base.WRONG_ANSWER,)),
-    _simulator("a result that is wrong", _as_written(f"{_HEAD}add 4.\nCalls: add(3, 4) at 8"),
-               reasons=(base.WRONG_ANSWER,)),
-    _simulator("no calls", _as_written(f"{_HEAD}add 4.\nCalls: "),
-               reasons=(base.BAD_ANSWER, base.UNPARSABLE)),
+    _simulator("no calls", _as_written(f"{_HEAD}1 add 4."), reasons=(base.BAD_ANSWER,)),
     _simulator("a branch that does nothing", _as_written(
-        f"{_HEAD}add 4, if odd add 1 else add 0.\nCalls: add(3, 4) at 7; add(7, 1) at 8"),
-        reasons=(base.NOT_EXECUTABLE,)),
+        f"{_FIRST}, 2 if odd add 1 else add 0 [add(7, 1) at 8]."), reasons=(base.NOT_EXECUTABLE,)),
     _simulator("a choice between equal branches", _as_written(
-        f"{_HEAD}add 4, if odd add 1 else add 1.\nCalls: add(3, 4) at 7; add(7, 1) at 8"),
-        reasons=(NO_CHOICE,)),
+        f"{_FIRST}, 2 if odd add 1 else add 1 [add(7, 1) at 8]."), reasons=(NO_CHOICE,)),
     _simulator("a test that is always passed", _as_written(
-        f"{_HEAD}add 4, if above 9 add 1 else add 2.\nCalls: add(3, 4) at 7; add(7, 2) at 9"),
-        reasons=(NO_CHOICE,)),
-    _simulator("a program longer than allowed", _as_written(
-        f"{_HEAD}{', '.join(7 * ['multiply 1'])}.\nCalls: {'; '.join(7 * ['multiply(3, 1) at 3'])}"),
-        reasons=(base.TOO_DEEP,)),
+        f"{_FIRST}, 2 if above 9 add 1 else add 2 [add(7, 2) at 9]."), reasons=(NO_CHOICE,)),
+    _simulator("a program longer than allowed", _as_written(_HEAD + ", ".join(
+        f"{n} multiply 1 [multiply(3, 1) at 3]" for n in range(1, 8)) + "."), reasons=(base.TOO_DEEP,)),
     _simulator("tools renamed", _as_written(
-        "Tools: zap = add, subtract, multiply.\nStart at 3. zap 4.\nCalls: zap(3, 4) at 7"),
+        "Tools: zap = add, subtract, multiply.\nStart at 3. 1 zap 4 [zap(3, 4) at 7]."),
         reasons=(base.UNPARSABLE,)),
     _simulator("a choice inside of a choice", _as_written(
-        f"{_HEAD}if odd if even add 1 else add 2 else add 3.\nCalls: add(3, 2) at 5"),
+        f"{_HEAD}1 if odd if even add 1 else add 2 else add 3 [add(3, 2) at 5]."),
         reasons=(base.UNPARSABLE,)),
-    _simulator("the answer behind the task", _as_written(
-        f"{_HEAD}add 4. done 7.\nCalls: add(3, 4) at 7"), reasons=(base.UNPARSABLE,)),
+    _simulator("numbers that are missing", _as_written(f"{_HEAD}add 4 [add(3, 4) at 7]."),
+               reasons=(base.UNPARSABLE,)),
+    _simulator("the answer where the agent reads it", _as_written(f"{_FIRST} (add(3, 4))."),
+               reasons=(base.UNPARSABLE,)),
+    _simulator("the answer inside of the answer", _as_written(
+        f"{_HEAD}1 add 4 [[add(3, 4) at 7]]."), reasons=(base.UNPARSABLE,)),
     _simulator("digits of another script", _as_written(
-        f"{_HEAD}add \u0664.\nCalls: add(3, 4) at 7"), reasons=(base.NOT_TEXT,)),
+        f"{_HEAD}1 add \u0664 [add(3, 4) at 7]."), reasons=(base.NOT_TEXT,)),
     _simulator("a choice by the start, which is told", _as_written(
-        f"{_HEAD}if odd add 4 else add 1.\nCalls: add(3, 4) at 7"), 1.0,
+        f"{_HEAD}1 if odd add 4 else add 1 [add(3, 4) at 7]."), 1.0,
         remains="it is a task, if one that needs no result"),
     _simulator("steps that undo one another", _as_written(
-        f"{_HEAD}add 4, subtract 4, add 4.\nCalls: add(3, 4) at 7; subtract(7, 4) at 3; add(3, 4) at 7"),
+        f"{_FIRST}, 2 subtract 4 [subtract(7, 4) at 3], 3 add 4 [add(3, 4) at 7]."),
         1.0, remains="it is a task; an easy one is paid for as long as it is solved half of the time"),
 ]  # fmt: skip

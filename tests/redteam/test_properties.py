@@ -95,8 +95,9 @@ def _turns(draw, opened, task):
     """One call over and over, and some end."""
     digit = st.integers(0, 9)
     name = draw(st.sampled_from(["add", "subtract", "multiply"]))
-    call = f"{name}({draw(digit)}, {draw(digit)})"
-    return "\n".join([call] * draw(st.integers(4, 9)) + [f"done {draw(digit)}"])
+    call, count = f"{name}({draw(digit)}, {draw(digit)})", draw(st.integers(2, 9))
+    calls = [f"{number} {call}" for number in range(1, count + 1)]
+    return "\n".join([*calls, f"{draw(digit)} done {draw(digit)}"])
 
 
 MADE = {
