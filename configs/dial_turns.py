@@ -28,10 +28,10 @@ def get_config(arg: str = ""):
     config.benchmark.deeper = (5, 6)
     config.benchmark.seed_depths = (0.1, 0.2, 0.3, 0.4)
     # The agent's prompt is an episode before its last answer: at depth 6 with two refused calls.
-    config.limits.agent_prompt = 168
+    config.limits.agent_prompt = 196
     config.limits.agent_response = 8
-    config.limits.simulator_prompt = 44
-    config.limits.simulator_response = 52
+    config.limits.simulator_prompt = 52
+    config.limits.simulator_response = 60
     if arg == "debug":
         config.epochs = 2
         config.warm_start.steps = 40
