@@ -27,9 +27,9 @@ def get_config(arg: str = ""):
     config.benchmark.max_depth = 4
     config.benchmark.deeper = (5, 6)
     config.benchmark.seed_depths = (0.1, 0.2, 0.3, 0.4)
-    # The agent's prompt is an episode before its last answer: at depth 6 with two refused calls.
-    config.limits.agent_prompt = 196
+    config.limits.agent_prompt = 56
     config.limits.agent_response = 8
+    config.limits.agent_episode = 200  # at depth 6 with two refused calls
     config.limits.simulator_prompt = 52
     config.limits.simulator_response = 60
     if arg == "debug":

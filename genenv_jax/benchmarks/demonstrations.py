@@ -10,7 +10,6 @@ import numpy as np
 
 from genenv_jax.benchmarks.base import (
     Benchmark,
-    Interactive,
     Message,
     Rejection,
     SeedStatistics,
@@ -155,16 +154,3 @@ def _is_variation(benchmark: Benchmark, text: str, seed: Task, task: Task) -> bo
     if isinstance(read, Rejection) or benchmark.canonical(read) != benchmark.canonical(task):
         return False
     return benchmark.verify(read) is None
-
-
-def turns(
-    benchmark: Interactive, task: Task, answers: Sequence[str]
-) -> list[tuple[list[Message], str]]:
-    """Plays answers in an episode, until it ends: each with the conversation that it answers."""
-    episode, found = benchmark.episode(task), []
-    for answer in answers:
-        found.append((episode.messages(), answer))
-        if episode.step(answer) is not None:
-            break
-    episode.close()
-    return found

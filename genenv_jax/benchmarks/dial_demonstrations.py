@@ -33,13 +33,13 @@ from typing import Any
 import numpy as np
 
 from genenv_jax.benchmarks.base import Message, SeedStatistics, Task
-from genenv_jax.benchmarks.demonstrations import turns
+from genenv_jax.benchmarks.demonstrations import Completion, play
 from genenv_jax.benchmarks.dial import NEW_NAMES, Dial, Program
 from genenv_jax.benchmarks.dial_programs import Call, Choice, turned, write
 from genenv_jax.benchmarks.dial_tasks import OPERATIONS, DialTasks
 from genenv_jax.benchmarks.dial_turns import DialTurns
 
-Pair = tuple[list[Message], str]  # what a player is shown, and what it writes
+Pair = tuple[list[Message], Completion]  # what a player is shown, and what it writes
 
 
 @dataclasses.dataclass(frozen=True)
@@ -225,5 +225,5 @@ class TurnsDemonstrator(Demonstrations):
         return task, self.answers(rng, task, wrong)
 
     def of_agent(self, rng: np.random.Generator, wrong: Misunderstood) -> Iterable[Pair]:
-        """See `Demonstrations.of_agent`: the answers of an episode, each to the conversation before it."""
-        return turns(self.dial, *self.episode(rng, wrong))
+        """See `Demonstrations.of_agent`: a whole episode."""
+        return [play(self.dial, *self.episode(rng, wrong))]

@@ -71,6 +71,7 @@ class DialTurns(DialTasks):
     """
 
     name = "dial_turns"
+    episodes = True
     agent_instruction = "Call the tools one at a time."
 
     conditional: float = 0.5

@@ -13,7 +13,7 @@ import pytest
 
 from genenv_jax.benchmarks import base, registry
 from genenv_jax.benchmarks.base import Rejection, Score, SeedStatistics, Task
-from genenv_jax.benchmarks.demonstrations import seed_demonstrations, turns
+from genenv_jax.benchmarks.demonstrations import play, seed_demonstrations
 from genenv_jax.benchmarks.dial_demonstrations import TurnsDemonstrator
 from genenv_jax.benchmarks.dial_episode import ANSWER_CHARS, OBSERVATIONS, STEP_LIMIT
 from genenv_jax.benchmarks.dial_programs import Choice, Program, read_statement
@@ -507,14 +507,14 @@ def test_aggregate(dial, task):
 # -- the demonstrations -------------------------------------------------------------------------------
 
 
-def test_turns_are_played(dial, task):
-    """Each answer with the conversation before it, up to the end of the episode."""
-    found = turns(dial, task, ["1 zap(3, 4)", *ANSWERS, "5 add(2, 1)"])
-    assert [answer for _, answer in found] == ["1 zap(3, 4)", *ANSWERS]
-    assert found[0][0] == dial.agent_messages(task)
-    for (before, answer), (after, _) in itertools.pairwise(found):
-        assert after[:-1] == [*before, {"role": "assistant", "content": answer}]
-    assert found[1][0][-1]["content"] == "no such tool, at 3"
+def test_episodes_are_played(dial, task):
+    """The answers with what came after each, up to the end of the episode."""
+    opening, played = play(dial, task, ["1 zap(3, 4)", *ANSWERS, "5 add(2, 1)"])
+    assert played.answers == ("1 zap(3, 4)", *ANSWERS)
+    assert opening == dial.agent_messages(task)
+    assert played.replies[0][-1]["content"] == "no such tool, at 3"
+    roles = ["assistant", "user"] * len(played.answers)
+    assert [message["role"] for message in played.messages()] == roles[:-1]
 
 
 @pytest.fixture(scope="module")

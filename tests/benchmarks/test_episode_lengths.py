@@ -33,7 +33,7 @@ def _lengths(benchmark, tasks, seeds):
     In the tokens of a vocabulary of 2,048: more than a large vocabulary needs.
     """
     texts = [
-        chat_text(messages, answer)
+        chat_text([*messages, {"role": "assistant", "content": answer}])
         for seed in seeds[:12]
         for messages, answer in (
             (benchmark.agent_messages(seed), benchmark.agent_answer(seed)),
