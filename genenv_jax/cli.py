@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import os
-import signal
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, NoReturn
@@ -135,7 +134,5 @@ def run(main: Callable[[], Any]) -> None:
         try:
             app.run(call, flags_parser=parse)
         except SystemExit as end:
-            if end.code in (128 + signum for signum in signals.BOTH):
-                name = signal.Signals(end.code - 128).name
-                print(f"ended by {name}; the same command goes on from there", file=sys.stderr)
+            signals.say(end.code)
             raise

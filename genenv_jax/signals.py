@@ -22,6 +22,13 @@ def end(signum: int, frame: Any = None) -> None:
     raise SystemExit(128 + signum)
 
 
+def say(code: Any) -> None:
+    """Prints one line where an exit code is that of a signal, which the user should see."""
+    if code in (128 + signum for signum in BOTH):
+        name = signal.Signals(code - 128).name
+        print(f"ended by {name}; the same command goes on from there", file=sys.stderr, flush=True)
+
+
 @contextlib.contextmanager
 def ending(*which: int) -> Iterator[None]:
     """Within the block these signals `end` the main thread; elsewhere it changes nothing."""

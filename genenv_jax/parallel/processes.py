@@ -245,8 +245,9 @@ def _leave(error: BaseException) -> int:
             code = 143
         _acknowledge()
         return code
-    if code == 143:
-        text = "it received SIGTERM"
+    if code in (130, 143):
+        signals.say(code)
+        text = f"it received {signal.Signals(code - 128).name}"
     elif isinstance(error, SystemExit):
         text = str(error.__context__ or f"exit code {code}")
     else:

@@ -98,6 +98,7 @@ def test_the_end_of_one_process_is_the_end_of_all(tmp_path, how):
         assert reason in texts[0]
     else:
         assert codes == [143, 143]
+        assert texts[0].count("ended by SIGTERM; the same command goes on from there") == 1
         assert "process 1 ends too: process 0 ended the run: it received SIGTERM" in texts[1]
 
 
