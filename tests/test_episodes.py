@@ -57,6 +57,9 @@ def test_it_trains_on_whole_episodes(trained):
     assert "eval/test/greedy/accuracy" in last
     traces = lines(workdir, "d_train.jsonl")
     assert any(len(trace.get("answers", ())) == TURNS for trace in traces)
+    for trace in traces:
+        told = [str(len(answer)) for answer in trace.get("answers", [])[:-1]]
+        assert trace.get("replies", []) == told
     assert all(trace["answer"] == trace.get("answers", [trace["answer"]])[-1] for trace in traces)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import collections
 import contextlib
 from collections.abc import Mapping, Sequence
 
@@ -39,6 +40,7 @@ class Conversations:
         self._episodes, self._on_answer, self._waiting = episodes, on_answer, waiting
         self._messages: dict[Row, list[Message]] = {}
         self._answers: dict[Row, list[str]] = {}
+        self._replies: dict[Row, list[str]] = collections.defaultdict(list)
         self._last: dict[Row, tuple[Sequence[int], bool]] = {}
         self.attempts: dict[Row, Attempt] = {}
 
@@ -86,10 +88,12 @@ class Conversations:
                 "before, the answer, and further messages"
             )
         self._messages[row] = messages
+        self._replies[row].append("\n".join(message["content"] for message in new))
         return self._model.encode_reply(before, new, done)
 
     def _end(self, row: Row, score: Score) -> None:
         (i, j), (tokens, done) = row, self._last[row]
-        self.attempts[row] = Attempt(self._tasks[i], j, tuple(self._answers[row]), done, score)
+        answers, replies = tuple(self._answers[row]), tuple(self._replies.pop(row, ()))
+        self.attempts[row] = Attempt(self._tasks[i], j, answers, done, score, replies)
         self._messages.pop(row, None)
         self._on_answer(i, j, tokens, done)

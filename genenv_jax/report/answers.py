@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import collections
+import itertools
 import os
 import pathlib
 from collections.abc import Mapping
@@ -50,10 +51,18 @@ def verdict_of(record: Mapping[str, Any]) -> str:
 
 
 def answer_text(record: Mapping[str, Any], limit: int) -> str:
-    """An answer, or all answers of an episode, each bounded by `limit` characters."""
-    answers = record.get("answers")
+    """An answer, or an episode turn by turn, each text bounded by `limit` characters.
+
+    What came back after an answer, where the record has it, is marked by an arrow.
+    """
+    answers, replies = record.get("answers"), record.get("replies")
     texts = answers if isinstance(answers, list) else [record.get("answer")]
-    return bounded("\n---\n".join(bounded(t, limit) for t in texts[:_ANSWERS]), 4 * limit)
+    parts = [bounded(text, limit) for text in texts[:_ANSWERS]]
+    if isinstance(replies, list) and replies:
+        back = [f"\n→ {bounded(reply, limit)}" for reply in replies[: len(parts)]]
+        parts = [a + b for a, b in itertools.zip_longest(parts, back, fillvalue="")]
+    more = [f"({len(texts) - _ANSWERS} more)"] if len(texts) > _ANSWERS else []
+    return bounded(("\n" if replies else "\n---\n").join([*parts, *more]), 4 * limit)
 
 
 def changes(

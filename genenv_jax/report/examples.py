@@ -8,12 +8,14 @@ import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
+from genenv_jax.report.answers import answer_text
 from genenv_jax.report.runs import P_HAT, Run, p_hat_of
 from genenv_jax.report.untrusted import bounded, number
 from genenv_jax.run.jsonl import iter_jsonl
 
 _MESSAGES = 8  # of one conversation that are shown
 _ANSWERS = 8  # different answers to one task that are shown
+_EPISODE = 1000  # characters of one turn
 
 
 @dataclasses.dataclass(frozen=True)
@@ -109,7 +111,12 @@ def _rollouts(
             key = (number(trace.get("epoch")), bounded(trace.get("task_id"), 200))
             if key in valid:
                 reward, success = number(trace.get("reward")), trace.get("success") is True
-                valid[key][_text(trace.get("answer")), reward, success] += 1
+                text = (
+                    answer_text(trace, _EPISODE)
+                    if trace.get("answers")
+                    else _text(trace.get("answer"))
+                )
+                valid[key][text, reward, success] += 1
     except (OSError, ValueError):
         return {}
     attempts: collections.Counter = collections.Counter()

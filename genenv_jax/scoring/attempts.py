@@ -86,6 +86,7 @@ class Attempt:
       answers: the texts: one, or those of an episode in their order.
       ended: whether the last text ended by itself, rather than at the token limit.
       score: the verdict.
+      replies: of an episode's environment, after each answer but the last; () where they were not kept.
     """
 
     task: Task
@@ -93,16 +94,23 @@ class Attempt:
     answers: tuple[str, ...]
     ended: bool
     score: Score
+    replies: tuple[str, ...] = ()
+
+    def episode(self) -> dict[str, Any]:
+        """What records have of an episode, besides its last answer."""
+        if len(self.answers) == 1:
+            return {}
+        replies = {"replies": list(self.replies)} if self.replies else {}
+        return {"answers": list(self.answers), **replies}
 
     def record(self) -> dict[str, Any]:
         """Its line in predictions.jsonl."""
-        episode = {} if len(self.answers) == 1 else {"answers": list(self.answers)}
         return {
             "task_id": self.task.id,
             "category": self.task.category,
             "sample": self.sample,
             "answer": self.answers[-1] if self.answers else "",
-            **episode,
+            **self.episode(),
             "ended": self.ended,
             "reward": self.score.reward,
             "success": self.score.success,

@@ -278,7 +278,7 @@ def _record(
             "task_id": task.id,
             "origin": task.origin,
             "answer": a.answers[-1],
-            **({"answers": list(a.answers)} if len(a.answers) > 1 else {}),
+            **a.episode(),
             "reward": a.score.reward,
             "success": a.score.success,
         }

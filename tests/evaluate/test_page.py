@@ -41,6 +41,9 @@ def test_numbers_reasons_and_answers_are_there(page_of):
         prediction(),
         prediction(success=True, reason="", answer="right!", reward=1.0),
         prediction(reason="episode_timeout", answers=["first", "second"]),
+        prediction(
+            reason="step_limit", answers=["go", "look", "take"], replies=["a door", "a key"]
+        ),
         about=ABOUT | {"grammar": "put in/on"},
     )
     cells = [data for tag, data in page.text if tag == "td" and data.strip()]
@@ -48,12 +51,14 @@ def test_numbers_reasons_and_answers_are_there(page_of):
         *("benchmark", "b", "model", "m", "grammar", "put in/on"),
         *("accuracy", "0.250 [0.100, 0.400]", "0.500", "again/accuracy", "0.000"),
         *("a_length", "31.500", "z_tokens", "12,345"),
-        *("wrong", "1", "0.333", "success", "1", "0.333", "episode_timeout", "1", "0.333"),
+        *("wrong", "1", "0.250", "success", "1", "0.250", "episode_timeout", "1", "0.250"),
+        *("step_limit", "1", "0.250"),
     ]
     widths = [attrs["style"] for _, attrs in page.tags if "style" in attrs]
     assert widths == ["width:25.0%"]
     answers = [data for tag, data in page.text if tag == "pre"]
-    assert answers == ["a", "right!", "first\n---\nsecond"]
+    episode = "go\n→ a door\nlook\n→ a key\ntake"
+    assert answers == ["a", "right!", "first\n---\nsecond", episode]
     assert "c · wrong · t · greedy · 0.0" in page.within("summary")
 
 
