@@ -10,7 +10,7 @@ from genenv_jax.benchmarks import registry
 from genenv_jax.benchmarks.base import ENVIRONMENT_ERROR
 from genenv_jax.coevolve import Coevolution
 from genenv_jax.models.scoring import score_completions
-from genenv_jax.scoring.attempts import EPISODE_TOO_LONG
+from genenv_jax.scoring.attempts import EPISODE_TOO_LONG, PROMPT_TOO_LONG
 from genenv_jax.scoring.scorer import Scorer
 from genenv_jax.trainers.agent import _Groups
 from tests.runs import contents, lines, run
@@ -34,7 +34,7 @@ def play(experiment, tasks):
     policy = experiment.agent.policy(jax.random.key(3))
     scorer = Scorer(experiment.benchmark, experiment.agent.model.decode)
     with scorer:
-        return policy.play(experiment.benchmark, tasks, scorer.episodes, lambda *_: None)
+        return policy.play(tasks, scorer.episodes, lambda *_: None)
 
 
 @pytest.fixture(scope="module")
@@ -129,6 +129,8 @@ def test_broken_environments_and_missing_room_are_counted(trained):
 
     class Breaking(Talking):
         def episode(self, task):
+            if task.id == "seed-2":
+                raise OSError("it does not open")
             episode = super().episode(task)
             step, calls = episode.step, []
 
@@ -143,25 +145,48 @@ def test_broken_environments_and_missing_room_are_counted(trained):
     policy = experiment.agent.policy(jax.random.key(3))
     with Scorer(breaking, experiment.agent.model.decode) as scorer:
         attempts, rollouts = policy.play(
-            breaking, benchmark.tasks("seed")[:3], scorer.episodes, lambda *_: None
+            benchmark.tasks("seed")[:3], scorer.episodes, lambda *_: None
         )
     broken = np.array([[a.score.reason == ENVIRONMENT_ERROR for a in of] for of in attempts])
-    assert broken[1].any() and not broken[[0, 2]].any()
+    assert broken[1].any() and not broken[0].any()
+    assert [a.score.reason for a in attempts[2]] == ["episode_crash"] * 4
+    assert (rollouts.lengths[2] == 0).all() and (rollouts.lengths[:2] > 0).all()
+    broken[2] = True
     groups = _Groups()
     reward, success = groups.add(attempts, rollouts)
     np.testing.assert_array_equal(np.isnan(reward), broken)
     np.testing.assert_array_equal(np.isnan(success), broken)
-    assert groups.metrics()[ENVIRONMENT_ERROR] == broken.sum()
+    assert groups.metrics()[ENVIRONMENT_ERROR] == broken[1].sum()
+    assert groups.metrics()["episode_crash"] == 4
     assert np.isfinite(groups.metrics()["reward_mean"])
     advantages = trainer._advantages(rollouts, reward)
     assert (advantages[broken] == 0).all() and np.isfinite(advantages).all()
     engine = dataclasses.replace(policy.engine, episode=24)
     crowded, rollouts = dataclasses.replace(policy, engine=engine).play(
-        benchmark, benchmark.tasks("seed")[:3], Scorer(benchmark, experiment.agent.model.decode).episodes,
+        benchmark.tasks("seed")[:3], Scorer(benchmark, experiment.agent.model.decode).episodes,
         lambda *_: None,
     )  # fmt: skip
     reasons = {a.score.reason for of in crowded for a in of}
     assert EPISODE_TOO_LONG in reasons and rollouts.lengths.max() <= 24
+    engine = dataclasses.replace(policy.engine, prompt_buckets=(3,))
+    long, rollouts = dataclasses.replace(policy, engine=engine).play(
+        benchmark.tasks("seed")[:2], Scorer(benchmark, experiment.agent.model.decode).episodes,
+        lambda *_: None,
+    )  # fmt: skip
+    assert {a.score.reason for of in long for a in of} == {PROMPT_TOO_LONG}
+    assert (rollouts.lengths == 0).all()
+
+
+def test_more_tasks_than_are_open_at_once(trained):
+    experiment, _ = trained
+    tasks = experiment.benchmark.tasks("seed")[:20]
+    assert len(tasks) > experiment.agent.engine.batch_size
+    attempts, rollouts = play(experiment, tasks)
+    few, some = play(experiment, tasks[:16])
+    assert [[a.answers for a in of] for of in attempts[:16]] == [
+        [a.answers for a in of] for of in few
+    ]
+    np.testing.assert_array_equal(rollouts.tokens[:16], some.tokens)
 
 
 def test_an_episode_that_rewrites_its_conversation_is_refused(trained):
@@ -181,7 +206,7 @@ def test_an_episode_that_rewrites_its_conversation_is_refused(trained):
         Scorer(benchmark, experiment.agent.model.decode) as scorer,
         pytest.raises(ValueError, match="the episode of task seed-0 rewrote its conversation"),
     ):
-        policy.play(benchmark, benchmark.tasks("seed")[:1], scorer.episodes, lambda *_: None)
+        policy.play(benchmark.tasks("seed")[:1], scorer.episodes, lambda *_: None)
 
 
 def test_the_returns_of_turns(cache, tmp_path):

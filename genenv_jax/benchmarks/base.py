@@ -220,8 +220,7 @@ class Solved(Protocol):
     """What an interactive benchmark has if agents can be trained on its episodes.
 
     Attributes:
-      episodes: whether its seeds and the tasks that are written are episodes, which begin with
-        `agent_messages`.
+      episodes: whether its seeds and the tasks that are written are episodes.
     """
 
     episodes: bool

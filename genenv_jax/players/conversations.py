@@ -9,7 +9,13 @@ from collections.abc import Mapping, Sequence
 from genenv_jax.benchmarks.base import Message, Score, Task
 from genenv_jax.models.language_model import LanguageModel
 from genenv_jax.sampling.episodes import Row
-from genenv_jax.scoring.attempts import EPISODE_TOO_LONG, Attempt, OnAnswer, Waiting
+from genenv_jax.scoring.attempts import (
+    EPISODE_TOO_LONG,
+    PROMPT_TOO_LONG,
+    Attempt,
+    OnAnswer,
+    Waiting,
+)
 from genenv_jax.scoring.episodes import Episodes
 
 
@@ -19,7 +25,6 @@ class Conversations:
     Args:
       model: tokenizer and chat template.
       tasks: what is played; the first number of a row is a task's place among them.
-      openings: the conversation with which each begins.
       episodes: play.
       on_answer: called for each episode once, when it has ended.
       waiting: makes a context in which episodes are waited for.
@@ -31,18 +36,50 @@ class Conversations:
         self,
         model: LanguageModel,
         tasks: Sequence[Task],
-        openings: Sequence[list[Message]],
         episodes: Episodes,
         on_answer: OnAnswer,
         waiting: Waiting = contextlib.nullcontext,
     ):
-        self._model, self._tasks, self._openings = model, tasks, openings
+        self._model, self._tasks = model, tasks
+        self._openings: list[list[Message]] = [[]] * len(tasks)
         self._episodes, self._on_answer, self._waiting = episodes, on_answer, waiting
         self._messages: dict[Row, list[Message]] = {}
         self._answers: dict[Row, list[str]] = {}
         self._replies: dict[Row, list[str]] = collections.defaultdict(list)
         self._last: dict[Row, tuple[Sequence[int], bool]] = {}
         self.attempts: dict[Row, Attempt] = {}
+
+    def open(self, samples: int, at_once: int, longest: int) -> list[list[int]]:
+        """The tokens with which the episodes of each task begin.
+
+        An episode that does not open, or whose opening does not fit, ends here: its tokens are empty.
+
+        Args:
+          samples: episodes of each task.
+          at_once: how many may be open at the same time; of more tasks the episodes are closed again.
+          longest: most tokens of an opening.
+        """
+        prompts: list[list[int]] = []
+        for start in range(0, len(self._tasks), at_once):
+            rows = range(start, min(start + at_once, len(self._tasks)))
+            for i in rows:
+                self._episodes.advance((i, 0), self._tasks[i], ())
+            with self._waiting():
+                states = self._episodes.collect()
+            for i in rows:
+                state, prompt = states[i, 0], []
+                if isinstance(state, list):
+                    self._openings[i], prompt = state, self._model.encode_messages(state)
+                    if len(prompt) > longest:
+                        state, prompt = Score(0.0, False, False, PROMPT_TOO_LONG), []
+                    if not prompt or len(self._tasks) > at_once:
+                        self._episodes.drop((i, 0))
+                if not prompt:
+                    for j in range(samples):
+                        self.attempts[i, j] = Attempt(self._tasks[i], j, (), True, state)
+                        self._on_answer(i, j, (), True)
+                prompts.append(prompt)
+        return prompts
 
     def answer(self, row: Row, tokens: Sequence[int], done: bool) -> None:
         """See `Environments`."""

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 import jax
 import numpy as np
 
-from genenv_jax.benchmarks.base import Benchmark, Message, Task
+from genenv_jax.benchmarks.base import Message, Task
 from genenv_jax.models.language_model import LanguageModel
 from genenv_jax.parallel import processes
 from genenv_jax.players.conversations import Conversations
@@ -73,16 +73,14 @@ class Policy:
 
     def play(
         self,
-        benchmark: Benchmark,
         tasks: Sequence[Task],
         episodes: Episodes,
         on_answer: OnAnswer,
         waiting: Waiting = contextlib.nullcontext,
     ) -> tuple[list[list[Attempt]], Rollouts]:
-        """See `Answerer`.  Raises ValueError for an opening that does not fit."""
-        openings = [benchmark.agent_messages(task) for task in tasks]
-        prompts = [self.model.encode_messages(messages) for messages in openings]
-        played = Conversations(self.model, tasks, openings, episodes, on_answer, waiting)
+        """See `Answerer`.  An episode that does not open, or whose opening does not fit, ends there."""
+        played = Conversations(self.model, tasks, episodes, on_answer, waiting)
+        prompts = played.open(self.samples, self.at_once, self.engine.prompt_buckets[-1])
         rollouts = EpisodeEngine(self.engine)(self.params, prompts, played, self.key)
         attempts = [[played.attempts[i, j] for j in range(self.samples)] for i in range(len(tasks))]
         return attempts, rollouts

@@ -76,28 +76,25 @@ class EpisodeEngine:
 
         Args:
           params: parameters of the decoder.
-          prompts: N token lists.
+          prompts: N token lists; an empty one has no episodes.
           environments: take the answers and reply.
           key: typed key; a sample depends on it, its prompt, its replies and its place, as in `Engine`.
           first_row: see `Engine`.
         Returns:
           rollouts with `actions`; `done` says whether the last answer ended by itself.
         Raises:
-          ValueError: a prompt is empty or longer than the largest bucket.
+          ValueError: a prompt is longer than the largest bucket.
         """
-        widths = [
-            bucket(len(p), self.sampler.prompt_buckets, f"prompt {i}")
-            for i, p in enumerate(prompts)
-        ]
-        if not all(prompts):
-            raise ValueError(f"prompt {[len(p) for p in prompts].index(0)} is empty")
+        there = [i for i, prompt in enumerate(prompts) if prompt]
+        buckets = self.sampler.prompt_buckets
+        widths = [bucket(len(prompts[i]), buckets, f"prompt {i}") for i in there]
         result = Rollouts.empty(prompts, self._options, self.sampler.episode)
         weights = decoding.prepare(params, config=self._config)
         slots = self.sampler.batch_size
         most = slots * self._options.group_size * self.sampler.episode
         for width, of in by_bucket(widths, slots, most):
             call = _Call(self, weights, environments, key, first_row, result, width)
-            call.play(collections.deque(of))
+            call.play(collections.deque(there[row] for row in of))
         return result
 
     def warm_up(self, params: Params) -> None:

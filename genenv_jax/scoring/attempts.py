@@ -67,7 +67,7 @@ class Answerer(Protocol):
         """Plays `samples` episodes of each task to their ends; returns attempts, and their `Rollouts`.
 
         `on_answer` is called for each episode once, when it has ended.
-        """  # fmt: skip
+        """
 
     def fits(self, conversation: list[Message]) -> bool:
         """Whether a conversation is short enough to be answered."""
@@ -98,7 +98,7 @@ class Attempt:
 
     def episode(self) -> dict[str, Any]:
         """What records have of an episode, besides its last answer."""
-        if len(self.answers) == 1:
+        if len(self.answers) < 2:
             return {}
         replies = {"replies": list(self.replies)} if self.replies else {}
         return {"answers": list(self.answers), **replies}
@@ -155,7 +155,7 @@ def attempt(
         def ended(row: int, j: int, completion: Any, done: bool) -> None:
             on_answer(played[row], j, completion, done)
 
-        found, _ = answerer.play(benchmark, some, scorer.episodes, ended, waiting)
+        found, _ = answerer.play(some, scorer.episodes, ended, waiting)
         attempts |= {(i, a.sample): a for i, of in zip(played, found, strict=True) for a in of}
     elif played:
         keys = [(i, j) for i in played for j in range(answerer.samples)]

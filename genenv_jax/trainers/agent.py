@@ -131,7 +131,7 @@ class AgentTrainer:
         waiting = functools.partial(self._session.measure, "score")
         if trains_episodes(self._benchmark):
             episodes = self._scorer.episodes
-            return policy.play(self._benchmark, tasks, episodes, on_answer, waiting)
+            return policy.play(tasks, episodes, on_answer, waiting)
         return answer(self._benchmark, tasks, policy, self._scorer, on_answer, waiting)
 
     def update(self, rollouts: Rollouts, rewards: np.ndarray) -> dict[str, float]:

@@ -102,19 +102,14 @@ def test_long_observations_are_cut(benchmark, written):
     assert len(running.messages()[-1]["content"]) == episode.MAX_OBSERVATION
 
 
-def test_nothing_of_a_conversation_that_is_trained_is_left_out(benchmark, written):
-    held_out = benchmark.tasks("eval")[0]
-    for task in (written, held_out):
+def test_nothing_of_a_conversation_is_left_out(benchmark, written):
+    for task in (written, benchmark.tasks("eval")[0]):
         running = benchmark.episode(task)
         for _ in range(10):
+            before = running.messages()
             running.step("x" * 2_000)
-        length = sum(len(m["content"]) for m in running.messages())
-        first = running.messages()[1]["content"]
-        if task is written:
-            assert length > 20_000 and prompts.LEFT_OUT not in first
-        else:
-            assert length <= benchmark.prompt_chars and prompts.LEFT_OUT in first
-            assert "You are in the middle of a room." in first
+            assert running.messages()[: len(before)] == before
+        assert sum(len(m["content"]) for m in running.messages()) > 20_000
 
 
 def test_an_environment_that_breaks_is_no_failure(benchmark, written):

@@ -59,7 +59,7 @@ def test_ids_are_those_of_the_stream(ids):
 
 def test_a_run_has_no_other_streams():
     """A generator that is seeded by hand is that of a data set or of a statistic, or it is a stream here."""
-    by_hand = re.compile(r"default_rng\((?!seed\))|random\.key\((?!(config\.)?seed\)|0\))")
+    by_hand = re.compile(r"default_rng\((?!(self\.)?seed\))|random\.key\((?!(config\.)?seed\)|0\))")
     found = {
         file.relative_to(ROOT).as_posix(): line
         for file in (ROOT / "genenv_jax").rglob("*.py")

@@ -13,7 +13,6 @@ from __future__ import annotations
 import dataclasses
 import os
 import pathlib
-import sys
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -460,17 +459,15 @@ class ALFWorld(Recorded):
             task_type=game.task_type,
             grammar=grammar,
             max_steps=self._steps(task),
-            max_chars=self.prompt_chars if self._is_held_out(task) else _WHOLE,
+            max_chars=self.prompt_chars,
             answer_chars=self.answer_chars,
             show_admissible=self.show_admissible,
             grows=self.episodes,
         )
 
-    def _is_held_out(self, task: Task) -> bool:
-        return not self.episodes or task.origin == "eval"
-
     def _steps(self, task: Task) -> int:
-        return self.max_steps if self._is_held_out(task) else self.train_steps
+        held_out = not self.episodes or task.origin == "eval"
+        return self.max_steps if held_out else self.train_steps
 
     def _game(self, task: Task) -> games.Game:
         if "texts" in task.answer:
@@ -518,7 +515,6 @@ class ALFWorld(Recorded):
 _COMMANDS_ROOM = (
     3_500  # characters of a prompt for the list of commands; the longest real one has 2,300
 )
-_WHOLE = sys.maxsize  # characters: of a conversation that is trained nothing is left out
 _PROTOCOL_TEXT = {
     STEP: "expert steps answered one by one (expert: {expert}); right is the expert's own command",
     EPISODE: "whole games {by}, {steps} steps, success = won, one attempt",

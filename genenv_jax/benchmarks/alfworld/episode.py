@@ -38,7 +38,7 @@ class GameEpisode:
       answer_chars: of one answer; a longer one is no command.
       show_admissible: whether the agent is told what is possible; not in a conversation that grows.
       grows: messages are a conversation that grows by each answer and what the game says to it, rather than
-        one message with the history.  Its earliest turns are left out only where it outgrows `max_chars`.
+        one message with the history.
     """
 
     def __init__(
@@ -71,7 +71,6 @@ class GameEpisode:
                 prompts.state_text(game.goal, game.overview[:MAX_OVERVIEW]),
                 self._grammar,
                 list(zip(self._answers, told, strict=True)),
-                self._max_chars,
             )
         listed = sum(len(command) + 1 for command in game.admissible) if self._show else 0
         room = self._max_chars - listed - len(prompts.state_text(game.goal, ""))

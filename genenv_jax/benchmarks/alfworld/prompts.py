@@ -134,27 +134,16 @@ def agent_messages(
     ]
 
 
-def conversation(
-    state: str, grammar: str, turns: Sequence[tuple[str, str]], max_chars: int
-) -> list[Message]:
+def conversation(state: str, grammar: str, turns: Sequence[tuple[str, str]]) -> list[Message]:
     """An episode as a conversation: each answer and what the game said to it are two messages.
 
     Args:
       state: see `state_text`: the chore and the room.
       grammar: one of `commands.GRAMMARS`.
       turns: answers with observations, in order.
-      max_chars: of all messages; the earliest turns are left out, and the state says so.
     """
-    system, user = agent_messages(state, grammar, (), False)
-    room = max_chars - len(system["content"]) - len(user["content"]) - len(LEFT_OUT) - 1
-    first = len(turns)
-    while first and room >= (size := sum(map(len, turns[first - 1]))):
-        first -= 1
-        room -= size
-    if first:
-        user = agent_messages(f"{state}\n{LEFT_OUT}", grammar, (), False)[1]
-    messages = [system, user]
-    for answer, observation in turns[first:]:
+    messages = agent_messages(state, grammar, (), False)
+    for answer, observation in turns:
         messages.append({"role": "assistant", "content": answer})
         messages.append({"role": "user", "content": observation})
     return messages
