@@ -7,7 +7,7 @@ import re
 import pytest
 
 from genenv_jax.benchmarks import base
-from genenv_jax.benchmarks.alfworld import engine, episode, prompts
+from genenv_jax.benchmarks.alfworld import engine, episode
 from genenv_jax.benchmarks.alfworld.benchmark import ALFWorld
 from genenv_jax.benchmarks.base import SeedStatistics
 from tests.benchmarks import alfworld_toys
