@@ -170,7 +170,7 @@ def test_an_episode_ends_at_its_limit(params, prompts):
 
 def test_nothing_is_compiled_in_steady_state(params, prompts):
     """Not even by a first call, once it is warmed up."""
-    warm = engine(batch_size=4, length=300)
+    warm = engine(batch_size=4, buckets=(8,), length=300)
     programs = turns._read_prompts, turns.decode, turns.observe, turns.widen, turns.empty
     warm.warm_up(params)
     before = [program._cache_size() for program in programs]
@@ -189,7 +189,10 @@ def test_the_caches_are_donated(params):
     assert all(x.is_deleted() for x in jax.tree.leaves(state.history))
 
 
-@pytest.mark.parametrize("shape", [{"data": 2, "fsdp": 2, "tensor": 2}, {"data": 8}])
+@pytest.mark.parametrize(
+    "shape",
+    [{"data": 2, "fsdp": 2, "tensor": 2}, pytest.param({"data": 8}, marks=pytest.mark.slow)],
+)
 def test_meshes_change_nothing(params, prompts, played, shape):
     mesh = make_mesh(**{"data": 1, "fsdp": 1, "tensor": 1} | shape)
     with contextlib.ExitStack() as stack:
