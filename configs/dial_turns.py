@@ -1,4 +1,4 @@
-"""The embedded default in turns: agents that learn over whole episodes, from scratch on a laptop's CPU.
+"""The embedded default in turns: agents trained over whole episodes, from scratch on a laptop's CPU.
 
     python -m genenv_jax.main --config=configs/dial_turns.py --workdir=runs/dial-turns
 
@@ -6,6 +6,7 @@ A 0.2 M parameter Qwen2 model is trained on noisy demonstrations (once, then cac
 agent and the simulator of Dial in turns: the agent calls one tool at a time and reads where the dial then
 stands; some calls depend on it.  The simulator writes the programs, with the calls that they lead to.  The
 settings are those of configs/quickstart.py, for shorter programs, since an episode has a turn for each call.
+They have not been tuned: how much it learns in how many minutes has not been measured yet.
 
     python -m genenv_jax.main --config=configs/dial_turns.py:debug --workdir=runs/dial-turns-debug
 
