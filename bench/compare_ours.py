@@ -177,7 +177,7 @@ def _keys():
 def _one_a_prompt(batch: learner.GRPOBatch) -> learner.GRPOBatch:
     """The same rows as groups of one, every prompt repeated: what training without sharing computes."""
     g = batch.advantages.shape[1]
-    prompts, lengths, completions, completion_lengths = batch.rollouts
+    prompts, lengths, completions, completion_lengths, _ = batch.rollouts
 
     def single(x: np.ndarray) -> np.ndarray:
         return x.reshape(-1, 1, *x.shape[2:])
