@@ -135,9 +135,9 @@ def main() -> None:
             at = [float(t) for t in options.at]
             if options.steady not in at or options.steady >= options.minutes:
                 raise ValueError(f"--steady={options.steady}: expected one of --at={options.at}")
-            # D_train is kept whole to replay from, unless it is bounded.  The toy's learning rates are for
+            # D_train and the pool of tasks are whole unless bounded.  The toy's learning rates are for
             # runs of two epochs: after some thousand they diverge.
-            lasting = {"agent.replay_capacity": 256}
+            lasting = {"agent.replay_capacity": 256, "verification.pool_epochs": 3}
             lasting |= {f"{player}.learning_rate": 1e-5 for player in ("agent", "simulator")}
             config = options.config or toy_config(options.cache_dir or folder, lasting)
             config.epochs, config.export, config.tensorboard = 2**31 - 1, False, "never"
