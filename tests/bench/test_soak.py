@@ -26,15 +26,18 @@ def test_rows_are_the_least_of_the_last_epochs(soak):
 
 
 def test_what_grows_beyond_its_bound_is_named(soak):
-    steady = dict.fromkeys(soak.BOUNDS, 1000.0)
+    steady = dict.fromkeys(soak.BOUNDS, 1000.0) | {"epochs": 10.0}
     assert soak.grown(steady, steady) == []
     (said,) = soak.grown(steady, steady | {"programs": 1001.0})
     assert said == "programs: 1,001.0, from 1,000.0; at most 1,000.0"
     assert soak.grown(steady, steady | {"resident MiB": 1117.0}) and not soak.grown(
         steady, steady | {"resident MiB": 1115.0}
     )
+    # What each checkpoint costs is added to both bounds.
+    assert soak.grown(steady, steady | {"resident MiB": 1117.0, "epochs": 60.0}) == []
     table = soak.markdown({"0 minutes": steady, "5 minutes": steady})
-    assert len(table.splitlines()) == 4 and "| 5 minutes | 1,000.0 | 1,000 |" in table
+    assert len(table.splitlines()) == 4
+    assert "| 5 minutes | 1,000.0 | 1,000 |" in table
 
 
 def test_a_process_is_measured(soak):
