@@ -1,7 +1,7 @@
 """A command of genenv_jax on the toy benchmark, as a process of its own.
 
-As a script it takes the command's name and its flags; as a configuration file it is
-`--config=tests/run_toy.py:CACHE_DIR`.
+As a script it takes the command's name, with `:Talking` another class of tests/toy.py, and its flags; as a
+configuration file it is `--config=tests/run_toy.py:CACHE_DIR`.
 """
 
 import runpy
@@ -17,6 +17,6 @@ def get_config(cache_dir: str):
 if __name__ == "__main__":
     from genenv_jax.benchmarks import registry
 
-    registry._BENCHMARKS["toy"] = ("tests.toy", "Drawing")
-    command = sys.argv.pop(1)
+    command, _, toy = sys.argv.pop(1).partition(":")
+    registry._BENCHMARKS["toy"] = ("tests.toy", toy or "Drawing")
     runpy.run_module(f"genenv_jax.{command}", run_name="__main__")

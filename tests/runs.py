@@ -91,6 +91,15 @@ def forget_steps():
         getattr(learner, name).cache_clear()
 
 
+# Of runs of `tests.toy.Talking`.
+EPISODES = {
+    "limits.agent_response": 4,
+    "limits.agent_episode": 72,
+    "limits.agent_prompt": 64,
+    "agent.batch_size": 16,
+}
+
+
 def run(cache, workdir, **overrides):
     """Runs the toy to its end; the experiment."""
     experiment = Coevolution(validate(toy_config(cache, overrides)), pathlib.Path(workdir))

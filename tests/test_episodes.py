@@ -8,20 +8,13 @@ import pytest
 
 from genenv_jax.benchmarks import registry
 from genenv_jax.benchmarks.base import ENVIRONMENT_ERROR
-from genenv_jax.coevolve import Coevolution
 from genenv_jax.models.scoring import score_completions
+from genenv_jax.players.conversations import Conversations
 from genenv_jax.scoring.attempts import EPISODE_TOO_LONG, PROMPT_TOO_LONG
 from genenv_jax.scoring.scorer import Scorer
 from genenv_jax.trainers.agent import _Groups
-from tests.runs import contents, lines, run
+from tests.runs import EPISODES, contents, lines, run
 from tests.toy import TURNS, Talking
-
-EPISODES = {
-    "limits.agent_response": 4,
-    "limits.agent_episode": 72,
-    "limits.agent_prompt": 64,
-    "agent.batch_size": 16,
-}
 
 
 @pytest.fixture(autouse=True)
@@ -221,15 +214,18 @@ def test_settings_are_checked(cache, tmp_path):
 
 @pytest.mark.slow
 def test_a_killed_run_goes_on_to_the_same_bytes(cache, tmp_path, trained):
-    step = Coevolution.aggregate
+    """Struck at the tenth answer after the first epoch's end."""
+    answer, answered = Conversations.answer, []
 
-    def stop(self, epoch, *rest):
-        if epoch == 1:
+    def stop(self, *rest):
+        if [m["step"] for m in lines(tmp_path)][-1:] == [1]:
+            answered.append(rest)
+        if len(answered) == 10:
             raise KeyboardInterrupt
-        return step(self, epoch, *rest)
+        return answer(self, *rest)
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(Coevolution, "aggregate", stop)
+        patch.setattr(Conversations, "answer", stop)
         with pytest.raises(KeyboardInterrupt):
             run(cache, tmp_path, **EPISODES)
     run(cache, tmp_path, **EPISODES)

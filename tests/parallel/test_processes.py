@@ -19,7 +19,7 @@ from tests.parallel.launch import (
     toy_run,
     workers,
 )
-from tests.runs import toy_config
+from tests.runs import EPISODES, lines, toy_config
 
 # -- real processes -------------------------------------------------------------------------------------
 
@@ -160,6 +160,19 @@ def test_two_processes_evaluate_as_one(runs):
         first, second = (d.with_name(f"{d.name}-eval") / name for d in (one, two))
         assert first.read_bytes() == second.read_bytes()
         assert first.stat().st_size > 0
+
+
+@pytest.mark.slow
+def test_two_processes_play_the_episodes_of_one(tmp_path):
+    settings = [f"--config.{name}={value}" for name, value in EPISODES.items()]
+    for count in (1, 2):
+        workdir = tmp_path / str(count)
+        finish(
+            workdir, toy_run(workdir, count, *settings, "--config.epochs=1", command="main:Talking")
+        )
+    assert_equal_runs(tmp_path / "1", tmp_path / "2")
+    traces = lines(tmp_path / "2", "d_train.jsonl")
+    assert max(len(trace["answers"]) for trace in traces) > 1
 
 
 @pytest.mark.slow
