@@ -50,6 +50,7 @@ from genenv_jax.run.checkpoint import Checkpoints
 from genenv_jax.run.progress import Progress
 from genenv_jax.run.streams import Stream, rng
 from genenv_jax.run.workdir import make_shared
+from genenv_jax.signals import held
 from genenv_jax.trainers.warm_start import fine_tune, train
 
 _FORMAT = 2  # raised when the training below changes, so that cached models are made anew
@@ -298,7 +299,8 @@ def _scratch(directory: pathlib.Path) -> Iterator[pathlib.Path]:
     try:
         yield scratch
     finally:
-        shutil.rmtree(scratch, ignore_errors=True)
+        with held():
+            shutil.rmtree(scratch, ignore_errors=True)
 
 
 def cache_dir(config: Config) -> pathlib.Path:

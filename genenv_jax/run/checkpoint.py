@@ -79,7 +79,7 @@ class Checkpoints:
         )
         options = ocp.CheckpointManagerOptions(max_to_keep=keep, create=True, async_options=sealing)
         self._manager = ocp.CheckpointManager(self._directory, options=options)
-        self._saving = -1
+        self._saving, self._keep = -1, keep
         if processes.is_writer():
             sweep(self._directory)
 
@@ -158,10 +158,11 @@ class Checkpoints:
                         "checkpoint %d cannot be taken, trying the one before: %s", step, reason
                     )
                 continue
-            for newer in (s for s in steps if s > step):
-                self._manager.delete(
-                    newer
-                )  # it would stand in the way of the epoch's new checkpoint
+            # Newer ones would stand in the way of the epochs' new ones.  Of older ones a save that was killed
+            # before its end left one too many.
+            older = [s for s in steps if s <= step]
+            for other in [s for s in steps if s > step] + older[self._keep :]:
+                self._manager.delete(other)
             return {name: found[name] for name in items}, found["host"]
         if steps:
             raise ValueError(

@@ -3,6 +3,7 @@
 import json
 import pathlib
 import shutil
+import signal
 
 import jax
 import jax.numpy as jnp
@@ -12,8 +13,10 @@ import pytest
 import safetensors.numpy
 import transformers
 
+from genenv_jax import signals
 from genenv_jax.models import huggingface
 from genenv_jax.models.config import TransformerConfig
+from genenv_jax.models.huggingface import atomic
 from genenv_jax.parallel.rules import param_shapes
 from tests import tiny
 
@@ -412,6 +415,26 @@ def test_failure_of_the_rename_restores_the_old_directory(tmp_path, model, monke
         huggingface.save_model(out, jax.tree.map(jnp.zeros_like, params), config, overwrite=True)
     assert huggingface.fingerprint(out) == before
     assert sorted(p.name for p in tmp_path.iterdir()) == ["model", "out"]
+
+
+@pytest.mark.parametrize("name", ["rename", "rmtree"])
+def test_a_signal_does_not_cut_a_replacement_in_two(tmp_path, monkeypatch, name):
+    path, owner = tmp_path / "a", shutil if name == "rmtree" else pathlib.Path
+    path.mkdir()
+    call = getattr(owner, name)
+
+    def struck(*arguments, **options):
+        if arguments[0].name.endswith(".old") or name == "rename":
+            monkeypatch.undo()
+            signal.raise_signal(signal.SIGTERM)
+        return call(*arguments, **options)
+
+    ending = signals.ending(signal.SIGTERM), pytest.raises(SystemExit, match="143")
+    with ending[0], ending[1], atomic.atomic_directory(path) as directory:
+        (directory / "new").touch()
+        monkeypatch.setattr(owner, name, struck)
+    assert [p.name for p in tmp_path.iterdir()] == ["a"]
+    assert [p.name for p in path.iterdir()] == ["new"]
 
 
 def test_parameters_that_do_not_fit(tmp_path, model):

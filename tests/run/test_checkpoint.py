@@ -141,6 +141,16 @@ def test_what_a_killed_save_left_does_not_matter(two):
     assert {path.name for path in two.iterdir()} == {"1", "2", "3"}
 
 
+def test_one_too_many_is_removed(two):
+    """A save that was killed when it had ended has not removed the oldest yet."""
+    save(two, 3)
+    shutil.copytree(two / "3", two / "4")
+    checkpoints = Checkpoints(two, keep=2)
+    assert checkpoints.restore(states(0))[1]["finished"] == 3
+    checkpoints.close()
+    assert {path.name for path in two.iterdir()} == {"3", "4"}
+
+
 def test_a_full_disk_is_one_error_that_names_the_directory(two, monkeypatch, capfd):
     def full(*_, **__):
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))

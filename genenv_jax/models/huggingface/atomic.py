@@ -9,6 +9,7 @@ import shutil
 from collections.abc import Iterator
 
 from genenv_jax.ownership import scratch_name
+from genenv_jax.signals import held
 
 
 @contextlib.contextmanager
@@ -27,24 +28,31 @@ def atomic_directory(path: pathlib.Path) -> Iterator[pathlib.Path]:
         yield temporary
         for item in (*temporary.rglob("*"), temporary):
             _flush(item)
-        if path.exists():  # a directory cannot be renamed onto one that holds files
-            path.rename(aside)
-        try:
-            temporary.rename(path)
-        except OSError:
-            if aside.exists():
-                aside.rename(path)
-            raise
-        _flush(path.parent)
+        with held():
+            _replace(path, temporary, aside)
     except Exception as error:
         nameless = isinstance(error, OSError) and error.filename is None
         if nameless or "(os error " in str(error):
             raise OSError(f"{path} could not be written: {error}") from error
         raise
     finally:
-        shutil.rmtree(temporary, ignore_errors=True)
-        if path.exists():
-            shutil.rmtree(aside, ignore_errors=True)
+        with held():
+            shutil.rmtree(temporary, ignore_errors=True)
+            if path.exists():
+                shutil.rmtree(aside, ignore_errors=True)
+
+
+def _replace(path: pathlib.Path, by: pathlib.Path, aside: pathlib.Path) -> None:
+    """Renames `by` to `path`, and what was there to `aside`: one that holds files cannot be replaced."""
+    if path.exists():
+        path.rename(aside)
+    try:
+        by.rename(path)
+    except OSError:
+        if aside.exists():
+            aside.rename(path)
+        raise
+    _flush(path.parent)
 
 
 def _flush(item: pathlib.Path) -> None:
