@@ -142,8 +142,9 @@ def test_what_a_killed_save_left_does_not_matter(two):
 
 
 def test_one_too_many_is_removed(two):
-    """A save that was killed when it had ended has not removed the oldest yet."""
+    """A save that was killed when it had ended has not removed the oldest yet, or half of it."""
     save(two, 3)
+    shutil.rmtree(two / "1" / "agent")
     shutil.copytree(two / "3", two / "4")
     checkpoints = Checkpoints(two, keep=2)
     assert checkpoints.restore(states(0))[1]["finished"] == 3
