@@ -8,7 +8,7 @@ import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
-from genenv_jax.report.answers import answer_text
+from genenv_jax.report.answers import answer_text, verdict_of
 from genenv_jax.report.runs import P_HAT, Run, p_hat_of
 from genenv_jax.report.untrusted import bounded, number
 from genenv_jax.run.jsonl import iter_jsonl
@@ -102,21 +102,22 @@ def _rollouts(
 ) -> dict[tuple[float | None, str], dict[str, Any]]:
     """What became of the attempts at these tasks, by epoch and task; {} where D_train cannot be read.
 
-    "answers" are ((text, reward, success), count) of the valid ones, the most frequent first, "others" counts
-    the valid ones beside them, "invalid" the attempts that D_train lacks.
+    "answers" are ((text, reward, verdict), count) of the valid ones, the most frequent first; the verdict is
+    "success" or why it failed.  "others" counts the valid ones beside them, "invalid" the attempts that D_train
+    lacks.
     """
     valid: dict[Any, collections.Counter] = {_key(task): collections.Counter() for task in tasks}
     try:
         for trace in iter_jsonl(run.workdir / "d_train.jsonl") if valid else ():
             key = (number(trace.get("epoch")), bounded(trace.get("task_id"), 200))
             if key in valid:
-                reward, success = number(trace.get("reward")), trace.get("success") is True
+                reward, verdict = number(trace.get("reward")), verdict_of(trace)
                 text = (
                     answer_text(trace, _EPISODE)
                     if trace.get("answers")
                     else _text(trace.get("answer"))
                 )
-                valid[key][text, reward, success] += 1
+                valid[key][text, reward, verdict] += 1
     except (OSError, ValueError):
         return {}
     attempts: collections.Counter = collections.Counter()

@@ -281,6 +281,7 @@ def _record(
             **a.episode(),
             "reward": a.score.reward,
             "success": a.score.success,
+            **({"reason": a.score.reason} if a.score.reason else {}),
         }
         for a in judged
         if a.score.valid

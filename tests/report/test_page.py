@@ -118,7 +118,7 @@ def test_records_of_any_shape_give_a_bounded_page(tmp_path, page_of, changes):
 def test_rollouts_of_a_task(tmp_path, page_of):
     def trace(answer, reward, epoch=1, task_id="g1-0"):
         record = {"epoch": epoch, "task_id": task_id, "answer": answer, "reward": reward}
-        return record | {"success": reward == 1}
+        return record | {"success": reward == 1} | ({"reason": "wrong"} if reward == 0.5 else {})
 
     append(tmp_path, "metrics", {"step": 1})
     append(tmp_path, "tasks", generation(1, 0, p_hat=0.2, attempts=16))
@@ -126,9 +126,9 @@ def test_rollouts_of_a_task(tmp_path, page_of):
     append(tmp_path, "d_train", trace("four", 0.5), trace("five", 1), trace("five", 1))
     append(tmp_path, "d_train", *[trace(f"alone {i}", 0) for i in range(9)])
     page = page_of(load_run(tmp_path))
-    cells = [data for tag, data in page.text if tag in ("td", "pre") and data.strip()]
+    cells = [data.strip() for tag, data in page.text if tag in ("td", "pre", "span") and data.strip()]
     alone = [cell for i in range(6) for cell in ("1", "✗ 0", f"alone {i}")]
-    shown = ["2", "✓ 1", "five", "1", "✗ 0.5", "four", *alone, "3", "others", "4", "not valid"]
+    shown = ["2", "✓ 1", "five", "1", "✗ 0.5", "wrong", "four", *alone, "3", "others", "4", "not valid"]
     assert cells[-len(shown) - 1 : -1] == shown  # the configuration is the last
 
 
@@ -152,6 +152,7 @@ TRACE = {"epoch": 1, "task_id": "g1-0", "answer": "a", "reward": 0.0, "success":
         [TRACE | {"epoch": {}}],
         [TRACE | {"answer": None, "success": "yes"}],
         [TRACE | {"answer": json.loads(DEEP), "reward": "1"}],
+        [TRACE | {"reason": ["x" * 10**6]}],
         [TRACE | {"answer": "x" * 10**6, "reward": 10**400}],
         [TRACE | {"answer": str(i) + "x" * 10**5} for i in range(100)],
     ],
