@@ -22,17 +22,19 @@ def get_config(arg: str = ""):
         raise ValueError(f"configs/dial_turns.py takes no argument or 'debug', got {arg!r}")
     config = default_config()
     from_scratch_settings(config)
-    config.epochs = 20
+    config.epochs = 25
     config.benchmark.name = "dial_turns"
-    config.benchmark.positions = 5
-    config.benchmark.max_depth = 4
-    config.benchmark.deeper = (5, 6)
-    config.benchmark.seed_depths = (0.1, 0.2, 0.3, 0.4)
-    config.limits.agent_prompt = 56
+    # Small enough that a model of this size, after some minutes, writes valid programs: it must work out each
+    # choice and each position that a program leads to.
+    config.benchmark.positions = 4
+    config.benchmark.max_depth = 3
+    config.benchmark.deeper = (4,)
+    config.benchmark.seed_depths = (0.2, 0.4, 0.4)
+    config.limits.agent_prompt = 44
     config.limits.agent_response = 8
-    config.limits.agent_episode = 200  # at depth 6 with two refused calls
-    config.limits.simulator_prompt = 52
-    config.limits.simulator_response = 60
+    config.limits.agent_episode = 104  # at depth 4 with two refused calls
+    config.limits.simulator_prompt = 44
+    config.limits.simulator_response = 48
     if arg == "debug":
         config.epochs = 2
         config.warm_start.steps = 40

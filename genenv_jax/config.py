@@ -171,6 +171,7 @@ _LENGTHS = {
     "bfcl": ((768, 256), (896, 640), (320, 576)),
     "alfworld": ((2048, 24), (2304, 1280), (768, 1280)),
     "dial": ((80, 80), (80, 80), ()),
+    "dial_turns": ((144, 16), (160, 224), ()),
 }
 
 
@@ -190,9 +191,11 @@ def small_model_settings(config: ConfigDict, benchmark: str) -> None:
     if benchmark == "api_bank":
         # The exact keywords of a tool search follow from hardly any request: no success rate to learn from.
         config.benchmark.tool_search = "words"
-    if benchmark != "dial":
+    if not benchmark.startswith("dial"):
         config.benchmark.verify_files = True
     limits = config.limits
+    if benchmark == "dial_turns":
+        limits.agent_episode = 256
     agent, simulator, limits.prompt_buckets = _LENGTHS[benchmark]
     limits.agent_prompt, limits.agent_response = agent
     limits.simulator_prompt, limits.simulator_response = simulator

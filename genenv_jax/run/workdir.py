@@ -173,7 +173,7 @@ class RunSettings:
             group = key.split(".")[0]
             if key not in _FREE and group not in _FREE and before.get(key) != given.get(key):
                 raise ValueError(
-                    f"{self._workdir} holds a run with config.{key} = {before.get(key)!r}, but now it is "
+                    f"{self._path} is of a run with config.{key} = {before.get(key)!r}, but now it is "
                     f"{given.get(key)!r}: expected the same settings, or another --workdir"
                 )
 
