@@ -103,8 +103,8 @@ def _rollouts(
     """What became of the attempts at these tasks, by epoch and task; {} where D_train cannot be read.
 
     "answers" are ((text, reward, verdict), count) of the valid ones, the most frequent first, the verdict
-    "success" or why it failed; "others" counts the valid ones beside them, "invalid" the attempts that D_train
-    lacks.
+    "success" or why it failed; "others" counts the valid ones beside them, "invalid" the attempts that
+    D_train lacks.
     """
     valid: dict[Any, collections.Counter] = {_key(task): collections.Counter() for task in tasks}
     try:
