@@ -91,7 +91,9 @@ def main() -> None:
         options.episodes,
     )
     prompts = [np.random.default_rng(i).integers(1, 500, start).tolist() for i in range(n)]
-    rows = []
+    print(f"`{' '.join(['python', 'bench/episodes.py', *sys.argv[1:]])}`: {n} episodes, ", end="")
+    print(f"prompt {start}, answers {answer}, observations {observed} tokens\n")
+    print("| turns | | tokens an episode | CPU s | episodes a minute |\n|---:|---|---:|---:|---:|")
     for turns in options.turns:
         length = turns * (answer + observed)
         sampling = SamplingParams(answer, 1, (config.vocab_size - 1,), temperature=0.0)
@@ -113,12 +115,9 @@ def main() -> None:
             return tokens
 
         for name, play in (("continued", continued), ("read anew", anew)):
-            rows.append((turns, name, *measure(play)))
-    print(f"`{' '.join(['python', 'bench/episodes.py', *sys.argv[1:]])}`: {n} episodes, ", end="")
-    print(f"prompt {start}, answers {answer}, observations {observed} tokens\n")
-    print("| turns | | tokens an episode | CPU s | episodes a minute |\n|---:|---|---:|---:|---:|")
-    for turns, name, cpu, wall, tokens in rows:
-        print(f"| {turns} | {name} | {tokens / n:,.0f} | {cpu:.2f} | {60 * n / wall:.1f} |")
+            cpu, wall, tokens = measure(play)
+            cells = f"{tokens / n:,.0f} | {cpu:.2f} | {60 * n / wall:.1f}"
+            print(f"| {turns} | {name} | {cells} |", flush=True)
 
 
 def _model(path: str) -> tuple[TransformerConfig, Params]:
