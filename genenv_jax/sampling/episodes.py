@@ -33,8 +33,9 @@ from genenv_jax.typing import Params, PRNGKey
 
 Row = tuple[int, int]  # prompt, sample
 
-# Widths in which observations are read; a longer one goes through the widest in parts.
+# Widths of the parts in which observations are read: a few narrow ones cost less than a wide one.
 OBSERVATION_WIDTHS = (32, 256)
+_MOST_NARROW = 3
 
 
 class Environments(Protocol):
@@ -125,6 +126,12 @@ def history_sizes(length: int) -> list[int]:
     Each is a few programs of its own, for every prompt width.
     """
     return [length // 2, length] if length > 256 else [length]
+
+
+def part_width(count: int) -> int:
+    """The width in which the next part of `count` tokens is read."""
+    narrow, wide = OBSERVATION_WIDTHS
+    return narrow if count <= _MOST_NARROW * narrow else wide
 
 
 class _Nobody:
@@ -280,7 +287,6 @@ class _Call:
             return
         longest = max(int(self._length[row]) + len(tokens) for row, tokens in replies.items())
         self._grow_to(longest)
-        widest = OBSERVATION_WIDTHS[-1]
         left: list[tuple[Row, list[int], int]] = []
         for row, reply in sorted(replies.items()):
             length = int(self._length[row])
@@ -292,21 +298,18 @@ class _Call:
             self._result.lengths[place] = self._length[row]
         replies.clear()
         while left:
-            parts = [
-                (row, tokens[:widest], cached, len(tokens) <= widest)
-                for row, tokens, cached in left
-            ]
             by_width = collections.defaultdict(list)
-            for part in parts:
-                by_width[bucket(len(part[1]), OBSERVATION_WIDTHS, "a part")].append(part)
+            for row, tokens, cached in left:
+                width = part_width(len(tokens))
+                by_width[width].append((row, tokens[:width], cached, len(tokens) <= width))
             for width, some in sorted(by_width.items()):
                 at_once = self._observed_at_once(width)
                 for start in range(0, len(some), at_once):
                     self.observe(some[start : start + at_once], width)
             left = [
-                (row, tokens[widest:], cached + widest)
+                (row, tokens[width:], cached + width)
                 for row, tokens, cached in left
-                if len(tokens) > widest
+                if len(tokens) > (width := part_width(len(tokens)))
             ]
 
     def _observed_at_once(self, width: int) -> int:
