@@ -108,14 +108,19 @@ def evaluate(
       on_answer, waiting: see `attempt`.
     Returns:
       the benchmark's metrics over all attempts, and the attempts by task.  An answer that the token limit
-      cut off is scored as it stands.  Among the metrics: how many answers could not be scored, by reason,
-      where there were any.
+      cut off is scored as it stands.  Among the metrics: the share of those ("truncated_share"), and how many
+      answers could not be scored, by reason, where there were any.
     """
     attempts = attempt(benchmark, tasks, answerer, scorer, on_answer, waiting)
     reasons = [a.score.reason for of in attempts for a in of]
     failed = collections.Counter(reason for reason in reasons if reason in FAILED_SCORES)
     results = [(task, [a.score for a in of]) for task, of in zip(tasks, attempts, strict=True)]
-    return evaluation_metrics(benchmark, results) | dict(failed), attempts
+    metrics = evaluation_metrics(benchmark, results) | dict(failed)
+    if reasons:
+        prefix = "all/" if "all/valid_share" in metrics else ""
+        cut = sum(not a.ended for of in attempts for a in of)
+        metrics[f"{prefix}truncated_share"] = cut / len(reasons)
+    return metrics, attempts
 
 
 def metric_name(mode: str, name: str) -> str:
