@@ -208,7 +208,7 @@ def test_whatever_can_be_read_can_be_shown_answered_and_scored(benchmark):
         task = _variation(benchmark, seed, **fields)
         assert isinstance(task, Task), task
         messages = benchmark.agent_messages(task)
-        assert messages[-1]["content"].endswith(fields["query"].strip())
+        assert f"# Request\n{fields['query'].strip()}\n\n" in messages[-1]["content"]
         answer = benchmark.agent_answer(task)
         assert 0.0 <= benchmark.score(task, answer).reward <= 1.0
         rejection = benchmark.verify(task)

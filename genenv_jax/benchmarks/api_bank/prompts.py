@@ -41,6 +41,9 @@ without any API call. {year}
 APIs, one a line:
 {tools}"""
 _CONVERSATION = "Conversation:\n"
+# The last line of a prompt: small models go on with a conversation that just ends.
+_CALL_CUE = "\n\nWrite the one API call that has to be made next."
+_RESPONSE_CUE = "\n\nWrite what you say to the user next."
 
 _SIMULATOR_RULES = """\
 You write training tasks for an assistant that serves users through APIs. You are shown one task and how \
@@ -90,10 +93,11 @@ def year(task: Task) -> str:
 
 
 def agent_messages(task: Task) -> list[Message]:
-    """Instructions and APIs as the system message, then the conversation."""
+    """Instructions and APIs as the system message, then the conversation and what to write."""
     spec = task.answer
-    tools = tool_lines(task.tools)
+    tools, cue = tool_lines(task.tools), _RESPONSE_CUE
     if spec["kind"] == CALL:
+        cue = _CALL_CUE
         system = _CALL_RULES.format(
             prefix=CALL_PREFIX,
             form=_FORM,
@@ -105,7 +109,7 @@ def agent_messages(task: Task) -> list[Message]:
         system = _RESPONSE_RULES.format(year=year(task), tools=tools)
     return [
         {"role": "system", "content": system},
-        {"role": "user", "content": _CONVERSATION + dialogue(task)},
+        {"role": "user", "content": _CONVERSATION + dialogue(task) + cue},
     ]
 
 

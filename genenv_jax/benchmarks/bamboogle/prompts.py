@@ -42,6 +42,9 @@ _STEPS_EXAMPLE = [
     {"question": "the second question, which names that answer", "answers": ["its answer"]},
 ]
 
+# The last line of a prompt: small models overlook the system message.
+_CUE = "\n\nEnd with <answer>your answer</answer>."
+
 
 def question(task: Task) -> str:
     """The question of a task."""
@@ -56,9 +59,10 @@ def write_steps(task: Task) -> str:
 def agent_messages(task: Task, searches: int) -> list[Message]:
     """Instructions and the question; `searches` 0 is closed book."""
     system = _SEARCH.format(searches=searches) if searches else _CLOSED_BOOK
+    cue = "" if searches else _CUE
     return [
         {"role": "system", "content": system},
-        {"role": "user", "content": f"Question: {question(task)}"},
+        {"role": "user", "content": f"Question: {question(task)}{cue}"},
     ]
 
 

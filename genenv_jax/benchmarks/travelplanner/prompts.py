@@ -44,6 +44,8 @@ meals are paid for each person, rooms for each night and as many as the people n
 pets" means that pets are not allowed), room type, cuisines (each at least once, outside the city of \
 departure), transportation."""
 
+_CUE = "Write the plan: a JSON list with one object for each day."
+
 _SIMULATOR_RULES = """\
 You write training tasks for an agent that plans trips. You are shown one task, with the information \
 that the agent gets, and how well the agent does on tasks like it. Write one new task: a variation, not \
@@ -66,7 +68,7 @@ There must be a plan that meets everything with the information below, or the ta
 
 
 def agent_messages(information: str, text: str) -> list[Message]:
-    """Rules, then the information and the query; nothing that was derived from the query.
+    """Rules, then the information, the query and what to write; nothing that was derived from the query.
 
     Args:
       information: reference information as text.
@@ -74,7 +76,7 @@ def agent_messages(information: str, text: str) -> list[Message]:
     """
     return [
         {"role": "system", "content": AGENT_RULES},
-        {"role": "user", "content": f"{information}\n\n# Request\n{text}"},
+        {"role": "user", "content": f"{information}\n\n# Request\n{text}\n\n{_CUE}"},
     ]
 
 
