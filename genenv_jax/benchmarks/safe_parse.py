@@ -190,6 +190,14 @@ def _no_constant(name: str) -> None:
     raise ValueError(f"{name} is not JSON")
 
 
+def unfenced(text: str) -> str:
+    """What stands between the lines of a code fence, ``` or ```json, that is all of the text; or the text."""
+    lines = text.strip().split("\n")
+    if len(lines) > 2 and lines[0].rstrip() in ("```", "```json") and lines[-1].strip() == "```":
+        return "\n".join(lines[1:-1])
+    return text
+
+
 def parse_json(text: Any, max_chars: int = MAX_CHARS, max_depth: int = MAX_DEPTH) -> Any:
     """Parses strict JSON (RFC 8259): no NaN or Infinity, no repeated keys, numbers in range.
 
