@@ -3,9 +3,10 @@
     python -m genenv_jax.main --config=configs/custom.py --workdir=runs/mine \\
         --config.benchmark.train=train.jsonl --config.benchmark.held_out=held_out.jsonl
 
-Qwen2.5-7B-Instruct plays both roles, with the paper's settings.  A line of a file is {"prompt": ..., "answer":
-...}; `benchmark.checker` says how answers are compared: "exact", "f1", "numeric" or "call".  Parquet files of
-verl and of GenEnv's public code are read as they are.  Without `held_out` a fifth of `train` is held out.
+Qwen2.5-7B-Instruct plays both roles, with the paper's settings.  A line of a file is
+{"prompt": ..., "answer": ...}; `benchmark.checker` says how answers are compared: "exact", "f1", "numeric" or
+"call".  Parquet files of verl and of GenEnv's public code are read as they are.  Without `held_out`, a fifth
+of `train` is held out.
 
     ... --config.benchmark.name=my_module:MyBenchmark
 
@@ -15,7 +16,8 @@ takes a class of yours, whose options are settings too.
         --config.benchmark.train=train.jsonl
 
 runs the same code on a few of the questions with a small, randomly initialised model: two epochs in about two
-minutes on a CPU, most of it compiling.  Such a model answers nothing; the run shows that the parts work together.
+minutes on a CPU, most of it compiling.  Such a model answers nothing; the run shows that the parts work
+together.
 """
 
 from genenv_jax.config import debug_settings, default_config

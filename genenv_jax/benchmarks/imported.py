@@ -62,8 +62,13 @@ def find(name: str) -> type:
 
 
 def _line(error: BaseException) -> str:
-    """The last line of Python that an error went through."""
+    """The last line that an error went through, this package aside."""
     if isinstance(error, SyntaxError):
         return ""  # it says so itself
-    frame = traceback.extract_tb(error.__traceback__)[-1]
-    return f" ({os.path.basename(frame.filename)}, line {frame.lineno})"
+    package = os.path.dirname(os.path.dirname(__file__))
+    frames = [
+        f
+        for f in traceback.extract_tb(error.__traceback__)
+        if not f.filename.startswith((package, "<frozen"))
+    ]
+    return f" ({os.path.basename(frames[-1].filename)}, line {frames[-1].lineno})" if frames else ""

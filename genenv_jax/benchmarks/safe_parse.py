@@ -12,7 +12,7 @@ import json
 import operator
 import re
 import warnings
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from genenv_jax.benchmarks.base import (
@@ -218,9 +218,20 @@ def parse_json(text: Any, max_chars: int = MAX_CHARS, max_depth: int = MAX_DEPTH
     except (ValueError, RecursionError, MemoryError) as error:
         return Rejection(UNPARSABLE, _describe(error))
     # An escape may stand for what `check_text` rejects in plain text.
-    if "\\u" in text and _NOT_TEXT.search(json.dumps(value, ensure_ascii=False)):
+    if "\\u" in text and any(map(_NOT_TEXT.search, _texts(value))):
         return Rejection(NOT_TEXT, "escaped control character or lone surrogate")
     return value
+
+
+def _texts(value: Any) -> Iterator[str]:
+    """All texts in a JSON value, keys too; as deep as the value is."""
+    if isinstance(value, str):
+        yield value
+    elif isinstance(value, list | dict):
+        for entry in value:
+            yield from _texts(entry)
+        if isinstance(value, dict):
+            yield from _texts(list(value.values()))
 
 
 def _parse_expression(text: str) -> ast.expr:

@@ -59,10 +59,8 @@ def compare_settings(config: Mapping[str, Any]) -> None:
     processes.same_everywhere("the configuration", "\n".join(lines))
 
 
-def compare_data(benchmark: Benchmark) -> None:
-    """Raises ValueError where the processes of this run read other tasks."""
-    if processes.process_count() == 1:
-        return
+def compare_data(benchmark: Benchmark) -> str:
+    """A digest of the benchmark's tasks.  Raises ValueError where the processes of this run read others."""
     lines = []
     for split in ("seed", "eval"):
         digest = hashlib.sha256()
@@ -70,6 +68,7 @@ def compare_data(benchmark: Benchmark) -> None:
             digest.update(json.dumps(task.to_json(), sort_keys=True).encode() + b"\n")
         lines.append(f"{split}: {len(benchmark.tasks(split))} tasks {digest.hexdigest()[:16]}")
     processes.same_everywhere("the benchmark's data", "\n".join(lines))
+    return "; ".join(lines)
 
 
 def make_shared(workdir: pathlib.Path, patience: float = 10.0, setting: str = "--workdir") -> None:
@@ -142,7 +141,7 @@ class RunSettings:
         stored = self._read()
         compare_settings(config)
         self._compare(stored)
-        self._fingerprint = stored.get("fingerprint")
+        self._fingerprint, self._data = stored.get("fingerprint"), stored.get("data")
 
     def _read(self) -> dict[str, Any]:
         """What the workdir's run was started with; nothing where it has not been started."""
@@ -167,8 +166,9 @@ class RunSettings:
     def _compare(self, stored: Mapping[str, Any]) -> None:
         """Raises ValueError where a run was started with other settings, or from another model."""
         given, before = settings(self._content), settings(stored)
-        if "fingerprint" not in given:  # not known yet
-            before.pop("fingerprint", None)
+        for key in ("fingerprint", "data"):
+            if key not in given or key not in before:  # not known yet, or not by an earlier version
+                given.pop(key, None), before.pop(key, None)
         for key in sorted(before.keys() | given.keys() if before else ()):
             group = key.split(".")[0]
             if key not in _FREE and group not in _FREE and before.get(key) != given.get(key):
@@ -177,12 +177,22 @@ class RunSettings:
                     f"{given.get(key)!r}: expected the same settings, or another --workdir"
                 )
 
-    def write(self, model: str | os.PathLike) -> None:
-        """Writes the settings and the fingerprint of the model directory that the players start from.
+    def write(self, model: str | os.PathLike, data: str) -> None:
+        """Writes the settings, the fingerprint of the model directory, and what the tasks are.
 
-        Raises ValueError where the run was started from another model, or where the processes hold
-        different ones.
+        Args:
+          model: what the players start from.
+          data: see `compare_data`.
+        Raises:
+          ValueError: the run was started from another model or with other tasks, or the processes hold
+            different models.
         """
+        if self._data not in (None, data):
+            raise ValueError(
+                f"{self._workdir} holds a run on other tasks ({self._data}), but now they are {data}: "
+                "expected the same data and code of the benchmark, or another --workdir"
+            )
+        self._content["data"] = data
         fingerprint = huggingface.fingerprint(model)
         processes.same_everywhere("the model that the players start from", fingerprint)
         if self._fingerprint not in (None, fingerprint):

@@ -47,6 +47,7 @@ from genenv_jax.benchmarks.wording import fold, letters, words
 
 # What tells tasks apart: letters, digits, and the signs of arithmetic.
 _TELLING = re.compile(r"[^\W_]+|[+*/^=<>%]|(?<=[0-9])\.(?=[0-9])|-(?=\s*[0-9(])")
+_OURS = ("genenv_jax.benchmarks.custom.dataset",)
 _DIGITS = re.compile(r"[0-9]+")
 
 
@@ -82,6 +83,11 @@ class Custom(Loaded):
 
     def __init_subclass__(cls, **arguments):
         super().__init_subclass__(**arguments)
+        if "__init__" in vars(cls):
+            raise TypeError(
+                f"{cls.__name__} has an __init__: expected annotated attributes as options, and "
+                "__post_init__ for checks"
+            )
         options = {field.name: field for field in dataclasses.fields(cls)}
         for name in options.keys() & vars(cls).keys() - cls.__annotations__.keys():
             cls.__annotations__[name] = options[name].type
@@ -94,6 +100,14 @@ class Custom(Loaded):
             raise ValueError(f"instruction = {self.instruction!r}: expected a text or None")
         check_integers(1, 16_384, answer_chars=self.answer_chars)
         check_integers(1, 16_384, generation_chars=self.generation_chars)
+
+    def tasks(self, split: str) -> Sequence[Task]:
+        """See `Benchmark.tasks`."""
+        if "_tasks" not in vars(self):
+            raise ValueError(
+                f"{type(self).__name__}.__post_init__ does not call super().__post_init__()"
+            )
+        return super().tasks(split)
 
     def __getstate__(self) -> dict[str, Any]:
         """With the tasks only where worked examples are taken from them: a worker reads none itself."""
@@ -144,9 +158,9 @@ class Custom(Loaded):
         place = f"{type(self).__name__}.questions({split!r})"
         try:
             asked = list(self.questions(split))
-        except (ValueError, OSError):
-            raise
         except Exception as error:
+            if isinstance(error, ValueError | OSError) and type(self).questions.__module__ in _OURS:
+                raise  # it says where
             raise ValueError(f"{place} raised {type(error).__name__}: {error}") from error
         made: dict[str, Task] = {}
         for index, question in enumerate(asked):
@@ -163,8 +177,9 @@ class Custom(Loaded):
         checker = question.checker or self.checker
         if not isinstance(question.prompt, str) or not question.prompt.strip():
             raise ValueError(f"{where}: prompt {question.prompt!r}: expected a text")
+        if checker not in CHECKERS:
+            raise ValueError(f"{where}: checker {checker!r}: expected one of {', '.join(CHECKERS)}")
         try:
-            check_choice("checker", checker, CHECKERS)
             reference = checkers.read_reference(checker, question.answer)
         except ValueError as error:
             raise ValueError(f"{where}: answer {question.answer!r:.100}: {error}") from None
@@ -233,7 +248,12 @@ class Custom(Loaded):
             return Rejection(GIVEN_AWAY, "the prompt has its answer")
         if fault := self.check(question):
             return Rejection(WRONG_ANSWER, str(fault)[:200])
-        return self._reference_fault(task)
+        score = self._score(task, self.agent_answer(task))
+        if score.reward == 1:
+            return None
+        return Rejection(
+            WRONG_ANSWER, f"the reference answer is graded {score.reward}: {score.reason}"
+        )
 
     def score(self, task: Task, answer: str) -> Score:
         """See `Benchmark.score`; not valid for a malformed task, and where a method of one's own raises."""

@@ -57,11 +57,10 @@ def read_reference(checker: str, value: Any) -> Any:
     if not 0 < len(texts) <= _MAX_ANSWERS:
         raise ValueError(f"expected 1 to {_MAX_ANSWERS} texts")
     for text in texts:
-        fault = check_text(text, MAX_ANSWER)
-        if fault:
+        if fault := check_text(text, MAX_ANSWER):
+            found = f"; it is {fault.reason}" if isinstance(text, str) else ""
             raise ValueError(
-                f"expected a text of 1 to {MAX_ANSWER} characters, a number, or a list of such; it is "
-                f"{fault.reason}"
+                f"expected a text of 1 to {MAX_ANSWER} characters, a number, or a list of such{found}"
             )
     return [text.strip() for text in texts] if several else texts[0].strip()
 

@@ -40,8 +40,7 @@ class CustomFiles(Custom):
             value = getattr(self, option)
             if not isinstance(value, str) or not (value or option == "held_out"):
                 raise ValueError(
-                    f"config.benchmark.{option} = {value!r}: expected a file of questions, JSON lines or "
-                    ".parquet"
+                    f"{option} = {value!r}: expected a file of questions, JSON lines or .parquet"
                 )
 
     def questions(self, split: str) -> Iterator[Question]:

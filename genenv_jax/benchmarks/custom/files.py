@@ -48,7 +48,8 @@ def read(path: pathlib.Path, checker: str, prefix: str) -> Iterator[Question]:
     for number, record in rows:
         where = f"{path}:{number}"
         if isinstance(record, Rejection):
-            raise ValueError(f"{where}: {record.reason}: {record.detail}; {_EXPECTED}")
+            detail = record.detail.replace("line 1 column", "column")
+            raise ValueError(f"{where}: {record.reason}: {detail}; {_EXPECTED}")
         if not isinstance(record, dict):
             raise ValueError(f"{where}: {record!r:.60}: {_EXPECTED}")
         yield _question(record, where, f"{prefix}:{number}", checker)
