@@ -45,7 +45,8 @@ def find(name: str) -> type:
         ) from error
     found = getattr(module, class_name, None)
     if not inspect.isclass(found):
-        classes = [n for n, value in vars(module).items() if inspect.isclass(value)]
+        own = [value for value in vars(module).values() if inspect.isclass(value)]
+        classes = [value.__name__ for value in own if value.__module__ == module_name]
         close = difflib.get_close_matches(class_name, classes, 1)
         hint = f"did you mean {close[0]}?" if close else f"expected it in {module.__file__}"
         raise ValueError(f"{where}: {module_name} has no class {class_name}; {hint}")

@@ -60,7 +60,7 @@ def _lines(path: pathlib.Path) -> Iterator[tuple[int, Any]]:
         try:
             for number, line in enumerate(file, 1):
                 if line.strip():
-                    yield number, parse_json(line, _MAX_LINE)
+                    yield number, parse_json(line.rstrip("\r\n"), _MAX_LINE)
         except UnicodeDecodeError as error:
             raise ValueError(f"{path}: not UTF-8: {error}") from None
 
