@@ -160,8 +160,10 @@ MESSAGES = "prompt .*expected a text, or a list of messages .* of which the last
         (ASKED | {"checker": "call"}, 'expected {"name": ..., "arguments"'),
         (ASKED | {"checker": "call", "answer": {"name": "f", "arguments": {"a": None}}}, "f.a: not of type"),
         (ASKED | {"checker": "call", "answer": {"name": "f g", "arguments": {}}}, "graded 0.0: unparsable"),
-        (ASKED | {"category": ""}, "category = '': expected a text of 1 to 200"),
-        (ASKED | {"id": 3}, "id = 3: expected a text"),
+        (ASKED | {"category": ""}, "category = '': expected a line of 1 to 200"),
+        (ASKED | {"id": 3}, "id = 3: expected a line"),
+        (ASKED | {"category": "a\nb"}, "expected a line"),
+        (ASKED | {"checker": ["exact"]}, "checker .'exact'.: expected one of exact"),
         ({"prompt": "x?", "reward_model": "x"}, "reward_model 'x': expected {.ground_truth"),
         ({"prompt": "x?", "reward_model": {"ground_truth": "x", "style": "model"}}, "style = 'model'"),
         ({"prompt": "x?", "reward_model": {"ground_truth": None}}, "answer None: expected a text"),
@@ -323,6 +325,16 @@ def test_verls_columns(tmp_path, form):
     )
     (seed,), (unseen,) = sums.tasks("seed"), sums.tasks("eval")
     assert (seed.category, unseen.answer["reference"]) == ("sums", "18")
+    scored = [
+        (seed, Score(1.0, True, True)),
+        (dataclasses.replace(seed, category="a/b"), Score(0.0, False, True)),
+    ]
+    assert sums.aggregate(scored) == {
+        "accuracy": 0.5,
+        "reward": 0.5,
+        "accuracy_sums": 1.0,
+        "accuracy_a-b": 0.0,
+    }
     assert sums.agent_messages(seed) == VERL[0]["prompt"]
     assert sums.score(unseen, r"9 + 9 = 18, so \boxed{18}").success
     tools = registry.make_benchmark(

@@ -107,7 +107,8 @@ def test_a_class_is_trained_on_in_worker_processes_and_continued(directory):
     (directory / "loose.py").write_text(LOOSE)
     command = (
         "python -m genenv_jax.main --config=configs/custom.py:debug --workdir=runs/loose "
-        "--config.benchmark.name=loose:Loose --config.verification.near_duplicate=0.0 --config.epochs="
+        "--config.benchmark.name=loose:Loose --config.verification.near_duplicate=0.0 "
+        "--config.compile_ahead=False --config.epochs="
     )
     run(directory, f"{command}1")
     run(directory, f"{command}2")

@@ -179,6 +179,11 @@ class Custom(Loaded):
             raise ValueError(f"{where}: prompt {question.prompt!r}: expected a text")
         if checker not in CHECKERS:
             raise ValueError(f"{where}: checker {checker!r}: expected one of {', '.join(CHECKERS)}")
+        for key, text in (("id", question.id or "x"), ("category", question.category)):
+            if not isinstance(text, str) or not 0 < len(text) <= 200 or not text.isprintable():
+                raise ValueError(
+                    f"{where}: {key} = {text!r:.60}: expected a line of 1 to 200 characters"
+                )
         try:
             reference = checkers.read_reference(checker, question.answer)
         except ValueError as error:
@@ -331,5 +336,8 @@ class Custom(Loaded):
         counts = Counter(task.category for task, _ in results)
         solved = Counter(task.category for task, score in results if score.success)
         if len(counts) > 1:
-            metrics |= {f"accuracy_{c}": solved[c] / counts[c] for c in sorted(counts)}
+            # What stands before a slash would be taken for a split.
+            metrics |= {
+                f"accuracy_{c.replace('/', '-')}": solved[c] / counts[c] for c in sorted(counts)
+            }
         return metrics

@@ -14,7 +14,7 @@ used.
 from __future__ import annotations
 
 import pathlib
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from typing import Any
 
 from genenv_jax.benchmarks.base import Message, Rejection
@@ -92,23 +92,16 @@ def _question(record: dict[str, Any], where: str, name: str, checker: str) -> Qu
     if not of_verl and "answer" not in record:
         raise ValueError(f"{where}: no answer; {_EXPECTED}")
     context, prompt = _conversation(record["prompt"], where)
-    checker = _text(record, "checker", checker, where)
+    checker = record.get("checker", checker)
     return Question(
         prompt=prompt,
         answer=_truth(record[_REWARD], checker, where) if of_verl else record["answer"],
-        id=_text(record, "id", name, where),
-        category=_text(record, "category", _text(record, "data_source", "all", where), where),
+        id=record.get("id", name),
+        category=record.get("category", record.get("data_source", "all")),
         checker=checker,
         context=context,
         where=where,
     )
-
-
-def _text(record: Mapping[str, Any], key: str, default: str, where: str) -> str:
-    value = record.get(key, default)
-    if not isinstance(value, str) or not value.strip() or len(value) > 200:
-        raise ValueError(f"{where}: {key} = {value!r:.60}: expected a text of 1 to 200 characters")
-    return value
 
 
 def _conversation(prompt: Any, where: str) -> tuple[tuple[Message, ...], str]:
