@@ -71,7 +71,7 @@ def test_the_commands_run(directory):
     of_class, of_file = _COMMANDS.findall(GUIDE)
     said = run(directory, of_class)
     assert "eval/test/sampled/accuracy" in said and "accuracy_km to m" in said
-    assert (directory / "runs/units/report.html").is_file()
+    assert (directory / "runs/units/report/report.html").is_file()
     run(directory, of_file)
     for name in ("units", "facts"):
         assert lines(directory / "runs" / name)[-1]["step"] == 2

@@ -38,6 +38,7 @@ from genenv_jax.benchmarks.base import (
 from genenv_jax.benchmarks.custom import calls, checkers, prompts
 from genenv_jax.benchmarks.custom import generation as generations
 from genenv_jax.benchmarks.custom.checkers import CALL, CHECKERS, EXACT
+from genenv_jax.benchmarks.custom.loading import load
 from genenv_jax.benchmarks.custom.question import Question, of_task, to_task
 from genenv_jax.benchmarks.grounding import judge, leaves
 from genenv_jax.benchmarks.options import check_choice, check_integers
@@ -47,7 +48,6 @@ from genenv_jax.benchmarks.wording import fold, letters, words
 
 # What tells tasks apart: letters, digits, and the signs of arithmetic.
 _TELLING = re.compile(r"[^\W_]+|[+*/^=<>%]|(?<=[0-9])\.(?=[0-9])|-(?=\s*[0-9(])")
-_OURS = ("genenv_jax.benchmarks.custom.dataset",)
 _DIGITS = re.compile(r"[0-9]+")
 
 
@@ -140,59 +140,18 @@ class Custom(Loaded):
     # -- what follows from it -------------------------------------------------------------------------------
 
     def _all(self, split: str) -> list[Task]:
-        held_out = self._made("eval")
+        held_out = load(self, "eval")
         if split == "eval":
             return held_out
         asked = {self.canonical(task) for task in held_out}
         ids = {task.id for task in held_out}
         seeds: dict[str, Task] = {}
-        for task in self._made("seed"):
+        for task in load(self, "seed"):
             if task.id in ids:
                 raise ValueError(f"{self.name}: id {task.id!r} is of a seed and of a held-out task")
             if self.canonical(task) not in asked:
                 seeds.setdefault(self.canonical(task), task)
         return list(seeds.values())
-
-    def _made(self, split: str) -> list[Task]:
-        """All questions of a split as tasks.  Raises ValueError for one that is not sound, with its place."""
-        place = f"{type(self).__name__}.questions({split!r})"
-        try:
-            asked = list(self.questions(split))
-        except Exception as error:
-            if isinstance(error, ValueError | OSError) and type(self).questions.__module__ in _OURS:
-                raise  # it says where
-            raise ValueError(f"{place} raised {type(error).__name__}: {error}") from error
-        made: dict[str, Task] = {}
-        for index, question in enumerate(asked):
-            if not isinstance(question, Question):
-                raise ValueError(f"{place}[{index}] is {question!r:.100}: expected a Question")
-            where = question.where or f"{place}[{index}]"
-            task = self._task(question, split, index, where)
-            if task.id in made:
-                raise ValueError(f"{where}: id {task.id!r} was used before: expected each once")
-            made[task.id] = task
-        return list(made.values())
-
-    def _task(self, question: Question, split: str, index: int, where: str) -> Task:
-        checker = question.checker or self.checker
-        if not isinstance(question.prompt, str) or not question.prompt.strip():
-            raise ValueError(f"{where}: prompt {question.prompt!r}: expected a text")
-        if checker not in CHECKERS:
-            raise ValueError(f"{where}: checker {checker!r}: expected one of {', '.join(CHECKERS)}")
-        for key, text in (("id", question.id or "x"), ("category", question.category)):
-            if not isinstance(text, str) or not 0 < len(text) <= 200 or not text.isprintable():
-                raise ValueError(
-                    f"{where}: {key} = {text!r:.60}: expected a line of 1 to 200 characters"
-                )
-        try:
-            reference = checkers.read_reference(checker, question.answer)
-        except ValueError as error:
-            raise ValueError(f"{where}: answer {question.answer!r:.100}: {error}") from None
-        question = dataclasses.replace(question, checker=checker, answer=reference)
-        task = to_task(question, self.name, id=question.id or f"{split}-{index}", origin=split)
-        if fault := self.verify(task):
-            raise ValueError(f"{where}: {fault.reason}: {fault.detail}")
-        return task
 
     def _prompt(self, task: Task) -> list[Message]:
         question, said = of_task(task), self.instruction
