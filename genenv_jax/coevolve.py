@@ -63,7 +63,7 @@ class Coevolution:
             jax.config.update("jax_compilation_cache_dir", str((workdir / "xla_cache").absolute()))
             jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.5)
         self.benchmark = benchmark = build.make_benchmark(config.benchmark)
-        data = compare_data(benchmark)
+        settings.add_tasks(compare_data(benchmark))
         config.tasks.check(benchmark)
         teacher = open_teacher(config, benchmark, workdir)
         seeds = SeedTasks(benchmark.tasks("seed"), config.curriculum.seeds_per_epoch, config.seed)
@@ -115,7 +115,7 @@ class Coevolution:
         session.register_trained("agent", self.agent)
         session.register_trained("simulator", self.simulator)
         session.register_engines([self.agent.engine, self.simulator.engine, *engines.values()])
-        settings.write(host.model.path, data)
+        settings.write(host.model.path)
         with self.mesh():
             self.source.prepare()
         session.open(config.tensorboard)

@@ -141,7 +141,7 @@ class RunSettings:
         stored = self._read()
         compare_settings(config)
         self._compare(stored)
-        self._fingerprint, self._data = stored.get("fingerprint"), stored.get("data")
+        self._fingerprint, self._tasks = stored.get("fingerprint"), stored.get("tasks_digest")
 
     def _read(self) -> dict[str, Any]:
         """What the workdir's run was started with; nothing where it has not been started."""
@@ -166,7 +166,7 @@ class RunSettings:
     def _compare(self, stored: Mapping[str, Any]) -> None:
         """Raises ValueError where a run was started with other settings, or from another model."""
         given, before = settings(self._content), settings(stored)
-        for key in ("fingerprint", "data"):
+        for key in ("fingerprint", "tasks_digest"):
             if key not in given or key not in before:  # not known yet, or not by an earlier version
                 given.pop(key, None), before.pop(key, None)
         for key in sorted(before.keys() | given.keys() if before else ()):
@@ -177,22 +177,24 @@ class RunSettings:
                     f"{given.get(key)!r}: expected the same settings, or another --workdir"
                 )
 
-    def write(self, model: str | os.PathLike, data: str) -> None:
-        """Writes the settings, the fingerprint of the model directory, and what the tasks are.
+    def add_tasks(self, digest: str) -> None:
+        """Notes what the run's tasks are, before `write`; see `compare_data`.
 
-        Args:
-          model: what the players start from.
-          data: see `compare_data`.
-        Raises:
-          ValueError: the run was started from another model or with other tasks, or the processes hold
-            different models.
+        Raises ValueError where the run was started with other tasks.
         """
-        if self._data not in (None, data):
+        if self._tasks not in (None, digest):
             raise ValueError(
-                f"{self._workdir} holds a run on other tasks ({self._data}), but now they are {data}: "
+                f"{self._workdir} holds a run on other tasks ({self._tasks}), but now they are {digest}: "
                 "expected the same data and code of the benchmark, or another --workdir"
             )
-        self._content["data"] = data
+        self._content["tasks_digest"] = digest
+
+    def write(self, model: str | os.PathLike) -> None:
+        """Writes the settings and the fingerprint of the model directory that the players start from.
+
+        Raises ValueError where the run was started from another model, or where the processes hold
+        different ones.
+        """
         fingerprint = huggingface.fingerprint(model)
         processes.same_everywhere("the model that the players start from", fingerprint)
         if self._fingerprint not in (None, fingerprint):
