@@ -108,7 +108,7 @@ def test_a_class_is_trained_on_in_worker_processes_and_continued(directory):
     command = (
         "python -m genenv_jax.main --config=configs/custom.py:debug --workdir=runs/loose "
         "--config.benchmark.name=loose:Loose --config.verification.near_duplicate=0.0 "
-        "--config.compile_ahead=False --config.epochs="
+        "--config.compile_ahead=False --config.simulator.variations=8 --config.epochs="
     )
     run(directory, f"{command}1")
     run(directory, f"{command}2")
