@@ -36,6 +36,8 @@ BASE = [
     "tensorflow-datasets>=4.9.10,<5",
     # tensorflow-datasets asks for it on Linux only, and our files are array_record everywhere.
     "array_record>=0.8; platform_system != 'Windows'",
+    # Parquet files of one's own; tensorflow-datasets brings it.  Tested at 18.0 and 26.0.
+    "pyarrow>=18,<28",
     # tensorflow-datasets imports it on Python 3.11 and does not require it.
     "importlib_resources>=6,<8",
     # Metric writers and collections.  0.0.12 works with the Flax and NumPy named here.

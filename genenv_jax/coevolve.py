@@ -65,7 +65,7 @@ class Coevolution:
             jax.config.update("jax_compilation_cache_dir", str((workdir / "xla_cache").absolute()))
             jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.5)
         self.benchmark = benchmark = build.make_benchmark(config.benchmark)
-        compare_data(benchmark)
+        settings.add_tasks(compare_data(benchmark))
         config.tasks.check(benchmark)
         teacher = open_teacher(config, benchmark, workdir)
         seeds = SeedTasks(benchmark.tasks("seed"), config.curriculum.seeds_per_epoch, config.seed)

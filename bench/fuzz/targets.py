@@ -23,7 +23,8 @@ from genenv_jax.benchmarks.bfcl.categories import TURN_STATE
 from genenv_jax.scoring import requests
 from genenv_jax.scoring.open_episodes import OpenEpisodes
 from genenv_jax.scoring.verification import PARSED, PROVEN, VerificationConfig, Verifier, inspect
-from tests.benchmarks.small import WRITERS
+from tests.benchmarks import custom_files
+from tests.benchmarks.small import ALL_WRITERS
 
 _BFCL = (
     *("simple_python", "simple_java", "simple_javascript", "multiple", "parallel", "irrelevance"),
@@ -40,6 +41,7 @@ _CONFIGURATIONS: dict[str, dict[str, Any]] = {
     "bamboogle": {"seed_fraction": 0.5},
     "bamboogle:search": {"seed_fraction": 0.5, "mode": "search"},
     "bfcl": {"seed_categories": _BFCL, "eval_categories": _BFCL},
+    "custom": custom_files.OPTIONS,
     "bfcl:turn_state": {"multi_turn_rule": "turn_state"},
     "bfcl:conversation": {"multi_turn_rule": "conversation"},
     "dial": {},
@@ -97,14 +99,14 @@ def benchmarks(
         # Everything held out beyond a few tasks would only cost time.
         limits = {} if kind.startswith("dial") else {"max_seeds": _TASKS, "max_eval": _TASKS // 4}
         found = None
-        if kind.startswith("dial") or not small:
+        if kind.startswith("dial") or not (small or kind == "custom"):
             with contextlib.suppress(FileNotFoundError):
                 found = registry.make_benchmark(kind, **options, **limits)
                 found.tasks("seed"), found.tasks("eval")
         if found is None:
             root = directory / kind
             if not root.exists():
-                WRITERS[kind](root)
+                ALL_WRITERS[kind](root)
             found = registry.make_benchmark(kind, **options, **limits, data_dir=str(root))
         yield name, found
 

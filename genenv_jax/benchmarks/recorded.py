@@ -1,4 +1,4 @@
-"""What the benchmarks of published records have in common."""
+"""What benchmarks have in common whose tasks are loaded, and those of published records."""
 
 from __future__ import annotations
 
@@ -26,15 +26,13 @@ MALFORMED = (KeyError, TypeError, ValueError, AttributeError, IndexError)
 
 
 @dataclasses.dataclass(kw_only=True, eq=False)
-class Recorded(abc.ABC):
-    """A benchmark whose tasks are read from files, on first use.  Its options are the fields.
+class Loaded(abc.ABC):
+    """A benchmark whose tasks are loaded on first use.  Its options are the fields.
 
     `verify` and `score` are total: what they raise on a malformed task becomes a rejection or a score
     that is not valid.
 
     Args:
-      data_dir: where the files are; "" or None looks in the usual places.
-      verify_files: compare every file that is read with the table of published files.
       max_seeds: at most so many seeds, chosen by a hash of its own; 0: all.
       max_eval: the same for held-out tasks.
       shots: worked examples in the agent's prompts, turns of user and assistant before the task.  They are
@@ -43,8 +41,6 @@ class Recorded(abc.ABC):
       ValueError: an option out of its range; names option, value and what was expected.
     """
 
-    data_dir: str | os.PathLike[str] | None = ""
-    verify_files: bool = False
     max_seeds: int = 0
     max_eval: int = 0
     shots: int = 0
@@ -54,11 +50,6 @@ class Recorded(abc.ABC):
         check_integers(0, 8, shots=self.shots)
         self._tasks: dict[str, tuple[Task, ...]] = {}
         self._in_order: list[Task] | None = None  # the seeds, as examples take them
-
-    def __getstate__(self) -> dict[str, Any]:
-        """Without the tasks, which a worker process reads again if it needs them; it works elsewhere."""
-        place = os.path.abspath(self.data_dir) if self.data_dir else ""
-        return self.__dict__ | {"_tasks": {}, "_in_order": None, "data_dir": place}
 
     def tasks(self, split: str) -> Sequence[Task]:
         """See `Benchmark.tasks`; read on first use and kept."""
@@ -169,6 +160,24 @@ class Recorded(abc.ABC):
     @abc.abstractmethod
     def _score(self, task: Task, answer: str) -> Score:
         """The verdict on an answer to a well-formed task."""
+
+
+@dataclasses.dataclass(kw_only=True, eq=False)
+class Recorded(Loaded):
+    """A benchmark whose tasks are read from published files.
+
+    Args, beside those of `Loaded`:
+      data_dir: where the files are; "" or None looks in the usual places.
+      verify_files: compare every file that is read with the table of published files.
+    """
+
+    data_dir: str | os.PathLike[str] | None = ""
+    verify_files: bool = False
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Without the tasks, which a worker process reads again if it needs them; it works elsewhere."""
+        place = os.path.abspath(self.data_dir) if self.data_dir else ""
+        return self.__dict__ | {"_tasks": {}, "_in_order": None, "data_dir": place}
 
 
 def _one_turn(messages: Sequence[Message], system: Sequence[Message]) -> str:

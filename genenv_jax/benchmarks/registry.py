@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 
+from genenv_jax.benchmarks import imported
 from genenv_jax.benchmarks.base import Benchmark, Message, SeedStatistics
 from genenv_jax.benchmarks.demonstrations import Completion, reference
 
@@ -21,6 +22,7 @@ _BENCHMARKS = {
     "api_bank": ("genenv_jax.benchmarks.api_bank.benchmark", "APIBank"),
     "bamboogle": ("genenv_jax.benchmarks.bamboogle.benchmark", "Bamboogle"),
     "bfcl": ("genenv_jax.benchmarks.bfcl.benchmark", "BFCL"),
+    "custom": ("genenv_jax.benchmarks.custom.dataset", "CustomFiles"),
     "dial": ("genenv_jax.benchmarks.dial", "Dial"),
     "dial_turns": ("genenv_jax.benchmarks.dial_turns", "DialTurns"),
     "travelplanner": ("genenv_jax.benchmarks.travelplanner.benchmark", "TravelPlanner"),
@@ -30,15 +32,31 @@ _BENCHMARKS = {
 def make_benchmark(name: str, **options: Any) -> Benchmark:
     """The benchmark `name`, constructed with `options`.
 
-    Raises ValueError for an unknown name or option, and what the constructor raises.
+    Args:
+      name: of one of the package, or "module:Class" of one's own.
+    Raises:
+      ValueError: an unknown name or option, or one that is missing; and what the constructor raises.
     """
     check_options(name, **options)
-    return _constructor(name)(**options)
+    if ":" not in name:
+        return _constructor(name)(**options)
+    try:
+        benchmark = _constructor(name)(**options)
+    except (ValueError, OSError):
+        raise
+    except Exception as error:
+        raise ValueError(f"{name} cannot be made: {type(error).__name__}: {error}") from error
+    if not isinstance(getattr(benchmark, "name", None), str):
+        raise ValueError(f"{name} lacks an attribute name: expected a text")
+    return benchmark
 
 
 def check_options(name: str, **options: Any) -> None:
-    """Raises ValueError for an unknown name or option of a benchmark."""
+    """Raises ValueError for an unknown name or option of a benchmark, or one that it cannot be without."""
     known = default_options(name)
+    for option, default in known.items():
+        if default is inspect.Parameter.empty and option not in options:
+            raise ValueError(f"config.benchmark.{option} is missing: {name} has no default for it")
     for option in options:
         if option not in known:
             close = difflib.get_close_matches(option, known, 1)
@@ -53,8 +71,12 @@ def default_options(name: str) -> dict[str, Any]:
 
 
 def _constructor(name: str) -> Callable[..., Benchmark]:
+    if ":" in name:
+        return imported.find(name)
     if name not in _BENCHMARKS:
-        raise ValueError(f"config.benchmark.name = {name!r}: expected one of {sorted(_BENCHMARKS)}")
+        raise ValueError(
+            f"config.benchmark.name = {name!r}: expected one of {sorted(_BENCHMARKS)}, or module:Class"
+        )
     module, cls = _BENCHMARKS[name]
     return getattr(importlib.import_module(module), cls)
 

@@ -12,7 +12,7 @@ import json
 import operator
 import re
 import warnings
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from genenv_jax.benchmarks.base import (
@@ -190,6 +190,14 @@ def _no_constant(name: str) -> None:
     raise ValueError(f"{name} is not JSON")
 
 
+def unfenced(text: str) -> str:
+    """What stands between the lines of a code fence, ``` or ```json, that is all of the text; or the text."""
+    lines = text.strip().split("\n")
+    if len(lines) > 2 and lines[0].rstrip() in ("```", "```json") and lines[-1].strip() == "```":
+        return "\n".join(lines[1:-1])
+    return text
+
+
 def parse_json(text: Any, max_chars: int = MAX_CHARS, max_depth: int = MAX_DEPTH) -> Any:
     """Parses strict JSON (RFC 8259): no NaN or Infinity, no repeated keys, numbers in range.
 
@@ -210,9 +218,20 @@ def parse_json(text: Any, max_chars: int = MAX_CHARS, max_depth: int = MAX_DEPTH
     except (ValueError, RecursionError, MemoryError) as error:
         return Rejection(UNPARSABLE, _describe(error))
     # An escape may stand for what `check_text` rejects in plain text.
-    if "\\u" in text and _NOT_TEXT.search(json.dumps(value, ensure_ascii=False)):
+    if "\\u" in text and any(map(_NOT_TEXT.search, _texts(value))):
         return Rejection(NOT_TEXT, "escaped control character or lone surrogate")
     return value
+
+
+def _texts(value: Any) -> Iterator[str]:
+    """All texts in a JSON value, keys too; as deep as the value is."""
+    if isinstance(value, str):
+        yield value
+    elif isinstance(value, list | dict):
+        for entry in value:
+            yield from _texts(entry)
+        if isinstance(value, dict):
+            yield from _texts(list(value.values()))
 
 
 def _parse_expression(text: str) -> ast.expr:

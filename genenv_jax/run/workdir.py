@@ -59,10 +59,8 @@ def compare_settings(config: Mapping[str, Any]) -> None:
     processes.same_everywhere("the configuration", "\n".join(lines))
 
 
-def compare_data(benchmark: Benchmark) -> None:
-    """Raises ValueError where the processes of this run read other tasks."""
-    if processes.process_count() == 1:
-        return
+def compare_data(benchmark: Benchmark) -> str:
+    """A digest of the benchmark's tasks.  Raises ValueError where the processes of this run read others."""
     lines = []
     for split in ("seed", "eval"):
         digest = hashlib.sha256()
@@ -70,6 +68,7 @@ def compare_data(benchmark: Benchmark) -> None:
             digest.update(json.dumps(task.to_json(), sort_keys=True).encode() + b"\n")
         lines.append(f"{split}: {len(benchmark.tasks(split))} tasks {digest.hexdigest()[:16]}")
     processes.same_everywhere("the benchmark's data", "\n".join(lines))
+    return "; ".join(lines)
 
 
 def make_shared(workdir: pathlib.Path, patience: float = 10.0, setting: str = "--workdir") -> None:
@@ -142,7 +141,7 @@ class RunSettings:
         stored = self._read()
         compare_settings(config)
         self._compare(stored)
-        self._fingerprint = stored.get("fingerprint")
+        self._fingerprint, self._tasks = stored.get("fingerprint"), stored.get("tasks_digest")
 
     def _read(self) -> dict[str, Any]:
         """What the workdir's run was started with; nothing where it has not been started."""
@@ -167,8 +166,9 @@ class RunSettings:
     def _compare(self, stored: Mapping[str, Any]) -> None:
         """Raises ValueError where a run was started with other settings, or from another model."""
         given, before = settings(self._content), settings(stored)
-        if "fingerprint" not in given:  # not known yet
-            before.pop("fingerprint", None)
+        for key in ("fingerprint", "tasks_digest"):
+            if key not in given or key not in before:  # not known yet, or not by an earlier version
+                given.pop(key, None), before.pop(key, None)
         for key in sorted(before.keys() | given.keys() if before else ()):
             group = key.split(".")[0]
             if key not in _FREE and group not in _FREE and before.get(key) != given.get(key):
@@ -176,6 +176,18 @@ class RunSettings:
                     f"{self._path} is of a run with config.{key} = {before.get(key)!r}, but now it is "
                     f"{given.get(key)!r}: expected the same settings, or another --workdir"
                 )
+
+    def add_tasks(self, digest: str) -> None:
+        """Notes what the run's tasks are, before `write`; see `compare_data`.
+
+        Raises ValueError where the run was started with other tasks.
+        """
+        if self._tasks not in (None, digest):
+            raise ValueError(
+                f"{self._workdir} holds a run on other tasks ({self._tasks}), but now they are {digest}: "
+                "expected the same data and code of the benchmark, or another --workdir"
+            )
+        self._content["tasks_digest"] = digest
 
     def write(self, model: str | os.PathLike) -> None:
         """Writes the settings and the fingerprint of the model directory that the players start from.

@@ -7,6 +7,7 @@ from tests.benchmarks import (
     api_bank_files,
     bamboogle_files,
     bfcl_tasks,
+    custom_files,
     travelplanner_files,
 )
 
@@ -17,3 +18,5 @@ WRITERS = {
     "bfcl": bfcl_tasks.write,
     "travelplanner": travelplanner_files.write,
 }
+# With those of nobody's data set.
+ALL_WRITERS = {**WRITERS, "custom": custom_files.write}

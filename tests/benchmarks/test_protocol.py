@@ -13,12 +13,13 @@ import pytest
 from genenv_jax.benchmarks import base, registry
 from genenv_jax.benchmarks.base import Rejection, SeedStatistics, Task
 from genenv_jax.benchmarks.demonstrations import seed_demonstrations, split_seeds
+from tests.benchmarks import custom_files
 from tests.benchmarks.hostile import HOSTILE
 from tests.benchmarks.published import published
-from tests.benchmarks.small import WRITERS
+from tests.benchmarks.small import ALL_WRITERS, WRITERS
 
 # Options with which the small files have seeds and held-out tasks.
-OPTIONS = {"bamboogle": {"seed_fraction": 0.5}}
+OPTIONS = {"bamboogle": {"seed_fraction": 0.5}, "custom": custom_files.OPTIONS}
 PROMPT_CHARS = 14_100  # 4,096 tokens of a Qwen tokenizer
 _TOOLS = (
     "New Tools: {0}\nNew Task: User: x\nNew Answer: [f(a=1)]",
@@ -35,6 +36,12 @@ AROUND = {
     "api_bank": (*_TOOLS, "[BookTable(dishes={0})]", "[BookTable(guest='{0}')]"),
     "bamboogle": ("<answer>{0}</answer>", "New Task: {0}\nNew Steps: {0}\nNew Answer: {0}"),
     "bfcl": _TOOLS,
+    "custom": (
+        "<answer>{0}</answer>",
+        "\\boxed{{{0}}}",
+        '{{"prompt": "{0}", "answer": "Velm"}}',
+        '{{"prompt": "Which town is it?", "answer": {0}}}',
+    ),
     "travelplanner": ('[{{"current_city": "{0}"}}]', '{{"query": "{0}"}}'),
 }
 
@@ -43,8 +50,8 @@ AROUND = {
     scope="module",
     params=[
         pytest.param((name, data), marks=[pytest.mark.data] if data == "real" else [])
-        for name in WRITERS
-        for data in ("small", "real")
+        for name in ALL_WRITERS
+        for data in ("small", "real")[: 1 + (name in WRITERS)]
     ],
     ids=lambda param: "-".join(param),
 )
@@ -52,7 +59,7 @@ def make(request, tmp_path_factory):
     """A function from options to a benchmark."""
     name, data = request.param
     if data == "small":
-        directory = WRITERS[name](tmp_path_factory.mktemp(name))
+        directory = ALL_WRITERS[name](tmp_path_factory.mktemp(name))
     else:
         directory = request.getfixturevalue("data_dir")
     options = {"data_dir": str(directory)} | OPTIONS.get(name, {})

@@ -7,7 +7,13 @@ import pytest
 
 from genenv_jax.benchmarks import base
 from genenv_jax.benchmarks.base import Rejection
-from genenv_jax.benchmarks.safe_parse import check_text, parse_calls, parse_json, parse_literal
+from genenv_jax.benchmarks.safe_parse import (
+    check_text,
+    parse_calls,
+    parse_json,
+    parse_literal,
+    unfenced,
+)
 from tests.benchmarks.hostile import HOSTILE
 
 
@@ -172,3 +178,32 @@ def test_nothing_is_executed(tmp_path, monkeypatch):
     for name in ("import", "import in a call", "comprehension", "format string"):
         for parser in (parse_calls, parse_json, parse_literal):
             parser(HOSTILE[name])
+
+
+@pytest.mark.parametrize("escape", [r"\u0000", r"\u001b", r"\u0080", r"\ud800"])
+@pytest.mark.parametrize("around", ['"x{}"', '{{"x{}": 1}}', '[[{{"a": ["x{}"]}}]]'])
+def test_an_escape_may_not_stand_for_what_is_no_text(escape, around):
+    found = parse_json(around.format(escape))
+    assert isinstance(found, Rejection) and found.reason == base.NOT_TEXT
+    assert not isinstance(parse_json(around.format(r"\u00e9\n\\u0000")), Rejection)
+
+
+@pytest.mark.parametrize(
+    ("text", "inside"),
+    [
+        ("```json\n{}\n```", "{}"),
+        (" \n``` \n{\n}\n  ```\n", "{\n}"),
+        ("```\n```", "```\n```"),
+        ("```python\n{}\n```", "```python\n{}\n```"),
+        ("x\n```\n{}\n```", "x\n```\n{}\n```"),
+        ("{}", "{}"),
+    ],
+)
+def test_a_fence_around_all_of_a_text_is_taken_off(text, inside):
+    assert unfenced(text) == inside
+
+
+def test_a_fence_that_never_closes_costs_nothing():
+    start = time.process_time()
+    unfenced("```" + "\n" * 16_000)
+    assert time.process_time() - start < 0.1

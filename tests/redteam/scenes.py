@@ -14,7 +14,8 @@ from unittest import mock
 
 from genenv_jax.benchmarks import registry
 from genenv_jax.scoring.verification import VerificationConfig, Verifier
-from tests.benchmarks.small import WRITERS
+from tests.benchmarks import custom_files
+from tests.benchmarks.small import ALL_WRITERS, WRITERS
 from tests.redteam.exploits import Scene
 
 SAMPLE = {"api_bank": 300}  # tasks of a data set, where 40 do not have all kinds of parameters
@@ -51,6 +52,7 @@ SCENES: dict[str, tuple[str, dict[str, Any]]] = {
     "bamboogle": ("bamboogle", {"seed_fraction": 0.5}),
     "travelplanner": ("travelplanner", {}),
     "travelplanner_micro": ("travelplanner", {"reward": "micro"}),
+    "custom": ("custom", custom_files.OPTIONS),
     "dial": ("dial", {}),
     "dial_turns": ("dial_turns", {}),
 }
@@ -78,17 +80,20 @@ def scene(name: str, data_dir: pathlib.Path | None = None) -> Iterator[Scene]:
 
     Args:
       name: one of SCENES.
-      data_dir: of the data sets, of whose training tasks SAMPLE are taken; None: all small tasks.
+      data_dir: of the data sets, of whose training tasks SAMPLE are taken; None, and for benchmarks without
+        a data set: all small tasks.
     """
     kind, options = SCENES[name]
     with contextlib.ExitStack() as stack:
         if name in ("bfcl_turn_state", "bfcl_conversations") and data_dir is None:
             stack.enter_context(small_classes())
+        if kind not in WRITERS:
+            data_dir = None
         if not kind.startswith("dial"):
             directory = data_dir
             if directory is None:
                 made = stack.enter_context(tempfile.TemporaryDirectory())
-                directory = WRITERS[kind](pathlib.Path(made))
+                directory = ALL_WRITERS[kind](pathlib.Path(made))
             options = {**options, "data_dir": str(directory)}
         benchmark = registry.make_benchmark(kind, **options)
         tasks, held_out = list(benchmark.tasks("seed")), benchmark.tasks("eval")

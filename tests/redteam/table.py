@@ -14,8 +14,8 @@ from typing import Any
 COLUMNS = ("exploit", "benchmark", "role", "tried", "earned", "bound", "verdict")
 NAMES = (
     "bfcl_single", "bfcl_turn_static", "bfcl_turn_state", "bfcl_conversations", "bfcl_irrelevance",
-    "api_bank", "alfworld", "alfworld_games", "bamboogle", "travelplanner", "travelplanner_micro", "dial",
-    "dial_turns",
+    "api_bank", "alfworld", "alfworld_games", "bamboogle", "travelplanner", "travelplanner_micro", "custom",
+    "dial", "dial_turns",
 )  # fmt: skip
 
 

@@ -23,6 +23,7 @@ from tests.redteam.table import NAMES
 # The reward of any such answer at most.
 BOUNDS = {name: 0.0 for name in NAMES} | {
     "bamboogle": 0.5,  # the F1 of some words among at least six
+    "custom": 0.5,  # likewise
     "travelplanner_micro": 6 / 9,  # constraints that no plan fails which says nothing
 }
 _ECHOES = ("echo of the request", "echo of the prompt", "echo of the instructions", "a refusal")
@@ -112,6 +113,7 @@ MADE = {
     "bamboogle": _answer,
     "travelplanner": _days,
     "travelplanner_micro": _days,
+    "custom": _answer,
     "dial": _chain,
     "dial_turns": _turns,
 }

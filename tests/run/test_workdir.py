@@ -6,7 +6,8 @@ import socket
 import pytest
 
 from genenv_jax.run.digests import of_file
-from genenv_jax.run.workdir import check_files, hold
+from genenv_jax.run.workdir import RunSettings, check_files, hold
+from tests import tiny
 
 NAMES = ("tasks", "d_train", "d_env", "metrics")
 
@@ -51,3 +52,21 @@ def test_its_files_are_compared_with_a_checkpoints(tmp_path):
     file.unlink()
     with pytest.raises(FileNotFoundError, match=r"d_env\.jsonl"):
         check_files(tmp_path, host)
+
+
+def test_a_run_goes_on_with_its_own_tasks_only(tmp_path):
+    """A run of an earlier version, which does not say what they were, goes on with any."""
+    model, workdir = tiny.write_model(tmp_path / "model"), tmp_path / "run"
+    before, again = (RunSettings(workdir, {"seed": 1}) for _ in range(2))
+    for run in (before, again):
+        run.add_tasks("seed: 8 tasks ab12")
+    before.write(model)
+    again.restore(before.state(), [])
+    with pytest.raises(
+        ValueError, match=r"other tasks \(seed: 8 tasks ab12\), but .* seed: 9 tasks"
+    ):
+        RunSettings(workdir, {"seed": 1}).add_tasks("seed: 9 tasks cd34")
+    old = {key: value for key, value in before.state().items() if key != "tasks_digest"}
+    again.restore(old, [])
+    with pytest.raises(ValueError, match="config.seed = 2"):
+        again.restore(before.state() | {"seed": 2}, [])

@@ -5,7 +5,6 @@ from __future__ import annotations
 import dataclasses
 import json
 import pathlib
-import re
 from collections.abc import Mapping
 from typing import Any
 
@@ -22,7 +21,6 @@ from genenv_jax.benchmarks.base import (
 TOO_MANY_STEPS = "too_many_steps"  # more than an episode has
 
 _MAX_DEPTH = 4  # of the JSON; a room has 3
-_FENCE = re.compile(r"\s*```(?:json)?\s*\n(.*?)\n\s*```\s*", re.DOTALL)
 # Of a published game's room, so much is shown to the simulator.
 _PLACES, _OBJECTS, _CONTENTS = 12, 20, 4
 
@@ -89,8 +87,7 @@ def read_room(text: str, max_chars: int) -> rooms.Room | Rejection:
     rejection = safe_parse.check_text(text, max_chars)
     if rejection:
         return rejection
-    fenced = _FENCE.fullmatch(text)
-    value = safe_parse.parse_json(fenced[1] if fenced else text, max_chars, _MAX_DEPTH)
+    value = safe_parse.parse_json(safe_parse.unfenced(text), max_chars, _MAX_DEPTH)
     if isinstance(value, Rejection):
         return value
     return rooms.read(value)

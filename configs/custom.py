@@ -1,0 +1,34 @@
+"""Questions and answers of your own, from files or from a class; docs/your_benchmark.md shows both.
+
+    python -m genenv_jax.main --config=configs/custom.py --workdir=runs/mine \\
+        --config.benchmark.train=train.jsonl --config.benchmark.held_out=held_out.jsonl
+
+Qwen2.5-7B-Instruct plays both roles, with the paper's settings.  A line of a file is
+{"prompt": ..., "answer": ...}; `benchmark.checker` says how answers are compared: "exact", "f1", "numeric" or
+"call".  Parquet files of verl and of GenEnv's public code are read as they are.  Without `held_out`, a fifth
+of `train` is held out.
+
+    ... --config.benchmark.name=my_module:MyBenchmark
+
+takes a class of yours, whose options are settings too.
+
+    python -m genenv_jax.main --config=configs/custom.py:debug --workdir=runs/mine-debug \\
+        --config.benchmark.train=train.jsonl
+
+runs the same code on a few of the questions with a small, randomly initialised model: two epochs in about two
+minutes on a CPU, most of it compiling.  Such a model answers nothing; the run shows that the parts work
+together.
+"""
+
+from genenv_jax.config import debug_settings, default_config
+
+
+def get_config(arg: str = ""):
+    if arg not in ("", "debug"):
+        raise ValueError(f"configs/custom.py takes no argument or 'debug', got {arg!r}")
+    config = default_config()
+    config.benchmark.name = "custom"
+    config.model.path = "Qwen/Qwen2.5-7B-Instruct"
+    if arg == "debug":
+        debug_settings(config, 384, 768, (256,))
+    return config

@@ -1,0 +1,117 @@
+"""Function calls as answers, compared by BFCL's checker.
+
+A reference is {"name": ..., "arguments": {...}}, or "parameters" as in the data of the paper's authors, or
+a list of such.  An answer is `[name(argument=value), ...]`, or JSON like the reference between `<tool_call>`
+and `</tool_call>`, one call in each.  What types arguments have is read off the reference.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from genenv_jax.benchmarks.base import UNPARSABLE, Rejection
+from genenv_jax.benchmarks.bfcl.ast_checker import check
+from genenv_jax.benchmarks.bfcl.schemas import ground_truth_of
+from genenv_jax.benchmarks.safe_parse import parse_calls, parse_json
+
+Call = Mapping[str, Mapping[str, Any]]  # {name: arguments}
+
+_MAX_CALLS = 16
+_OPEN, _CLOSE = "<tool_call>", "</tool_call>"
+_TYPES = {
+    str: "string",
+    bool: "boolean",
+    int: "integer",
+    float: "float",
+    list: "array",
+    dict: "dict",
+}
+_EXPECTED = 'expected {"name": ..., "arguments": {...}} or a list of 1 to 16 such'
+
+
+def read_reference(value: Any) -> list[Call]:
+    """Calls from JSON.  Raises ValueError that says what was expected."""
+    entries = value if isinstance(value, list) else [value]
+    found = list(map(_from_json, entries)) if 0 < len(entries) <= _MAX_CALLS else [None]
+    if None in found:
+        raise ValueError(_EXPECTED)
+    truth = ground_truth_of(found, _tools(found), "python", False)
+    if isinstance(truth, Rejection):
+        raise ValueError(f"{_EXPECTED}; {truth.detail}")
+    return found
+
+
+def to_json(reference: Sequence[Call]) -> Any:
+    """Inverse of `read_reference`: one call, or a list."""
+    entries = [
+        {"name": name, "arguments": dict(of)} for call in reference for name, of in call.items()
+    ]
+    return entries if len(entries) > 1 else entries[0]
+
+
+def pairs(reference: Sequence[Call]) -> list[tuple[str, Mapping[str, Any]]]:
+    """(name, arguments) of each call."""
+    return [pair for call in reference for pair in call.items()]
+
+
+def write(reference: Sequence[Call]) -> str:
+    """Calls as an agent writes them: `[f(a=1), g(b='x')]`."""
+    written = (
+        f"{name}({', '.join(f'{key}={value!r}' for key, value in arguments.items())})"
+        for name, arguments in pairs(reference)
+    )
+    return f"[{', '.join(written)}]"
+
+
+def agree(reference: Sequence[Call], text: str) -> bool:
+    """Whether a text is the calls of a reference, in any order."""
+    found = read(text)
+    if isinstance(found, Rejection):
+        return False
+    tools = _tools(reference)
+    truth = ground_truth_of(reference, tools, "python", False)
+    return check(tools, found, truth, "parallel").valid
+
+
+def read(text: str) -> list[Call] | Rejection:
+    """The calls in an answer; reasons of a rejection are those of `safe_parse`.  Total."""
+    if _OPEN not in text:
+        return parse_calls(text)
+    found = []
+    for part in text.split(_OPEN)[1 : _MAX_CALLS + 2]:
+        value = parse_json(part.partition(_CLOSE)[0])
+        call = value if isinstance(value, Rejection) else _from_json(value)
+        if call is None:
+            call = Rejection(UNPARSABLE, _EXPECTED)
+        if isinstance(call, Rejection):
+            return call
+        found.append(call)
+    return found
+
+
+def _from_json(value: Any) -> Call | None:
+    """A call, or None for what is none."""
+    if not isinstance(value, dict) or len(value) != 2 or not isinstance(value.get("name"), str):
+        return None
+    arguments = value.get("arguments", value.get("parameters"))
+    return {value["name"]: arguments} if isinstance(arguments, dict) else None
+
+
+def _tools(reference: Sequence[Call]) -> list[dict[str, Any]]:
+    """Descriptions of the functions, as BFCL's checker wants them."""
+    schemas: dict[str, dict[str, Any]] = {}
+    for name, arguments in pairs(reference):
+        of = schemas.setdefault(name, {})
+        of |= {key: _schema(value) for key, value in arguments.items()}
+    return [
+        {"name": name, "parameters": {"type": "dict", "properties": of, "required": []}}
+        for name, of in schemas.items()
+    ]
+
+
+def _schema(value: Any) -> dict[str, Any]:
+    schema: dict[str, Any] = {"type": _TYPES.get(type(value), "any")}
+    if isinstance(value, list):
+        schema["items"] = {"type": _TYPES.get(type(value[0]), "any") if value else "any"}
+    return schema

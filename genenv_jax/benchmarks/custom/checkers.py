@@ -1,0 +1,162 @@
+"""How an answer is compared with a reference, where a benchmark says no more than a word.
+
+exact     the same text but for case, white space and quotes around it; of several references one
+f1        the F1 of words after SQuAD's normalisation, as Bamboogle's reward
+numeric   one number, equal to rounding
+call      function calls, in any order, by the rules of BFCL's checker
+
+The answer is the last `<answer>...</answer>` of a text, else its last `\\boxed{...}`, else all of it.  Calls
+are read as `calls` says.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Sequence
+from typing import Any
+
+from genenv_jax.benchmarks.bamboogle import answers
+from genenv_jax.benchmarks.base import Rejection
+from genenv_jax.benchmarks.custom import calls
+from genenv_jax.benchmarks.safe_parse import check_text
+from genenv_jax.benchmarks.wording import words
+
+EXACT, F1, NUMERIC, CALL = "exact", "f1", "numeric", "call"
+CHECKERS = (EXACT, F1, NUMERIC, CALL)
+MAX_ANSWER = 2_000  # characters of a reference
+_MAX_ANSWERS = 16
+_MAX_NUMBER = 1e100
+_SUCCESS_F1 = 0.5  # from which an F1 is a success
+_NUMBER = re.compile(
+    r"(?<![\w.])[-+]?(?:[0-9]{1,3}(?:,[0-9]{3})+(?![0-9])(?:\.[0-9]+)?|[0-9]+(?:\.[0-9]+)?|\.[0-9]+)"
+    r"(?:[eE][-+]?[0-9]{1,3})?"
+)
+_BOXED = "\\boxed{"
+_QUOTES = "`\"'\u201c\u201d\u2018\u2019"
+
+
+def read_reference(checker: str, value: Any) -> Any:
+    """A reference as it is kept: one text or a list of them, a number, or calls.
+
+    Args:
+      checker: one of CHECKERS.
+      value: of a file, of a user's class or of a simulator: JSON.
+    Raises:
+      ValueError: says what was expected.
+    """
+    if checker == CALL:
+        return calls.read_reference(value)
+    if checker == NUMERIC:
+        number = value if type(value) in (int, float) else _number(value)
+        if number is None or not abs(number) <= _MAX_NUMBER:
+            raise ValueError("expected a number, or a text that is one, of at most 1e100")
+        return number
+    several = isinstance(value, list)
+    texts = [str(v) if type(v) in (int, float) else v for v in (value if several else [value])]
+    if not 0 < len(texts) <= _MAX_ANSWERS:
+        raise ValueError(f"expected 1 to {_MAX_ANSWERS} texts")
+    for text in texts:
+        if fault := check_text(text, MAX_ANSWER):
+            found = f"; it is {fault.reason}" if isinstance(text, str) else ""
+            raise ValueError(
+                f"expected a text of 1 to {MAX_ANSWER} characters, a number, or a list of such{found}"
+            )
+    return [text.strip() for text in texts] if several else texts[0].strip()
+
+
+def to_json(checker: str, reference: Any) -> Any:
+    """What `read_reference` reads."""
+    return calls.to_json(reference) if checker == CALL else reference
+
+
+def unreadable(checker: str, text: str) -> str:
+    """Why a text cannot be an answer, as a word; "" where it can."""
+    if checker == CALL:
+        found = calls.read(text)
+        return found.reason if isinstance(found, Rejection) else ""
+    if not text:
+        return "no_answer"
+    return "not_a_number" if checker == NUMERIC and _number(text) is None else ""
+
+
+def grade(checker: str, reference: Any, text: str) -> float:
+    """The reward of an answer, in [0, 1].
+
+    Args:
+      reference: see `read_reference`.
+      text: what `extract` found; of calls all that the agent wrote.
+    """
+    if checker == CALL:
+        return float(calls.agree(reference, text))
+    if checker == NUMERIC:
+        number = _number(text)
+        # Of a whole number every digit counts.
+        near = 1e-9 if reference == int(reference) else 1e-6
+        return float(number is not None and math.isclose(number, reference, rel_tol=near))
+    golds = reference if isinstance(reference, list) else [reference]
+    if checker == F1:
+        return answers.measure(text, golds).f1
+    return float(_normal(text) in map(_normal, golds))
+
+
+def succeeds(checker: str, reward: float) -> bool:
+    """Whether a reward is a success."""
+    return reward >= (_SUCCESS_F1 if checker == F1 else 1.0)
+
+
+def extract(text: str) -> str:
+    """The answer in a text, without white space around it; see the module's docstring."""
+    if "<answer>" in text:
+        return answers.extract(text)
+    begin = text.rfind(_BOXED)
+    if begin < 0:
+        return text.strip()
+    begin += len(_BOXED)
+    depth = 1
+    for place in range(begin, len(text)):
+        depth += {"{": 1, "}": -1}.get(text[place], 0)
+        if not depth:
+            return text[begin:place].strip()
+    return ""
+
+
+def write(checker: str, reference: Any) -> str:
+    """A reference as an agent writes it; of several the first."""
+    if checker == CALL:
+        return calls.write(reference)
+    return f"<answer>{reference[0] if isinstance(reference, list) else reference}</answer>"
+
+
+def holds(prompt: str, checker: str, reference: Any) -> bool:
+    """Whether a prompt has the words of its reference in a row; False for calls, which `grounding` judges."""
+    if checker == CALL:
+        return False
+    said = words(prompt)
+    return any(
+        _in_a_row(words(str(one)), said)
+        for one in (reference if isinstance(reference, list) else [reference])
+    )
+
+
+def _in_a_row(part: Sequence[str], whole: Sequence[str]) -> bool:
+    size = len(part)
+    return bool(size) and any(part == whole[i : i + size] for i in range(len(whole) - size + 1))
+
+
+def _number(text: Any) -> float | None:
+    """The only number in a text, units and currencies aside; None where there is none, or more than one."""
+    if check_text(text):
+        return None
+    found = [match.group() for match in _NUMBER.finditer(text.replace("\u2212", "-"))]
+    if len(found) != 1 or len(found[0]) > 400:
+        return None
+    value = float(found[0].replace(",", ""))
+    if not math.isfinite(value):
+        return None
+    return int(value) if value == int(value) and abs(value) < 2**53 else value
+
+
+def _normal(text: str) -> str:
+    text = " ".join(text.split()).strip(_QUOTES)
+    return text.removesuffix(".").strip(_QUOTES).casefold()

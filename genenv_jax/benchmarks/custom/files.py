@@ -1,0 +1,156 @@
+"""Reads questions from files: JSON lines, and the parquet files that verl and the paper's authors use.
+
+A record is one of
+
+  {"prompt": ..., "answer": ..., "checker"?, "category"?, "id"?}
+  {"prompt": ..., "reward_model": {"ground_truth": ...}, "data_source"?, "extra_info"?, ...}
+
+in either kind of file.  The prompt is a text, or a list of messages of which the user's is the last.  The
+second is what GenEnv's public code reads (Gen-Verse/GenEnv, README.md and genenv/utils/reward_functions.py):
+a ground truth may be {"answer": ...}, or JSON text of it, and a call has "parameters".  Other columns are not
+used.
+"""
+
+from __future__ import annotations
+
+import pathlib
+from collections.abc import Iterator
+from typing import Any
+
+from genenv_jax.benchmarks.base import Message, Rejection
+from genenv_jax.benchmarks.custom.checkers import CALL
+from genenv_jax.benchmarks.custom.question import Question
+from genenv_jax.benchmarks.safe_parse import parse_json
+
+_MAX_LINE = 2**20  # characters
+_ROLES = ("system", "user", "assistant")
+_KEYS = ("prompt", "answer", "checker", "category", "id")
+_EXPECTED = 'expected {"prompt": ..., "answer": ...}'
+_REWARD = "reward_model"
+
+
+def read(path: pathlib.Path, checker: str, prefix: str) -> Iterator[Question]:
+    """The questions of a file, in its order; of parquet where its name ends so.
+
+    Args:
+      checker: of records that have none.
+      prefix: of the ids of records that have none.
+
+    Raises:
+      FileNotFoundError: there is no such file.
+      ValueError: a record that is not well formed, named as file:line (of parquet, row), from 1.
+    """
+    if not path.is_file():
+        raise FileNotFoundError(
+            f"{path} is missing: expected a file of questions, JSON lines or .parquet"
+        )
+    rows = _parquet(path) if path.suffix == ".parquet" else _lines(path)
+    for number, record in rows:
+        where = f"{path}:{number}"
+        if isinstance(record, Rejection):
+            detail = record.detail.replace("line 1 column", "column")
+            raise ValueError(f"{where}: {record.reason}: {detail}; {_EXPECTED}")
+        if not isinstance(record, dict):
+            raise ValueError(f"{where}: {record!r:.60}: {_EXPECTED}")
+        yield _question(record, where, f"{prefix}:{number}", checker)
+
+
+def _lines(path: pathlib.Path) -> Iterator[tuple[int, Any]]:
+    with path.open(encoding="utf-8") as file:
+        try:
+            for number, line in enumerate(file, 1):
+                if line.strip():
+                    yield number, parse_json(line.rstrip("\r\n"), _MAX_LINE)
+        except UnicodeDecodeError as error:
+            raise ValueError(f"{path}: not UTF-8: {error}") from None
+
+
+def _parquet(path: pathlib.Path) -> Iterator[tuple[int, Any]]:
+    import pyarrow
+    from pyarrow import parquet
+
+    try:
+        columns = [
+            n for n in parquet.read_schema(path).names if n in (*_KEYS, _REWARD, "data_source")
+        ]
+        rows = parquet.read_table(path, columns=columns).to_pylist()
+    except pyarrow.ArrowException as error:
+        raise ValueError(f"{path}: not a parquet file that can be read: {error}") from None
+    # A column has a value in each row: what a row lacks is None.
+    yield from enumerate(({k: v for k, v in row.items() if v is not None} for row in rows), 1)
+
+
+def _question(record: dict[str, Any], where: str, name: str, checker: str) -> Question:
+    """A record as a question whose answer has yet to be read."""
+    of_verl = _REWARD in record and "answer" not in record
+    if not of_verl and (unknown := sorted(record.keys() - set(_KEYS) - {"data_source"})):
+        raise ValueError(
+            f"{where}: unknown key {unknown[0]!r:.60}; expected some of {', '.join(_KEYS)}"
+        )
+    if "prompt" not in record:
+        raise ValueError(f"{where}: no prompt; {_EXPECTED}")
+    if not of_verl and "answer" not in record:
+        raise ValueError(f"{where}: no answer; {_EXPECTED}")
+    context, prompt = _conversation(record["prompt"], where)
+    checker = record.get("checker", checker)
+    return Question(
+        prompt=prompt,
+        answer=_truth(record[_REWARD], checker, where) if of_verl else record["answer"],
+        id=record.get("id", name),
+        category=record.get("category", record.get("data_source", "all")),
+        checker=checker,
+        context=context,
+        where=where,
+    )
+
+
+def _conversation(prompt: Any, where: str) -> tuple[tuple[Message, ...], str]:
+    """Messages before the last one, and its text."""
+    if isinstance(prompt, str) and prompt.strip():
+        return (), prompt.strip()
+    well_formed = isinstance(prompt, list) and all(
+        isinstance(message, dict)
+        and message.get("role") in _ROLES
+        and isinstance(message.get("content"), str)
+        for message in prompt
+    )
+    if (
+        not well_formed
+        or not prompt
+        or prompt[-1]["role"] != "user"
+        or not prompt[-1]["content"].strip()
+    ):
+        raise ValueError(
+            f"{where}: prompt {prompt!r:.60}: expected a text, or a list of messages "
+            '{"role": system, user or assistant, "content": text} of which the last one is the user\'s'
+        )
+    context = tuple({"role": m["role"], "content": m["content"]} for m in prompt[:-1])
+    return context, prompt[-1]["content"].strip()
+
+
+def _truth(reward: Any, checker: str, where: str) -> Any:
+    """The reference in a column `reward_model`."""
+    if not isinstance(reward, dict) or "ground_truth" not in reward:
+        raise ValueError(f'{where}: reward_model {reward!r:.60}: expected {{"ground_truth": ...}}')
+    if reward.get("style", "rule") not in ("rule", None):
+        raise ValueError(f"{where}: reward_model.style = {reward['style']!r:.60}: expected 'rule'")
+    truth = reward["ground_truth"]
+    if isinstance(truth, str) and truth.lstrip().startswith(("{", "[")):
+        read = parse_json(truth, _MAX_LINE)
+        if checker == CALL or (isinstance(read, dict) and "answer" in read):
+            truth = read
+    if isinstance(truth, dict) and "answer" in truth:
+        truth = truth["answer"]
+    return _without_none(truth) if checker == CALL else truth
+
+
+def _without_none(truth: Any) -> Any:
+    """Calls without the arguments that are None: a struct of parquet has those of all rows."""
+    if isinstance(truth, list):
+        return [_without_none(call) for call in truth]
+    if not isinstance(truth, dict):
+        return truth
+    return {
+        key: {k: v for k, v in value.items() if v is not None} if isinstance(value, dict) else value
+        for key, value in truth.items()
+    }

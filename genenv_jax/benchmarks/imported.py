@@ -1,0 +1,75 @@
+"""A benchmark's class by the name of its module: "my_module:MyBenchmark"."""
+
+from __future__ import annotations
+
+import difflib
+import importlib
+import inspect
+import os
+import sys
+import traceback
+
+from genenv_jax.benchmarks.base import Benchmark
+
+METHODS = tuple(
+    name for name in vars(Benchmark) if callable(getattr(Benchmark, name)) and name[0] != "_"
+)
+
+
+def find(name: str) -> type:
+    """The class that `name` says; its module is looked for in the working directory, too.
+
+    Raises:
+      ValueError: the module is not found or cannot be imported, or has no such class, or that is no
+        benchmark.
+    """
+    module_name, _, class_name = name.partition(":")
+    where = f"config.benchmark.name = {name!r}"
+    if not class_name.isidentifier() or not all(map(str.isidentifier, module_name.split("."))):
+        raise ValueError(f"{where}: expected module:Class")
+    here = os.getcwd()
+    if not {here, ""} & set(sys.path):
+        sys.path.append(here)
+    importlib.invalidate_caches()
+    try:
+        module = importlib.import_module(module_name)
+    except (Exception, SystemExit) as error:
+        if isinstance(error, ModuleNotFoundError) and f"{module_name}.".startswith(
+            f"{error.name}."
+        ):
+            raise ValueError(
+                f"{where}: there is no module {error.name!r}; expected it in {here} or on PYTHONPATH"
+            ) from None
+        raise ValueError(
+            f"{where}: the module cannot be imported: {type(error).__name__}: {error}{_line(error)}"
+        ) from error
+    found = getattr(module, class_name, None)
+    if not inspect.isclass(found):
+        own = [value for value in vars(module).values() if inspect.isclass(value)]
+        classes = [value.__name__ for value in own if value.__module__ == module_name]
+        close = difflib.get_close_matches(class_name, classes, 1)
+        hint = f"did you mean {close[0]}?" if close else f"expected it in {module.__file__}"
+        raise ValueError(f"{where}: {module_name} has no class {class_name}; {hint}")
+    missing = [method for method in METHODS if not hasattr(found, method)]
+    if len(missing) == len(METHODS):
+        raise ValueError(
+            f"{where}: {class_name} is no benchmark; expected a subclass of "
+            "genenv_jax.benchmarks.custom.benchmark.Custom, or a class with the methods of "
+            "genenv_jax.benchmarks.base.Benchmark"
+        )
+    if missing := missing or sorted(getattr(found, "__abstractmethods__", ())):
+        raise ValueError(f"{where}: {class_name} lacks {', '.join(missing)}")
+    return found
+
+
+def _line(error: BaseException) -> str:
+    """The last line that an error went through, this package aside."""
+    if isinstance(error, SyntaxError):
+        return ""  # it says so itself
+    package = os.path.dirname(os.path.dirname(__file__))
+    frames = [
+        f
+        for f in traceback.extract_tb(error.__traceback__)
+        if not f.filename.startswith((package, "<frozen"))
+    ]
+    return f" ({os.path.basename(frames[-1].filename)}, line {frames[-1].lineno})" if frames else ""

@@ -1,0 +1,78 @@
+"""Made-up questions of each checker, as files of one's own."""
+
+from __future__ import annotations
+
+import json
+import pathlib
+
+OPTIONS = {"train": "train.jsonl", "held_out": "held_out.jsonl"}
+
+_CAPITALS = {
+    "Ostland": "Velm", "Norrmark": "Tarn", "Sudria": "Ilsk", "Vestermoor": "Oldcastle",
+    "the Isles of Arn": "Cold Bay", "Lower Saxony Minor": "Brandt",
+}  # fmt: skip
+_LENGTHS = {3: 3000, 7: 7000, 12: 12000, 45: 45000, 60: 60000, 85: 85000}
+_WRITERS = {
+    "The Long Walk Home": ["Ann Miller", "A. Miller"], "The Glass Pier": "Ivo Brandt junior",
+    "Blue Hill by Night": "Rosa Quint Farr", "The Merry Day": "Bo Lund Larsen",
+    "Stone Circles of the North": "Meg Doyle Young", "The Coil Lamp": "Otto Farr Haas",
+}  # fmt: skip
+_TABLES = [
+    ("Lotus", 4, "Friday"), ("Roma", 2, "Sunday"), ("Mill", 6, "Monday"), ("Anker", 3, "Tuesday"),
+    ("Krone", 5, "Thursday"), ("Hafen", 8, "Saturday"),
+]  # fmt: skip
+_TOOLS = "You may call book(restaurant: text, guests: integer, day: text)."
+
+
+def records() -> list[dict]:
+    """All records, those of a category together."""
+    found = [
+        {
+            "prompt": f"Which town is the capital of {land}, as the atlas has it?",
+            "answer": town,
+            "category": "capital",
+        }
+        for land, town in _CAPITALS.items()
+    ]
+    found += [
+        {
+            "prompt": f"How many metres long is a road of {km} kilometres?",
+            "answer": metres,
+            "category": "length",
+            "checker": "numeric",
+        }
+        for km, metres in _LENGTHS.items()
+    ]
+    found += [
+        {
+            "prompt": f"Who is said to have written the novel {title}, in full?",
+            "answer": name,
+            "category": "writer",
+            "checker": "f1",
+        }
+        for title, name in _WRITERS.items()
+    ]
+    found += [
+        {
+            "prompt": [
+                {"role": "system", "content": _TOOLS},
+                {"role": "user", "content": f"Please book a table for {n} at the {name} on {day}."},
+            ],
+            "answer": {"name": "book", "arguments": {"restaurant": name, "guests": n, "day": day}},
+            "category": "table",
+            "checker": "call",
+        }
+        for name, n, day in _TABLES
+    ]
+    return found
+
+
+def write(directory: pathlib.Path) -> pathlib.Path:
+    """Writes train.jsonl and held_out.jsonl, two of six of each category, into a new directory."""
+    directory.mkdir(parents=True, exist_ok=True)
+    parts = {"train.jsonl": [], "held_out.jsonl": []}
+    for index, record in enumerate(records()):
+        parts["held_out.jsonl" if index % 6 > 3 else "train.jsonl"].append(record)
+    for name, part in parts.items():
+        (directory / name).write_text("".join(json.dumps(record) + "\n" for record in part))
+    return directory

@@ -1,0 +1,570 @@
+"""Benchmarks of one's own: checkers, files, classes found by import, and their errors."""
+
+import dataclasses
+import json
+import pickle
+import sys
+import time
+
+import pytest
+
+from genenv_jax.benchmarks import base, registry
+from genenv_jax.benchmarks.base import Rejection, Score
+from genenv_jax.benchmarks.custom import calls, checkers
+from genenv_jax.benchmarks.custom.benchmark import Custom
+from genenv_jax.benchmarks.custom.question import Question
+from genenv_jax.scoring.verification import VerificationConfig, Verifier, inspect
+from genenv_jax.scoring.worker import Worker
+
+
+def _graded(checker, reference, text):
+    """Reward of a text; None where it cannot be read as an answer."""
+    found = text if checker == "call" else checkers.extract(text)
+    if checkers.unreadable(checker, found):
+        return None
+    return checkers.grade(checker, checkers.read_reference(checker, reference), found)
+
+
+@pytest.mark.parametrize(
+    ("checker", "reference", "text", "reward"),
+    [
+        ("exact", "New York", "<answer> new  york. </answer>", 1),
+        ("exact", "New York", 'So it is\n<answer>"New York"</answer>', 1),
+        ("exact", "A", "A", 1),  # no article is dropped
+        ("exact", "A", "The", 0),
+        ("exact", "-3.5", "3.5", 0),
+        ("exact", "3.5", "35", 0),
+        ("exact", 4, "4", 1),
+        ("exact", ["CO2", "carbon dioxide"], "Carbon Dioxide", 1),
+        ("exact", "x", "<answer>x</answer> or <answer>y</answer>", 0),
+        ("exact", r"\frac{1}{2}", r"Hence \boxed{3}, no: \boxed{\frac{1}{2}}.", 1),
+        ("exact", "x", r"\boxed{x", None),
+        ("exact", "x", "<answer></answer>", None),
+        ("f1", "Ann Miller", "<answer>the Ann Miller</answer>", 1),
+        ("f1", "Ann Miller", "Ann", 2 / 3),
+        ("f1", "Ann Miller", "Bo", 0),
+        ("numeric", 3000, "<answer>3,000 m</answer>", 1),
+        ("numeric", 3000, "3e3", 1),
+        ("numeric", "3000", "3000.0", 1),
+        ("numeric", 3000, "3000.001", 0),
+        ("numeric", 12345678, "12345679", 0),
+        ("numeric", 0.333333, "0.3333333", 1),
+        ("numeric", 0.3333, "0.333", 0),
+        ("numeric", -7, "\u22127 degrees", 1),
+        ("numeric", 7, "-7", 0),
+        ("numeric", 7, "6 or 7", None),
+        ("numeric", 7, "seven", None),
+        ("numeric", 7, "9" * 5_000, None),
+        ("numeric", 7, "\u0667", None),  # digits of another script
+        ("call", {"name": "f", "arguments": {"a": 1}}, "[f(a=1)]", 1),
+        ("call", {"name": "f", "parameters": {"a": 1}}, "f(a=2)", 0),
+        ("call", {"name": "f", "arguments": {"a": 1}}, "f(a=1, b=2)", 0),
+        ("call", {"name": "f", "arguments": {"a": 1, "b": "x"}}, "f(a=1)", 0),
+        ("call", {"name": "f", "arguments": {"a": 1}}, "f(a='1')", 0),
+        ("call", {"name": "f", "arguments": {"a": True}}, "f(a=1)", 0),
+        ("call", {"name": "f", "arguments": {"a": 2.0}}, "f(a=2)", 1),
+        ("call", {"name": "f", "arguments": {}}, "f()", 1),
+        ("call", {"name": "a.f", "arguments": {"a": [1, 2]}}, "a.f(a=[1, 2])", 1),
+        ("call", {"name": "f", "arguments": {"a": {"k": "v"}}}, "f(a={'k': 'v'})", 1),
+        ("call", {"name": "f", "arguments": {"a": 1}}, "The call is f(a=1)", None),
+        ("call", {"name": "f", "arguments": {"a": 1}}, "f(a=__import__('os'))", 0),
+        (
+            "call",
+            {"name": "f", "arguments": {"a": 1}},
+            '<tool_call>\n{"name": "f", "arguments": {"a": 1}}\n</tool_call>',
+            1,
+        ),
+        ("call", {"name": "f", "arguments": {"a": 1}}, "<tool_call>f(a=1)</tool_call>", None),
+        (
+            "call",
+            [{"name": "f", "arguments": {"a": 1}}, {"name": "f", "arguments": {"b": "x"}}],
+            "[f(b='x'), f(a=1)]",
+            1,
+        ),
+    ],
+)
+def test_the_checkers(checker, reference, text, reward):
+    assert _graded(checker, reference, text) == (
+        reward if reward is None else pytest.approx(reward)
+    )
+
+
+@pytest.mark.parametrize(
+    ("checker", "reference"),
+    [
+        ("exact", "It's 5% \u00e9"),
+        ("exact", [3, "three"]),
+        ("f1", "Ann Miller"),
+        ("numeric", 1e23),
+        ("numeric", -0.1),
+        (
+            "call",
+            {"name": "f", "arguments": {"a": "it's", "b": [{"c": -1}], "d": False, "e": 1e-7}},
+        ),
+    ],
+)
+def test_a_reference_as_an_agent_writes_it_is_right(checker, reference):
+    kept = checkers.read_reference(checker, reference)
+    assert _graded(checker, reference, checkers.write(checker, kept)) == 1
+    assert checkers.read_reference(checker, checkers.to_json(checker, kept)) == kept
+    assert json.loads(json.dumps(kept)) == kept
+
+
+def test_the_words_of_an_answer_are_found_in_a_prompt():
+    assert checkers.holds("Is it 3,000 or four?", "numeric", 3000)
+    assert checkers.holds("Is it 3,000 or four?", "exact", ["4", "5"])
+    assert not checkers.holds("Is it 13,000?", "numeric", 3000)
+    assert not checkers.holds("New roads to York", "exact", "New York")
+    assert not checkers.holds("a", "exact", "?!")
+    assert not checkers.holds("f(a=1)", "call", [{"f": {"a": 1}}])  # `grounding` finds these
+
+
+# -- files --------------------------------------------------------------------------------------------------
+
+
+def _write(path, *records):
+    path.write_text("".join((r if isinstance(r, str) else json.dumps(r)) + "\n" for r in records))
+    return str(path)
+
+
+ASKED = {"prompt": "Which one is it?", "answer": "Velm"}
+MESSAGES = "prompt .*expected a text, or a list of messages .* of which the last one is the user's"
+
+
+@pytest.mark.parametrize(
+    ("record", "message"),
+    [
+        ("{", "unparsable: JSONDecodeError: .*column 2.*; expected {.prompt"),
+        ("[1]", r"\[1\]: expected {.prompt"),
+        ('{"prompt": "x?", "answer": NaN}', "NaN is not JSON"),
+        ('{"prompt": "x?", "prompt": "y?", "answer": "z"}', "repeated key"),
+        ('{"prompt": "\\u0000x?", "answer": "z"}', "not_text: escaped control character"),
+        ({"prompt": "x?"}, "no answer; expected"),
+        ({"answer": "x"}, "no prompt; expected"),
+        (ASKED | {"anser": "x"}, "unknown key 'anser'; expected some of prompt, answer, checker"),
+        (ASKED | {"prompt": 3}, MESSAGES),
+        (ASKED | {"prompt": " "}, MESSAGES),
+        (ASKED | {"prompt": []}, MESSAGES),
+        (ASKED | {"prompt": [{"role": "assistant", "content": "x"}]}, MESSAGES),
+        (ASKED | {"prompt": [{"role": "tool", "content": "x"}]}, MESSAGES),
+        (ASKED | {"prompt": "..."}, "unparsable: a prompt without letters"),
+        (ASKED | {"answer": None}, "answer None: expected a text of 1 to 2000 characters, a number"),
+        (ASKED | {"answer": True}, "answer True: expected a text"),
+        (ASKED | {"answer": []}, "expected 1 to 16 texts"),
+        (ASKED | {"answer": "x" * 2001}, "it is too_long"),
+        (ASKED | {"answer": "x</answer>"}, "wrong_answer: the reference answer is graded 0.0"),
+        (ASKED | {"answer": "the", "checker": "f1"}, "wrong_answer: the reference answer is graded"),
+        (ASKED | {"checker": "nummeric"}, "checker 'nummeric': expected one of exact, f1, numeric, call"),
+        (ASKED | {"checker": "numeric"}, "answer 'Velm': expected a number"),
+        (ASKED | {"checker": "numeric", "answer": 1e200}, "of at most 1e100"),
+        (ASKED | {"checker": "call"}, 'expected {"name": ..., "arguments"'),
+        (ASKED | {"checker": "call", "answer": {"name": "f", "arguments": {"a": None}}}, "f.a: not of type"),
+        (ASKED | {"checker": "call", "answer": {"name": "f g", "arguments": {}}}, "graded 0.0: unparsable"),
+        (ASKED | {"category": ""}, "category = '': expected a line of 1 to 200"),
+        (ASKED | {"id": 3}, "id = 3: expected a line"),
+        (ASKED | {"category": "a\nb"}, "expected a line"),
+        (ASKED | {"checker": ["exact"]}, "checker .'exact'.: expected one of exact"),
+        ({"prompt": "x?", "reward_model": "x"}, "reward_model 'x': expected {.ground_truth"),
+        ({"prompt": "x?", "reward_model": {"ground_truth": "x", "style": "model"}}, "style = 'model'"),
+        ({"prompt": "x?", "reward_model": {"ground_truth": None}}, "answer None: expected a text"),
+    ],
+)  # fmt: skip
+def test_a_line_that_is_not_right_is_named(tmp_path, record, message):
+    path = _write(tmp_path / "mine.jsonl", ASKED, "", record)
+    benchmark = registry.make_benchmark("custom", train=path, seed_fraction=1)
+    with pytest.raises(ValueError, match=rf"mine\.jsonl:3: .*{message}"):
+        benchmark.tasks("seed")
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({}, "train = '': expected a file of questions"),
+        ({"train": "nowhere.jsonl"}, "nowhere.jsonl is missing: expected a file of questions"),
+        ({"train": 3}, "train = 3: expected a file"),
+        ({"train": "mine.jsonl", "checker": "fuzzy"}, "checker = 'fuzzy': expected one of exact"),
+        ({"train": "mine.jsonl", "seed_fraction": 2}, "seed_fraction = 2: expected a number in"),
+        ({"train": "mine.jsonl", "instruction": 2}, "instruction = 2: expected a text or None"),
+        ({"train": "mine.jsonl", "answer_chars": 0}, "answer_chars = 0: expected an integer"),
+        ({"train": "mine.jsonl", "hold_out": "x"}, "hold_out is not an option .* did you mean held_out"),
+        ({"train": "broken.parquet"}, "broken.parquet: not a parquet file that can be read"),
+        ({"train": "latin.jsonl"}, "latin.jsonl: not UTF-8"),
+        ({"train": "twice.jsonl"}, "twice.jsonl:2: id 'a' was used before"),
+        ({"train": "twice.jsonl", "held_out": "once.jsonl"}, "id 'a' is of a seed and of a held-out"),
+    ],
+)  # fmt: skip
+def test_an_option_that_is_not_right_is_named(tmp_path, monkeypatch, options, message):
+    monkeypatch.chdir(tmp_path)
+    _write(tmp_path / "mine.jsonl", ASKED)
+    named = [{"prompt": f"Which is number {n}?", "answer": "x", "id": "a"} for n in (1, 2)]
+    _write(tmp_path / "once.jsonl", named[0])
+    if "held_out" in options:
+        _write(tmp_path / "twice.jsonl", named[1])
+    else:
+        _write(tmp_path / "twice.jsonl", *named)
+        options = options and {"seed_fraction": 1.0, **options}
+    (tmp_path / "broken.parquet").write_bytes(b"PAR1, but not really")
+    (tmp_path / "latin.jsonl").write_bytes(json.dumps(ASKED).encode() + b"\n\xe9\n")
+    with pytest.raises((ValueError, OSError), match=message):
+        registry.make_benchmark("custom", **options).tasks("seed")
+
+
+def test_one_file_is_divided_by_its_prompts(tmp_path):
+    """Whatever their order and the other lines; four fifths are seeds, unless said otherwise."""
+    asked = [
+        {"prompt": f"Which town has the number {n}?", "answer": f"Town {n}"} for n in range(400)
+    ]
+    whole = registry.make_benchmark("custom", train=_write(tmp_path / "a.jsonl", *asked))
+    part = registry.make_benchmark("custom", train=_write(tmp_path / "b.jsonl", *asked[:99:-1]))
+    prompts = lambda b, split: {b.text(task) for task in b.tasks(split)}  # noqa: E731
+    assert 0.75 < len(whole.tasks("seed")) / 400 < 0.85
+    assert not prompts(whole, "seed") & prompts(whole, "eval")
+    assert prompts(part, "eval") < prompts(whole, "eval")
+    half = registry.make_benchmark("custom", train=whole.train, seed_fraction=0.5)
+    assert prompts(half, "seed") < prompts(whole, "seed")
+    assert "0.2 of it" in whole.about()["held_out"]
+
+
+def test_seeds_that_are_held_out_are_left_out(tmp_path):
+    other = {"prompt": "Which one is the other?", "answer": "Tarn"}
+    unseen = {"prompt": "Which one of them is it?", "answer": "Velm"}
+    same = {"prompt": "WHICH one of them is it", "answer": "Velm"}
+    sums = [{"prompt": f"What is 7 {sign} 3?", "answer": "x"} for sign in "+-/"]
+    benchmark = registry.make_benchmark(
+        "custom",
+        train=_write(tmp_path / "train.jsonl", same, other, other, *sums),
+        held_out=_write(tmp_path / "test.jsonl", unseen, sums[0]),
+    )
+    kept = [benchmark.text(task) for task in benchmark.tasks("seed")]
+    assert kept == [other["prompt"], sums[1]["prompt"], sums[2]["prompt"]]
+    made = Verifier(benchmark, [], benchmark.tasks("eval"), VerificationConfig())
+    written = json.dumps(unseen | {"prompt": "Now then, which one of them is it really?"})
+    (seed, *_) = benchmark.tasks("seed")
+    keys = {"done": True, "seed": seed, "task_id": "g", "generation": 0}
+    assert made.decide(inspect(benchmark, json.dumps(same), **keys)).reason == base.CONTAMINATED
+    assert made.decide(inspect(benchmark, written, **keys)).reason == base.CONTAMINATED
+
+
+def test_a_prompt_that_names_its_answer_may_be_varied_as_such(tmp_path):
+    chosen = {"prompt": "Which is larger, a cat or a horse?", "answer": "a horse"}
+    path = _write(tmp_path / "a.jsonl", chosen, ASKED)
+    benchmark = registry.make_benchmark("custom", train=path, seed_fraction=1)
+    listed, free = benchmark.tasks("seed")
+    new = json.dumps({"prompt": "Which is smaller, a mouse or a cow?", "answer": "a mouse"})
+    keys = {"done": True, "task_id": "g", "generation": 0}
+    assert isinstance(inspect(benchmark, new, seed=listed, **keys), base.Task)
+    assert inspect(benchmark, new, seed=free, **keys).reason == base.GIVEN_AWAY
+    fenced = f"```json\n{new}\n```"
+    assert isinstance(inspect(benchmark, fenced, seed=listed, **keys), base.Task)
+
+
+def test_the_context_stays(tmp_path):
+    record = {
+        "prompt": [{"role": "system", "content": "Be brief."}, {"role": "user", "content": "Who?"}],
+        "answer": "Ann",
+    }
+    path = _write(tmp_path / "a.jsonl", record, ASKED)
+    benchmark = registry.make_benchmark("custom", train=path, seed_fraction=1)
+    first, second = benchmark.tasks("seed")
+    made = benchmark.parse('{"prompt": "Where?", "answer": "Oslo"}', first, "g", 0)
+    said = benchmark.agent_messages(made)
+    assert [m["role"] for m in said] == ["system", "user"] and said[1]["content"] == "Where?"
+    assert said[0]["content"].startswith("Be brief.\n\nEnd with the answer")
+    assert (
+        "System: Be brief."
+        in benchmark.simulator_messages(first, base.SeedStatistics())[1]["content"]
+    )
+    assert benchmark.canonical(made) != benchmark.canonical(
+        dataclasses.replace(made, messages=said[1:])
+    )
+    plain = registry.make_benchmark("custom", train=path, seed_fraction=1, instruction="")
+    assert plain.agent_messages(first) == list(first.messages)
+    assert plain.agent_messages(second) == list(second.messages)
+
+
+# -- the data of the paper's authors ------------------------------------------------------------------------
+
+VERL = [
+    {
+        "data_source": "sums",
+        "prompt": [{"role": "user", "content": r"What is 2 + 2? Answer in \boxed{}."}],
+        "ability": "math",
+        "reward_model": {"style": "rule", "ground_truth": "4"},
+        "extra_info": {"index": 0, "split": "train"},
+    },
+    {
+        "data_source": "sums",
+        "prompt": [{"role": "user", "content": r"What is 2 * 9? Answer in \boxed{}."}],
+        "ability": "math",
+        "reward_model": {"style": "rule", "ground_truth": '{"answer": 18}'},
+        "extra_info": {"index": 1, "split": "train"},
+    },
+]
+TOOLS = [
+    {
+        "prompt": f"Please call {name} for me",
+        "reward_model": {"ground_truth": {"name": name, "parameters": parameters}},
+    }
+    for name, parameters in (("f", {"a": 1, "b": None}), ("g", {"a": None, "b": "x"}))
+]
+
+
+@pytest.mark.parametrize("form", ["jsonl", "parquet"])
+def test_verls_columns(tmp_path, form):
+    def stored(name, records):
+        path = tmp_path / f"{name}.{form}"
+        if form == "jsonl":
+            return _write(path, *records)
+        pyarrow = pytest.importorskip("pyarrow")
+        parquet = pytest.importorskip("pyarrow.parquet")
+        parquet.write_table(pyarrow.Table.from_pylist(records), path)
+        return str(path)
+
+    sums = registry.make_benchmark(
+        "custom", train=stored("train", VERL[:1]), held_out=stored("test", VERL[1:]), instruction=""
+    )
+    (seed,), (unseen,) = sums.tasks("seed"), sums.tasks("eval")
+    assert (seed.category, unseen.answer["reference"]) == ("sums", "18")
+    scored = [
+        (seed, Score(1.0, True, True)),
+        (dataclasses.replace(seed, category="a/b"), Score(0.0, False, True)),
+    ]
+    assert sums.aggregate(scored) == {
+        "accuracy": 0.5,
+        "reward": 0.5,
+        "accuracy_sums": 1.0,
+        "accuracy_a-b": 0.0,
+    }
+    assert sums.agent_messages(seed) == VERL[0]["prompt"]
+    assert sums.score(unseen, r"9 + 9 = 18, so \boxed{18}").success
+    tools = registry.make_benchmark(
+        "custom", train=stored("t", TOOLS), checker="call", seed_fraction=1
+    )
+    first, second = tools.tasks("seed")
+    assert (first.answer["reference"], second.answer["reference"]) == (
+        [{"f": {"a": 1}}],
+        [{"g": {"b": "x"}}],
+    )
+    assert tools.score(
+        first, '<tool_call>{"name": "f", "parameters": {"a": 1}}</tool_call>'
+    ).success
+    own = registry.make_benchmark("custom", train=stored("own", [ASKED]), seed_fraction=1)
+    assert own.score(own.tasks("seed")[0], "Velm").success
+
+
+def test_a_row_that_is_not_right_is_named(tmp_path):
+    pyarrow, parquet = pytest.importorskip("pyarrow"), pytest.importorskip("pyarrow.parquet")
+    path = tmp_path / "mine.parquet"
+    parquet.write_table(pyarrow.Table.from_pylist([ASKED, {"prompt": "x?"}]), path)
+    with pytest.raises(ValueError, match=r"mine\.parquet:2: no answer; expected"):
+        registry.make_benchmark("custom", train=str(path)).tasks("eval")
+
+
+# -- classes ------------------------------------------------------------------------------------------------
+
+MODULE = '''
+"""Classes of somebody's own."""
+
+import time
+
+from genenv_jax.benchmarks.custom.benchmark import Custom
+from genenv_jax.benchmarks.custom.question import Question
+
+
+class Good(Custom):
+    name = "good"
+    checker = "numeric"
+    step: int = 2
+
+    def questions(self, split):
+        start = {"seed": 0, "eval": 100}[split]
+        return [Question(f"What comes after number {n}?", n + self.step) for n in range(start, start + 5)]
+
+    def check(self, question):
+        number = int(question.prompt.split()[-1].strip("?"))
+        return "" if question.answer == number + self.step else f"it is {number + self.step}"
+
+    def grade(self, question, answer):
+        while answer == "13":
+            time.sleep(1)
+        return 0.5 if answer == "50" else super().grade(question, answer)
+
+
+class Needs(Custom):
+    size: int
+
+    def questions(self, split):
+        return []
+
+
+class Empty(Custom):
+    pass
+
+
+class Other:
+    pass
+
+
+class Half:
+    def tasks(self, split):
+        return []
+
+    def score(self, task, answer):
+        return None
+
+
+class Odd(Custom):
+    def questions(self, split):
+        return [1]
+
+
+class Raises(Custom):
+    def questions(self, split):
+        return {}[split]
+
+
+class Grades(Custom):
+    def questions(self, split):
+        return [Question("Which one?", "x")]
+
+    def grade(self, question, answer):
+        return 1.5
+
+
+class Forgets(Custom):
+    def __post_init__(self):
+        pass
+
+    def questions(self, split):
+        return []
+
+
+def function():
+    pass
+'''
+
+
+@pytest.fixture
+def module(tmp_path, monkeypatch):
+    """The working directory has mine.py and some modules that cannot be imported."""
+    (tmp_path / "mine.py").write_text(MODULE)
+    (tmp_path / "raises.py").write_text("import json\nx = 1 / 0\n")
+    (tmp_path / "ends.py").write_text("raise SystemExit(0)\n")
+    (tmp_path / "syntax.py").write_text("def f(:\n")
+    (tmp_path / "needs.py").write_text("import no_such_package\n")
+    (tmp_path / "inits.py").write_text(
+        "from genenv_jax.benchmarks.custom.benchmark import Custom\n\n"
+        "class A(Custom):\n    def __init__(self): pass\n"
+    )
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "path", [p for p in sys.path if p])
+    yield
+    for name in ("mine", "raises", "ends", "syntax", "needs", "inits"):
+        sys.modules.pop(name, None)
+
+
+@pytest.mark.parametrize(
+    ("name", "message"),
+    [
+        ("nothing:A", "there is no module 'nothing'; expected it in .* or on PYTHONPATH"),
+        ("mine.sub:A", "there is no module 'mine.sub'|'mine' is not a package"),
+        ("mine:", "expected module:Class"),
+        ("mine.py:Good", "there is no module 'mine.py'|'mine' is not a package"),
+        ("../mine:Good", "expected module:Class"),
+        ("mine:Goood", "mine has no class Goood; did you mean Good?"),
+        ("mine:function", "mine has no class function; expected it in .*mine.py"),
+        ("mine:Other", "Other is no benchmark; expected a subclass of .*Custom, or"),
+        ("mine:Half", "Half lacks agent_messages, .*, aggregate$"),
+        ("mine:Empty", "Empty lacks questions$"),
+        ("mine:Needs", "config.benchmark.size is missing: mine:Needs has no default for it"),
+        ("mine:Odd", r"Odd.questions\('eval'\)\[0\] is 1: expected a Question"),
+        ("mine:Raises", r"Raises.questions\('eval'\) raised KeyError: 'eval'"),
+        ("mine:Grades", r"Grades.questions\('eval'\)\[0\]: .*grade returned 1.5: expected a number in"),
+        ("mine:Forgets", r"Forgets.__post_init__ does not call super\(\)"),
+        ("raises:A", r"cannot be imported: ZeroDivisionError: .*\(raises.py, line 2\)"),
+        ("ends:A", "cannot be imported: SystemExit"),
+        ("syntax:A", r"cannot be imported: SyntaxError: .*\(syntax.py, line 1\)"),
+        ("needs:A", r"cannot be imported: ModuleNotFoundError: .*no_such_package.* \(needs.py, line 1\)"),
+        ("inits:A", r"A has an __init__: expected annotated attributes as options.*\(inits.py, line 3\)"),
+        ("dail", "expected one of .*'dial'.*, or module:Class"),
+    ],
+)  # fmt: skip
+def test_a_class_that_cannot_be_had_is_named(module, name, message):
+    with pytest.raises(ValueError, match=message):
+        registry.make_benchmark(name).tasks("seed")
+
+
+def test_a_class_and_its_options(module):
+    good = registry.make_benchmark("mine:Good", step=3, shots=1)
+    assert isinstance(good, base.Benchmark) and good.checker == "numeric"
+    assert registry.default_options("mine:Good")["step"] == 2
+    with pytest.raises(
+        ValueError, match="config.benchmark.stp is not an option of mine:Good; did you mean step"
+    ):
+        registry.make_benchmark("mine:Good", stp=3)
+    with pytest.raises(ValueError, match="max_seeds = -1: expected an integer"):
+        registry.make_benchmark("mine:Good", max_seeds=-1)
+    (seed, *_), unseen = good.tasks("seed"), good.tasks("eval")
+    assert good.score(unseen[0], "103") == Score(1.0, True, True)
+    assert good.score(unseen[0], "50") == Score(0.5, False, True, "wrong_answer")
+    keys = {"done": True, "seed": seed, "task_id": "g", "generation": 0}
+    verdicts = {
+        '{"prompt": "What comes after number 50?", "answer": 53}': "",
+        '{"prompt": "What comes after number 50?", "answer": 52}': base.WRONG_ANSWER,
+        '{"prompt": "What comes after number fifty?", "answer": 53}': base.BAD_ANSWER,  # check raises
+        '{"prompt": "What comes after number 50?", "answer": 1e400}': base.UNPARSABLE,
+    }
+    for text, reason in verdicts.items():
+        found = inspect(good, text, **keys)
+        assert (found.reason if isinstance(found, Rejection) else "") == reason, found
+    assert good.grounding(seed) == base.GROUNDED
+    assert [m["role"] for m in good.agent_messages(unseen[0])] == [
+        "system",
+        "user",
+        "assistant",
+        "user",
+    ]
+    few = good.aggregate([(seed, Score(1.0, True, True)), (seed, Score(0.5, False, True))])
+    assert few == {"accuracy": 0.5, "reward": 0.75}
+
+
+def test_a_worker_process_finds_the_class_too(module):
+    """By its name; a method that hangs costs the text its verdict."""
+    good = registry.make_benchmark("mine:Good")
+    task = good.tasks("eval")[0]
+    assert (
+        good.isolated and b"questions" not in pickle.dumps(good) and len(pickle.dumps(good)) < 2_000
+    )
+    worker = Worker(good, timeout=0.5)
+    try:
+        assert worker.ask("score", (task, "102")).success
+        start = time.monotonic()
+        with pytest.raises(Exception, match="no answer within 0.5 s"):
+            worker.ask("score", (task, "13"))
+        assert time.monotonic() - start < 10
+        assert worker.ask("score", (task, "102")).success
+    finally:
+        worker.close()
+
+
+def test_a_subclass_is_a_dataclass_by_itself():
+    class Mine(Custom):
+        checker = "f1"
+        size: int = 3
+
+        def questions(self, split):
+            return [Question(f"{split}, of what {self.size}?", "x")]
+
+    assert (Mine().checker, Mine(checker="exact").checker, Mine(size=4).size) == ("f1", "exact", 4)
+    assert Mine(size=4).text(Mine(size=4).tasks("seed")[0]) == "seed, of what 4?"
+    assert dataclasses.fields(Custom)[-1].name != "size"
+    with pytest.raises(TypeError, match="abstract"):
+        type("Nothing", (Custom,), {})()
+
+
+def test_calls_in_their_forms():
+    reference = checkers.read_reference("call", {"name": "f", "arguments": {"a": 1}})
+    assert calls.write(reference) == "[f(a=1)]" and calls.pairs(reference) == [("f", {"a": 1})]
+    several = json.dumps([{"name": "f", "arguments": {}}] * 17)
+    with pytest.raises(ValueError, match="a list of 1 to 16 such"):
+        checkers.read_reference("call", json.loads(several))

@@ -1,0 +1,122 @@
+"""docs/your_benchmark.md to the letter: its files in an empty directory, and what they are said to do."""
+
+import os
+import pathlib
+import re
+import shutil
+import subprocess
+import sys
+
+import pytest
+
+from genenv_jax.benchmarks import registry
+from tests.commands import COMPILE_FAST, ROOT
+from tests.runs import lines
+
+GUIDE = (ROOT / "docs/your_benchmark.md").read_text()
+_FILE = re.compile(r"`([\w.]+)`[^`\n]*:\n\n```\w+\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+_COMMANDS = re.compile(r"^```sh\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+_PRINTED = re.compile(r"`python look.py` prints\n\n```\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+
+
+@pytest.fixture
+def directory(tmp_path):
+    """What the guide asks for: its files, and configs/custom.py."""
+    (tmp_path / "configs").mkdir()
+    shutil.copy(ROOT / "configs/custom.py", tmp_path / "configs")
+    for name, text in _FILE.findall(GUIDE):
+        (tmp_path / name).write_text(text)
+    return tmp_path
+
+
+def run(directory, command):
+    """Runs a command as the guide has it."""
+    environment = os.environ | {
+        "PATH": f"{pathlib.Path(sys.executable).parent}:{os.environ['PATH']}",
+        "PYTHONPATH": str(ROOT),
+        "XLA_FLAGS": COMPILE_FAST,
+    }
+    done = subprocess.run(
+        ["bash", "-ec", command],
+        cwd=directory,
+        env=environment,
+        capture_output=True,
+        text=True,
+        timeout=900,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr[-2_000:]
+    return done.stdout
+
+
+def test_the_class_does_what_is_printed_there(directory):
+    assert {path.name for path in directory.iterdir()} == {
+        "configs", "facts.jsonl", "look.py", "units.py",
+    }  # fmt: skip
+    assert len((directory / "units.py").read_text().splitlines()) <= 50
+    (printed,) = _PRINTED.findall(GUIDE)
+    assert run(directory, "python look.py") == printed
+
+
+def test_the_file_has_seeds_and_held_out_questions(directory):
+    facts = registry.make_benchmark("custom", train=str(directory / "facts.jsonl"))
+    seeds, held_out = facts.tasks("seed"), facts.tasks("eval")
+    assert len(seeds) + len(held_out) == 12 and len(held_out) >= 2
+    assert {task.answer["checker"] for task in seeds} == {"exact", "f1", "numeric", "call"}
+
+
+@pytest.mark.slow
+def test_the_commands_run(directory):
+    """Two epochs with each, its page, and the agent's score."""
+    of_class, of_file = _COMMANDS.findall(GUIDE)
+    said = run(directory, of_class)
+    assert "eval/test/sampled/accuracy" in said and "accuracy_km to m" in said
+    assert (directory / "runs/units/report/report.html").is_file()
+    run(directory, of_file)
+    for name in ("units", "facts"):
+        assert lines(directory / "runs" / name)[-1]["step"] == 2
+        assert lines(directory / "runs" / name, "tasks.jsonl")
+
+
+LOOSE = """
+from genenv_jax.benchmarks.custom.benchmark import Custom
+from genenv_jax.benchmarks.custom.question import Question, to_task
+
+
+class Loose(Custom):
+    name = "loose"
+    shift: int = 0
+
+    def questions(self, split):
+        return [Question(f"{split} number {number} of a few", "yes") for number in range(8)]
+
+    def parse(self, text, seed, task_id, generation):
+        question = Question(ascii(text)[:200], "yes", checker="exact")
+        return to_task(
+            question, self.name, id=task_id, seed_id=seed.id, origin="generated", generation=generation
+        )
+
+    def grade(self, question, answer):
+        return float(answer == "yes" or (len(answer) + len(question.prompt)) % 2 == self.shift)
+"""
+
+
+@pytest.mark.slow
+def test_a_class_is_trained_on_in_worker_processes_and_continued(directory):
+    """A hardly trained model answers this one half of the time, so that every part has something to do."""
+    (directory / "loose.py").write_text(LOOSE)
+    command = (
+        "python -m genenv_jax.main --config=configs/custom.py:debug --workdir=runs/loose "
+        "--config.benchmark.name=loose:Loose --config.verification.near_duplicate=0.0 "
+        "--config.compile_ahead=False --config.simulator.variations=8 --config.epochs="
+    )
+    run(directory, f"{command}1")
+    run(directory, f"{command}2")
+    accepted = [t for t in lines(directory / "runs/loose", "tasks.jsonl") if t["task"]]
+    assert {t["epoch"] for t in accepted} == {1, 2}
+    assert {t["task"]["benchmark"] for t in accepted} == {"loose"}
+    assert 0 < sum(t["successes"] for t in accepted) < sum(t["attempts"] for t in accepted)
+    assert lines(directory / "runs/loose", "d_train.jsonl")
+    (directory / "loose.py").write_text(LOOSE.replace("a few", "some"))
+    with pytest.raises(AssertionError, match="holds a run on other tasks"):
+        run(directory, f"{command}3")

@@ -1,0 +1,145 @@
+"""Questions of one's own from files: a checker for each, and tasks as one JSON object."""
+
+from __future__ import annotations
+
+import functools
+import json
+from collections.abc import Callable
+from typing import Any
+
+from genenv_jax.benchmarks import base
+from genenv_jax.benchmarks.base import Task
+from genenv_jax.benchmarks.custom import calls
+from tests.redteam.common import answers, generations
+from tests.redteam.exploits import AGENT, SIMULATOR, Exploit, Scene
+
+_agent = functools.partial(Exploit, "custom", AGENT)
+_simulator = functools.partial(Exploit, "custom", SIMULATOR)
+_F1 = "the F1 of words that an answer shares with the right one"
+_TRUE = "whether an answer is true takes a source, or a `check` of one's own"
+
+
+def _of(checker: str, make: Callable[[Task], str]) -> Callable[[Scene, Task], str | None]:
+    """An answer to the tasks of a checker."""
+    return lambda scene, task: make(task) if task.answer["checker"] == checker else None
+
+
+def _every_answer(scene: Scene, task: Task) -> str | None:
+    if task.answer["checker"] == "call":
+        made = [
+            pair
+            for t in scene.tasks
+            if t.category == task.category
+            for pair in t.answer["reference"]
+        ]
+        return calls.write(made)
+    alike = [t.answer["reference"] for t in scene.tasks if t.category == task.category]
+    return f"<answer>{'; '.join(str(one) for one in alike)}</answer>"
+
+
+def _other_tags(scene: Scene, task: Task) -> str | None:
+    """All answers, each between tags of its own: the last one counts."""
+    alike = [t for t in scene.tasks if t.category == task.category and t is not task]
+    if task.answer["checker"] == "call":
+        return None
+    return " ".join(map(scene.benchmark.agent_answer, [task, *alike]))
+
+
+def _written(task: Task, **arguments: Any) -> str:
+    ((call, of),) = calls.pairs(task.answer["reference"])
+    return calls.write([{call: {**of, **arguments}}])
+
+
+def generation(prompt: Any = None, answer: Any = None, **more: Any) -> Callable[[Scene, Task], str]:
+    """A generation: the prompt, or a function of the seed's; the answer, or the seed's own."""
+
+    def make(scene: Scene, seed: Task) -> str:
+        own = json.loads(scene.benchmark.simulator_answer(seed))
+        own["prompt"] = prompt(seed, own) if callable(prompt) else prompt or own["prompt"]
+        own["answer"] = (
+            answer(seed) if callable(answer) else own["answer"] if answer is None else answer
+        )
+        return json.dumps(own | more)
+
+    return make
+
+
+def _not_of(
+    checker: str, make: Callable[[Scene, Task], str]
+) -> Callable[[Scene, Task], str | None]:
+    return lambda scene, seed: None if seed.answer["checker"] == checker else make(scene, seed)
+
+
+def _only(checker: str, make: Callable[[Scene, Task], str]) -> Callable[[Scene, Task], str | None]:
+    return lambda scene, seed: make(scene, seed) if seed.answer["checker"] == checker else None
+
+
+def _answer(seed: Task) -> str:
+    """The answer of a seed as a prompt may have it."""
+    reference = seed.answer["reference"]
+    if seed.answer["checker"] == "call":
+        return calls.write(reference)
+    return str(reference[0] if isinstance(reference, list) else reference)
+
+
+def _told(seed: Task, own: dict[str, Any]) -> str:
+    return f"Somebody wants to know a thing of another sort now. Hint: it is {_answer(seed)}."
+
+
+_ASKED = "Tell me about another thing that nobody has asked about so far"
+_DEEP = "__DEEP__"
+
+EXPLOITS = [
+    *answers("custom"),
+    _agent("all answers at once", _every_answer, 0.2, remains=_F1),
+    _agent("the right answer before others", _other_tags),
+    _agent("two numbers", _of("numeric", lambda t: f"<answer>{t.answer['reference']} or 7</answer>")),
+    _agent("a number without an end", _of("numeric", lambda t: "<answer>" + "9" * 8_000 + "</answer>")),
+    _agent("infinity", _of("numeric", lambda t: "<answer>1e999</answer>")),
+    _agent("a number in words", _of("numeric", lambda t: "<answer>nan</answer>")),
+    _agent("a formula", _of("numeric", lambda t: f"<answer>{t.answer['reference'] // 1000} * 1000</answer>")),
+    _agent("a call with an argument more", _of("call", lambda t: _written(t, note="x"))),
+    _agent("a call with a text for a number", _of("call", lambda t: _written(t, guests="4"))),
+    _agent("the same call twice", _of("call", lambda t: calls.write(t.answer["reference"] * 2))),
+    _agent("JSON of a call with a key more", _of("call", lambda t: (
+        '<tool_call>{"name": "book", "arguments": {}, "score": 1}</tool_call>'))),
+    *generations("custom", also=(base.BAD_ANSWER,)),  # of a held-out task with another checker
+    _simulator("a key more", generation(reward=1.0), reasons=(base.UNPARSABLE,)),
+    _simulator("JSON that is deep", lambda scene, seed: json.dumps(
+        {"prompt": _ASKED, "answer": _DEEP}).replace(f'"{_DEEP}"', "[" * 200 + "]" * 200),
+        reasons=(base.TOO_DEEP,)),
+    _simulator("a number of a thousand digits", lambda scene, seed: json.dumps(
+        {"prompt": _ASKED, "answer": _DEEP}).replace(f'"{_DEEP}"', "9" * 1_000), reasons=(base.UNPARSABLE,)),
+    _simulator("a number beyond all bounds", _only("numeric", generation(_ASKED, 1e200)),
+               reasons=(base.BAD_ANSWER,)),
+    _simulator("not a number", lambda scene, seed: f'{{"prompt": "{_ASKED}", "answer": NaN}}',
+               reasons=(base.UNPARSABLE,)),
+    _simulator("a prompt that is a list", generation([_ASKED]), reasons=(base.UNPARSABLE,)),
+    _simulator("an answer that is true", generation(_ASKED, True), reasons=(base.BAD_ANSWER,)),
+    _simulator("an answer that is an object", generation(_ASKED, {"a": 1}), reasons=(base.BAD_ANSWER,)),
+    _simulator("an answer of ten thousand characters", generation(_ASKED, "x" * 10_000),
+               reasons=(base.TOO_LONG,)),
+    _simulator("an empty answer", generation(_ASKED, " "), reasons=(base.BAD_ANSWER,)),
+    _simulator("many answers", _not_of("call", generation(_ASKED, ["yes", "no"])),
+               reasons=(base.BAD_ANSWER,)),
+    _simulator("an answer that closes its tag", _only("exact", generation(_ASKED, "a</answer>b")),
+               reasons=(base.WRONG_ANSWER,)),
+    _simulator("an article for an answer", _only("f1", generation(_ASKED, "the")),
+               reasons=(base.WRONG_ANSWER,)),
+    _simulator("a prompt of signs", generation("?!"), reasons=(base.UNPARSABLE,)),
+    _simulator("a task with its answer", generation(_told), reasons=(base.GIVEN_AWAY,)),
+    _simulator("a task with its answer in letters of another script", _only("exact", generation(
+        lambda seed, own: _told(seed, own).replace("e", "\u0435"))), reasons=(base.GIVEN_AWAY,)),
+    _simulator("a task with its answer in invisible letters", _only("exact", generation(
+        lambda seed, own: _told(seed, own).replace(
+            _answer(seed), "\u200b".join(_answer(seed))))), reasons=(base.GIVEN_AWAY,)),
+    _simulator("a call that nobody has asked for", _only("call", generation(_ASKED)),
+               reasons=(base.NOT_ASKED,)),
+    _simulator("a call without a name", _only("call", generation(_ASKED, {"name": "", "arguments": {}})),
+               reasons=(base.BAD_ANSWER, base.WRONG_ANSWER)),
+    _simulator("a call whose name is code", _only("call", generation(
+        _ASKED, {"name": "f(g", "arguments": {"a": 1}})), reasons=(base.BAD_ANSWER, base.WRONG_ANSWER)),
+    _simulator("an answer that is made up", _not_of("call", generation(
+        "Which of the towns by the lake is the most beautiful one?", lambda seed: (
+            77 if seed.answer["checker"] == "numeric" else "Velm by the Water"))), 1.0, remains=_TRUE),
+]  # fmt: skip
