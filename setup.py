@@ -66,6 +66,10 @@ ENDPOINT = ["openai>=3.54,<4"]
 NOTEBOOKS = ["nbclient>=0.10,<1", "ipykernel>=6,<8"]
 # Of the backend for arithmetic.
 BFCL = ["mpmath>=1.3,<2"]
+# Before 1.0 minors may break.  Both share protobuf, pydantic and NumPy with all else, TensorFlow included;
+# Trackio wants a Pillow before 13.  Its tables show text as text, which models write.
+WANDB = ["wandb>=0.31,<0.32"]
+TRACKIO = ["trackio>=0.43,<0.44"]
 
 ALFWORLD = ["alfworld>=0.4.2,<0.5", "textworld>=1.7,<2"]
 
@@ -79,6 +83,9 @@ EXTRAS = {
     # The only use of TensorFlow: it writes TensorBoard's event files.  2.21 shares its protobuf and
     # NumPy with the packages above on Python 3.11 and 3.12.
     "tensorboard": ["tensorflow>=2.21,<3", "tensorboard>=2.21,<3"],
+    # Where else a run is shown: a service, or a file on this machine that `trackio show` reads.
+    "wandb": WANDB,
+    "trackio": TRACKIO,
     # The environment and the engine below it.  Bounded: what an observation says is theirs.
     "alfworld": ALFWORLD,
     # Models behind a server that speaks OpenAI's chat completions.
@@ -114,6 +121,9 @@ EXTRAS = {
         "torchmetrics>=1.8,<2",
         # They execute the notebooks.
         *NOTEBOOKS,
+        # Runs are tracked with them, offline, and read back.
+        *WANDB,
+        *TRACKIO,
     ],
 }
 

@@ -74,7 +74,7 @@ def main() -> None:
 
     options = flags.FLAGS
     config = options.config
-    config.epochs, config.export, config.tensorboard = options.epochs, False, "never"
+    config.epochs, config.export, config.tracking.trackers = options.epochs, False, ()
     with tempfile.TemporaryDirectory() as folder:
         with cli.one_line_errors():
             run = Coevolution(validate(config), pathlib.Path(folder))

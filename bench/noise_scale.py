@@ -103,7 +103,7 @@ def main() -> None:
 
     options = flags.FLAGS
     config = options.config
-    config.epochs, config.export, config.tensorboard = options.epochs, False, "never"
+    config.epochs, config.export, config.tracking.trackers = options.epochs, False, ()
     rows: list[tuple[int, int, float, float, float]] = []
     with tempfile.TemporaryDirectory() as folder, cli.one_line_errors():
         apply_arm(config, options.arm)

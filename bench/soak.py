@@ -143,7 +143,7 @@ def main() -> None:
             lasting = {"agent.replay_capacity": 256, "verification.pool_epochs": 3}
             lasting |= {f"{player}.learning_rate": 1e-5 for player in ("agent", "simulator")}
             config = options.config or toy_config(options.cache_dir or folder, lasting)
-            config.epochs, config.export, config.tensorboard = 2**31 - 1, False, "never"
+            config.epochs, config.export, config.tracking.trackers = 2**31 - 1, False, ()
             run = Coevolution(validate(config), pathlib.Path(folder) / "run")
         with run.scorer, run.session.running(), run.host.activate():
             epochs = run.session.epochs()

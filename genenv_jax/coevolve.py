@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import functools
 import pathlib
+from collections.abc import Sequence
 
 import jax
 
@@ -19,7 +20,9 @@ from genenv_jax.config import Config
 from genenv_jax.evaluate.held_out import HeldOut
 from genenv_jax.players import build
 from genenv_jax.players.prompts import check_prompts
+from genenv_jax.run.samples import answer_row, generation_row
 from genenv_jax.run.session import Session
+from genenv_jax.run.tracking import Trackers
 from genenv_jax.run.workdir import RunSettings, compare_data
 from genenv_jax.scoring.scorer import Scorer
 from genenv_jax.scoring.verification import Verifier
@@ -27,7 +30,7 @@ from genenv_jax.supervised import base_model
 from genenv_jax.tasks.generation import TaskBatch
 from genenv_jax.tasks.make import make_source, open_teacher
 from genenv_jax.tasks.metrics import generation_metrics
-from genenv_jax.tasks.mixture import Mixture
+from genenv_jax.tasks.mixture import Item, Mixture
 from genenv_jax.tasks.objective import Objective
 from genenv_jax.tasks.replay import TaskBuffer
 from genenv_jax.tasks.seeds import SeedTasks
@@ -60,6 +63,7 @@ class Coevolution:
 
     def __init__(self, config: Config, workdir: pathlib.Path):
         self.config = config
+        config.tracking.check()
         settings = RunSettings(workdir, config.to_dict())
         if config.compilation_cache:
             jax.config.update("jax_compilation_cache_dir", str((workdir / "xla_cache").absolute()))
@@ -119,7 +123,7 @@ class Coevolution:
         settings.write(host.model.path)
         with host.activate():
             self.source.prepare()
-        session.open(config.tensorboard)
+        session.open(Trackers(config.tracking, workdir, settings.state()))
 
     def run(self) -> None:
         """Trains to the end of the run, see `Session`."""
@@ -142,14 +146,15 @@ class Coevolution:
         self.held_out.reroll(epoch, batch.accepted)
 
         # 1. Interaction and 2. GRPO, a batch of tasks at a time, so that the updates stay on-policy.
-        interaction = self.agent_trainer.step(epoch, self.mixture.draw(epoch, batch))
+        items = self.mixture.draw(epoch, batch)
+        interaction = self.agent_trainer.step(epoch, items)
 
         # 1. p̂ and R_env of each task, then 2. the filter, the weights and RWR on the simulator.
         self.objective.assign(batch)
         update = self.simulator_trainer.step(epoch, batch)
 
         # 3. Aggregation into D_train and D_env, and the statistics of the next epoch.
-        self.aggregate(epoch, batch, interaction)
+        self.aggregate(epoch, batch, items, interaction)
         curriculum = self.config.curriculum
         metrics = generation_metrics(
             batch.generations, self.benchmark, curriculum.alpha, curriculum.k_min
@@ -158,12 +163,18 @@ class Coevolution:
         spent = {"rollouts/total": self.session.rollouts, "tokens/total": self.session.tokens}
         self.session.finish(epoch, metrics | spent)
 
-    def aggregate(self, epoch: int, batch: TaskBatch, interaction: Interaction) -> None:
+    def aggregate(
+        self, epoch: int, batch: TaskBatch, items: Sequence[Item], interaction: Interaction
+    ) -> None:
         """Writes the epoch's generations, D_train and D_env; tells source and mixture what came of them."""
-        files = self.session.files
-        files.tasks.append(g.record(epoch + 1) for g in batch.generations)
-        files.d_train.append(interaction.traces)
+        session, files, traces = self.session, self.session.files, interaction.traces
+        records = [g.record(epoch + 1) for g in batch.generations]
+        files.tasks.append(records)
+        files.d_train.append(traces)
         files.d_env.append(self.source.d_env(epoch, batch))
+        tasks = {item.task.id: item.task for item in items}
+        session.sample("generations", records, generation_row)
+        session.sample("answers", traces, lambda t: answer_row(t["epoch"], tasks[t["task_id"]], t))
         self.source.note(batch)
         self.mixture.note(epoch, batch, interaction.outcomes)
 

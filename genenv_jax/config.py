@@ -24,10 +24,11 @@ from genenv_jax.players.offload import MemoryConfig
 from genenv_jax.players.prompts import LimitsConfig
 from genenv_jax.players.simulator import SimulatorConfig
 from genenv_jax.run.checkpoint import CheckpointConfig
+from genenv_jax.run.tracking import TrackingConfig
 from genenv_jax.sampling.engine import SamplingConfig
 from genenv_jax.scoring.scorer import ScoringConfig
 from genenv_jax.scoring.verification import VerificationConfig
-from genenv_jax.settings import Settings, choice, within
+from genenv_jax.settings import Settings, within
 from genenv_jax.tasks.objective import CurriculumConfig
 from genenv_jax.tasks.sources import TasksConfig
 from genenv_jax.trainers.warm_start import WarmStartConfig
@@ -48,7 +49,6 @@ class Config(Settings):
     compile_ahead: compiles every program before the first epoch, one for each prompt width and what uses it;
     otherwise each when it is first needed.
     compilation_cache: keeps what was compiled in the workdir.
-    tensorboard: "auto" writes it where TensorFlow is installed.
     """
 
     seed: int = within(0, 0, 2**32 - 1)  # JAX's keys are made of so many bits
@@ -74,7 +74,7 @@ class Config(Settings):
     export: bool = True
     compile_ahead: bool = True
     compilation_cache: bool = True
-    tensorboard: str = choice("auto", "always", "never")
+    tracking: TrackingConfig = TrackingConfig()
 
     def to_dict(self) -> dict[str, Any]:
         """As nested plain values."""

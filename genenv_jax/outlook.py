@@ -124,7 +124,7 @@ def dry_run(config: Config, workdir: pathlib.Path | None) -> dict[str, str]:
             config,
             warm_start=dataclasses.replace(config.warm_start, steps=0),
             tasks=TasksConfig(),
-            tensorboard="never",
+            tracking=dataclasses.replace(config.tracking, trackers=()),
             compilation_cache=False,
         )
         if not config.model.path:

@@ -56,7 +56,7 @@ def command(name: str, out: pathlib.Path) -> list[list[str]]:
     if name.startswith("quickstart"):
         config = "configs/quickstart.py" + (":lora" if name.endswith("lora") else "")
         run = [sys.executable, "-m", "genenv_jax.main", f"--config={config}"]
-        settings = {"epochs": 2, "evaluation.every": 1, "tensorboard": "never"}
+        settings = {"epochs": 2, "evaluation.every": 1, "tracking.trackers": ()}
     else:
         run = [sys.executable, "-m", "tests.run_toy", "main"]
         run.append(f"--config=tests/run_toy.py:{out / 'models'}")

@@ -59,7 +59,7 @@ def toy_config(cache_dir, overrides=None):
             "evaluation.batch_size": 4,
             "export": False,
             "compilation_cache": False,
-            "tensorboard": "never",
+            "tracking.trackers": (),
         }
     )
     config.update_from_flattened_dict(overrides or {})

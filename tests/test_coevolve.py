@@ -1,5 +1,6 @@
 """Whole runs of Algorithm 1 on a toy benchmark: both players learn, and nothing is lost."""
 
+import json
 import os
 import pathlib
 import random
@@ -24,6 +25,7 @@ from genenv_jax.sampling.engine import Engine
 from genenv_jax.trainers import divergence
 from genenv_jax.trainers.simulator import Regression
 from tests import toy
+from tests.run.fake_trackers import Failing, FakeTracker, install
 from tests.runs import contents, forget_steps, lines, params, run, same, toy_config
 from tests.toy import Toy
 from tests.transfers import ExplicitTransfers, ImplicitTransfer
@@ -81,6 +83,70 @@ def test_both_players_learn_every_epoch(unbroken):
         assert line["agent/sampler_trainer_logp_gap"] < 1e-4
         assert line["simulator/update_kl"] <= experiment.config.simulator.kl_cap
     assert epochs[2]["rollouts/total"] > epochs[1]["rollouts/total"]
+
+
+def test_trackers_are_given_what_the_files_say(cache, tmp_path, unbroken, monkeypatch, caplog):
+    """One of them fails.  The run is killed when the second epoch is written, and not saved yet."""
+    good, bad = install(monkeypatch, wandb=FakeTracker, trackio=Failing)
+    good.on_log = lambda: len(lines(tmp_path))
+    options = {"tracking.trackers": ("trackio", "wandb"), "tracking.samples": 3, "epochs": 3}
+    save = Session.save
+
+    class Killed(BaseException):
+        pass
+
+    def killing(self):
+        if self.finished == 2:
+            raise Killed
+        save(self)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Session, "save", killing)
+        with pytest.raises(Killed):
+            run(cache, tmp_path, **options)
+    assert good.closed_within is Killed
+    experiment = run(cache, tmp_path, **options)
+    assert good.closed == 2 and good.closed_within is None
+    assert contents(tmp_path) == contents(unbroken[1])
+    assert caplog.text.count("nothing more is sent to trackio") == 2 and not bad.logged
+    assert len(good.ids) == 2 and len(set(good.ids)) == 1
+    assert set(good.ids) == set(bad.ids)
+    assert good.config == json.loads((tmp_path / "config.json").read_text())
+
+    assert [number for *_, number in good.logged] == [1, 2, 3, 4]  # after the line, each once
+    assert [{"step": step, **scalars} for step, scalars, *_ in good.logged] == lines(tmp_path)
+    modes = {"samples/held_out_sampled", "samples/held_out_greedy"}
+    requests = {
+        task.id: task.messages[-1]["content"] for task in experiment.benchmark.tasks("seed")
+    }
+    generations, traces = lines(tmp_path, "tasks.jsonl"), lines(tmp_path, "d_train.jsonl")
+    requests |= {g["id"]: g["text"] for g in generations}
+    for step, _, tables, _ in good.logged:
+        assert set(tables) == modes | (
+            {"samples/generations", "samples/answers"} if step else set()
+        )
+        for name in modes:
+            assert [row["epoch"] for row in tables[name]] == [step] * 3
+            assert all(row["task"].endswith("?") for row in tables[name])
+        if not step:
+            continue
+        mine = [g for g in generations if g["epoch"] == step]
+        for row, i in zip(tables["samples/generations"], (0, 5, 10), strict=True):
+            assert shows(row.pop("text"), mine[i]["text"])
+            columns = ("epoch", "verdict", "p_hat", "r_env", "weight")
+            assert row == {column: mine[i][column] for column in columns}
+        mine = [t for t in traces if t["epoch"] == step]
+        chosen = [mine[i * len(mine) // 3] for i in range(3)]
+        for row, trace in zip(tables["samples/answers"], chosen, strict=True):
+            assert shows(row["task"], requests[trace["task_id"]])
+            assert shows(row["answer"], trace["answer"])
+            verdict = "success" if trace["success"] else trace["reason"]
+            assert (row["reward"], row["verdict"]) == (trace["reward"], verdict)
+
+
+def shows(cell, text):
+    """Whether a cell is a text of a model; one that cannot be printed is spelled out."""
+    return cell == text if text.isprintable() else len(cell) > len(text) and "\\u" in cell
 
 
 def test_the_files_tell_the_whole_story(unbroken):

@@ -280,8 +280,6 @@ def test_bounds_are_inclusive():
         ("agent.advantage_ddof", 2, "[1, 0]"),
         ("agent.advantage_ddof", True, "[1, 0]"),  # equal to 1, but not it
         ("simulator.success_rate_over", "seed", "batch"),
-        ("tensorboard", "yes", "auto"),
-        ("tensorboard", 1, "auto"),
         ("model.dtype", None, "bfloat16"),
     ],
 )

@@ -17,7 +17,7 @@ _ARMS = {name: ARMS[name] for name in _NAMES} | {"teacher-3x": ARMS["teacher"]}
 _QUICK = {
     "epochs": 2,
     "export": False,
-    "tensorboard": "never",
+    "tracking.trackers": (),
     "warm_start.steps": 350,
     "warm_start.learning_rate": 5e-3,
     "warm_start.warmup_steps": 20,

@@ -21,6 +21,7 @@ from genenv_jax.models.language_model import LanguageModel
 from genenv_jax.players.agent import Agent
 from genenv_jax.players.policy import Policy
 from genenv_jax.players.prompts import LimitsConfig
+from genenv_jax.run.samples import answer_row
 from genenv_jax.run.session import Session
 from genenv_jax.run.streams import Stream
 from genenv_jax.sampling.draw import SamplingParams
@@ -175,7 +176,7 @@ class HeldOut:
                 session.phase(name, total, "answers", epoch=step) as display,
                 session.measure(name),
             ):
-                scores, _ = evaluate(
+                scores, attempts = evaluate(
                     self._benchmark,
                     self._tasks,
                     self._policy(engine),
@@ -184,6 +185,10 @@ class HeldOut:
                     lambda: session.measure("score"),
                 )
             metrics |= {metric_name(mode, name): value for name, value in scores.items()}
+            answers = [a for of in attempts for a in of]
+            session.sample(
+                f"held_out_{mode}", answers, lambda a: answer_row(step, a.task, a.record())
+            )
         return metrics
 
     def reroll(self, epoch: int, fresh: Sequence[Generation]) -> None:

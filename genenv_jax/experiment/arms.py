@@ -47,7 +47,7 @@ EQUAL_ROLLOUTS: dict[str, object] = {
     "epochs": 60,
     "rollouts": 10_000,
     "export": False,
-    "tensorboard": "never",
+    "tracking.trackers": (),
     "checkpoint.every": 10,
     "evaluation.reroll": 32,
 }

@@ -1,61 +1,56 @@
-"""Numbers of a run: JSON lines by step, TensorBoard where it is installed, means inside an epoch.
+"""Numbers of a run: JSON lines by step, what trackers are given of them, means inside an epoch.
 
 `metrics.jsonl` holds one object a step (step = completed epochs, 0 = before training) and only values that a
-resumed run reproduces; wall-clock figures are kept apart, in timing.jsonl.  JAX, clu and TensorFlow are
-imported where they are used: reading a run needs none of them.
+resumed run reproduces; wall-clock figures are kept apart, in timing.jsonl.  JAX and clu are imported where
+they are used: reading a run needs neither.
 """
 
 from __future__ import annotations
 
-import importlib.util
 import math
 import os
-import pathlib
 from collections.abc import Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from absl import logging
 
 from genenv_jax.run.jsonl import JsonLines, iter_jsonl
+
+if TYPE_CHECKING:
+    from genenv_jax.run.tracking import Tables, Tracker
 
 _RESERVED = ("step", "nonfinite")
 
 
 class MetricWriter(JsonLines):
-    """A file of JSON lines by step and, where asked, the same scalars on TensorBoard.
-
-    TensorBoard's event files cannot be cut back; the values of a repeated step are equal, so its curves are
-    unchanged.
+    """A file of JSON lines by step.
 
     Args:
       path: the file.
-      tensorboard: "auto" writes a directory "tensorboard" beside it where TensorFlow and TensorBoard are
-        installed, "always" insists on it, "never" does not import them.
+      tracker: is given the same scalars after each line; closed by who made it.
       read_only: see `JsonLines`.
     Raises:
-      ImportError: "always" without TensorFlow or TensorBoard.
       ValueError: the file's last line has no step.
     """
 
     def __init__(
         self,
         path: str | os.PathLike[str],
-        tensorboard: str = "never",
+        tracker: Tracker | None = None,
         read_only: bool = False,
     ):
-        directory = pathlib.Path(path).parent / "tensorboard"
-        self._summaries = None if read_only else _open_tensorboard(directory, tensorboard)
         super().__init__(path, read_only)
+        self._tracker = None if read_only else tracker
         self._last_step = None if read_only else self._read_last_step()
 
-    def write(self, step: int, scalars: Mapping[str, Any]) -> None:
+    def write(self, step: int, scalars: Mapping[str, Any], tables: Tables | None = None) -> None:
         """Appends `{"step": step, **scalars}`.
 
         Args:
           step: number of completed epochs; larger than every step already in the file.
           scalars: name to a number, or to a NumPy or JAX array of shape ().  NaN and infinities are
             written as null, and their names are listed under "nonfinite".
+          tables: for the tracker alone.
         Raises:
           TypeError: a value that is not a real scalar, or a name that is not a string.
           ValueError: a step that is not larger than the last one, or a reserved name.
@@ -78,22 +73,14 @@ class MetricWriter(JsonLines):
         record = numbers | dict.fromkeys(nonfinite) | {"step": int(step)}
         self.append([record | ({"nonfinite": nonfinite} if nonfinite else {})])
         self._last_step = int(step)
-        if self._summaries is not None:
-            self._summaries.write_scalars(int(step), numbers)
-            self._summaries.flush()
+        if self._tracker is not None:
+            self._tracker.log(int(step), numbers, tables or {})
 
     def truncate(self, offset: int) -> None:
         """See `JsonLines.truncate`."""
         super().truncate(offset)
         if self._file >= 0:
             self._last_step = self._read_last_step()
-
-    def close(self) -> None:
-        """Closes the files; calling it again does nothing."""
-        super().close()
-        if self._summaries is not None:
-            self._summaries.close()
-            self._summaries = None
 
     def _read_last_step(self) -> int | None:
         step = None
@@ -201,30 +188,3 @@ def _scalar(name: str, value: Any) -> int | float:
         f"metric {name!r} must be a real scalar, not {type(value).__name__} "
         f"of shape {array.shape} and dtype {array.dtype}"
     )
-
-
-def _open_tensorboard(logdir: pathlib.Path, wanted: str) -> Any:
-    """A `clu.metric_writers.SummaryWriter`, or None where TensorBoard is not written."""
-    if wanted == "never":
-        return None
-    # clu's writer needs both, and TensorFlow does not always bring TensorBoard along.
-    missing = [n for n in ("tensorflow", "tensorboard") if importlib.util.find_spec(n) is None]
-    if missing:
-        if wanted == "always":
-            raise ImportError(
-                f"TensorBoard logs need {' and '.join(missing)}: "
-                "pip install 'genenv_jax[tensorboard]', or set config.tensorboard to 'auto' or 'never'"
-            )
-        return None
-    try:
-        import tensorflow as tf
-        from clu import metric_writers
-
-        # TensorFlow would otherwise claim the memory of the GPUs that JAX computes on.
-        tf.config.set_visible_devices([], "GPU")
-    except (ImportError, RuntimeError) as error:
-        if wanted == "always":
-            raise
-        logging.warning("No TensorBoard logs: TensorFlow is installed but unusable: %s", error)
-        return None
-    return metric_writers.SummaryWriter(os.fspath(logdir))

@@ -5,8 +5,8 @@ from __future__ import annotations
 import contextlib
 import pathlib
 import signal
-from collections.abc import Iterator, Mapping, Sequence
-from typing import Any, Protocol
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any, Protocol, TypeVar
 
 import jax
 import numpy as np
@@ -18,12 +18,16 @@ from genenv_jax.run import streams
 from genenv_jax.run.checkpoint import CheckpointConfig, Checkpoints
 from genenv_jax.run.metrics import cells
 from genenv_jax.run.progress import Phase, Progress
+from genenv_jax.run.samples import spread
 from genenv_jax.run.streams import Stream
 from genenv_jax.run.timing import RunClock
+from genenv_jax.run.tracking import Trackers
 from genenv_jax.run.workdir import RunFiles, check_files
 from genenv_jax.sampling.engine import Engine
 from genenv_jax.signals import ending, held
 from genenv_jax.typing import PRNGKey
+
+T = TypeVar("T")
 
 
 class Stateful(Protocol):
@@ -80,6 +84,7 @@ class Session:
         self._parts: dict[str, Stateful] = {}
         self._trained: dict[str, Trained] = {}
         self._engines: Sequence[Engine] = ()
+        self._tables: dict[str, list[dict[str, Any]]] = {}
         self._progress = Progress(0, silent=not processes.is_writer())
         self._stack = contextlib.ExitStack()
         self._clock = self._stack.enter_context(RunClock())
@@ -98,14 +103,16 @@ class Session:
         """The samplers whose share of the time is recorded."""
         self._engines = engines
 
-    def open(self, tensorboard: str) -> None:
+    def open(self, trackers: Trackers) -> None:
         """Opens the records; takes an interrupted run up where its last checkpoint stands.
 
         What came after that is cut back.
 
-        tensorboard: see `MetricWriter`.
+        trackers: are given what metrics.jsonl is; closed with the run.
         Raises ValueError where there are checkpoints and none is whole and fits the records.
         """
+        self._trackers = trackers
+        self._stack.callback(trackers.close)  # the last: it may wait for a network
         directory = self.workdir / "checkpoints"
         self._checkpoints = Checkpoints(directory, self._checkpoint.keep)
         self._stack.callback(self._checkpoints.close)
@@ -116,7 +123,7 @@ class Session:
             {name: part.state for name, part in self._trained.items()},
             lambda host: check_files(self.workdir, host),
         )
-        self.files = RunFiles(self.workdir, tensorboard, found[1]["offsets"] if found else {})
+        self.files = RunFiles(self.workdir, trackers, found[1]["offsets"] if found else {})
         self._stack.callback(self.files.close)
         if not found:
             return
@@ -187,12 +194,18 @@ class Session:
 
     def log(self, metrics: Mapping[str, float]) -> None:
         """Writes and shows the lines of the epochs that are done: metrics.jsonl and timing.jsonl."""
-        self.files.metrics.write(self.finished, metrics)
+        self.files.metrics.write(self.finished, metrics, self._tables)
+        self._tables = {}
         timing = self._clock.lap(self.rollouts)
         self.files.timing.write(self.finished, timing)
         rate = timing.get("rollouts_per_second")
         shown = cells(metrics) | {"roll/s": "" if rate is None else f"{rate:.3g}"}
         self._progress.epoch_done(self.finished, shown)
+
+    def sample(self, table: str, records: Sequence[T], row: Callable[[T], dict[str, Any]]) -> None:
+        """Gives the trackers the rows of a few records, beside the line that `log` writes next."""
+        if rows := [row(record) for record in spread(records, self._trackers.samples)]:
+            self._tables[f"samples/{table}"] = rows
 
     def save(self) -> None:
         """Saves a checkpoint, asynchronously."""

@@ -26,11 +26,13 @@ from genenv_jax.run.checkpoint import newest_host
 from genenv_jax.run.digests import Growing, of_file
 from genenv_jax.run.jsonl import JsonLines, read_json, write_json
 from genenv_jax.run.metrics import MetricWriter, step_of
+from genenv_jax.run.tracking import Tracker
 
 # Settings that may change when a run is continued: they do not change what is computed, `mesh` to
 # `micro_batches` but for rounding (a preempted run may find another slice).
 _FREE = {
-    *("epochs", "tensorboard", "export", "checkpoint", "scoring"),
+    *("epochs", "tracking", "export", "checkpoint", "scoring"),
+    "tensorboard",  # of runs of earlier versions
     *("compilation_cache", "compile_ahead"),
     *("mesh", "memory.offload", "model.remat", "model.attention", "sampling"),
     *("agent.micro_batches", "simulator.micro_batches"),
@@ -253,13 +255,13 @@ class RunFiles:
 
     Args:
       workdir: of the run.
-      tensorboard: see `MetricWriter`.
+      tracker: see `MetricWriter`.
       lengths: in bytes, by name; those of files that are not named are 0.
     Raises:
       ValueError: a file is shorter than that.
     """
 
-    def __init__(self, workdir: pathlib.Path, tensorboard: str, lengths: Mapping[str, int]):
+    def __init__(self, workdir: pathlib.Path, tracker: Tracker, lengths: Mapping[str, int]):
         other = not processes.is_writer()
         if not other:
             for name in _RECORDS:
@@ -268,7 +270,7 @@ class RunFiles:
         self.tasks = JsonLines(workdir / "tasks.jsonl", read_only=other)
         self.d_train = JsonLines(workdir / "d_train.jsonl", read_only=other)
         self.d_env = JsonLines(workdir / "d_env.jsonl", read_only=other)
-        self.metrics = MetricWriter(workdir / "metrics.jsonl", tensorboard, read_only=other)
+        self.metrics = MetricWriter(workdir / "metrics.jsonl", tracker, read_only=other)
         self.timing = MetricWriter(workdir / "timing.jsonl", read_only=other)
         self._files = {name: getattr(self, name) for name in _RECORDS}
         self._digests = {name: Growing(file.path) for name, file in self._files.items()}

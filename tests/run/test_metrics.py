@@ -1,23 +1,19 @@
-"""Metrics by step, resuming, means inside an epoch, TensorBoard."""
+"""Metrics by step, resuming, means inside an epoch."""
 
 from __future__ import annotations
 
 import contextlib
-import importlib.util
 import json
 import math
 import os
 import subprocess
 import sys
-import types
 
 import jax.numpy as jnp
 import numpy as np
 import pytest
 
 from genenv_jax.run.metrics import EpochMeans, MetricWriter, cells, read_steps
-
-HAS_TENSORBOARD = all(importlib.util.find_spec(n) for n in ("tensorflow", "tensorboard"))
 
 
 def writer(workdir, **options):
@@ -170,88 +166,7 @@ def test_epoch_means_report_what_is_undefined():
     assert EpochMeans().compute() == {}
 
 
-@pytest.mark.parametrize("missing", ["tensorflow", "tensorboard"])
-def test_tensorboard_always_without_its_packages_names_the_extra(tmp_path, monkeypatch, missing):
-    monkeypatch.setattr(
-        importlib.util, "find_spec", lambda name: None if name == missing else object()
-    )
-    with pytest.raises(ImportError, match=rf"need {missing}.*genenv_jax\[tensorboard\]"):
-        writer(tmp_path / "run", tensorboard="always")
-    assert not (tmp_path / "run").exists()
-    with writer(tmp_path / "run", tensorboard="auto"):
-        pass
-    assert sorted(os.listdir(tmp_path / "run")) == ["metrics.jsonl"]
-
-
-@pytest.mark.parametrize("wanted", ["auto", "always"])
-def test_unusable_tensorflow_stops_only_a_run_that_insists(tmp_path, monkeypatch, wanted):
-    monkeypatch.setattr(importlib.util, "find_spec", lambda name: object())
-    monkeypatch.setitem(sys.modules, "tensorflow", None)  # importing it raises ImportError
-    if wanted == "always":
-        with pytest.raises(ImportError):
-            writer(tmp_path, tensorboard=wanted)
-    else:
-        with writer(tmp_path, tensorboard=wanted) as w:
-            w.write(0, {})
-        assert sorted(os.listdir(tmp_path)) == ["metrics.jsonl"]
-
-
-@pytest.mark.parametrize("wanted", ["auto", "always"])
-def test_tensorboard_gets_the_same_scalars(tmp_path, monkeypatch, wanted):
-    """With stand-ins for TensorFlow and clu's writer: what reaches them, and in what order."""
-    calls = []
-
-    class SummaryWriter:
-        def __init__(self, logdir):
-            calls.append(("open", logdir))
-
-        def write_scalars(self, step, scalars):
-            calls.append(("write", step, scalars))
-
-        def flush(self):
-            calls.append(("flush",))
-
-        def close(self):
-            calls.append(("close",))
-
-    tensorflow = types.ModuleType("tensorflow")
-    tensorflow.config = types.SimpleNamespace(
-        set_visible_devices=lambda devices, kind: calls.append(("hide", devices, kind))
-    )
-    clu_writers = types.ModuleType("clu.metric_writers")
-    clu_writers.SummaryWriter = SummaryWriter
-    monkeypatch.setitem(sys.modules, "tensorflow", tensorflow)
-    monkeypatch.setitem(sys.modules, "clu.metric_writers", clu_writers)
-    monkeypatch.setattr("clu.metric_writers", clu_writers, raising=False)
-    monkeypatch.setattr(importlib.util, "find_spec", lambda name: object())
-    with writer(tmp_path, tensorboard=wanted) as w:
-        w.write(3, {"loss": 0.5, "bad": math.nan})
-    logdir = os.fspath(tmp_path / "tensorboard")
-    assert calls[:2] == [("hide", [], "GPU"), ("open", logdir)]
-    name, step, scalars = calls[2]
-    assert (name, step, scalars["loss"]) == ("write", 3, 0.5)
-    assert math.isnan(scalars["bad"])
-    assert calls[3:] == [("flush",), ("close",)]
-
-
-@pytest.mark.skipif(not HAS_TENSORBOARD, reason="TensorFlow and TensorBoard are not installed")
-def test_tensorboard_event_files_hold_the_scalars(tmp_path):
-    with writer(tmp_path, tensorboard="always") as w:
-        w.write(0, {"agent/loss": 0.5})
-        w.write(1, {"agent/loss": 0.25})
-    import tensorflow
-    from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
-
-    events = EventAccumulator(os.fspath(tmp_path / "tensorboard"))
-    events.Reload()
-    read = {
-        event.step: float(tensorflow.make_ndarray(event.tensor_proto))
-        for event in events.Tensors("agent/loss")
-    }
-    assert read == {0: 0.5, 1: 0.25}
-
-
-def test_writing_without_tensorboard_imports_neither_jax_nor_tensorflow(tmp_path):
+def test_writing_imports_neither_jax_nor_tensorflow(tmp_path):
     code = (
         "import sys; from genenv_jax.run.metrics import MetricWriter, read_steps\n"
         f"w = MetricWriter({os.fspath(tmp_path / 'metrics.jsonl')!r}); w.write(0, {{}})\n"

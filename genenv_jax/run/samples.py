@@ -1,0 +1,53 @@
+"""A few rows of what the models wrote, for the tables of experiment trackers."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, TypeVar
+
+from genenv_jax.benchmarks.base import Task
+
+T = TypeVar("T")
+
+
+def spread(items: Sequence[T], most: int) -> list[T]:
+    """At most so many of the items, evenly over them: the same ones whenever a run is repeated."""
+    count = min(most, len(items))
+    return [items[i * len(items) // count] for i in range(count)]
+
+
+def generation_row(record: Mapping[str, Any]) -> dict[str, Any]:
+    """What became of a generation.
+
+    record: of tasks.jsonl.  Where the simulator did not write the task, the text is the task's.
+    """
+    text, task = record["text"], record["task"]
+    return {
+        "epoch": record["epoch"],
+        "text": _shown(text if text or not task else _request(task["messages"])),
+        "verdict": record["verdict"],
+        **{name: record[name] for name in ("p_hat", "r_env", "weight")},
+    }
+
+
+def answer_row(epoch: int, task: Task, record: Mapping[str, Any]) -> dict[str, Any]:
+    """An answer to a task, or those of an episode, with the verdict: "success", or why it failed.
+
+    record: of d_train.jsonl or predictions.jsonl.
+    """
+    return {
+        "epoch": epoch,
+        "task": _shown(_request(task.messages)),
+        "answer": _shown("\n".join(record.get("answers") or [record["answer"]])),
+        "reward": record["reward"],
+        "verdict": "success" if record["success"] else record.get("reason") or "failure",
+    }
+
+
+def _request(messages: Sequence[Mapping[str, Any]]) -> str:
+    return "\n".join(str(message["content"]) for message in messages)
+
+
+def _shown(text: str) -> str:
+    """Text with control and direction characters and lone surrogates spelled out; newlines stay."""
+    return "".join(c if c.isprintable() or c == "\n" else f"\\u{ord(c):04x}" for c in text)

@@ -1,0 +1,55 @@
+"""Stand-ins for the classes that speak to W&B and Trackio."""
+
+import sys
+
+from genenv_jax.run import tracking
+
+
+class FakeTracker:
+    """Keeps what all its openings were given."""
+
+    def __init__(self):
+        self.ids, self.logged, self.closed, self.closed_within = [], [], 0, None
+        self.on_log = lambda: None
+
+    def __call__(self, project, run_id, workdir, config):
+        self.project, self.config = project, config
+        self.ids.append(run_id)
+        return self
+
+    def log(self, step, scalars, tables):
+        self.logged.append((step, dict(scalars), dict(tables), self.on_log()))
+
+    def close(self):
+        self.closed, self.closed_within = self.closed + 1, sys.exc_info()[0]
+
+
+class Failing(FakeTracker):
+    """Raises where it is told to: at "open", "log" or "close"."""
+
+    where = "log"
+
+    def _fail(self, where):
+        if where == self.where:
+            raise ConnectionError("no network\n and no second line")
+
+    def __call__(self, *args):
+        self._fail("open")
+        return super().__call__(*args)
+
+    def log(self, *args):
+        self._fail("log")
+        super().log(*args)
+
+    def close(self):
+        super().close()
+        self._fail("close")
+
+
+def install(monkeypatch, **kinds):
+    """Puts a stand-in into each named service's place, installed or not; the stand-ins."""
+    fakes = {name: kind() for name, kind in kinds.items()}
+    monkeypatch.setattr(tracking, "_SERVICES", tracking._SERVICES | fakes)
+    missing = tracking._missing
+    monkeypatch.setattr(tracking, "_missing", lambda name: [] if name in fakes else missing(name))
+    return list(fakes.values())

@@ -1,0 +1,308 @@
+"""Trackers: which are opened, what they are given, and that none of them is worth a run."""
+
+from __future__ import annotations
+
+import contextlib
+import importlib.util
+import json
+import math
+import os
+import subprocess
+import sys
+import types
+
+import pytest
+
+from genenv_jax.benchmarks.base import Task
+from genenv_jax.config import default_config, validate
+from genenv_jax.parallel import processes
+from genenv_jax.run import tracking
+from genenv_jax.run.metrics import MetricWriter
+from genenv_jax.run.samples import answer_row, generation_row, spread
+from genenv_jax.run.tracking import Trackers, TrackingConfig
+from tests.run.fake_trackers import Failing, FakeTracker, install
+
+HAS_TENSORBOARD = all(importlib.util.find_spec(n) for n in ("tensorflow", "tensorboard"))
+TABLES = {"samples/answers": [{"epoch": 1, "answer": "ok"}]}
+
+
+def opened(workdir, *names, samples=3):
+    config = TrackingConfig(trackers=names, project="p", samples=samples)
+    return contextlib.closing(Trackers(config, workdir, {"seed": 7}))
+
+
+# -- settings -------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("key", "value", "expected"),
+    [
+        ("trackers", ("wandb", "mlflow"), "expected a tuple of any of ['auto', 'tensorboard'"),
+        ("trackers", ("wandb,trackio",), "expected a tuple of any of"),
+        ("project", "", "project is empty"),
+        ("samples", -1, "at least 0"),
+    ],
+)
+def test_settings_that_cannot_be(key, value, expected):
+    config = default_config()
+    config.benchmark.name, config.model.path = "dial", "model"
+    validate(config)
+    config.tracking[key] = value
+    with pytest.raises(ValueError, match=rf"^config\.tracking\.{key}") as error:
+        validate(config)
+    assert expected in str(error.value)
+
+
+@pytest.mark.parametrize("missing", ["tensorflow", "tensorboard", "wandb", "trackio"])
+def test_a_named_tracker_that_is_not_installed_is_one_error(tmp_path, monkeypatch, missing):
+    here = types.SimpleNamespace(origin="there.py")
+    monkeypatch.setattr(importlib.util, "find_spec", lambda name: None if name == missing else here)
+    extra = "tensorboard" if missing == "tensorflow" else missing
+    with pytest.raises(ValueError, match=rf"'{extra}', but {missing} .*genenv_jax\[{extra}\]"):
+        TrackingConfig(trackers=("auto", extra)).check()
+    if extra == "tensorboard":
+        TrackingConfig().check()
+        with opened(tmp_path, "auto") as trackers:
+            trackers.log(0, {"loss": 1.0}, {})
+    assert os.listdir(tmp_path) == []
+
+
+def test_a_directory_of_a_packages_name_is_no_package(tmp_path, monkeypatch):
+    (tmp_path / "no_such_tracker").mkdir()
+    monkeypatch.syspath_prepend(tmp_path)
+    assert importlib.util.find_spec("no_such_tracker")
+    monkeypatch.setitem(tracking._PACKAGES, "wandb", ("no_such_tracker",))
+    with pytest.raises(ValueError, match="no_such_tracker cannot be found"):
+        TrackingConfig(trackers=("wandb",)).check()
+
+
+# -- what they are given --------------------------------------------------------------------------------
+
+
+def test_each_step_is_given_after_its_line(tmp_path, monkeypatch):
+    (fake,) = install(monkeypatch, wandb=FakeTracker)
+    path = tmp_path / "metrics.jsonl"
+    fake.on_log = lambda: path.read_text().count("\n")
+    with (
+        opened(tmp_path, "wandb") as trackers,
+        contextlib.closing(MetricWriter(path, trackers)) as metrics,
+    ):
+        metrics.write(0, {"loss": 0.5})
+        metrics.write(1, {"loss": math.nan, "n": 2}, TABLES)
+        with pytest.raises(TypeError):
+            metrics.write(2, {"loss": "none"})
+    assert [(step, lines) for step, _, _, lines in fake.logged] == [(0, 1), (1, 2)]
+    assert fake.logged[0][1:3] == ({"loss": 0.5}, {})
+    assert math.isnan(fake.logged[1][1].pop("loss"))
+    assert fake.logged[1][1:3] == ({"n": 2}, TABLES)
+    assert (fake.project, fake.config, fake.closed) == ("p", {"seed": 7}, 1)
+
+
+def test_a_continued_run_has_its_id_and_gives_no_step_twice(tmp_path, monkeypatch):
+    workdir = tmp_path / "runs of mine" / "été:1"
+    workdir.mkdir(parents=True)
+    fakes = install(monkeypatch, wandb=FakeTracker, trackio=FakeTracker)
+    for steps in ((0, 1, 2), (1, 2, 3)):
+        with opened(workdir, "wandb", "trackio") as trackers:
+            for step in steps:
+                trackers.log(step, {"loss": 1.0}, {})
+    assert [[step for step, *_ in fake.logged] for fake in fakes] == [[0, 1, 2, 3]] * 2
+    (run_id,) = {run_id for fake in fakes for run_id in fake.ids}
+    assert run_id.startswith("runs-of-mine--t--1-") and len(fakes[0].ids) == 2
+    assert json.loads((workdir / "tracking.json").read_text()) == {"id": run_id, "step": 3}
+
+
+def test_two_runs_have_two_ids(tmp_path, monkeypatch):
+    (fake,) = install(monkeypatch, trackio=FakeTracker)
+    for name in ("a", "b"):
+        (tmp_path / name / "run").mkdir(parents=True)
+        with opened(tmp_path / name / "run", "trackio"):
+            pass
+    assert len(set(fake.ids)) == 2
+
+
+@pytest.mark.parametrize("content", ["", "[]", "{}", '{"id": 1, "step": 0}', '{"id": "a"}'])
+def test_a_damaged_id_leaves_the_services_out(tmp_path, monkeypatch, caplog, content):
+    (fake,) = install(monkeypatch, wandb=FakeTracker)
+    (tmp_path / "tracking.json").write_text(content)
+    with opened(tmp_path, "wandb") as trackers:
+        trackers.log(0, {}, {})
+    assert "tracking.json is damaged" in caplog.text and len(caplog.records) == 1
+    assert fake.ids == fake.logged == []
+
+
+def test_only_the_first_process_tracks(tmp_path, monkeypatch):
+    (fake,) = install(monkeypatch, wandb=FakeTracker)
+    monkeypatch.setattr(processes, "process_index", lambda: 1)
+    monkeypatch.setattr(tracking, "_missing", lambda name: ["wandb"])  # nor need it be installed
+    TrackingConfig(trackers=("wandb",)).check()
+    with opened(tmp_path, "wandb") as trackers:
+        trackers.log(0, {}, {})
+        assert trackers.samples == 0
+    assert fake.ids == [] and os.listdir(tmp_path) == []
+
+
+# -- failures -------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("where", ["open", "log", "close"])
+def test_a_tracker_that_fails_is_left_out_with_one_line(tmp_path, monkeypatch, caplog, where):
+    good, bad = install(monkeypatch, wandb=FakeTracker, trackio=Failing)
+    bad.where = where
+    with opened(tmp_path, "trackio", "wandb") as trackers:
+        for step in range(3):
+            trackers.log(step, {"loss": 1.0}, {})
+    assert [step for step, *_ in good.logged] == [0, 1, 2] and good.closed == 1
+    (record,) = caplog.records
+    assert record.getMessage() == (
+        "nothing more is sent to trackio: ConnectionError: no network  and no second line"
+    )
+    assert bad.closed == (where == "close")
+    assert [step for step, *_ in bad.logged] == ([0, 1, 2] if where == "close" else [])
+
+
+def test_an_id_that_cannot_be_written_leaves_the_services_out(tmp_path, monkeypatch, caplog):
+    (fake,) = install(monkeypatch, wandb=FakeTracker)
+
+    def full(*_):
+        raise OSError(28, "No space left on device", "tracking.json")
+
+    with opened(tmp_path, "wandb") as trackers:
+        trackers.log(0, {}, {})
+        monkeypatch.setattr(tracking, "write_json", full)
+        trackers.log(1, {}, {})
+        trackers.log(2, {}, {})
+    assert [step for step, *_ in fake.logged] == [0]
+    (record,) = caplog.records
+    assert "sent to wandb: OSError: [Errno 28] No space left" in record.getMessage()
+
+
+def test_a_signal_is_not_a_failure(tmp_path, monkeypatch):
+    (fake,) = install(monkeypatch, wandb=FakeTracker)
+
+    def signalled():
+        raise SystemExit(143)
+
+    fake.on_log = signalled
+    with pytest.raises(SystemExit), opened(tmp_path, "wandb") as trackers:
+        trackers.log(0, {}, {})
+    assert fake.closed == 1 and fake.closed_within is SystemExit
+
+
+# -- TensorBoard ----------------------------------------------------------------------------------------
+
+
+def test_unusable_tensorflow_is_left_out(tmp_path, monkeypatch, caplog):
+    monkeypatch.setattr(tracking, "_missing", lambda name: [])
+    monkeypatch.setitem(sys.modules, "tensorflow", None)  # importing it raises ImportError
+    with opened(tmp_path, "auto") as trackers:
+        trackers.log(0, {"loss": 1.0}, {})
+    assert "nothing more is sent to tensorboard: " in caplog.text and len(caplog.records) == 1
+    assert os.listdir(tmp_path) == []
+
+
+@pytest.mark.parametrize("wanted", ["auto", "tensorboard"])
+def test_tensorboard_gets_the_scalars(tmp_path, monkeypatch, wanted):
+    """With stand-ins for TensorFlow and clu's writer: what reaches them, and in what order."""
+    calls = []
+
+    class SummaryWriter:
+        def __init__(self, logdir):
+            calls.append(("open", logdir))
+
+        def write_scalars(self, step, scalars):
+            calls.append(("write", step, scalars))
+
+        def flush(self):
+            calls.append(("flush",))
+
+        def close(self):
+            calls.append(("close",))
+
+    tensorflow = types.ModuleType("tensorflow")
+    tensorflow.config = types.SimpleNamespace(
+        set_visible_devices=lambda devices, kind: calls.append(("hide", devices, kind))
+    )
+    clu_writers = types.ModuleType("clu.metric_writers")
+    clu_writers.SummaryWriter = SummaryWriter
+    monkeypatch.setitem(sys.modules, "tensorflow", tensorflow)
+    monkeypatch.setitem(sys.modules, "clu.metric_writers", clu_writers)
+    monkeypatch.setattr("clu.metric_writers", clu_writers, raising=False)
+    monkeypatch.setattr(tracking, "_missing", lambda name: [])
+    with opened(tmp_path, wanted) as trackers:
+        assert trackers.samples == 0  # it shows no tables
+        trackers.log(3, {"loss": 0.5}, TABLES)
+        trackers.log(3, {"loss": 0.5}, {})  # repeated: its files cannot be cut back
+    written = [("write", 3, {"loss": 0.5}), ("flush",)]
+    logdir = os.fspath(tmp_path / "tensorboard")
+    assert calls == [("hide", [], "GPU"), ("open", logdir), *written, *written, ("close",)]
+    assert os.listdir(tmp_path) == []  # no id, which only services need
+
+
+@pytest.mark.skipif(not HAS_TENSORBOARD, reason="TensorFlow and TensorBoard are not installed")
+def test_tensorboard_event_files_hold_the_scalars(tmp_path):
+    with opened(tmp_path, "tensorboard") as trackers:
+        trackers.log(0, {"agent/loss": 0.5}, {})
+        trackers.log(1, {"agent/loss": 0.25}, {})
+    import tensorflow
+    from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
+
+    events = EventAccumulator(os.fspath(tmp_path / "tensorboard"))
+    events.Reload()
+    read = {
+        event.step: float(tensorflow.make_ndarray(event.tensor_proto))
+        for event in events.Tensors("agent/loss")
+    }
+    assert read == {0: 0.5, 1: 0.25}
+
+
+@pytest.mark.slow
+def test_what_is_not_asked_for_is_not_imported(tmp_path):
+    code = (
+        "import sys, pathlib; from genenv_jax.run.tracking import Trackers, TrackingConfig\n"
+        "config = TrackingConfig(trackers=()); config.check()\n"
+        f"t = Trackers(config, pathlib.Path({os.fspath(tmp_path)!r}), {{}}); t.log(0, {{}}, {{}})\n"
+        "print(sorted({'tensorflow', 'tensorboard', 'clu', 'wandb', 'trackio'} & set(sys.modules)))"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "[]"
+
+
+# -- samples --------------------------------------------------------------------------------------------
+
+
+def test_samples_lie_evenly_over_the_records():
+    assert spread(range(10), 4) == [0, 2, 5, 7]
+    assert spread("abc", 8) == ["a", "b", "c"]
+    assert spread("abc", 0) == spread("", 3) == []
+
+
+def test_rows_are_made_of_the_records():
+    task = Task("t", "toy", "all", ({"role": "user", "content": "2 + 2?"},))
+    record = {
+        "epoch": 3,
+        "id": "generated-3-0-0",
+        "text": "a\x1b[31mb\u202e\ud800\nc",
+        "verdict": "unparsable",
+        "task": None,
+        **dict.fromkeys(("p_hat", "r_env", "weight")),
+    }
+    row = generation_row(record)
+    assert row == {
+        "epoch": 3,
+        "text": "a\\u001b[31mb\\u202e\\ud800\nc",
+        "verdict": "unparsable",
+        **dict.fromkeys(("p_hat", "r_env", "weight")),
+    }
+    assert generation_row(record | {"text": ""})["text"] == ""
+    assert generation_row(record | {"text": "", "task": task.to_json()})["text"] == "2 + 2?"
+    answer = {"task_id": "t", "answer": "4", "reward": 1.0, "success": True}
+    shown = {"epoch": 5, "task": "2 + 2?", "answer": "4", "reward": 1.0, "verdict": "success"}
+    assert answer_row(5, task, answer) == shown
+    failed = answer | {"success": False, "reward": 0.0, "answers": ["look", "4"]}
+    assert answer_row(5, task, failed) == shown | {
+        "answer": "look\n4",
+        "reward": 0.0,
+        "verdict": "failure",
+    }
+    assert answer_row(5, task, failed | {"reason": "odd"})["verdict"] == "odd"
