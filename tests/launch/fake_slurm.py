@@ -1,9 +1,9 @@
 """A stand-in for Slurm that runs a batch script's steps in real processes of this machine.
 
-`Cluster.submit` is sbatch and the controller: it reads the script's #SBATCH lines, runs it, and starts it again
-where that was asked for.  srun, scancel and scontrol are commands in `commands`, the program is `python` there:
-a shell script that holds its workdir's run.lock, appends to its metrics.jsonl, and at SIGTERM gives the lock back
-and ends with exit code 143.  In the control directory:
+`Cluster.submit` is sbatch and the controller: it reads the script's #SBATCH lines, runs it, and starts it
+again where that was asked for.  srun, scancel and scontrol are commands in `commands`, and so is the program,
+`python`: a shell script that holds its workdir's run.lock, appends to its metrics.jsonl, and at SIGTERM gives
+the lock back and ends with exit code 143.  In the control directory:
 
     srun            what srun was called with, one line a call
     requeue         made by scontrol
@@ -92,7 +92,11 @@ class Cluster:
         self.starts = 0
 
     def submit(
-        self, script: pathlib.Path, *arguments: str, during: Callable | None = None, **environment: str
+        self,
+        script: pathlib.Path,
+        *arguments: str,
+        during: Callable | None = None,
+        **environment: str,
     ) -> subprocess.CompletedProcess:
         """Runs a job to its end.
 

@@ -95,7 +95,9 @@ def test_a_cancelled_run_stays_cancelled(cluster):
 
 
 def test_a_failing_worker_ends_the_job_for_good(cluster):
-    (cluster.control / "exit/1").write_text("5")  # the other ends with 143, which is what srun returns
+    (cluster.control / "exit/1").write_text(
+        "5"
+    )  # the other ends with 143, which is what srun returns
     done = submit(cluster)
     assert done.returncode == 143 and cluster.starts == 1
 
