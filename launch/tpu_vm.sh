@@ -6,15 +6,12 @@ usage() {
   cat <<'USAGE'
 usage: launch/tpu_vm.sh --name=NAME --accelerator_type=TYPE --zone=ZONE --bucket=BUCKET [OPTION…] -- ARG…
 
-Creates the slice, or takes the one of that name; installs HEAD of this repository on every worker and
-mounts the bucket; starts `python -m genenv_jax.main --workdir=BUCKET/runs/RUN ARG…` on all of them, detached;
-shows the log of worker 0; deletes the slice, also one that existed before or whose run failed.  Called
-again while the run goes on, it follows that run.  In the bucket, data/ is $GENENV_DATA; for programs, which
-run in the repository, the bucket is ../bucket.
+Creates the slice, or takes the one of that name; installs HEAD on every worker; starts
+`python -m genenv_jax.main --workdir=BUCKET/runs/RUN ARG…` on all of them, detached; shows the log of worker 0;
+deletes the slice, also one that existed before or whose run failed.  Called again while the run goes on, it
+follows that run.  Programs run in the repository and have the bucket as ../bucket; its data/ is $GENENV_DATA.
 
-  --name=NAME              of the slice
   --accelerator_type=TYPE  v5litepod-16, v6e-8, v5p-8, v4-8, …
-  --zone=ZONE              europe-west4-b, …
   --bucket=BUCKET          its name; best with a hierarchical namespace, in the slice's region
   --runtime_version=V      default: by generation
   --spot                   cheaper, and may be taken away at any time
@@ -39,16 +36,15 @@ say() {
   if ((dry_run)); then printf '\n# %s\n' "$*"; else printf 'tpu_vm: %s\n' "$*" >&2; fi
 }
 
-# Ends with an exit code and a message.
-fail() {
-  printf 'tpu_vm: %s\n' "${*:2}" >&2
-  exit "$1"
-}
-
 # Says why an attempt came to nothing, and returns the exit code where there is no other attempt.
 lost() {
   printf 'tpu_vm: %s\n' "${*:2}" >&2
   return "$1"
+}
+
+# Ends with an exit code and a message.
+fail() {
+  lost "$@" || exit
 }
 
 # A command as a line to paste.
@@ -133,18 +129,14 @@ understand_slice() {
   match accelerator_type '(v5litepod|v6e)-(1|4|8|16|32|64|128|256)|(v5p|v4)-[1-9][0-9]{0,4}' \
     "v5litepod- (v5e) or v6e- and 1, 4, 8, 16, 32, 64, 128 or 256 chips, or v5p- or v4- and TensorCores"
   case $accelerator_type in
-    v5litepod-*) version=v2-alpha-tpuv5-lite ;;
-    v6e-*) version=v2-alpha-tpuv6e ;;
-    v5p-*) version=v2-alpha-tpuv5 ;;
-    v4-*) version=tpu-ubuntu2204-base ;;
+    v5litepod-*) version=v2-alpha-tpuv5-lite hosts=$((size <= 8 ? 1 : size / 4)) ;;
+    v6e-*) version=v2-alpha-tpuv6e hosts=$((size <= 8 ? 1 : size / 4)) ;;
+    v5p-*) version=v2-alpha-tpuv5 hosts=$((size / 8)) ;;
+    v4-*) version=tpu-ubuntu2204-base hosts=$((size / 8)) ;;
   esac
+  [[ $accelerator_type == v5litepod-* || $accelerator_type == v6e-* ]] || ((size % 8 == 0)) \
+    || fail 2 "--accelerator_type=$accelerator_type: expected a multiple of 8 TensorCores"
   : "${runtime_version:=$version}"
-  if [[ $accelerator_type == v5litepod-* || $accelerator_type == v6e-* ]]; then
-    hosts=$((size <= 8 ? 1 : size / 4))
-  else
-    hosts=$((size / 8))
-    ((size % 8 == 0)) || fail 2 "--accelerator_type=$accelerator_type: expected a multiple of 8 TensorCores"
-  fi
 }
 
 check_options() {
@@ -199,19 +191,17 @@ look() {
 }
 
 create_slice() {
-  local arguments=("$name" "${place[@]}" --accelerator-type="$accelerator_type")
+  local arguments=(tpu-vm create "$name" --version="$runtime_version")
+  if ((queued)); then
+    arguments=(queued-resources create "$name" --node-id="$name" --runtime-version="$runtime_version")
+  fi
+  arguments+=("${place[@]}" --accelerator-type="$accelerator_type")
   if ((spot)); then arguments+=(--spot); fi
-  arguments+=(${create_flags[@]+"${create_flags[@]}"})
   say "create $accelerator_type (hosts: $hosts)"
   slice_exists=1 # from here on it may cost, also where the command fails or is interrupted
-  if ((queued)); then
-    gcloud compute tpus queued-resources create --node-id="$name" --runtime-version="$runtime_version" \
-      "${arguments[@]}" && return
-  else
-    gcloud compute tpus tpu-vm create --version="$runtime_version" "${arguments[@]}" && return
-    look
-    if [[ $state == ABSENT ]]; then slice_exists=0; fi
-  fi
+  gcloud compute tpus "${arguments[@]}" ${create_flags[@]+"${create_flags[@]}"} && return
+  look
+  if [[ $state == ABSENT ]] && ((!queued)); then slice_exists=0; fi
   lost 1 "slice $name could not be created (gcloud says why above)"
 }
 
@@ -354,7 +344,7 @@ await_end() {
       if ((answered == hosts && running + ended < hosts)); then
         lost 75 "the run is lost on $((hosts - running - ended)) workers, as after a restart" || return
       fi
-      # Time for what a lost connection cut off, and for others to end where one failed: the cause may be theirs.
+      # Time for what a lost connection cut off, and for others to end where one failed.
       if (((ended == hosts && shown) || ((ended == hosts || run_status) && ++late > 4))); then return 0; fi
     elif [[ ! $state =~ ^(UNKNOWN|REPAIRING|RESTARTING|REIMAGING)$ ]]; then
       gone=1

@@ -135,7 +135,7 @@ def test_a_run_on_a_new_slice(cloud):
     assert done.returncode == 0, done.stderr
     assert cloud.verbs == ["create", *WHOLE, "delete"]
     assert cloud.call("create") == [
-        *"compute tpus tpu-vm create --version=v2-alpha-tpuv5-lite slice".split(),
+        *"compute tpus tpu-vm create slice --version=v2-alpha-tpuv5-lite".split(),
         *"--zone=us-west4-a --quiet --accelerator-type=v5litepod-8".split(),
     ]
     assert done.stdout == "epoch 1 on worker 0\nepoch 2 on worker 0\n"
