@@ -7,9 +7,10 @@ usage() {
 usage: launch/tpu_vm.sh --name=NAME --accelerator_type=TYPE --zone=ZONE --bucket=BUCKET [OPTION…] -- ARG…
 
 Creates the slice, or takes the one of that name; installs HEAD on every worker; starts
-`python -m genenv_jax.main --workdir=BUCKET/runs/RUN ARG…` on all of them, detached; shows the log of worker 0;
-deletes the slice, also one that existed before or whose run failed.  Called again while the run goes on, it
-follows that run.  Programs run in the repository and have the bucket as ../bucket; its data/ is $GENENV_DATA.
+`python -m genenv_jax.main --workdir=BUCKET/runs/RUN ARG…` on all of them, detached; shows the log of worker
+0; deletes the slice, also one that existed before or whose run failed.  Called again while the run goes on,
+it follows that run.  Programs run in the repository and have the bucket as ../bucket; its data/ is
+$GENENV_DATA.
 
   --accelerator_type=TYPE  v5litepod-16, v6e-8, v5p-8, v4-8, …
   --bucket=BUCKET          its name; best with a hierarchical namespace, in the slice's region

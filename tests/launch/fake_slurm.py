@@ -8,6 +8,7 @@ the lock back and ends with exit code 143.  In the control directory:
     srun            what srun was called with, one line a call
     requeue         made by scontrol
     tasks/N         process id of task N that runs
+    ready/N         task N listens to signals
     hang            while this file exists the program runs on
     exit/N          exit code of task N; the others then end by themselves, with 143
 """
@@ -64,6 +65,7 @@ if ((SLURM_PROCID == 0)); then
   echo "{{}}" >>"$workdir/metrics.jsonl"
   touch "$workdir/run.lock"
 fi
+touch {control}/ready/$SLURM_PROCID
 while [[ -e {control}/hang ]]; do sleep 0.02; done
 if [[ -e {control}/exit/$SLURM_PROCID ]]; then finish "$(cat {control}/exit/$SLURM_PROCID)"; fi
 if compgen -G "{control}/exit/*" >/dev/null; then finish 143; fi
@@ -83,7 +85,8 @@ class Cluster:
     def __init__(self, directory: pathlib.Path):
         self.commands, self.control = directory / "commands", directory / "control"
         self.workdir = directory / "run"
-        for path in (self.commands, self.control / "tasks", self.control / "exit", self.workdir):
+        parts = [self.control / name for name in ("tasks", "ready", "exit")]
+        for path in (self.commands, self.workdir, *parts):
             path.mkdir(parents=True)
         scripts = {"srun": SRUN, "scancel": SCANCEL, "scontrol": SCONTROL, "python": PROGRAM}
         for name, text in scripts.items():
@@ -106,6 +109,7 @@ class Cluster:
         """
         directives = shlex.split(" ".join(re.findall(r"(?m)^#SBATCH (.*)", script.read_text())))
         while True:
+            assert self.starts < 4, "the job is started again and again"
             (self.control / "requeue").unlink(missing_ok=True)
             process = subprocess.Popen(
                 ["bash", script, *arguments],
@@ -136,6 +140,6 @@ class Cluster:
 
     def _wait_for_tasks(self) -> None:
         end = time.monotonic() + 20
-        while not ((self.control / "tasks/1").exists() and (self.workdir / "run.lock").exists()):
+        while len(list((self.control / "ready").iterdir())) < 2:
             assert time.monotonic() < end, "the tasks did not start"
             time.sleep(0.01)
