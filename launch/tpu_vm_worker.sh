@@ -71,7 +71,7 @@ start() {
   mkdir -p "$run" "$base/bucket/runs/$1"
   exec 9>"$run/lock" # held by the run and whatever it starts
   flock --nonblock 9 || fail "run $(cat "$run/name") is still going on"
-  rm -f "$run/exit_code"
+  rm -f "$run/exit_code" "$run/log"
   echo "$1" >"$run/name"
   # Its own session and no file of this one's: it outlives the connection.
   setsid bash "${BASH_SOURCE[0]}" supervise "$@" >"$run/log" 2>&1 </dev/null &
@@ -132,7 +132,7 @@ case $command in
     ;;
   start | supervise | status | stop) "$command" "$@" ;;
   follow) timeout 600 tail --pid="$(cat "$run/pid")" --sleep-interval=0.2 --bytes=+$(($1 + 1)) --follow=name \
-    "$run/log" ;;
+    --retry "$run/log" ;;
   tail) tail --lines="$1" "$run/log" | sed "s/^/[$HOSTNAME] /" ;;
   *) fail "unknown command '$command'" ;;
 esac

@@ -34,8 +34,7 @@ while [[ $1 == -* ]]; do options+=("$1"); shift; done
 export SLURM_NTASKS=2 SLURM_STEP_NODELIST=localhost SLURM_STEP_NUM_TASKS=2 SLURM_STEP_NUM_NODES=1
 trap '' TERM
 for ((task = 0; task < 2; task++)); do
-  (trap - TERM; SLURM_PROCID=$task SLURM_LOCALID=$task exec "$@") &
-  echo $! >{control}/tasks/$task
+  (trap - TERM; echo $BASHPID >{control}/tasks/$task; SLURM_PROCID=$task SLURM_LOCALID=$task exec "$@") &
   pids[task]=$!
 done
 highest=0
