@@ -69,7 +69,8 @@ references: $(REST)
 lint: $(LINT)
 	$(RUN) ruff check .
 	$(RUN) ruff format --check .
-	$(VENV)/bin/shellcheck launch/*.sh .ci/run
+	$(VENV)/bin/shellcheck launch/*.sh launch/slurm.sbatch .ci/run
+	$(VENV)/bin/hadolint Dockerfile
 
 clean:
 	@if [ -f $(CREATED) ]; then rm -rf $(VENV); fi

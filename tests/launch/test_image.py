@@ -1,0 +1,80 @@
+"""The Dockerfile: what it copies is there and is enough, and what it runs takes a command line."""
+
+import pathlib
+import re
+import shutil
+import subprocess
+import sys
+
+import pytest
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+LINES = re.sub(r"(?m)\\\n|^#.*\n", "", (ROOT / "Dockerfile").read_text()).splitlines()
+STEPS = [line.split(None, 1) for line in LINES if line]
+
+
+def copied():
+    """Source and target of every COPY, as they are in the repository and in the image."""
+    for step, text in STEPS:
+        if step == "COPY":
+            *sources, target = text.split()
+            yield from ((source, target) for source in sources)
+
+
+def test_what_is_copied_exists_and_is_not_ignored():
+    first, *kept = (ROOT / ".dockerignore").read_text().splitlines()
+    assert first == "*"
+    sources = [source for source, _ in copied()]
+    assert sorted(f"!{source}" for source in sources) == sorted(k for k in kept if k[0] == "!")
+    assert all((ROOT / source).exists() for source in sources)
+
+
+def test_it_runs_as_a_user_that_it_makes():
+    (made,) = re.findall(r"useradd .*--uid (\d+)", " ".join(LINES))
+    users = [text for step, text in STEPS if step == "USER"]
+    assert users == [made] and int(made) > 0
+    assert STEPS[-1] == ["ENTRYPOINT", '["python", "-m", "genenv_jax.main"]']
+
+
+def test_extras_are_optional():
+    """pip takes no empty brackets."""
+    (argument,) = re.findall(r'--editable (".*?")', " ".join(LINES))
+    for extras, expected in (("", "."), ("tpu,endpoint", ".[tpu,endpoint]")):
+        command = ["bash", "-c", f"echo {argument}"]
+        done = subprocess.run(command, env={"EXTRAS": extras}, capture_output=True, check=True)
+        assert done.stdout.decode() == expected + "\n"
+
+
+@pytest.mark.slow
+def test_the_program_runs_from_what_is_copied(tmp_path):
+    for source, target in copied():
+        path = ROOT / source
+        if path.is_dir():
+            shutil.copytree(path, tmp_path / target)
+        else:
+            shutil.copy(path, tmp_path / target)
+    arguments = ["-m", "genenv_jax.main", "--config=configs/quickstart.py", "--print_config"]
+    done = subprocess.run(
+        [sys.executable, *arguments], cwd=tmp_path, capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0 and "config.model." in done.stdout, done.stderr
+
+
+def _docker():
+    command = ["docker", "info"]
+    return shutil.which("docker") and not subprocess.run(command, capture_output=True).returncode
+
+
+@pytest.mark.slow
+def test_it_can_be_built():
+    if not _docker():
+        pytest.skip("needs Docker with a daemon that runs")
+    tag = "genenv_jax:test"
+    subprocess.run(["docker", "build", "--quiet", "--tag", tag, ROOT], check=True)
+    done = subprocess.run(
+        ["docker", "run", "--rm", tag, "--config=configs/quickstart.py", "--print_config"],
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert "config.model." in done.stdout
