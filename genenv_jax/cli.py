@@ -11,7 +11,7 @@ from typing import Any, NoReturn
 from absl import app, flags, logging
 from ml_collections import config_flags
 
-from genenv_jax import signals
+from genenv_jax import config_files, signals
 from genenv_jax.run import allocator
 
 
@@ -48,6 +48,7 @@ def _unknown(key: str, argv: Sequence[str]) -> str:
 def define_config(help_string: str) -> None:
     """The flag --config, a configuration file, and --config.KEY=VALUE for any of its settings.
 
+    A file of configs/ that the working directory lacks is the installed package's, see `config_files`.
     Keys that the file does not name are accepted here, for a benchmark's own options; `validate` refuses
     unknown ones.
     """
@@ -85,6 +86,7 @@ def run(main: Callable[[], Any]) -> None:
     """
 
     def parse(argv: Sequence[str]) -> list[str]:
+        argv = config_files.find_in(argv)
         try:
             rest = flags.FLAGS(argv)
         # A group that the configuration has not is a KeyError of its name alone.
