@@ -149,6 +149,7 @@ def _render(
         sources=sources,
         table=table,
         verified=bool(config.benchmark.get("verify_files")),
+        standard=start is not None and _is_standard(start),
         limits=_limits(role, config),
         length=longest.get(role) or max(longest.values()),
         response=limits.simulator_response if role == "simulator" else limits.agent_response,
@@ -190,6 +191,26 @@ def _license(start: pathlib.Path | None) -> dict[str, str]:
         return {}
     names = ("license", "license_name", "license_link")
     return {name: found[name] for name in names if isinstance(found.get(name), str)}
+
+
+# Digits, apostrophes, spaces and scripts, which the families split by different rules.
+_PROBE = "It's 2025, or 31.5%:  add(3, 14)\n\n\tNaïve {'k': [\"v1\"]} 你好 <x>"
+
+
+def _is_standard(directory: pathlib.Path) -> bool:
+    """Whether the tokenizer that servers load gives the tokens that the model was trained on.
+
+    AutoTokenizer takes a family's splitting rules in place of those of tokenizer.json.
+    """
+    from transformers import AutoTokenizer, PreTrainedTokenizerFast  # slow
+
+    try:
+        theirs, ours = (
+            kind.from_pretrained(directory) for kind in (AutoTokenizer, PreTrainedTokenizerFast)
+        )
+        return theirs.encode(_PROBE) == ours.encode(_PROBE)
+    except Exception:  # the libraries raise whatever they like
+        return False
 
 
 def _settings(config: Config) -> list[str]:

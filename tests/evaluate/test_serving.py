@@ -1,0 +1,61 @@
+"""An exported agent behind a server answers as it does here."""
+
+import json
+
+import pytest
+
+from tests.commands import call
+from tests.evaluate import model_server
+from tests.runs import lines, run
+
+# Dial: its answers are many and long.
+SETTINGS = {
+    "benchmark.name": "dial",
+    "benchmark.positions": 4,
+    "benchmark.eval_per_depth": 4,
+    "model.make.vocab_size": 512,
+    "model.make.hidden_size": 32,
+    "limits.agent_prompt": 48,
+    "limits.agent_response": 48,
+    "limits.simulator_prompt": 48,
+    "evaluation.sampled": 0,
+    "compile_ahead": False,
+}
+
+
+@pytest.fixture(scope="module")
+def exported(cache, tmp_path_factory):
+    """agent/ of a finished run."""
+    workdir = tmp_path_factory.mktemp("exported")
+    run(cache, workdir, epochs=1, export=True, **SETTINGS)
+    return workdir / "agent"
+
+
+def evaluated(cache, out, *arguments):
+    """What the command writes, place for place."""
+    flags = [f"--config=tests/run_toy.py:{cache}", f"--workdir={out}"]
+    flags += [f"--config.{name}={value}" for name, value in SETTINGS.items()]
+    result = call("evaluate", *flags, *arguments)
+    assert result.returncode == 0, result.stderr
+    return lines(out, "predictions.jsonl"), json.loads((out / "metrics.json").read_text())
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("runs_it", ["ours", "torch"])
+def test_a_served_export_gives_the_same_answers_and_scores(cache, exported, tmp_path, runs_it):
+    if runs_it == "torch":
+        pytest.importorskip("torch")
+    here = evaluated(cache, tmp_path / "here", f"--model={exported}")
+    answer = getattr(model_server, runs_it)(exported, width=48)
+    with model_server.serving(answer) as (url, requests):
+        there = evaluated(cache, tmp_path / "there", f"--endpoint={url}", "--endpoint_model=agent")
+    assert here == there
+    predictions, metrics = here
+    assert len(requests) == len(predictions) > 20
+    assert len({p["answer"] for p in predictions}) > 10 and {p["ended"] for p in predictions} == {
+        True
+    }
+    assert 0 < metrics["eval/in_distribution/greedy/accuracy"] < 1
+    # Plain conversations: no tools, no format of the answer, no stop words.
+    wanted = {"model", "messages", "temperature", "max_tokens", "seed", "path", "key"}
+    assert all(set(request) == wanted for request in requests)
