@@ -21,6 +21,7 @@ from ml_collections import ConfigDict
 from genenv_jax.benchmarks import data_files
 from genenv_jax.config import Config, changes
 from genenv_jax.models.huggingface.directory import CARD
+from genenv_jax.models.make import has_made_tokenizer
 from genenv_jax.publish import provenance
 from genenv_jax.run.jsonl import read_json
 from genenv_jax.run.metrics import read_steps
@@ -149,7 +150,8 @@ def _render(
         sources=sources,
         table=table,
         verified=bool(config.benchmark.get("verify_files")),
-        standard=start is not None and _is_standard(start),
+        # Servers load it by AutoTokenizer.
+        standard=start is not None and not has_made_tokenizer(start),
         limits=_limits(role, config),
         length=longest.get(role) or max(longest.values()),
         response=limits.simulator_response if role == "simulator" else limits.agent_response,
@@ -191,26 +193,6 @@ def _license(start: pathlib.Path | None) -> dict[str, str]:
         return {}
     names = ("license", "license_name", "license_link")
     return {name: found[name] for name in names if isinstance(found.get(name), str)}
-
-
-# Digits, apostrophes, spaces and scripts, which the families split by different rules.
-_PROBE = "It's 2025, or 31.5%:  add(3, 14)\n\n\tNaïve {'k': [\"v1\"]} 你好 <x>"
-
-
-def _is_standard(directory: pathlib.Path) -> bool:
-    """Whether the tokenizer that servers load gives the tokens that the model was trained on.
-
-    AutoTokenizer takes a family's splitting rules in place of those of tokenizer.json.
-    """
-    from transformers import AutoTokenizer, PreTrainedTokenizerFast  # slow
-
-    try:
-        theirs, ours = (
-            kind.from_pretrained(directory) for kind in (AutoTokenizer, PreTrainedTokenizerFast)
-        )
-        return theirs.encode(_PROBE) == ours.encode(_PROBE)
-    except Exception:  # the libraries raise whatever they like
-        return False
 
 
 def _settings(config: Config) -> list[str]:

@@ -97,7 +97,7 @@ def test_no_place_of_the_machine_is_in_it(make, tmp_path):
 
 
 def test_how_it_is_served(make, tmp_path):
-    """A tokenizer that AutoTokenizer reads otherwise, by the rules of the model's family, is not."""
+    """Not with a tokenizer that was made here, which AutoTokenizer reads otherwise."""
     assert "vllm serve DIRECTORY_OR_NAME" in make()["card"]
     assert "--max-model-len 134 " in make()["card"]
     train_tokenizer(["one two 12 34 it's"] * 9, 280).save_pretrained(tmp_path / "base")
