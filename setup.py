@@ -4,6 +4,8 @@ Every range starts at a version that is known to work and ends before the next o
 us.  Python 3.11 gets the newest JAX that still supports it (0.10), Python 3.12 gets 0.11.
 """
 
+import pathlib
+
 import setuptools
 
 # What every command needs.  No TensorFlow and no PyTorch: they are large, and only extras use them.
@@ -136,14 +138,23 @@ setuptools.setup(
     name="genenv_jax",
     version="0.1.0",
     description="GenEnv (arXiv 2512.19682) in JAX: an agent and the simulator that makes its tasks",
+    long_description=pathlib.Path(__file__).with_name("README.md").read_text(encoding="utf-8"),
+    long_description_content_type="text/markdown",
     author="The genenv_jax authors",
     license="Apache-2.0",
     python_requires=">=3.11",
-    # The configurations are files that a user edits, given by path; they are not installed.
-    packages=setuptools.find_packages(include=["genenv_jax", "genenv_jax.*"]),
-    # Where the benchmarks' files are published, and their checksums.
+    # The configurations are files that a user edits, given by path.  They are installed as well, so that
+    # commands find them where there is no checkout.
+    packages=[
+        *setuptools.find_packages(include=["genenv_jax", "genenv_jax.*"]),
+        *("genenv_jax.configs", "genenv_jax.configs.ablations"),
+    ],
+    package_dir={"genenv_jax.configs": "configs"},
     package_data={
+        "genenv_jax": ["py.typed"],
+        # Where the benchmarks' files are published, and their checksums.
         "genenv_jax.benchmarks": ["sources/*.tsv"],
+        "genenv_jax.publish": ["*.jinja"],
         "genenv_jax.report": ["templates/*.html"],
     },
     entry_points={"console_scripts": ["genenv = genenv_jax.commands:main"]},

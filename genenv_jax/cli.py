@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-import difflib
 import os
-import pathlib
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, NoReturn
@@ -13,7 +11,7 @@ from typing import Any, NoReturn
 from absl import app, flags, logging
 from ml_collections import config_flags
 
-from genenv_jax import signals
+from genenv_jax import config_files, signals
 from genenv_jax.run import allocator
 
 
@@ -56,30 +54,10 @@ def _unknown(error: str, argv: Sequence[str]) -> str:
     )
 
 
-def _check_config_file(argv: Sequence[str]) -> None:
-    """Ends the command where the file that --config names does not exist, with those that do."""
-    for argument, following in zip(argv, [*argv[1:], ""], strict=True):
-        name, given, value = argument.partition("=")
-        if argument.startswith("-") and name.lstrip("-") == "config":
-            path = pathlib.Path((value if given else following).partition(":")[0])
-            if path.is_file():
-                return
-            folder = path.parent if path.parent.is_dir() else pathlib.Path("configs")
-            there = sorted(file.name for file in folder.glob("*.py"))
-            close = difflib.get_close_matches(path.name, there, 1)
-            meant = (
-                f"did you mean {folder / close[0]}?"
-                if close
-                else f"in {folder}/ are {', '.join(there)}"
-            )
-            fail(
-                f"--config={path}: no such file; {meant if there else f'nor any other in {folder}/'}"
-            )
-
-
 def define_config(help_string: str) -> None:
     """The flag --config, a configuration file, and --config.KEY=VALUE for any of its settings.
 
+    A file of configs/ that the working directory lacks is the installed package's, see `config_files`.
     Keys that the file does not name are accepted here, for a benchmark's own options; `validate` refuses
     unknown ones.
     """
@@ -121,8 +99,10 @@ def run(main: Callable[[], Any]) -> None:
     """
 
     def parse(argv: Sequence[str]) -> list[str]:
+        argv = config_files.find_in(argv)
         if "config" in flags.FLAGS:
-            _check_config_file(argv)
+            if error := config_files.missing(argv):
+                fail(error)
             for name in flags.FLAGS.flags_by_module_dict()[__name__]:
                 # Shown by --help beside the command's own.
                 flags.FLAGS.register_key_flag_for_module(argv[0], name)

@@ -18,8 +18,10 @@ import jax
 
 from genenv_jax.config import Config
 from genenv_jax.evaluate.held_out import HeldOut
+from genenv_jax.parallel import processes
 from genenv_jax.players import build
 from genenv_jax.players.prompts import check_prompts
+from genenv_jax.publish import card, provenance
 from genenv_jax.run.samples import answer_row, generation_row
 from genenv_jax.run.session import Session
 from genenv_jax.run.tracking import Trackers
@@ -57,6 +59,7 @@ class Coevolution:
       agent_trainer, simulator_trainer: how the players learn.
       objective: p̂, R_env, filter and weights.
       held_out: evaluations.
+      cards: the model cards of a finished run, by role.
     Raises:
       ValueError, FileNotFoundError: something that the configuration names is missing or unfit.
     """
@@ -121,6 +124,14 @@ class Coevolution:
         session.register_trained("simulator", self.simulator)
         session.register_engines([self.agent.engine, self.simulator.engine, *engines.values()])
         settings.write(host.model.path)
+        self.cards = functools.partial(
+            card.of_run,
+            config=config,
+            workdir=workdir,
+            start=host.model.path,
+            tasks=len(eval_tasks),
+            commit=provenance.commit(),
+        )
         with host.activate():
             self.source.prepare()
         session.open(Trackers(config.tracking, workdir, settings.state()))
@@ -136,8 +147,9 @@ class Coevolution:
             for epoch in session.epochs():
                 self.epoch(epoch)
             if self.config.export:
-                self.agent.export(session.workdir / "agent")
-                self.simulator.export(session.workdir / "simulator")
+                for role, player in (("agent", self.agent), ("simulator", self.simulator)):
+                    cards = self.cards(role) if processes.is_writer() else {}
+                    player.export(session.workdir / role, **cards)
 
     def epoch(self, epoch: int) -> None:
         """One epoch of Algorithm 1; `epoch` counts from 0."""

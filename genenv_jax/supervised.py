@@ -37,6 +37,7 @@ from genenv_jax.benchmarks.demonstrations import (
 from genenv_jax.benchmarks.registry import demonstrations
 from genenv_jax.config import Config, validate
 from genenv_jax.models import huggingface, lora
+from genenv_jax.models.huggingface.directory import CARD
 from genenv_jax.models.language_model import LanguageModel
 from genenv_jax.models.make import chat_text, make_model
 from genenv_jax.ownership import owned, scratch_name, sweep
@@ -45,6 +46,7 @@ from genenv_jax.parallel.rules import param_shardings
 from genenv_jax.players import build
 from genenv_jax.players.offload import place
 from genenv_jax.players.prompts import check_prompts
+from genenv_jax.publish import card
 from genenv_jax.run import digests
 from genenv_jax.run.checkpoint import Checkpoints
 from genenv_jax.run.progress import Progress
@@ -196,7 +198,9 @@ def fine_tune_model(
                 # Into the base as it was read: the compute type may have rounded the frozen one.
                 params = lora.merge(lora.join(host.load_params(), params), config.lora)
             notes = {"best": tuned.best, "losses": tuned.records}
-            host.model.save(directory, params, notes={"warm_start.json": notes})
+            best = next(record for record in tuned.records if record["step"] == tuned.best)
+            files = {"warm_start.json": notes, CARD: card.of_warm_start(config, path, best)}
+            host.model.save(directory, params, notes=files)
         _seal(directory)
         if processes.is_writer():
             shutil.rmtree(unfinished)
@@ -336,7 +340,7 @@ def make_base_model(
         pairs = demonstrations(benchmark, rng(config.seed, Stream.DEMONSTRATIONS))
         params = train(config.warm_start, limits, pairs, model, model.load_params())
         if not (directory / "config.json").is_file():
-            model.save(directory, params)
+            model.save(directory, params, notes={CARD: card.of_warm_start(config, None)})
             digests.seal(directory)
 
 

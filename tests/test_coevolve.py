@@ -13,6 +13,7 @@ import sys
 import jax
 import numpy as np
 import pytest
+from huggingface_hub import ModelCard
 
 from genenv_jax.benchmarks import registry
 from genenv_jax.coevolve import Coevolution
@@ -618,6 +619,22 @@ def test_exported_players_load_as_models(cache, tmp_path):
     assert same(params(loaded, "agent"), params(experiment, "agent"))
 
 
+def test_exported_players_have_cards(unbroken, tmp_path):
+    """Whose scores are the run's, and which tell nothing of the machine."""
+    experiment, workdir = unbroken
+    card = ModelCard(experiment.cards("agent")["card"])
+    last = lines(workdir)[-1]
+    found = {r.metric_name: r.metric_value for r in card.data.eval_results}
+    modes = experiment.config.evaluation.modes()
+    assert found == {f"accuracy ({mode})": last[f"eval/test/{mode}/accuracy"] for mode in modes}
+    assert f"- epochs: 3\n- rollouts in all: {last['rollouts/total']}\n" in card.text
+    fingerprint = huggingface.fingerprint(experiment.agent.model.path)
+    for role in ("agent", "simulator"):
+        text = experiment.cards(role)["card"]
+        assert fingerprint in text and str(workdir.parent) not in text
+        assert str(experiment.agent.model.path.parent) not in text
+
+
 def test_sigterm_within_a_save_ends_the_run_after_it(cache, tmp_path):
     """The checkpoint is whole, and the run continues from it."""
     experiment = start(cache, tmp_path, {"epochs": 2})
@@ -681,6 +698,11 @@ def test_both_players_as_adapters_on_one_base(cache, tmp_path, extra):
     run(cache, tmp_path / "parts", epochs=1, **overrides)
     resumed = run(cache, tmp_path / "parts", epochs=2, **overrides)
     assert contents(tmp_path / "parts") == contents(tmp_path / "whole")
+    for folder in ("agent", "simulator", "agent_adapter", "simulator_adapter"):
+        cards = [
+            (tmp_path / part / folder / "README.md").read_bytes() for part in ("parts", "whole")
+        ]
+        assert cards[0] == cards[1] and ModelCard(cards[0].decode()).data.tags
     base = whole.agent.model.load_params()
     assert same(jax.device_get(whole.agent.reference.params), jax.device_get(base))
     assert whole.simulator.reference is whole.agent.reference

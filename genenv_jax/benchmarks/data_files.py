@@ -36,20 +36,25 @@ class Source:
     sha256: str
 
 
+def table(name: str) -> pathlib.Path:
+    """The file with the table of the benchmark `name`; there is none of one whose tasks are made."""
+    return _SOURCES / f"{name}.tsv"
+
+
 @functools.cache
 def sources(name: str) -> tuple[Source, ...]:
     """The table of the benchmark `name`, in its order; ValueError for a malformed line."""
-    path = _SOURCES / f"{name}.tsv"
+    path = table(name)
     with path.open(encoding="utf-8", newline="") as file:
         rows = csv.reader(file, delimiter="\t")
         if next(rows, None) != _FIELDS:
             raise ValueError(f"{path}:1: expected the columns {', '.join(_FIELDS)}")
-        table = []
+        found = []
         for row in rows:
             if len(row) != len(_FIELDS) or not row[2].isdigit():
                 raise ValueError(f"{path}:{rows.line_num}: expected {', '.join(_FIELDS)}")
-            table.append(Source(row[0], row[1], int(row[2]), row[3]))
-    return tuple(table)
+            found.append(Source(row[0], row[1], int(row[2]), row[3]))
+    return tuple(found)
 
 
 def prepared_directory(data_dir: str | os.PathLike[str] | None = None) -> pathlib.Path:
@@ -111,11 +116,11 @@ def verify(name: str, directory: pathlib.Path, paths: Iterable[str] | None = Non
       FileNotFoundError: a file is missing.
       ValueError: a file has another size (a broken download) or other contents, or is not in the table.
     """
-    table = {source.path: source for source in sources(name)}
-    for path in table if paths is None else paths:
-        if path not in table:
+    published = {source.path: source for source in sources(name)}
+    for path in published if paths is None else paths:
+        if path not in published:
             raise ValueError(f"{name} has no upstream file {path!r}")
-        verify_file(directory / path, table[path])
+        verify_file(directory / path, published[path])
 
 
 def verify_file(path: pathlib.Path, source: Source) -> None:

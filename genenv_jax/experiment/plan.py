@@ -20,6 +20,7 @@ from typing import Any
 
 from ml_collections import ConfigDict
 
+from genenv_jax import config_files
 from genenv_jax.benchmarks import registry
 from genenv_jax.config import Config, flatten, hint, validate
 from genenv_jax.report.untrusted import number
@@ -192,7 +193,7 @@ def load_config(path: str, where: str) -> ConfigDict:
 
     Raises ValueError, whose message begins with `where`, for whatever goes wrong in the file.
     """
-    file, colon, argument = path.partition(":")
+    file, colon, argument = config_files.find(path).partition(":")
     if not pathlib.Path(file).is_file():
         raise ValueError(f"{where} = {path!r}: no such file {file}")
     try:

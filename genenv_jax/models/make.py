@@ -7,6 +7,7 @@ everything after this runs as it would on a downloaded model.
 from __future__ import annotations
 
 import dataclasses
+import json
 import os
 import pathlib
 from collections.abc import Iterable, Mapping
@@ -18,6 +19,7 @@ from tokenizers import Regex, Tokenizer, decoders, models, pre_tokenizers, train
 
 from genenv_jax.models import huggingface
 from genenv_jax.models.config import TransformerConfig
+from genenv_jax.models.huggingface.directory import read_json
 from genenv_jax.models.transformer import init_params
 from genenv_jax.settings import Settings, within
 
@@ -65,13 +67,7 @@ def train_tokenizer(texts: Iterable[str], vocab_size: int) -> Any:
     """
     from transformers import PreTrainedTokenizerFast
 
-    tokenizer = Tokenizer(models.BPE())
-    tokenizer.pre_tokenizer = pre_tokenizers.Sequence(
-        [
-            pre_tokenizers.Split(Regex(r"\d"), "isolated"),
-            pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False),
-        ]
-    )
+    tokenizer = _tokenizer()
     tokenizer.decoder = decoders.ByteLevel()
     # Before training, so that the texts are split at control tokens and no merge spans one.
     tokenizer.add_special_tokens([PAD, START, END])
@@ -89,6 +85,28 @@ def train_tokenizer(texts: Iterable[str], vocab_size: int) -> Any:
         extra_special_tokens=[START],
         chat_template=CHAT_TEMPLATE,
     )
+
+
+def _tokenizer() -> Tokenizer:
+    """It has no words yet, but the rules by which it splits text."""
+    tokenizer = Tokenizer(models.BPE())
+    tokenizer.pre_tokenizer = pre_tokenizers.Sequence(
+        [
+            pre_tokenizers.Split(Regex(r"\d"), "isolated"),
+            pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False),
+        ]
+    )
+    return tokenizer
+
+
+def has_made_tokenizer(directory: pathlib.Path) -> bool:
+    """Whether the tokenizer of a model directory splits text as those of `train_tokenizer` do.
+
+    transformers' AutoTokenizer does not: it gives every Qwen2 model the rules of Qwen2.
+    """
+    file = directory / "tokenizer.json"
+    rules = json.loads(_tokenizer().to_str())["pre_tokenizer"]
+    return file.is_file() and read_json(file).get("pre_tokenizer") == rules
 
 
 def make_model(

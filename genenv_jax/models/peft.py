@@ -6,6 +6,7 @@ import json
 import math
 import os
 import pathlib
+from collections.abc import Mapping
 from typing import Any
 
 import jax.numpy as jnp
@@ -53,6 +54,7 @@ def save_adapter(
     base_model: str,
     dtype: Any = None,
     overwrite: bool = False,
+    notes: Mapping[str, str] | None = None,
 ) -> pathlib.Path:
     """Writes adapters as a directory that `peft.PeftModel.from_pretrained` loads.
 
@@ -65,6 +67,7 @@ def save_adapter(
       base_model: directory or hub id of the base, for the reader's information.
       dtype: type on disk; the parameters' own by default.
       overwrite: replace `path` where it exists.
+      notes: texts to write beside them, by name of the file.
     Raises:
       FileExistsError: `path` exists and `overwrite` is false.
       ValueError: an adapter holds NaN or infinity.
@@ -95,6 +98,8 @@ def save_adapter(
     if processes.is_writer():
         with atomic_directory(path) as folder:
             (folder / CONFIG).write_text(json.dumps(described, indent=2) + "\n")
+            for name, text in (notes or {}).items():
+                (folder / name).write_text(text, encoding="utf-8")
             safetensors.numpy.save_file(tensors, folder / WEIGHTS, metadata={"format": "pt"})
     return path
 

@@ -11,6 +11,7 @@ import numpy as np
 
 from genenv_jax.models import lora, peft
 from genenv_jax.models.config import TransformerConfig
+from genenv_jax.models.huggingface.directory import CARD
 from genenv_jax.models.language_model import LanguageModel
 from genenv_jax.models.scoring import CompletionBatch, score_completions
 from genenv_jax.players import learner
@@ -214,11 +215,22 @@ class Player:
             state = state._replace(opt_state=place(state.opt_state, moments))
         self.state = state
 
-    def export(self, directory: pathlib.Path) -> None:
+    def export(
+        self,
+        directory: pathlib.Path,
+        *,
+        card: str = "",
+        adapter_card: str = "",
+        base_model: str = "",
+    ) -> None:
         """Writes the player as a Hugging Face directory, replacing what is there.
 
         Under LoRA the adapters are merged into it, and a directory beside it, "<name>_adapter", holds
         them alone in PEFT's format.
+
+        Args:
+          card, adapter_card: the text of either's README.md; "": it has none.
+          base_model: what readers of the adapters shall load; "": the directory that the base was read from.
         """
         self.load_for("sample")
         params, adapter = self.params, self.model.config.lora
@@ -227,8 +239,9 @@ class Player:
                 directory.with_name(f"{directory.name}_adapter"),
                 self.state.params,
                 adapter,
-                base_model=str(self.model.path),
+                base_model=base_model or str(self.model.path),
                 overwrite=True,
+                notes={CARD: adapter_card} if adapter_card else {},
             )
             params = lora.merge(params, adapter)
-        self.model.save(directory, params, overwrite=True)
+        self.model.save(directory, params, overwrite=True, notes={CARD: card} if card else {})

@@ -201,7 +201,10 @@ def test_the_command(cache, given, tmp_path):
     short = ("--config.warm_start.steps=10", "--config.warm_start.validate_every=5")
     result = call("supervised", *flags, *short)
     assert result.returncode == 0, result.stderr
-    assert losses(tmp_path / "out")["best"] in (5, 10)
+    best = losses(tmp_path / "out")["best"]
+    assert best in (5, 10)
+    card = (tmp_path / "out" / "README.md").read_text(encoding="utf-8")
+    assert f"- best step: {best}\n" in card and str(given) not in card
     assert LanguageModel.load(tmp_path / "out").load_params()
 
 

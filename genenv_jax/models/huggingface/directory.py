@@ -12,13 +12,16 @@ from typing import Any
 WEIGHTS = "model.safetensors"
 INDEX = "model.safetensors.index.json"
 GENERATION = "generation_config.json"
-_HUB_FILES = ("*.json", "*.safetensors", "*.jinja", "merges.txt", "tokenizer.model")
+CARD = "README.md"
+# What belongs to a model on the hub.
+HUB_FILES = (*("*.json", "*.safetensors", "*.jinja", "merges.txt", "tokenizer.model", CARD),)
 
 
 def resolve(path_or_hub_id: str | os.PathLike, revision: str | None = None) -> pathlib.Path:
     """The local directory of a model: the argument itself, or a download from the Hugging Face hub.
 
-    Only configuration, tokenizer and safetensors files at the top of the repository are fetched.
+    Only configuration, tokenizer and safetensors files and the card, all at the top of the repository, are
+    fetched.
     Raises FileNotFoundError, naming what was tried, where neither exists or the hub is unreachable.
     """
     # Imported here: it is slow, and a local directory does not need it.
@@ -34,7 +37,7 @@ def resolve(path_or_hub_id: str | os.PathLike, revision: str | None = None) -> p
             huggingface_hub.snapshot_download(
                 str(path_or_hub_id),
                 revision=revision,
-                allow_patterns=list(_HUB_FILES),
+                allow_patterns=list(HUB_FILES),
                 ignore_patterns=["*/*"],
             )
         )

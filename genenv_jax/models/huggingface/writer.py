@@ -35,7 +35,7 @@ def save_model(
     dtype: Any = None,
     max_shard_bytes: int = 5_000_000_000,
     overwrite: bool = False,
-    notes: Mapping[str, Mapping[str, Any]] | None = None,
+    notes: Mapping[str, Mapping[str, Any] | str] | None = None,
 ) -> pathlib.Path:
     """Writes a model directory that Hugging Face transformers and vLLM load.
 
@@ -52,7 +52,7 @@ def save_model(
       dtype: type on disk; the parameters' own by default.
       max_shard_bytes: above this size the weights are split into several files with an index.
       overwrite: replace `path` where it exists.
-      notes: more JSON files to write beside the model's, by name.
+      notes: more files to write beside the model's, by name: a text, or an object as JSON.
     Returns:
       `path`.
     Raises:
@@ -88,7 +88,10 @@ def save_model(
             _write_json(folder / "config.json", described)
             _write_json(folder / GENERATION, generation)
             for name, note in (notes or {}).items():
-                _write_json(folder / name, note)
+                if isinstance(note, str):
+                    (folder / name).write_text(note, encoding="utf-8")
+                else:
+                    _write_json(folder / name, note)
             if tokenizer is not None:
                 tokenizer.save_pretrained(folder)
         _save_weights(folder, flat, config, dtype, max_shard_bytes)

@@ -1,0 +1,41 @@
+"""Uploads an exported model to the Hugging Face hub, private unless it is told otherwise.
+
+    python -m genenv_jax.publish runs/quickstart/agent OWNER/NAME
+    python -m genenv_jax.publish runs/quickstart/agent OWNER/NAME --public
+
+DIRECTORY is agent/, simulator/, agent_adapter/ or simulator_adapter/ of a finished run, or the --out of
+`genenv_jax.supervised`.  Its model files and its card (README.md) are uploaded, in one commit; the repository
+is made if missing.  The token is that of $HF_TOKEN or of `hf auth login`.
+"""
+
+from __future__ import annotations
+
+import argparse
+import pathlib
+import sys
+from collections.abc import Sequence
+
+from genenv_jax.publish.push import push
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Command line, `argv` without the program's name; returns the exit code (2: nothing was uploaded)."""
+    parser = argparse.ArgumentParser(
+        prog="python -m genenv_jax.publish",
+        description="Uploads an exported model to the Hugging Face hub.",
+    )
+    parser.add_argument("directory", help="exported model or adapter")
+    parser.add_argument("name", help="repository on the hub, OWNER/NAME")
+    parser.add_argument("--public", action="store_true", help="for everybody to see")
+    arguments = parser.parse_args(argv)
+    try:
+        url = push(pathlib.Path(arguments.directory), arguments.name, arguments.public)
+    except (OSError, ValueError) as error:
+        print(f"error: {' '.join(str(error).split())}", file=sys.stderr)
+        return 2
+    print(url)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,309 @@
+"""Model cards: what an exported directory is and how it is used, as its README.md.
+
+They hold facts of the settings and of metrics.jsonl, but no text that a model wrote, no path of the machine
+and no time: a run that is repeated, or continued, writes the same bytes.
+"""
+
+from __future__ import annotations
+
+import collections
+import functools
+import hashlib
+import os
+import pathlib
+import re
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import jinja2
+from ml_collections import ConfigDict
+
+from genenv_jax.benchmarks import data_files
+from genenv_jax.config import Config, changes
+from genenv_jax.models.huggingface.directory import CARD
+from genenv_jax.models.make import has_made_tokenizer
+from genenv_jax.publish import provenance
+from genenv_jax.run.jsonl import read_json
+from genenv_jax.run.metrics import read_steps
+
+PAPER = "arxiv:2512.19682"  # the hub makes a link of such a tag
+BIBTEX = """\
+@article{guo2025genenv,
+  title   = {{GenEnv}: Difficulty-Aligned Co-Evolution Between {LLM} Agents and Environment Simulators},
+  author  = {Guo, Jiacheng and Yang, Ling and Chen, Peter and Xiao, Qixin and Wang, Yinjie and Juan, Xinzhe
+             and Qiu, Jiahao and Shen, Ke and Wang, Mengdi},
+  journal = {arXiv preprint arXiv:2512.19682},
+  year    = {2025}
+}"""
+
+_HUB_ID = re.compile(r"[\w.-]+/[\w.-]+")
+_WRITTEN = ("generated/valid_share", "generated/p_hat_mean", "generated/p_hat_in_band")
+
+
+def of_run(
+    role: str,
+    config: Config,
+    workdir: pathlib.Path,
+    start: pathlib.Path,
+    tasks: int,
+    commit: str,
+) -> dict[str, str]:
+    """What `Player.export` writes of a finished run beside the weights, as its arguments.
+
+    Args:
+      role: "agent" or "simulator".
+      workdir: of the run; its config.json and metrics.jsonl are read.
+      start: directory of the model that the players started from.
+      tasks: how many held-out tasks are scored.
+      commit: of the code, as it was when the run began.
+    """
+    metrics = read_steps(workdir / "metrics.jsonl")
+    last = metrics[max(metrics)]
+    totals = {name: last.get(f"{name}/total") for name in ("rollouts", "tokens")}
+    player = config.agent if role == "agent" else config.simulator
+    trained = player.train and (role == "agent" or config.tasks.source == "simulator")
+    context = {
+        "fingerprint": read_json(workdir / "config.json", "settings").get("fingerprint", ""),
+        "trained": trained,
+        "commit": commit,
+        "scores": _scores(metrics),
+        "tasks": tasks,
+        "modes": config.evaluation.modes(),
+        "written": _of_epochs(metrics) if role == "simulator" else None,
+        "spent": {"epochs": last["step"]}
+        | {f"{name} in all": value for name, value in totals.items() if value is not None}
+        | {"seed": config.seed},
+    }
+    found = {"card": _render(role, config, start, context)}
+    if config.lora.rank:
+        found["adapter_card"] = _render(role, config, start, context, adapter=True)
+        # After a warm start the base is a model that nobody else has.
+        found["base_model"] = "" if config.warm_start.steps else base_id(config)
+    return found
+
+
+def of_warm_start(
+    config: Config, start: pathlib.Path | None, best: Mapping[str, float] | None = None
+) -> str:
+    """The card of a model that `genenv_jax.supervised` has trained.
+
+    Args:
+      start: directory of the model that was trained; None: it was made.
+      best: the step that was kept, and its losses, by name.
+    """
+    spent = {
+        "steps": config.warm_start.steps,
+        **{f"best {k}": v for k, v in (best or {}).items()},
+        "seed": config.seed,
+    }
+    context = {"fingerprint": "", "trained": True, "scores": None, "written": None}
+    context |= {"spent": spent, "commit": provenance.commit()}
+    return _render("warm start", config, start, context)
+
+
+def base_id(config: Config) -> str:
+    """The hub id that `config.model.path` is; "" where it is a directory, or empty."""
+    path = config.model.path
+    return "" if not path or _is_local(path) else path
+
+
+def _is_local(path: str) -> bool:
+    local = pathlib.Path(path).expanduser().is_dir() or path.startswith((".", "~"))
+    return local or not re.fullmatch(rf"[\w.-]+|{_HUB_ID.pattern}", path)
+
+
+def _render(
+    role: str,
+    config: Config,
+    start: pathlib.Path | None,
+    context: Mapping[str, Any],
+    adapter: bool = False,
+) -> str:
+    from huggingface_hub import ModelCard, ModelCardData  # slow
+
+    benchmark = config.benchmark["name"]
+    scores = context["scores"] if role == "agent" else None
+    data = ModelCardData(
+        base_model=base_id(config) or None,
+        library_name="peft" if adapter else "transformers",
+        pipeline_tag="text-generation",
+        tags=["genenv", "reinforcement-learning", role.replace(" ", "-"), benchmark, PAPER],
+        model_name=f"genenv-{role}-{benchmark}" if scores else None,
+        eval_results=_eval_results(benchmark, scores) if scores else None,
+        **_license(start),
+    )
+    limits = config.limits
+    longest = {
+        "agent": limits.agent_prompt + max(limits.agent_response, limits.agent_episode),
+        "simulator": limits.simulator_prompt + limits.simulator_response,
+    }
+    sources, table = _sources(benchmark)
+    text = _template().render(
+        **{"tasks": 0, "modes": {}, **context},
+        card_data=data.to_yaml(),
+        role=role,
+        adapter=adapter,
+        config=config,
+        benchmark=benchmark,
+        base=_base(config),
+        settings=_settings(config),
+        sources=sources,
+        table=table,
+        verified=bool(config.benchmark.get("verify_files")),
+        # Servers load it by AutoTokenizer.
+        standard=start is not None and not has_made_tokenizer(start),
+        limits=_limits(role, config),
+        length=longest.get(role) or max(longest.values()),
+        response=limits.simulator_response if role == "simulator" else limits.agent_response,
+        versions=provenance.versions(),
+        bibtex=BIBTEX,
+    )
+    return str(ModelCard(text))  # raises where the front matter cannot be read back
+
+
+@functools.cache
+def _template() -> jinja2.Template:
+    environment = jinja2.Environment(
+        undefined=jinja2.StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+        keep_trailing_newline=True,
+    )
+    return environment.from_string(
+        pathlib.Path(__file__).with_name("card.jinja").read_text(encoding="utf-8")
+    )
+
+
+def _base(config: Config) -> str:
+    """The base model in words."""
+    steps, hub = config.warm_start.steps, base_id(config)
+    if not config.model.path:
+        return f"none; made with random weights and trained for {steps} steps on demonstrations"
+    words = f"[{hub}](https://huggingface.co/{hub})" if hub else "a model in a local directory"
+    return words + (f", fine-tuned for {steps} steps on demonstrations" if steps else "")
+
+
+def _license(start: pathlib.Path | None) -> dict[str, str]:
+    """The licence that the card of the model in `start` names; nothing where it names none."""
+    from huggingface_hub import metadata_load
+
+    try:
+        found = (start and metadata_load(start / CARD)) or {}
+    except Exception:  # a stranger's file: unreadable, no text, no YAML
+        return {}
+    names = ("license", "license_name", "license_link")
+    return {name: found[name] for name in names if isinstance(found.get(name), str)}
+
+
+def _settings(config: Config) -> list[str]:
+    """What differs from the defaults, as --print_config shows it; without places on the machine."""
+    return [
+        f"config.{key} = {_public(value)!r}  (default: {_public(default)!r})".replace("`", "'")
+        for key, (value, default) in changes(ConfigDict(config.to_dict())).items()
+    ]
+
+
+class _Hidden(str):
+    """Stands for a value that is not shown."""
+
+    def __repr__(self) -> str:
+        return str(self)
+
+
+def _public(value: Any) -> Any:
+    """A setting's value without paths and addresses; hub ids are shown."""
+    if isinstance(value, (tuple, list)):
+        return type(value)(_public(item) for item in value)
+    if isinstance(value, Mapping):
+        return {key: _public(item) for key, item in value.items()}
+    if isinstance(value, os.PathLike):
+        return _Hidden("(a path)")
+    if isinstance(value, str) and "://" in value:
+        return _Hidden("(an address)")
+    if isinstance(value, str) and re.search(r"[/\\~]", value) and _is_local(value):
+        return _Hidden("(a path)")
+    return value
+
+
+def _scores(metrics: Mapping[int, Mapping[str, Any]]) -> dict[str, Any] | None:
+    """The first and the last evaluation: accuracies where there are such metrics, else all of them."""
+    evaluated = [
+        step for step, record in metrics.items() if any(n.startswith("eval/") for n in record)
+    ]
+    if not evaluated:
+        return None
+    first, last = metrics[evaluated[0]], metrics[evaluated[-1]]
+    names = sorted({n for n in (*first, *last) if n.startswith("eval/")})
+    names = [n for n in names if n.rpartition("/")[2].startswith("accuracy")] or names
+    return {
+        "step": evaluated[-1],
+        "values": {n: last[n] for n in names if last.get(n) is not None},
+        "rows": [(n, _number(first.get(n)), _number(last.get(n))) for n in names],
+    }
+
+
+def _of_epochs(metrics: Mapping[int, Mapping[str, Any]]) -> dict[str, Any] | None:
+    """How the tasks were that the simulator wrote in the first and in the last epoch."""
+    epochs = [step for step, record in metrics.items() if _WRITTEN[0] in record]
+    if not epochs:
+        return None
+    first, last = epochs[0], epochs[-1]
+    rows = [(n, _number(metrics[first].get(n)), _number(metrics[last].get(n))) for n in _WRITTEN]
+    return {"first": first, "last": last, "rows": rows}
+
+
+def _number(value: float | None) -> str:
+    return "–" if value is None else f"{value:.4f}"
+
+
+def _eval_results(benchmark: str, scores: Mapping[str, Any]) -> list[Any]:
+    """The last evaluation in the form in which the hub shows it."""
+    from huggingface_hub import EvalResult
+
+    results = []
+    for name, value in scores["values"].items():
+        _, split, mode, metric = name.split("/", 3)
+        results.append(
+            EvalResult(
+                task_type="text-generation",
+                dataset_type=benchmark,
+                dataset_name=benchmark,
+                dataset_split=split,
+                metric_type=metric,
+                metric_name=f"{metric} ({mode})",
+                metric_value=value,
+            )
+        )
+    return results
+
+
+def _sources(benchmark: str) -> tuple[list[tuple[str, int, str]], str]:
+    """(repository at its commit, files, bytes) of the published files, and the digest of their table."""
+    try:
+        files = data_files.sources(benchmark)
+    except FileNotFoundError:  # its tasks are made
+        return [], ""
+    sizes: dict[str, list[int]] = collections.defaultdict(list)
+    for file in files:
+        owner, name, commit = file.url.split("/", 6)[3:6]
+        sizes[f"https://github.com/{owner}/{name}/tree/{commit}"].append(file.size)
+    table = hashlib.sha256(data_files.table(benchmark).read_bytes()).hexdigest()
+    return [(place, len(of), f"{sum(of):,}") for place, of in sizes.items()], table
+
+
+def _limits(role: str, config: Config) -> Sequence[str]:
+    """The lengths that it was trained with, a line a role."""
+    limits, lines = config.limits, []
+    if role != "simulator":
+        lines.append(
+            f"prompts of up to {limits.agent_prompt} tokens and answers of up to {limits.agent_response} "
+            "as the agent"
+        )
+        if limits.agent_episode:
+            lines[-1] += f", in episodes of up to {limits.agent_episode} tokens after the prompt"
+    if role != "agent":
+        lines.append(
+            f"prompts of up to {limits.simulator_prompt} tokens and answers of up to "
+            f"{limits.simulator_response} as the simulator"
+        )
+    return lines

@@ -1,0 +1,85 @@
+"""An exported directory onto the Hugging Face hub."""
+
+from __future__ import annotations
+
+import os
+import pathlib
+import re
+
+from genenv_jax.models.huggingface.directory import CARD, HUB_FILES, read_json
+
+_EXPECTED = "expected an exported model, such as agent/ of a finished run"
+
+
+def push(directory: pathlib.Path, name: str, public: bool = False) -> str:
+    """Uploads the files of an exported model or adapter to the hub repository `name`, made if missing.
+
+    Args:
+      directory: as `genenv_jax.main` and `genenv_jax.supervised` export it.
+      name: "OWNER/NAME".
+      public: whether a new repository is public; one that is public already asks for it too.
+    Returns:
+      the address of the commit.
+    Raises:
+      ValueError, OSError: the directory is none of these, or names a place on this machine; the name is no
+        repository's; there is no token; the repository is public and `public` is false; or the hub refuses,
+        or is not reached.
+    """
+    check(directory)
+    # Imported here: it is slow, and a wrong directory is said at once.
+    import huggingface_hub
+    from huggingface_hub.utils import validate_repo_id
+
+    if name.count("/") != 1:
+        raise ValueError(f"repository {name!r}: expected OWNER/NAME")
+    try:
+        validate_repo_id(name)
+    except ValueError as error:
+        raise ValueError(f"repository {name!r}: expected OWNER/NAME: {error}") from error
+    token = huggingface_hub.get_token()
+    if not token:
+        raise ValueError("no token for the hub: expected one in HF_TOKEN, or of `hf auth login`")
+    hub = huggingface_hub.HfApi(token=token)
+    try:
+        hub.create_repo(name, private=not public, exist_ok=True)
+        # An existing one keeps its visibility.
+        open_to_all = not public and not hub.repo_info(name).private
+        if not open_to_all:
+            commit = hub.upload_folder(
+                repo_id=name,
+                folder_path=directory,
+                allow_patterns=list(HUB_FILES),  # nothing else of it leaves the machine
+                ignore_patterns=["*/*"],
+                commit_message=f"Upload of {directory.resolve().name}",
+            )
+    except Exception as error:  # HTTP, connection and offline errors share no useful base class
+        reason = str(error).strip() or type(error).__name__
+        raise OSError(f"{name} could not be uploaded: {reason[:500]}") from error
+    if open_to_all:
+        raise ValueError(f"{name} is public: expected --public, or a private or new repository")
+    return str(commit.commit_url)
+
+
+def check(directory: pathlib.Path) -> None:
+    """Raises ValueError or OSError where a directory is no complete export, or names a place on this disk."""
+    if not directory.is_dir():
+        raise NotADirectoryError(f"{directory} is no directory; expected an exported model")
+    if not any((directory / name).is_file() for name in ("config.json", "adapter_config.json")):
+        raise FileNotFoundError(f"{directory} holds no config.json; {_EXPECTED}")
+    if not any(directory.glob("*.safetensors")):
+        raise FileNotFoundError(f"{directory} holds no weights (*.safetensors); {_EXPECTED}")
+    if not (directory / CARD).is_file():
+        raise FileNotFoundError(f"{directory} holds no {CARD}; {_EXPECTED}")
+    for file in sorted(directory.glob("*config.json")):
+        for key, value in read_json(file).items():
+            if key.endswith("name_or_path") and value and not _on_hub(value):
+                raise ValueError(
+                    f"{file}: {key} = {value!r} is a place on this machine; expected a name on the hub (of "
+                    "an adapter, upload its base first, or the merged model instead)"
+                )
+
+
+def _on_hub(name: object) -> bool:
+    """Whether it may be a model's name there, and is no directory here."""
+    known = isinstance(name, str) and re.fullmatch(r"([\w-][\w.-]*/)?[\w-][\w.-]*", name)
+    return bool(known) and not os.path.isdir(str(name))

@@ -1,0 +1,134 @@
+"""Uploads to the hub, of which nothing is asked here: `HfApi` is a stand-in."""
+
+import json
+import types
+
+import huggingface_hub
+import pytest
+
+from genenv_jax.publish.__main__ import main
+
+
+@pytest.fixture
+def exported(tmp_path):
+    folder = tmp_path / "agent"
+    folder.mkdir()
+    for name in ("config.json", "model.safetensors", "README.md", "notes.txt"):
+        (folder / name).write_text("{}")
+    return folder
+
+
+class Hub:
+    """As much of HfApi as is used; `public` is what an existing repository is."""
+
+    def __init__(self, public=False, error=None):
+        self.public, self.error, self.calls, self.token = public, error, [], None
+
+    def create_repo(self, name, **options):
+        self.calls.append(("create_repo", name, options))
+        if self.error:
+            raise self.error
+
+    def repo_info(self, name):
+        return types.SimpleNamespace(private=not self.public)
+
+    def upload_folder(self, **options):
+        self.calls.append(("upload_folder", options.pop("repo_id"), options))
+        return types.SimpleNamespace(commit_url="https://huggingface.co/me/model/commit/1")
+
+
+@pytest.fixture
+def hub(monkeypatch):
+    """Puts a stand-in in place of the hub's client."""
+
+    def use(hub):
+        def client(token):
+            hub.token = token
+            return hub
+
+        monkeypatch.setattr(huggingface_hub, "HfApi", client)
+        return hub
+
+    monkeypatch.setenv("HF_TOKEN", "hf_secret")
+    return use
+
+
+def test_an_export_is_uploaded_privately(exported, hub, capsys):
+    found = hub(Hub())
+    assert main([str(exported), "me/model"]) == 0
+    assert capsys.readouterr().out == "https://huggingface.co/me/model/commit/1\n"
+    assert found.token == "hf_secret"
+    create, upload = found.calls
+    assert create == ("create_repo", "me/model", {"private": True, "exist_ok": True})
+    assert upload[:2] == ("upload_folder", "me/model")
+    options = upload[2]
+    assert options["folder_path"] == exported and options["commit_message"] == "Upload of agent"
+    sent = huggingface_hub.utils.filter_repo_objects(
+        [path.name for path in exported.iterdir()] + ["old/config.json"],
+        allow_patterns=options["allow_patterns"],
+        ignore_patterns=options["ignore_patterns"],
+    )
+    assert sorted(sent) == ["README.md", "config.json", "model.safetensors"]
+
+
+def test_public_is_asked_for(exported, hub, capsys):
+    found = hub(Hub(public=True))
+    assert main([str(exported), "me/model"]) == 2
+    assert "me/model is public: expected --public" in capsys.readouterr().err
+    assert [name for name, *_ in found.calls] == ["create_repo"]
+    assert main([str(exported), "me/model", "--public"]) == 0
+    assert found.calls[-2][2]["private"] is False
+
+
+@pytest.mark.parametrize("name", ["model", "a/b/c", "me/a--b", "me/.x", "/model", "me/"])
+def test_a_bad_name_is_one_line(exported, hub, capsys, name):
+    found = hub(Hub())
+    assert main([str(exported), name]) == 2
+    error = capsys.readouterr().err
+    assert error.startswith(f"error: repository {name!r}: expected OWNER/NAME")
+    assert error.count("\n") == 1 and not found.calls
+
+
+def test_without_a_token_it_is_one_line(exported, hub, capsys, monkeypatch):
+    found = hub(Hub())
+    monkeypatch.setattr(huggingface_hub, "get_token", lambda: None)
+    assert main([str(exported), "me/model"]) == 2
+    assert "error: no token for the hub: expected one in HF_TOKEN" in capsys.readouterr().err
+    assert not found.calls
+
+
+def test_what_the_hub_refuses_is_one_line(exported, hub, capsys):
+    hub(Hub(error=ConnectionError("no route\nto host")))
+    assert main([str(exported), "me/model"]) == 2
+    assert capsys.readouterr().err == "error: me/model could not be uploaded: no route to host\n"
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (lambda at: (at / "README.md").unlink(), "no README.md; expected an exported model"),
+        (lambda at: (at / "config.json").unlink(), "no config.json"),
+        (lambda at: (at / "model.safetensors").unlink(), "no weights"),
+        (lambda at: (at / "config.json").write_text("["), "not valid JSON"),
+    ],
+)
+def test_what_is_no_export_is_named(exported, hub, capsys, change, message):
+    found = hub(Hub())
+    change(exported)
+    assert main([str(exported), "me/model"]) == 2
+    assert message in capsys.readouterr().err and not found.calls
+
+
+@pytest.mark.parametrize("base", ["/home/me/base", "~/base", "../base", "here", 3])
+def test_an_adapter_of_a_base_on_this_disk_is_refused(exported, hub, capsys, monkeypatch, base):
+    found = hub(Hub())
+    monkeypatch.chdir(exported.parent)
+    (exported.parent / "here").mkdir()
+    adapter = exported / "adapter_config.json"
+    adapter.write_text(json.dumps({"base_model_name_or_path": base}))
+    assert main([str(exported), "me/model"]) == 2
+    error = capsys.readouterr().err
+    assert f"base_model_name_or_path = {base!r} is a place on this machine" in error
+    assert not found.calls
+    adapter.write_text(json.dumps({"base_model_name_or_path": "Qwen/Qwen2.5-7B-Instruct"}))
+    assert main([str(exported), "me/model"]) == 0

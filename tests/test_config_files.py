@@ -1,0 +1,116 @@
+"""configs/NAME.py without a checkout, and what is in a wheel."""
+
+import os
+import shutil
+import subprocess
+import sys
+import zipfile
+
+import pytest
+
+from genenv_jax import config_files
+from tests.commands import ROOT
+
+FILES = sorted(file.relative_to(ROOT) for file in (ROOT / "configs").rglob("*.py"))
+
+
+@pytest.fixture
+def package(tmp_path, monkeypatch):
+    """An installed package with one configuration; the working directory is another one."""
+    package = tmp_path / "library" / "genenv_jax"
+    (package / "configs").mkdir(parents=True)
+    (package / "configs" / "small.py").touch()
+    (tmp_path / "work").mkdir()
+    monkeypatch.chdir(tmp_path / "work")
+    monkeypatch.setattr(config_files, "_PACKAGE", package)
+    return package
+
+
+def test_a_file_of_the_package_is_found_and_said(package, capsys):
+    file = package / "configs" / "small.py"
+    assert config_files.find("configs/small.py:lora") == f"{file}:lora"
+    assert capsys.readouterr().err == f"config: there is no configs/small.py here; taking {file}\n"
+
+
+def test_the_working_directory_comes_first(package, tmp_path, capsys):
+    own = tmp_path / "work" / "configs" / "small.py"
+    own.parent.mkdir()
+    own.touch()
+    assert config_files.find("configs/small.py") == "configs/small.py"
+    assert capsys.readouterr().err == ""
+
+
+def test_a_checkout_has_it_beside_the_package(package):
+    (package / "configs").rename(package.parent / "configs")
+    assert config_files.find("configs/small.py") == str(package.parent / "configs" / "small.py")
+
+
+@pytest.mark.parametrize(
+    "path", ["configs/none.py", "small.py", "/configs/small.py", "configs", ""]
+)
+def test_other_paths_stay_as_they_are(package, path, capsys):
+    (package.parent / "configs").mkdir()  # somebody else's: the package has its own
+    (package.parent / "configs" / "none.py").touch()
+    assert config_files.find(path) == path and capsys.readouterr().err == ""
+
+
+def test_both_forms_of_the_flag(package):
+    file = package / "configs" / "small.py"
+    given = ["configs/small.py", "--config", "configs/small.py:a", "--config.epochs=1", "-config"]
+    found = config_files.find_in([*given, "configs/small.py", "--config=configs/small.py"])
+    assert found == [
+        *("configs/small.py", "--config", f"{file}:a", "--config.epochs=1", "-config"),
+        *(str(file), f"--config={file}"),
+    ]
+
+
+LOAD = """
+import sys
+from genenv_jax.config_files import find
+from genenv_jax.experiment.plan import load_config
+from ml_collections import ConfigDict
+for name in sys.argv[1:]:
+    config = load_config(name + (":dose" if name.endswith("studies.py") else ""), name)
+    assert isinstance(config, ConfigDict)
+print(load_config.__code__.co_filename)
+"""
+
+
+@pytest.mark.slow
+def test_a_wheel_is_whole(tmp_path):
+    """It carries what the package reads, and its configurations load outside of a checkout."""
+    source, library, work = (tmp_path / name for name in ("source", "library", "work"))
+    work.mkdir()
+    for name in ("genenv_jax", "configs"):
+        ignored = shutil.ignore_patterns("__pycache__")
+        shutil.copytree(ROOT / name, source / name, ignore=ignored)
+    for name in ("setup.py", "pyproject.toml", "README.md", "LICENSE"):
+        shutil.copy(ROOT / name, source)
+    pip = [sys.executable, "-m", "pip", "--disable-pip-version-check", "--quiet"]
+    build = ["wheel", "--no-build-isolation", "--no-deps", "--wheel-dir", tmp_path, source]
+    subprocess.run([*pip, *build], check=True, capture_output=True)
+    (wheel,) = tmp_path.glob("*.whl")
+    names = set(zipfile.ZipFile(wheel).namelist())
+    here = [f for f in (ROOT / "genenv_jax").rglob("*") if f.is_file() and f.suffix != ".pyc"]
+    wanted = {f"genenv_jax/{file}" for file in FILES}
+    wanted |= {file.relative_to(ROOT).as_posix() for file in here}
+    assert wanted == {name for name in names if ".dist-info/" not in name}
+    assert any(name.endswith("licenses/LICENSE") for name in names)
+    assert {f"genenv_jax/{part}" for part in ("py.typed", "publish/card.jinja")} <= names
+
+    install = ["install", "--no-deps", "--target", library, wheel]
+    subprocess.run([*pip, *install], check=True, capture_output=True)
+    environment = os.environ | {"PYTHONPATH": str(library)}
+    command = [sys.executable, "-c", LOAD, *map(str, FILES)]
+    result = subprocess.run(
+        command, cwd=work, env=environment, capture_output=True, text=True, check=False
+    )
+    assert result.returncode == 0, result.stderr
+    assert result.stdout.strip() == str(library / "genenv_jax" / "experiment" / "plan.py")
+    assert all(f"taking {library / 'genenv_jax' / file}\n" in result.stderr for file in FILES)
+    flags = ["--config=configs/quickstart.py:lora", "--print_config"]
+    command = [sys.executable, "-m", "genenv_jax.main", *flags]
+    result = subprocess.run(
+        command, cwd=work, env=environment, capture_output=True, text=True, check=False
+    )
+    assert result.returncode == 0 and "config.lora.rank = 8  (default: 0)" in result.stdout
