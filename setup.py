@@ -127,7 +127,7 @@ setuptools.setup(
     # Where the benchmarks' files are published, and their checksums.
     package_data={
         "genenv_jax.benchmarks": ["sources/*.tsv"],
-        "genenv_jax.report": ["templates/*.html"],
+        "genenv_jax.report": ["templates/*.html", "templates/*.js"],
     },
     install_requires=BASE,
     extras_require=EXTRAS,

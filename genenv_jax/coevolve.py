@@ -160,7 +160,7 @@ class Coevolution:
     def aggregate(self, epoch: int, batch: TaskBatch, interaction: Interaction) -> None:
         """Writes the epoch's generations, D_train and D_env; tells source and mixture what came of them."""
         files = self.session.files
-        files.tasks.append(g.record(epoch + 1) for g in batch.generations)
+        files.tasks.append(g.record(epoch + 1, self.benchmark) for g in batch.generations)
         files.d_train.append(interaction.traces)
         files.d_env.append(self.source.d_env(epoch, batch))
         self.source.note(batch)

@@ -12,7 +12,7 @@ that speaks OpenAI's chat completions (the key is read from $OPENAI_API_KEY):
 Both get the same prompts, and `config.evaluation` says how often and at what temperature they are asked.
 It writes to the workdir
 
-    predictions.jsonl   every answer (all of an episode's) and its verdict
+    predictions.jsonl   every answer (all of an episode's) and its verdict, with request, reference and prompt
     verdicts.jsonl      each task: samples, successes, mean reward
     metrics.json        the benchmark's metrics
     results.json        the same with bootstrap intervals, and what a reader must know about them
@@ -132,8 +132,12 @@ def run(
         answers = checked.model.path or "made here"
     metrics: dict[str, float] = {}
     attempts: dict[str, list[list[Attempt]]] = {}
+    prompt_tokens: dict[str, int | None] = {}
     begin = time.monotonic()
     with opened as answerers:
+        answerer = next(iter(answerers.values()), None)
+        if answerer is not None:
+            prompt_tokens = {t.id: answerer.tokens(benchmark.agent_messages(t)) for t in tasks}
         for mode, answerer in answerers.items():
             with Scorer(benchmark, answerer.text, checked.scoring) as scorer:
                 found, attempts[mode] = evaluate(benchmark, tasks, answerer, scorer)
@@ -152,7 +156,7 @@ def run(
         **(benchmark.about() if isinstance(benchmark, Described) else {}),
     }
     resamples, seed = checked.evaluation.resamples, checked.seed
-    return write_results(benchmark, attempts, metrics, about, resamples, seed, out)
+    return write_results(benchmark, attempts, metrics, about, resamples, seed, out, prompt_tokens)
 
 
 def main() -> None:
