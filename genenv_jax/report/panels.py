@@ -8,11 +8,9 @@ from __future__ import annotations
 
 import collections
 import math
-import zlib
 from collections.abc import Callable, Sequence
 from typing import Any
 
-import matplotlib
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
@@ -23,36 +21,9 @@ from matplotlib.ticker import MaxNLocator
 
 from genenv_jax.report.groups import Group, evaluations
 from genenv_jax.report.runs import P_HAT
-from genenv_jax.report.style import BAND, COLOURS, GREY, epoch_axis
+from genenv_jax.report.style import BAND, COLOURS, GREY, epoch_axis, reason_style
 from genenv_jax.report.untrusted import shown_in_figure
 
-# A colour for each reason that all benchmarks share, the same in every run: blues and greens for texts that
-# are not read, reds and yellows for tasks that are wrong, purples for copies, alternately dark and light.
-_REASON_COLOURS = {
-    "unparsable": "#332288",
-    "truncated": "#88CCEE",
-    "empty": "#005A5A",
-    "not_text": "#44AA99",
-    "too_long": "#117733",
-    "too_deep": "#AADB7A",
-    "not_evaluated": "#557799",
-    "bad_tools": "#7A4B00",
-    "bad_answer": "#EE8866",
-    "wrong_answer": "#CC3311",
-    "not_executable": "#EEDD88",
-    "not_asked": "#999933",
-    "given_away": "#DDAA33",
-    "duplicate": "#882255",
-    "near_duplicate": "#DD99BB",
-    "contaminated": "#AA4499",
-    "verify_timeout": "#222222",
-    "verify_crash": "#BBBBBB",
-}
-_OTHER_COLOURS = tuple(
-    matplotlib.colors.to_hex(colour)
-    for palette in ("tab20b", "tab20c")
-    for colour in matplotlib.colormaps[palette].colors[:16]  # tab20c ends in greys
-)
 _SHOWN_REASONS = 6  # in one figure; the others are drawn together
 _MARKERS = ("o", "s", "^", "D", "v", "P", "X")
 _LINE_STYLES = {"greedy": "-", "sampled": "--"}  # line style of each way of answering
@@ -241,15 +212,6 @@ PANELS: dict[str, Callable[[Figure, SubplotSpec, Sequence[Group]], Axes]] = {
     "validity": panel_validity,
     "lengths": panel_lengths,
 }
-
-
-def reason_style(reason: str) -> dict[str, Any]:
-    """Colour and hatching of a reason of rejection, which depend on its name alone."""
-    if reason in _REASON_COLOURS:
-        return {"facecolor": _REASON_COLOURS[reason]}
-    hatched, index = divmod(zlib.crc32(reason.encode("utf-8", "replace")), len(_OTHER_COLOURS))
-    style = {"facecolor": _OTHER_COLOURS[index], "edgecolor": "white"}
-    return style | ({"hatch": "////"} if hatched % 2 else {})
 
 
 def rejected_shares(group: Group) -> dict[int, dict[str, float]]:

@@ -7,7 +7,7 @@ from matplotlib.figure import Figure
 from genenv_jax.benchmarks import base
 from genenv_jax.report import panels
 from genenv_jax.report.groups import group_runs
-from genenv_jax.report.style import COLOURS
+from genenv_jax.report.style import COLOURS, reason_style
 from tests.report.synthetic import EPOCHS, REASONS, SPLITS, run_of
 
 
@@ -120,7 +120,7 @@ def test_reasons_that_all_benchmarks_share_are_told_apart():
     shared = {
         value for name, value in vars(base).items() if name.isupper() and isinstance(value, str)
     } - {base.GROUNDED, base.UNDECIDED, base.ENVIRONMENT_ERROR}
-    styles = {panels.reason_style(reason)["facecolor"] for reason in shared}
+    styles = {reason_style(reason)["facecolor"] for reason in shared}
     assert len(styles) == len(shared) == 16
 
 
