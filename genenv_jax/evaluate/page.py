@@ -70,11 +70,12 @@ def _by_split(metrics: Mapping[str, Any]) -> dict[str, dict[str, dict[str, Any]]
         text = f"{value:.3f}" if abs(value) < 1000 else f"{value:,.0f}"
         if low is not None and high is not None:
             text += f" [{low:.3f}, {high:.3f}]"
-        elif value == int(value) and not name.endswith("accuracy"):  # how many could not be scored
+        is_count = isinstance(ends["value"], int)  # how many could not be scored
+        if is_count:
             text = f"{value:,.0f}"
         row["cells"][mode] = text
-        # Counts have no interval, or one beyond 1.
-        if row["share"] is None and low is not None and high is not None and 0 <= low <= high <= 1:
+        bounds = [end for end in (value, low, high) if end is not None]
+        if row["share"] is None and not is_count and 0 <= min(bounds) and max(bounds) <= 1:
             row["share"] = value
     return found
 

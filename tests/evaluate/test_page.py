@@ -41,7 +41,7 @@ def test_numbers_are_there_and_bars_are_shares(page_of):
         "eval/test/sampled/accuracy": {"value": 0.5},
         "eval/test/greedy/again/accuracy": {"value": 0.0},
         "eval/test/greedy/a_length": {"value": 31.5},
-        "eval/test/greedy/episode_timeout": {"value": 1.0},
+        "eval/test/greedy/episode_timeout": {"value": 1},
         "eval/test/greedy/errors": {"value": 1.0, "low": 0.0, "high": 3.0},
         "eval/test/sampled/z_tokens": {"value": 12345},
     }
