@@ -46,8 +46,8 @@ BASE = [
     "scipy>=1.15,<2",
     # Flags and logging.
     "absl-py>=2.1,<3",
-    # The progress display.
-    "tqdm>=4.66,<5",
+    # The progress display, redrawn by a clock.  Flax brings it along as well.
+    "rich>=13.9,<16",
     # Figures of `genenv_jax.report`.  3.9 is the first that is built for NumPy 2.
     "matplotlib>=3.9,<4",
 ]
@@ -129,6 +129,7 @@ setuptools.setup(
         "genenv_jax.benchmarks": ["sources/*.tsv"],
         "genenv_jax.report": ["templates/*.html", "templates/*.js"],
     },
+    entry_points={"console_scripts": ["genenv = genenv_jax.commands:main"]},
     install_requires=BASE,
     extras_require=EXTRAS,
 )

@@ -145,7 +145,7 @@ def main() -> None:
             config = options.config or toy_config(options.cache_dir or folder, lasting)
             config.epochs, config.export, config.tensorboard = 2**31 - 1, False, "never"
             run = Coevolution(validate(config), pathlib.Path(folder) / "run")
-        with run.scorer, run.session.running(), run.mesh():
+        with run.scorer, run.session.running(), run.host.activate():
             epochs = run.session.epochs()
             rows = soak(lambda: run.epoch(next(epochs)), options.minutes, at)
     print(f"`{' '.join(['python', 'bench/soak.py', *sys.argv[1:]])}`\n")

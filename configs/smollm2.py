@@ -47,6 +47,9 @@ def _cpu(config):
     config.warm_start.warmup_steps = 5
     config.warm_start.validation_share = 0.01
     config.warm_start.validate_every = 30
+    if config.benchmark.name == "dial_turns":
+        config.warm_start.steps = 120
+        config.warm_start.batch_size = 8
     config.curriculum.seeds_per_epoch = 4
     config.agent.batch_size = 8
     config.agent.minibatch_size = config.agent.micro_batches = 4

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import contextlib
+import difflib
 import os
+import pathlib
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, NoReturn
@@ -37,12 +39,42 @@ def fail(error: BaseException | str) -> NoReturn:
     sys.exit(2)
 
 
-def _unknown(key: str, argv: Sequence[str]) -> str:
-    """Names the flag that sets something inside `key`, which is no group of settings."""
-    key = key.strip("'\"")
+def _unknown(error: str, argv: Sequence[str]) -> str:
+    """Names the flag that sets something inside a group that is none.
+
+    error: begins with the group's name in quotes; what would have been closest may follow on another line.
+    """
+    named, _, meant = error.partition("\n")
+    group = named.strip("'\"")
     names = [argument.partition("=")[0].lstrip("-") for argument in argv]
-    given = next((name for name in names if key in name.split(".")[1:-1]), key)
-    return f"{given} is not a setting: there is no group {key!r}"
+    given = next((name for name in names if group in name.split(".")[1:-1]), group)
+    close = meant.split('"')[1:2]
+    return f"{given} is not a setting: " + (
+        f"did you mean {given.replace(group, close[0], 1)}?"
+        if close
+        else f"there is no group {group!r}"
+    )
+
+
+def _check_config_file(argv: Sequence[str]) -> None:
+    """Ends the command where the file that --config names does not exist, with those that do."""
+    for argument, following in zip(argv, [*argv[1:], ""], strict=True):
+        name, given, value = argument.partition("=")
+        if argument.startswith("-") and name.lstrip("-") == "config":
+            path = pathlib.Path((value if given else following).partition(":")[0])
+            if path.is_file():
+                return
+            folder = path.parent if path.parent.is_dir() else pathlib.Path("configs")
+            there = sorted(file.name for file in folder.glob("*.py"))
+            close = difflib.get_close_matches(path.name, there, 1)
+            meant = (
+                f"did you mean {folder / close[0]}?"
+                if close
+                else f"in {folder}/ are {', '.join(there)}"
+            )
+            fail(
+                f"--config={path}: no such file; {meant if there else f'nor any other in {folder}/'}"
+            )
 
 
 def define_config(help_string: str) -> None:
@@ -52,7 +84,11 @@ def define_config(help_string: str) -> None:
     unknown ones.
     """
     config_flags.DEFINE_config_file(
-        "config", None, help_string, lock_config=False, accept_new_attributes=True
+        "config",
+        None,
+        f"{help_string}  Any of its settings: --config.KEY=VALUE.",
+        lock_config=False,
+        accept_new_attributes=True,
     )
 
 
@@ -85,6 +121,11 @@ def run(main: Callable[[], Any]) -> None:
     """
 
     def parse(argv: Sequence[str]) -> list[str]:
+        if "config" in flags.FLAGS:
+            _check_config_file(argv)
+            for name in flags.FLAGS.flags_by_module_dict()[__name__]:
+                # Shown by --help beside the command's own.
+                flags.FLAGS.register_key_flag_for_module(argv[0], name)
         try:
             rest = flags.FLAGS(argv)
         # A group that the configuration has not is a KeyError of its name alone.

@@ -45,6 +45,8 @@ class Coevolution:
       config: checked configuration.
       workdir: made if missing; an interrupted run in it is continued.
     Attributes:
+      host: the model and its devices.
+      mesh: of the devices.
       session: workdir, records, checkpoints, clock and signals.
       agent, simulator: the players.
       source: gives an epoch its tasks.
@@ -68,12 +70,11 @@ class Coevolution:
         teacher = open_teacher(config, benchmark, workdir)
         seeds = SeedTasks(benchmark.tasks("seed"), config.curriculum.seeds_per_epoch, config.seed)
         eval_tasks = config.evaluation.tasks(benchmark)
-        mesh = build.open_mesh(config)
-        host = build.open_model(config, base_model(config, benchmark, mesh), mesh)
+        self.mesh = mesh = build.open_mesh(config)
+        self.host = host = build.open_model(config, base_model(config, benchmark, mesh), mesh)
         check_prompts(config.limits, host.model, benchmark, seeds.tasks, eval_tasks)
         self.scorer = Scorer(benchmark, host.model.decode, config.scoring)
-        self.mesh = host.activate
-        with self.mesh():
+        with host.activate():
             self.agent, self.simulator = build.make_players(config, host)
         limits = config.epochs, config.rollouts, config.tokens
         self.session = session = Session(workdir, config.seed, *limits, config.checkpoint)
@@ -116,14 +117,14 @@ class Coevolution:
         session.register_trained("simulator", self.simulator)
         session.register_engines([self.agent.engine, self.simulator.engine, *engines.values()])
         settings.write(host.model.path)
-        with self.mesh():
+        with host.activate():
             self.source.prepare()
         session.open(config.tensorboard)
 
     def run(self) -> None:
         """Trains to the end of the run, see `Session`."""
         session = self.session
-        with self.scorer, session.running(), self.mesh():
+        with self.scorer, session.running(), self.host.activate():
             if self.config.compile_ahead and not session.ended:
                 self.warm_up()
             if session.finished == 0:
@@ -168,6 +169,12 @@ class Coevolution:
 
     def warm_up(self) -> None:
         """Compiles every program of an epoch, so that no prompt width first comes up in the middle."""
-        with self.session.phase("compile"), self.session.measure("compile"):
-            for part in (self.agent_trainer, self.source, self.simulator_trainer, self.held_out):
-                part.warm_up()
+        parts = self.agent_trainer, self.source, self.simulator_trainer, self.held_out
+        steps = [step for part in parts for step in part.warm_up()]
+        with (
+            self.session.phase("compile", len(steps), "parts", epoch=0) as display,
+            self.session.measure("compile"),
+        ):
+            for step in steps:
+                step()
+                display.advance()

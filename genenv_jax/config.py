@@ -171,7 +171,7 @@ _LENGTHS = {
     "bfcl": ((768, 256), (896, 640), (320, 576)),
     "alfworld": ((2048, 24), (2304, 1280), (768, 1280)),
     "dial": ((80, 80), (80, 80), ()),
-    "dial_turns": ((144, 16), (160, 224), ()),
+    "dial_turns": ((96, 16), (96, 128), ()),
 }
 
 
@@ -195,7 +195,13 @@ def small_model_settings(config: ConfigDict, benchmark: str) -> None:
         config.benchmark.verify_files = True
     limits = config.limits
     if benchmark == "dial_turns":
-        limits.agent_episode = 256
+        # As in configs/dial_turns.py: a small model must work out every position that a program leads to.
+        config.benchmark.positions = 4
+        config.benchmark.max_depth = 3
+        config.benchmark.deeper = (4,)
+        config.benchmark.seed_depths = (0.2, 0.4, 0.4)
+        config.benchmark.num_seeds = 512
+        limits.agent_episode = 176
     agent, simulator, limits.prompt_buckets = _LENGTHS[benchmark]
     limits.agent_prompt, limits.agent_response = agent
     limits.simulator_prompt, limits.simulator_response = simulator
@@ -257,11 +263,21 @@ def _group(kind: type[Settings], given: Any, where: str) -> Any:
 
 
 def hint(key: str, known: Mapping[str, Any], where: str) -> str:
-    """What to write instead of an unknown key."""
+    """What to write instead of an unknown key: one like it, one with these initials, one elsewhere."""
     close = difflib.get_close_matches(key, list(known), 1)
-    if close:
-        return f"did you mean {where}.{close[0]}?"
+    close = close or [name for name in known if _initials(name) == key]
+    meant = [f"{where}.{name}" for name in close] or [
+        f"config.{name}"
+        for name in flatten(Config().to_dict())
+        if key in (last := name.rpartition(".")[2], _initials(last))
+    ]
+    if meant:
+        return f"did you mean {' or '.join(meant)}?"
     return f"expected one of {sorted(known)}"
+
+
+def _initials(name: str) -> str:
+    return "".join(word[:1] for word in name.split("_"))
 
 
 def _typed(value: Any, default: Any, key: str, choices: Any) -> Any:

@@ -3,16 +3,20 @@
     python -m genenv_jax.main --config=configs/quickstart.py --workdir=runs/quickstart
 
 A workdir that holds an interrupted run is continued; one run at a time may have it.  --arm=NAME applies an
-arm of the ablations (`genenv_jax.experiment.arms`); --print_config shows what is set beyond the paper's
-defaults, and ends.  On several hosts the same command is started on each, with --coordinator_address,
---num_processes and --process_id, or with --distributed=auto; the workdir must lie on storage that all of them
-see.
+arm of the ablations (`genenv_jax.experiment.arms`).  --print_config shows what is set beyond the paper's
+defaults, and ends; --dry_run loads and checks everything, says what the run would do and cost, and ends.
+
+On several hosts the same command is started on each, with --coordinator_address, --num_processes and
+--process_id, or with --distributed=auto; the workdir must lie on storage that all of them see.
 """
 
 from __future__ import annotations
 
 import contextlib
 import pathlib
+import sys
+from collections.abc import Mapping
+from typing import TextIO
 
 from absl import flags
 
@@ -24,6 +28,8 @@ def main() -> None:
     from genenv_jax.coevolve import Coevolution
     from genenv_jax.config import changes, validate
     from genenv_jax.experiment.arms import apply_arm
+    from genenv_jax.outlook import dry_run, outcome, outlook
+    from genenv_jax.parallel import processes
     from genenv_jax.run.workdir import hold
 
     given = flags.FLAGS
@@ -36,13 +42,27 @@ def main() -> None:
                     print(f"config.{key} = {value!r}  (default: {default!r})")
                 return
             config = validate(given.config)
+            if given.dry_run:
+                workdir = pathlib.Path(given.workdir) if given.workdir else None
+                show(dry_run(config, workdir), sys.stdout)
+                return
             if not given.workdir:
                 raise ValueError("--workdir is missing: expected the directory of the run")
             workdir = pathlib.Path(given.workdir)
             stack.enter_context(hold(workdir))
             run = Coevolution(config, workdir)
+        if processes.is_writer():
+            show({"workdir": str(workdir)} | outlook(config, run), sys.stderr)
         with cli.one_line_errors((OSError, FloatingPointError)):
             run.run()
+        if processes.is_writer():
+            show(outcome(config, workdir), sys.stderr)
+
+
+def show(lines: Mapping[str, str], stream: TextIO) -> None:
+    """Prints titles and texts."""
+    for title, text in lines.items():
+        print(f"{title:12}{text}", file=stream)
 
 
 if __name__ == "__main__":
@@ -50,6 +70,9 @@ if __name__ == "__main__":
     flags.DEFINE_string("workdir", None, "Directory of logs, pools and checkpoints.")
     flags.DEFINE_string("arm", "", "Arm of the ablations: its settings are applied on top.")
     flags.DEFINE_bool("print_config", False, "Show what differs from the defaults; train nothing.")
+    flags.DEFINE_bool(
+        "dry_run", False, "Load and check everything, say what it costs; train nothing."
+    )
     cli.define_process_flags()
     flags.mark_flag_as_required("config")
     cli.run(main)

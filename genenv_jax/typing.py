@@ -11,6 +11,7 @@ l  layers                     v  vocabulary
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import jax
@@ -18,3 +19,4 @@ import jax
 Array = jax.Array
 Params = Any  # a pytree of arrays: nested dicts as Linen makes them
 PRNGKey = jax.Array  # typed key, from jax.random.key
+WarmUp = Callable[[], None]  # compiles a part of what a run needs

@@ -15,6 +15,7 @@ import numpy as np
 import pytest
 from safetensors.numpy import load_file
 
+from genenv_jax.commands import COMMANDS
 from genenv_jax.ownership import owned
 from genenv_jax.run.jsonl import write_json
 from tests import tiny
@@ -68,8 +69,16 @@ def other_tokenizer(path):
             [QUICK, "--config.arms.random.agent.x=1"],
             "config.arms.random.agent.x is not a setting: there is no group 'arms'",
         ),
+        ([QUICK, "--config.agnt.kl_coef=1"], r"did you mean config\.agent\.kl_coef\?"),
+        ([QUICK, "--config.agent.lr=1"], r"did you mean config\.agent\.learning_rate\?"),
+        ([QUICK, "--config.group_size=4"], r"did you mean config\.agent\.group_size\?"),
+        ([QUICK, "--config.agent.group_size=1"], "group_size = 1: expected at least 2"),
         ([QUICK, "extra"], "unexpected argument 'extra'"),
-        (["--config=configs/missing.py"], "configs/missing.py"),
+        (
+            ["--config=configs/missing.py"],
+            "configs/missing.py: no such file; in configs/ are .*bfcl.py",
+        ),
+        (["--config", "configs/bfl.py:debug"], "no such file; did you mean configs/bfcl.py?"),
         (["--config=configs/quickstart.py:fast"], "takes no argument"),
         (
             [QUICK, "--config.model.path=/no/such/model", "--config.model.make.vocab_size=0"],
@@ -149,6 +158,26 @@ def test_a_workdir_is_required():
     result = command("main", QUICK)
     assert result.returncode == 2
     assert result.stderr == "error: --workdir is missing: expected the directory of the run\n"
+
+
+def test_all_commands_have_one_name(tmp_path, monkeypatch):
+    """`genenv` lists them, and runs each as its module is run."""
+    listed = call("__main__")
+    assert listed.returncode == 0 and call("__main__", "--help").stdout == listed.stdout
+    for name, (module, _) in COMMANDS.items():
+        assert re.search(rf"^  {name} ", listed.stdout, re.M)
+        place = ROOT / "genenv_jax" / module
+        assert place.with_suffix(".py").is_file() or (place / "__main__.py").is_file()
+    through = call("__main__", "train", QUICK, "--print_config")
+    assert (
+        through.returncode == 0 and through.stdout == call("main", QUICK, "--print_config").stdout
+    )
+    wrong = call("__main__", "trian")
+    assert wrong.returncode == 2
+    assert wrong.stderr == "error: 'trian' is not a command; did you mean train?\n"
+    helped = command("__main__", "train", "--help")
+    for flag in ("--config", "--workdir", "--arm", "--dry_run", "--num_processes"):
+        assert re.search(rf"^  {flag}\b|^  --\[no\]{flag[2:]}:", helped.stdout, re.M), flag
 
 
 def test_what_a_configuration_changes_is_shown():

@@ -109,7 +109,7 @@ def test_mixture_has_texts_of_both_writers(cache, tmp_path):
     contexts = [[{"role": "user", "content": "red blue"}]] * 3
     key, rows = jax.random.key(5), np.arange(3)
     simulator, n = experiment.simulator, experiment.config.simulator.variations
-    with experiment.mesh():
+    with experiment.host.activate():
         mixed = simulator.generate(contexts, key)
         initial = simulator.generate_initial(contexts, key)
         start = simulator.start_logprobs(mixed, rows)

@@ -44,6 +44,7 @@ from genenv_jax.players import build
 from genenv_jax.players.policy import Policy
 from genenv_jax.players.prompts import check_prompts
 from genenv_jax.run import streams
+from genenv_jax.run.progress import Progress
 from genenv_jax.run.streams import Stream
 from genenv_jax.run.workdir import compare_data, compare_settings
 from genenv_jax.scoring.attempts import Answerer, Attempt
@@ -133,14 +134,25 @@ def run(
     metrics: dict[str, float] = {}
     attempts: dict[str, list[list[Attempt]]] = {}
     prompt_tokens: dict[str, int | None] = {}
-    begin = time.monotonic()
+    begin, modes = time.monotonic(), checked.evaluation.modes()
+    progress = Progress(0, silent=not processes.is_writer())
+    progress.line(f"{benchmark.name}: {len(tasks):,} held-out tasks, answered by {answers}")
     with opened as answerers:
-        answerer = next(iter(answerers.values()), None)
-        if answerer is not None:
-            prompt_tokens = {t.id: answerer.tokens(benchmark.agent_messages(t)) for t in tasks}
         for mode, answerer in answerers.items():
-            with Scorer(benchmark, answerer.text, checked.scoring) as scorer:
-                found, attempts[mode] = evaluate(benchmark, tasks, answerer, scorer)
+            if not prompt_tokens:
+                prompt_tokens = {t.id: answerer.tokens(benchmark.agent_messages(t)) for t in tasks}
+            total = len(tasks) * modes[mode][0]
+            with (
+                Scorer(benchmark, answerer.text, checked.scoring) as scorer,
+                progress.phase(f"evaluate ({mode})", total, "answers") as display,
+            ):
+                found, attempts[mode] = evaluate(
+                    benchmark,
+                    tasks,
+                    answerer,
+                    scorer,
+                    lambda *_, display=display: display.advance(),
+                )
             metrics |= {metric_name(mode, name): value for name, value in found.items()}
     if not processes.is_writer():
         return {}
@@ -148,10 +160,7 @@ def run(
         "benchmark": benchmark.name,
         "model": str(answers),
         "tasks": str(len(tasks)),
-        **{
-            f"{mode} answers a task": str(samples)
-            for mode, (samples, _) in checked.evaluation.modes().items()
-        },
+        **{f"{mode} answers a task": str(samples) for mode, (samples, _) in modes.items()},
         "minutes": f"{(time.monotonic() - begin) / 60:.1f}",
         **(benchmark.about() if isinstance(benchmark, Described) else {}),
     }
@@ -175,6 +184,8 @@ def main() -> None:
     for name, found in sorted(results.items()):
         interval = f"  [{found['low']:.4f}, {found['high']:.4f}]" if "low" in found else ""
         print(f"{name:56} {found['value']:.4f}{interval}")
+    if results:
+        print(f"page: {pathlib.Path(given.workdir) / 'report.html'}")
 
 
 if __name__ == "__main__":

@@ -35,6 +35,7 @@ from genenv_jax.scoring.requests import FAILED_SCORES
 from genenv_jax.scoring.scorer import Scorer
 from genenv_jax.settings import Settings, within
 from genenv_jax.tasks.generation import Generation
+from genenv_jax.typing import WarmUp
 
 
 @dataclasses.dataclass(frozen=True)
@@ -111,14 +112,19 @@ def evaluate(
       on_answer, waiting: see `attempt`.
     Returns:
       the benchmark's metrics over all attempts, and the attempts by task.  An answer that the token limit
-      cut off is scored as it stands.  Among the metrics: how many answers could not be scored, by reason,
-      where there were any.
+      cut off is scored as it stands.  Among the metrics: the share of those ("truncated_share"), and how many
+      answers could not be scored, by reason, where there were any.
     """
     attempts = attempt(benchmark, tasks, answerer, scorer, on_answer, waiting)
     reasons = [a.score.reason for of in attempts for a in of]
     failed = collections.Counter(reason for reason in reasons if reason in FAILED_SCORES)
     results = [(task, [a.score for a in of]) for task, of in zip(tasks, attempts, strict=True)]
-    return evaluation_metrics(benchmark, results) | dict(failed), attempts
+    metrics = evaluation_metrics(benchmark, results) | dict(failed)
+    if reasons:
+        prefix = "all/" if "all/valid_share" in metrics else ""
+        cut = sum(not a.ended for of in attempts for a in of)
+        metrics[f"{prefix}truncated_share"] = cut / len(reasons)
+    return metrics, attempts
 
 
 def metric_name(mode: str, name: str) -> str:
@@ -234,17 +240,19 @@ class HeldOut:
         for g, of in zip(chosen, attempts, strict=True):
             g.rerolled = float(np.mean([a.score.success for a in of]))
 
-    def warm_up(self) -> None:
-        """Compiles what evaluations run: the widths of the tasks, and all of them where some are episodes."""
+    def warm_up(self) -> list[WarmUp]:
+        """What compiles evaluations: the widths of the tasks, and all of them where some are episodes."""
         played = any(is_interactive(self._benchmark, task) for task in self._tasks)
-        self._agent.load_for("sample")
+        widths, samplers = self._widths(), []
         for engine in self._engines.values():
-            dataclasses.replace(engine, prompt_buckets=self._widths()).warm_up(self._agent.params)
+            samplers.append(dataclasses.replace(engine, prompt_buckets=widths))
             policy = self._policy(engine)
             if played and policy.continues and trains_episodes(self._benchmark):
-                EpisodeEngine(engine).warm_up(self._agent.params)
+                samplers.append(EpisodeEngine(engine))
             elif played:  # a conversation grows through all widths
-                policy.turns.warm_up(self._agent.params)
+                samplers.append(policy.turns)
+        params = self._agent.sampling_params
+        return [step for sampler in samplers for step in sampler.warm_up(params)]
 
     def _policy(self, engine: Engine) -> Policy:
         key = self._session.key(Stream.EVALUATE)

@@ -29,17 +29,25 @@ def pass_at_k(samples: int, successes: int, k: int) -> float:
 
 
 def evaluation_metrics(benchmark: Benchmark, results: Results) -> dict[str, float]:
-    """The benchmark's metrics over all samples, and where there are several samples a task, pass@k.
+    """The benchmark's metrics over all samples; the form of the answers; of several samples a task, pass@k.
 
+    "valid_share" is the share of answers that could be read and judged, "invalid_<reason>" that of the
+    others by reason: what is no matter of right or wrong.
     k = 2, 4, 8, ... up to the number of samples, and that number; pass@1 is the mean success.  The
     metrics are means over samples, so they estimate those of a single one.
-    It is "all/pass@k" where the benchmark's own metrics are "<split>/<metric>".
+    They are "all/pass@k" and so on where the benchmark's own metrics are "<split>/<metric>".
     """
-    metrics = benchmark.aggregate([(task, score) for task, scores in results for score in scores])
+    pairs = [(task, score) for task, scores in results for score in scores]
+    metrics = benchmark.aggregate(pairs)
+    # Over all tasks, also where the benchmark has several held-out splits.
+    prefix = "all/" if any("/" in name for name in metrics) else ""
+    if pairs:
+        invalid = collections.Counter(score.reason for _, score in pairs if not score.valid)
+        metrics[f"{prefix}valid_share"] = 1 - invalid.total() / len(pairs)
+        for reason, count in invalid.items():
+            metrics[f"{prefix}invalid_{reason}"] = count / len(pairs)
     samples = min((len(scores) for _, scores in results), default=0)
     if samples > 1:
-        # Over all tasks, also where the benchmark has several held-out splits.
-        prefix = "all/" if any("/" in name for name in metrics) else ""
         powers = {2**i for i in range(samples.bit_length())}
         for k in sorted(k for k in powers | {samples} if k <= samples):
             metrics[f"{prefix}pass@{k}"] = float(

@@ -75,7 +75,7 @@ def _by_split(metrics: Mapping[str, Any]) -> dict[str, dict[str, dict[str, Any]]
             text = f"{value:,.0f}"
         row["cells"][mode] = text
         bounds = [end for end in (value, low, high) if end is not None]
-        if row["share"] is None and not is_count and 0 <= min(bounds) and max(bounds) <= 1:
+        if row["share"] is None and not is_count and min(bounds) >= 0 and max(bounds) <= 1:
             row["share"] = value
     return found
 

@@ -10,7 +10,7 @@ from genenv_jax.players.policy import Policy
 from genenv_jax.rl.grpo import GRPOConfig
 from genenv_jax.sampling.episodes import EpisodeEngine
 from genenv_jax.settings import choice, within
-from genenv_jax.typing import Params, PRNGKey
+from genenv_jax.typing import Params, PRNGKey, WarmUp
 
 
 @dataclasses.dataclass(frozen=True)
@@ -46,6 +46,11 @@ class AgentConfig(PlayerConfig, GRPOConfig):
             raise ValueError(
                 f"temperature = {self.temperature}: expected 1.0, since the ratio of GRPO is taken to the "
                 "policy that sampled"
+            )
+        if self.train and self.group_size < 2:
+            raise ValueError(
+                f"group_size = {self.group_size}: expected at least 2, since advantages compare the rollouts "
+                "of a group"
             )
         if self.base_share + self.replay_share >= 1:
             raise ValueError("base_share + replay_share must leave room for fresh tasks (< 1)")
@@ -86,8 +91,12 @@ class Agent(Player):
             return Rejection(TOO_LONG, f"{length} prompt tokens, limit {limit}")
         return None
 
-    def warm_up(self) -> None:
-        """Compiles what sampling may run, for every prompt width that is planned."""
-        self.load_for("sample")
+    def warm_up(self) -> list[WarmUp]:
+        """What compiles all that sampling may run, for every prompt width that is planned."""
         player = EpisodeEngine(self.engine) if self.engine.episode else self.engine
-        player.warm_up(self.params)
+        return player.warm_up(self.sampling_params)
+
+    def sampling_params(self) -> Params:
+        """The parameters, brought to where they can sample."""
+        self.load_for("sample")
+        return self.params

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 from collections.abc import Callable, Sequence
 
 import jax
@@ -14,7 +15,7 @@ from genenv_jax.parallel import processes
 from genenv_jax.players.player import Player, PlayerConfig, Setup
 from genenv_jax.sampling.engine import Engine, OnFinished, Rollouts, ignore
 from genenv_jax.settings import choice, within
-from genenv_jax.typing import Array, Params, PRNGKey
+from genenv_jax.typing import Array, Params, PRNGKey, WarmUp
 
 
 @dataclasses.dataclass(frozen=True)
@@ -161,11 +162,18 @@ class Simulator(Player):
         self.load_for("score")
         return self._logprobs(generations, used, self.reference.logprobs)
 
-    def warm_up(self) -> None:
-        """Compiles what `generate` may run, for every prompt width that is planned."""
-        self.load_for(self._sampling)
-        for own, engine in self._writers:
-            engine.warm_up(self.params if own else self.reference.params)
+    def warm_up(self) -> list[WarmUp]:
+        """What compiles all that `generate` may run, for every prompt width that is planned."""
+
+        def params(own: bool) -> Params:
+            self.load_for(self._sampling)
+            return self.params if own else self.reference.params
+
+        return [
+            step
+            for own, engine in self._writers
+            for step in engine.warm_up(functools.partial(params, own))
+        ]
 
     @property
     def _sampling(self) -> str:

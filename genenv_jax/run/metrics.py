@@ -166,19 +166,23 @@ def step_of(record: Mapping[str, Any], path: str | os.PathLike[str], number: int
     return step
 
 
-def summary(metrics: Mapping[str, float]) -> str:
-    """An epoch in a few words: validity, p̂, held-out accuracy."""
-    parts = [f"valid {metrics['generated/valid_share']:.0%}"]
-    if "generated/p_hat_mean" in metrics:
-        parts.append(f"p̂ {metrics['generated/p_hat_mean']:.2f}")
+def cells(metrics: Mapping[str, float]) -> dict[str, str]:
+    """An epoch in a few numbers, by what they are called; "" where there is none."""
     held_out = [
-        value
+        f"{value:.3f}"
+        for mode in ("sampled", "greedy")
         for name, value in metrics.items()
-        if name.startswith("eval/") and name.endswith("sampled/accuracy")
+        if name.startswith("eval/") and name.endswith(f"{mode}/accuracy")
     ]
-    if held_out:
-        parts.append(f"held-out {held_out[0]:.3f}")
-    return "  ".join(parts)
+    shown = {"held-out": held_out[0] if held_out else ""}
+    for title, name, form in (
+        ("valid", "generated/valid_share", ".0%"),
+        ("p̂", "generated/p_hat_mean", ".2f"),
+        ("reward", "agent/reward_mean", ".2f"),
+        ("KL", "agent/kl", ".3f"),
+    ):
+        shown[title] = format(metrics[name], form) if name in metrics else ""
+    return {name: shown[name] for name in ("reward", "p̂", "valid", "KL", "held-out")}
 
 
 def _scalar(name: str, value: Any) -> int | float:

@@ -1,4 +1,4 @@
-"""Progress display: what a run does now, how fast, and how long it still takes; drawn by tqdm."""
+"""Progress display: what a run does now, how fast, and how long it still takes; drawn by rich."""
 
 from __future__ import annotations
 
@@ -6,17 +6,25 @@ import contextlib
 import statistics
 import sys
 import time
-from collections.abc import Callable, Iterator
-from typing import Any, TextIO
+from collections.abc import Callable, Iterator, Mapping
+from typing import TextIO
 
-from tqdm import tqdm
+from rich import progress as rich_progress
+from rich.cells import cell_len
+from rich.console import Console
+from rich.text import Text
+
+_PLAIN_EVERY = 60.0  # seconds between the lines of a long phase where there is no terminal
+_WIDTH = 9  # of a table's column
 
 
 class Progress:
     """Shows the phases of a run.
 
-    On a terminal, a bar for the phase under way.  Anywhere else, and when a phase or an epoch ends, one plain
-    line.  A display never stops a run: where the stream is closed or broken it falls silent.
+    On a terminal, one live line for the phase under way, redrawn four times a second whatever the phase does,
+    and one row of a table an epoch.  Anywhere else plain lines: when a phase or an epoch ends, and once a
+    minute in a long phase that counts.  A display never stops a run: where the stream is closed or broken it
+    falls silent.
 
     Args:
       epochs: of the whole run; 0 for work outside of one.
@@ -24,6 +32,7 @@ class Progress:
       silent: shows nothing, as all processes of a run but one do.
       stream: where to write; sys.stderr by default.
       clock: seconds from any origin, never decreasing.
+      compiling: seconds that compiling has taken so far, which estimates leave out.
     """
 
     def __init__(
@@ -33,22 +42,26 @@ class Progress:
         silent: bool = False,
         stream: TextIO | None = None,
         clock: Callable[[], float] = time.monotonic,
+        compiling: Callable[[], float] = lambda: 0.0,
     ):
         self._epochs, self._done, self._clock = epochs, done, clock
-        self._stream = None if silent else (stream or sys.stderr)
-        self._began = clock()
-        self._seconds: list[float] = []  # of the epochs that this process has finished
+        self._compiling = compiling
+        self._stream = None if silent else _Quiet(stream or sys.stderr)
+        live = self._stream is not None and self._stream.isatty()
+        self._console = Console(file=self._stream, highlight=False) if live else None
+        self._live: rich_progress.Progress | None = None
+        self._rows = 0
+        self._seconds: list[
+            float
+        ] = []  # of the epochs that this process has finished, without compiling
+        self.epoch_began()
 
     @property
     def remaining(self) -> float | None:
-        """Estimated seconds to the end of the run; None before this process has finished an epoch.
-
-        At the pace of the finished ones, without this process's first where there are others, since it
-        compiles.
-        """
+        """Estimated seconds to the end of the run; None before this process has finished an epoch."""
         if not self._seconds:
             return None
-        epoch = statistics.fmean(self._seconds[1:] or self._seconds)
+        epoch = statistics.fmean(self._seconds)
         left = epoch * (self._epochs - self._done) - (self._clock() - self._began)
         return max(left, 0.0)
 
@@ -64,99 +77,211 @@ class Progress:
           unit: what is counted, in the plural.
           epoch: number to show, where it is not the one after the last finished epoch.
         """
-        label = self._label(min(self._done + 1, self._epochs) if epoch is None else epoch)
-        phase = Phase(self._bar(f"{label}{name}", total, unit))
-        began = self._clock()
+        epoch = min(self._done + 1, self._epochs) if epoch is None else epoch
+        phase = Phase(f"{self._label(epoch)}{name}", total, unit, self._clock)
         ended = "in"
-        try:
-            yield phase
-        except BaseException:
-            ended = "stopped after"
-            raise
-        finally:
-            phase.close()
-            seconds = self._clock() - began
-            text = f"{label}{name}  {ended} {format_seconds(seconds)}"
-            if phase.done:
-                short = total is not None and phase.done != total
-                done = f"{phase.done:,}/{total:,}" if short else f"{phase.done:,}"
-                rate = phase.done / max(seconds, 1e-9)
-                text = f"{label}{name}  {done} {unit} {ended} {format_seconds(seconds)}"
-                text += f"  {rate:,.0f} {unit}/s" if rate >= 100 else f"  {rate:.3g} {unit}/s"
-            self.line(text)
+        with self._drawn(phase):
+            try:
+                yield phase
+            except BaseException:
+                ended = "stopped after"
+                raise
+            finally:
+                # On a terminal an epoch has its row.
+                if not self._console or not epoch or ended != "in":
+                    self.line(phase.text(ended))
 
-    def epoch_done(self, epoch: int, summary: str = "") -> None:
-        """Ends an epoch with a line of its own; `summary` is shown as it is.
+    def epoch_began(self) -> None:
+        """What comes now belongs to the next epoch."""
+        self._began, self._compiled = self._clock(), self._compiling()
+
+    def epoch_done(self, epoch: int, cells: Mapping[str, str] | None = None) -> None:
+        """Ends an epoch with a line or a row of its own; `cells` are shown as they are.
 
         The evaluation before training, epoch 0, does not count in the estimate of an epoch.
         """
-        now = self._clock()
+        seconds = self._clock() - self._began
         if epoch > self._done:
-            self._seconds.append(now - self._began)
-        parts = [f"{self._label(epoch)}done in {format_seconds(now - self._began)}"]
-        self._done, self._began = epoch, now
-        if summary:
-            parts.append(summary)
-        if self.remaining is not None:
-            parts.append(f"run left {format_seconds(self.remaining)}")
-        self.line("  ".join(parts))
+            self._seconds.append(max(seconds - (self._compiling() - self._compiled), 0.0))
+        self._done = epoch
+        self.epoch_began()
+        left = "" if self.remaining is None else format_seconds(self.remaining)
+        if self._console:
+            number = f"{epoch}/{self._epochs}"
+            self._row(
+                {"epoch": number}
+                | dict(cells or {})
+                | {"time": format_seconds(seconds), "left": left}
+            )
+            return
+        parts = [f"{self._label(epoch)}done in {format_seconds(seconds)}"]
+        parts += [f"{name} {value}" for name, value in (cells or {}).items() if value]
+        self.line("  ".join(parts + ([f"run left {left}"] if left else [])))
+
+    def _row(self, cells: Mapping[str, str]) -> None:
+        """A row of the table; every twenty rows its head."""
+        if self._rows % 20 == 0:
+            self.line("".join(_aligned(name) for name in cells))
+        self._rows += 1
+        self.line("".join(map(_aligned, cells.values())))
 
     def _label(self, epoch: int) -> str:
         if not self._epochs:
             return ""
         return f"epoch {epoch}/{self._epochs}  " if epoch else "before training  "
 
-    def _bar(self, text: str, total: int | None, unit: str) -> Any:
-        live = self._stream is not None and _is_terminal(self._stream)
-        return tqdm(
-            total=total,
-            desc=text,
-            unit=f" {unit}",
-            file=self._stream or sys.stderr,
-            disable=not live,
-            leave=False,
-            dynamic_ncols=True,
-        )
+    @contextlib.contextmanager
+    def _drawn(self, phase: Phase) -> Iterator[None]:
+        """Shows a phase as it advances: the live line, or a line a minute."""
+        if self._console is None:
+            phase.watch = self._minutely
+            yield
+            return
+        outermost = self._live is None
+        if outermost:
+            self._live = rich_progress.Progress(
+                rich_progress.TextColumn("{task.description}", markup=False),
+                rich_progress.BarColumn(20),
+                _Counts(),
+                console=self._console,
+                transient=True,
+                refresh_per_second=4,
+                get_time=self._clock,
+            )
+            self._live.start()
+        live = self._live
+        task = live.add_task(phase.label, total=phase.total, unit=phase.unit)
+        phase.watch = lambda phase: live.update(task, completed=phase.done)
+        try:
+            yield
+        finally:
+            live.remove_task(task)
+            if outermost:
+                live.stop()
+                self._live = None
+
+    def _minutely(self, phase: Phase) -> None:
+        if phase.seconds - phase.shown >= _PLAIN_EVERY and phase.done != phase.total:
+            phase.shown = phase.seconds
+            self.line(phase.text("after"))
 
     def say(self, text: str) -> None:
         """Shows a line about the epoch under way."""
         self.line(f"{self._label(min(self._done + 1, self._epochs))}{text}")
 
     def line(self, text: str) -> None:
-        """Shows a line, between phases."""
+        """Shows a line."""
         if self._stream is None:
             return
         text = "".join(c if c.isprintable() else " " for c in text)
-        encoding = getattr(self._stream, "encoding", None) or "utf-8"
-        try:
-            self._stream.write(text.encode(encoding, "replace").decode(encoding) + "\n")
+        if self._console:
+            self._console.print(Text(text), soft_wrap=True)
+        else:
+            self._stream.write(text + "\n")
             self._stream.flush()
-        except (OSError, ValueError):  # ValueError: the stream is closed
-            self._stream = None
 
 
 class Phase:
     """One phase, as `Progress.phase` yields it.
 
+    Args:
+      label: epoch and name.
+      total, unit: see `Progress.phase`.
+      clock: seconds.
     Attributes:
       done: units done so far.
+      shown: seconds after which it was last shown.
+      watch: called with the phase when it has advanced.
     """
 
-    def __init__(self, bar: Any):
-        self._bar, self.done = bar, 0
+    def __init__(self, label: str, total: int | None, unit: str, clock: Callable[[], float]):
+        self.label, self.total, self.unit = label, total, unit
+        self.done, self.shown = 0, 0.0
+        self.watch: Callable[[Phase], None] = lambda phase: None
+        self._clock, self._began = clock, clock()
+
+    @property
+    def seconds(self) -> float:
+        """Since it began."""
+        return self._clock() - self._began
 
     def advance(self, n: int = 1) -> None:
         """Counts `n` more units.  Raises ValueError where `n` is negative."""
         if n < 0:
             raise ValueError(f"advance takes a non-negative number, not {n}")
         self.done += n
-        with contextlib.suppress(OSError, ValueError):
-            self._bar.update(n)
+        self.watch(self)
 
-    def close(self) -> None:
-        """Takes the bar away."""
-        with contextlib.suppress(OSError, ValueError):
-            self._bar.close()
+    def text(self, ended: str) -> str:
+        """How far it came, how long it took, and how fast it was; ended: the word before the time."""
+        time_taken = f"{ended} {format_seconds(self.seconds)}"
+        if not self.done:
+            return f"{self.label}  {time_taken}"
+        short = self.total is not None and self.done != self.total
+        done = f"{self.done:,}/{self.total:,}" if short else f"{self.done:,}"
+        rate = self.done / max(self.seconds, 1e-9)
+        per_second = f"{rate:,.0f}" if rate >= 100 else f"{rate:.3g}"
+        return f"{self.label}  {done} {self.unit} {time_taken}  {per_second} {self.unit}/s"
+
+
+def _aligned(text: str) -> str:
+    """Right-aligned in a column; the hat of p̂ has no width."""
+    return " " * max(_WIDTH - cell_len(text), 1) + text
+
+
+class _Counts(rich_progress.ProgressColumn):
+    """Units done, the time so far, and the time left at this pace."""
+
+    max_refresh = None
+
+    def render(self, task: rich_progress.Task) -> Text:
+        elapsed = task.elapsed or 0.0
+        parts = [format_seconds(elapsed)]
+        if task.total is not None:
+            parts.insert(0, f"{int(task.completed):,}/{int(task.total):,} {task.fields['unit']}")
+            if 0 < task.completed < task.total:
+                left = elapsed / task.completed * (task.total - task.completed)
+                parts.append(f"{format_seconds(left)} left")
+        elif task.completed:
+            parts.insert(0, f"{int(task.completed):,} {task.fields['unit']}")
+        return Text("  ".join(parts))
+
+
+class _Quiet:
+    """A text stream that falls silent where the one behind it is closed or broken.
+
+    What its encoding does not have becomes "?".
+    """
+
+    def __init__(self, stream: TextIO):
+        self._stream: TextIO | None = stream
+        self.encoding = getattr(stream, "encoding", None) or "utf-8"
+
+    def write(self, text: str) -> int:
+        if self._stream is not None:
+            try:
+                self._stream.write(text.encode(self.encoding, "replace").decode(self.encoding))
+            except (OSError, ValueError):  # ValueError: the stream is closed
+                self._stream = None
+        return len(text)
+
+    def flush(self) -> None:
+        if self._stream is not None:
+            try:
+                self._stream.flush()
+            except (OSError, ValueError):
+                self._stream = None
+
+    def isatty(self) -> bool:
+        try:
+            return self._stream is not None and self._stream.isatty()
+        except (AttributeError, ValueError):
+            return False
+
+    def fileno(self) -> int:
+        if self._stream is None:
+            raise OSError("the stream is closed")
+        return self._stream.fileno()
 
 
 def format_seconds(seconds: float) -> str:
@@ -166,10 +291,3 @@ def format_seconds(seconds: float) -> str:
     minutes, rest = divmod(round(seconds), 60)
     hours, minutes = divmod(minutes, 60)
     return f"{hours}:{minutes:02d}:{rest:02d}" if hours else f"{minutes}:{rest:02d}"
-
-
-def _is_terminal(stream: TextIO) -> bool:
-    try:
-        return stream.isatty()
-    except (AttributeError, ValueError):
-        return False

@@ -16,7 +16,7 @@ from genenv_jax.benchmarks.base import Task
 from genenv_jax.parallel import processes
 from genenv_jax.run import streams
 from genenv_jax.run.checkpoint import CheckpointConfig, Checkpoints
-from genenv_jax.run.metrics import summary
+from genenv_jax.run.metrics import cells
 from genenv_jax.run.progress import Phase, Progress
 from genenv_jax.run.streams import Stream
 from genenv_jax.run.timing import RunClock
@@ -156,8 +156,9 @@ class Session:
         SIGTERM ends the run at once with exit code 143, after pending checkpoints are on disk: the
         interrupted epoch is repeated when the run is continued.
         """
-        self._progress = Progress(self._last, self.finished, silent=not processes.is_writer())
-        self._clock = self._stack.enter_context(RunClock(self._engines, self.rollouts))
+        self._clock = clock = self._stack.enter_context(RunClock(self._engines, self.rollouts))
+        silent = not processes.is_writer()
+        self._progress = Progress(self._last, self.finished, silent, compiling=clock.compiling)
         with ending(signal.SIGTERM), self._stack:
             yield
             processes.barrier("the run is finished")
@@ -166,6 +167,7 @@ class Session:
         """The epochs that are left, from 0; `finish` ends each."""
         while not self.ended:
             epoch = self.finished
+            self._progress.epoch_began()
             yield epoch
             if self.finished != epoch + 1:
                 raise RuntimeError(f"epoch {epoch} has not been finished")
@@ -179,15 +181,18 @@ class Session:
         """Ends an epoch: writes its lines, and a checkpoint where one is due."""
         self.finished = epoch + 1
         self.log(metrics)
-        self._progress.epoch_done(self.finished, summary(metrics))
         if self.ended or self.finished % self._checkpoint.every == 0:
             with self.measure("checkpoint"), held():
                 self.save()
 
     def log(self, metrics: Mapping[str, float]) -> None:
-        """Writes the lines of the epochs that are done into metrics.jsonl and timing.jsonl."""
+        """Writes and shows the lines of the epochs that are done: metrics.jsonl and timing.jsonl."""
         self.files.metrics.write(self.finished, metrics)
-        self.files.timing.write(self.finished, self._clock.lap(self.rollouts))
+        timing = self._clock.lap(self.rollouts)
+        self.files.timing.write(self.finished, timing)
+        rate = timing.get("rollouts_per_second")
+        shown = cells(metrics) | {"roll/s": "" if rate is None else f"{rate:.3g}"}
+        self._progress.epoch_done(self.finished, shown)
 
     def save(self) -> None:
         """Saves a checkpoint, asynchronously."""

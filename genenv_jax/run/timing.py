@@ -51,10 +51,15 @@ class Stopwatch:
 
 
 class Compilations:
-    """Counts the programs that JAX compiles from its construction to `close`."""
+    """Counts the programs that JAX compiles from its construction to `close`.
+
+    Attributes:
+      seconds: that this has taken so far.
+    """
 
     def __init__(self):
         self._counts: collections.Counter[str] = collections.Counter()
+        self.seconds = 0.0
         jax.monitoring.register_event_duration_secs_listener(self._timed)
         jax.monitoring.register_event_listener(self._happened)
 
@@ -71,6 +76,7 @@ class Compilations:
     def _timed(self, event: str, seconds: float, **_: Any) -> None:
         if event == "/jax/core/compile/backend_compile_duration":  # of either kind
             self._counts["wanted"] += 1
+            self.seconds += seconds
 
     def _happened(self, event: str, **_: Any) -> None:
         if event == "/jax/compilation_cache/cache_hits":
@@ -93,6 +99,10 @@ class RunClock:
     def measure(self, name: str) -> contextlib.AbstractContextManager[None]:
         """See `Stopwatch.measure`."""
         return self._watch.measure(name)
+
+    def compiling(self) -> float:
+        """Seconds that compiling has taken so far."""
+        return self._compilations.seconds
 
     def lap(self, rollouts: int) -> dict[str, float]:
         """Where the time since the lap before has gone.

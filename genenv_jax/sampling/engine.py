@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import collections
 import dataclasses
+import functools
 import math
 import time
 from collections.abc import Callable, Sequence
@@ -18,7 +19,7 @@ from genenv_jax.parallel import processes, rules
 from genenv_jax.sampling import decoding
 from genenv_jax.sampling.draw import SamplingParams
 from genenv_jax.settings import Settings, within
-from genenv_jax.typing import Params, PRNGKey
+from genenv_jax.typing import Params, PRNGKey, WarmUp
 
 # (prompt, sample, its tokens with the end token, whether it ended by itself)
 OnFinished = Callable[[int, int, list[int], bool], None]
@@ -270,20 +271,25 @@ class Engine:
             self._run(weights, key, work, rows, width)
         return work.result
 
-    def warm_up(self, params: Params) -> None:
-        """Compiles every program that a call may need, by running them without prompts."""
-        weights = decoding.prepare(params, config=self.config)
+    def warm_up(self, params: Callable[[], Params]) -> list[WarmUp]:
+        """What compiles every program that a call may need, by running it without prompts.
+
+        params: gives the decoder's parameters, when a step is called.
+        """
+        return [functools.partial(self._warm_up, params, width) for width in self.prompt_buckets]
+
+    def _warm_up(self, params: Callable[[], Params], width: int) -> None:
+        weights = decoding.prepare(params(), config=self.config)
         nothing = _Work(Rollouts.empty([], self.options), np.zeros((0, 0)), 0, self.options, ignore)
-        for width in self.prompt_buckets:
-            sizes = cache_sizes(self.options.max_new_tokens)
-            state = commit(self.empty_state(jax.random.key(0), width, sizes[0]))
-            new = self._prompts(nothing, [], [], width, self.batch_size)
-            state, *_ = decoding.admit(weights, state, new, **self._options)
-            for size in sizes:
-                if size != sizes[0]:
-                    state = decoding.resize(state, length=size)
-                if self.options.max_new_tokens > 1:
-                    state, _ = decoding.decode(weights, state, steps=self.chunk, **self._options)
+        sizes = cache_sizes(self.options.max_new_tokens)
+        state = commit(self.empty_state(jax.random.key(0), width, sizes[0]))
+        new = self._prompts(nothing, [], [], width, self.batch_size)
+        state, *_ = decoding.admit(weights, state, new, **self._options)
+        for size in sizes:
+            if size != sizes[0]:
+                state = decoding.resize(state, length=size)
+            if self.options.max_new_tokens > 1:
+                state, _ = decoding.decode(weights, state, steps=self.chunk, **self._options)
 
     def _run(
         self, weights: decoding.Weights, key: PRNGKey, work: _Work, rows: list[int], width: int
@@ -346,6 +352,16 @@ class Engine:
             group=self.options.group_size,
             prompt=width,
             length=columns,
+        )
+
+    @property
+    def cache_bytes(self) -> int:
+        """Of the state at its largest: mostly keys and values, on all devices together."""
+        longest = cache_sizes(self.options.max_new_tokens)[-1]
+        make = functools.partial(self.empty_state, width=self.prompt_buckets[-1], columns=longest)
+        return sum(
+            x.size * x.dtype.itemsize
+            for x in jax.tree.leaves(jax.eval_shape(make, jax.random.key(0)))
         )
 
     def _prompts(

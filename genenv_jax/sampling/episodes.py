@@ -9,9 +9,10 @@ from __future__ import annotations
 import collections
 import contextlib
 import dataclasses
+import functools
 import math
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, Protocol
 
 import jax
@@ -29,7 +30,7 @@ from genenv_jax.sampling.engine import (
     commit,
     pad_rows,
 )
-from genenv_jax.typing import Params, PRNGKey
+from genenv_jax.typing import Params, PRNGKey, WarmUp
 
 Row = tuple[int, int]  # prompt, sample
 
@@ -98,18 +99,21 @@ class EpisodeEngine:
             call.play(collections.deque(there[row] for row in of))
         return result
 
-    def warm_up(self, params: Params) -> None:
-        """Compiles every program that a call may need."""
-        weights = decoding.prepare(params, config=self._config)
-        for width in self.sampler.prompt_buckets:
-            empty = Rollouts.empty([], self._options, self.sampler.episode)
-            call = _Call(self, weights, _Nobody(), jax.random.key(0), 0, empty, width)
-            call.admit([])
-            for size in (call.size, *call.sizes):
-                call.grow(size)
-                call.decode()
-                for observed in OBSERVATION_WIDTHS:
-                    call.observe([], observed)
+    def warm_up(self, params: Callable[[], Params]) -> list[WarmUp]:
+        """What compiles every program that a call may need, see `Engine.warm_up`."""
+        widths = self.sampler.prompt_buckets
+        return [functools.partial(self._warm_up, params, width) for width in widths]
+
+    def _warm_up(self, params: Callable[[], Params], width: int) -> None:
+        weights = decoding.prepare(params(), config=self._config)
+        empty = Rollouts.empty([], self._options, self.sampler.episode)
+        call = _Call(self, weights, _Nobody(), jax.random.key(0), 0, empty, width)
+        call.admit([])
+        for size in (call.size, *call.sizes):
+            call.grow(size)
+            call.decode()
+            for observed in OBSERVATION_WIDTHS:
+                call.observe([], observed)
 
     @property
     def _config(self) -> TransformerConfig:

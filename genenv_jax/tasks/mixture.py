@@ -31,6 +31,9 @@ class Mixture:
       base_share, replay_share: shares of base data and of replayed tasks.
       buffer: tasks of D_train; filled where some are replayed.
       seed: of the run.
+    Attributes:
+      asked: generations an epoch.
+      most: tasks an epoch, where all generations are accepted.
     """
 
     def __init__(
@@ -47,6 +50,7 @@ class Mixture:
         self._base = round(asked * base_share / fresh_share)
         self._replayed = round(asked * replay_share / fresh_share)
         self._replays = replay_share > 0
+        self.asked, self.most = asked, asked + self._base + self._replayed
 
     def draw(self, epoch: int, batch: TaskBatch) -> list[Item]:
         """The epoch's items in random order."""

@@ -17,6 +17,7 @@ from genenv_jax.scoring.verification import Verifier
 from genenv_jax.tasks.generation import Generation, TaskBatch
 from genenv_jax.tasks.growth import Growth
 from genenv_jax.tasks.seeds import LatestStatistics, SeedTasks
+from genenv_jax.typing import WarmUp
 
 _ROUNDS = 50  # times that all seeds are varied at most, for a given number of static tasks
 
@@ -116,9 +117,9 @@ class SimulatorTasks:
     def prepare(self) -> None:
         """See `TaskSource`."""
 
-    def warm_up(self) -> None:
+    def warm_up(self) -> list[WarmUp]:
         """See `TaskSource`."""
-        self._simulator.warm_up()
+        return self._simulator.warm_up()
 
     def state(self) -> dict[str, Any]:
         """See `TaskSource`."""

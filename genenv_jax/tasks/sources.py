@@ -18,6 +18,7 @@ from genenv_jax.benchmarks.base import Benchmark, Generative, Task
 from genenv_jax.settings import Settings, choice, within
 from genenv_jax.tasks.generation import TaskBatch
 from genenv_jax.tasks.teacher import TeacherConfig
+from genenv_jax.typing import WarmUp
 
 SIMULATOR, STATIC, TEACHER, ORACLE = "simulator", "static", "teacher", "oracle"
 
@@ -83,8 +84,8 @@ class TaskSource(Protocol):
     def prepare(self) -> None:
         """What is done once, before a run begins.  Raises ValueError where it fails."""
 
-    def warm_up(self) -> None:
-        """Compiles what `tasks` may run."""
+    def warm_up(self) -> list[WarmUp]:
+        """What compiles all that `tasks` may run."""
 
     def state(self) -> Any:
         """What a checkpoint keeps, as plain JSON."""
@@ -106,8 +107,9 @@ class GivenTasks:
     def prepare(self) -> None:
         """See `TaskSource`."""
 
-    def warm_up(self) -> None:
+    def warm_up(self) -> list[WarmUp]:
         """See `TaskSource`."""
+        return []
 
     def state(self) -> Any:
         """See `TaskSource`."""

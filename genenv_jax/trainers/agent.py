@@ -29,6 +29,7 @@ from genenv_jax.tasks.generation import Generation
 from genenv_jax.tasks.mixture import Item
 from genenv_jax.tasks.selection import All
 from genenv_jax.trainers import divergence
+from genenv_jax.typing import WarmUp
 
 
 @dataclasses.dataclass
@@ -169,26 +170,30 @@ class AgentTrainer:
         divergence.check(self._session, "agent", result, rollouts, rewards)
         return result
 
-    def warm_up(self) -> None:
-        """Compiles what a step may run, for every prompt width that is planned."""
+    def warm_up(self) -> list[WarmUp]:
+        """What compiles all that a step may run, for every prompt width that is planned."""
         agent, c = self._agent, self._agent.config
-        agent.warm_up()
         if not c.train:
-            return
-        rewards = np.zeros((1, c.group_size))
-        batches = self._scored(
-            [
-                self._batch(part, self._advantages(part, rewards), range(1))
-                for part in agent.blank_batches()
-            ]
-        )
-        if agent.recomputes:
+            return agent.warm_up()
+        rewards, batches = np.zeros((1, c.group_size)), []
+
+        def score(blank: Rollouts) -> None:
+            batch = self._batch(blank, self._advantages(blank, rewards), range(1))
+            batches.extend(self._scored([batch]))
+
+        def recompute(i: int) -> None:
             agent.load_for("sample")
-            for batch in batches:
-                agent.logprobs(batch.rollouts)
-        agent.load_for("update")
-        for batch in batches:
-            self._update.lower(agent.state, agent.frozen, batch).compile()
+            agent.logprobs(batches[i].rollouts)
+
+        def update(i: int) -> None:
+            agent.load_for("update")
+            self._update.lower(agent.state, agent.frozen, batches[i]).compile()
+
+        blanks = agent.blank_batches()
+        steps = [functools.partial(score, blank) for blank in blanks]
+        for step in (recompute, update) if agent.recomputes else (update,):
+            steps += [functools.partial(step, i) for i in range(len(blanks))]
+        return agent.warm_up() + steps
 
     def _advantages(self, rollouts: Rollouts, rewards: np.ndarray) -> np.ndarray:
         """(T, g), or (T, g, c) where an episode's turns count by the returns from there on."""

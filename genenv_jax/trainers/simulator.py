@@ -8,6 +8,7 @@
 from __future__ import annotations
 
 import abc
+import functools
 from collections.abc import Iterator
 from typing import Any
 
@@ -25,6 +26,7 @@ from genenv_jax.sampling.engine import Rollouts, bucket, take_samples
 from genenv_jax.tasks.generation import TaskBatch
 from genenv_jax.trainers import divergence
 from genenv_jax.trainers.validity import Guarded, Trainer
+from genenv_jax.typing import WarmUp
 
 
 class Frozen:
@@ -41,8 +43,9 @@ class Frozen:
             "simulator/effective_sample_size": effective_sample_size(weights[weights > 0]),
         }
 
-    def warm_up(self) -> None:
-        """Compiles what a step may run, for every prompt width that is planned."""
+    def warm_up(self) -> list[WarmUp]:
+        """What compiles all that a step may run, for every prompt width that is planned."""
+        return []
 
 
 class _Learning(Frozen, abc.ABC):
@@ -113,13 +116,20 @@ class _Learning(Frozen, abc.ABC):
         divergence.check(self._session, "simulator", result, generations, weights)
         return result
 
-    def warm_up(self) -> None:
+    def warm_up(self) -> list[WarmUp]:
         """See `Frozen.warm_up`."""
-        simulator = self._simulator
-        empty = [self._empty_batch(blank) for blank in simulator.blank_batches()]
-        simulator.load_for("update")
-        for batch in empty:
-            self._update.lower(simulator.state, simulator.frozen, batch).compile()
+        simulator, empty = self._simulator, []
+
+        def fill(blank: Rollouts) -> None:
+            empty.append(self._empty_batch(blank))
+
+        def update(i: int) -> None:
+            simulator.load_for("update")
+            self._update.lower(simulator.state, simulator.frozen, empty[i]).compile()
+
+        blanks = simulator.blank_batches()
+        steps = [functools.partial(fill, blank) for blank in blanks]
+        return steps + [functools.partial(update, i) for i in range(len(blanks))]
 
     def _minibatches(self, rows: np.ndarray) -> Iterator[np.ndarray]:
         size = self._simulator.config.minibatch_size

@@ -19,7 +19,7 @@ from genenv_jax.players.offload import place
 from genenv_jax.players.simulator import Simulator
 from genenv_jax.run.session import Session
 from genenv_jax.tasks.generation import TaskBatch
-from genenv_jax.typing import Params
+from genenv_jax.typing import Params, WarmUp
 
 
 class GoodState(NamedTuple):
@@ -34,8 +34,8 @@ class Trainer(Protocol):
     def step(self, epoch: int, batch: TaskBatch) -> dict[str, float]:
         """One update; its metrics."""
 
-    def warm_up(self) -> None:
-        """Compiles what a step may run."""
+    def warm_up(self) -> list[WarmUp]:
+        """What compiles all that a step may run."""
 
 
 class Good:
@@ -107,9 +107,9 @@ class Guarded:
                 return metrics | {"simulator/reset": 1}
         return self._trainer.step(epoch, batch) | metrics
 
-    def warm_up(self) -> None:
+    def warm_up(self) -> list[WarmUp]:
         """See `Trainer`."""
-        self._trainer.warm_up()
+        return self._trainer.warm_up()
 
     def state(self) -> Any:
         """See `Stateful`."""

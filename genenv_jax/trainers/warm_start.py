@@ -33,7 +33,7 @@ from genenv_jax.run.checkpoint import Checkpoints
 from genenv_jax.run.progress import Progress
 from genenv_jax.sampling.engine import bucket, pad_rows
 from genenv_jax.settings import Settings, within
-from genenv_jax.typing import Params
+from genenv_jax.typing import Array, Params
 
 _WIDTHS = (32, 128, 256, 512)  # of completions
 Shape = tuple[int, int, int]  # of a prompt, a completion, and how many of these
@@ -111,11 +111,13 @@ def train(
                 yield example
 
     examples = encoded()
+    metrics: dict[str, Array] = {}
     with Progress(0).phase("train base model", c.steps, "steps") as phase:
         for _ in range(c.steps):
             taken = list(itertools.islice(examples, c.batch_size))
             batch = _batch(taken, (*shape, 1), c.batch_size, episodes=bool(limits.agent_episode))
-            state, metrics = step(state, {}, batch)
+            before, (state, metrics) = metrics, step(state, {}, batch)
+            jax.block_until_ready(before)  # so that steps are counted when they are done
             phase.advance()
     _check_finite(float(metrics["loss"]))
     return jax.device_get(state.params)
@@ -213,6 +215,9 @@ def fine_tune(
             for batch in itertools.islice(batches, stretch):
                 state, metrics = step(state, frozen, put(batch))
                 trained.append(metrics["loss"])
+                jax.block_until_ready(
+                    trained[-2:-1]
+                )  # so that steps are counted when they are done
                 phase.advance()
             loss = float(np.mean(processes.fetch(trained)))
         done += stretch

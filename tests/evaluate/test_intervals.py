@@ -38,10 +38,26 @@ def test_metrics_of_several_samples():
     metrics = evaluation_metrics(Games(), results(rows))
     assert metrics["accuracy"] == pytest.approx(6 / 15)
     assert metrics["pass@1"] == pytest.approx(metrics["accuracy"])
-    assert set(metrics) == {"accuracy", "pass@1", "pass@2", "pass@4", "pass@5"}
+    assert set(metrics) == {"accuracy", "valid_share", "pass@1", "pass@2", "pass@4", "pass@5"}
     assert metrics["pass@2"] == pytest.approx((1 + 0.4 + 0) / 3)
     assert metrics["pass@5"] == pytest.approx(2 / 3)
-    assert set(evaluation_metrics(Games(), results([[1], [0]]))) == {"accuracy"}
+    assert set(evaluation_metrics(Games(), results([[1], [0]]))) == {"accuracy", "valid_share"}
+
+
+def test_answers_that_fail_by_their_form_are_told_from_wrong_ones():
+    games = Games()
+    scores = [
+        Score(1.0, True, True),
+        Score(0.0, False, True, "wrong"),
+        Score(0.0, False, False, "no_call"),
+        Score(0.0, False, False, "no_call"),
+        Score(0.0, False, False, "unparsable"),
+    ]
+    task = games.task("a", 0, "all")
+    metrics = evaluation_metrics(games, [(task, [score]) for score in scores])
+    assert metrics == pytest.approx(
+        {"accuracy": 0.2, "valid_share": 0.4, "invalid_no_call": 0.4, "invalid_unparsable": 0.2}
+    )
 
 
 def test_intervals_are_those_of_the_binomial_for_one_sample_a_task():

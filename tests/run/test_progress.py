@@ -1,6 +1,8 @@
 """The progress display, with a clock that the tests move."""
 
 import io
+import re
+import time
 
 import pytest
 
@@ -34,11 +36,11 @@ def clock():
     return Clock()
 
 
-def epoch(progress, clock, number, seconds=30.0, summary=""):
+def epoch(progress, clock, number, seconds=30.0, cells=None):
     with progress.phase("generate", total=100, unit="tasks") as phase:
         clock.sleep(seconds)
         phase.advance(100)
-    progress.epoch_done(number, summary)
+    progress.epoch_done(number, cells)
 
 
 def test_a_pipe_gets_one_plain_line_at_each_end(clock):
@@ -48,7 +50,7 @@ def test_a_pipe_gets_one_plain_line_at_each_end(clock):
         clock.sleep(5)
         phase.advance(20)
     progress.epoch_done(0)
-    epoch(progress, clock, 1, 20.0, "valid 50%")
+    epoch(progress, clock, 1, 20.0, {"p̂": "", "valid": "50%"})
     with progress.phase("update"):
         clock.sleep(65)
     assert stream.getvalue().splitlines() == [
@@ -71,11 +73,21 @@ def test_what_is_cut_short_says_how_far_it_came(clock):
     assert stream.getvalue() == line
 
 
-def test_the_first_epoch_compiles_and_does_not_count(clock):
-    progress = Progress(10, stream=io.StringIO(), clock=clock)
+def test_the_time_left_leaves_compiling_out(clock):
+    compiled = [0.0]
+    progress = Progress(10, stream=io.StringIO(), clock=clock, compiling=lambda: compiled[0])
     assert progress.remaining is None
+    clock.sleep(500)  # before the first epoch
+    progress.epoch_done(0)
+    assert progress.remaining is None
+    compiled[0] = 90.0
+    epoch(progress, clock, 1, 10.0)
+    assert progress.remaining == pytest.approx(0.0)  # all of it was compiling
+    progress = Progress(10, stream=io.StringIO(), clock=clock, compiling=lambda: compiled[0])
+    progress.epoch_began()
+    compiled[0] += 90.0
     epoch(progress, clock, 1, 100.0)
-    assert progress.remaining == pytest.approx(900.0)  # there is no other yet
+    assert progress.remaining == pytest.approx(90.0)
     epoch(progress, clock, 2, 10.0)
     assert progress.remaining == pytest.approx(80.0)
     clock.sleep(4)
@@ -87,15 +99,68 @@ def test_the_first_epoch_compiles_and_does_not_count(clock):
     assert resumed.remaining == 0.0
 
 
-def test_a_terminal_has_a_bar_that_goes(clock):
-    stream = Terminal()
-    progress = Progress(2, stream=stream, clock=clock)
-    with progress.phase("generate", total=4, unit="tasks") as phase:
-        phase.advance(4)
-        clock.sleep(2)
-    shown = stream.getvalue()
-    assert "epoch 1/2  generate" in shown and "\r" in shown and "0/4" in shown
-    assert shown.splitlines()[-1].endswith("epoch 1/2  generate  4 tasks in 2.0 s  2 tasks/s")
+@pytest.fixture
+def terminal(monkeypatch):
+    monkeypatch.setenv("TERM", "xterm")
+    monkeypatch.setenv("COLUMNS", "100")
+    return Terminal()
+
+
+def test_a_terminal_has_a_line_that_goes(clock, terminal):
+    """An epoch leaves one row, and what comes before the first one a line."""
+    progress = Progress(2, stream=terminal, clock=clock)
+    with progress.phase("compile", total=4, unit="parts", epoch=0) as phase:
+        phase.advance(3)
+        clock.sleep(6)
+        progress._live.refresh()
+        phase.advance()
+    drawn = terminal.getvalue()
+    assert "3/4 parts  6.0 s  2.0 s left" in drawn and "\x1b[2K" in drawn
+    assert "before training  compile  4 parts in 6.0 s  0.667 parts/s\n" in drawn
+    progress.epoch_done(0, {"held-out": "0.25"})
+    epoch(progress, clock, 1, 30.0, {"held-out": "0.31"})
+    lines = [re.split(r"\x1b\[\S*[a-zA-Z]", line)[-1] for line in terminal.getvalue().splitlines()]
+    rows = [line for line in lines if line.startswith("  ")]
+    assert rows[0].split() == ["epoch", "held-out", "time", "left"]
+    assert rows[1].split() == ["0/2", "0.25", "6.0", "s"]
+    assert rows[2].split() == ["1/2", "0.31", "0:30", "0:30"]
+    assert "generate" not in rows[2] and progress._live is None
+
+
+def test_the_line_is_redrawn_by_a_clock(terminal):
+    """While a phase does nothing that counts."""
+    progress = Progress(1, stream=terminal)
+    with progress.phase("compile", total=4, unit="parts"):
+        before = len(terminal.getvalue())
+        deadline = time.monotonic() + 20
+        while len(terminal.getvalue()) == before:
+            assert time.monotonic() < deadline
+            time.sleep(0.05)
+
+
+def test_phases_inside_one_another_and_a_failure_leave_no_line(clock, terminal):
+    progress = Progress(1, stream=terminal, clock=clock)
+    with pytest.raises(KeyboardInterrupt), progress.phase("update"), progress.phase("score", 3):
+        raise KeyboardInterrupt
+    lines = [line.split("\x1b[2K")[-1] for line in terminal.getvalue().splitlines()]
+    assert [line for line in lines if "stopped" in line] == [
+        "epoch 1/1  score  stopped after 0.0 s",
+        "epoch 1/1  update  stopped after 0.0 s",
+    ]
+    assert progress._live is None and "\x1b[?25h" in lines[-1]  # the cursor is back
+
+
+def test_a_long_phase_has_a_line_a_minute_in_a_pipe(clock):
+    stream = io.StringIO()
+    with Progress(1, stream=stream, clock=clock).phase("interact", 8, "rollouts") as phase:
+        for _ in range(8):
+            clock.sleep(25)
+            phase.advance()
+    assert stream.getvalue().splitlines() == [
+        "epoch 1/1  interact  3/8 rollouts after 1:15  0.04 rollouts/s",
+        "epoch 1/1  interact  6/8 rollouts after 2:30  0.04 rollouts/s",
+        "epoch 1/1  interact  8 rollouts in 3:20  0.04 rollouts/s",
+    ]
 
 
 def test_work_outside_of_a_run_has_no_epoch(clock):
@@ -121,7 +186,7 @@ def test_a_display_never_stops_a_run(clock, stream):
 def test_control_characters_and_other_encodings(clock):
     raw = io.BytesIO()
     progress = Progress(1, stream=io.TextIOWrapper(raw, "ascii"), clock=clock)
-    epoch(progress, clock, 1, summary="p̂ \x1b[2J")
+    epoch(progress, clock, 1, cells={"p̂": "\x1b[2J"})
     assert raw.getvalue().decode("ascii").splitlines()[-1].count("p?  [2J")
 
 

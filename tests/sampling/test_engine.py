@@ -108,7 +108,8 @@ def test_a_warm_engine_compiles_nothing(params, prompts):
     options = SamplingParams(65, G, (3,), temperature=0.9)
     engine = Engine(CONFIG, options, 3, (4, 8), lanes=1, chunk=4)
     programs = decoding.read_prompts, decoding.decode, decoding.resize
-    engine.warm_up(params)
+    for step in engine.warm_up(lambda: params):
+        step()
     before = [program._cache_size() for program in programs]
     engine(params, prompts, KEY)
     assert [program._cache_size() for program in programs] == before

@@ -172,7 +172,8 @@ def test_nothing_is_compiled_in_steady_state(params, prompts):
     """Not even by a first call, once it is warmed up."""
     warm = engine(batch_size=4, buckets=(8,), length=300)
     programs = turns._read_prompts, turns.decode, turns.observe, turns.widen, turns.empty
-    warm.warm_up(params)
+    for step in warm.warm_up(lambda: params):
+        step()
     before = [program._cache_size() for program in programs]
     for seed in (1, 2):
         warm(params, make_prompts(7, 8, seed), Endless(40), jax.random.key(seed))

@@ -1,0 +1,49 @@
+"""All commands under one name: `genenv COMMAND ...`, or `python -m genenv_jax COMMAND ...`."""
+
+from __future__ import annotations
+
+import difflib
+import runpy
+import sys
+from collections.abc import Sequence
+
+# Command: its module, and what it does.
+COMMANDS = {
+    "train": ("main", "train an agent and its simulator against each other"),
+    "evaluate": ("evaluate", "score a model, or a server, on a benchmark's held-out tasks"),
+    "report": ("report", "figures, tables and a page from one or many runs"),
+    "experiment": ("experiment", "arms × seeds, statistics and a page"),
+    "supervised": (
+        "supervised",
+        "fine-tune a model on a benchmark's demonstrations: the warm start",
+    ),
+    "datasets": ("datasets", "download or check the files of a benchmark"),
+    "play": ("play", "type tasks; watch both players, the scores and the gate"),
+}
+
+
+def usage() -> str:
+    """What `genenv --help` prints."""
+    rows = "\n".join(f"  {name:12}{text}" for name, (_, text) in COMMANDS.items())
+    return (
+        "usage: genenv COMMAND [ARGUMENTS]\n\n"
+        f"{rows}\n\n"
+        "genenv COMMAND --help says more.  The first run:\n"
+        "  genenv train --config=configs/quickstart.py --workdir=runs/quickstart"
+    )
+
+
+def main(argv: Sequence[str] | None = None) -> None:
+    """Runs the module of a command as `python -m` would; `argv`: without the program's name."""
+    name, *arguments = (sys.argv[1:] if argv is None else list(argv)) or ["--help"]
+    if name in ("--help", "-h", "help"):
+        print(usage())
+        return
+    if name not in COMMANDS:
+        close = difflib.get_close_matches(name, COMMANDS, 1)
+        hint = f"did you mean {close[0]}?" if close else f"expected one of {', '.join(COMMANDS)}"
+        print(f"error: {name!r} is not a command; {hint}", file=sys.stderr)
+        sys.exit(2)
+    sys.argv = [f"genenv {name}", *arguments]
+    # It replaces __main__, which processes that it starts import by name.
+    runpy.run_module(f"genenv_jax.{COMMANDS[name][0]}", run_name="__main__", alter_sys=True)

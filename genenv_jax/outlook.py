@@ -1,0 +1,136 @@
+"""What a run is going to do and to cost, said before it begins: at the start of each, and by --dry_run."""
+
+from __future__ import annotations
+
+import collections
+import dataclasses
+import pathlib
+import tempfile
+
+import jax
+import numpy as np
+
+from genenv_jax.coevolve import Coevolution
+from genenv_jax.config import Config
+from genenv_jax.run.workdir import RunSettings
+from genenv_jax.tasks.sources import TasksConfig
+
+
+def outlook(config: Config, run: Coevolution) -> dict[str, str]:
+    """Title to text: devices, model, benchmark, and the most that the run will do; `run`: not begun yet."""
+    agent, devices = run.agent, jax.devices()
+    model, mesh = agent.model.config, run.mesh
+    axes = ", ".join(f"{name} {size}" for name, size in mesh.shape.items())
+    count = sum(int(np.prod(x.shape)) for x in jax.tree.leaves(run.agent.reference.params))
+    players = (
+        f"adapters of rank {config.lora.rank}" if config.lora.rank else "all parameters trained"
+    )
+    seeds, held_out = (len(run.benchmark.tasks(split)) for split in ("seed", "eval"))
+    return {
+        "devices": f"{mesh.size} of {len(devices)} × {devices[0].device_kind}; mesh {axes}",
+        "model": f"{config.model.path or 'made here'}: {model.num_layers} layers of width "
+        f"{model.hidden_size}, {count / 1e6:,.1f} M parameters, {config.model.dtype}; {players}",
+        "benchmark": f"{run.benchmark.name}: {seeds:,} seed tasks, {held_out:,} held-out tasks",
+        "run": _epochs(config, run),
+        "evaluation": _evaluations(config, run),
+    }
+
+
+def _epochs(config: Config, run: Coevolution) -> str:
+    group, most = config.agent.group_size, run.mixture.most
+    done, rollouts = run.session.finished, most * group
+    text = (
+        f"{config.epochs} epochs of up to {most:,} tasks × {group} rollouts: "
+        f"at most {rollouts:,} rollouts an epoch, {rollouts * config.epochs:,} in all"
+    )
+    for limit, unit in ((config.rollouts, "rollouts"), (config.tokens, "tokens")):
+        text += f"; ends after {limit:,} {unit}" if limit else ""
+    if run.session.ended and done:
+        return f"finished after epoch {done}; with a larger config.epochs it goes on"
+    return text + (f"; goes on after epoch {done}" if done else "")
+
+
+def _evaluations(config: Config, run: Coevolution) -> str:
+    tasks, every = len(config.evaluation.tasks(run.benchmark)), config.evaluation.every
+    times = 1 + (-(-config.epochs // every) if every else 0)
+    answers = " + ".join(
+        f"{samples} {'greedy' if mode == 'greedy' else f'at temperature {temperature:g}'}"
+        for mode, (samples, temperature) in config.evaluation.modes().items()
+    )
+    return f"{times} × {tasks:,} tasks, answers to each: {answers or 'none'}"
+
+
+def work(config: Config, run: Coevolution) -> dict[str, str]:
+    """Title to text: optimiser steps, tokens and memory, where every limit is reached."""
+    most, c, s, limits = run.mixture.most, config.agent, config.simulator, config.limits
+    asked = run.mixture.asked
+    agent_steps = -(-most // c.minibatch_size) * c.update_epochs * c.train
+    simulator_steps = -(-(asked // s.variations) // s.minibatch_size) * s.update_epochs * s.train
+    completion = limits.agent_episode or limits.agent_response
+    attempts = most * (limits.agent_prompt + c.group_size * completion)
+    written = asked // s.variations * limits.simulator_prompt + asked * limits.simulator_response
+    tokens = attempts * (2 + 3 * c.update_epochs * c.train)
+    tokens += written * (2 + 3 * s.update_epochs * s.train)
+    return {
+        "steps": f"at most {agent_steps} of the agent and {simulator_steps} of the simulator an epoch",
+        "tokens": f"at most {tokens / 1e6:,.2f} M an epoch, where every prompt and answer is as long as its "
+        "limit: sampled, scored by the reference, and three times in each update",
+        "memory": _memory(run),
+    }
+
+
+def _memory(run: Coevolution) -> str:
+    held: collections.Counter[tuple[int, str]] = collections.Counter()
+    for array in jax.live_arrays():
+        for shard in array.addressable_shards:
+            held[shard.device.id, array.sharding.memory_kind or "device"] += shard.data.nbytes
+    kinds: dict[str, int] = {}
+    for (_, kind), size in held.items():
+        kinds[kind] = max(kinds.get(kind, 0), size)
+    resident = ", ".join(f"{_size(size)} in {kind}" for kind, size in sorted(kinds.items()))
+    cache = run.agent.engine.cache_bytes / run.mesh.size
+    return (
+        f"{resident} on each device for both players, their reference and moments; {_size(cache)} more for "
+        "the agent's key-value cache; beside what the programs need, which launch/aot_check.py measures"
+    )
+
+
+def _size(count: float) -> str:
+    return f"{count / 2**30:.1f} GiB" if count >= 2**30 else f"{count / 2**20:.1f} MiB"
+
+
+def outcome(config: Config, workdir: pathlib.Path) -> dict[str, str]:
+    """Title to text: what a run that has ended has written, and what to do with it."""
+    players = ", agent/ and simulator/" if config.export else ""
+    return {
+        "finished": f"{workdir}/ holds metrics.jsonl, tasks.jsonl, d_train.jsonl, d_env.jsonl{players}",
+        "next": f"python -m genenv_jax.report {workdir}",
+    }
+
+
+def dry_run(config: Config, workdir: pathlib.Path | None) -> dict[str, str]:
+    """Loads and checks all that a run needs; returns what it would do.  Trains and leaves nothing.
+
+    Fixed tasks are not made, a model that is to be trained beforehand is taken as it is, and one that is
+    to be made is made small and untrained in a directory of its own.
+
+    workdir: of the run; where it exists, its settings are compared.
+    Raises what the run would raise before its first epoch.
+    """
+    if workdir is not None and workdir.exists():
+        RunSettings(workdir, config.to_dict())
+    with tempfile.TemporaryDirectory() as scratch:
+        tried = dataclasses.replace(
+            config,
+            warm_start=dataclasses.replace(config.warm_start, steps=0),
+            tasks=TasksConfig(),
+            tensorboard="never",
+            compilation_cache=False,
+        )
+        if not config.model.path:
+            make = dataclasses.replace(config.model.make, cache_dir=f"{scratch}/models")
+            tried = dataclasses.replace(tried, model=dataclasses.replace(config.model, make=make))
+        run = Coevolution(tried, pathlib.Path(scratch) / "run")
+        config.tasks.check(run.benchmark)
+        with run.session.running():  # and its end: files are closed
+            return outlook(config, run) | work(config, run)

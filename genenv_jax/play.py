@@ -1,0 +1,248 @@
+"""A session with both players: type tasks, watch how they are checked, answered and scored.
+
+    python -m genenv_jax.play --config=configs/quickstart.py --run=runs/quickstart
+
+takes the players that a run has exported; --agent and --simulator name other model directories, and without
+any the configuration's own model plays both roles.  What is typed is a task as the simulator would write it
+for the current seed, ended by an empty line; /help lists what else there is.
+"""
+
+from __future__ import annotations
+
+import collections
+import dataclasses
+import itertools
+import pathlib
+import sys
+from collections.abc import Callable, Iterator, Sequence
+
+import jax
+from absl import flags
+from ml_collections import ConfigDict
+
+from genenv_jax import cli
+from genenv_jax.benchmarks.base import Benchmark, Rejection, SeedStatistics, Task
+from genenv_jax.config import Config, use_model, validate
+from genenv_jax.evaluate.held_out import EvaluationConfig
+from genenv_jax.players import build
+from genenv_jax.players.policy import Policy
+from genenv_jax.players.prompts import check_prompts
+from genenv_jax.report.untrusted import bounded, visible
+from genenv_jax.rl.rewards import curriculum_reward, success_rate
+from genenv_jax.run import streams
+from genenv_jax.run.streams import Stream
+from genenv_jax.sampling.draw import SamplingParams
+from genenv_jax.sampling.engine import Engine
+from genenv_jax.scoring.attempts import Attempt, attempt
+from genenv_jax.scoring.requests import VERIFY
+from genenv_jax.scoring.scorer import Scorer
+from genenv_jax.scoring.verification import Verifier
+from genenv_jax.supervised import base_model
+
+HELP = """\
+/task      the agent answers the next held-out task
+/write     the simulator varies the current seed; the agent attempts what is admitted
+/seed      goes on to the next seed, and shows it as the simulator should write it
+/help      this
+/quit      ends, as does the end of the input
+Anything else, up to an empty line, is a task for the current seed."""
+
+
+@dataclasses.dataclass
+class Game:
+    """Both players, and what checks and scores them.
+
+    Attributes:
+      agent, simulator: sample a group of attempts, and the variations of a seed.
+      verifier: admits tasks; each admitted one bars its copies.
+      scorer: its completions are texts, or tokens of the models.
+    """
+
+    config: Config
+    benchmark: Benchmark
+    agent: Policy
+    simulator: Policy
+    verifier: Verifier
+    scorer: Scorer
+
+    def __post_init__(self):
+        self._held_out = itertools.cycle(self.config.evaluation.tasks(self.benchmark))
+        self._seeds = itertools.cycle(self.benchmark.tasks("seed"))
+        self._seed, self._turns = next(self._seeds), itertools.count()
+
+    def answer(self, line: str) -> Iterator[str]:
+        """What a line of the user brings about, as lines to show.  Raises EOFError for /quit."""
+        command = line.strip()
+        if command == "/quit":
+            raise EOFError
+        if command == "/help":
+            yield HELP
+        elif command == "/task":
+            yield from self._attempt(next(self._held_out))
+        elif command == "/seed":
+            self._seed = next(self._seeds)
+            yield from self._show_seed()
+        elif command == "/write":
+            yield from self._write()
+        elif command.startswith("/"):
+            yield f"{command.split()[0]} is not a command; /help lists them"
+        elif command:
+            yield from self._judge(line, line, True)
+
+    def _show_seed(self) -> Iterator[str]:
+        yield f"seed {self._seed.id}, as the simulator should write a task:"
+        yield _shown(self.benchmark.simulator_answer(self._seed))
+
+    def _write(self) -> Iterator[str]:
+        messages = self.benchmark.simulator_messages(self._seed, SeedStatistics())
+        written: list[tuple[Sequence[int], bool]] = []
+        policy = dataclasses.replace(self.simulator, key=self._key())
+        policy.answer([messages], lambda i, j, tokens, done: written.append((tokens, done)))
+        for number, (tokens, done) in enumerate(written):
+            text = policy.text(tokens)
+            yield f"\nthe simulator's variation {number + 1} of {self._seed.id}:\n{_shown(text)}"
+            yield from self._judge(text, tokens, done)
+
+    def _judge(self, text: str, completion: Sequence[int] | str, done: bool) -> Iterator[str]:
+        """The gate's verdict on a task of the simulator or of the user, and the agent's attempts at it."""
+        turn, batch = next(self._turns), self.scorer.batch()
+        about = done, self._seed, f"played-{turn}", turn, self.config.verification.admit
+        batch.add((0, 0), completion, VERIFY, *about)
+        ((_, outcome),) = batch.collect().values()
+        verdict = self.verifier.decide(outcome)
+        if isinstance(verdict, Rejection):
+            yield f"rejected: {verdict.reason}  {_shown(verdict.detail)}".rstrip()
+            return
+        yield "admitted"
+        yield from self._attempt(verdict)
+
+    def _attempt(self, task: Task) -> Iterator[str]:
+        policy = dataclasses.replace(self.agent, key=self._key())
+        yield f"the agent is asked:\n{_shown(self.benchmark.agent_messages(task)[-1]['content'])}"
+        (attempts,) = attempt(self.benchmark, [task], policy, self.scorer)
+        alike = collections.Counter((a.score.reward, a.score.reason, _spoken(a)) for a in attempts)
+        for (reward, reason, said), count in alike.items():
+            yield f"  {count} × reward {reward:.2f}  {reason or 'right'}\n    {said}"
+        successes = sum(a.score.success for a in attempts)
+        c = self.config.curriculum
+        p_hat = float(success_rate(successes, len(attempts)))
+        yield f"reference: {_shown(self.benchmark.agent_answer(task))}"
+        yield (
+            f"p̂ = {successes}/{len(attempts)} = {p_hat:.2f}, "
+            f"R_env = {float(curriculum_reward(p_hat, c.alpha, c.beta)):.2f}"
+        )
+
+    def _key(self):
+        return jax.random.fold_in(self.agent.key, next(self._turns))
+
+
+def _spoken(attempt: Attempt) -> str:
+    """What the agent said, and what an episode's environment replied."""
+    turns = itertools.zip_longest(attempt.answers, attempt.replies)
+    said = (_shown(answer) + (f"\n→ {_shown(reply)}" if reply else "") for answer, reply in turns)
+    return "\n".join(said).replace("\n", "\n    ")
+
+
+def _shown(text: str) -> str:
+    return visible(bounded(text))
+
+
+def open_policy(
+    config: Config, benchmark: Benchmark, path: str, role: str
+) -> tuple[Policy, build.Host]:
+    """A player as a policy: `role` is "agent" or "simulator", `path` a model directory or ""."""
+    if path:
+        given = ConfigDict(config.to_dict())
+        use_model(given, path)
+        config = validate(given)
+    mesh = build.open_mesh(config)
+    host = build.open_model(config, base_model(config, benchmark, mesh), mesh)
+    limits = config.limits
+    prompt, response, group, temperature, episode = {
+        "agent": (
+            limits.agent_prompt,
+            limits.agent_response,
+            config.agent.group_size,
+            config.agent.temperature,
+            limits.agent_episode,
+        ),
+        "simulator": (
+            limits.simulator_prompt,
+            limits.simulator_response,
+            config.simulator.variations,
+            config.simulator.temperature,
+            0,
+        ),
+    }[role]
+    options = SamplingParams(response, group, host.model.eos_ids, temperature=temperature)
+    rows = mesh.shape["data"] * mesh.shape["fsdp"]
+    engine = Engine(
+        host.model.config, options, rows, limits.buckets(prompt), host.put, episode=episode
+    )
+    key = streams.key(jax.random.key(config.seed), Stream.EVALUATE)
+    with host.activate():
+        return Policy(host.model, engine, host.load_params(config.model.dtype), key), host
+
+
+def play(config: Config, agent: str, simulator: str, ask: Callable[[], str], say: Callable) -> None:
+    """Opens the players and answers until `ask` raises EOFError.
+
+    Raises ValueError or FileNotFoundError for what is missing or unfit.
+    """
+    benchmark = build.make_benchmark(config.benchmark)
+    config = dataclasses.replace(config, evaluation=EvaluationConfig(max_tasks=64))
+    first, host = open_policy(config, benchmark, agent, "agent")
+    second, _ = open_policy(config, benchmark, simulator, "simulator")
+    held_out, seeds = config.evaluation.tasks(benchmark), benchmark.tasks("seed")
+    check_prompts(config.limits, host.model, benchmark, seeds, held_out)
+    verifier = Verifier(benchmark, seeds, benchmark.tasks("eval"), config.verification)
+
+    def decode(completion: Sequence[int] | str) -> str:
+        return completion if isinstance(completion, str) else host.model.decode(completion)
+
+    with Scorer(benchmark, decode, config.scoring) as scorer, host.activate():
+        game = Game(config, benchmark, first, second, verifier, scorer)
+        say(f"{benchmark.name}: {len(seeds):,} seeds, {len(held_out):,} held-out tasks\n{HELP}")
+        for line in game._show_seed():
+            say(line)
+        while True:
+            try:
+                for line in game.answer(read(ask)):
+                    say(line)
+            except EOFError:
+                return
+
+
+def read(ask: Callable[[], str]) -> str:
+    """A command, or the lines up to an empty one.  Raises EOFError where there is nothing more."""
+    lines = [ask()]
+    while lines[-1].strip() and not lines[0].startswith("/"):
+        try:
+            lines.append(ask())
+        except EOFError:
+            break
+    return "\n".join(lines).rstrip()
+
+
+def main() -> None:
+    """The command; see the module's docstring."""
+    given = flags.FLAGS
+    with cli.one_line_errors():
+        config, players = validate(given.config), {}
+        for role, path in (("agent", given.agent), ("simulator", given.simulator)):
+            players[role] = path or (str(pathlib.Path(given.run) / role) if given.run else "")
+            if players[role] and given.run and not pathlib.Path(players[role]).is_dir():
+                raise ValueError(
+                    f"--run={given.run}: expected a finished run, there is no {role}/ in it"
+                )
+        prompt = "> " if sys.stdin.isatty() else ""
+        play(config, players["agent"], players["simulator"], lambda: input(prompt), print)
+
+
+if __name__ == "__main__":
+    cli.define_config("Configuration file.")
+    flags.DEFINE_string("run", "", "Workdir of a finished run, whose players play.")
+    flags.DEFINE_string("agent", "", "Model directory or hub id of the agent.")
+    flags.DEFINE_string("simulator", "", "Model directory or hub id of the simulator.")
+    flags.mark_flag_as_required("config")
+    cli.run(main)

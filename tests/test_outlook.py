@@ -1,0 +1,65 @@
+"""What a run says of itself before it begins, when it ends, and by --dry_run."""
+
+import dataclasses
+import re
+
+import pytest
+
+from genenv_jax.coevolve import Coevolution
+from genenv_jax.config import validate
+from genenv_jax.outlook import dry_run, outcome, outlook
+from tests.runs import lines, toy_config
+
+
+def checked(cache, **overrides):
+    return validate(toy_config(cache, overrides))
+
+
+def test_what_a_run_will_do_is_no_less_than_what_it_does(cache, tmp_path):
+    """Tasks, rollouts, evaluations, steps and tokens are the most there can be."""
+    config = checked(cache, **{"evaluation.every": 2, "epochs": 3})
+    said = dry_run(config, tmp_path / "run")
+    assert not (tmp_path / "run").exists()
+    run = Coevolution(config, tmp_path / "run")
+    at_start = outlook(config, run)
+    assert said.items() >= (at_start | {"model": said["model"]}).items()
+    run.run()
+    steps = lines(tmp_path / "run")
+    per_epoch, in_all = (
+        int(n) for n in re.findall(r"(\d+) (?:rollouts an epoch|in all)", said["run"])
+    )
+    assert 0 < steps[-1]["rollouts/total"] <= in_all == 3 * per_epoch
+    evaluated = sum(any(name.startswith("eval/") for name in line) for line in steps)
+    assert said["evaluation"].startswith(f"{evaluated} × ")
+    most = float(re.search(r"at most ([\d.]+) M", said["tokens"])[1]) * 1e6
+    assert 0 < steps[-1]["tokens/total"] <= 3 * most
+    agent, simulator = map(int, re.findall(r"(\d+) of the", said["steps"]))
+    assert int(run.agent.state.step) <= 3 * agent and int(run.simulator.state.step) <= 3 * simulator
+    assert re.search(r"[\d.]+ MiB in \w+ on each device", said["memory"])
+    again = outlook(config, Coevolution(config, tmp_path / "run"))
+    assert again["run"] == "finished after epoch 3; with a larger config.epochs it goes on"
+    written = outcome(config, tmp_path / "run")
+    for name in re.findall(
+        r"[\w.]+(?:jsonl|(?=/(?:,| and|$)))", written["finished"].partition("holds ")[2]
+    ):
+        assert (tmp_path / "run" / name).exists(), name
+
+
+def test_a_dry_run_compares_the_settings_of_the_run_in_its_workdir(cache, tmp_path):
+    config = checked(cache)
+    Coevolution(config, tmp_path / "run").run()
+    before = sorted(tmp_path.rglob("*"))
+    assert "finished after epoch 2" not in dry_run(config, tmp_path / "run")["run"]
+    with pytest.raises(ValueError, match=r"config\.curriculum\.alpha"):
+        dry_run(checked(cache, **{"curriculum.alpha": 0.4}), tmp_path / "run")
+    assert sorted(tmp_path.rglob("*")) == before
+
+
+def test_a_dry_run_refuses_what_the_run_would(cache, tmp_path):
+    config = checked(cache)
+    short = dataclasses.replace(config.limits, agent_prompt=4)
+    with pytest.raises(ValueError, match="agent_prompt"):
+        dry_run(dataclasses.replace(config, limits=short), None)
+    missing = dataclasses.replace(config.model, path=str(tmp_path / "none"))
+    with pytest.raises((ValueError, OSError), match="none"):
+        dry_run(dataclasses.replace(config, model=missing), None)

@@ -1,0 +1,87 @@
+"""A session with both players, on the toy benchmark."""
+
+import pytest
+
+from genenv_jax.config import validate
+from genenv_jax.play import play, read
+from tests.commands import QUICK, call
+from tests.runs import toy_config
+
+
+def session(cache, *typed):
+    """What is shown for each of the lines, and before them."""
+    shown, lines = [[]], iter(typed)
+
+    def ask():
+        try:
+            line = next(lines)
+        except StopIteration:
+            raise EOFError from None
+        shown.append([])
+        return line
+
+    config = validate(toy_config(cache, {"warm_start.steps": 20}))
+    play(config, "", "", ask, lambda text: shown[-1].append(text))
+    return ["\n".join(of) for of in shown]
+
+
+def test_a_session(cache):
+    """Commands, a task that is typed, its copy, and what is no task."""
+    first = session(cache)[0]
+    example = first.splitlines()[-1]
+    assert "/write" in first and "as the simulator should write a task" in first
+    _, task, written, seed, *typed = session(
+        cache,
+        "/task",
+        "/write",
+        "/seed",
+        example,
+        "",
+        "\x1b[2J nonsense",
+        "",
+        "/dance",
+        "",
+        "/quit",
+        "x",
+    )
+    assert task.startswith("the agent is asked:") and "reference: " in task
+    assert task.splitlines()[-1].startswith("p̂ = ") and "R_env = " in task.splitlines()[-1]
+    attempts = [line for line in task.splitlines() if " × reward " in line]
+    assert sum(int(line.split("×")[0]) for line in attempts) == 4  # the group
+    assert written.count("the simulator's variation") == written.count("admitted") + written.count(
+        "rejected: "
+    )
+    assert seed.startswith("seed ") and seed.splitlines()[-1] != example
+    (_, copy, _, nonsense, dance, empty, quitted) = typed
+    assert copy.startswith("rejected: duplicate")  # of a seed
+    assert "\\u001b[2J nonsense" in nonsense and "\x1b" not in nonsense
+    assert dance == "/dance is not a command; /help lists them" and empty == quitted == ""
+
+
+@pytest.mark.parametrize(
+    ("typed", "message"),
+    [
+        (["/task"], "/task"),
+        (["a", " b", "", "c"], "a\n b"),
+        (["a"], "a"),
+        ([""], ""),
+    ],
+)
+def test_what_is_typed(typed, message):
+    lines = iter(typed)
+
+    def ask():
+        try:
+            return next(lines)
+        except StopIteration:
+            raise EOFError from None
+
+    assert read(ask) == message
+
+
+def test_a_run_that_has_not_finished_is_named(tmp_path):
+    result = call("play", QUICK, f"--run={tmp_path}")
+    assert result.returncode == 2
+    assert result.stderr == (
+        f"error: --run={tmp_path}: expected a finished run, there is no agent/ in it\n"
+    )
