@@ -180,7 +180,7 @@ class Coevolution:
     ) -> None:
         """Writes the epoch's generations, D_train and D_env; tells source and mixture what came of them."""
         session, files, traces = self.session, self.session.files, interaction.traces
-        records = [g.record(epoch + 1) for g in batch.generations]
+        records = [g.record(epoch + 1, self.benchmark) for g in batch.generations]
         files.tasks.append(records)
         files.d_train.append(traces)
         files.d_env.append(self.source.d_env(epoch, batch))

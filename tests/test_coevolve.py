@@ -175,6 +175,14 @@ def test_the_files_tell_the_whole_story(unbroken):
             assert (g["weight"] > 0) == inside
         else:
             assert g["task"] is None and g["attempts"] == 0 and g["weight"] is None
+        assert g["reference"] in (("ok", "yes") if g["task"] else (None,))
+    for name, step in (("before", 0), ("after", 3)):
+        answers = lines(workdir, f"held_out/{name}.jsonl")
+        solved = [a["success"] for a in answers]
+        assert [a["task_id"] for a in answers] == [f"eval-{i}" for i in range(len(answers))]
+        assert {(a["step"], a["mode"]) for a in answers} == {(step, "greedy")}
+        assert np.mean(solved) == lines(workdir)[step]["eval/test/greedy/accuracy"]
+        assert all(a["request"].endswith(" ?") and a["reference"] for a in answers)
     d_env = lines(workdir, "d_env.jsonl")
     assert [r["text"] for r in d_env] == [g["text"] for g in generations if g["weight"]]
     traces = lines(workdir, "d_train.jsonl")

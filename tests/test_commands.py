@@ -363,6 +363,11 @@ def test_evaluate_asks_a_server(tmp_path):
         len(lines(tmp_path, "predictions.jsonl")) == 18
         and [v["samples"] for v in verdicts] == [2] * 6 + [1] * 6
     )
+    first = lines(tmp_path, "predictions.jsonl")[0]
+    assert first["request"].startswith("Tools: ") and " = " in first["reference"]
+    asked = [request["messages"] for request in requests]
+    assert first["prompt"] in asked and first["prompt"][-1]["content"] == first["request"]
+    assert first["prompt_tokens"] is None  # the server has the tokenizer
     assert "<h2>Metrics</h2>" in (tmp_path / "report.html").read_text()
 
 
@@ -374,9 +379,9 @@ def test_evaluate_scores_an_exported_player(finished, tmp_path):
     logged = lines(finished / "run")[-1]
     greedy = {k: v for k, v in metrics.items() if "/greedy/" in k}
     assert greedy and all(logged[name] == value for name, value in greedy.items())
-    assert (
-        len(lines(tmp_path, "predictions.jsonl")) % 5 == 0
-    )  # four samples and one greedy answer a task
+    predictions = lines(tmp_path, "predictions.jsonl")
+    assert len(predictions) % 5 == 0  # four samples and one greedy answer a task
+    assert all(p["prompt_tokens"] > 0 for p in predictions)
 
 
 def test_report_draws_the_run(finished):

@@ -101,6 +101,11 @@ def _generation(text: str) -> Mapping[str, Any]:
     }  # fmt: skip
 
 
+def _beside(text: str) -> dict[str, str]:
+    # What is JSON is laid out by lines, and many lines are folded: that changes tags, so this is none.
+    return {"request": text, "reference": f"r{text}"}
+
+
 def _page(work: pathlib.Path) -> _Run:
     def page(text: str) -> str:
         tasks = [
@@ -109,6 +114,10 @@ def _page(work: pathlib.Path) -> _Run:
         ]
         answer = {"epoch": 1, "task_id": text, "answer": text, "reward": 1.0, "success": True}
         (work / "d_train.jsonl").write_text(json.dumps(answer) + "\n")
+        (work / "held_out").mkdir(exist_ok=True)
+        for name in ("before", "after"):
+            held_out = {"task_id": text, "category": text, "answer": text, **_beside(text)}
+            (work / "held_out" / f"{name}.jsonl").write_text(json.dumps(held_out) + "\n")
         config = {"benchmark": {"name": text}}
         run = Run("run", work, config, {1: {f"eval/x/greedy/{text}": 0.5}}, (), tasks)
         return write_page([run], {}, work / "page.html").read_text("utf-8")
@@ -136,7 +145,8 @@ def _evaluation(work: pathlib.Path) -> _Run:
             "answer": text,
             "reward": text,
         }
-        record |= {"reason": f"r{text}", "success": False}
+        record |= {"reason": f"r{text}", "success": False, **_beside(text), "detail": {"d": text}}
+        record["prompt"] = [{"role": text, "content": text}]
         (work / "predictions.jsonl").write_text(json.dumps(record) + "\n")
         return write_evaluation_page(work).read_text("utf-8")
 

@@ -12,7 +12,7 @@ that speaks OpenAI's chat completions (the key is read from $OPENAI_API_KEY):
 Both get the same prompts, and `config.evaluation` says how often and at what temperature they are asked.
 It writes to the workdir
 
-    predictions.jsonl   every answer (all of an episode's) and its verdict
+    predictions.jsonl   every answer (all of an episode's) and its verdict, with request, reference and prompt
     verdicts.jsonl      each task: samples, successes, mean reward
     metrics.json        the benchmark's metrics
     results.json        the same with bootstrap intervals, and what a reader must know about them
@@ -133,11 +133,14 @@ def run(
         answers = checked.model.path or "made here"
     metrics: dict[str, float] = {}
     attempts: dict[str, list[list[Attempt]]] = {}
+    prompt_tokens: dict[str, int | None] = {}
     begin, modes = time.monotonic(), checked.evaluation.modes()
     progress = Progress(0, silent=not processes.is_writer())
     progress.line(f"{benchmark.name}: {len(tasks):,} held-out tasks, answered by {answers}")
     with opened as answerers:
         for mode, answerer in answerers.items():
+            if not prompt_tokens:
+                prompt_tokens = {t.id: answerer.tokens(benchmark.agent_messages(t)) for t in tasks}
             total = len(tasks) * modes[mode][0]
             with (
                 Scorer(benchmark, answerer.text, checked.scoring) as scorer,
@@ -162,7 +165,7 @@ def run(
         **(benchmark.about() if isinstance(benchmark, Described) else {}),
     }
     resamples, seed = checked.evaluation.resamples, checked.seed
-    return write_results(benchmark, attempts, metrics, about, resamples, seed, out)
+    return write_results(benchmark, attempts, metrics, about, resamples, seed, out, prompt_tokens)
 
 
 def main() -> None:

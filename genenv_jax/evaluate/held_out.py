@@ -5,6 +5,7 @@ from __future__ import annotations
 import collections
 import contextlib
 import dataclasses
+import functools
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -16,11 +17,14 @@ from genenv_jax.benchmarks.base import (
     is_interactive,
     trains_episodes,
 )
+from genenv_jax.benchmarks.shown import reference_text, request_text
 from genenv_jax.evaluate.intervals import evaluation_metrics
 from genenv_jax.models.language_model import LanguageModel
+from genenv_jax.parallel import processes
 from genenv_jax.players.agent import Agent
 from genenv_jax.players.policy import Policy
 from genenv_jax.players.prompts import LimitsConfig
+from genenv_jax.run.jsonl import write_jsonl
 from genenv_jax.run.samples import answer_row
 from genenv_jax.run.session import Session
 from genenv_jax.run.streams import Stream
@@ -189,7 +193,35 @@ class HeldOut:
             session.sample(
                 f"held_out_{mode}", answers, lambda a: answer_row(step, a.task, a.record())
             )
+            # The greedy answers where there are any: the same for the same agent.
+            if mode == "greedy" or "greedy" not in self._engines:
+                self._keep(step, mode, attempts)
         return metrics
+
+    def _keep(self, step: int, mode: str, attempts: Sequence[Sequence[Attempt]]) -> None:
+        """Writes an answer to each task into the workdir: those before training, and the latest."""
+        if not processes.is_writer():
+            return
+        directory = self._session.workdir / "held_out"
+        directory.mkdir(parents=True, exist_ok=True)
+        firsts = [of[0] for of in attempts]
+        records = (
+            {"step": step, "mode": mode, **first.record(), **self._beside[first.task.id]}
+            for first in firsts
+        )
+        write_jsonl(directory / ("after.jsonl" if step else "before.jsonl"), records)
+
+    @functools.cached_property
+    def _beside(self) -> dict[str, dict[str, str]]:
+        """Task id to what stands beside its answer."""
+        benchmark = self._benchmark
+        return {
+            task.id: {
+                "request": request_text(benchmark, task),
+                "reference": reference_text(benchmark, task),
+            }
+            for task in self._tasks
+        }
 
     def reroll(self, epoch: int, fresh: Sequence[Generation]) -> None:
         """Measures the success rates of some fresh tasks by rollouts that nothing else depends on.

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import pathlib
 from collections.abc import Mapping, Sequence
+from typing import Any
 
-from genenv_jax.benchmarks.base import Benchmark
+from genenv_jax.benchmarks.base import Benchmark, Task
+from genenv_jax.benchmarks.shown import reference_text, request_text
 from genenv_jax.evaluate.held_out import metric_name
 from genenv_jax.evaluate.intervals import bootstrap_intervals
 from genenv_jax.evaluate.page import write_evaluation_page
@@ -23,9 +25,12 @@ def write_results(
     resamples: int,
     seed: int,
     out: pathlib.Path,
+    prompt_tokens: Mapping[str, int | None],
 ) -> dict[str, dict[str, float]]:
     """Writes the files that `genenv_jax.evaluate` names, with bootstrap intervals of `resamples`.
 
+    Args:
+      prompt_tokens: task id to the length of its prompt, None where it is not known.
     Returns:
       the metrics by name: "value", and "low" and "high" where there is an interval.
     """
@@ -39,7 +44,13 @@ def write_results(
                 found[metric_name(mode, name)] |= {"low": low, "high": high}
     write_jsonl(
         out / "predictions.jsonl",
-        ({"mode": mode} | a.record() for mode, made in attempts.items() for of in made for a in of),
+        (
+            {"mode": mode} | a.record() | beside
+            for mode, made in attempts.items()
+            for of in made
+            for beside in [_beside(benchmark, of[0].task, prompt_tokens)]
+            for a in of
+        ),
     )
     write_jsonl(
         out / "verdicts.jsonl",
@@ -55,6 +66,18 @@ def write_results(
     write_json(out / "results.json", results, sort_keys=True)
     write_evaluation_page(out)
     return found
+
+
+def _beside(
+    benchmark: Benchmark, task: Task, prompt_tokens: Mapping[str, int | None]
+) -> dict[str, Any]:
+    """What a task's lines in predictions.jsonl have of the task itself."""
+    return {
+        "request": request_text(benchmark, task),
+        "reference": reference_text(benchmark, task),
+        "prompt": [dict(message) for message in benchmark.agent_messages(task)],
+        "prompt_tokens": prompt_tokens.get(task.id),
+    }
 
 
 def verdict(attempts: Sequence[Attempt]) -> dict[str, object]:

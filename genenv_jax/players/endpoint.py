@@ -299,6 +299,9 @@ class EndpointAnswerer:
         """See `Answerer`: the server enforces its own limit."""
         return True
 
+    def tokens(self, conversation: list[Message]) -> None:
+        """See `Answerer`: only the server has the tokenizer."""
+
     def text(self, completion: str) -> str:
         """See `Answerer`."""
         return completion

@@ -87,7 +87,11 @@ class Policy:
 
     def fits(self, conversation: list[Message]) -> bool:
         """See `Answerer`: its tokens against the largest prompt width."""
-        return len(self.model.encode_messages(conversation)) <= self.engine.prompt_buckets[-1]
+        return self.tokens(conversation) <= self.engine.prompt_buckets[-1]
+
+    def tokens(self, conversation: list[Message]) -> int:
+        """See `Answerer`."""
+        return len(self.model.encode_messages(conversation))
 
     def text(self, completion: Sequence[int]) -> str:
         """See `Answerer`."""

@@ -1,4 +1,4 @@
-"""What predictions.jsonl of `genenv_jax.evaluate` holds, and two models' answers side by side."""
+"""Records of answers: why each failed, as text, and those of two models side by side."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import collections
 import itertools
 import os
 import pathlib
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from genenv_jax.report.untrusted import bounded
@@ -32,13 +32,88 @@ def read_answers(
       ValueError: a damaged line; or no answer of that mode.
     """
     path = pathlib.Path(workdir) / "predictions.jsonl"
-    answers: dict[str, Mapping[str, Any]] = {}
-    for record in iter_jsonl(path):
-        if record.get("mode") == mode:
-            answers.setdefault(bounded(record.get("task_id"), 200), record)
+    answers = _first_answers(record for record in iter_jsonl(path) if record.get("mode") == mode)
     if not answers:
         raise ValueError(f"{path}: no answer of mode {mode!r}: expected some")
     return answers
+
+
+def read_held_out(
+    workdir: str | os.PathLike[str],
+) -> tuple[dict[str, Mapping[str, Any]], dict[str, Mapping[str, Any]]]:
+    """(before, after): task id to the agent's answer before training and at the latest evaluation of a run.
+
+    Both are empty where the run lacks one of them.  Raises ValueError for a damaged line.
+    """
+    paths = [pathlib.Path(workdir) / "held_out" / f"{name}.jsonl" for name in ("before", "after")]
+    if not all(path.is_file() for path in paths):
+        return {}, {}
+    before, after = (_first_answers(iter_jsonl(path)) for path in paths)
+    return before, after
+
+
+def _first_answers(records: Iterable[Mapping[str, Any]]) -> dict[str, Mapping[str, Any]]:
+    answers: dict[str, Mapping[str, Any]] = {}
+    for record in records:
+        answers.setdefault(bounded(record.get("task_id"), 200), record)
+    return answers
+
+
+# What a verdict says of an answer, in the order shown.
+CORRECT, WRONG, UNFINISHED, FORM, UNSCORED = (
+    "correct",
+    "wrong answer",
+    "unfinished",
+    "form",
+    "not scored",
+)
+GROUPS = {
+    CORRECT: "solved",
+    WRONG: "read and checked, and not what was asked for",
+    UNFINISHED: "ended by a limit on turns, calls or length",
+    FORM: "could not be read as an answer: none given, cut off, or not in the form asked for",
+    UNSCORED: "a time limit, a crash or a broken environment; says nothing of the answer",
+}
+_UNFINISHED = {
+    *("step_limit", "force_terminated", "too_many_calls", "too_many_steps"),
+    *("prompt_too_long", "episode_too_long"),
+}
+_FORM = {
+    *("empty", "truncated", "not_text", "too_long", "too_deep", "not_evaluated", "unparsable"),
+    *(
+        "no_answer",
+        "no_answer_tag",
+        "no_call",
+        "no_api_call",
+        "failed_parse_api_call",
+        "unreadable",
+    ),
+    *("decoder_failed", "empty_turn_model_response", "not_a_command"),
+}
+_UNSCORED = {
+    *(f"{asked}_{how}" for asked in ("score", "episode") for how in ("timeout", "crash")),
+    "environment_error",
+}
+
+
+def verdict_group(reason: str, valid: bool = True) -> str:
+    """Which of `GROUPS` a reason of failure belongs to.
+
+    valid: whether the answer was well formed; it decides of reasons that are not known here.
+    """
+    for group, reasons in ((UNFINISHED, _UNFINISHED), (FORM, _FORM), (UNSCORED, _UNSCORED)):
+        if reason in reasons:
+            return group
+    return WRONG if valid else FORM
+
+
+def verdict(record: Mapping[str, Any]) -> tuple[str, str]:
+    """An answer's group and verdict: its reason, with a note where the token limit cut the answer off."""
+    found = verdict_of(record)
+    if record.get("success") is True:
+        return CORRECT, found
+    group = verdict_group(found, record.get("valid") is not False)
+    return group, f"{found}, cut off" if group == FORM and record.get("ended") is False else found
 
 
 def verdict_of(record: Mapping[str, Any]) -> str:
@@ -63,6 +138,19 @@ def answer_text(record: Mapping[str, Any], limit: int) -> str:
         parts = [a + b for a, b in itertools.zip_longest(parts, back, fillvalue="")]
     more = [f"({len(texts) - _ANSWERS} more)"] if len(texts) > _ANSWERS else []
     return bounded(("\n" if replies else "\n---\n").join([*parts, *more]), 4 * limit)
+
+
+def detail_text(record: Mapping[str, Any]) -> str:
+    """What the scorer says beside the reason, in one bounded line."""
+    detail = record.get("detail")
+    if not isinstance(detail, Mapping):
+        return ""
+    facts = (
+        f"{name} {value}"
+        for name, value in detail.items()
+        if not isinstance(value, (Mapping, list))
+    )
+    return bounded(" · ".join(itertools.islice(facts, 12)).replace("\n", " "), 300)
 
 
 def changes(

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import collections
 import dataclasses
-import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
-from genenv_jax.report.answers import answer_text, verdict_of
+from genenv_jax.report.answers import answer_text, changes, verdict, verdict_of
+from genenv_jax.report.browse import spread
+from genenv_jax.report.readable import readable
 from genenv_jax.report.runs import P_HAT, Run, p_hat_of
 from genenv_jax.report.untrusted import bounded, number
 from genenv_jax.run.jsonl import iter_jsonl
@@ -81,10 +82,11 @@ def nearest_tasks(
 def tasks_by_success(run: Run, targets: Sequence[float]) -> list[tuple[int, list[dict[str, Any]]]]:
     """(epoch, nearest task to each target) of the first, a middle and the last epoch.
 
-    A task has "p_hat", "facts" (reward, weight, lengths in tokens, ids), "messages" (role and content),
-    "tools" (their names), "descriptions" (of the tools), "answer" (the reference), "text" (what the simulator
-    wrote, or "" of a task that it did not write) and "rollouts" (see `_rollouts`, or None).  Templates bound
-    the texts.
+    A task has "epoch", "verdict", "detail", "origin", "success_rate" (None where it was not attempted),
+    "p_hat" (the same in words), "facts" (reward, weight, lengths in tokens, ids), "messages" (role and
+    content), "tools" (their names), "descriptions" (of the tools), "answer" (the reference), "text" (what the
+    simulator wrote, or "" of a task that it did not write) and "rollouts" (see `_rollouts`, or None).
+    Templates bound the texts.
     """
     chosen = []
     for epoch in shown_epochs(run):
@@ -94,6 +96,39 @@ def tasks_by_success(run: Run, targets: Sequence[float]) -> list[tuple[int, list
     return [
         (epoch, [_shown(task) | {"rollouts": rollouts.get(_key(task))} for task in tasks])
         for epoch, tasks in chosen
+    ]
+
+
+def generations(run: Run, most: int) -> list[dict[str, Any]]:
+    """At most `most` of a run's generations as in `tasks_by_success`, evenly of all epochs and verdicts."""
+    order = spread(run.tasks, lambda task: (task["epoch"], bounded(task.get("verdict"), 80)))
+    chosen = [run.tasks[index] for index in sorted(order[:most])]
+    rollouts = _rollouts(run, [task for task in chosen if p_hat_of(task) is not None])
+    return [_shown(task) | {"rollouts": rollouts.get(_key(task))} for task in chosen]
+
+
+def compared(
+    before: Mapping[str, Mapping[str, Any]], after: Mapping[str, Mapping[str, Any]], limit: int
+) -> list[dict[str, Any]]:
+    """The tasks that both have, as the macro "compared_task" shows them, by what became of them.
+
+    Args:
+      before, after: from `read_answers` or `read_held_out`.
+      limit: characters of an answer.
+    """
+    return [
+        {
+            "change": change,
+            "category": bounded(after[task_id].get("category"), 80),
+            "request": _text(after[task_id].get("request") or task_id),
+            "reference": readable(after[task_id].get("reference") or ""),
+            "sides": [
+                (side, answer_text(of[task_id], limit), verdict(of[task_id])[1])
+                for side, of in (("before", before), ("after", after))
+            ],
+        }
+        for change, ids in changes(before, after).items()
+        for task_id in ids
     ]
 
 
@@ -140,10 +175,12 @@ def _key(task: Mapping[str, Any]) -> tuple[float | None, str]:
 
 
 def _shown(task: Mapping[str, Any]) -> dict[str, Any]:
-    p_hat, facts = f"{P_HAT} = {p_hat_of(task):.3g}", []
+    rate, p_hat, facts = p_hat_of(task), "", []
     successes, attempts = number(task.get("successes")), number(task.get("attempts"))
-    if successes is not None and attempts is not None:
-        p_hat += f" ({successes:.0f} of {attempts:.0f})"
+    if rate is not None:
+        p_hat = f"{P_HAT} = {rate:.3g}"
+        if successes is not None and attempts is not None:
+            p_hat += f" ({successes:.0f} of {attempts:.0f})"
     for key, form in (
         ("r_env", "R_env {:.3g}"),
         ("weight", "weight {:.3g}"),
@@ -158,7 +195,14 @@ def _shown(task: Mapping[str, Any]) -> dict[str, Any]:
     ]
     given = _mapping(task.get("task"))
     messages, tools = (_list(given.get(key)) for key in ("messages", "tools"))
+    reference = task.get("reference")  # in words; records of earlier versions have none
+    detail = task.get("detail")
     return {
+        "epoch": task["epoch"],
+        "verdict": bounded(task.get("verdict"), 80),
+        "detail": bounded(detail, 300) if detail else "",
+        "origin": _origin(task),
+        "success_rate": rate,
         "p_hat": p_hat,
         "facts": " · ".join(facts),
         "messages": [
@@ -167,10 +211,14 @@ def _shown(task: Mapping[str, Any]) -> dict[str, Any]:
         ],
         "more_messages": max(0, len(messages) - _MESSAGES),
         "tools": [bounded(_mapping(tool).get("name"), 80) for tool in tools],
-        "descriptions": "\n\n".join(map(_lines, tools)),
-        "answer": _lines(given.get("answer")),
+        "descriptions": "\n\n".join(map(readable, tools)),
+        "answer": readable(reference or given.get("answer")) if given else "",
         "text": _text(task.get("text") or ""),
     }
+
+
+def _origin(task: Mapping[str, Any]) -> str:
+    return bounded(_mapping(task.get("task")).get("origin") or "generated", 40)
 
 
 def _mapping(value: Any) -> Mapping[str, Any]:
@@ -183,17 +231,3 @@ def _list(value: Any) -> list[Any]:
 
 def _text(value: Any) -> str:
     return value if isinstance(value, str) else bounded(value)
-
-
-def _lines(value: Any) -> str:
-    """A JSON value, of an object each item on a line of its own."""
-    if isinstance(value, Mapping):
-        return "\n".join(f"{name}: {_json(item)}" for name, item in value.items())
-    return _json(value)
-
-
-def _json(value: Any) -> str:
-    try:
-        return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
-    except RecursionError:
-        return "(nested too deeply)"

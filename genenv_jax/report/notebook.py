@@ -9,11 +9,10 @@ import sys
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from genenv_jax.report.answers import answer_text, changes, verdict_of
-from genenv_jax.report.examples import rejections, tasks_by_success
+from genenv_jax.report.answers import changes
+from genenv_jax.report.examples import compared, rejections, tasks_by_success
 from genenv_jax.report.html import render
 from genenv_jax.report.runs import Run
-from genenv_jax.report.untrusted import bounded
 
 _PATIENCE = 120.0  # seconds that a command may take to end in good order
 _TEXT_LIMIT = 1200  # characters of an answer beside others
@@ -95,14 +94,12 @@ def compare_answers(
     kinds = changes(before, after)
     total = max(1, sum(map(len, kinds.values())))
     counts = [(kind, f"{len(ids):,}", f"{len(ids) / total:.3f}") for kind, ids in kinds.items()]
-    rows = []
-    for kind, ids in kinds.items():
+    chosen = []
+    for ids in kinds.values():
         step = max(1, len(ids) // max(shown, 1))
-        for task_id in ids[step // 2 :: step][:shown]:
-            pair = [
-                (answer_text(of[task_id], _TEXT_LIMIT), verdict_of(of[task_id]))
-                for of in (before, after)
-            ]
-            category = bounded(before[task_id].get("category"), 80)
-            rows.append((kind, category, bounded(prompts.get(task_id, task_id), _TEXT_LIMIT), pair))
-    return part("answers", counts, rows)
+        chosen += ids[step // 2 :: step][:shown]
+    pair = [
+        {i: of[i] | {"request": prompts.get(i) or of[i].get("request") or i} for i in chosen}
+        for of in (before, after)
+    ]
+    return part("answers", counts, compared(*pair, _TEXT_LIMIT))

@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
+import collections
 import json
 import os
 import pathlib
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from genenv_jax.report.examples import rejections, tasks_by_success
+from genenv_jax.report.answers import changes, read_held_out
+from genenv_jax.report.browse import Browser, Filter, browser, choices
+from genenv_jax.report.examples import compared, count_by, generations
 from genenv_jax.report.groups import distinct_names, held_out
 from genenv_jax.report.html import render
 from genenv_jax.report.runs import P_HAT, Run
 from genenv_jax.report.tables import start_end, tables
-from genenv_jax.report.untrusted import number
+from genenv_jax.report.untrusted import bounded
 from genenv_jax.run.jsonl import write_text
 
 _CAPTIONS = {
@@ -24,6 +27,9 @@ _CAPTIONS = {
     "validity": "Generations that were rejected, by reason; of more than four curves the share accepted.",
     "learning": "Mean reward of the agent on generated tasks; the simulator's KL to its start.",
 }
+_TASKS_BYTES, _ANSWERS_BYTES = 4 * 2**20, 2 * 2**20  # HTML of the lists of all runs
+_MOST = 4000  # generations that are considered
+_EPISODE = 1000  # characters of an answer
 
 
 def write_page(
@@ -31,9 +37,10 @@ def write_page(
 ) -> pathlib.Path:
     """Writes one HTML page that needs no other file, and returns its path.
 
-    It holds the figures, the tables, generated tasks of low, medium and high p̂ from early to late
-    epochs with the agent's answers, and one example of each reason of rejection.  Text of a model is
-    escaped and bounded, and the page's Content-Security-Policy forbids scripts and loads from anywhere.
+    It holds the figures but for the overview of all panels, the tables, where the time went, the agent's
+    answers to held-out tasks before and after training, and the generated tasks with their rollouts and
+    rejections, to be filtered.  Text of a model is escaped and bounded; the page's Content-Security-Policy
+    allows its own script by its hash, and no loads from anywhere.  The lists have at most 6 MiB.
 
     Args:
       runs: from `load_run`.
@@ -44,21 +51,20 @@ def write_page(
     text = render(
         "runs.html",
         title="GenEnv: " + ", ".join(names[id(run)] for run in runs),
-        overview=figures.get("report"),
         figures=[
             (file, _CAPTIONS[name if name in _CAPTIONS else name.split("_")[0]])
             for name, file in figures.items()
             if name != "report"
         ],
         tables=tables(runs),
-        runs=[_described(run, names[id(run)]) for run in runs],
+        runs=[_described(run, names[id(run)], len(runs)) for run in runs],
     )
     write_text(path, text)
     return pathlib.Path(path)
 
 
-def _described(run: Run, name: str) -> dict[str, Any]:
-    """What the page shows of one run, beside its figures and table."""
+def _described(run: Run, name: str, runs: int) -> dict[str, Any]:
+    """What the page shows of one of several runs, beside its figures and table."""
     epochs, last = run.setting("epochs"), max(run.metrics)
     facts = [name]
     for key, label in (("benchmark.name", "benchmark"), ("seed", "seed")):
@@ -70,15 +76,74 @@ def _described(run: Run, name: str) -> dict[str, Any]:
         for split, mode, score in held_out([run])
         if score != "accuracy"
     ]
-    alpha = number(run.setting("curriculum.alpha"))
-    targets = (0.0, 0.5 if alpha is None else alpha, 1.0)
     return {
         "name": name,
         "facts": " · ".join(facts),
         "strata": strata,
-        "targets": targets,
-        "tasks": tasks_by_success(run, targets),
-        "generations": len(run.tasks),
-        "rejections": rejections(run),
+        "phases": _phases(run),
+        "compiled": sum(record.get("programs/compiled", 0) for record in run.timing),
+        **_answers(run, _ANSWERS_BYTES // runs),
+        "verdicts": count_by(run.tasks, lambda task: bounded(task.get("verdict"), 80))[:40],
+        "tasks": _tasks(run, _TASKS_BYTES // runs),
         "config": json.dumps(run.config, indent=2, sort_keys=True),
     }
+
+
+def _phases(run: Run) -> list[tuple[str, float, float]]:
+    """(phase, seconds, share) of all recorded time, the longest first."""
+    seconds: collections.Counter[str] = collections.Counter()
+    for record in run.timing:
+        for name, value in record.items():
+            if name.startswith("seconds/") and name != "seconds/total":
+                seconds[name.removeprefix("seconds/")] += value
+    total = seconds.total() or 1.0
+    return [(bounded(name, 80), of, of / total) for name, of in seconds.most_common()]
+
+
+def _answers(run: Run, budget: int) -> dict[str, Any]:
+    """What became of the held-out tasks, and the answers side by side; nothing where it was not recorded."""
+    try:
+        before, after = read_held_out(run.workdir)
+    except (OSError, ValueError):
+        before, after = {}, {}
+    kinds = {change: len(ids) for change, ids in changes(before, after).items()}
+    total = sum(kinds.values())
+    if not total:
+        return {"changes": [], "answers": None, "compared": (0, 0)}
+    first = [next(iter(of.values())).get("step") for of in (before, after)]
+    pairs = compared(before, after, _EPISODE)
+    return {
+        "changes": [(kind, f"{n:,}", f"{100 * n / total:.1f} %") for kind, n in kinds.items()],
+        "compared": tuple(bounded(step, 20) for step in first),
+        "answers": browser(
+            "held-out tasks",
+            "compared_task",
+            pairs,
+            lambda pair: (pair["change"], pair["category"]),
+            [
+                choices("change", "outcome", (pair["change"] for pair in pairs), by_count=False),
+                choices("category", "category", sorted(pair["category"] for pair in pairs), False),
+            ],
+            budget,
+        ),
+    }
+
+
+def _tasks(run: Run, budget: int) -> Browser:
+    verdicts = [bounded(task.get("verdict"), 80) for task in run.tasks]
+    shown = generations(run, _MOST)
+    filters = [
+        choices("epoch", "epoch", [str(task["epoch"]) for task in run.tasks], by_count=False),
+        choices("verdict", "verdict", verdicts),
+        Filter("phat", P_HAT),
+        choices("origin", "origin", [task["origin"] for task in shown]),
+    ]
+    return browser(
+        "generations",
+        "generated_task",
+        shown,
+        lambda task: (task["epoch"], task["verdict"]),
+        filters,
+        budget,
+        len(run.tasks),
+    )

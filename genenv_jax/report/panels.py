@@ -21,11 +21,10 @@ from matplotlib.ticker import MaxNLocator
 
 from genenv_jax.report.groups import Group, evaluations
 from genenv_jax.report.runs import P_HAT
-from genenv_jax.report.style import BAND, COLOURS, GREY, epoch_axis
+from genenv_jax.report.style import BAND, COLOURS, GREY, epoch_axis, reason_style
 from genenv_jax.report.untrusted import shown_in_figure
 
-# Tol's muted palette, for reasons: apart from the colours of runs, and as safe.
-_REASON_COLOURS = ("#332288", "#CC6677", "#88CCEE", "#999933", "#882255", "#44AA99")
+_SHOWN_REASONS = 6  # in one figure; the others are drawn together
 _MARKERS = ("o", "s", "^", "D", "v", "P", "X")
 _LINE_STYLES = {"greedy": "-", "sampled": "--"}  # line style of each way of answering
 _FEW = 4  # groups whose reasons and quartiles fit side by side; of more, only totals and means
@@ -168,17 +167,17 @@ def panel_validity(figure: Figure, cell: SubplotSpec, groups: Sequence[Group]) -
         for reasons in shares.values():
             total.update(reasons)
     reasons = [reason for reason, share in total.most_common() if share > 0]
-    few, other = reasons[: len(_REASON_COLOURS)], reasons[len(_REASON_COLOURS) :]
-    layers = [(r, [r], colour) for r, colour in zip(few, _REASON_COLOURS, strict=False)]
-    layers += [("other", other, GREY)] if other else []
+    few, other = reasons[:_SHOWN_REASONS], reasons[_SHOWN_REASONS:]
+    layers = [(reason, [reason], reason_style(reason)) for reason in few]
+    layers += [("other", other, {"facecolor": GREY})] if other else []
     columns = _columns(figure, cell, len(recorded))
     columns[0].set_title("Rejected generations by reason")
     columns[0].set_ylabel("share of generations")
     for axes, (group, shares) in zip(columns, recorded, strict=True):
         steps, bottom = list(shares), np.zeros(len(shares))
-        for _, reasons, colour in layers:
+        for _, reasons, style in layers:
             height = np.array([sum(shares[s].get(r, 0.0) for r in reasons) for s in steps])
-            axes.bar(steps, height, 0.8, bottom, color=colour, linewidth=0)
+            axes.bar(steps, height, 0.8, bottom, linewidth=0, **style)
             bottom += height
         if len(recorded) > 1:  # the line beneath the stacks has the group's colour
             axes.spines["bottom"].set(color=group.colour, linewidth=3)
@@ -187,8 +186,8 @@ def panel_validity(figure: Figure, cell: SubplotSpec, groups: Sequence[Group]) -
         columns[0].text(0.04, 0.95, "none", transform=columns[0].transAxes, color=GREY)
         return columns[0]
     handles = [
-        Patch(color=colour, label=shown_in_figure(name.replace("_", " ")))
-        for name, _, colour in reversed(layers)
+        Patch(linewidth=0, label=shown_in_figure(name.replace("_", " ")), **style)
+        for name, _, style in reversed(layers)
     ]
     _legend_above_data(columns[0], handles)
     if len(columns) > 1:  # it reaches across the columns without widening the first

@@ -1,7 +1,11 @@
-"""What all figures have in common: matplotlib's settings, colours, the axis of epochs."""
+"""What all figures have in common: matplotlib's settings, colours, how reasons look, the axis of epochs."""
 
 from __future__ import annotations
 
+import zlib
+from typing import Any
+
+import matplotlib
 from matplotlib.axes import Axes
 from matplotlib.ticker import MaxNLocator
 
@@ -29,6 +33,33 @@ DPI = 200  # of saved figures
 COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000")
 GREY = "#666666"
 BAND = "#E3E3E3"  # of the target band
+# A colour for each reason that all benchmarks share, the same in every run: blues and greens for texts that
+# are not read, reds and yellows for tasks that are wrong, purples for copies, alternately dark and light.
+_REASON_COLOURS = {
+    "unparsable": "#332288",
+    "truncated": "#88CCEE",
+    "empty": "#005A5A",
+    "not_text": "#44AA99",
+    "too_long": "#117733",
+    "too_deep": "#AADB7A",
+    "not_evaluated": "#557799",
+    "bad_tools": "#7A4B00",
+    "bad_answer": "#EE8866",
+    "wrong_answer": "#CC3311",
+    "not_executable": "#EEDD88",
+    "not_asked": "#999933",
+    "given_away": "#DDAA33",
+    "duplicate": "#882255",
+    "near_duplicate": "#DD99BB",
+    "contaminated": "#AA4499",
+    "verify_timeout": "#222222",
+    "verify_crash": "#BBBBBB",
+}
+_OTHER_COLOURS = tuple(
+    matplotlib.colors.to_hex(colour)
+    for palette in ("tab20b", "tab20c")
+    for colour in matplotlib.colormaps[palette].colors[:16]  # tab20c ends in greys
+)
 
 
 def epoch_axis(axes: Axes, ticks: int = 9, label: bool = True) -> None:
@@ -37,3 +68,12 @@ def epoch_axis(axes: Axes, ticks: int = 9, label: bool = True) -> None:
     axes.margins(x=0.04)
     if label:
         axes.set_xlabel("epoch")
+
+
+def reason_style(reason: str) -> dict[str, Any]:
+    """Colour and hatching of a reason of rejection, which depend on its name alone."""
+    if reason in _REASON_COLOURS:
+        return {"facecolor": _REASON_COLOURS[reason]}
+    hatched, index = divmod(zlib.crc32(reason.encode("utf-8", "replace")), len(_OTHER_COLOURS))
+    style = {"facecolor": _OTHER_COLOURS[index], "edgecolor": "white"}
+    return style | ({"hatch": "////"} if hatched % 2 else {})

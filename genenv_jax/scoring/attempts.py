@@ -72,6 +72,9 @@ class Answerer(Protocol):
     def fits(self, conversation: list[Message]) -> bool:
         """Whether a conversation is short enough to be answered."""
 
+    def tokens(self, conversation: list[Message]) -> int | None:
+        """The length of a conversation as a prompt, in tokens; None where that is not known."""
+
     def text(self, completion: Any) -> str:
         """A completion as text.  Called from several threads."""
 

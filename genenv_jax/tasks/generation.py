@@ -8,7 +8,8 @@ from typing import Any
 
 import numpy as np
 
-from genenv_jax.benchmarks.base import Rejection, SeedStatistics, Task
+from genenv_jax.benchmarks.base import Benchmark, Rejection, SeedStatistics, Task
+from genenv_jax.benchmarks.shown import reference_text
 from genenv_jax.rl.rewards import success_rate
 from genenv_jax.sampling.engine import Rollouts
 
@@ -53,8 +54,8 @@ class Generation:
         """The task's own success rate; NaN where it was not attempted."""
         return float(success_rate(self.successes, self.attempts))
 
-    def record(self, epoch: int) -> dict[str, Any]:
-        """Its line in tasks.jsonl; epochs count from 1 there."""
+    def record(self, epoch: int, benchmark: Benchmark) -> dict[str, Any]:
+        """Its line in tasks.jsonl; epochs count from 1 there.  The benchmark writes the reference."""
         attempted = self.attempts > 0
         return {
             "epoch": epoch,
@@ -65,6 +66,7 @@ class Generation:
             "verdict": self.rejection.reason if self.rejection else "accepted",
             "detail": self.rejection.detail if self.rejection else "",
             "task": self.task.to_json() if self.task else None,
+            "reference": reference_text(benchmark, self.task) if self.task else None,
             "attempts": self.attempts,
             "successes": self.successes,
             "p_hat": self.success_rate if attempted else None,

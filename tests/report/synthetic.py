@@ -8,6 +8,7 @@ import pathlib
 
 import numpy as np
 
+from genenv_jax import report
 from genenv_jax.report.runs import Run
 
 EPOCHS = 8
@@ -100,6 +101,7 @@ def append(workdir, name, *records):
         file.writelines(json.dumps(record) + "\n" for record in records)
 
 
+SCRIPT = (pathlib.Path(report.__file__).parent / "templates" / "browse.js").read_text("utf-8")
 ATTACK = (
     "</pre></div></title><script>alert(1)</script><img src=x onerror=alert(1)>\" ' & &lt; \x00\x1b[2J"
     "\u202e<!-- \ud800 ]]> --></style><style>*{display:none}</style>{{ 7 * 7 }}"
@@ -129,7 +131,7 @@ class Page(html.parser.HTMLParser):
 
     def handle_starttag(self, tag, attrs):
         self.tags.append((tag, dict(attrs)))
-        if tag not in ("meta", "img"):
+        if tag not in ("meta", "img", "input", "br"):
             self.open.append(tag)
 
     def handle_endtag(self, tag):
@@ -139,14 +141,18 @@ class Page(html.parser.HTMLParser):
         self.text.append((self.open[-1] if self.open else "", data))
 
     def within(self, *tags):
-        """The text inside these tags; of all, where none is named."""
-        return "".join(data for tag, data in self.text if tag in tags or not tags)
+        """The text inside these tags; of all but scripts, where none is named."""
+        return "".join(
+            data for tag, data in self.text if tag in tags or (not tags and tag != "script")
+        )
 
-    def check_harmless(self, images):
+    def check_harmless(self, images, scripts=0):
         """Shows the text of `ATTACK` and does nothing of what it says."""
         names = [tag for tag, _ in self.tags]
-        assert not {"script", "link", "iframe", "object", "svg", "a"} & set(names)
-        assert (names.count("style"), names.count("img")) == (1, images)
+        assert not {"link", "iframe", "object", "svg", "a"} & set(names)
+        counts = tuple(names.count(name) for name in ("style", "img", "script"))
+        assert counts == (1, images, scripts)
+        assert all(data == SCRIPT for tag, data in self.text if tag == "script")
         assert not any(name.startswith("on") for _, attrs in self.tags for name in attrs)
         assert "<script>alert(1)</script><img src=x" in self.within() and "& &lt;" in self.within()
         assert "{{ 7 * 7 }}" in self.within()

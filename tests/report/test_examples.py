@@ -3,9 +3,17 @@
 import pytest
 
 from genenv_jax.benchmarks.base import SeedStatistics, Task
-from genenv_jax.report.examples import nearest_tasks, shown_epochs, tasks_by_success
+from genenv_jax.report.examples import generations, nearest_tasks, shown_epochs, tasks_by_success
 from genenv_jax.tasks.generation import Generation
 from tests.report.synthetic import append, generation, run_of
+
+
+class Worded:
+    """A benchmark that writes reference answers."""
+
+    def agent_answer(self, task):
+        return f"it is {task.answer}"
+
 
 TASKS = [generation(1, k, p_hat=k / 10) for k in range(11)]
 
@@ -53,8 +61,20 @@ def test_lengths_of_a_record():
     seed = SeedStatistics()
     generation = Generation(0, 0, task, seed, "blue", task, attempts=4, successes=1)
     generation.prompt_tokens, generation.response_tokens, generation.r_env = 1834, 50, 0.5
-    ((_, (shown,)),) = tasks_by_success(run_of(generation.record(0)), (0,))
+    record = generation.record(0, Worded())
+    ((_, (shown,)),) = tasks_by_success(run_of(record), (0,))
     assert "prompt 1,834 tokens · responses 12.5 tokens on average" in shown["facts"]
+    assert record["reference"] == shown["answer"] == "it is odd"
+
+
+def test_generations_are_taken_evenly_of_epochs_and_verdicts():
+    tasks = [
+        generation(e, i, v) for e in (1, 2) for i, v in enumerate(["empty"] * 9 + ["accepted"])
+    ]
+    shown = generations(run_of(*tasks), 6)
+    found = [(task["epoch"], task["verdict"]) for task in shown]
+    assert found == [*[(1, "empty")] * 2, (1, "accepted"), *[(2, "empty")] * 2, (2, "accepted")]
+    assert shown[0]["success_rate"] is None and shown[0]["p_hat"] == "" == shown[0]["answer"]
 
 
 def test_attempts_at_a_task_that_an_epoch_has_twice(tmp_path):

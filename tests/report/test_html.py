@@ -1,8 +1,12 @@
 """Templates and what they do to text."""
 
+import base64
+import hashlib
+
 import jinja2
 import pytest
 
+from genenv_jax.report.browse import Browser
 from genenv_jax.report.html import render
 from genenv_jax.report.notebook import part
 from tests.report.synthetic import ATTACK, Page
@@ -19,6 +23,16 @@ def test_pages_load_nothing_and_run_no_script():
         "base-uri 'none'",
         "form-action 'none'",
     ]
+
+
+def test_the_policy_allows_the_pages_own_script_and_no_other():
+    evaluation = {"facts": [], "intervals": "", "splits": {}, "verdicts": ([], {}, [])}
+    answers = Browser("tasks", [], [], 0)
+    page = Page(render("evaluation.html", title="t", answers=answers, **evaluation))
+    (policy,) = [attrs["content"] for tag, attrs in page.tags if "http-equiv" in attrs]
+    digest = base64.b64encode(hashlib.sha256(page.within("script").encode()).digest()).decode()
+    assert f"; script-src 'sha256-{digest}';" in policy
+    assert "unsafe" not in policy.replace("style-src 'unsafe-inline'", "")
 
 
 def test_parts_of_pages_escape_what_they_show(tmp_path):

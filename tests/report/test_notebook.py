@@ -46,8 +46,8 @@ def test_answers_are_compared():
         *("never solved", "1", "0.200"),
         *("always solved", "1", "0.200"),
     ]
-    assert "before-a✓after-a✗ wrong" in page.within("pre", "span").replace("\n", "")
-    assert page.within("th").count(" · depth_1") == 4
+    assert "before: ✓before-aafter: ✗ wrongafter-a" in page.within("pre", "p").replace("\n", "")
+    assert page.within("b").count(" · depth_1") == 4
     both = Page(notebook.compare_answers(before, after, {"c": "the task c"}, shown=2))
     assert "the task c" in both.within("pre") and "before-d" in both.within("pre")
 

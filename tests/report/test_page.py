@@ -6,7 +6,7 @@ import pytest
 
 from genenv_jax.report.page import write_page
 from genenv_jax.report.runs import load_run
-from tests.report.synthetic import EPOCHS, Page, append, generation, hostile, run_of
+from tests.report.synthetic import ATTACK, Page, append, generation, hostile, run_of
 
 
 @pytest.fixture
@@ -23,30 +23,82 @@ def test_it_is_self_contained(reported):
     out, _ = reported
     page = Page((out / "report.html").read_text("utf-8"))
     images = [attrs["src"] for tag, attrs in page.tags if tag == "img"]
-    assert len(images) == len(list(out.glob("*.png"))) == 7
+    # Each figure once: the file with all panels is not among them.
+    files = [path for path in out.glob("*.png") if path.name != "report.png"]
+    assert len(images) == len(set(images)) == len(files) == 6
     assert all(source.startswith("data:image/png;base64,") for source in images)
-    assert not {"script", "link", "iframe", "object"} & {tag for tag, _ in page.tags}
+    assert not {"link", "iframe", "object"} & {tag for tag, _ in page.tags}
     assert any("http-equiv" in attrs for _, attrs in page.tags)
 
 
-def test_it_shows_nine_tasks_of_early_and_late_epochs(run, page_of):
-    page = page_of(run)
-    shown = [t for t in run.tasks if f"id {t['id']} ·" in page.source]
-    assert len(shown) == 9
-    for epoch in (1, EPOCHS // 2 + 1, EPOCHS):
-        every = [t["p_hat"] for t in run.tasks if t["epoch"] == epoch and t["p_hat"] is not None]
-        low, middle, high = sorted(t["p_hat"] for t in shown if t["epoch"] == epoch)
-        assert (low, high) == (min(every), max(every))
-        assert abs(middle - 0.5) == min(abs(p - 0.5) for p in every)
-    assert all(task["text"] in page.within("pre") for task in shown)
+def test_it_shows_all_generations_with_what_they_are_filtered_by(run, page_of):
+    items = [attrs for tag, attrs in page_of(run).tags if tag == "article"]
+    assert [(int(i["data-epoch"]), i["data-verdict"], i["data-origin"]) for i in items] == [
+        (task["epoch"], task["verdict"], "generated") for task in run.tasks
+    ]
+    rates = [None if i["data-phat"] == "" else float(i["data-phat"]) for i in items]
+    assert rates == [task["p_hat"] for task in run.tasks]
+
+
+def test_where_the_time_went(page_of):
+    timing = [{"seconds/eval": 3.0, "seconds/total": 5.0, "seconds/generate": 2.0}] * 2
+    page = page_of(run_of(timing=[*timing, {"programs/compiled": 4.0}]))
+    cells = [data for tag, data in page.text if tag == "td"]
+    at = cells.index("eval")
+    assert cells[at : at + 6] == ["eval", "6.0", "60.0\xa0%", "generate", "4.0", "40.0\xa0%"]
+    assert "4 programs were compiled" in page.within("p")
+
+
+def test_answers_before_and_after_training(tmp_path, page_of):
+    append(tmp_path, "metrics", {"step": 1})
+    (tmp_path / "held_out").mkdir()
+    for name, step, solved in (("before", 0, "b"), ("after", 7, "ab")):
+        append(
+            tmp_path / "held_out",
+            name,
+            *(
+                {
+                    "step": step,
+                    "mode": "greedy",
+                    "task_id": t,
+                    "category": "c",
+                    "answer": f"{name}-{t}",
+                }
+                | {
+                    "request": f"what is {t}?",
+                    "reference": '[{"name": "x"}]',
+                    "success": t in solved,
+                }
+                | {"reason": "unparsable", "valid": False, "ended": False}
+                for t in "abc"
+            ),
+        )
+    page = page_of(load_run(tmp_path))
+    assert "after epoch 0 and after epoch 7" in page.within("p")
+    texts = [data for tag, data in page.text if tag == "pre"]
+    assert texts[:4] == ["what is a?", "- name: x", "before-a", "after-a"]
+    changes = [attrs["data-change"] for tag, attrs in page.tags if tag == "article"]
+    assert changes == ["learnt", "never solved", "always solved"]
+    assert "before: ✗ unparsable, cut off" in page.within("p")
+    (tmp_path / "held_out" / "after.jsonl").write_text("damaged\n")
+    assert "learnt" not in page_of(load_run(tmp_path)).within()
+
+
+def test_a_page_of_many_long_generations_is_bounded(page_of):
+    tasks = [generation(e, i, "empty", text=ATTACK * 100) for e in (1, 2) for i in range(400)]
+    page = page_of(run_of(*tasks))
+    assert len(page.source.encode()) < 4.2 * 2**20
+    assert len([tag for tag, _ in page.tags if tag == "article"]) == 800  # the texts are shortened
 
 
 def test_tables_strata_rejections_and_configuration(run, several, page_of):
     page = page_of(run)
     assert "quickstart · benchmark embedded · seed 0 · 8 of 8 epochs" in page.within("p")
     assert "deeper/greedy/depth_2" in page.within("td")
-    rejected = sum(task["verdict"] != "accepted" for task in run.tasks)
-    assert f"{rejected} of {len(run.tasks)} generations were rejected." in page.within("p")
+    cells = [data for tag, data in page.text if tag == "td"]
+    for verdict in {task["verdict"] for task in run.tasks}:
+        count = sum(task["verdict"] == verdict for task in run.tasks)
+        assert cells[cells.index(verdict) + 1] == f"{count}"
     assert '"k_min": 0.1' in page.within("pre")
     page = page_of(*several)
     assert "full (mean and range of 3 runs)" in page.within("h3")
@@ -54,7 +106,7 @@ def test_tables_strata_rejections_and_configuration(run, several, page_of):
 
 
 def test_what_was_not_recorded(page_of):
-    assert page_of(run_of()).within("p").count("not recorded") == 2
+    assert page_of(run_of()).within("p").count("not recorded") == 3
 
 
 def test_text_of_a_model_is_shown_and_does_nothing(tmp_path):
@@ -71,10 +123,10 @@ def test_text_of_a_model_is_shown_and_does_nothing(tmp_path):
     append(workdir, "tasks", task)
     append(workdir, "d_train", trace | {"answer": hostile("", "answer")})
     append(workdir, "tasks", hostile(rejected, "rejected"))
-    (tmp_path / "report.png").touch()
-    run, figures = load_run(workdir), {"report": tmp_path / "report.png"}
+    (tmp_path / "p_hat.png").touch()
+    run, figures = load_run(workdir), {"p_hat": tmp_path / "p_hat.png"}
     page = Page(write_page([run], figures, tmp_path / "page.html").read_text("utf-8"))
-    page.check_harmless(images=1)
+    page.check_harmless(images=1, scripts=1)
     assert workdir.name in page.within("title") and workdir.name in page.within("h1")
     places = ("id", "seed_id", "text", "verdict", "task.messages.role", "task.messages.content")
     for place in (

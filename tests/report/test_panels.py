@@ -4,9 +4,10 @@ import numpy as np
 import pytest
 from matplotlib.figure import Figure
 
+from genenv_jax.benchmarks import base
 from genenv_jax.report import panels
 from genenv_jax.report.groups import group_runs
-from genenv_jax.report.style import COLOURS
+from genenv_jax.report.style import COLOURS, reason_style
 from tests.report.synthetic import EPOCHS, REASONS, SPLITS, run_of
 
 
@@ -97,6 +98,30 @@ def test_many_reasons_share_one_colour():
     )
     assert len(legend(axes)) == 7 and legend(axes)[0] == "other"
     assert axes.containers[-1][0].get_height() == pytest.approx((4 + 3 + 2) / 100)
+
+
+def test_a_reason_looks_the_same_in_every_run():
+    def colours(**counts):
+        rejected = {f"generated/rejected/{name}": n for name, n in counts.items()}
+        (axes,) = axes_of(
+            panels.panel_validity, [run_of(metrics={1: {"generated/count": 9.0, **rejected}})]
+        )
+        handles = axes.get_legend().legend_handles
+        return {h.get_label(): (h.get_facecolor(), h.get_hatch()) for h in handles}
+
+    first = colours(empty=3.0, duplicate=2.0, own_reason=1.0)
+    second = colours(own_reason=4.0, too_long=3.0, duplicate=1.0)
+    assert len(set(first.values())) == 3 == len(set(second.values()))
+    for label in ("duplicate", "own reason"):
+        assert first[label] == second[label]
+
+
+def test_reasons_that_all_benchmarks_share_are_told_apart():
+    shared = {
+        value for name, value in vars(base).items() if name.isupper() and isinstance(value, str)
+    } - {base.GROUNDED, base.UNDECIDED, base.ENVIRONMENT_ERROR}
+    styles = {reason_style(reason)["facecolor"] for reason in shared}
+    assert len(styles) == len(shared) == 16
 
 
 def test_of_many_groups_the_accepted_share_is_drawn():
