@@ -22,6 +22,7 @@ from absl import logging
 from genenv_jax.parallel import processes
 from genenv_jax.run.jsonl import read_json, write_json
 from genenv_jax.settings import Settings, within
+from genenv_jax.signals import held
 
 # Rows of one shape by the table's name; a cell is a text, a number or None.
 Tables = Mapping[str, Sequence[Mapping[str, Any]]]
@@ -32,7 +33,7 @@ _PACKAGES = {
     "wandb": ("wandb",),
     "trackio": ("trackio",),
 }
-_PATIENCE = 60.0  # seconds that W&B may take to be logged in to, and to send the rest in the end
+_PATIENCE = 60.0  # seconds that W&B may take to send the rest in the end
 
 
 @dataclasses.dataclass(frozen=True)
@@ -109,6 +110,12 @@ class WandB:
     def __init__(self, project: str, run_id: str, workdir: pathlib.Path, config: Mapping[str, Any]):
         import wandb
 
+        # At a terminal `init` would ask, and the run wait for an answer.
+        asks = wandb.run is None and wandb.setup().settings.mode == "online"
+        if asks and not wandb.login(prompt=False):
+            raise PermissionError(
+                "not logged in: expected `wandb login` before, WANDB_API_KEY or WANDB_MODE=offline"
+            )
         self._table = wandb.Table
         self._run = wandb.init(
             project=project,
@@ -117,11 +124,8 @@ class WandB:
             resume="allow",
             config=dict(config),
             dir=os.environ.get("WANDB_DIR", os.fspath(workdir)),
-            settings=wandb.Settings(
-                reinit="create_new",  # a run that a notebook has open stays as it is
-                login_timeout=_PATIENCE,
-                finish_timeout=_PATIENCE,
-            ),
+            # A run that a notebook has open stays as it is.
+            settings=wandb.Settings(reinit="create_new", finish_timeout=_PATIENCE),
         )
 
     def log(self, step: int, scalars: Mapping[str, float], tables: Tables) -> None:
@@ -163,7 +167,7 @@ class RunId:
     """tracking.json of a workdir: the run's id in W&B and Trackio, and the last step that they were given.
 
     A step is noted before it is handed over.  So none is given twice, whatever a continued run repeats; one
-    whose handing over was cut off by a kill is missing there.
+    whose handing over was cut off by SIGKILL is missing there.
 
     Attributes:
       id: made once of the workdir's name and eight random hexadecimal digits.
@@ -225,7 +229,11 @@ class Trackers:
         return [name for name in self._open if name in _SERVICES]
 
     def log(self, step: int, scalars: Mapping[str, float], tables: Tables) -> None:
-        """See `Tracker`; a repeated step is given to TensorBoard alone."""
+        """See `Tracker`; a repeated step is given to TensorBoard alone.  Signals wait for its end."""
+        with held():
+            self._log(step, scalars, tables)
+
+    def _log(self, step: int, scalars: Mapping[str, float], tables: Tables) -> None:
         names = list(self._open)
         if self._id and (services := self._services):
             with self._or_left_out(*services):

@@ -25,7 +25,9 @@ SETTINGS = {
     "limits.agent_prompt": 48,
     "limits.agent_response": 24,
     "limits.simulator_prompt": 48,
-    "warm_start.steps": 250,
+    "warm_start.steps": 600,
+    "warm_start.learning_rate": 5e-3,
+    "warm_start.batch_size": 32,
     "evaluation.sampled": 0,
     "compile_ahead": False,
 }

@@ -7,12 +7,14 @@ import importlib.util
 import json
 import math
 import os
+import signal
 import subprocess
 import sys
 import types
 
 import pytest
 
+from genenv_jax import signals
 from genenv_jax.benchmarks.base import Task
 from genenv_jax.config import default_config, validate
 from genenv_jax.parallel import processes
@@ -177,16 +179,20 @@ def test_an_id_that_cannot_be_written_leaves_the_services_out(tmp_path, monkeypa
     assert "sent to wandb: OSError: [Errno 28] No space left" in record.getMessage()
 
 
-def test_a_signal_is_not_a_failure(tmp_path, monkeypatch):
-    (fake,) = install(monkeypatch, wandb=FakeTracker)
-
-    def signalled():
-        raise SystemExit(143)
-
-    fake.on_log = signalled
-    with pytest.raises(SystemExit), opened(tmp_path, "wandb") as trackers:
+def test_a_signal_ends_the_run_after_all_were_given_the_step(tmp_path, monkeypatch, caplog):
+    fakes = install(monkeypatch, wandb=FakeTracker, trackio=FakeTracker)
+    fakes[0].on_log = lambda: signal.raise_signal(signal.SIGTERM)
+    with (
+        pytest.raises(SystemExit),
+        signals.ending(signal.SIGTERM),
+        opened(tmp_path, "wandb", "trackio") as trackers,
+    ):
         trackers.log(0, {}, {})
-    assert fake.closed == 1 and fake.closed_within is SystemExit
+        raise AssertionError("the signal was not heard")
+    for fake in fakes:
+        assert [step for step, *_ in fake.logged] == [0]
+        assert fake.closed == 1 and fake.closed_within is SystemExit
+    assert not caplog.records
 
 
 # -- TensorBoard ----------------------------------------------------------------------------------------
