@@ -2,6 +2,7 @@
 # test         the tests that need no benchmark data and no torch: some minutes on two cores
 # test-rest    what `test` leaves out: slow tests, tests on the real data, torch and PEFT, official scorers, games
 # test-all     both          references  write the stored numbers of torch and torchmetrics anew
+# docs         the documentation as a site in build/docs
 # fuzz         generated texts through every parser, check and scorer, MINUTES=10 of CPU time
 # lint         style and formatting    clean      remove what the targets made, but no runs
 #
@@ -40,7 +41,7 @@ TORCH_INDEX ?=
 # The official checkers of BFCL, without the packages that it pins.
 BFCL_EVAL ?= bfcl-eval==2026.3.23
 
-.PHONY: help quickstart install test test-rest test-all fuzz references lint clean
+.PHONY: help quickstart install test test-rest test-all docs fuzz references lint clean
 
 help:
 	@sed -n '/^$$/q;s/^# \{0,1\}//p' $(firstword $(MAKEFILE_LIST))
@@ -58,6 +59,10 @@ test-rest: $(REST)
 	$(PYTEST) -m 'slow or data'
 
 test-all: test test-rest
+
+docs: $(CREATED)
+	$(PIP) install --editable '.[docs]'
+	$(RUN) mkdocs build
 
 fuzz: $(TEST)
 	$(RUN) bench.fuzz --minutes=$(MINUTES)

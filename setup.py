@@ -75,6 +75,9 @@ BFCL = ["mpmath>=1.3,<2"]
 WANDB = ["wandb>=0.31,<0.32"]
 TRACKIO = ["trackio>=0.43,<0.44"]
 
+# 9 is the last line; critical fixes until May 2027.
+DOCS = ["mkdocs-material>=9.6,<10"]
+
 ALFWORLD = ["alfworld>=0.4.2,<0.5", "textworld>=1.7,<2"]
 
 EXTRAS = {
@@ -99,6 +102,8 @@ EXTRAS = {
     "bfcl": BFCL,
     # To run the notebooks by hand, and in the tests.
     "notebooks": ["jupyterlab>=4,<5", *NOTEBOOKS],
+    # The documentation as a site.
+    "docs": DOCS,
     "lint": LINT,
     # `make test`: no torch, no benchmark data.
     "test": [
@@ -128,6 +133,8 @@ EXTRAS = {
         "torchmetrics>=1.8,<2",
         # They execute the notebooks.
         *NOTEBOOKS,
+        # The site is built.
+        *DOCS,
         # Runs are tracked with them, offline, and read back.
         *WANDB,
         *TRACKIO,

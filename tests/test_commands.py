@@ -275,10 +275,10 @@ def finished(tmp_path_factory):
     return directory
 
 
-def test_a_run_leaves_what_the_readme_lists(finished):
+def test_a_run_leaves_what_the_documentation_lists(finished):
     names = {path.name for path in (finished / "run").iterdir()}
-    readme = (ROOT / "README.md").read_text()
-    listed = re.search(r"```\nrun/\n(.*?)```", readme, re.S)[1]
+    text = (ROOT / "docs" / "running.md").read_text()
+    listed = re.search(r"```\nrun/\n(.*?)```", text, re.S)[1]
     assert {line.split()[0].rstrip("/") for line in listed.splitlines()} <= names
 
 
@@ -390,14 +390,40 @@ def test_report_draws_the_run(finished):
     assert (finished / "run" / "report" / "report.png").is_file()
 
 
-def test_the_files_of_the_readme_and_its_commands_exist():
-    text = (ROOT / "README.md").read_text()
-    for path in re.findall(r"--config=([\w/]+\.py)", text):
+@pytest.mark.parametrize(
+    "page", ["README.md", *(f"docs/{path.name}" for path in sorted((ROOT / "docs").glob("*.md")))]
+)
+def test_the_files_of_a_page_and_its_commands_exist(page):
+    """Links, configurations, modules, commands and their flags."""
+    text, folder = (ROOT / page).read_text(), (ROOT / page).parent
+    for path in re.findall(r"--config=(configs/[\w/]+\.py)", text):
         assert (ROOT / path).is_file(), path
-    for path in re.findall(r"\]\(([\w./]+)\)", text):
-        assert (ROOT / path).exists(), path
+    for path in re.findall(r"\]\(([^)\s#]+)[^)]*\)", text):
+        assert re.match(r"https?:", path) or (folder / path).exists(), path
     for target in re.findall(r"`make ([\w-]+)`", text):
         assert re.search(rf"^{target}:", (ROOT / "Makefile").read_text(), re.M), target
-    for module in re.findall(r"python -m ([\w.]+)", text):
+    for module in re.findall(r"python -m ((?:genenv_jax|bench|tests)[\w.]*)", text):
         place = ROOT / module.replace(".", "/")
         assert place.with_suffix(".py").is_file() or (place / "__main__.py").is_file(), module
+    for script in re.findall(r"python ((?:launch|bench)/[\w/]+\.py)", text):
+        assert (ROOT / script).is_file(), script
+    for name in re.findall(r"^genenv ([a-z]+)", text, re.M):
+        assert name in COMMANDS, name
+    if page == "README.md":
+        for flags in re.findall(r"genenv_jax\.main[^\n`]*|^genenv train [^\n]*", text, re.M):
+            given = set(re.findall(r"--([a-z_]+)", flags)) - {"config"}
+            assert given <= {"workdir", "arm", "print_config", "dry_run"}, flags
+
+
+@pytest.mark.parametrize(
+    "page", ["README.md", *(f"docs/{path.name}" for path in sorted((ROOT / "docs").glob("*.md")))]
+)
+def test_the_anchors_of_a_page_are_headings(page):
+    text, folder = (ROOT / page).read_text(), (ROOT / page).parent
+    for path, anchor in re.findall(r"\]\(([^)\s#]*)#([^)\s]+)\)", text):
+        if re.match(r"https?:", path):
+            continue
+        target = (folder / path) if path else ROOT / page
+        titles = re.findall(r"^#+ (.+)$", target.read_text(), re.M)
+        slugs = {re.sub(r"[^\w -]", "", title.lower()).replace(" ", "-") for title in titles}
+        assert anchor in slugs, f"{path}#{anchor}"

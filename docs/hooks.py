@@ -1,0 +1,22 @@
+"""Hooks of mkdocs: README.md is the first page, and links out of docs/ are names of files."""
+
+import pathlib
+import re
+
+from mkdocs.structure.files import File
+
+_OUTWARD = re.compile(r"\[([^\]]+)\]\(\.\./[^)]*\)")
+
+
+def on_files(files, config):
+    """Adds the first page."""
+    root = pathlib.Path(config.config_file_path).parent
+    text = (root / "README.md").read_text(encoding="utf-8")
+    text = re.sub(r"\]\((?!https?:|docs/)", "](../", text).replace("](docs/", "](")
+    files.append(File.generated(config, "index.md", content=text))
+    return files
+
+
+def on_page_markdown(markdown, **_):
+    """A site has no configs/ or genenv_jax/ to link to."""
+    return _OUTWARD.sub(r"\1", markdown)

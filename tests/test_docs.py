@@ -1,0 +1,34 @@
+"""The documentation as a site."""
+
+import importlib.util
+import os
+import re
+import subprocess
+import sys
+
+import pytest
+
+from tests.commands import ROOT
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(not importlib.util.find_spec("material"), reason="mkdocs-material is not installed")
+def test_the_site_is_built(tmp_path):
+    """Strictly: a page that is in no menu, or a link or an anchor that leads nowhere, fails."""
+    done = subprocess.run(
+        [sys.executable, "-m", "mkdocs", "build", "--site-dir", tmp_path / "site"],
+        cwd=ROOT,
+        env=os.environ | {"NO_MKDOCS_2_WARNING": "1"},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    pages = {path.stem for path in (ROOT / "docs").glob("*.md")}
+    for page in pages:
+        html = (tmp_path / "site" / page / "index.html").read_text(encoding="utf-8")
+        # Nothing is loaded from elsewhere, and no link leaves the site for a file of the checkout.
+        assert not re.search(r"<(?:script|link|img)[^>]*(?:src|href)=\"https?://", html), page
+        assert "configs/" not in "".join(re.findall(r'href="([^"#]*)"', html)), page
+    first = (tmp_path / "site" / "index.html").read_text(encoding="utf-8")
+    assert "make quickstart" in first and 'src="quickstart.png"' in first
