@@ -178,7 +178,7 @@ class Coevolution:
     def aggregate(
         self, epoch: int, batch: TaskBatch, items: Sequence[Item], interaction: Interaction
     ) -> None:
-        """Writes the epoch's generations, D_train and D_env; tells source and mixture what came of them."""
+        """Writes the epoch's generations, D_train, D_env and samples; tells source and mixture of them."""
         session, files, traces = self.session, self.session.files, interaction.traces
         records = [g.record(epoch + 1, self.benchmark) for g in batch.generations]
         files.tasks.append(records)

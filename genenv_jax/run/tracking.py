@@ -216,6 +216,8 @@ class Trackers:
                 if _missing("tensorboard"):
                     continue
                 name = "tensorboard"
+            if name in self._open:
+                continue
             with self._or_left_out(name):
                 if name == "tensorboard":
                     self._open[name] = TensorBoard(workdir)

@@ -207,7 +207,7 @@ def test_unusable_tensorflow_is_left_out(tmp_path, monkeypatch, caplog):
     assert os.listdir(tmp_path) == []
 
 
-@pytest.mark.parametrize("wanted", ["auto", "tensorboard"])
+@pytest.mark.parametrize("wanted", [("auto",), ("tensorboard",), ("auto", "tensorboard")])
 def test_tensorboard_gets_the_scalars(tmp_path, monkeypatch, wanted):
     """With stand-ins for TensorFlow and clu's writer: what reaches them, and in what order."""
     calls = []
@@ -235,7 +235,7 @@ def test_tensorboard_gets_the_scalars(tmp_path, monkeypatch, wanted):
     monkeypatch.setitem(sys.modules, "clu.metric_writers", clu_writers)
     monkeypatch.setattr("clu.metric_writers", clu_writers, raising=False)
     monkeypatch.setattr(tracking, "_missing", lambda name: [])
-    with opened(tmp_path, wanted) as trackers:
+    with opened(tmp_path, *wanted) as trackers:
         assert trackers.samples == 0  # it shows no tables
         trackers.log(3, {"loss": 0.5}, TABLES)
         trackers.log(3, {"loss": 0.5}, {})  # repeated: its files cannot be cut back
