@@ -12,7 +12,9 @@ from tests.commands import ROOT
 
 
 @pytest.mark.slow
-@pytest.mark.skipif(not importlib.util.find_spec("material"), reason="mkdocs-material is not installed")
+@pytest.mark.skipif(
+    not importlib.util.find_spec("material"), reason="mkdocs-material is not installed"
+)
 def test_the_site_is_built(tmp_path):
     """Strictly: a page that is in no menu, or a link or an anchor that leads nowhere, fails."""
     done = subprocess.run(
