@@ -361,7 +361,10 @@ def rooms(pid):
 
 def test_a_run_says_what_is_in_force_and_leaves_nothing(caplog):
     before = rooms(os.getpid())
-    with caplog.at_level("INFO"), Scorer(Escaping(), str, ScoringConfig(2)) as scorer:
+    with (
+        caplog.at_level("INFO", logger="absl"),
+        Scorer(Escaping(), str, ScoringConfig(2)) as scorer,
+    ):
         assert len(rooms(os.getpid())) == len(before) + 1  # the others start with their first text
         (line,) = [r.getMessage() for r in caplog.records if "isolated" in r.getMessage()]
     assert line.startswith("worker processes are isolated: no network (")
