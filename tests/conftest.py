@@ -26,7 +26,10 @@ _ROOT = pathlib.Path(__file__).resolve().parent.parent
 
 
 # Whole runs, which take longest: they begin first, so that no process waits for them in the end.
-_FIRST = ("test_executed", "test_processes", "test_coevolve", "test_commands", "test_options")
+_FIRST = (
+    *("test_executed", "test_processes", "test_coevolve", "test_commands", "test_options"),
+    "test_guide",
+)
 
 
 def pytest_collection_modifyitems(items):
