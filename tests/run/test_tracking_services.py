@@ -7,6 +7,7 @@ import math
 import os
 import shutil
 import struct
+import time
 
 import pytest
 
@@ -67,6 +68,17 @@ def wandb_records(path):
             part = b""
 
 
+def whole(path):
+    """The records up to the last one: the service closes the file some time after a run's `finish`."""
+    deadline = time.monotonic() + 60
+    while True:
+        records = list(wandb_records(path))
+        if records and records[-1].HasField("exit"):
+            return records
+        assert time.monotonic() < deadline, [r.WhichOneof("record_type") for r in records]
+        time.sleep(0.1)
+
+
 def nested(items):
     """{key: value} of W&B's items; the parts of nested keys are joined by dots."""
     return {".".join(i.nested_key) or i.key: json.loads(i.value_json) for i in items}
@@ -77,7 +89,7 @@ def read_wandb(workdir):
     runs = []
     for directory in sorted((workdir / "wandb").glob("offline-run-*")):
         ids, rows, code = set(), [], None
-        for record in wandb_records(next(directory.glob("*.wandb"))):
+        for record in whole(next(directory.glob("*.wandb"))):
             if record.HasField("run"):
                 ids.add((record.run.run_id, record.run.project, record.run.resume))
                 config = nested(record.run.config.update)
