@@ -14,7 +14,7 @@ has sizes for two cores: a short warm start, 16 generated tasks an epoch, 96 of 
 
 `:api_bank,cpu` has been run: 43 minutes for the warm start, about 60 for ten epochs, 14 GiB.  Expect
 19 % of the held-out calls, from 0, by the warm start, and p̂ from .2 to .4 by the epochs (docs/real-model.md).
-So has `:dial_turns,cpu`: 45 minutes for the warm start, 25 for ten epochs, with other work beside them, 10 GiB;
+So has `:dial_turns,cpu`: 45 minutes for the warm start, 25 for ten epochs (with other work), 10 GiB;
 .64 of the episodes by the warm start, from 0, and no more by the epochs.
 The other sizes are first guesses, of which the TPU compiler says that they fit (docs/memory.md).
 """
