@@ -3,8 +3,8 @@
     python -m genenv_jax.main --config=configs/quickstart.py --workdir=runs/quickstart
 
 A 0.2 M parameter Qwen2 model is trained on noisy demonstrations (once, then cached) and becomes both
-the agent and the simulator of the Dial benchmark.  On two cores: 4 to 5 minutes for that model, 3 for
-twenty epochs.  Expect held-out accuracy at temperature 1 to rise by 0.1 to 0.3, and p̂ of the generated
+the agent and the simulator of the Dial benchmark.  On two cores: 3 to 5 minutes for that model, 1.5 to
+3 for twenty epochs.  Expect held-out accuracy at temperature 1 to rise by 0.1 to 0.3, and p̂ of the generated
 tasks to go from 0.05 to between 0.3 and 0.5.
 
     python -m genenv_jax.main --config=configs/quickstart.py:lora --workdir=runs/quickstart-lora

@@ -119,8 +119,8 @@ class Progress:
         self.line("  ".join(parts + ([f"run left {left}"] if left else [])))
 
     def _row(self, cells: Mapping[str, str]) -> None:
-        """A row of the table; every twenty rows its head."""
-        if self._rows % 20 == 0:
+        """A row of the table; every 25 rows its head."""
+        if self._rows % 25 == 0:
             self.line("".join(_aligned(name) for name in cells))
         self._rows += 1
         self.line("".join(map(_aligned, cells.values())))
