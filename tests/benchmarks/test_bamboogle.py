@@ -374,7 +374,7 @@ def test_the_tag_that_is_closed_first_decides():
     text = "<answer>Port Albert</answer> <search>Ann Miller born</search>"
     assert benchmark.episode(TASK).step(text).success
     assert benchmark.episode(TASK).step("Port Albert").success
-    assert benchmark.episode(TASK).step("<search>open").reason == "wrong_answer"
+    assert benchmark.episode(TASK).step("<search>open").reason == "no_answer_tag"
     assert benchmark.episode(TASK).step("</search><search>who</search>") is None
 
 

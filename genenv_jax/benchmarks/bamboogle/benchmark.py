@@ -48,6 +48,7 @@ CLOSED_BOOK, SEARCH = "closed_book", "search"
 _MEASURES = ("em", "f1", "sub_em")
 _MIN_F1 = 0.5  # from which an F1 counts as a success, where F1 decides
 _WRONG = "wrong_answer"
+_NO_TAG = "no_answer_tag"
 # What says nothing of the relation that a question asks for.
 _COMMON = frozenset(
     "a an and are as at be been by did do does for from had has have how in into is it its most of on or "
@@ -284,7 +285,9 @@ class Bamboogle(Recorded):
             reward = float(success)
         else:
             success = found[self.success] >= (_MIN_F1 if self.success == "f1" else 1.0)
-        return Score(reward, success, True, "" if success else _WRONG, found)
+        # Without a tag all of the text is the answer, which is seldom meant.
+        wrong = _WRONG if prediction != answer.strip() else _NO_TAG
+        return Score(reward, success, True, "" if success else wrong, found)
 
     def aggregate(self, results: Sequence[tuple[Task, Score]]) -> dict[str, float]:
         """See `Benchmark.aggregate` and `metrics.official_metrics`."""
