@@ -18,6 +18,7 @@ COMMANDS = {
         "fine-tune a model on a benchmark's demonstrations: the warm start",
     ),
     "datasets": ("datasets", "download or check the files of a benchmark"),
+    "publish": ("publish", "upload an exported model to the Hugging Face hub"),
     "play": ("play", "type tasks; watch both players, the scores and the gate"),
 }
 
