@@ -350,6 +350,15 @@ def test_combinations():
         assert "16" in message
 
 
+def test_an_evaluation_has_answers():
+    assert validate(changed("evaluation.sampled", 0)).evaluation.modes() == {"greedy": (1, 0.0)}
+    config = changed("evaluation.sampled", 0)
+    config.evaluation.greedy = False
+    assert refusal(config) == (
+        "config.evaluation.sampled = 0 and greedy = False: expected at least one answer to a task"
+    )
+
+
 def test_prompt_buckets():
     limits = validate(changed("limits.prompt_buckets", (1024, 512, 4096, 9000))).limits
     assert limits.buckets(4096) == (512, 1024, 4096)

@@ -89,10 +89,12 @@ def demonstrations(
     The embedded defaults have demonstrators of their own.  Elsewhere the agent's pairs are the seed tasks
     with their reference answers, and the simulator's pair a seed with another seed of its category.
     """
-    if benchmark.name in ("dial", "dial_turns"):
+    # By its class as well: one of a user's may have that name.
+    name = benchmark.name
+    if name in ("dial", "dial_turns") and isinstance(benchmark, _constructor(name)):
         from genenv_jax.benchmarks.dial_demonstrations import Demonstrator, TurnsDemonstrator
 
-        own = {"dial": Demonstrator, "dial_turns": TurnsDemonstrator}[benchmark.name]
+        own = {"dial": Demonstrator, "dial_turns": TurnsDemonstrator}[name]
         yield from own(benchmark).pairs(rng)
     seeds = list(benchmark.tasks("seed"))
     by_category: dict[str, list[int]] = {}

@@ -59,6 +59,13 @@ class EvaluationConfig(Settings):
     reroll: int = within(0, 0)
     resamples: int = within(1000, 1)
 
+    def __post_init__(self):
+        super().__post_init__()
+        if not self.sampled and not self.greedy:
+            raise ValueError(
+                "sampled = 0 and greedy = False: expected at least one answer to a task"
+            )
+
     def modes(self) -> dict[str, tuple[int, float]]:
         """(samples, temperature) of each way of answering: "sampled", "greedy"."""
         wanted = {"sampled": (self.sampled, self.temperature), "greedy": (int(self.greedy), 0.0)}

@@ -1,11 +1,13 @@
 """Benchmarks of one's own: checkers, files, classes found by import, and their errors."""
 
 import dataclasses
+import itertools
 import json
 import pickle
 import sys
 import time
 
+import numpy as np
 import pytest
 
 from genenv_jax.benchmarks import base, registry
@@ -568,3 +570,17 @@ def test_calls_in_their_forms():
     several = json.dumps([{"name": "f", "arguments": {}}] * 17)
     with pytest.raises(ValueError, match="a list of 1 to 16 such"):
         checkers.read_reference("call", json.loads(several))
+
+
+def test_a_class_with_the_name_of_an_embedded_default_has_its_own_demonstrations():
+    class Named(Custom):
+        name = "dial"
+
+        def questions(self, split):
+            yield Question(f"{split}?", "yes")
+
+    (messages, answer), (_, written) = itertools.islice(
+        registry.demonstrations(Named(), np.random.default_rng(0)), 2
+    )
+    assert messages[-1]["content"] == "seed?" and answer == "<answer>yes</answer>"
+    assert json.loads(written) == {"prompt": "seed?", "answer": "yes"}
