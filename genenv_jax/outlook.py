@@ -57,7 +57,7 @@ def _evaluations(config: Config, run: Coevolution) -> str:
         f"{samples} {'greedy' if mode == 'greedy' else f'at temperature {temperature:g}'}"
         for mode, (samples, temperature) in config.evaluation.modes().items()
     )
-    return f"{times} × {tasks:,} tasks, answers to each: {answers or 'none'}"
+    return f"{times} × {tasks:,} tasks, answers to each: {answers}"
 
 
 def work(config: Config, run: Coevolution) -> dict[str, str]:

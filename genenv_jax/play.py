@@ -38,6 +38,7 @@ from genenv_jax.scoring.requests import VERIFY
 from genenv_jax.scoring.scorer import Scorer
 from genenv_jax.scoring.verification import Verifier
 from genenv_jax.supervised import base_model
+from genenv_jax.typing import Params, PRNGKey
 
 HELP = """\
 /task      the agent answers the next held-out task
@@ -55,7 +56,7 @@ class Game:
     Attributes:
       agent, simulator: sample a group of attempts, and the variations of a seed.
       verifier: admits tasks; each admitted one bars its copies.
-      scorer: its completions are texts, or tokens of the models.
+      scorer: its completions are texts, or tokens of the agent.
     """
 
     config: Config
@@ -78,7 +79,8 @@ class Game:
         if command == "/help":
             yield HELP
         elif command == "/task":
-            yield from self._attempt(next(self._held_out))
+            task = next(self._held_out, None)
+            yield from self._attempt(task) if task else ["there are no held-out tasks"]
         elif command == "/seed":
             self._seed = next(self._seeds)
             yield from self._show_seed()
@@ -87,7 +89,7 @@ class Game:
         elif command.startswith("/"):
             yield f"{command.split()[0]} is not a command; /help lists them"
         elif command:
-            yield from self._judge(line, line, True)
+            yield from self._judge(line, True)
 
     def _show_seed(self) -> Iterator[str]:
         yield f"seed {self._seed.id}, as the simulator should write a task:"
@@ -101,13 +103,13 @@ class Game:
         for number, (tokens, done) in enumerate(written):
             text = policy.text(tokens)
             yield f"\nthe simulator's variation {number + 1} of {self._seed.id}:\n{_shown(text)}"
-            yield from self._judge(text, tokens, done)
+            yield from self._judge(text, done)
 
-    def _judge(self, text: str, completion: Sequence[int] | str, done: bool) -> Iterator[str]:
+    def _judge(self, text: str, done: bool) -> Iterator[str]:
         """The gate's verdict on a task of the simulator or of the user, and the agent's attempts at it."""
         turn, batch = next(self._turns), self.scorer.batch()
         about = done, self._seed, f"played-{turn}", turn, self.config.verification.admit
-        batch.add((0, 0), completion, VERIFY, *about)
+        batch.add((0, 0), text, VERIFY, *about)
         ((_, outcome),) = batch.collect().values()
         verdict = self.verifier.decide(outcome)
         if isinstance(verdict, Rejection):
@@ -132,7 +134,7 @@ class Game:
             f"R_env = {float(curriculum_reward(p_hat, c.alpha, c.beta)):.2f}"
         )
 
-    def _key(self):
+    def _key(self) -> PRNGKey:
         return jax.random.fold_in(self.agent.key, next(self._turns))
 
 
@@ -147,41 +149,34 @@ def _shown(text: str) -> str:
     return visible(bounded(text))
 
 
-def open_policy(
-    config: Config, benchmark: Benchmark, path: str, role: str
-) -> tuple[Policy, build.Host]:
-    """A player as a policy: `role` is "agent" or "simulator", `path` a model directory or ""."""
+def load(config: Config, benchmark: Benchmark, path: str) -> tuple[build.Host, Params]:
+    """The model in the directory `path`, or the configuration's own where that is ""."""
     if path:
         given = ConfigDict(config.to_dict())
         use_model(given, path)
         config = validate(given)
     mesh = build.open_mesh(config)
     host = build.open_model(config, base_model(config, benchmark, mesh), mesh)
-    limits = config.limits
-    prompt, response, group, temperature, episode = {
-        "agent": (
-            limits.agent_prompt,
-            limits.agent_response,
-            config.agent.group_size,
-            config.agent.temperature,
-            limits.agent_episode,
-        ),
-        "simulator": (
-            limits.simulator_prompt,
-            limits.simulator_response,
-            config.simulator.variations,
-            config.simulator.temperature,
-            0,
-        ),
-    }[role]
+    with host.activate():
+        return host, host.load_params(config.model.dtype)
+
+
+def make_policy(config: Config, host: build.Host, params: Params, role: str) -> Policy:
+    """A player as a policy; `role` is "agent" or "simulator"."""
+    limits, agent, simulator = config.limits, config.agent, config.simulator
+    if role == "agent":
+        prompt, response, episode = limits.agent_prompt, limits.agent_response, limits.agent_episode
+        group, temperature = agent.group_size, agent.temperature
+    else:
+        prompt, response, episode = limits.simulator_prompt, limits.simulator_response, 0
+        group, temperature = simulator.variations, simulator.temperature
     options = SamplingParams(response, group, host.model.eos_ids, temperature=temperature)
-    rows = mesh.shape["data"] * mesh.shape["fsdp"]
+    rows = host.mesh.shape["data"] * host.mesh.shape["fsdp"] if host.mesh else 1
     engine = Engine(
         host.model.config, options, rows, limits.buckets(prompt), host.put, episode=episode
     )
     key = streams.key(jax.random.key(config.seed), Stream.EVALUATE)
-    with host.activate():
-        return Policy(host.model, engine, host.load_params(config.model.dtype), key), host
+    return Policy(host.model, engine, params, key)
 
 
 def play(config: Config, agent: str, simulator: str, ask: Callable[[], str], say: Callable) -> None:
@@ -191,8 +186,12 @@ def play(config: Config, agent: str, simulator: str, ask: Callable[[], str], say
     """
     benchmark = build.make_benchmark(config.benchmark)
     config = dataclasses.replace(config, evaluation=EvaluationConfig(max_tasks=64))
-    first, host = open_policy(config, benchmark, agent, "agent")
-    second, _ = open_policy(config, benchmark, simulator, "simulator")
+    host, params = load(config, benchmark, agent)
+    first = make_policy(config, host, params, "agent")
+    if simulator != agent:
+        second = make_policy(config, *load(config, benchmark, simulator), "simulator")
+    else:
+        second = make_policy(config, host, params, "simulator")
     held_out, seeds = config.evaluation.tasks(benchmark), benchmark.tasks("seed")
     check_prompts(config.limits, host.model, benchmark, seeds, held_out)
     verifier = Verifier(benchmark, seeds, benchmark.tasks("eval"), config.verification)

@@ -25,7 +25,7 @@ from genenv_jax.players.agent import Agent
 from genenv_jax.players.policy import Policy
 from genenv_jax.players.prompts import LimitsConfig
 from genenv_jax.run.jsonl import write_jsonl
-from genenv_jax.run.samples import answer_row
+from genenv_jax.run.samples import answer_row, spread
 from genenv_jax.run.session import Session
 from genenv_jax.run.streams import Stream
 from genenv_jax.sampling.draw import SamplingParams
@@ -73,10 +73,8 @@ class EvaluationConfig(Settings):
 
     def tasks(self, benchmark: Benchmark) -> list[Task]:
         """The held-out tasks that are scored: all, or `max_tasks` spread evenly over them."""
-        tasks, most = list(benchmark.tasks("eval")), self.max_tasks
-        if not most or len(tasks) <= most:
-            return tasks
-        return [tasks[i * len(tasks) // most] for i in range(most)]
+        tasks = benchmark.tasks("eval")
+        return spread(tasks, self.max_tasks or len(tasks))
 
     def engines(
         self,

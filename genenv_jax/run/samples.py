@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, TypeVar
 
 from genenv_jax.benchmarks.base import Task
+from genenv_jax.report.untrusted import visible
 
 T = TypeVar("T")
 
@@ -24,7 +25,7 @@ def generation_row(record: Mapping[str, Any]) -> dict[str, Any]:
     text, task = record["text"], record["task"]
     return {
         "epoch": record["epoch"],
-        "text": _shown(text if text or not task else _request(task["messages"])),
+        "text": visible(text if text or not task else _request(task["messages"])),
         "verdict": record["verdict"],
         **{name: record[name] for name in ("p_hat", "r_env", "weight")},
     }
@@ -37,8 +38,8 @@ def answer_row(epoch: int, task: Task, record: Mapping[str, Any]) -> dict[str, A
     """
     return {
         "epoch": epoch,
-        "task": _shown(_request(task.messages)),
-        "answer": _shown("\n".join(record.get("answers") or [record["answer"]])),
+        "task": visible(_request(task.messages)),
+        "answer": visible("\n".join(record.get("answers") or [record["answer"]])),
         "reward": record["reward"],
         "verdict": "success" if record["success"] else record.get("reason") or "failure",
     }
@@ -46,8 +47,3 @@ def answer_row(epoch: int, task: Task, record: Mapping[str, Any]) -> dict[str, A
 
 def _request(messages: Sequence[Mapping[str, Any]]) -> str:
     return "\n".join(str(message["content"]) for message in messages)
-
-
-def _shown(text: str) -> str:
-    """Text with control and direction characters and lone surrogates spelled out; newlines stay."""
-    return "".join(c if c.isprintable() or c == "\n" else f"\\u{ord(c):04x}" for c in text)
