@@ -12,6 +12,12 @@ of `train` is held out.
 
 takes a class of yours, whose options are settings too.
 
+    python -m genenv_jax.main --config=configs/custom.py:small --workdir=runs/mine-small \\
+        --config.benchmark.train=train.jsonl --config.model.path=/models/SmolLM2-135M-Instruct
+
+is for a chat model of 0.1 to 0.5 B parameters on one accelerator: a warm start on your questions, then 64
+generated tasks an epoch.  `:small,cpu` has sizes for two cores: ten epochs and it in one to two hours.
+
     python -m genenv_jax.main --config=configs/custom.py:debug --workdir=runs/mine-debug \\
         --config.benchmark.train=train.jsonl
 
@@ -20,15 +26,27 @@ minutes on a CPU, most of it compiling.  Such a model answers nothing; the run s
 together.
 """
 
-from genenv_jax.config import debug_settings, default_config
+from genenv_jax.config import (
+    debug_settings,
+    default_config,
+    small_model_on_cpu,
+    small_model_settings,
+)
 
 
 def get_config(arg: str = ""):
-    if arg not in ("", "debug"):
-        raise ValueError(f"configs/custom.py takes no argument or 'debug', got {arg!r}")
+    if arg not in ("", "small", "small,cpu", "debug"):
+        raise ValueError(
+            f"configs/custom.py takes 'small', 'small,cpu', 'debug' or no argument, got {arg!r}"
+        )
     config = default_config()
     config.benchmark.name = "custom"
     config.model.path = "Qwen/Qwen2.5-7B-Instruct"
+    if arg.startswith("small"):
+        config.model.path = "HuggingFaceTB/SmolLM2-135M-Instruct"
+        small_model_settings(config, "custom")
+        if arg == "small,cpu":
+            small_model_on_cpu(config)
     if arg == "debug":
         debug_settings(config, 384, 768, (256,))
     return config

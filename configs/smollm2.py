@@ -19,7 +19,7 @@ So has `:dial_turns,cpu`: 45 minutes for the warm start, 25 for ten epochs (with
 The other sizes are first guesses, of which the TPU compiler says that they fit (docs/memory.md).
 """
 
-from genenv_jax.config import default_config, small_model_settings
+from genenv_jax.config import default_config, small_model_on_cpu, small_model_settings
 
 
 def get_config(arg: str = "api_bank"):
@@ -32,34 +32,5 @@ def get_config(arg: str = "api_bank"):
     config.model.path = "HuggingFaceTB/SmolLM2-135M-Instruct"
     small_model_settings(config, name)
     if size == "cpu":
-        _cpu(config)
+        small_model_on_cpu(config)
     return config
-
-
-def _cpu(config):
-    config.model.dtype = "float32"
-    config.compile_ahead = False  # compiles what is used
-    if config.benchmark.name == "api_bank":
-        config.limits.prompt_buckets = (288, 416, 512, 640, 768)
-    config.limits.response_buckets = (32, 256, 320)
-    config.limits.agent_response = min(config.limits.agent_response, 64)
-    config.limits.simulator_response = min(config.limits.simulator_response, 384)
-    config.warm_start.steps = 60
-    config.warm_start.batch_size = config.warm_start.micro_batches = 4
-    config.warm_start.warmup_steps = 5
-    config.warm_start.validation_share = 0.01
-    config.warm_start.validate_every = 30
-    if config.benchmark.name == "dial_turns":
-        config.warm_start.steps = 120
-        config.warm_start.batch_size = 8
-    config.curriculum.seeds_per_epoch = 4
-    config.agent.batch_size = 8
-    config.agent.minibatch_size = config.agent.micro_batches = 4
-    config.simulator.batch_size = 4
-    config.simulator.minibatch_size = config.simulator.micro_batches = 4
-    # Some 30 steps in all.
-    config.agent.learning_rate = config.simulator.learning_rate = 2e-5
-    config.evaluation.every = 5
-    config.evaluation.sampled = 0
-    config.evaluation.max_tasks = 96
-    config.evaluation.batch_size = 32

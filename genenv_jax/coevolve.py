@@ -14,14 +14,13 @@ import functools
 import pathlib
 from collections.abc import Sequence
 
-import jax
-
 from genenv_jax.config import Config
 from genenv_jax.evaluate.held_out import HeldOut
 from genenv_jax.parallel import processes
 from genenv_jax.players import build
 from genenv_jax.players.prompts import check_prompts
 from genenv_jax.publish import card, provenance
+from genenv_jax.run.programs import compile_all, keep_programs
 from genenv_jax.run.samples import answer_row, generation_row
 from genenv_jax.run.session import Session
 from genenv_jax.run.tracking import Trackers
@@ -69,8 +68,7 @@ class Coevolution:
         config.tracking.check()
         settings = RunSettings(workdir, config.to_dict())
         if config.compilation_cache:
-            jax.config.update("jax_compilation_cache_dir", str((workdir / "xla_cache").absolute()))
-            jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.5)
+            keep_programs(shared=workdir / "xla_cache")
         self.benchmark = benchmark = build.make_benchmark(config.benchmark)
         settings.add_tasks(compare_data(benchmark))
         config.tasks.check(benchmark)
@@ -193,11 +191,11 @@ class Coevolution:
     def warm_up(self) -> None:
         """Compiles every program of an epoch, so that no prompt width first comes up in the middle."""
         parts = self.agent_trainer, self.source, self.simulator_trainer, self.held_out
-        steps = [step for part in parts for step in part.warm_up()]
+        chains = [part.warm_up() for part in parts]
+        alone = self.mesh.size == 1 and self.mesh.devices.flat[0].platform == "cpu"
+        side_by_side = alone and self.config.memory.offload == "none"
         with (
-            self.session.phase("compile", len(steps), "parts", epoch=0) as display,
+            self.session.phase("compile", sum(map(len, chains)), "parts", epoch=0) as display,
             self.session.measure("compile"),
         ):
-            for step in steps:
-                step()
-                display.advance()
+            compile_all(chains, self.host.activate, side_by_side, display.advance)

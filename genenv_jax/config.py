@@ -48,7 +48,7 @@ class Config(Settings):
     export: writes both players as Hugging Face directories at the end.
     compile_ahead: compiles every program before the first epoch, one for each prompt width and what uses it;
     otherwise each when it is first needed.
-    compilation_cache: keeps what was compiled in the workdir.
+    compilation_cache: keeps what was compiled for later runs, see `run.programs.keep_programs`.
     """
 
     seed: int = within(0, 0, 2**32 - 1)  # JAX's keys are made of so many bits
@@ -136,7 +136,9 @@ def from_scratch_settings(config: ConfigDict) -> None:
     config.model.unroll_layers = True
     config.model.make.vocab_size = 512
     config.model.make.num_layers = 3
-    config.warm_start.steps = 1500
+    config.warm_start.steps = 1200
+    config.warm_start.batch_size = 32
+    config.warm_start.learning_rate = 4e-3
     config.mesh.fsdp = 1
     config.limits.prompt_buckets = ()
     config.agent.learning_rate = 3e-4
@@ -172,6 +174,7 @@ _LENGTHS = {
     "alfworld": ((2048, 24), (2304, 1280), (768, 1280)),
     "dial": ((80, 80), (80, 80), ()),
     "dial_turns": ((96, 16), (96, 128), ()),
+    "custom": ((768, 256), (1152, 640), (320, 576)),
 }
 
 
@@ -191,7 +194,7 @@ def small_model_settings(config: ConfigDict, benchmark: str) -> None:
     if benchmark == "api_bank":
         # The exact keywords of a tool search follow from hardly any request: no success rate to learn from.
         config.benchmark.tool_search = "words"
-    if not benchmark.startswith("dial"):
+    if benchmark in ("api_bank", "bfcl", "alfworld"):
         config.benchmark.verify_files = True
     limits = config.limits
     if benchmark == "dial_turns":
@@ -219,6 +222,36 @@ def small_model_settings(config: ConfigDict, benchmark: str) -> None:
     config.curriculum.seeds_per_epoch = 16
     config.simulator.batch_size = config.simulator.minibatch_size = 16
     config.simulator.micro_batches = config.agent.micro_batches = 4
+
+
+def small_model_on_cpu(config: ConfigDict) -> None:
+    """After `small_model_settings`: sizes with which 0.1 B parameters train on two cores within two hours."""
+    config.model.dtype = "float32"
+    config.compile_ahead = False  # compiles what is used
+    if config.benchmark.name == "api_bank":
+        config.limits.prompt_buckets = (288, 416, 512, 640, 768)
+    config.limits.response_buckets = (32, 256, 320)
+    config.limits.agent_response = min(config.limits.agent_response, 64)
+    config.limits.simulator_response = min(config.limits.simulator_response, 384)
+    config.warm_start.steps = 60
+    config.warm_start.batch_size = config.warm_start.micro_batches = 4
+    config.warm_start.warmup_steps = 5
+    config.warm_start.validation_share = 0.01
+    config.warm_start.validate_every = 30
+    if config.benchmark.name == "dial_turns":
+        config.warm_start.steps = 120
+        config.warm_start.batch_size = 8
+    config.curriculum.seeds_per_epoch = 4
+    config.agent.batch_size = 8
+    config.agent.minibatch_size = config.agent.micro_batches = 4
+    config.simulator.batch_size = 4
+    config.simulator.minibatch_size = config.simulator.micro_batches = 4
+    # Some 30 steps in all.
+    config.agent.learning_rate = config.simulator.learning_rate = 2e-5
+    config.evaluation.every = 5
+    config.evaluation.sampled = 0
+    config.evaluation.max_tasks = 96
+    config.evaluation.batch_size = 32
 
 
 def validate(config: ConfigDict) -> Config:

@@ -15,7 +15,6 @@ import hashlib
 import io
 import itertools
 import json
-import os
 import pathlib
 import shutil
 import tarfile
@@ -49,13 +48,15 @@ from genenv_jax.players.prompts import check_prompts
 from genenv_jax.publish import card
 from genenv_jax.run import digests
 from genenv_jax.run.checkpoint import Checkpoints
+from genenv_jax.run.programs import keep_programs, user_cache
 from genenv_jax.run.progress import Progress
 from genenv_jax.run.streams import Stream, rng
 from genenv_jax.run.workdir import make_shared
 from genenv_jax.signals import held
 from genenv_jax.trainers.warm_start import fine_tune, train
 
-_FORMAT = 2  # raised when the training below changes, so that cached models are made anew
+# Raised when the training of made models, or of given ones, changes, so that cached ones are made anew.
+_MADE, _TUNED = 3, 2
 _LONGEST_WARM_START = 24 * 3600.0  # seconds that the other processes wait
 _TOKENIZER_TEXTS = 4000  # demonstrations that the tokenizer is trained on
 
@@ -76,7 +77,7 @@ def base_model(config: Config, benchmark: Benchmark, mesh: Mesh) -> pathlib.Path
         path = huggingface.resolve(config.model.path)
         return fine_tuned(config, benchmark, path, mesh) if config.warm_start.steps else path
     depends_on = {
-        "format": _FORMAT,
+        "format": _MADE,
         "seed": config.seed,
         "make": config.model.make.shape(),
         "warm_start": dataclasses.asdict(config.warm_start),
@@ -137,7 +138,7 @@ def _seal(directory: pathlib.Path) -> None:
 def _fine_tuned_name(config: Config, benchmark: Benchmark, path: pathlib.Path) -> str:
     """A name that changes with all that the fine-tuned model depends on."""
     depends_on = {
-        "format": _FORMAT,
+        "format": _TUNED,
         "seed": config.seed,
         "model": huggingface.fingerprint(path),
         "dtype": config.model.dtype,
@@ -311,8 +312,7 @@ def cache_dir(config: Config) -> pathlib.Path:
     """Where made models are kept: `model.make.cache_dir`, else the user's cache directory."""
     if config.model.make.cache_dir:
         return pathlib.Path(config.model.make.cache_dir)
-    root = os.environ.get("XDG_CACHE_HOME") or pathlib.Path.home() / ".cache"
-    return pathlib.Path(root) / "genenv_jax" / "models"
+    return user_cache() / "models"
 
 
 def make_base_model(
@@ -338,6 +338,9 @@ def make_base_model(
         if mesh:
             param_shardings(model.config, mesh)  # raises where it does not divide the model
         pairs = demonstrations(benchmark, rng(config.seed, Stream.DEMONSTRATIONS))
+        Progress(0).line(
+            f"base model  made from scratch for both roles, once; kept in {directory.parent}"
+        )
         params = train(config.warm_start, limits, pairs, model, model.load_params())
         if not (directory / "config.json").is_file():
             model.save(directory, params, notes={CARD: card.of_warm_start(config, None)})
@@ -355,6 +358,8 @@ def main() -> None:
         out = pathlib.Path(flags.FLAGS.out)
         if (out / "config.json").exists():
             raise ValueError(f"--out {out} holds a model already: expected a new directory")
+        if config.compilation_cache:
+            keep_programs()
         benchmark, mesh = build.make_benchmark(config.benchmark), build.open_mesh(config)
         if config.model.path:
             path = huggingface.resolve(config.model.path)

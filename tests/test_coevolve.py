@@ -478,32 +478,32 @@ def test_without_compiling_ahead_widths_are_compiled_as_they_come(cache, tmp_pat
 
 
 @pytest.mark.slow
-def test_a_second_process_finds_the_compiled_programs_in_the_workdir(cache, tmp_path):
-    """By default: the cache is in the workdir.  The second process continues the run."""
+def test_a_second_run_finds_the_compiled_programs_of_the_first(cache, tmp_path):
+    """By default: in the user's cache.  The workdirs are two."""
     root = pathlib.Path(__file__).resolve().parent.parent
-    workdir = tmp_path / "run"
     # As a user starts it: what is compiled in no time is not kept.
     dropped = ("JAX_COMPILATION", "XLA_FLAGS")
     environment = {k: v for k, v in os.environ.items() if not k.startswith(dropped)}
-    for epochs in (1, 2):
+    environment["XDG_CACHE_HOME"] = str(tmp_path / "cache")
+    for name in ("first", "second"):
         subprocess.run(
             [
                 *(sys.executable, "-m", "tests.run_toy", "main"),
-                *(f"--config=tests/run_toy.py:{cache}", f"--workdir={workdir}"),
-                *(f"--config.epochs={epochs}", "--config.compilation_cache=True"),
+                *(f"--config=tests/run_toy.py:{cache}", f"--workdir={tmp_path / name}"),
+                *("--config.epochs=1", "--config.compilation_cache=True"),
             ],
             cwd=root,
             env=environment,
             check=True,
             timeout=900,
         )
-    assert any((workdir / "xla_cache").iterdir())
-    first, _, second = lines(
-        workdir, "timing.jsonl"
-    )  # before training, epoch 1; epoch 2, with its warm-up
-    assert first["programs/loaded"] == 0 and first["programs/compiled"] > 0
-    assert second["programs/loaded"] > 0.5 * first["programs/compiled"]
-    assert second["seconds/compile"] < 0.7 * first["seconds/compile"]
+    # Before training, with what is compiled ahead.
+    first, second = (lines(tmp_path / name, "timing.jsonl")[0] for name in ("first", "second"))
+    assert first["programs/compiled"] > 0
+    assert second["programs/loaded"] > max(
+        first["programs/loaded"], 0.5 * first["programs/compiled"]
+    )
+    assert contents(tmp_path / "first") == contents(tmp_path / "second")
 
 
 def test_where_the_time_goes(unbroken):

@@ -4,7 +4,6 @@ workdir/
   suite.json           the settings that the workdir was started with
   <arm>/seed-<s>/      the workdir of a run of `genenv_jax.main`; suite_done.json in it: it is finished
   <arm>/seed-<s>.log   its output
-  xla_cache/           compiled programs, which the runs share
 """
 
 from __future__ import annotations

@@ -85,7 +85,6 @@ class Runner:
         left = [run for run in runs if not self.plan.is_done(self.workdir, *run)]
         if len(left) < len(runs):
             self._say(f"{len(runs) - len(left)} of {len(runs)} runs are finished already")
-        self._cache().mkdir(exist_ok=True)
         with self._lock() as lock, self._signals():
             try:
                 while left or self._children:
@@ -114,22 +113,13 @@ class Runner:
         """The whole command line of a run."""
         suite = self.plan.suite
         settings = {**suite.overrides, **suite.arms[arm], "seed": seed}
-        if self._shares_programs(arm):
-            settings["compilation_cache"] = False  # no cache of its own
         flags = [f"--config.{key}={value}" for key, value in settings.items()]
         directory = run_dir(self.workdir, arm, seed)
         return [*self._command, f"--config={suite.base}", *flags, f"--workdir={directory}"]
 
-    def _shares_programs(self, arm: str) -> bool:
-        return self.plan.configs[arm]["compilation_cache"]
-
     def _start(self, arm: str, seed: int, lock: int) -> None:
         directory = run_dir(self.workdir, arm, seed)
         directory.parent.mkdir(parents=True, exist_ok=True)
-        environment = dict(os.environ)
-        if self._shares_programs(arm):
-            environment.setdefault("JAX_COMPILATION_CACHE_DIR", str(self._cache().absolute()))
-            environment.setdefault("JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS", "0.5")
         arguments, (before, _) = self.arguments(arm, seed), progress(directory)
         with self._log_path(arm, seed).open("ab") as log:
             log.write(f"$ {' '.join(arguments)}\n".encode())
@@ -138,7 +128,6 @@ class Runner:
             # with the suite's lock, which a run that outlives the suite then still holds.
             process = subprocess.Popen(
                 arguments,
-                env=environment,
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=subprocess.STDOUT,
@@ -204,9 +193,6 @@ class Runner:
             whole = seconds(child.arm, 1 - child.from_share)
             expected += max(0.0, whole - (time.monotonic() - child.started))
         return f"; about {_duration(expected / self.plan.suite.jobs)} left"
-
-    def _cache(self) -> pathlib.Path:
-        return self.workdir / "xla_cache"
 
     def _log_path(self, arm: str, seed: int) -> pathlib.Path:
         return self.workdir / arm / f"seed-{seed}.log"

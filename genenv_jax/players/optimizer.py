@@ -8,9 +8,10 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 import optax
+from optax.contrib import MuonDimensionNumbers
 
 from genenv_jax.settings import Settings, choice, within
-from genenv_jax.typing import Array, PRNGKey
+from genenv_jax.typing import Array, Params, PRNGKey
 
 
 @dataclasses.dataclass(frozen=True)
@@ -34,19 +35,54 @@ class OptimizerConfig(Settings):
 
 def make_optimizer(config: OptimizerConfig) -> optax.GradientTransformation:
     """The optimiser; biases and norm scales are decayed too, as by torch's AdamW."""
-    schedule: Any = config.learning_rate
-    if config.decay_steps:
-        schedule = optax.warmup_cosine_decay_schedule(
-            0.0, config.learning_rate, config.warmup_steps, config.decay_steps
-        )
-    elif config.warmup_steps:
-        schedule = optax.linear_schedule(0.0, config.learning_rate, config.warmup_steps)
     adamw = optax.adamw(
-        schedule, config.b1, config.b2, config.eps, weight_decay=config.weight_decay
+        _schedule(config), config.b1, config.b2, config.eps, weight_decay=config.weight_decay
     )
     if config.moments != "float32":
         adamw = store_rounded(adamw, jnp.dtype(config.moments))
     return optax.chain(optax.clip_by_global_norm(config.grad_clip), adamw)
+
+
+def make_muon(config: OptimizerConfig) -> optax.GradientTransformation:
+    """Muon (Jordan et al., 2024) for the layers' kernels and AdamW for all else, after the same clipping.
+
+    Both with Nesterov's momentum.  Muon's updates are scaled to a root mean square of 0.2 (Liu et al., arXiv 2502.16982,
+    Eq. 4), about that of AdamW's, so one learning rate serves both.  `b1`, `eps` and `moments` are not read.
+    """
+    muon = optax.contrib.muon(
+        _schedule(config),
+        weight_decay=config.weight_decay,
+        adam_b2=config.b2,
+        adam_weight_decay=config.weight_decay,
+        consistent_rms=0.2,
+        muon_weight_dimension_numbers=_matrices,
+    )
+    return optax.chain(optax.clip_by_global_norm(config.grad_clip), muon)
+
+
+def _matrices(params: Params) -> Any:
+    """Of each kernel of the layers (l, ...) the axes that it contracts and its outputs; of the rest None."""
+
+    def axes(path: tuple[jax.tree_util.DictKey, ...], x: Array) -> MuonDimensionNumbers | None:
+        names = [key.key for key in path]
+        if names[0] != "layers" or names[-1] != "kernel":
+            return None
+        contracted = 2 if names[-2] == "o" else 1  # heads and their width
+        return MuonDimensionNumbers(
+            tuple(range(1, 1 + contracted)), tuple(range(1 + contracted, x.ndim))
+        )
+
+    return jax.tree_util.tree_map_with_path(axes, params)
+
+
+def _schedule(config: OptimizerConfig) -> optax.ScalarOrSchedule:
+    if config.decay_steps:
+        return optax.warmup_cosine_decay_schedule(
+            0.0, config.learning_rate, config.warmup_steps, config.decay_steps
+        )
+    if config.warmup_steps:
+        return optax.linear_schedule(0.0, config.learning_rate, config.warmup_steps)
+    return config.learning_rate
 
 
 class RoundedState(NamedTuple):

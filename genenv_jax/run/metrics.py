@@ -166,10 +166,10 @@ def cells(metrics: Mapping[str, float]) -> dict[str, str]:
         ("valid", "generated/valid_share", ".0%"),
         ("p̂", "generated/p_hat_mean", ".2f"),
         ("reward", "agent/reward_mean", ".2f"),
-        ("KL", "agent/kl", ".3f"),
+        ("agent KL", "agent/kl", ".3f"),
     ):
         shown[title] = format(metrics[name], form) if name in metrics else ""
-    return {name: shown[name] for name in ("reward", "p̂", "valid", "KL", "held-out")}
+    return {name: shown[name] for name in ("reward", "p̂", "valid", "agent KL", "held-out")}
 
 
 def _scalar(name: str, value: Any) -> int | float:

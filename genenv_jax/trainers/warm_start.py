@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import collections
+import contextlib
 import dataclasses
+import functools
 import itertools
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -27,9 +29,10 @@ from genenv_jax.models.scoring import CompletionBatch, score_completions
 from genenv_jax.parallel import processes
 from genenv_jax.players import learner
 from genenv_jax.players.offload import place
-from genenv_jax.players.optimizer import OptimizerConfig, make_optimizer
+from genenv_jax.players.optimizer import OptimizerConfig, make_muon, make_optimizer
 from genenv_jax.players.prompts import LimitsConfig
 from genenv_jax.run.checkpoint import Checkpoints
+from genenv_jax.run.programs import compile_all
 from genenv_jax.run.progress import Progress
 from genenv_jax.sampling.engine import bucket, pad_rows
 from genenv_jax.settings import Settings, within
@@ -85,7 +88,7 @@ def train(
     model: LanguageModel,
     params: Params,
 ) -> Params:
-    """Trains a made model: `steps` steps of maximum likelihood, each pair used once.
+    """Trains a made model: `steps` steps of maximum likelihood by Muon, each pair used once.
 
     Args:
       pairs: (messages, completion); those that exceed the limits are left out.
@@ -96,26 +99,34 @@ def train(
     """
     if not c.steps:
         return params
-    optimizer = make_optimizer(_optimizer(c))
+    optimizer = make_muon(_optimizer(c, weight_decay=0.1))
     state = learner.init_state(params, optimizer)
     step = learner.make_supervised_step(model.config, optimizer)
-    shape = (
-        max(limits.agent_prompt, limits.simulator_prompt),
-        max(limits.agent_response, limits.agent_episode, limits.simulator_response),
-    )
+    prompt = max(limits.agent_prompt, limits.simulator_prompt)
+    longest = max(limits.agent_response, limits.agent_episode, limits.simulator_response)
 
     def encoded() -> Iterator[Example]:
         for messages, completion in pairs:
             example = _encode(model, messages, (completion,))
-            if len(example.prompt) <= shape[0] and len(example.completions[0]) <= shape[1]:
+            if len(example.prompt) <= prompt and len(example.completions[0]) <= longest:
                 yield example
 
-    examples = encoded()
+    widths = (longest + 1) // 2, longest  # short completions apart: much less padding
+
+    def shape(example: Example) -> Shape:
+        return prompt, bucket(len(example.completions[0]), widths, "a completion"), 1
+
+    episodes = bool(limits.agent_episode)
+    batches = _alike(encoded(), shape, c.batch_size, episodes)
     metrics: dict[str, Array] = {}
+
+    def compile_for(width: int) -> None:
+        step.lower(state, {}, _batch([], (prompt, width, 1), c.batch_size, episodes)).compile()
+
+    chains = [[functools.partial(compile_for, width)] for width in widths]
+    compile_all(chains, contextlib.nullcontext, side_by_side=True, done=lambda: None)
     with Progress(0).phase("train base model", c.steps, "steps") as phase:
-        for _ in range(c.steps):
-            taken = list(itertools.islice(examples, c.batch_size))
-            batch = _batch(taken, (*shape, 1), c.batch_size, episodes=bool(limits.agent_episode))
+        for batch in itertools.islice(batches, c.steps):
             before, (state, metrics) = metrics, step(state, {}, batch)
             jax.block_until_ready(before)  # so that steps are counted when they are done
             phase.advance()
@@ -193,7 +204,8 @@ def fine_tune(
     optimizer = make_optimizer(dataclasses.replace(_optimizer(c), moments=moments))
     state = learner.init_state(params, optimizer, copy=False)
     step = learner.make_supervised_step(model.config, optimizer, c.micro_batches)
-    batches = _passes([e for of in examples.values() for e in of], shapes, c.batch_size, order)
+    passes_over = _passes([e for of in examples.values() for e in of], order)
+    batches = _alike(passes_over, shapes, c.batch_size, shapes.episodes)
     measure = _Validation(held_back, shapes, c.batch_size, model, frozen, put)
     saved = checkpoints.restore({"state": state, "best": state.params})
     if saved:
@@ -241,8 +253,9 @@ def fine_tune(
     return result
 
 
-def _optimizer(c: WarmStartConfig) -> OptimizerConfig:
-    return OptimizerConfig(c.learning_rate, min(c.warmup_steps, c.steps // 2), c.steps, b2=0.98)
+def _optimizer(c: WarmStartConfig, **changes: float) -> OptimizerConfig:
+    warmup_steps = min(c.warmup_steps, c.steps // 2)
+    return OptimizerConfig(c.learning_rate, warmup_steps, c.steps, b2=0.98, **changes)
 
 
 def _check_finite(*losses: float) -> None:
@@ -341,17 +354,22 @@ def _batch(examples: Sequence[Example], shape: Shape, size: int, episodes: bool)
     return CompletionBatch(prompts, np.maximum(lengths, 1), tokens, token_counts, actions)
 
 
-def _passes(
-    examples: Sequence[Example], shapes: _Shapes, size: int, order: np.random.Generator
-) -> Iterator[CompletionBatch]:
-    """Endless full batches of like shapes; each pass over the examples has another order."""
-    waiting: dict[Shape, list[Example]] = collections.defaultdict(list)
+def _passes(examples: Sequence[Example], order: np.random.Generator) -> Iterator[Example]:
+    """Endless passes over the examples, each in another order."""
     while True:
-        for i in order.permutation(len(examples)):
-            shape = shapes(examples[i])
-            waiting[shape].append(examples[i])
-            if len(waiting[shape]) == size:
-                yield _batch(waiting.pop(shape), shape, size, shapes.episodes)
+        yield from (examples[i] for i in order.permutation(len(examples)))
+
+
+def _alike(
+    examples: Iterable[Example], shape_of: Callable[[Example], Shape], size: int, episodes: bool
+) -> Iterator[CompletionBatch]:
+    """Full batches of like shapes, each as soon as there are enough of it."""
+    waiting: dict[Shape, list[Example]] = collections.defaultdict(list)
+    for example in examples:
+        shape = shape_of(example)
+        waiting[shape].append(example)
+        if len(waiting[shape]) == size:
+            yield _batch(waiting.pop(shape), shape, size, episodes)
 
 
 class _Validation:

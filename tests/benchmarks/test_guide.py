@@ -10,6 +10,7 @@ import sys
 import pytest
 
 from genenv_jax.benchmarks import registry
+from tests import tiny
 from tests.commands import COMPILE_FAST, ROOT
 from tests.runs import lines
 
@@ -68,7 +69,7 @@ def test_the_file_has_seeds_and_held_out_questions(directory):
 @pytest.mark.slow
 def test_the_commands_run(directory):
     """Two epochs with each, its page, and the agent's score."""
-    of_class, of_file = _COMMANDS.findall(GUIDE)
+    of_class, _, of_file = _COMMANDS.findall(GUIDE)
     said = run(directory, of_class)
     assert "eval/test/sampled/accuracy" in said and "accuracy_km to m" in said
     assert (directory / "runs/units/report/report.html").is_file()
@@ -76,6 +77,19 @@ def test_the_commands_run(directory):
     for name in ("units", "facts"):
         assert lines(directory / "runs" / name)[-1]["step"] == 2
         assert lines(directory / "runs" / name, "tasks.jsonl")
+
+
+@pytest.mark.slow
+def test_the_commands_with_a_real_model_run(directory):
+    """With a small model in its place; of the training, the dry run."""
+    _, commands, _ = _COMMANDS.findall(GUIDE)
+    hub = "HuggingFaceTB/SmolLM2-135M-Instruct"
+    assert commands.count(hub) == 1 and commands.endswith("units:Units\n")
+    model = tiny.write_model(directory / "model", max_position_embeddings=2048)
+    here = f"--config.model.path={model} --dry_run"
+    said = run(directory, f"{commands.replace(hub, str(model)).rstrip()} {here}")
+    assert re.search(r"^benchmark +units: \d+ seed tasks, 20 held-out tasks", said, re.MULTILINE)
+    assert len(lines(directory / "runs/units-smollm2", "predictions.jsonl")) == 8
 
 
 LOOSE = """

@@ -54,13 +54,12 @@ def test_an_unknown_arm_is_refused():
 def test_a_suite_is_a_plan_of_different_arms_that_main_understands(name, tmp_path):
     plan = make_plan(suite(name))
     assert all(a != b for a, b in itertools.combinations(plan.configs.values(), 2))
-    assert {config["compilation_cache"] for config in plan.configs.values()} == {True}
     runner = Runner(plan, tmp_path)
     for arm, expected in plan.configs.items():
         *flags, workdir = runner.arguments(arm, 7)[3:]
         assert workdir == f"--workdir={tmp_path / arm / 'seed-7'}"
         config = flatten(validate(parsed(*flags)).to_dict())
-        assert config == {**expected, "seed": 7, "compilation_cache": False}
+        assert config == {**expected, "seed": 7}
 
 
 @pytest.mark.parametrize("name", SUITES)

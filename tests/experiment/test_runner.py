@@ -1,7 +1,6 @@
 """The runs as child processes: order, resuming, failures, signals."""
 
 import json
-import os
 import re
 import signal
 import subprocess
@@ -47,8 +46,7 @@ def test_runs_seed_by_seed_and_keeps_what_is_finished(tmp_path):
     assert again == ["4 of 4 runs are finished already"] and len(events(tmp_path)) == 8
 
 
-def test_a_run_is_main_with_its_settings_as_flags(tmp_path, monkeypatch):
-    monkeypatch.delenv("JAX_COMPILATION_CACHE_DIR", raising=False)
+def test_a_run_is_main_with_its_settings_as_flags(tmp_path):
     suite = fake_suite(
         overrides={"epochs": 2, "benchmark.seed_depths": (0.5, 0.5)}, a={"simulator.train": False}
     )
@@ -60,13 +58,8 @@ def test_a_run_is_main_with_its_settings_as_flags(tmp_path, monkeypatch):
         "--config.epochs=2",
         "--config.simulator.train=False",
         "--config.seed=5",
-        "--config.compilation_cache=False",  # the runs share one
         f"--workdir={tmp_path / 'a' / 'seed-5'}",
     ]
-    suite.overrides = {"compilation_cache": False}
-    flags = runner(suite, tmp_path / "none").arguments("a", 3)
-    assert [f for f in flags if "compilation_cache" in f] == ["--config.compilation_cache=False"]
-    assert os.environ.get("JAX_COMPILATION_CACHE_DIR") is None
 
 
 def test_a_run_without_its_marker_goes_on(tmp_path):

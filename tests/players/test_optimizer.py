@@ -1,13 +1,18 @@
 """Moments in bfloat16: rounded so that averages stay right."""
 
+import functools
+
 import jax
 import jax.numpy as jnp
 import numpy as np
 import optax
 import pytest
 
+from genenv_jax.models.config import TransformerConfig
+from genenv_jax.models.transformer import init_params
 from genenv_jax.players.optimizer import (
     OptimizerConfig,
+    make_muon,
     make_optimizer,
     round_stochastically,
     store_rounded,
@@ -97,3 +102,50 @@ def test_other_types_are_refused():
         OptimizerConfig(0.1, moments="float16")
     with pytest.raises(ValueError, match="float16: expected float32 or bfloat16"):
         store_rounded(optax.scale_by_adam(), jnp.float16)
+
+
+CONFIG = TransformerConfig(
+    vocab_size=32,
+    hidden_size=16,
+    intermediate_size=48,
+    num_layers=2,
+    num_heads=4,
+    num_kv_heads=2,
+    head_dim=4,
+    qkv_bias=True,
+)
+
+
+def test_muon_takes_steps_of_one_size_in_every_direction():
+    """Each kernel of a layer as a matrix: like singular values, 0.2 × the learning rate in an element."""
+    boxed = init_params(CONFIG, jax.random.key(0))
+    is_box = lambda x: hasattr(x, "unbox")  # noqa: E731
+    params = jax.tree.map(lambda box: box.unbox(), boxed, is_leaf=is_box)
+    gradient = jax.tree.map(
+        lambda x: jnp.asarray(np.random.default_rng(x.size).normal(size=x.shape), x.dtype), params
+    )
+    options = OptimizerConfig(learning_rate=1e-2, weight_decay=0.0, b2=0.98, grad_clip=1e9)
+    updates = {}
+    for make in (make_muon, make_optimizer):
+        optimizer = make(options)
+        updates[make], _ = optimizer.update(gradient, optimizer.init(params), params)
+    attention, mlp = updates[make_muon]["layers"]["attention"], updates[make_muon]["layers"]["mlp"]
+    wide = CONFIG.num_heads * CONFIG.head_dim
+    for kernels, shape in (
+        (attention["q"]["kernel"], (CONFIG.hidden_size, wide)),
+        (attention["o"]["kernel"], (wide, CONFIG.hidden_size)),
+        (mlp["down"]["kernel"], (CONFIG.intermediate_size, CONFIG.hidden_size)),
+    ):
+        for kernel in np.asarray(kernels).reshape(-1, *shape):
+            singular = np.linalg.svd(kernel, compute_uv=False)
+            assert singular.max() < 4 * singular.min()  # five steps of Newton and Schulz
+            assert np.sqrt(np.mean(kernel**2)) == pytest.approx(0.2e-2, rel=0.25)
+    for path in (
+        ("embedding",),
+        ("layers", "mlp_norm", "scale"),
+        ("layers", "attention", "q", "bias"),
+    ):
+        muon, adamw = (functools.reduce(dict.get, path, updates[make]) for make in updates)
+        np.testing.assert_allclose(
+            muon, adamw * (0.9 * 0.1 / 0.19 + 1), rtol=1e-5
+        )  # Nesterov's momentum

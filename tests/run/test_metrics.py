@@ -178,12 +178,12 @@ def test_writing_imports_neither_jax_nor_tensorflow(tmp_path):
 
 
 def test_an_epoch_in_a_few_words():
-    nothing = {"reward": "", "p̂": "", "valid": "", "KL": "", "held-out": ""}
+    nothing = {"reward": "", "p̂": "", "valid": "", "agent KL": "", "held-out": ""}
     metrics = {"generated/valid_share": 0.25, "eval/test/sampled/accuracy": 0.5}
     metrics["eval/test/greedy/accuracy"] = 0.6
     assert cells(metrics) == nothing | {"valid": "25%", "held-out": "0.500"}
     del metrics["eval/test/sampled/accuracy"]
     assert cells(metrics)["held-out"] == "0.600"
     metrics = {"generated/p_hat_mean": 0.4, "agent/reward_mean": 0.25, "agent/kl": 0.0123}
-    assert cells(metrics) == nothing | {"p̂": "0.40", "reward": "0.25", "KL": "0.012"}
+    assert cells(metrics) == nothing | {"p̂": "0.40", "reward": "0.25", "agent KL": "0.012"}
     assert list(cells({})) == list(nothing)
