@@ -87,6 +87,7 @@ supervise() {
   if [[ -d $base/bucket/data ]]; then
     export GENENV_DATA=$base/bucket/data
   fi
+  export JAX_COMPILATION_CACHE_DIR=$base/bucket/xla_cache # what was compiled outlives the VM
   if [[ -e $base/run.env ]]; then
     # Not sourced: an odd value would run as a command, and show up in the log.
     while IFS= read -r line || [[ -n $line ]]; do

@@ -46,8 +46,9 @@ def make_optimizer(config: OptimizerConfig) -> optax.GradientTransformation:
 def make_muon(config: OptimizerConfig) -> optax.GradientTransformation:
     """Muon (Jordan et al., 2024) for the layers' kernels and AdamW for all else, after the same clipping.
 
-    Both with Nesterov's momentum.  Muon's updates are scaled to a root mean square of 0.2 (Liu et al., arXiv 2502.16982,
-    Eq. 4), about that of AdamW's, so one learning rate serves both.  `b1`, `eps` and `moments` are not read.
+    Both with Nesterov's momentum.  Muon's updates are scaled to a root mean square of 0.2 (Liu et al.,
+    arXiv 2502.16982, Eq. 4), about that of AdamW's, so one learning rate serves both.  `b1`, `eps` and
+    `moments` are not read.
     """
     muon = optax.contrib.muon(
         _schedule(config),

@@ -176,7 +176,7 @@ def test_the_workdir_is_in_the_bucket():
         assert f"--{prefix}{key}={value}" in worker
     paths = [item["value"] for item in container["env"] if "value" in item]
     paths += [a.split("=")[1] for a in container["args"] if a.startswith("--workdir=")]
-    assert paths == [f"{mount['mountPath']}/data", f"{mount['mountPath']}/runs/bfcl"]
+    assert paths == [f"{mount['mountPath']}/{name}" for name in ("data", "xla_cache", "runs/bfcl")]
 
 
 def test_the_program_takes_its_arguments():
