@@ -32,6 +32,9 @@ def get_config(arg: str = ""):
     # three: that is what a curriculum is for (see the studies in configs/ablations for easier starts).
     config.benchmark.seed_depths = (0.02, 0.05, 0.08, 0.15, 0.3, 0.4)
     config.benchmark.misunderstood = 0.65
+    # Many small updates, each on groups that say something: more is learnt from the same rollouts.
+    config.agent.groups = "informative"
+    config.agent.batch_size = config.agent.minibatch_size = 16
     config.limits.agent_prompt = 36
     config.limits.agent_response = 50
     config.limits.simulator_prompt = 36
