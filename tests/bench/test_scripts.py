@@ -94,6 +94,31 @@ def test_a_given_model_is_compared(tiny_model, tmp_path):
 
 
 @pytest.mark.slow
+def test_a_given_model_is_compared_on_a_benchmarks_prompts(tiny_model, tmp_path):
+    """Prompts of several lengths, which torch pads on the left and we on the right."""
+    file = tmp_path / "numbers.json"
+    text = run(
+        "compare.py", f"--model={tiny_model}", "--benchmark=dial", "--prompt_tokens=100",
+        "--new_tokens=8", "--works=sample,prefill,step,grpo", "--repeats=1", "--gemm=256",
+        f"--json={file}",
+    )  # fmt: skip
+    (result,) = json.loads(file.read_text())["sizes"].values()
+    assert 0 < result["log-prob difference"] < 1e-4
+    sample = result["works"]["sample"]
+    assert 70 <= sample["shortest prompt"] < sample["work"]["prompt"] <= 100
+    assert sample["timings"]["torch"]["value"] == sample["timings"]["ours"]["value"] == 8 * 8 * 8
+    parts = {row["part of a decoding step, ours"]: row for row in rows_of(text, "")[4:]}
+    assert list(parts) == ["products", "attention", "logits", "draw", "rest", "whole"]
+    shares = [float(row["share"].split()[0]) for name, row in parts.items() if name != "whole"]
+    assert sum(shares) == pytest.approx(100, abs=3) and parts["whole"]["share"] == "100 %"
+    floors = [float(parts[name]["products, ms"]) for name in ("products", "attention", "logits")]
+    assert sum(floors) == pytest.approx(float(parts["whole"]["products, ms"]), rel=0.02)
+    steps = sample["work"]["new"] - 1
+    prefill = result["works"]["prefill"]["floor"]
+    assert sum(floors) == pytest.approx(1e3 * (sample["floor"] - prefill) / steps, rel=0.5)
+
+
+@pytest.mark.slow
 def test_a_models_parity(tiny_model):
     text = run(
         "parity.py", "--config=configs/smollm2.py:dial", f"--config.model.path={tiny_model}",
@@ -132,5 +157,7 @@ def test_bad_flags_are_named():
 
     assert "['XL'] unknown; expected some of tiny, S, M" in refused("compare.py", "--sizes=XL")
     assert "core 9999 is not among" in refused("compare.py", "--core=9999")
+    assert "--benchmark is for --model" in refused("compare.py", "--benchmark=dial")
+    assert "expected sample and prefill beside it" in refused("compare.py", "--works=step,sample")
     assert "expected multiples of --group=8" in refused("gpu.py", "--rows=12")
     assert "['GPT-2'] unknown" in refused("gpu.py", "--models=GPT-2")
