@@ -86,7 +86,8 @@ def open_simulator(
     host = build.open_model(config, base_model(config, benchmark, mesh), mesh)
     check_prompts(config.limits, host.model, benchmark, seeds, ())
     with host.activate():
-        params, at_once = host.load_params(config.model.dtype), config.evaluation.batch_size
+        params = host.load_params(config.model.dtype)
+        at_once = config.sampling.batch_size or config.evaluation.batch_size
         yield {SIMULATOR: build.make_policy(config, host, params, SIMULATOR, at_once)}
 
 

@@ -163,7 +163,13 @@ def make_policy(config: Config, host: Host, params: Params, role: str, at_once: 
         group, temperature = simulator.variations, simulator.temperature
     options = SamplingParams(response, group, host.model.eos_ids, temperature=temperature)
     engine = Engine(
-        host.model.config, options, at_once, limits.buckets(prompt), host.put, episode=episode
+        host.model.config,
+        options,
+        at_once,
+        limits.buckets(prompt),
+        host.put,
+        config.sampling.lanes,
+        episode=episode,
     )
     key = streams.key(jax.random.key(config.seed), Stream.EVALUATE)
     return Policy(host.model, engine, params, key)
