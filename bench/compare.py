@@ -2,9 +2,12 @@
 
     python bench/compare.py --sizes=S,M
     python bench/compare.py --sizes=S --works=sample,grpo --tunix_python=/path/to/tunix/bin/python
-    python bench/compare.py --model=/models/SmolLM2-135M-Instruct --works=sample,score,grpo,long
+    python bench/compare.py --model=/models/SmolLM2-135M-Instruct --benchmark=bfcl \\
+        --works=sample,prefill,step,score,grpo,long
 
-With --model its weights are real, and its prompts are random tokens, as long as BFCL's.
+With --model its weights are real, and prompts are as long as BFCL's; with --benchmark they are those of its
+held-out tasks, in the model's chat template.  Completions that are scored and trained on are random tokens.
+"step" takes our decoding step apart, beside sample and prefill.
 
 Each engine is a process of its own.  All of them are pinned to one and the same core with one thread
 each, and take turns: A B C A B C.  Reported are medians of their CPU seconds, after a warm-up.  First
@@ -36,14 +39,19 @@ from collections.abc import Iterator, Mapping, Sequence
 import numpy as np
 import safetensors
 from arguments import numbers, some_of
-from floors import work_flops
+from floors import decode_step_parts, work_flops
 from protocol import Worker
-from workloads import AT_ONCE, SIZES, Work, one_thread, works, write_model
+from workloads import AT_ONCE, SIZES, Work, one_thread, with_prompts, works, write_model
 
 _HERE = pathlib.Path(__file__).resolve().parent
+sys.path.insert(0, str(_HERE.parent))
 LABELS = {"torch": "HF", "tunix": "Tunix", "ours": "ours"}
 WORKS = ("sample", "prefill", "score", "grpo", "ragged", "memory")
+STEP = "step"  # beside sample and prefill
 LONG = "long"  # of a given model alone
+# Single turns, and for "long" turns of the long context.
+_BFCL = ("simple_python", "multiple", "parallel", "parallel_multiple", "multi_turn_long_context")
+OPTIONS = {"bfcl": {"eval_categories": _BFCL, "seed_categories": ()}}
 TOLERANCE = 1e-4  # log-probs, nats
 GRPO_TOLERANCE = 1e-3  # relative, of the first step's loss and gradient norm
 
@@ -91,8 +99,13 @@ def main() -> None:
 
 def compare_size(size: str, args: argparse.Namespace, result: dict) -> None:
     """Puts into `result`, as it goes, what all works of one size gave."""
-    todo = works("model" if args.model else size, args.new_tokens, args.ragged_prompts)
+    todo = works(
+        "model" if args.model else size, args.new_tokens, args.ragged_prompts, args.prompt_tokens
+    )
     with tempfile.TemporaryDirectory() as folder:
+        if args.benchmark:
+            todo = on_prompts(todo, args, pathlib.Path(folder))
+            result["prompts"] = args.benchmark
         if args.model:
             folder = str(args.model)
             shape = json.loads((args.model / "config.json").read_text())
@@ -108,11 +121,69 @@ def compare_size(size: str, args: argparse.Namespace, result: dict) -> None:
             result["versions"] = {k: v for each in versions for k, v in each.items()}
             result["log-prob difference"] = check_logprobs(engines, todo["score"])
             for name in args.works:
-                if name != "memory":
+                if name not in ("memory", STEP):
                     result["works"][name] = measure(name, todo[name], engines, shape, args)
+            if STEP in args.works:
+                result[STEP] = take_apart(result["works"], engines["ours"], shape)
         if "memory" in args.works:
             result["memory"] = memory(folder, todo["grpo"], args)
             result["memory of"] = dataclasses.asdict(todo["grpo"])
+
+
+def on_prompts(
+    todo: Mapping[str, Work], args: argparse.Namespace, folder: pathlib.Path
+) -> dict[str, Work]:
+    """The works that are to be done, on prompts of the benchmark; those of its held-out tasks.
+
+    folder: where their tokens are kept.  Exits where the benchmark has too few that are as long.
+    """
+    from genenv_jax.benchmarks import registry
+    from genenv_jax.models.language_model import LanguageModel
+
+    wanted = {"score", *args.works} | ({"grpo"} if "memory" in args.works else set())
+    try:
+        benchmark = registry.make_benchmark(args.benchmark, **OPTIONS.get(args.benchmark, {}))
+        model = LanguageModel.load(args.model)
+        messages = map(benchmark.agent_messages, benchmark.tasks("eval"))
+        prompts = [model.encode_messages(conversation) for conversation in messages]
+        return {
+            name: with_prompts(work, prompts, folder / f"{name}.json")
+            for name, work in todo.items()
+            if name in wanted
+        }
+    except (ValueError, OSError) as error:
+        sys.exit(f"--benchmark={args.benchmark}: {error}")
+
+
+def take_apart(
+    timed: Mapping[str, dict], ours: Worker, shape: Mapping[str, int]
+) -> dict[str, dict[str, float]]:
+    """Part to seconds and least seconds, by FLOPs and by bytes, of an average decoding step of ours.
+
+    timed: what `measure` gave for "sample" and "prefill", of which the step is the difference.
+    """
+    sample, prefill = timed["sample"], timed["prefill"]
+    work = Work(**sample["work"])
+    _note("step, ours")
+    alone = ours.ask(STEP, work=sample["work"])["value"]
+    product_rate = 1e9 * max(sample["gemm GFLOP/s"], prefill["gemm GFLOP/s"])
+
+    def part(seconds: float, flops: float = 0.0, read: float = 0.0) -> dict[str, float]:
+        return {
+            "seconds": seconds,
+            "by products": flops / product_rate,
+            "by reading": read / alone["read"],
+        }
+
+    needed = decode_step_parts(shape, work)
+    parts = {
+        name: part(seconds, *needed.get(name, ())) for name, seconds in alone["seconds"].items()
+    }
+    steps = work.new - 1
+    whole = sample["timings"]["ours"].median - prefill["timings"]["ours"].median
+    parts["rest"] = part(whole / steps - sum(alone["seconds"].values()))
+    parts["whole"] = part(whole / steps, *map(sum, zip(*needed.values(), strict=True)))
+    return {"parts": parts, "GB/s": alone["read"] / 1e9, "rows": work.rows}
 
 
 def _tables(size: str, result: Mapping) -> str:
@@ -126,9 +197,13 @@ def _tables(size: str, result: Mapping) -> str:
             f"; largest difference of log-probs between engines {result['log-prob difference']:.1e}; "
             + ", ".join(f"{k} {v}" for k, v in result["versions"].items())
         )
+    if "prompts" in result:
+        lines[0] += f"; prompts of {result['prompts']}"
     timed = {k: v for k, v in result["works"].items() if k != "ragged"}
     if timed:
         lines.append(_table(timed))
+    if STEP in result:
+        lines.append(_step_table(result[STEP]))
     if "ragged" in result["works"]:
         lines.append(_ragged_table(result["works"]["ragged"]))
     if "memory" in result:
@@ -208,6 +283,7 @@ def measure(
     flops = work_flops(shape, work)
     return {
         "work": dataclasses.asdict(work),
+        "shortest prompt": int(work.prompt_lengths().min()),
         "timings": timings,
         "gemm GFLOP/s": max(rates),
         "GFLOP": flops / 1e9,
@@ -289,7 +365,7 @@ def _table(measured: Mapping[str, dict]) -> str:
     rows = []
     for name, result in measured.items():
         timings = result["timings"]
-        cells = [_describe(name, Work(**result["work"]))]
+        cells = [_describe(name, Work(**result["work"]), result["shortest prompt"])]
         cells += [str(timings[k]) for k in (*others, *ours)]
         cells += [f"{timings[k].median / timings['ours'].median:.2f}" for k in others if ours]
         cells += [f"{result['floor']:.3g}"]
@@ -298,10 +374,11 @@ def _table(measured: Mapping[str, dict]) -> str:
     return _markdown(columns, rows) + "\n\n" + _rates(measured)
 
 
-def _describe(name: str, work: Work) -> str:
+def _describe(name: str, work: Work, shortest: int) -> str:
+    tokens = str(work.prompt) if shortest == work.prompt else f"{shortest}–{work.prompt}"
     if name == "prefill":
-        return f"prefill: {work.prompts} prompts × {work.group}, {work.prompt} tokens and one more"
-    return f"{name}: {work.prompts} prompts × {work.group}, {work.prompt} + {work.new} tokens"
+        return f"prefill: {work.prompts} prompts × {work.group}, {tokens} tokens and one more"
+    return f"{name}: {work.prompts} prompts × {work.group}, {tokens} + {work.new} tokens"
 
 
 def _rates(measured: Mapping[str, dict]) -> str:
@@ -323,6 +400,26 @@ def _ragged_table(result: Mapping) -> str:
         f"Ragged: {work.prompts} prompts × {work.group}, {work.prompt} tokens and completions of "
         f"{lengths.min()} to {lengths.max()}, {lengths.mean():.1f} on average, limit {work.new}, "
         f"{AT_ONCE} rows at a time; floor {result['floor']:.3g} s."
+    )
+    return text + "\n\n" + _markdown(columns, rows)
+
+
+def _step_table(step: Mapping) -> str:
+    whole = step["parts"]["whole"]["seconds"]
+    rows = [
+        [
+            name,
+            f"{1e3 * part['seconds']:.3g}",
+            f"{100 * part['seconds'] / whole:.0f} %",
+            *(f"{1e3 * part[k]:.3g}" if part[k] else "" for k in ("by products", "by reading")),
+        ]
+        for name, part in step["parts"].items()
+    ]
+    columns = ["part of a decoding step, ours", "ms", "share", "products, ms", "reading, ms"]
+    text = (
+        f"A step of {step['rows']} rows, its parts measured alone; beside them what their products "
+        "take at the floor's rate, and what reading weights and caches takes at the core's "
+        f"{step['GB/s']:.1f} GB/s."
     )
     return text + "\n\n" + _markdown(columns, rows)
 
@@ -350,12 +447,14 @@ def _arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--sizes", type=some_of(list(SIZES)), default=["S"])
     parser.add_argument("--model", type=pathlib.Path, help="a model directory instead of --sizes")
-    parser.add_argument("--works", type=some_of([*WORKS, LONG]), default=list(WORKS))
+    parser.add_argument("--works", type=some_of([*WORKS, STEP, LONG]), default=list(WORKS))
+    parser.add_argument("--benchmark", help="whose held-out tasks are the prompts of --model")
     parser.add_argument("--engines", type=some_of(["torch", "ours"]), default=["torch", "ours"])
     parser.add_argument("--tunix_python", help="interpreter of an environment with google-tunix")
     parser.add_argument("--repeats", type=int, default=5)
     parser.add_argument("--core", type=int, default=max(os.sched_getaffinity(0)))
     parser.add_argument("--new_tokens", type=int, help="sampled tokens, instead of 128")
+    parser.add_argument("--prompt_tokens", type=int, help="longest prompts, but for long")
     parser.add_argument("--ragged_prompts", type=int, default=32)
     parser.add_argument(
         "--lanes", type=numbers, default=[2], help="of our engine on ragged lengths"
@@ -371,14 +470,20 @@ def _arguments() -> argparse.Namespace:
     args = parser.parse_args()  # fmt: skip
     if args.core not in os.sched_getaffinity(0):
         parser.error(f"core {args.core} is not among {sorted(os.sched_getaffinity(0))}")
-    if args.repeats < 1 or (args.new_tokens is not None and args.new_tokens < 1):
-        parser.error("--repeats and --new_tokens must be at least 1")
+    if min(args.repeats, args.new_tokens or 1, args.prompt_tokens or 1) < 1:
+        parser.error("--repeats, --new_tokens and --prompt_tokens must be at least 1")
     if args.model and not (args.model / "model.safetensors").is_file():
         parser.error(f"--model={args.model}: expected a directory with model.safetensors")
     if args.model:
         args.sizes = [args.model.resolve().name]
     if LONG in args.works and not args.model:
         parser.error(f"--works={LONG} is of a given model: expected --model")
+    if args.benchmark and (args.tunix_python or not args.model):
+        parser.error("--benchmark is for --model, and not for Tunix, which gets random prompts")
+    if STEP in args.works and not (
+        {"sample", "prefill"} <= set(args.works) and "ours" in args.engines
+    ):
+        parser.error(f"--works={STEP}: expected sample and prefill beside it, and our engine")
     if args.tunix_python:
         args.engines = [*args.engines[:1], "tunix", *args.engines[1:]]
     return args

@@ -13,6 +13,7 @@ from workloads import AT_ONCE, GRPO, Work
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent))
 
+import decode_step
 import flax
 import jax
 import jax.numpy as jnp
@@ -54,8 +55,7 @@ class Ours:
 
     def sample(self, work: Work) -> Callable[[], int]:
         engine = self._engine(work)
-        prompts = work.prompt_tokens(self.vocab).tolist()
-        keys = _keys()
+        prompts, keys = work.prompt_lists(self.vocab), _keys()
 
         def run() -> int:
             return int(engine(self.params, prompts, next(keys)).lengths.sum())
@@ -64,7 +64,7 @@ class Ours:
 
     def ragged(self, work: Work) -> Callable[[], int]:
         """With lanes all prompts in one call, whose rows make room for others; else in fixed batches."""
-        prompts, limits = work.prompt_tokens(self.vocab).tolist(), work.lengths()
+        prompts, limits = work.prompt_lists(self.vocab), work.lengths()
         lanes = work.lanes or work.group
         at_once = min(max(1, AT_ONCE // lanes), work.prompts)
         part = work.prompts if work.lanes else at_once
@@ -104,6 +104,11 @@ class Ours:
 
         return run
 
+    def step(self, work: dict[str, Any]) -> dict[str, Any]:
+        """Seconds of the parts of a decoding step, and bytes a second that the core reads."""
+        seconds = decode_step.part_seconds(self.params, self.config, Work(**work))
+        return {"seconds": seconds, "read": decode_step.read_rate()}
+
     def memory(self, work: dict[str, Any], shared: bool) -> dict[str, int]:
         """Bytes of temporaries of a GRPO step; not `shared`: each completion with a prompt of its own.
 
@@ -135,7 +140,7 @@ class Ours:
         b, g = work.prompts, work.group
         return CompletionBatch(
             work.prompt_tokens(self.vocab),
-            np.full(b, work.prompt, np.int32),
+            work.prompt_lengths(),
             work.completion_tokens(self.vocab),
             np.full((b, g), work.new, np.int32),
         )

@@ -47,31 +47,32 @@ class Torch:
         return logp.reshape(work.prompts, work.group, work.new).double().tolist()
 
     def sample(self, work: Work) -> Callable[[], int]:
-        prompts = self._prompts(work)
+        prompts, mask = self._prompts(work)
 
         def run() -> int:
-            return sum(self._generate(part, work.new) for part in prompts.split(AT_ONCE))
+            parts = zip(prompts.split(AT_ONCE), mask.split(AT_ONCE), strict=True)
+            return sum(self._generate(*part, work.new) for part in parts)
 
         return run
 
     def ragged(self, work: Work) -> Callable[[], int]:
         """Batches in the order of the prompts; a batch takes as long as its longest row."""
-        prompts = self._prompts(work)
         lengths = torch.from_numpy(work.lengths().reshape(-1))
+        inputs = [x.split(AT_ONCE) for x in (*self._prompts(work), lengths)]
 
         def run() -> int:
-            for part, limits in zip(prompts.split(AT_ONCE), lengths.split(AT_ONCE), strict=True):
-                self._generate(part, work.new, _Lengths(work.prompt + limits))
+            for part, mask, limits in zip(*inputs, strict=True):
+                self._generate(part, mask, work.new, _Lengths(work.prompt + limits))
             return int(lengths.sum())
 
         return run
 
     def score(self, work: Work) -> Callable[[], None]:
-        sequences, new = self._sequences(work)
+        inputs = self._sequences(work)
 
         def run() -> None:
             with torch.inference_mode():
-                _logprobs(self.model, sequences, new)
+                _logprobs(self.model, *inputs)
 
         return run
 
@@ -83,9 +84,9 @@ class Torch:
             weight_decay=GRPO["weight_decay"],
             fused=True,
         )
-        sequences, new = self._sequences(work)
+        inputs = self._sequences(work)
         with torch.inference_mode():
-            logp = _logprobs(self.model, sequences, new).numpy()
+            logp = _logprobs(self.model, *inputs).numpy()
         shape = work.prompts, work.group, work.new
         old, ref = (
             torch.from_numpy(x.reshape(-1, work.new)) for x in work.moved(logp.reshape(shape))
@@ -94,7 +95,7 @@ class Torch:
         clip = GRPO["clip"]
 
         def run() -> dict[str, float]:
-            logp = _logprobs(model, sequences, new)
+            logp = _logprobs(model, *inputs)
             ratio = torch.exp(logp - old)
             surrogate = torch.minimum(
                 ratio * advantages, ratio.clamp(1 - clip, 1 + clip) * advantages
@@ -123,22 +124,32 @@ class Torch:
             self.directory, dtype=torch.float32, attn_implementation="sdpa"
         )
 
-    def _prompts(self, work: Work) -> torch.Tensor:
-        """(rows, prompt), every prompt repeated for its group."""
-        prompts = torch.from_numpy(work.prompt_tokens(self.vocab)).long()
-        return prompts.repeat_interleave(work.group, dim=0)
+    def _prompts(self, work: Work) -> tuple[torch.Tensor, torch.Tensor]:
+        """(rows, prompt), every prompt repeated for its group and padded on the left, and its mask."""
+        padding = work.prompt - work.prompt_lengths()
+        tokens = work.prompt_tokens(self.vocab)
+        tokens = np.stack([np.roll(row, n) for row, n in zip(tokens, padding, strict=True)])
+        mask = np.arange(work.prompt) >= padding[:, None]
+        return tuple(
+            torch.from_numpy(x).long().repeat_interleave(work.group, dim=0) for x in (tokens, mask)
+        )
 
-    def _sequences(self, work: Work) -> tuple[torch.Tensor, int]:
-        """(rows, prompt + new) and new."""
+    def _sequences(self, work: Work) -> tuple[torch.Tensor, int, torch.Tensor | None]:
+        """(rows, prompt + new), new, and the sequences' mask where some of them are padded."""
         completions = torch.from_numpy(work.completion_tokens(self.vocab)).long()
         rows = completions.reshape(-1, work.new)
-        return torch.cat([self._prompts(work), rows], dim=1), work.new
+        prompts, mask = self._prompts(work)
+        # Without a mask the attention kernel knows that it is causal, which is faster.
+        mask = None if mask.all() else torch.cat([mask, torch.ones_like(rows)], dim=1)
+        return torch.cat([prompts, rows], dim=1), work.new, mask
 
-    def _generate(self, prompts: torch.Tensor, new: int, stop: Any = None) -> int:
+    def _generate(
+        self, prompts: torch.Tensor, mask: torch.Tensor, new: int, stop: Any = None
+    ) -> int:
         with torch.inference_mode():
             out = self.model.generate(
                 prompts,
-                attention_mask=torch.ones_like(prompts),
+                attention_mask=mask,
                 do_sample=True,
                 temperature=1.0,
                 top_k=0,
@@ -162,9 +173,18 @@ class _Lengths(transformers.StoppingCriteria):
         return input_ids.shape[1] >= self.lengths
 
 
-def _logprobs(model: Any, sequences: torch.Tensor, new: int) -> torch.Tensor:
-    """(rows, new) log-probs of the last `new` tokens of each sequence (rows, t)."""
-    logits = model(sequences[:, :-1], logits_to_keep=new, use_cache=False).logits
+def _logprobs(
+    model: Any, sequences: torch.Tensor, new: int, mask: torch.Tensor | None
+) -> torch.Tensor:
+    """(rows, new) log-probs of the last `new` tokens of each sequence (rows, t).
+
+    mask: 0 where a sequence is padded; None where none is.
+    """
+    padded = {}
+    if mask is not None:
+        mask = mask[:, :-1]
+        padded = {"attention_mask": mask, "position_ids": (mask.cumsum(-1) - 1).clamp(min=0)}
+    logits = model(sequences[:, :-1], logits_to_keep=new, use_cache=False, **padded).logits
     # A twentieth faster here than the logits' gather less their logsumexp.
     return torch.log_softmax(logits, dim=-1).gather(-1, sequences[:, -new:, None])[..., 0]
 

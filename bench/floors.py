@@ -59,9 +59,9 @@ def _forward(size: Mapping[str, int], work: Work, lengths: np.ndarray) -> tuple[
     The last token of a completion passes through nothing; the prompt's last hidden state, computed
     once a group, predicts the first.  lengths: (prompts, group), at least 1.
     """
-    p, passed = work.prompt, lengths - 1.0
-    tokens = work.prompts * p + passed.sum()
-    pairs = work.prompts * p * (p + 1) / 2 + (passed * p + passed * (passed + 1) / 2).sum()
+    p, passed = work.prompt_lengths()[:, None].astype(float), lengths - 1.0
+    tokens = p.sum() + passed.sum()
+    pairs = (p * (p + 1) / 2).sum() + (passed * p + passed * (passed + 1) / 2).sum()
     predicting = work.prompts + passed.sum()
     weights = tokens * token_flops(size) + predicting * head_flops(size)
     return weights, attention_flops(size, pairs)
@@ -81,8 +81,35 @@ def decode_step_bytes(
     generated: tokens in a row's own cache at that step.  The embedding is read as the head only if the
     two are tied, and a lookup's few rows count nothing; either way it is one table.
     """
+    cached = prompts * prompt + rows * generated
+    return itemsize * (parameters(size) + _cached_numbers(size) * cached)
+
+
+def decode_step_parts(
+    size: Mapping[str, int], work: Work, itemsize: int = 4
+) -> dict[str, tuple[float, float]]:
+    """FLOPs, and bytes that must be read, of the parts of an average decoding step of `work`.
+
+    "products": all layers' projections; "attention": over prompts and a row's own tokens, itself included, of
+    which there are new / 2 on average; "logits".
+    """
+    lengths, own = work.prompt_lengths(), work.new / 2
+    table = size["hidden_size"] * size["vocab_size"]
+    projections = parameters(size) - table
+    pairs = work.group * lengths.sum() + work.rows * own
+    cached = lengths.sum() + work.rows * own
+    return {
+        "products": (work.rows * token_flops(size), itemsize * projections),
+        "attention": (
+            attention_flops(size, pairs),
+            itemsize * _cached_numbers(size) * cached,
+        ),
+        "logits": (work.rows * head_flops(size), itemsize * table),
+    }
+
+
+def _cached_numbers(size: Mapping[str, int]) -> int:
+    """Numbers that one token has in the cache: keys and values of all layers."""
     heads = size["num_attention_heads"]
     h = size.get("head_dim") or size["hidden_size"] // heads
-    pair = 2 * size["num_hidden_layers"] * size["num_key_value_heads"] * h
-    cached = prompts * prompt + rows * generated
-    return itemsize * (parameters(size) + pair * cached)
+    return 2 * size["num_hidden_layers"] * size["num_key_value_heads"] * h

@@ -77,7 +77,8 @@ class Worker:
 
     def close(self) -> None:
         """Ends the process."""
-        self._process.stdin.close()
+        with contextlib.suppress(BrokenPipeError):  # it has ended, with a request on its way
+            self._process.stdin.close()
         self._process.wait()
         self._process.stdout.close()
 

@@ -11,6 +11,7 @@ import json
 import math
 import os
 import pathlib
+from collections.abc import Sequence
 
 import numpy as np
 import safetensors.numpy
@@ -84,9 +85,12 @@ def write_model(path: pathlib.Path, size: dict[str, int], seed: int = 0) -> int:
 class Work:
     """A piece of work: `prompts` prompts of `prompt` tokens, `group` completions each of `new` tokens.
 
+    Prompts are random, or the token lists of a JSON file, of which the longest has `prompt` tokens.
+
     kind: what is done, a method of the engines: "sample", "score", "grpo" or "ragged".
     lanes: "ragged" only: completions of a prompt that our engine decodes at a time, the next one following
       where one ends; 0: fixed batches, of which the next begins where the last row of one ends.
+    file: of the prompts; "": random ones.
     """
 
     kind: str
@@ -96,16 +100,32 @@ class Work:
     new: int
     lanes: int = 0
     seed: int = 0
+    file: str = ""
 
     @property
     def rows(self) -> int:
         """Completions of all prompts."""
         return self.prompts * self.group
 
-    def prompt_tokens(self, vocab_size: int) -> np.ndarray:
-        """(prompts, prompt) int32."""
+    def prompt_lists(self, vocab_size: int) -> list[list[int]]:
+        """The tokens of each prompt."""
+        if self.file:
+            return json.loads(pathlib.Path(self.file).read_text())
         rng = np.random.default_rng((self.seed, 0))
-        return rng.integers(0, vocab_size, (self.prompts, self.prompt), np.int32)
+        return rng.integers(0, vocab_size, (self.prompts, self.prompt), np.int32).tolist()
+
+    def prompt_tokens(self, vocab_size: int) -> np.ndarray:
+        """(prompts, prompt) int32, padded with zeros on the right."""
+        tokens = np.zeros((self.prompts, self.prompt), np.int32)
+        for row, prompt in zip(tokens, self.prompt_lists(vocab_size), strict=True):
+            row[: len(prompt)] = prompt
+        return tokens
+
+    def prompt_lengths(self) -> np.ndarray:
+        """(prompts,) int32."""
+        if not self.file:
+            return np.full(self.prompts, self.prompt, np.int32)
+        return np.array([len(prompt) for prompt in self.prompt_lists(0)], np.int32)
 
     def completion_tokens(self, vocab_size: int) -> np.ndarray:
         """(prompts, group, new) int32."""
@@ -141,35 +161,58 @@ GRPO = {
 }
 
 
-def works(size: str, new: int | None = None, ragged_prompts: int = 32) -> dict[str, Work]:
-    """The works of one size by name, or of a given "model"; `new` replaces the number of sampled tokens."""
+def works(
+    size: str, new: int | None = None, ragged_prompts: int = 32, prompt: int | None = None
+) -> dict[str, Work]:
+    """The works of one size by name, or of a given "model".
+
+    new, prompt: replace the number of sampled tokens and the length of the prompts, but for "long".
+    """
     if size == "tiny":
-        new = new or 8
+        new, prompt = new or 8, prompt or 8
         return {
-            "sample": Work("sample", 2, 4, 8, new),
-            "prefill": Work("sample", 2, 4, 8, 1),
-            "score": Work("score", 2, 4, 8, 8),
-            "grpo": Work("grpo", 2, 4, 8, 8),
-            "ragged": Work("ragged", 4, 4, 8, new),
+            "sample": Work("sample", 2, 4, prompt, new),
+            "prefill": Work("sample", 2, 4, prompt, 1),
+            "score": Work("score", 2, 4, prompt, 8),
+            "grpo": Work("grpo", 2, 4, prompt, 8),
+            "ragged": Work("ragged", 4, 4, prompt, new),
         }
     if size == "model":  # as long as BFCL's: single turns, and conversations of the long context
-        new = new or 64
+        new, prompt = new or 64, prompt or 264
         return {
-            "sample": Work("sample", 8, 8, 264, new),
-            "prefill": Work("sample", 8, 8, 264, 1),
-            "score": Work("score", 2, 8, 264, 64),
-            "grpo": Work("grpo", 2, 8, 264, 64),
-            "ragged": Work("ragged", ragged_prompts, 8, 264, new),
+            "sample": Work("sample", 8, 8, prompt, new),
+            "prefill": Work("sample", 8, 8, prompt, 1),
+            "score": Work("score", 2, 8, prompt, 64),
+            "grpo": Work("grpo", 1, 8, prompt, 64),
+            "ragged": Work("ragged", ragged_prompts, 8, prompt, new),
             "long": Work("sample", 1, 8, 2_000, 32),
         }
-    new = new or 128
+    new, prompt = new or 128, prompt or 128
     return {
-        "sample": Work("sample", 8, 8, 128, new),
-        "prefill": Work("sample", 8, 8, 128, 1),
-        "score": Work("score", 2, 8, 128, 128),
-        "grpo": Work("grpo", 2 if size == "S" else 1, 8, 128, 128),
-        "ragged": Work("ragged", ragged_prompts, 8, 128, new),
+        "sample": Work("sample", 8, 8, prompt, new),
+        "prefill": Work("sample", 8, 8, prompt, 1),
+        "score": Work("score", 2, 8, prompt, 128),
+        "grpo": Work("grpo", 2 if size == "S" else 1, 8, prompt, 128),
+        "ragged": Work("ragged", ragged_prompts, 8, prompt, new),
     }
+
+
+def with_prompts(work: Work, prompts: Sequence[list[int]], file: pathlib.Path) -> Work:
+    """The work on given prompts: as many as it has, spread over those of .7 to 1 times its length.
+
+    prompts: token lists, of which the chosen ones are written to `file`.  Raises ValueError where too few are
+    as long.
+    """
+    low = math.ceil(0.7 * work.prompt)
+    fitting = sorted((p for p in prompts if low <= len(p) <= work.prompt), key=len)
+    n = work.prompts
+    if len(fitting) < n:
+        raise ValueError(f"{len(fitting)} prompts of {low} to {work.prompt} tokens: expected {n}")
+    # Both ends of the range, but for a single prompt, which is the longest.
+    chosen = [fitting[(len(fitting) - 1) * i // max(n - 1, 1)] for i in range(n)]
+    chosen = chosen if n > 1 else fitting[-1:]
+    file.write_text(json.dumps(chosen))
+    return dataclasses.replace(work, prompt=len(chosen[-1]), file=str(file))
 
 
 def heavy_tailed_lengths(

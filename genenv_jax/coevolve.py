@@ -18,7 +18,7 @@ from genenv_jax.config import Config
 from genenv_jax.evaluate.held_out import HeldOut
 from genenv_jax.parallel import processes
 from genenv_jax.players import build
-from genenv_jax.players.prompts import check_prompts
+from genenv_jax.players.prompts import check_length, check_prompts
 from genenv_jax.publish import card, provenance
 from genenv_jax.run.programs import compile_all, keep_programs
 from genenv_jax.run.samples import answer_row, generation_row
@@ -88,7 +88,7 @@ class Coevolution:
             seeds.tasks,
             benchmark.tasks("eval"),
             config.verification,
-            functools.partial(self.agent.check_length, benchmark),
+            functools.partial(check_length, host.model, config.limits.agent_prompt, benchmark),
         )
         buffer = TaskBuffer(
             config.agent.replay_priority,

@@ -29,10 +29,6 @@ from genenv_jax.players.policy import Policy
 from genenv_jax.players.prompts import check_prompts
 from genenv_jax.report.untrusted import bounded, visible
 from genenv_jax.rl.rewards import curriculum_reward, success_rate
-from genenv_jax.run import streams
-from genenv_jax.run.streams import Stream
-from genenv_jax.sampling.draw import SamplingParams
-from genenv_jax.sampling.engine import Engine
 from genenv_jax.scoring.attempts import Attempt, attempt
 from genenv_jax.scoring.requests import VERIFY
 from genenv_jax.scoring.scorer import Scorer
@@ -161,22 +157,10 @@ def load(config: Config, benchmark: Benchmark, path: str) -> tuple[build.Host, P
         return host, host.load_params(config.model.dtype)
 
 
-def make_policy(config: Config, host: build.Host, params: Params, role: str) -> Policy:
-    """A player as a policy; `role` is "agent" or "simulator"."""
-    limits, agent, simulator = config.limits, config.agent, config.simulator
-    if role == "agent":
-        prompt, response, episode = limits.agent_prompt, limits.agent_response, limits.agent_episode
-        group, temperature = agent.group_size, agent.temperature
-    else:
-        prompt, response, episode = limits.simulator_prompt, limits.simulator_response, 0
-        group, temperature = simulator.variations, simulator.temperature
-    options = SamplingParams(response, group, host.model.eos_ids, temperature=temperature)
+def _policy(config: Config, host: build.Host, params: Params, role: str) -> Policy:
+    """A player that is asked one thing at a time, or as many as the mesh must have."""
     rows = host.mesh.shape["data"] * host.mesh.shape["fsdp"] if host.mesh else 1
-    engine = Engine(
-        host.model.config, options, rows, limits.buckets(prompt), host.put, episode=episode
-    )
-    key = streams.key(jax.random.key(config.seed), Stream.EVALUATE)
-    return Policy(host.model, engine, params, key)
+    return build.make_policy(config, host, params, role, rows)
 
 
 def play(config: Config, agent: str, simulator: str, ask: Callable[[], str], say: Callable) -> None:
@@ -187,11 +171,11 @@ def play(config: Config, agent: str, simulator: str, ask: Callable[[], str], say
     benchmark = build.make_benchmark(config.benchmark)
     config = dataclasses.replace(config, evaluation=EvaluationConfig(max_tasks=64))
     host, params = load(config, benchmark, agent)
-    first = make_policy(config, host, params, "agent")
+    first = _policy(config, host, params, "agent")
     if simulator != agent:
-        second = make_policy(config, *load(config, benchmark, simulator), "simulator")
+        second = _policy(config, *load(config, benchmark, simulator), "simulator")
     else:
-        second = make_policy(config, host, params, "simulator")
+        second = _policy(config, host, params, "simulator")
     held_out, seeds = config.evaluation.tasks(benchmark), benchmark.tasks("seed")
     check_prompts(config.limits, host.model, benchmark, seeds, held_out)
     verifier = Verifier(benchmark, seeds, benchmark.tasks("eval"), config.verification)

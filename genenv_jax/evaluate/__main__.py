@@ -1,4 +1,4 @@
-"""Scores a model on a benchmark's held-out tasks.
+"""Scores a model on a benchmark's held-out tasks, or what it writes as the simulator.
 
     python -m genenv_jax.evaluate --config=configs/quickstart.py --model=runs/quickstart/agent \\
         --workdir=runs/quickstart-eval
@@ -21,6 +21,15 @@ It writes to the workdir
 and prints the metrics.  An endpoint's answers are kept in endpoint.jsonl: a command that was interrupted
 goes on from there.  --endpoint_budget=2000000 ends it with an error when these answers have cost so many
 tokens, prompts included; with a larger budget it goes on.
+
+    python -m genenv_jax.evaluate --role=simulator --config=configs/smollm2.py --model=MODEL \\
+        --workdir=runs/smollm2-simulator
+
+lets it vary seeds (`config.evaluation.max_tasks` of them, each `config.simulator.variations` times) as in the
+first epoch of a run, and verifies what comes:
+
+    tasks.jsonl         every generation and its verdict, as a run writes them
+    metrics.json        the share that is valid, rejections by reason, how much the tasks differ
 """
 
 from __future__ import annotations
@@ -39,6 +48,7 @@ from genenv_jax.benchmarks.base import Benchmark, Described, Task
 from genenv_jax.config import Config, use_model, validate
 from genenv_jax.evaluate.held_out import evaluate, metric_name
 from genenv_jax.evaluate.results import write_results
+from genenv_jax.evaluate.simulator import AGENT, SIMULATOR, evaluate_simulator
 from genenv_jax.parallel import processes
 from genenv_jax.players import build
 from genenv_jax.players.policy import Policy
@@ -68,26 +78,52 @@ def open_policies(
 
 
 @contextlib.contextmanager
-def open_endpoint(
-    config: Config, url: str, model: str, concurrency: int, workdir: pathlib.Path, budget: int
+def open_simulator(
+    config: Config, benchmark: Benchmark, seeds: Sequence[Task]
 ) -> Iterator[dict[str, Answerer]]:
-    """Answerers by mode, of a server; budget: tokens that they may spend together, 0: no limit."""
+    """The configuration's model as simulator, by the name of its role."""
+    mesh = build.open_mesh(config)
+    host = build.open_model(config, base_model(config, benchmark, mesh), mesh)
+    check_prompts(config.limits, host.model, benchmark, seeds, ())
+    with host.activate():
+        params = host.load_params(config.model.dtype)
+        at_once = config.sampling.batch_size or config.evaluation.batch_size
+        yield {SIMULATOR: build.make_policy(config, host, params, SIMULATOR, at_once)}
+
+
+@contextlib.contextmanager
+def open_endpoint(
+    config: Config,
+    url: str,
+    model: str,
+    role: str,
+    concurrency: int,
+    workdir: pathlib.Path,
+    budget: int,
+) -> Iterator[dict[str, Answerer]]:
+    """Answerers by mode or role, of a server; budget: tokens that they may spend together, 0: no limit."""
     from genenv_jax.players.endpoint import Endpoint, EndpointAnswerer
 
     if processes.process_count() > 1:
         raise ValueError("--endpoint: expected one process, since one asks as well as several")
     workdir.mkdir(parents=True, exist_ok=True)
+    limits, simulator = config.limits, config.simulator
+    if role == SIMULATOR:
+        longest = limits.simulator_response
+        modes = {role: (simulator.variations, simulator.temperature)}
+    else:
+        longest, modes = limits.agent_response, config.evaluation.modes()
     server = Endpoint(
         url,
         model,
-        max_tokens=config.limits.agent_response,
+        max_tokens=longest,
         cache=workdir / "endpoint.jsonl",
         max_tokens_total=budget,
     )
     size, seed = config.evaluation.batch_size, config.seed
     yield {
         mode: EndpointAnswerer(server, samples, size, seed, concurrency, temperature)
-        for mode, (samples, temperature) in config.evaluation.modes().items()
+        for mode, (samples, temperature) in modes.items()
     }
 
 
@@ -99,13 +135,17 @@ def run(
     endpoint_model: str = "",
     concurrency: int = 8,
     budget: int = 0,
+    role: str = AGENT,
 ) -> dict[str, dict[str, float]]:
-    """Evaluates a model or an endpoint; returns what the first process writes, see `write_results`.
+    """Evaluates a model or an endpoint; returns what the first process writes.
+
+    See `write_results`, and `evaluate_simulator`, which gives no intervals.
 
     Args:
       config: a run's configuration, not validated yet.
       model_path: directory or hub id; "": the configuration's own model.
       budget: tokens that the endpoint may cost in all, see `Endpoint`.
+      role: "agent" or "simulator".
     Raises:
       ValueError or FileNotFoundError for what is missing or unfit.
     """
@@ -119,15 +159,19 @@ def run(
     compare_settings(checked.to_dict())
     # A model that is made or trained here is trained on the seeds.
     trained = not checked.model.path or checked.warm_start.steps > 0
-    benchmark = build.make_benchmark(checked.benchmark, need_seeds=trained and not endpoint)
+    need_seeds = role == SIMULATOR or (trained and not endpoint)
+    benchmark = build.make_benchmark(checked.benchmark, need_seeds)
     compare_data(benchmark)
-    tasks = checked.evaluation.tasks(benchmark)
+    tasks = checked.evaluation.tasks(benchmark, "seed" if role == SIMULATOR else "eval")
     if not tasks:
         raise ValueError(f"benchmark {benchmark.name!r} has no held-out tasks: expected some")
     out = pathlib.Path(workdir)
     if endpoint:
-        opened = open_endpoint(checked, endpoint, endpoint_model, concurrency, out, budget)
+        opened = open_endpoint(checked, endpoint, endpoint_model, role, concurrency, out, budget)
         answers = endpoint_model
+    elif role == SIMULATOR:
+        opened = open_simulator(checked, benchmark, tasks)
+        answers = checked.model.path or "made here"
     else:
         opened = open_policies(checked, benchmark, tasks)
         answers = checked.model.path or "made here"
@@ -136,6 +180,12 @@ def run(
     prompt_tokens: dict[str, int | None] = {}
     begin, modes = time.monotonic(), checked.evaluation.modes()
     progress = Progress(0, silent=not processes.is_writer())
+    if role == SIMULATOR:
+        progress.line(f"{benchmark.name}: {len(tasks):,} seeds, varied by {answers}")
+        with opened as answerers:
+            return evaluate_simulator(
+                checked, benchmark, tasks, answerers[SIMULATOR], progress, out
+            )
     progress.line(f"{benchmark.name}: {len(tasks):,} held-out tasks, answered by {answers}")
     with opened as answerers:
         for mode, answerer in answerers.items():
@@ -180,16 +230,20 @@ def main() -> None:
             given.endpoint_model,
             given.endpoint_concurrency,
             given.endpoint_budget,
+            given.role,
         )
     for name, found in sorted(results.items()):
         interval = f"  [{found['low']:.4f}, {found['high']:.4f}]" if "low" in found else ""
         print(f"{name:56} {found['value']:.4f}{interval}")
-    if results:
+    if results and given.role == AGENT:
         print(f"page: {pathlib.Path(given.workdir) / 'report.html'}")
 
 
 if __name__ == "__main__":
     cli.define_config("Configuration file.")
+    flags.DEFINE_enum(
+        "role", AGENT, [AGENT, SIMULATOR], "Answer held-out tasks, or write tasks from the seeds."
+    )
     flags.DEFINE_string("model", "", "Model directory or hub id; empty: the configuration's own.")
     flags.DEFINE_string(
         "endpoint", "", "Base URL of a server that speaks OpenAI's chat completions."

@@ -71,9 +71,9 @@ class EvaluationConfig(Settings):
         wanted = {"sampled": (self.sampled, self.temperature), "greedy": (int(self.greedy), 0.0)}
         return {mode: how for mode, how in wanted.items() if how[0]}
 
-    def tasks(self, benchmark: Benchmark) -> list[Task]:
-        """The held-out tasks that are scored: all, or `max_tasks` spread evenly over them."""
-        tasks = benchmark.tasks("eval")
+    def tasks(self, benchmark: Benchmark, split: str = "eval") -> list[Task]:
+        """The held-out tasks that are scored, or the seeds: all, or `max_tasks` spread evenly over them."""
+        tasks = benchmark.tasks(split)
         return spread(tasks, self.max_tasks or len(tasks))
 
     def engines(

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 
-from genenv_jax.benchmarks.base import TOO_LONG, Benchmark, Rejection, Task
 from genenv_jax.players.player import Player, PlayerConfig, Setup
 from genenv_jax.players.policy import Policy
 from genenv_jax.rl.grpo import GRPOConfig
@@ -82,14 +81,6 @@ class Agent(Player):
         """The agent as it is now, drawing by `key`."""
         self.load_for("sample")
         return Policy(self.model, self.engine, self.params, key)
-
-    def check_length(self, benchmark: Benchmark, task: Task) -> Rejection | None:
-        """A rejection where the task's prompt is longer than the agent reads."""
-        length = len(self.model.encode_messages(benchmark.agent_messages(task)))
-        limit = self.buckets[-1]
-        if length > limit:
-            return Rejection(TOO_LONG, f"{length} prompt tokens, limit {limit}")
-        return None
 
     def warm_up(self) -> list[WarmUp]:
         """What compiles all that sampling may run, for every prompt width that is planned."""

@@ -27,9 +27,12 @@ from genenv_jax.parallel.rules import activate, batch_sharding, param_shardings
 from genenv_jax.players.agent import Agent
 from genenv_jax.players.offload import Offloader
 from genenv_jax.players.player import Reference, Setup
+from genenv_jax.players.policy import Policy
 from genenv_jax.players.simulator import Simulator
 from genenv_jax.run import streams
 from genenv_jax.run.streams import Stream
+from genenv_jax.sampling.draw import SamplingParams
+from genenv_jax.sampling.engine import Engine
 from genenv_jax.typing import Params
 
 
@@ -144,6 +147,32 @@ def make_players(config: Config, host: Host) -> tuple[Agent, Simulator]:
     )
     agent = Agent(setup, config.agent, trained[0])
     return agent, Simulator(setup, config.simulator, trained[1])
+
+
+def make_policy(config: Config, host: Host, params: Params, role: str, at_once: int) -> Policy:
+    """A player that samples as in a run and is not trained.
+
+    role: "agent" or "simulator".  at_once: prompts that decode at the same time.
+    """
+    limits, agent, simulator = config.limits, config.agent, config.simulator
+    if role == "agent":
+        prompt, response, episode = limits.agent_prompt, limits.agent_response, limits.agent_episode
+        group, temperature = agent.group_size, agent.temperature
+    else:
+        prompt, response, episode = limits.simulator_prompt, limits.simulator_response, 0
+        group, temperature = simulator.variations, simulator.temperature
+    options = SamplingParams(response, group, host.model.eos_ids, temperature=temperature)
+    engine = Engine(
+        host.model.config,
+        options,
+        at_once,
+        limits.buckets(prompt),
+        host.put,
+        config.sampling.lanes,
+        episode=episode,
+    )
+    key = streams.key(jax.random.key(config.seed), Stream.EVALUATE)
+    return Policy(host.model, engine, params, key)
 
 
 def make_adapters(config: TransformerConfig, host: Host, seed: int, number: int) -> Params:

@@ -6,7 +6,9 @@ import dataclasses
 from collections.abc import Sequence
 
 from genenv_jax.benchmarks.base import (
+    TOO_LONG,
     Benchmark,
+    Rejection,
     SeedStatistics,
     Task,
     is_interactive,
@@ -51,6 +53,16 @@ class LimitsConfig(Settings):
 
 def _up_to(limit: int, sizes: Sequence[int]) -> tuple[int, ...]:
     return (*sorted({size for size in sizes if size < limit}), limit)
+
+
+def check_length(
+    model: LanguageModel, limit: int, benchmark: Benchmark, task: Task
+) -> Rejection | None:
+    """A rejection where the agent's prompt for a task has more than `limit` tokens."""
+    length = len(model.encode_messages(benchmark.agent_messages(task)))
+    if length > limit:
+        return Rejection(TOO_LONG, f"{length} prompt tokens, limit {limit}")
+    return None
 
 
 def check_prompts(

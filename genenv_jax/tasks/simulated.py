@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import contextlib
 import math
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
-from genenv_jax.benchmarks.base import Benchmark, Task
+from genenv_jax.benchmarks.base import Benchmark, Message, SeedStatistics, Task
 from genenv_jax.players.simulator import Simulator
 from genenv_jax.run.session import Session
 from genenv_jax.run.streams import Stream
-from genenv_jax.sampling.engine import Rollouts
+from genenv_jax.sampling.engine import OnFinished, Rollouts, ignore
+from genenv_jax.scoring.attempts import Waiting
 from genenv_jax.scoring.requests import VERIFY
 from genenv_jax.scoring.scorer import Scorer
 from genenv_jax.scoring.verification import Verifier
@@ -67,31 +69,25 @@ class SimulatorTasks:
         """Variations of `seeds` by `generate`, of `Simulator`, which draws from `stream`."""
         session = self._session
         before = [self._growth.statistics(seed) or self._statistics[seed.id] for seed in seeds]
-        contexts = [
-            self._benchmark.simulator_messages(seed, statistics)
-            for seed, statistics in zip(seeds, before, strict=True)
-        ]
         total = len(seeds) * self._simulator.config.variations
-        inspections = self._scorer.batch()
         with session.phase("generate", total, "tasks") as display:
 
-            def finished(row: int, column: int, tokens: list[int], done: bool) -> None:
-                task_id = f"generated-{epoch + 1}-{row}-{column}"
-                about = done, seeds[row], task_id, epoch, self._admit
-                inspections.add((row, column), tokens, VERIFY, *about)
-                display.advance()
+            def measured(contexts: Sequence[list[Message]], on_finished: OnFinished) -> Rollouts:
+                with session.measure("generate"):
+                    return generate(contexts, session.key(stream, epoch), on_finished)
 
-            with session.measure("generate"):
-                texts = generate(contexts, session.key(stream, epoch), finished)
-            with session.measure("verify"):
-                inspected = inspections.collect()
-        generations = []
-        # In their order, since it is the later of two copies that is rejected.
-        for (row, column), (text, outcome) in inspected.items():
-            generation = Generation(row, column, seeds[row], before[row], text)
-            generation.set_verdict(self._verifier.decide(outcome))
-            generations.append(generation)
-        return TaskBatch(generations, texts)
+            return write_tasks(
+                self._benchmark,
+                seeds,
+                before,
+                measured,
+                self._scorer,
+                self._verifier,
+                self._admit,
+                epoch,
+                lambda *_: display.advance(),
+                lambda: session.measure("verify"),
+            )
 
     def note(self, batch: TaskBatch) -> None:
         """See `TaskSource`."""
@@ -129,6 +125,52 @@ class SimulatorTasks:
         """See `TaskSource`."""
         self._statistics.restore(state["seeds"])
         self._growth.restore(state["grown"], tasks)
+
+
+def write_tasks(
+    benchmark: Benchmark,
+    seeds: Sequence[Task],
+    before: Sequence[SeedStatistics],
+    generate: Callable[[Sequence[list[Message]], OnFinished], Rollouts | None],
+    scorer: Scorer,
+    verifier: Verifier,
+    admit: str,
+    epoch: int,
+    on_written: OnFinished = ignore,
+    waiting: Waiting = contextlib.nullcontext,
+) -> TaskBatch:
+    """Variations of seeds, each with its verdict.
+
+    Args:
+      before: how each seed's last variations fared, which its prompt says.
+      generate: writes from the simulator's prompts, and calls back with each text as it is finished.
+      scorer: parses and inspects them meanwhile.
+      verifier, admit: see `scoring.verification`.
+      epoch: from 0, of the tasks' ids.
+      on_written: called like the callback of `generate`.
+      waiting: makes a context in which verdicts are waited for.
+    """
+    contexts = [
+        benchmark.simulator_messages(seed, statistics)
+        for seed, statistics in zip(seeds, before, strict=True)
+    ]
+    inspections = scorer.batch()
+
+    def finished(row: int, column: int, completion: Any, done: bool) -> None:
+        task_id = f"generated-{epoch + 1}-{row}-{column}"
+        inspections.add((row, column), completion, VERIFY, done, seeds[row], task_id, epoch, admit)
+        on_written(row, column, completion, done)
+
+    texts = generate(contexts, finished)
+    with waiting():
+        inspected = inspections.collect()
+    generations = []
+    # In their order, since it is the later of two copies that is rejected.
+    for (row, column), (text, outcome) in inspected.items():
+        generation = Generation(row, column, seeds[row], before[row], text)
+        generation.set_verdict(verifier.decide(outcome))
+        generations.append(generation)
+    return TaskBatch(generations, texts)
 
 
 def static_tasks(

@@ -7,13 +7,14 @@ import pytest
 from floors import (
     attention_flops,
     decode_step_bytes,
+    decode_step_parts,
     head_flops,
     parameters,
     token_flops,
     update_flops,
     work_flops,
 )
-from workloads import SIZES, Work, huggingface_config
+from workloads import SIZES, Work, huggingface_config, with_prompts
 
 from genenv_jax.models.config import TransformerConfig
 from genenv_jax.models.scoring import CompletionBatch, completion_logprobs
@@ -119,3 +120,18 @@ def test_a_decoding_step_reads_weights_once_and_a_prompt_once_a_group():
     pair = 2 * 2 * 2 * 64  # keys and values, layers, key/value heads, head width
     size = decode_step_bytes(SIZE, prompts=3, rows=12, prompt=10, generated=5.0, itemsize=2)
     assert size == 2 * (parameters(SIZE) + pair * (3 * 10 + 12 * 5))
+
+
+def test_a_steps_parts_are_the_step():
+    work = Work("sample", prompts=3, group=4, prompt=10, new=8)
+    flops, read = map(sum, zip(*decode_step_parts(SIZE, work, itemsize=2).values(), strict=True))
+    steps = work_flops(SIZE, work) - work_flops(SIZE, dataclasses.replace(work, new=1))
+    assert flops == pytest.approx(steps / (work.new - 1))
+    assert read == decode_step_bytes(SIZE, 3, 12, 10, work.new / 2, itemsize=2)
+
+
+def test_given_prompts_count_with_their_own_lengths(tmp_path):
+    given = [[1] * 7, [2] * 10]
+    work = with_prompts(Work("score", 2, 4, 10, 8), given, tmp_path / "prompts.json")
+    alone = [work_flops(SIZE, Work("score", 1, 4, len(prompt), 8)) for prompt in given]
+    assert work_flops(SIZE, work) == pytest.approx(sum(alone))

@@ -90,3 +90,6 @@ def test_works_of_one_kind_stay_prepared_and_others_go(worker):
 def test_an_engine_that_ends_is_an_error(worker):
     with pytest.raises(WorkerError, match="spinner: ended with status 3 during leave"):
         worker.ask("leave")
+    # A request that nobody reads is no other error, now or when the worker is closed.
+    with pytest.raises(WorkerError, match="spinner: ended with status 3 during describe"):
+        worker.ask("describe")

@@ -94,6 +94,35 @@ def test_a_given_model_is_compared(tiny_model, tmp_path):
 
 
 @pytest.mark.slow
+def test_a_given_model_is_compared_on_a_benchmarks_prompts(tiny_model, tmp_path):
+    """Prompts of several lengths, which torch pads on the left and we on the right."""
+    file = tmp_path / "numbers.json"
+    text = run(
+        "compare.py", f"--model={tiny_model}", "--benchmark=dial", "--prompt_tokens=100",
+        "--new_tokens=8", "--works=sample,prefill,step,grpo", "--repeats=1", "--gemm=256",
+        f"--json={file}",
+    )  # fmt: skip
+    (result,) = json.loads(file.read_text())["sizes"].values()
+    assert 0 < result["log-prob difference"] < 1e-4
+    sample = result["works"]["sample"]
+    assert 70 <= sample["shortest prompt"] < sample["work"]["prompt"] <= 100
+    assert sample["timings"]["torch"]["value"] == sample["timings"]["ours"]["value"] == 8 * 8 * 8
+    name = "part of a decoding step, ours"
+    parts = {row[name]: row for row in rows_of(text, "") if name in row}
+    assert list(parts) == ["products", "attention", "logits", "draw", "rest", "whole"]
+    shares = [float(row["share"].split()[0]) for name, row in parts.items() if name != "whole"]
+    assert sum(shares) == pytest.approx(100, abs=3) and parts["whole"]["share"] == "100 %"
+    # What the parts need is what sampling needs beyond the first token.
+    prefill, numbers = result["works"]["prefill"], result["step"]["parts"]
+    least = (sample["GFLOP"] - prefill["GFLOP"]) / (sample["work"]["new"] - 1)
+    least /= max(sample["gemm GFLOP/s"], prefill["gemm GFLOP/s"])
+    assert numbers["whole"]["by products"] == pytest.approx(least)
+    assert least == pytest.approx(
+        sum(numbers[part]["by products"] for part in ("products", "attention", "logits"))
+    )
+
+
+@pytest.mark.slow
 def test_a_models_parity(tiny_model):
     text = run(
         "parity.py", "--config=configs/smollm2.py:dial", f"--config.model.path={tiny_model}",
@@ -132,5 +161,7 @@ def test_bad_flags_are_named():
 
     assert "['XL'] unknown; expected some of tiny, S, M" in refused("compare.py", "--sizes=XL")
     assert "core 9999 is not among" in refused("compare.py", "--core=9999")
+    assert "--benchmark is for --model" in refused("compare.py", "--benchmark=dial")
+    assert "expected sample and prefill beside it" in refused("compare.py", "--works=step,sample")
     assert "expected multiples of --group=8" in refused("gpu.py", "--rows=12")
     assert "['GPT-2'] unknown" in refused("gpu.py", "--models=GPT-2")

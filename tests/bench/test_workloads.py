@@ -4,7 +4,7 @@ import jax
 import numpy as np
 import pytest
 import workloads
-from workloads import SIZES, Work, heavy_tailed_lengths, works, write_model
+from workloads import SIZES, Work, heavy_tailed_lengths, with_prompts, works, write_model
 
 from genenv_jax.models import huggingface
 from genenv_jax.models.config import TransformerConfig
@@ -78,3 +78,22 @@ def test_works_of_the_comparison_have_the_published_numbers():
         assert named["ragged"].rows == 256
     assert (sizes["S"]["grpo"].rows, sizes["M"]["grpo"].rows) == (16, 8)
     assert works("M", new=33)["sample"].new == 33
+    model = works("model", prompt=100)
+    assert {work.prompt for name, work in model.items() if name != "long"} == {100}
+    assert model["long"] == Work("sample", 1, 8, 2_000, 32)
+
+
+def test_given_prompts_are_spread_over_lengths_and_padded(tmp_path):
+    prompts = [[n] * n for n in (*range(120, 60, -1), 200)]
+    file = tmp_path / "prompts.json"
+    work = with_prompts(Work("sample", 4, 2, 100, 5), prompts, file)
+    lengths = work.prompt_lengths().tolist()
+    assert lengths == [70, 80, 90, 100] and work.prompt == 100
+    twin = Work(**json.loads(json.dumps(work.__dict__)))
+    assert twin.prompt_lists(10) == [[n] * n for n in lengths]
+    tokens = twin.prompt_tokens(10)
+    assert tokens.shape == (4, 100) and (tokens[0] == [70] * 70 + [0] * 30).all()
+    one = with_prompts(Work("sample", 1, 8, 150, 5), prompts, file)
+    assert one.prompt_lists(10) == [[120] * 120] and one.prompt == 120
+    with pytest.raises(ValueError, match="1 prompts of 140 to 200 tokens: expected 2"):
+        with_prompts(Work("sample", 2, 8, 200, 5), prompts, file)

@@ -1,0 +1,71 @@
+"""What a model writes as the simulator, untrained: how much of it is valid, and why the rest is not."""
+
+from __future__ import annotations
+
+import functools
+import pathlib
+from collections.abc import Sequence
+
+from genenv_jax.benchmarks.base import Benchmark, SeedStatistics, Task
+from genenv_jax.config import Config
+from genenv_jax.parallel import processes
+from genenv_jax.players.policy import Policy
+from genenv_jax.players.prompts import check_length
+from genenv_jax.run.jsonl import write_json, write_jsonl
+from genenv_jax.run.progress import Progress
+from genenv_jax.scoring.attempts import Answerer
+from genenv_jax.scoring.scorer import Scorer
+from genenv_jax.scoring.verification import Verifier
+from genenv_jax.tasks.metrics import generation_metrics
+from genenv_jax.tasks.simulated import write_tasks
+
+AGENT, SIMULATOR = "agent", "simulator"  # what a model can be evaluated as
+
+
+def evaluate_simulator(
+    config: Config,
+    benchmark: Benchmark,
+    seeds: Sequence[Task],
+    answerer: Answerer,
+    progress: Progress,
+    out: pathlib.Path,
+) -> dict[str, dict[str, float]]:
+    """Lets `answerer` vary each seed as in a run's first epoch, and verifies what it writes.
+
+    Writes tasks.jsonl and metrics.json into `out`.
+
+    Returns:
+      "generated/..." to {"value": ...}, as in a run's metrics.jsonl; {} in all processes but the first.
+    """
+    fits = lambda task: None  # noqa: E731  # a server enforces its own limit
+    if isinstance(answerer, Policy):
+        limit = config.limits.agent_prompt
+        fits = functools.partial(check_length, answerer.model, limit, benchmark)
+    verifier = Verifier(
+        benchmark, benchmark.tasks("seed"), benchmark.tasks("eval"), config.verification, fits
+    )
+    total = len(seeds) * answerer.samples
+    with (
+        Scorer(benchmark, answerer.text, config.scoring) as scorer,
+        progress.phase("generate", total, "tasks") as display,
+    ):
+        batch = write_tasks(
+            benchmark,
+            seeds,
+            [SeedStatistics()] * len(seeds),
+            answerer.answer,
+            scorer,
+            verifier,
+            config.verification.admit,
+            0,
+            lambda *_: display.advance(),
+        )
+    if not processes.is_writer():
+        return {}
+    curriculum = config.curriculum
+    metrics = generation_metrics(batch.generations, benchmark, curriculum.alpha, curriculum.k_min)
+    metrics = {name: float(value) for name, value in metrics.items()}
+    out.mkdir(parents=True, exist_ok=True)
+    write_jsonl(out / "tasks.jsonl", (g.record(1, benchmark) for g in batch.generations))
+    write_json(out / "metrics.json", metrics, sort_keys=True)
+    return {name: {"value": value} for name, value in metrics.items()}
