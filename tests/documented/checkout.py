@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import json
 import pathlib
+import shutil
 
 import tokenizers
 from tokenizers import models, pre_tokenizers
@@ -52,8 +53,9 @@ class Checkout:
             (root / name).symlink_to(ROOT / name)
         for name, text in FILES.findall(GUIDE):
             (root / name).write_text(text)
-        for name in ("train.jsonl", "held_out.jsonl"):
-            (root / name).symlink_to("facts.jsonl")
+        facts = (root / "facts.jsonl").read_text().splitlines(keepends=True)
+        (root / "train.jsonl").write_text("".join(facts[:8]))
+        (root / "held_out.jsonl").write_text("".join(facts[8:]))
         (root / "tokens").write_text("HF_TOKEN=none\n")
         return cls(root, _model(root / "a-model"))
 
@@ -68,8 +70,12 @@ class Checkout:
             *("--config.epochs=1", f"--config.model.make.cache_dir={self.root / 'models'}"),
         )
         assert done.returncode == 0, done.stderr
-        for name in ("bfcl", "units"):
-            (self.root / "runs" / name).symlink_to("quickstart")
+        (self.root / "runs" / "bfcl").symlink_to("quickstart")
+        # An agent that has room for the prompts of another benchmark.
+        units = self.root / "runs" / "units"
+        shutil.copytree(self.root / "runs" / "quickstart", units)
+        (units / "agent").rename(units / "dial")
+        (units / "agent").symlink_to(self.model)
 
     def arguments(self, invocation: Invocation) -> list[str]:
         """Its arguments, with what is here in place of the reader's models and absolute directories."""

@@ -66,7 +66,10 @@ def pip(invocation: Invocation, place: Checkout) -> None:
         (pin,) = wanted.specifier
         pins = re.findall(rf'(?<=["\s]){wanted.name}[=<>~!][\d.,<>=!~]*', text)
         ours = [Requirement(own.rstrip(",")).specifier for own in pins]
-        assert pin.operator == "==" and any(own.contains(pin.version) for own in ours), (wanted, pins)
+        assert pin.operator == "==" and any(own.contains(pin.version) for own in ours), (
+            wanted,
+            pins,
+        )
 
 
 def docker(invocation: Invocation, place: Checkout) -> None:

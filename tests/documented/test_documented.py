@@ -170,8 +170,16 @@ def test_commands(name, request, checkout):
     if "torch" in kind.needs:
         pytest.importorskip("torch")
     place = request.getfixturevalue("finished") if RUN in kind.needs else checkout
+    ran = set()
     for invocation in shown().values():
-        if name in kinds_of(invocation):
+        # Some differ in the name of a model alone, and none of those models is here.
+        alike = (
+            invocation.program.split()[-1],
+            *sorted(place.arguments(invocation)),
+            invocation.stdin,
+        )
+        if name in kinds_of(invocation) and alike not in ran:
+            ran.add(alike)
             try:
                 kind.run(invocation, place)
             except Exception as error:
