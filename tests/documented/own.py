@@ -6,6 +6,7 @@ import importlib
 import io
 import os
 import pathlib
+import shutil
 import subprocess
 import sys
 from unittest import mock
@@ -86,18 +87,19 @@ def supervised(invocation: Invocation, place: Checkout) -> None:
 def experiment(invocation: Invocation, place: Checkout) -> None:
     """Every arm's configuration is checked, and finished runs are reported; they are made up."""
     arguments = place.arguments(invocation)
-    config = next(a for a in arguments if a.startswith("--config="))
-    seeds = [a for a in arguments if a.startswith("--config.seeds=")] or ["--config.seeds=(0,1)"]
-    small = [*seeds, "--config.bootstrap=100"]
-    plan = make_plan(parsed(config, *small))
+    if not invocation.flag("config.seeds"):
+        arguments.append("--config.seeds=(0,1)")
+    arguments.append("--config.bootstrap=100")
+    plan = make_plan(parsed(*(a for a in arguments if a.startswith("--config"))))
     workdir = place.root / invocation.flag("workdir")
+    shutil.rmtree(workdir, ignore_errors=True)  # of another suite
     compare_or_store(plan, workdir)
     for gain, arm in enumerate(plan.suite.arms):
         for seed in plan.suite.seeds:
             directory = run_dir(workdir, arm, seed)
             write_run(directory, 0.1 + 0.02 * gain, seed, epochs=30)
             (directory / DONE).write_text("{}")
-    done = place.run("experiment", *arguments, *small)
+    done = place.run("experiment", *arguments)
     _succeeded(done, f"page: {invocation.flag('workdir')}/report/report.html")
 
 

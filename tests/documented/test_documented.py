@@ -8,6 +8,7 @@ reader's models, directories and clouds, and hours.  A new command that is of no
 import dataclasses
 import functools
 import re
+import shutil
 from collections.abc import Callable
 
 import pytest
@@ -15,6 +16,11 @@ import pytest
 from tests.documented import launchers, own
 from tests.documented.blocks import COMMANDS, LANGUAGES, Invocation, blocks, invocations
 from tests.documented.checkout import Checkout, config_of
+
+pytestmark = pytest.mark.skipif(
+    any(shutil.which(tool) is None for tool in ("bash", "envsubst", "git", "make")),
+    reason="needs bash, envsubst, git and make",
+)
 
 
 def on_real_data(invocation):
@@ -73,9 +79,7 @@ KINDS = {
     "episodes": Kind(("bench/episodes.py",), own.episodes, needs=(SLOW,)),
     "parity": Kind(("bench/parity.py",), own.parity, needs=(SLOW, DATA, "torch")),
     "what fits": Kind(("launch/aot_check.py",), own.aot_check, needs=(SLOW,)),
-    "arguments alone": Kind(
-        ("bench/compare.py", "bench/gpu.py"), own.compare_or_gpu, needs=(SLOW,)
-    ),
+    "arguments alone": Kind(("bench/compare.py", "bench/gpu.py"), own.compare_or_gpu),
     "make": Kind(("make",), launchers.make),
     "pip": Kind(("pip",), launchers.pip),
     "docker": Kind(("docker",), launchers.docker),
@@ -105,7 +109,9 @@ def shown() -> dict[tuple, Invocation]:
     return found
 
 
+@functools.cache
 def kinds_of(invocation):
+    """Names of its kinds; one, if all is well."""
     return [
         name
         for name, kind in KINDS.items()
