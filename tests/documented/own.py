@@ -167,7 +167,7 @@ def datasets(invocation: Invocation, place: Checkout) -> None:
 
 def theory(invocation: Invocation, place: Checkout) -> None:
     """Both are measured on few tasks with few rollouts."""
-    few = ("--tasks=2", "--rollouts=8", "--reference_rollouts=8", "--ranking_rollouts=8")
+    few = ("--tasks=2", "--rollouts=16", "--reference_rollouts=8", "--ranking_rollouts=8")
     tiny = [a for a in SHORT if "evaluation" not in a]
     tiny.append(f"--config.model.make.cache_dir={place.root / 'models'}")
     done = place.run("bench.theory", *place.arguments(invocation), *few, *tiny, *ONE_DEVICE)
