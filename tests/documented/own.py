@@ -58,6 +58,8 @@ def several_processes(invocation: Invocation, place: Checkout) -> None:
         for a in place.with_model(invocation)
         if not a.startswith("--process_id=")
     ]
+    if not invocation.flag("config.mesh.data"):
+        given.append("--config.mesh.data=-1")  # what stands for CONFIG is of one device
     environment = os.environ | {"XLA_FLAGS": "", "PYTHONPATH": str(ROOT)}
     environment |= dict(invocation.environment)
     environment["XLA_FLAGS"] += f" {COMPILE_FAST}"
@@ -167,7 +169,7 @@ def datasets(invocation: Invocation, place: Checkout) -> None:
 
 def theory(invocation: Invocation, place: Checkout) -> None:
     """Both are measured on few tasks with few rollouts."""
-    few = ("--tasks=2", "--rollouts=16", "--reference_rollouts=8", "--ranking_rollouts=8")
+    few = ("--tasks=2", "--rollouts=16", "--reference_rollouts=16", "--ranking_rollouts=16")
     tiny = [a for a in SHORT if "evaluation" not in a]
     tiny.append(f"--config.model.make.cache_dir={place.root / 'models'}")
     done = place.run("bench.theory", *place.arguments(invocation), *few, *tiny, *ONE_DEVICE)
