@@ -15,7 +15,8 @@ does not say by which measure).  `accuracy` is exact match (`em`), the standard;
 `precision` and `recall` stand beside it.  `--config.benchmark.judge_url=... judge_model=...` adds a
 `judge`'s share of correct answers.
 
-    ... --config=configs/bamboogle.py:search
+    python -m genenv_jax.main --config=configs/bamboogle.py:search --workdir=runs/bamboogle-search \\
+        --config.model.path=Qwen/Qwen2.5-7B-Instruct
 
 lets the agent search for the question's own sub-questions, three times at most; `searches` and `found`
 say how often it did, and with what success.  Trained with it, agents are trained on whole searches, and the

@@ -15,9 +15,7 @@ The paper does not publish how it compares calls.  Where the package of the offi
 state and results must be the reference's, and needless calls cost reward.  The number reported is
 `multi_turn_long_context_turn_state`.  Elsewhere the calls must be the reference calls, to the letter and in
 their order: `multi_turn_long_context_static_match`.  The choice stands in the run's config.json and in the
-names of its metrics; it is made by
-
-    --config.benchmark.multi_turn_rule=turn_state     (or turn_static)
+names of its metrics; `--config.benchmark.multi_turn_rule=turn_state` (or `turn_static`) makes it.
 
 `turn_static` also judges tasks with functions that the simulator made up; under `turn_state` a generated
 task has its seed's functions, and its reference calls must run.

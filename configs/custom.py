@@ -8,7 +8,8 @@ Qwen2.5-7B-Instruct plays both roles, with the paper's settings.  A line of a fi
 "call".  Parquet files of verl and of GenEnv's public code are read as they are.  Without `held_out`, a fifth
 of `train` is held out.
 
-    ... --config.benchmark.name=my_module:MyBenchmark
+    python -m genenv_jax.main --config=configs/custom.py --workdir=runs/units \\
+        --config.benchmark.name=units:Units
 
 takes a class of yours, whose options are settings too.
 

@@ -44,7 +44,9 @@ def main() -> None:
             config = validate(given.config)
             if given.dry_run:
                 workdir = pathlib.Path(given.workdir) if given.workdir else None
-                show(dry_run(config, workdir), sys.stdout)
+                said = dry_run(config, workdir)
+                if processes.is_writer():
+                    show(said, sys.stdout)
                 return
             if not given.workdir:
                 raise ValueError("--workdir is missing: expected the directory of the run")

@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import collections
+import contextlib
 import dataclasses
 import pathlib
 import tempfile
+from collections.abc import Iterator
 
 import jax
 import numpy as np
 
 from genenv_jax.coevolve import Coevolution
 from genenv_jax.config import Config
+from genenv_jax.parallel import processes
 from genenv_jax.run.workdir import RunSettings
 from genenv_jax.tasks.sources import TasksConfig
 
@@ -119,7 +122,7 @@ def dry_run(config: Config, workdir: pathlib.Path | None) -> dict[str, str]:
     """
     if workdir is not None and workdir.exists():
         RunSettings(workdir, config.to_dict())
-    with tempfile.TemporaryDirectory() as scratch:
+    with _scratch(workdir) as scratch:
         tried = dataclasses.replace(
             config,
             warm_start=dataclasses.replace(config.warm_start, steps=0),
@@ -134,3 +137,20 @@ def dry_run(config: Config, workdir: pathlib.Path | None) -> dict[str, str]:
         config.tasks.check(run.benchmark)
         with run.session.running():  # and its end: files are closed
             return outlook(config, run) | work(config, run)
+
+
+@contextlib.contextmanager
+def _scratch(workdir: pathlib.Path | None) -> Iterator[str]:
+    """A directory for the time being; of several processes one beside the workdir, which all of them see."""
+    if processes.process_count() == 1:
+        with tempfile.TemporaryDirectory() as scratch:
+            yield scratch
+        return
+    with contextlib.ExitStack() as stack:
+        own = ""
+        if processes.is_writer():
+            place = workdir.absolute().parent if workdir else pathlib.Path(tempfile.gettempdir())
+            place = next(path for path in (place, *place.parents) if path.is_dir())
+            own = stack.enter_context(tempfile.TemporaryDirectory(prefix=".dry-run-", dir=place))
+        yield processes.agree("dry run", own)
+        processes.barrier("dry run has ended")

@@ -39,18 +39,21 @@ def command(module, *arguments, **environment):
     )
 
 
-def call(module, *arguments):
-    """Runs a command in this process; what `command` returns."""
+def call(module, *arguments, cwd=ROOT):
+    """Runs a command, or a script of the repository, in this process; what `command` returns."""
     known, stdout, stderr = set(flags.FLAGS), io.StringIO(), io.StringIO()
     code, before = 0, pathlib.Path.cwd()
     try:
-        os.chdir(ROOT)
+        os.chdir(cwd)
         with (
             mock.patch.object(sys, "argv", [module, *map(str, arguments)]),
             contextlib.redirect_stdout(stdout),
             contextlib.redirect_stderr(stderr),
         ):
-            runpy.run_module(_module(module), run_name="__main__")
+            if module.endswith(".py"):
+                runpy.run_path(str(ROOT / module), run_name="__main__")
+            else:
+                runpy.run_module(_module(module), run_name="__main__")
     except SystemExit as end:
         code = end.code or 0
     finally:

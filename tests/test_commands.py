@@ -278,7 +278,7 @@ def finished(tmp_path_factory):
 def test_a_run_leaves_what_the_documentation_lists(finished):
     names = {path.name for path in (finished / "run").iterdir()}
     text = (ROOT / "docs" / "running.md").read_text()
-    listed = re.search(r"```\nrun/\n(.*?)```", text, re.S)[1]
+    listed = re.search(r"```text\nrun/\n(.*?)```", text, re.S)[1]
     assert {line.split()[0].rstrip("/") for line in listed.splitlines()} <= names
 
 

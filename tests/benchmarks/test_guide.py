@@ -15,9 +15,9 @@ from tests.commands import COMPILE_FAST, ROOT
 from tests.runs import lines
 
 GUIDE = (ROOT / "docs/your_benchmark.md").read_text()
-_FILE = re.compile(r"`([\w.]+)`[^`\n]*:\n\n```\w+\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+FILES = re.compile(r"`([\w.]+)`[^`\n]*:\n\n```\w+\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 _COMMANDS = re.compile(r"^```sh\n(.*?)^```$", re.MULTILINE | re.DOTALL)
-_PRINTED = re.compile(r"`python look.py` prints\n\n```\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+_PRINTED = re.compile(r"`python look.py` prints\n\n```text\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 
 
 @pytest.fixture
@@ -25,7 +25,7 @@ def directory(tmp_path):
     """What the guide asks for: its files, and configs/custom.py."""
     (tmp_path / "configs").mkdir()
     shutil.copy(ROOT / "configs/custom.py", tmp_path / "configs")
-    for name, text in _FILE.findall(GUIDE):
+    for name, text in FILES.findall(GUIDE):
         (tmp_path / name).write_text(text)
     return tmp_path
 

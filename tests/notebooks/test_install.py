@@ -1,12 +1,13 @@
 """The first code cell, where no package is installed."""
 
 import os
+import shutil
 import subprocess
 import sys
 
 import pytest
 
-from tests.notebooks.stored import NAMES, cell, sources
+from tests.notebooks.stored import NAMES, ROOT, cell, sources
 
 
 @pytest.fixture
@@ -72,4 +73,48 @@ def test_it_clones_and_installs_what_the_machine_needs(install, tmp_path, machin
     assert result.returncode == 0, result.stderr
     cloned = tmp_path / "here" / "genenv"
     assert f"'install', '--quiet', '--editable', '{cloned}{extra}'" in result.stdout
-    assert f"genenv_jax in {cloned}; accelerator: {extra[1:-1]}" in result.stdout
+    said = f"genenv_jax of {cloned}/genenv_jax, runs below {cloned}; accelerator: {extra[1:-1]}"
+    assert said in result.stdout
+
+
+INSTALLED = """
+import os, pathlib
+{install}
+assert pathlib.Path.cwd() == ROOT == pathlib.Path(os.environ["PWD"]).resolve(), (pathlib.Path.cwd(), ROOT)
+from genenv_jax.experiment.plan import load_config
+{parameters}
+print(pathlib.Path(load_config.__code__.co_filename))
+"""
+PARAMETERS = """
+{cell}
+load_config(globals().get("CONFIG", "configs/ablations/suite.py"), "a cell")
+assert RUNS == ROOT / "runs" / "notebooks"
+"""
+
+
+def test_an_installed_package_needs_no_checkout(tmp_path):
+    """As a wheel lays it out, from an empty directory: the cells that follow find their configurations."""
+    library, here = tmp_path / "library", tmp_path / "here"
+    here.mkdir()
+    library.mkdir()
+    ignored = shutil.ignore_patterns("__pycache__")
+    shutil.copytree(ROOT / "genenv_jax", library / "genenv_jax", ignore=ignored)
+    shutil.copytree(ROOT / "configs", library / "genenv_jax" / "configs", ignore=ignored)
+    parameters = "".join(PARAMETERS.format(cell=cell(name, "parameters")) for name in NAMES)
+    code = INSTALLED.format(install=cell("ablations", "install"), parameters=parameters)
+    kept = {k: v for k, v in os.environ.items() if not k.startswith(("GENENV_", "TPU_"))}
+    result = subprocess.run(
+        [sys.executable, "-c", code],
+        cwd=here,
+        env=kept | {"PYTHONPATH": str(library), "PWD": str(here)},
+        capture_output=True,
+        text=True,
+        timeout=300,
+        check=False,
+    )
+    assert result.returncode == 0, result.stderr
+    package = library / "genenv_jax"
+    said, found = result.stdout.splitlines()
+    assert said.startswith(f"genenv_jax of {package}, runs below {here}; accelerator: ")
+    assert found == str(package / "experiment" / "plan.py")
+    assert list(here.iterdir()) == []

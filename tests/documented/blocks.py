@@ -1,0 +1,162 @@
+"""The commands that the documentation shows, as bash reads them: which programs, with which arguments."""
+
+from __future__ import annotations
+
+import ast
+import dataclasses
+import os
+import pathlib
+import shlex
+import subprocess
+import tempfile
+from collections.abc import Iterator
+
+import markdown_it
+import nbformat
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+
+# What a fence may declare to be.  Every line of "sh" is run; the others hold no commands.
+COMMANDS = "sh"
+LANGUAGES = (COMMANDS, "text", "python", "json", "bibtex")
+
+# Nothing is on PATH, so that each program is one that is not found: it is written down instead, with the
+# line, its environment, and what a pipe gives it.  Tools that a line needs for what it computes do run.
+_RECORD = r"""
+command_not_found_handle() {
+  local at="$RECORD/$DOC_LINE-$BASHPID-$RANDOM"
+  printf '%s\0' "$DOC_LINE" "$@" >"$at"
+  export -p >"$at.env"
+  case $1 in
+    envsubst | id | mkdir) PATH=$TOOLS "$@" ;;
+    *) if [[ -p /dev/stdin ]]; then PATH=$TOOLS cat >"$at.stdin"; fi ;;
+  esac
+}
+launch/tpu_vm.sh() { command_not_found_handle launch/tpu_vm.sh "$@"; }
+export TOOLS=$PATH RECORD=$1 DOC_LINE
+PATH=/nowhere
+set -eT
+trap '((${#FUNCNAME[@]})) || DOC_LINE=$LINENO' DEBUG
+source "$2"
+"""
+
+
+@dataclasses.dataclass(frozen=True)
+class Block:
+    """Code of a page.
+
+    Attributes:
+      page: relative to the repository; of a notebook, with "#" and the id of the cell.
+      line: of its first line of code.
+      language: as declared; "": none.
+    """
+
+    page: str
+    line: int
+    language: str
+    text: str
+
+
+@dataclasses.dataclass(frozen=True)
+class Invocation:
+    """A program that a documented command starts.
+
+    Attributes:
+      where: page:line.
+      program: the module after "python -m", a script's path after "python", else the first word; a command
+        of `genenv` is "genenv" with the command behind a blank.
+      arguments: without what `program` says.
+      environment: what the lines before have exported, and what stands before the program.
+      stdin: what a pipe gives it.
+    """
+
+    where: str
+    program: str
+    arguments: tuple[str, ...]
+    environment: tuple[tuple[str, str], ...]
+    stdin: str
+
+    def flag(self, name: str) -> str | None:
+        """The last value given to --NAME=VALUE."""
+        given = [a.partition("=")[2] for a in self.arguments if a.startswith(f"--{name}=")]
+        return given[-1] if given else None
+
+
+def blocks() -> Iterator[Block]:
+    """All code of README.md, CONTRIBUTING.md, docs/, the notebooks' texts, and the docstrings of configs/."""
+    pages = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").glob("*.md"))]
+    for page in pages:
+        yield from _markdown(page.relative_to(ROOT).as_posix(), page.read_text(encoding="utf-8"))
+    for page in sorted((ROOT / "notebooks").glob("*.ipynb")):
+        for cell in nbformat.read(page, as_version=nbformat.NO_CONVERT).cells:
+            if cell.cell_type == "markdown":
+                yield from _markdown(f"notebooks/{page.name}#{cell.id}", cell.source)
+    for page in sorted((ROOT / "configs").rglob("*.py")):
+        text = ast.get_docstring(ast.parse(page.read_text(encoding="utf-8")), clean=False) or ""
+        for block in _markdown(page.relative_to(ROOT).as_posix(), text):
+            # What a docstring indents is a command.
+            yield dataclasses.replace(block, language=block.language or COMMANDS)
+
+
+def _markdown(page: str, text: str) -> Iterator[Block]:
+    for token in markdown_it.MarkdownIt().parse(text):
+        if token.type in ("fence", "code_block"):
+            first = token.map[0] + (2 if token.type == "fence" else 1)
+            yield Block(page, first, token.info.strip(), token.content)
+
+
+def invocations(block: Block) -> list[Invocation]:
+    """The programs that the block of commands starts, in the order of their lines.
+
+    Raises AssertionError where bash does not take it.
+    """
+    with tempfile.TemporaryDirectory() as place:
+        directory = pathlib.Path(place)
+        (directory / "launch").symlink_to(ROOT / "launch")
+        (directory / ".venv/bin").mkdir(parents=True)
+        (directory / ".venv/bin/activate").touch()  # as `make` has made it
+        (directory / "block").write_text(block.text)
+        (directory / "record").mkdir()
+        before = {"PATH": os.environ["PATH"], "PWD": place, "HOME": "/home/user"}
+        done = subprocess.run(
+            ["bash", "-c", _RECORD, "bash", directory / "record", directory / "block"],
+            cwd=place,
+            env=before,
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            timeout=60,
+            check=False,
+        )
+        assert done.returncode == 0 and not done.stderr, (
+            f"{block.page}:{block.line}: bash: {done.stderr}"
+        )
+        found = []
+        for file in (directory / "record").iterdir():
+            if not file.suffix:
+                line, *words = file.read_text().split("\0")[:-1]
+                exported = shlex.split(_stored(file, ".env"))
+                pairs = (word.partition("=") for word in exported if "=" in word)
+                own = {*before, "TOOLS", "RECORD", "DOC_LINE", "SHLVL", "OLDPWD"}
+                environment = tuple((key, value) for key, _, value in pairs if key not in own)
+                where = f"{block.page}:{block.line + int(line) - 1}"
+                program, arguments = _program(words)
+                stdin = _stored(file, ".stdin")
+                invocation = Invocation(where, program, tuple(arguments), environment, stdin)
+                found.append((int(line), file.stat().st_mtime_ns, invocation))
+        return [invocation for *_, invocation in sorted(found, key=lambda item: item[:2])]
+
+
+def _stored(file: pathlib.Path, suffix: str) -> str:
+    beside = file.with_name(file.name + suffix)
+    return beside.read_text() if beside.exists() else ""
+
+
+def _program(words: list[str]) -> tuple[str, list[str]]:
+    if words[0] == "python" and words[1:2] == ["-m"]:
+        return words[2], words[3:]
+    if words[0] == "python" and words[1:]:
+        return words[1], words[2:]
+    if words[0] == "genenv" and words[1:]:
+        return f"genenv {words[1]}", words[2:]
+    return words[0], words[1:]

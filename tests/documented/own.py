@@ -1,0 +1,237 @@
+"""Our own programs: each runs to its end, at the smallest size, or up to where it would begin to train."""
+
+from __future__ import annotations
+
+import importlib
+import io
+import os
+import pathlib
+import shutil
+import subprocess
+import sys
+from unittest import mock
+
+import huggingface_hub
+
+from genenv_jax.experiment.plan import DONE, compare_or_store, make_plan, run_dir
+from tests.benchmarks.published import published
+from tests.benchmarks.small import WRITERS
+from tests.commands import COMPILE_FAST, ROOT
+from tests.datasets.test_builders import served
+from tests.documented.blocks import Invocation
+from tests.documented.checkout import ONE_DEVICE, SHORT, Checkout
+from tests.evaluate.fake_server import serve
+from tests.experiment.fake_main import write_run
+from tests.experiment.suites import parsed
+from tests.parallel.launch import free_port
+from tests.publish.test_push import Hub
+
+# One held-out task, answered once in a few tokens.
+ONE_ANSWER = (
+    "--config.evaluation.max_tasks=1",
+    "--config.evaluation.sampled=0",
+    "--config.evaluation.batch_size=1",
+    "--config.limits.agent_response=4",
+)
+
+
+def _succeeded(done, said: str) -> None:
+    assert done.returncode == 0 and said in done.stdout, (
+        f"{done.stdout[-500:]}{done.stderr[-1500:]}"
+    )
+
+
+def dry_run(invocation: Invocation, place: Checkout) -> None:
+    """Everything is loaded and checked, and nothing trained."""
+    arguments = place.with_model(invocation)
+    if "--dry_run" not in arguments:
+        arguments.append("--dry_run")
+    done = place.run("main", *arguments, *ONE_DEVICE)
+    _succeeded(done, "\nmemory ")
+
+
+def several_processes(invocation: Invocation, place: Checkout) -> None:
+    """All of a run's processes, of which the documentation may show one, join on this machine."""
+    count, port = int(invocation.flag("num_processes")), free_port()
+    given = [
+        f"--coordinator_address=localhost:{port}" if a.startswith("--coordinator_address=") else a
+        for a in place.with_model(invocation)
+        if not a.startswith("--process_id=")
+    ]
+    if not invocation.flag("config.mesh.data"):
+        given.append("--config.mesh.data=-1")  # what stands for CONFIG is of one device
+    environment = os.environ | {"XLA_FLAGS": "", "PYTHONPATH": str(ROOT)}
+    environment |= dict(invocation.environment)
+    environment["XLA_FLAGS"] += f" {COMPILE_FAST}"
+    processes = [
+        subprocess.Popen(
+            [sys.executable, "-m", "genenv_jax.main", *given, f"--process_id={i}", "--dry_run"],
+            cwd=place.root, env=environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
+        )
+        for i in range(count)
+    ]  # fmt: skip
+    try:
+        said = [process.communicate(timeout=300)[0] for process in processes]
+    finally:
+        for process in processes:
+            process.kill()
+    assert [process.returncode for process in processes] == [0] * count, said
+    assert f"of {count} × " in said[0] or f"of {2 * count} × " in said[0], said
+
+
+def supervised(invocation: Invocation, place: Checkout) -> None:
+    """A model is trained for three steps."""
+    done = place.run("supervised", *place.arguments(invocation), *ONE_DEVICE, *SHORT)
+    _succeeded(done, "")
+    assert (place.root / invocation.flag("out") / "model.safetensors").is_file()
+
+
+def experiment(invocation: Invocation, place: Checkout) -> None:
+    """Every arm's configuration is checked, and finished runs are reported; they are made up."""
+    arguments = place.arguments(invocation)
+    if not invocation.flag("config.seeds"):
+        arguments.append("--config.seeds=(0,1)")
+    arguments.append("--config.bootstrap=100")
+    plan = make_plan(parsed(*(a for a in arguments if a.startswith("--config"))))
+    workdir = place.root / invocation.flag("workdir")
+    shutil.rmtree(workdir, ignore_errors=True)  # of another suite
+    compare_or_store(plan, workdir)
+    for gain, arm in enumerate(plan.suite.arms):
+        for seed in plan.suite.seeds:
+            directory = run_dir(workdir, arm, seed)
+            write_run(directory, 0.1 + 0.02 * gain, seed, epochs=30)
+            (directory / DONE).write_text("{}")
+    done = place.run("experiment", *arguments)
+    _succeeded(done, f"page: {invocation.flag('workdir')}/report/report.html")
+
+
+def evaluate_server(invocation: Invocation, place: Checkout) -> None:
+    """A server's answers are scored."""
+    with serve(lambda request: "a text") as (url, requests):
+        endpoint = f"--endpoint={url}"
+        given = [
+            endpoint if a.startswith("--endpoint=") else a for a in place.arguments(invocation)
+        ]
+        done = place.run("evaluate", *given, *ONE_ANSWER)
+    _succeeded(done, "/greedy/accuracy")
+    assert {request["model"] for request in requests} == {invocation.flag("endpoint_model")}
+
+
+def evaluate_model(invocation: Invocation, place: Checkout) -> None:
+    """A small model answers one task."""
+    done = place.run("evaluate", *place.with_model(invocation), *ONE_ANSWER, *ONE_DEVICE)
+    _succeeded(done, f"page: {invocation.flag('workdir')}/report.html")
+
+
+def evaluate_simulator(invocation: Invocation, place: Checkout) -> None:
+    """A small model varies one seed."""
+    done = place.run("evaluate", *place.with_model(invocation), *ONE_ANSWER, *ONE_DEVICE)
+    _succeeded(done, "generated/valid_share")
+    assert (place.root / invocation.flag("workdir") / "tasks.jsonl").read_text()
+
+
+def report(invocation: Invocation, place: Checkout) -> None:
+    """A page of a finished run."""
+    done = place.run("report", *invocation.arguments)
+    _succeeded(done, f"page:   {invocation.arguments[0]}/report/report.html")
+
+
+def play(invocation: Invocation, place: Checkout) -> None:
+    """The agent answers a task, and the simulator writes one."""
+    with mock.patch.object(sys, "stdin", io.StringIO("/task\n/write\n/quit\n")):
+        done = place.run("play", *place.arguments(invocation), *ONE_DEVICE)
+    _succeeded(done, "the agent is asked:")
+    assert "the simulator's variation 1 of" in done.stdout
+
+
+def publish(invocation: Invocation, place: Checkout) -> None:
+    """A finished run's agent is uploaded, to a stand-in for the hub."""
+    hub = Hub()
+    with (
+        mock.patch.object(huggingface_hub, "HfApi", lambda token: hub),
+        mock.patch.dict(os.environ, HF_TOKEN="hf_secret"),
+    ):
+        done = place.run("publish", *invocation.arguments)
+    _succeeded(done, "https://huggingface.co/")
+    assert [call[:2] for call in hub.calls] == [
+        ("create_repo", invocation.arguments[1]),
+        ("upload_folder", invocation.arguments[1]),
+    ]
+
+
+def datasets(invocation: Invocation, place: Checkout) -> None:
+    """Small files are downloaded from this machine, or are there already."""
+    name = invocation.flag("name")
+    base = place.root / "files" / name / (invocation.flag("manual_dir") or "served").lstrip("/")
+    WRITERS[name](base)
+    files = base / "bfcl" if name == "bfcl" else base
+    given = [a for a in invocation.arguments if not a.startswith("--manual_dir=")]
+    if invocation.flag("manual_dir"):
+        given.append(f"--manual_dir={files}")
+    data_dir = mock.patch.dict(os.environ, TFDS_DATA_DIR=str(place.root / "tfds"))
+    with served(files) as url, published(name, files, url), data_dir:
+        done = place.run("datasets", *given)
+    _succeeded(done, "data set: ")
+
+
+def theory(invocation: Invocation, place: Checkout) -> None:
+    """Both are measured on few tasks with few rollouts."""
+    few = ("--tasks=2", "--rollouts=16", "--reference_rollouts=16", "--ranking_rollouts=16")
+    tiny = [a for a in SHORT if "evaluation" not in a]
+    tiny.append(f"--config.model.make.cache_dir={place.root / 'models'}")
+    done = place.run("bench.theory", *place.arguments(invocation), *few, *tiny, *ONE_DEVICE)
+    _succeeded(done, "Theorem 1: ")
+
+
+def epoch(invocation: Invocation, place: Checkout) -> None:
+    """Two short epochs."""
+    few = (*SHORT, *ONE_DEVICE, f"--config.model.make.cache_dir={place.root / 'models'}")
+    done = place.run("bench/epoch.py", *place.arguments(invocation), *few, "--epochs=2")
+    _succeeded(done, "| programs compiled |")
+
+
+def episodes(invocation: Invocation, place: Checkout) -> None:
+    """Episodes of two turns of a few tokens."""
+    few = ("--turns=2", "--episodes=1", "--prompt=8", "--answer=4", "--observation=4")
+    done = place.run("bench/episodes.py", *place.arguments(invocation), *few)
+    _succeeded(done, "| read anew |")
+
+
+def parity(invocation: Invocation, place: Checkout) -> None:
+    """One prompt, and answers of two tokens."""
+    few = ("--lengths=60", "--new_tokens=2")
+    done = place.run("bench/parity.py", *place.arguments(invocation), *few)
+    _succeeded(done, "greedy answers of 2 tokens at most: 1 of 1 equal")
+
+
+def aot_check(invocation: Invocation, place: Checkout) -> None:
+    """A small model's scoring is compiled where the compiler is; elsewhere all that comes before."""
+    model = place.model / "config.json"
+    given = [f"--model={model}" if a.startswith("--model=") else a for a in invocation.arguments]
+    if not invocation.flag("model"):
+        given.append(f"--model={model}")
+    environment = {k: v for k, v in os.environ.items() if k != "XLA_FLAGS"}
+    done = subprocess.run(
+        [sys.executable, invocation.program, *given, "--programs=score simulator"],
+        cwd=place.root, env=environment, capture_output=True, text=True, timeout=300, check=False,
+    )  # fmt: skip
+    if importlib.util.find_spec("libtpu"):
+        _succeeded(done, "FITS: ")
+    else:
+        assert done.returncode == 2 and 'pip install "jax[tpu]"' in done.stderr, done.stderr
+
+
+def compare_or_gpu(invocation: Invocation, place: Checkout) -> None:
+    """The arguments alone: at their smallest these measure for some seconds, in tests/bench."""
+    bench = str(ROOT / "bench")
+    with mock.patch.object(sys, "path", [bench, *sys.path]):
+        module = importlib.import_module(pathlib.PurePath(invocation.program).stem)
+    arguments = place.arguments(invocation)
+    with mock.patch.object(sys, "argv", [invocation.program, *arguments]):
+        given = module._arguments()
+    for argument in arguments:
+        name, _, value = argument.removeprefix("--").partition("=")
+        found = getattr(given, name)
+        assert (",".join(map(str, found)) if isinstance(found, list) else str(found)) == value
+    if invocation.flag("tunix_python"):
+        assert "tunix" in given.engines
