@@ -1,12 +1,12 @@
 """Scores a model on a benchmark's held-out tasks.
 
-    python -m genenv_jax.evaluate --config=configs/quickstart.py --model=runs/quickstart/agent \\
+    genenv evaluate --config=configs/quickstart.py --model=runs/quickstart/agent \\
         --workdir=runs/quickstart-eval
 
 Without --model it scores what the configuration's players start from.  With --endpoint it asks a server
 that speaks OpenAI's chat completions (the key is read from $OPENAI_API_KEY):
 
-    python -m genenv_jax.evaluate --config=configs/bfcl.py --endpoint=http://localhost:8000/v1 \\
+    genenv evaluate --config=configs/bfcl.py --endpoint=http://localhost:8000/v1 \\
         --endpoint_model=Qwen/Qwen2.5-7B-Instruct --workdir=runs/bfcl-eval
 
 Both get the same prompts, and `config.evaluation` says how often and at what temperature they are asked.
