@@ -67,11 +67,13 @@ def open_policies(
         yield {mode: Policy(host.model, engine, params, key) for mode, engine in engines.items()}
 
 
-@contextlib.contextmanager
 def open_endpoint(
     config: Config, url: str, model: str, concurrency: int, workdir: pathlib.Path, budget: int
-) -> Iterator[dict[str, Answerer]]:
-    """Answerers by mode, of a server; budget: tokens that they may spend together, 0: no limit."""
+) -> dict[str, Answerer]:
+    """Answerers by mode, of a server that is there or whose answers are kept.
+
+    budget: tokens that they may spend together, 0: no limit.
+    """
     from genenv_jax.players.endpoint import Endpoint, EndpointAnswerer
 
     if processes.process_count() > 1:
@@ -84,8 +86,9 @@ def open_endpoint(
         cache=workdir / "endpoint.jsonl",
         max_tokens_total=budget,
     )
+    server.reach()
     size, seed = config.evaluation.batch_size, config.seed
-    yield {
+    return {
         mode: EndpointAnswerer(server, samples, size, seed, concurrency, temperature)
         for mode, (samples, temperature) in config.evaluation.modes().items()
     }
@@ -117,6 +120,10 @@ def run(
         use_model(config, model_path)
     checked = validate(config)
     compare_settings(checked.to_dict())
+    out = pathlib.Path(workdir)
+    served: dict[str, Answerer] = {}
+    if endpoint:  # before the data, which may take long to load
+        served = open_endpoint(checked, endpoint, endpoint_model, concurrency, out, budget)
     # A model that is made or trained here is trained on the seeds.
     trained = not checked.model.path or checked.warm_start.steps > 0
     benchmark = build.make_benchmark(checked.benchmark, need_seeds=trained and not endpoint)
@@ -124,13 +131,10 @@ def run(
     tasks = checked.evaluation.tasks(benchmark)
     if not tasks:
         raise ValueError(f"benchmark {benchmark.name!r} has no held-out tasks: expected some")
-    out = pathlib.Path(workdir)
-    if endpoint:
-        opened = open_endpoint(checked, endpoint, endpoint_model, concurrency, out, budget)
-        answers = endpoint_model
-    else:
-        opened = open_policies(checked, benchmark, tasks)
-        answers = checked.model.path or "made here"
+    answers = endpoint_model if endpoint else checked.model.path or "made here"
+    opened = (
+        contextlib.nullcontext(served) if endpoint else open_policies(checked, benchmark, tasks)
+    )
     metrics: dict[str, float] = {}
     attempts: dict[str, list[list[Attempt]]] = {}
     prompt_tokens: dict[str, int | None] = {}

@@ -4,7 +4,7 @@
 
 `teacher` trains on tasks that the benchmark draws itself.  Where it draws none, a model behind any server
 that speaks OpenAI's chat completions writes them before anything is trained
-(`pip install 'genenv_jax[endpoint]'`; the key is $OPENAI_API_KEY; the budget is of tokens, with prompts):
+(`pip install -e '.[endpoint]'`; the key is $OPENAI_API_KEY; the budget is of tokens, with prompts):
 
     genenv train --config=configs/bfcl.py --arm=teacher --workdir=runs/teacher-bfcl \\
         --config.tasks.teacher.url=http://localhost:8000/v1 \\

@@ -85,6 +85,19 @@ def test_an_endpoint_that_is_not_one_is_refused(url, model, message):
         Endpoint(url, model)
 
 
+def test_a_server_is_reached_once(tmp_path):
+    """One that cannot list its models is there; with answers that are kept none is needed."""
+    nowhere, cache = "http://127.0.0.1:9/v1", tmp_path / "answers.jsonl"
+    with pytest.raises(EndpointError, match=f"{nowhere}: no server can be reached there .*refused"):
+        Endpoint(nowhere, "m").reach()
+    with serve(lambda _: "x") as (url, requests):
+        endpoint = Endpoint(url, "m", cache=cache)
+        endpoint.reach()
+        endpoint.complete(HELLO)
+    assert len(requests) == 1
+    Endpoint(nowhere, "m", cache=cache).reach()
+
+
 def test_what_was_answered_is_not_asked_again(tmp_path):
     cache = tmp_path / "answers.jsonl"
     with serve(lambda request: f"{request['seed']}") as (url, requests):
