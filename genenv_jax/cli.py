@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import contextlib
 import difflib
+import itertools
 import os
 import re
 import sys
@@ -73,6 +74,15 @@ def _flag_error(error: Exception) -> str:
         return _missing(missing[1])
     # A configuration file that raises arrives as a whole traceback: its last line says it.
     return f"bad flags: {text.splitlines()[-1] if 'Traceback' in text else text}"
+
+
+def _check_names(argv: Sequence[str]) -> None:
+    """Raises UnrecognizedFlagError, before a configuration is loaded: that imports JAX."""
+    for argument in itertools.takewhile(lambda argument: argument != "--", argv[1:]):
+        name = argument.partition("=")[0].removeprefix("--")
+        known = {name, name.removeprefix("no"), name.partition(".")[0]} & set(flags.FLAGS)
+        if argument.startswith("--") and not known:
+            raise flags.UnrecognizedFlagError(name, argument)
 
 
 def _unknown(error: str, argv: Sequence[str]) -> str:
@@ -148,6 +158,7 @@ def run(main: Callable[[], Any]) -> None:
                 # Shown by --help beside the command's own.
                 flags.FLAGS.register_key_flag_for_module(argv[0], name)
         try:
+            _check_names(argv)
             rest = flags.FLAGS(argv)
         except SystemExit as end:
             # absl ends with 1 where it shows the help.
