@@ -366,6 +366,15 @@ def test_supervised_writes_the_model_that_main_caches(finished, tmp_path):
         (["--endpoint=localhost:1"], "expected a URL"),
         (["--endpoint=http://localhost:1/v1"], "endpoint's model is empty"),
         (["--endpoint=http://h/v1", "--model=x"], "expected one of them"),
+        # Before the data is loaded, which this benchmark has not.
+        (
+            [
+                "--endpoint=http://127.0.0.1:9/v1",
+                "--endpoint_model=m",
+                "--config.benchmark.name=bfcl",
+            ],
+            "^error: http://127.0.0.1:9/v1: no server can be reached there",
+        ),
         (["--endpoint_budget=9"], "endpoint_budget=9: expected --endpoint beside it"),
         (["--config.evaluation.resamples=0"], "evaluation.resamples = 0: expected at least 1"),
     ],

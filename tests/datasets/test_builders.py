@@ -137,7 +137,9 @@ def test_the_command_says_mistakes_in_one_line(tmp_path, capsys, monkeypatch):
         main([])
     assert ended.value.code == 2
     assert "error: --name is missing: expected one of alfworld," in capsys.readouterr().err
-    monkeypatch.setenv("HTTPS_PROXY", "http://127.0.0.1:9")  # nobody is there
+    for name in ("NO_PROXY", "no_proxy"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("https_proxy", "http://127.0.0.1:9")  # nobody is there
     assert main(["--name=bamboogle"]) == 2
     *_, last = capsys.readouterr().err.splitlines()
     assert last == (

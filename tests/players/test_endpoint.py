@@ -3,6 +3,7 @@
 import errno
 import json
 import os
+import sys
 
 import pytest
 
@@ -83,6 +84,12 @@ def test_a_passing_failure_is_tried_again_and_a_lasting_one_is_named():
 def test_an_endpoint_that_is_not_one_is_refused(url, model, message):
     with pytest.raises(EndpointError, match=message):
         Endpoint(url, model)
+
+
+def test_a_package_that_is_missing_is_named(monkeypatch):
+    monkeypatch.setitem(sys.modules, "openai", None)
+    with pytest.raises(EndpointError, match=r"needs the openai package: pip install -e '\.\[endp"):
+        Endpoint("http://127.0.0.1:9/v1", "m")
 
 
 def test_a_server_is_reached_once(tmp_path):
