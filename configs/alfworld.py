@@ -12,7 +12,7 @@ neither that nor training needs the engine.  Qwen2.5-7B-Instruct plays both role
     python -m genenv_jax.main --config=configs/alfworld.py:episodes --workdir=runs/alfworld-episodes
 
 evaluates with whole games on the real engine instead, as ALFWorld's authors do: 50 steps, success = won.
-It needs `pip install 'genenv_jax[alfworld]'`.  `--config.benchmark.eval_splits="('valid_unseen',
+It needs `pip install -e '.[alfworld]'`.  `--config.benchmark.eval_splits="('valid_unseen',
 'valid_seen')"` adds the seen rooms where their games are there, and `--config.benchmark.grammar=move_to`
 plays with the texts of alfworld 0.4 ("move X to Y") instead of the games' own ("put X in/on Y").
 

@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import argparse
 import contextlib
+import difflib
+import itertools
 import os
+import re
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, NoReturn
@@ -37,6 +41,50 @@ def fail(error: BaseException | str) -> NoReturn:
     sys.exit(2)
 
 
+class Parser(argparse.ArgumentParser):
+    """Of the commands that take no configuration."""
+
+    def error(self, message: str) -> NoReturn:
+        """A mistake is one line, too."""
+        fail(f"{message}; {self.prog} --help says more")
+
+
+_HELP = {"help", "helpshort", "helpfull", "helpxml", "?"}
+_REQUIRED = re.compile(r"flag --(\w+)=None: Flag --\1 must have a value other than None")
+
+
+def _missing(name: str) -> str:
+    """What to say of a flag that is required."""
+    text = flags.FLAGS[name].help.rstrip(".")
+    what = f"the {text[:1].lower() if text[1:2].islower() else text[:1]}{text[1:]}"
+    return config_files.MISSING if name == "config" else f"--{name} is missing: expected {what}"
+
+
+def _flag_error(error: Exception) -> str:
+    """What to say of flags that cannot be parsed."""
+    text = str(error).strip()
+    if isinstance(error, flags.UnrecognizedFlagError):
+        name, dot, rest = error.flagname.partition(".")
+        if name == "config" and name in flags.FLAGS:  # its settings are flags once it is given
+            return _missing(name)
+        close = difflib.get_close_matches(name, list(flags.FLAGS), 1)
+        hint = f"did you mean --{close[0]}{dot}{rest}?" if close else "--help lists the flags"
+        return f"--{error.flagname} is not a flag; {hint}"
+    if missing := _REQUIRED.match(text):
+        return _missing(missing[1])
+    # A configuration file that raises arrives as a whole traceback: its last line says it.
+    return f"bad flags: {text.splitlines()[-1] if 'Traceback' in text else text}"
+
+
+def _check_names(argv: Sequence[str]) -> None:
+    """Raises UnrecognizedFlagError, before a configuration is loaded: that imports JAX."""
+    for argument in itertools.takewhile(lambda argument: argument != "--", argv[1:]):
+        name = argument.partition("=")[0].removeprefix("--")
+        known = {name, name.removeprefix("no"), name.partition(".")[0]} & set(flags.FLAGS)
+        if argument.startswith("--") and not known:
+            raise flags.UnrecognizedFlagError(name, argument)
+
+
 def _unknown(error: str, argv: Sequence[str]) -> str:
     """Names the flag that sets something inside a group that is none.
 
@@ -68,6 +116,8 @@ def define_config(help_string: str) -> None:
         lock_config=False,
         accept_new_attributes=True,
     )
+    # --help would show it as a file of the name None.
+    flags.FLAGS["config"].default_as_str = None
 
 
 def define_process_flags() -> None:
@@ -99,6 +149,7 @@ def run(main: Callable[[], Any]) -> None:
     """
 
     def parse(argv: Sequence[str]) -> list[str]:
+        argv = ["--help" if argument == "-h" else argument for argument in argv]
         argv = config_files.find_in(argv)
         if "config" in flags.FLAGS:
             if error := config_files.missing(argv):
@@ -107,15 +158,18 @@ def run(main: Callable[[], Any]) -> None:
                 # Shown by --help beside the command's own.
                 flags.FLAGS.register_key_flag_for_module(argv[0], name)
         try:
+            _check_names(argv)
             rest = flags.FLAGS(argv)
+        except SystemExit as end:
+            # absl ends with 1 where it shows the help.
+            names = {argument.partition("=")[0].lstrip("-") for argument in argv}
+            sys.exit(0 if names & _HELP else end.code)
         # A group that the configuration has not is a KeyError of its name alone.
         except KeyError as error:
             fail(f"bad flags: {_unknown(str(error.args[0]), argv)}")
         # A mistyped setting is an AttributeError of the configuration's.
         except (flags.Error, AttributeError, OSError, ValueError, TypeError) as error:
-            # A configuration file that raises arrives as a whole traceback: its last line says it.
-            text = str(error).strip()
-            fail(f"bad flags: {text.splitlines()[-1] if 'Traceback' in text else text}")
+            fail(_flag_error(error))
         try:
             # A file that cannot be loaded is an error on first use only.  Who needs none checks that himself.
             if flags.FLAGS.config is not None:

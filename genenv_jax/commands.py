@@ -3,9 +3,14 @@
 from __future__ import annotations
 
 import difflib
+import importlib.metadata
+import importlib.util
 import runpy
 import sys
 from collections.abc import Sequence
+from typing import NoReturn
+
+_NEEDED = ("absl", "jax", "ml_collections")  # some of the dependencies, by which it is known
 
 # Command: its module, and what it does.
 COMMANDS = {
@@ -29,7 +34,7 @@ def usage() -> str:
     return (
         "usage: genenv COMMAND [ARGUMENTS]\n\n"
         f"{rows}\n\n"
-        "genenv COMMAND --help says more.  The first run:\n"
+        "genenv COMMAND --help says more, genenv --version which version this is.  The first run:\n"
         "  genenv train --config=configs/quickstart.py --workdir=runs/quickstart"
     )
 
@@ -40,11 +45,31 @@ def main(argv: Sequence[str] | None = None) -> None:
     if name in ("--help", "-h", "help"):
         print(usage())
         return
+    if name == "--version":
+        print(f"genenv_jax {_version()}")
+        return
     if name not in COMMANDS:
         close = difflib.get_close_matches(name, COMMANDS, 1)
         hint = f"did you mean {close[0]}?" if close else f"expected one of {', '.join(COMMANDS)}"
-        print(f"error: {name!r} is not a command; {hint}", file=sys.stderr)
-        sys.exit(2)
+        _fail(f"{name!r} is not a command; {hint}")
+    if not all(map(importlib.util.find_spec, _NEEDED)):
+        _fail(
+            f"what genenv_jax needs is not installed in {sys.executable}: activate its environment "
+            "(`. .venv/bin/activate`), or `pip install -e .` here"
+        )
     sys.argv = [f"genenv {name}", *arguments]
     # It replaces __main__, which processes that it starts import by name.
     runpy.run_module(f"genenv_jax.{COMMANDS[name][0]}", run_name="__main__", alter_sys=True)
+
+
+def _version() -> str:
+    try:
+        return importlib.metadata.version("genenv_jax")
+    except importlib.metadata.PackageNotFoundError:
+        return "(not installed)"
+
+
+def _fail(message: str) -> NoReturn:
+    """As `cli.fail`, which a Python without the package's dependencies cannot import."""
+    print(f"error: {message}", file=sys.stderr)
+    sys.exit(2)

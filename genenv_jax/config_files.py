@@ -8,6 +8,7 @@ import sys
 from collections.abc import Sequence
 
 _PACKAGE = pathlib.Path(__file__).resolve().parent
+MISSING = "--config is missing: expected a file such as configs/quickstart.py"
 
 
 def find(path: str) -> str:
@@ -21,14 +22,16 @@ def find(path: str) -> str:
     relative = pathlib.PurePath(file)
     if pathlib.Path(file).exists() or relative.parts[:1] != ("configs",):
         return path
-    # A checkout has the directory beside the package, a wheel inside it.
-    for root in (_PACKAGE, _PACKAGE.parent):
-        if (root / "configs").is_dir():
-            if not (root / relative).is_file():
-                break
-            print(f"config: there is no {file} here; taking {root / relative}", file=sys.stderr)
-            return f"{root / relative}{colon}{argument}"
-    return path
+    found = _root() / relative
+    if not found.is_file():
+        return path
+    print(f"config: there is no {file} here; taking {found}", file=sys.stderr)
+    return f"{found}{colon}{argument}"
+
+
+def _root() -> pathlib.Path:
+    """The directory that has the package's configs/: a checkout's is beside the package, a wheel's inside."""
+    return _PACKAGE if (_PACKAGE / "configs").is_dir() else _PACKAGE.parent
 
 
 def find_in(argv: Sequence[str]) -> list[str]:
@@ -50,14 +53,18 @@ def missing(argv: Sequence[str]) -> str:
         name, given, value = argument.partition("=")
         if name not in ("--config", "-config"):
             continue
-        path = pathlib.Path((value if given else following).partition(":")[0])
+        file = (value if given else following).partition(":")[0]
+        path, configs = pathlib.Path(file), pathlib.Path("configs")
+        if not file:
+            return MISSING
         if path.is_file():
             return ""
-        folder = path.parent if path.parent.is_dir() else pathlib.Path("configs")
-        there = sorted(file.name for file in folder.glob("*.py"))
-        close = difflib.get_close_matches(path.name, there, 1)
-        others = f"in {folder}/ are {', '.join(there)}" if there else f"there is none in {folder}/"
-        return f"--config={path}: no such file; " + (
-            f"did you mean {folder / close[0]}?" if close else others
-        )
+        there = {name.stem: name for name in path.parent.glob("*.py")}
+        known = {name.stem: configs / name.name for name in (_root() / configs).glob("*.py")}
+        for files in (there, known):
+            if close := difflib.get_close_matches(path.stem, files, 1):
+                return f"--config={file}: no such file; did you mean {files[close[0]]}?"
+        folder = path.parent if there and path.parent != pathlib.Path() else configs
+        names = sorted(name.name for name in (there if folder != configs else known).values())
+        return f"--config={file}: no such file; in {folder}/ are {', '.join(names)}"
     return ""

@@ -1,6 +1,6 @@
 """Co-evolution of an agent and its task simulator.
 
-    python -m genenv_jax.main --config=configs/quickstart.py --workdir=runs/quickstart
+    genenv train --config=configs/quickstart.py --workdir=runs/quickstart
 
 A workdir that holds an interrupted run is continued; one run at a time may have it.  --arm=NAME applies an
 arm of the ablations (`genenv_jax.experiment.arms`).  --print_config shows what is set beyond the paper's

@@ -107,7 +107,7 @@ def outcome(config: Config, workdir: pathlib.Path) -> dict[str, str]:
     players = ", agent/ and simulator/" if config.export else ""
     return {
         "finished": f"{workdir}/ holds metrics.jsonl, tasks.jsonl, d_train.jsonl, d_env.jsonl{players}",
-        "next": f"python -m genenv_jax.report {workdir}",
+        "next": f"genenv report {workdir}",
     }
 
 

@@ -1,6 +1,6 @@
 """A session with both players: type tasks, watch how they are checked, answered and scored.
 
-    python -m genenv_jax.play --config=configs/quickstart.py --run=runs/quickstart
+    genenv play --config=configs/quickstart.py --run=runs/quickstart
 
 takes the players that a run has exported; --agent and --simulator name other model directories, and without
 any the configuration's own model plays both roles.  What is typed is a task as the simulator would write it

@@ -1,6 +1,6 @@
 """Supervised training of a model on a benchmark's demonstrations: the warm start.
 
-    python -m genenv_jax.supervised --config=configs/quickstart.py --out=runs/base
+    genenv supervised --config=configs/quickstart.py --out=runs/base
 
 makes the configuration's small model, or takes the one that `model.path` names, trains it as
 `config.warm_start` says and writes a Hugging Face directory.  `main` does the same when the model is not in

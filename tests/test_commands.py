@@ -1,6 +1,7 @@
 """The commands as a user calls them: bad input is one line and exit code 2, before any training."""
 
 import errno
+import importlib.metadata
 import json
 import os
 import pathlib
@@ -47,8 +48,18 @@ def other_tokenizer(path):
         ([QUICK, "--config.epoch=1"], "config.epoch is not a setting; did you mean config.epochs"),
         ([QUICK, "--config.agent.group_size=many"], "config.agent.group_size.*many"),
         ([QUICK, "--config.benchmark.grap=0.1"], "benchmark.grap is not an option.*grasp"),
-        ([QUICK, "--config.benchmark.grasp=2.0"], "benchmark.grasp = 2.0: expected between"),
-        ([QUICK, "--arm=best"], "--arm=best: expected one of .*'random'"),
+        (
+            [QUICK, "--config.benchmark.grasp=2.0"],
+            "error: config.benchmark.grasp = 2.0: expected between",
+        ),
+        ([QUICK, "--arm=best"], "--arm=best: expected one of .*, random, "),
+        ([], "^error: --config is missing: expected a file such as configs/quickstart.py$"),
+        (["--config="], "^error: --config is missing: expected a file"),
+        (["--config.epochs=3"], "^error: --config is missing: expected a file"),
+        (["--config=quickstart"], "quickstart: no such file; did you mean configs/quickstart.py"),
+        (["--confg=x"], r"--confg is not a flag; did you mean --config\?$"),
+        ([QUICK, "--nodry_rn"], r"--nodry_rn is not a flag; did you mean --dry_run\?$"),
+        ([QUICK, "--nodry_run", "--zzz", "1"], "--zzz is not a flag; --help lists the flags$"),
         ([QUICK, "--config.agent.kl_coef=-1"], "config.agent.kl_coef.*at least 0"),
         ([QUICK, "--config.agent.temperature=0.5"], "config.agent.temperature = 0.5: expected 1.0"),
         ([QUICK, "--config.curriculum.alpha=2"], "config.curriculum.alpha = 2.*between 0 and 1"),
@@ -63,7 +74,7 @@ def other_tokenizer(path):
         ([QUICK, f"--config.seed={2**32}"], "config.seed = 4294967296: expected between 0 and"),
         (
             [QUICK, "--config.benchmark.num_seeds=-3"],
-            "benchmark.num_seeds = -3: expected an integer",
+            "error: config.benchmark.num_seeds = -3: expected an integer",
         ),
         (
             [QUICK, "--config.arms.random.agent.x=1"],
@@ -154,6 +165,20 @@ def test_a_workdir_that_cannot_be_written_is_one_line(tmp_path, monkeypatch):
     assert not list(tmp_path.iterdir())
 
 
+@pytest.mark.parametrize(
+    ("module", "flags", "message"),
+    [
+        ("evaluate", [QUICK], "--workdir is missing: expected the directory of the results"),
+        ("supervised", [QUICK], "--out is missing: expected the directory of the trained model"),
+        ("datasets", [], "--name is missing: expected one of alfworld, api_bank, .*"),
+        ("report", [], "the following arguments are required: workdir; .*"),
+    ],
+)
+def test_what_a_command_requires_is_named(module, flags, message):
+    result = call(module, *flags)
+    assert result.returncode == 2 and re.fullmatch(f"error: {message}\n", result.stderr)
+
+
 def test_a_workdir_is_required():
     result = command("main", QUICK)
     assert result.returncode == 2
@@ -172,10 +197,19 @@ def test_all_commands_have_one_name(tmp_path, monkeypatch):
     assert (
         through.returncode == 0 and through.stdout == call("main", QUICK, "--print_config").stdout
     )
+    version = importlib.metadata.version("genenv_jax")
+    assert call("__main__", "--version").stdout == f"genenv_jax {version}\n"
+    with monkeypatch.context() as patch:
+        patch.setattr("genenv_jax.commands._NEEDED", ("absl", "no_such_package"))
+        bare = call("__main__", "train", QUICK)
+    assert bare.returncode == 2 and len(bare.stderr.splitlines()) == 1
+    assert "is not installed in" in bare.stderr and "pip install -e ." in bare.stderr
     wrong = call("__main__", "trian")
     assert wrong.returncode == 2
     assert wrong.stderr == "error: 'trian' is not a command; did you mean train?\n"
-    helped = command("__main__", "train", "--help")
+    helped = command("__main__", "train", "-h")
+    assert helped.returncode == 0 and "\n    genenv train --config=" in helped.stdout
+    assert "'None'" not in helped.stdout
     for flag in ("--config", "--workdir", "--arm", "--dry_run", "--num_processes"):
         assert re.search(rf"^  {flag}\b|^  --\[no\]{flag[2:]}:", helped.stdout, re.M), flag
 
@@ -215,7 +249,11 @@ def test_missing_benchmark_data_is_named(tmp_path, monkeypatch):
     monkeypatch.setenv("TFDS_DATA_DIR", str(tmp_path))
     result = call("main", "--config=configs/bfcl.py:debug", f"--workdir={tmp_path}")
     assert result.returncode == 2
-    assert re.search(r"error: no BFCL_v4_.*/no/data.*GENENV_DATA", result.stderr)
+    assert re.search(
+        r"error: the files of bfcl are missing: `genenv datasets --name=bfcl` .*GENENV_DATA.*"
+        rf"BFCL_v4_\*\.json in or below /no/data or {tmp_path}/genenv_files\)",
+        result.stderr,
+    )
 
 
 @pytest.mark.data
@@ -328,6 +366,15 @@ def test_supervised_writes_the_model_that_main_caches(finished, tmp_path):
         (["--endpoint=localhost:1"], "expected a URL"),
         (["--endpoint=http://localhost:1/v1"], "endpoint's model is empty"),
         (["--endpoint=http://h/v1", "--model=x"], "expected one of them"),
+        # Before the data is loaded, which this benchmark has not.
+        (
+            [
+                "--endpoint=http://127.0.0.1:9/v1",
+                "--endpoint_model=m",
+                "--config.benchmark.name=bfcl",
+            ],
+            "^error: http://127.0.0.1:9/v1: no server can be reached there",
+        ),
         (["--endpoint_budget=9"], "endpoint_budget=9: expected --endpoint beside it"),
         (["--config.evaluation.resamples=0"], "evaluation.resamples = 0: expected at least 1"),
     ],

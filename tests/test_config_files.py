@@ -64,6 +64,26 @@ def test_both_forms_of_the_flag(package):
     ]
 
 
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        ("small", "did you mean configs/small.py?"),
+        ("smal.py:lora", "did you mean configs/small.py?"),
+        ("mini", "did you mean mine.py?"),
+        ("other", "in configs/ are small.py"),
+        ("deep/other.py", "in deep/ are some.py"),
+    ],
+)
+def test_a_file_that_is_not_there(package, tmp_path, given, said):
+    """What is meant may lie beside it, or be one of the package's."""
+    (tmp_path / "work" / "deep").mkdir()
+    for name in ("mine.py", "deep/some.py"):
+        (tmp_path / "work" / name).touch()
+    file = given.partition(":")[0]
+    assert config_files.missing([f"--config={given}"]) == f"--config={file}: no such file; {said}"
+    assert config_files.missing(["--config", given, "--x"]).endswith(said)
+
+
 LOAD = """
 import sys
 from genenv_jax.config_files import find

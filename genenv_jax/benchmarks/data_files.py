@@ -84,7 +84,7 @@ def find(
       subdirectories: further names below which the files may lie, beside `name`.
 
     Raises:
-      FileNotFoundError: none of the places has the files; names them and the remedy.
+      FileNotFoundError: none of the places has the files; names the remedy and the roots.
     """
     if data_dir:
         roots = [pathlib.Path(data_dir)]
@@ -98,9 +98,9 @@ def find(
         if place.is_dir() and any(place.glob(marker)):
             return place
     raise FileNotFoundError(
-        f"no {marker} in {', '.join(map(str, places))}; run `python -m genenv_jax.datasets "
-        f"--name={name}` to download the files, or set config.benchmark.data_dir or GENENV_DATA to a "
-        "directory that holds them"
+        f"the files of {name} are missing: `genenv datasets --name={name}` downloads them, or set "
+        "config.benchmark.data_dir or GENENV_DATA to a directory that holds them (there is no "
+        f"{marker} in or below {' or '.join(map(str, roots))})"
     )
 
 
@@ -125,7 +125,7 @@ def verify(name: str, directory: pathlib.Path, paths: Iterable[str] | None = Non
 
 def verify_file(path: pathlib.Path, source: Source) -> None:
     """Compares one file with its entry; see `verify`."""
-    remedy = "delete it and run `python -m genenv_jax.datasets` again"
+    remedy = "delete it and run `genenv datasets` again"
     if not path.is_file():
         raise FileNotFoundError(f"{path} is missing; it is published at {source.url}")
     size = path.stat().st_size

@@ -125,7 +125,7 @@ class Dial(DialTasks):
     def __post_init__(self):
         if self.mistakes not in ("argument", "shift"):
             raise ValueError(
-                f"benchmark.mistakes = {self.mistakes!r}: expected 'argument' or 'shift'"
+                f"config.benchmark.mistakes = {self.mistakes!r}: expected 'argument' or 'shift'"
             )
         super().__post_init__()
 

@@ -69,26 +69,26 @@ class DialTasks(abc.ABC):
 
     def __post_init__(self):
         if not 2 <= self.positions <= 10:
-            raise ValueError(f"benchmark.positions = {self.positions}: expected 2 to 10")
+            raise ValueError(f"config.benchmark.positions = {self.positions}: expected 2 to 10")
         counts = {name: getattr(self, name) for name in ("num_seeds", "eval_per_depth")}
-        check_integers(0, **{f"benchmark.{name}": count for name, count in counts.items()})
+        check_integers(0, **{f"config.benchmark.{name}": count for name, count in counts.items()})
         self.deeper = tuple(self.deeper)
         if self.max_depth < 1 or any(depth <= self.max_depth for depth in self.deeper):
             raise ValueError(
-                f"benchmark.deeper = {self.deeper}: expected depths above "
+                f"config.benchmark.deeper = {self.deeper}: expected depths above "
                 f"max_depth = {self.max_depth} >= 1"
             )
         if min(self.seed_depths, default=0) < 0 or sum(self.seed_depths) <= 0:
             raise ValueError("benchmark.seed_depths: expected frequencies, not all of them 0")
         if not 0 <= self.misunderstood <= 1:
             raise ValueError(
-                f"benchmark.misunderstood = {self.misunderstood}: expected between 0 and 1"
+                f"config.benchmark.misunderstood = {self.misunderstood}: expected between 0 and 1"
             )
         if not 0 <= self.grasp <= 0.9:
-            raise ValueError(f"benchmark.grasp = {self.grasp}: expected between 0 and 0.9")
+            raise ValueError(f"config.benchmark.grasp = {self.grasp}: expected between 0 and 0.9")
         if len(self.seed_depths) != self.max_depth:
             raise ValueError(
-                f"benchmark.seed_depths has {len(self.seed_depths)} entries: expected "
+                f"config.benchmark.seed_depths has {len(self.seed_depths)} entries: expected "
                 f"max_depth = {self.max_depth}"
             )
         self.arguments = tuple(range(1, self.positions))
@@ -176,7 +176,7 @@ class DialTasks(abc.ABC):
                 seeds.append(task)
         if len(seeds) < count:
             raise ValueError(
-                f"benchmark.num_seeds = {count}: the world has too few distinct programs"
+                f"config.benchmark.num_seeds = {count}: the world has too few distinct programs"
             )
         return seeds
 

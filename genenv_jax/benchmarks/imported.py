@@ -7,12 +7,20 @@ import importlib
 import inspect
 import os
 import sys
+import sysconfig
 import traceback
 
 from genenv_jax.benchmarks.base import Benchmark
 
 METHODS = tuple(
     name for name in vars(Benchmark) if callable(getattr(Benchmark, name)) and name[0] != "_"
+)
+
+# How files begin that are not a user's: of this package, of Python, of installed packages, generated.
+_LIBRARIES = (
+    os.path.join(os.path.dirname(os.path.dirname(__file__)), ""),
+    *(os.path.join(sysconfig.get_path(kind), "") for kind in ("stdlib", "purelib", "platlib")),
+    "<",
 )
 
 
@@ -41,7 +49,7 @@ def find(name: str) -> type:
                 f"{where}: there is no module {error.name!r}; expected it in {here} or on PYTHONPATH"
             ) from None
         raise ValueError(
-            f"{where}: the module cannot be imported: {type(error).__name__}: {error}{_line(error)}"
+            f"{where}: the module cannot be imported: {type(error).__name__}: {error}{place(error)}"
         ) from error
     found = getattr(module, class_name, None)
     if not inspect.isclass(found):
@@ -62,14 +70,12 @@ def find(name: str) -> type:
     return found
 
 
-def _line(error: BaseException) -> str:
-    """The last line that an error went through, this package aside."""
+def place(error: BaseException) -> str:
+    """The last line of a user's own that an error went through, as " (mine.py:3 in questions)"; or ""."""
     if isinstance(error, SyntaxError):
         return ""  # it says so itself
-    package = os.path.dirname(os.path.dirname(__file__))
-    frames = [
-        f
-        for f in traceback.extract_tb(error.__traceback__)
-        if not f.filename.startswith((package, "<frozen"))
-    ]
-    return f" ({os.path.basename(frames[-1].filename)}, line {frames[-1].lineno})" if frames else ""
+    for frame in reversed(traceback.extract_tb(error.__traceback__)):
+        if not frame.filename.startswith(_LIBRARIES):
+            inside = "" if frame.name == "<module>" else f" in {frame.name}"
+            return f" ({os.path.basename(frame.filename)}:{frame.lineno}{inside})"
+    return ""

@@ -38,14 +38,19 @@ def make_benchmark(name: str, **options: Any) -> Benchmark:
       ValueError: an unknown name or option, or one that is missing; and what the constructor raises.
     """
     check_options(name, **options)
-    if ":" not in name:
-        return _constructor(name)(**options)
     try:
         benchmark = _constructor(name)(**options)
-    except (ValueError, OSError):
+    except ValueError as error:
+        # A constructor knows its option, and this is what the option is called from outside.
+        if str(error).partition(" = ")[0] in default_options(name):
+            raise ValueError(f"config.benchmark.{error}") from error
         raise
     except Exception as error:
-        raise ValueError(f"{name} cannot be made: {type(error).__name__}: {error}") from error
+        if ":" not in name or isinstance(error, OSError):
+            raise
+        raise ValueError(
+            f"{name} cannot be made: {type(error).__name__}: {error}{imported.place(error)}"
+        ) from error
     if not isinstance(getattr(benchmark, "name", None), str):
         raise ValueError(f"{name} lacks an attribute name: expected a text")
     return benchmark

@@ -1,15 +1,18 @@
 """Downloads or checks the files of a benchmark, and prepares them as a TensorFlow Dataset.
 
-python -m genenv_jax.datasets --name=bfcl [--data_dir=DIR] [--manual_dir=DIR]
+genenv datasets --name=bfcl [--data_dir=DIR] [--manual_dir=DIR]
 """
 
 from __future__ import annotations
 
 import argparse
+import logging
 import pathlib
 import sys
+import urllib.parse
 from collections.abc import Sequence
 
+from genenv_jax import cli
 from genenv_jax.benchmarks import data_files
 
 
@@ -17,13 +20,25 @@ def main(argv: Sequence[str] | None = None) -> int:
     """Command line, `argv` without the program's name; returns the exit code (2: a mistake)."""
     from genenv_jax.datasets import builders
 
-    parser = argparse.ArgumentParser(prog="python -m genenv_jax.datasets", description=__doc__)
-    parser.add_argument("--name", required=True, help=f"one of {', '.join(builders.names())}")
+    parser = cli.Parser(
+        prog="genenv datasets",
+        description=__doc__,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    names = f"one of {', '.join(builders.names())}"
+    parser.add_argument("--name", help=names)
     parser.add_argument("--data_dir", help="default: $TFDS_DATA_DIR or ~/tensorflow_datasets")
     parser.add_argument("--manual_dir", help="where the published files already are: no download")
     arguments = parser.parse_args(argv)
+    if not arguments.name:
+        parser.error(f"--name is missing: expected {names}")
+    import requests
     import tensorflow_datasets as tfds
+    from tensorflow_datasets.core.download import downloader
 
+    # Not ten tries of each file, with a warning each: the last error says it.
+    downloader.MAX_RETRIES = 2
+    logging.getLogger("urllib3").setLevel(logging.ERROR)
     if not sys.stderr.isatty():
         tfds.disable_progress_bar()
     manual = arguments.manual_dir
@@ -36,6 +51,13 @@ def main(argv: Sequence[str] | None = None) -> int:
     try:
         builder = builders.builder(arguments.name, arguments.data_dir)
         builder.download_and_prepare(download_config=options)
+    except requests.ConnectionError as error:
+        host = urllib.parse.urlsplit(error.request.url).hostname if error.request else "the server"
+        print(
+            f"error: {host} cannot be reached; --manual_dir takes files that you have",
+            file=sys.stderr,
+        )
+        return 2
     except (OSError, ValueError, tfds.download.DownloadError) as error:
         print(f"error: {' '.join(str(error).split())}", file=sys.stderr)
         return 2

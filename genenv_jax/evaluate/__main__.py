@@ -1,12 +1,12 @@
 """Scores a model on a benchmark's held-out tasks, or what it writes as the simulator.
 
-    python -m genenv_jax.evaluate --config=configs/quickstart.py --model=runs/quickstart/agent \\
+    genenv evaluate --config=configs/quickstart.py --model=runs/quickstart/agent \\
         --workdir=runs/quickstart-eval
 
 Without --model it scores what the configuration's players start from.  With --endpoint it asks a server
 that speaks OpenAI's chat completions (the key is read from $OPENAI_API_KEY):
 
-    python -m genenv_jax.evaluate --config=configs/bfcl.py --endpoint=http://localhost:8000/v1 \\
+    genenv evaluate --config=configs/bfcl.py --endpoint=http://localhost:8000/v1 \\
         --endpoint_model=Qwen/Qwen2.5-7B-Instruct --workdir=runs/bfcl-eval
 
 Both get the same prompts, and `config.evaluation` says how often and at what temperature they are asked.
@@ -54,6 +54,7 @@ from genenv_jax.players import build
 from genenv_jax.players.policy import Policy
 from genenv_jax.players.prompts import check_prompts
 from genenv_jax.run import streams
+from genenv_jax.run.programs import keep_programs
 from genenv_jax.run.progress import Progress
 from genenv_jax.run.streams import Stream
 from genenv_jax.run.workdir import compare_data, compare_settings
@@ -91,7 +92,6 @@ def open_simulator(
         yield {SIMULATOR: build.make_policy(config, host, params, SIMULATOR, at_once)}
 
 
-@contextlib.contextmanager
 def open_endpoint(
     config: Config,
     url: str,
@@ -100,8 +100,11 @@ def open_endpoint(
     concurrency: int,
     workdir: pathlib.Path,
     budget: int,
-) -> Iterator[dict[str, Answerer]]:
-    """Answerers by mode or role, of a server; budget: tokens that they may spend together, 0: no limit."""
+) -> dict[str, Answerer]:
+    """Answerers by mode or role, of a server that is there or whose answers are kept.
+
+    budget: tokens that they may spend together, 0: no limit.
+    """
     from genenv_jax.players.endpoint import Endpoint, EndpointAnswerer
 
     if processes.process_count() > 1:
@@ -120,8 +123,9 @@ def open_endpoint(
         cache=workdir / "endpoint.jsonl",
         max_tokens_total=budget,
     )
+    server.reach()
     size, seed = config.evaluation.batch_size, config.seed
-    yield {
+    return {
         mode: EndpointAnswerer(server, samples, size, seed, concurrency, temperature)
         for mode, (samples, temperature) in modes.items()
     }
@@ -157,6 +161,12 @@ def run(
         use_model(config, model_path)
     checked = validate(config)
     compare_settings(checked.to_dict())
+    if checked.compilation_cache:
+        keep_programs()
+    out = pathlib.Path(workdir)
+    served: dict[str, Answerer] = {}
+    if endpoint:  # before the data, which may take long to load
+        served = open_endpoint(checked, endpoint, endpoint_model, role, concurrency, out, budget)
     # A model that is made or trained here is trained on the seeds.
     trained = not checked.model.path or checked.warm_start.steps > 0
     need_seeds = role == SIMULATOR or (trained and not endpoint)
@@ -165,16 +175,13 @@ def run(
     tasks = checked.evaluation.tasks(benchmark, "seed" if role == SIMULATOR else "eval")
     if not tasks:
         raise ValueError(f"benchmark {benchmark.name!r} has no held-out tasks: expected some")
-    out = pathlib.Path(workdir)
+    answers = endpoint_model if endpoint else checked.model.path or "made here"
     if endpoint:
-        opened = open_endpoint(checked, endpoint, endpoint_model, role, concurrency, out, budget)
-        answers = endpoint_model
+        opened = contextlib.nullcontext(served)
     elif role == SIMULATOR:
         opened = open_simulator(checked, benchmark, tasks)
-        answers = checked.model.path or "made here"
     else:
         opened = open_policies(checked, benchmark, tasks)
-        answers = checked.model.path or "made here"
     metrics: dict[str, float] = {}
     attempts: dict[str, list[list[Attempt]]] = {}
     prompt_tokens: dict[str, int | None] = {}

@@ -1,6 +1,6 @@
 """The protocol: arms × seeds, then statistics, tables, figures and one page.
 
-    python -m genenv_jax.experiment --config=configs/ablations/suite.py --workdir=runs/suite
+    genenv experiment --config=configs/ablations/suite.py --workdir=runs/suite
 
 Each run is a process of `genenv_jax.main` in WORKDIR/<arm>/seed-<s>.  An interrupted suite is continued by
 the same command: finished runs are kept, an interrupted run is continued.  A run that fails is reported

@@ -1,12 +1,12 @@
 """The arms of the ablations: what each changes in a configuration of any benchmark.
 
-    python -m genenv_jax.main --config=configs/bfcl.py --arm=random --workdir=runs/random
+    genenv train --config=configs/bfcl.py --arm=random --workdir=runs/random
 
 `teacher` trains on tasks that the benchmark draws itself.  Where it draws none, a model behind any server
 that speaks OpenAI's chat completions writes them before anything is trained
-(`pip install 'genenv_jax[endpoint]'`; the key is $OPENAI_API_KEY; the budget is of tokens, with prompts):
+(`pip install -e '.[endpoint]'`; the key is $OPENAI_API_KEY; the budget is of tokens, with prompts):
 
-    python -m genenv_jax.main --config=configs/bfcl.py --arm=teacher --workdir=runs/teacher-bfcl \\
+    genenv train --config=configs/bfcl.py --arm=teacher --workdir=runs/teacher-bfcl \\
         --config.tasks.teacher.url=http://localhost:8000/v1 \\
         --config.tasks.teacher.model=Qwen/Qwen2.5-72B-Instruct --config.tasks.teacher.budget=5000000
 
@@ -15,6 +15,8 @@ tokens, up to what every run has reached.
 """
 
 from __future__ import annotations
+
+import difflib
 
 from ml_collections import ConfigDict
 
@@ -56,5 +58,7 @@ EQUAL_ROLLOUTS: dict[str, object] = {
 def apply_arm(config: ConfigDict, name: str) -> None:
     """Sets what an arm changes.  Raises ValueError for an unknown name."""
     if name not in ARMS:
-        raise ValueError(f"--arm={name}: expected one of {list(ARMS)}")
+        close = difflib.get_close_matches(name, ARMS, 1)
+        hint = f"did you mean {close[0]}?" if close else f"expected one of {', '.join(ARMS)}"
+        raise ValueError(f"--arm={name}: {hint}")
     config.update_from_flattened_dict(ARMS[name])

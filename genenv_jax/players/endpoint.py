@@ -25,6 +25,7 @@ from genenv_jax.players.policy import OnAnswer
 from genenv_jax.run.jsonl import JsonLines
 
 _LONGEST = 1 << 24  # bytes of a response
+_REACH = 10.0  # seconds that the first attempt to reach a server may take
 
 
 class EndpointError(ValueError):
@@ -99,12 +100,13 @@ class Endpoint:
             import openai
         except ImportError as error:
             raise EndpointError(
-                "an endpoint needs the openai package: pip install 'genenv_jax[endpoint]'"
+                "an endpoint needs the openai package: pip install -e '.[endpoint]'"
             ) from error
         self.url, self.model = url, model
         self.spent_prompt_tokens = self.spent_completion_tokens = self.requests = 0
         self._settings = {"model": model, "temperature": temperature, "max_tokens": max_tokens}
         self._budget = max_tokens_total
+        self._unreachable = openai.APIConnectionError
         # Beyond the client's own: a response that is no JSON, or nested too deeply.
         self._failures = (openai.OpenAIError, ValueError, RecursionError)
         self._refusals = (openai.BadRequestError, openai.UnprocessableEntityError)
@@ -125,6 +127,24 @@ class Endpoint:
         if self._cache:
             self._known = dict(_read_cache(self._cache))
         self._spent = sum(c.prompt_tokens + c.completion_tokens for c in self._known.values())
+
+    def reach(self) -> None:
+        """Raises EndpointError where no server is there: one attempt, none where answers are kept.
+
+        A server that takes its time, refuses, or does not list its models is there.
+        """
+        if self._known:
+            return
+        try:
+            self._client.with_options(max_retries=0, timeout=_REACH).models.list()
+        except self._unreachable as error:
+            cause = error.__cause__ or error
+            if not type(cause).__name__.startswith("Read"):  # it has been connected to
+                raise EndpointError(
+                    f"{self.url}: no server can be reached there ({str(cause)[:200]})"
+                ) from error
+        except self._failures:
+            pass
 
     def complete(
         self, messages: Sequence[Message], seed: int = 0, temperature: float | None = None

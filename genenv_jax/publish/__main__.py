@@ -1,7 +1,7 @@
 """Uploads an exported model to the Hugging Face hub, private unless it is told otherwise.
 
-    python -m genenv_jax.publish runs/quickstart/agent OWNER/NAME
-    python -m genenv_jax.publish runs/quickstart/agent OWNER/NAME --public
+    genenv publish runs/quickstart/agent OWNER/NAME
+    genenv publish runs/quickstart/agent OWNER/NAME --public
 
 DIRECTORY is agent/, simulator/, agent_adapter/ or simulator_adapter/ of a finished run, or the --out of
 `genenv_jax.supervised`.  Its model files and its card (README.md) are uploaded, in one commit; the repository
@@ -10,18 +10,18 @@ is made if missing.  The token is that of $HF_TOKEN or of `hf auth login`.
 
 from __future__ import annotations
 
-import argparse
 import pathlib
 import sys
 from collections.abc import Sequence
 
+from genenv_jax import cli
 from genenv_jax.publish.push import push
 
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Command line, `argv` without the program's name; returns the exit code (2: nothing was uploaded)."""
-    parser = argparse.ArgumentParser(
-        prog="python -m genenv_jax.publish",
+    parser = cli.Parser(
+        prog="genenv publish",
         description="Uploads an exported model to the Hugging Face hub.",
     )
     parser.add_argument("directory", help="exported model or adapter")

@@ -1,6 +1,6 @@
 """Figures, tables and one HTML page from one or many runs.
 
-    python -m genenv_jax.report WORKDIR [WORKDIR ...] [--out DIR]
+    genenv report WORKDIR [WORKDIR ...] [--out DIR]
 
 Reads config.json, metrics.jsonl, timing.jsonl, tasks.jsonl and d_train.jsonl of each run, also of
 one that is still at work.  Several runs are overlaid; runs whose configurations differ only in the seed are
@@ -9,11 +9,11 @@ shown as their mean and range.  Needs no JAX.
 
 from __future__ import annotations
 
-import argparse
 import pathlib
 import sys
 from collections.abc import Sequence
 
+from genenv_jax import cli
 from genenv_jax.report.page import write_page
 from genenv_jax.report.run_figures import draw
 from genenv_jax.report.runs import Run, load_run
@@ -22,8 +22,8 @@ from genenv_jax.report.tables import summary_table
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Command line, `argv` without the program's name; returns the exit code (2: bad workdir)."""
-    parser = argparse.ArgumentParser(
-        prog="python -m genenv_jax.report", description="Figures and tables from one or many runs."
+    parser = cli.Parser(
+        prog="genenv report", description="Figures and tables from one or many runs."
     )
     parser.add_argument("workdir", nargs="+", help="workdir of a run")
     parser.add_argument(
@@ -34,14 +34,14 @@ def main(argv: Sequence[str] | None = None) -> int:
     try:
         runs = [load_run(workdir) for workdir in arguments.workdir]
     except (OSError, ValueError) as error:
-        print(f"report: {error}", file=sys.stderr)
+        print(f"error: {error}", file=sys.stderr)
         return 2
     out = pathlib.Path(arguments.out) if arguments.out is not None else _default_out(runs)
     try:
         figures = draw(runs, out)
         page = write_page(runs, figures, out / "report.html")
     except OSError as error:
-        print(f"report: cannot write to {out}: {error}", file=sys.stderr)
+        print(f"error: cannot write to {out}: {error}", file=sys.stderr)
         return 1
     text = f"{summary_table(runs)}\n\nfigure: {figures['report']}\npage:   {page}"
     encoding = getattr(sys.stdout, "encoding", None) or "utf-8"

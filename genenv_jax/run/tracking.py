@@ -67,7 +67,7 @@ class TrackingConfig(Settings):
             if name != "auto" and (missing := _missing(name)):
                 raise ValueError(
                     f"config.tracking.trackers names {name!r}, but {' and '.join(missing)} cannot be found: "
-                    f"expected `pip install 'genenv_jax[{name}]'` before, or another tracker"
+                    f"expected `pip install -e '.[{name}]'` before, or another tracker"
                 )
 
 

@@ -367,6 +367,7 @@ def test_a_row_that_is_not_right_is_named(tmp_path):
 MODULE = '''
 """Classes of somebody's own."""
 
+import json
 import time
 
 from genenv_jax.benchmarks.custom.benchmark import Custom
@@ -425,6 +426,27 @@ class Raises(Custom):
         return {}[split]
 
 
+class Parses(Custom):
+    def questions(self, split):
+        return json.loads("[")
+
+
+class Checks(Custom):
+    def questions(self, split):
+        return [Question("Which one?", "x")]
+
+    def check(self, question):
+        return 1 / 0
+
+
+class Made(Custom):
+    def __post_init__(self):
+        {}[3]
+
+    def questions(self, split):
+        return []
+
+
 class Grades(Custom):
     def questions(self, split):
         return [Question("Which one?", "x")]
@@ -480,14 +502,17 @@ def module(tmp_path, monkeypatch):
         ("mine:Empty", "Empty lacks questions$"),
         ("mine:Needs", "config.benchmark.size is missing: mine:Needs has no default for it"),
         ("mine:Odd", r"Odd.questions\('eval'\)\[0\] is 1: expected a Question"),
-        ("mine:Raises", r"Raises.questions\('eval'\) raised KeyError: 'eval'"),
+        ("mine:Raises", r"Raises.questions\('eval'\) raised KeyError: 'eval' \(mine.py:\d+ in questions\)$"),
+        ("mine:Parses", r"raised JSONDecodeError: .* \(mine.py:\d+ in questions\)$"),
+        ("mine:Checks", r"bad_answer: ZeroDivisionError: .* \(mine.py:\d+ in check\)$"),
+        ("mine:Made", r"mine:Made cannot be made: KeyError: 3 \(mine.py:\d+ in __post_init__\)$"),
         ("mine:Grades", r"Grades.questions\('eval'\)\[0\]: .*grade returned 1.5: expected a number in"),
         ("mine:Forgets", r"Forgets.__post_init__ does not call super\(\)"),
-        ("raises:A", r"cannot be imported: ZeroDivisionError: .*\(raises.py, line 2\)"),
+        ("raises:A", r"cannot be imported: ZeroDivisionError: .*\(raises.py:2\)"),
         ("ends:A", "cannot be imported: SystemExit"),
         ("syntax:A", r"cannot be imported: SyntaxError: .*\(syntax.py, line 1\)"),
-        ("needs:A", r"cannot be imported: ModuleNotFoundError: .*no_such_package.* \(needs.py, line 1\)"),
-        ("inits:A", r"A has an __init__: expected annotated attributes as options.*\(inits.py, line 3\)"),
+        ("needs:A", r"cannot be imported: ModuleNotFoundError: .*no_such_package.* \(needs.py:1\)"),
+        ("inits:A", r"A has an __init__: expected annotated attributes as options.*\(inits.py:3\)"),
         ("dail", "expected one of .*'dial'.*, or module:Class"),
     ],
 )  # fmt: skip

@@ -205,7 +205,7 @@ def test_files_are_found_and_compared_with_the_published_ones(name, tmp_path, mo
     monkeypatch.setenv("GENENV_DATA", str(tmp_path / "nothing"))
     monkeypatch.setenv("TFDS_DATA_DIR", str(tmp_path / "nothing"))
     with pytest.raises(
-        FileNotFoundError, match=f"run `python -m genenv_jax.datasets --name={name}`"
+        FileNotFoundError, match=f"files of {name} are missing: `genenv datasets --name={name}`"
     ):
         registry.make_benchmark(name).tasks("eval")
     monkeypatch.setenv("GENENV_DATA", str(directory))

@@ -133,6 +133,18 @@ def test_the_command_says_mistakes_in_one_line(tmp_path, capsys, monkeypatch):
     monkeypatch.setenv("TFDS_DATA_DIR", str(tmp_path))
     assert main(["--name=nothing"]) == 2
     assert "data set 'nothing': expected one of alfworld, api_bank" in capsys.readouterr().err
+    with pytest.raises(SystemExit) as ended:
+        main([])
+    assert ended.value.code == 2
+    assert "error: --name is missing: expected one of alfworld," in capsys.readouterr().err
+    for name in ("NO_PROXY", "no_proxy"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("https_proxy", "http://127.0.0.1:9")  # nobody is there
+    assert main(["--name=bamboogle"]) == 2
+    *_, last = capsys.readouterr().err.splitlines()
+    assert last == (
+        "error: raw.githubusercontent.com cannot be reached; --manual_dir takes files that you have"
+    )
     assert main(["--name=bfcl", f"--manual_dir={tmp_path / 'no'}"]) == 2
     assert "--manual_dir" in capsys.readouterr().err
 

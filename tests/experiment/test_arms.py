@@ -46,8 +46,11 @@ def test_which_arms_train_the_simulator_and_where_their_tasks_are_from():
 
 
 def test_an_unknown_arm_is_refused():
-    with pytest.raises(ValueError, match="--arm=nothing: expected one of .*'genenv'"):
-        apply_arm(load_config("configs/quickstart.py", "config"), "nothing")
+    config = load_config("configs/quickstart.py", "config")
+    with pytest.raises(ValueError, match="--arm=nothing: expected one of genenv, random, "):
+        apply_arm(config, "nothing")
+    with pytest.raises(ValueError, match=r"--arm=randm: did you mean random\?"):
+        apply_arm(config, "randm")
 
 
 @pytest.mark.parametrize("name", SUITES)

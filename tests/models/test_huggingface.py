@@ -489,15 +489,33 @@ def test_resolve(model, tmp_path):
         huggingface.resolve(model / "config.json")
 
 
-@pytest.mark.parametrize("name", ["nobody/nothing", "no/such/directory", "bad name!", "/no/where"])
-def test_resolve_names_what_was_tried(name, tmp_path, monkeypatch):
+@pytest.mark.parametrize(
+    "name", ["/no/where", "./here", "../a/b", "~/nowhere", "no/such/directory"]
+)
+def test_a_directory_is_never_asked_for_on_the_hub(name, monkeypatch):
+    monkeypatch.setattr("huggingface_hub.snapshot_download", None)
+    with pytest.raises(FileNotFoundError, match=f"^{name}: no such directory; expected a model"):
+        huggingface.resolve(name)
+
+
+def test_resolve_names_what_was_tried(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
+    name = "bad name!"
     with pytest.raises(FileNotFoundError) as caught:
         huggingface.resolve(name)
     text = str(caught.value)
     assert text.startswith(f"{name} is neither a directory nor a model on the hub; tried")
     assert str((tmp_path / name).absolute()) in text
     assert len(text) < 1_000
+
+
+def test_a_hub_out_of_reach_is_one_line():
+    with pytest.raises(FileNotFoundError) as caught:
+        huggingface.resolve("nobody/nothing")
+    assert str(caught.value) == (
+        "nobody/nothing could not be fetched from the hub (no network?) and is not cached; give a directory "
+        "with --config.model.path=DIR"
+    )
 
 
 def test_resolve_finds_what_the_hub_cache_holds(tmp_path, monkeypatch):

@@ -3,6 +3,7 @@
 import errno
 import json
 import os
+import sys
 
 import pytest
 
@@ -83,6 +84,25 @@ def test_a_passing_failure_is_tried_again_and_a_lasting_one_is_named():
 def test_an_endpoint_that_is_not_one_is_refused(url, model, message):
     with pytest.raises(EndpointError, match=message):
         Endpoint(url, model)
+
+
+def test_a_package_that_is_missing_is_named(monkeypatch):
+    monkeypatch.setitem(sys.modules, "openai", None)
+    with pytest.raises(EndpointError, match=r"needs the openai package: pip install -e '\.\[endp"):
+        Endpoint("http://127.0.0.1:9/v1", "m")
+
+
+def test_a_server_is_reached_once(tmp_path):
+    """One that cannot list its models is there; with answers that are kept none is needed."""
+    nowhere, cache = "http://127.0.0.1:9/v1", tmp_path / "answers.jsonl"
+    with pytest.raises(EndpointError, match=f"{nowhere}: no server can be reached there .*refused"):
+        Endpoint(nowhere, "m").reach()
+    with serve(lambda _: "x") as (url, requests):
+        endpoint = Endpoint(url, "m", cache=cache)
+        endpoint.reach()
+        endpoint.complete(HELLO)
+    assert len(requests) == 1
+    Endpoint(nowhere, "m", cache=cache).reach()
 
 
 def test_what_was_answered_is_not_asked_again(tmp_path):

@@ -25,7 +25,7 @@ def test_default_directories(several):
 
 def test_a_missing_workdir_and_an_unwritable_out_are_named(workdir, tmp_path, capsys):
     assert report.main([str(tmp_path / "nowhere")]) == 2
-    assert capsys.readouterr().err == f"report: {tmp_path / 'nowhere'}: no such directory\n"
+    assert capsys.readouterr().err == f"error: {tmp_path / 'nowhere'}: no such directory\n"
     (tmp_path / "file").touch()
     assert report.main([str(workdir), "--out", str(tmp_path / "file")]) == 1
     assert "cannot write to" in capsys.readouterr().err

@@ -60,6 +60,6 @@ def test_a_bad_workdir_is_one_line_and_exit_code_2(tmp_path, capsys, name, conte
     captured = capsys.readouterr()
     with pytest.raises((OSError, ValueError), match=message) as error:
         load_run(tmp_path)
-    assert (captured.out, captured.err) == ("", f"report: {error.value}\n")
+    assert (captured.out, captured.err) == ("", f"error: {error.value}\n")
     assert len(captured.err.splitlines()) == 1
     assert not (tmp_path / "report").exists()

@@ -60,7 +60,7 @@ def test_a_named_tracker_that_is_not_installed_is_one_error(tmp_path, monkeypatc
     here = types.SimpleNamespace(origin="there.py")
     monkeypatch.setattr(importlib.util, "find_spec", lambda name: None if name == missing else here)
     extra = "tensorboard" if missing == "tensorflow" else missing
-    with pytest.raises(ValueError, match=rf"'{extra}', but {missing} .*genenv_jax\[{extra}\]"):
+    with pytest.raises(ValueError, match=rf"'{extra}', but {missing} .*-e '\.\[{extra}\]"):
         TrackingConfig(trackers=("auto", extra)).check()
     if extra == "tensorboard":
         TrackingConfig().check()

@@ -18,7 +18,7 @@ from typing import Any
 
 from genenv_jax.benchmarks.alfworld import commands, games
 
-INSTALL = "pip install 'genenv_jax[alfworld]'"
+INSTALL = "pip install -e '.[alfworld]'"
 NOTHING_HAPPENS = "Nothing happens."
 
 _GREETING = "-= Welcome to TextWorld, ALFRED! =-"

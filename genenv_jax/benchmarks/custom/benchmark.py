@@ -22,6 +22,7 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from typing import Any
 
+from genenv_jax.benchmarks import imported
 from genenv_jax.benchmarks.base import (
     BAD_ANSWER,
     GIVEN_AWAY,
@@ -195,7 +196,8 @@ class Custom(Loaded):
         try:
             return self._fault(task)
         except Exception as error:  # of code that has promised nothing
-            return Rejection(BAD_ANSWER, f"{type(error).__name__}: {error}"[:200])
+            said = f"{type(error).__name__}: {error}"[:200]
+            return Rejection(BAD_ANSWER, said + imported.place(error))
 
     def _fault(self, task: Task) -> Rejection | None:
         """UNPARSABLE, GIVEN_AWAY, WRONG_ANSWER.

@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import typing
 
+from genenv_jax.benchmarks import imported
 from genenv_jax.benchmarks.base import Task
 from genenv_jax.benchmarks.custom.checkers import CHECKERS, read_reference
 from genenv_jax.benchmarks.custom.question import Question, to_task
@@ -28,7 +29,9 @@ def load(benchmark: Custom, split: str) -> list[Task]:
         ours = type(benchmark).questions.__module__ in _OURS
         if ours and isinstance(error, ValueError | OSError):
             raise
-        raise ValueError(f"{place} raised {type(error).__name__}: {error}") from error
+        raise ValueError(
+            f"{place} raised {type(error).__name__}: {error}{imported.place(error)}"
+        ) from error
     made: dict[str, Task] = {}
     for index, question in enumerate(asked):
         if not isinstance(question, Question):

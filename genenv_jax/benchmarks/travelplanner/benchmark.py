@@ -183,7 +183,7 @@ class TravelPlanner(Recorded):
         if tasks is None:
             raise FileNotFoundError(
                 "eval = 'validation': no example_evaluation.jsonl (HEAD/postprocess) in "
-                f"{records.find_directory(self.data_dir)}; run `python -m genenv_jax.datasets "
+                f"{records.find_directory(self.data_dir)}; run `genenv datasets "
                 "--name=travelplanner` to download it"
             )
         return [_as(task, "eval") for task in tasks]

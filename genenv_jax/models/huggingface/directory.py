@@ -21,31 +21,41 @@ def resolve(path_or_hub_id: str | os.PathLike, revision: str | None = None) -> p
     """The local directory of a model: the argument itself, or a download from the Hugging Face hub.
 
     Only configuration, tokenizer and safetensors files and the card, all at the top of the repository, are
-    fetched.
+    fetched.  What starts with / . or ~, or has several /, is a directory and never asked for there.
     Raises FileNotFoundError, naming what was tried, where neither exists or the hub is unreachable.
     """
-    # Imported here: it is slow, and a local directory does not need it.
-    import huggingface_hub
-
-    path = pathlib.Path(path_or_hub_id).expanduser()
+    name = os.fspath(path_or_hub_id)
+    path = pathlib.Path(name).expanduser()
     if path.is_dir():
         return path
     if path.is_file():
         raise NotADirectoryError(f"{path} is a file; expected the model directory that holds it")
+    if name.startswith(("/", ".", "~")) or name.count("/") > 1:
+        raise FileNotFoundError(
+            f"{name}: no such directory; expected a model directory, or the id of a model on the hub"
+        )
+    # Imported here: it is slow, and a local directory does not need it.
+    import huggingface_hub
+
     try:
         return pathlib.Path(
             huggingface_hub.snapshot_download(
-                str(path_or_hub_id),
+                name,
                 revision=revision,
                 allow_patterns=list(HUB_FILES),
                 ignore_patterns=["*/*"],
             )
         )
+    except huggingface_hub.errors.LocalEntryNotFoundError as error:
+        raise FileNotFoundError(
+            f"{name} could not be fetched from the hub (no network?) and is not cached; give a directory "
+            "with --config.model.path=DIR"
+        ) from error
     except Exception as error:  # HTTP, cache, name and offline errors share no useful base class
         reason = " ".join(str(error).split())[:300]
         raise FileNotFoundError(
-            f"{path_or_hub_id} is neither a directory nor a model on the hub; tried the directory "
-            f"{path.absolute()} and the hub repository {str(path_or_hub_id)!r} "
+            f"{name} is neither a directory nor a model on the hub; tried the directory "
+            f"{path.absolute()} and the hub repository {name!r} "
             f"(revision {revision or 'main'}): {type(error).__name__}: {reason}"
         ) from error
 
