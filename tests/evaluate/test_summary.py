@@ -26,7 +26,7 @@ def test_the_accuracies_come_first_and_no_line_is_wider_than_a_terminal():
         "main    sampled  accuracy  0.427 [0.377, 0.482]  n = 144",
         "main    greedy   accuracy  0.493 [0.431, 0.563]  n = 144",
         "deeper  sampled  accuracy  0.100 [0.000, 0.200]  n = 48",
-        "all  sampled  valid_share".ljust(59) + "0.900 [0.800, 1.000]",
+        "all  sampled  valid_share".ljust(60) + "0.900 [0.800, 1.000]",
     ]
     assert any("invalid_in_distribution" in line and ".." in line for line in lines)
     assert any(line.split() == ["all", "sampled", "worker_lost", "1,200"] for line in lines)

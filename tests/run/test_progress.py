@@ -126,7 +126,7 @@ def test_a_terminal_has_a_line_that_goes(clock, terminal):
     lines = [re.split(r"\x1b\[\S*[a-zA-Z]", line)[-1] for line in terminal.getvalue().splitlines()]
     rows = [line for line in lines if line.startswith("  ")]
     assert rows[0].split() == ["epoch", "held-out", "time", "left"]
-    assert rows[1].split() == ["0/2", "0.25", "6.0", "s"]
+    assert rows[1].split() == ["0/2", "0.25", "8.0", "s"]
     assert rows[2].split() == ["1/2", "0.31", "0:30", "0:30"]
     assert "generate" not in rows[2] and progress._live is None
 
