@@ -44,12 +44,12 @@ from genenv_jax.typing import Params, PRNGKey
 
 HELP = """\
 /task      the agent answers the next held-out task
-/write     the simulator varies the current seed; the agent attempts what is admitted
+/write     the simulator varies the current seed, the agent attempts it if admitted
 /seed      goes on to the next seed, and shows it as the simulator should write it
-/ask TEXT  the agent answers a request, up to an empty line, in the current seed's place; nothing is scored
+/ask TEXT  the agent answers a request put in the seed's place; no score
 /help      this
 /quit      ends, as do quit, exit and the end of the input
-Anything else is a task for the current seed; an empty line ends it."""
+Anything else is a task for the current seed.  An empty line ends it, or TEXT."""
 
 _ENDS = ("/quit", "/exit", "quit", "exit")
 # Rejections of a text for its form.

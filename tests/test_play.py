@@ -39,6 +39,8 @@ def test_a_session(cache):
         "",
         "\x1b[2J nonsense",
         "",
+        "7 long.",
+        "",
         "/dance",
         "",
         "/ask draw it",
@@ -57,11 +59,11 @@ def test_a_session(cache):
         "rejected: "
     )
     assert seed.startswith("seed ") and seed.splitlines()[-1] != example
-    (_, copy, _, nonsense, dance, empty, _, _, asked, _, nothing, quitted) = typed
+    (_, copy, _, nonsense, _, unread, dance, empty, _, _, asked, _, nothing, quitted) = typed
     assert copy.startswith("rejected: duplicate")  # of a seed
     assert "\\u001b[2J nonsense" in nonsense and "\x1b" not in nonsense
     # What is no task of this form is followed by one that is.
-    assert nonsense.splitlines()[-1] == example and "as the simulator should write" in nonsense
+    assert unread.startswith("rejected: unparsable") and unread.endswith(f"\n{seed}")
     assert "as the simulator should write" not in copy
     answers = [line.split(" × ")[0] for line in asked.splitlines() if " × " in line]
     assert sum(map(int, answers)) == 4 and "reward" not in asked
