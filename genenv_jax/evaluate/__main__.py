@@ -177,10 +177,12 @@ def run(
         return {}
     limits = checked.limits
     reached = f"config.limits.agent_response = {limits.agent_response} tokens"
-    if limits.agent_episode:
-        reached += f", or config.limits.agent_episode = {limits.agent_episode}"
     if warning := cut_off(attempts, reached):
         progress.line(warning)
+        if limits.agent_episode:
+            progress.line(
+                f"or, in episodes, at config.limits.agent_episode = {limits.agent_episode}"
+            )
     about = {
         "benchmark": benchmark.name,
         "model": str(answers),

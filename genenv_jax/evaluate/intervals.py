@@ -115,35 +115,38 @@ def intervals(
     """Percentile bootstrap intervals of `evaluation_metrics`, and where they have no width Wilson's.
 
     Tasks are drawn with replacement within their category, each with all of its samples: categories
-    keep their sizes, and samples of one task are not taken for independent ones.  The intervals are
-    about which tasks the benchmark happens to have; they say nothing of training seeds.
+    keep their sizes, and samples of one task are not taken for independent ones.  Categories of one task,
+    in which nothing varies, are drawn from together.  The intervals are about which tasks the benchmark
+    happens to have; they say nothing of training seeds.
 
-    Where all resamples agree, as where all verdicts do, a bootstrap knows nothing.  A share then has
-    `wilson_interval` of its tasks, any other metric none.
+    Where all resamples agree, as where all verdicts do, or some lack the metric, a bootstrap knows nothing.
+    A share then has `wilson_interval` of its tasks, any other metric none.
 
     Args:
       sizes: see `share_sizes`.
     Returns:
-      (low, high) of each metric; of those alone that every resample has.
+      (low, high) of each metric that has one.
     """
     strata: dict[str, list[int]] = collections.defaultdict(list)
     for index, (first, *_) in enumerate(attempts):
         strata[first.task.category].append(index)
+    alone = [i for of in strata.values() if len(of) == 1 for i in of]
+    groups = [of for of in strata.values() if len(of) > 1] + ([alone] if alone else [])
     rng = np.random.default_rng(seed)
     drawn: dict[str, list[float]] = collections.defaultdict(list)
     for _ in range(resamples):
-        rows = [rng.choice(indices, len(indices)) for indices in strata.values()]
+        rows = [rng.choice(indices, len(indices)) for indices in groups]
         resample = [attempts[i] for i in np.concatenate(rows)] if rows else []
         for name, value in evaluation_metrics(benchmark, resample).items():
             drawn[name].append(value)
     tail = 50.0 * (1.0 - confidence)
     found = {}
-    for name, values in drawn.items():
-        if len(values) < resamples:
-            continue
-        low, high = (float(x) for x in np.percentile(values, (tail, 100.0 - tail)))
-        if not math.isclose(low, high, abs_tol=1e-12):
-            found[name] = low, high
-        elif name in sizes:
-            found[name] = wilson_interval(min(max(low, 0.0), 1.0), sizes[name], confidence)
+    for name, value in evaluation_metrics(benchmark, attempts).items():
+        if len(drawn[name]) == resamples:
+            low, high = (float(x) for x in np.percentile(drawn[name], (tail, 100.0 - tail)))
+            if not math.isclose(low, high, abs_tol=1e-12):
+                found[name] = low, high
+                continue
+        if name in sizes:
+            found[name] = wilson_interval(min(max(value, 0.0), 1.0), sizes[name], confidence)
     return found

@@ -65,7 +65,7 @@ def write_results(
     results = {
         "about": dict(about),
         "metrics": found,
-        "intervals": f"95 % bootstrap over tasks, {resamples} resamples; Wilson's where all of these agree",
+        "intervals": f"95 % bootstrap over tasks, {resamples} resamples; Wilson's where these agree",
     }
     write_json(out / "results.json", results, sort_keys=True)
     write_evaluation_page(out)

@@ -47,7 +47,7 @@ def cut_off(attempts: Mapping[str, Sequence[Sequence[Attempt]]], limits: str) ->
     cut = len(ended) - sum(ended)
     if not ended or cut < _CUT * len(ended):
         return ""
-    return f"warning: {cut:,} of {len(ended):,} answers were cut off at {limits}"
+    return f"{cut:,} of {len(ended):,} answers were cut off at {limits}"
 
 
 def _table(rows: Iterable[Sequence[str]]) -> list[str]:

@@ -110,6 +110,15 @@ def test_categories_keep_their_sizes():
     assert bounds(sure, resamples=50)["accuracy"] == wilson_interval(0.75, 40)
 
 
+def test_categories_of_one_task_are_drawn_from_together():
+    """Apart they would add no width, and these ten tasks would seem to be all there are."""
+    apart = [of for i in range(10) for of in results([[i % 2]], f"c{i}")]
+    rows = results([[i % 2] for i in range(10)])
+    (low, high), (low_of_one, high_of_one) = (bounds(x)["accuracy"] for x in (apart, rows))
+    assert low < 0.3 and high > 0.7
+    assert (low, high) == (low_of_one, high_of_one)
+
+
 class Split(Games):
     """Two splits, whose names are there where both are; a count; a score that is no success."""
 

@@ -42,6 +42,6 @@ def test_answers_that_a_limit_cut_off_are_said_where_they_are_many():
     made = lambda cut, n: {  # noqa: E731
         "greedy": [[Attempt(None, 0, ("",), i >= cut, Score(0.0, False, True))] for i in range(n)]
     }
-    assert cut_off(made(8, 8), limit) == f"warning: 8 of 8 answers were cut off at {limit}"
+    assert cut_off(made(8, 8), limit) == f"8 of 8 answers were cut off at {limit}"
     assert cut_off(made(1, 10), limit) and not cut_off(made(1, 11), limit)
     assert not cut_off({}, limit)
