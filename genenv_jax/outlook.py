@@ -15,6 +15,7 @@ import numpy as np
 from genenv_jax.coevolve import Coevolution
 from genenv_jax.config import Config
 from genenv_jax.parallel import processes
+from genenv_jax.run.checkpoint import newest_host
 from genenv_jax.run.workdir import RunSettings
 from genenv_jax.tasks.sources import TasksConfig
 
@@ -90,11 +91,14 @@ def _memory(run: Coevolution) -> str:
     kinds: dict[str, int] = {}
     for (_, kind), size in held.items():
         kinds[kind] = max(kinds.get(kind, 0), size)
-    resident = ", ".join(f"{_size(size)} in {kind}" for kind, size in sorted(kinds.items()))
+    default = jax.devices()[0].default_memory().kind
+    state = kinds.pop(default, 0)
+    elsewhere = "".join(f", and {_size(size)} in {kind}" for kind, size in sorted(kinds.items()))
     cache = run.agent.engine.cache_bytes / run.mesh.size
     return (
-        f"{resident} on each device for both players, their reference and moments; {_size(cache)} more for "
-        "the agent's key-value cache; beside what the programs need, which launch/aot_check.py measures"
+        f"{_size(state)} of weights and moments + {_size(cache)} of the agent's key-value cache = "
+        f"{_size(state + cache)} on each device{elsewhere}; programs need more, for a TPU: "
+        "python launch/aot_check.py --config=..."
     )
 
 
@@ -117,11 +121,12 @@ def dry_run(config: Config, workdir: pathlib.Path | None) -> dict[str, str]:
     Fixed tasks are not made, a model that is to be trained beforehand is taken as it is, and one that is
     to be made is made small and untrained in a directory of its own.
 
-    workdir: of the run; where it exists, its settings are compared.
+    workdir: of the run; where it exists, its settings are compared, and it is said how far it is.
     Raises what the run would raise before its first epoch.
     """
     if workdir is not None and workdir.exists():
         RunSettings(workdir, config.to_dict())
+    done = newest_host(workdir / "checkpoints") if workdir is not None else None
     with _scratch(workdir) as scratch:
         tried = dataclasses.replace(
             config,
@@ -135,6 +140,8 @@ def dry_run(config: Config, workdir: pathlib.Path | None) -> dict[str, str]:
             tried = dataclasses.replace(tried, model=dataclasses.replace(config.model, make=make))
         run = Coevolution(tried, pathlib.Path(scratch) / "run")
         config.tasks.check(run.benchmark)
+        if done:
+            run.session.reached(done)
         with run.session.running():  # and its end: files are closed
             return outlook(config, run) | work(config, run)
 

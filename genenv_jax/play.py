@@ -4,7 +4,8 @@
 
 takes the players that a run has exported; --agent and --simulator name other model directories, and without
 any the configuration's own model plays both roles.  What is typed is a task as the simulator would write it
-for the current seed, ended by an empty line; /help lists what else there is.
+for the current seed, with its reference answer, ended by an empty line; /ask takes a request alone, and /help
+lists what else there is.
 """
 
 from __future__ import annotations
@@ -14,13 +15,14 @@ import dataclasses
 import itertools
 import pathlib
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterator, Sequence
 
 import jax
 from absl import flags
 from ml_collections import ConfigDict
 
 from genenv_jax import cli
+from genenv_jax.benchmarks import base
 from genenv_jax.benchmarks.base import Benchmark, Rejection, SeedStatistics, Task
 from genenv_jax.config import Config, use_model, validate
 from genenv_jax.evaluate.held_out import EvaluationConfig
@@ -38,11 +40,16 @@ from genenv_jax.typing import Params, PRNGKey
 
 HELP = """\
 /task      the agent answers the next held-out task
-/write     the simulator varies the current seed; the agent attempts what is admitted
+/write     the simulator varies the current seed, the agent attempts it if admitted
 /seed      goes on to the next seed, and shows it as the simulator should write it
+/ask TEXT  the agent answers a request put in the seed's place; no score
 /help      this
-/quit      ends, as does the end of the input
-Anything else, up to an empty line, is a task for the current seed."""
+/quit      ends, as do quit, exit and the end of the input
+Anything else is a task for the current seed.  An empty line ends it, or TEXT."""
+
+_ENDS = ("/quit", "/exit", "quit", "exit")
+# Rejections of a text for its form.
+_FORM = (base.UNPARSABLE, base.BAD_TOOLS, base.BAD_ANSWER)
 
 
 @dataclasses.dataclass
@@ -70,7 +77,7 @@ class Game:
     def answer(self, line: str) -> Iterator[str]:
         """What a line of the user brings about, as lines to show.  Raises EOFError for /quit."""
         command = line.strip()
-        if command == "/quit":
+        if command in _ENDS:
             raise EOFError
         if command == "/help":
             yield HELP
@@ -82,14 +89,31 @@ class Game:
             yield from self._show_seed()
         elif command == "/write":
             yield from self._write()
+        elif command.split()[:1] == ["/ask"]:
+            yield from self._ask(command.removeprefix("/ask").strip())
         elif command.startswith("/"):
             yield f"{command.split()[0]} is not a command; /help lists them"
         elif command:
-            yield from self._judge(line, True)
+            reason = yield from self._judge(line, True)
+            if reason in _FORM:
+                yield from self._show_seed()
 
     def _show_seed(self) -> Iterator[str]:
         yield f"seed {self._seed.id}, as the simulator should write a task:"
         yield _shown(self.benchmark.simulator_answer(self._seed))
+
+    def _ask(self, request: str) -> Iterator[str]:
+        """The agent's answers to a request in the place of the current seed's last message."""
+        policy = dataclasses.replace(self.agent, key=self._key())
+        asked = self.benchmark.agent_messages(self._seed)
+        messages = [*asked[:-1], {**asked[-1], "content": request}]
+        if not request or not policy.fits(messages):
+            yield f"{'nothing' if not request else 'too much'} is asked; expected /ask and a request"
+            return
+        said: collections.Counter[str] = collections.Counter()
+        policy.answer([messages], lambda i, j, tokens, done: said.update([policy.text(tokens)]))
+        for text, count in said.most_common():
+            yield f"  {count} × {_indented(text)}"
 
     def _write(self) -> Iterator[str]:
         messages = self.benchmark.simulator_messages(self._seed, SeedStatistics())
@@ -101,8 +125,11 @@ class Game:
             yield f"\nthe simulator's variation {number + 1} of {self._seed.id}:\n{_shown(text)}"
             yield from self._judge(text, done)
 
-    def _judge(self, text: str, done: bool) -> Iterator[str]:
-        """The gate's verdict on a task of the simulator or of the user, and the agent's attempts at it."""
+    def _judge(self, text: str, done: bool) -> Generator[str, None, str]:
+        """The gate's verdict on a task of the simulator or of the user, and the agent's attempts at it.
+
+        Returns the reason of a rejection, or "".
+        """
         turn, batch = next(self._turns), self.scorer.batch()
         about = done, self._seed, f"played-{turn}", turn, self.config.verification.admit
         batch.add((0, 0), text, VERIFY, *about)
@@ -110,9 +137,10 @@ class Game:
         verdict = self.verifier.decide(outcome)
         if isinstance(verdict, Rejection):
             yield f"rejected: {verdict.reason}  {_shown(verdict.detail)}".rstrip()
-            return
+            return verdict.reason
         yield "admitted"
         yield from self._attempt(verdict)
+        return ""
 
     def _attempt(self, task: Task) -> Iterator[str]:
         policy = dataclasses.replace(self.agent, key=self._key())
@@ -141,6 +169,10 @@ def _spoken(attempt: Attempt) -> str:
     return "\n".join(said).replace("\n", "\n    ")
 
 
+def _indented(text: str) -> str:
+    return _shown(text).replace("\n", "\n      ")
+
+
 def _shown(text: str) -> str:
     return visible(bounded(text))
 
@@ -163,8 +195,10 @@ def _policy(config: Config, host: build.Host, params: Params, role: str) -> Poli
     return build.make_policy(config, host, params, role, rows)
 
 
-def play(config: Config, agent: str, simulator: str, ask: Callable[[], str], say: Callable) -> None:
-    """Opens the players and answers until `ask` raises EOFError.
+def play(
+    config: Config, agent: str, simulator: str, ask: Callable[[str], str], say: Callable
+) -> None:
+    """Opens the players and answers until `ask`, which takes a prompt, raises EOFError.
 
     Raises ValueError or FileNotFoundError for what is missing or unfit.
     """
@@ -196,12 +230,14 @@ def play(config: Config, agent: str, simulator: str, ask: Callable[[], str], say
                 return
 
 
-def read(ask: Callable[[], str]) -> str:
+def read(ask: Callable[[str], str]) -> str:
     """A command, or the lines up to an empty one.  Raises EOFError where there is nothing more."""
-    lines = [ask()]
-    while lines[-1].strip() and not lines[0].startswith("/"):
+    lines = [ask("> ")]
+    first = lines[0].strip()
+    ends = first in _ENDS or (first.startswith("/") and first.split()[0] != "/ask")
+    while lines[-1].strip() and not ends:
         try:
-            lines.append(ask())
+            lines.append(ask("(an empty line ends the text) > "))
         except EOFError:
             break
     return "\n".join(lines).rstrip()
@@ -218,8 +254,9 @@ def main() -> None:
                 raise ValueError(
                     f"--run={given.run}: expected a finished run, there is no {role}/ in it"
                 )
-        prompt = "> " if sys.stdin.isatty() else ""
-        play(config, players["agent"], players["simulator"], lambda: input(prompt), print)
+        typed = sys.stdin.isatty()
+        ask = lambda prompt: input(prompt if typed else "")  # noqa: E731
+        play(config, players["agent"], players["simulator"], ask, print)
 
 
 if __name__ == "__main__":

@@ -400,6 +400,9 @@ def test_evaluate_asks_a_server(tmp_path):
         assert sorted({request["temperature"] for request in requests}) == [0.0, 1.0]
         again = call("evaluate", *config, f"--endpoint={url}")
         assert again.stdout == result.stdout and len(requests) == 18
+    printed = result.stdout.splitlines()
+    assert re.match(r"\w+ +sampled +accuracy +0\.\d{3} \[0.*\] +n = \d$", printed[0])
+    assert max(map(len, printed[:-1])) <= 80 and printed[-1].startswith("page: ")
     results = json.loads((tmp_path / "results.json").read_text())
     assert results["about"]["model"] == "m" and results["about"]["tasks"] == "6"
     metrics = json.loads((tmp_path / "metrics.json").read_text())
@@ -426,6 +429,8 @@ def test_evaluate_scores_an_exported_player(finished, tmp_path):
     logged = lines(finished / "run")[-1]
     greedy = {k: v for k, v in metrics.items() if "/greedy/" in k}
     assert greedy and all(logged[name] == value for name, value in greedy.items())
+    said = [line.split()[0] for line in result.stderr.splitlines()]
+    assert said.index("compile") < said.index("evaluate")
     predictions = lines(tmp_path, "predictions.jsonl")
     assert len(predictions) % 5 == 0  # four samples and one greedy answer a task
     assert all(p["prompt_tokens"] > 0 for p in predictions)

@@ -35,7 +35,9 @@ def test_what_a_run_will_do_is_no_less_than_what_it_does(cache, tmp_path):
     assert 0 < steps[-1]["tokens/total"] <= 3 * most
     agent, simulator = map(int, re.findall(r"(\d+) of the", said["steps"]))
     assert int(run.agent.state.step) <= 3 * agent and int(run.simulator.state.step) <= 3 * simulator
-    assert re.search(r"[\d.]+ MiB in \w+ on each device", said["memory"])
+    state, cache, both = map(float, re.findall(r"([\d.]+) MiB", said["memory"]))
+    assert 0 < state < both and both == pytest.approx(state + cache, abs=0.11)
+    assert "of weights and moments + " in said["memory"] and "on each device" in said["memory"]
     again = outlook(config, Coevolution(config, tmp_path / "run"))
     assert again["run"] == "finished after epoch 3; with a larger config.epochs it goes on"
     written = outcome(config, tmp_path / "run")
@@ -45,11 +47,16 @@ def test_what_a_run_will_do_is_no_less_than_what_it_does(cache, tmp_path):
         assert (tmp_path / "run" / name).exists(), name
 
 
-def test_a_dry_run_compares_the_settings_of_the_run_in_its_workdir(cache, tmp_path):
+def test_a_dry_run_compares_the_settings_of_the_run_in_its_workdir_and_says_how_far_it_is(
+    cache, tmp_path
+):
     config = checked(cache)
     Coevolution(config, tmp_path / "run").run()
     before = sorted(tmp_path.rglob("*"))
-    assert "finished after epoch 2" not in dry_run(config, tmp_path / "run")["run"]
+    said = dry_run(config, tmp_path / "run")["run"]
+    assert said == "finished after epoch 2; with a larger config.epochs it goes on"
+    longer = checked(cache, epochs=3)
+    assert dry_run(longer, tmp_path / "run")["run"].endswith("; goes on after epoch 2")
     with pytest.raises(ValueError, match=r"config\.curriculum\.alpha"):
         dry_run(checked(cache, **{"curriculum.alpha": 0.4}), tmp_path / "run")
     assert sorted(tmp_path.rglob("*")) == before

@@ -12,7 +12,7 @@ def session(cache, *typed):
     """What is shown for each of the lines, and before them."""
     shown, lines = [[]], iter(typed)
 
-    def ask():
+    def ask(prompt):
         try:
             line = next(lines)
         except StopIteration:
@@ -39,9 +39,16 @@ def test_a_session(cache):
         "",
         "\x1b[2J nonsense",
         "",
+        "7 long.",
+        "",
         "/dance",
         "",
-        "/quit",
+        "/ask draw it",
+        "at once",
+        "",
+        "/ask",
+        "",
+        "exit",
         "x",
     )
     assert task.startswith("the agent is asked:") and "reference: " in task
@@ -52,9 +59,15 @@ def test_a_session(cache):
         "rejected: "
     )
     assert seed.startswith("seed ") and seed.splitlines()[-1] != example
-    (_, copy, _, nonsense, dance, empty, quitted) = typed
+    (_, copy, _, nonsense, _, unread, dance, empty, _, _, asked, _, nothing, quitted) = typed
     assert copy.startswith("rejected: duplicate")  # of a seed
     assert "\\u001b[2J nonsense" in nonsense and "\x1b" not in nonsense
+    # What is no task of this form is followed by one that is.
+    assert unread.startswith("rejected: unparsable") and unread.endswith(f"\n{seed}")
+    assert "as the simulator should write" not in copy
+    answers = [line.split(" × ")[0] for line in asked.splitlines() if " × " in line]
+    assert sum(map(int, answers)) == 4 and "reward" not in asked
+    assert nothing == "nothing is asked; expected /ask and a request"
     assert dance == "/dance is not a command; /help lists them" and empty == quitted == ""
 
 
@@ -62,6 +75,8 @@ def test_a_session(cache):
     ("typed", "message"),
     [
         (["/task"], "/task"),
+        (["quit"], "quit"),
+        (["/ask a", "b", ""], "/ask a\nb"),
         (["a", " b", "", "c"], "a\n b"),
         (["a"], "a"),
         ([""], ""),
@@ -70,7 +85,7 @@ def test_a_session(cache):
 def test_what_is_typed(typed, message):
     lines = iter(typed)
 
-    def ask():
+    def ask(prompt):
         try:
             return next(lines)
         except StopIteration:

@@ -15,12 +15,12 @@ It writes to the workdir
     predictions.jsonl   every answer (all of an episode's) and its verdict, with request, reference and prompt
     verdicts.jsonl      each task: samples, successes, mean reward
     metrics.json        the benchmark's metrics
-    results.json        the same with bootstrap intervals, and what a reader must know about them
+    results.json        the same with 95 % intervals, and what a reader must know about them
     report.html         all this as a page
 
-and prints the metrics.  An endpoint's answers are kept in endpoint.jsonl: a command that was interrupted
-goes on from there.  --endpoint_budget=2000000 ends it with an error when these answers have cost so many
-tokens, prompts included; with a larger budget it goes on.
+and prints the accuracies, the form of the answers and pass@k.  An endpoint's answers are kept in
+endpoint.jsonl: a command that was interrupted goes on from there.  --endpoint_budget=2000000 ends it with an
+error when these answers have cost so many tokens, prompts included; with a larger budget it goes on.
 
     python -m genenv_jax.evaluate --role=simulator --config=configs/smollm2.py --model=MODEL \\
         --workdir=runs/smollm2-simulator
@@ -37,7 +37,7 @@ from __future__ import annotations
 import contextlib
 import pathlib
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 import jax
 from absl import flags
@@ -46,9 +46,10 @@ from ml_collections import ConfigDict
 from genenv_jax import cli
 from genenv_jax.benchmarks.base import Benchmark, Described, Task
 from genenv_jax.config import Config, use_model, validate
-from genenv_jax.evaluate.held_out import evaluate, metric_name
+from genenv_jax.evaluate.held_out import evaluate, metric_name, warm_up
 from genenv_jax.evaluate.results import write_results
 from genenv_jax.evaluate.simulator import AGENT, SIMULATOR, evaluate_simulator
+from genenv_jax.evaluate.summary import cut_off, summary
 from genenv_jax.parallel import processes
 from genenv_jax.players import build
 from genenv_jax.players.policy import Policy
@@ -131,6 +132,23 @@ def open_endpoint(
     }
 
 
+def compile_policies(
+    answerers: Mapping[str, Answerer],
+    benchmark: Benchmark,
+    tasks: Sequence[Task],
+    progress: Progress,
+) -> None:
+    """Compiles what policies need for the tasks, as a phase of its own."""
+    policies = [a for a in answerers.values() if isinstance(a, Policy)]
+    if not policies:
+        return
+    steps = warm_up(policies, benchmark, tasks, lambda: policies[0].params)
+    with progress.phase("compile", len(steps), "parts") as display:
+        for step in steps:
+            step()
+            display.advance()
+
+
 def run(
     config: ConfigDict,
     model_path: str,
@@ -195,6 +213,7 @@ def run(
             )
     progress.line(f"{benchmark.name}: {len(tasks):,} held-out tasks, answered by {answers}")
     with opened as answerers:
+        compile_policies(answerers, benchmark, tasks, progress)
         for mode, answerer in answerers.items():
             if not prompt_tokens:
                 prompt_tokens = {t.id: answerer.tokens(benchmark.agent_messages(t)) for t in tasks}
@@ -213,6 +232,14 @@ def run(
             metrics |= {metric_name(mode, name): value for name, value in found.items()}
     if not processes.is_writer():
         return {}
+    limits = checked.limits
+    reached = f"config.limits.agent_response = {limits.agent_response} tokens"
+    if warning := cut_off(attempts, reached):
+        progress.line(warning)
+        if limits.agent_episode:
+            progress.line(
+                f"or, in episodes, at config.limits.agent_episode = {limits.agent_episode}"
+            )
     about = {
         "benchmark": benchmark.name,
         "model": str(answers),
@@ -239,10 +266,11 @@ def main() -> None:
             given.endpoint_budget,
             given.role,
         )
-    for name, found in sorted(results.items()):
-        interval = f"  [{found['low']:.4f}, {found['high']:.4f}]" if "low" in found else ""
-        print(f"{name:56} {found['value']:.4f}{interval}")
-    if results and given.role == AGENT:
+    if given.role == SIMULATOR:
+        for name, found in sorted(results.items()):
+            print(f"{name:56} {found['value']:.4f}")
+    elif results:
+        print(*summary(results), sep="\n")
         print(f"page: {pathlib.Path(given.workdir) / 'report.html'}")
 
 

@@ -36,7 +36,7 @@ from genenv_jax.scoring.requests import FAILED_SCORES
 from genenv_jax.scoring.scorer import Scorer
 from genenv_jax.settings import Settings, within
 from genenv_jax.tasks.generation import Generation
-from genenv_jax.typing import WarmUp
+from genenv_jax.typing import Params, WarmUp
 
 
 @dataclasses.dataclass(frozen=True)
@@ -118,19 +118,13 @@ def evaluate(
       on_answer, waiting: see `attempt`.
     Returns:
       the benchmark's metrics over all attempts, and the attempts by task.  An answer that the token limit
-      cut off is scored as it stands.  Among the metrics: the share of those ("truncated_share"), and how many
-      answers could not be scored, by reason, where there were any.
+      cut off is scored as it stands.  Among the metrics: how many answers could not be scored, by reason,
+      where there were any.
     """
     attempts = attempt(benchmark, tasks, answerer, scorer, on_answer, waiting)
     reasons = [a.score.reason for of in attempts for a in of]
     failed = collections.Counter(reason for reason in reasons if reason in FAILED_SCORES)
-    results = [(task, [a.score for a in of]) for task, of in zip(tasks, attempts, strict=True)]
-    metrics = evaluation_metrics(benchmark, results) | dict(failed)
-    if reasons:
-        prefix = "all/" if "all/valid_share" in metrics else ""
-        cut = sum(not a.ended for of in attempts for a in of)
-        metrics[f"{prefix}truncated_share"] = cut / len(reasons)
-    return metrics, attempts
+    return evaluation_metrics(benchmark, attempts) | dict(failed), attempts
 
 
 def metric_name(mode: str, name: str) -> str:
@@ -140,6 +134,34 @@ def metric_name(mode: str, name: str) -> str:
     """
     split, _, metric = name.rpartition("/")
     return f"eval/{split or 'test'}/{mode}/{metric}"
+
+
+def warm_up(
+    policies: Sequence[Policy],
+    benchmark: Benchmark,
+    tasks: Sequence[Task],
+    params: Callable[[], Params],
+) -> list[WarmUp]:
+    """What compiles evaluations: the widths of the tasks, and all of them where some are episodes.
+
+    policies: of one model.
+    params: gives the decoder's parameters, when a step is called.
+    """
+    played = any(is_interactive(benchmark, task) for task in tasks)
+    asked = [
+        benchmark.agent_messages(task) for task in tasks if not is_interactive(benchmark, task)
+    ]
+    lengths = [policies[0].tokens(messages) for messages in asked]
+    samplers: list[Engine | EpisodeEngine] = []
+    for policy in policies:
+        engine = policy.engine
+        widths = {bucket(length, engine.prompt_buckets, "a task") for length in lengths}
+        samplers.append(dataclasses.replace(engine, prompt_buckets=tuple(sorted(widths))))
+        if played and policy.continues and trains_episodes(benchmark):
+            samplers.append(EpisodeEngine(engine))
+        elif played:  # a conversation grows through all widths
+            samplers.append(policy.turns)
+    return [step for sampler in samplers for step in sampler.warm_up(params)]
 
 
 class HeldOut:
@@ -251,30 +273,10 @@ class HeldOut:
             g.rerolled = float(np.mean([a.score.success for a in of]))
 
     def warm_up(self) -> list[WarmUp]:
-        """What compiles evaluations: the widths of the tasks, and all of them where some are episodes."""
-        played = any(is_interactive(self._benchmark, task) for task in self._tasks)
-        widths, samplers = self._widths(), []
-        for engine in self._engines.values():
-            samplers.append(dataclasses.replace(engine, prompt_buckets=widths))
-            policy = self._policy(engine)
-            if played and policy.continues and trains_episodes(self._benchmark):
-                samplers.append(EpisodeEngine(engine))
-            elif played:  # a conversation grows through all widths
-                samplers.append(policy.turns)
-        params = self._agent.sampling_params
-        return [step for sampler in samplers for step in sampler.warm_up(params)]
+        """What compiles evaluations, see `warm_up`."""
+        policies = [self._policy(engine) for engine in self._engines.values()]
+        return warm_up(policies, self._benchmark, self._tasks, self._agent.sampling_params)
 
     def _policy(self, engine: Engine) -> Policy:
         key = self._session.key(Stream.EVALUATE)
         return Policy(self._agent.model, engine, self._agent.params, key)
-
-    def _widths(self) -> tuple[int, ...]:
-        """The prompt widths of the tasks that are answered once."""
-        benchmark = self._benchmark
-        prompts = [
-            self._agent.model.encode_messages(benchmark.agent_messages(task))
-            for task in self._tasks
-            if not is_interactive(benchmark, task)
-        ]
-        buckets = self._agent.buckets
-        return tuple(sorted({bucket(len(prompt), buckets, "a task") for prompt in prompts}))

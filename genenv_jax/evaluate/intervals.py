@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import collections
+import dataclasses
 import math
+import statistics
 from collections.abc import Sequence
 
 import numpy as np
 
-from genenv_jax.benchmarks.base import Benchmark, Score, Task
+from genenv_jax.benchmarks.base import Benchmark
+from genenv_jax.scoring.attempts import Attempt
 
-Results = Sequence[tuple[Task, Sequence[Score]]]  # each task with the scores of its samples
+Attempts = Sequence[Sequence[Attempt]]  # of each task all its attempts
 
 
 def pass_at_k(samples: int, successes: int, k: int) -> float:
@@ -28,68 +31,122 @@ def pass_at_k(samples: int, successes: int, k: int) -> float:
     return 1.0 - math.comb(samples - successes, k) / math.comb(samples, k)
 
 
-def evaluation_metrics(benchmark: Benchmark, results: Results) -> dict[str, float]:
+def evaluation_metrics(benchmark: Benchmark, attempts: Attempts) -> dict[str, float]:
     """The benchmark's metrics over all samples; the form of the answers; of several samples a task, pass@k.
 
     "valid_share" is the share of answers that could be read and judged, "invalid_<reason>" that of the
-    others by reason: what is no matter of right or wrong.
+    others by reason: what is no matter of right or wrong; "truncated_share" that of the answers that the
+    token limit cut off.
     k = 2, 4, 8, ... up to the number of samples, and that number; pass@1 is the mean success.  The
     metrics are means over samples, so they estimate those of a single one.
     They are "all/pass@k" and so on where the benchmark's own metrics are "<split>/<metric>".
     """
-    pairs = [(task, score) for task, scores in results for score in scores]
-    metrics = benchmark.aggregate(pairs)
+    answers = [a for of in attempts for a in of]
+    metrics = benchmark.aggregate([(a.task, a.score) for a in answers])
     # Over all tasks, also where the benchmark has several held-out splits.
     prefix = "all/" if any("/" in name for name in metrics) else ""
-    if pairs:
-        invalid = collections.Counter(score.reason for _, score in pairs if not score.valid)
-        metrics[f"{prefix}valid_share"] = 1 - invalid.total() / len(pairs)
+    if answers:
+        invalid = collections.Counter(a.score.reason for a in answers if not a.score.valid)
+        metrics[f"{prefix}valid_share"] = 1 - invalid.total() / len(answers)
         for reason, count in invalid.items():
-            metrics[f"{prefix}invalid_{reason}"] = count / len(pairs)
-    samples = min((len(scores) for _, scores in results), default=0)
+            metrics[f"{prefix}invalid_{reason}"] = count / len(answers)
+        metrics[f"{prefix}truncated_share"] = sum(not a.ended for a in answers) / len(answers)
+    samples = min((len(of) for of in attempts), default=0)
     if samples > 1:
         powers = {2**i for i in range(samples.bit_length())}
         for k in sorted(k for k in powers | {samples} if k <= samples):
             metrics[f"{prefix}pass@{k}"] = float(
                 np.mean(
-                    [
-                        pass_at_k(len(scores), sum(score.success for score in scores), k)
-                        for _, scores in results
-                    ]
+                    [pass_at_k(len(of), sum(a.score.success for a in of), k) for of in attempts]
                 )
             )
     return metrics
 
 
-def bootstrap_intervals(
+def share_sizes(benchmark: Benchmark, attempts: Attempts) -> dict[str, int]:
+    """How many tasks the metrics are about that are shares of successes, of valid or of cut-off answers.
+
+    A benchmark's own metric is such a share where it is 0 when all fail and 1 when all succeed, and about
+    the tasks whose success moves it, which is tried on one task of each category and each task beside them;
+    an accuracy that none moves is about all.
+    """
+    sizes: collections.Counter[str] = collections.Counter()
+    anchors = list({of[0].task.category: of[0] for of in attempts}.values())
+
+    def metrics(failed: Sequence[Attempt], right: Sequence[Attempt]) -> dict[str, float]:
+        told = [(a, False) for a in failed] + [(a, True) for a in right]
+        return benchmark.aggregate(
+            [
+                (a.task, dataclasses.replace(a.score, reward=float(won), success=won))
+                for a, won in told
+            ]
+        )
+
+    for first, *_ in attempts:
+        none, one = metrics([*anchors, first], []), metrics(anchors, [first])
+        every = metrics([], [*anchors, first])
+        sizes.update(n for n in none if none[n] == 0 and one[n] > 0 and math.isclose(every[n], 1))
+    own = benchmark.aggregate([(a.task, a.score) for of in attempts for a in of])
+    for name in evaluation_metrics(benchmark, attempts):
+        if name not in own or (name.rpartition("/")[2] == "accuracy" and not sizes[name]):
+            sizes[name] = len(attempts)
+    return +sizes
+
+
+def wilson_interval(share: float, n: int, confidence: float = 0.95) -> tuple[float, float]:
+    """Wilson's score interval of a share of `n` independent trials (JASA 22, 1927).
+
+    Its width is never 0: no success in n leaves up to z² / (n + z²).
+    """
+    z = statistics.NormalDist().inv_cdf((1 + confidence) / 2)
+    middle, scale = share + z * z / (2 * n), 1 + z * z / n
+    half = z * math.sqrt(share * (1 - share) / n + (z / (2 * n)) ** 2)
+    return max((middle - half) / scale, 0.0), min((middle + half) / scale, 1.0)
+
+
+def intervals(
     benchmark: Benchmark,
-    results: Results,
+    attempts: Attempts,
+    sizes: dict[str, int],
     resamples: int = 1000,
     confidence: float = 0.95,
     seed: int = 0,
 ) -> dict[str, tuple[float, float]]:
-    """Percentile bootstrap intervals of `evaluation_metrics`.
+    """Percentile bootstrap intervals of `evaluation_metrics`, and where they have no width Wilson's.
 
     Tasks are drawn with replacement within their category, each with all of its samples: categories
-    keep their sizes, and samples of one task are not taken for independent ones.  The intervals are
-    about which tasks the benchmark happens to have; they say nothing of training seeds.
+    keep their sizes, and samples of one task are not taken for independent ones.  Categories of one task,
+    in which nothing varies, are drawn from together.  The intervals are about which tasks the benchmark
+    happens to have; they say nothing of training seeds.
 
+    Where all resamples agree, as where all verdicts do, or some lack the metric, a bootstrap knows nothing.
+    A share then has `wilson_interval` of its tasks, any other metric none.
+
+    Args:
+      sizes: see `share_sizes`.
     Returns:
-      (low, high) of each metric; of those alone that every resample has.
+      (low, high) of each metric that has one.
     """
     strata: dict[str, list[int]] = collections.defaultdict(list)
-    for index, (task, _) in enumerate(results):
-        strata[task.category].append(index)
+    for index, (first, *_) in enumerate(attempts):
+        strata[first.task.category].append(index)
+    alone = [i for of in strata.values() if len(of) == 1 for i in of]
+    groups = [of for of in strata.values() if len(of) > 1] + ([alone] if alone else [])
     rng = np.random.default_rng(seed)
     drawn: dict[str, list[float]] = collections.defaultdict(list)
     for _ in range(resamples):
-        rows = [rng.choice(indices, len(indices)) for indices in strata.values()]
-        resample = [results[i] for i in np.concatenate(rows)] if rows else []
+        rows = [rng.choice(indices, len(indices)) for indices in groups]
+        resample = [attempts[i] for i in np.concatenate(rows)] if rows else []
         for name, value in evaluation_metrics(benchmark, resample).items():
             drawn[name].append(value)
     tail = 50.0 * (1.0 - confidence)
-    return {
-        name: tuple(float(x) for x in np.percentile(values, (tail, 100.0 - tail)))
-        for name, values in drawn.items()
-        if len(values) == resamples
-    }
+    found = {}
+    for name, value in evaluation_metrics(benchmark, attempts).items():
+        if len(drawn[name]) == resamples:
+            low, high = (float(x) for x in np.percentile(drawn[name], (tail, 100.0 - tail)))
+            if not math.isclose(low, high, abs_tol=1e-12):
+                found[name] = low, high
+                continue
+        if name in sizes:
+            found[name] = wilson_interval(min(max(value, 0.0), 1.0), sizes[name], confidence)
+    return found

@@ -9,7 +9,7 @@ from typing import Any
 from genenv_jax.benchmarks.base import Benchmark, Task
 from genenv_jax.benchmarks.shown import reference_text, request_text
 from genenv_jax.evaluate.held_out import metric_name
-from genenv_jax.evaluate.intervals import bootstrap_intervals
+from genenv_jax.evaluate.intervals import intervals, share_sizes
 from genenv_jax.evaluate.page import write_evaluation_page
 from genenv_jax.run.jsonl import write_json, write_jsonl
 from genenv_jax.scoring.attempts import Attempt
@@ -27,21 +27,26 @@ def write_results(
     out: pathlib.Path,
     prompt_tokens: Mapping[str, int | None],
 ) -> dict[str, dict[str, float]]:
-    """Writes the files that `genenv_jax.evaluate` names, with bootstrap intervals of `resamples`.
+    """Writes the files that `genenv_jax.evaluate` names, with intervals of `resamples`.
 
     Args:
       prompt_tokens: task id to the length of its prompt, None where it is not known.
     Returns:
-      the metrics by name: "value", and "low" and "high" where there is an interval.
+      the metrics by name: "value", "low" and "high" where there is an interval, and of a share "tasks", how
+      many it is about.
     """
     out.mkdir(parents=True, exist_ok=True)
-    found = {name: {"value": value} for name, value in metrics.items()}
+    found: dict[str, dict[str, float]] = {name: {"value": value} for name, value in metrics.items()}
     for mode, made in attempts.items():
-        results = [(of[0].task, [a.score for a in of]) for of in made]
-        intervals = bootstrap_intervals(benchmark, results, resamples, seed=seed)
-        for name, (low, high) in intervals.items():
-            if metric_name(mode, name) in found:
-                found[metric_name(mode, name)] |= {"low": low, "high": high}
+        sizes = share_sizes(benchmark, made)
+        bounds = intervals(benchmark, made, sizes, resamples, seed=seed)
+        for name in sizes | bounds:
+            if (full := metric_name(mode, name)) not in found:
+                continue
+            if name in sizes:
+                found[full]["tasks"] = sizes[name]
+            if name in bounds:
+                found[full]["low"], found[full]["high"] = bounds[name]
     write_jsonl(
         out / "predictions.jsonl",
         (
@@ -60,8 +65,7 @@ def write_results(
     results = {
         "about": dict(about),
         "metrics": found,
-        "intervals": f"95 % bootstrap over tasks, {resamples} resamples; where all tasks have one verdict "
-        "there is nothing to resample, and both ends are equal",
+        "intervals": f"95 % bootstrap over tasks, {resamples} resamples; Wilson's where these agree",
     }
     write_json(out / "results.json", results, sort_keys=True)
     write_evaluation_page(out)

@@ -150,8 +150,8 @@ class Progress:
             )
             self._live.start()
         live = self._live
-        task = live.add_task(phase.label, total=phase.total, unit=phase.unit)
-        phase.watch = lambda phase: live.update(task, completed=phase.done)
+        task = live.add_task(phase.label, total=phase.total, unit=phase.unit, took=0.0)
+        phase.watch = lambda phase: live.update(task, completed=phase.done, took=phase.seconds)
         try:
             yield
         finally:
@@ -240,8 +240,11 @@ class _Counts(rich_progress.ProgressColumn):
         if task.total is not None:
             parts.insert(0, f"{int(task.completed):,}/{int(task.total):,} {task.fields['unit']}")
             if 0 < task.completed < task.total:
-                left = elapsed / task.completed * (task.total - task.completed)
-                parts.append(f"{format_seconds(left)} left")
+                # From the last unit done: between two it counts down, and does not rise.
+                took = task.fields["took"]
+                left = took / task.completed * (task.total - task.completed) - (elapsed - took)
+                if left > 0:
+                    parts.append(f"{format_seconds(left)} left")
         elif task.completed:
             parts.insert(0, f"{int(task.completed):,} {task.fields['unit']}")
         return Text("  ".join(parts))

@@ -130,14 +130,18 @@ class Session:
         arrays, host = found
         for name, part in self._trained.items():
             part.state = type(part.state)(*arrays[name])
-        self.finished, self.rollouts = host["finished_epochs"], host["total_rollouts"]
-        self.tokens = host.get("total_tokens", 0)  # checkpoints of earlier versions have none
+        self.reached(host)
         records = (record["task"] for record in self.files.tasks)
         tasks = [Task.from_json(task) for task in records if task is not None]
         for name, part in self._parts.items():
             if name in host["parts"]:  # checkpoints of earlier versions have no settings
                 part.restore(host["parts"][name], tasks)
         logging.info("continuing after epoch %d", self.finished)
+
+    def reached(self, host: Mapping[str, Any]) -> None:
+        """Sets how far the run is, by a checkpoint's host values."""
+        self.finished, self.rollouts = host["finished_epochs"], host["total_rollouts"]
+        self.tokens = host.get("total_tokens", 0)  # checkpoints of earlier versions have none
 
     # -- the run ------------------------------------------------------------------------------------
 

@@ -1,4 +1,4 @@
-"""pass@k and bootstrap intervals."""
+"""pass@k and intervals."""
 
 import itertools
 
@@ -6,17 +6,38 @@ import numpy as np
 import pytest
 
 from genenv_jax.benchmarks.base import Score
-from genenv_jax.evaluate.intervals import bootstrap_intervals, evaluation_metrics, pass_at_k
+from genenv_jax.evaluate.intervals import (
+    evaluation_metrics,
+    intervals,
+    pass_at_k,
+    share_sizes,
+    wilson_interval,
+)
+from genenv_jax.scoring.attempts import Attempt
 from tests.evaluate.games import Games
 
 
-def results(successes, category="all"):
-    """A task for each row of successes."""
+def results(successes, category="all", ended=True):
+    """The attempts at a task for each row of successes."""
     games = Games()
     return [
-        (games.task(f"{category}-{i}", i, category), [Score(float(s), bool(s), True) for s in row])
+        [
+            Attempt(
+                games.task(f"{category}-{i}", i, category),
+                j,
+                ("answer",),
+                ended,
+                Score(float(s), bool(s), True),
+            )
+            for j, s in enumerate(row)
+        ]
         for i, row in enumerate(successes)
     ]
+
+
+def bounds(attempts, benchmark=None, **options):
+    benchmark = benchmark or Games()
+    return intervals(benchmark, attempts, share_sizes(benchmark, attempts), **options)
 
 
 @pytest.mark.parametrize(("n", "c"), [(1, 0), (1, 1), (5, 0), (5, 2), (6, 5), (4, 4)])
@@ -38,10 +59,16 @@ def test_metrics_of_several_samples():
     metrics = evaluation_metrics(Games(), results(rows))
     assert metrics["accuracy"] == pytest.approx(6 / 15)
     assert metrics["pass@1"] == pytest.approx(metrics["accuracy"])
-    assert set(metrics) == {"accuracy", "valid_share", "pass@1", "pass@2", "pass@4", "pass@5"}
+    assert set(metrics) == {
+        "accuracy",
+        "valid_share",
+        "truncated_share",
+        *(f"pass@{k}" for k in (1, 2, 4, 5)),
+    }
     assert metrics["pass@2"] == pytest.approx((1 + 0.4 + 0) / 3)
     assert metrics["pass@5"] == pytest.approx(2 / 3)
-    assert set(evaluation_metrics(Games(), results([[1], [0]]))) == {"accuracy", "valid_share"}
+    metrics = evaluation_metrics(Games(), results([[1], [0]], ended=False))
+    assert metrics == {"accuracy": 0.5, "valid_share": 1.0, "truncated_share": 1.0}
 
 
 def test_answers_that_fail_by_their_form_are_told_from_wrong_ones():
@@ -54,17 +81,17 @@ def test_answers_that_fail_by_their_form_are_told_from_wrong_ones():
         Score(0.0, False, False, "unparsable"),
     ]
     task = games.task("a", 0, "all")
-    metrics = evaluation_metrics(games, [(task, [score]) for score in scores])
-    assert metrics == pytest.approx(
-        {"accuracy": 0.2, "valid_share": 0.4, "invalid_no_call": 0.4, "invalid_unparsable": 0.2}
-    )
+    attempts = [[Attempt(task, 0, ("",), True, score)] for score in scores]
+    shares = {"accuracy": 0.2, "valid_share": 0.4, "truncated_share": 0.0}
+    shares |= {"invalid_no_call": 0.4, "invalid_unparsable": 0.2}
+    assert evaluation_metrics(games, attempts) == pytest.approx(shares)
 
 
 def test_intervals_are_those_of_the_binomial_for_one_sample_a_task():
     rng = np.random.default_rng(0)
     rows = rng.random((400, 1)) < 0.3
     p = rows.mean()
-    low, high = bootstrap_intervals(Games(), results(rows), resamples=2000)["accuracy"]
+    low, high = bounds(results(rows), resamples=2000)["accuracy"]
     half = 1.96 * np.sqrt(p * (1 - p) / 400)
     assert (low, high) == pytest.approx((p - half, p + half), abs=0.006)
 
@@ -73,18 +100,65 @@ def test_samples_of_a_task_are_not_taken_for_independent():
     rng = np.random.default_rng(1)
     once = rng.random((60, 1)) < 0.5
     same = np.repeat(once, 20, axis=1)  # every task is either always or never solved
-    width = lambda rows: np.diff(bootstrap_intervals(Games(), results(rows))["accuracy"])  # noqa: E731
+    width = lambda rows: np.diff(bounds(results(rows))["accuracy"])  # noqa: E731
     assert width(same) == pytest.approx(width(once), rel=0.1)
 
 
 def test_categories_keep_their_sizes():
     sure = results([[1]] * 30, "sure") + results([[0]] * 10, "never")
-    assert bootstrap_intervals(Games(), sure, resamples=50)["accuracy"] == (0.75, 0.75)
+    # All resamples are alike, which says nothing of other tasks.
+    assert bounds(sure, resamples=50)["accuracy"] == wilson_interval(0.75, 40)
+
+
+def test_categories_of_one_task_are_drawn_from_together():
+    """Apart they would add no width, and these ten tasks would seem to be all there are."""
+    apart = [of for i in range(10) for of in results([[i % 2]], f"c{i}")]
+    rows = results([[i % 2] for i in range(10)])
+    (low, high), (low_of_one, high_of_one) = (bounds(x)["accuracy"] for x in (apart, rows))
+    assert low < 0.3 and high > 0.7
+    assert (low, high) == (low_of_one, high_of_one)
+
+
+class Split(Games):
+    """Two splits, whose names are there where both are; a count; a score that is no success."""
+
+    def aggregate(self, results):
+        by_split = {}
+        for task, score in results:
+            by_split.setdefault(task.category, []).append(score.success)
+        several = len(by_split) > 1
+        return {
+            f"{split}/{name}" if several else name: value
+            for split, of in by_split.items()
+            for name, value in (
+                ("accuracy", sum(of) / len(of)),
+                ("errors", float(len(of) - sum(of))),
+                ("f1", 0.5),
+            )
+        }
+
+
+def test_where_all_verdicts_agree_a_share_has_wilsons_interval_of_its_tasks():
+    attempts = results([[0, 0]] * 8, "hard") + results([[1, 1]] * 30, "easy")
+    sizes = share_sizes(Split(), attempts)
+    every = ("valid_share", "truncated_share", "pass@1", "pass@2")
+    assert sizes == {"hard/accuracy": 8, "easy/accuracy": 30} | {f"all/{n}": 38 for n in every}
+    found = bounds(attempts, Split(), resamples=20)
+    low, high = found["hard/accuracy"]
+    assert low == 0 and high == pytest.approx(1.96**2 / (8 + 1.96**2), abs=1e-4)
+    assert found["easy/accuracy"] == wilson_interval(1.0, 30) and found["easy/accuracy"][1] == 1
+    assert found["all/truncated_share"] == wilson_interval(0.0, 38)
+    assert set(found) == set(sizes)  # neither a count nor a constant is a share
+
+
+def test_wilsons_interval_is_that_of_the_literature():
+    """Brown, Cai and DasGupta, Statistical Science 16 (2001), Eq. 4: roots of (p̂ − p)² = z² p(1 − p) / n."""
+    for share, n in ((0.0, 5), (0.3, 10), (1.0, 7), (0.493, 144)):
+        for p in wilson_interval(share, n):
+            assert (share - p) ** 2 == pytest.approx(1.959964**2 * p * (1 - p) / n, abs=1e-7)
 
 
 def test_the_seed_decides_the_intervals():
     rows = results([[1], [0], [1], [1], [0]])
-    first, again, other = (
-        bootstrap_intervals(Games(), rows, resamples=30, seed=seed) for seed in (1, 1, 2)
-    )
+    first, again, other = (bounds(rows, resamples=30, seed=seed) for seed in (1, 1, 2))
     assert first == again and first != other

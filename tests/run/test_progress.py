@@ -110,19 +110,23 @@ def test_a_terminal_has_a_line_that_goes(clock, terminal):
     """An epoch leaves one row, and what comes before the first one a line."""
     progress = Progress(2, stream=terminal, clock=clock)
     with progress.phase("compile", total=4, unit="parts", epoch=0) as phase:
+        clock.sleep(4.5)
         phase.advance(3)
-        clock.sleep(6)
-        progress._live.refresh()
+        for seconds in (0.5, 0.5, 2.5):
+            clock.sleep(seconds)
+            progress._live.refresh()
         phase.advance()
     drawn = terminal.getvalue()
-    assert "3/4 parts  6.0 s  2.0 s left" in drawn and "\x1b[2K" in drawn
-    assert "before training  compile  4 parts in 6.0 s  0.667 parts/s\n" in drawn
+    # The time left does not rise between two units, and goes where it has passed.
+    assert "3/4 parts  5.0 s  1.0 s left" in drawn and "\x1b[2K" in drawn
+    assert "3/4 parts  5.5 s  0.5 s left" in drawn and "3/4 parts  8.0 s\r" in drawn
+    assert "before training  compile  4 parts in 8.0 s  0.5 parts/s\n" in drawn
     progress.epoch_done(0, {"held-out": "0.25"})
     epoch(progress, clock, 1, 30.0, {"held-out": "0.31"})
     lines = [re.split(r"\x1b\[\S*[a-zA-Z]", line)[-1] for line in terminal.getvalue().splitlines()]
     rows = [line for line in lines if line.startswith("  ")]
     assert rows[0].split() == ["epoch", "held-out", "time", "left"]
-    assert rows[1].split() == ["0/2", "0.25", "6.0", "s"]
+    assert rows[1].split() == ["0/2", "0.25", "8.0", "s"]
     assert rows[2].split() == ["1/2", "0.31", "0:30", "0:30"]
     assert "generate" not in rows[2] and progress._live is None
 
