@@ -128,6 +128,8 @@ def run(main: Callable[[], Any]) -> None:
 
     if allocator.arrays_in_host_memory():
         allocator.keep_freed_buffers()
+    # Read when a path is first used: gs:// goes through gcsfs, also where TensorFlow is installed.
+    os.environ.setdefault("EPATH_USE_TF", "false")
     # Read when transformers is imported, which is later: it would advise to install PyTorch.
     os.environ.setdefault("TRANSFORMERS_NO_ADVISORY_WARNINGS", "1")
 
