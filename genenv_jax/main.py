@@ -70,7 +70,9 @@ def show(lines: Mapping[str, str], stream: TextIO) -> None:
 
 if __name__ == "__main__":
     cli.define_config("Configuration file.")
-    flags.DEFINE_string("workdir", None, "Directory of logs, pools and checkpoints.")
+    flags.DEFINE_string(
+        "workdir", None, "Directory of logs, pools and checkpoints, or gs://BUCKET/RUN."
+    )
     flags.DEFINE_string("arm", "", "Arm of the ablations: its settings are applied on top.")
     flags.DEFINE_bool("print_config", False, "Show what differs from the defaults; train nothing.")
     flags.DEFINE_bool(
@@ -78,4 +80,4 @@ if __name__ == "__main__":
     )
     cli.define_process_flags()
     flags.mark_flag_as_required("config")
-    cli.run(main)
+    cli.run(main, buckets=True)

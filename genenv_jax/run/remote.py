@@ -74,15 +74,6 @@ def is_remote(path: str, setting: str = "--workdir") -> bool:
     return True
 
 
-def local(path: str, setting: str = "--workdir") -> pathlib.Path:
-    """A path of this machine; raises ValueError, naming `setting`, for a URL."""
-    if "://" in path:
-        raise ValueError(
-            f"{setting}={path}: expected a directory of this machine (a bucket can be mounted with gcsfuse)"
-        )
-    return pathlib.Path(path)
-
-
 @contextlib.contextmanager
 def opened(workdir: str, setting: str = "--workdir") -> Iterator[pathlib.Path]:
     """The directory that stands for a workdir within the block: itself, or a new mirror of gs://BUCKET/PATH.

@@ -82,11 +82,9 @@ def test_another_url_is_refused(tmp_path, monkeypatch, url):
 
 def test_without_gcsfs_it_says_what_to_install(monkeypatch):
     monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
-    with pytest.raises(
-        ValueError, match=r"--workdir=gs://b/run needs .*genenv_jax\[gcs\].*gcsfuse"
-    ):
-        with opened("gs://b/run"):
-            pass
+    message = r"--workdir=gs://b/run needs .*genenv_jax\[gcs\].*gcsfuse"
+    with pytest.raises(ValueError, match=message), opened("gs://b/run"):
+        pass
 
 
 def test_a_directory_of_this_machine_is_itself(tmp_path, monkeypatch):
@@ -204,7 +202,7 @@ def cuts(log):
     names = [name.removeprefix("runs/toy/") for _, name, _ in log]
     first = {name: names.index(name) for name in names}
     begun = min(i for i, n in enumerate(names) if n.startswith("checkpoints/2/"))
-    saved = [i for i, n in enumerate(names) if n == f"checkpoints/2/{SAVED}"][0]
+    saved = first[f"checkpoints/2/{SAVED}"]
     written = [i for i in range(begun, saved) if names[i].startswith("checkpoints/2/agent/")]
     removed = [i for i, (_, n, d) in enumerate(log) if d is None and "/checkpoints/1/" in n]
     pushed = [i for i in range(begun) if names[i] == "metrics.jsonl"][-1]
