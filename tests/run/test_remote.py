@@ -27,6 +27,7 @@ needs_gcsfs = pytest.mark.skipif(
 )
 URL = "gs://bucket/runs/toy"
 SAVED = "commit_success.txt"
+PYTHONPATH = os.pathsep.join([str(ROOT), *sys.path])
 
 
 @pytest.fixture(scope="module")
@@ -262,7 +263,7 @@ def test_a_damaged_checkpoint_is_passed_over(cache, gcs, unbroken, caplog):
 def toy_process(cache, url, *arguments, epochs=2):
     line = [sys.executable, "tests/run_toy.py", "main", f"--config=tests/run_toy.py:{cache}"]
     line += [f"--workdir={url}", f"--config.epochs={epochs}", *arguments]
-    environment = os.environ | {"XLA_FLAGS": COMPILE_FAST, "PYTHONPATH": str(ROOT)}
+    environment = os.environ | {"XLA_FLAGS": COMPILE_FAST, "PYTHONPATH": PYTHONPATH}
     pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.STDOUT, "text": True}
     return subprocess.Popen(line, cwd=ROOT, env=environment, **pipes)
 
@@ -359,7 +360,7 @@ with remote.opened("gs://bucket/run") as workdir, remote.Store(workdir).owned():
 @needs_gcsfs
 @pytest.mark.slow
 def test_a_holder_whose_lock_is_taken_ends(gcs, bucket):
-    environment = os.environ | {"PYTHONPATH": os.pathsep.join([str(ROOT), *sys.path])}
+    environment = os.environ | {"PYTHONPATH": PYTHONPATH}
     pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
     holder = subprocess.Popen([sys.executable, "-c", HOLD], env=environment, **pipes)
     try:
