@@ -81,6 +81,22 @@ def test_another_url_is_refused(tmp_path, monkeypatch, url):
     assert not (ROOT / url.partition("/")[0]).exists()
 
 
+@pytest.mark.parametrize(
+    ("command", "setting"),
+    [
+        ("evaluate", "workdir"),
+        ("experiment", "workdir"),
+        ("supervised", "out"),
+        ("main", "workdir"),
+    ],
+)
+def test_other_directories_are_of_this_machine(command, setting):
+    result = call(command, QUICK, f"--{setting}=gcs://bucket/x")
+    assert result.returncode == 2 and result.stderr.count("\n") == 1
+    assert f"--{setting}=gcs://bucket/x: expected a directory" in result.stderr
+    assert not (ROOT / "gcs:").exists()
+
+
 def test_without_gcsfs_it_says_what_to_install(monkeypatch):
     monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
     message = r"--workdir=gs://b/run needs .*genenv_jax\[gcs\].*gcsfuse"
