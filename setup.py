@@ -30,6 +30,11 @@ BASE = [
     "tokenizers>=0.23.1,<1",
     # Weights, read slice by slice.  bfloat16 with NumPy needs ml_dtypes, which JAX brings.
     "safetensors>=0.8,<1",
+    # Files of a directory or of a bucket, paths of either, and the lock of a workdir in a bucket.  Orbax and
+    # huggingface-hub bring all three.
+    "fsspec>=2026.9",
+    "etils[epath]>=1.15,<2",
+    "tensorstore>=0.1.86,<0.2",
     # Downloads of checkpoints; imported only for a hub id.  transformers 5 needs 1.31 or newer.
     "huggingface-hub>=1.31,<3",
     # Configurations and their command-line flags.  Tested at 1.1.
@@ -70,6 +75,8 @@ ENDPOINT = ["openai>=3.54,<4"]
 NOTEBOOKS = ["nbclient>=0.10,<1", "ipykernel>=6,<8"]
 # Of the backend for arithmetic.
 BFCL = ["mpmath>=1.3,<2"]
+# Of workdirs in gs://; it brings google-cloud-storage, which Orbax asks of what kind a bucket is.
+GCS = ["gcsfs>=2026.10,<2027", "google-cloud-storage>=3.17,<4"]
 # Before 1.0 minors may break.  Both share protobuf, pydantic and NumPy with all else, TensorFlow included;
 # Trackio wants a Pillow before 13.  Its tables show text as text, which models write.
 WANDB = ["wandb>=0.31,<0.32"]
@@ -100,6 +107,8 @@ EXTRAS = {
     # What the official stateful backends of BFCL's conversations need beside
     # `pip install --no-deps bfcl-eval==2026.3.23`, whose own pins do not go together with JAX.
     "bfcl": BFCL,
+    # --workdir=gs://BUCKET/RUN.
+    "gcs": GCS,
     # To run the notebooks by hand, and in the tests.
     "notebooks": ["jupyterlab>=4,<5", *NOTEBOOKS],
     # The documentation as a site.
@@ -133,6 +142,8 @@ EXTRAS = {
         "torchmetrics>=1.8,<2",
         # They execute the notebooks.
         *NOTEBOOKS,
+        # Runs in a bucket, of a server of this machine.
+        *GCS,
         # The site is built.
         *DOCS,
         # Runs are tracked with them, offline, and read back.

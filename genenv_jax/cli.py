@@ -142,8 +142,10 @@ def define_process_flags() -> None:
     )
 
 
-def run(main: Callable[[], Any]) -> None:
+def run(main: Callable[[], Any], buckets: bool = False) -> None:
     """Parses the flags, keeps libraries' progress notes off the terminal, and calls `main`.
+
+    buckets: whether --workdir may be a URL, which `main` then checks; other directories never are.
 
     SIGTERM and SIGINT end it with exit code 143 and 130, and with one line.
     """
@@ -178,10 +180,18 @@ def run(main: Callable[[], Any]) -> None:
             fail(f"--config: {error.__cause__ or error}")
         if len(rest) > 1:
             fail(f"unexpected argument {rest[1]!r}; settings are --config.KEY=VALUE")
+        for name in ("out", "run") if buckets else ("workdir", "out", "run"):
+            given = flags.FLAGS[name].value if name in flags.FLAGS else None
+            if given and "://" in given:
+                fail(
+                    f"--{name}={given}: expected a directory (a bucket can be mounted with gcsfuse)"
+                )
         return rest
 
     if allocator.arrays_in_host_memory():
         allocator.keep_freed_buffers()
+    # Read when a path is first used: gs:// goes through gcsfs, also where TensorFlow is installed.
+    os.environ.setdefault("EPATH_USE_TF", "false")
     # Read when transformers is imported, which is later: it would advise to install PyTorch.
     os.environ.setdefault("TRANSFORMERS_NO_ADVISORY_WARNINGS", "1")
 

@@ -2,18 +2,18 @@
 
     genenv train --config=configs/quickstart.py --workdir=runs/quickstart
 
-A workdir that holds an interrupted run is continued; one run at a time may have it.  --arm=NAME applies an
-arm of the ablations (`genenv_jax.experiment.arms`).  --print_config shows what is set beyond the paper's
-defaults, and ends; --dry_run loads and checks everything, says what the run would do and cost, and ends.
+A workdir, also gs://BUCKET/RUN, that holds an interrupted run is continued; one run at a time may have it.
+--arm=NAME applies an arm of the ablations (`genenv_jax.experiment.arms`).  --print_config shows what is set
+beyond the paper's defaults, and ends; --dry_run loads and checks everything, says what the run would do and
+cost, and ends.
 
 On several hosts the same command is started on each, with --coordinator_address, --num_processes and
---process_id, or with --distributed=auto; the workdir must lie on storage that all of them see.
+--process_id, or with --distributed=auto; the workdir must lie on storage that all of them see, or in gs://.
 """
 
 from __future__ import annotations
 
 import contextlib
-import pathlib
 import sys
 from collections.abc import Mapping
 from typing import TextIO
@@ -30,6 +30,7 @@ def main() -> None:
     from genenv_jax.experiment.arms import apply_arm
     from genenv_jax.outlook import dry_run, outcome, outlook
     from genenv_jax.parallel import processes
+    from genenv_jax.run.remote import Store, opened
     from genenv_jax.run.workdir import hold
 
     given = flags.FLAGS
@@ -43,22 +44,24 @@ def main() -> None:
                 return
             config = validate(given.config)
             if given.dry_run:
-                workdir = pathlib.Path(given.workdir) if given.workdir else None
+                workdir = stack.enter_context(opened(given.workdir)) if given.workdir else None
+                if workdir is not None:
+                    Store(workdir).fetch()
                 said = dry_run(config, workdir)
                 if processes.is_writer():
                     show(said, sys.stdout)
                 return
             if not given.workdir:
                 raise ValueError("--workdir is missing: expected the directory of the run")
-            workdir = pathlib.Path(given.workdir)
+            workdir = stack.enter_context(opened(given.workdir))
             stack.enter_context(hold(workdir))
             run = Coevolution(config, workdir)
         if processes.is_writer():
-            show({"workdir": str(workdir)} | outlook(config, run), sys.stderr)
+            show({"workdir": given.workdir} | outlook(config, run), sys.stderr)
         with cli.one_line_errors((OSError, FloatingPointError)):
             run.run()
         if processes.is_writer():
-            show(outcome(config, workdir), sys.stderr)
+            show(outcome(config, given.workdir), sys.stderr)
 
 
 def show(lines: Mapping[str, str], stream: TextIO) -> None:
@@ -69,7 +72,9 @@ def show(lines: Mapping[str, str], stream: TextIO) -> None:
 
 if __name__ == "__main__":
     cli.define_config("Configuration file.")
-    flags.DEFINE_string("workdir", None, "Directory of logs, pools and checkpoints.")
+    flags.DEFINE_string(
+        "workdir", None, "Directory of logs, pools and checkpoints, or gs://BUCKET/RUN."
+    )
     flags.DEFINE_string("arm", "", "Arm of the ablations: its settings are applied on top.")
     flags.DEFINE_bool("print_config", False, "Show what differs from the defaults; train nothing.")
     flags.DEFINE_bool(
@@ -77,4 +82,4 @@ if __name__ == "__main__":
     )
     cli.define_process_flags()
     flags.mark_flag_as_required("config")
-    cli.run(main)
+    cli.run(main, buckets=True)

@@ -106,7 +106,7 @@ def _size(count: float) -> str:
     return f"{count / 2**30:.1f} GiB" if count >= 2**30 else f"{count / 2**20:.1f} MiB"
 
 
-def outcome(config: Config, workdir: pathlib.Path) -> dict[str, str]:
+def outcome(config: Config, workdir: str) -> dict[str, str]:
     """Title to text: what a run that has ended has written, and what to do with it."""
     players = ", agent/ and simulator/" if config.export else ""
     return {

@@ -72,19 +72,13 @@ def _take(path: pathlib.Path) -> int | None:
             if os.path.samestat(os.fstat(handle), os.stat(path)):
                 break
         os.close(handle)  # its holder has removed it meanwhile
-    holder = _read(handle)
-    if holder and (holder["host"] != socket.gethostname() or _is_alive(holder)):
+    holder = parse(os.pread(handle, 4096, 0))
+    if holder and not has_ended(holder):
         os.close(handle)
         return None
-    me = {
-        "host": socket.gethostname(),
-        "process": os.getpid(),
-        "began": _began(os.getpid()),
-        "since": datetime.datetime.now(datetime.UTC).strftime("%Y-%m-%d %H:%M:%S UTC"),
-    }
     try:
         os.ftruncate(handle, 0)
-        os.pwrite(handle, (json.dumps(me) + "\n").encode(), 0)
+        os.pwrite(handle, me(), 0)
         os.fsync(handle)
     except OSError as error:
         path.unlink(missing_ok=True)
@@ -93,36 +87,51 @@ def _take(path: pathlib.Path) -> int | None:
     return handle
 
 
-def _read(handle: int) -> dict[str, Any] | None:
-    """The holder that a lock's file names; None where it names none, as it was killed meanwhile."""
+def me() -> bytes:
+    """What a lock of this process says."""
+    holder = {
+        "host": socket.gethostname(),
+        "process": os.getpid(),
+        "began": _began(os.getpid()),
+        "since": datetime.datetime.now(datetime.UTC).strftime("%Y-%m-%d %H:%M:%S UTC"),
+    }
+    return (json.dumps(holder) + "\n").encode()
+
+
+def parse(content: bytes) -> dict[str, Any] | None:
+    """The holder that a lock names; None where it names none, as it was killed meanwhile."""
     with contextlib.suppress(ValueError, RecursionError, TypeError, KeyError):
-        holder = json.loads(os.pread(handle, 4096, 0))
+        holder = json.loads(content)
         fields = {"host": str, "process": int, "began": str, "since": str}
         if all(isinstance(holder[name], kind) for name, kind in fields.items()):
             return holder
     return None
 
 
+def describe(holder: dict[str, Any] | None, lock: object) -> str:
+    """Who holds the lock of that name, for a message."""
+    if holder is None:
+        return f"another process ({lock})"
+    return f"process {holder['process']} on host {holder['host']} since {holder['since']}"
+
+
 def _holder(path: pathlib.Path) -> str:
-    """Who holds a lock, for a message."""
     holder = None
     with contextlib.suppress(OSError):
-        handle = os.open(path, os.O_RDONLY)
-        try:
-            holder = _read(handle)
-        finally:
-            os.close(handle)
-    if holder is None:
-        return f"another process ({path})"
-    who = f"process {holder['process']} on host {holder['host']} since {holder['since']}"
-    elsewhere = holder["host"] != socket.gethostname()
-    return who + (f" (if it is gone, remove {path})" if elsewhere else "")
+        holder = parse(path.read_bytes())
+    elsewhere = holder and not is_here(holder)
+    return describe(holder, path) + (f" (if it is gone, remove {path})" if elsewhere else "")
 
 
-def _is_alive(holder: dict[str, Any]) -> bool:
-    """Whether a process of this host still runs; its number may be another's by now."""
+def is_here(holder: dict[str, Any]) -> bool:
+    """Whether a holder is or was a process of this host."""
+    return holder["host"] == socket.gethostname()
+
+
+def has_ended(holder: dict[str, Any]) -> bool:
+    """Whether a holder was a process of this host, and runs no more; its number may be another's by now."""
     began = _began(holder["process"])
-    return bool(began) and began == holder["began"]
+    return is_here(holder) and not (began and began == holder["began"])
 
 
 def _began(process: int) -> str:

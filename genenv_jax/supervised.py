@@ -169,7 +169,7 @@ def fine_tune_model(
         seeds, held_out = benchmark.tasks("seed"), benchmark.tasks("eval")
         check_prompts(config.limits, host.model, benchmark, seeds, held_out)
         training, validation = _demonstrations(config, benchmark)
-        checkpoints = Checkpoints(unfinished, keep=1)
+        checkpoints = Checkpoints(unfinished.absolute(), keep=1)
         with host.activate():
             model, frozen = host.model, {}
             if config.lora.rank:

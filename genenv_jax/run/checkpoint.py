@@ -7,7 +7,8 @@ settings, the number of rollouts, and length and digest of every file that the r
 not state: each is derived from (seed, epoch, phase), so a repeated epoch draws the same numbers.
 
 In a run of several processes the directory is shared, every process writes and reads the parts of the
-arrays that its devices hold, and all methods are called by all of them.
+arrays that its devices hold, and all methods are called by all of them.  It may lie in Cloud Storage
+(`run.remote`): there Orbax writes under the final name, and what it writes last makes a checkpoint whole.
 """
 
 from __future__ import annotations
@@ -18,7 +19,6 @@ import json
 import logging as python_logging
 import os
 import pathlib
-import shutil
 import sys
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
@@ -27,6 +27,7 @@ import jax
 import numpy as np
 import orbax.checkpoint as ocp
 from absl import logging
+from etils import epath
 
 from genenv_jax.models.huggingface.tensors import all_finite
 from genenv_jax.ownership import scratch_name, sweep
@@ -63,16 +64,17 @@ class Checkpoints:
     No method is cut in two by a signal: it is delivered when the method has ended.
 
     Args:
-      directory: where they are; made if missing.  What a killed save left there is removed.
+      directory: where they are, absolute; made if missing.  What a killed save left there is removed.
       keep: how many are kept.
     """
 
     def __init__(self, directory: str | os.PathLike, keep: int):
         _say_errors_once()
-        self._directory = pathlib.Path(directory).absolute()
+        self._directory = epath.Path(directory)
         if processes.is_writer():  # what a killed save left; the workdir is this run's alone
-            for partial in self._directory.glob("*.orbax-checkpoint-tmp*"):
-                shutil.rmtree(partial, ignore_errors=True)
+            for path in self._directory.iterdir() if self._directory.exists() else ():
+                if path.is_dir() and not ocp.utils.is_checkpoint_finalized(path):
+                    path.rmtree()
         # Called by the first process when all of them have written, and before the name is the final one.
         sealing = ocp.AsyncOptions(
             timeout_secs=_LONGEST_SEAL, post_finalization_callback=lambda: self._seal()
@@ -81,7 +83,7 @@ class Checkpoints:
         self._manager = ocp.CheckpointManager(self._directory, options=options)
         self._saving, self._keep = -1, keep
         if processes.is_writer():
-            sweep(self._directory)
+            sweep(pathlib.Path(directory))  # of this machine
 
     @held()
     def save(self, epoch: int, states: Mapping[str, Any], host: Mapping[str, Any]) -> None:
@@ -109,14 +111,18 @@ class Checkpoints:
             self._manager.save(epoch, args=args)
 
     def _probe(self) -> None:
-        """Raises OSError where no directory can be made: Orbax's threads would wait for it beyond the end."""
+        """Raises OSError where nothing can be written: Orbax's threads would wait for it beyond the end."""
         if processes.is_writer():
             probe = scratch_name(self._directory / "probe")
             probe.mkdir(exist_ok=True)
-            probe.rmdir()
+            (probe / "file").write_text("")
+            probe.rmtree()
 
     def _seal(self) -> None:
-        (partial,) = self._directory.glob(f"{self._saving}.orbax-checkpoint-tmp*")
+        partial = next(
+            self._directory.glob(f"{self._saving}.orbax-checkpoint-tmp*"),
+            self._directory / str(self._saving),
+        )
         digests.seal(partial, without=["_CHECKPOINT_METADATA"])  # Orbax adds when it ended
 
     @held()
@@ -240,7 +246,7 @@ def _not_of_its_tasks(record: Any) -> bool:
 
 def newest_host(directory: str | os.PathLike) -> dict[str, Any] | None:
     """The host values of the newest checkpoint in which they can be read, or None."""
-    directory = pathlib.Path(directory).absolute()
+    directory = epath.Path(directory)
     steps = [int(path.name) for path in directory.glob("[0-9]*") if path.name.isdigit()]
     args = ocp.args.Composite(host=ocp.args.JsonRestore())
     for step in sorted(steps, reverse=True):
@@ -249,7 +255,7 @@ def newest_host(directory: str | os.PathLike) -> dict[str, Any] | None:
     return None
 
 
-def _reader(directory: pathlib.Path, read: Callable[[ocp.CheckpointManager], Any]) -> Any:
+def _reader(directory: epath.Path, read: Callable[[ocp.CheckpointManager], Any]) -> Any:
     """What `read` returns of a manager for this process alone.
 
     In a common one the others would wait without end for a process that found damage.

@@ -108,8 +108,8 @@ class JsonLines:
         self._file = -1
 
 
-def iter_jsonl(path: str | os.PathLike[str]) -> Iterator[dict[str, Any]]:
-    """Yields the objects of a JSON lines file, one a line, in order.
+def iter_jsonl(path: str | os.PathLike[str], size: int | None = None) -> Iterator[dict[str, Any]]:
+    """Yields the objects of a JSON lines file, one a line, in order; with `size` those of its first bytes.
 
     A last line without its newline is torn (a writer was killed, or is still at work) and ignored.
 
@@ -119,8 +119,9 @@ def iter_jsonl(path: str | os.PathLike[str]) -> Iterator[dict[str, Any]]:
     """
     with open(path, "rb") as file:
         for number, line in enumerate(file, start=1):
-            if not line.endswith(b"\n"):
+            if not line.endswith(b"\n") or (size is not None and size < len(line)):
                 return
+            size = None if size is None else size - len(line)
             try:
                 record = json.loads(line)
             except (ValueError, RecursionError) as error:
@@ -137,8 +138,13 @@ def read_json(path: str | os.PathLike[str], expected: str) -> dict[str, Any]:
     expected: what it holds, for the message.
     Raises FileNotFoundError, or ValueError where the file is damaged; both name it.
     """
+    return parse_json(pathlib.Path(path).read_bytes(), path, expected)
+
+
+def parse_json(data: bytes, path: str | os.PathLike[str], expected: str) -> dict[str, Any]:
+    """The JSON object that was read of the file `path`; see `read_json`."""
     try:
-        content = json.loads(pathlib.Path(path).read_bytes())
+        content = json.loads(data)
         if not isinstance(content, dict):
             raise ValueError("not a JSON object")
     except (ValueError, RecursionError) as error:

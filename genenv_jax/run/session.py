@@ -16,8 +16,10 @@ from genenv_jax.benchmarks.base import Task
 from genenv_jax.parallel import processes
 from genenv_jax.run import streams
 from genenv_jax.run.checkpoint import CheckpointConfig, Checkpoints
+from genenv_jax.run.jsonl import iter_jsonl
 from genenv_jax.run.metrics import cells
 from genenv_jax.run.progress import Phase, Progress
+from genenv_jax.run.remote import Store, shared
 from genenv_jax.run.samples import spread
 from genenv_jax.run.streams import Stream
 from genenv_jax.run.timing import RunClock
@@ -77,7 +79,7 @@ class Session:
         tokens: int,
         checkpoint: CheckpointConfig,
     ):
-        self.workdir, self.seed = workdir, seed
+        self.workdir, self._store, self.seed = workdir, Store(workdir), seed
         self.finished = self.rollouts = self.tokens = 0
         self._last, self._most, self._checkpoint = epochs, (rollouts, tokens), checkpoint
         self._root_key = jax.random.key(seed)
@@ -112,8 +114,9 @@ class Session:
         Raises ValueError where there are checkpoints and none is whole and fits the records.
         """
         self._trackers = trackers
-        self._stack.callback(trackers.close)  # the last: it may wait for a network
-        directory = self.workdir / "checkpoints"
+        self._stack.callback(self._push_what_is_left)
+        self._stack.callback(trackers.close)  # after all but that: it may wait for a network
+        directory = shared(self.workdir) / "checkpoints"
         self._checkpoints = Checkpoints(directory, self._checkpoint.keep)
         self._stack.callback(self._checkpoints.close)
         for part in self._trained.values():
@@ -125,13 +128,15 @@ class Session:
         )
         self.files = RunFiles(self.workdir, trackers, found[1]["offsets"] if found else {})
         self._stack.callback(self.files.close)
+        self._push()
         if not found:
             return
         arrays, host = found
         for name, part in self._trained.items():
             part.state = type(part.state)(*arrays[name])
         self.reached(host)
-        records = (record["task"] for record in self.files.tasks)
+        known = iter_jsonl(self.files.tasks.path, host["offsets"]["tasks"])
+        records = (record["task"] for record in known)
         tasks = [Task.from_json(task) for task in records if task is not None]
         for name, part in self._parts.items():
             if name in host["parts"]:  # checkpoints of earlier versions have no settings
@@ -172,6 +177,7 @@ class Session:
         self._progress = Progress(self._last, self.finished, silent, compiling=clock.compiling)
         with ending(signal.SIGTERM), self._stack:
             yield
+            self._push()
             processes.barrier("the run is finished")
 
     def epochs(self) -> Iterator[int]:
@@ -214,7 +220,8 @@ class Session:
             self._tables[f"samples/{table}"] = rows
 
     def save(self) -> None:
-        """Saves a checkpoint, asynchronously."""
+        """Saves a checkpoint, asynchronously; the records that it refers to are in the store before."""
+        self._push()
         self._checkpoints.save(
             self.finished,
             {name: part.state for name, part in self._trained.items()},
@@ -227,6 +234,17 @@ class Session:
                 "digests": self.files.digests(),
             },
         )
+
+    def _push(self) -> None:
+        if processes.is_writer():
+            self._store.push()
+
+    def _push_what_is_left(self) -> None:
+        """What a run that fails leaves to look at; nothing depends on it."""
+        try:
+            self._push()
+        except OSError as error:
+            logging.warning("%s", error)
 
     # -- randomness, display and clock ---------------------------------------------------------------
 

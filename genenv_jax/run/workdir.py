@@ -1,7 +1,8 @@
 """The files of a run: its settings, its append-only records, and how both are taken up again.
 
-In a run of several processes the workdir lies on storage that all of them see.  The first one writes,
-all read, and what is read is the same for all, so that they decide alike.
+In a run of several processes the workdir lies on storage that all of them see, or each has a mirror of what
+lies in Cloud Storage (`run.remote`).  The first one writes, all read, and what is read is the same for all,
+so that they decide alike.
 """
 
 from __future__ import annotations
@@ -26,6 +27,7 @@ from genenv_jax.run.checkpoint import newest_host
 from genenv_jax.run.digests import Growing, of_file
 from genenv_jax.run.jsonl import JsonLines, read_json, write_json
 from genenv_jax.run.metrics import MetricWriter, step_of
+from genenv_jax.run.remote import Store, shared
 from genenv_jax.run.tracking import Tracker
 
 # Settings that may change when a run is continued: they do not change what is computed, `mesh` to
@@ -82,6 +84,7 @@ def make_shared(workdir: pathlib.Path, patience: float = 10.0, setting: str = "-
     Raises:
       ValueError: on every process, naming those that do not see what process 0 writes there.
     """
+    workdir = shared(workdir)
     if processes.is_writer():
         if workdir.exists() and not workdir.is_dir():
             raise NotADirectoryError(f"{setting}={workdir} is a file: expected a directory")
@@ -97,7 +100,7 @@ def make_shared(workdir: pathlib.Path, patience: float = 10.0, setting: str = "-
         time.sleep(0.1)
         with contextlib.suppress(OSError):
             os.listdir(workdir)  # makes a network file system look again
-    sights = processes.gather("workdir is seen", str(workdir.absolute()) if not seen else "")
+    sights = processes.gather("workdir is seen", str(workdir) if not seen else "")
     if processes.is_writer():
         mark.unlink()
     if blind := [f"process {i} ({path})" for i, path in enumerate(sights) if path]:
@@ -111,6 +114,8 @@ def make_shared(workdir: pathlib.Path, patience: float = 10.0, setting: str = "-
 def hold(workdir: pathlib.Path) -> Iterator[None]:
     """Makes the workdir this run's alone within the block, and clears away what a killed one left there.
 
+    A mirror then holds what a resume reads.
+
     Of several processes the first one holds it.
 
     Raises ValueError where another run does, saying who and since when.
@@ -120,6 +125,9 @@ def hold(workdir: pathlib.Path) -> Iterator[None]:
         if processes.is_writer():
             stack.enter_context(owned(workdir / "run.lock", f"--workdir={workdir}"))
             sweep(workdir)
+            stack.enter_context(Store(workdir).owned())
+        processes.barrier("workdir is held")
+        Store(workdir).fetch()
         yield
 
 
@@ -154,7 +162,7 @@ class RunSettings:
             pass
         except ValueError as damage:
             error = damage
-        host = newest_host(self._workdir / "checkpoints")
+        host = newest_host(shared(self._workdir) / "checkpoints")
         copy = host["parts"].get("settings") if host else None
         if copy is not None and processes.is_writer():
             logging.warning(

@@ -23,7 +23,7 @@ def start(module, index, devices, output, *arguments, **environment):
     """Starts a module with `devices` virtual devices; its output goes to the file `output`.INDEX."""
     settings = os.environ | {
         "XLA_FLAGS": f"--xla_force_host_platform_device_count={devices} {COMPILE_FAST}",
-        "PYTHONPATH": str(ROOT),
+        "PYTHONPATH": os.pathsep.join([str(ROOT), *sys.path]),
         "PYTHONHASHSEED": str(index + 1),  # the order of a set must not matter
         **environment,
     }

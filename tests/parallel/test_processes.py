@@ -19,6 +19,7 @@ from tests.parallel.launch import (
     toy_run,
     workers,
 )
+from tests.run.fake_gcs import FakeGcs
 from tests.runs import EPISODES, lines, toy_config
 
 # -- real processes -------------------------------------------------------------------------------------
@@ -134,6 +135,37 @@ def test_killed_processes_continue_to_the_same_bytes(runs, killed, tmp_path):
     workdir = two.parent / "resumed"
     shutil.copytree(killed, workdir)
     finish(workdir, toy_run(workdir, 2, "--config.epochs=2"))
+    assert_equal_runs(workdir, two, tolerance=0.0)
+
+
+@pytest.mark.slow
+def test_killed_processes_continue_in_a_bucket(runs, monkeypatch):
+    """Without any file that they share.  Both are killed while they write their shards."""
+    pytest.importorskip("gcsfs")
+    two, gcs = runs[1], FakeGcs("bucket")
+    for name, value in gcs.environment.items():
+        monkeypatch.setenv(name, value)
+    workdir, settings = two.parent / "bucket", ["--config.epochs=2", "--workdir=gs://bucket/run"]
+    started = toy_run(workdir, 2, *settings)
+
+    def strike(_, name):
+        if name.startswith("run/checkpoints/2/agent/ocdbt.process_1"):
+            for process in started:
+                process.kill()
+
+    gcs.changed = strike
+    codes, texts = end(started, workdir.with_suffix(".log"), 900)
+    gcs.changed = lambda bucket, name: None
+    objects = gcs.buckets["bucket"]
+    assert codes == [-signal.SIGKILL] * 2, texts
+    assert "run/checkpoints/1/commit_success.txt" in objects
+    assert "run/checkpoints/2/commit_success.txt" not in objects
+    finish(workdir, toy_run(workdir, 2, *settings))
+    for name, data in objects.items():
+        path = workdir / name.removeprefix("run/")
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(data)
+    gcs.close()
     assert_equal_runs(workdir, two, tolerance=0.0)
 
 

@@ -97,8 +97,8 @@ def save_model(
         _save_weights(folder, flat, config, dtype, max_shard_bytes)
     arrays = [leaf for leaf in flat.values() if isinstance(leaf, jax.Array)]
     if not all(array.is_fully_addressable for array in arrays):
-        # All processes take part, and return once the directory is complete.
-        multihost_utils.sync_global_devices(f"saved {path}")
+        # All processes take part, and return once the directory is complete.  Where it is may differ.
+        multihost_utils.sync_global_devices(f"saved {path.name}")
     return path
 
 
