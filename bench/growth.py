@@ -50,6 +50,7 @@ from genenv_jax.scoring.verification import VerificationConfig, Verifier  # noqa
 from tests.benchmarks import bfcl_tasks  # noqa: E402
 
 WORLDS = ("dial", "bfcl")
+PARTS = ("gate", "workdir", "replay", "flight", "together")
 _GENERATIONS, _ATTEMPTS = 256, 10  # an epoch's, and a task's
 _REJECTED = 0.2  # share of the generations
 
@@ -395,22 +396,30 @@ def _spawned(count: int = 1) -> concurrent.futures.ProcessPoolExecutor:
 
 def measure(arguments: argparse.Namespace) -> dict[str, Rows]:
     """The rows by what their columns are."""
-    jobs = [
-        ("accepted tasks", n, (gate, w, n), w) for w in arguments.worlds for n in arguments.sizes
-    ]
-    for world in arguments.worlds:
-        jobs += [("accepted tasks", n, (workdir, world, n), world) for n in arguments.run_sizes]
-        jobs += [("rollouts in flight", n, (flight, world, n), world) for n in arguments.in_flight]
-    jobs += [("accepted tasks", n, (replay, n), "") for n in arguments.sizes]
-    jobs += [("processes", n, (together, n, arguments.accepted), "") for n in arguments.processes]
+    given, tasks = arguments, "accepted tasks"
+    jobs = [(tasks, n, (gate, world, n), world) for world in given.worlds for n in given.sizes]
+    for world in given.worlds:
+        jobs += [(tasks, n, (workdir, world, n), world) for n in given.run_sizes or given.sizes]
+        jobs += [("rollouts in flight", n, (flight, world, n), world) for n in given.in_flight]
+    jobs += [(tasks, n, (replay, n), "") for n in given.sizes]
+    jobs += [("processes", n, (together, n, given.accepted), "") for n in given.processes]
+    jobs = [job for job in jobs if job[2][0].__name__ in given.parts]
     found: dict[str, Rows] = {}
-    for what, size, (function, *given), world in jobs:
+    for what, size, (function, *about), world in jobs:
         with _spawned() as alone:
-            for name, value in alone.submit(function, *given).result().items():
+            for name, value in alone.submit(function, *about).result().items():
                 row = f"{name} ({world})" if world else name
                 found.setdefault(what, {}).setdefault(row, {})[str(size)] = value
         print(f"{function.__name__} {world} {size}", file=sys.stderr, flush=True)
     return found
+
+
+def merged(old: dict[str, Rows], new: dict[str, Rows]) -> dict[str, Rows]:
+    """The numbers of both, `new` where both have one."""
+    for what, rows in new.items():
+        for name, row in rows.items():
+            old.setdefault(what, {}).setdefault(name, {}).update(row)
+    return old
 
 
 def exponent(row: Mapping[str, float]) -> float:
@@ -489,6 +498,7 @@ def draw(found: Mapping[str, Rows], before: Mapping[str, Rows], path: pathlib.Pa
 def main() -> None:
     """Measures, prints the tables, and draws the figure."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--parts", type=some_of(PARTS), default=list(PARTS))
     parser.add_argument("--worlds", type=some_of(WORLDS), default=list(WORLDS))
     parser.add_argument("--sizes", type=numbers, default=[1_000, 10_000, 100_000],
                         help="accepted tasks in the gate and in replay, at least 1,000")  # fmt: skip
@@ -496,16 +506,19 @@ def main() -> None:
     parser.add_argument("--in_flight", type=numbers, default=[64, 256, 1024, 4096])
     parser.add_argument("--processes", type=numbers, default=[1, 2, 4, 8])
     parser.add_argument("--accepted", type=int, default=10_000, help="tasks with --processes")
-    parser.add_argument("--json", type=pathlib.Path, help="also write the numbers to this file")
+    parser.add_argument(
+        "--json", type=pathlib.Path, help="add the numbers to this file's, and show all of them"
+    )
     parser.add_argument("--before", type=pathlib.Path, help="such a file of an earlier version")
     parser.add_argument("--figure", type=pathlib.Path, help="draw this PNG")
     arguments = parser.parse_args()
     if min(arguments.sizes) < 1000:
         parser.error(f"--sizes: {min(arguments.sizes)}: expected at least 1,000")
-    arguments.run_sizes = arguments.run_sizes or arguments.sizes
     before = json.loads(arguments.before.read_text()) if arguments.before else {}
     found = measure(arguments)
     if arguments.json:
+        if arguments.json.exists():
+            found = merged(json.loads(arguments.json.read_text()), found)
         arguments.json.write_text(json.dumps(found, indent=2) + "\n")
     print(f"`{' '.join(['python', 'bench/growth.py', *sys.argv[1:]])}`")
     print(
