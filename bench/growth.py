@@ -334,17 +334,16 @@ def together(count: int, accepted: int) -> dict[str, float]:
         port = server.getsockname()[1]
     with _spawned(count) as alone:
         members = [alone.submit(_member, count, i, port, accepted) for i in range(count)]
-        cpu, wall, memory = zip(*(member.result() for member in members), strict=True)
+        cpu, memory = zip(*(member.result() for member in members), strict=True)
     return {
         "processes, CPU ms an epoch, the first": 1e3 * cpu[0],
         "processes, CPU ms an epoch, the others": 1e3 * max(cpu[1:], default=math.nan),
-        "processes, s an epoch on this machine": max(wall),
         "processes, MiB of the gate in each": max(memory) / 2**20,
     }
 
 
-def _member(count: int, index: int, port: int, accepted: int) -> tuple[float, float, int]:
-    """CPU and wall-clock seconds of an epoch of one of several processes, and the memory of its gate."""
+def _member(count: int, index: int, port: int, accepted: int) -> tuple[float, int]:
+    """CPU seconds of an epoch of one of several processes, and the memory of its gate in bytes."""
     from genenv_jax.parallel import joining, processes
     from genenv_jax.scoring.requests import SCORE, VERIFY
     from genenv_jax.scoring.scorer import Scorer
@@ -377,10 +376,10 @@ def _member(count: int, index: int, port: int, accepted: int) -> tuple[float, fl
     with Scorer(dial, lambda tokens: bytes(tokens).decode()) as scorer:
         epoch(accepted)
         processes.barrier("warm")
-        begin, epochs = time.perf_counter(), 3
+        epochs = 3
         taken = timed(lambda: [epoch(accepted + i) for i in range(1, epochs + 1)])
         processes.barrier("measured")
-    return taken / epochs, (time.perf_counter() - begin) / epochs, memory
+    return taken / epochs, memory
 
 
 # -- what is made of it ------------------------------------------------------------------------------------
