@@ -45,7 +45,11 @@ def count_by(
 def rejections(run: Run) -> list[Count]:
     """The verdicts of a run's generations but for "accepted", the most frequent first."""
     counts = count_by(run.tasks, lambda task: bounded(task.get("verdict"), 80))
-    return [count for count in counts if count.value != "accepted"]
+    return [
+        dataclasses.replace(count, first=run.whole(count.first))
+        for count in counts
+        if count.value != "accepted"
+    ]
 
 
 def attempted(run: Run) -> list[Mapping[str, Any]]:
@@ -94,7 +98,10 @@ def tasks_by_success(run: Run, targets: Sequence[float]) -> list[tuple[int, list
         chosen.append((epoch, [task for task in nearest_tasks(of_epoch, targets) if task]))
     rollouts = _rollouts(run, [task for _, tasks in chosen for task in tasks])
     return [
-        (epoch, [_shown(task) | {"rollouts": rollouts.get(_key(task))} for task in tasks])
+        (
+            epoch,
+            [_shown(run.whole(task)) | {"rollouts": rollouts.get(_key(task))} for task in tasks],
+        )
         for epoch, tasks in chosen
     ]
 
@@ -104,7 +111,7 @@ def generations(run: Run, most: int) -> list[dict[str, Any]]:
     order = spread(run.tasks, lambda task: (task["epoch"], bounded(task.get("verdict"), 80)))
     chosen = [run.tasks[index] for index in sorted(order[:most])]
     rollouts = _rollouts(run, [task for task in chosen if p_hat_of(task) is not None])
-    return [_shown(task) | {"rollouts": rollouts.get(_key(task))} for task in chosen]
+    return [_shown(run.whole(task)) | {"rollouts": rollouts.get(_key(task))} for task in chosen]
 
 
 def compared(
@@ -157,7 +164,8 @@ def _rollouts(
         return {}
     attempts: collections.Counter = collections.Counter()
     for task in attempted(run):  # an epoch may have the same task several times
-        attempts[_key(task)] += int(number(task.get("attempts")) or 0)
+        if (key := _key(task)) in valid:
+            attempts[key] += int(number(task.get("attempts")) or 0)
     found = {}
     for key, counts in valid.items():
         answers = counts.most_common(_ANSWERS)

@@ -133,7 +133,7 @@ def _tasks(run: Run, budget: int) -> Browser:
     verdicts = [bounded(task.get("verdict"), 80) for task in run.tasks]
     shown = generations(run, _MOST)
     filters = [
-        choices("epoch", "epoch", [str(task["epoch"]) for task in run.tasks], by_count=False),
+        choices("epoch", "epoch", (str(task["epoch"]) for task in run.tasks), by_count=False),
         choices("verdict", "verdict", verdicts),
         Filter("phat", P_HAT),
         choices("origin", "origin", [task["origin"] for task in shown]),

@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import os
 import pathlib
+import sys
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 from genenv_jax.report.untrusted import number, numbers
-from genenv_jax.run.jsonl import iter_jsonl, read_json
+from genenv_jax.run.jsonl import iter_jsonl, iter_jsonl_at, read_json, read_jsonl_at
 from genenv_jax.run.metrics import read_steps
 
 P_HAT = "p̂"
+# Of a line of tasks.jsonl, what is kept of every one, and where in the file it begins.
+_COUNTED = ("id", "verdict", "attempts", "successes", "p_hat", "r_env", "weight")
+_START = "first byte"
 
 
 @dataclasses.dataclass(frozen=True)
@@ -25,7 +30,8 @@ class Run:
       config: config.json, or {} where there is none.
       metrics: step to {name: finite number}, by ascending step; nulls are left out.
       timing: the objects of timing.jsonl, numbers only.
-      tasks: the objects of tasks.jsonl; "epoch" is the step of that epoch's metrics.
+      tasks: of each object of tasks.jsonl what is counted and drawn (`whole` has the rest, since a run may
+        have more than fit); "epoch" is the step of that epoch's metrics.
     """
 
     name: str
@@ -47,6 +53,16 @@ class Run:
                 return None
             value = value.get(part)
         return value
+
+    def whole(self, task: Mapping[str, Any]) -> Mapping[str, Any]:
+        """The object of tasks.jsonl that one of `tasks` is of; as it is where the file has changed."""
+        if _START not in task:
+            return task
+        with contextlib.suppress(OSError, ValueError):
+            record = read_jsonl_at(self.workdir / "tasks.jsonl", task[_START])
+            if record.get("id") == task.get("id") and record.get("epoch") == task["epoch"]:
+                return {**record, "epoch": task["epoch"]}
+        return task
 
     @property
     def band(self) -> tuple[float, float] | None:
@@ -102,14 +118,24 @@ def load_run(workdir: str | os.PathLike[str], tasks: bool = True) -> Run:
 
 def _read_tasks(path: pathlib.Path) -> list[dict[str, Any]]:
     found: dict[Any, dict[str, Any]] = {}
-    for line, record in enumerate(iter_jsonl(path) if path.is_file() else (), start=1):
+    lines = iter_jsonl_at(path) if path.is_file() else ()
+    for line, (start, record) in enumerate(lines, start=1):
         epoch = number(record.get("epoch"))
         if epoch is None:
             raise ValueError(f"{path}:{line}: damaged line: no epoch")
         identity = record.get("id")
         key = (epoch, identity if isinstance(identity, str) else line)
-        found[key] = {**record, "epoch": int(epoch)}
+        found[key] = _part(record) | {"epoch": int(epoch), _START: start}
     return list(found.values())
+
+
+def _part(record: Mapping[str, Any]) -> dict[str, Any]:
+    part = {name: record[name] for name in _COUNTED if name in record}
+    if isinstance(verdict := part.get("verdict"), str):
+        part["verdict"] = sys.intern(verdict)  # a few texts, which all lines repeat
+    if isinstance(task := record.get("task"), Mapping):
+        part["task"] = {name: task[name] for name in ("id", "origin") if name in task}
+    return part
 
 
 def p_hat_of(task: Mapping[str, Any]) -> float | None:

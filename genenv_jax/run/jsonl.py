@@ -117,19 +117,38 @@ def iter_jsonl(path: str | os.PathLike[str], size: int | None = None) -> Iterato
       FileNotFoundError: no such file.
       ValueError: a damaged line; the message begins with `file:line`.
     """
+    return (record for _, record in iter_jsonl_at(path, size))
+
+
+def iter_jsonl_at(
+    path: str | os.PathLike[str], size: int | None = None
+) -> Iterator[tuple[int, dict[str, Any]]]:
+    """As `iter_jsonl`, each object with the byte at which its line begins, for `read_jsonl_at`."""
     with open(path, "rb") as file:
+        start = 0
         for number, line in enumerate(file, start=1):
-            if not line.endswith(b"\n") or (size is not None and size < len(line)):
+            if not line.endswith(b"\n") or (size is not None and size < start + len(line)):
                 return
-            size = None if size is None else size - len(line)
-            try:
-                record = json.loads(line)
-            except (ValueError, RecursionError) as error:
-                reason = "nested too deeply" if isinstance(error, RecursionError) else str(error)
-                raise ValueError(f"{path}:{number}: damaged line: {reason}") from None
-            if not isinstance(record, dict):
-                raise ValueError(f"{path}:{number}: damaged line: not a JSON object")
-            yield record
+            yield start, _record(line, f"{path}:{number}")
+            start += len(line)
+
+
+def read_jsonl_at(path: str | os.PathLike[str], start: int) -> dict[str, Any]:
+    """The object of the line that begins at a byte of a file; raises what `iter_jsonl` does."""
+    with open(path, "rb") as file:
+        file.seek(start)
+        return _record(file.readline(), f"{path}, byte {start}")
+
+
+def _record(line: bytes, place: str) -> dict[str, Any]:
+    try:
+        record = json.loads(line)
+    except (ValueError, RecursionError) as error:
+        reason = "nested too deeply" if isinstance(error, RecursionError) else str(error)
+        raise ValueError(f"{place}: damaged line: {reason}") from None
+    if not isinstance(record, dict):
+        raise ValueError(f"{place}: damaged line: not a JSON object")
+    return record
 
 
 def read_json(path: str | os.PathLike[str], expected: str) -> dict[str, Any]:

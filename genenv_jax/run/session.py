@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import pathlib
 import signal
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, Protocol, TypeVar
 
 import jax
@@ -16,6 +16,7 @@ from genenv_jax.benchmarks.base import Task
 from genenv_jax.parallel import processes
 from genenv_jax.run import streams
 from genenv_jax.run.checkpoint import CheckpointConfig, Checkpoints
+from genenv_jax.run.digests import Growing
 from genenv_jax.run.jsonl import iter_jsonl
 from genenv_jax.run.metrics import cells
 from genenv_jax.run.progress import Phase, Progress
@@ -38,14 +39,28 @@ class Stateful(Protocol):
     def state(self) -> Any:
         """What a checkpoint keeps."""
 
-    def restore(self, state: Any, tasks: Sequence[Task]) -> None:
-        """Inverse of `state`; `tasks` are the accepted ones of the run's records, in their order."""
+    def restore(self, state: Any, tasks: Iterable[Task]) -> None:
+        """Inverse of `state`; `tasks` are the accepted ones of the run's records, in their order.
+
+        They are read from the file each time that they are iterated over: a run may have more than fit.
+        """
 
 
 class Trained(Protocol):
     """A part of a run whose state is a pytree of arrays."""
 
     state: Any
+
+
+class _AcceptedTasks:
+    """The tasks in the first bytes of tasks.jsonl, read anew by every loop over them."""
+
+    def __init__(self, path: pathlib.Path, size: int):
+        self._path, self._size = path, size
+
+    def __iter__(self) -> Iterator[Task]:
+        records = (record["task"] for record in iter_jsonl(self._path, self._size))
+        return (Task.from_json(task) for task in records if task is not None)
 
 
 class Session:
@@ -122,11 +137,17 @@ class Session:
         for part in self._trained.values():
             # Bound to where they lie, as restored ones are: so the same programs serve both.
             part.state = jax.tree.map(lambda x: jax.device_put(x, x.sharding), part.state)
+        digests: dict[str, Growing] = {}
+
+        def fits(host: Mapping[str, Any]) -> None:
+            digests.clear()  # of the checkpoint that was tried before
+            digests.update(check_files(self.workdir, host))
+
         found = self._checkpoints.restore(
-            {name: part.state for name, part in self._trained.items()},
-            lambda host: check_files(self.workdir, host),
+            {name: part.state for name, part in self._trained.items()}, fits
         )
-        self.files = RunFiles(self.workdir, trackers, found[1]["offsets"] if found else {})
+        offsets = found[1]["offsets"] if found else {}
+        self.files = RunFiles(self.workdir, trackers, offsets, digests)
         self._stack.callback(self.files.close)
         self._push()
         if not found:
@@ -135,9 +156,7 @@ class Session:
         for name, part in self._trained.items():
             part.state = type(part.state)(*arrays[name])
         self.reached(host)
-        known = iter_jsonl(self.files.tasks.path, host["offsets"]["tasks"])
-        records = (record["task"] for record in known)
-        tasks = [Task.from_json(task) for task in records if task is not None]
+        tasks = _AcceptedTasks(self.files.tasks.path, host["offsets"]["tasks"])
         for name, part in self._parts.items():
             if name in host["parts"]:  # checkpoints of earlier versions have no settings
                 part.restore(host["parts"][name], tasks)

@@ -14,7 +14,8 @@ import os
 import pathlib
 import secrets
 import time
-from collections.abc import Iterator, Mapping, Sequence
+import types
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 from absl import logging
@@ -24,7 +25,7 @@ from genenv_jax.models import huggingface
 from genenv_jax.ownership import owned, sweep
 from genenv_jax.parallel import processes
 from genenv_jax.run.checkpoint import newest_host
-from genenv_jax.run.digests import Growing, of_file
+from genenv_jax.run.digests import Growing
 from genenv_jax.run.jsonl import JsonLines, read_json, write_json
 from genenv_jax.run.metrics import MetricWriter, step_of
 from genenv_jax.run.remote import Store, shared
@@ -221,7 +222,7 @@ class RunSettings:
         """The copy, for a checkpoint; after `write`."""
         return json.loads(json.dumps(self._content))
 
-    def restore(self, state: Mapping[str, Any], tasks: Sequence[Task]) -> None:
+    def restore(self, state: Mapping[str, Any], tasks: Iterable[Task]) -> None:
         """Raises ValueError where the checkpoint's run had other settings, or another model."""
         del tasks
         self._compare(state)
@@ -230,26 +231,31 @@ class RunSettings:
 _RECORDS = ("tasks", "d_train", "d_env", "metrics", "timing")
 
 
-def check_files(workdir: pathlib.Path, host: Mapping[str, Any]) -> None:
+def check_files(workdir: pathlib.Path, host: Mapping[str, Any]) -> dict[str, Growing]:
     """Compares the files that a run appends to with what a checkpoint's host values say of them.
 
     Only "digests", which checkpoints of earlier versions lack, shows a byte that has changed.  timing.jsonl
     is not compared: nothing depends on it.
 
+    Returns:
+      the digests of those that were compared, by name, which go on from there.
     Raises:
       ValueError: one is shorter than it was, or its bytes up to there are others; it names the file.
       FileNotFoundError: one is gone.
     """
+    digests = {}
     for name in _RECORDS[:-1]:
         path, length = workdir / f"{name}.jsonl", host["offsets"][name]
         size = path.stat().st_size if length else 0
         if size < length:
             raise ValueError(f"{path} has {size} bytes, but had {length} when it was written")
-        wanted = host.get("digests", {}).get(name)
-        if wanted and of_file(path, length) != wanted:
-            raise ValueError(
-                f"{path} is damaged: its first {length} bytes are not those that were written"
-            )
+        if wanted := host.get("digests", {}).get(name):
+            digests[name] = Growing(path)
+            if digests[name](length) != wanted:
+                raise ValueError(
+                    f"{path} is damaged: its first {length} bytes are not those that were written"
+                )
+    return digests
 
 
 class RunFiles:
@@ -265,11 +271,18 @@ class RunFiles:
       workdir: of the run.
       tracker: see `MetricWriter`.
       lengths: in bytes, by name; those of files that are not named are 0.
+      digests: of files up to there, by name, as `check_files` gives them; those of other files start anew.
     Raises:
       ValueError: a file is shorter than that.
     """
 
-    def __init__(self, workdir: pathlib.Path, tracker: Tracker, lengths: Mapping[str, int]):
+    def __init__(
+        self,
+        workdir: pathlib.Path,
+        tracker: Tracker,
+        lengths: Mapping[str, int],
+        digests: Mapping[str, Growing] = types.MappingProxyType({}),
+    ):
         other = not processes.is_writer()
         if not other:
             for name in _RECORDS:
@@ -281,7 +294,8 @@ class RunFiles:
         self.metrics = MetricWriter(workdir / "metrics.jsonl", tracker, read_only=other)
         self.timing = MetricWriter(workdir / "timing.jsonl", read_only=other)
         self._files = {name: getattr(self, name) for name in _RECORDS}
-        self._digests = {name: Growing(file.path) for name, file in self._files.items()}
+        new = {name: Growing(file.path) for name, file in self._files.items()}
+        self._digests = new | dict(digests)
 
     def offsets(self) -> dict[str, int]:
         """Lengths in bytes, for a checkpoint; of use on the process that writes."""

@@ -8,10 +8,12 @@ pool task or of a batch-mate, and it matches no held-out task.  Rejections are c
 
 from __future__ import annotations
 
+import array
 import collections
 import dataclasses
 import hashlib
-from collections.abc import Callable, Iterable, Sequence
+import math
+from collections.abc import Callable, Collection, Iterable, Sequence
 
 from genenv_jax.benchmarks import base
 from genenv_jax.benchmarks.base import Benchmark, Rejection, Task
@@ -22,6 +24,7 @@ from genenv_jax.settings import Settings, choice, within
 PROVEN, PARSED = "proven", "parsed"
 _BOUNDS = (base.NOT_TEXT, base.TOO_LONG, base.TOO_DEEP)  # hold for both
 _FEW_WORDS = 5
+_CROWDED = 16  # texts that are indexed by one shingle before its level rises
 
 
 @dataclasses.dataclass(frozen=True)
@@ -40,17 +43,24 @@ class VerificationConfig(Settings):
     admit: str = choice(PROVEN, PARSED)
 
 
-def shingles(text: str, size: int = 5) -> frozenset[bytes]:
-    """Hashes of all runs of `size` folded words (the whole text where it is shorter)."""
+def shingles(text: str, size: int = 5) -> frozenset[int]:
+    """64-bit hashes of all runs of `size` folded words (of the whole text where it is shorter)."""
     parts = fold(text).split()
     runs = [" ".join(parts[i : i + size]) for i in range(max(1, len(parts) - size + 1))]
-    return frozenset(
-        hashlib.blake2b(run.encode("utf-8", "replace"), digest_size=8).digest() for run in runs
-    )
+    hashed = (hashlib.blake2b(run.encode("utf-8", "replace"), digest_size=8) for run in runs)
+    return frozenset(int.from_bytes(one.digest()) for one in hashed)
 
 
 class NearDuplicates:
     """Texts seen so far, searchable by Jaccard similarity of their shingles.
+
+    An inverted index with prefix filtering (Chaudhuri et al., "A primitive operator for similarity joins in
+    data cleaning", ICDE 2006), which is exact: all shingles have one order, and a text of n shingles that has
+    to share m of them to be similar to any other is indexed, and looked up, by its first n − m + 1 alone.
+    Two similar texts have one of these in common; those found are compared whole.
+
+    Rare shingles come first, so that few texts are found: where more than `_CROWDED` · 2^level texts are
+    indexed by a shingle its level rises, and they are indexed by the one that is next in the new order.
 
     Args:
       threshold: similarity from which a text counts as a copy, in (0, 1]; 0 switches the index off.
@@ -58,30 +68,69 @@ class NearDuplicates:
 
     def __init__(self, threshold: float):
         self.threshold = threshold
-        self._sizes: list[int] = []
+        self._texts: list[array.array] = []  # shingles of each
         self._epochs: list[float] = []
-        self._index: dict[bytes, list[int]] = collections.defaultdict(list)
+        self._index: dict[int, list[int]] = {}  # shingle -> texts that have it among their first
+        self._levels: dict[int, int] = {}  # of shingles; those that are not here have level 0
+
+    def __len__(self) -> int:
+        return len(self._texts)
 
     def add(self, text: str, epoch: float = float("inf")) -> None:
         """Remembers a text and the epoch that it is from."""
         if self.threshold:
-            grams = shingles(text)
-            for gram in grams:
-                self._index[gram].append(len(self._sizes))
-            self._sizes.append(len(grams))
-            self._epochs.append(epoch)
+            self._insert(array.array("Q", shingles(text)), epoch)
 
     def matches(self, text: str, after: float = float("-inf")) -> bool:
         """Whether some text remembered from after the epoch `after` is as similar as the threshold."""
         if not self.threshold:
             return False
         grams = shingles(text)
-        shared = collections.Counter(i for gram in grams for i in self._index.get(gram, ()))
-        return any(
-            common >= self.threshold * (len(grams) + self._sizes[i] - common)
-            for i, common in shared.items()
-            if self._epochs[i] > after
-        )
+        found = {i for gram in self._first(grams) for i in self._index.get(gram, ())}
+        return any(self._epochs[i] > after and self._similar(grams, self._texts[i]) for i in found)
+
+    def forget(self, until: float) -> None:
+        """Lets go of the texts from the epoch `until` and before, as soon as they are half of all."""
+        kept = [i for i, epoch in enumerate(self._epochs) if epoch > until]
+        if 2 * len(kept) <= len(self._texts):
+            texts, epochs = self._texts, self._epochs
+            self._texts, self._epochs, self._index, self._levels = [], [], {}, {}
+            for i in kept:
+                self._insert(texts[i], epochs[i])
+
+    def _first(self, grams: Collection[int]) -> list[int]:
+        """The shingles of a text that it is indexed by."""
+        # `_similar` at its most favourable: to a text that is part of this one.
+        shared = max(1, math.ceil(self.threshold * len(grams)))
+        order = sorted(grams, key=lambda gram: (self._levels.get(gram, 0), gram))
+        return order[: len(grams) - shared + 1]
+
+    def _similar(self, grams: frozenset[int], others: Collection[int]) -> bool:
+        small, large = sorted((len(grams), len(others)))
+        if small < self.threshold * large:
+            return False
+        common = len(grams.intersection(others))
+        return common >= self.threshold * (small + large - common)
+
+    def _insert(self, grams: array.array, epoch: float) -> None:
+        self._texts.append(grams)
+        self._epochs.append(epoch)
+        crowded = self._file([(gram, len(self._texts) - 1) for gram in self._first(grams)])
+        while crowded:
+            gram = crowded.pop()
+            self._levels[gram] = self._levels.get(gram, 0) + 1
+            moved = []
+            for i in self._index.pop(gram):
+                first = self._first(self._texts[i])  # the others keep their order
+                moved.append((gram if gram in first else first[-1], i))
+            crowded |= self._file(moved)
+
+    def _file(self, entries: Sequence[tuple[int, int]]) -> set[int]:
+        """Indexes texts by shingles; returns those of them that are crowded."""
+        for gram, i in entries:
+            self._index.setdefault(gram, []).append(i)
+        full = lambda gram: len(self._index[gram]) > _CROWDED << self._levels.get(gram, 0)  # noqa: E731
+        return {gram for gram, _ in entries if full(gram)}
 
 
 class Requests:
@@ -215,6 +264,7 @@ class Verifier:
         self._texts = NearDuplicates(near_duplicate)
         # canonical form -> epoch in which it was last accepted; seeds always bar their copies.
         self._known: dict[str, float] = {}
+        self._latest = float("-inf")  # generation that was admitted
         for task in held_out:
             self._held_out_texts.add(benchmark.text(task))
             for wording, asked in _requests(benchmark, task):
@@ -232,7 +282,7 @@ class Verifier:
             or any(self._held_out_requests.matches(*r) for r in _requests(self.benchmark, task))
         ):
             return Rejection(base.CONTAMINATED, "matches a held-out task")
-        forgotten = task.generation - self.pool_epochs if self.pool_epochs else float("-inf")
+        forgotten = self._forgotten(task.generation)
         if self._known.get(canonical, float("-inf")) > forgotten:
             return Rejection(base.DUPLICATE)
         if self._texts.matches(wording, after=forgotten):
@@ -250,10 +300,18 @@ class Verifier:
         return outcome
 
     def admit(self, task: Task) -> None:
-        """Makes an accepted task part of the pool that later ones must not copy."""
+        """Makes an accepted task one that those of its own and of later generations must not copy."""
+        if self.pool_epochs and task.generation > self._latest:
+            self._latest, forgotten = task.generation, self._forgotten(task.generation)
+            self._texts.forget(forgotten)
+            self._known = {text: epoch for text, epoch in self._known.items() if epoch > forgotten}
         canonical = self.benchmark.canonical(task)
         self._known[canonical] = max(task.generation, self._known.get(canonical, task.generation))
         self._texts.add(self.benchmark.text(task), task.generation)
+
+    def _forgotten(self, generation: int) -> float:
+        """The last generation whose tasks bar no copy in this one."""
+        return generation - self.pool_epochs if self.pool_epochs else float("-inf")
 
     def state(self) -> None:
         """Nothing beside the recorded tasks, see `Stateful`."""

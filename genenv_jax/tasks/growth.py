@@ -9,13 +9,13 @@ them passes the same verification as any generation, decontamination included.
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 from genenv_jax.benchmarks.base import SeedStatistics, Task
 from genenv_jax.run.streams import Stream, rng
 from genenv_jax.settings import Settings, choice, within
-from genenv_jax.tasks.generation import TaskBatch
+from genenv_jax.tasks.generation import Generation, TaskBatch
 from genenv_jax.tasks.replay import TaskBuffer
 
 
@@ -64,10 +64,13 @@ class Growth:
         """Takes the outcome of an epoch."""
         if not self._share:
             return
-        for parent in {g.seed.id for g in batch.generations}:
-            tried = [g for g in batch.generations if g.seed.id == parent and g.attempts]
+        variations: dict[str, list[Generation]] = {}
+        for g in batch.generations:
+            if g.attempts:
+                variations.setdefault(g.seed.id, []).append(g)
+        for parent, tried in variations.items():
             counts = sum(g.attempts for g in tried), sum(g.successes for g in tried)
-            self._pool.note(parent, *counts, max((g.task.generation for g in tried), default=0))
+            self._pool.note(parent, *counts, max(g.task.generation for g in tried))
         for g in batch.accepted:
             if self._fits(g.task):
                 self._pool.add(g.task, g.attempts, g.successes, g.task.generation)
@@ -77,6 +80,6 @@ class Growth:
         """What a checkpoint keeps, as plain JSON."""
         return self._pool.state()
 
-    def restore(self, state: Any, tasks: Sequence[Task]) -> None:
+    def restore(self, state: Any, tasks: Iterable[Task]) -> None:
         """Inverse of `state`; `tasks` are those of the run's records."""
         self._pool.restore(state, tasks)

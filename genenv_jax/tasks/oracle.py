@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable
 
 import numpy as np
 
@@ -53,7 +53,7 @@ class OracleTasks(GivenTasks):
         """See `TaskSource`."""
         return self.statistics.state()
 
-    def restore(self, state: dict[str, list[int]], tasks: Sequence[Task]) -> None:
+    def restore(self, state: dict[str, list[int]], tasks: Iterable[Task]) -> None:
         """See `TaskSource`."""
         self.statistics.restore(state)
 

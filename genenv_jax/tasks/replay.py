@@ -6,7 +6,7 @@ What is replayed is the task: the agent as it is now attempts it anew, so no imp
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -98,12 +98,12 @@ class TaskBuffer:
         """What a checkpoint keeps beside the tasks themselves, as plain JSON."""
         return {name: [e.attempts, e.successes, e.epoch] for name, e in self._entries.items()}
 
-    def restore(self, state: Mapping[str, Sequence[int]], tasks: Sequence[Task]) -> None:
+    def restore(self, state: Mapping[str, Sequence[int]], tasks: Iterable[Task]) -> None:
         """Inverse of `state`; `tasks` are those of the run's records.
 
         Raises ValueError where a task is not among them.
         """
-        known = {task.id: task for task in tasks}
+        known = {task.id: task for task in tasks if task.id in state} if state else {}
         missing = [name for name in state if name not in known]
         if missing:
             raise ValueError(f"tasks.jsonl lacks {missing[0]!r}, which the checkpoint replays")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
 
 from genenv_jax.benchmarks.base import Benchmark, Message, SeedStatistics, Task
@@ -121,7 +121,7 @@ class SimulatorTasks:
         """See `TaskSource`."""
         return {"seeds": self._statistics.state(), "grown": self._growth.state()}
 
-    def restore(self, state: dict[str, Any], tasks: Sequence[Task]) -> None:
+    def restore(self, state: dict[str, Any], tasks: Iterable[Task]) -> None:
         """See `TaskSource`."""
         self._statistics.restore(state["seeds"])
         self._growth.restore(state["grown"], tasks)

@@ -11,7 +11,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from typing import Any, Protocol
 
 from genenv_jax.benchmarks.base import Benchmark, Generative, Task
@@ -90,7 +90,7 @@ class TaskSource(Protocol):
     def state(self) -> Any:
         """What a checkpoint keeps, as plain JSON."""
 
-    def restore(self, state: Any, tasks: Sequence[Task]) -> None:
+    def restore(self, state: Any, tasks: Iterable[Task]) -> None:
         """Inverse of `state`; see `Stateful`."""
 
 
@@ -114,5 +114,5 @@ class GivenTasks:
     def state(self) -> Any:
         """See `TaskSource`."""
 
-    def restore(self, state: Any, tasks: Sequence[Task]) -> None:
+    def restore(self, state: Any, tasks: Iterable[Task]) -> None:
         """See `TaskSource`."""

@@ -6,7 +6,7 @@ same numbers, whichever checkpoints it keeps.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable
 from typing import Any, NamedTuple, Protocol
 
 import jax
@@ -115,7 +115,7 @@ class Guarded:
         """See `Stateful`."""
         return self._low
 
-    def restore(self, state: Any, tasks: Sequence[Task]) -> None:
+    def restore(self, state: Any, tasks: Iterable[Task]) -> None:
         """See `Stateful`."""
         del tasks
         self._low = state

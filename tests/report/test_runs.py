@@ -4,7 +4,8 @@ import pytest
 
 from genenv_jax.report.__main__ import main
 from genenv_jax.report.runs import load_run
-from tests.report.synthetic import EPOCHS, GENERATIONS, append, generation
+from tests.report.synthetic import EPOCHS, GENERATIONS, append, generation, write_run
+from tests.runs import lines
 
 
 def test_every_file_is_read(run):
@@ -63,3 +64,17 @@ def test_a_bad_workdir_is_one_line_and_exit_code_2(tmp_path, capsys, name, conte
     assert (captured.out, captured.err) == ("", f"error: {error.value}\n")
     assert len(captured.err.splitlines()) == 1
     assert not (tmp_path / "report").exists()
+
+
+def test_texts_stay_in_the_file_until_they_are_shown(tmp_path):
+    workdir = write_run(tmp_path / "run")
+    run, records = load_run(workdir), lines(workdir, "tasks.jsonl")
+    assert all("text" not in task and "messages" not in task.get("task", {}) for task in run.tasks)
+    assert [run.whole(task) for task in run.tasks] == records
+    file = workdir / "tasks.jsonl"
+    file.write_bytes(file.read_bytes().split(b"\n", 1)[1])  # of a run that was begun anew
+    assert run.whole(run.tasks[1]) == run.tasks[1]
+    file.unlink()
+    assert run.whole(run.tasks[0]) == run.tasks[0]
+    in_memory = records[0]
+    assert run.whole(in_memory) is in_memory

@@ -8,7 +8,9 @@ import pytest
 from genenv_jax.run.jsonl import (
     JsonLines,
     iter_jsonl,
+    iter_jsonl_at,
     read_json,
+    read_jsonl_at,
     write_json,
     write_jsonl,
     write_text,
@@ -177,3 +179,13 @@ def test_a_read_only_file_is_left_alone(tmp_path):
     assert list(other) == [{"a": 1}]
     JsonLines(tmp_path / "none.jsonl", read_only=True)
     assert not (tmp_path / "none.jsonl").exists()
+
+
+def test_a_line_is_read_again_from_where_it_begins(tmp_path):
+    path = tmp_path / "x.jsonl"
+    path.write_text("".join(json.dumps(record) + "\n" for record in RECORDS) + '{"torn')
+    found = list(iter_jsonl_at(path))
+    assert [record for _, record in found] == RECORDS
+    assert [read_jsonl_at(path, start) for start, _ in found] == RECORDS
+    with pytest.raises(ValueError, match=rf"{path}, byte 1: damaged line"):
+        read_jsonl_at(path, 1)

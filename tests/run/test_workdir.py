@@ -6,7 +6,7 @@ import socket
 import pytest
 
 from genenv_jax.run.digests import of_file
-from genenv_jax.run.workdir import RunSettings, check_files, hold
+from genenv_jax.run.workdir import RunFiles, RunSettings, check_files, hold
 from tests import tiny
 
 NAMES = ("tasks", "d_train", "d_env", "metrics")
@@ -52,6 +52,23 @@ def test_its_files_are_compared_with_a_checkpoints(tmp_path):
     file.unlink()
     with pytest.raises(FileNotFoundError, match=r"d_env\.jsonl"):
         check_files(tmp_path, host)
+
+
+def test_what_was_compared_is_not_read_again_for_the_next_checkpoint(tmp_path):
+    for name in (*NAMES, "timing"):
+        (tmp_path / f"{name}.jsonl").write_text('{"step": 1}\n{"step": 2}\n')
+    lengths = dict.fromkeys((*NAMES, "timing"), 12)
+    wanted = {name: of_file(tmp_path / f"{name}.jsonl", 12) for name in NAMES}
+    compared = check_files(tmp_path, {"offsets": lengths, "digests": wanted})
+    assert set(compared) == set(NAMES)
+    files = RunFiles(tmp_path, None, lengths, compared)
+    files.tasks.append([{"epoch": 2}])
+    digests = files.digests()
+    assert digests == {name: of_file(tmp_path / f"{name}.jsonl") for name in (*NAMES, "timing")}
+    with (tmp_path / "tasks.jsonl").open("r+") as file:
+        file.write("[")  # behind its back
+    assert files.digests() == digests
+    files.close()
 
 
 def test_a_run_goes_on_with_its_own_tasks_only(tmp_path):

@@ -2,12 +2,14 @@
 
 import collections
 import dataclasses
+import random
 
 import pytest
 
 from genenv_jax.benchmarks import base
 from genenv_jax.benchmarks.base import Benchmark, Rejection, Score, Task
 from genenv_jax.benchmarks.dial import Dial
+from genenv_jax.scoring import verification
 from genenv_jax.scoring.verification import (
     PARSED,
     PROVEN,
@@ -201,6 +203,13 @@ def test_pool_epochs(near_duplicate):
         assert verdict(checker, SEED.messages[0]["content"] + " nine", 50) == base.NEAR_DUPLICATE
 
 
+def test_what_bars_nothing_any_more_is_not_kept():
+    checker = verifier(pool_epochs=3, near_duplicate=0.8)
+    for epoch in range(40):
+        assert verdict(checker, f"a fine task of its own in epoch {epoch}", epoch) == ""
+    assert len(checker._texts) <= 2 * (3 + 1) and len(checker._known) == 3 + 1  # and the seed
+
+
 def test_pools_of_zero_epochs_never_forget():
     checker = verifier(pool_epochs=0)
     assert verdict(checker, "a fine task", 0) == ""
@@ -250,6 +259,57 @@ def test_jaccard_threshold():
         assert index.matches(text + " k") == want
         assert index.matches(text)
         assert not index.matches("k l m n o p q")
+
+
+def changed(rng, text, vocabulary):
+    """A text with up to three words more, fewer or other."""
+    words = text.split()
+    for _ in range(rng.randint(0, 3)):
+        place, word = rng.randrange(len(words)), rng.choice(vocabulary)
+        words[place : place + rng.randint(0, 1)] = [word] * rng.randint(len(words) == 1, 1)
+    return " ".join(words)
+
+
+@pytest.mark.parametrize("crowded", [1, verification._CROWDED])
+@pytest.mark.parametrize("threshold", [1e-9, 0.5, 0.8, 6 / 7, 1.0])
+def test_the_index_finds_what_comparing_with_every_text_does(threshold, crowded, monkeypatch):
+    """Exactly: words of few are shared by many texts, so that levels rise, and texts are left behind."""
+    monkeypatch.setattr(verification, "_CROWDED", crowded)
+    rng, verdicts = random.Random(0), collections.Counter()
+    for size in (2, 5, 40):
+        vocabulary = [f"w{i}" for i in range(size)]
+        index, known, sets = NearDuplicates(threshold), [], []
+        for epoch in range(60):
+            index.forget(epoch - 30)
+            for _ in range(3):
+                text = " ".join(rng.choices(vocabulary, k=rng.randint(1, 40)))
+                if known and rng.random() < 0.7:
+                    text = changed(rng, rng.choice(known), vocabulary)
+                grams, after = shingles(text), epoch - rng.choice([30, 10, 2])
+                similar = (
+                    len(grams & other) >= threshold * len(grams | other)
+                    for other, since in sets
+                    if since > after and grams & other
+                )
+                want = any(similar)
+                assert index.matches(text, after) == want
+                verdicts[want] += 1
+                if not want or rng.random() < 0.5:
+                    known.append(text)
+                    sets.append((grams, epoch))
+                    index.add(text, epoch)
+        assert len(index) < 2 * sum(since > 59 - 30 for _, since in sets)
+    assert min(verdicts[True], verdicts[False]) > 20, verdicts
+
+
+def test_a_shingle_of_all_texts_does_not_make_each_of_them_a_candidate():
+    """Most texts that are alike in a phrase of every task are not looked at."""
+    index, compared = NearDuplicates(0.8), []
+    index._similar = lambda grams, others: compared.append(others)
+    for i in range(1_000):
+        index.add(f"tools add subtract multiply start at once {i} {i + 1} {i + 2} {i + 3} {i + 4}")
+    index.matches("tools add subtract multiply start at once 7 8 9 10 11")
+    assert 1 <= len(compared) <= 2 * verification._CROWDED
 
 
 def test_an_index_that_is_off():

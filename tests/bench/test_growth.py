@@ -1,0 +1,53 @@
+"""The table of growth: its tasks, its arithmetic, and the script end to end at the smallest size."""
+
+import json
+import math
+
+import growth
+import pytest
+
+from tests.bench.test_scripts import rows_of, run
+
+
+@pytest.mark.parametrize("name", growth.WORLDS)
+def test_tasks_differ_and_come_in_epochs(name):
+    world = growth.make_world(name)
+    tasks = list(world.tasks(300))
+    assert len({world.benchmark.canonical(task) for task in tasks}) == 300
+    assert len({task.id for task in tasks}) == 300 and tasks == list(world.tasks(300))
+    assert [task.generation for task in tasks] == [0] * 205 + [1] * 95
+    for task in tasks[:20]:
+        assert world.benchmark.score(task, world.benchmark.agent_answer(task)).success
+
+
+def test_exponents_and_rows():
+    row = {"1000": 2.0, "10000": 2.0, "100000": 20.0}
+    assert growth.exponent(row) == pytest.approx(1.0)
+    assert growth.exponent({"1": 1.0, "4": 8.0}) == pytest.approx(1.5)
+    assert math.isnan(growth.exponent({"1": 1.0})) and math.isnan(growth.exponent({}))
+    both = growth.merged({"x": {"a": {"1": 1.0, "2": 2.0}}}, {"x": {"a": {"2": 3.0}, "b": {}}})
+    assert both == {"x": {"a": {"1": 1.0, "2": 3.0}, "b": {}}}
+    table = growth.markdown("tasks", {"a": row}, {"a": {"1000": 1234.5}})
+    assert table.splitlines()[2:] == [
+        "| a | 2 | 2 | 20 | 1.00 |",
+        "| — before | 1,234 |  |  |  |",
+    ]
+
+
+@pytest.mark.slow
+def test_the_script_at_its_smallest(tmp_path):
+    file, figure = tmp_path / "numbers.json", tmp_path / "figures" / "growth.png"
+    flags = ["--sizes=1000", "--in_flight=64", "--processes=1,2", "--accepted=1000"]
+    text = run("growth.py", *flags, f"--json={file}", f"--figure={figure}")
+    found = json.loads(file.read_text())
+    assert set(found) == {"accepted tasks", "rollouts in flight", "processes"}
+    for rows in found.values():
+        for name, row in rows.items():
+            (shown,) = rows_of(text, name) if "processes, CPU" not in name else [row]
+            assert shown and all(value >= 0 for value in row.values() if not math.isnan(value))
+    for world in growth.WORLDS:
+        assert found["accepted tasks"][f"gate, ms an epoch ({world})"]["1000"] > 0
+        # Ten attempts at each of the tasks, of which the valid ones are traces.
+        records = found["accepted tasks"][f"records in all, MiB ({world})"]["1000"]
+        assert records > 1_000 * 500 / 2**20
+    assert figure.read_bytes().startswith(b"\x89PNG")
