@@ -194,9 +194,6 @@ def gate(name: str, size: int) -> dict[str, float]:
 def workdir(name: str, size: int) -> dict[str, float]:
     """The records of `size` accepted tasks, checkpoints, a resume and the report."""
     from genenv_jax.rl.rewards import curriculum_reward
-    from genenv_jax.run.checkpoint import CheckpointConfig
-    from genenv_jax.run.session import Session
-    from genenv_jax.run.tracking import Trackers, TrackingConfig
     from genenv_jax.scoring.attempts import Attempt
     from genenv_jax.tasks.generation import Generation, TaskBatch
     from genenv_jax.tasks.metrics import generation_metrics
@@ -238,17 +235,10 @@ def workdir(name: str, size: int) -> dict[str, float]:
         made["generations"] += len(generations)
         return generation_metrics(generations, benchmark, 0.5, 0.1)
 
-    def opened() -> Session:
-        session = Session(folder, 0, 2**31 - 1, 0, 0, CheckpointConfig())
-        held_out = benchmark.tasks("eval")
-        session.register("verifier", Verifier(benchmark, seeds, held_out, VerificationConfig()))
-        session.open(Trackers(TrackingConfig(trackers=()), folder, {}))
-        return session
-
-    found, made = {}, collections.Counter()
+    made: collections.Counter[str] = collections.Counter()
     with tempfile.TemporaryDirectory() as scratch:
         folder = pathlib.Path(scratch) / "run"
-        session, tasks = opened(), world.tasks(size)
+        session, tasks = _opened(world, folder), world.tasks(size)
         files = session.files
         files.metrics.write(0, {"eval/in_distribution/sampled/accuracy": 0.2})
         while part := list(itertools.islice(tasks, accepted)):
@@ -259,19 +249,45 @@ def workdir(name: str, size: int) -> dict[str, float]:
         session.save()
         session._stack.close()
         sizes = {path.stem: path.stat().st_size for path in folder.glob("*.jsonl")}
-        before = reset_peak()
-        box: list[Session] = []
-        found["resume, s"] = timed(lambda: box.append(opened()))
-        found["resume, memory, MiB"] = (peak() - before) / 2**20
+        found = {}
+        for function, *about in ((_resume, name, folder), (_report, folder)):
+            with _spawned() as alone:
+                found |= alone.submit(function, *about).result()
         found["checkpoint, digests, ms"] = 1e3 * digests
-        found["checkpoint after a resume, digests, ms"] = 1e3 * timed(box[0].files.digests)
-        box[0]._stack.close()
         found["tasks.jsonl, bytes a generation"] = sizes["tasks"] / made["generations"]
         found["d_train.jsonl, bytes a trace"] = sizes["d_train"] / made["traces"]
         found["d_env.jsonl, bytes a task"] = sizes["d_env"] / size
         found["records in all, MiB"] = sum(sizes.values()) / 2**20
-        with _spawned() as alone:
-            return found | alone.submit(_report, folder).result()
+    return found
+
+
+def _opened(world: World, folder: pathlib.Path) -> Any:
+    """A session with the gate for its only part."""
+    from genenv_jax.run.checkpoint import CheckpointConfig
+    from genenv_jax.run.session import Session
+    from genenv_jax.run.tracking import Trackers, TrackingConfig
+
+    session = Session(folder, 0, 2**31 - 1, 0, 0, CheckpointConfig())
+    given = [world.benchmark.tasks(split) for split in ("seed", "eval")]
+    session.register("verifier", Verifier(world.benchmark, *given, VerificationConfig()))
+    session.open(Trackers(TrackingConfig(trackers=()), folder, {}))
+    return session
+
+
+def _resume(name: str, folder: pathlib.Path) -> dict[str, float]:
+    world, sessions = make_world(name), []
+    with tempfile.TemporaryDirectory() as scratch:  # what is imported and started at first use
+        _opened(world, pathlib.Path(scratch) / "run")._stack.close()
+    before = reset_peak()
+    taken = timed(lambda: sessions.append(_opened(world, folder)))
+    memory = peak() - before
+    digests = timed(sessions[0].files.digests)
+    sessions[0]._stack.close()
+    return {
+        "resume, s": taken,
+        "resume, memory, MiB": memory / 2**20,
+        "checkpoint after a resume, digests, ms": 1e3 * digests,
+    }
 
 
 def _report(folder: pathlib.Path) -> dict[str, float]:
@@ -431,12 +447,15 @@ def exponent(row: Mapping[str, float]) -> float:
 
 
 def markdown(what: str, rows: Rows, before: Rows) -> str:
-    """A Markdown table, a column a size; rows of before stand beneath theirs."""
+    """A Markdown table, a column a size; beneath a row that of before, where a tenth lies between them."""
     sizes = sorted({int(size) for row in rows.values() for size in row})
     heads = [what, *(f"{size:,}" for size in sizes), "exponent"]
     table = [heads, ["---"] + ["---:"] * (len(heads) - 1)]
     for name, row in rows.items():
-        for label, of in ((name, row), ("— before", before.get(name))):
+        old = before.get(name, {})
+        if not any(abs(x - row.get(size, x)) > 0.1 * x for size, x in old.items()):
+            old = {}
+        for label, of in ((name, row), ("— before", old)):
             if of:
                 values = [of.get(str(size), math.nan) for size in sizes]
                 cells = [
@@ -494,8 +513,7 @@ def draw(found: Mapping[str, Rows], before: Mapping[str, Rows], path: pathlib.Pa
         figure.savefig(path, dpi=DPI)
 
 
-def main() -> None:
-    """Measures, prints the tables, and draws the figure."""
+def _arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--parts", type=some_of(PARTS), default=list(PARTS))
     parser.add_argument("--worlds", type=some_of(WORLDS), default=list(WORLDS))
@@ -513,6 +531,12 @@ def main() -> None:
     arguments = parser.parse_args()
     if min(arguments.sizes) < 1000:
         parser.error(f"--sizes: {min(arguments.sizes)}: expected at least 1,000")
+    return arguments
+
+
+def main() -> None:
+    """Measures, prints the tables, and draws the figure."""
+    arguments = _arguments()
     before = json.loads(arguments.before.read_text()) if arguments.before else {}
     found = measure(arguments)
     if arguments.json:

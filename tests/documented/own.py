@@ -221,7 +221,7 @@ def aot_check(invocation: Invocation, place: Checkout) -> None:
         assert done.returncode == 2 and 'pip install "jax[tpu]"' in done.stderr, done.stderr
 
 
-def compare_or_gpu(invocation: Invocation, place: Checkout) -> None:
+def arguments_alone(invocation: Invocation, place: Checkout) -> None:
     """The arguments alone: at their smallest these measure for some seconds, in tests/bench."""
     bench = str(ROOT / "bench")
     with mock.patch.object(sys, "path", [bench, *sys.path]):
