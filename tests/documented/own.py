@@ -132,8 +132,9 @@ def evaluate_simulator(invocation: Invocation, place: Checkout) -> None:
 
 def report(invocation: Invocation, place: Checkout) -> None:
     """A page of a finished run."""
-    done = place.run("report", *invocation.arguments)
-    _succeeded(done, f"page:   {invocation.arguments[0]}/report/report.html")
+    arguments = place.arguments(invocation)
+    done = place.run("report", *arguments)
+    _succeeded(done, f"page:   {arguments[0]}/report/report.html")
 
 
 def play(invocation: Invocation, place: Checkout) -> None:

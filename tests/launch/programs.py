@@ -13,7 +13,7 @@ def accepted(arguments):
     """Parses the arguments as genenv_jax.main does; returns whether it finds other processes by itself."""
     found = []
 
-    def run(main):
+    def run(main, buckets=False):
         rest = flags.FLAGS(sys.argv)
         assert main is not None and len(rest) == 1
         assert flags.FLAGS.config.keys() and flags.FLAGS.workdir
