@@ -108,9 +108,10 @@ def _size(count: float) -> str:
 
 def outcome(config: Config, workdir: str) -> dict[str, str]:
     """Title to text: what a run that has ended has written, and what to do with it."""
-    players = ", agent/ and simulator/" if config.export else ""
+    players = ", agent/, simulator/" if config.export else ""
     return {
-        "finished": f"{workdir}/ holds metrics.jsonl, tasks.jsonl, d_train.jsonl, d_env.jsonl{players}",
+        "finished": f"{workdir}/",
+        "holds": f"metrics.jsonl, tasks.jsonl, d_train.jsonl, d_env.jsonl{players}",
         "next": f"genenv report {workdir}",
     }
 

@@ -304,7 +304,7 @@ def test_a_process_killed_within_a_checkpoint_goes_on_and_is_reported(cache, gcs
     again = toy_process(cache, URL)
     output, _ = again.communicate(timeout=300)
     assert again.returncode == 0, output
-    assert f"{URL}/ holds metrics.jsonl" in output and f"genenv_jax.report {URL}" in output
+    assert f"finished    {URL}/\n" in output and f"genenv report {URL}" in output
     assert in_bucket(bucket) == {name: (whole / name).read_bytes() for name in FILES}
     assert "runs/toy/run.lock" not in bucket and not mirrors()
     result = call("report", URL, f"--out={tmp_path / 'page'}")
