@@ -12,6 +12,7 @@ from typing import TextIO
 from rich import progress as rich_progress
 from rich.cells import cell_len
 from rich.console import Console
+from rich.table import Column
 from rich.text import Text
 
 _PLAIN_EVERY = 60.0  # seconds between the lines of a long phase where there is no terminal
@@ -140,9 +141,10 @@ class Progress:
         outermost = self._live is None
         if outermost:
             self._live = rich_progress.Progress(
-                rich_progress.TextColumn("{task.description}", markup=False),
-                rich_progress.BarColumn(20),
-                _Counts(),
+                rich_progress.TextColumn("{task.description}", markup=False, table_column=_one_line()),
+                # Where the terminal is narrow the line keeps its numbers, and the bar what is left.
+                rich_progress.BarColumn(min(20, max(4, self._console.width - 76))),
+                _Counts(table_column=_one_line()),
                 console=self._console,
                 transient=True,
                 refresh_per_second=4,
@@ -227,6 +229,10 @@ class Phase:
 def _aligned(text: str, name: str) -> str:
     """Right-aligned in the column of that name; the hat of p̂ has no width."""
     return " " * max(max(_WIDTH, cell_len(name) + 1) - cell_len(text), 1) + text
+
+
+def _one_line() -> Column:
+    return Column(no_wrap=True, overflow="ellipsis")
 
 
 class _Counts(rich_progress.ProgressColumn):

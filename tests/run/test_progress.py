@@ -131,6 +131,19 @@ def test_a_terminal_has_a_line_that_goes(clock, terminal):
     assert "generate" not in rows[2] and progress._live is None
 
 
+def test_the_longest_line_fits_eighty_columns(clock, terminal, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "80")
+    progress = Progress(20, done=19, stream=terminal, clock=clock)
+    with progress.phase("interact and update agent", 5700, "rollouts") as phase:
+        clock.sleep(4.0)
+        phase.advance(1000)
+        progress._live.refresh()
+    drawn = [re.sub(r"\x1b\[[0-9;?]*[a-zA-Z]", "", d) for d in terminal.getvalue().split("\r")]
+    (line,) = {d.rstrip() for d in drawn if "1,000/5,700" in d}
+    assert line.startswith("epoch 20/20  interact") and line.endswith("4.0 s  0:19 left")
+    assert len(line) <= 80 and not any("\n" in d.strip("\n") for d in drawn)
+
+
 def test_the_line_is_redrawn_by_a_clock(terminal):
     """While a phase does nothing that counts."""
     progress = Progress(1, stream=terminal)
