@@ -58,7 +58,7 @@ def pytest_terminal_summary(terminalreporter):
         counts = " and ".join(f"{count} {mark}" for mark, count in sorted(_LEFT_OUT.items()))
         terminalreporter.write_line(
             f"left out: {counts} tests; `make test-rest` runs them, those marked data on the files that "
-            "`python -m genenv_jax.datasets --name=NAME` downloads or $GENENV_DATA names"
+            "`genenv datasets --name=NAME` downloads or $GENENV_DATA names"
         )
 
 

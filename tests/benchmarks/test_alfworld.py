@@ -260,7 +260,7 @@ def test_games_that_the_expert_does_not_win_are_left_out(toy):
 
 
 def test_broken_data(tmp_path):
-    with pytest.raises(FileNotFoundError, match="genenv_jax.datasets"):
+    with pytest.raises(FileNotFoundError, match="genenv datasets"):
         ALFWorld(data_dir=tmp_path).tasks("eval")
     path = write_game(tmp_path, "valid_unseen")
     with pytest.raises(FileNotFoundError, match="no training games"):

@@ -133,7 +133,7 @@ def test_a_malformed_file_is_named(directory, path, text, message):
 
 def test_directories_and_names(directory, tmp_path):
     assert records.find_directory(directory) == records.find_directory(tmp_path) == directory
-    with pytest.raises(FileNotFoundError, match=r"genenv_jax.datasets --name=api_bank"):
+    with pytest.raises(FileNotFoundError, match=r"genenv datasets --name=api_bank"):
         records.find_directory(directory / "HEAD")
     with pytest.raises(ValueError, match=r"split 'level-4': expected one of level-1-api"):
         records.load(tmp_path, ["level-4"])

@@ -76,7 +76,7 @@ def test_a_malformed_record_is_named(tmp_path, text, message):
 def test_a_missing_file_is_named(tmp_path):
     with pytest.raises(FileNotFoundError, match="is missing"):
         records.load(tmp_path)
-    with pytest.raises(FileNotFoundError, match="genenv_jax.datasets --name=bamboogle"):
+    with pytest.raises(FileNotFoundError, match="genenv datasets --name=bamboogle"):
         records.find_directory(tmp_path)
 
 

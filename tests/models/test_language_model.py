@@ -220,7 +220,7 @@ def test_save_keeps_tokenizer_and_end_tokens(tmp_path, directory):
 
 
 def test_load_from_a_name_that_is_nothing():
-    with pytest.raises(FileNotFoundError, match="neither a directory nor a model on the hub"):
+    with pytest.raises(FileNotFoundError, match="could not be fetched from the hub"):
         LanguageModel.load("nobody/nothing")
 
 
