@@ -3,9 +3,9 @@
     python -m genenv_jax.main --config=configs/quickstart.py --workdir=runs/quickstart
 
 A 0.2 M parameter Qwen2 model is trained on noisy demonstrations (once, then cached) and becomes both
-the agent and the simulator of the Dial benchmark.  On two cores: 3 to 5 minutes for that model, 1.5 to
-3 for twenty epochs.  Expect held-out accuracy at temperature 1 to rise by 0.1 to 0.3, and p̂ of the generated
-tasks to go from 0.05 to between 0.3 and 0.5.
+the agent and the simulator of the Dial benchmark.  On two cores: 1.5 to 3 minutes for that model, 1.5 to
+3 for twenty epochs, compiling included.  Expect held-out accuracy at temperature 1 to rise by 0.15 to 0.55
+(seeds 0 to 3), and p̂ of the generated tasks to go from 0.1 to between 0.4 and 0.7.
 
     python -m genenv_jax.main --config=configs/quickstart.py:lora --workdir=runs/quickstart-lora
 
