@@ -48,12 +48,13 @@ from genenv_jax.players.prompts import check_prompts
 from genenv_jax.publish import card
 from genenv_jax.run import digests
 from genenv_jax.run.checkpoint import Checkpoints
-from genenv_jax.run.programs import keep_programs, user_cache
+from genenv_jax.run.programs import keep_programs
 from genenv_jax.run.progress import Progress
 from genenv_jax.run.streams import Stream, rng
 from genenv_jax.run.workdir import make_shared
 from genenv_jax.signals import held
 from genenv_jax.trainers.warm_start import fine_tune, train
+from genenv_jax.user_cache import user_cache
 
 # Raised when the training of made models, or of given ones, changes, so that cached ones are made anew.
 _MADE, _TUNED = 3, 2

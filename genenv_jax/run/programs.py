@@ -15,6 +15,7 @@ import jax
 
 from genenv_jax.parallel import processes
 from genenv_jax.typing import WarmUp
+from genenv_jax.user_cache import user_cache
 
 _AT_ONCE = 4  # chains that are compiled at a time: a compilation keeps about one core busy
 
@@ -33,12 +34,6 @@ def keep_programs(shared: pathlib.Path | None = None) -> None:
     several = shared is not None and processes.process_count() > 1
     directory = shared if several else user_cache() / "xla" / _processor()
     jax.config.update("jax_compilation_cache_dir", str(directory.absolute()))
-
-
-def user_cache() -> pathlib.Path:
-    """The package's part of the user's cache directory."""
-    root = os.environ.get("XDG_CACHE_HOME") or pathlib.Path.home() / ".cache"
-    return pathlib.Path(root) / "genenv_jax"
 
 
 def _processor() -> str:

@@ -141,7 +141,9 @@ class Progress:
         outermost = self._live is None
         if outermost:
             self._live = rich_progress.Progress(
-                rich_progress.TextColumn("{task.description}", markup=False, table_column=_one_line()),
+                rich_progress.TextColumn(
+                    "{task.description}", markup=False, table_column=_one_line()
+                ),
                 # Where the terminal is narrow the line keeps its numbers, and the bar what is left.
                 rich_progress.BarColumn(min(20, max(4, self._console.width - 76))),
                 _Counts(table_column=_one_line()),

@@ -50,6 +50,7 @@ from absl import logging
 from etils import epath
 
 from genenv_jax import ownership
+from genenv_jax.user_cache import user_cache
 
 _BEAT, _DEAD = 30.0, 180.0  # seconds
 _MARK = ".store"  # of a mirror: what it mirrors
@@ -95,8 +96,7 @@ def opened(workdir: str, setting: str = "--workdir") -> Iterator[pathlib.Path]:
         from google.cloud import storage
 
         storage.Client().get_bucket(url.split("/")[2])  # Orbax asks for it too
-    root = pathlib.Path(os.environ.get("XDG_CACHE_HOME") or pathlib.Path.home() / ".cache")
-    root = root / "genenv_jax" / "workdirs"
+    root = user_cache() / "workdirs"
     root.mkdir(parents=True, exist_ok=True)
     ownership.sweep(root)
     scratch = ownership.scratch_name(root / "mirrors")
