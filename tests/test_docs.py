@@ -33,4 +33,5 @@ def test_the_site_is_built(tmp_path):
         assert not re.search(r"<(?:script|link|img)[^>]*(?:src|href)=\"https?://", html), page
         assert "configs/" not in "".join(re.findall(r'href="([^"#]*)"', html)), page
     first = (tmp_path / "site" / "index.html").read_text(encoding="utf-8")
-    assert "make quickstart" in first and 'src="quickstart.png"' in first
+    assert "make quickstart" in re.sub("<[^>]+>", "", first)
+    assert 'src="quickstart.png"' in first

@@ -211,8 +211,11 @@ class Harness:
 def _is_display(line: str) -> bool:
     return (
         not line.strip()
-        or re.match(r"(epoch \d+/|before training|train base model|\[Gloo\])", line) is not None
-        or re.match(r"(workdir|devices|model|benchmark|run|evaluation|finished|next) {2,}\S", line)
+        or re.match(r"(epoch \d+/|before training|train base model|base model|\[Gloo\])", line)
+        is not None
+        or re.match(
+            r"(workdir|devices|model|benchmark|run|evaluation|finished|holds|next) {2,}\S", line
+        )
         is not None
     )
 

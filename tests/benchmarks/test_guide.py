@@ -71,7 +71,10 @@ def test_the_commands_run(directory):
     """Two epochs with each, its page, and the agent's score."""
     of_class, _, of_file = _COMMANDS.findall(GUIDE)
     said = run(directory, of_class)
-    assert "eval/test/sampled/accuracy" in said and "accuracy_km to m" in said
+    assert re.search(r"^test +sampled +accuracy +\d\.\d{3} \[.*\] +n = 12$", said, re.MULTILINE), (
+        said
+    )
+    assert "accuracy_km to m" in (directory / "runs/units-scores/results.json").read_text()
     assert (directory / "runs/units/report/report.html").is_file()
     run(directory, of_file)
     for name in ("units", "facts"):

@@ -113,7 +113,7 @@ def evaluate_server(invocation: Invocation, place: Checkout) -> None:
             endpoint if a.startswith("--endpoint=") else a for a in place.arguments(invocation)
         ]
         done = place.run("evaluate", *given, *ONE_ANSWER)
-    _succeeded(done, "/greedy/accuracy")
+    _succeeded(done, "greedy  accuracy ")
     assert {request["model"] for request in requests} == {invocation.flag("endpoint_model")}
 
 
