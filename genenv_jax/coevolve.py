@@ -68,7 +68,7 @@ class Coevolution:
         config.tracking.check()
         settings = RunSettings(workdir, config.to_dict())
         if config.compilation_cache:
-            keep_programs(shared=workdir / "xla_cache")
+            keep_programs(workdir)
         self.benchmark = benchmark = build.make_benchmark(config.benchmark)
         settings.add_tasks(compare_data(benchmark))
         config.tasks.check(benchmark)

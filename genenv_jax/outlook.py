@@ -16,6 +16,7 @@ from genenv_jax.coevolve import Coevolution
 from genenv_jax.config import Config
 from genenv_jax.parallel import processes
 from genenv_jax.run.checkpoint import newest_host
+from genenv_jax.run.remote import shared
 from genenv_jax.run.workdir import RunSettings
 from genenv_jax.tasks.sources import TasksConfig
 
@@ -127,7 +128,7 @@ def dry_run(config: Config, workdir: pathlib.Path | None) -> dict[str, str]:
     """
     if workdir is not None and workdir.exists():
         RunSettings(workdir, config.to_dict())
-    done = newest_host(workdir / "checkpoints") if workdir is not None else None
+    done = newest_host(shared(workdir) / "checkpoints") if workdir is not None else None
     with _scratch(workdir) as scratch:
         tried = dataclasses.replace(
             config,

@@ -79,7 +79,9 @@ class DialTasks(abc.ABC):
                 f"max_depth = {self.max_depth} >= 1"
             )
         if min(self.seed_depths, default=0) < 0 or sum(self.seed_depths) <= 0:
-            raise ValueError("benchmark.seed_depths: expected frequencies, not all of them 0")
+            raise ValueError(
+                "config.benchmark.seed_depths: expected frequencies, not all of them 0"
+            )
         if not 0 <= self.misunderstood <= 1:
             raise ValueError(
                 f"config.benchmark.misunderstood = {self.misunderstood}: expected between 0 and 1"

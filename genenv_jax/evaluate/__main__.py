@@ -22,7 +22,7 @@ and prints the accuracies, the form of the answers and pass@k.  An endpoint's an
 endpoint.jsonl: a command that was interrupted goes on from there.  --endpoint_budget=2000000 ends it with an
 error when these answers have cost so many tokens, prompts included; with a larger budget it goes on.
 
-    python -m genenv_jax.evaluate --role=simulator --config=configs/smollm2.py --model=MODEL \\
+    genenv evaluate --role=simulator --config=configs/smollm2.py --model=MODEL \\
         --workdir=runs/smollm2-simulator
 
 lets it vary seeds (`config.evaluation.max_tasks` of them, each `config.simulator.variations` times) as in the
@@ -55,7 +55,7 @@ from genenv_jax.players import build
 from genenv_jax.players.policy import Policy
 from genenv_jax.players.prompts import check_prompts
 from genenv_jax.run import streams
-from genenv_jax.run.programs import keep_programs
+from genenv_jax.run.programs import compile_all, keep_programs
 from genenv_jax.run.progress import Progress
 from genenv_jax.run.streams import Stream
 from genenv_jax.run.workdir import compare_data, compare_settings
@@ -144,9 +144,7 @@ def compile_policies(
         return
     steps = warm_up(policies, benchmark, tasks, lambda: policies[0].params)
     with progress.phase("compile", len(steps), "parts") as display:
-        for step in steps:
-            step()
-            display.advance()
+        compile_all([steps], contextlib.nullcontext, side_by_side=False, done=display.advance)
 
 
 def run(
@@ -192,7 +190,8 @@ def run(
     compare_data(benchmark)
     tasks = checked.evaluation.tasks(benchmark, "seed" if role == SIMULATOR else "eval")
     if not tasks:
-        raise ValueError(f"benchmark {benchmark.name!r} has no held-out tasks: expected some")
+        kind = "seed" if role == SIMULATOR else "held-out"
+        raise ValueError(f"benchmark {benchmark.name!r} has no {kind} tasks: expected some")
     answers = endpoint_model if endpoint else checked.model.path or "made here"
     if endpoint:
         opened = contextlib.nullcontext(served)

@@ -14,25 +14,28 @@ from collections.abc import Callable, Sequence
 import jax
 
 from genenv_jax.parallel import processes
+from genenv_jax.run.remote import shared
 from genenv_jax.typing import WarmUp
 from genenv_jax.user_cache import user_cache
 
 _AT_ONCE = 4  # chains that are compiled at a time: a compilation keeps about one core busy
 
 
-def keep_programs(shared: pathlib.Path | None = None) -> None:
+def keep_programs(workdir: pathlib.Path | None = None) -> None:
     """Lets JAX keep what it compiles, so that a later run of the same shapes finds it.
 
     Kept are programs that take some time, in the directory that JAX_COMPILATION_CACHE_DIR names; else, in
-    a run of several processes, in `shared`, which all of them see; else in the user's cache directory.
+    a run of several processes, in the workdir, where all of them see it; else in the user's cache directory.
     """
     jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.2)
     # XLA's own caches would bring their directory, and so the user's, into the key of every program.
     jax.config.update("jax_persistent_cache_enable_xla_caches", "none")
     if jax.config.jax_compilation_cache_dir:
         return
-    several = shared is not None and processes.process_count() > 1
-    directory = shared if several else user_cache() / "xla" / _processor()
+    directory = user_cache() / "xla" / _processor()
+    # What a mirror holds goes with it, and the others do not see it.
+    if workdir and processes.process_count() > 1 and shared(workdir) == workdir.absolute():
+        directory = workdir / "xla_cache"
     jax.config.update("jax_compilation_cache_dir", str(directory.absolute()))
 
 

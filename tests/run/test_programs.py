@@ -6,7 +6,7 @@ import threading
 import jax
 import pytest
 
-from genenv_jax.run import programs
+from genenv_jax.run import programs, remote
 
 NAMES = (
     "jax_compilation_cache_dir",
@@ -27,17 +27,22 @@ def unset(monkeypatch, tmp_path):
 
 
 def test_programs_are_kept_for_the_user(unset):
-    programs.keep_programs(shared=unset / "workdir")
+    programs.keep_programs(unset / "workdir")
     kept = jax.config.jax_compilation_cache_dir
     assert kept.startswith(str(unset / "cache" / "genenv_jax" / "xla"))
-    programs.keep_programs(shared=unset / "other")
+    programs.keep_programs(unset / "other")
     assert jax.config.jax_compilation_cache_dir == kept  # one cache, whatever the workdir
 
 
 def test_several_processes_share_theirs(unset, monkeypatch):
     monkeypatch.setattr(programs.processes, "process_count", lambda: 2)
-    programs.keep_programs(shared=unset / "workdir")
-    assert jax.config.jax_compilation_cache_dir == str(unset / "workdir")
+    programs.keep_programs(unset / "workdir")
+    assert jax.config.jax_compilation_cache_dir == str(unset / "workdir" / "xla_cache")
+    jax.config.update("jax_compilation_cache_dir", None)
+    (unset / "mirror").mkdir()
+    (unset / "mirror" / remote._MARK).write_text("gs://bucket/run")
+    programs.keep_programs(unset / "mirror")
+    assert jax.config.jax_compilation_cache_dir.startswith(str(unset / "cache"))
 
 
 def test_a_cache_that_is_named_stays(unset):
