@@ -34,7 +34,12 @@ def get_config(arg: str = ""):
     config.benchmark.misunderstood = 0.65
     # Many small updates, each on groups that say something: more is learnt from the same rollouts.
     config.agent.groups = "informative"
-    config.agent.batch_size = config.agent.minibatch_size = 16
+    config.agent.batch_size = config.agent.minibatch_size = 4
+    # Trained on what it wrote itself, the simulator comes to write little but the calls that the agent knows.
+    # So half of the tasks are the initial simulator's, and rare skills count more.
+    config.simulator.mixture = 0.5
+    config.simulator.coverage = 1.0
+    config.simulator.update_epochs = 1
     config.limits.agent_prompt = 36
     config.limits.agent_response = 50
     config.limits.simulator_prompt = 36

@@ -1,15 +1,15 @@
 """Smaller questions about the curriculum, each a suite.
 
-    python -m genenv_jax.experiment --config=configs/ablations/studies.py:dose --workdir=runs/dose
+    python -m genenv_jax.experiment --config=configs/ablations/studies.py:map --workdir=runs/map
 
-dose      GenEnv and Random where the simulator starts out writing easy, mixed or hard tasks: what a trained
-          simulator is worth depends on how wrong the initial one is
+batch     updates of Random's agent: of how many groups, of informative ones or of any, at what learning rate
+range     what keeps the simulator's tasks varied: weights within a seed or a kind of task, weights by how
+          rare its skills are, a stronger KL penalty, a floor of tasks of the initial simulator, one pass
+growth    tasks that outgrow shallow seeds: how many of an epoch's contexts, and how they are chosen
+map       GenEnv and Random from seed tasks of other depths: what a trained simulator is worth depends on
+          what the frozen one writes
 alpha     the target success rate, the rollouts a task and the estimate of p̂; fresh tasks are measured once
           more by independent rollouts (`p_rerolled_gap`)
-collapse  the simulator without an anchor, with the KL penalty, a mixture floor, an entropy floor, all of
-          them: see the diversity of the tasks
-pace      GenEnv and Random with an agent that learns three times more slowly: a curriculum can help only
-          while the frozen simulator writes tasks that are too hard, and a trained one takes epochs to adapt
 skyline   tasks at the depths that the agent solves half of the time, told by the world itself: what there is
           to be had from difficulty alone
 admission tasks that are proven by their checks, or all that parse, with the answers that the simulator wrote
@@ -19,25 +19,98 @@ from genenv_jax.experiment.arms import ARMS, EQUAL_ROLLOUTS
 from genenv_jax.experiment.plan import default_suite
 
 # Frequencies of depths 1 to 6 among the seeds, which the simulator varies.
-_SKEWS = {
+_SEEDS = {
+    "single": (1.0, 0.0, 0.0, 0.0, 0.0, 0.0),
+    "shallow": (0.6, 0.4, 0.0, 0.0, 0.0, 0.0),
     "easy": (0.4, 0.3, 0.15, 0.08, 0.05, 0.02),
+    "middle": (0.0, 0.0, 0.5, 0.5, 0.0, 0.0),
+    "ends": (0.5, 0.0, 0.0, 0.0, 0.0, 0.5),
     "mixed": (0.17, 0.17, 0.17, 0.17, 0.16, 0.16),
-    "hard": (0.02, 0.05, 0.08, 0.15, 0.3, 0.4),
+    "deepest": (0.0, 0.0, 0.0, 0.0, 0.3, 0.7),
 }
 _PAIR = ("genenv", "random")
-_MIXTURE = {"simulator.mixture": 0.25}
-_ENTROPY = {"simulator.entropy_floor": 0.5, "simulator.entropy_coef": 0.1}
-_NO_KL = {"simulator.kl_coef": 0.0}
+
+
+def _update(groups: str, size: int, rate: float) -> dict[str, object]:
+    """Random with updates of `size` groups."""
+    agent = {"batch_size": size, "minibatch_size": size, "groups": groups, "learning_rate": rate}
+    return ARMS["random"] | {f"agent.{key}": value for key, value in agent.items()}
+
+
+def _simulator(**settings: object) -> dict[str, object]:
+    """The paper's simulator with other settings."""
+    paper = {"mixture": 0.0, "coverage": 0.0, "update_epochs": 4}
+    return {f"simulator.{key}": value for key, value in (paper | settings).items()}
+
+
+def _growth(share: float, **rest: object) -> dict[str, object]:
+    """GenEnv from shallow seeds, with contexts of earlier epochs."""
+    growth = {"share": share} | rest
+    settings = {f"curriculum.growth.{key}": value for key, value in growth.items()}
+    return {"benchmark.seed_depths": _SEEDS["shallow"]} | settings
+
 
 # Name: (arms, contrasts, the arm whose final score is the threshold).
 _STUDIES = {
-    "dose": (
+    "batch": (
         {
-            f"{name}-{skew}": ARMS[name] | {"benchmark.seed_depths": depths}
-            for skew, depths in _SKEWS.items()
+            f"{groups}-{size}-{1e5 * rate:.0f}e-5": _update(groups, size, rate)
+            for groups, size, rates in (
+                ("informative", 1, (1.5e-4, 3e-4)),
+                ("informative", 2, (1.5e-4, 3e-4)),
+                ("informative", 4, (1.5e-4, 3e-4, 6e-4)),
+                ("informative", 8, (1.5e-4, 3e-4, 6e-4)),
+                ("informative", 16, (1.5e-4, 3e-4, 6e-4)),
+                ("informative", 32, (3e-4, 6e-4)),
+                ("all", 2, (1.5e-4,)),
+                ("all", 4, (1.5e-4, 3e-4)),
+                ("all", 16, (3e-4, 6e-4)),
+                ("all", 64, (3e-4, 6e-4)),
+            )
+            for rate in rates
+        },
+        (("informative-4-30e-5", "all-64-30e-5"),),
+        "informative-16-30e-5",
+    ),
+    "range": (
+        {
+            "paper": _simulator(),
+            "seed": _simulator(weights_over="seed"),
+            "signature": _simulator(weights_over="signature"),
+            "grpo": _simulator(method="grpo"),
+            "kl": _simulator(kl_coef=0.6),
+            "coverage": _simulator(coverage=1.0),
+            "mixture-quarter": _simulator(mixture=0.25),
+            "mixture-half": _simulator(mixture=0.5),
+            "one-pass": _simulator(update_epochs=1),
+            "coverage-one-pass": _simulator(coverage=1.0, update_epochs=1),
+            "mixture-half-one-pass": _simulator(mixture=0.5, update_epochs=1),
+            "all-three": _simulator(mixture=0.5, coverage=1.0, update_epochs=1),
+            **{name: ARMS[name] for name in ("random", "oracle", "teacher")},
+        },
+        (("all-three", "paper"),),
+        "random",
+    ),
+    "growth": (
+        {
+            "none": _growth(0.0),
+            "quarter": _growth(0.25),
+            "half": _growth(0.5),
+            "half-uniform": _growth(0.5, priority="uniform"),
+            "most": _growth(0.75),
+            "random": _growth(0.0) | ARMS["random"],
+            "random-half": _growth(0.5) | ARMS["random"],
+        },
+        (("half", "none"), ("half", "half-uniform")),
+        "random",
+    ),
+    "map": (
+        {
+            f"{name}-{seeds}": ARMS[name] | {"benchmark.seed_depths": depths}
+            for seeds, depths in _SEEDS.items()
             for name in _PAIR
         },
-        tuple((f"genenv-{skew}", f"random-{skew}") for skew in _SKEWS),
+        tuple((f"genenv-{seeds}", f"random-{seeds}") for seeds in _SEEDS),
         "random-mixed",
     ),
     "alpha": (
@@ -54,26 +127,6 @@ _STUDIES = {
         (("alpha-5-n-4-posterior", "alpha-5-n-4-mle"),),
         "alpha-5-n-10-mle",
     ),
-    "collapse": (
-        {
-            "no-anchor": _NO_KL,
-            "kl": {"simulator.kl_coef": 0.2},
-            "mixture": _NO_KL | _MIXTURE,
-            "entropy": _NO_KL | _ENTROPY,
-            "all": _MIXTURE | _ENTROPY,
-        },
-        (("kl", "no-anchor"), ("mixture", "no-anchor")),
-        "kl",
-    ),
-    "pace": (
-        {
-            f"{name}-{pace}": ARMS[name] | {"agent.learning_rate": rate}
-            for pace, rate in (("fast", 3e-4), ("slow", 1e-4))
-            for name in _PAIR
-        },
-        (("genenv-fast", "random-fast"), ("genenv-slow", "random-slow")),
-        "random-slow",
-    ),
     "skyline": (
         {name: ARMS[name] for name in (*_PAIR, "oracle")},
         (("oracle", "random"), ("oracle", "genenv")),
@@ -85,6 +138,8 @@ _STUDIES = {
         "proven",
     ),
 }
+# Seeds on which settings are chosen, and others.
+_TUNING = ("batch", "range", "growth")
 
 
 def get_config(arg: str = ""):
@@ -93,7 +148,8 @@ def get_config(arg: str = ""):
     arms, contrasts, threshold_arm = _STUDIES[arg]
     suite = default_suite(arms, EQUAL_ROLLOUTS)
     suite.contrasts, suite.threshold_arm = contrasts, threshold_arm
-    # The first seeds of the main comparison, whose base models most studies share.
-    suite.seeds = (100, 101, 102, 103)
+    suite.seeds = (0, 1) if arg in _TUNING else (200, 201, 202, 203)
+    if arg == "growth":
+        suite.metric = "eval/in_distribution/sampled/beyond_seeds"
     suite.jobs = 2
     return suite

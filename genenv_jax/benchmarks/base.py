@@ -9,7 +9,7 @@ here that receives such text is total: it returns a `Rejection` or an invalid `S
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
@@ -300,6 +300,20 @@ class Shaped(Protocol):
 
     def difficulty(self, task: Task) -> float:
         """A number that grows with difficulty, such as the number of steps."""
+
+
+@runtime_checkable
+class Skilled(Protocol):
+    """What a `Shaped` benchmark has beside it where a task asks for several skills at once."""
+
+    def skills(self, task: Task) -> Collection[str]:
+        """What the agent must be able to do, such as each of the calls to make; none of it twice."""
+
+
+def skills(benchmark: Shaped, task: Task) -> Collection[str]:
+    """The skills that a task asks for, at least one: its signature where the benchmark tells no parts."""
+    found = benchmark.skills(task) if isinstance(benchmark, Skilled) else ()
+    return found or (benchmark.signature(task),)
 
 
 @runtime_checkable

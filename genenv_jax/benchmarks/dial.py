@@ -20,7 +20,7 @@ import dataclasses
 import functools
 import itertools
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -173,6 +173,10 @@ class Dial(DialTasks):
     def signature(self, task: Task) -> str:
         """See `base.Shaped`: the operations in their order, without arguments."""
         return " ".join(operation for operation, _ in self.program(task).calls)
+
+    def skills(self, task: Task) -> Collection[str]:
+        """See `base.Skilled`: each operation with its argument."""
+        return {f"{operation} {n}" for operation, n in self.program(task).calls}
 
     def canonical(self, task: Task) -> str:
         # What is asked rather than the reference, which differs where a task is not proven.

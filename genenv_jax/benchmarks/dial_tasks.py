@@ -252,15 +252,26 @@ class DialTasks(abc.ABC):
     # -- metrics ------------------------------------------------------------------------------------
 
     def aggregate(self, results: Sequence[tuple[Task, base.Score]]) -> dict[str, float]:
-        """Accuracy by "split/depth_d", and by split as the unweighted mean over its depths."""
+        """Accuracy by "split/depth_d", and by split as the unweighted mean over its depths.
+
+        "beyond_seeds": the mean over the depths above every seed's, where the split has others, too.
+        """
         by_category: dict[str, list[float]] = {}
+        depths: dict[str, float] = {}
         for task, score in results:
             by_category.setdefault(task.category, []).append(float(score.success))
+            depths[task.category] = self.difficulty(task)
         metrics = {category: float(np.mean(values)) for category, values in by_category.items()}
+        deepest = max((self.difficulty(seed) for seed in self._seeds), default=0)
         by_split: dict[str, list[float]] = {}
+        beyond: dict[str, list[float]] = {}
         for category, accuracy in metrics.items():
-            by_split.setdefault(category.rpartition("/")[0], []).append(accuracy)
-        return metrics | {
-            f"{split}/accuracy".lstrip("/"): float(np.mean(values))
-            for split, values in by_split.items()
-        }
+            split = category.rpartition("/")[0]
+            by_split.setdefault(split, []).append(accuracy)
+            if depths[category] > deepest:
+                beyond.setdefault(split, []).append(accuracy)
+        means = {f"{split}/accuracy": np.mean(values) for split, values in by_split.items()}
+        for split, values in beyond.items():
+            if len(values) < len(by_split[split]):
+                means[f"{split}/beyond_seeds"] = np.mean(values)
+        return metrics | {name.lstrip("/"): float(value) for name, value in means.items()}

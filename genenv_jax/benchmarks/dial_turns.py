@@ -31,7 +31,7 @@ from __future__ import annotations
 import dataclasses
 import itertools
 import re
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import Any
 
 import numpy as np
@@ -128,6 +128,10 @@ class DialTurns(DialTasks):
     def signature(self, task: Task) -> str:
         """See `base.Shaped`: tests and operations in their order, without numbers."""
         return re.sub(" [0-9]", "", ", ".join(map(words, self.program(task).calls)))
+
+    def skills(self, task: Task) -> Collection[str]:
+        """See `base.Skilled`: each call that the program leads to, operation and argument."""
+        return {f"{operation} {n}" for operation, _, n in _calls(task)}
 
     def canonical(self, task: Task) -> str:
         program = self.program(task)

@@ -20,7 +20,7 @@ import difflib
 
 from ml_collections import ConfigDict
 
-_FROZEN = {"simulator.train": False}
+_FROZEN = {"simulator.train": False, "simulator.mixture": 0.0}  # it stays the initial simulator
 
 ARMS: dict[str, dict[str, object]] = {
     # The paper's method: the simulator learns by reward-weighted regression on R_env.
@@ -34,7 +34,7 @@ ARMS: dict[str, dict[str, object]] = {
     # Fresh tasks of a frozen simulator, of which the half is trained on whose p̂ is closest to alpha.
     "selection": {**_FROZEN, "agent.groups": "frontier"},
     # The simulator learns by policy gradient, its variations compared within each seed.
-    "seed-grpo": {"simulator.method": "grpo"},
+    "seed-grpo": {"simulator.method": "grpo", "simulator.coverage": 0.0},
     # Offline data of a stronger, fixed generator, 3.3 times the seeds as in the paper: the benchmark's own,
     # or a model behind a server where tasks.teacher.url and tasks.teacher.model are set.
     "teacher": {**_FROZEN, "tasks.source": "teacher", "tasks.teacher.per_seed": 3.3},

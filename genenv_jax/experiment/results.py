@@ -20,6 +20,7 @@ DIVERSITY = {
     "depth_sd": ("Spread of depth", "SD of depth", ".2f"),
     "distinct_signatures": ("Distinct signatures", "signatures per epoch", ".1f"),
     "signature_entropy": ("Entropy of signatures", "nats", ".2f"),
+    "skill_entropy": ("Entropy of skills", "nats", ".2f"),
 }
 _DEVICE_PHASES = ("generate", "interact", "update agent", "update simulator")
 _FIRST_IN_BAND = 3  # epochs before this one do not count for "p̂ in the band"

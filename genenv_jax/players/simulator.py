@@ -27,7 +27,7 @@ class SimulatorConfig(PlayerConfig):
     method: "rwr", the paper's; "grpo": policy gradient with R_env less the mean over the seed's variations.
     weights_over: exp(λ R_env) is normalised over all records, within a seed, or within the tasks of one kind
     (the benchmark's `signature`).
-    coverage: c of w / share^c, share being that of the records that are of the same kind (`rl.weights`).
+    coverage: c of w / share^c, share being that of the records that ask for the same skill (`rl.weights`).
     invalid_reward, clip: of "grpo": R_env of a generation that was rejected; clip of the ratio.
     mixture: share of the variations that the initial simulator writes.
     entropy_floor: nats a token below which entropy_coef a nat is paid for entropy.

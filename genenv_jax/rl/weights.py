@@ -10,8 +10,9 @@ Pure NumPy on the host, in float64.
 
 from __future__ import annotations
 
+import collections
 import math
-from collections.abc import Hashable, Sequence
+from collections.abc import Collection, Hashable, Sequence
 
 import numpy as np
 
@@ -41,26 +42,31 @@ def group_weights(rewards, groups: Sequence[Hashable], temperature: float) -> np
     return raw * (np.bincount(places) / np.bincount(places, raw))[places]
 
 
-def coverage_weights(weights, kinds: Sequence[Hashable], coverage: float) -> np.ndarray:
-    """w_i / share(kind_i)^c, normalised to a mean of 1: a record counts less, the more there are of its kind.
+def coverage_weights(
+    weights, skills: Sequence[Collection[Hashable]], coverage: float
+) -> np.ndarray:
+    """w_i times the mean of share(s)^-c over the record's skills s, normalised to a mean of 1.
 
-    share(k) is the share of the records that are of kind k.  c = 0 changes nothing; under c = 1 every kind
-    has the same weight in the update, so that the distribution that RWR regresses on is uniform over the
-    kinds that are there: inverse-frequency weights, as of count-based exploration (with 1/N for the bonus).
+    share(s) is the share of the records that ask for s.  So a record counts less, the more common its skills
+    are.  c = 0 changes nothing.  Where every record asks for one skill, under c = 1 all skills have the same
+    weight in the update, and the distribution that RWR regresses on is uniform over those that are there:
+    inverse-frequency weights, as of count-based exploration (with 1/N for the bonus).
 
     Args:
       weights: (N,) of mean 1, at least 0.
-      kinds: (N,), the kind of task of each record.
+      skills: (N,), of each record at least one, none of them twice.
       coverage: c, at least 0.
     Returns:
       (N,) float64.
     Raises:
-      ValueError: shapes that differ, or a weight that is not finite.
+      ValueError: shapes that differ, a record without a skill, or a weight that is not finite.
     """
-    weights, places = _records(weights, kinds)
-    if not weights.size:
-        return weights
-    weighed = weights * (len(weights) / np.bincount(places)[places]) ** coverage
+    weights, _ = _records(weights, range(len(skills)))
+    if not all(len(of) for of in skills):
+        raise ValueError("a record has no skill: expected at least one")
+    counts = collections.Counter(skill for of in skills for skill in of)
+    rarity = [np.mean([(len(skills) / counts[s]) ** coverage for s in of]) for of in skills]
+    weighed = weights * np.array(rarity)
     total = weighed.sum()
     return weighed * (weights.sum() / total) if total > 0 else weighed
 

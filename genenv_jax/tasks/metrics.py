@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from genenv_jax.benchmarks.base import UNDECIDED, Benchmark, Grounded, Shaped, Task
+from genenv_jax.benchmarks.base import UNDECIDED, Benchmark, Grounded, Shaped, Task, skills
 from genenv_jax.rl.rewards import difficulty_filter
 from genenv_jax.tasks.generation import Generation
 
@@ -52,18 +52,27 @@ def generation_metrics(
 
 
 def diversity(tasks: Sequence[Task], benchmark: Benchmark) -> dict[str, float]:
-    """How much tasks differ, where the benchmark can say: difficulty, kinds of task, their entropy (nats)."""
+    """How much tasks differ, where the benchmark can say.
+
+    Difficulty, kinds of task and their entropy (nats), and the entropy of the skills that they ask for.
+    """
     if not tasks or not isinstance(benchmark, Shaped):
         return {}
     difficulties = np.array([benchmark.difficulty(task) for task in tasks])
-    counts = np.array(list(Counter(benchmark.signature(task) for task in tasks).values()))
-    shares = counts / counts.sum()
+    kinds = Counter(benchmark.signature(task) for task in tasks)
+    asked = Counter(skill for task in tasks for skill in skills(benchmark, task))
     return {
         "difficulty_mean": float(difficulties.mean()),
         "difficulty_sd": float(difficulties.std()),
-        "distinct_signatures": len(counts),
-        "signature_entropy": float(-(shares * np.log(shares)).sum()),
+        "distinct_signatures": len(kinds),
+        "signature_entropy": _entropy(kinds),
+        "skill_entropy": _entropy(asked),
     }
+
+
+def _entropy(counts: Counter[str]) -> float:
+    shares = np.array(list(counts.values())) / counts.total()
+    return float(-(shares * np.log(shares)).sum())
 
 
 def calibration(generations: Sequence[Generation], alpha: float, k_min: float) -> dict[str, float]:

@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 
-from genenv_jax.benchmarks.base import Benchmark, Shaped
+from genenv_jax.benchmarks.base import Benchmark, Shaped, skills
 from genenv_jax.players.simulator import SimulatorConfig
 from genenv_jax.rl import difficulty, rewards
 from genenv_jax.rl.weights import coverage_weights, group_weights
@@ -165,13 +165,14 @@ class Objective:
 
     def _weigh(self, kept: Sequence[Generation]) -> None:
         c, rewarded = self._simulator, [g.r_env for g in kept]
-        kinds = [self._benchmark.signature(g.task) for g in kept] if c.by_kind else []
         if c.weights_over == "all":
             weights = rewards.rwr_weights(rewarded, c.rwr_temperature)
         else:
-            groups = kinds if c.weights_over == "signature" else [g.row for g in kept]
+            by_kind = c.weights_over == "signature"
+            groups = [self._benchmark.signature(g.task) if by_kind else g.row for g in kept]
             weights = group_weights(rewarded, groups, c.rwr_temperature)
         if c.coverage:
-            weights = coverage_weights(weights, kinds, c.coverage)
+            of = [skills(self._benchmark, g.task) for g in kept]
+            weights = coverage_weights(weights, of, c.coverage)
         for g, weight in zip(kept, weights, strict=True):
             g.weight = float(weight)

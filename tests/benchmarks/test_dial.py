@@ -414,6 +414,16 @@ def test_aggregate(dial):
     assert dial.aggregate([]) == {}
 
 
+def test_accuracy_beyond_the_seeds():
+    dial = Dial(seed_depths=(0.6, 0.4, 0, 0, 0, 0))
+    tasks = [t for t in dial.tasks("eval") if not t.category.startswith("renamed/")]
+    right = {"in_distribution/depth_1", "in_distribution/depth_4"}
+    got = dial.aggregate([(t, Score(1.0, t.category in right, True)) for t in tasks])
+    assert got["in_distribution/accuracy"] == pytest.approx(2 / 6)
+    assert got["in_distribution/beyond_seeds"] == 0.25  # of depths 3, 4, 5 and 6
+    assert "deeper/beyond_seeds" not in got  # it is all of that split
+
+
 # -- the demonstrations -------------------------------------------------------------------------------
 
 

@@ -36,7 +36,7 @@ import dataclasses
 import json
 import re
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 from genenv_jax.benchmarks.base import (
@@ -413,6 +413,10 @@ class BFCL(Recorded):
         if self.episodes and task.answer["kind"] == CONVERSATION:
             return " | ".join(" ".join(names) for _, names in self.requests(task))
         return " ".join(sorted(self._calls(task)))
+
+    def skills(self, task: Task) -> Collection[str]:
+        """See `Skilled.skills`: the names of the functions to call."""
+        return set(self._calls(task))
 
     def difficulty(self, task: Task) -> float:
         """See `Shaped.difficulty`: the number of calls."""

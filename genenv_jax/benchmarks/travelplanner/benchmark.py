@@ -16,7 +16,7 @@ from __future__ import annotations
 import dataclasses
 import json
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 from genenv_jax.benchmarks.base import (
@@ -351,6 +351,12 @@ class TravelPlanner(Recorded):
         query = Query.from_json(task.answer["query"])
         asked = [name for name in LOCAL_CONSTRAINTS if getattr(query, name)]
         return " ".join([f"{query.days} days", *asked])
+
+    def skills(self, task: Task) -> Collection[str]:
+        """See `Skilled.skills`: the days, and each local constraint."""
+        query = Query.from_json(task.answer["query"])
+        asked = {name for name in LOCAL_CONSTRAINTS if getattr(query, name)}
+        return asked | {f"{query.days} days"}
 
     def difficulty(self, task: Task) -> float:
         """See `Shaped.difficulty`: cities to visit and local constraints together."""
