@@ -20,7 +20,6 @@ from genenv_jax.experiment.plan import default_suite
 
 # Frequencies of depths 1 to 6 among the seeds, which the simulator varies.
 _SEEDS = {
-    "single": (1.0, 0.0, 0.0, 0.0, 0.0, 0.0),
     "shallow": (0.6, 0.4, 0.0, 0.0, 0.0, 0.0),
     "easy": (0.4, 0.3, 0.15, 0.08, 0.05, 0.02),
     "middle": (0.0, 0.0, 0.5, 0.5, 0.0, 0.0),
@@ -78,6 +77,7 @@ _STUDIES = {
             "seed": _simulator(weights_over="seed"),
             "signature": _simulator(weights_over="signature"),
             "grpo": _simulator(method="grpo"),
+            "progress": _simulator() | {"curriculum.score": "progress"},
             "kl": _simulator(kl_coef=0.6),
             "coverage": _simulator(coverage=1.0),
             "mixture-quarter": _simulator(mixture=0.25),

@@ -235,9 +235,11 @@ def _spent(run: Run, cost: str) -> dict[int, float]:
         return run.series(f"{cost}/total")
     total, found = 0.0, {}
     for record in run.timing:
-        total += sum(record.get(f"seconds/{phase}", 0.0) for phase in _DEVICE_PHASES)
-        if "step" in record:
-            found[int(record["step"])] = total
+        if step := int(
+            record.get("step", 0)
+        ):  # what comes before the first epoch is no cost of an arm
+            total += sum(record.get(f"seconds/{phase}", 0.0) for phase in _DEVICE_PHASES)
+            found[step] = total
     return found
 
 

@@ -29,7 +29,7 @@ class Run:
       workdir: the directory.
       config: config.json, or {} where there is none.
       metrics: step to {name: finite number}, by ascending step; nulls are left out.
-      timing: the objects of timing.jsonl, numbers only.
+      timing: the objects of timing.jsonl, numbers only, the step among them.
       tasks: of each object of tasks.jsonl what is counted and drawn (`whole` has the rest, since a run may
         have more than fit); "epoch" is the step of that epoch's metrics.
     """
@@ -111,9 +111,14 @@ def load_run(workdir: str | os.PathLike[str], tasks: bool = True) -> Run:
         workdir=directory,
         config=read_json(config, "settings") if config.is_file() else {},
         metrics=metrics,
-        timing=[numbers(r) for r in iter_jsonl(timing)] if timing.is_file() else [],
+        timing=[_with_step(r) for r in iter_jsonl(timing)] if timing.is_file() else [],
         tasks=_read_tasks(directory / "tasks.jsonl") if tasks else [],
     )
+
+
+def _with_step(record: Mapping[str, Any]) -> dict[str, float]:
+    step = number(record.get("step"))
+    return numbers(record) | ({} if step is None else {"step": step})
 
 
 def _read_tasks(path: pathlib.Path) -> list[dict[str, Any]]:

@@ -101,8 +101,8 @@ def test_an_unknown_argument_is_refused(file):
 
 def test_the_seed_tasks_of_the_map_are_distributions_from_easy_to_hard():
     arms = {name: flatten(arm.to_dict()) for name, arm in suite("map").arms.items()}
-    names = ("single", "shallow", "easy", "mixed", "deepest")
+    names = ("shallow", "easy", "mixed", "deepest")
     depths = [arms[f"genenv-{name}"]["benchmark.seed_depths"] for name in names]
     means = [sum((d + 1) * p for d, p in enumerate(shares)) for shares in depths]
     assert all(sum(shares) == pytest.approx(1) for shares in depths)
-    assert means == sorted(means) and means[0] == 1 and means[-1] > 5.5
+    assert means == sorted(means) and means[0] < 1.5 and means[-1] > 5.5

@@ -43,8 +43,9 @@ def main(monkeypatch, capsys):
     monkeypatch.setattr(runner, "Runner", functools.partial(runner.Runner, command=FAKE))
     monkeypatch.setattr(page, "draw", lambda results, out: out.mkdir(exist_ok=True) or {})
 
-    def call(config, workdir, report_only=False):
-        given = types.SimpleNamespace(config=config, workdir=str(workdir), report_only=report_only)
+    def call(config, workdir, **given):
+        unset = {"report_only": False, "probe": False}
+        given = types.SimpleNamespace(config=config, workdir=str(workdir), **unset | given)
         monkeypatch.setattr(command, "flags", types.SimpleNamespace(FLAGS=given))
         try:
             command.main()
