@@ -119,6 +119,8 @@ def main() -> None:
 
         trainer.update = measured
         run.run()
+        if not rows:
+            raise ValueError("no update was of two groups or more: expected more epochs or tasks")
     print(markdown(rows, options.stretch))
 
 

@@ -27,6 +27,7 @@ _GROWTH = {
     "random-growth": _GROW | {"curriculum.growth.priority": "uniform"},
     "no-growth": {},
     "random": ARMS["random"],
+    "frozen-growth": _GROW | ARMS["random"],
 }
 # Twice as long: the seeds teach enough at first.
 _SHALLOW = {

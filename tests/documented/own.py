@@ -112,7 +112,7 @@ def probe(invocation: Invocation, place: Checkout) -> None:
         -1500:
     ]
     workdir = place.root / invocation.flag("workdir")
-    assert len((workdir / "metrics.jsonl").read_text().splitlines()) == 5
+    assert len((workdir / "metrics.jsonl").read_text().splitlines()) == 1 + 5
 
 
 def evaluate_server(invocation: Invocation, place: Checkout) -> None:
@@ -199,6 +199,14 @@ def epoch(invocation: Invocation, place: Checkout) -> None:
     few = (*SHORT, *ONE_DEVICE, f"--config.model.make.cache_dir={place.root / 'models'}")
     done = place.run("bench/epoch.py", *place.arguments(invocation), *few, "--epochs=2")
     _succeeded(done, "| programs compiled |")
+
+
+def noise_scale(invocation: Invocation, place: Checkout) -> None:
+    """Two short epochs, half of seed tasks, since so young a simulator writes none; any group counts."""
+    few = (*SHORT, *ONE_DEVICE, f"--config.model.make.cache_dir={place.root / 'models'}")
+    any_group = ("--config.agent.base_share=0.5", "--config.agent.groups=all")
+    arguments = (*place.arguments(invocation), *few, *any_group, "--epochs=2")
+    _succeeded(place.run("bench/noise_scale.py", *arguments), "| B, informative groups |")
 
 
 def episodes(invocation: Invocation, place: Checkout) -> None:

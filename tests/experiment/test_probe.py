@@ -1,5 +1,6 @@
 """The probe: a short run of Random, and what it comes down to."""
 
+import dataclasses
 import json
 
 import numpy as np
@@ -72,6 +73,9 @@ def test_the_rule_is_about_what_was_measured(informative, valid, answer):
     )
     text = said(found, 20)
     assert text["rule"].startswith(answer)
+    assert "growth.share" not in text["rule"]
+    further = said(dataclasses.replace(found, beyond=0.5), 20)["rule"]
+    assert ("growth.share" in further) == (valid >= 0.5) and further.startswith(text["rule"])
     assert text["beyond"].startswith("14% of the held-out tasks") and text["kinds"].startswith(
         "50 "
     )
