@@ -91,7 +91,8 @@ def experiment(invocation: Invocation, place: Checkout) -> None:
     arguments = place.arguments(invocation)
     if not invocation.flag("config.seeds"):
         arguments.append("--config.seeds=(0,1)")
-    arguments.append("--config.bootstrap=100")
+    # What is made up has no other metric.
+    arguments += ["--config.bootstrap=100", "--config.metric=eval/in_distribution/sampled/accuracy"]
     plan = make_plan(parsed(*(a for a in arguments if a.startswith("--config"))))
     workdir = place.root / invocation.flag("workdir")
     shutil.rmtree(workdir, ignore_errors=True)  # of another suite
