@@ -28,6 +28,8 @@ _GROWTH = {
     "no-growth": {},
     "random": ARMS["random"],
     "frozen-growth": _GROW | ARMS["random"],
+    "static-512": ARMS["static-512"],
+    "teacher-3x": ARMS["teacher"],
 }
 # Twice as long: the seeds teach enough at first.
 _SHALLOW = {
