@@ -4,14 +4,13 @@
 
 batch     updates of Random's agent: of how many groups, of informative ones or of any, at what learning rate
 range     what keeps the simulator's tasks varied: weights within a seed or a kind of task, weights by how
-          rare its skills are, a stronger KL penalty, a floor of tasks of the initial simulator, one pass
+          rare its skills are, a stronger KL penalty, a floor of tasks of the initial simulator, one pass;
+          beside tasks at the depths that the agent solves half of the time, told by the world itself
 growth    tasks that outgrow shallow seeds: how many of an epoch's contexts, and how they are chosen
 map       GenEnv and Random from seed tasks of other depths: what a trained simulator is worth depends on
           what the frozen one writes
 alpha     the target success rate, the rollouts a task and the estimate of p̂; fresh tasks are measured once
           more by independent rollouts (`p_rerolled_gap`)
-skyline   tasks at the depths that the agent solves half of the time, told by the world itself: what there is
-          to be had from difficulty alone
 admission tasks that are proven by their checks, or all that parse, with the answers that the simulator wrote
 """
 
@@ -126,11 +125,6 @@ _STUDIES = {
         },
         (("alpha-5-n-4-posterior", "alpha-5-n-4-mle"),),
         "alpha-5-n-10-mle",
-    ),
-    "skyline": (
-        {name: ARMS[name] for name in (*_PAIR, "oracle")},
-        (("oracle", "random"), ("oracle", "genenv")),
-        "random",
     ),
     "admission": (
         {name: {"verification.admit": name} for name in ("proven", "parsed")},

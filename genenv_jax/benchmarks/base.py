@@ -310,10 +310,13 @@ class Skilled(Protocol):
         """What the agent must be able to do, such as each of the calls to make; none of it twice."""
 
 
-def skills(benchmark: Shaped, task: Task) -> Collection[str]:
-    """The skills that a task asks for, at least one: its signature where the benchmark tells no parts."""
+def skills(benchmark: Shaped, task: Task) -> list[str]:
+    """The skills that a task asks for, at least one: its signature where the benchmark tells no parts.
+
+    In one order for all processes, which a set of strings is not: sums over them are the same to the bit.
+    """
     found = benchmark.skills(task) if isinstance(benchmark, Skilled) else ()
-    return found or (benchmark.signature(task),)
+    return sorted(found) or [benchmark.signature(task)]
 
 
 @runtime_checkable

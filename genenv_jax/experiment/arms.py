@@ -23,7 +23,7 @@ from ml_collections import ConfigDict
 _FROZEN = {"simulator.train": False, "simulator.mixture": 0.0}  # it stays the initial simulator
 
 ARMS: dict[str, dict[str, object]] = {
-    # The paper's method: the simulator learns by reward-weighted regression on R_env.
+    # GenEnv as the configuration has it: the simulator learns, by reward-weighted regression on R_env.
     "genenv": {},
     # GenEnv-Random: the simulator writes fresh tasks and is never trained.
     "random": _FROZEN,

@@ -17,6 +17,7 @@ import numpy as np
 from ml_collections import ConfigDict
 
 from genenv_jax.benchmarks.base import Benchmark, Shaped, Task
+from genenv_jax.coevolve import Coevolution
 from genenv_jax.config import validate
 from genenv_jax.experiment.arms import apply_arm
 from genenv_jax.players import build
@@ -65,8 +66,6 @@ def probe(config: ConfigDict, workdir: str) -> dict[str, str]:
     Raises:
       ValueError: a setting is wrong, or the simulator wrote no valid task.
     """
-    from genenv_jax.coevolve import Coevolution  # it loads JAX
-
     validate(config)
     apply_arm(config, "random")
     epochs, config.epochs = config.epochs, min(EPOCHS, config.epochs)

@@ -235,9 +235,8 @@ def _spent(run: Run, cost: str) -> dict[int, float]:
         return run.series(f"{cost}/total")
     total, found = 0.0, {}
     for record in run.timing:
-        if step := int(
-            record.get("step", 0)
-        ):  # what comes before the first epoch is no cost of an arm
+        step = int(record.get("step", 0))
+        if step:  # what comes before the first epoch is no cost of an arm
             total += sum(record.get(f"seconds/{phase}", 0.0) for phase in _DEVICE_PHASES)
             found[step] = total
     return found

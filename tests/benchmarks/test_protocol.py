@@ -127,7 +127,7 @@ def test_tasks_are_of_kinds(benchmark):
     assert 1 < len(kinds) <= len(seeds)
     assert all(benchmark.difficulty(seed) >= 0 for seed in seeds)
     asked = [base.skills(benchmark, seed) for seed in seeds]
-    assert all(len(set(of)) == len(of) > 0 for of in asked)
+    assert all(len(set(of)) == len(of) > 0 and of == sorted(of) for of in asked)
     if isinstance(benchmark, base.Skilled):  # fewer of them than there are kinds, or as many
         assert len(set().union(*asked)) > 1 and any(len(of) > 1 for of in asked)
     for seed in seeds[:20]:

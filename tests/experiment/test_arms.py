@@ -13,7 +13,7 @@ from tests.experiment.suites import parsed
 SUITES = {
     **{f"suite.py{argument}": f"suite.py{argument}" for argument in ("", ":growth", ":quick")},
     **{name: f"studies.py:{name}" for name in ("batch", "range", "growth", "map", "alpha")},
-    **{name: f"studies.py:{name}" for name in ("skyline", "admission")},
+    "admission": "studies.py:admission",
 }
 TUNING = ("batch", "range", "growth")
 
