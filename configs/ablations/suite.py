@@ -26,9 +26,10 @@ _GROWTH = {
     "genenv": _GROW,
     "random-growth": _GROW | {"curriculum.growth.priority": "uniform"},
     "no-growth": {},
+    "paper": _PAPER,
     "random": ARMS["random"],
     "frozen-growth": _GROW | ARMS["random"],
-    "static-512": ARMS["static-512"],
+    **{name: ARMS[name] for name in ("static-64", "static-512")},
     "teacher-3x": ARMS["teacher"],
 }
 # Twice as long: the seeds teach enough at first.

@@ -278,7 +278,8 @@ def compare_or_store(plan: Plan, workdir: pathlib.Path, store: bool = True) -> N
     """Writes suite.json, or compares it with the plan; only `jobs` may change.
 
     A finished run is not repeated, so a suite whose settings changed on the way would mix runs of both,
-    and contrasts that are chosen after the results are no tests.
+    and contrasts that are chosen after the results are no tests.  Without `store`, where nothing is run, the
+    finished runs may be read against another `cost`.
 
     Raises:
       ValueError: the workdir holds a suite of other settings, or suite.json is damaged.
@@ -286,6 +287,8 @@ def compare_or_store(plan: Plan, workdir: pathlib.Path, store: bool = True) -> N
     path = workdir / "suite.json"
     if path.is_file():
         stored, given = _compared(stored_plan(workdir)), _compared(plan)
+        if not store:
+            given["config.cost"] = stored["config.cost"]
         for key in [*given, *(k for k in stored if k not in given)]:
             before, now = stored.get(key), given.get(key)
             if before != now:

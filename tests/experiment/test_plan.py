@@ -201,6 +201,16 @@ def test_other_settings_are_refused_by_name(tmp_path, change, message):
     compare_or_store(make_plan(suite), tmp_path)
 
 
+def test_finished_runs_are_read_against_another_cost(tmp_path):
+    """Where nothing is run; a run that would go on is refused."""
+    compare_or_store(make_plan(fake_suite()), tmp_path)
+    suite = fake_suite()
+    suite.cost = "rollouts" if suite.cost == "tokens" else "tokens"
+    compare_or_store(make_plan(suite), tmp_path, store=False)
+    with pytest.raises(ValueError, match="config.cost = "):
+        compare_or_store(make_plan(suite), tmp_path)
+
+
 def test_an_edited_base_is_refused_by_its_setting(tmp_path):
     file, suite = tmp_path / "base.py", fake_suite()
     with open(BASE) as base:
