@@ -19,7 +19,10 @@ from genenv_jax.experiment.plan import default_suite
 
 # Frequencies of depths 1 to 6 among the seeds, which the simulator varies.
 _SEEDS = {
+    "single": (0.9, 0.1, 0.0, 0.0, 0.0, 0.0),
     "shallow": (0.6, 0.4, 0.0, 0.0, 0.0, 0.0),
+    "three": (0.3, 0.4, 0.3, 0.0, 0.0, 0.0),
+    "four": (0.2, 0.3, 0.3, 0.2, 0.0, 0.0),
     "easy": (0.4, 0.3, 0.15, 0.08, 0.05, 0.02),
     "middle": (0.0, 0.0, 0.5, 0.5, 0.0, 0.0),
     "ends": (0.5, 0.0, 0.0, 0.0, 0.0, 0.5),
