@@ -9,6 +9,8 @@ With --model its weights are real, and prompts are as long as BFCL's; with --ben
 held-out tasks, in the model's chat template.  Completions that are scored and trained on are random tokens.
 "step" takes our decoding step apart, beside sample and prefill.
 
+"narrow" among --engines is ours with bfloat16 operands (`model.matmul_dtype`); the floor is of float32.
+
 Each engine is a process of its own.  All of them are pinned to one and the same core with one thread
 each, and take turns: A B C A B C.  Reported are medians of their CPU seconds, after a warm-up.  First
 their log-probs of a common batch are compared; beyond 1e-4 the script ends with an error.  The first
@@ -45,7 +47,7 @@ from workloads import AT_ONCE, SIZES, Work, one_thread, with_prompts, works, wri
 
 _HERE = pathlib.Path(__file__).resolve().parent
 sys.path.insert(0, str(_HERE.parent))
-LABELS = {"torch": "HF", "tunix": "Tunix", "ours": "ours"}
+LABELS = {"torch": "HF", "tunix": "Tunix", "ours": "ours", "narrow": "narrow"}
 WORKS = ("sample", "prefill", "score", "grpo", "ragged", "memory")
 STEP = "step"  # beside sample and prefill
 LONG = "long"  # of a given model alone
@@ -54,6 +56,7 @@ _BFCL = ("simple_python", "multiple", "parallel", "parallel_multiple", "multi_tu
 OPTIONS = {"bfcl": {"eval_categories": _BFCL, "seed_categories": ()}}
 TOLERANCE = 1e-4  # log-probs, nats
 GRPO_TOLERANCE = 1e-3  # relative, of the first step's loss and gradient norm
+NARROW_TOLERANCE = 0.2  # of either, where operands are bfloat16
 
 
 @dataclasses.dataclass
@@ -224,20 +227,26 @@ def workers(folder: str, args: argparse.Namespace) -> Iterator[dict[str, Worker]
 
 def _command(name: str, folder: str, args: argparse.Namespace) -> list[str]:
     python = args.tunix_python if name == "tunix" else sys.executable
-    return [python, str(_HERE / f"compare_{name}.py"), folder]
+    script, options = ("ours", ["bfloat16"]) if name == "narrow" else (name, [])
+    return [python, str(_HERE / f"compare_{script}.py"), folder, *options]
 
 
 def check_logprobs(engines: Mapping[str, Worker], work: Work) -> float:
-    """The largest difference between two engines' log-probs of a common batch; exits beyond 1e-4."""
+    """The largest difference from the first engine's log-probs of a common batch, "narrow" apart.
+
+    Exits where one is beyond its tolerance.
+    """
     logp = {
         name: np.array(worker.ask("logprobs", work=dataclasses.asdict(work))["value"])
         for name, worker in engines.items()
     }
     first = next(iter(logp.values()))
     gaps = {name: float(np.max(np.abs(x - first))) for name, x in logp.items()}
-    if not max(gaps.values()) <= TOLERANCE:  # NaN fails too
-        sys.exit(f"log-probs differ by more than {TOLERANCE} from {next(iter(logp))}'s: {gaps}")
-    return max(gaps.values())
+    for name, gap in gaps.items():
+        tolerance = NARROW_TOLERANCE if name == "narrow" else TOLERANCE
+        if not gap <= tolerance:  # NaN fails too
+            sys.exit(f"log-probs differ by more than {tolerance} from {next(iter(logp))}'s: {gaps}")
+    return max(gap for name, gap in gaps.items() if name != "narrow")
 
 
 def measure(
@@ -297,8 +306,9 @@ def _check_steps(timings: Mapping[str, Timing]) -> None:
     for label, timing in timings.items():
         for key in timing.first:
             difference = abs(timing.first[key] - first[key])
+            tolerance = NARROW_TOLERANCE if label == "narrow" else GRPO_TOLERANCE
             # A loss near zero is a difference of large terms: advantages of mean zero times ratios.
-            if not difference <= GRPO_TOLERANCE * max(abs(first[key]), 0.01):
+            if not difference <= tolerance * max(abs(first[key]), 0.01):
                 sys.exit(
                     f"the first GRPO step's {key} differs: {label} {timing.first}, others {first}"
                 )
@@ -358,18 +368,19 @@ def _about_text(about: Mapping) -> str:
 def _table(measured: Mapping[str, dict]) -> str:
     engines = next(iter(measured.values()))["timings"]
     others = [k for k in ("torch", "tunix") if k in engines]
-    ours = ["ours"] if "ours" in engines else []
+    ours = [k for k in ("ours", "narrow") if k in engines]
+    pairs = [(k, own) for k in others for own in ours]
     columns = ["work"] + [f"{LABELS[k]}, s" for k in (*others, *ours)]
-    columns += [f"{LABELS[k]} / ours" for k in others if ours] + ["floor, s"]
-    columns += ["ours / floor" for _ in ours]
+    columns += [f"{LABELS[k]} / {own}" for k, own in pairs] + ["floor, s"]
+    columns += [f"{own} / floor" for own in ours]
     rows = []
     for name, result in measured.items():
         timings = result["timings"]
         cells = [_describe(name, Work(**result["work"]), result["shortest prompt"])]
         cells += [str(timings[k]) for k in (*others, *ours)]
-        cells += [f"{timings[k].median / timings['ours'].median:.2f}" for k in others if ours]
+        cells += [f"{timings[k].median / timings[own].median:.2f}" for k, own in pairs]
         cells += [f"{result['floor']:.3g}"]
-        cells += [f"{timings['ours'].median / result['floor']:.2f}" for _ in ours]
+        cells += [f"{timings[own].median / result['floor']:.2f}" for own in ours]
         rows.append(cells)
     return _markdown(columns, rows) + "\n\n" + _rates(measured)
 
@@ -449,7 +460,9 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument("--model", type=pathlib.Path, help="a model directory instead of --sizes")
     parser.add_argument("--works", type=some_of([*WORKS, STEP, LONG]), default=list(WORKS))
     parser.add_argument("--benchmark", help="whose held-out tasks are the prompts of --model")
-    parser.add_argument("--engines", type=some_of(["torch", "ours"]), default=["torch", "ours"])
+    parser.add_argument(
+        "--engines", type=some_of(["torch", "ours", "narrow"]), default=["torch", "ours"]
+    )
     parser.add_argument("--tunix_python", help="interpreter of an environment with google-tunix")
     parser.add_argument("--repeats", type=int, default=5)
     parser.add_argument("--core", type=int, default=max(os.sched_getaffinity(0)))

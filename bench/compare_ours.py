@@ -31,9 +31,10 @@ from genenv_jax.sampling.engine import Engine
 class Ours:
     """The model and the works; see `protocol.serve`."""
 
-    def __init__(self, directory: str):
+    def __init__(self, directory: str, matmul_dtype: str = ""):
         hf = huggingface.read_config(directory)
-        self.config = TransformerConfig.from_huggingface(hf, unroll_layers=True)
+        options = {"unroll_layers": True, "matmul_dtype": matmul_dtype}
+        self.config = TransformerConfig.from_huggingface(hf, **options)
         self.params = huggingface.load_params(directory, self.config)
         self.vocab = self.config.vocab_size
 
@@ -197,4 +198,4 @@ def _one_a_prompt(batch: learner.GRPOBatch) -> learner.GRPOBatch:
 
 
 if __name__ == "__main__":
-    protocol.serve(lambda: Ours(sys.argv[1]))
+    protocol.serve(lambda: Ours(*sys.argv[1:]))

@@ -6,7 +6,7 @@
 The prompts are those of held-out tasks, with the lengths asked for or the next shorter ones.  Logits and
 greedy answers are computed in float32.  Then answers are sampled in bfloat16, as a run samples them, and
 scored in bfloat16, as its update scores them: what lies between is rounding, and the ratio of GRPO starts
-that far from 1.  Exit code 1 where logits differ by more than 1e-3 or a greedy answer is another one.
+that far from 1.  Likewise where only the products' operands are bfloat16.  Exit code 1 where logits differ by more than 1e-3 or a greedy answer is another one.
 """
 
 from __future__ import annotations
@@ -101,20 +101,21 @@ def main() -> None:
         equal += out[0, len(prompt) :].tolist() == ours.completion(i, 0)
     print(f"greedy answers of {new} tokens at most: {equal} of {len(prompts)} equal")
 
-    rounded = dataclasses.replace(model.config, dtype=jnp.bfloat16)
-    engine = Engine(rounded, SamplingParams(new, 8, model.eos_ids), len(prompts), widths)
-    compute = jax.tree.map(lambda x: x.astype(jnp.bfloat16), params)
-    rollouts = engine(compute, prompts, jax.random.key(0))
-    batch = rollouts.batch(widths, len(prompts))
-    scored = np.asarray(score_completions(params, batch, rounded))
-    exact = np.asarray(score_completions(params, batch, model.config))
-    mask = np.asarray(batch.mask) > 0
-    for name, other in (("the trainer, bfloat16", scored), ("float32", exact)):
-        gap = np.abs(rollouts.logprobs - other)[mask]
-        print(
-            f"log-probs of {mask.sum()} tokens, sampler in bfloat16 against {name}: "
-            f"mean {gap.mean():.1e}, 99 % {np.quantile(gap, 0.99):.1e}, largest {gap.max():.1e} nats"
-        )
+    for how in ({"dtype": "bfloat16"}, {"matmul_dtype": "bfloat16"}):
+        rounded = dataclasses.replace(model.config, **how)
+        engine = Engine(rounded, SamplingParams(new, 8, model.eos_ids), len(prompts), widths)
+        rollouts = engine(params, prompts, jax.random.key(0))
+        batch = rollouts.batch(widths, len(prompts))
+        scored = np.asarray(score_completions(params, batch, rounded))
+        exact = np.asarray(score_completions(params, batch, model.config))
+        mask = np.asarray(batch.mask) > 0
+        name = " ".join(f"{key} {value}" for key, value in how.items())
+        for other, values in (("the trainer", scored), ("float32", exact)):
+            gap = np.abs(rollouts.logprobs - values)[mask]
+            print(
+                f"{name}: log-probs of {mask.sum()} tokens, sampler against {other}: "
+                f"mean {gap.mean():.1e}, 99 % {np.quantile(gap, 0.99):.1e}, largest {gap.max():.1e} nats"
+            )
     sys.exit(0 if max(gaps) <= _TOLERANCE and equal == len(prompts) else 1)
 
 

@@ -227,6 +227,7 @@ def small_model_settings(config: ConfigDict, benchmark: str) -> None:
 def small_model_on_cpu(config: ConfigDict) -> None:
     """After `small_model_settings`: sizes with which 0.1 B parameters train on two cores within two hours."""
     config.model.dtype = "float32"
+    config.model.matmul_dtype = "bfloat16"
     config.compile_ahead = False  # compiles what is used
     if config.benchmark.name == "api_bank":
         config.limits.prompt_buckets = (288, 416, 512, 640, 768)

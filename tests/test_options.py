@@ -37,6 +37,7 @@ OPTIONS = {
         "simulator.method": "grpo",
         "simulator.mixture": 0.5,
     },
+    "narrow operands": {"model.matmul_dtype": "bfloat16"},
     "skipping": {"checkpoint.nonfinite": "skip"},
 }
 FAST = ("mixture, policy gradient",)

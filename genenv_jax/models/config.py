@@ -26,7 +26,8 @@ class TransformerConfig:
 
     `qk_norm` normalises queries and keys over each head before they are rotated.
     `dtype` is the type of activations and of matrix products; parameters keep the type they are
-    stored in and are cast at use.  `remat` names what the backward pass keeps of a layer
+    stored in and are cast at use.  `matmul_dtype` "bfloat16" under float32 rounds the operands of the products
+    with parameters (`models.matmul`).  `remat` names what the backward pass keeps of a layer
     (`transformer.REMAT_POLICIES`), `attention` the kernel (see `models.attention`).
     `unroll_layers` unrolls the scan over layers: slower to compile, a third faster to train on a CPU.
     """
@@ -48,6 +49,7 @@ class TransformerConfig:
     qk_norm: bool = False
     max_positions: int = 32_768
     dtype: str = "float32"
+    matmul_dtype: str = ""
     remat: str = "none"
     attention: str = "xla"
     unroll_layers: bool = False
@@ -55,6 +57,11 @@ class TransformerConfig:
 
     def __post_init__(self):
         check_attention(self.attention, self.dtype)
+        if self.matmul_dtype not in ("", self.dtype) and self.dtype != "float32":
+            raise ValueError(
+                f"matmul_dtype = {self.matmul_dtype!r} with dtype = {self.dtype!r}: expected '', or dtype "
+                "'float32'"
+            )
         if self.num_heads % self.num_kv_heads:
             raise ValueError(
                 f"num_attention_heads = {self.num_heads} must be a multiple of "
@@ -62,6 +69,11 @@ class TransformerConfig:
             )
         if self.head_dim % 2:
             raise ValueError(f"head_dim = {self.head_dim} must be even for rotary embeddings")
+
+    @property
+    def operand_dtype(self) -> str:
+        """Type of the operands of the products with parameters."""
+        return self.matmul_dtype or self.dtype
 
     @property
     def base(self) -> TransformerConfig:
@@ -74,7 +86,8 @@ class TransformerConfig:
 
     @classmethod
     def from_huggingface(cls, config: Mapping[str, Any], **options: Any) -> TransformerConfig:
-        """Reads the dict of a config.json; `options` are dtype, remat, attention, unroll_layers, lora.
+        """Reads the dict of a config.json; `options` are dtype, matmul_dtype, remat, attention,
+        unroll_layers, lora.
 
         Raises ValueError for an architecture, activation, attention, quantisation or rope variant
         that this decoder does not have, and for a missing or impossible value, naming it.

@@ -14,6 +14,7 @@ context segment carries a mask made from lengths (never from the pad token's id)
 
 from __future__ import annotations
 
+import functools
 import math
 from typing import NamedTuple
 
@@ -26,6 +27,7 @@ from genenv_jax.models.attention import causal_attention
 from genenv_jax.models.attention_decode import CacheSegment, decode_attention
 from genenv_jax.models.config import TransformerConfig
 from genenv_jax.models.lora import LoraConfig, init_a, split
+from genenv_jax.models.matmul import matmul
 from genenv_jax.models.rope import apply_rope, rope_tables
 from genenv_jax.typing import Array, Params
 
@@ -65,7 +67,8 @@ class RMSNorm(nn.Module):
 class Projection(nn.Module):
     """A matrix product over the last `contract` axes of the input, with an optional bias and adapter.
 
-    The kernel has shape in_shape + out_shape and one logical axis name for each of its axes.
+    The kernel has shape in_shape + out_shape and one logical axis name for each of its axes.  It is cast to
+    `dtype` (the input's if None).
     """
 
     in_shape: tuple[int, ...]
@@ -73,6 +76,7 @@ class Projection(nn.Module):
     axes: tuple[str, ...]
     use_bias: bool = False
     lora: LoraConfig | None = None
+    dtype: str | None = None
 
     @nn.compact
     def __call__(self, x: Array) -> Array:
@@ -89,11 +93,11 @@ class Projection(nn.Module):
         )
         # Cast on the shard, so that what travels between devices has the compute type; and the
         # gradient comes back as a shard, not whole.
-        kernel = nn.with_logical_constraint(kernel.astype(x.dtype), self.axes)
+        kernel = nn.with_logical_constraint(kernel.astype(self.dtype or x.dtype), self.axes)
         # One plain matrix product: with several contracted or batch axes, XLA's CPU backend computes
         # the kernel's gradient an order of magnitude more slowly.
         rows, width = x.shape[: x.ndim - contract], math.prod(self.in_shape)
-        y = x.reshape(-1, width) @ kernel.reshape(width, -1)
+        y = matmul(x.reshape(-1, width), kernel.reshape(width, -1))
         y = y.reshape(*rows, *self.out_shape)
         if self.use_bias:
             init = nn.with_logical_partitioning(nn.initializers.zeros, self.axes[contract:])
@@ -130,11 +134,11 @@ class Attention(nn.Module):
         queries, pairs = (c.num_heads, c.head_dim), (c.num_kv_heads, c.head_dim)
         kv_axes = ("embed", "kv_heads", "head_dim")
         x = constrain(x, "projection_batch", "projection_embed")
-        q = Projection(
-            model, queries, ("embed", "heads", "head_dim"), c.qkv_bias, c.adapter("q"), name="q"
-        )(x)
-        k = Projection(model, pairs, kv_axes, c.qkv_bias, c.adapter("k"), name="k")(x)
-        v = Projection(model, pairs, kv_axes, c.qkv_bias, c.adapter("v"), name="v")(x)
+        project = functools.partial(Projection, dtype=c.operand_dtype)
+        q_axes = ("embed", "heads", "head_dim")
+        q = project(model, queries, q_axes, c.qkv_bias, c.adapter("q"), name="q")(x)
+        k = project(model, pairs, kv_axes, c.qkv_bias, c.adapter("k"), name="k")(x)
+        v = project(model, pairs, kv_axes, c.qkv_bias, c.adapter("v"), name="v")(x)
         q = constrain(q, "batch", "heads", "head_dim")
         k = constrain(k, "batch", "kv_heads", "head_dim")
         v = constrain(v, "batch", "kv_heads", "head_dim")
@@ -150,7 +154,7 @@ class Attention(nn.Module):
             out = causal_attention(q, k, v, past, c.attention)
         out = constrain(out, "projection_batch", "heads", "head_dim")
         o_axes = ("heads", "head_dim", "embed")
-        out = Projection(queries, model, o_axes, c.o_bias, c.adapter("o"), name="o")(out)
+        out = project(queries, model, o_axes, c.o_bias, c.adapter("o"), name="o")(out)
         return out, KVSegment(k, v)
 
 
@@ -162,12 +166,13 @@ class MLP(nn.Module):
     @nn.compact
     def __call__(self, x: Array) -> Array:
         c = self.config
+        project = functools.partial(Projection, dtype=c.operand_dtype)
         wide = ((c.hidden_size,), (c.intermediate_size,), ("embed", "mlp"))
         x = constrain(x, "projection_batch", "activation_embed")
-        gate = Projection(*wide, c.mlp_bias, c.adapter("gate"), name="gate")(x)
-        up = Projection(*wide, c.mlp_bias, c.adapter("up"), name="up")(x)
+        gate = project(*wide, c.mlp_bias, c.adapter("gate"), name="gate")(x)
+        up = project(*wide, c.mlp_bias, c.adapter("up"), name="up")(x)
         narrow = ((c.intermediate_size,), (c.hidden_size,), ("mlp", "embed"))
-        down = Projection(*narrow, c.mlp_bias, c.adapter("down"), name="down")
+        down = project(*narrow, c.mlp_bias, c.adapter("down"), name="down")
         return down(constrain(jax.nn.silu(gate) * up, "projection_batch", "mlp"))
 
 
@@ -356,12 +361,15 @@ class Transformer(nn.Module):
 
         Each device computes a part of the vocabulary for all rows: the head is never gathered.
         """
-        head = (self.head() if head is None else head).astype(hidden.dtype)
+        head = (self.head() if head is None else head).astype(self.config.operand_dtype)
         middle = (None,) * (hidden.ndim - 2)
         hidden = nn.with_logical_constraint(hidden, ("head_batch", *middle, "activation_embed"))
         # A plain matrix product, for the reason given in `Projection`.
         rows = hidden.reshape(-1, hidden.shape[-1])
-        logits = jnp.matmul(rows, head, preferred_element_type=jnp.float32)
+        if rows.dtype == jnp.float32:
+            logits = matmul(rows, head)
+        else:
+            logits = jnp.matmul(rows, head, preferred_element_type=jnp.float32)
         logits = logits.reshape(*hidden.shape[:-1], -1)
         return nn.with_logical_constraint(logits, ("head_batch", *middle, "head_vocab"))
 

@@ -186,11 +186,15 @@ def decoding(config: TransformerConfig) -> contextlib.AbstractContextManager:
 
 
 def cast_params(params: Params, config: TransformerConfig) -> Params:
-    """The parameters in the compute type, cast on their shards.
+    """The parameters in the types in which they are computed with, cast on their shards.
 
     The model casts each parameter at its use, so it computes the same with the copy.
     """
-    return _constrained(jax.tree.map(lambda x: x.astype(config.dtype), params), config)
+
+    def cast(path, x):
+        return x.astype(config.operand_dtype if path[-1].key == "kernel" else config.dtype)
+
+    return _constrained(jax.tree.map_with_path(cast, params), config)
 
 
 def decoding_params(params: Params, config: TransformerConfig) -> Params:

@@ -42,7 +42,7 @@ def test_compare_agrees_and_prints_every_work(tmp_path):
     file = tmp_path / "numbers.json"
     text = run(
         "compare.py", "--sizes=tiny", "--works=sample,prefill,score,grpo,memory", "--repeats=2",
-        "--gemm=256", f"--json={file}",
+        "--gemm=256", "--engines=torch,ours,narrow", f"--json={file}",
     )  # fmt: skip
     report = json.loads(file.read_text())
     tiny = report["sizes"]["tiny"]
@@ -56,9 +56,13 @@ def test_compare_agrees_and_prints_every_work(tmp_path):
         ours, theirs = (float(row[k].split()[0]) for k in ("ours, s", "HF, s"))
         assert float(row["HF / ours"]) == pytest.approx(theirs / ours, rel=0.02)
         assert float(row["ours / floor"]) > 1
+        narrow = float(row["narrow, s"].split()[0])
+        assert float(row["HF / narrow"]) == pytest.approx(theirs / narrow, rel=0.02)
     assert tiny["works"]["sample"]["timings"]["torch"]["value"] == 2 * 4 * 8
-    first = [tiny["works"]["grpo"]["timings"][k]["first"] for k in ("ours", "torch")]
-    assert first[0] == pytest.approx(first[1], rel=1e-3, abs=1e-5)
+    steps = tiny["works"]["grpo"]["timings"]
+    first, narrow = (steps[k]["first"] for k in ("ours", "narrow"))
+    assert first == pytest.approx(steps["torch"]["first"], rel=1e-3, abs=1e-5)
+    assert narrow != first and narrow == pytest.approx(first, rel=0.1, abs=1e-2)
     assert tiny["memory"]["ours"]["compiled"] < tiny["memory"]["plain JAX"]["compiled"]
     assert {"HF", "ours", "plain JAX"} == {row[""] for row in rows_of(text, "") if "" in row}
     assert "pinned to core" in text and report["about"]["command"] in text

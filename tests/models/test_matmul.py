@@ -1,0 +1,62 @@
+"""Products whose operands are bfloat16 under float32 activations."""
+
+import dataclasses
+
+import jax
+import jax.numpy as jnp
+import ml_dtypes
+import numpy as np
+import pytest
+
+from genenv_jax.models.matmul import matmul
+from genenv_jax.models.scoring import score_completions
+from genenv_jax.sampling.draw import SamplingParams
+from genenv_jax.sampling.engine import Engine
+from tests.sampling.small_model import CONFIG, make_params
+
+MIXED = dataclasses.replace(CONFIG, matmul_dtype="bfloat16")
+
+
+def rounded(x):
+    return np.asarray(x).astype(ml_dtypes.bfloat16).astype(np.float64)
+
+
+@pytest.mark.parametrize("rows", [1, 7, 64])
+def test_operands_are_rounded_and_sums_are_not(rows):
+    rng = np.random.default_rng(rows)
+    x, kernel, gradient = (
+        rng.normal(size=shape).astype(np.float32) for shape in ((rows, 96), (96, 80), (rows, 80))
+    )
+    narrow = jnp.asarray(kernel).astype(jnp.bfloat16)
+    product, back = jax.vjp(matmul, jnp.asarray(x), narrow)
+    of_x, of_kernel = back(jnp.asarray(gradient))
+    assert (product.dtype, of_x.dtype, of_kernel.dtype) == (jnp.float32, jnp.float32, jnp.bfloat16)
+    np.testing.assert_allclose(product, rounded(x) @ rounded(kernel), rtol=0, atol=2e-5)
+    np.testing.assert_allclose(of_x, rounded(gradient) @ rounded(kernel).T, rtol=0, atol=2e-5)
+    exact = x.T.astype(np.float64) @ gradient
+    np.testing.assert_allclose(of_kernel.astype(np.float32), exact, rtol=2**-8, atol=1e-4)
+
+
+def test_operands_of_one_type_are_multiplied_as_they_are():
+    rng = np.random.default_rng(0)
+    x, kernel = (jnp.asarray(rng.normal(size=(8, 8)), jnp.float32) for _ in range(2))
+    assert np.array_equal(matmul(x, kernel), x @ kernel)
+
+
+def test_the_sampler_and_the_trainer_round_alike():
+    """And otherwise than float32: the option reaches both."""
+    params = make_params()
+    prompts = [[3, 5, 7], [2, 9]]
+    engine = Engine(MIXED, SamplingParams(6, 4, ()), 2, (4,))
+    rollouts = engine(params, prompts, jax.random.key(0))
+    batch = rollouts.batch((4,), 2)
+    mask = np.asarray(batch.mask) > 0
+    own, exact = (np.asarray(score_completions(params, batch, c))[mask] for c in (MIXED, CONFIG))
+    sampled = np.asarray(rollouts.logprobs)[mask]
+    assert np.abs(sampled - own).max() < 2e-3
+    assert 1e-5 < np.abs(exact - own).max() < 5e-2
+
+
+def test_narrow_operands_need_wide_activations():
+    with pytest.raises(ValueError, match="matmul_dtype = 'bfloat16' with dtype = 'float16'"):
+        dataclasses.replace(CONFIG, dtype="float16", matmul_dtype="bfloat16")
