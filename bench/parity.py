@@ -6,7 +6,8 @@
 The prompts are those of held-out tasks, with the lengths asked for or the next shorter ones.  Logits and
 greedy answers are computed in float32.  Then answers are sampled in bfloat16, as a run samples them, and
 scored in bfloat16, as its update scores them: what lies between is rounding, and the ratio of GRPO starts
-that far from 1.  Likewise where only the products' operands are bfloat16.  Exit code 1 where logits differ by more than 1e-3 or a greedy answer is another one.
+that far from 1.  Likewise where only the products' operands are bfloat16.  Exit code 1 where logits differ
+by more than 1e-3 or a greedy answer is another one.
 """
 
 from __future__ import annotations

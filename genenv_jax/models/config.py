@@ -26,7 +26,7 @@ class TransformerConfig:
 
     `qk_norm` normalises queries and keys over each head before they are rotated.
     `dtype` is the type of activations and of matrix products; parameters keep the type they are
-    stored in and are cast at use.  `matmul_dtype` "bfloat16" under float32 rounds the operands of the products
+    stored in and are cast at use.  `matmul_dtype` "bfloat16" under float32 rounds the operands of products
     with parameters (`models.matmul`).  `remat` names what the backward pass keeps of a layer
     (`transformer.REMAT_POLICIES`), `attention` the kernel (see `models.attention`).
     `unroll_layers` unrolls the scan over layers: slower to compile, a third faster to train on a CPU.

@@ -11,8 +11,8 @@ from genenv_jax.typing import Array
 def matmul(x: Array, kernel: Array) -> Array:
     """x @ kernel in x's dtype; x (rows, in), kernel (in, out).
 
-    A bfloat16 kernel under float32 rows: both operands of the product, and of its gradient by x, are rounded to
-    bfloat16 and the sums are float32, as a TPU computes float32 products by default.
+    A bfloat16 kernel under float32 rows: both operands of the product, and of its gradient by x, are rounded
+    to bfloat16 and the sums are float32, as a TPU computes float32 products by default.
     """
     return _mixed(x, kernel) if kernel.dtype != x.dtype else x @ kernel
 
