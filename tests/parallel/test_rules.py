@@ -227,6 +227,15 @@ def test_copies_of_the_parameters(dtype):
     )  # fmt: skip
 
 
+def test_narrow_operands_are_of_kernels_alone():
+    config = TransformerConfig.from_huggingface(tiny.config_dict(), matmul_dtype="bfloat16")
+    params = jax.tree.map(lambda x: jnp.ones(x.shape, x.dtype), rules.param_shapes(config))
+    kinds = {}
+    for path, x in jax.tree_util.tree_leaves_with_path(rules.cast_params(params, config)):
+        kinds.setdefault(x.dtype.name, set()).add(path[-1].key)
+    assert kinds == {"bfloat16": {"kernel"}, "float32": {"bias", "embedding", "scale"}}
+
+
 def test_parameters_initialised_on_the_mesh():
     """Each device makes its own part; the values do not depend on the mesh."""
     config, mesh = config_of(num_key_value_heads=1), make_mesh(2, 2, 2)
