@@ -1,6 +1,7 @@
 """The scripts end to end, on a tiny model; what they measure here means nothing."""
 
 import json
+import re
 import os
 import pathlib
 import subprocess
@@ -133,7 +134,8 @@ def test_a_models_parity(tiny_model):
         "--lengths=60,80", "--new_tokens=8",
     )  # fmt: skip
     assert "greedy answers of 8 tokens at most: 2 of 2 equal" in text
-    assert "sampler in bfloat16 against the trainer" in text
+    for how in ("dtype bfloat16", "matmul_dtype bfloat16"):
+        assert re.search(rf"^{how}: log-probs of \d+ tokens, sampler against the trainer", text, re.M)
 
 
 @pytest.mark.slow
