@@ -1,9 +1,9 @@
 """The scripts end to end, on a tiny model; what they measure here means nothing."""
 
 import json
-import re
 import os
 import pathlib
+import re
 import subprocess
 import sys
 
