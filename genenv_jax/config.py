@@ -234,14 +234,10 @@ def small_model_on_cpu(config: ConfigDict) -> None:
     config.limits.response_buckets = (32, 256, 320)
     config.limits.agent_response = min(config.limits.agent_response, 64)
     config.limits.simulator_response = min(config.limits.simulator_response, 384)
-    config.warm_start.steps = 60
-    config.warm_start.batch_size = config.warm_start.micro_batches = 4
-    config.warm_start.warmup_steps = 5
-    config.warm_start.validation_share = 0.01
-    config.warm_start.validate_every = 30
-    if config.benchmark.name == "dial_turns":
-        config.warm_start.steps = 120
-        config.warm_start.batch_size = 8
+    config.warm_start.steps = 120
+    config.warm_start.batch_size = config.warm_start.micro_batches = 16
+    config.warm_start.validation_share = 0.02
+    config.warm_start.validate_every = 40
     config.curriculum.seeds_per_epoch = 4
     config.agent.batch_size = 8
     config.agent.minibatch_size = config.agent.micro_batches = 4

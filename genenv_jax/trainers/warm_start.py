@@ -56,10 +56,11 @@ class WarmStartConfig(Settings):
 
     A made model learns from endless demonstrations, all of its parameters.  A given one (`model.path`) learns
     from those of the seed tasks, in as many passes as `steps` batches are, and with `lora.rank` its adapters
-    alone.  The last three are for a given model.
+    alone.  Its steps are the agent's and the simulator's in turn.  The last three are for a given model.
 
-    batch_size: prompts a step; the simulator's have up to `simulator.variations` completions each.
-    micro_batches: a step's gradient is added up over so many parts.
+    batch_size: completions a step.
+    micro_batches: a step's gradient is added up over so many parts of equally many prompts; over fewer where
+      a prompt has several completions, as the simulator's have (`simulator.variations`).
     validation_share: of the seed tasks, left out; the step with the lowest loss on them is kept.
     validate_every: steps between two measurements of that loss.
     """
@@ -117,7 +118,7 @@ def train(
         return prompt, bucket(len(example.completions[0]), widths, "a completion"), 1
 
     episodes = bool(limits.agent_episode)
-    batches = _alike(encoded(), shape, c.batch_size, episodes)
+    batches = _alike(encoded(), shape, lambda shape: c.batch_size, episodes)
     metrics: dict[str, Array] = {}
 
     def compile_for(width: int) -> None:
@@ -166,9 +167,11 @@ def fine_tune(
 ) -> FineTuned:
     """Trains a given model: maximum likelihood on the completions of demonstrations, in several passes.
 
-    Sequences of like widths form a batch: a prompt has one of `limits.prompt_buckets`, a completion one of
-    a few widths.  Demonstrations that exceed their role's limits are left out.  After each measurement all is
-    saved; started again with the same arguments it goes on from there, to the same numbers.
+    Steps are the agent's and the simulator's in turn, of about as many completions: an agent's answer may
+    be a hundredth of a task, and those of as few prompts would be a noisy gradient.  Sequences of like
+    widths form a batch: a prompt has one of `limits.prompt_buckets`, a completion one of a few widths.
+    Demonstrations that exceed their role's limits are left out.  After each measurement all is saved;
+    started again with the same arguments it goes on from there, to the same numbers.
 
     Args:
       variations: most completions of a prompt.
@@ -190,23 +193,34 @@ def fine_tune(
         raise ValueError(
             f"none of {len(demonstrations)} demonstrations fits config.limits: expected longer ones"
         )
-    total = sum(map(len, examples.values()))
-    passes = c.steps * c.batch_size / total
-    shown = (
-        f"{len(of)} prompts of the {role} with {sum(len(e.completions) for e in of)} completions"
-        for role, of in examples.items()
-    )
-    progress.line(
-        f"warm start  {', '.join(shown)}; {left_out} completions too long; {passes:.1f} passes; "
-        f"{sum(map(len, held_back.values()))} for validation"
-    )
     shapes = _Shapes(limits, variations)
+    part = c.batch_size // c.micro_batches
+
+    def size(shape: Shape) -> int:
+        return part * math.ceil(c.micro_batches / shape[2])
+
+    for role, of in examples.items():
+        completions = sum(len(e.completions) for e in of)
+        prompts = c.steps / len(examples) * np.mean([size(shapes(e)) for e in of])
+        progress.line(
+            f"warm start  {len(of)} prompts of the {role} with {completions} completions; "
+            f"{prompts / len(of):.1f} passes"
+        )
+    progress.line(
+        f"warm start  {left_out} completions too long; "
+        f"{sum(map(len, held_back.values()))} prompts for validation"
+    )
     optimizer = make_optimizer(dataclasses.replace(_optimizer(c), moments=moments))
     state = learner.init_state(params, optimizer, copy=False)
-    step = learner.make_supervised_step(model.config, optimizer, c.micro_batches)
-    passes_over = _passes([e for of in examples.values() for e in of], order)
-    batches = _alike(passes_over, shapes, c.batch_size, shapes.episodes)
-    measure = _Validation(held_back, shapes, c.batch_size, model, frozen, put)
+    steps = {
+        parts: learner.make_supervised_step(model.config, optimizer, parts)
+        for parts in {size(shapes(e)) // part for of in examples.values() for e in of}
+    }
+    of_roles = [
+        _alike(_passes(of, order), shapes, size, shapes.episodes) for of in examples.values()
+    ]
+    batches = itertools.chain.from_iterable(zip(*of_roles, strict=True))
+    measure = _Validation(held_back, shapes, part, model, frozen, put)
     saved = checkpoints.restore({"state": state, "best": state.params})
     if saved:
         state, host = saved[0]["state"], saved[1]
@@ -225,6 +239,7 @@ def fine_tune(
         trained = []
         with progress.phase("warm start", stretch, "steps") as phase:
             for batch in itertools.islice(batches, stretch):
+                step = steps[len(batch.prompts) // part]
                 state, metrics = step(state, frozen, put(batch))
                 trained.append(metrics["loss"])
                 jax.block_until_ready(
@@ -361,15 +376,18 @@ def _passes(examples: Sequence[Example], order: np.random.Generator) -> Iterator
 
 
 def _alike(
-    examples: Iterable[Example], shape_of: Callable[[Example], Shape], size: int, episodes: bool
+    examples: Iterable[Example],
+    shape_of: Callable[[Example], Shape],
+    size_of: Callable[[Shape], int],
+    episodes: bool,
 ) -> Iterator[CompletionBatch]:
     """Full batches of like shapes, each as soon as there are enough of it."""
     waiting: dict[Shape, list[Example]] = collections.defaultdict(list)
     for example in examples:
         shape = shape_of(example)
         waiting[shape].append(example)
-        if len(waiting[shape]) == size:
-            yield _batch(waiting.pop(shape), shape, size, episodes)
+        if len(waiting[shape]) == size_of(shape):
+            yield _batch(waiting.pop(shape), shape, size_of(shape), episodes)
 
 
 class _Validation:

@@ -16,7 +16,7 @@ from genenv_jax.benchmarks.demonstrations import seed_demonstrations, split_seed
 from genenv_jax.config import validate
 from genenv_jax.models.language_model import LanguageModel
 from genenv_jax.models.scoring import CompletionBatch, score_completions
-from genenv_jax.players import build
+from genenv_jax.players import build, learner
 from genenv_jax.run.checkpoint import Checkpoints
 from genenv_jax.sampling.engine import pad_rows
 from tests.commands import call
@@ -89,6 +89,29 @@ def test_a_given_model_learns_from_the_seeds(cache, given, rank, monkeypatch):
     # A second run takes it from the cache.
     monkeypatch.setattr(supervised, "fine_tune", None)
     assert warm_start(cache, given, **options)[0] == directory
+
+
+def test_the_roles_take_turns(cache, given, monkeypatch):
+    """A step of either has as many completions, in parts of as many prompts."""
+    make, steps = learner.make_supervised_step, []
+
+    def recording(config, optimizer, parts):
+        step = make(config, optimizer, parts)
+
+        def recorded(state, frozen, batch):
+            rows = np.asarray(batch.completion_lengths)
+            steps.append((parts, *rows.shape, int((rows > 0).sum())))
+            return step(state, frozen, batch)
+
+        return recorded
+
+    monkeypatch.setattr(learner, "make_supervised_step", recording)
+    options = {"simulator.variations": 4, "warm_start.micro_batches": 4, "warm_start.steps": 10}
+    warm_start(cache, given, **options)
+    assert len(steps) == 10
+    assert {step[:3] for step in steps[::2]} == {(4, 8, 1)}
+    assert {step[:3] for step in steps[1::2]} == {(1, 2, 4)}
+    assert all(filled == 8 for *_, filled in steps[::2])
 
 
 @pytest.mark.slow
