@@ -1,4 +1,4 @@
-"""Floating-point operations and bytes of a run's programs, from formulas.
+"""Floating-point operations, bytes and least seconds of a run's programs, from formulas.
 
 The compiler's own figures count a loop's body once, and here layers, decoding steps, logit chunks and
 micro-batches are loops.
@@ -14,6 +14,7 @@ from flax import traverse_util
 from jax.sharding import Mesh
 
 from genenv_jax.models.config import TransformerConfig
+from genenv_jax.parallel.aot import Slice
 from genenv_jax.parallel.rules import param_shapes
 
 
@@ -59,6 +60,27 @@ def flops(program: Program, work: Work, config: TransformerConfig) -> float:
         return forward
     gradient = forward * (2 if config.lora else 3)
     return gradient + (forward if program.player == "simulator" else 0)
+
+
+def recomputed(program: Program, work: Work, config: TransformerConfig) -> float:
+    """Operations of all chips that `flops` leaves out: the layers' forward pass, again for the gradient."""
+    if program.phase != "update" or config.remat not in ("full", "offload"):
+        return 0.0
+    passes = (2 if config.lora else 3) + (program.player == "simulator")
+    return flops(program, work, config) / passes
+
+
+def least_seconds(
+    program: Program, work: Work, config: TransformerConfig, mesh: Mesh, part: Slice
+) -> float:
+    """The roofline: what operations or bytes of one chip take at its published rates, whichever is more.
+
+    Neither collectives nor activations are in it, so it is a bound and no forecast.
+    """
+    operations, bandwidth = part.peaks
+    computed = flops(program, work, config) + recomputed(program, work, config)
+    moved = memory_traffic(program, work, config, mesh)
+    return max(computed / part.chips / operations, moved / bandwidth)
 
 
 def memory_traffic(program: Program, work: Work, config: TransformerConfig, mesh: Mesh) -> float:

@@ -4,7 +4,8 @@
     python launch/aot_table.py --output=aot.jsonl --markdown    print the table of what is there
 
 A cell is one run of aot_check.py, and one line of the output.  Cells that are there already are not
-compiled again, so the command continues where it was stopped; it takes minutes a cell.  A cell whose
+compiled again, so the command continues where it was stopped.  They are compiled with little effort, for a
+few per cent more memory than a run's programs need.  A cell whose
 train state and gradient alone exceed the chip, with everything else in host memory, is not compiled: the
 line says how much they take.
 """
@@ -16,6 +17,7 @@ import os
 import pathlib
 import subprocess
 import sys
+import time
 from collections.abc import Iterator
 from typing import Any
 
@@ -25,15 +27,8 @@ from absl import app, flags
 
 GIB = 2**30
 MODELS = ("Qwen2.5-0.5B", "Qwen2.5-1.5B", "Qwen2.5-7B", "Qwen2.5-14B")
-SLICES = ("v5e-4", "v5e-8", "v5e-16", "v5e-32", "v6e-8", "v5p-8")
+SLICES = ("v5e-1", "v5e-4", "v5e-8", "v5e-16", "v5e-32", "v6e-1", "v6e-8", "v5p-8")
 RANK = 32
-# Compiled first.
-_WANTED = {
-    "Qwen2.5-7B": ("v5e-16", "v5e-4", "v5e-8", "v6e-8", "v5p-8", "v5e-32"),
-    "Qwen2.5-14B": ("v5e-16", "v5e-32", "v6e-8", "v5p-8", "v5e-8"),
-    "Qwen2.5-1.5B": ("v5e-4", "v5e-8"),
-    "Qwen2.5-0.5B": ("v5e-4",),
-}
 # The simulator's prompts and responses are the longer ones, so its sampling and scoring stand for the
 # agent's too.
 _PROGRAMS = "simulator,GRPO"
@@ -48,30 +43,17 @@ def cells() -> Iterator[tuple[str, int, str]]:
                 yield model, rank, part
 
 
-def queue() -> list[tuple[str, int, str]]:
-    """The cells in the order in which they are compiled."""
-    models = list(_WANTED)
-
-    def place(cell):
-        model, rank, part = cell
-        wanted = _WANTED[model]
-        late = part not in wanted
-        return late, models.index(model), wanted.index(part) if not late else 0, rank
-
-    return sorted(cells(), key=place)
-
-
 def settings(model: str, rank: int, chips: int) -> dict[str, Any]:
     """The settings of a cell that are not the configuration's.
 
     With adapters the gradient is small, so accumulating it is free: one prompt a chip at a time.  In
     full training a second gradient would cost more than a prompt, so a step takes one part, and on
-    fewer than 16 chips half as many prompts.
+    fewer than 16 chips half as many prompts; one chip takes them one by one.
     """
     few = chips < 16
     mesh = (1, min(chips, 16), max(1, chips // 16))
     minibatch = 16 if rank or not few else 8
-    micro = minibatch // mesh[1] if rank else 1
+    micro = minibatch // mesh[1] if rank or chips == 1 else 1
     changes: dict[str, Any] = {
         "model.attention": "splash",
         "memory.moments": "float32" if rank else "bfloat16",
@@ -118,6 +100,7 @@ def too_large(model: str, rank: int, part: Any, chosen: dict[str, Any]) -> str:
 
 def compile_cell(model: str, rank: int, name: str, config: str, timeout: int) -> dict[str, Any]:
     """One line of the output: what aot_check found, or the reason why there is nothing."""
+    start = time.monotonic()
     from genenv_jax.parallel import aot
 
     part = aot.parse_slice(name)
@@ -131,7 +114,8 @@ def compile_cell(model: str, rank: int, name: str, config: str, timeout: int) ->
         return cell | {"impossible": reason}
     command = [
         sys.executable, str(_CHECK), f"--config={config}", f"--topology={name}",
-        f"--model={model}", f"--mesh={chosen['mesh']}", f"--lora={rank}", f"--programs={_PROGRAMS}", "--json",
+        f"--model={model}", f"--mesh={chosen['mesh']}", f"--lora={rank}", f"--programs={_PROGRAMS}",
+        "--fast", "--json",
         *(f"--config.{key}={value}" for key, value in chosen["config"].items()),
     ]  # fmt: skip
     try:
@@ -141,7 +125,8 @@ def compile_cell(model: str, rank: int, name: str, config: str, timeout: int) ->
     if done.returncode not in (0, 1) or not done.stdout.strip():
         last = (done.stderr.strip() or "no message").splitlines()[-1]
         return cell | {"failed": f"exit code {done.returncode}: {last[:500]}"}
-    return cell | {"result": json.loads(done.stdout.strip().splitlines()[-1])}
+    result = json.loads(done.stdout.strip().splitlines()[-1])
+    return cell | {"result": result, "seconds": round(time.monotonic() - start)}
 
 
 def read_lines(path: pathlib.Path) -> dict[tuple[str, int, str], dict[str, Any]]:
@@ -233,7 +218,7 @@ def main(argv: list[str]) -> None:
     if options.markdown:
         print(markdown(lines))
         return
-    for key in queue():
+    for key in cells():
         if key in lines or (options.only and options.only not in "/".join(map(str, key))):
             continue
         line = compile_cell(*key, options.config, options.timeout)

@@ -24,6 +24,14 @@ GIB = 2**30
 # messages name it (v5e, v6e), else the published size.
 HBM_GIB = {"v4": 32.0, "v5e": 15.75, "v5p": 95.0, "v6e": 31.24}
 
+# What a chip does at best, as published: bfloat16 operations, and bytes of its memory, a second.
+PEAKS = {
+    "v4": (275e12, 1228e9),
+    "v5e": (197e12, 819e9),
+    "v5p": (459e12, 2765e9),
+    "v6e": (918e12, 1640e9),
+}
+
 # Chips -> topology.  v5e and v6e are two-dimensional, v4 and v5p three-dimensional; Cloud TPU's names
 # count chips for the former and TensorCores, two a chip, for the latter.
 _SHAPES = {
@@ -42,6 +50,11 @@ class Slice:
     topology: str
     chips: int
     hbm: float
+
+    @property
+    def peaks(self) -> tuple[float, float]:
+        """bfloat16 operations, and bytes of its memory, a second and chip."""
+        return PEAKS[self.topology.partition(":")[0]]
 
 
 def parse_slice(text: str) -> Slice:

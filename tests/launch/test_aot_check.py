@@ -64,7 +64,7 @@ def measured(aot_check, model, topology, programs, mesh="auto", lora=0, **settin
     part = aot.parse_slice(topology)
     decoder = aot_check.model_config(model, config, lora)
     mesh = aot_check.choose_mesh(mesh, config, decoder, aot.slice_devices(part))
-    rows = aot_check.measure_all(config, decoder, mesh, programs)
+    rows = aot_check.measure_all(config, decoder, mesh, part, programs)
     return config, decoder, mesh, {row.name: row for row in rows}
 
 
@@ -74,7 +74,7 @@ def check_row(row):
     assert part["total"] == sum(part[k] for k in ("arguments", "temporaries", "outputs", "code"))
     assert row.total == part["total"] + sum(row.residents.values())
     assert part["collectives"]  # the parameters are split over the chips
-    assert row.flops > 0 and row.traffic > 0
+    assert row.flops > 0 and row.traffic > 0 and row.seconds > 0
 
 
 @needs_libtpu
