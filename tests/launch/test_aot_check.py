@@ -276,6 +276,30 @@ def test_operations_are_counted_as_the_compiler_counts_them(aot_check, model):
             assert aot_costs.flops(program, work, decoder) == pytest.approx(counted, rel=0.1)
 
 
+def test_the_roofline(aot_check):
+    """Decoding is bound by what it reads; an update by its operations, of which remat adds a third."""
+    import jax
+
+    aot_costs = importlib.import_module("aot_costs")
+    aot_programs = importlib.import_module("aot_programs")
+    from genenv_jax.parallel.mesh import make_mesh
+
+    config = small_config(**{"model.remat": "full", "limits.agent_prompt": 2048})
+    decoder = aot_check.model_config("Qwen2.5-0.5B", config, 0)
+    mesh, part = make_mesh(1, 1, 1, devices=jax.devices()[:1]), aot.parse_slice("v5e-1")
+    work = aot_programs.player_work(config)["agent"]
+    programs = {p.name: p for p in aot_programs.programs(config, decoder, mesh)}
+
+    def of(cost, name, *more):
+        return cost(programs[name], work, decoder, *more)
+
+    read = of(aot_costs.memory_traffic, "decode agent", mesh)
+    assert of(aot_costs.least_seconds, "decode agent", mesh, part) == read / 819e9
+    computed = of(aot_costs.flops, "update agent (GRPO)")
+    least = of(aot_costs.least_seconds, "update agent (GRPO)", mesh, part)
+    assert computed / least / 197e12 == pytest.approx(0.75)
+
+
 @pytest.mark.parametrize(
     ("text", "want"),
     [
