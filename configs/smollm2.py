@@ -15,9 +15,9 @@ has sizes for two cores: a short warm start, 16 generated tasks an epoch, 96 of 
 Products take bfloat16 operands there, which pays on CPUs with AVX512_BF16; on others set
 `--config.model.matmul_dtype=""`.
 
-`:api_bank,cpu` has been run: 38 to 43 minutes for the warm start, two an epoch, 14 GiB.  Expect 3 to 19 % of
-the held-out calls, from 0, by so short a warm start, and p̂ from .2 to .4 by ten epochs (docs/real-model.md).
-So has `:dial_turns,cpu`: 45 minutes for the warm start, 25 for ten epochs (with other work), 10 GiB;
+`:api_bank,cpu` has been run: 50 minutes for the warm start, 23 for ten epochs, 17 GB.  Expect a fifth of the
+held-out calls, from 0, by the warm start, no more by the epochs, and p̂ from .4 to .6 (docs/real-model.md).
+So has `:dial_turns,cpu`, its steps of eight prompts: 45 minutes, 25 for ten epochs (with other work), 10 GiB;
 .64 of the episodes by the warm start, from 0, and no more by the epochs.
 The other sizes are first guesses, of which the TPU compiler says that they fit (docs/memory.md).
 """
