@@ -1,6 +1,6 @@
 """ALFWorld: household chores in text games, trained on an expert's single steps.
 
-    python -m genenv_jax.main --config=configs/alfworld.py --workdir=runs/alfworld \\
+    genenv train --config=configs/alfworld.py --workdir=runs/alfworld \\
         --config.model.path=Qwen/Qwen2.5-7B-Instruct
 
 The paper's protocol: games are decomposed into single (state, action) pairs, the agent answers one
@@ -9,14 +9,14 @@ of the 134 games of valid_unseen.  The games are read from $ALFWORLD_DATA or $GE
 neither that nor training needs the engine.  Qwen2.5-7B-Instruct plays both roles, 10 epochs, batches of
 64 tasks with 8 rollouts each, 4 variations a seed.
 
-    python -m genenv_jax.main --config=configs/alfworld.py:episodes --workdir=runs/alfworld-episodes
+    genenv train --config=configs/alfworld.py:episodes --workdir=runs/alfworld-episodes
 
 evaluates with whole games on the real engine instead, as ALFWorld's authors do: 50 steps, success = won.
 It needs `pip install -e '.[alfworld]'`.  `--config.benchmark.eval_splits="('valid_unseen',
 'valid_seen')"` adds the seen rooms where their games are there, and `--config.benchmark.grammar=move_to`
 plays with the texts of alfworld 0.4 ("move X to Y") instead of the games' own ("put X in/on Y").
 
-    python -m genenv_jax.main --config=configs/alfworld.py:games --workdir=runs/alfworld-games
+    genenv train --config=configs/alfworld.py:games --workdir=runs/alfworld-games
 
 trains on whole games as well: the agent plays the training games, and those that the simulator writes as
 rooms in JSON (docs/benchmarks.md), each proven by a planner.  An episode is one conversation of up to 20
@@ -24,11 +24,11 @@ commands, which are not listed.  Held out are the games of valid_unseen, 50 step
 engine where it is installed, and by our own rules elsewhere, which take a hundredth of the time:
 `--config.benchmark.played_on=rules`.
 
-    python -m genenv_jax.main --config=configs/alfworld.py:games,debug --workdir=runs/alfworld-games-debug
+    genenv train --config=configs/alfworld.py:games,debug --workdir=runs/alfworld-games-debug
 
 is that with a small random model, by the rules, and
 
-    python -m genenv_jax.main --config=configs/alfworld.py:debug --workdir=runs/alfworld-debug
+    genenv train --config=configs/alfworld.py:debug --workdir=runs/alfworld-debug
 
 runs the same code on a few steps with a small, randomly initialised model: two epochs in
 about two minutes on a CPU, most of it compiling.  Such a model writes no valid task and no right command;

@@ -1,13 +1,13 @@
 """API-Bank: the next API call of a conversation, on levels 1, 2 and 3.
 
-    python -m genenv_jax.main --config=configs/api_bank.py --workdir=runs/api_bank \\
+    genenv train --config=configs/api_bank.py --workdir=runs/api_bank \\
         --config.model.path=Qwen/Qwen2.5-7B-Instruct
 
 Qwen2.5-7B-Instruct plays both roles, 10 epochs, batches of 64 tasks with 8 rollouts each, 4 variations
 a seed.  Seeds are the 845 sound and distinct calls of the published training file of level 3 (907; those
 of levels 1 and 2 are not published any more); all 399 + 135 + 245 test calls are held out.
 
-    python -m genenv_jax.evaluate --config=configs/api_bank.py --workdir=runs/api_bank-eval \\
+    genenv evaluate --config=configs/api_bank.py --workdir=runs/api_bank-eval \\
         --model=Qwen/Qwen2.5-7B-Instruct
 
 writes, for each level, `level-1-api/accuracy` (the headline), `level-2-api/accuracy`,
@@ -19,7 +19,7 @@ of the same answers (docs/benchmarks.md).  Levels 2 and 3 also have `accuracy_wi
 The paper reports one number, 79.1 for the trained agent and 61.6 for the base model, and does not say of
 which level; compare it with `calls/accuracy`.
 
-    python -m genenv_jax.main --config=configs/api_bank.py:debug --workdir=runs/api_bank-debug
+    genenv train --config=configs/api_bank.py:debug --workdir=runs/api_bank-debug
 
 runs the same code on a few of the real records with a small, randomly initialised model: two epochs
 in about two minutes on a CPU, most of it compiling.  Such a model writes no call; the

@@ -1,11 +1,11 @@
 """BFCL, the paper's protocol: the long-context subset, each turn taken independently.
 
-    python -m genenv_jax.main --config=configs/bfcl.py --workdir=runs/bfcl \\
+    genenv train --config=configs/bfcl.py --workdir=runs/bfcl \\
         --config.model.path=Qwen/Qwen2.5-7B-Instruct
 
 Qwen2.5-7B-Instruct plays both roles, 10 epochs, batches of 64 tasks with 8 rollouts each, 4 variations
 a seed: 539 seeds, 191 held-out turns of other conversations.  The records are read from $GENENV_DATA or
-from where `python -m genenv_jax.datasets --name=bfcl` puts them, and compared with the published ones.
+from where `genenv datasets --name=bfcl` puts them, and compared with the published ones.
 
 The paper does not publish how it compares calls.  Where the package of the official classes is installed,
 
@@ -22,7 +22,7 @@ task has its seed's functions, and its reference calls must run.
 
 The whole leaderboard, as its authors score it, of any model:
 
-    python -m genenv_jax.evaluate --config=configs/bfcl.py:official --workdir=runs/bfcl-official
+    genenv evaluate --config=configs/bfcl.py:official --workdir=runs/bfcl-official
 
 holds out every category: single turns by the AST checker, multi-turn categories as whole conversations (the
 package above) of up to 21 answers a turn.  Metrics have the leaderboard's names: each category, `non_live`,
@@ -31,14 +31,14 @@ that `overall` is at most 0.6.  `configs/bfcl.py:official_v3` reads the records 
 aggregates; answers are decoded, checked and executed by the rules of v4 (bfcl-eval 2026.3.23), so that its
 numbers are not quite those of the v3 leaderboard.
 
-    python -m genenv_jax.main --config=configs/bfcl.py:conversations --workdir=runs/bfcl-conversations \\
+    genenv train --config=configs/bfcl.py:conversations --workdir=runs/bfcl-conversations \\
         --config.model.path=Qwen/Qwen2.5-7B-Instruct
 
 trains on whole conversations instead of turns, with the package above: an agent calls, reads the results and
 calls again until a turn is done, and the simulator writes conversations: initial state, requests and calls.
 147 conversations of multi_turn_base are the seeds, 53 are held out.
 
-    python -m genenv_jax.main --config=configs/bfcl.py:debug --workdir=runs/bfcl-debug
+    genenv train --config=configs/bfcl.py:debug --workdir=runs/bfcl-debug
 
 (and `:conversations,debug`) runs the same code on a few of the real records with a small, randomly
 initialised model: two epochs in some minutes on a CPU, most of it compiling.  Such a model writes no valid

@@ -1,6 +1,6 @@
 """Questions and answers of your own, from files or from a class; docs/your_benchmark.md shows both.
 
-    python -m genenv_jax.main --config=configs/custom.py --workdir=runs/mine \\
+    genenv train --config=configs/custom.py --workdir=runs/mine \\
         --config.benchmark.train=train.jsonl --config.benchmark.held_out=held_out.jsonl
 
 Qwen2.5-7B-Instruct plays both roles, with the paper's settings.  A line of a file is
@@ -8,18 +8,18 @@ Qwen2.5-7B-Instruct plays both roles, with the paper's settings.  A line of a fi
 "call".  Parquet files of verl and of GenEnv's public code are read as they are.  Without `held_out`, a fifth
 of `train` is held out.
 
-    python -m genenv_jax.main --config=configs/custom.py --workdir=runs/units \\
+    genenv train --config=configs/custom.py --workdir=runs/units \\
         --config.benchmark.name=units:Units
 
 takes a class of yours, whose options are settings too.
 
-    python -m genenv_jax.main --config=configs/custom.py:small --workdir=runs/mine-small \\
+    genenv train --config=configs/custom.py:small --workdir=runs/mine-small \\
         --config.benchmark.train=train.jsonl --config.model.path=/models/SmolLM2-135M-Instruct
 
 is for a chat model of 0.1 to 0.5 B parameters on one accelerator: a warm start on your questions, then 64
 generated tasks an epoch.  `:small,cpu` has sizes for two cores, with which API-Bank took 105 minutes.
 
-    python -m genenv_jax.main --config=configs/custom.py:debug --workdir=runs/mine-debug \\
+    genenv train --config=configs/custom.py:debug --workdir=runs/mine-debug \\
         --config.benchmark.train=train.jsonl
 
 runs the same code on a few of the questions with a small, randomly initialised model: two epochs in about two

@@ -1,6 +1,6 @@
 """The embedded default in turns: agents trained over whole episodes, from scratch on a laptop's CPU.
 
-    python -m genenv_jax.main --config=configs/dial_turns.py --workdir=runs/dial-turns
+    genenv train --config=configs/dial_turns.py --workdir=runs/dial-turns
 
 A 0.2 M parameter Qwen2 model is trained on noisy demonstrations (once, then cached) and becomes both the
 agent and the simulator of Dial in turns: the agent calls one tool at a time and reads where the dial then
@@ -10,7 +10,7 @@ On two cores with other work on them: 6 minutes for that model, 4 for the epochs
 at temperature 1 rose from .26 to .54 and that of the deeper tasks from .03 to .29, p̂ of the generated tasks
 from .25 to .7 or more, too easy in the end; a quarter of the first generations was valid, later about a half.
 
-    python -m genenv_jax.main --config=configs/dial_turns.py:debug --workdir=runs/dial-turns-debug
+    genenv train --config=configs/dial_turns.py:debug --workdir=runs/dial-turns-debug
 
 runs the same code for two epochs, on a dozen tasks and with a model that has hardly been trained: a minute on
 a CPU.  It shows that the parts work together, and learns nothing.

@@ -1,13 +1,13 @@
 """The embedded default: a co-evolution from scratch on a laptop's CPU.
 
-    python -m genenv_jax.main --config=configs/quickstart.py --workdir=runs/quickstart
+    genenv train --config=configs/quickstart.py --workdir=runs/quickstart
 
 A 0.2 M parameter Qwen2 model is trained on noisy demonstrations (once, then cached) and becomes both
 the agent and the simulator of the Dial benchmark.  On two cores: 1.5 to 3 minutes for that model, 1.5 to
 3 for twenty epochs, compiling included.  Expect held-out accuracy at temperature 1 to rise by 0.6 on three
 seeds of four (0 to 3; by 0.1 on the fourth), and p̂ of the generated tasks to go from 0.1 to 0.6 to 0.8.
 
-    python -m genenv_jax.main --config=configs/quickstart.py:lora --workdir=runs/quickstart-lora
+    genenv train --config=configs/quickstart.py:lora --workdir=runs/quickstart-lora
 
 trains adapters of rank 8 on that model instead of all its parameters, to much the same result.
 

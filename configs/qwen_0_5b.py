@@ -1,6 +1,6 @@
 """Qwen2.5-0.5B-Instruct from its weights to a score on one accelerator.
 
-    python -m genenv_jax.main --config=configs/qwen_0_5b.py:bfcl --workdir=runs/qwen
+    genenv train --config=configs/qwen_0_5b.py:bfcl --workdir=runs/qwen
 
 A warm start on the seed tasks, then agent and simulator against each other, as in configs/smollm2.py.
 `:api_bank` (the default), `:bfcl` (single turns), `:alfworld`, `:dial` and `:dial_turns` are the benchmarks.

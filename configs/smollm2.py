@@ -1,13 +1,13 @@
 """SmolLM2-135M-Instruct, a real pretrained chat model, from its weights to a score on one machine.
 
-    python -m genenv_jax.main --config=configs/smollm2.py:api_bank --workdir=runs/smollm2 \\
+    genenv train --config=configs/smollm2.py:api_bank --workdir=runs/smollm2 \\
         --config.model.path=/models/SmolLM2-135M-Instruct
 
 A warm start teaches it the forms of both roles on seed tasks, then agent and simulator are trained against
 each other.  `:api_bank` (the default), `:bfcl` (single turns), `:alfworld`, `:dial` and `:dial_turns` are the
 benchmarks; the limits are the lengths of their prompts and answers in the tokens of the model.
 
-    python -m genenv_jax.main --config=configs/smollm2.py:api_bank,cpu --workdir=runs/smollm2-cpu \\
+    genenv train --config=configs/smollm2.py:api_bank,cpu --workdir=runs/smollm2-cpu \\
         --config.model.path=/models/SmolLM2-135M-Instruct
 
 has sizes for two cores: a short warm start, 16 generated tasks an epoch, 96 of the held-out tasks.

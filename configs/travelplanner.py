@@ -1,12 +1,12 @@
 """TravelPlanner, sole-planning with reference information, on the 45 training queries.
 
-    python -m genenv_jax.main --config=configs/travelplanner.py --workdir=runs/travelplanner \\
+    genenv train --config=configs/travelplanner.py --workdir=runs/travelplanner \\
         --config.model.path=Qwen/Qwen2.5-7B-Instruct
 
 Qwen2.5-7B-Instruct plays both roles, 10 epochs, 8 rollouts a task, 4 variations a seed: 27 seeds and 18
 held-out queries, three and two of each level and length.  Only the training queries come with published
 reference information, so that only they can be scored in full without the official flight table.  Files
-are read from $GENENV_DATA or from where `python -m genenv_jax.datasets --name=travelplanner` puts them.
+are read from $GENENV_DATA or from where `genenv datasets --name=travelplanner` puts them.
 
 Plans take up to 1,000 tokens, hence 1,280 for an answer instead of the paper's 512.  Reference
 information is shortened to the prompt's 4,096 tokens; each of the 45 prompts still admits a plan that
@@ -21,7 +21,7 @@ and `..._macro_...` (budget and what was asked for), `final_pass_rate` (all; als
 and 16.6 after training).  The rate of each constraint has the name of the official paper (`budget`, ...).
 `grounded_final_pass_rate` and the other `grounded_...` rates are of the plans as the reward reads them.
 
-    python -m genenv_jax.evaluate --config=configs/travelplanner.py:train --workdir=runs/tp-train
+    genenv evaluate --config=configs/travelplanner.py:train --workdir=runs/tp-train
 
 holds out all 45: the official "train" numbers of any model.  `:validation` holds out the 180 validation
 queries instead, and trains on all 45.  Their reference information and flights are not in this data; put
@@ -30,7 +30,7 @@ config.benchmark.flights to the path of clean_Flights_2022.csv.  Without either,
 from the data base without flights, 143 of the 180 have a plan that passes, and results say that they do
 not compare.
 
-    python -m genenv_jax.main --config=configs/travelplanner.py:debug --workdir=runs/travelplanner-debug
+    genenv train --config=configs/travelplanner.py:debug --workdir=runs/travelplanner-debug
 
 runs the same code on a few of the real records with a small, randomly initialised model:
 two epochs in about two minutes on a CPU, most of it compiling.  Such a model writes no plan (all rates

@@ -10,7 +10,7 @@ of one chip beside everything else that is resident then.  Nothing runs, and no 
     --mesh=1,16,1            data, fsdp, tensor; "auto": the configuration's, or one that divides all
     --lora=32                rank of the adapters; without it, what the configuration says
     --programs=sample,score  only those whose names contain one of these
-    --fast                   compile with little effort: in a fifth of the time, for 2 to 7 % more memory
+    --fast                   compile with little effort: in a fifth of the time, for up to a fifth more memory
     --json                   one JSON object instead of the table
     --config.KEY=VALUE       any setting, such as --config.memory.offload=player
 

@@ -240,7 +240,7 @@ class _Trees:
         """Places an array of the sampler's state, a cache or something with a leading batch axis."""
         axes = ("batch", *(None,) * (x.ndim - 1)) if x.ndim else ()
         if x.ndim == 6:
-            axes = ("layers", "batch", "group", "kv_heads", None, None)
+            axes = ("layers", "batch", "group", "cache_heads", None, None)
         sharding = logical_sharding(self.mesh, axes, self.config)
         return jax.ShapeDtypeStruct(x.shape, x.dtype, sharding=sharding)
 

@@ -1,13 +1,12 @@
 """The table of docs/memory.md: which model fits which slice, in full and with LoRA.
 
     python launch/aot_table.py --output=aot.jsonl               compile, one cell after the other
-    python launch/aot_table.py --output=aot.jsonl --markdown    print the table of what is there
+    python launch/aot_table.py --output=aot.jsonl --markdown    print the tables of what is there
 
 A cell is one run of aot_check.py, and one line of the output.  Cells that are there already are not
-compiled again, so the command continues where it was stopped.  They are compiled with little effort, for a
-few per cent more memory than a run's programs need.  A cell whose
-train state and gradient alone exceed the chip, with everything else in host memory, is not compiled: the
-line says how much they take.
+compiled again, so the command continues where it was stopped.  They are compiled with little effort, with
+which an update needs up to a fifth more memory than in a run.  A cell whose train state and gradient alone
+exceed the chip, with everything else in host memory, is not compiled: the line says how much they take.
 """
 
 from __future__ import annotations
@@ -66,19 +65,24 @@ def settings(model: str, rank: int, chips: int) -> dict[str, Any]:
     return {"mesh": ",".join(map(str, mesh)), "config": changes}
 
 
+def _config(model: str, chosen: dict[str, Any]) -> Any:
+    from genenv_jax.config import default_config, validate
+
+    config = default_config()
+    config.benchmark.name, config.model.path = "bfcl", model
+    config.update_from_flattened_dict(chosen["config"])
+    return validate(config)
+
+
 def too_large(model: str, rank: int, part: Any, chosen: dict[str, Any]) -> str:
     """Why a cell cannot fit whatever its programs' temporaries are; empty if it may."""
     import aot_check
     import aot_programs
 
-    from genenv_jax.config import default_config, validate
     from genenv_jax.parallel import aot
     from genenv_jax.parallel.mesh import make_mesh
 
-    config = default_config()
-    config.benchmark.name, config.model.path = "bfcl", model
-    config.update_from_flattened_dict(chosen["config"])
-    config = validate(config)
+    config = _config(model, chosen)
     decoder = aot_check.model_config(model, config, rank)
     mesh = make_mesh(*map(int, chosen["mesh"].split(",")), devices=aot.slice_devices(part))
     aot_check.check_mesh(mesh, config, decoder)
@@ -164,13 +168,61 @@ def peaks(line: dict[str, Any], offload: str) -> dict[str, float]:
     return totals
 
 
+def rooflines(line: dict[str, Any]) -> tuple[float, float]:
+    """The most that the chips' rates allow: the simulator's tokens a second, and MFU of a GRPO step."""
+    import aot_programs
+
+    from genenv_jax.parallel import aot
+    from genenv_jax.sampling.engine import Engine
+
+    model, _, name = line["cell"]
+    part = aot.parse_slice(name)
+    work = aot_programs.player_work(_config(model, line["settings"]))["simulator"]
+    rows = {row["name"]: row for row in line["result"]["programs"]}
+    update = rows["update agent (GRPO)"]
+    tokens = work.prompts * work.group * Engine.chunk
+    return (
+        tokens / rows["decode simulator"]["seconds"],
+        update["flops"] / part.chips / update["seconds"] / part.peaks[0],
+    )
+
+
 _OFFLOADS = ("none", "player", "phase")
+
+
+def fitting(line: dict[str, Any]) -> tuple[dict[str, float], str]:
+    """GiB of the largest program under each `memory.offload`, and the least of these that fits, or "no"."""
+    worst = {offload: max(peaks(line, offload).values()) for offload in _OFFLOADS}
+    return worst, next((o for o in _OFFLOADS if worst[o] <= line["hbm"]), "no")
+
+
+def summary(lines: dict[tuple[str, int, str], dict[str, Any]]) -> str:
+    """What fits where: a row for each model and mode, a column a slice; empty where nothing is known.
+
+    "yes", or the `memory.offload` that it takes, or "no".
+    """
+    rows = [["model", "mode", *SLICES], ["---"] * (2 + len(SLICES))]
+    for model, rank in dict.fromkeys((model, rank) for model, rank, _ in cells()):
+        row = [model, f"LoRA {rank}" if rank else "full"]
+        for name in SLICES:
+            line = lines.get((model, rank, name), {})
+            verdict = "no" if "impossible" in line else ""
+            if "result" in line:
+                verdict = fitting(line)[1].replace("none", "yes")
+            row.append(verdict)
+        rows.append(row)
+    return _table(rows)
+
+
+def _table(rows: list[list[str]]) -> str:
+    return "\n".join("| " + " | ".join(row) + " |" for row in rows)
 
 
 def markdown(lines: dict[tuple[str, int, str], dict[str, Any]]) -> str:
     """The table, one row a cell that has been compiled or ruled out."""
     names = ("prefill", "decode", "score", "GRPO", "RWR")
     head = ["model", "mode", "slice", "mesh", "prompts a step", *names, *_OFFLOADS, "fits with"]
+    head += ["≤ tokens/s", "≤ MFU", "s"]
     rows = [head, ["---"] * len(head)]
     for key in cells():
         if key not in lines:
@@ -185,7 +237,7 @@ def markdown(lines: dict[tuple[str, int, str], dict[str, Any]]) -> str:
         if "result" not in line:
             text = line.get("impossible") or "not compiled: " + line["failed"]
             verdict = "**no**" if "impossible" in line else "?"
-            rows.append([*start, *["–"] * len(names + _OFFLOADS), f"{verdict} ({text})"])
+            rows.append([*start, *["–"] * len(names + _OFFLOADS), f"{verdict} ({text})", *3 * "–"])
             continue
         alone = {
             name: max(
@@ -195,18 +247,20 @@ def markdown(lines: dict[tuple[str, int, str], dict[str, Any]]) -> str:
             )
             for name in names
         }
-        worst = {offload: max(peaks(line, offload).values()) for offload in _OFFLOADS}
-        fitting = [offload for offload in _OFFLOADS if worst[offload] <= line["hbm"]]
-        verdict = f"**{fitting[0]}**" if fitting else "**no**"
+        worst, verdict = fitting(line)
+        rate, mfu = rooflines(line)
         rows.append(
             [
                 *start,
                 *(f"{x:.1f}" for x in alone.values()),
                 *(f"{x:.1f}" for x in worst.values()),
-                verdict,
+                f"**{verdict}**",
+                f"{rate:,.0f}",
+                f"{mfu:.0%}",
+                f"{line['seconds']}",
             ]
         )
-    return "\n".join("| " + " | ".join(row) + " |" for row in rows)
+    return _table(rows)
 
 
 def main(argv: list[str]) -> None:
@@ -216,7 +270,7 @@ def main(argv: list[str]) -> None:
     path = pathlib.Path(options.output)
     lines = read_lines(path)
     if options.markdown:
-        print(markdown(lines))
+        print(f"{summary(lines)}\n\n{markdown(lines)}")
         return
     for key in cells():
         if key in lines or (options.only and options.only not in "/".join(map(str, key))):
@@ -232,6 +286,6 @@ if __name__ == "__main__":
     flags.DEFINE_string("config", "configs/bfcl.py", "Configuration file.")
     flags.DEFINE_string("only", "", "Only cells of which model/rank/slice contains this.")
     flags.DEFINE_integer("timeout", 1800, "Seconds a cell may take.", 1)
-    flags.DEFINE_bool("markdown", False, "Print the table instead.")
+    flags.DEFINE_bool("markdown", False, "Print the tables instead.")
     flags.mark_flag_as_required("output")
     app.run(main)

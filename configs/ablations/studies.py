@@ -1,6 +1,6 @@
 """Smaller questions about the curriculum, each a suite.
 
-    python -m genenv_jax.experiment --config=configs/ablations/studies.py:map --workdir=runs/map
+    genenv experiment --config=configs/ablations/studies.py:map --workdir=runs/map
 
 batch     updates of Random's agent: of how many groups, of informative ones or of any, at what learning rate
 range     what keeps the simulator's tasks varied: weights within a seed or a kind of task, weights by how
@@ -40,8 +40,7 @@ def _update(groups: str, size: int, rate: float) -> dict[str, object]:
 
 def _simulator(**settings: object) -> dict[str, object]:
     """The paper's simulator with other settings."""
-    paper = {"mixture": 0.0, "coverage": 0.0, "update_epochs": 4}
-    return {f"simulator.{key}": value for key, value in (paper | settings).items()}
+    return ARMS["paper"] | {f"simulator.{key}": value for key, value in settings.items()}
 
 
 def _growth(share: float, **rest: object) -> dict[str, object]:

@@ -1,7 +1,7 @@
 """The main comparison: eight seeds of each arm on the embedded default, at equal numbers of tokens.
 
-    python -m genenv_jax.experiment --config=configs/ablations/suite.py --workdir=runs/suite
-    python -m genenv_jax.experiment --config=configs/ablations/suite.py:growth --workdir=runs/growth
+    genenv experiment --config=configs/ablations/suite.py --workdir=runs/suite
+    genenv experiment --config=configs/ablations/suite.py:growth --workdir=runs/growth
 
 The seed tasks of the first are mostly too hard for the agent.  Those of `:growth` have one or two calls, and
 what counts is the held-out tasks with more than any seed.  `:quick`: two seeds of three arms for two epochs,
@@ -13,12 +13,8 @@ of `:growth` 20,000, and what is compared is what all runs have reached.
 from genenv_jax.experiment.arms import ARMS, EQUAL_ROLLOUTS
 from genenv_jax.experiment.plan import default_suite
 
-# The paper's simulator writes all tasks, and every record weighs exp(λ R_env), whatever there are more of.
-_PAPER = {"simulator.mixture": 0.0, "simulator.coverage": 0.0, "simulator.update_epochs": 4}
 _HARD = {
-    "genenv": {},
-    "paper": _PAPER,
-    **{name: ARMS[name] for name in ("random", "static-64", "static-512")},
+    **{name: ARMS[name] for name in ("genenv", "paper", "random", "static-64", "static-512")},
     "teacher-3x": ARMS["teacher"],
 }
 _GROW = {"curriculum.growth.share": 0.75}
@@ -26,10 +22,8 @@ _GROWTH = {
     "genenv": _GROW,
     "random-growth": _GROW | {"curriculum.growth.priority": "uniform"},
     "no-growth": {},
-    "paper": _PAPER,
-    "random": ARMS["random"],
+    **{name: ARMS[name] for name in ("paper", "random", "static-64", "static-512")},
     "frozen-growth": _GROW | ARMS["random"],
-    **{name: ARMS[name] for name in ("static-64", "static-512")},
     "teacher-3x": ARMS["teacher"],
 }
 # Twice as long: the seeds teach enough at first.

@@ -1,1 +1,1 @@
-"""Arms × seeds: what `python -m genenv_jax.experiment` is made of."""
+"""Arms × seeds: what `genenv experiment` is made of."""

@@ -25,6 +25,8 @@ _FROZEN = {"simulator.train": False, "simulator.mixture": 0.0}  # it stays the i
 ARMS: dict[str, dict[str, object]] = {
     # GenEnv as the configuration has it: the simulator learns, by reward-weighted regression on R_env.
     "genenv": {},
+    # The paper: its simulator writes all tasks, and a record weighs exp(λ R_env), however many are like it.
+    "paper": {"simulator.mixture": 0.0, "simulator.coverage": 0.0, "simulator.update_epochs": 4},
     # GenEnv-Random: the simulator writes fresh tasks and is never trained.
     "random": _FROZEN,
     # GenEnv-Static: tasks that the initial simulator writes once; five of each seed in the paper.

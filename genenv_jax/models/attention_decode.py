@@ -12,11 +12,15 @@ Heads come before tokens, so that both products are plain batched ones, and a ca
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import TypeVar
 
 import flax.struct
+import jax
 import jax.numpy as jnp
 
 from genenv_jax.typing import Array
+
+Tree = TypeVar("Tree")
 
 
 @flax.struct.dataclass
@@ -31,6 +35,11 @@ class CacheSegment:
     time_last: bool = flax.struct.field(pytree_node=False, default=False)
 
 
+def repeat_heads(tree: Tree, heads: int) -> Tree:
+    """Keys or values (..., k, h) with each head repeated in its place, until there are so many."""
+    return jax.tree.map(lambda x: jnp.repeat(x, heads // x.shape[-2], axis=-2), tree)
+
+
 def decode_attention(
     q: Array, k: Array, v: Array, past: Sequence[tuple[CacheSegment, Array]]
 ) -> Array:
@@ -41,12 +50,14 @@ def decode_attention(
     Args:
       q: (b, g, 1, n, h).
       k, v: (b, g, 1, k, h), of the same token.
-      past: caches (b, g or 1, k, s, h) and for each a boolean mask that broadcasts to (b, g, 1, s).
+      past: caches (b, g or 1, k, s, h), or with the heads repeated as `rules.cache_heads` says, and for each
+        a boolean mask that broadcasts to (b, g, 1, s).
     Returns:
       (b, g, 1, n, h) in q's dtype; scores and softmax are float32.
     """
     b, g, _, n, h = q.shape
-    heads = k.shape[3]
+    heads = past[0][0].v.shape[-3]
+    k, v = repeat_heads((k, v), heads)
     q = q.reshape(b, g, heads, n // heads, h) * h**-0.5
     own = jnp.sum(
         q.astype(jnp.float32) * k.reshape(b, g, heads, 1, h).astype(jnp.float32),

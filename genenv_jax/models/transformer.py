@@ -24,7 +24,7 @@ import jax.numpy as jnp
 from jax.ad_checkpoint import checkpoint_name
 
 from genenv_jax.models.attention import causal_attention
-from genenv_jax.models.attention_decode import CacheSegment, decode_attention
+from genenv_jax.models.attention_decode import CacheSegment, decode_attention, repeat_heads
 from genenv_jax.models.config import TransformerConfig
 from genenv_jax.models.lora import LoraConfig, init_a, split
 from genenv_jax.models.matmul import matmul
@@ -147,14 +147,18 @@ class Attention(nn.Module):
             k = RMSNorm(c.norm_eps, "head_dim", name="k_norm")(k)
         q, k = apply_rope(q, rope), apply_rope(k, rope)
         past = list(zip(context, masks, strict=True))
-        if past and isinstance(context[0], CacheSegment):
+        decoding = past and isinstance(context[0], CacheSegment)
+        if decoding:
             out = decode_attention(q, k, v, past)
         else:
             past = [(kv.k, kv.v, mask) for kv, mask in past]
-            out = causal_attention(q, k, v, past, c.attention)
+            own = repeat_heads((k, v), past[0][0].shape[-2]) if past else (k, v)
+            out = causal_attention(q, *own, past, c.attention)
         out = constrain(out, "projection_batch", "heads", "head_dim")
         o_axes = ("heads", "head_dim", "embed")
         out = project(queries, model, o_axes, c.o_bias, c.adapter("o"), name="o")(out)
+        if decoding:  # else the kernel would be gathered
+            out = constrain(out, "projection_batch", "projection_embed")
         return out, KVSegment(k, v)
 
 

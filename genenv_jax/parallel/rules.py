@@ -24,6 +24,7 @@ RULES: Rules = (
     ("embed", "fsdp"),
     ("heads", "tensor"),
     ("kv_heads", "tensor"),  # replicated where the axis does not divide them, see `logical_rules`
+    ("cache_heads", "tensor"),  # see `cache_heads`
     ("head_dim", None),
     ("mlp", "tensor"),
     ("layers", None),
@@ -56,6 +57,8 @@ def logical_rules(mesh: Mesh, config: TransformerConfig | None = None) -> Rules:
     changes: dict[str, str | tuple[str, ...] | None] = {}
     if config.num_kv_heads % mesh.shape["tensor"]:
         changes["kv_heads"] = None
+    if _cache_heads(mesh, config) % mesh.shape["tensor"]:
+        changes["cache_heads"] = None
     if config.vocab_size % (mesh.shape["tensor"] * mesh.shape["fsdp"]):
         changes |= {"head_vocab": "tensor", "head_batch": ("data", "fsdp"), "lookup_embed": None}
     return _changed(changes)
@@ -175,6 +178,21 @@ def batch_shards() -> int:
     """How many parts of the batch axis the current mesh makes; 1 where none is active."""
     mesh = current_mesh()
     return 1 if mesh is None else mesh.shape["data"] * mesh.shape["fsdp"]
+
+
+def cache_heads(config: TransformerConfig) -> int:
+    """Heads of the keys and values that sampling keeps.
+
+    Where the tensor axis is a multiple of the model's key/value heads they are repeated, so that each device
+    keeps the one that its queries read, and not all of them.
+    """
+    mesh = current_mesh()
+    return config.num_kv_heads if mesh is None else _cache_heads(mesh, config)
+
+
+def _cache_heads(mesh: Mesh | AbstractMesh, config: TransformerConfig) -> int:
+    tensor, heads = mesh.shape["tensor"], config.num_kv_heads
+    return heads if tensor % heads else max(tensor, heads)
 
 
 def decoding(config: TransformerConfig) -> contextlib.AbstractContextManager:

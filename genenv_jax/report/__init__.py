@@ -1,1 +1,1 @@
-"""What `python -m genenv_jax.report` is made of; reading, figures, tables and page."""
+"""What `genenv report` is made of; reading, figures, tables and page."""

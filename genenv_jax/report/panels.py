@@ -80,8 +80,8 @@ def panel_accuracy(
     several = len(groups) > 1
     if several:
         modes = [modes[0] if mode is None else mode]
-    columns = _columns(figure, cell, len(splits) if several else 1)
-    columns[0].set_title(
+    columns, titled = _columns(figure, cell, len(splits) if several else 1)
+    titled.set_title(
         f"Held-out accuracy ({shown_in_figure(modes[0])})" if several else "Held-out accuracy"
     )
     columns[0].set_ylabel("accuracy")
@@ -110,7 +110,7 @@ def panel_accuracy(
         _legend_above_data(columns[0], handles)
     low, _ = columns[0].get_ylim()
     columns[0].set_yticks([tick for tick in columns[0].get_yticks() if low <= tick <= 1])
-    return columns[0]
+    return titled
 
 
 def panel_lengths(figure: Figure, cell: SubplotSpec, groups: Sequence[Group]) -> Axes:
@@ -170,8 +170,8 @@ def panel_validity(figure: Figure, cell: SubplotSpec, groups: Sequence[Group]) -
     few, other = reasons[:_SHOWN_REASONS], reasons[_SHOWN_REASONS:]
     layers = [(reason, [reason], reason_style(reason)) for reason in few]
     layers += [("other", other, {"facecolor": GREY})] if other else []
-    columns = _columns(figure, cell, len(recorded))
-    columns[0].set_title("Rejected generations by reason")
+    columns, titled = _columns(figure, cell, len(recorded))
+    titled.set_title("Rejected generations by reason")
     columns[0].set_ylabel("share of generations")
     for axes, (group, shares) in zip(columns, recorded, strict=True):
         steps, bottom = list(shares), np.zeros(len(shares))
@@ -184,7 +184,7 @@ def panel_validity(figure: Figure, cell: SubplotSpec, groups: Sequence[Group]) -
         epoch_axis(axes, ticks=_ticks(columns))
     if not layers:
         columns[0].text(0.04, 0.95, "none", transform=columns[0].transAxes, color=GREY)
-        return columns[0]
+        return titled
     handles = [
         Patch(linewidth=0, label=shown_in_figure(name.replace("_", " ")), **style)
         for name, _, style in reversed(layers)
@@ -192,7 +192,7 @@ def panel_validity(figure: Figure, cell: SubplotSpec, groups: Sequence[Group]) -
     _legend_above_data(columns[0], handles)
     if len(columns) > 1:  # it reaches across the columns without widening the first
         columns[0].get_legend().set_in_layout(False)
-    return columns[0]
+    return titled
 
 
 def panel_learning(figure: Figure, cell: SubplotSpec, groups: Sequence[Group]) -> Axes:
@@ -235,8 +235,11 @@ def rejected_shares(group: Group) -> dict[int, dict[str, float]]:
     }
 
 
-def _columns(figure: Figure, cell: SubplotSpec, count: int) -> list[Axes]:
-    """Plots side by side on one y axis; title and legend of the first reach across the others."""
+def _columns(figure: Figure, cell: SubplotSpec, count: int) -> tuple[list[Axes], Axes]:
+    """Plots side by side on one y axis, and the axes for their title, which reaches across all.
+
+    The legend of the first reaches across the others.
+    """
     grid = cell.subgridspec(1, count, wspace=0.05)
     columns = [figure.add_subplot(grid[0])]
     for index in range(1, count):
@@ -246,7 +249,13 @@ def _columns(figure: Figure, cell: SubplotSpec, count: int) -> list[Axes]:
         columns.append(axes)
     columns[0].set_zorder(1)
     columns[0].patch.set_visible(False)
-    return columns
+    if count == 1:
+        return columns, columns[0]
+    # A title above the first would widen that column, so it has axes of its own; an empty one keeps the room.
+    columns[0].set_title(" ")
+    titled = figure.add_subplot(cell)
+    titled.set_axis_off()
+    return columns, titled
 
 
 def _ticks(columns: Sequence[Axes]) -> int:

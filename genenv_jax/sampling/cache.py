@@ -15,9 +15,11 @@ import flax.linen as nn
 import jax
 import jax.numpy as jnp
 
-from genenv_jax.models.attention_decode import CacheSegment
+from genenv_jax.models.attention_decode import CacheSegment, repeat_heads
 from genenv_jax.models.config import TransformerConfig
 from genenv_jax.models.transformer import KVSegment
+from genenv_jax.parallel import rules
+from genenv_jax.sampling import parts
 from genenv_jax.typing import Array
 
 Cache = CacheSegment | tuple[CacheSegment, ...]
@@ -30,13 +32,14 @@ def per_layer(config: TransformerConfig) -> bool:
 
 def empty(config: TransformerConfig, rows: int, group: int, length: int) -> Cache:
     """A cache of zeros for `length` tokens of (rows, group) sequences."""
-    shape = (config.num_layers, rows, group, length, config.num_kv_heads, config.head_dim)
+    shape = (config.num_layers, rows, group, length, rules.cache_heads(config), config.head_dim)
     zeros = jnp.zeros(shape, config.dtype)
     return from_segment(KVSegment(zeros, zeros), config)
 
 
 def from_segment(segment: KVSegment, config: TransformerConfig) -> Cache:
     """A prefill's keys and values (l, b, g, s, k, h), laid out for reading."""
+    segment = repeat_heads(segment, rules.cache_heads(config))
     if per_layer(config):
         return tuple(
             _lay_out(KVSegment(segment.k[i], segment.v[i]), time_last=True)
@@ -55,7 +58,7 @@ def shard(cache: Cache) -> Cache:
 
     def constrain(x: Array) -> Array:
         layers = ("layers",) * (x.ndim - 5)
-        return nn.with_logical_constraint(x, (*layers, "batch", "group", "kv_heads", None, None))
+        return nn.with_logical_constraint(x, (*layers, "batch", "group", "cache_heads", None, None))
 
     return jax.tree.map(constrain, cache)
 
@@ -63,6 +66,11 @@ def shard(cache: Cache) -> Cache:
 def length(cache: Cache) -> int:
     """How many tokens a sequence's part of the cache holds."""
     return (cache[0] if isinstance(cache, tuple) else cache).v.shape[-2]
+
+
+def _batch_axis(cache: Cache) -> int:
+    """Where the rows are in each array of a cache."""
+    return 0 if isinstance(cache, tuple) else 1
 
 
 def append(cache: Cache, new: KVSegment | tuple[KVSegment, ...], column: Array, x: Array) -> Cache:
@@ -83,7 +91,7 @@ def append(cache: Cache, new: KVSegment | tuple[KVSegment, ...], column: Array, 
 
 
 def _write(cache: CacheSegment, new: KVSegment, column: Array) -> CacheSegment:
-    new = _lay_out(new, cache.time_last)
+    new = _lay_out(repeat_heads(new, cache.v.shape[-3]), cache.time_last)
     return jax.tree.map(
         lambda x, token, axis: jax.lax.dynamic_update_slice_in_dim(x, token, column, axis),
         cache,
@@ -92,14 +100,15 @@ def _write(cache: CacheSegment, new: KVSegment, column: Array) -> CacheSegment:
     )
 
 
-def insert(cache: Cache, part: Cache, rows: Array) -> Cache:
-    """Replaces rows (n,) of the batch axis by those of `part`, which has n of them."""
+def insert(cache: Cache, part: Cache, slots: Array) -> Cache:
+    """Replaces rows of the batch axis by those of `part`; slots (n,) count within `parts`."""
+    axis = _batch_axis(cache)
 
-    def put(x: Array, new: Array) -> Array:
-        every_layer = (slice(None),) * (x.ndim - 5)
-        return x.at[(*every_layer, rows)].set(new)
+    def put(cache: Cache, part: Cache, slots: Array) -> Cache:
+        at = (*(slice(None),) * axis, slots)
+        return jax.tree.map(lambda x, new: x.at[at].set(new), cache, part)
 
-    return shard(jax.tree.map(put, cache, part))
+    return shard(parts.mapped(put, (axis, axis, 0), axis)(cache, part, slots))
 
 
 def take_columns(cache: Cache, columns: Array) -> Cache:
@@ -121,16 +130,22 @@ def _token_axes(cache: CacheSegment) -> CacheSegment:
 def read_rows(cache: Cache, slots: Array, lanes: Array) -> KVSegment:
     """The tokens of some rows as a context of their next ones.
 
-    slots, lanes: (n,) int32, a row's place on the batch axis and on the group axis.  Returns keys and values
-    (l, n, 1, s, k, h).
+    slots, lanes: (n,) int32, a row's place on the batch axis, counted within `parts`, and on the group axis.
+    Returns keys and values (l, n, 1, s, k, h), with the cache's heads.
     """
-    if isinstance(cache, tuple):
-        parts = [(part.k[slots, lanes], part.v[slots, lanes]) for part in cache]
-        k, v = (jnp.stack(layers) for layers in zip(*parts, strict=True))
-        if cache[0].time_last:
+    axis = _batch_axis(cache)
+
+    def take(cache: Cache, slots: Array, lanes: Array) -> Cache:
+        at = (*(slice(None),) * axis, slots, lanes)
+        return jax.tree.map(lambda x: x.at[at].get(mode="clip"), cache)
+
+    rows = parts.mapped(take, (axis, 0, 0), axis)(cache, slots, lanes)
+    if isinstance(rows, tuple):
+        k, v = (jnp.stack(layers) for layers in zip(*((x.k, x.v) for x in rows), strict=True))
+        if rows[0].time_last:
             k = k.swapaxes(-2, -1)
     else:
-        k, v = cache.k[:, slots, lanes], cache.v[:, slots, lanes]
+        k, v = rows.k, rows.v
     return KVSegment(*(x.swapaxes(-3, -2)[:, :, None] for x in (k, v)))
 
 
@@ -140,6 +155,13 @@ def write_rows(cache: Cache, new: KVSegment, slots: Array, lanes: Array, columns
     new: keys and values (l, n, 1, w, k, h).  slots, lanes: (n,), as in `read_rows`.  columns: (n, w), where;
     what has one beyond the cache is dropped.
     """
+    new = repeat_heads(new, jax.tree.leaves(cache)[0].shape[-3])
+    axes = (_batch_axis(cache), 1, 0, 0, 0)
+    write = parts.mapped(_write_rows, axes, axes[0])
+    return shard(write(cache, new, slots, lanes, columns))
+
+
+def _write_rows(cache, new, slots, lanes, columns) -> Cache:
     slots, lanes = slots[:, None], lanes[:, None]
     k, v = new.k[:, :, 0], new.v[:, :, 0]
     if isinstance(cache, tuple):
@@ -150,10 +172,10 @@ def write_rows(cache: Cache, new: KVSegment, slots: Array, lanes: Array, columns
             written.append(
                 part.replace(k=part.k.at[last].set(keys), v=part.v.at[*at, columns].set(values))
             )
-        return shard(tuple(written))
+        return tuple(written)
     at = (slice(None), slots, lanes, slice(None), columns)
     k, v = (jnp.moveaxis(x, 0, 2) for x in (k, v))  # indices apart come first: (n, w, l, k, h)
-    return shard(cache.replace(k=cache.k.at[at].set(k), v=cache.v.at[at].set(v)))
+    return cache.replace(k=cache.k.at[at].set(k), v=cache.v.at[at].set(v))
 
 
 def widen(cache: Cache, length: int) -> Cache:

@@ -33,6 +33,7 @@ from genenv_jax.models.config import TransformerConfig
 from genenv_jax.models.transformer import KVSegment, Transformer
 from genenv_jax.parallel import rules
 from genenv_jax.sampling import cache as caches
+from genenv_jax.sampling import parts
 from genenv_jax.sampling.cache import Cache
 from genenv_jax.sampling.draw import SamplingParams, next_token
 from genenv_jax.typing import Array, Params, PRNGKey
@@ -62,7 +63,8 @@ class State(NamedTuple):
     first: (b, g) int32, first token of every sample.
     limits: (b, g) int32, length limit of every sample.
     row_ids: (b, g) uint32.   key: typed key.
-    wanted: () int32, idle slots at which decoding pauses.
+    wanted: () int32, places for prompts at which decoding pauses.
+    room: () int32, prompts that each of the `parts` takes at a time.
     """
 
     prompts: Cache
@@ -78,15 +80,16 @@ class State(NamedTuple):
     row_ids: Array
     key: PRNGKey
     wanted: Array
+    room: Array
 
 
 class Prompts(NamedTuple):
-    """Prompts to be admitted.  A row may be there twice, to fill up the batch.
+    """Prompts to be admitted, each at a place of its slot's part (`parts`).
 
     tokens: (n, p) int32, right-padded.   lengths: (n,) int32; 0 marks an empty row, without samples.
     row_ids: (n, g) integers that name the samples within the run.
     limits: (n, g) int32, length limits, at least 1 and at most `max_new_tokens`.
-    slots: (n,) int32, where each goes.   wanted: (n,) int32, the new `State.wanted`, n times.
+    slots: (n,) int32, where each goes; b: nowhere.   wanted: (n,) int32, the new `State.wanted`, n times.
     """
 
     tokens: Array
@@ -157,6 +160,7 @@ def empty_state(
         row_ids=rows(group, jnp.uint32),
         key=key,
         wanted=jnp.int32(slots),
+        room=jnp.int32(0),
     )
 
 
@@ -172,8 +176,6 @@ def prefill(
     positions = jnp.broadcast_to(jnp.arange(p), (n, 1, p))
     hidden, segment = Transformer(config).apply({"params": params}, prompts[:, None], positions)
     end = jnp.maximum(prompt_lengths - 1, 0)[:, None, None]
-    axes = ("layers", "batch", "group", None, "kv_heads", "head_dim")
-    segment = KVSegment(*(nn.with_logical_constraint(x, axes) for x in segment))
     return jnp.take_along_axis(hidden[:, 0], end, axis=1)[:, 0], segment
 
 
@@ -217,16 +219,22 @@ def read_prompts(
         weights, head, last[:, None], keys, jnp.zeros((n, g), jnp.int32), config, options
     )
     ends = ends_turn(first, options) | (prompts.limits <= 1) | (prompts.lengths == 0)[:, None]
-    slots = prompts.slots
+    b, lanes = state.sample.shape
+    slots = parts.local(prompts.slots, b)
+
+    def put(x: Array, new: Array) -> Array:
+        return by_rows(parts.put_rows(x, slots, new))
+
     state = state._replace(
         prompts=caches.insert(state.prompts, caches.from_segment(segment, config), slots),
-        prompt_lengths=by_rows(state.prompt_lengths.at[slots].set(prompts.lengths)),
-        sample=by_rows(state.sample.at[slots].set(-1)),
-        pending=by_rows(state.pending.at[slots].set(~ends)),
-        first=by_rows(state.first.at[slots].set(first)),
-        limits=by_rows(state.limits.at[slots].set(prompts.limits)),
-        row_ids=by_rows(state.row_ids.at[slots].set(prompts.row_ids)),
+        prompt_lengths=put(state.prompt_lengths, prompts.lengths),
+        sample=put(state.sample, jnp.full((n, lanes), -1, jnp.int32)),
+        pending=put(state.pending, ~ends),
+        first=put(state.first, first),
+        limits=put(state.limits, prompts.limits),
+        row_ids=put(state.row_ids, prompts.row_ids),
         wanted=prompts.wanted[0],
+        room=jnp.int32(n // rules.batch_shards()),
     )
     return _take_samples(state), whole(first), whole(logprob)
 
@@ -240,7 +248,7 @@ def decode(
     options: SamplingParams,
     steps: int,
 ) -> tuple[State, Emitted]:
-    """Up to `steps` tokens a lane; pauses early once `state.wanted` slots are idle.
+    """Up to `steps` tokens a lane; pauses once there is room for `state.wanted` prompts, or none is left.
 
     The state is donated.  The cache must have room: no sample may come to have more than s + 1 tokens,
     s being the columns of `state.generated`.
@@ -256,8 +264,9 @@ def decode(
 
     def running(carry):
         n, state, _ = carry
-        idle = jnp.sum(jnp.all(state.sample < 0, axis=1))
-        return (n < steps) & (idle < state.wanted)
+        idle = jnp.all(state.sample < 0, axis=1).reshape(rules.batch_shards(), -1).sum(axis=1)
+        room, idle = jnp.sum(jnp.stack([jnp.minimum(idle, state.room), idle]), axis=1)
+        return (n < steps) & (room < state.wanted) & (idle < b)
 
     def step(carry):
         n, state, emitted = carry
@@ -342,8 +351,10 @@ def choose(weights, head, hidden, keys, step, config, options) -> tuple[Array, A
     model = Transformer(config)
     logits = model.apply({"params": weights.params}, hidden, head, method="logits")
     logits = jnp.broadcast_to(logits, (*step.shape, logits.shape[-1]))
-    # From a part of the vocabulary for all rows to the whole vocabulary for some of the rows.
-    logits = nn.with_logical_constraint(logits, ("batch", "group", None))
+    # From a part of the vocabulary for all rows to the whole vocabulary for some of the rows, first over
+    # "fsdp": in one step all would be gathered.
+    for vocab in ("vocab", None):
+        logits = nn.with_logical_constraint(logits, ("batch", "group", vocab))
     return next_token(logits, keys, step, options)
 
 

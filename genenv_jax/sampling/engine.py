@@ -16,7 +16,7 @@ import numpy as np
 from genenv_jax.models.config import TransformerConfig
 from genenv_jax.models.scoring import CompletionBatch
 from genenv_jax.parallel import processes, rules
-from genenv_jax.sampling import decoding
+from genenv_jax.sampling import decoding, parts
 from genenv_jax.sampling.draw import SamplingParams
 from genenv_jax.settings import Settings, within
 from genenv_jax.typing import Params, PRNGKey, WarmUp
@@ -280,10 +280,13 @@ class Engine:
 
     def _warm_up(self, params: Callable[[], Params], width: int) -> None:
         weights = decoding.prepare(params(), config=self.config)
-        nothing = _Work(Rollouts.empty([], self.options), np.zeros((0, 0)), 0, self.options, ignore)
+        g = self.options.group_size
+        nothing = _Work(Rollouts.empty([], self.options), np.zeros((0, g)), 0, self.options, ignore)
         sizes = cache_sizes(self.options.max_new_tokens)
         state = commit(self.empty_state(jax.random.key(0), width, sizes[0]))
-        new = self._prompts(nothing, [], [], width, self.batch_size)
+        count = self.prompts_at_once(width)
+        rows, slots = np.full(count, -1), np.full(count, self.batch_size)
+        new = self._prompts(nothing, rows, slots, width, self.batch_size)
         state, *_ = decoding.admit(weights, state, new, **self._options)
         for size in sizes:
             if size != sizes[0]:
@@ -303,14 +306,18 @@ class Engine:
         flight: collections.deque[_Flight] = collections.deque()
         left, clock = set(rows), time.monotonic()
         while left:
-            while queue and (slots < 0).sum() >= (count := min(part, len(queue))):
-                taken = [queue.popleft() for _ in range(count)]
-                at = np.flatnonzero(slots < 0)[:count]
-                slots[at] = taken
+            while queue:
+                count = min(part, len(queue))
+                at, free = parts.free_places(slots < 0, part, count)
+                if len(free) < count:
+                    break
+                admitted, to = np.full(part, -1), np.full(part, self.batch_size)
+                admitted[at], to[at] = [queue.popleft() for _ in range(count)], free
+                slots[free] = admitted[at]
                 wanted = min(part, len(queue)) or self.batch_size
-                new = self._prompts(work, taken, at, width, wanted)
+                new = self._prompts(work, admitted, to, width, wanted)
                 state, *first = decoding.admit(weights, state, new, **self._options)
-                flight.append(_Flight("prefill", first, np.array(taken)))
+                flight.append(_Flight("prefill", first, admitted))
             chunks = 0
             if self.options.max_new_tokens > 1:
                 # So many tokens may a sample have after the chunk on its way and this one.
@@ -365,33 +372,22 @@ class Engine:
         )
 
     def _prompts(
-        self, work: _Work, rows: Sequence[int], slots: Sequence[int], width: int, wanted: int
+        self, work: _Work, rows: np.ndarray, slots: np.ndarray, width: int, wanted: int
     ) -> decoding.Prompts:
-        """Prompts on the devices, filled up with copies of the first one (or with nothing)."""
-        count, g = self.prompts_at_once(width), self.options.group_size
-        if not len(rows):
-            new = decoding.Prompts(
-                np.zeros((count, width), np.int32),
-                np.zeros(count, np.int32),
-                np.zeros((count, g), np.uint32),
-                np.ones((count, g), np.int32),
-                np.zeros(count, np.int32),
-                np.full(count, wanted, np.int32),
-            )
-            return self.put(new)
-        fill = np.resize([0], count)
-        fill[: len(rows)] = np.arange(len(rows))
-        rows, slots = np.asarray(rows)[fill], np.asarray(slots)[fill]
-        tokens, lengths = pad_rows([work.result.prompts[i] for i in rows], width, count)
-        ids = (work.first_row + rows)[:, None] * g + np.arange(g)
+        """Prompts on the devices: `rows` (n,) of the call, -1 for none, and the slot of each."""
+        n, g = len(rows), self.options.group_size
+        there = rows >= 0
+        given = [work.result.prompts[i] if i >= 0 else [] for i in rows]
+        limits = np.ones((n, g), np.int32)
+        limits[there] = work.limits[rows[there]]
+        ids = np.where(there, work.first_row + rows, 0)[:, None] * g + np.arange(g)
         return self.put(
             decoding.Prompts(
-                tokens,
-                lengths,
+                *pad_rows(given, width, n),
                 ids.astype(np.uint32),
-                work.limits[rows].astype(np.int32),
+                limits,
                 slots.astype(np.int32),
-                np.full(count, wanted, np.int32),
+                np.full(n, wanted, np.int32),
             )
         )
 
@@ -416,7 +412,7 @@ def cache_sizes(max_new_tokens: int) -> list[int]:
 
 
 class _Flight(NamedTuple):
-    """Results that the device works on.  rows: of the prompts admitted, or of those in the slots."""
+    """Results that the device works on.  rows: of the prompts admitted, or in the slots; -1 for none."""
 
     phase: str
     arrays: Any
@@ -446,9 +442,9 @@ class _Work:
 
     def read_first(self, rows: np.ndarray, tokens: np.ndarray, logprobs: np.ndarray) -> set[int]:
         """Takes the first tokens (n, g) of the prompts `rows`; those of which all samples are finished."""
-        n, g = len(rows), self.limits.shape[1]
-        row, sample = np.repeat(rows, g), np.tile(np.arange(g), n)
-        return self._record(row, sample, 0, tokens[:n].ravel(), logprobs[:n].ravel())
+        there, g = np.flatnonzero(rows >= 0), self.limits.shape[1]
+        row, sample = np.repeat(rows[there], g), np.tile(np.arange(g), len(there))
+        return self._record(row, sample, 0, tokens[there].ravel(), logprobs[there].ravel())
 
     def read_chunk(
         self,

@@ -20,7 +20,7 @@ import numpy as np
 
 from genenv_jax.models.config import TransformerConfig
 from genenv_jax.parallel import processes, rules
-from genenv_jax.sampling import decoding, turns
+from genenv_jax.sampling import decoding, parts, turns
 from genenv_jax.sampling.draw import SamplingParams
 from genenv_jax.sampling.engine import (
     Engine,
@@ -33,6 +33,8 @@ from genenv_jax.sampling.engine import (
 from genenv_jax.typing import Params, PRNGKey, WarmUp
 
 Row = tuple[int, int]  # prompt, sample
+# Place (slot, sample), tokens, how many of the row are in the history, whether that is all of the reply.
+Observed = tuple[tuple[int, int], list[int], int, bool]
 
 # Widths of the parts in which observations are read: a few narrow ones cost less than a wide one.
 OBSERVATION_WIDTHS = (32, 256)
@@ -108,12 +110,12 @@ class EpisodeEngine:
         weights = decoding.prepare(params(), config=self._config)
         empty = Rollouts.empty([], self._options, self.sampler.episode)
         call = _Call(self, weights, _Nobody(), jax.random.key(0), 0, empty, width)
-        call.admit([])
+        call.admit([], *2 * (np.zeros(0, int),))
         for size in (call.size, *call.sizes):
             call.grow(size)
             call.decode()
             for observed in OBSERVATION_WIDTHS:
-                call.observe([], observed)
+                call.observe([], observed, [])
 
     @property
     def _config(self) -> TransformerConfig:
@@ -187,11 +189,10 @@ class _Call:
         replies: dict[Row, list[int]] = {}
         while queue or not self._ended.all():
             self._slots[self._ended.all(axis=1)] = -1
-            free = int((self._slots < 0).sum())
-            if queue and free >= (
-                count := min(self._sampler.prompts_at_once(self._width), len(queue))
-            ):
-                self.admit([queue.popleft() for _ in range(count)])
+            count = min(self._sampler.prompts_at_once(self._width), len(queue))
+            at, slots = self._free_places(count)
+            if count and len(slots) == count:
+                self.admit([queue.popleft() for _ in range(count)], at, slots)
             came = self._environments.replies(not self._running.any())
             for (i, j), tokens in came.items():
                 slot = int(np.flatnonzero(self._slots == i)[0])
@@ -207,29 +208,30 @@ class _Call:
                 self._grow_to(int(self._length[self._running].max()) + self._sampler.chunk)
                 self.decode()
 
-    def admit(self, rows: Sequence[int]) -> None:
-        """Reads prompts into free slots; the rows' first tokens are drawn."""
+    def _free_places(self, most: int) -> tuple[np.ndarray, np.ndarray]:
+        count = self._sampler.prompts_at_once(self._width)
+        return parts.free_places(self._slots < 0, count, most)
+
+    def admit(self, rows: Sequence[int], at: np.ndarray, slots: np.ndarray) -> None:
+        """Reads prompts, at these places of the batch, into slots; the rows' first tokens are drawn."""
         count, g = self._sampler.prompts_at_once(self._width), self._options.group_size
-        fill = np.arange(count) % max(len(rows), 1)
-        prompts = [self._result.prompts[i] for i in rows] or [[0]]
-        slots = np.flatnonzero(self._slots < 0)[: len(prompts)]
-        tokens, lengths = pad_rows([prompts[i] for i in fill], self._width, count)
-        new = turns.Prompts(
-            tokens, lengths, self._ids(rows or [0])[fill], slots[fill].astype(np.int32)
-        )
+        prompts: list[Sequence[int]] = [[] for _ in range(count)]
+        given, to = np.full(count, -1), np.full(count, len(self._slots), np.int32)
+        for place, row in zip(at, rows, strict=True):
+            prompts[place] = self._result.prompts[row]
+        given[at], to[at] = rows, slots
+        new = turns.Prompts(*pad_rows(prompts, self._width, count), self._ids(given), to)
         with self._timed("prefill"):
             self._state, *first = turns.admit(
                 self._weights, self._state, self._sampler.put(new), self._key, **self._static
             )
             token, logprob = processes.fetch(first)
-        if not rows:
-            return
         self._slots[slots] = rows
         self._ended[slots], self._length[slots] = False, 0
-        for k, slot in enumerate(slots.tolist()):
+        for place, slot in zip(at.tolist(), slots.tolist(), strict=True):
             for j in range(g):
                 self._begin(slot, j)
-                self._draw(slot, j, token[k, j], logprob[k, j])
+                self._draw(slot, j, token[place, j], logprob[place, j])
 
     def decode(self) -> None:
         """One chunk of steps of all rows that are running."""
@@ -251,28 +253,27 @@ class _Call:
             for step in np.flatnonzero(token[:, slot, j] >= 0):
                 self._draw(slot, j, token[step, slot, j], logprob[step, slot, j])
 
-    def observe(self, rows: Sequence[tuple[Row, list[int], int, bool]], width: int) -> None:
-        """Reads the same number of tokens at most, `width`, for some rows.
-
-        rows: (place, tokens, how many of the row are in the history, whether that is all of the reply).
-        """
+    def observe(self, rows: Sequence[Observed], width: int, at: Sequence[int]) -> None:
+        """Reads up to `width` tokens for some rows, at these places of the batch."""
         count = self._observed_at_once(width)
-        fill = np.arange(count) % max(len(rows), 1)
-        given = rows or [((0, 0), [0], 0, False)]
-        tokens, counts = pad_rows([given[i][1] for i in fill], width, count)
-        slots, lanes = (np.array([given[i][0][k] for i in fill], np.int32) for k in (0, 1))
-        lengths = np.array([given[i][2] for i in fill], np.int32)
-        ids = self._ids(self._slots)[slots, lanes]
-        new = turns.Observations(tokens, counts, lengths, slots, lanes, ids)
+        given: list[Sequence[int]] = [[] for _ in range(count)]
+        slots, lanes, lengths = (np.zeros(count, np.int32) for _ in range(3))
+        slots[:] = len(self._slots)
+        ids = np.zeros(count, np.uint32)
+        own = self._ids(self._slots)
+        for place, (row, some, cached, _) in zip(at, rows, strict=True):
+            given[place], lengths[place], ids[place] = some, cached, own[row]
+            slots[place], lanes[place] = row
+        new = turns.Observations(*pad_rows(given, width, count), lengths, slots, lanes, ids)
         with self._timed("prefill"):
             self._state, *first = turns.observe(
                 self._weights, self._state, self._sampler.put(new), self._key, **self._static
             )
             token, logprob = processes.fetch(first)
-        for k, ((slot, j), *_, last) in enumerate(rows):
+        for place, ((slot, j), *_, last) in zip(at, rows, strict=True):
             if last:
                 self._begin(slot, j)
-                self._draw(slot, j, token[k], logprob[k])
+                self._draw(slot, j, token[place], logprob[place])
 
     def grow(self, size: int) -> None:
         """Makes room for rows of so many tokens."""
@@ -306,21 +307,28 @@ class _Call:
             for row, tokens, cached in left:
                 width = part_width(len(tokens))
                 by_width[width].append((row, tokens[:width], cached, len(tokens) <= width))
-            for width, some in sorted(by_width.items()):
-                at_once = self._observed_at_once(width)
-                for start in range(0, len(some), at_once):
-                    self.observe(some[start : start + at_once], width)
+            for width, waiting in sorted(by_width.items()):
+                while waiting:
+                    waiting = self._observe_some(waiting, width)
             left = [
                 (row, tokens[width:], cached + width)
                 for row, tokens, cached in left
                 if len(tokens) > (width := part_width(len(tokens)))
             ]
 
+    def _observe_some(self, rows: list[Observed], width: int) -> list[Observed]:
+        """Reads for as many rows as there are places for in a batch; the others."""
+        slots = np.array([slot for (slot, _), *_ in rows])
+        at = parts.places(slots, len(self._slots), self._observed_at_once(width))
+        taken = np.flatnonzero(at >= 0)
+        self.observe([rows[i] for i in taken], width, at[taken].tolist())
+        return [rows[i] for i in np.flatnonzero(at < 0)]
+
     def _observed_at_once(self, width: int) -> int:
         shards = rules.batch_shards()
         rows = self._sampler.batch_size * self._options.group_size
         count = math.ceil(self._sampler.prefill_tokens / width / shards) * shards
-        return min(count, math.ceil(rows / shards) * shards)
+        return min(count, rows)
 
     def _begin(self, slot: int, j: int) -> None:
         """A row begins an answer."""

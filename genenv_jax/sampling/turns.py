@@ -23,6 +23,7 @@ import jax.numpy as jnp
 from genenv_jax.models.config import TransformerConfig
 from genenv_jax.models.transformer import Transformer
 from genenv_jax.sampling import cache as caches
+from genenv_jax.sampling import parts
 from genenv_jax.sampling.cache import Cache
 from genenv_jax.sampling.decoding import (
     Weights,
@@ -64,7 +65,10 @@ class Rows(NamedTuple):
 
 
 class Prompts(NamedTuple):
-    """Prompts to be read.  tokens: (n, p) int32.  lengths: (n,).  ids: (n, g) uint32.  slots: (n,)."""
+    """Prompts to be read, each at a place of its slot's part (`parts`).
+
+    tokens: (n, p) int32.  lengths: (n,) int32.  ids: (n, g) uint32.  slots: (n,) int32; b: nowhere.
+    """
 
     tokens: Array
     lengths: Array
@@ -73,11 +77,11 @@ class Prompts(NamedTuple):
 
 
 class Observations(NamedTuple):
-    """What rows read before they answer again.  A row may be there twice, to fill up the batch.
+    """What rows read before they answer again, each at a place of its slot's part (`parts`).
 
     tokens: (n, w) int32, right-padded: the row's last token, then what follows.  counts: (n,) int32.
-    lengths: (n,) int32, tokens of the row that are in the history.  slots, lanes: (n,) int32, the row.
-    ids: (n,) uint32.
+    lengths: (n,) int32, tokens of the row that are in the history.  slots, lanes: (n,) int32, the row;
+    b: none.  ids: (n,) uint32.
     """
 
     tokens: Array
@@ -138,9 +142,10 @@ def _read_prompts(weights, state, new, key, *, config, options):
     first = jnp.zeros(new.ids.shape, jnp.int32)
     keys = row_keys(key, new.ids)
     token, logprob = choose(weights, head, last[:, None], keys, first, config, options)
+    slots = parts.local(new.slots, state.lengths.shape[0])
     state = state._replace(
-        prompts=caches.insert(state.prompts, caches.from_segment(segment, config), new.slots),
-        lengths=by_rows(state.lengths.at[new.slots].set(new.lengths)),
+        prompts=caches.insert(state.prompts, caches.from_segment(segment, config), slots),
+        lengths=by_rows(parts.put_rows(state.lengths, slots, new.lengths)),
     )
     return state, whole(token), whole(logprob)
 
@@ -199,6 +204,7 @@ def decode(
     ran = jnp.arange(steps) < count[..., None]
     columns = jnp.where(ran, rows.length[..., None] - 1 + jnp.arange(steps), s)
     slots, lanes = (x.reshape(-1) for x in jnp.indices((b, g)))
+    slots = parts.local(slots, b)
     history = caches.write_rows(
         state.history,
         caches.read_rows(chunk, slots, lanes),
@@ -226,11 +232,12 @@ def observe(
     """
     w = new.tokens.shape[1]
     p, s = caches.length(state.prompts), caches.length(state.history)
+    slots = parts.local(new.slots, state.lengths.shape[0])
     context = (
-        caches.read_rows(state.prompts, new.slots, jnp.zeros_like(new.slots)),
-        caches.read_rows(state.history, new.slots, new.lanes),
+        caches.read_rows(state.prompts, slots, jnp.zeros_like(slots)),
+        caches.read_rows(state.history, slots, new.lanes),
     )
-    prompt_lengths = state.lengths[new.slots]
+    prompt_lengths = parts.take_rows(state.lengths, slots)
     masks = (
         (jnp.arange(p) < prompt_lengths[:, None])[:, None, None],
         (jnp.arange(s) < new.lengths[:, None])[:, None, None],
@@ -242,11 +249,12 @@ def observe(
     hidden, segment = plain.apply(
         {"params": weights.params}, new.tokens[:, None], positions, context, masks
     )
-    last = jnp.take_along_axis(hidden[:, 0], (new.counts - 1)[:, None, None], axis=1)
+    end = jnp.maximum(new.counts - 1, 0)[:, None, None]
+    last = jnp.take_along_axis(hidden[:, 0], end, axis=1)
     head = plain.apply({"params": weights.params}, method="head")
     keys = row_keys(key, new.ids[:, None])
     length = (new.lengths + new.counts)[:, None]
     token, logprob = choose(weights, head, last, keys, length, config, options)
     columns = jnp.where(jnp.arange(w) < new.counts[:, None], place, s)
-    history = caches.write_rows(state.history, segment, new.slots, new.lanes, columns)
+    history = caches.write_rows(state.history, segment, slots, new.lanes, columns)
     return state._replace(history=history), whole(token[:, 0]), whole(logprob[:, 0])

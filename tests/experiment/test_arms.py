@@ -41,7 +41,7 @@ def test_an_arm_changes_what_it_says_in_any_configuration(name, file):
 
 def test_which_arms_train_the_simulator_and_where_their_tasks_are_from():
     trained = {name for name in ARMS if ARMS[name].get("simulator.train", True)}
-    assert trained == {"genenv", "seed-grpo"}
+    assert trained == {"genenv", "paper", "seed-grpo"}
     fixed = {name: arm["tasks.source"] for name, arm in ARMS.items() if "tasks.source" in arm}
     static = {name: "static" for name in ARMS if name.startswith("static")}
     assert fixed == static | {"teacher": "teacher", "oracle": "oracle"}
@@ -49,7 +49,7 @@ def test_which_arms_train_the_simulator_and_where_their_tasks_are_from():
 
 def test_an_unknown_arm_is_refused():
     config = load_config("configs/quickstart.py", "config")
-    with pytest.raises(ValueError, match="--arm=nothing: expected one of genenv, random, "):
+    with pytest.raises(ValueError, match="--arm=nothing: expected one of genenv, paper, random, "):
         apply_arm(config, "nothing")
     with pytest.raises(ValueError, match=r"--arm=randm: did you mean random\?"):
         apply_arm(config, "randm")
