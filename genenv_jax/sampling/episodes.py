@@ -235,10 +235,15 @@ class _Call:
 
     def decode(self) -> None:
         """One chunk of steps of all rows that are running."""
-        rows = turns.Rows(
-            self._token, self._length, self._limit, self._running, self._ids(self._slots)
-        )
         running = self._running.copy()
+        # Copies: a CPU device reads an array where it lies, maybe after the first device's results are here.
+        rows = turns.Rows(
+            self._token.copy(),
+            self._length.copy(),
+            self._limit.copy(),
+            running,
+            self._ids(self._slots),
+        )
         with self._timed("decode"):
             self._state, emitted = turns.decode(
                 self._weights,

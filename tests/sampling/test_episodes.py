@@ -180,6 +180,21 @@ def test_nothing_is_compiled_in_steady_state(params, prompts):
     assert [program._cache_size() for program in programs] == before
 
 
+def test_what_the_devices_were_given_stays_as_it_was(params, prompts):
+    """A device may read it at any time: a host that wrote to it would race."""
+    given = []
+
+    def put(tree):
+        given.extend((x, x.copy()) for x in jax.tree.leaves(tree))
+        return jax.device_put(tree)
+
+    engine(put=put)(params, prompts, Scripted(), KEY)
+    Engine(CONFIG, OPTIONS, 3, (4, 8), put=put)(params, prompts, KEY)
+    assert len(given) > 50
+    for array, copy in given:
+        np.testing.assert_array_equal(array, copy)
+
+
 def test_the_caches_are_donated(params):
     state = turns.empty(config=CONFIG, slots=2, group=G, prompt=8, length=32)
     rows = turns.Rows(
