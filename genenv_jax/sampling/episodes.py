@@ -237,13 +237,8 @@ class _Call:
         """One chunk of steps of all rows that are running."""
         running = self._running.copy()
         # Copies: a CPU device reads an array where it lies, maybe after the first device's results are here.
-        rows = turns.Rows(
-            self._token.copy(),
-            self._length.copy(),
-            self._limit.copy(),
-            running,
-            self._ids(self._slots),
-        )
+        given = (x.copy() for x in (self._token, self._length, self._limit))
+        rows = turns.Rows(*given, running, self._ids(self._slots))
         with self._timed("decode"):
             self._state, emitted = turns.decode(
                 self._weights,
