@@ -3,7 +3,8 @@
     genenv train --config=configs/qwen_0_5b.py:bfcl --workdir=runs/qwen
 
 A warm start on the seed tasks, then agent and simulator against each other, as in configs/smollm2.py.
-`:api_bank` (the default), `:bfcl` (single turns), `:alfworld`, `:dial` and `:dial_turns` are the benchmarks.
+`:api_bank` (the default), `:bfcl` (single turns), `:alfworld`, `:bamboogle`, `:travelplanner`, `:dial` and
+`:dial_turns` are the benchmarks.
 Both players are adapters; all parameters (`--config.lora.rank=0` and a tenth of the learning rates) need
 22 GiB, more than a small chip has (docs/memory.md, "Small models on one chip").  Nobody has run it yet.
 """

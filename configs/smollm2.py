@@ -4,8 +4,9 @@
         --config.model.path=/models/SmolLM2-135M-Instruct
 
 A warm start teaches it the forms of both roles on seed tasks, then agent and simulator are trained against
-each other.  `:api_bank` (the default), `:bfcl` (single turns), `:alfworld`, `:dial` and `:dial_turns` are the
-benchmarks; the limits are the lengths of their prompts and answers in the tokens of the model.
+each other.  `:api_bank` (the default), `:bfcl` (single turns), `:alfworld`, `:bamboogle`, `:travelplanner`,
+`:dial` and `:dial_turns` are the benchmarks; the limits are the lengths of their prompts and answers in the
+tokens of the model.
 
     genenv train --config=configs/smollm2.py:api_bank,cpu --workdir=runs/smollm2-cpu \\
         --config.model.path=/models/SmolLM2-135M-Instruct

@@ -172,6 +172,8 @@ _LENGTHS = {
     "api_bank": ((1408, 96), (1152, 640), (448, 768)),
     "bfcl": ((768, 256), (896, 640), (320, 576)),
     "alfworld": ((2048, 24), (2304, 1280), (768, 1280)),
+    "bamboogle": ((256, 64), (416, 192), (128, 224)),
+    "travelplanner": ((4224, 1024), (3200, 512), ()),
     "dial": ((80, 80), (80, 80), ()),
     "dial_turns": ((96, 16), (96, 128), ()),
     "custom": ((768, 256), (1152, 640), (320, 576)),
@@ -194,7 +196,7 @@ def small_model_settings(config: ConfigDict, benchmark: str) -> None:
     if benchmark == "api_bank":
         # The exact keywords of a tool search follow from hardly any request: no success rate to learn from.
         config.benchmark.tool_search = "words"
-    if benchmark in ("api_bank", "bfcl", "alfworld"):
+    if benchmark not in ("dial", "dial_turns", "custom"):
         config.benchmark.verify_files = True
     limits = config.limits
     if benchmark == "dial_turns":
@@ -232,7 +234,8 @@ def small_model_on_cpu(config: ConfigDict) -> None:
     if config.benchmark.name == "api_bank":
         config.limits.prompt_buckets = (288, 416, 512, 640, 768)
     config.limits.response_buckets = (32, 256, 320)
-    config.limits.agent_response = min(config.limits.agent_response, 64)
+    if config.benchmark.name not in ("bfcl", "travelplanner"):  # whose answers are longer
+        config.limits.agent_response = min(config.limits.agent_response, 64)
     config.limits.simulator_response = min(config.limits.simulator_response, 384)
     config.warm_start.steps = 120
     config.warm_start.batch_size = config.warm_start.micro_batches = 16

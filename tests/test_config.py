@@ -95,7 +95,10 @@ def test_an_unknown_argument_is_refused(name):
 @pytest.mark.parametrize(
     ("model", "size"), [("smollm2", ""), ("smollm2", ",cpu"), ("qwen_0_5b", "")]
 )
-@pytest.mark.parametrize("name", ["api_bank", "bfcl", "alfworld", "dial", "dial_turns"])
+@pytest.mark.parametrize(
+    "name",
+    ["api_bank", "bfcl", "alfworld", "bamboogle", "travelplanner", "dial", "dial_turns"],
+)
 def test_the_recipes_of_small_models(model, name, size):
     """Each is valid, knows its benchmark's options, and starts from weights by a warm start."""
     config = _module(model).get_config(name + size)
