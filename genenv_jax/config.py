@@ -170,7 +170,7 @@ def from_scratch_settings(config: ConfigDict) -> None:
 # tokens of a byte-level vocabulary of 50,000 to 150,000; seeds and held-out tasks fit, with some room.
 _LENGTHS = {
     "api_bank": ((1408, 96), (1152, 640), (448, 768)),
-    "bfcl": ((768, 256), (896, 640), (320, 576)),
+    "bfcl": ((896, 256), (1216, 640), (320, 576)),
     "alfworld": ((2048, 24), (2304, 1280), (768, 1280)),
     "bamboogle": ((256, 64), (416, 192), (128, 224)),
     "travelplanner": ((4224, 1024), (3200, 512), ()),
@@ -251,7 +251,7 @@ def small_model_on_cpu(config: ConfigDict) -> None:
     config.evaluation.every = 5
     config.evaluation.sampled = 0
     config.evaluation.max_tasks = 96
-    config.evaluation.batch_size = 32
+    config.evaluation.batch_size = 16  # attention to so many prompts of 2,400 tokens takes some 7 GiB
 
 
 def validate(config: ConfigDict) -> Config:

@@ -8,8 +8,10 @@ import re
 import pytest
 from ml_collections import ConfigDict
 
+from genenv_jax.benchmarks.base import SeedStatistics
 from genenv_jax.benchmarks.registry import check_options
 from genenv_jax.config import changes, default_config, flatten, validate
+from genenv_jax.players.build import make_benchmark
 from genenv_jax.settings import Settings, choice, within
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
@@ -108,6 +110,33 @@ def test_the_recipes_of_small_models(model, name, size):
     check_options(name, **options)
     assert checked.model.path and checked.warm_start.steps
     assert (checked.model.dtype == "float32") == bool(size)
+
+
+# Characters a token of the longest prompts, agent's and simulator's, by SmolLM2's tokenizer.
+_CHARACTERS = {
+    "api_bank": (3.28, 3.76),
+    "bfcl": (3.97, 3.78),
+    "alfworld": (2.81, 2.96),
+    "bamboogle": (3.74, 3.95),
+    "travelplanner": (2.74, 2.86),
+}
+
+
+@pytest.mark.data
+@pytest.mark.parametrize("name", _CHARACTERS)
+def test_prompts_fit_the_recipes_of_small_models(monkeypatch, data_dir, name):
+    monkeypatch.setenv("GENENV_DATA", str(data_dir))
+    config = validate(_module("smollm2").get_config(name))
+    benchmark = make_benchmark(config.benchmark)
+    seeds, held_out = benchmark.tasks("seed"), benchmark.tasks("eval")
+    prompts = (
+        map(benchmark.agent_messages, [*seeds, *held_out]),
+        (benchmark.simulator_messages(seed, SeedStatistics(100, 100)) for seed in seeds),
+    )
+    limits = config.limits.agent_prompt, config.limits.simulator_prompt
+    for limit, of, characters in zip(limits, prompts, _CHARACTERS[name], strict=True):
+        longest = max(sum(len(m["content"]) for m in messages) for messages in of)
+        assert 0 < longest / characters <= limit
 
 
 @pytest.mark.parametrize("size", ["", ",debug"])
