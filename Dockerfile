@@ -6,8 +6,8 @@ ARG EXTRAS=""
 ENV PYTHONUNBUFFERED=1
 WORKDIR /app
 # What it needs, in a layer that a change of the source leaves alone.
-COPY setup.py pyproject.toml ./
-RUN mkdir genenv_jax && touch genenv_jax/__init__.py \
+COPY setup.py pyproject.toml README.md ./
+RUN mkdir -p genenv_jax configs/ablations && touch genenv_jax/__init__.py \
     && pip install --no-cache-dir --editable ".${EXTRAS:+[$EXTRAS]}" \
     && useradd --create-home --uid 1000 genenv
 COPY configs configs

@@ -5,9 +5,9 @@
 
 The paper's protocol: games are decomposed into single (state, action) pairs, the agent answers one
 command, and it is right if it is the expert's.  Seeds are the steps of the training games, held out those
-of the 134 games of valid_unseen.  The games are read from $ALFWORLD_DATA or $GENENV_DATA (see README);
-neither that nor training needs the engine.  Qwen2.5-7B-Instruct plays both roles, 10 epochs, batches of
-64 tasks with 8 rollouts each, 4 variations a seed.
+of the 134 games of valid_unseen.  The games are read from $ALFWORLD_DATA or $GENENV_DATA
+(docs/benchmarks.md, Data); neither that nor training needs the engine.  Qwen2.5-7B-Instruct plays both
+roles, 10 epochs, batches of 64 tasks with 8 rollouts each, 4 variations a seed.
 
     genenv train --config=configs/alfworld.py:episodes --workdir=runs/alfworld-episodes
 

@@ -12,7 +12,7 @@ and what they could give away is dropped.  102 questions are held out.
 
 evaluates on all 125, which is what published numbers are about (the paper: 76.0 trained, 68.0 base; it
 does not say by which measure).  `accuracy` is exact match (`em`), the standard; `f1`, `sub_em`,
-`precision` and `recall` stand beside it.  `--config.benchmark.judge_url=... judge_model=...` adds a
+`precision` and `recall` stand beside it.  `--config.benchmark.judge_url=...` and `judge_model` add a
 `judge`'s share of correct answers.
 
     genenv train --config=configs/bamboogle.py:search --workdir=runs/bamboogle-search \\

@@ -17,7 +17,7 @@ takes a class of yours, whose options are settings too.
         --config.benchmark.train=train.jsonl --config.model.path=/models/SmolLM2-135M-Instruct
 
 is for a chat model of 0.1 to 0.5 B parameters on one accelerator: a warm start on your questions, then 64
-generated tasks an epoch.  `:small,cpu` has sizes for two cores, with which API-Bank took 105 minutes.
+generated tasks an epoch.  `:small,cpu` has sizes for two cores, with which API-Bank took 73 minutes.
 
     genenv train --config=configs/custom.py:debug --workdir=runs/mine-debug \\
         --config.benchmark.train=train.jsonl

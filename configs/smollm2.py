@@ -20,7 +20,7 @@ Products take bfloat16 operands there, which pays on CPUs with AVX512_BF16; on o
 held-out calls, from 0, by the warm start, no more by the epochs, and p̂ from .4 to .6 (docs/real-model.md).
 So has `:dial_turns,cpu`, its steps of eight prompts: 45 minutes, 25 for ten epochs (with other work), 10 GiB;
 .64 of the episodes by the warm start, from 0, and no more by the epochs.
-The other sizes are first guesses, of which the TPU compiler says that they fit (docs/memory.md).
+The other sizes are first guesses; of `:api_bank` the TPU compiler says that it fits (docs/memory.md).
 """
 
 from genenv_jax.config import default_config, small_model_on_cpu, small_model_settings

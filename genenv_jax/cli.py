@@ -22,23 +22,24 @@ from genenv_jax.run import allocator
 @contextlib.contextmanager
 def one_line_errors(
     kinds: tuple[type[Exception], ...] = (ValueError, OSError),
+    code: int = 2,
 ) -> Iterator[None]:
     """Turns errors into one line: by default a bad value, and a file that is missing or cannot be written.
 
-    GENENV_TRACEBACK=1 shows where it arose.
+    `code` is the exit code.  GENENV_TRACEBACK=1 shows where it arose.
     """
     try:
         yield
     except kinds as error:
         if os.environ.get("GENENV_TRACEBACK"):
             raise
-        fail(error)
+        fail(error, code)
 
 
-def fail(error: BaseException | str) -> NoReturn:
-    """Prints an error as one line and exits with code 2."""
+def fail(error: BaseException | str, code: int = 2) -> NoReturn:
+    """Prints an error as one line and exits."""
     print(f"error: {' '.join(str(error).split())}", file=sys.stderr)
-    sys.exit(2)
+    sys.exit(code)
 
 
 class Parser(argparse.ArgumentParser):

@@ -58,7 +58,8 @@ def main() -> None:
             run = Coevolution(config, workdir)
         if processes.is_writer():
             show({"workdir": given.workdir} | outlook(config, run), sys.stderr)
-        with cli.one_line_errors((OSError, FloatingPointError)):
+        # Launchers start the run again after a fault of the machine; an update would diverge again.
+        with cli.one_line_errors((FloatingPointError,)), cli.one_line_errors((OSError,), code=1):
             run.run()
         if processes.is_writer():
             show(outcome(config, given.workdir), sys.stderr)

@@ -150,6 +150,30 @@ def test_a_disk_that_is_full_is_one_line(tmp_path, monkeypatch):
     assert not list((tmp_path / "run").iterdir())
 
 
+@pytest.mark.parametrize(
+    ("error", "code"),
+    [
+        (OSError(errno.ENOSPC, "No space left", "d_env.jsonl"), 1),
+        (FloatingPointError("kl = inf"), 2),
+    ],
+)
+def test_what_may_pass_has_its_own_exit_code_in_mid_run(tmp_path, monkeypatch, error, code):
+    """launch/jobset.yaml starts the run again but for 2."""
+
+    class Fails:
+        def __init__(self, *_):
+            pass
+
+        def run(self):
+            raise error
+
+    monkeypatch.setattr("genenv_jax.coevolve.Coevolution", Fails)
+    monkeypatch.setattr("genenv_jax.outlook.outlook", lambda *_: {})
+    result = call("main", QUICK, f"--workdir={tmp_path}")
+    assert result.returncode == code
+    assert result.stderr.splitlines()[-1] == f"error: {error}"
+
+
 def test_a_workdir_that_cannot_be_written_is_one_line(tmp_path, monkeypatch):
     opened = os.open
 

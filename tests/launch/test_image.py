@@ -45,14 +45,33 @@ def test_extras_are_optional():
         assert done.stdout.decode() == expected + "\n"
 
 
+def copy(source, target):
+    if (ROOT / source).is_dir():
+        shutil.copytree(ROOT / source, target)
+    else:
+        shutil.copy(ROOT / source, target)
+
+
+@pytest.mark.slow
+def test_what_is_copied_before_the_installation_is_enough_for_it(tmp_path):
+    """The step up to pip, then the metadata that pip would make."""
+    installs = next(i for i, (_, text) in enumerate(STEPS) if "pip install" in text)
+    for step, text in STEPS[:installs]:
+        if step == "COPY":
+            *sources, target = text.split()
+            for source in sources:
+                copy(source, tmp_path / target)
+    before, _ = STEPS[installs][1].split("&& pip install")
+    command = f"{before} && {sys.executable} setup.py --quiet egg_info"
+    done = subprocess.run(command, shell=True, cwd=tmp_path, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    assert (tmp_path / "genenv_jax.egg-info" / "requires.txt").is_file()
+
+
 @pytest.mark.slow
 def test_the_program_runs_from_what_is_copied(tmp_path):
     for source, target in copied():
-        path = ROOT / source
-        if path.is_dir():
-            shutil.copytree(path, tmp_path / target)
-        else:
-            shutil.copy(path, tmp_path / target)
+        copy(source, tmp_path / target)
     arguments = ["-m", "genenv_jax.main", "--config=configs/quickstart.py", "--print_config"]
     done = subprocess.run(
         [sys.executable, *arguments], cwd=tmp_path, capture_output=True, text=True, check=False
