@@ -74,8 +74,9 @@ def work(config: Config, run: Coevolution) -> dict[str, str]:
     completion = limits.agent_episode or limits.agent_response
     attempts = most * (limits.agent_prompt + c.group_size * completion)
     written = asked // s.variations * limits.simulator_prompt + asked * limits.simulator_response
-    tokens = attempts * (2 + 3 * c.update_epochs * c.train)
-    tokens += written * (2 + 3 * s.update_epochs * s.train)
+    again = [bool(player.train and player.recomputes(config.model.dtype)) for player in (c, s)]
+    tokens = attempts * (2 + again[0] + 3 * c.update_epochs * c.train)
+    tokens += written * (2 + again[1] + 3 * s.update_epochs * s.train)
     return {
         "steps": f"at most {agent_steps} of the agent and {simulator_steps} of the simulator an epoch",
         "tokens": f"at most {tokens / 1e6:,.2f} M an epoch, where every prompt and answer is as long as its "

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import collections
 import dataclasses
+import functools
 import itertools
 import pathlib
 import sys
@@ -28,11 +29,11 @@ from genenv_jax.config import Config, use_model, validate
 from genenv_jax.evaluate.held_out import EvaluationConfig
 from genenv_jax.players import build
 from genenv_jax.players.policy import Policy
-from genenv_jax.players.prompts import check_prompts
+from genenv_jax.players.prompts import check_length, check_prompts
 from genenv_jax.report.untrusted import bounded, visible
 from genenv_jax.rl.rewards import curriculum_reward, success_rate
 from genenv_jax.scoring.attempts import Attempt, attempt
-from genenv_jax.scoring.requests import VERIFY
+from genenv_jax.scoring.requests import BROKEN_EPISODES, VERIFY
 from genenv_jax.scoring.scorer import Scorer
 from genenv_jax.scoring.verification import Verifier
 from genenv_jax.supervised import base_model
@@ -149,12 +150,14 @@ class Game:
         alike = collections.Counter((a.score.reward, a.score.reason, _spoken(a)) for a in attempts)
         for (reward, reason, said), count in alike.items():
             yield f"  {count} × reward {reward:.2f}  {reason or 'right'}\n    {said}"
-        successes = sum(a.score.success for a in attempts)
+        judged = [a.score.success for a in attempts if a.score.reason not in BROKEN_EPISODES]
         c = self.config.curriculum
-        p_hat = float(success_rate(successes, len(attempts)))
         yield f"reference: {_shown(self.benchmark.agent_answer(task))}"
+        if not judged:
+            return
+        p_hat = float(success_rate(sum(judged), len(judged)))
         yield (
-            f"p̂ = {successes}/{len(attempts)} = {p_hat:.2f}, "
+            f"p̂ = {sum(judged)}/{len(judged)} = {p_hat:.2f}, "
             f"R_env = {float(curriculum_reward(p_hat, c.alpha, c.beta)):.2f}"
         )
 
@@ -212,7 +215,8 @@ def play(
         second = _policy(config, host, params, "simulator")
     held_out, seeds = config.evaluation.tasks(benchmark), benchmark.tasks("seed")
     check_prompts(config.limits, host.model, benchmark, seeds, held_out)
-    verifier = Verifier(benchmark, seeds, benchmark.tasks("eval"), config.verification)
+    fits = functools.partial(check_length, host.model, config.limits.agent_prompt, benchmark)
+    verifier = Verifier(benchmark, seeds, benchmark.tasks("eval"), config.verification, fits)
 
     def decode(completion: Sequence[int] | str) -> str:
         return completion if isinstance(completion, str) else host.model.decode(completion)

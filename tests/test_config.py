@@ -12,6 +12,7 @@ from genenv_jax.benchmarks.base import SeedStatistics
 from genenv_jax.benchmarks.registry import check_options
 from genenv_jax.config import changes, default_config, flatten, validate
 from genenv_jax.players.build import make_benchmark
+from genenv_jax.players.simulator import SimulatorConfig
 from genenv_jax.settings import Settings, choice, within
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
@@ -325,6 +326,12 @@ class Group(Settings):
     share: float = within(0.5, 0, 1)
     count: int = within(1, 1)
     kind: str = choice("one", "two")
+
+
+def test_the_simulators_ratio_is_taken_to_the_policy_that_sampled():
+    SimulatorConfig(temperature=0.5)
+    with pytest.raises(ValueError, match=r"temperature = 0.5: expected 1.0 with method = 'grpo'"):
+        SimulatorConfig(temperature=0.5, method="grpo")
 
 
 def test_a_group_of_settings_checks_itself():

@@ -71,6 +71,12 @@ def test_a_session(cache):
     assert dance == "/dance is not a command; /help lists them" and empty == quitted == ""
 
 
+def test_a_task_that_the_agent_cannot_read_is_rejected_and_the_session_goes_on(cache):
+    *_, long, task = session(cache, "red green " * 60 + "okay", "", "/task")
+    assert long.startswith("rejected: too_long") and "prompt tokens, limit 128" in long
+    assert "p̂ = " in task
+
+
 @pytest.mark.parametrize(
     ("typed", "message"),
     [

@@ -32,7 +32,7 @@ from genenv_jax.sampling.draw import SamplingParams
 from genenv_jax.sampling.engine import Engine, SamplingConfig, bucket
 from genenv_jax.sampling.episodes import EpisodeEngine
 from genenv_jax.scoring.attempts import Answerer, Attempt, OnAnswer, Waiting, attempt, ignore
-from genenv_jax.scoring.requests import FAILED_SCORES
+from genenv_jax.scoring.requests import BROKEN_EPISODES, FAILED_SCORES
 from genenv_jax.scoring.scorer import Scorer
 from genenv_jax.settings import Settings, within
 from genenv_jax.tasks.generation import Generation
@@ -270,7 +270,8 @@ class HeldOut:
                 waiting=lambda: session.measure("score"),
             )
         for g, of in zip(chosen, attempts, strict=True):
-            g.rerolled = float(np.mean([a.score.success for a in of]))
+            judged = [a.score.success for a in of if a.score.reason not in BROKEN_EPISODES]
+            g.rerolled = float(np.mean(judged)) if judged else None
 
     def warm_up(self) -> list[WarmUp]:
         """What compiles evaluations, see `warm_up`."""

@@ -17,7 +17,6 @@ CVAR_SHARE = 0.2
 # Measures of the generated tasks' diversity ("generated/NAME"): title, axis, how numbers are written.
 DIVERSITY = {
     "difficulty_sd": ("Spread of difficulty", "SD of difficulty", ".2f"),
-    "depth_sd": ("Spread of depth", "SD of depth", ".2f"),
     "distinct_signatures": ("Distinct signatures", "signatures per epoch", ".1f"),
     "signature_entropy": ("Entropy of signatures", "nats", ".2f"),
     "skill_entropy": ("Entropy of skills", "nats", ".2f"),

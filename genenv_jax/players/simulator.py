@@ -57,6 +57,11 @@ class SimulatorConfig(PlayerConfig):
 
     def __post_init__(self):
         super().__post_init__()
+        if self.method == "grpo" and self.temperature != 1.0:
+            raise ValueError(
+                f"temperature = {self.temperature}: expected 1.0 with method = 'grpo', whose ratio is "
+                "taken to the policy that sampled"
+            )
         if self.coverage and self.method != "rwr":
             raise ValueError(
                 f"coverage = {self.coverage}: expected method = 'rwr', which has weights"

@@ -17,7 +17,7 @@ from genenv_jax.rl.kl import kl_estimate
 from genenv_jax.settings import Settings, choice, within
 from genenv_jax.typing import Array
 
-AGGREGATIONS = ("token-mean", "sequence-mean", "sequence-sum")
+AGGREGATIONS = ("token-mean", "sequence-mean")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -25,7 +25,7 @@ class GRPOConfig(Settings):
     """Named choices of the loss.
 
     aggregation: "token-mean" averages over all tokens of the mini-batch; "sequence-mean" averages
-    each completion first, then over completions; "sequence-sum" sums each completion, then averages.
+    each completion first, then over completions.
     dual_clip: 0 switches the dual clip off.
     """
 
@@ -88,7 +88,8 @@ def grpo_loss(
     Returns:
       scalar loss, and scalars that add up over the micro-batches of a mini-batch, but for names that end
       in "_max", of which the largest is taken.  All others are means under `config.aggregation`;
-      "clip_share" counts the tokens whose gradient the clip removes.
+      "clip_share" counts the tokens whose gradient the clip removes.  Where `kl_coef` is 0 there is no "kl",
+      and `ref_logp` may be anything.
     """
 
     def mean(values):
@@ -106,13 +107,16 @@ def grpo_loss(
     if config.dual_clip:
         bounded = jnp.maximum(surrogate, config.dual_clip * advantage)
         surrogate = jnp.where(advantage < 0, bounded, surrogate)
-    kl = kl_estimate(logp, ref_logp, config.kl_estimator)
-    policy_loss = -mean(surrogate)
-    loss = policy_loss + config.kl_coef * mean(kl) - config.entropy_coef * mean(entropy)
+    loss = policy_loss = -mean(surrogate)
+    kl = {}
+    if config.kl_coef:
+        kl["kl"] = mean(kl_estimate(logp, ref_logp, config.kl_estimator))
+        loss += config.kl_coef * kl["kl"]
+    loss -= config.entropy_coef * mean(entropy)
     metrics = {
         "loss": loss,
         "policy_loss": policy_loss,
-        "kl": mean(kl),
+        **kl,
         "entropy": mean(entropy),
         "clip_share": mean((clipped * advantage < ratio * advantage).astype(jnp.float32)),
         "sampler_trainer_logp_gap": mean(gap),

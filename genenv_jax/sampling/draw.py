@@ -1,4 +1,4 @@
-"""Drawing a token from logits: temperature, top-k, top-p, and an exact draw that costs little."""
+"""Drawing a token from logits: temperature, and an exact draw that costs little."""
 
 from __future__ import annotations
 
@@ -21,37 +21,18 @@ class SamplingParams:
       group_size: samples a prompt (g).
       eos_ids: ids that end a completion; the end token is part of it.
       temperature: 0 means greedy.
-      top_k: keep the k likeliest tokens; 0 keeps all.
-      top_p: keep the smallest set of likeliest tokens with at least this mass; 1 keeps all.
     """
 
     max_new_tokens: int
     group_size: int
     eos_ids: tuple[int, ...]
     temperature: float = 1.0
-    top_k: int = 0
-    top_p: float = 1.0
 
     def __post_init__(self):
         if self.max_new_tokens < 1 or self.group_size < 1:
             raise ValueError("max_new_tokens and group_size must be at least 1")
-        if not self.temperature >= 0 or self.top_k < 0 or not 0 < self.top_p <= 1:
-            raise ValueError("expected temperature >= 0, top_k >= 0 and 0 < top_p <= 1")
-
-
-def truncate_logits(logits: Array, top_k: int, top_p: float) -> Array:
-    """Sets logits outside the top-k and top-p sets to -inf.  logits: (..., v) float32."""
-    if top_k and top_k < logits.shape[-1]:
-        threshold = jax.lax.top_k(logits, top_k)[0][..., -1:]
-        logits = jnp.where(logits < threshold, -jnp.inf, logits)
-    if top_p < 1.0:
-        descending = -jnp.sort(-logits, axis=-1)
-        probability = jax.nn.softmax(descending, axis=-1)
-        # A token stays while the mass of those before it is below top_p, so the likeliest always stays.
-        keep = jnp.cumsum(probability, axis=-1) - probability < top_p
-        threshold = jnp.min(jnp.where(keep, descending, jnp.inf), axis=-1, keepdims=True)
-        logits = jnp.where(logits < threshold, -jnp.inf, logits)
-    return logits
+        if not self.temperature >= 0:
+            raise ValueError("temperature must be at least 0")
 
 
 def draw(logits: Array, uniform: Array) -> tuple[Array, Array]:
@@ -96,7 +77,7 @@ def draw(logits: Array, uniform: Array) -> tuple[Array, Array]:
 def next_token(
     logits: Array, row_keys: PRNGKey, step: Array, options: SamplingParams
 ) -> tuple[Array, Array]:
-    """One token a row, and its log-prob under the raw policy (temperature 1, no truncation).
+    """One token a row, and its log-prob under the raw policy (temperature 1).
 
     Args:
       logits: (b, g, v) float32.
@@ -109,10 +90,9 @@ def next_token(
     if options.temperature == 0.0:
         token, total = jnp.argmax(logits, axis=-1).astype(jnp.int32), None
     else:
-        changed = truncate_logits(logits / options.temperature, options.top_k, options.top_p)
         keys = jax.vmap(jax.vmap(jax.random.fold_in))(row_keys, step)
         uniform = jax.vmap(jax.vmap(lambda key: jax.random.uniform(key, (), jnp.float32)))(keys)
-        token, total = draw(changed, uniform)
-    if options.temperature != 1.0 or options.top_k or options.top_p < 1:
+        token, total = draw(logits / options.temperature, uniform)
+    if options.temperature != 1.0:
         total = jax.nn.logsumexp(logits, axis=-1)
     return token, jnp.take_along_axis(logits, token[..., None], axis=-1)[..., 0] - total

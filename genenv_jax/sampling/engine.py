@@ -73,6 +73,11 @@ class Rollouts:
     done: np.ndarray
     actions: np.ndarray | None = None
 
+    @property
+    def sampled_lengths(self) -> np.ndarray:
+        """(N, g) tokens that were sampled; `lengths` has an episode's observations, too."""
+        return self.lengths if self.actions is None else self.actions.sum(axis=-1)
+
     @classmethod
     def empty(
         cls, prompts: Sequence[Sequence[int]], options: SamplingParams, length: int = 0

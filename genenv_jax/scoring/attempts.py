@@ -58,7 +58,6 @@ class Answerer(Protocol):
 
     def play(
         self,
-        benchmark: Benchmark,
         tasks: Sequence[Task],
         episodes: Episodes,
         on_answer: OnAnswer,

@@ -38,7 +38,6 @@ _GRACE = 5.0  # seconds after the timeout at which a worker that was not killed 
 _ATTEMPTS = 3  # to start a worker
 _LOOK = 0.5  # seconds between two looks at the directory of a worker that may write
 _MAX_REPLY = 2**26  # bytes
-_LAST_WORDS = 500  # characters of a dead worker's standard error that are quoted
 
 _PROGRAM = (
     "import json, sys; sys.path[:] = json.loads(sys.argv[2]); "

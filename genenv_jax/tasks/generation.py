@@ -110,6 +110,11 @@ class TaskBatch:
         known = self._table({(g.row, g.column): True for g in attempted}).astype(bool)
         return self._table({(g.row, g.column): g.r_env for g in attempted}), known
 
+    def rejected(self) -> np.ndarray:
+        """(S, n) whether a generation was rejected."""
+        places = ((g.row, g.column) for g in self.generations if g.rejection)
+        return self._table(dict.fromkeys(places, 1.0)).astype(bool)
+
     def _table(self, values: dict[tuple[int, int], float]) -> np.ndarray:
         table = np.zeros(self.texts.lengths.shape)
         for place, value in values.items():

@@ -96,7 +96,7 @@ class AgentTrainer:
                 session.tokens += rollouts.token_count
                 reward, success = groups.add(attempts, rollouts)
                 for item, prompt, lengths, of in zip(
-                    part, rollouts.prompts, rollouts.lengths, attempts, strict=True
+                    part, rollouts.prompts, rollouts.sampled_lengths, attempts, strict=True
                 ):
                     _record(result, epoch, item.generation, len(prompt), lengths, of)
                 rows = self._selection.choose(reward, success)
@@ -268,12 +268,14 @@ def _record(
     attempts: Sequence[Attempt],
 ) -> None:
     """Notes a task's attempts: in its generation, its outcome, and its valid traces."""
-    task, judged = attempts[0].task, [a for a in attempts if a.score.reason not in BROKEN_EPISODES]
+    task = attempts[0].task
+    kept = [a.score.reason not in BROKEN_EPISODES for a in attempts]
+    judged = list(itertools.compress(attempts, kept))
     successes = sum(a.score.success for a in judged)
     if generation:
         generation.attempts += len(judged)
         generation.successes += successes
-        generation.response_tokens += int(lengths.sum())
+        generation.response_tokens += int(lengths[kept].sum())
         generation.prompt_tokens = prompt_length
     result.outcomes[task.id][0] += len(judged)
     result.outcomes[task.id][1] += successes
@@ -316,7 +318,7 @@ class _Groups:
             for name in ("reward", "success")
         )
         self._rewards.append(reward)
-        self._lengths.append(rollouts.lengths)
+        self._lengths.append(rollouts.sampled_lengths)
         self._valid += sum(score.valid for of in scores for score in of)
         reasons = [score.reason for of in scores for score in of]
         self._failed.update(reason for reason in reasons if reason in FAILED_SCORES)

@@ -271,8 +271,12 @@ class PolicyGradient(_Learning):
         )
 
     def _weights(self, batch: TaskBatch) -> np.ndarray:
-        invalid = self._simulator.config.invalid_reward
-        return seed_group_advantages(*batch.r_env(), invalid_reward=invalid)
+        rewards, known = batch.r_env()
+        # Progress may be negative: nothing invalid is worth more than a task.
+        invalid = rewards[known].min(initial=self._simulator.config.invalid_reward)
+        # A task that was accepted and has no R_env (not attempted, or its episodes broke) has no part.
+        present = known | batch.rejected()
+        return seed_group_advantages(rewards, known, invalid_reward=invalid, present=present)
 
     def _passes(
         self,

@@ -1,13 +1,18 @@
 """The log-probs that the agent's ratios are taken to, by what its steps are given."""
 
+import dataclasses
 from types import SimpleNamespace
 
 import numpy as np
 import pytest
 
+from genenv_jax.benchmarks import base
 from genenv_jax.players import learner
 from genenv_jax.sampling.engine import Rollouts
-from genenv_jax.trainers.agent import AgentTrainer
+from genenv_jax.scoring.attempts import Attempt
+from genenv_jax.tasks.generation import Generation
+from genenv_jax.trainers.agent import AgentTrainer, Interaction, _Groups, _record
+from tests.toy import Toy
 
 G, C = 2, 3
 
@@ -78,3 +83,26 @@ def test_old_log_probs_are_those_before_the_first_step(steps, recomputes, epochs
             assert (batch.fresh == 1).all() and batch.old_logp.max() == -0.5
         else:
             assert (batch.fresh == 0).all() and (batch.old_logp == 100.0).all()
+
+
+def test_lengths_are_of_what_the_agent_wrote():
+    """Not of an episode's observations, and of a task not of attempts that its environment broke."""
+    toy = Toy()
+    task, right, broken = toy.tasks("seed")[0], base.Score(1.0, True, True), base.ENVIRONMENT_ERROR
+    scores = [right, base.Score(0.0, False, False, broken)]
+    attempts = [Attempt(task, i, ("ok",), True, score) for i, score in enumerate(scores)]
+    actions = np.zeros((1, G, 40), bool)
+    actions[0, 0, :4], actions[0, 1, 10:13] = True, True
+    rollouts = Rollouts(
+        [[1, 2]], np.ones((1, G, 40), np.int32), np.array([[40, 30]]), np.zeros((1, G, 40), "f4"),
+        np.ones((1, G), bool), actions,
+    )  # fmt: skip
+    assert rollouts.sampled_lengths.tolist() == [[4, 3]]
+    assert dataclasses.replace(rollouts, actions=None).sampled_lengths.tolist() == [[40, 30]]
+    groups = _Groups()
+    groups.add([attempts], rollouts)
+    assert groups.metrics()["response_length_mean"] == 3.5
+    generation = Generation(0, 0, task, base.SeedStatistics(), "", task=task)
+    result = Interaction()
+    _record(result, 0, generation, 2, rollouts.sampled_lengths[0], attempts)
+    assert generation.attempts == 1 and generation.record(1, toy)["response_length_mean"] == 4
