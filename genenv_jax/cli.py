@@ -204,7 +204,8 @@ def run(main: Callable[[], Any], buckets: bool = False) -> None:
         from genenv_jax.parallel import joining, processes
 
         if "num_processes" in flags.FLAGS:
-            with one_line_errors():
+            # The others may come later, so a launcher may start it again.
+            with one_line_errors(), one_line_errors((TimeoutError,), code=1):
                 joining.initialize(
                     flags.FLAGS.coordinator_address,
                     flags.FLAGS.num_processes,

@@ -63,7 +63,7 @@ gcloud() {
   local host
   if ((!dry_run)); then
     command gcloud "$@" 3>&-
-    return
+    return $? # in an EXIT trap a bare one gives the status from before the trap
   fi
   spell gcloud "$@" >&3
   case "$*" in
@@ -208,7 +208,7 @@ create_slice() {
 
 delete_slice() {
   say "delete the slice"
-  "${delete[@]}" || return
+  "${delete[@]}" || return 1
   slice_exists=0
 }
 

@@ -271,8 +271,9 @@ class LanguageModel:
 
     def _render(self, messages: list[dict[str, str]]) -> str:
         try:
+            # Llama 3's templates put today's date in, by default; a prompt must not depend on the day.
             return self.tokenizer.apply_chat_template(
-                messages, add_generation_prompt=True, tokenize=False
+                messages, add_generation_prompt=True, tokenize=False, date_string="26 Jul 2024"
             )
         except Exception as error:  # a template is a program: it may raise anything
             raise ValueError(

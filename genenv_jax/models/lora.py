@@ -94,13 +94,17 @@ def merge(params: Params, lora: LoraConfig) -> Params:
         for name in (*path[:-1], "lora_b"):
             b = b[name]
         target = (*path[:-1], "kernel")
-        kernels[target] = _merged(kernels[target], a, b, lora.scale)
+        merged = merge_kernel(kernels[target], a, b, lora.scale)
+        kernels[target] = merged.astype(kernels[target].dtype)
     return traverse_util.unflatten_dict(kernels)
 
 
 @jax.jit
-def _merged(kernel: Array, a: Array, b: Array, scale: float) -> Array:
-    """kernel (l, in…, out…), a (l, in…, r), b (l, r, out…)."""
+def merge_kernel(kernel: Array, a: Array, b: Array, scale: float) -> Array:
+    """W + scale · A B of l layers, float32: a small update of a bfloat16 kernel would round to none.
+
+    kernel (l, in…, out…), a (l, in…, r), b (l, r, out…).
+    """
     layers, rank = a.shape[0], a.shape[-1]
     delta = jnp.einsum(
         "lir,lro->lio",
@@ -108,5 +112,4 @@ def _merged(kernel: Array, a: Array, b: Array, scale: float) -> Array:
         b.reshape(layers, rank, -1).astype(jnp.float32),
         precision="highest",
     )
-    merged = kernel.astype(jnp.float32) + scale * delta.reshape(kernel.shape)
-    return merged.astype(kernel.dtype)
+    return kernel.astype(jnp.float32) + scale * delta.reshape(kernel.shape)

@@ -243,5 +243,5 @@ class Player:
                 overwrite=True,
                 notes={CARD: adapter_card} if adapter_card else {},
             )
-            params = lora.merge(params, adapter)
-        self.model.save(directory, params, overwrite=True, notes={CARD: card} if card else {})
+        notes = {CARD: card} if card else {}
+        self.model.save(directory, params, lora=adapter, overwrite=True, notes=notes)

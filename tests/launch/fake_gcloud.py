@@ -17,6 +17,7 @@ Scenario of a test, in scenario.json:
     workers          how many a slice has
     create           [[exit code, message, state], …]: what one call of create after the other does;
                      the last counts for all that follow
+    delete           [[exit code, message], …], likewise; then it works
     states           what describe says before it says `state`
     queued           what describing a queued request says, likewise
     follow           what reading the log does, likewise: "drop" (the connection); in a run that `hang`
@@ -140,6 +141,10 @@ def main(control: pathlib.Path, arguments: list[str]) -> int:
                 (workers / str(worker)).mkdir()
         return code
     if verb in ("delete", "queued delete"):
+        code, message = take("delete", [0, ""])
+        if code:
+            print(message, file=sys.stderr)
+            return code
         state.unlink(missing_ok=True)
         import shutil
 

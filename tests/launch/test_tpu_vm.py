@@ -287,6 +287,15 @@ def test_a_failure_to_look_is_no_absence(cloud):
     assert cloud.verbs == []
 
 
+@pytest.mark.parametrize("code", [0, 3])
+def test_a_slice_that_cannot_be_deleted_is_said_to_cost(cloud, code):
+    cloud = cloud(delete=[[1, "ERROR: backend error 503"]])
+    cloud.exit_code(0, code)
+    done = cloud.launch(*ONE_HOST, *PROGRAM)
+    assert done.returncode == (code or 1)
+    assert "STILL EXISTS AND COSTS MONEY" in done.stderr and "tpu-vm delete slice" in done.stderr
+
+
 @pytest.mark.parametrize("keep", [False, pytest.param(True, marks=pytest.mark.slow)])
 def test_the_exit_code_of_the_run_is_passed_on_and_the_slice_deleted(cloud, keep):
     cloud = cloud(workers=2)
@@ -296,6 +305,7 @@ def test_the_exit_code_of_the_run_is_passed_on_and_the_slice_deleted(cloud, keep
     assert done.returncode == 3, done.stderr
     assert "t1v-n-w-1 exit:3" in done.stderr
     assert "[t1v-n-w-1] epoch 2 on worker 1" in done.stdout  # the tails of all
+    assert "STILL EXISTS" not in done.stderr
     end = ["tail", "stop" if keep else "delete"]
     assert cloud.verbs[-len(end) :] == end
     assert (cloud.bucket / "runs/slice/metrics.jsonl").exists()

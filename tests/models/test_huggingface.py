@@ -276,7 +276,7 @@ def test_round_trip_is_exact(tmp_path, dtype, max_shard_bytes):
     out = huggingface.save_model(
         tmp_path / "out",
         params,
-        huggingface.read_config(source),
+        huggingface.read_config(source) | {"_name_or_path": "/a/place/of/its/author"},
         max_shard_bytes=max_shard_bytes,
     )
     files = sorted(out.glob("*.safetensors"))
@@ -286,6 +286,7 @@ def test_round_trip_is_exact(tmp_path, dtype, max_shard_bytes):
         # Only a tensor that is larger than the limit by itself may exceed it.
         assert all(f.stat().st_size < 20_000 + 4_096 for f in files if len(tensors_at(f)) > 1)
     assert huggingface.read_config(out)["torch_dtype"] == dtype
+    assert "_name_or_path" not in huggingface.read_config(out)
     want, got = tensors_of(source), tensors_of(out)
     assert want.keys() == got.keys()
     for key in want:

@@ -121,6 +121,14 @@ def test_malformed_message(model, messages):
         model.encode_messages(messages)
 
 
+def test_a_prompt_does_not_depend_on_the_day(directory):
+    """Llama 3's templates ask for the date so."""
+    today = "{%- if not date_string is defined %}{% set date_string = strftime_now('%d %b %Y') %}{% endif -%}"
+    tiny.write_tokenizer(directory, chat_template=today + "{{ date_string }}" + tiny.CHAT_TEMPLATE)
+    model = LanguageModel.load(directory)
+    assert model.decode(model.encode_messages(user("a"))).startswith("26 Jul 2024")
+
+
 def test_missing_chat_template(directory):
     tiny.write_tokenizer(directory, chat_template=None)
     model = LanguageModel.load(directory)

@@ -89,6 +89,23 @@ def test_merged_weights_give_the_same_logits(base, targets):
     merges(wide, params, adapters)
 
 
+def test_small_updates_of_a_bfloat16_base_are_in_what_is_saved(base, tmp_path):
+    """Rounded to bfloat16 again, most entries would be the base's."""
+    path, config, params = base
+    wide = with_lora(config, LoraConfig(3))
+    adapters = jax.tree.map(lambda x: 1e-3 * x, random_adapters(wide))
+    coarse = jax.tree.map(lambda x: x.astype(jnp.bfloat16), params)
+    joined, described = lora.join(coarse, adapters), huggingface.read_config(path)
+    saved = huggingface.save_model(tmp_path / "out", joined, described, lora=wide.lora)
+    assert huggingface.read_config(saved)["torch_dtype"] == "float32"
+    got = huggingface.load_params(saved, config)
+    plain = jax.tree.map(lambda x: x.astype(jnp.float32), coarse)
+    want = lora.merge(lora.join(plain, adapters), wide.lora)
+    jax.tree.map(lambda a, b: np.testing.assert_allclose(a, b, atol=1e-9, rtol=1e-6), got, want)
+    moved = jax.tree.map(lambda a, b: np.mean(np.asarray(a) != np.asarray(b)), got, plain)
+    assert moved["layers"]["mlp"]["gate"]["kernel"] > 0.9
+
+
 def assert_merged(path, merged, want, directory):
     """Saved as a model, the merged parameters are PEFT's."""
     saved = huggingface.save_model(directory, merged, huggingface.read_config(path))

@@ -89,6 +89,18 @@ def test_processes_that_do_not_fit_say_why(tmp_path, members, codes, message):
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize("index", [0, 1])
+def test_another_process_may_come_later(tmp_path, index):
+    """Hence exit code 1, after which a launcher starts it again."""
+    flags = [f"--coordinator_address=127.0.0.1:{free_port()}", "--num_processes=2"]
+    flags += [f"--process_id={index}", "--initialization_timeout=2"]
+    flags += ["--config=configs/quickstart.py", f"--workdir={tmp_path / 'run'}"]
+    process = start("genenv_jax.main", 0, 1, tmp_path / "log", *flags)
+    codes, (text,) = end([process], tmp_path / "log", 60)
+    assert codes == [1] and "error: " in text and "Traceback" not in text, text
+
+
+@pytest.mark.slow
 def test_the_command_says_it_in_one_line(tmp_path):
     flags = "--config=configs/quickstart.py", f"--workdir={tmp_path / 'run'}", "--distributed=auto"
     process = start("genenv_jax.main", 0, 1, tmp_path / "log", *flags)

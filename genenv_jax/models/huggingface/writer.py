@@ -22,6 +22,7 @@ from genenv_jax.models.huggingface.atomic import atomic_directory
 from genenv_jax.models.huggingface.directory import GENERATION, INDEX, WEIGHTS
 from genenv_jax.models.huggingface.layouts import LAYOUTS, flat_shapes
 from genenv_jax.models.huggingface.tensors import all_finite
+from genenv_jax.models.lora import LoraConfig, merge_kernel, split
 from genenv_jax.typing import Array, Params
 
 
@@ -33,6 +34,7 @@ def save_model(
     *,
     generation_config: Mapping[str, Any] | None = None,
     dtype: Any = None,
+    lora: LoraConfig | None = None,
     max_shard_bytes: int = 5_000_000_000,
     overwrite: bool = False,
     notes: Mapping[str, Mapping[str, Any] | str] | None = None,
@@ -49,7 +51,8 @@ def save_model(
       tokenizer: a transformers tokenizer to save beside the weights, if any.
       generation_config: contents of generation_config.json; its "eos_token_id" defaults to that of
         `hf_config`, then to the tokenizer's.
-      dtype: type on disk; the parameters' own by default.
+      dtype: type on disk; the parameters' own by default, float32 with `lora`.
+      lora: `params` hold these adapters beside their base, and are merged in float32, layer by layer.
       max_shard_bytes: above this size the weights are split into several files with an index.
       overwrite: replace `path` where it exists.
       notes: more files to write beside the model's, by name: a text, or an object as JSON.
@@ -64,7 +67,14 @@ def save_model(
         raise FileExistsError(f"{path} exists; give another place or overwrite it explicitly")
     config = TransformerConfig.from_huggingface(hf_config)
     shapes = flat_shapes(config)
-    flat = traverse_util.flatten_dict(params, sep="/")
+    base, trained = split(params) if lora else (params, {})
+    flat = traverse_util.flatten_dict(base, sep="/")
+    pairs = traverse_util.flatten_dict(trained, sep="/")
+    adapters = {
+        name.removesuffix("lora_a") + "kernel": (a, pairs[name.removesuffix("a") + "b"], lora.scale)
+        for name, a in pairs.items()
+        if name.endswith("lora_a")
+    }
     have = {name: tuple(leaf.shape) for name, leaf in flat.items()}
     if wrong := sorted(dict(have.items() ^ shapes.items())):
         name = wrong[0]
@@ -72,15 +82,18 @@ def save_model(
             f"parameters do not fit the configuration: {name} has shape {have.get(name)}, expected "
             f"{shapes.get(name)}"
         )
-    dtype = jnp.dtype(dtype if dtype is not None else flat["embedding"].dtype)
+    own = jnp.float32 if lora else flat["embedding"].dtype
+    dtype = jnp.dtype(own if dtype is None else dtype)
     generation = dict(generation_config or {})
     if generation.get("eos_token_id") is None:
         eos = hf_config.get("eos_token_id")
         generation["eos_token_id"] = (
             getattr(tokenizer, "eos_token_id", None) if eos is None else eos
         )
+    # Published ones have their authors' path there.
+    described = {k: v for k, v in hf_config.items() if k not in ("dtype", "_name_or_path")}
     # transformers before 4.56 knows the old name only; later ones read both.
-    described = {k: v for k, v in hf_config.items() if k != "dtype"} | {"torch_dtype": dtype.name}
+    described["torch_dtype"] = dtype.name
 
     writer = jax.process_index() == 0
     with atomic_directory(path) if writer else contextlib.nullcontext() as folder:
@@ -94,7 +107,7 @@ def save_model(
                     _write_json(folder / name, note)
             if tokenizer is not None:
                 tokenizer.save_pretrained(folder)
-        _save_weights(folder, flat, config, dtype, max_shard_bytes)
+        _save_weights(folder, flat, adapters, config, dtype, max_shard_bytes)
     arrays = [leaf for leaf in flat.values() if isinstance(leaf, jax.Array)]
     if not all(array.is_fully_addressable for array in arrays):
         # All processes take part, and return once the directory is complete.  Where it is may differ.
@@ -105,11 +118,15 @@ def save_model(
 def _save_weights(
     folder: pathlib.Path | None,
     flat: Mapping[str, Array],
+    adapters: Mapping[str, tuple[Array, Array, float]],
     config: TransformerConfig,
     dtype: np.dtype,
     max_shard_bytes: int,
 ) -> None:
-    """Writes the tensors shard by shard; with folder None it only takes part in the gathering."""
+    """Writes the tensors shard by shard; with folder None it only takes part in the gathering.
+
+    adapters: A, B and the scale, by the name of the kernel that they are added to.
+    """
     # In the order of the layers, so that a reader finds a layer in one shard.
     entries = [(None, name) for name in flat if not LAYOUTS[name].stacked]
     entries += [
@@ -134,7 +151,7 @@ def _save_weights(
         file = WEIGHTS if one else f"model-{number:05d}-of-{len(shards):05d}.safetensors"
         tensors = {}
         for layer, name in shard:
-            x = _to_host(flat[name], layer)
+            x = _to_host(flat[name], layer, adapters.get(name))
             if folder is not None:
                 key = LAYOUTS[name].key.format(layer)
                 tensors[key] = LAYOUTS[name].write(x.astype(dtype))
@@ -148,8 +165,14 @@ def _save_weights(
         _write_json(folder / INDEX, index)
 
 
-def _to_host(x: Array | np.ndarray, layer: int | None) -> np.ndarray:
-    """A parameter, or one layer of it, whole on this host."""
+def _to_host(
+    x: Array | np.ndarray, layer: int | None, adapter: tuple[Array, Array, float] | None
+) -> np.ndarray:
+    """A parameter, or one layer of it with its adapter, whole on this host."""
+    if adapter:
+        *pair, scale = adapter
+        one = [jax.lax.dynamic_index_in_dim(leaf, layer) for leaf in (x, *pair)]
+        x, layer = merge_kernel(*one, scale), 0
     if isinstance(x, np.ndarray):
         return x if layer is None else x[layer]
     if layer is not None:
