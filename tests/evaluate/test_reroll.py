@@ -1,0 +1,36 @@
+"""Success rates of fresh tasks by rollouts that decide nothing."""
+
+import contextlib
+from types import SimpleNamespace
+
+import numpy as np
+
+from genenv_jax.benchmarks.base import ENVIRONMENT_ERROR, Score, SeedStatistics
+from genenv_jax.evaluate import held_out
+from genenv_jax.scoring.attempts import Attempt
+from genenv_jax.tasks.generation import Generation
+from tests.toy import Toy
+
+RIGHT, WRONG = Score(1.0, True, True), Score(0.0, False, True, "odd")
+BROKEN = Score(0.0, False, False, ENVIRONMENT_ERROR)
+
+
+def test_episodes_that_their_environment_broke_do_not_count(monkeypatch):
+    task = Toy().tasks("seed")[0]
+    scores = [[RIGHT, WRONG, BROKEN, BROKEN], [BROKEN] * 4]
+    found = [[Attempt(task, i, ("a",), True, s) for i, s in enumerate(of)] for of in scores]
+    monkeypatch.setattr(held_out, "attempt", lambda *_, **__: found)
+    evaluation = SimpleNamespace(
+        _config=SimpleNamespace(reroll=2),
+        _session=SimpleNamespace(
+            rng=lambda *_: np.random.default_rng(0),
+            key=lambda *_: None,
+            measure=lambda *_: contextlib.nullcontext(),
+        ),
+        _agent=SimpleNamespace(policy=lambda key: None),
+        _benchmark=None,
+        _scorer=None,
+    )
+    fresh = [Generation(0, i, task, SeedStatistics(), "", task=task) for i in range(2)]
+    held_out.HeldOut.reroll(evaluation, 0, fresh)
+    assert [g.rerolled for g in fresh] == [0.5, None]
