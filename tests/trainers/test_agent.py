@@ -1,4 +1,4 @@
-"""The log-probs that the agent's ratios are taken to, by what its steps are given."""
+"""The agent's updates: the log-probs that their ratios are taken to; what is noted of attempts."""
 
 import dataclasses
 from types import SimpleNamespace
