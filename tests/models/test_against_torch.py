@@ -185,4 +185,6 @@ def test_the_stored_numbers_are_what_torch_computes(torch):
         assert found.keys() == want.keys()
         for key, x in want.items():
             assert found[key].dtype == x.dtype, key
-            np.testing.assert_allclose(found[key], x, rtol=1e-5, atol=1e-6, err_msg=key)
+            # Each machine adds products up in its own order: rounding is of the scale of the largest ones.
+            atol = 0 if name == "ropes" else 1e-5 * np.abs(x).max()
+            np.testing.assert_allclose(found[key], x, rtol=1e-5, atol=atol, err_msg=key)
