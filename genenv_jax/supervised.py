@@ -198,11 +198,11 @@ def fine_tune_model(
             params = place(tuned.params, on_device=True)
             if config.lora.rank:
                 # Into the base as it was read: the compute type may have rounded the frozen one.
-                params = lora.merge(lora.join(host.load_params(), params), config.lora)
+                params = lora.join(host.load_params(), params)
             notes = {"best": tuned.best, "losses": tuned.records}
             best = next(record for record in tuned.records if record["step"] == tuned.best)
             files = {"warm_start.json": notes, CARD: card.of_warm_start(config, path, best)}
-            host.model.save(directory, params, notes=files)
+            host.model.save(directory, params, lora=model.config.lora, notes=files)
         _seal(directory)
         if processes.is_writer():
             shutil.rmtree(unfinished)
@@ -299,7 +299,8 @@ def _hand_out(directory: pathlib.Path) -> None:
 @contextlib.contextmanager
 def _scratch(directory: pathlib.Path) -> Iterator[pathlib.Path]:
     """A directory beside the model's for what is only needed to make it; `sweep` knows its name."""
-    scratch = scratch_name(directory, "old")  # the model itself is written under the other one
+    # Not a scratch name of the directory itself: writing that clears them.
+    scratch = scratch_name(directory.with_name(f"{directory.name}-parts"))
     shutil.rmtree(scratch, ignore_errors=True)
     scratch.mkdir(parents=True)
     try:

@@ -25,7 +25,7 @@ from genenv_jax.run.timing import Compilations
 from genenv_jax.sampling.engine import Engine
 from genenv_jax.trainers import divergence
 from genenv_jax.trainers.simulator import Regression
-from tests import toy
+from tests import tiny, toy
 from tests.run.fake_trackers import Failing, FakeTracker, install
 from tests.runs import contents, forget_steps, lines, params, run, same, toy_config
 from tests.toy import Toy
@@ -723,7 +723,7 @@ def test_both_players_as_adapters_on_one_base(cache, tmp_path, extra):
         folder = tmp_path / "whole" / f"{player}_adapter"
         assert peft.read_lora_config(folder) == config.lora
         assert same(peft.load_adapter(folder, config), trained)
-        merged = lora.merge(lora.join(base, trained), config.lora)
+        merged = tiny.merge(lora.join(base, trained), config.lora.scale)
         exported = huggingface.load_params(tmp_path / "whole" / player, config.base)
         jax.tree.map(lambda a, b: np.testing.assert_allclose(a, b, atol=1e-6), exported, merged)
     moments = [x for x in jax.tree.leaves(whole.agent.state.opt_state) if x.ndim]

@@ -169,6 +169,22 @@ def random_tensors(config: dict, seed: int = 0) -> dict[str, np.ndarray]:
     return tensors
 
 
+def merge(params: dict, scale: float) -> dict:
+    """Stacked kernels with their adapters added, W + scale · A B, as float32: `params` without "lora_…"."""
+    merged = {}
+    for name, value in params.items():
+        if isinstance(value, dict):
+            merged[name] = merge(value, scale)
+        elif not name.startswith("lora_"):
+            merged[name] = np.asarray(value, np.float32)
+    if "lora_a" in params:
+        kernel, a, b = (np.asarray(params[k], np.float32) for k in ("kernel", "lora_a", "lora_b"))
+        layers, rank = a.shape[0], a.shape[-1]
+        delta = a.reshape(layers, -1, rank) @ b.reshape(layers, rank, -1)
+        merged["kernel"] = kernel + scale * delta.reshape(kernel.shape)
+    return merged
+
+
 def save_tensors(file: pathlib.Path, tensors: dict[str, np.ndarray]) -> None:
     """Writes one safetensors file."""
     safetensors.numpy.save_file(tensors, file, {"format": "pt"})

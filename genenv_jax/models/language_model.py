@@ -124,11 +124,11 @@ class LanguageModel:
         return huggingface.load_params(self.path, self.config, shardings, param_dtype)
 
     def save(self, path: str | os.PathLike, params: Params, **options: Any) -> pathlib.Path:
-        """Writes `params` with this configuration and tokenizer, see `huggingface.save_model`."""
+        """Writes `params` with this configuration and the tokenizer's files, see `huggingface.save_model`."""
         generation = huggingface.read_generation_config(self.path)
         generation |= {"eos_token_id": list(self.eos_ids), "pad_token_id": self.pad_id}
         return huggingface.save_model(
-            path, params, self.hf_config, self.tokenizer, generation_config=generation, **options
+            path, params, self.hf_config, self.path, generation_config=generation, **options
         )
 
     def encode_messages(self, messages: Sequence[Mapping[str, str]]) -> list[int]:

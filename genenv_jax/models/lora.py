@@ -80,25 +80,6 @@ def join(frozen: Params, trained: Params) -> Params:
     return traverse_util.unflatten_dict(first | second)
 
 
-def merge(params: Params, lora: LoraConfig) -> Params:
-    """The base with the adapters added into its kernels: W + (α / r) A B, computed in float32.
-
-    params: base and adapters joined, layers stacked; the result has the base's tree and dtypes.
-    """
-    base, adapters = split(params)
-    kernels = traverse_util.flatten_dict(base)
-    for path, a in traverse_util.flatten_dict(adapters).items():
-        if path[-1] != "lora_a":
-            continue
-        b = params
-        for name in (*path[:-1], "lora_b"):
-            b = b[name]
-        target = (*path[:-1], "kernel")
-        merged = merge_kernel(kernels[target], a, b, lora.scale)
-        kernels[target] = merged.astype(kernels[target].dtype)
-    return traverse_util.unflatten_dict(kernels)
-
-
 @jax.jit
 def merge_kernel(kernel: Array, a: Array, b: Array, scale: float) -> Array:
     """W + scale · A B of l layers, float32: a small update of a bfloat16 kernel would round to none.

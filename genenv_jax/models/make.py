@@ -82,7 +82,6 @@ def train_tokenizer(texts: Iterable[str], vocab_size: int) -> Any:
         tokenizer_object=tokenizer,
         eos_token=END,
         pad_token=PAD,
-        extra_special_tokens=[START],
         chat_template=CHAT_TEMPLATE,
     )
 

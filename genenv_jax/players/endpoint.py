@@ -25,6 +25,7 @@ from genenv_jax.players.policy import OnAnswer
 from genenv_jax.run.jsonl import JsonLines
 
 _LONGEST = 1 << 24  # bytes of a response
+_NEWER = "max_completion_tokens"
 _REACH = 10.0  # seconds that the first attempt to reach a server may take
 
 
@@ -105,6 +106,7 @@ class Endpoint:
         self.url, self.model = url, model
         self.spent_prompt_tokens = self.spent_completion_tokens = self.requests = 0
         self._settings = {"model": model, "temperature": temperature, "max_tokens": max_tokens}
+        self._limit = "max_tokens"  # the name under which the server takes it
         self._budget = max_tokens_total
         self._unreachable = openai.APIConnectionError
         # Beyond the client's own: a response that is no JSON, or nested too deeply.
@@ -172,7 +174,7 @@ class Endpoint:
                     f"{self._spent} tokens are spent, the limit is {self._budget}{kept}"
                 )
         try:
-            response = self._client.chat.completions.create(**request)
+            response = self._create(request)
         except self._failures as error:
             kind = RequestRefused if isinstance(error, self._refusals) else EndpointError
             text = f"{self.url}: {type(error).__name__}: {str(error)[:1000]}"
@@ -195,6 +197,17 @@ class Endpoint:
                 "no limit to what may be spent"
             )
         return completion
+
+    def _create(self, request: dict[str, Any]) -> Any:
+        """The server's response.  OpenAI's own newer models take "max_tokens" under another name only."""
+        name, longest = self._limit, request.pop("max_tokens")  # other threads may change the name
+        try:
+            return self._client.chat.completions.create(**request, **{name: longest})
+        except self._refusals as error:
+            if name == _NEWER or _NEWER not in str(error):
+                raise
+        self._limit = _NEWER
+        return self._client.chat.completions.create(**request, **{_NEWER: longest})
 
     def usage(self) -> dict[str, int]:
         """Requests and tokens of this object's life, what came from the cache not counted."""

@@ -213,8 +213,12 @@ def test_faults_of_the_configuration_name_the_file(directory, changes, message):
 
 def test_save_keeps_tokenizer_and_end_tokens(tmp_path, directory):
     edit(directory, "generation_config.json", temperature=0.7)
+    (directory / "special_tokens_map.json").write_text('{"eos_token": "<|im_end|>"}')
     model = LanguageModel.load(directory)
     out = model.save(tmp_path / "out", model.load_params())
+    # As they are: the installed transformers would write them as older versions cannot read them.
+    for name in ("tokenizer.json", "tokenizer_config.json", "special_tokens_map.json"):
+        assert (out / name).read_bytes() == (directory / name).read_bytes()
     again = LanguageModel.load(out)
     assert again.eos_ids == model.eos_ids
     assert again.pad_id == model.pad_id

@@ -72,7 +72,7 @@ def test_initial_a_is_that_of_peft(base):
 def merges(config, params, adapters):
     """The merged parameters, after a look at their logits."""
     joined = lora.join(params, adapters)
-    merged = lora.merge(joined, config.lora)
+    merged = tiny.merge(joined, config.lora.scale)
     assert jax.tree.structure(merged) == jax.tree.structure(params)
     np.testing.assert_allclose(logits(config.base, merged), logits(config, joined), atol=2e-5)
     return merged
@@ -100,7 +100,7 @@ def test_small_updates_of_a_bfloat16_base_are_in_what_is_saved(base, tmp_path):
     assert huggingface.read_config(saved)["torch_dtype"] == "float32"
     got = huggingface.load_params(saved, config)
     plain = jax.tree.map(lambda x: x.astype(jnp.float32), coarse)
-    want = lora.merge(lora.join(plain, adapters), wide.lora)
+    want = tiny.merge(lora.join(plain, adapters), wide.lora.scale)
     jax.tree.map(lambda a, b: np.testing.assert_allclose(a, b, atol=1e-9, rtol=1e-6), got, want)
     moved = jax.tree.map(lambda a, b: np.mean(np.asarray(a) != np.asarray(b)), got, plain)
     assert moved["layers"]["mlp"]["gate"]["kernel"] > 0.9
@@ -159,7 +159,7 @@ def test_peft_loads_what_we_save(base, tmp_path, targets):
     joined = lora.join(params, adapters)
     np.testing.assert_allclose(logits(wide, joined), torch.masked_logits(model), atol=1e-4)
     want = {key: x.numpy() for key, x in model.merge_and_unload().state_dict().items()}
-    assert_merged(path, lora.merge(joined, wide.lora), want, tmp_path / "merged")
+    assert_merged(path, tiny.merge(joined, wide.lora.scale), want, tmp_path / "merged")
 
 
 def test_split_and_join_are_inverse(base):

@@ -168,6 +168,23 @@ def test_two_temperatures_through_one_endpoint():
     assert texts == ["0.5", "0.5", "1.0", "0.0", "1.0"] and len(requests) == 3
 
 
+def test_a_server_that_takes_the_limit_under_its_newer_name_only():
+    refusal = "Unsupported parameter: 'max_tokens'. Use 'max_completion_tokens' instead."
+
+    def reply(request):
+        if "max_tokens" in request:
+            return 400, {"error": {"message": refusal}}
+        return str(request["max_completion_tokens"])
+
+    with serve(reply) as (url, requests):
+        endpoint = Endpoint(url, "m", max_tokens=9)
+        assert [endpoint.complete(HELLO, seed).text for seed in (0, 1)] == ["9", "9"]
+    assert len(requests) == 3  # what the first refusal says is kept in mind
+    with serve(lambda _: (400, {"error": {"message": refusal}})) as (url, _):
+        with pytest.raises(RequestRefused, match="max_completion_tokens"):
+            Endpoint(url, "m").complete(HELLO)
+
+
 @pytest.mark.parametrize("status", [400, 422])
 def test_a_refused_conversation_is_told_from_a_server_that_fails(status):
     with serve(lambda _: (status, {"error": {"message": "too\x1b[2J long"}})) as (url, _):

@@ -13,6 +13,19 @@ WEIGHTS = "model.safetensors"
 INDEX = "model.safetensors.index.json"
 GENERATION = "generation_config.json"
 CARD = "README.md"
+TOKENIZER = "tokenizer.json"
+# What transformers, in any version, makes a tokenizer of.
+TOKENIZER_FILES = (
+    TOKENIZER,
+    "tokenizer_config.json",
+    "special_tokens_map.json",
+    "added_tokens.json",
+    "vocab.json",
+    "merges.txt",
+    "tokenizer.model",
+    "chat_template.jinja",
+    "chat_template.json",
+)
 # What belongs to a model on the hub.
 HUB_FILES = (*("*.json", "*.safetensors", "*.jinja", "merges.txt", "tokenizer.model", CARD),)
 

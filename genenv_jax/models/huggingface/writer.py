@@ -7,6 +7,7 @@ import json
 import math
 import os
 import pathlib
+import shutil
 from collections.abc import Mapping
 from typing import Any
 
@@ -19,7 +20,13 @@ from jax.experimental import multihost_utils
 
 from genenv_jax.models.config import TransformerConfig
 from genenv_jax.models.huggingface.atomic import atomic_directory
-from genenv_jax.models.huggingface.directory import GENERATION, INDEX, WEIGHTS
+from genenv_jax.models.huggingface.directory import (
+    GENERATION,
+    INDEX,
+    TOKENIZER,
+    TOKENIZER_FILES,
+    WEIGHTS,
+)
 from genenv_jax.models.huggingface.layouts import LAYOUTS, flat_shapes
 from genenv_jax.models.huggingface.tensors import all_finite
 from genenv_jax.models.lora import LoraConfig, merge_kernel, split
@@ -48,7 +55,9 @@ def save_model(
       path: the directory to make.
       params: parameters as `load_params` gives them, on any devices.
       hf_config: the dict of a config.json that describes them.
-      tokenizer: a transformers tokenizer to save beside the weights, if any.
+      tokenizer: a transformers tokenizer to save beside the weights, if any; or a model directory, whose
+        tokenizer's files are copied as they are: saved anew, older versions of transformers, and servers
+        that pin them, may not read them.
       generation_config: contents of generation_config.json; its "eos_token_id" defaults to that of
         `hf_config`, then to the tokenizer's.
       dtype: type on disk; the parameters' own by default, float32 with `lora`.
@@ -59,6 +68,7 @@ def save_model(
     Returns:
       `path`.
     Raises:
+      FileNotFoundError: `tokenizer` is a directory without a tokenizer.json.
       FileExistsError: `path` exists, is not an empty directory, and `overwrite` is false.
       ValueError: the parameters do not fit `hf_config`, or hold NaN or infinity in `dtype`.
     """
@@ -105,7 +115,11 @@ def save_model(
                     (folder / name).write_text(note, encoding="utf-8")
                 else:
                     _write_json(folder / name, note)
-            if tokenizer is not None:
+            if isinstance(tokenizer, pathlib.Path):
+                for name in TOKENIZER_FILES:
+                    if name == TOKENIZER or (tokenizer / name).is_file():
+                        shutil.copyfile(tokenizer / name, folder / name)
+            elif tokenizer is not None:
                 tokenizer.save_pretrained(folder)
         _save_weights(folder, flat, adapters, config, dtype, max_shard_bytes)
     arrays = [leaf for leaf in flat.values() if isinstance(leaf, jax.Array)]
