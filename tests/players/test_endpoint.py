@@ -180,9 +180,11 @@ def test_a_server_that_takes_the_limit_under_its_newer_name_only():
         endpoint = Endpoint(url, "m", max_tokens=9)
         assert [endpoint.complete(HELLO, seed).text for seed in (0, 1)] == ["9", "9"]
     assert len(requests) == 3  # what the first refusal says is kept in mind
-    with serve(lambda _: (400, {"error": {"message": refusal}})) as (url, _):
-        with pytest.raises(RequestRefused, match="max_completion_tokens"):
-            Endpoint(url, "m").complete(HELLO)
+    with (
+        serve(lambda _: (400, {"error": {"message": refusal}})) as (url, _),
+        pytest.raises(RequestRefused, match="max_completion_tokens"),
+    ):
+        Endpoint(url, "m").complete(HELLO)
 
 
 @pytest.mark.parametrize("status", [400, 422])
