@@ -318,8 +318,8 @@ install_and_start() {
     on_workers all "install -m 600 /dev/null genenv_jax/run.env" || return
     send "$env_file" genenv_jax/run.env || return
   fi
-  if ((gone)); then # else the run would be refused: it cannot know that the host in its lock is no more
-    on_workers 0 "rm -f genenv_jax/bucket/runs/$run/run.lock" || return
+  if ((gone)); then # else the run would be refused: it cannot know that the host in its locks is no more
+    on_workers 0 "rm -f genenv_jax/bucket/runs/$run/run.lock genenv_jax/bucket/runs/$run/models/.*.lock" || return
     gone=0
   fi
   say "start the run on every worker"

@@ -82,6 +82,9 @@ start() {
 supervise() {
   local name=$1 status=0 line
   shift
+  # A warm start, half of one too, outlives the VM, and all hosts see it.
+  local models=("--config.model.make.cache_dir=$base/bucket/runs/$name/models")
+  if [[ " $*" == *" ${models[0]%%=*}="* ]]; then models=(); fi
   trap : TERM # the program gets it too; this process stays to write down how it ended
   cd "$base/source"
   if [[ -d $base/bucket/data ]]; then
@@ -96,7 +99,7 @@ supervise() {
     rm -f "$base/run.env"
   fi
   PYTHONUNBUFFERED=1 "$base/venv/bin/python" -m genenv_jax.main "--workdir=$base/bucket/runs/$name" "$@" \
-    || status=$?
+    "${models[@]}" || status=$?
   echo "$status" >"$run/exit_code.new"
   mv "$run/exit_code.new" "$run/exit_code"
 }

@@ -306,6 +306,8 @@ def test_what_does_not_continue_a_run(cache, tmp_path, caplog):
     assert "config.json is damaged" in caplog.text
     start(cache, tmp_path, {"epochs": 1})
     assert settings.read_bytes() == whole
+    # The same model, kept elsewhere, is the same run.
+    start(shutil.copytree(cache, tmp_path / "moved"), tmp_path, {"epochs": 1})
     settings.write_bytes(whole.replace(b'"learning_rate": 0.001', b'"learning_rate": 0.5'))
     with pytest.raises(ValueError, match=r"learning_rate = 0\.001, but now it is 0\.5"):
         changed = {"agent.learning_rate": 0.5, "simulator.learning_rate": 0.5}

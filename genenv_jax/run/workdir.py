@@ -36,7 +36,7 @@ from genenv_jax.run.tracking import Tracker
 _FREE = {
     *("epochs", "tracking", "export", "checkpoint", "scoring"),
     "tensorboard",  # of runs of earlier versions
-    *("compilation_cache", "compile_ahead"),
+    *("compilation_cache", "compile_ahead", "model.make.cache_dir"),
     *("mesh", "memory.offload", "model.remat", "model.attention", "sampling"),
     *("agent.micro_batches", "simulator.micro_batches"),
     *(

@@ -175,8 +175,10 @@ def test_the_workdir_is_in_the_bucket():
         prefix = "" if group == "file-system" else f"{group}-"
         assert f"--{prefix}{key}={value}" in worker
     paths = [item["value"] for item in container["env"] if "value" in item]
-    paths += [a.split("=")[1] for a in container["args"] if a.startswith("--workdir=")]
-    assert paths == [f"{mount['mountPath']}/{name}" for name in ("data", "xla_cache", "runs/bfcl")]
+    places = ("--workdir=", "--config.model.make.cache_dir=")
+    paths += [a.split("=")[1] for a in container["args"] if a.startswith(places)]
+    names = ("data", "xla_cache", "runs/bfcl", "runs/bfcl/models")
+    assert paths == [f"{mount['mountPath']}/{name}" for name in names]
 
 
 def test_the_program_takes_its_arguments():

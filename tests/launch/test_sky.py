@@ -94,9 +94,12 @@ def test_a_job_that_comes_again_takes_over_its_lock_and_no_other(machine):
     lock = machine.bucket / "runs/first/run.lock"
     assert machine("job-1") == 0
     lock.touch()  # the machine was taken away
-    assert machine("job-2") == 2 and lock.exists()
+    other = lock.with_name("models") / ".api_bank.lock"  # in a warm start
+    other.parent.mkdir()
+    other.touch()
+    assert machine("job-2") == 2 and lock.exists() and other.exists()
     (machine.bucket / "runs/first/sky-task").write_text("job-1\n")
-    assert machine("job-1") == 0 and not lock.exists()
+    assert machine("job-1") == 0 and not lock.exists() and not other.exists()
 
 
 def test_the_program_takes_its_arguments(machine):
@@ -104,7 +107,11 @@ def test_the_program_takes_its_arguments(machine):
     assert machine("job-1") == 0
     module, name, *arguments = (machine.control / "arguments").read_text().splitlines()
     assert (module, name) == ("-m", "genenv_jax.main")
-    assert arguments[1] == f"--workdir={machine.bucket}/runs/first"
+    workdir = f"{machine.bucket}/runs/first"
+    assert arguments[1:] == [
+        f"--workdir={workdir}",
+        f"--config.model.make.cache_dir={workdir}/models",
+    ]
     assert (machine.control / "data").read_text().strip() == f"{machine.bucket}/data"
     assert programs.accepted(arguments) is False
 

@@ -145,7 +145,9 @@ def test_a_run_on_a_new_slice(cloud):
     home = cloud.control / "workers/0"
     assert program["cwd"] == f"{home}/genenv_jax/source"
     assert program["data"] == f"{home}/genenv_jax/bucket/data"
-    assert program["arguments"] == [f"--workdir={home}/genenv_jax/bucket/runs/slice", *PROGRAM[1:]]
+    workdir = f"{home}/genenv_jax/bucket/runs/slice"
+    models = f"--config.model.make.cache_dir={workdir}/models"
+    assert program["arguments"] == [f"--workdir={workdir}", *PROGRAM[1:], models]
     installed = (cloud.control / "pip").read_text().splitlines()[-1]
     assert installed.endswith(f"--editable {home}/genenv_jax/source[tpu]")
 
@@ -153,7 +155,8 @@ def test_a_run_on_a_new_slice(cloud):
 def test_a_dry_run_prints_what_a_run_on_four_workers_calls(cloud):
     cloud = cloud(workers=4)
     odd = "--config.a='two words' \"$HOME\" `id` \\n ; & | * ?\nline=é"
-    arguments = [*FOUR_HOSTS, "--spot", "--run=first", *PROGRAM, odd]
+    own = "--config.model.make.cache_dir=/of/my/own"  # takes the place of the launcher's
+    arguments = [*FOUR_HOSTS, "--spot", "--run=first", *PROGRAM, odd, own]
     dry = cloud.launch("--dry_run", *arguments)
     assert dry.returncode == 0, dry.stderr
     assert cloud.calls == []
@@ -170,7 +173,7 @@ def test_a_dry_run_prints_what_a_run_on_four_workers_calls(cloud):
     for worker in range(4):
         home = cloud.control / f"workers/{worker}"
         workdir = f"--workdir={home}/genenv_jax/bucket/runs/first"
-        assert cloud.program(worker)["arguments"] == [workdir, *PROGRAM[1:], odd]
+        assert cloud.program(worker)["arguments"] == [workdir, *PROGRAM[1:], odd, own]
     assert (cloud.bucket / "runs/first/metrics.jsonl").exists()
 
 
@@ -328,7 +331,8 @@ def test_a_preempted_run_goes_on_in_the_same_workdir(cloud):
             *[*WHOLE[4:], "delete"],
         ]
     )
-    assert "/runs/slice/run.lock" in (cloud.control / "calls.jsonl").read_text()
+    calls = (cloud.control / "calls.jsonl").read_text()
+    assert "/runs/slice/run.lock" in calls and "/runs/slice/models/.*.lock" in calls
     metrics = (cloud.bucket / "runs/slice/metrics.jsonl").read_text()
     assert metrics == "{}\n{}\n"  # both starts wrote there
 
