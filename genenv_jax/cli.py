@@ -26,14 +26,15 @@ def one_line_errors(
 ) -> Iterator[None]:
     """Turns errors into one line: by default a bad value, and a file that is missing or cannot be written.
 
-    `code` is the exit code.  GENENV_TRACEBACK=1 shows where it arose.
+    `code` is the exit code, but 1 where something did not come in time (TimeoutError): it may next time, so a
+    launcher may start the command again.  GENENV_TRACEBACK=1 shows where it arose.
     """
     try:
         yield
     except kinds as error:
         if os.environ.get("GENENV_TRACEBACK"):
             raise
-        fail(error, code)
+        fail(error, 1 if isinstance(error, TimeoutError) else code)
 
 
 def fail(error: BaseException | str, code: int = 2) -> NoReturn:
@@ -204,8 +205,7 @@ def run(main: Callable[[], Any], buckets: bool = False) -> None:
         from genenv_jax.parallel import joining, processes
 
         if "num_processes" in flags.FLAGS:
-            # The others may come later, so a launcher may start it again.
-            with one_line_errors(), one_line_errors((TimeoutError,), code=1):
+            with one_line_errors():
                 joining.initialize(
                     flags.FLAGS.coordinator_address,
                     flags.FLAGS.num_processes,

@@ -16,6 +16,7 @@ import numpy as np
 import pytest
 from safetensors.numpy import load_file
 
+from genenv_jax import cli
 from genenv_jax.commands import COMMANDS
 from genenv_jax.ownership import owned
 from genenv_jax.run.jsonl import write_json
@@ -503,3 +504,15 @@ def test_the_anchors_of_a_page_are_headings(page):
         titles = re.findall(r"^#+ (.+)$", target.read_text(), re.M)
         slugs = {re.sub(r"[^\w -]", "", title.lower()).replace(" ", "-") for title in titles}
         assert anchor in slugs, f"{path}#{anchor}"
+
+
+@pytest.mark.parametrize(
+    ("error", "code"),
+    [(ValueError("wrong"), 2), (OSError("gone"), 2), (TimeoutError("three of four came"), 1)],
+)
+def test_what_did_not_come_in_time_may_come_again(error, code, capsys):
+    """Launchers take 2 for an end for good."""
+    with pytest.raises(SystemExit) as end, cli.one_line_errors():
+        raise error
+    assert end.value.code == code
+    assert capsys.readouterr().err == f"error: {error}\n"

@@ -64,7 +64,7 @@ _OTHER_COLOURS = tuple(
 
 def epoch_axis(axes: Axes, ticks: int = 9, label: bool = True) -> None:
     """An x axis of epochs: whole numbers, at most `ticks` intervals."""
-    axes.xaxis.set_major_locator(MaxNLocator(ticks, integer=True))
+    axes.xaxis.set_major_locator(MaxNLocator(ticks, integer=True, steps=[1, 2, 5, 10]))
     axes.margins(x=0.04)
     if label:
         axes.set_xlabel("epoch")
