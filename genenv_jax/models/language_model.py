@@ -167,22 +167,8 @@ class LanguageModel:
           ValueError: as `encode_messages` does, or the template rewrites what comes before a reply, or writes
             no end token after an answer.
         """
-        answered = [*messages, {"role": "assistant", "content": ""}, *reply]
-        marked, contents, secret = self._mark(answered, always=len(messages))
-        before = self._render(marked[: len(messages)]) + marked[len(messages)]["content"]
-        whole = self._render(marked)
-        if not whole.startswith(before):
-            raise ValueError(
-                f"{self.path}: the chat template writes a conversation differently once it has been "
-                "answered, so an episode cannot go on where it stopped"
-            )
-        ids = self._encode_marked(whole[len(before) :], contents, secret)
-        if not ids or ids[0] not in self.eos_ids:
-            raise ValueError(
-                f"{self.path}: the chat template writes no end token after an answer, so an episode cannot "
-                "go on where it stopped"
-            )
-        return ids[1:] if done else ids
+        _, after = self._around(messages, reply)
+        return after[1:] if done else after
 
     @functools.cached_property
     def continues(self) -> str:
@@ -191,16 +177,38 @@ class LanguageModel:
         reply = [{"role": "user", "content": "c"}]
         answered = [*opening, {"role": "assistant", "content": "b"}, *reply]
         try:
-            after = self.encode_reply(opening, reply, done=False)
-            if [*self.encode_messages(opening), *self.encode("b"), *after] == self.encode_messages(
-                answered
-            ):
+            before, after = self._around(opening, reply)
+            if [*before, *self.encode("b"), *after] == self.encode_messages(answered):
                 return ""
         except ValueError as error:
             return str(error)
         return (
             f"{self.path}: the chat template's pieces are not the tokens of the whole conversation"
         )
+
+    def _around(
+        self, messages: Sequence[Mapping[str, str]], reply: Sequence[Mapping[str, str]]
+    ) -> tuple[list[int], list[int]]:
+        """Token ids before and after the answer to `messages`, where `reply` follows it; see `encode_reply`.
+
+        The first are those of `encode_messages(messages)`, but for what the template puts before an answer and
+        drops once it has been given, as Qwen3's does with an empty thought.
+        """
+        answered = [*messages, {"role": "assistant", "content": ""}, *reply]
+        marked, contents, secret = self._mark(answered, always=len(messages))
+        before, answer, after = self._render(marked).partition(marked[len(messages)]["content"])
+        if not answer or not self._render(marked[: len(messages)]).startswith(before):
+            raise ValueError(
+                f"{self.path}: the chat template writes a conversation differently once it has been "
+                "answered, so an episode cannot go on where it stopped"
+            )
+        ids = self._encode_marked(after, contents, secret)
+        if not ids or ids[0] not in self.eos_ids:
+            raise ValueError(
+                f"{self.path}: the chat template writes no end token after an answer, so an episode cannot "
+                "go on where it stopped"
+            )
+        return self._encode_marked(before, contents, secret), ids
 
     def _mark(
         self, messages: Sequence[Mapping[str, str]], always: int = -1
@@ -271,9 +279,14 @@ class LanguageModel:
 
     def _render(self, messages: list[dict[str, str]]) -> str:
         try:
-            # Llama 3's templates put today's date in, by default; a prompt must not depend on the day.
             return self.tokenizer.apply_chat_template(
-                messages, add_generation_prompt=True, tokenize=False, date_string="26 Jul 2024"
+                messages,
+                add_generation_prompt=True,
+                tokenize=False,
+                # Llama 3's templates put today's date in, by default; a prompt must not depend on the day.
+                date_string="26 Jul 2024",
+                # Qwen3's let the model think first, by default; all of an answer is read, and it is bounded.
+                enable_thinking=False,
             )
         except Exception as error:  # a template is a program: it may raise anything
             raise ValueError(

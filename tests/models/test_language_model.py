@@ -269,6 +269,29 @@ OTHER_NAMES = "{{ '<|endoftext|>' }}" + tiny.CHAT_TEMPLATE.replace(
 )
 
 
+# With a switch, as Qwen3's: what a model must not think is put before its answer, and dropped afterwards.
+SWITCH = tiny.CHAT_TEMPLATE.replace(
+    "assistant\\n' }}",
+    "assistant\\n' }}{%- if enable_thinking is defined and not enable_thinking -%}"
+    "{{ '<think>\\n\\n</think>\\n\\n' }}{%- endif -%}",
+)
+
+
+def test_a_model_that_can_think_answers_at_once(directory):
+    tiny.write_tokenizer(directory, chat_template=SWITCH)
+    model = LanguageModel.load(directory)
+    messages = user("What is 6 * 7?")
+    text = model.decode(model.encode_messages(messages))
+    assert text.endswith("assistant\n<think>\n\n</think>\n\n")
+    assert model.continues == ""
+    tiny.write_tokenizer(directory, chat_template=tiny.CHAT_TEMPLATE)
+    plain = LanguageModel.load(directory)
+    reply = user("and 6 * 8?")
+    follows = model.encode_reply(messages, reply, done=False)
+    thought = model.encode("<think>\n\n</think>\n\n")
+    assert follows == [*plain.encode_reply(messages, reply, done=False), *thought]
+
+
 @pytest.mark.parametrize("template", [tiny.CHAT_TEMPLATE, TRIMMED, THINKING, OTHER_NAMES])
 @pytest.mark.parametrize("system", [[], [{"role": "system", "content": "Be brief."}]])
 def test_what_follows_an_answer_is_what_the_template_writes(directory, template, system):
