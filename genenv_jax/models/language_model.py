@@ -191,8 +191,8 @@ class LanguageModel:
     ) -> tuple[list[int], list[int]]:
         """Token ids before and after the answer to `messages`, where `reply` follows it; see `encode_reply`.
 
-        The first are those of `encode_messages(messages)`, but for what the template puts before an answer and
-        drops once it has been given, as Qwen3's does with an empty thought.
+        The first are those of `encode_messages(messages)`, but for what the template puts before an answer
+        and drops once it has been given, as Qwen3's does with an empty thought.
         """
         answered = [*messages, {"role": "assistant", "content": ""}, *reply]
         marked, contents, secret = self._mark(answered, always=len(messages))
