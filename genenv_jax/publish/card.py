@@ -152,6 +152,7 @@ def _render(
         verified=bool(config.benchmark.get("verify_files")),
         # Servers load it by AutoTokenizer.
         standard=start is not None and not has_made_tokenizer(start),
+        thinks=start is not None and _thinks(start),
         limits=_limits(role, config),
         length=longest.get(role) or max(longest.values()),
         response=limits.simulator_response if role == "simulator" else limits.agent_response,
@@ -159,6 +160,12 @@ def _render(
         bibtex=BIBTEX,
     )
     return str(ModelCard(text))  # raises where the front matter cannot be read back
+
+
+def _thinks(start: pathlib.Path) -> bool:
+    """Whether the chat template of a model directory has a switch for thinking, as Qwen3's."""
+    files = (start / name for name in ("chat_template.jinja", "tokenizer_config.json"))
+    return any("enable_thinking" in file.read_text("utf-8") for file in files if file.is_file())
 
 
 @functools.cache

@@ -106,6 +106,15 @@ def test_how_it_is_served(make, tmp_path):
     assert "AutoTokenizer, which vLLM and SGLang use, does not split" in text
 
 
+def test_a_template_that_lets_the_model_think_is_named(make, tmp_path):
+    assert "enable_thinking" not in make()["card"]
+    thinks = tiny.CHAT_TEMPLATE + "{{ 'no' if enable_thinking is defined else 'yes' }}"
+    tiny.write_tokenizer(tmp_path / "base", chat_template=thinks)
+    assert (
+        "--default-chat-template-kwargs '{\"enable_thinking\": false}'` to vLLM" in make()["card"]
+    )
+
+
 def test_adapters_have_a_card_of_their_own(make):
     found = make(**HUB, **{"lora.rank": 2, "warm_start.steps": 0})
     data = ModelCard(found["adapter_card"]).data
