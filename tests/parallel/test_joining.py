@@ -69,10 +69,10 @@ def test_a_port_in_use_is_named(interface):
 @pytest.mark.parametrize(
     ("members", "codes", "message"),
     [
-        (((0, 3), (1, 3)), [2, 2], "not all processes joined process 0 at 127.0.0.1:"),
+        (((0, 3), (1, 3)), [1, 1], "not all processes joined process 0 at 127.0.0.1:"),
         (((0, 2), (1, 3)), [2, 2], "1 has '--num_processes=3' where process 0 has '--num_proc"),
         # The first of the two is aborted by JAX when the second one comes.
-        (((0, 3), (1, 3), (1, 3)), [-signal.SIGABRT, 2, 2], "and a --process_id of its own"),
+        (((0, 3), (1, 3), (1, 3)), [-signal.SIGABRT, 1, 1], "and a --process_id of its own"),
     ],
 )
 def test_processes_that_do_not_fit_say_why(tmp_path, members, codes, message):
@@ -81,10 +81,10 @@ def test_processes_that_do_not_fit_say_why(tmp_path, members, codes, message):
     assert sorted(ended) == codes, texts
     for code, text in zip(ended, texts, strict=True):
         errors = [line for line in text.splitlines() if line.startswith("error: ")]
-        assert len(errors) == (code == 2), texts
+        assert len(errors) == (code > 0), texts
         assert all(message in error for error in errors), texts
         assert "Traceback" not in text, text
-        if code != 2:
+        if code < 0:
             assert "a request from a newer incarnation" in text, text
 
 
