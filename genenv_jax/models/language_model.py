@@ -167,8 +167,14 @@ class LanguageModel:
           ValueError: as `encode_messages` does, or the template rewrites what comes before a reply, or writes
             no end token after an answer.
         """
-        _, after = self._around(messages, reply)
-        return after[1:] if done else after
+        _, after, contents, secret = self._around(messages, reply)
+        ids = self._encode_marked(after, contents, secret)
+        if not ids or ids[0] not in self.eos_ids:
+            raise ValueError(
+                f"{self.path}: the chat template writes no end token after an answer, so an episode cannot "
+                "go on where it stopped"
+            )
+        return ids[1:] if done else ids
 
     @functools.cached_property
     def continues(self) -> str:
@@ -177,8 +183,10 @@ class LanguageModel:
         reply = [{"role": "user", "content": "c"}]
         answered = [*opening, {"role": "assistant", "content": "b"}, *reply]
         try:
-            before, after = self._around(opening, reply)
-            if [*before, *self.encode("b"), *after] == self.encode_messages(answered):
+            after = self.encode_reply(opening, reply, done=False)
+            before, _, contents, secret = self._around(opening, reply)
+            pieces = [*self._encode_marked(before, contents, secret), *self.encode("b"), *after]
+            if pieces == self.encode_messages(answered):
                 return ""
         except ValueError as error:
             return str(error)
@@ -188,11 +196,11 @@ class LanguageModel:
 
     def _around(
         self, messages: Sequence[Mapping[str, str]], reply: Sequence[Mapping[str, str]]
-    ) -> tuple[list[int], list[int]]:
-        """Token ids before and after the answer to `messages`, where `reply` follows it; see `encode_reply`.
+    ) -> tuple[str, str, list[str], str]:
+        """The template's texts before and after the answer to `messages`, where `reply` follows it.
 
-        The first are those of `encode_messages(messages)`, but for what the template puts before an answer
-        and drops once it has been given, as Qwen3's does with an empty thought.
+        The first is that of `messages`, but for what the template puts before an answer and drops once it has
+        been given, as Qwen3's does with an empty thought.  Placeholders are as `_mark` gives them.
         """
         answered = [*messages, {"role": "assistant", "content": ""}, *reply]
         marked, contents, secret = self._mark(answered, always=len(messages))
@@ -202,13 +210,7 @@ class LanguageModel:
                 f"{self.path}: the chat template writes a conversation differently once it has been "
                 "answered, so an episode cannot go on where it stopped"
             )
-        ids = self._encode_marked(after, contents, secret)
-        if not ids or ids[0] not in self.eos_ids:
-            raise ValueError(
-                f"{self.path}: the chat template writes no end token after an answer, so an episode cannot "
-                "go on where it stopped"
-            )
-        return self._encode_marked(before, contents, secret), ids
+        return before, after, contents, secret
 
     def _mark(
         self, messages: Sequence[Mapping[str, str]], always: int = -1

@@ -145,7 +145,7 @@ def fingerprint(path: str | os.PathLike) -> str:
     """
     path = pathlib.Path(path)
     read_config(path)
-    files = [path / "config.json", path / "tokenizer.json", *weight_files(path)]
+    files = [path / "config.json", path / TOKENIZER, *weight_files(path)]
     digest = hashlib.sha256()
     for file in files:
         if not file.is_file():
