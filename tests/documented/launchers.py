@@ -11,7 +11,6 @@ import string
 import subprocess
 import sys
 
-import jsonschema
 import yaml
 from packaging.requirements import Requirement
 
@@ -137,7 +136,7 @@ def kubectl(invocation: Invocation, place: Checkout) -> None:
     assert _parse(parser, rest).file == "-"
     assert invocation.stdin == manifest.substitute(environment)
     created = yaml.safe_load(invocation.stdin)
-    jsonschema.Draft202012Validator(test_jobset.SCHEMA).validate(created)
+    assert programs.schema_errors("jobset", created) == []
     assert _taken(test_jobset.container_of(created)["args"]) is True
 
 

@@ -1,12 +1,21 @@
-"""What the program itself makes of a command line that a launcher gives it."""
+"""What a launcher's files hold, and what the program makes of the command line that they give it."""
 
+import json
+import pathlib
 import sys
 from unittest import mock
 
+import jsonschema
 from absl import flags
 
 from genenv_jax import cli
 from tests import commands
+
+
+def schema_errors(name, value):
+    """What the stored schema of `name` says against a parsed file."""
+    schema = json.loads((pathlib.Path(__file__).parent / f"schemas/{name}.json").read_text())
+    return [error.message for error in jsonschema.Draft202012Validator(schema).iter_errors(value)]
 
 
 def accepted(arguments):

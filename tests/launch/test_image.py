@@ -1,6 +1,5 @@
 """The Dockerfile: what it copies is there and is enough, and what it runs takes a command line."""
 
-import pathlib
 import re
 import shutil
 import subprocess
@@ -8,23 +7,16 @@ import sys
 
 import pytest
 
-ROOT = pathlib.Path(__file__).resolve().parents[2]
+from tests.commands import ROOT
+
 LINES = re.sub(r"(?m)\\\n|^#.*\n", "", (ROOT / "Dockerfile").read_text()).splitlines()
 STEPS = [line.split(None, 1) for line in LINES if line]
-
-
-def copied():
-    """Source and target of every COPY, as they are in the repository and in the image."""
-    for step, text in STEPS:
-        if step == "COPY":
-            *sources, target = text.split()
-            yield from ((source, target) for source in sources)
 
 
 def test_what_is_copied_exists_and_is_not_ignored():
     first, *kept = (ROOT / ".dockerignore").read_text().splitlines()
     assert first == "*"
-    sources = [source for source, _ in copied()]
+    sources = [source for step, text in STEPS if step == "COPY" for source in text.split()[:-1]]
     assert sorted(f"!{source}" for source in sources) == sorted(k for k in kept if k[0] == "!")
     assert all((ROOT / source).exists() for source in sources)
 
@@ -45,55 +37,24 @@ def test_extras_are_optional():
         assert done.stdout.decode() == expected + "\n"
 
 
-def copy(source, target):
-    if (ROOT / source).is_dir():
-        shutil.copytree(ROOT / source, target)
-    else:
-        shutil.copy(ROOT / source, target)
-
-
 @pytest.mark.slow
-def test_what_is_copied_before_the_installation_is_enough_for_it(tmp_path):
-    """The step up to pip, then the metadata that pip would make."""
-    installs = next(i for i, (_, text) in enumerate(STEPS) if "pip install" in text)
-    for step, text in STEPS[:installs]:
+def test_what_is_copied_is_enough_for_the_installation_and_the_program(tmp_path):
+    """The steps in their order; in place of pip, the metadata that it would make."""
+    for step, text in STEPS:
         if step == "COPY":
             *sources, target = text.split()
             for source in sources:
-                copy(source, tmp_path / target)
-    before, _ = STEPS[installs][1].split("&& pip install")
-    command = f"{before} && {sys.executable} setup.py --quiet egg_info"
-    done = subprocess.run(command, shell=True, cwd=tmp_path, capture_output=True, text=True)
-    assert done.returncode == 0, done.stderr
-    assert (tmp_path / "genenv_jax.egg-info" / "requires.txt").is_file()
-
-
-@pytest.mark.slow
-def test_the_program_runs_from_what_is_copied(tmp_path):
-    for source, target in copied():
-        copy(source, tmp_path / target)
+                if (ROOT / source).is_dir():
+                    shutil.copytree(ROOT / source, tmp_path / target, dirs_exist_ok=True)
+                else:
+                    shutil.copy(ROOT / source, tmp_path / target)
+        elif "pip install" in text:
+            before, _ = text.split("&& pip install")
+            command = f"{before} && {sys.executable} setup.py --quiet egg_info"
+            subprocess.run(command, shell=True, cwd=tmp_path, check=True)
+            assert (tmp_path / "genenv_jax.egg-info" / "requires.txt").is_file()
     arguments = ["-m", "genenv_jax.main", "--config=configs/quickstart.py", "--print_config"]
     done = subprocess.run(
         [sys.executable, *arguments], cwd=tmp_path, capture_output=True, text=True, check=False
     )
     assert done.returncode == 0 and "config.model." in done.stdout, done.stderr
-
-
-def _docker():
-    command = ["docker", "info"]
-    return shutil.which("docker") and not subprocess.run(command, capture_output=True).returncode
-
-
-@pytest.mark.slow
-def test_it_can_be_built():
-    if not _docker():
-        pytest.skip("needs Docker with a daemon that runs")
-    tag = "genenv_jax:test"
-    subprocess.run(["docker", "build", "--quiet", "--tag", tag, ROOT], check=True)
-    done = subprocess.run(
-        ["docker", "run", "--rm", tag, "--config=configs/quickstart.py", "--print_config"],
-        capture_output=True,
-        text=True,
-        check=True,
-    )
-    assert "config.model." in done.stdout

@@ -1,7 +1,6 @@
 """The batch script against a stand-in for Slurm."""
 
 import os
-import pathlib
 import re
 import shlex
 import shutil
@@ -10,9 +9,9 @@ import sys
 
 import pytest
 
+from tests.commands import ROOT
 from tests.launch import fake_slurm
 
-ROOT = pathlib.Path(__file__).resolve().parents[2]
 SCRIPT = ROOT / "launch/slurm.sbatch"
 
 pytestmark = pytest.mark.skipif(shutil.which("bash") is None, reason="needs bash")
@@ -73,7 +72,9 @@ def test_after_a_node_has_failed_the_run_goes_on_though_its_lock_is_left(cluster
     assert cluster.starts == 2 and epochs(cluster) == 2
 
 
-def test_a_preempted_run_saves_and_is_started_again_by_slurm_alone(cluster):
+@pytest.mark.parametrize("again", [True, False])
+def test_a_preempted_run_saves_and_slurm_alone_starts_it_again(cluster, again):
+    """Where it does not, the run was cancelled."""
     (cluster.control / "hang").touch()
 
     def preempt(process):
@@ -81,17 +82,11 @@ def test_a_preempted_run_saves_and_is_started_again_by_slurm_alone(cluster):
         assert process.wait(30) == 143
         assert not (cluster.workdir / "run.lock").exists()
         assert not (cluster.control / "requeue").exists()
-        return True
+        return again
 
     done = submit(cluster, during=preempt)
-    assert done.returncode == 0, done.stderr
-    assert cluster.starts == 2
-
-
-def test_a_cancelled_run_stays_cancelled(cluster):
-    (cluster.control / "hang").touch()
-    done = submit(cluster, during=lambda process: os.killpg(process.pid, signal.SIGTERM))
-    assert done.returncode == 143 and cluster.starts == 1
+    assert done.returncode == (0 if again else 143), done.stderr
+    assert cluster.starts == 1 + again
 
 
 def test_a_failing_worker_ends_the_job_for_good(cluster):
