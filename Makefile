@@ -65,7 +65,8 @@ docs: $(CREATED)
 	$(RUN) mkdocs build
 
 fuzz: $(TEST)
-	$(RUN) bench.fuzz --minutes=$(MINUTES)
+	$(RUN) tests.benchmarks.small build/small
+	$(RUN) bench.fuzz --minutes=$(MINUTES) --small=build/small
 
 references: $(REST)
 	$(RUN) tests.models.make_references

@@ -1,10 +1,10 @@
 """What the host's side of a run costs as accepted tasks, traces, rollouts and processes become many.
 
-    python bench/growth.py --figure=docs/performance/growth.png
+    GENENV_DATA=/data python bench/growth.py --figure=docs/performance/growth.png
     python bench/growth.py --sizes=1000,10000 --json=before.json            # of an earlier version
     python bench/growth.py --sizes=1000,10000 --before=before.json          # beside it
 
-Tasks of Dial, and requests in the form of BFCL's single turns, are made up; all else is the package's own
+Tasks of Dial, and requests for the functions of BFCL's tasks, are made up; all else is the package's own
 code on a run's own files: the gate (`Verifier`), records, checkpoints, a resume (`Session.open`), replay, the
 report, the scorer, and epochs of host work in several processes.  Every accepted task is attempted ten times.
 No model.  Each number is of a process of its own, in its CPU seconds; the last column is the exponent between
@@ -47,7 +47,6 @@ import numpy as np  # noqa: E402
 from genenv_jax.benchmarks import base, registry  # noqa: E402
 from genenv_jax.benchmarks.base import Benchmark, Rejection, SeedStatistics, Task  # noqa: E402
 from genenv_jax.scoring.verification import VerificationConfig, Verifier  # noqa: E402
-from tests.benchmarks import bfcl_tasks  # noqa: E402
 
 WORLDS = ("dial", "bfcl")
 PARTS = ("gate", "workdir", "replay", "flight", "together")
@@ -119,16 +118,9 @@ def _dial() -> World:
 
 
 def _bfcl() -> World:
-    with tempfile.TemporaryDirectory() as folder:
-        categories = ("simple_python", "multiple", "parallel")
-        bfcl = registry.make_benchmark(
-            "bfcl",
-            data_dir=str(bfcl_tasks.write(pathlib.Path(folder))),
-            seed_categories=categories,
-            eval_categories=categories,
-        )
-        seeds = bfcl.tasks("seed")
-        bfcl.tasks("eval")  # while the files are there
+    categories = ("simple_python", "multiple", "parallel")
+    bfcl = registry.make_benchmark("bfcl", seed_categories=categories, eval_categories=categories)
+    seeds = bfcl.tasks("seed")
 
     def value(draws: random.Random, name: str) -> str:
         return str(draws.randint(2, 999)) if name == "n" else draws.choice(_SLOTS[name])

@@ -26,9 +26,9 @@ from arguments import some_of
 _ROOT = pathlib.Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(_ROOT))
 
+from bench.bad_answers.hostile import HOSTILE  # noqa: E402
 from genenv_jax.benchmarks import registry  # noqa: E402
 from genenv_jax.benchmarks.base import Benchmark, Score, Task, is_interactive  # noqa: E402
-from tests.benchmarks.hostile import HOSTILE  # noqa: E402
 
 NAMES = (
     "alfworld",

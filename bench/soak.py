@@ -1,8 +1,7 @@
 """What grows in a process that co-evolves for an hour.
 
-    python bench/soak.py                                # an hour of the tests' toy benchmark
-    python bench/soak.py --minutes=10 --at=1,5,10
-    python bench/soak.py --config=configs/quickstart.py
+    python bench/soak.py --config=tests/run_toy.py             # an hour of epochs of a second
+    python bench/soak.py --config=configs/quickstart.py --minutes=10 --at=1,5,10
 
 trains without end in one process and prints a table: resident memory, open files, threads, blocks of memory
 that Python has, live compiled programs and arrays of JAX, when everything has been compiled and after --at
@@ -126,23 +125,20 @@ def soak(
 
 def main() -> None:
     """Runs and prints."""
-    from genenv_jax.benchmarks import registry
     from genenv_jax.coevolve import Coevolution
     from genenv_jax.config import validate
-    from tests.runs import toy_config
 
     options = flags.FLAGS
-    registry._BENCHMARKS["toy"] = ("tests.toy", "Drawing")
     with tempfile.TemporaryDirectory() as folder:
         with cli.one_line_errors():
             at = [float(t) for t in options.at]
             if options.steady not in at or options.steady >= options.minutes:
                 raise ValueError(f"--steady={options.steady}: expected one of --at={options.at}")
-            # D_train and the pool of tasks are whole unless bounded.  The toy's learning rates are for
-            # runs of two epochs: after some thousand they diverge.
-            lasting = {"agent.replay_capacity": 256, "verification.pool_epochs": 3}
-            lasting |= {f"{player}.learning_rate": 1e-5 for player in ("agent", "simulator")}
-            config = options.config or toy_config(options.cache_dir or folder, lasting)
+            config = options.config
+            # D_train and the pool of tasks are whole unless bounded.  Learning rates are for runs of some
+            # epochs: after a thousand they diverge.
+            config.agent.replay_share, config.verification.pool_epochs = 0.0, 3
+            config.agent.learning_rate = config.simulator.learning_rate = 1e-5
             config.epochs, config.export, config.tracking.trackers = 2**31 - 1, False, ()
             run = Coevolution(validate(config), pathlib.Path(folder) / "run")
         with run.scorer, run.session.running(), run.host.activate():
@@ -157,9 +153,9 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    cli.define_config("Configuration file; by default the tests' toy benchmark.")
+    cli.define_config("Configuration file.")
     flags.DEFINE_float("minutes", 60.0, "How long to train.", 0.1)
     flags.DEFINE_list("at", ["5", "30", "60"], "Minutes of the table's rows.")
     flags.DEFINE_float("steady", 5.0, "Minutes of the row from which on nothing may grow.")
-    flags.DEFINE_string("cache_dir", "", "Where the toy's model is kept; by default nowhere.")
+    flags.mark_flags_as_required(["config"])
     cli.run(main)

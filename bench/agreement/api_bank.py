@@ -9,12 +9,12 @@ import signal
 from collections.abc import Callable, Iterator, Mapping
 
 from bench.agreement.tally import Case, Judge, Verdict
+from bench.bad_answers.api_bank import is_compared
+from bench.official.api_bank import LETTERS, Official
 from genenv_jax.benchmarks.api_bank import executed, records
 from genenv_jax.benchmarks.api_bank.benchmark import APIBank
 from genenv_jax.benchmarks.api_bank.calls import write_call
 from genenv_jax.benchmarks.base import Task
-from tests.benchmarks.api_bank_mutations import is_compared
-from tests.benchmarks.api_bank_official import LETTERS, Official
 
 _CPU_SECONDS = 1.0  # of an official verdict; its calculator does not end on some formulas
 REPLIES = ("level-1-response", "level-2-response", "level-3-batch-inf-response")

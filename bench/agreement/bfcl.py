@@ -6,12 +6,12 @@ import pathlib
 import random
 from collections.abc import Iterator
 
-from bench.agreement.bfcl_answers import answers
-from bench.agreement.source_answers import no_call_answers, source_answers
 from bench.agreement.tally import Case, Judge, Verdict
+from bench.bad_answers.bfcl import answers
+from bench.bad_answers.bfcl_source import no_call_answers, source_answers
+from bench.official.bfcl import official_scorer
 from genenv_jax.benchmarks.bfcl import categories, records
 from genenv_jax.benchmarks.bfcl.benchmark import BFCL
-from tests.benchmarks.bfcl_official import official_scorer
 
 VERSION = "v4"
 _NO_CALL = ("irrelevance", "relevance")

@@ -9,11 +9,7 @@ import random
 from collections.abc import Iterator
 
 from bench.agreement.tally import Case, Judge, Verdict
-from genenv_jax.benchmarks.base import Task
-from genenv_jax.benchmarks.bfcl import backends
-from genenv_jax.benchmarks.bfcl.benchmark import BFCL
-from genenv_jax.benchmarks.bfcl.categories import MULTI_TURN
-from tests.benchmarks.bfcl_conversation_mutations import (
+from bench.bad_answers.bfcl_conversations import (
     CHANGES,
     Calls,
     Play,
@@ -22,7 +18,11 @@ from tests.benchmarks.bfcl_conversation_mutations import (
     too_many_steps,
     write_play,
 )
-from tests.benchmarks.bfcl_official_conversations import conversations, official_judge
+from bench.official.bfcl_conversations import conversations, official_judge
+from genenv_jax.benchmarks.base import Task
+from genenv_jax.benchmarks.bfcl import backends
+from genenv_jax.benchmarks.bfcl.benchmark import BFCL
+from genenv_jax.benchmarks.bfcl.categories import MULTI_TURN
 
 _PER_TASK = 5
 _KINDS = {change.__name__.strip("_").replace("_", " "): change for change in CHANGES}

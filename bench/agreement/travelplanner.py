@@ -10,12 +10,12 @@ import random
 from collections.abc import Iterator
 
 from bench.agreement.tally import Case, Judge, Verdict
+from bench.bad_answers.travelplanner import KINDS, Mutator, Plan
+from bench.official import travelplanner as oracle
 from genenv_jax.benchmarks.travelplanner import records
 from genenv_jax.benchmarks.travelplanner.benchmark import TravelPlanner
 from genenv_jax.benchmarks.travelplanner.planner import find_plan
 from genenv_jax.benchmarks.travelplanner.queries import Query
-from tests.benchmarks import travelplanner_official as oracle
-from tests.benchmarks.travelplanner_mutations import KINDS, Mutator, Plan
 
 _WORDS = (
     "",
@@ -157,7 +157,7 @@ def _case(kind: str, task, plan: Plan) -> Case:
 
 
 def judges(data_dir: pathlib.Path | None, official: pathlib.Path) -> tuple[Judge, Judge]:
-    """The letters of all constraints (`travelplanner_official`); accepted is the final pass."""
+    """The letters of all constraints (`bench.official.travelplanner`); accepted is the final pass."""
     directory = records.find_directory(data_dir)
     benchmark = TravelPlanner(data_dir=data_dir)
     oracle.prepare(

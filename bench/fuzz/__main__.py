@@ -2,12 +2,12 @@
 
     python -m bench.fuzz --minutes=10                    # or: make fuzz MINUTES=10
     python -m bench.fuzz --texts=200 --names='bfcl'      # exactly so many texts for each target of that name
-    python -m bench.fuzz --guided --texts=20000          # led by coverage; needs the package atheris
 
 Texts are made by grammars and by changes to right ones (`texts`), those of the benchmarks' own tasks: from
-$GENENV_DATA where the files are there, else from small ones.  Text number i of a target depends on --seed and
-i alone.  Each has --limit seconds of CPU time.  Whatever is raised, takes longer, ends the process or is not
-what its type promises (`promises`) is a find: made smaller it is written to --out, and the exit code is 1.
+$GENENV_DATA where the files are there, else from those in --small.  Text number i of a target depends on
+--seed and i alone.  Each has --limit seconds of CPU time.  Whatever is raised, takes longer, ends the process
+or is not what its type promises (`promises`) is a find: made smaller it is written to --out, and the exit
+code is 1.
 """
 
 from __future__ import annotations
@@ -34,22 +34,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument(
         "--out", type=pathlib.Path, default=pathlib.Path("runs/fuzz"), help="for finds"
     )
-    parser.add_argument("--guided", action="store_true", help="led by coverage, with atheris")
+    parser.add_argument(
+        "--small", type=pathlib.Path, help="small files, as tests.benchmarks.small writes them"
+    )
     options = parser.parse_args(arguments)
     options.out = options.out.absolute()
-    if options.guided:
-        from bench.fuzz import guided  # the package under test must not be imported before
+    from bench.fuzz.loop import finds, fuzz, summary, table
 
-        guided.fuzz(options, lambda tallies: os._exit(_report(options, tallies)))
-    from bench.fuzz.loop import fuzz
-
-    return _report(options, fuzz(options))
-
-
-def _report(options: argparse.Namespace, tallies) -> int:
-    """Prints the counts; returns the exit code."""
-    from bench.fuzz.loop import finds, summary, table
-
+    tallies = fuzz(options)
     print("\n".join(table(tallies)))
     print(f"\n{summary(tallies)}")
     found = any(any(finds(tally)) for tally in tallies.values())

@@ -54,17 +54,22 @@ class Tally:
             self.slowest, self.slowest_text = other.slowest, other.slowest_text
 
 
-def all_targets(directory: pathlib.Path, names: str = "", small: bool = False) -> list[Target]:
+def all_targets(
+    directory: pathlib.Path,
+    names: str = "",
+    small: pathlib.Path | None = None,
+    only_small: bool = False,
+) -> list[Target]:
     """Every target whose name holds one of some words.
 
     Args:
-      directory: for small files of benchmarks and what targets write.
+      directory: for what targets write.
       names: separated by commas; "" for all.
-      small: small files also where the real ones are there.
+      small, only_small: see `benchmarks`.
     """
     wanted = names.split(",")
     found = [*readers(), *outlets(directory / "outlets")]
-    for name, benchmark in benchmarks(directory / "data", wanted, small):
+    for name, benchmark in benchmarks(wanted, small, only_small):
         found += of_benchmark(name, benchmark)
     return [target for target in found if any(word in target.name for word in wanted)]
 
@@ -110,7 +115,7 @@ def _work(options: argparse.Namespace, rank: int, places, results) -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the first process ends this one
     _bound_memory(options.memory)
     with tempfile.TemporaryDirectory(prefix="fuzz") as directory:
-        targets = all_targets(pathlib.Path(directory), options.names)
+        targets = all_targets(pathlib.Path(directory), options.names, options.small)
         died = places[-1]
         places[-1] = -1
         if died >= 0:  # the process before ended there, so it is not run again

@@ -23,8 +23,6 @@ from genenv_jax.benchmarks.bfcl.categories import TURN_STATE
 from genenv_jax.scoring import requests
 from genenv_jax.scoring.open_episodes import OpenEpisodes
 from genenv_jax.scoring.verification import PARSED, PROVEN, VerificationConfig, Verifier, inspect
-from tests.benchmarks import custom_files
-from tests.benchmarks.small import ALL_WRITERS
 
 _BFCL = (
     *("simple_python", "simple_java", "simple_javascript", "multiple", "parallel", "irrelevance"),
@@ -41,7 +39,7 @@ _CONFIGURATIONS: dict[str, dict[str, Any]] = {
     "bamboogle": {"seed_fraction": 0.5},
     "bamboogle:search": {"seed_fraction": 0.5, "mode": "search"},
     "bfcl": {"seed_categories": _BFCL, "eval_categories": _BFCL},
-    "custom": custom_files.OPTIONS,
+    "custom": {"train": "train.jsonl", "held_out": "held_out.jsonl"},
     "bfcl:turn_state": {"multi_turn_rule": "turn_state"},
     "bfcl:conversation": {"multi_turn_rule": "conversation"},
     "dial": {},
@@ -79,16 +77,16 @@ class Target:
 
 
 def benchmarks(
-    directory: pathlib.Path, wanted: Sequence[str], small: bool = False
+    wanted: Sequence[str], small: pathlib.Path | None = None, only_small: bool = False
 ) -> Iterator[tuple[str, Benchmark]]:
     """The benchmarks by the names of their configurations.
 
-    Those whose packages are missing are left out.
+    Those whose packages or files are missing are left out.
 
     Args:
-      directory: for the small files of benchmarks whose real ones are not there.
       wanted: words; configurations are left out of which no target's name has one.
-      small: small files for all.
+      small: has small files of each benchmark in a directory of its name, for those without a data set.
+      only_small: these also where the data sets are there.
     """
     for name, options in _CONFIGURATIONS.items():
         if not any(word in f"{name} {what}" for word in wanted for what in _WAYS):
@@ -99,16 +97,14 @@ def benchmarks(
         # Everything held out beyond a few tasks would only cost time.
         limits = {} if kind.startswith("dial") else {"max_seeds": _TASKS, "max_eval": _TASKS // 4}
         found = None
-        if kind.startswith("dial") or not (small or kind == "custom"):
+        if kind.startswith("dial") or not (only_small or kind == "custom"):
             with contextlib.suppress(FileNotFoundError):
                 found = registry.make_benchmark(kind, **options, **limits)
                 found.tasks("seed"), found.tasks("eval")
-        if found is None:
-            root = directory / kind
-            if not root.exists():
-                ALL_WRITERS[kind](root)
-            found = registry.make_benchmark(kind, **options, **limits, data_dir=str(root))
-        yield name, found
+        if found is None and small and (small / kind).is_dir():
+            found = registry.make_benchmark(kind, **options, **limits, data_dir=str(small / kind))
+        if found is not None:
+            yield name, found
 
 
 def of_benchmark(name: str, benchmark: Benchmark) -> Iterator[Target]:

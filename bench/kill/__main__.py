@@ -1,14 +1,13 @@
 """Kills a co-evolution at random instants, or damages its files, and compares where it ends.
 
-    python -m bench.kill --kills=200 --signals=25 --minutes=120 --seed=0
-    python -m bench.kill --corruptions=3 --kills=0 --signals=0
+    python -m bench.kill --config=tests/run_toy.py --kills=200 --signals=25 --minutes=120 --seed=0
+    python -m bench.kill --config=tests/run_toy.py --corruptions=3 --kills=0 --signals=0
 
-A run of the tests' toy benchmark is made to its end.  The same run is then struck in every phase (--kills
-SIGKILLs over all phases; --signals SIGTERMs and as many SIGINTs in each), started again after each strike,
-and compared byte for byte when it has ended: records, settings, exports, and what the checkpoints hold.  Not
-compared are timing.jsonl and what the checkpoints say of it.  A --corruptions times every file of the newest
-checkpoint and every record is cut short, changed in a byte and removed, each in a copy of the run that lacks
-its last epoch.
+A short run is made to its end.  The same run is then struck in every phase (--kills SIGKILLs over all phases;
+--signals SIGTERMs and as many SIGINTs in each), started again after each strike, and compared byte for byte
+when it has ended: records, settings, exports, and what the checkpoints hold.  Not compared are timing.jsonl and
+what the checkpoints say of it.  A --corruptions times every file of the newest checkpoint and every record is
+cut short, changed in a byte and removed, each in a copy of the run that lacks its last epoch.
 
 Commands run in processes that are forked with all modules imported.  After a SIGTERM or SIGINT such a process
 takes the next command, with what it has compiled, unless --fresh; after a SIGKILL it is gone.  --processes=2
@@ -36,6 +35,7 @@ _ROOT = pathlib.Path(__file__).resolve().parents[2]
 def parse(arguments: Sequence[str] | None = None) -> argparse.Namespace:
     """The command line."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    parser.add_argument("--config", required=True, help="file of the run's configuration")
     for name, default, text in (
         ("kills", 200, "SIGKILLs, over all phases"),
         ("signals", 25, "SIGTERMs, and SIGINTs, in each phase"),
@@ -69,7 +69,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         out.mkdir(parents=True, exist_ok=True)
         os.environ.setdefault("JAX_COMPILATION_CACHE_DIR", str(out / "xla"))
         os.environ.setdefault("JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS", "0")
-        importlib.import_module("tests.runs")  # once, before the forks
+        importlib.import_module("genenv_jax.coevolve")  # once, before the forks
 
         harness = Harness(options, out)
         reference = out / "reference" / "run"

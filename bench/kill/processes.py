@@ -26,12 +26,9 @@ def _serve(pipe: Connection, keep: bool) -> None:
     """The child: runs commands one after another, and says which phase begins."""
     import contextlib
 
-    from genenv_jax.benchmarks import registry
     from genenv_jax.players.player import Player
     from genenv_jax.run.progress import Progress
     from genenv_jax.run.session import Session
-
-    registry._BENCHMARKS["toy"] = ("tests.toy", "Drawing")
 
     def marked(function: Any, name: str = "") -> Any:
         def call(self: Any, what: Any, *rest: Any, **options: Any) -> Any:

@@ -40,9 +40,10 @@ class Harness:
 
     def arguments(self, workdir: pathlib.Path, index: int = 0, port: int = 0) -> list[str]:
         """The command of one process."""
-        given = [f"--config=tests/run_toy.py:{workdir.parent / 'models'}", f"--workdir={workdir}"]
-        given += [*_SETTINGS, f"--config.epochs={self.options.epochs}"]
+        given = [f"--config={self.options.config}", f"--workdir={workdir}", *_SETTINGS]
         given += [
+            f"--config.model.make.cache_dir={workdir.parent / 'models'}",
+            f"--config.epochs={self.options.epochs}",
             f"--config.lora.rank={self.options.lora}",
             f"--config.scoring.workers={self.options.workers}",
         ]

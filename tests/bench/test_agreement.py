@@ -9,7 +9,9 @@ import sys
 
 import pytest
 
-from bench.agreement import alfworld, api_bank, bamboogle, bfcl_answers, source_answers, tally
+from bench.agreement import alfworld, api_bank, bamboogle, tally
+from bench.bad_answers import bfcl as bfcl_answers
+from bench.bad_answers import bfcl_source as source_answers
 from genenv_jax.benchmarks.api_bank.calls import Call, read_call
 from genenv_jax.benchmarks.bamboogle.answers import extract, normalize
 from genenv_jax.benchmarks.base import Rejection

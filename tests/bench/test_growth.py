@@ -9,7 +9,7 @@ import pytest
 from tests.bench.test_scripts import rows_of, run
 
 
-@pytest.mark.parametrize("name", growth.WORLDS)
+@pytest.mark.parametrize("name", ["dial", pytest.param("bfcl", marks=pytest.mark.data)])
 def test_tasks_differ_and_come_in_epochs(name):
     world = growth.make_world(name)
     tasks = list(world.tasks(300))

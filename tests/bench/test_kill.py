@@ -36,10 +36,10 @@ def test_the_plan_has_every_strike_and_follows_from_the_seed():
 
 
 def test_its_arguments():
-    given = parse(["--kills=3", "--processes=2", "--fresh"])
+    given = parse(["--config=x.py", "--kills=3", "--processes=2", "--fresh"])
     assert (given.kills, given.signals, given.processes, given.fresh) == (3, 25, 2, True)
     with pytest.raises(SystemExit):
-        parse(["--processes=3"])
+        parse(["--config=x.py", "--processes=3"])
 
 
 @pytest.fixture

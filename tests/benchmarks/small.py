@@ -1,6 +1,13 @@
-"""What writes the small files of each benchmark into a directory."""
+"""What writes the small files of each benchmark into a directory.
+
+python -m tests.benchmarks.small DIRECTORY         # a directory each, for bench.fuzz
+"""
 
 from __future__ import annotations
+
+import pathlib
+import shutil
+import sys
 
 from tests.benchmarks import (
     alfworld_toys,
@@ -20,3 +27,15 @@ WRITERS = {
 }
 # With those of nobody's data set.
 ALL_WRITERS = {**WRITERS, "custom": custom_files.write}
+
+
+def write(directory: pathlib.Path) -> pathlib.Path:
+    """The small files of all benchmarks, in a directory each, in place of what is there."""
+    shutil.rmtree(directory, ignore_errors=True)
+    for name, write_files in ALL_WRITERS.items():
+        write_files(directory / name)
+    return directory
+
+
+if __name__ == "__main__":
+    write(pathlib.Path(sys.argv[1]))

@@ -4,10 +4,10 @@ import json
 
 import pytest
 
+from bench.official.alfworld import WALKTHROUGHS
 from genenv_jax.benchmarks.alfworld import commands, games
 from genenv_jax.benchmarks.alfworld.benchmark import ALFWorld
 from genenv_jax.benchmarks.alfworld.world import World
-from tests.benchmarks.alfworld_official import WALKTHROUGHS
 
 pytestmark = pytest.mark.data
 

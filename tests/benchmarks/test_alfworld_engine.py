@@ -3,7 +3,7 @@
     pip install alfworld textworld
     ALFWORLD_GAMES=134 python -m pytest -m slow tests/benchmarks/test_alfworld_engine.py
 
-`alfworld_walkthroughs.json` has what the official expert (HandCodedTWAgent, at most 150 steps) did in the
+`bench/official/alfworld.json` has what the official expert (HandCodedTWAgent, at most 150 steps) did in the
 134 games of valid_unseen, played with the official wrappers (AlfredDemangler, AlfredInfos, AlfredExpert)
 in alfworld 0.4.2's grammar, and whether the official engine called the game won.
 """
@@ -15,11 +15,11 @@ import random
 
 import pytest
 
+from bench.official.alfworld import WALKTHROUGHS
 from genenv_jax.benchmarks.alfworld import commands, engine, expert, games
 from genenv_jax.benchmarks.alfworld.benchmark import ALFWorld
 from genenv_jax.benchmarks.alfworld.world import World
 from genenv_jax.benchmarks.base import Task
-from tests.benchmarks.alfworld_official import WALKTHROUGHS
 from tests.benchmarks.alfworld_rooms import differences, drawn
 from tests.benchmarks.alfworld_toys import write_game
 

@@ -5,6 +5,7 @@ import time
 
 import pytest
 
+from bench.bad_answers.hostile import HOSTILE
 from genenv_jax.benchmarks import base
 from genenv_jax.benchmarks.alfworld import games, steps
 from genenv_jax.benchmarks.alfworld import make_steps as command
@@ -13,7 +14,6 @@ from genenv_jax.benchmarks.alfworld.world import World
 from genenv_jax.scoring.worker import NoAnswer, Worker
 from tests.benchmarks import alfworld_toys
 from tests.benchmarks.alfworld_toys import PROBLEM, FakeGame, write_game
-from tests.benchmarks.hostile import HOSTILE
 
 
 @pytest.fixture

@@ -6,13 +6,13 @@ import re
 
 import pytest
 
+from bench.bad_answers.hostile import HOSTILE
 from genenv_jax.benchmarks import base
 from genenv_jax.benchmarks.alfworld import engine, episode
 from genenv_jax.benchmarks.alfworld.benchmark import ALFWorld
 from genenv_jax.benchmarks.base import SeedStatistics
 from tests.benchmarks import alfworld_toys
 from tests.benchmarks.alfworld_toys import FakeGame
-from tests.benchmarks.hostile import HOSTILE
 
 
 @pytest.fixture(scope="module")

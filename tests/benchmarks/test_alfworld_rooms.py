@@ -8,6 +8,7 @@ import re
 
 import pytest
 
+from bench.bad_answers.hostile import HOSTILE
 from genenv_jax.benchmarks import base
 from genenv_jax.benchmarks.alfworld import environments, expert, games, kinds, pddl, planner, rooms
 from genenv_jax.benchmarks.alfworld.benchmark import ALFWorld
@@ -15,7 +16,6 @@ from genenv_jax.benchmarks.alfworld.world import World
 from genenv_jax.benchmarks.base import Rejection, Task
 from tests.benchmarks import alfworld_toys
 from tests.benchmarks.alfworld_rooms import SPOILED, draw, drawn, spoiled
-from tests.benchmarks.hostile import HOSTILE
 
 ROOM = {
     "goal": {"task": "clean", "object": "mug", "place": "desk"},

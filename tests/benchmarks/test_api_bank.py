@@ -7,11 +7,11 @@ import time
 
 import pytest
 
+from bench.bad_answers.hostile import HOSTILE
 from genenv_jax.benchmarks import base
 from genenv_jax.benchmarks.api_bank import calls, metrics, records, rouge, rules
 from genenv_jax.benchmarks.api_bank.benchmark import APIBank
 from genenv_jax.benchmarks.base import Rejection, SeedStatistics, Task
-from tests.benchmarks.hostile import HOSTILE
 
 TOOL = {
     "name": "AddReminder",

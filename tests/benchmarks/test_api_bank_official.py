@@ -1,15 +1,15 @@
-"""Our call match against verdicts that the official evaluators gave (`api_bank_official`)."""
+"""Our call match against verdicts that the official evaluators gave (`bench.official.api_bank`)."""
 
 import collections
 import json
 
 import pytest
 
+from bench.bad_answers.api_bank import mutations
+from bench.official import api_bank as api_bank_official
 from genenv_jax.benchmarks.api_bank import executed as executions
 from genenv_jax.benchmarks.api_bank.benchmark import APIBank
 from genenv_jax.benchmarks.api_bank.metrics import official_metrics
-from tests.benchmarks import api_bank_official
-from tests.benchmarks.api_bank_mutations import mutations
 
 pytestmark = pytest.mark.data
 
@@ -70,7 +70,7 @@ def test_mutations_are_those_that_were_judged(data_dir, kept):
     assert len(tasks) == 620 and len(texts) > 21_000
     assert {task.id for task in tasks} == set(kept["verdicts"])
     assert api_bank_official.digest(texts) == kept["texts"], (
-        "the mutations changed: make api_bank_official_verdicts.json anew"
+        "the mutations changed: make bench/official/api_bank.json anew"
     )
 
 

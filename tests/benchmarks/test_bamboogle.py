@@ -10,13 +10,13 @@ import types
 
 import pytest
 
+from bench.bad_answers.hostile import HOSTILE
 from genenv_jax.benchmarks import base
 from genenv_jax.benchmarks.bamboogle import answers, generation, judge, metrics, records, search
 from genenv_jax.benchmarks.bamboogle.benchmark import Bamboogle
 from genenv_jax.benchmarks.bamboogle.episode import NO_ANSWER
 from genenv_jax.benchmarks.base import Rejection, SeedStatistics, Task
 from tests.benchmarks import bamboogle_files, bamboogle_references
-from tests.benchmarks.hostile import HOSTILE
 
 STEPS = [
     {"question": "Who wrote The Long Walk Home?", "answers": ["ann miller", "a. miller"]},

@@ -5,13 +5,13 @@ import json
 
 import pytest
 
+from bench.bad_answers.hostile import HOSTILE
 from genenv_jax.benchmarks import base
 from genenv_jax.benchmarks.bamboogle import generation
 from genenv_jax.benchmarks.bamboogle.benchmark import Bamboogle
 from genenv_jax.benchmarks.bamboogle.episode import NO_ANSWER
 from genenv_jax.benchmarks.base import Solved, Task
 from genenv_jax.scoring.verification import inspect
-from tests.benchmarks.hostile import HOSTILE
 from tests.benchmarks.test_bamboogle import ONE_HOP, TASK
 
 SEARCHES = [

@@ -6,12 +6,12 @@ import time
 
 import pytest
 
+from bench.bad_answers.hostile import HOSTILE
 from genenv_jax.benchmarks.base import Rejection
 from genenv_jax.benchmarks.bfcl import backends
 from genenv_jax.benchmarks.bfcl.backends import Backends, Scenario, decode, same_state
 from tests.benchmarks.bfcl_classes import HEAVY
 from tests.benchmarks.bfcl_tasks import FILES, SCENARIO
-from tests.benchmarks.hostile import HOSTILE
 
 needs_package = pytest.mark.skipif(not backends.is_installed(), reason=backends.INSTALL)
 

@@ -9,6 +9,7 @@ import time
 
 import pytest
 
+from bench.bad_answers.hostile import HOSTILE
 from genenv_jax.benchmarks import base
 from genenv_jax.benchmarks.base import Interactive, Rejection, SeedStatistics, Solved, Task
 from genenv_jax.benchmarks.bfcl import backends, episode, generation, multi_turn, soundness
@@ -19,7 +20,6 @@ from genenv_jax.scoring.verification import inspect
 from tests.benchmarks import bfcl_grammar, bfcl_tasks
 from tests.benchmarks.bfcl_classes import HEAVY
 from tests.benchmarks.bfcl_tasks import SCENARIO, conversation, tool
-from tests.benchmarks.hostile import HOSTILE
 
 TOOLS = (
     tool("ls"), tool("cat", file_name="string"), tool("touch", file_name="string"),

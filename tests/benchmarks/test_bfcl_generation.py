@@ -6,12 +6,12 @@ import time
 
 import pytest
 
+from bench.bad_answers.hostile import HOSTILE
 from genenv_jax.benchmarks import base
 from genenv_jax.benchmarks.base import Rejection, Score, Task
 from genenv_jax.benchmarks.bfcl import schemas
 from genenv_jax.benchmarks.bfcl.benchmark import BFCL, NO_REFUSAL
 from tests.benchmarks.bfcl_tasks import BOOK, WEATHER, generation, seed_task
-from tests.benchmarks.hostile import HOSTILE
 
 
 @pytest.fixture

@@ -6,6 +6,7 @@ import time
 
 import pytest
 
+from bench.bad_answers.hostile import HOSTILE
 from genenv_jax.benchmarks import base
 from genenv_jax.benchmarks.base import (
     Described,
@@ -22,7 +23,6 @@ from genenv_jax.experiment.plan import load_config
 from tests.benchmarks import bfcl_tasks
 from tests.benchmarks.bfcl_classes import HEAVY
 from tests.benchmarks.bfcl_tasks import TOOLS, conversation, generation, turn
-from tests.benchmarks.hostile import HOSTILE
 
 
 @pytest.fixture

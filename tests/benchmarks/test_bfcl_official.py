@@ -5,10 +5,10 @@ import json
 
 import pytest
 
+from bench.bad_answers.bfcl_mutations import COUNT, FIXED, FORMS, mutations
+from bench.official import bfcl as bfcl_official
 from genenv_jax.benchmarks.bfcl import categories, records
 from genenv_jax.benchmarks.bfcl.benchmark import BFCL, reason_word
-from tests.benchmarks import bfcl_official
-from tests.benchmarks.bfcl_mutations import COUNT, FIXED, FORMS, mutations
 
 pytestmark = pytest.mark.data
 
@@ -64,7 +64,7 @@ def test_mutations_are_those_that_were_judged(data_dir, kept):
     texts = [text for task in bfcl_official.ast_tasks(data_dir) for text in mutations(task)]
     assert len(texts) >= 20_000
     assert bfcl_official.digest(texts) == kept["texts"], (
-        "the mutations changed: make bfcl_official_verdicts.json anew"
+        "the mutations changed: make bench/official/bfcl.json anew"
     )
 
 

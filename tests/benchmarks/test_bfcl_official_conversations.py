@@ -8,12 +8,12 @@ import json
 
 import pytest
 
+from bench.bad_answers.bfcl_conversations import COUNT
+from bench.official import bfcl_conversations as official
 from genenv_jax.benchmarks.base import Rejection, Score
 from genenv_jax.benchmarks.bfcl import backends
 from genenv_jax.benchmarks.bfcl.benchmark import BFCL, reason_word
 from genenv_jax.benchmarks.bfcl.categories import MULTI_TURN
-from tests.benchmarks import bfcl_official_conversations as official
-from tests.benchmarks.bfcl_conversation_mutations import COUNT
 
 pytestmark = [
     pytest.mark.data,
@@ -75,7 +75,7 @@ def test_plays_are_those_that_were_judged(benchmark, kept):
     ]
     assert len(texts) == 4_800
     assert official.digest(texts) == kept["texts"], (
-        "the plays changed: make bfcl_official_conversations.json anew"
+        "the plays changed: make bench/official/bfcl_conversations.json anew"
     )
 
 

@@ -11,6 +11,7 @@ import time
 import numpy as np
 import pytest
 
+from bench.bad_answers.hostile import HOSTILE
 from genenv_jax.benchmarks import base, registry
 from genenv_jax.benchmarks.base import Rejection, Score, SeedStatistics, Task
 from genenv_jax.benchmarks.demonstrations import play, seed_demonstrations
@@ -19,7 +20,6 @@ from genenv_jax.benchmarks.dial_episode import ANSWER_CHARS, OBSERVATIONS, STEP_
 from genenv_jax.benchmarks.dial_programs import Choice, Program, read_statement
 from genenv_jax.benchmarks.dial_turns import NO_CHOICE, DialTurns
 from genenv_jax.scoring.verification import inspect
-from tests.benchmarks.hostile import HOSTILE
 
 STEPS = "add 4, if even multiply 3 else add 2, if above 1 subtract 2 else add 1"
 STATEMENT = (

@@ -5,12 +5,7 @@ import re
 
 import pytest
 
-from tests.benchmarks import (
-    api_bank_official,
-    bfcl_official,
-    bfcl_official_conversations,
-    travelplanner_official,
-)
+from bench.official import api_bank, bfcl, bfcl_conversations, travelplanner
 
 # An id, a digest, an error type, letters that stand for verdicts.
 _WORD = re.compile(r"[\w:/.-]*")
@@ -19,10 +14,10 @@ _WORD = re.compile(r"[\w:/.-]*")
 @pytest.mark.parametrize(
     ("path", "size", "keys"),
     [
-        (api_bank_official.VERDICTS, 100_000, {"commit", "texts", "verdicts"}),
-        (bfcl_official.VERDICTS, 120_000, {"errors", "texts", "verdicts"}),
-        (bfcl_official_conversations.VERDICTS, 60_000, {"errors", "texts", "verdicts"}),
-        (travelplanner_official.VERDICTS, 40_000, {"plans", "kinds", "verdicts", "rates"}),
+        (api_bank.VERDICTS, 100_000, {"commit", "texts", "verdicts"}),
+        (bfcl.VERDICTS, 120_000, {"errors", "texts", "verdicts"}),
+        (bfcl_conversations.VERDICTS, 60_000, {"errors", "texts", "verdicts"}),
+        (travelplanner.VERDICTS, 40_000, {"plans", "kinds", "verdicts", "rates"}),
     ],
     ids=lambda value: getattr(value, "stem", None),
 )

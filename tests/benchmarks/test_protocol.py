@@ -10,11 +10,11 @@ import time
 import numpy as np
 import pytest
 
+from bench.bad_answers.hostile import HOSTILE
 from genenv_jax.benchmarks import base, registry
 from genenv_jax.benchmarks.base import Rejection, SeedStatistics, Task
 from genenv_jax.benchmarks.demonstrations import seed_demonstrations, split_seeds
 from tests.benchmarks import custom_files
-from tests.benchmarks.hostile import HOSTILE
 from tests.benchmarks.published import published
 from tests.benchmarks.small import ALL_WRITERS, WRITERS
 

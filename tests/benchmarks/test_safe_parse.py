@@ -5,6 +5,7 @@ import time
 
 import pytest
 
+from bench.bad_answers.hostile import HOSTILE
 from genenv_jax.benchmarks import base
 from genenv_jax.benchmarks.base import Rejection
 from genenv_jax.benchmarks.safe_parse import (
@@ -14,7 +15,6 @@ from genenv_jax.benchmarks.safe_parse import (
     parse_literal,
     unfenced,
 )
-from tests.benchmarks.hostile import HOSTILE
 
 
 @pytest.mark.parametrize("parser", [parse_calls, parse_json, parse_literal, check_text])

@@ -6,6 +6,8 @@ import json
 
 import pytest
 
+from bench.bad_answers.travelplanner import mutations
+from bench.bad_answers.travelplanner_inventions import INVENTIONS, SLOTS, invent, template
 from genenv_jax.benchmarks.base import Task
 from genenv_jax.benchmarks.travelplanner import records
 from genenv_jax.benchmarks.travelplanner.benchmark import TravelPlanner
@@ -14,8 +16,6 @@ from genenv_jax.benchmarks.travelplanner.grounding import grounded_part, judge_g
 from genenv_jax.benchmarks.travelplanner.metrics import RATES
 from genenv_jax.benchmarks.travelplanner.queries import Query
 from tests.benchmarks import travelplanner_files
-from tests.benchmarks.travelplanner_inventions import INVENTIONS, SLOTS, invent, template
-from tests.benchmarks.travelplanner_mutations import mutations
 
 QUERY = Query(
     org="Portfield", dest="Ashton", days=3, visiting_city_number=1,

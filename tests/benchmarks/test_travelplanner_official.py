@@ -4,10 +4,10 @@ import json
 
 import pytest
 
+from bench.bad_answers.travelplanner import mutations
+from bench.official import travelplanner as official
 from genenv_jax.benchmarks.travelplanner import records
 from genenv_jax.benchmarks.travelplanner.benchmark import TravelPlanner
-from tests.benchmarks import travelplanner_official as official
-from tests.benchmarks.travelplanner_mutations import mutations
 
 pytestmark = pytest.mark.data
 
@@ -41,7 +41,7 @@ def test_plans_are_those_that_were_judged(judged, kept):
     plans = [plan for _, each, _ in found for plan in each]
     assert len(plans) >= 2_000
     assert official.digest(plans) == kept["plans"], (
-        "the mutations changed: make travelplanner_official_verdicts.json anew"
+        "the mutations changed: make bench/official/travelplanner.json anew"
     )
 
 

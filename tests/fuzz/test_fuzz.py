@@ -12,6 +12,7 @@ from bench.fuzz import guard, loop, texts
 from bench.fuzz.promises import BrokenPromiseError, check_score
 from bench.fuzz.targets import Target
 from genenv_jax.benchmarks.base import Score
+from tests.benchmarks import small
 
 FINDS = sorted((pathlib.Path(__file__).parent / "finds").glob("*.json"))
 LIMIT = 5.0  # CPU seconds of one input: more than in a run, since other tests go on beside these
@@ -19,7 +20,8 @@ LIMIT = 5.0  # CPU seconds of one input: more than in a run, since other tests g
 
 @pytest.fixture(scope="module")
 def targets(tmp_path_factory):
-    return loop.all_targets(tmp_path_factory.mktemp("fuzz"), small=True)
+    files = small.write(tmp_path_factory.mktemp("small"))
+    return loop.all_targets(tmp_path_factory.mktemp("fuzz"), "", files, only_small=True)
 
 
 def mended(target, subject, written):
@@ -97,11 +99,8 @@ def test_an_outcome_that_is_not_as_promised_is_a_find(score, says):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("more", [(), ("--guided",)])
-def test_the_command(tmp_path, more):
-    if more:
-        pytest.importorskip("atheris")
-    options = ["--texts=20", "--names=dial", f"--out={tmp_path}", *more]
+def test_the_command(tmp_path):
+    options = ["--texts=20", "--names=dial", f"--out={tmp_path}"]
     command = [sys.executable, "-m", "bench.fuzz", *options]
     done = subprocess.run(command, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr

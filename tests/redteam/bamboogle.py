@@ -6,10 +6,10 @@ import functools
 import json
 from collections.abc import Callable
 
+from bench.bad_answers.wording import word_in_five
 from genenv_jax.benchmarks import base
 from genenv_jax.benchmarks.bamboogle import records
 from genenv_jax.benchmarks.base import Task
-from tests.redteam.changes import word_in_five
 from tests.redteam.common import answers, generations
 from tests.redteam.exploits import AGENT, SIMULATOR, Exploit, Scene
 

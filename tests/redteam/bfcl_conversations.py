@@ -8,9 +8,9 @@ import json
 from collections.abc import Callable
 from typing import Any
 
+from bench.bad_answers import bfcl_calls as calls
 from genenv_jax.benchmarks import base
 from genenv_jax.benchmarks.base import Task
-from tests.redteam import bfcl_calls as calls
 from tests.redteam.common import COPIES, answers, generations
 from tests.redteam.exploits import AGENT, GIVEN_AWAY, NOT_ASKED, SIMULATOR, Exploit, Scene
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 import functools
 import json
 
+from bench.bad_answers import bfcl_calls as calls
+from bench.bad_answers.bfcl_calls import generation
+from bench.bad_answers.wording import RESTATEMENTS
 from genenv_jax.benchmarks import base
-from tests.redteam import bfcl_calls as calls
-from tests.redteam.bfcl_calls import generation
-from tests.redteam.changes import RESTATEMENTS
 from tests.redteam.common import answers, generations
 from tests.redteam.exploits import AGENT, SIMULATOR, Exploit
 

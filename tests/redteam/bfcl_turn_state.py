@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import functools
 
+from bench.bad_answers import bfcl_calls as calls
+from bench.bad_answers.bfcl_calls import changed, generation, strings, values
 from genenv_jax.benchmarks import base
-from tests.redteam import bfcl_calls as calls
-from tests.redteam.bfcl_calls import changed, generation, strings, values
 from tests.redteam.common import COPIES, answers, generations
 from tests.redteam.exploits import AGENT, GIVEN_AWAY, NOT_ASKED, SIMULATOR, Exploit
 

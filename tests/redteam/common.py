@@ -7,9 +7,9 @@ import json
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+from bench.bad_answers.wording import RESTATEMENTS
 from genenv_jax.benchmarks import base
 from genenv_jax.benchmarks.base import Task
-from tests.redteam.changes import RESTATEMENTS
 from tests.redteam.exploits import AGENT, SIMULATOR, Exploit, Scene
 
 _USER = "User: "

@@ -10,11 +10,11 @@ import pytest
 from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 
+from bench.bad_answers import bfcl_calls
+from bench.bad_answers.travelplanner_inventions import SLOTS
+from bench.bad_answers.wording import WRAPPINGS
 from genenv_jax.benchmarks.alfworld import commands
 from genenv_jax.benchmarks.api_bank.calls import write_call
-from tests.benchmarks.travelplanner_inventions import SLOTS
-from tests.redteam import bfcl_calls
-from tests.redteam.changes import WRAPPINGS
 from tests.redteam.common import ANSWERS
 from tests.redteam.exploits import verdict_on
 from tests.redteam.scenes import scene

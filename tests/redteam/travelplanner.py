@@ -11,9 +11,9 @@ import json
 from collections.abc import Callable
 from typing import Any
 
+from bench.bad_answers.travelplanner_inventions import INVENTIONS, SLOTS, invent, template
 from genenv_jax.benchmarks import base
 from genenv_jax.benchmarks.base import Task
-from tests.benchmarks.travelplanner_inventions import INVENTIONS, SLOTS, invent, template
 from tests.redteam.common import answers, generations
 from tests.redteam.exploits import AGENT, SIMULATOR, Exploit, Scene
 

@@ -6,6 +6,7 @@ import time
 
 import pytest
 
+from bench.bad_answers.wording import RESTATEMENTS, word_in_five
 from genenv_jax.benchmarks import base, registry
 from genenv_jax.benchmarks.base import Rejection
 from genenv_jax.benchmarks.bfcl import records
@@ -17,7 +18,6 @@ from genenv_jax.scoring.verification import (
     Verifier,
 )
 from tests.benchmarks.small import WRITERS
-from tests.redteam.changes import RESTATEMENTS, word_in_five
 
 _SINGLE_TURNS = ("simple_python", "multiple", "parallel", "parallel_multiple")
 # Of the real benchmarks: options, and how many of the seeds match a held-out task.  BFCL asks 38 of its

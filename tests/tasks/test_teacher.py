@@ -7,6 +7,7 @@ import sys
 import jax
 import pytest
 
+from bench.bad_answers.hostile import HOSTILE
 from genenv_jax.benchmarks.bamboogle.benchmark import Bamboogle
 from genenv_jax.benchmarks.base import SeedStatistics
 from genenv_jax.benchmarks.bfcl.benchmark import BFCL
@@ -15,7 +16,6 @@ from genenv_jax.config import validate
 from genenv_jax.players.endpoint import EndpointError
 from genenv_jax.tasks.teacher import HOPELESS
 from tests.benchmarks.bfcl_tasks import generation, seed_task
-from tests.benchmarks.hostile import HOSTILE
 from tests.evaluate.fake_server import completion, serve
 from tests.runs import lines, params, run, same, toy_config
 from tests.tasks.teachers import FAST, SEEDS, ask, good

@@ -3,7 +3,7 @@
 The official evaluators run every call on a fresh data base (see `benchmark` for what goes wrong there).  Fed
 with the gold calls of commit 483554e, tool searches aside, they reject these 82 of 620: a right answer to
 them counts as wrong in every published number.  It accepted no other answer to them either, of 3,787 that
-were tried.  `tests/benchmarks/api_bank_official.py` finds them.
+were tried.  `bench/official/api_bank.py` finds them.
 """
 
 from __future__ import annotations

@@ -1,14 +1,14 @@
 """Runs the official BFCL checker beside ours and keeps its verdicts.
 
-Not needed by the tests, which read `bfcl_official_verdicts.json`.  To make that file anew, in an
+Not needed by the tests, which read `bench/official/bfcl.json`.  To make that file anew, in an
 environment of its own (the package's pinned dependencies do not go together with ours):
 
     pip install --no-deps bfcl-eval==2026.3.23
     pip install tenacity filelock tree_sitter==0.21.3 tree-sitter-java==0.21.0 \
         tree-sitter-javascript==0.21.4
-    GENENV_DATA=... python -m tests.benchmarks.bfcl_official
+    GENENV_DATA=... python -m bench.official.bfcl
 
-The file holds task ids and one letter a mutation (`bfcl_mutations`), and no benchmark text.
+The file holds task ids and one letter a mutation (`bench.bad_answers.bfcl_mutations`), and no benchmark text.
 """
 
 from __future__ import annotations
@@ -22,11 +22,11 @@ import tempfile
 import types
 from collections.abc import Callable, Iterable
 
+from bench.bad_answers.bfcl_mutations import mutations
 from genenv_jax.benchmarks.base import Task
 from genenv_jax.benchmarks.bfcl import categories, records
-from tests.benchmarks.bfcl_mutations import mutations
 
-VERDICTS = pathlib.Path(__file__).with_name("bfcl_official_verdicts.json")
+VERDICTS = pathlib.Path(__file__).with_suffix(".json")
 VERSION = "v4"
 CRASH = "crash"
 LETTERS = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ"
@@ -85,7 +85,7 @@ def official_scorer() -> Callable[[Task, str], str]:
 
 
 def main() -> None:
-    """Writes `bfcl_official_verdicts.json`."""
+    """Writes `bench/official/bfcl.json`."""
     score = official_scorer()
     errors = [""]
     verdicts: dict[str, str] = {}

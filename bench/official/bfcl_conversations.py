@@ -1,12 +1,12 @@
 """Runs the official multi-turn checker beside ours and keeps its verdicts.
 
-Not needed by the tests, which read `bfcl_official_conversations.json`.  To make that file anew, in the
+Not needed by the tests, which read `bench/official/bfcl_conversations.json`.  To make that file anew, in the
 environment that `bfcl_official` describes, with `mpmath==1.3.0` besides:
 
-    GENENV_DATA=... python -m tests.benchmarks.bfcl_official_conversations
+    GENENV_DATA=... python -m bench.official.bfcl_conversations
 
-The file holds ids of conversations and one letter a play (`bfcl_conversation_mutations`), and no benchmark
-text.
+The file holds ids of conversations and one letter a play (`bench.bad_answers.bfcl_conversations`), and no
+benchmark text.
 """
 
 from __future__ import annotations
@@ -18,13 +18,13 @@ import sys
 import tempfile
 from collections.abc import Callable
 
+from bench.bad_answers.bfcl_conversations import Play, plays
+from bench.official.bfcl import CRASH, LETTERS, VERSION, digest, official_scorer
 from genenv_jax.benchmarks.base import Task
 from genenv_jax.benchmarks.bfcl import backends, records
 from genenv_jax.benchmarks.bfcl.categories import CONVERSATION, MULTI_TURN
-from tests.benchmarks.bfcl_conversation_mutations import Play, plays
-from tests.benchmarks.bfcl_official import CRASH, LETTERS, VERSION, digest, official_scorer
 
-VERDICTS = pathlib.Path(__file__).with_name("bfcl_official_conversations.json")
+VERDICTS = pathlib.Path(__file__).with_suffix(".json")
 
 
 def conversations(data_dir: pathlib.Path | None = None) -> list[Task]:
@@ -77,7 +77,7 @@ def official_judge() -> Callable[[Task, Play], str]:
 
 
 def main() -> None:
-    """Writes `bfcl_official_conversations.json`."""
+    """Writes `bench/official/bfcl_conversations.json`."""
     judge = official_judge()
     errors = [""]
     verdicts: dict[str, str] = {}

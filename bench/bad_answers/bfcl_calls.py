@@ -6,16 +6,15 @@ import json
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from bench.bad_answers.wording import word_in_five
 from genenv_jax.benchmarks.base import Task
 from genenv_jax.benchmarks.safe_parse import parse_calls
-from tests.redteam.changes import word_in_five
-from tests.redteam.exploits import Scene
 
 Calls = list[tuple[str, dict[str, Any]]]
 _GUESSES = {"integer": 1, "float": 1.0, "boolean": True, "array": [], "tuple": (), "dict": {}}
 
 
-def reference(scene: Scene, task: Task) -> Calls | None:
+def reference(scene: Any, task: Task) -> Calls | None:
     """The reference calls; None where they are not written in Python."""
     found = parse_calls(scene.benchmark.agent_answer(task), 100_000, 60)
     if not isinstance(found, list) or task.answer["language"] != "python":
@@ -29,10 +28,10 @@ def write(calls: Calls) -> str:
     return f"[{', '.join(inside)}]"
 
 
-def changed(change: Callable[[Calls], Calls | None]) -> Callable[[Scene, Task], str | None]:
+def changed(change: Callable[[Calls], Calls | None]) -> Callable[[Any, Task], str | None]:
     """The reference with a change, where that makes a difference."""
 
-    def make(scene: Scene, task: Task) -> str | None:
+    def make(scene: Any, task: Task) -> str | None:
         calls = reference(scene, task)
         if not calls:
             return None
@@ -42,12 +41,12 @@ def changed(change: Callable[[Calls], Calls | None]) -> Callable[[Scene, Task], 
     return make
 
 
-def values(change: Callable[[Any], Any]) -> Callable[[Scene, Task], str | None]:
+def values(change: Callable[[Any], Any]) -> Callable[[Any, Task], str | None]:
     """The reference with all its values changed."""
     return changed(lambda calls: [(n, {k: change(v) for k, v in a.items()}) for n, a in calls])
 
 
-def strings(change: Callable[[str], str]) -> Callable[[Scene, Task], str | None]:
+def strings(change: Callable[[str], str]) -> Callable[[Any, Task], str | None]:
     """The reference with its texts changed."""
     return values(lambda value: change(value) if isinstance(value, str) else value)
 
@@ -67,12 +66,12 @@ def free(task: Task) -> Calls:
     return [(tool["name"], {}) for tool in task.tools if not tool["parameters"].get("required")]
 
 
-def shotgun(scene: Scene, task: Task) -> str:
+def shotgun(scene: Any, task: Task) -> str:
     """A call of every function."""
     return write([guess(tool) for tool in task.tools])
 
 
-def quoting(scene: Scene, task: Task) -> str:
+def quoting(scene: Any, task: Task) -> str:
     """A call of every function with the request for each text."""
     return write([guess(tool, scene.benchmark.text(task)) for tool in task.tools])
 
@@ -81,16 +80,16 @@ def quoting(scene: Scene, task: Task) -> str:
 
 
 def generation(
-    request: Callable[[Scene, Task, str], str] | str,
-    answer: Callable[[Scene, Task, str], str] | str | None = None,
+    request: Callable[[Any, Task, str], str] | str,
+    answer: Callable[[Any, Task, str], str] | str | None = None,
     tools: Any = None,
-) -> Callable[[Scene, Task], str | None]:
+) -> Callable[[Any, Task], str | None]:
     """A generation with a request, and the seed's reference or another, made of the seed and its reference.
 
     tools: of its own, or None for the seed's.
     """
 
-    def make(scene: Scene, seed: Task) -> str | None:
+    def make(scene: Any, seed: Task) -> str | None:
         calls = scene.benchmark.agent_answer(seed)
         said = request if isinstance(request, str) else request(scene, seed, calls)
         given = calls if answer is None else answer
@@ -119,10 +118,10 @@ def unseen(
     text: Callable[[str], str],
     tools: Callable[[Any], Any],
     calls: Callable[[Calls], Calls],
-) -> Callable[[Scene, Task], str | None]:
+) -> Callable[[Any, Task], str | None]:
     """A held-out task with request, functions and reference changed."""
 
-    def make(scene: Scene, seed: Task) -> str | None:
+    def make(scene: Any, seed: Task) -> str | None:
         task = scene.unseen(seed)
         of = None if task is None else reference(scene, task)
         if not of:
@@ -146,7 +145,7 @@ renamed = unseen(
 )
 
 
-def as_json(scene: Scene, task: Task) -> str:
+def as_json(scene: Any, task: Task) -> str:
     """The reference calls in the form that other models write."""
     found = [{"name": name, "arguments": a} for name, a in reference(scene, task) or ()]
     return json.dumps(found, default=list)

@@ -11,9 +11,9 @@ import random
 from collections.abc import Mapping
 from typing import Any
 
+from bench.bad_answers.bfcl_mutations import changed_value
 from genenv_jax.benchmarks.base import Task
 from genenv_jax.benchmarks.bfcl import backends, multi_turn
-from tests.benchmarks.bfcl_mutations import changed_value
 
 COUNT = 6
 Play = list[list[str]]

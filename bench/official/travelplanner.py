@@ -1,11 +1,11 @@
 """Runs TravelPlanner's official evaluator beside ours and keeps its verdicts.
 
-Not needed by the tests, which read `travelplanner_official_verdicts.json`.  To make that file anew:
+Not needed by the tests, which read `bench/official/travelplanner.json`.  To make that file anew:
 
     git clone https://github.com/OSU-NLP-Group/TravelPlanner OFFICIAL
     git -C OFFICIAL checkout da7c1d41d51bf1d6e8592099bc109c9368b2dfe4
     pip install pandas==2.2.3 tqdm                          # in an environment of its own, with numpy
-    GENENV_DATA=... python -m tests.benchmarks.travelplanner_official OFFICIAL
+    GENENV_DATA=... python -m bench.official.travelplanner OFFICIAL
 
 The script puts the tables (data directory, history_958f30d) and the flights of the training queries'
 reference information below OFFICIAL/database, where the evaluator reads them, and stands in for `gradio`,
@@ -30,14 +30,14 @@ import types
 from collections.abc import Iterable
 from typing import Any
 
+from bench.bad_answers.travelplanner import mutations
 from genenv_jax.benchmarks.base import Score, Task
 from genenv_jax.benchmarks.travelplanner import names, records
 from genenv_jax.benchmarks.travelplanner.constraints import COMMONSENSE, HARD
 from genenv_jax.benchmarks.travelplanner.database import Database
 from genenv_jax.benchmarks.travelplanner.queries import Query
-from tests.benchmarks.travelplanner_mutations import mutations
 
-VERDICTS = pathlib.Path(__file__).with_name("travelplanner_official_verdicts.json")
+VERDICTS = pathlib.Path(__file__).with_suffix(".json")
 CONSTRAINTS = (*COMMONSENSE, *HARD)
 # A letter for each constraint: passed, failed, not asked, not looked at, exception.
 PASSED, FAILED, NOT_ASKED, SKIPPED, CRASH = "pfn-x"
@@ -252,7 +252,7 @@ def _compare_texts(commonsense: Any, count: int) -> int:
 
 
 def main(official: str) -> None:
-    """Writes `travelplanner_official_verdicts.json`."""
+    """Writes `bench/official/travelplanner.json`."""
     directory = records.find_directory()
     world = records.read_world(directory)
     tasks = world.tasks[records.TRAIN]

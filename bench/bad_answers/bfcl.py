@@ -7,7 +7,7 @@ import random
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
-from bench.agreement import values
+from bench.bad_answers import values
 from genenv_jax.benchmarks.base import Task
 from genenv_jax.benchmarks.bfcl.schemas import reference_calls
 

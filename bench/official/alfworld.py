@@ -1,10 +1,10 @@
 """Plays ALFWorld's official expert in its own environment and keeps what it did and how it ended.
 
-Not needed by the tests, which read `alfworld_walkthroughs.json`.  To make that file anew (about ten seconds
+Not needed by the tests, which read `bench/official/alfworld.json`.  To make that file anew (about ten seconds
 a game; a second run goes on where the first one ended):
 
     pip install alfworld==0.4.2 textworld==1.7.0
-    GENENV_DATA=... python -m tests.benchmarks.alfworld_official
+    GENENV_DATA=... python -m bench.official.alfworld
 
 The expert is `HandCodedTWAgent`, which speaks only the newer grammar: each game of valid_unseen gets the
 domain and the texts of the package, with its own task sentence, and the wrappers that
@@ -22,7 +22,7 @@ from typing import Any
 
 from genenv_jax.benchmarks.alfworld import commands, engine, games
 
-WALKTHROUGHS = pathlib.Path(__file__).with_name("alfworld_walkthroughs.json")
+WALKTHROUGHS = pathlib.Path(__file__).with_suffix(".json")
 MAX_STEPS = 150
 
 
@@ -46,7 +46,7 @@ def play(game: games.Game) -> dict[str, Any]:
         # The expert reads its parameters from the file beside the game's.
         path = pathlib.Path(directory) / games.FILE
         path.write_text(json.dumps(engine.game_data(game, commands.MOVE_TO)), encoding="utf-8")
-        shutil.copy(game.path.with_name("traj_data.json"), directory)
+        shutil.copy(game.path.with_suffix(".json"), directory)
         env.load(str(path))
         state, written = env.reset(), []
         while not state["won"] and len(written) < MAX_STEPS:

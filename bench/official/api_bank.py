@@ -1,10 +1,10 @@
 """Runs the official API-Bank evaluators beside ours and keeps their verdicts.
 
-Not needed by the tests, which read `api_bank_official_verdicts.json`.  To make that file anew:
+Not needed by the tests, which read `bench/official/api_bank.json`.  To make that file anew:
 
     git clone https://github.com/AlibabaResearch/DAMO-ConvAI
     git -C DAMO-ConvAI checkout 483554eae102996f5ec1f4feab4e78ef29c2a394 -- api-bank
-    GENENV_DATA=... python -m tests.benchmarks.api_bank_official DAMO-ConvAI/api-bank
+    GENENV_DATA=... python -m bench.official.api_bank DAMO-ConvAI/api-bank
 
 The sentence-embedding model, the translation service, the search index and the HTTP client that the
 official modules import are replaced by empty stand-ins; tool searches are left out, and what needs a
@@ -31,11 +31,11 @@ import types
 from collections.abc import Iterable
 from typing import Any
 
+from bench.bad_answers.api_bank import is_compared, mutations
 from genenv_jax.benchmarks.api_bank import records
 from genenv_jax.benchmarks.base import Task
-from tests.benchmarks.api_bank_mutations import is_compared, mutations
 
-VERDICTS = pathlib.Path(__file__).with_name("api_bank_official_verdicts.json")
+VERDICTS = pathlib.Path(__file__).with_suffix(".json")
 COMMIT = "483554eae102996f5ec1f4feab4e78ef29c2a394"
 SPLITS = ("level-1-api", "level-2-api", "level-3-batch-inf")
 LETTERS = {
