@@ -5,9 +5,9 @@
 
 A short run is made to its end.  The same run is then struck in every phase (--kills SIGKILLs over all phases;
 --signals SIGTERMs and as many SIGINTs in each), started again after each strike, and compared byte for byte
-when it has ended: records, settings, exports, and what the checkpoints hold.  Not compared are timing.jsonl and
-what the checkpoints say of it.  A --corruptions times every file of the newest checkpoint and every record is
-cut short, changed in a byte and removed, each in a copy of the run that lacks its last epoch.
+when it has ended: records, settings, exports, and what the checkpoints hold.  timing.jsonl and what the
+checkpoints say of it are not compared.  A --corruptions times every file of the newest checkpoint and every
+record is cut short, changed in a byte and removed, each in a copy of the run that lacks its last epoch.
 
 Commands run in processes that are forked with all modules imported.  After a SIGTERM or SIGINT such a process
 takes the next command, with what it has compiled, unless --fresh; after a SIGKILL it is gone.  --processes=2
