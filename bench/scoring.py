@@ -28,7 +28,7 @@ sys.path.insert(0, str(_ROOT))
 
 from bench.bad_answers.hostile import HOSTILE  # noqa: E402
 from genenv_jax.benchmarks import registry  # noqa: E402
-from genenv_jax.benchmarks.base import Benchmark, Score, Task, is_interactive  # noqa: E402
+from genenv_jax.benchmarks.base import Benchmark, Score, Task  # noqa: E402
 
 NAMES = (
     "alfworld",
@@ -92,7 +92,7 @@ def measure(benchmark: Benchmark, count: int, hostile_tasks: int) -> dict[str, A
     rng = random.Random(0)
     tasks = [*benchmark.tasks("eval"), *benchmark.tasks("seed")]
     tasks = rng.sample(tasks, min(count, len(tasks)))
-    plain = [task for task in tasks if not is_interactive(benchmark, task)]
+    plain = [task for task in tasks if not benchmark.is_interactive(task)]
     answers = [benchmark.agent_answer(task) for task in plain]
     others = rng.sample(answers, len(answers))
     for task, answer in zip(plain[:5], answers, strict=False):  # what is read on first use
@@ -105,7 +105,7 @@ def measure(benchmark: Benchmark, count: int, hostile_tasks: int) -> dict[str, A
     slowest, reason = 0.0, ""
     for task in rng.sample(tasks, min(hostile_tasks, len(tasks))):
         for what, text in hostile_texts(benchmark, task):
-            if is_interactive(benchmark, task):
+            if benchmark.is_interactive(task):
                 taken = play(benchmark, task, text)
             else:
                 taken = seconds(benchmark.score, task, text)

@@ -30,10 +30,10 @@ from genenv_jax.benchmarks.demonstrations import (
     Completion,
     Demonstration,
     Transcript,
+    endless,
     seed_demonstrations,
     split_seeds,
 )
-from genenv_jax.benchmarks.registry import demonstrations
 from genenv_jax.config import Config, validate
 from genenv_jax.models import huggingface, lora
 from genenv_jax.models.huggingface.directory import CARD
@@ -261,9 +261,7 @@ def _cache_name(prefix: str, depends_on: Mapping[str, Any]) -> str:
 
 def _tokenizer_texts(benchmark: Benchmark, seed: int) -> Iterator[str]:
     """The first demonstrations.  They come from one random stream, so they tell what follows, too."""
-    pairs = itertools.islice(
-        demonstrations(benchmark, rng(seed, Stream.DEMONSTRATIONS)), _TOKENIZER_TEXTS
-    )
+    pairs = itertools.islice(endless(benchmark, rng(seed, Stream.DEMONSTRATIONS)), _TOKENIZER_TEXTS)
     return (_text(messages, completion) for messages, completion in pairs)
 
 
@@ -339,7 +337,7 @@ def make_base_model(
         check_prompts(limits, model, benchmark, benchmark.tasks("seed"), benchmark.tasks("eval"))
         if mesh:
             param_shardings(model.config, mesh)  # raises where it does not divide the model
-        pairs = demonstrations(benchmark, rng(config.seed, Stream.DEMONSTRATIONS))
+        pairs = endless(benchmark, rng(config.seed, Stream.DEMONSTRATIONS))
         Progress(0).line(
             f"base model  made from scratch for both roles, once; kept in {directory.parent}"
         )

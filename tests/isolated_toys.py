@@ -4,7 +4,7 @@ import errno
 import os
 import time
 
-from genenv_jax.benchmarks.base import Score
+from genenv_jax.benchmarks.base import Episode, Score
 from tests import attempts
 from tests.toy import Toy
 
@@ -44,26 +44,24 @@ def _missing():
     raise OSError("its engine is missing")
 
 
-class Talk:
+class Talk(Episode):
     """Two turns, the second of which shows the answer to the first; both must fit."""
 
     def __init__(self, benchmark, task):
-        self.benchmark, self.task, self.answers = benchmark, task, []
+        super().__init__(max_turns=2)
+        self.benchmark, self.task = benchmark, task
 
     def messages(self):
         said = " ".join(str(len(answer)) for answer in self.answers)
         return [{"role": "user", "content": f"{self.benchmark.text(self.task)} {said}"}]
 
-    def step(self, answer):
-        self.answers.append(answer)
-        if len(self.answers) < 2:
-            return None
+    def take(self, answer):
+        return []
+
+    def stop(self):
         scores = [self.benchmark.score(self.task, answer) for answer in self.answers]
         fits = all(score.success for score in scores)
         return Score(float(fits), fits, True, "" if fits else "odd", {"turns": 2})
-
-    def close(self):
-        pass
 
 
 class Talking(Toy):

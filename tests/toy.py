@@ -7,10 +7,10 @@ from __future__ import annotations
 import numpy as np
 
 from genenv_jax.benchmarks import base
-from genenv_jax.benchmarks.base import Rejection, Score, Task
+from genenv_jax.benchmarks.base import Benchmark, Episode, Rejection, Score, Task
 
 
-class Toy:
+class Toy(Benchmark):
     """See the module's docstring.  words: of the vocabulary from which its tasks are drawn."""
 
     name = "toy"
@@ -25,11 +25,8 @@ class Toy:
         message = {"role": "user", "content": text}
         return Task(task_id, self.name, category, (message,), answer="even", **fields)
 
-    def tasks(self, split):
+    def load(self, split):
         return {"seed": self._seeds, "eval": self._eval}[split]
-
-    def agent_messages(self, task):
-        return list(task.messages)
 
     def simulator_messages(self, seed, statistics):
         rate = statistics.success_rate
@@ -47,16 +44,10 @@ class Toy:
             return Rejection(base.UNPARSABLE, "a length that seven divides")
         return self.task(task_id, text, seed_id=seed.id, origin="generated", generation=generation)
 
-    def verify(self, task):
-        return None
-
     def canonical(self, task):
         return self.text(task)
 
-    def text(self, task):
-        return task.messages[-1]["content"]
-
-    def score(self, task, answer):
+    def verdict(self, task, answer):
         fits = (len(answer) + len(self.text(task))) % 2 == 0
         return Score(float(fits), fits, bool(answer), "" if fits else "odd")
 
@@ -83,37 +74,26 @@ class Drawing(Toy):
 TURNS = 3
 
 
-class Talk:
+class Talk(Episode):
     """An episode of `Talking`: TURNS answers, each told how long it was; an empty one ends it."""
 
     def __init__(self, benchmark, task):
+        super().__init__(benchmark.agent_messages(task), TURNS)
         self._benchmark, self._task = benchmark, task
-        self._messages, self._said = benchmark.agent_messages(task), []
 
-    def messages(self):
-        return list(self._messages)
-
-    def step(self, answer):
-        self._said.append(answer)
+    def take(self, answer):
         if "!" in answer:
             return Score(0.0, False, False, base.ENVIRONMENT_ERROR)
-        if not answer or len(self._said) == TURNS:
-            return self._benchmark.score(self._task, "".join(self._said))
-        reply = [{"role": "user", "content": str(len(answer))}]
-        self._messages += [{"role": "assistant", "content": answer}, *reply]
-        return None
+        return [{"role": "user", "content": str(len(answer))}] if answer else self.stop()
 
-    def close(self):
-        pass
+    def stop(self):
+        return self._benchmark.score(self._task, "".join(self.answers))
 
 
 class Talking(Drawing):
     """As the toy, but an answer is what was said in several turns, and "!" breaks the environment."""
 
     episodes = True
-
-    def is_interactive(self, task):
-        return True
 
     def episode(self, task):
         return Talk(self, task)

@@ -7,7 +7,7 @@ import math
 import re
 from typing import Any
 
-from genenv_jax.benchmarks.base import Benchmark, Grounded, Rejection, Score, Shaped, Task, Worded
+from genenv_jax.benchmarks.base import Benchmark, Rejection, Score, Task
 from genenv_jax.scoring import requests
 
 _REASON = re.compile(r"[a-z][a-z0-9_]{0,59}")
@@ -63,17 +63,12 @@ def check_task(benchmark: Benchmark, task: Task) -> None:
     check_messages(benchmark.agent_messages(task))
     promise(isinstance(benchmark.agent_answer(task), str), "agent_answer is no text")
     promise(isinstance(benchmark.simulator_answer(task), str), "simulator_answer is no text")
-    if isinstance(benchmark, Worded):
-        for wording, asked in benchmark.requests(task):
-            promise(
-                isinstance(wording, str) and all(isinstance(a, str) for a in asked), f"{asked!r}"
-            )
-    if isinstance(benchmark, Grounded):
-        found = benchmark.grounding(task)
-        promise(isinstance(found, str | Rejection), f"grounding {found!r}")
-    if isinstance(benchmark, Shaped):
-        promise(isinstance(benchmark.signature(task), str), "signature is no text")
-        promise(math.isfinite(benchmark.difficulty(task)), "difficulty is no number")
+    for wording, asked in benchmark.requests(task):
+        promise(isinstance(wording, str) and all(isinstance(a, str) for a in asked), f"{asked!r}")
+    found = benchmark.grounding(task)
+    promise(found is None or isinstance(found, str | Rejection), f"grounding {found!r}")
+    promise(isinstance(benchmark.signature(task), str), "signature is no text")
+    promise(math.isfinite(benchmark.difficulty(task) or 0), "difficulty is no number")
 
 
 def _check_packed(outcome: requests.Outcome) -> None:

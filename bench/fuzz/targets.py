@@ -17,7 +17,7 @@ from genenv_jax.benchmarks.alfworld import games
 from genenv_jax.benchmarks.alfworld.rules import RulesGame
 from genenv_jax.benchmarks.api_bank import generation
 from genenv_jax.benchmarks.api_bank import prompts as api_bank_prompts
-from genenv_jax.benchmarks.base import Benchmark, Rejection, Score, Task, is_interactive
+from genenv_jax.benchmarks.base import Benchmark, Rejection, Score, Task
 from genenv_jax.benchmarks.bfcl import backends
 from genenv_jax.benchmarks.bfcl.categories import TURN_STATE
 from genenv_jax.scoring import requests
@@ -115,7 +115,7 @@ def of_benchmark(name: str, benchmark: Benchmark) -> Iterator[Target]:
         split = next(iter(benchmark.splits["eval"]))
         played = games.splits(benchmark._directory()).get(split, [])[:10]
     else:
-        played = [t for t in (*seeds[:10], *held_out) if is_interactive(benchmark, t)][:30]
+        played = [t for t in (*seeds[:10], *held_out) if benchmark.is_interactive(t)][:30]
     if played:
         yield _episodes(f"{name} episode", benchmark, played)
     yield _answers(f"{name} answer", benchmark, [*seeds, *held_out, *played])

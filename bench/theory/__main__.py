@@ -34,7 +34,7 @@ from ml_collections import ConfigDict
 
 from bench.theory import moments, ranking
 from genenv_jax import cli
-from genenv_jax.benchmarks.base import Benchmark, Task, is_interactive
+from genenv_jax.benchmarks.base import Benchmark, Task
 from genenv_jax.config import use_model, validate
 
 _PILOT = 32  # rollouts by which tasks are chosen
@@ -171,7 +171,7 @@ def _pool(benchmark: Benchmark, count: int) -> list[Task]:
         task
         for split in ("seed", "eval")
         for task in benchmark.tasks(split)
-        if not is_interactive(benchmark, task)
+        if not benchmark.is_interactive(task)
     ]
     if not tasks:
         raise ValueError(f"benchmark {benchmark.name!r} has no task that is answered once")

@@ -1,327 +1,511 @@
-"""The interfaces of benchmarks.
+"""The base classes of benchmarks and of their episodes.
 
 A benchmark is a small object that knows nothing of models.  It loads tasks, writes the messages that
 each player reads, turns what the simulator wrote into a `Task` or a `Rejection`, and scores what the
 agent answered.  Text from a model is hostile input: it is parsed, never evaluated, and every method
-here that receives such text is total: it returns a `Rejection` or an invalid `Score`, never raises.
+that receives such text is total: it returns a `Rejection` or an invalid `Score`, and never raises.
 """
 
 from __future__ import annotations
 
+import abc
 import dataclasses
-from collections.abc import Collection, Mapping, Sequence
-from typing import Any, Protocol, runtime_checkable
+import itertools
+import json
+from collections import Counter
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from typing import Any, ClassVar
 
 import numpy as np
 
-Message = Mapping[str, str]  # {"role": "system" | "user" | "assistant", "content": text}
+from genenv_jax.benchmarks.options import check_integers, check_most
+from genenv_jax.benchmarks.places import place
+from genenv_jax.benchmarks.safe_parse import check_text, parse_json, unfenced
+from genenv_jax.benchmarks.subsets import stable_position, stable_subset
+from genenv_jax.benchmarks.success_record import success_record
+from genenv_jax.benchmarks.task import (
+    BAD_ANSWER,
+    BAD_TOOLS,
+    CONTAMINATED,
+    DUPLICATE,
+    EMPTY,
+    ENVIRONMENT_ERROR,
+    GIVEN_AWAY,
+    GROUNDED,
+    NEAR_DUPLICATE,
+    NOT_ASKED,
+    NOT_EVALUATED,
+    NOT_EXECUTABLE,
+    NOT_TEXT,
+    TOO_DEEP,
+    TOO_LONG,
+    TRUNCATED,
+    UNDECIDED,
+    UNPARSABLE,
+    WRONG_ANSWER,
+    Message,
+    Rejection,
+    Score,
+    SeedStatistics,
+    Task,
+)
+from genenv_jax.benchmarks.wording import letters
 
-# Reasons for which a generation is rejected.  A benchmark may add reasons of its own; they are short
-# snake_case words, because they become metric names.
-EMPTY = "empty"  # nothing but white space
-TRUNCATED = "truncated"  # the token limit came before an end token
-NOT_TEXT = "not_text"  # bytes that are not UTF-8, or control characters
-TOO_LONG = "too_long"  # more characters than the benchmark reads
-TOO_DEEP = "too_deep"  # nested beyond the benchmark's limit
-NOT_EVALUATED = "not_evaluated"  # an expression that only an interpreter could work out
-UNPARSABLE = "unparsable"  # does not follow the format that the prompt asks for
-BAD_TOOLS = "bad_tools"  # tools that are missing or not well formed
-BAD_ANSWER = "bad_answer"  # a reference answer that is missing or not well formed
-WRONG_ANSWER = "wrong_answer"  # the reference answer fails under the task's own checker
-NOT_EXECUTABLE = "not_executable"  # the benchmark can execute answers and this one does not run
-NOT_ASKED = "not_asked"  # the reference answer does not follow from the request
-GIVEN_AWAY = "given_away"  # the request holds its reference answer
-DUPLICATE = "duplicate"  # same canonical form as a seed, a pool task or a batch-mate
-NEAR_DUPLICATE = "near_duplicate"  # almost the same text as one of those
-CONTAMINATED = "contaminated"  # matches a held-out evaluation task
+# A benchmark needs this module alone: the types of `task` are found here, too.
+__all__ = [
+    "BAD_ANSWER",
+    "BAD_TOOLS",
+    "CONTAMINATED",
+    "DUPLICATE",
+    "EMPTY",
+    "ENVIRONMENT_ERROR",
+    "GIVEN_AWAY",
+    "GROUNDED",
+    "MALFORMED",
+    "MAX_GENERATION",
+    "NEAR_DUPLICATE",
+    "NOT_ASKED",
+    "NOT_EVALUATED",
+    "NOT_EXECUTABLE",
+    "NOT_TEXT",
+    "TOO_DEEP",
+    "TOO_LONG",
+    "TRUNCATED",
+    "UNDECIDED",
+    "UNPARSABLE",
+    "WRONG_ANSWER",
+    "Benchmark",
+    "Episode",
+    "Message",
+    "Rejection",
+    "Score",
+    "SeedStatistics",
+    "Task",
+    "skills",
+]
 
-# Why an episode has no verdict: its environment broke, through no fault of an answer.
-ENVIRONMENT_ERROR = "environment_error"
+# What reading a task raises whose fields are not those of its benchmark.
+MALFORMED = (KeyError, TypeError, ValueError, AttributeError, IndexError)
+MAX_GENERATION = 8_192  # characters of a generation that `Benchmark.parse` reads
+_MAX_DEPTH = 8  # of the JSON in a generation
+_RULES = """\
+You write training tasks for an agent. You are shown one task with its answer, and how well the agent does \
+on tasks like it. Write one new task: a variation, not a copy. It must have one right answer, which follows \
+from it and is not given away in it.{rules}
 
-# What `Grounded.grounding` says of a task that it does not reject.
-GROUNDED, UNDECIDED = "grounded", "undecided"
+Reply with one JSON object and nothing else: {{"prompt": the task, "answer": {answer}}}"""
 
 
-@dataclasses.dataclass(frozen=True)
-class Task:
-    """One task: what the agent is shown and how its answer is checked.
+@dataclasses.dataclass(kw_only=True, eq=False)
+class Benchmark(abc.ABC):
+    """A benchmark.  A subclass has a `name`, `load` and `verdict`; everything else has a default.
+
+    Its options are the fields of the dataclass, and keys of `config.benchmark`.  All methods are
+    deterministic, free of side effects, and called from several threads.
 
     Attributes:
-      id: unique within a run.
-      benchmark: name of the benchmark that made it and scores it.
-      category: stratum for aggregation (a BFCL category, a depth, ...).
-      messages: the conversation that states the problem, without the benchmark's own instructions.
-      tools: JSON descriptions of the tools that the agent may call.
-      answer: JSON specification that the checker needs (reference calls, gold answers, ...).
-      seed_id: id of the task that the simulator was conditioned on; "" for tasks of the data set.
-      origin: "seed" (training data), "generated" (by the simulator) or "eval" (held out).
-      generation: epoch in which the simulator wrote it; -1 for tasks of the data set.
+      name: the benchmark's name in results and messages.
+      episodes: True where its seeds and generated tasks are played in episodes that agents are trained on.
+      difficulties: names of difficulties, from easy to hard, where `draw` draws tasks of them.
+      isolated: True where `parse`, `verify` or `score` may be slow, hang or crash because of what a text
+        says (an external engine).  They then run in worker processes with a time limit.  The benchmark
+        must be picklable, and its modules must not import JAX.
+      worker_needs: what such a process needs beside computing and reading files: some of "network" and
+        "files", see `genenv_jax.scoring.isolation`.
+      rules: what the default simulator prompt asks of a task beside what holds for all.
+      reasons: words for the benchmark's own reasons of scores and rejections, shown in reports.
+
+    Args:
+      max_seeds: at most so many seeds, chosen by a hash of its own; 0: all.
+      max_eval: at most so many held-out tasks, likewise.
+      shots: worked examples in the agent's prompts, as turns of user and assistant before the task.  They
+        are seeds, of the task's category as far as there are any, chosen by a hash.  Episodes have none.
+    Raises:
+      ValueError: an option is out of its range; names option, value and what was expected.
     """
 
-    id: str
-    benchmark: str
-    category: str
-    messages: tuple[Message, ...]
-    tools: tuple[Mapping[str, Any], ...] = ()
-    answer: Any = None
-    seed_id: str = ""
-    origin: str = "seed"
-    generation: int = -1
+    name: ClassVar[str] = ""
+    episodes: ClassVar[bool] = False
+    difficulties: ClassVar[Sequence[str]] = ()
+    isolated: ClassVar[bool] = False
+    worker_needs: ClassVar[Collection[str]] = ()
+    rules: ClassVar[str] = ""
+    reasons: ClassVar[Mapping[str, str]] = {}
 
-    def to_json(self) -> dict[str, Any]:
-        """A dict of plain JSON values; `from_json` inverts it."""
-        return {field.name: getattr(self, field.name) for field in dataclasses.fields(self)} | {
-            "messages": [dict(m) for m in self.messages],
-            "tools": [dict(t) for t in self.tools],
-        }
+    max_seeds: int = 0
+    max_eval: int = 0
+    shots: int = 0
 
-    @classmethod
-    def from_json(cls, record: Mapping[str, Any]) -> Task:
-        """Inverse of `to_json`; raises TypeError where a field is missing or unknown."""
-        return cls(
-            **{**record, "messages": tuple(record["messages"]), "tools": tuple(record["tools"])}
-        )
+    def __post_init__(self):
+        check_most(max_seeds=self.max_seeds, max_eval=self.max_eval)
+        check_integers(0, 8, shots=self.shots)
 
+    # -- what every benchmark says --------------------------------------------------------------------------
 
-@dataclasses.dataclass(frozen=True)
-class Rejection:
-    """Why a generation did not become a task: a counted `reason` and a `detail` for the reader."""
-
-    reason: str
-    detail: str = ""
-
-
-@dataclasses.dataclass(frozen=True)
-class Score:
-    """Verdict on one answer.
-
-    Attributes:
-      reward: R_agent of Eq. 1, in [0, 1].
-      success: whether the answer counts as a success in p̂ = k / n (Eq. 2).
-      valid: whether the answer was well formed and could be evaluated (only valid traces enter D_train).
-      reason: why it failed or was invalid, as a short snake_case word; "" for a valid success.
-      detail: JSON values that `aggregate` needs beside these (F1, each constraint's verdict, steps of an
-        episode, ...).
-    """
-
-    reward: float
-    success: bool
-    valid: bool
-    reason: str = ""
-    detail: Mapping[str, Any] = dataclasses.field(default_factory=dict)
-
-
-@dataclasses.dataclass(frozen=True)
-class SeedStatistics:
-    """How the agent has fared on what was generated from one seed (the simulator's context)."""
-
-    attempts: int = 0
-    successes: int = 0
-
-    @property
-    def success_rate(self) -> float | None:
-        """Share of attempts that succeeded, or None where there were none."""
-        return self.successes / self.attempts if self.attempts else None
-
-
-@runtime_checkable
-class Benchmark(Protocol):
-    """What every benchmark implements.  All methods are deterministic and free of side effects.
-
-    Methods are called from several threads.  A benchmark whose `score`, `parse` or `verify` may be slow,
-    or may hang or crash because of what a text says (an external engine), sets the attribute
-    `isolated = True`: they are then called in worker processes, with a time limit.  It must be
-    picklable for that, and its modules must not import JAX.  Such a process can compute and read files,
-    from an empty working directory; what else it needs is said by the attribute `worker_needs`, some of
-    "network" and "files", see `genenv_jax.scoring.isolation`.
-    """
-
-    name: str
-
-    def tasks(self, split: str) -> Sequence[Task]:
-        """Tasks of `split`: "seed" (training data, what the simulator varies) or "eval" (held out).
+    @abc.abstractmethod
+    def load(self, split: str) -> Sequence[Task]:
+        """All tasks of `split`: "seed" (training data, what the simulator varies) or "eval" (held out).
 
         Raises ValueError or FileNotFoundError naming the file and line of a missing or malformed record.
         """
 
+    @abc.abstractmethod
+    def verdict(self, task: Task, answer: str) -> Score:
+        """The score of an answer to a task that is well formed; may raise for one that is not."""
+
+    # -- tasks ----------------------------------------------------------------------------------------------
+
+    def tasks(self, split: str) -> Sequence[Task]:
+        """`load`, after `max_seeds` or `max_eval`; read on first use and kept."""
+        if split not in ("seed", "eval"):
+            raise ValueError(f"split {split!r}: expected 'seed' or 'eval'")
+        loaded: dict[str, tuple[Task, ...]] = vars(self).setdefault("_loaded", {})
+        if split not in loaded:
+            most = self.max_seeds if split == "seed" else self.max_eval
+            loaded[split] = tuple(stable_subset(self.load(split), most))
+        return loaded[split]
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Without loaded tasks: a worker process reads them again if it needs them."""
+        return {k: v for k, v in vars(self).items() if k not in ("_loaded", "_examples")}
+
+    def sound(self, candidates: Iterable[Task], held_out: Iterable[Task]) -> list[Task]:
+        """The candidates that pass `verify` and ask nothing that a held-out task asks (`canonical`)."""
+        taken = {self.canonical(task) for task in held_out}
+        return [
+            task
+            for task in candidates
+            if self.canonical(task) not in taken and self.verify(task) is None
+        ]
+
+    def draw(self, rng: np.random.Generator, difficulty: str, task_id: str) -> Task:
+        """A random task of one of `difficulties` that passes `verify` and is not held out."""
+        raise NotImplementedError(f"{self.name} draws no tasks")
+
+    def demonstrations(
+        self, rng: np.random.Generator
+    ) -> Iterator[tuple[list[Message], Any]] | None:
+        """Endless (messages, completion) pairs for a warm start; None: made of the seed tasks."""
+        return None
+
+    # -- what is known of a task ----------------------------------------------------------------------------
+
+    def text(self, task: Task) -> str:
+        """The wording that near-duplicate detection compares.  Default: the last message."""
+        return task.messages[-1]["content"]
+
+    def canonical(self, task: Task) -> str:
+        """Equal for two tasks that ask the same thing; used for duplicates and decontamination.
+
+        Default: the conversation without case, white space and punctuation.
+        """
+        said = [letters(message["content"]) for message in task.messages]
+        return json.dumps(said, ensure_ascii=False)
+
+    def source(self, task: Task) -> str:
+        """The record that a task of the data set was made of; tasks of one record may share a split only."""
+        return task.id
+
+    def requests(self, task: Task) -> Sequence[tuple[str, Sequence[str]]]:
+        """Each request of a task in free words: its wording, and what it asks for whatever the wording.
+
+        The latter is the names of the functions that its reference calls, or a reference that calls none.
+        Decontamination compares them.  Default: none, since `canonical` tells all.
+        """
+        return ()
+
+    def grounding(self, task: Task) -> Rejection | str | None:
+        """Whether the reference follows from the request, where `verify` does not prove it.  Total.
+
+        GROUNDED, UNDECIDED, or a rejection (NOT_ASKED, GIVEN_AWAY).  None: `verify` proves it.  Generated
+        tasks are held to it, those of the data set are not.
+        """
+        return None
+
+    def signature(self, task: Task) -> str:
+        """Equal for two tasks that ask for the same skills in the same way.  Default: the category."""
+        return task.category
+
+    def skills(self, task: Task) -> Collection[str]:
+        """What the agent must be able to do, such as each of the calls to make.  Default: the signature."""
+        return [self.signature(task)]
+
+    def difficulty(self, task: Task) -> float | None:
+        """A number that grows with difficulty, such as the number of steps; None where nothing is known."""
+        return None
+
+    # -- the agent ------------------------------------------------------------------------------------------
+
+    def prompt(self, task: Task) -> list[Message]:
+        """What the agent reads of a task, system messages first.  Default: the task's messages."""
+        return [dict(message) for message in task.messages]
+
     def agent_messages(self, task: Task) -> list[Message]:
-        """The conversation from which the agent answers `task`, instructions included."""
+        """The conversation from which the agent answers `task`: `prompt`, after `shots` worked examples."""
+        own, examples = self.prompt(task), self.examples(task)
+        if not examples:
+            return own
+        system = list(itertools.takewhile(lambda message: message["role"] == "system", own))
+        turns = []
+        for example in examples:
+            shown, answer = self.worked(example)
+            turns.append({"role": "user", "content": _one_turn(shown, system)})
+            turns.append({"role": "assistant", "content": answer})
+        return [*system, *turns, *own[len(system) :]]
+
+    def examples(self, task: Task) -> list[Task]:
+        """The seeds that are worked examples for `task`, none of a record that it was made of."""
+        if not self.shots or self.is_interactive(task):
+            return []
+        if "_examples" not in vars(self):
+            seeds = self.tasks("seed")
+            if not seeds:
+                raise ValueError(
+                    f"shots = {self.shots}: expected seeds that can be worked examples"
+                )
+            self._examples = sorted(seeds, key=lambda seed: stable_position(f"shot:{seed.id}"))
+        made_of = {self.source(seed) for seed in self._examples if seed.id == task.seed_id}
+        made_of.add(self.source(task))
+        others = [seed for seed in self._examples if self.source(seed) not in made_of]
+        return sorted(others, key=lambda seed: seed.category != task.category)[: self.shots]
+
+    def worked(self, seed: Task) -> tuple[list[Message], str]:
+        """A worked example: prompt and answer."""
+        return self.prompt(seed), self.agent_answer(seed)
+
+    def agent_answer(self, task: Task) -> str:
+        """The task's own reference answer as the agent would write it; scores full reward.
+
+        Default: `Task.answer` if it is a text, else its JSON.
+        """
+        if isinstance(task.answer, str):
+            return task.answer
+        return json.dumps(task.answer, ensure_ascii=False)
+
+    def score(self, task: Task, answer: str) -> Score:
+        """The `verdict` on what the agent wrote; not valid where it raises.  Total, in bounded time."""
+        try:
+            return self.verdict(task, answer)
+        except Exception as error:
+            return Score(0.0, False, False, f"malformed_task_{type(error).__name__.lower()}")
+
+    # -- episodes -------------------------------------------------------------------------------------------
+
+    def is_interactive(self, task: Task) -> bool:
+        """Whether `task` is played with `episode`, rather than answered once and scored."""
+        return self.episodes
+
+    def episode(self, task: Task) -> Episode:
+        """A fresh attempt at `task`.  May take seconds; raises where the engine cannot open the task."""
+        raise NotImplementedError(f"{self.name} has no episodes")
+
+    def agent_answers(self, task: Task) -> list[str]:
+        """The reference's answers in their order: an episode that is given them ends in a success."""
+        return [self.agent_answer(task)]
+
+    # -- the simulator --------------------------------------------------------------------------------------
 
     def simulator_messages(self, seed: Task, statistics: SeedStatistics) -> list[Message]:
-        """The conversation from which the simulator writes one variation of `seed`."""
+        """The conversation from which the simulator writes one variation of `seed`.
+
+        Default: `rules`, the seed as `simulator_answer` writes it, and how the agent has fared.
+        """
+        system = _RULES.format(rules=self.rules and f" {self.rules}", answer=self.answer_form(seed))
+        parts = [f"Task:\n{self.simulator_answer(seed)}", success_record(statistics)]
+        if len(seed.messages) > 1:
+            said = "\n".join(
+                f"{m['role'].capitalize()}: {m['content']}" for m in seed.messages[:-1]
+            )
+            parts.insert(0, f"What comes before the prompt, and stays as it is:\n{said}")
+        return [
+            {"role": "system", "content": system},
+            {"role": "user", "content": "\n\n".join(parts)},
+        ]
 
     def simulator_answer(self, task: Task, seed: Task | None = None) -> str:
         """The text that the simulator would write for `task`; `parse` inverts it.
 
-        seed: what the simulator varies to write it; None: what the task itself was made from.
-        """
+        Default: one JSON object, {"prompt": ..., "answer": ...}.
 
-    def agent_answer(self, task: Task) -> str:
-        """The task's own reference answer as the agent would write it; scores full reward."""
+        Args:
+          seed: what the simulator varies to write it; None: what the task itself was made from.
+        """
+        written = {"prompt": task.messages[-1]["content"], "answer": self.write_answer(task)}
+        return json.dumps(written, ensure_ascii=False)
+
+    def answer_form(self, seed: Task) -> str:
+        """How the default prompt of the simulator describes the JSON of an answer."""
+        return "the answer"
+
+    def write_answer(self, task: Task) -> Any:
+        """The reference as JSON, as the simulator writes it.  Default: `Task.answer`."""
+        return task.answer
+
+    def read_answer(self, value: Any, seed: Task) -> Any:
+        """`Task.answer` of the JSON that the simulator wrote.  Raises ValueError: says what was expected."""
+        return value
 
     def parse(self, text: str, seed: Task, task_id: str, generation: int) -> Task | Rejection:
-        """Reads one generation of the simulator.  Total: any text gives a Task or a Rejection."""
+        """Reads one generation of the simulator.  Total: any text gives a Task or a Rejection.
+
+        Default: a JSON object with prompt and answer, perhaps in a code fence; tools and the messages
+        before the prompt are the seed's.
+        """
+        if rejection := check_text(text, MAX_GENERATION):
+            return rejection
+        value = parse_json(unfenced(text), MAX_GENERATION, _MAX_DEPTH)
+        if isinstance(value, Rejection):
+            return value
+        if not isinstance(value, dict) or set(value) != {"prompt", "answer"}:
+            expected = "expected an object with prompt and answer, and nothing else"
+            return Rejection(UNPARSABLE, expected)
+        prompt = value["prompt"]
+        if not isinstance(prompt, str) or not prompt.strip():
+            return Rejection(UNPARSABLE, "prompt: expected a text")
+        try:
+            answer = self.read_answer(value["answer"], seed)
+        except ValueError as error:
+            return Rejection(BAD_ANSWER, str(error)[:200])
+        return dataclasses.replace(
+            seed,
+            id=task_id,
+            messages=(*seed.messages[:-1], {"role": "user", "content": prompt.strip()}),
+            answer=answer,
+            seed_id=seed.id,
+            origin="generated",
+            generation=generation,
+        )
 
     def verify(self, task: Task) -> Rejection | None:
-        """Benchmark-specific checks of a parsed task (tools well formed, answer executes)."""
+        """Why a parsed task is unsound, or None: `fault`, and BAD_ANSWER where it raises.  Total."""
+        try:
+            return self.fault(task)
+        except Exception as error:
+            said = f"malformed task: {type(error).__name__}: {error}"[:200]
+            return Rejection(BAD_ANSWER, said + place(error))
 
-    def canonical(self, task: Task) -> str:
-        """Equal for two tasks that ask the same thing; used for duplicates and decontamination."""
+    def fault(self, task: Task) -> Rejection | None:
+        """Why a task is rejected, or None; may raise for a malformed task.
 
-    def text(self, task: Task) -> str:
-        """The wording that near-duplicate detection compares."""
+        Default: WRONG_ANSWER unless its own reference answer earns full reward.
+        """
+        score = self.score(task, self.agent_answer(task))
+        return None if score.reward == 1.0 else Rejection(WRONG_ANSWER, score.reason)
 
-    def score(self, task: Task, answer: str) -> Score:
-        """Scores what the agent wrote.  Total: any text gives a Score, in bounded time."""
+    # -- results --------------------------------------------------------------------------------------------
 
     def aggregate(self, results: Sequence[tuple[Task, Score]]) -> dict[str, float]:
         """Metrics under the official evaluator's names.
 
         The headline number is "accuracy", or "<split>/accuracy" where there are several held-out
-        splits, the main one first.  `results` may hold several answers of a task, and any subset or
-        multiset of the tasks (for bootstrap intervals).
+        splits, the main one first.  Default: shares of successes, in all and by category, and the mean
+        reward.
+
+        Args:
+          results: tasks with scores; perhaps several answers of a task, and any subset or multiset of the
+            tasks (for bootstrap intervals).
         """
+        if not results:
+            return {"accuracy": 0.0}
+        metrics = {
+            "accuracy": sum(score.success for _, score in results) / len(results),
+            "reward": sum(score.reward for _, score in results) / len(results),
+        }
+        counts = Counter(task.category for task, _ in results)
+        solved = Counter(task.category for task, score in results if score.success)
+        if len(counts) > 1:
+            # What stands before a slash would be taken for a split.
+            metrics |= {
+                f"accuracy_{c.replace('/', '-')}": solved[c] / counts[c] for c in sorted(counts)
+            }
+        return metrics
+
+    def facts(self) -> dict[str, str]:
+        """What a reader of its numbers must know beside their names: versions, rules, sources of the data."""
+        return {}
+
+    def about(self) -> dict[str, str]:
+        """`facts` and the worked examples; written beside every result."""
+        facts = dict(self.facts())
+        if self.shots:
+            used = {seed.id for task in self.tasks("eval") for seed in self.examples(task)}
+            facts["shots"] = f"{self.shots} worked examples, of the seeds {', '.join(sorted(used))}"
+        return facts
 
 
-class Episode(Protocol):
-    """One attempt at a task that takes several answers: a game, a conversation, a search.
-
-    Where `messages` after a step are those before it, the answer as one message of the assistant, and then
-    further messages of others, an agent reads only these; otherwise it reads the conversation anew.  Agents
-    are trained on episodes of the first kind only.
-
-    Not used by two threads at a time.  It is deterministic: the same answers lead to the same end, so
-    that an episode whose process was lost is played again from its answers.
-    """
-
-    def messages(self) -> list[Message]:
-        """The conversation that the agent answers next, short enough for the agent's prompt."""
-
-    def step(self, answer: str) -> Score | None:
-        """Takes one answer.  The score where it ended the episode, else None.  Total."""
-
-    def close(self) -> None:
-        """Frees what the episode holds."""
-
-
-@runtime_checkable
-class Interactive(Protocol):
-    """What a benchmark has beside `Benchmark` if some of its tasks are played in episodes."""
-
-    def is_interactive(self, task: Task) -> bool:
-        """Whether `task` is played with `episode`, rather than answered once and scored."""
-
-    def episode(self, task: Task) -> Episode:
-        """A fresh attempt at `task`.  May take seconds; raises where the engine cannot open the task."""
-
-
-@runtime_checkable
-class Solved(Protocol):
-    """What an interactive benchmark has if agents can be trained on its episodes.
-
-    Attributes:
-      episodes: whether its seeds and the tasks that are written are episodes.
-    """
-
-    episodes: bool
-
-    def agent_answers(self, task: Task) -> list[str]:
-        """The reference's answers in their order: an episode that is given them ends in a success."""
-
-
-def is_interactive(benchmark: Benchmark, task: Task) -> bool:
-    """Whether `task` is played in an episode."""
-    return isinstance(benchmark, Interactive) and benchmark.is_interactive(task)
-
-
-def trains_episodes(benchmark: Benchmark) -> bool:
-    """Whether agents are trained on episodes of the benchmark."""
-    return isinstance(benchmark, Solved) and benchmark.episodes
-
-
-@runtime_checkable
-class Grouped(Protocol):
-    """What a benchmark has if it makes several tasks of one record, which may give each other away."""
-
-    def source(self, task: Task) -> str:
-        """The record that a task of the data set was made of: its conversation, its game, ..."""
-
-
-def source_of(benchmark: Benchmark, task: Task) -> str:
-    """What `Grouped.source` says, or the task's id."""
-    return benchmark.source(task) if isinstance(benchmark, Grouped) else task.id
-
-
-@runtime_checkable
-class Worded(Protocol):
-    """What a benchmark has if its requests are told in free words, so that one may be told in others."""
-
-    def requests(self, task: Task) -> Sequence[tuple[str, Sequence[str]]]:
-        """Each request of a task: its wording, and what it asks for whatever the wording.
-
-        That is the names of the functions that its reference calls, or a reference that calls none.
-        """
-
-
-@runtime_checkable
-class Grounded(Protocol):
-    """What a benchmark has if `verify` does not prove that the reference answer follows from the request."""
-
-    def grounding(self, task: Task) -> Rejection | str:
-        """What can be said of that: GROUNDED, UNDECIDED, or a rejection (NOT_ASKED, GIVEN_AWAY).  Total.
-
-        Generated tasks are held to it, those of the data set are not.
-        """
-
-
-@runtime_checkable
-class Generative(Protocol):
-    """What a benchmark has beside `Benchmark` if it can draw tasks itself, of a difficulty asked for.
-
-    Attributes:
-      difficulties: names, from easy to hard; the categories of the tasks that are drawn.
-    """
-
-    difficulties: Sequence[str]
-
-    def draw(self, rng: np.random.Generator, difficulty: str, task_id: str) -> Task:
-        """A random task that passes `verify` and is not held out; origin "generated"."""
-
-    def canonical(self, task: Task) -> str:
-        """See `Benchmark.canonical`."""
-
-
-@runtime_checkable
-class Shaped(Protocol):
-    """What a benchmark has if it can say what kind of task a task is, apart from its details."""
-
-    def signature(self, task: Task) -> str:
-        """Equal for two tasks that ask for the same skills in the same way (constants left out)."""
-
-    def difficulty(self, task: Task) -> float:
-        """A number that grows with difficulty, such as the number of steps."""
-
-
-@runtime_checkable
-class Skilled(Protocol):
-    """What a `Shaped` benchmark has beside it where a task asks for several skills at once."""
-
-    def skills(self, task: Task) -> Collection[str]:
-        """What the agent must be able to do, such as each of the calls to make; none of it twice."""
-
-
-def skills(benchmark: Shaped, task: Task) -> list[str]:
-    """The skills that a task asks for, at least one: its signature where the benchmark tells no parts.
+def skills(benchmark: Benchmark, task: Task) -> list[str]:
+    """The skills that a task asks for, at least one.
 
     In one order for all processes, which a set of strings is not: sums over them are the same to the bit.
     """
-    found = benchmark.skills(task) if isinstance(benchmark, Skilled) else ()
-    return sorted(found) or [benchmark.signature(task)]
+    return sorted(benchmark.skills(task)) or [benchmark.signature(task)]
 
 
-@runtime_checkable
-class Described(Protocol):
-    """What a benchmark has if a reader of its numbers must know more than their names."""
+class Episode(abc.ABC):
+    """One attempt at a task that takes several answers: a game, a conversation, a search.
 
-    def about(self) -> dict[str, str]:
-        """Facts that are written beside every result: versions, grammar, rules, sources of the data."""
+    A subclass says in `take` what follows an answer; the base class keeps the books.  Where the messages
+    only grow, an agent reads what is new; otherwise it reads the conversation anew.  Agents are trained on
+    episodes of the first kind only.
+
+    Not used by two threads at a time.  It is deterministic: the same answers lead to the same end, so
+    that an episode whose process was lost is played again from its answers.
+
+    Args:
+      opening: the messages that the agent reads first.
+      max_turns: answers after which `stop` ends the episode; 0: no limit.
+    Attributes:
+      answers: those that were given, as they were written.
+      result: the score once the episode has ended, else None.
+    """
+
+    def __init__(self, opening: Sequence[Message] = (), max_turns: int = 0):
+        self._messages = [dict(message) for message in opening]
+        self._max_turns = max_turns
+        self.answers: list[str] = []
+        self.result: Score | None = None
+
+    def messages(self) -> list[Message]:
+        """The conversation that the agent answers next, short enough for the agent's prompt."""
+        return [dict(message) for message in self._messages]
+
+    def step(self, answer: str) -> Score | None:
+        """Takes one answer.  The score where it ended the episode, also after the end; else None.  Total."""
+        if self.result is None:
+            self.answers.append(answer)
+            after = self.take(answer)
+            self._messages.append({"role": "assistant", "content": self.shown(answer)})
+            if not isinstance(after, Score) and len(self.answers) == self._max_turns:
+                after = self.stop()
+            if isinstance(after, Score):
+                self.result = after
+            else:
+                self._messages += map(dict, after)
+        return self.result
+
+    @abc.abstractmethod
+    def take(self, answer: str) -> Score | Sequence[Message]:
+        """The score where an answer ends the episode, else the messages that follow it.  Total."""
+
+    def shown(self, answer: str) -> str:
+        """An answer as the conversation keeps it.  Default: as it was written."""
+        return answer
+
+    def stop(self) -> Score:
+        """The score of an episode that ends where it stands.  Default: none was reached."""
+        return Score(0.0, False, True, "step_limit")
+
+    def close(self) -> None:  # noqa: B027  most episodes hold nothing
+        """Frees what the episode holds.  Default: nothing."""
+
+
+def _one_turn(messages: Sequence[Message], system: Sequence[Message]) -> str:
+    """A prompt as one message, without the system messages that the task's own prompt has, too."""
+    rest = [message for message in messages if message not in system]
+    spoken = sum(message["role"] != "system" for message in rest)
+    return "\n\n".join(
+        message["content"]
+        if spoken == 1 or message["role"] == "system"
+        else f"{message['role'].capitalize()}: {message['content']}"
+        for message in rest
+    )

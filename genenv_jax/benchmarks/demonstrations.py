@@ -3,21 +3,13 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 import itertools
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 import numpy as np
 
-from genenv_jax.benchmarks.base import (
-    Benchmark,
-    Message,
-    Rejection,
-    SeedStatistics,
-    Solved,
-    Task,
-    source_of,
-    trains_episodes,
-)
+from genenv_jax.benchmarks.base import Benchmark, Message, Rejection, SeedStatistics, Task
 from genenv_jax.benchmarks.subsets import stable_position
 
 AGENT, SIMULATOR = "agent", "simulator"
@@ -66,12 +58,14 @@ class Demonstration:
 
 def reference(benchmark: Benchmark, task: Task) -> tuple[list[Message], Completion]:
     """What the agent reads of a task, and the reference's answer to it or episode of it."""
-    if trains_episodes(benchmark):
+    if benchmark.episodes:
         return play(benchmark, task, benchmark.agent_answers(task))
     return benchmark.agent_messages(task), benchmark.agent_answer(task)
 
 
-def play(benchmark: Solved, task: Task, answers: Sequence[str]) -> tuple[list[Message], Transcript]:
+def play(
+    benchmark: Benchmark, task: Task, answers: Sequence[str]
+) -> tuple[list[Message], Transcript]:
     """An episode that is given these answers until it ends: its opening, and what follows.
 
     Raises ValueError where its conversation does not grow.
@@ -94,11 +88,45 @@ def play(benchmark: Solved, task: Task, answers: Sequence[str]) -> tuple[list[Me
     return opening, Transcript(tuple(given), tuple(replies))
 
 
+def endless(
+    benchmark: Benchmark, rng: np.random.Generator
+) -> Iterator[tuple[list[Message], Completion]]:
+    """Endless (messages, completion) pairs of both roles for supervised training.
+
+    The benchmark's own `demonstrations`.  Where it has none, the agent's pairs are the seed tasks with their
+    reference answers, and the simulator's pair a seed with another seed of its category.
+    """
+    own = benchmark.demonstrations(rng)
+    if own is not None:
+        yield from own
+    seeds = list(benchmark.tasks("seed"))
+    by_category: dict[str, list[int]] = {}
+    for index, task in enumerate(seeds):
+        by_category.setdefault(task.category, []).append(index)
+
+    # A few seeds are drawn over and over, and writing one out may mean to execute its calls.
+    @functools.cache
+    def of_agent(seed: int) -> tuple[list[Message], Completion]:
+        return reference(benchmark, seeds[seed])
+
+    @functools.cache
+    def of_simulator(seed: int) -> tuple[list[Message], str]:
+        shown = benchmark.simulator_messages(seeds[seed], SeedStatistics())
+        return shown, benchmark.simulator_answer(seeds[seed])
+
+    while True:
+        seed = int(rng.integers(len(seeds)))
+        yield of_agent(seed)
+        others = by_category[seeds[seed].category]
+        other = others[rng.integers(len(others))]
+        yield of_simulator(seed)[0], of_simulator(other)[1]
+
+
 def split_seeds(benchmark: Benchmark, validation_share: float) -> tuple[list[Task], list[Task]]:
     """(training, validation) seeds, by a stable hash; those of one record stay on one side."""
     sides: tuple[list[Task], list[Task]] = [], []
     for seed in benchmark.tasks("seed"):
-        place = stable_position(f"validation:{source_of(benchmark, seed)}")
+        place = stable_position(f"validation:{benchmark.source(seed)}")
         sides[place < validation_share].append(seed)
     return sides
 
@@ -125,10 +153,8 @@ def seed_demonstrations(
         statistics = SeedStatistics() if tenths < 0 else SeedStatistics(10, tenths)
         category = by_category[seed.category]
         others = [category[i] for i in rng.permutation(len(category)) if category[i] is not seed]
-        own = source_of(benchmark, seed)
-        others.sort(
-            key=lambda other: (source_of(benchmark, other) == own, other.tools != seed.tools)
-        )
+        own = benchmark.source(seed)
+        others.sort(key=lambda other: (benchmark.source(other) == own, other.tools != seed.tools))
         texts = _variations(benchmark, seed, others[:_TRIES], variations)
         if texts := texts or _variations(benchmark, seed, [seed], 1):
             shown = benchmark.simulator_messages(seed, statistics)

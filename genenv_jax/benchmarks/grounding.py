@@ -14,7 +14,7 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from genenv_jax.benchmarks.base import GIVEN_AWAY, GROUNDED, NOT_ASKED, UNDECIDED, Rejection
+from genenv_jax.benchmarks.task import GIVEN_AWAY, GROUNDED, NOT_ASKED, UNDECIDED, Rejection
 from genenv_jax.benchmarks.wording import fold, letters, words
 
 _MONTHS = (

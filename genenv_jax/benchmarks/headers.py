@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from genenv_jax.benchmarks.base import UNPARSABLE, Rejection
+from genenv_jax.benchmarks.task import UNPARSABLE, Rejection
 
 
 def parse_headers(text: str, headers: Sequence[str]) -> tuple[str, ...] | Rejection:

@@ -7,21 +7,9 @@ import importlib
 import inspect
 import os
 import sys
-import sysconfig
-import traceback
 
 from genenv_jax.benchmarks.base import Benchmark
-
-METHODS = tuple(
-    name for name in vars(Benchmark) if callable(getattr(Benchmark, name)) and name[0] != "_"
-)
-
-# How files begin that are not a user's: of this package, of Python, of installed packages, generated.
-_LIBRARIES = (
-    os.path.join(os.path.dirname(os.path.dirname(__file__)), ""),
-    *(os.path.join(sysconfig.get_path(kind), "") for kind in ("stdlib", "purelib", "platlib")),
-    "<",
-)
+from genenv_jax.benchmarks.places import place
 
 
 def find(name: str) -> type:
@@ -58,24 +46,19 @@ def find(name: str) -> type:
         close = difflib.get_close_matches(class_name, classes, 1)
         hint = f"did you mean {close[0]}?" if close else f"expected it in {module.__file__}"
         raise ValueError(f"{where}: {module_name} has no class {class_name}; {hint}")
-    missing = [method for method in METHODS if not hasattr(found, method)]
-    if len(missing) == len(METHODS):
+    if not issubclass(found, Benchmark):
         raise ValueError(
             f"{where}: {class_name} is no benchmark; expected a subclass of "
-            "genenv_jax.benchmarks.custom.benchmark.Custom, or a class with the methods of "
             "genenv_jax.benchmarks.base.Benchmark"
         )
-    if missing := missing or sorted(getattr(found, "__abstractmethods__", ())):
+    if missing := sorted(found.__abstractmethods__):
         raise ValueError(f"{where}: {class_name} lacks {', '.join(missing)}")
+    own = [
+        key for key, kind in inspect.get_annotations(found).items() if "ClassVar" not in str(kind)
+    ]
+    if own and "__dataclass_fields__" not in vars(found):
+        raise ValueError(
+            f"{where}: {class_name} has the options {', '.join(own)} and is no dataclass: expected "
+            "@dataclasses.dataclass(kw_only=True, eq=False) above it"
+        )
     return found
-
-
-def place(error: BaseException) -> str:
-    """The last line of a user's own that an error went through, as " (mine.py:3 in questions)"; or ""."""
-    if isinstance(error, SyntaxError):
-        return ""  # it says so itself
-    for frame in reversed(traceback.extract_tb(error.__traceback__)):
-        if not frame.filename.startswith(_LIBRARIES):
-            inside = "" if frame.name == "<module>" else f" in {frame.name}"
-            return f" ({os.path.basename(frame.filename)}:{frame.lineno}{inside})"
-    return ""

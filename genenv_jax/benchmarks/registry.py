@@ -3,18 +3,14 @@
 from __future__ import annotations
 
 import difflib
-import functools
 import importlib
 import inspect
-import itertools
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
-import numpy as np
-
 from genenv_jax.benchmarks import imported
-from genenv_jax.benchmarks.base import Benchmark, Message, SeedStatistics
-from genenv_jax.benchmarks.demonstrations import Completion, reference
+from genenv_jax.benchmarks.base import Benchmark
+from genenv_jax.benchmarks.places import place
 
 # Imported when asked for: a benchmark may need packages that others do not.
 _BENCHMARKS = {
@@ -22,9 +18,9 @@ _BENCHMARKS = {
     "api_bank": ("genenv_jax.benchmarks.api_bank.benchmark", "APIBank"),
     "bamboogle": ("genenv_jax.benchmarks.bamboogle.benchmark", "Bamboogle"),
     "bfcl": ("genenv_jax.benchmarks.bfcl.benchmark", "BFCL"),
-    "custom": ("genenv_jax.benchmarks.custom.dataset", "CustomFiles"),
-    "dial": ("genenv_jax.benchmarks.dial", "Dial"),
-    "dial_turns": ("genenv_jax.benchmarks.dial_turns", "DialTurns"),
+    "custom": ("genenv_jax.benchmarks.custom.files", "CustomFiles"),
+    "dial": ("genenv_jax.benchmarks.dial.chains", "Dial"),
+    "dial_turns": ("genenv_jax.benchmarks.dial.turns", "DialTurns"),
     "travelplanner": ("genenv_jax.benchmarks.travelplanner.benchmark", "TravelPlanner"),
 }
 
@@ -49,9 +45,9 @@ def make_benchmark(name: str, **options: Any) -> Benchmark:
         if ":" not in name or isinstance(error, OSError):
             raise
         raise ValueError(
-            f"{name} cannot be made: {type(error).__name__}: {error}{imported.place(error)}"
+            f"{name} cannot be made: {type(error).__name__}: {error}{place(error)}"
         ) from error
-    if not isinstance(getattr(benchmark, "name", None), str):
+    if not benchmark.name:
         raise ValueError(f"{name} lacks an attribute name: expected a text")
     return benchmark
 
@@ -84,43 +80,3 @@ def _constructor(name: str) -> Callable[..., Benchmark]:
         )
     module, cls = _BENCHMARKS[name]
     return getattr(importlib.import_module(module), cls)
-
-
-def demonstrations(
-    benchmark: Benchmark, rng: np.random.Generator
-) -> Iterator[tuple[list[Message], Completion]]:
-    """Endless (messages, completion) pairs of both roles for supervised training.
-
-    The embedded defaults have demonstrators of their own.  Elsewhere the agent's pairs are the seed tasks
-    with their reference answers, and the simulator's pair a seed with another seed of its category.
-    """
-    # By its class as well: one of a user's may have that name.
-    name = benchmark.name
-    if name in ("dial", "dial_turns") and isinstance(benchmark, _constructor(name)):
-        from genenv_jax.benchmarks.dial_demonstrations import Demonstrator, TurnsDemonstrator
-
-        own = {"dial": Demonstrator, "dial_turns": TurnsDemonstrator}[name]
-        yield from own(benchmark).pairs(rng)
-    seeds = list(benchmark.tasks("seed"))
-    by_category: dict[str, list[int]] = {}
-    for index, task in enumerate(seeds):
-        by_category.setdefault(task.category, []).append(index)
-
-    # A few seeds are drawn over and over, and writing one out may mean to execute its calls.
-    @functools.cache
-    def of_agent(seed: int) -> tuple[list[Message], Completion]:
-        return reference(benchmark, seeds[seed])
-
-    @functools.cache
-    def asked(seed: int) -> list[Message]:
-        return benchmark.simulator_messages(seeds[seed], SeedStatistics())
-
-    @functools.cache
-    def written(seed: int) -> str:
-        return benchmark.simulator_answer(seeds[seed])
-
-    for _ in itertools.count():
-        seed = int(rng.integers(len(seeds)))
-        yield of_agent(seed)
-        others = by_category[seeds[seed].category]
-        yield asked(seed), written(others[rng.integers(len(others))])

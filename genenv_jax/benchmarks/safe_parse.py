@@ -15,7 +15,7 @@ import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from genenv_jax.benchmarks.base import (
+from genenv_jax.benchmarks.task import (
     EMPTY,
     NOT_EVALUATED,
     NOT_TEXT,

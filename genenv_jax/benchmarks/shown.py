@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from genenv_jax.benchmarks.base import Benchmark, Solved, Task, is_interactive
+from genenv_jax.benchmarks.base import Benchmark, Task
 
 
 def request_text(benchmark: Benchmark, task: Task) -> str:
@@ -15,6 +15,6 @@ def request_text(benchmark: Benchmark, task: Task) -> str:
 
 def reference_text(benchmark: Benchmark, task: Task) -> str:
     """A task's own answer as the agent would write it; of an episode its answers, a line each."""
-    if is_interactive(benchmark, task) and isinstance(benchmark, Solved):
+    if benchmark.is_interactive(task):
         return "\n".join(benchmark.agent_answers(task))
     return benchmark.agent_answer(task)

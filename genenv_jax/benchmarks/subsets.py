@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Sequence
 
-from genenv_jax.benchmarks.base import Task
+from genenv_jax.benchmarks.task import Task
 
 
 def stable_position(key: str) -> float:

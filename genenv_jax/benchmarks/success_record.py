@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from genenv_jax.benchmarks.base import SeedStatistics
+from genenv_jax.benchmarks.task import SeedStatistics
 
 _KEEP = (0.4, 0.6)  # success rates at which the difficulty is right
 

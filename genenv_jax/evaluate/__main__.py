@@ -44,7 +44,7 @@ from absl import flags
 from ml_collections import ConfigDict
 
 from genenv_jax import cli
-from genenv_jax.benchmarks.base import Benchmark, Described, Task
+from genenv_jax.benchmarks.base import Benchmark, Task
 from genenv_jax.config import Config, use_model, validate
 from genenv_jax.evaluate.held_out import evaluate, metric_name, warm_up
 from genenv_jax.evaluate.results import write_results
@@ -245,7 +245,7 @@ def run(
         "tasks": str(len(tasks)),
         **{f"{mode} answers a task": str(samples) for mode, (samples, _) in modes.items()},
         "minutes": f"{(time.monotonic() - begin) / 60:.1f}",
-        **(benchmark.about() if isinstance(benchmark, Described) else {}),
+        **benchmark.about(),
     }
     resamples, seed = checked.evaluation.resamples, checked.seed
     return write_results(benchmark, attempts, metrics, about, resamples, seed, out, prompt_tokens)

@@ -11,12 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from genenv_jax.benchmarks.base import (
-    Benchmark,
-    Task,
-    is_interactive,
-    trains_episodes,
-)
+from genenv_jax.benchmarks.base import Benchmark, Task
 from genenv_jax.benchmarks.shown import reference_text, request_text
 from genenv_jax.evaluate.intervals import evaluation_metrics
 from genenv_jax.models.language_model import LanguageModel
@@ -147,17 +142,15 @@ def warm_up(
     policies: of one model.
     params: gives the decoder's parameters, when a step is called.
     """
-    played = any(is_interactive(benchmark, task) for task in tasks)
-    asked = [
-        benchmark.agent_messages(task) for task in tasks if not is_interactive(benchmark, task)
-    ]
+    played = any(benchmark.is_interactive(task) for task in tasks)
+    asked = [benchmark.agent_messages(task) for task in tasks if not benchmark.is_interactive(task)]
     lengths = [policies[0].tokens(messages) for messages in asked]
     samplers: list[Engine | EpisodeEngine] = []
     for policy in policies:
         engine = policy.engine
         widths = {bucket(length, engine.prompt_buckets, "a task") for length in lengths}
         samplers.append(dataclasses.replace(engine, prompt_buckets=tuple(sorted(widths))))
-        if played and policy.continues and trains_episodes(benchmark):
+        if played and policy.continues and benchmark.episodes:
             samplers.append(EpisodeEngine(engine))
         elif played:  # a conversation grows through all widths
             samplers.append(policy.turns)

@@ -16,7 +16,7 @@ from collections.abc import Sequence
 import numpy as np
 from ml_collections import ConfigDict
 
-from genenv_jax.benchmarks.base import Benchmark, Shaped, Task
+from genenv_jax.benchmarks.base import Benchmark, Task
 from genenv_jax.coevolve import Coevolution
 from genenv_jax.config import validate
 from genenv_jax.experiment.arms import apply_arm
@@ -105,7 +105,7 @@ def read(run: Run, benchmark: Benchmark) -> Probe:
         informative=1 - float(np.mean(epochs("agent/zero_variance_share", 1.0))),
         never=float(sum(epochs("generated/solved_none")) / valid.sum()),
         always=float(sum(epochs("generated/solved_all")) / valid.sum()),
-        kinds=mean("generated/distinct_signatures") if isinstance(benchmark, Shaped) else None,
+        kinds=mean("generated/distinct_signatures"),
         beyond=_beyond(run.workdir, benchmark),
         tokens=epochs("tokens/total")[-1] / len(epochs("tokens/total")),
         seconds=float(np.median(seconds)) if seconds else 0.0,
@@ -113,14 +113,14 @@ def read(run: Run, benchmark: Benchmark) -> Probe:
 
 
 def _beyond(workdir: pathlib.Path, benchmark: Benchmark) -> float | None:
-    if not isinstance(benchmark, Shaped):
+    if not benchmark.difficulties:
         return None
     records = iter_jsonl(workdir / "tasks.jsonl")
     tasks = [Task.from_json(r["task"]) for r in records if r.get("verdict") == "accepted"]
     return beyond(benchmark, tasks)
 
 
-def beyond(benchmark: Shaped, tasks: Sequence[Task]) -> float:
+def beyond(benchmark: Benchmark, tasks: Sequence[Task]) -> float:
     """Share of the held-out tasks whose difficulty exceeds that of 95 % of `tasks`, at least one."""
     highest = np.quantile([benchmark.difficulty(task) for task in tasks], _QUANTILE)
     held_out = [benchmark.difficulty(task) for task in benchmark.tasks("eval")]

@@ -5,15 +5,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Sequence
 
-from genenv_jax.benchmarks.base import (
-    TOO_LONG,
-    Benchmark,
-    Rejection,
-    SeedStatistics,
-    Task,
-    is_interactive,
-    trains_episodes,
-)
+from genenv_jax.benchmarks.base import TOO_LONG, Benchmark, Rejection, SeedStatistics, Task
 from genenv_jax.models.language_model import LanguageModel
 from genenv_jax.settings import Settings, within
 
@@ -80,7 +72,7 @@ def check_prompts(
     Raises ValueError naming the task, its length and the setting; also where agents are trained on episodes
     and there is no room for them, or the chat template cannot go on with their tokens.
     """
-    if trains_episodes(benchmark):
+    if benchmark.episodes:
         if limits.agent_episode < limits.agent_response:
             raise ValueError(
                 f"config.limits.agent_episode = {limits.agent_episode}: expected at least agent_response = "
@@ -88,7 +80,7 @@ def check_prompts(
             )
         if model.continues:
             raise ValueError(f"{model.continues}; expected a template that only appends")
-    answered = [task for task in eval_tasks if not is_interactive(benchmark, task)]
+    answered = [task for task in eval_tasks if not benchmark.is_interactive(task)]
 
     def simulator_messages(seed: Task):
         return benchmark.simulator_messages(seed, SeedStatistics(100, 100))

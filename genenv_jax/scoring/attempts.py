@@ -8,14 +8,7 @@ import dataclasses
 from collections.abc import Callable, Sequence
 from typing import Any, Protocol
 
-from genenv_jax.benchmarks.base import (
-    Benchmark,
-    Message,
-    Score,
-    Task,
-    is_interactive,
-    trains_episodes,
-)
+from genenv_jax.benchmarks.base import Benchmark, Message, Score, Task
 from genenv_jax.scoring.episodes import Episodes
 from genenv_jax.scoring.requests import SCORE
 from genenv_jax.scoring.scorer import Scorer
@@ -140,8 +133,8 @@ def attempt(
     Returns:
       the attempts at each task, in the order of the tasks.
     """
-    plain = [i for i, task in enumerate(tasks) if not is_interactive(benchmark, task)]
-    played = [i for i, task in enumerate(tasks) if is_interactive(benchmark, task)]
+    plain = [i for i, task in enumerate(tasks) if not benchmark.is_interactive(task)]
+    played = [i for i, task in enumerate(tasks) if benchmark.is_interactive(task)]
     attempts: dict[tuple[int, int], Attempt] = {}
     if plain:
         some = [tasks[i] for i in plain]
@@ -151,7 +144,7 @@ def attempt(
 
         found, _ = answer(benchmark, some, answerer, scorer, answered, waiting)
         attempts = {(i, a.sample): a for i, of in zip(plain, found, strict=True) for a in of}
-    if played and trains_episodes(benchmark) and answerer.continues:
+    if played and benchmark.episodes and answerer.continues:
         some = [tasks[i] for i in played]
 
         def ended(row: int, j: int, completion: Any, done: bool) -> None:

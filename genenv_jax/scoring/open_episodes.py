@@ -8,7 +8,7 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Hashable, Sequence
 
-from genenv_jax.benchmarks.base import Episode, Interactive, Message, Score, Task
+from genenv_jax.benchmarks.base import Benchmark, Episode, Message, Score, Task
 
 
 class OpenEpisodes:
@@ -18,7 +18,7 @@ class OpenEpisodes:
     that it depends on are its task and its answers.
     """
 
-    def __init__(self, benchmark: Interactive):
+    def __init__(self, benchmark: Benchmark):
         self._benchmark = benchmark
         self._open: dict[Hashable, tuple[Episode, int]] = {}
 

@@ -9,14 +9,7 @@ import json
 from collections.abc import Sequence
 from typing import Any
 
-from genenv_jax.benchmarks.base import (
-    ENVIRONMENT_ERROR,
-    Benchmark,
-    Message,
-    Rejection,
-    Score,
-    Task,
-)
+from genenv_jax.benchmarks.base import ENVIRONMENT_ERROR, Benchmark, Message, Rejection, Score, Task
 from genenv_jax.scoring.open_episodes import OpenEpisodes
 from genenv_jax.scoring.verification import inspect
 

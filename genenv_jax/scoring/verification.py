@@ -136,8 +136,8 @@ class NearDuplicates:
 class Requests:
     """Requests, searchable for one that says the same in more or in some other words.
 
-    A request is there again if another one asks for the same (`Worded.requests`) and has so large a share of
-    its words (`wording.words`) in their order, whatever stands between, before and after them: one word in
+    A request is there again if another one asks for the same (`Benchmark.requests`) and has so large a share
+    of its words (`wording.words`) in their order, whatever stands between, before and after them: one word in
     five breaks all runs of words, and one sentence more dilutes a similarity.  Many requests contain one of
     fewer than `_FEW_WORDS` words, so it must also be so large a share of the other.  Requests that ask for
     something else are left to `NearDuplicates`.
@@ -208,10 +208,8 @@ def _fault(benchmark: Benchmark, task: Task) -> Rejection | None:
     score = benchmark.score(task, benchmark.agent_answer(task))
     if not score.success or score.reward < 1.0:
         return Rejection(base.WRONG_ANSWER, f"the reference answer fails: {score.reason}")
-    if isinstance(benchmark, base.Grounded):
-        grounding = benchmark.grounding(task)
-        return grounding if isinstance(grounding, Rejection) else None
-    return None
+    grounding = benchmark.grounding(task)
+    return grounding if isinstance(grounding, Rejection) else None
 
 
 def _works(benchmark: Benchmark, task: Task) -> bool:
@@ -220,18 +218,13 @@ def _works(benchmark: Benchmark, task: Task) -> bool:
         benchmark.agent_messages(task)
         benchmark.canonical(task)
         benchmark.text(task)
-        _requests(benchmark, task)
+        benchmark.requests(task)
         for answer in ("", "?", benchmark.simulator_answer(task), benchmark.agent_answer(task)):
             benchmark.score(task, answer)
-        if isinstance(benchmark, base.Shaped):
-            benchmark.signature(task), benchmark.difficulty(task)
+        benchmark.signature(task), benchmark.difficulty(task)
     except Exception:  # the methods promise nothing about a task that `verify` refuses
         return False
     return True
-
-
-def _requests(benchmark: Benchmark, task: Task) -> Sequence[tuple[str, Sequence[str]]]:
-    return benchmark.requests(task) if isinstance(benchmark, base.Worded) else ()
 
 
 class Verifier:
@@ -267,7 +260,7 @@ class Verifier:
         self._latest = float("-inf")  # generation that was admitted
         for task in held_out:
             self._held_out_texts.add(benchmark.text(task))
-            for wording, asked in _requests(benchmark, task):
+            for wording, asked in benchmark.requests(task):
                 self._held_out_requests.add(wording, asked)
         for task in seeds:
             self._known[benchmark.canonical(task)] = float("inf")
@@ -279,7 +272,7 @@ class Verifier:
         if (
             canonical in self._held_out
             or self._held_out_texts.matches(wording)
-            or any(self._held_out_requests.matches(*r) for r in _requests(self.benchmark, task))
+            or any(self._held_out_requests.matches(*r) for r in self.benchmark.requests(task))
         ):
             return Rejection(base.CONTAMINATED, "matches a held-out task")
         forgotten = self._forgotten(task.generation)

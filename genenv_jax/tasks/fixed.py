@@ -6,7 +6,7 @@ import json
 import pathlib
 from collections.abc import Callable, Sequence
 
-from genenv_jax.benchmarks.base import Generative, Task
+from genenv_jax.benchmarks.base import Benchmark, Task
 from genenv_jax.parallel import processes
 from genenv_jax.run.jsonl import write_jsonl
 from genenv_jax.run.streams import Stream, rng
@@ -69,7 +69,7 @@ class FixedTasks(GivenTasks):
         return TaskBatch.of_tasks([tasks[i] for i in order])
 
 
-def generator_tasks(benchmark: Generative, count: int, seed: int) -> list[Task]:
+def generator_tasks(benchmark: Benchmark, count: int, seed: int) -> list[Task]:
     """`count` distinct tasks of the benchmark's own generator, difficulties in turn."""
     draws = rng(seed, Stream.GENERATOR)
     known: dict[str, Task] = {}

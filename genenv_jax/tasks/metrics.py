@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from genenv_jax.benchmarks.base import UNDECIDED, Benchmark, Grounded, Shaped, Task, skills
+from genenv_jax.benchmarks.base import UNDECIDED, Benchmark, Task, skills
 from genenv_jax.rl.rewards import difficulty_filter
 from genenv_jax.tasks.generation import Generation
 
@@ -20,7 +20,7 @@ def generation_metrics(
     "grown_share": of the generations whose context is a task of an earlier epoch.
     Success rates here are the tasks' own, whatever the update's p̂ is taken over.  "p_hat_in_band": the share
     within k_min of alpha.  "undecided_share": of the accepted tasks, those of which the benchmark cannot say
-    whether the reference follows from the request (`Grounded`).
+    whether the reference follows from the request (`Benchmark.grounding`).
     """
     metrics: dict[str, float] = {
         "count": len(generations),
@@ -42,10 +42,9 @@ def generation_metrics(
             "p_hat_sd": rates.std(),
         }
     accepted = [g.task for g in generations if g.task]
-    if accepted and isinstance(benchmark, Grounded):
-        metrics["undecided_share"] = np.mean(
-            [benchmark.grounding(task) == UNDECIDED for task in accepted]
-        )
+    grounding = [benchmark.grounding(task) for task in accepted]
+    if grounding and grounding[0] is not None:
+        metrics["undecided_share"] = np.mean([found == UNDECIDED for found in grounding])
     metrics |= diversity(accepted, benchmark)
     metrics |= calibration(generations, alpha, k_min)
     return {f"generated/{name}": value for name, value in metrics.items()}
@@ -56,7 +55,7 @@ def diversity(tasks: Sequence[Task], benchmark: Benchmark) -> dict[str, float]:
 
     Difficulty, kinds of task and their entropy (nats), and the entropy of the skills that they ask for.
     """
-    if not tasks or not isinstance(benchmark, Shaped):
+    if not tasks or benchmark.difficulty(tasks[0]) is None:
         return {}
     difficulties = np.array([benchmark.difficulty(task) for task in tasks])
     kinds = Counter(benchmark.signature(task) for task in tasks)

@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 
-from genenv_jax.benchmarks.base import Benchmark, Shaped, skills
+from genenv_jax.benchmarks.base import Benchmark, skills
 from genenv_jax.players.simulator import SimulatorConfig
 from genenv_jax.rl import difficulty, rewards
 from genenv_jax.rl.weights import coverage_weights, group_weights
@@ -115,20 +115,12 @@ class Objective:
       curriculum: `config.curriculum`.
       simulator: `config.simulator`.
       benchmark: says of what kind a task is, where weights depend on it.
-    Raises:
-      ValueError: they do, and the benchmark cannot say.
     """
 
     def __init__(
         self, curriculum: CurriculumConfig, simulator: SimulatorConfig, benchmark: Benchmark
     ):
         self._curriculum, self._simulator, self._benchmark = curriculum, simulator, benchmark
-        if simulator.by_kind and not isinstance(benchmark, Shaped):
-            raise ValueError(
-                f"config.simulator.weights_over = {simulator.weights_over!r}, coverage = "
-                f"{simulator.coverage}: expected a benchmark that says of what kind a task is, which "
-                f"{benchmark.name!r} does not"
-            )
         self._scores = make_scores(curriculum)
 
     def assign(self, batch: TaskBatch) -> None:

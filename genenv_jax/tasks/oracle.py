@@ -6,7 +6,7 @@ from collections.abc import Iterable
 
 import numpy as np
 
-from genenv_jax.benchmarks.base import Generative, SeedStatistics, Task
+from genenv_jax.benchmarks.base import Benchmark, SeedStatistics, Task
 from genenv_jax.run.streams import Stream, rng
 from genenv_jax.tasks.generation import TaskBatch
 from genenv_jax.tasks.seeds import LatestStatistics
@@ -27,7 +27,7 @@ class OracleTasks(GivenTasks):
       seed: of the draws.
     """
 
-    def __init__(self, benchmark: Generative, alpha: float, per_epoch: int, seed: int):
+    def __init__(self, benchmark: Benchmark, alpha: float, per_epoch: int, seed: int):
         self._benchmark, self._alpha = benchmark, alpha
         self._per_epoch, self._seed = per_epoch, seed
         self.statistics = LatestStatistics()

@@ -14,7 +14,7 @@ import dataclasses
 from collections.abc import Iterable, Iterator
 from typing import Any, Protocol
 
-from genenv_jax.benchmarks.base import Benchmark, Generative, Task
+from genenv_jax.benchmarks.base import Benchmark, Task
 from genenv_jax.settings import Settings, choice, within
 from genenv_jax.tasks.generation import TaskBatch
 from genenv_jax.tasks.teacher import TeacherConfig
@@ -60,7 +60,7 @@ class TasksConfig(Settings):
     def check(self, benchmark: Benchmark) -> None:
         """Raises ValueError where the benchmark has to be a source of tasks itself and cannot."""
         drawn = self.source == ORACLE or (self.source == TEACHER and not self.teacher.url)
-        if drawn and not isinstance(benchmark, Generative):
+        if drawn and not benchmark.difficulties:
             teacher = self.source == TEACHER
             hint = "; a server may (config.tasks.teacher.url)" if teacher else ""
             raise ValueError(

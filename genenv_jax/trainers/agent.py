@@ -12,7 +12,7 @@ from typing import Any
 import jax
 import numpy as np
 
-from genenv_jax.benchmarks.base import Benchmark, Task, trains_episodes
+from genenv_jax.benchmarks.base import Benchmark, Task
 from genenv_jax.parallel import processes
 from genenv_jax.players import learner
 from genenv_jax.players.agent import Agent
@@ -130,7 +130,7 @@ class AgentTrainer:
     ) -> tuple[list[list[Attempt]], Rollouts]:
         """Attempts each task `group_size` times, by one answer or by an episode."""
         waiting = functools.partial(self._session.measure, "score")
-        if trains_episodes(self._benchmark):
+        if self._benchmark.episodes:
             episodes = self._scorer.episodes
             return policy.play(tasks, episodes, on_answer, waiting)
         return answer(self._benchmark, tasks, policy, self._scorer, on_answer, waiting)

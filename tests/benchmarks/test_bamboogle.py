@@ -327,7 +327,7 @@ def test_sub_questions_find_themselves(questions):
 
 def test_an_episode_with_two_searches():
     benchmark = Bamboogle(mode="search")
-    assert isinstance(benchmark, base.Interactive) and benchmark.is_interactive(TASK)
+    assert benchmark.is_interactive(TASK)
     assert "3 searches" in benchmark.about()["search"]
     assert not benchmark.is_interactive(ONE_HOP) and not Bamboogle().is_interactive(TASK)
     episode = benchmark.episode(TASK)

@@ -8,14 +8,7 @@ import pytest
 
 from bench.bad_answers.hostile import HOSTILE
 from genenv_jax.benchmarks import base
-from genenv_jax.benchmarks.base import (
-    Described,
-    Interactive,
-    Rejection,
-    Score,
-    SeedStatistics,
-    Task,
-)
+from genenv_jax.benchmarks.base import Rejection, Score, SeedStatistics, Task
 from genenv_jax.benchmarks.bfcl import backends, multi_turn, prompts
 from genenv_jax.benchmarks.bfcl.benchmark import BFCL
 from genenv_jax.benchmarks.bfcl.categories import CONVERSATION, MULTI_TURN, TURN_STATE
@@ -41,7 +34,6 @@ def _play(benchmark, task, *answers):
 def test_an_episode_goes_turn_by_turn_and_shows_results(benchmark):
     task = conversation([["touch(file_name='x')"], ["ls()"]])
     episode = benchmark.episode(task)
-    assert isinstance(benchmark, Interactive) and isinstance(benchmark, Described)
     assert benchmark.is_interactive(task) and not benchmark.is_interactive(turn([]))
     assert [m["role"] for m in episode.messages()] == ["system", "user"]
     assert episode.step("[touch(file_name='x')]") is None

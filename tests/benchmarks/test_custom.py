@@ -13,8 +13,8 @@ import pytest
 from genenv_jax.benchmarks import base, registry
 from genenv_jax.benchmarks.base import Rejection, Score
 from genenv_jax.benchmarks.custom import calls, checkers
-from genenv_jax.benchmarks.custom.benchmark import Custom
-from genenv_jax.benchmarks.custom.question import Question
+from genenv_jax.benchmarks.custom.benchmark import Custom, Question
+from genenv_jax.benchmarks.demonstrations import endless
 from genenv_jax.scoring.verification import VerificationConfig, Verifier, inspect
 from genenv_jax.scoring.worker import Worker
 
@@ -187,7 +187,6 @@ def test_a_line_that_is_not_right_is_named(tmp_path, record, message):
         ({"train": "mine.jsonl", "checker": "fuzzy"}, "checker = 'fuzzy': expected one of exact"),
         ({"train": "mine.jsonl", "seed_fraction": 2}, "seed_fraction = 2: expected a number in"),
         ({"train": "mine.jsonl", "instruction": 2}, "instruction = 2: expected a text or None"),
-        ({"train": "mine.jsonl", "answer_chars": 0}, "answer_chars = 0: expected an integer"),
         ({"train": "mine.jsonl", "hold_out": "x"}, "hold_out is not an option .* did you mean held_out"),
         ({"train": "broken.parquet"}, "broken.parquet: not a parquet file that can be read"),
         ({"train": "latin.jsonl"}, "latin.jsonl: not UTF-8"),
@@ -367,13 +366,15 @@ def test_a_row_that_is_not_right_is_named(tmp_path):
 MODULE = '''
 """Classes of somebody's own."""
 
+import dataclasses
 import json
 import time
 
-from genenv_jax.benchmarks.custom.benchmark import Custom
-from genenv_jax.benchmarks.custom.question import Question
+from genenv_jax.benchmarks.base import Benchmark
+from genenv_jax.benchmarks.custom.benchmark import Custom, Question
 
 
+@dataclasses.dataclass(kw_only=True, eq=False)
 class Good(Custom):
     name = "good"
     checker = "numeric"
@@ -393,8 +394,16 @@ class Good(Custom):
         return 0.5 if answer == "50" else super().grade(question, answer)
 
 
+@dataclasses.dataclass(kw_only=True, eq=False)
 class Needs(Custom):
     size: int
+
+    def questions(self, split):
+        return []
+
+
+class Bare(Custom):
+    size: int = 3
 
     def questions(self, split):
         return []
@@ -408,12 +417,9 @@ class Other:
     pass
 
 
-class Half:
-    def tasks(self, split):
+class Half(Benchmark):
+    def load(self, split):
         return []
-
-    def score(self, task, answer):
-        return None
 
 
 class Odd(Custom):
@@ -455,14 +461,6 @@ class Grades(Custom):
         return 1.5
 
 
-class Forgets(Custom):
-    def __post_init__(self):
-        pass
-
-    def questions(self, split):
-        return []
-
-
 def function():
     pass
 '''
@@ -476,14 +474,10 @@ def module(tmp_path, monkeypatch):
     (tmp_path / "ends.py").write_text("raise SystemExit(0)\n")
     (tmp_path / "syntax.py").write_text("def f(:\n")
     (tmp_path / "needs.py").write_text("import no_such_package\n")
-    (tmp_path / "inits.py").write_text(
-        "from genenv_jax.benchmarks.custom.benchmark import Custom\n\n"
-        "class A(Custom):\n    def __init__(self): pass\n"
-    )
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(sys, "path", [p for p in sys.path if p])
     yield
-    for name in ("mine", "raises", "ends", "syntax", "needs", "inits"):
+    for name in ("mine", "raises", "ends", "syntax", "needs"):
         sys.modules.pop(name, None)
 
 
@@ -497,22 +491,21 @@ def module(tmp_path, monkeypatch):
         ("../mine:Good", "expected module:Class"),
         ("mine:Goood", "mine has no class Goood; did you mean Good?"),
         ("mine:function", "mine has no class function; expected it in .*mine.py"),
-        ("mine:Other", "Other is no benchmark; expected a subclass of .*Custom, or"),
-        ("mine:Half", "Half lacks agent_messages, .*, aggregate$"),
+        ("mine:Other", "Other is no benchmark; expected a subclass of genenv_jax.benchmarks.base.Benchmark"),
+        ("mine:Half", "Half lacks verdict$"),
         ("mine:Empty", "Empty lacks questions$"),
         ("mine:Needs", "config.benchmark.size is missing: mine:Needs has no default for it"),
         ("mine:Odd", r"Odd.questions\('eval'\)\[0\] is 1: expected a Question"),
         ("mine:Raises", r"Raises.questions\('eval'\) raised KeyError: 'eval' \(mine.py:\d+ in questions\)$"),
         ("mine:Parses", r"raised JSONDecodeError: .* \(mine.py:\d+ in questions\)$"),
-        ("mine:Checks", r"bad_answer: ZeroDivisionError: .* \(mine.py:\d+ in check\)$"),
+        ("mine:Checks", r"bad_answer: malformed task: ZeroDivisionError: .* \(mine.py:\d+ in check\)$"),
         ("mine:Made", r"mine:Made cannot be made: KeyError: 3 \(mine.py:\d+ in __post_init__\)$"),
         ("mine:Grades", r"Grades.questions\('eval'\)\[0\]: .*grade returned 1.5: expected a number in"),
-        ("mine:Forgets", r"Forgets.__post_init__ does not call super\(\)"),
+        ("mine:Bare", "Bare has the options size and is no dataclass: expected @dataclasses"),
         ("raises:A", r"cannot be imported: ZeroDivisionError: .*\(raises.py:2\)"),
         ("ends:A", "cannot be imported: SystemExit"),
         ("syntax:A", r"cannot be imported: SyntaxError: .*\(syntax.py, line 1\)"),
         ("needs:A", r"cannot be imported: ModuleNotFoundError: .*no_such_package.* \(needs.py:1\)"),
-        ("inits:A", r"A has an __init__: expected annotated attributes as options.*\(inits.py:3\)"),
         ("dail", "expected one of .*'dial'.*, or module:Class"),
     ],
 )  # fmt: skip
@@ -574,21 +567,6 @@ def test_a_worker_process_finds_the_class_too(module):
         worker.close()
 
 
-def test_a_subclass_is_a_dataclass_by_itself():
-    class Mine(Custom):
-        checker = "f1"
-        size: int = 3
-
-        def questions(self, split):
-            return [Question(f"{split}, of what {self.size}?", "x")]
-
-    assert (Mine().checker, Mine(checker="exact").checker, Mine(size=4).size) == ("f1", "exact", 4)
-    assert Mine(size=4).text(Mine(size=4).tasks("seed")[0]) == "seed, of what 4?"
-    assert dataclasses.fields(Custom)[-1].name != "size"
-    with pytest.raises(TypeError, match="abstract"):
-        type("Nothing", (Custom,), {})()
-
-
 def test_calls_in_their_forms():
     reference = checkers.read_reference("call", {"name": "f", "arguments": {"a": 1}})
     assert calls.write(reference) == "[f(a=1)]" and calls.pairs(reference) == [("f", {"a": 1})]
@@ -605,7 +583,7 @@ def test_a_class_with_the_name_of_an_embedded_default_has_its_own_demonstrations
             yield Question(f"{split}?", "yes")
 
     (messages, answer), (_, written) = itertools.islice(
-        registry.demonstrations(Named(), np.random.default_rng(0)), 2
+        endless(Named(), np.random.default_rng(0)), 2
     )
     assert messages[-1]["content"] == "seed?" and answer == "<answer>yes</answer>"
     assert json.loads(written) == {"prompt": "seed?", "answer": "yes"}

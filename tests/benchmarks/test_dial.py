@@ -9,10 +9,11 @@ import time
 import numpy as np
 import pytest
 
-from genenv_jax.benchmarks import base, registry
+from genenv_jax.benchmarks import base
 from genenv_jax.benchmarks.base import Rejection, Score, SeedStatistics, Task
-from genenv_jax.benchmarks.dial import NEW_NAMES, OPERATIONS, Dial, Program, read_statement
-from genenv_jax.benchmarks.dial_demonstrations import Demonstrator
+from genenv_jax.benchmarks.demonstrations import endless
+from genenv_jax.benchmarks.dial.chains import NEW_NAMES, OPERATIONS, Dial, Program, read_statement
+from genenv_jax.benchmarks.dial.demonstrations import Demonstrator
 
 STATEMENT = "Tools: add, subtract, multiply.\nStart at 3. add 5, multiply 4, subtract 9."
 GENERATION = f"{STATEMENT}\nCalls: add(5) multiply(4) subtract(9)"
@@ -556,9 +557,7 @@ def test_rates_of_the_agents_demonstrations(small, demonstrations):
 
 def test_the_demonstrations_follow_from_their_seed(small):
     def first(seed):
-        return list(
-            itertools.islice(registry.demonstrations(small, np.random.default_rng(seed)), 50)
-        )
+        return list(itertools.islice(endless(small, np.random.default_rng(seed)), 50))
 
     assert first(0) == first(0)
     assert first(0) != first(1)

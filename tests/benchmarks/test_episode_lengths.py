@@ -3,7 +3,7 @@
 import pytest
 
 from genenv_jax.benchmarks import registry
-from genenv_jax.benchmarks.base import SeedStatistics, is_interactive
+from genenv_jax.benchmarks.base import SeedStatistics
 from genenv_jax.benchmarks.bfcl import backends
 from genenv_jax.experiment.plan import load_config
 from genenv_jax.models.make import chat_text, train_tokenizer
@@ -76,7 +76,7 @@ def test_what_is_trained_on_are_episodes(variant, tmp_path, monkeypatch):
     assert bool(config.benchmark.get("max_seeds")) == ("debug" in variant)
     benchmark = _benchmark(config, WRITERS[config.benchmark.name](tmp_path), seed_fraction=0.5)
     assert benchmark.episodes
-    assert all(is_interactive(benchmark, task) for task in benchmark.tasks("eval"))
+    assert all(benchmark.is_interactive(task) for task in benchmark.tasks("eval"))
 
 
 def test_other_arguments_are_refused():

@@ -96,10 +96,12 @@ def test_the_commands_with_a_real_model_run(directory):
 
 
 LOOSE = """
-from genenv_jax.benchmarks.custom.benchmark import Custom
-from genenv_jax.benchmarks.custom.question import Question, to_task
+import dataclasses
+
+from genenv_jax.benchmarks.custom.benchmark import Custom, Question
 
 
+@dataclasses.dataclass(kw_only=True, eq=False)
 class Loose(Custom):
     name = "loose"
     shift: int = 0
@@ -108,9 +110,9 @@ class Loose(Custom):
         return [Question(f"{split} number {number} of a few", "yes") for number in range(8)]
 
     def parse(self, text, seed, task_id, generation):
-        question = Question(ascii(text)[:200], "yes", checker="exact")
-        return to_task(
-            question, self.name, id=task_id, seed_id=seed.id, origin="generated", generation=generation
+        said = {"role": "user", "content": ascii(text)[:200]}
+        return dataclasses.replace(
+            seed, id=task_id, messages=(said,), seed_id=seed.id, origin="generated", generation=generation
         )
 
     def grade(self, question, answer):

@@ -13,7 +13,7 @@ import pytest
 from bench.bad_answers.hostile import HOSTILE
 from genenv_jax.benchmarks import base, registry
 from genenv_jax.benchmarks.base import Rejection, SeedStatistics, Task
-from genenv_jax.benchmarks.demonstrations import seed_demonstrations, split_seeds
+from genenv_jax.benchmarks.demonstrations import endless, seed_demonstrations, split_seeds
 from tests.benchmarks import custom_files
 from tests.benchmarks.published import published
 from tests.benchmarks.small import ALL_WRITERS, WRITERS
@@ -72,7 +72,7 @@ def benchmark(make):
 
 
 def test_seeds_and_held_out_tasks_are_apart(benchmark):
-    assert isinstance(benchmark, base.Benchmark) and isinstance(benchmark, base.Described)
+    assert isinstance(benchmark, base.Benchmark)
     assert all(isinstance(value, str) and value for value in benchmark.about().values())
     seeds, held_out = benchmark.tasks("seed"), benchmark.tasks("eval")
     assert seeds and held_out
@@ -121,14 +121,15 @@ def test_prompts_fit_and_hold_the_task(benchmark):
 
 def test_tasks_are_of_kinds(benchmark):
     """Several kinds, fewer than tasks; the kind of a task is that of its restatement."""
-    assert isinstance(benchmark, base.Shaped)
     seeds = benchmark.tasks("seed")
     kinds = collections.Counter(benchmark.signature(seed) for seed in seeds)
     assert 1 < len(kinds) <= len(seeds)
     assert all(benchmark.difficulty(seed) >= 0 for seed in seeds)
     asked = [base.skills(benchmark, seed) for seed in seeds]
     assert all(len(set(of)) == len(of) > 0 and of == sorted(of) for of in asked)
-    if isinstance(benchmark, base.Skilled):  # fewer of them than there are kinds, or as many
+    if (
+        type(benchmark).skills is not base.Benchmark.skills
+    ):  # fewer of them than there are kinds, or as many
         assert len(set().union(*asked)) > 1 and any(len(of) > 1 for of in asked)
     for seed in seeds[:20]:
         again = benchmark.parse(benchmark.simulator_answer(seed), seed, "g", 0)
@@ -252,7 +253,7 @@ def test_endless_demonstrations_write_each_seed_out_once(benchmark, monkeypatch)
     monkeypatch.setattr(type(benchmark), "tasks", lambda self, split: seeds)
 
     def pairs():
-        drawn = registry.demonstrations(benchmark, np.random.default_rng(0))
+        drawn = endless(benchmark, np.random.default_rng(0))
         return list(itertools.islice(drawn, 60))
 
     found = pairs()
@@ -299,7 +300,7 @@ def test_worked_examples_are_seeds_of_other_records(make, benchmark, shots):
         examples, own = shown.examples(task), benchmark.agent_messages(task)
         own_record = shown.source(some[0] if task is generated else task)
         others = [s for s in shown.tasks("seed") if shown.source(s) != own_record]
-        if base.is_interactive(shown, task):
+        if shown.is_interactive(task):
             assert shown.agent_messages(task) == own and not examples
             continue
         assert len(examples) == min(shots, len(others))
@@ -320,7 +321,7 @@ def test_worked_examples_are_seeds_of_other_records(make, benchmark, shots):
 
 def test_worked_examples_need_seeds(make):
     shown = make(shots=1)
-    task = next(t for t in shown.tasks("eval") if not base.is_interactive(shown, t))
-    shown._tasks["seed"] = ()
+    task = next(t for t in shown.tasks("eval") if not shown.is_interactive(t))
+    shown._loaded["seed"] = ()
     with pytest.raises(ValueError, match="shots = 1: expected seeds"):
         shown.agent_messages(task)

@@ -3,7 +3,7 @@
 import os
 import time
 
-from genenv_jax.benchmarks.base import Score, Task
+from genenv_jax.benchmarks.base import Benchmark, Score, Task
 
 STEPS = 3
 
@@ -37,7 +37,7 @@ class Game:
         pass
 
 
-class Games:
+class Games(Benchmark):
     """Tasks "game-..." are played; others are answered once, with their number."""
 
     name = "games"
@@ -49,6 +49,9 @@ class Games:
         message = ({"role": "user", "content": task_id},)
         return Task(task_id, self.name, category, message, answer=number, origin="eval")
 
+    def load(self, split):
+        return []
+
     def is_interactive(self, task):
         return task.id.startswith("game")
 
@@ -57,10 +60,7 @@ class Games:
             raise OSError("a game that does not open")
         return Game(task)
 
-    def agent_messages(self, task):
-        return list(task.messages)
-
-    def score(self, task, answer):
+    def verdict(self, task, answer):
         right = answer == f"{task.answer}"
         return Score(float(right), right, True, "" if right else "wrong")
 

@@ -6,7 +6,7 @@ import json
 import numpy as np
 import pytest
 
-from genenv_jax.benchmarks.dial import Dial
+from genenv_jax.benchmarks.dial.chains import Dial
 from genenv_jax.experiment.probe import EPOCHS, Probe, beyond, probe, read, said
 from genenv_jax.report.runs import load_run
 from tests.runs import lines, toy_config

@@ -116,7 +116,7 @@ from bench.fuzz import loop, __main__ as command
 if __name__ == "__main__":
     raise SystemExit(command.main(["--texts=30", "--names=dial answer", "--out={tmp_path / "out"}"]))
 else:
-    from genenv_jax.benchmarks.dial import Dial
+    from genenv_jax.benchmarks.dial.chains import Dial
     score = Dial.score
     Dial.score = lambda self, task, text: os.abort() if len(text) > 900 else score(self, task, text)
 """

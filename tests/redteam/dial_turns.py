@@ -8,8 +8,8 @@ from collections.abc import Callable, Sequence
 
 from genenv_jax.benchmarks import base
 from genenv_jax.benchmarks.base import Task
-from genenv_jax.benchmarks.dial_programs import Call, Choice, turned, write
-from genenv_jax.benchmarks.dial_turns import NO_CHOICE
+from genenv_jax.benchmarks.dial.programs import Call, Choice, turned, write
+from genenv_jax.benchmarks.dial.turns import NO_CHOICE
 from tests.redteam.common import answers, generations
 from tests.redteam.dial import changed
 from tests.redteam.exploits import AGENT, SIMULATOR, Exploit, Scene

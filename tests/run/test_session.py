@@ -1,6 +1,6 @@
 """A session without players: what its parts are given of the records when a run is taken up again."""
 
-from genenv_jax.benchmarks.dial import Dial
+from genenv_jax.benchmarks.dial.chains import Dial
 from genenv_jax.run.checkpoint import CheckpointConfig
 from genenv_jax.run.session import Session
 from genenv_jax.run.tracking import Trackers, TrackingConfig

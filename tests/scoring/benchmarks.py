@@ -8,7 +8,7 @@ import signal
 import sys
 import time
 
-from genenv_jax.benchmarks.base import Rejection, Score, Task
+from genenv_jax.benchmarks.base import Benchmark, Rejection, Score, Task
 
 
 def make_task(text="", task_id="t"):
@@ -19,7 +19,7 @@ def recurse():
     return recurse()
 
 
-class Dangerous:
+class Dangerous(Benchmark):
     """`score` and `parse` do what the first word of the text says; the rest is a reward."""
 
     name = "dangerous"
@@ -49,6 +49,12 @@ class Dangerous:
             recurse()
         elif word == "raise":
             raise KeyError("what a text can do")
+
+    def load(self, split):
+        return []
+
+    def verdict(self, task, answer):
+        raise NotImplementedError
 
     def score(self, task, text):
         self.act(text)

@@ -11,7 +11,7 @@ import time
 import pytest
 
 from genenv_jax.benchmarks.base import Rejection, Score, Task
-from genenv_jax.benchmarks.dial import Dial
+from genenv_jax.benchmarks.dial.chains import Dial
 from genenv_jax.scoring import requests
 from genenv_jax.scoring.requests import SCORE, VERIFY
 from genenv_jax.scoring.scorer import Scorer, ScoringConfig, worker_count

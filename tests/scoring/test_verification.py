@@ -8,7 +8,7 @@ import pytest
 
 from genenv_jax.benchmarks import base
 from genenv_jax.benchmarks.base import Benchmark, Rejection, Score, Task
-from genenv_jax.benchmarks.dial import Dial
+from genenv_jax.benchmarks.dial.chains import Dial
 from genenv_jax.scoring import verification
 from genenv_jax.scoring.verification import (
     PARSED,
@@ -21,16 +21,13 @@ from genenv_jax.scoring.verification import (
 )
 
 
-class Lines:
+class Lines(Benchmark):
     """A small benchmark: the first word says what a check does, the rest is the wording."""
 
     name = "lines"
 
-    def tasks(self, split):
+    def load(self, split):
         return []
-
-    def agent_messages(self, task):
-        return list(task.messages)
 
     def simulator_messages(self, seed, statistics):
         return list(seed.messages)
@@ -49,7 +46,7 @@ class Lines:
             task_id, self.name, "", messages, (), text.split()[0], seed.id, "generated", generation
         )
 
-    def verify(self, task):
+    def fault(self, task):
         if task.answer == "broken":
             return Rejection(base.NOT_EXECUTABLE)
         return None
@@ -57,10 +54,7 @@ class Lines:
     def canonical(self, task):
         return " ".join(sorted(self.text(task).split()))
 
-    def text(self, task):
-        return task.messages[-1]["content"]
-
-    def score(self, task, answer):
+    def verdict(self, task, answer):
         reward = {"half": 0.5, "raw": 1.0, "fail": 0.0}.get(answer, 1.0)
         return Score(reward, answer not in ("raw", "fail"), True, "" if reward == 1 else "because")
 

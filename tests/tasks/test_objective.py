@@ -12,7 +12,7 @@ from genenv_jax.rl.difficulty import corrected_learning_progress, fit_beta_prior
 from genenv_jax.tasks.generation import Generation, TaskBatch
 from genenv_jax.tasks.metrics import generation_metrics
 from genenv_jax.tasks.objective import CurriculumConfig, Objective
-from tests.toy import Drawing, Toy
+from tests.toy import Drawing
 
 TOY = Drawing()
 
@@ -105,10 +105,7 @@ def test_coverage_gives_every_kind_that_is_left_the_same_weight(over):
     assert [g.weight for g in kept] == pytest.approx([0.75, 0.75, 1.5])
 
 
-def test_kinds_need_a_benchmark_that_knows_them():
-    for options in ({"coverage": 1.0}, {"weights_over": "signature"}):
-        with pytest.raises(ValueError, match="expected a benchmark that says of what kind"):
-            Objective(CurriculumConfig(), SimulatorConfig(**options), Toy())
+def test_coverage_is_of_weights():
     with pytest.raises(ValueError, match="coverage = 1.0: expected method = 'rwr'"):
         SimulatorConfig(coverage=1.0, method="grpo")
 

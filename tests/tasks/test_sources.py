@@ -5,7 +5,7 @@ import collections
 import numpy as np
 import pytest
 
-from genenv_jax.benchmarks.dial import Dial
+from genenv_jax.benchmarks.dial.chains import Dial
 from genenv_jax.tasks import fixed, oracle
 from genenv_jax.tasks.generation import TaskBatch
 from genenv_jax.tasks.sources import TasksConfig

@@ -44,7 +44,7 @@ from genenv_jax.benchmarks.base import (
 )
 from genenv_jax.benchmarks.headers import parse_headers
 from genenv_jax.benchmarks.options import check_choice, check_integers, check_names
-from genenv_jax.benchmarks.recorded import Recorded
+from genenv_jax.benchmarks.records import Published
 from genenv_jax.benchmarks.safe_parse import check_text
 from genenv_jax.benchmarks.wording import letters
 
@@ -57,12 +57,12 @@ OTHER_ACTION = "other_action"  # a possible command that is not the expert's
 
 
 @dataclasses.dataclass(kw_only=True, eq=False)
-class ALFWorld(Recorded):
+class ALFWorld(Published):
     """ALFWorld's tasks, prompts and scoring.
 
-    Implements `Benchmark`, `Interactive`, `Solved` and `Described` of `genenv_jax.benchmarks.base`.
 
-    Args, beside those of `Recorded`:
+
+    Args, beside those of `Published`:
       seed_splits: splits to train on; () takes "train", or "valid_train" where that is not there.
       eval_splits: splits to hold out.
       eval_protocol: "step" or "episode".
@@ -152,10 +152,10 @@ class ALFWorld(Recorded):
 
     # -- tasks ------------------------------------------------------------------------------------------
 
-    def _all(self, split: str) -> list[Task]:
+    def load(self, split: str) -> list[Task]:
         """Seeds are the expert's steps of the training games; held out are steps, or whole games."""
         held_out = self._split("eval")
-        return held_out if split == "eval" else self._sound(self._split("seed"), held_out)
+        return held_out if split == "eval" else self.sound(self._split("seed"), held_out)
 
     def _split(self, split: str) -> list[Task]:
         if self.episodes and (split == "seed" or self.eval_protocol == EPISODE):
@@ -242,7 +242,7 @@ class ALFWorld(Recorded):
 
     # -- prompts ----------------------------------------------------------------------------------------
 
-    def _prompt(self, task: Task) -> list[Message]:
+    def prompt(self, task: Task) -> list[Message]:
         """Of a game in episodes, use `episode`."""
         spec = task.answer
         return prompts.agent_messages(
@@ -253,7 +253,7 @@ class ALFWorld(Recorded):
         )
 
     def source(self, task: Task) -> str:
-        """See `Grouped.source`: the game."""
+        """See `Benchmark.source`: the game."""
         return task.answer["game"] or task.id
 
     def simulator_messages(self, seed: Task, statistics: SeedStatistics) -> list[Message]:
@@ -279,7 +279,7 @@ class ALFWorld(Recorded):
         return "\n".join(self.agent_answers(task))
 
     def agent_answers(self, task: Task) -> list[str]:
-        """See `Solved.agent_answers`: the expert's commands; of a held-out game the planner's."""
+        """See `Benchmark.agent_answers`: the expert's commands; of a held-out game the planner's."""
         plan = task.answer.get("plan") or expert.walkthrough(
             self._world(self._game(task)), expert.PLANNER
         )
@@ -341,13 +341,13 @@ class ALFWorld(Recorded):
             return solution
         return environments.generated_task(room, solution, grammar, seed, task_id, generation)
 
-    def _fault(self, task: Task) -> Rejection | None:
+    def fault(self, task: Task) -> Rejection | None:
         """Reasons of `situations.check`, BAD_TOOLS, WRONG_ANSWER; of a written game `environments.fault`."""
         if self.is_interactive(task):
             if "texts" not in task.answer:
                 return None  # of the data set
             self._game(task)  # ValueError where there are no such texts
-            return environments.fault(task, self.train_steps) or self._reference_fault(task)
+            return environments.fault(task, self.train_steps) or super().fault(task)
         spec = task.answer
         goal, observations = prompts.split_state(task.messages[-1]["content"])
         rejection = situations.check(
@@ -355,10 +355,10 @@ class ALFWorld(Recorded):
         )
         if rejection:
             return rejection
-        length = sum(len(message["content"]) for message in self._prompt(task))
+        length = sum(len(message["content"]) for message in self.prompt(task))
         if length > self.prompt_chars:
             return Rejection(BAD_TOOLS, f"a prompt of {length} characters")
-        return self._reference_fault(task)
+        return super().fault(task)
 
     def canonical(self, task: Task) -> str:
         """See `Benchmark.canonical`: the situation without case, punctuation and white space.
@@ -381,14 +381,14 @@ class ALFWorld(Recorded):
         return task.messages[-1]["content"] if task.messages else ""
 
     def signature(self, task: Task) -> str:
-        """See `Shaped.signature`: what the chore asks to be done, and a situation's next verb."""
+        """See `Benchmark.signature`: what the chore asks to be done, and a situation's next verb."""
         if environments.has_room(task):
             return environments.signature(task)
         goal, _ = prompts.split_state(self.text(task))
         return " ".join([*situations.chore(goal), task.answer.get("action", "").partition(" ")[0]])
 
     def difficulty(self, task: Task) -> float:
-        """See `Shaped.difficulty`: commands before a situation; in a game those of its expert, if known."""
+        """See `Benchmark.difficulty`: commands before a situation; in a game its expert's."""
         if environments.has_room(task) and task.answer.get("plan"):
             return float(len(task.answer["plan"]))
         goal, observations = prompts.split_state(self.text(task))
@@ -398,7 +398,7 @@ class ALFWorld(Recorded):
 
     # -- scoring ----------------------------------------------------------------------------------------
 
-    def _score(self, task: Task, answer: str) -> Score:
+    def verdict(self, task: Task, answer: str) -> Score:
         """A step: 1 if every command that the answer gives is the expert's (normalised), else 0.
 
         Reasons: EMPTY, NOT_TEXT, TOO_LONG, NO_COMMAND (invalid), INADMISSIBLE, OTHER_ACTION.
@@ -442,11 +442,11 @@ class ALFWorld(Recorded):
     # -- episodes ---------------------------------------------------------------------------------------
 
     def is_interactive(self, task: Task) -> bool:
-        """See `Interactive.is_interactive`."""
+        """See `Benchmark.is_interactive`."""
         return isinstance(task.answer, Mapping) and task.answer.get("kind") == "episode"
 
     def episode(self, task: Task) -> GameEpisode:
-        """See `Interactive.episode`.
+        """See `Benchmark.episode`.
 
         Raises:
           ValueError: no such game, or the engine cannot open it.
@@ -482,7 +482,7 @@ class ALFWorld(Recorded):
             self._index[name] = game
         return self._index[name]
 
-    def _facts(self) -> dict[str, str]:
+    def facts(self) -> dict[str, str]:
         found = self._load("eval")
         grammars = sorted({steps.grammar_of(game, self.grammar) for game in found})
         shown = self.show_admissible and not (self.episodes and self.eval_protocol == EPISODE)

@@ -11,12 +11,7 @@ from typing import Any
 from genenv_jax.benchmarks import safe_parse
 from genenv_jax.benchmarks.alfworld import expert, games, kinds, pddl, planner, rooms
 from genenv_jax.benchmarks.alfworld.world import World
-from genenv_jax.benchmarks.base import (
-    BAD_ANSWER,
-    WRONG_ANSWER,
-    Rejection,
-    Task,
-)
+from genenv_jax.benchmarks.base import BAD_ANSWER, WRONG_ANSWER, Rejection, Task
 
 TOO_MANY_STEPS = "too_many_steps"  # more than an episode has
 

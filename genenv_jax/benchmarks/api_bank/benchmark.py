@@ -50,6 +50,7 @@ from genenv_jax.benchmarks.base import (
     BAD_ANSWER,
     BAD_TOOLS,
     GIVEN_AWAY,
+    MALFORMED,
     TOO_LONG,
     UNDECIDED,
     UNPARSABLE,
@@ -61,7 +62,7 @@ from genenv_jax.benchmarks.base import (
 )
 from genenv_jax.benchmarks.grounding import judge, leaves
 from genenv_jax.benchmarks.options import check_choice, check_integers, check_names, check_shares
-from genenv_jax.benchmarks.recorded import MALFORMED, Recorded
+from genenv_jax.benchmarks.records import Published
 from genenv_jax.benchmarks.safe_parse import check_text
 from genenv_jax.benchmarks.subsets import stable_position
 from genenv_jax.benchmarks.wording import letters, words
@@ -72,10 +73,10 @@ _SPEAKER = re.compile("^(?:User|AI):", re.MULTILINE)
 
 
 @dataclasses.dataclass(kw_only=True, eq=False)
-class APIBank(Recorded):
+class APIBank(Published):
     """API-Bank tasks, prompts and scoring; implements `genenv_jax.benchmarks.base.Benchmark`.
 
-    Args, beside those of `Recorded`:
+    Args, beside those of `Published`:
       seed_splits: splits to train on (`records.SPLITS`).
       eval_splits: splits to hold out.  Where a level's test data is named in both, it is divided by a
         stable hash of the dialogue or sample, whose calls and replies stay together.
@@ -113,7 +114,7 @@ class APIBank(Recorded):
         check_integers(1, 16_384, **{name: getattr(self, name) for name in sizes})
         self.splits = {"seed": tuple(self.seed_splits), "eval": tuple(self.eval_splits)}
 
-    def _facts(self) -> dict[str, str]:
+    def facts(self) -> dict[str, str]:
         return {
             "data": "AlibabaResearch/DAMO-ConvAI, api-bank: tests and training data of commit 1d76900, "
             "dialogues of commit 483554e",
@@ -124,13 +125,13 @@ class APIBank(Recorded):
             "held_out": ", ".join(self.splits["eval"]),
         }
 
-    def _all(self, split: str) -> list[Task]:
+    def load(self, split: str) -> list[Task]:
         """Seeds come once each (`canonical`), and pass `verify`."""
         chosen = self._belonging(split)
         if split == "eval":
             return chosen
         seeds: dict[str, Task] = {}
-        for task in self._sound(chosen, self._belonging("eval")):
+        for task in self.sound(chosen, self._belonging("eval")):
             seeds.setdefault(self.canonical(task), task)
         return list(seeds.values())
 
@@ -149,11 +150,11 @@ class APIBank(Recorded):
             == (split == "seed")
         ]
 
-    def _prompt(self, task: Task) -> list[Message]:
+    def prompt(self, task: Task) -> list[Message]:
         return prompts.agent_messages(task)
 
     def source(self, task: Task) -> str:
-        """See `Grouped.source`: the dialogue or sample, of which the calls are steps."""
+        """See `Benchmark.source`: the dialogue or sample, of which the calls are steps."""
         return task.answer["sample"]
 
     def simulator_messages(self, seed: Task, statistics: SeedStatistics) -> list[Message]:
@@ -210,7 +211,7 @@ class APIBank(Recorded):
             generation=generation,
         )
 
-    def _fault(self, task: Task) -> Rejection | None:
+    def fault(self, task: Task) -> Rejection | None:
         """Reasons BAD_TOOLS, BAD_ANSWER, WRONG_ANSWER, UNPARSABLE, TOO_LONG.
 
         The gold call must be of an API that is described, or that a search in the conversation found,
@@ -235,10 +236,10 @@ class APIBank(Recorded):
                     return Rejection(BAD_ANSWER, f"{name[:60]} is empty")
         elif task.origin == "generated" and len(spec["text"]) > _MAX_REPLY:
             return Rejection(TOO_LONG, f"a reply of {len(spec['text'])} characters")
-        size = sum(len(message["content"]) for message in self._prompt(task))
+        size = sum(len(message["content"]) for message in self.prompt(task))
         if size > self.prompt_chars:
             return Rejection(TOO_LONG, f"an agent prompt of {size} characters")
-        return self._reference_fault(task)
+        return super().fault(task)
 
     def canonical(self, task: Task) -> str:
         """See `Benchmark.canonical`: the conversation without case and punctuation, and the API."""
@@ -255,20 +256,20 @@ class APIBank(Recorded):
         )
 
     def requests(self, task: Task) -> list[tuple[str, list[str]]]:
-        """See `Worded.requests`: the conversation, and the API."""
+        """See `Benchmark.requests`: the conversation, and the API."""
         spec = task.answer
         return [(self.text(task), [spec["kind"], spec.get("name", "")])]
 
     def signature(self, task: Task) -> str:
-        """See `Shaped.signature`: the API to call; "" where words are asked for."""
+        """See `Benchmark.signature`: the API to call; "" where words are asked for."""
         return task.answer.get("name", "")
 
     def difficulty(self, task: Task) -> float:
-        """See `Shaped.difficulty`: which call of the conversation it is, from 1."""
+        """See `Benchmark.difficulty`: which call of the conversation it is, from 1."""
         return 1.0 + prompts.dialogue(task).count(prompts.CALL_PREFIX)
 
     def grounding(self, task: Task) -> Rejection | str:
-        """See `Grounded.grounding`; a reply's words are its own, and undecided.
+        """See `Benchmark.grounding`; a reply's words are its own, and undecided.
 
         The keywords of a tool search follow from no request; one of them must be in it.
         """
@@ -296,7 +297,7 @@ class APIBank(Recorded):
         context = _SPEAKER.sub("", dialogue)  # a keyword may be `user`
         return judge(calls, values, spoken, context, described, prompts.year(task))
 
-    def _score(self, task: Task, answer: str) -> Score:
+    def verdict(self, task: Task, answer: str) -> Score:
         """Calls: 1 for a strict match, else 0; replies: ROUGE-L F1, rounded to four digits as officially.
 
         Success with a call is the official match for a held-out task, else the strict one.  `reason` is the

@@ -30,16 +30,9 @@ from genenv_jax.benchmarks.bamboogle.answers import extract, measure, normalize
 from genenv_jax.benchmarks.bamboogle.episode import SearchEpisode, search_answer
 from genenv_jax.benchmarks.bamboogle.judge import EndpointJudge, Judge
 from genenv_jax.benchmarks.bamboogle.metrics import official_metrics
-from genenv_jax.benchmarks.base import (
-    WRONG_ANSWER,
-    Message,
-    Rejection,
-    Score,
-    SeedStatistics,
-    Task,
-)
+from genenv_jax.benchmarks.base import WRONG_ANSWER, Message, Rejection, Score, SeedStatistics, Task
 from genenv_jax.benchmarks.options import check_choice, check_integers, check_shares
-from genenv_jax.benchmarks.recorded import Recorded
+from genenv_jax.benchmarks.records import Published
 from genenv_jax.benchmarks.safe_parse import check_text
 from genenv_jax.benchmarks.subsets import stable_position
 from genenv_jax.benchmarks.wording import letters
@@ -57,10 +50,10 @@ _COMMON = frozenset(
 
 
 @dataclasses.dataclass(kw_only=True, eq=False)
-class Bamboogle(Recorded):
-    """Bamboogle's tasks, prompts and scoring; a `Benchmark`, `Interactive`, `Solved` and `Described`.
+class Bamboogle(Published):
+    """Bamboogle's tasks, prompts and scoring; a `Benchmark`.
 
-    Args, beside those of `Recorded`:
+    Args, beside those of `Published`:
       mode: "closed_book" (one answer) or "search" (episodes with a search tool).
       success: what counts as a success: "em" (the standard), "sub_em", "f1" (at least 0.5) or "judge".
       reward: "f1", "em" or "sub_em"; with success "judge" the reward is the judge's verdict.
@@ -112,7 +105,7 @@ class Bamboogle(Recorded):
         self.isolated = bool(url)
         self.worker_needs = ("network",) if url else ()
 
-    def _facts(self) -> dict[str, str]:
+    def facts(self) -> dict[str, str]:
         facts = {
             "data": "125 questions; LoganMilandin/comp-gap-public, commit 7667305",
             "rule": f"success: {self.success}; reward: {self.reward}; SQuAD normalisation",
@@ -127,7 +120,7 @@ class Bamboogle(Recorded):
             facts["judge"] = self.judge_model
         return facts
 
-    def _all(self, split: str) -> list[Task]:
+    def load(self, split: str) -> list[Task]:
         directory = records.find_directory(self.data_dir)
         sides: dict[bool, list[Task]] = {True: [], False: []}  # whether it is a seed
         for task in records.load(directory, split, self.verify_files):
@@ -148,11 +141,11 @@ class Bamboogle(Recorded):
                     kept.setdefault(self.canonical(seed), seed)
         return list(kept.values())
 
-    def _prompt(self, task: Task) -> list[Message]:
+    def prompt(self, task: Task) -> list[Message]:
         return prompts.agent_messages(task, self.max_searches if self.is_interactive(task) else 0)
 
     def source(self, task: Task) -> str:
-        """See `Grouped.source`: a question and its sub-questions."""
+        """See `Benchmark.source`: a question and its sub-questions."""
         return task.id.partition(":")[0]
 
     def simulator_messages(self, seed: Task, statistics: SeedStatistics) -> list[Message]:
@@ -169,16 +162,16 @@ class Bamboogle(Recorded):
         return f"<answer>{task.answer['answers'][0]}</answer>"
 
     def agent_answers(self, task: Task) -> list[str]:
-        """See `Solved.agent_answers`: a search for each step, as far as there are any, and the answer."""
+        """See `Benchmark.agent_answers`: a search for each step, as far as there are any, and the answer."""
         steps = task.answer["steps"][: self.max_searches] if self.is_interactive(task) else []
         return [*(search_answer(step["question"]) for step in steps), self.agent_answer(task)]
 
     def is_interactive(self, task: Task) -> bool:
-        """See `Interactive.is_interactive`: in search mode, where there is something to find."""
+        """See `Benchmark.is_interactive`: in search mode, where there is something to find."""
         return self.mode == SEARCH and bool(task.answer["steps"])
 
     def episode(self, task: Task) -> SearchEpisode:
-        """See `Interactive.episode`."""
+        """See `Benchmark.episode`."""
         return self._episode(task, lambda answer: self.score(task, answer))
 
     def _episode(self, task: Task, finish: Callable[[str], Score]) -> SearchEpisode:
@@ -207,7 +200,7 @@ class Bamboogle(Recorded):
             generation=generation,
         )
 
-    def _fault(self, task: Task) -> Rejection | None:
+    def fault(self, task: Task) -> Rejection | None:
         """Reasons of `generations.fault`, and WRONG_ANSWER.
 
         Whether a generated answer is true cannot be checked without a source; the steps must lead to
@@ -242,16 +235,16 @@ class Bamboogle(Recorded):
         return prompts.question(task)
 
     def signature(self, task: Task) -> str:
-        """See `Shaped.signature`: the question's words, but for names, numbers and the commonest words."""
+        """See `Benchmark.signature`: the question's words, but for names, numbers and the commonest words."""
         words = re.findall(r"\w+", self.text(task))
         return " ".join(word for word in words if word.islower() and word not in _COMMON)
 
     def difficulty(self, task: Task) -> float:
-        """See `Shaped.difficulty`: the number of hops."""
+        """See `Benchmark.difficulty`: the number of hops."""
         return float(len(task.answer["steps"]) or 1)
 
     def requests(self, task: Task) -> list[tuple[str, list[str]]]:
-        """See `Worded.requests`: the question and its sub-questions, each with every answer of its own.
+        """See `Benchmark.requests`: the question and its sub-questions, each with every answer of its own.
 
         One answer more does not make another question of it, and half of a question gives it away.
         """
@@ -259,7 +252,7 @@ class Bamboogle(Recorded):
         asked += [(step["question"], step["answers"]) for step in task.answer["steps"]]
         return [(question, [normalize(answer)]) for question, of in asked for answer in of]
 
-    def _score(self, task: Task, answer: str) -> Score:
+    def verdict(self, task: Task, answer: str) -> Score:
         """`detail` has the measures, and the judge's verdict if there is one.
 
         A judge is asked about held-out tasks only, unless it decides about success.  Where it cannot be

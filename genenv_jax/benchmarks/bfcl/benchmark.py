@@ -44,6 +44,7 @@ from genenv_jax.benchmarks.base import (
     BAD_TOOLS,
     CONTAMINATED,
     EMPTY,
+    MALFORMED,
     NOT_EVALUATED,
     NOT_EXECUTABLE,
     NOT_TEXT,
@@ -87,7 +88,7 @@ from genenv_jax.benchmarks.bfcl.source_calls import decode_source_calls
 from genenv_jax.benchmarks.grounding import judge, leaves
 from genenv_jax.benchmarks.headers import parse_headers
 from genenv_jax.benchmarks.options import check_choice, check_names, check_shares
-from genenv_jax.benchmarks.recorded import MALFORMED, Recorded
+from genenv_jax.benchmarks.records import Published
 from genenv_jax.benchmarks.safe_parse import check_text, parse_calls, parse_json
 from genenv_jax.benchmarks.subsets import stable_position
 from genenv_jax.benchmarks.wording import fold, letters
@@ -102,10 +103,10 @@ _CALL_INSIDE = re.compile(r"\w\s*\(\s*\w+\s*=|[\"'](?:name|arguments)[\"']\s*:|<
 
 
 @dataclasses.dataclass(kw_only=True, eq=False)
-class BFCL(Recorded):
-    """BFCL tasks, prompts and scoring; a `Benchmark`, `Interactive`, `Solved` and `Described`.
+class BFCL(Published):
+    """BFCL tasks, prompts and scoring; a `Benchmark`.
 
-    Args, beside those of `Recorded`:
+    Args, beside those of `Published`:
       version: "v3" or "v4", of the records; see above.
       multi_turn_rule: how multi-turn categories are scored, see above.  Under "conversation" the seeds
         are turns with the rule "turn_state": the simulator varies one request at a time.
@@ -162,13 +163,13 @@ class BFCL(Recorded):
         if self.shots:
             raise ValueError(f"shots = {self.shots}: expected 0 with episodes, which have none")
 
-    def _all(self, split: str) -> list[Task]:
+    def load(self, split: str) -> list[Task]:
         """Held-out tasks are all there, those with a contradictory reference included."""
         held_out = self._load("eval")
         if split == "eval":
             return held_out
         self._held_out_requests = frozenset(_conversation_requests(held_out))
-        return self._sound(self._load("seed"), held_out)
+        return self.sound(self._load("seed"), held_out)
 
     def _load(self, split: str) -> list[Task]:
         loaded = records.load(
@@ -192,11 +193,11 @@ class BFCL(Recorded):
         position = stable_position(self.source(task))
         return (position < self.seed_fraction) == (split == "seed")
 
-    def _prompt(self, task: Task) -> list[Message]:
+    def prompt(self, task: Task) -> list[Message]:
         return prompts.agent_messages(task, self.limits.prompt_tool_chars, self.limits.prompt_chars)
 
     def source(self, task: Task) -> str:
-        """See `Grouped.source`: the turns of a conversation, and of its other categories, share it."""
+        """See `Benchmark.source`: the turns of a conversation, and of its other categories, share it."""
         return records.split_key(task.id)
 
     def simulator_messages(self, seed: Task, statistics: SeedStatistics) -> list[Message]:
@@ -239,7 +240,7 @@ class BFCL(Recorded):
         return schemas.render_calls(spec["ground_truth"], task.tools, spec["language"])
 
     def agent_answers(self, task: Task) -> list[str]:
-        """See `Solved.agent_answers`: of a conversation the calls of its turns, each turn with its end."""
+        """See `Benchmark.agent_answers`: of a conversation the calls of its turns, each turn with its end."""
         if task.answer["kind"] != CONVERSATION:
             return [self.agent_answer(task)]
         return growing.reference_answers(task.answer, self.limits)
@@ -308,7 +309,7 @@ class BFCL(Recorded):
             generation=generation,
         )
 
-    def _fault(self, task: Task) -> Rejection | None:
+    def fault(self, task: Task) -> Rejection | None:
         """Reasons BAD_TOOLS, BAD_ANSWER, WRONG_ANSWER, NOT_EXECUTABLE, CONTAMINATED.
 
         The reference answer must decode, call functions that exist with all required parameters
@@ -346,7 +347,7 @@ class BFCL(Recorded):
             score = growing.play(task, self.agent_answers(task), self.limits)
             if score is None or score.reward < 1.0:
                 return Rejection(WRONG_ANSWER, "no end" if score is None else score.reason)
-        return self._reference_fault(task)
+        return super().fault(task)
 
     def _check_tools(self, tools: Any, language: str) -> Rejection | None:
         return schemas.check_tools(tools, language, self.limits.tools, self.limits.parameters)
@@ -396,7 +397,7 @@ class BFCL(Recorded):
         return task.messages[-1]["content"] if task.messages else ""
 
     def requests(self, task: Task) -> list[tuple[str, list[str]]]:
-        """See `Worded.requests`: of a conversation those of its turns, each with the calls of the turn."""
+        """See `Benchmark.requests`: of a conversation those of its turns, each with the calls of the turn."""
         if task.answer["kind"] != CONVERSATION:
             return [(self.text(task), _called(task))]
         turns, calls = task.answer["turns"], task.answer["calls"]
@@ -406,7 +407,7 @@ class BFCL(Recorded):
         ]
 
     def signature(self, task: Task) -> str:
-        """See `Shaped.signature`: the names of the functions to call, sorted; "" where none is.
+        """See `Benchmark.signature`: the names of the functions to call, sorted; "" where none is.
 
         Of conversations, where these are the seeds, turn by turn.
         """
@@ -415,18 +416,18 @@ class BFCL(Recorded):
         return " ".join(sorted(self._calls(task)))
 
     def skills(self, task: Task) -> Collection[str]:
-        """See `Skilled.skills`: the names of the functions to call."""
+        """See `Benchmark.skills`: the names of the functions to call."""
         return set(self._calls(task))
 
     def difficulty(self, task: Task) -> float:
-        """See `Shaped.difficulty`: the number of calls."""
+        """See `Benchmark.difficulty`: the number of calls."""
         return float(len(self._calls(task)))
 
     def _calls(self, task: Task) -> list[str]:
         return [name for _, names in self.requests(task) for name in names]
 
     def grounding(self, task: Task) -> Rejection | str:
-        """See `Grounded.grounding`.
+        """See `Benchmark.grounding`.
 
         What a schema lists or defaults to need not be said, nor any value of a turn: only the state of its
         conversation may hold it.  Of a whole conversation see `soundness.grounding`.
@@ -445,7 +446,7 @@ class BFCL(Recorded):
         except MALFORMED:
             return UNDECIDED
 
-    def _score(self, task: Task, answer: str) -> Score:
+    def verdict(self, task: Task, answer: str) -> Score:
         """A success is an answer that the category's rule accepts.  The reward is 1 for it, else 0, but
 
           * for irrelevance the official rule accepts whatever does not decode; what is neither `[]` nor a
@@ -492,11 +493,11 @@ class BFCL(Recorded):
         return Score(float(verdict.valid), verdict.valid, True, reason_word(verdict.error))
 
     def is_interactive(self, task: Task) -> bool:
-        """See `Interactive.is_interactive`: whole conversations are."""
+        """See `Benchmark.is_interactive`: whole conversations are."""
         return task.answer["rule"] == CONVERSATION
 
     def episode(self, task: Task) -> Episode:
-        """See `Interactive.episode`; ValueError where calls cannot be executed."""
+        """See `Benchmark.episode`; ValueError where calls cannot be executed."""
         limits = self.limits
         if self.episodes:
             return growing.GrowingEpisode(task, limits)
@@ -509,7 +510,7 @@ class BFCL(Recorded):
             max_calls=limits.calls,
         )
 
-    def _facts(self) -> dict[str, str]:
+    def facts(self) -> dict[str, str]:
         facts = {
             "bfcl_version": self.version,
             "bfcl_single_turn_rule": "official AST checker of v4",

@@ -87,7 +87,7 @@ def fault(task: Task, limits: Limits) -> Rejection | None:
 
 
 def grounding(task: Task, limits: Limits) -> Rejection | str:
-    """Whether the reference calls follow from what the agent reads: see `Grounded.grounding`.
+    """Whether the reference calls follow from what the agent reads: see `Benchmark.grounding`.
 
     Each call's values must be in the requests up to then, in what the calls before it returned, or in the
     initial state; what its schema lists, describes or defaults to need not be said.  So must the words of a

@@ -1,4 +1,4 @@
-"""The base class of a benchmark of one's own: questions, and what is special about them.
+"""The base class of benchmarks of one's own that ask questions and compare answers with a reference.
 
     class Units(Custom):
         name = "units"
@@ -6,9 +6,8 @@
 
         def questions(self, split): ...     # Question("How many metres are 3 km?", 3000), ...
 
-`config.benchmark.name = "my_module:Units"` makes it a run's benchmark.  What a subclass may replace stands
-first, and everything of `genenv_jax.benchmarks.base` can be replaced as well.  docs/your_benchmark.md has a
-worked example.
+`config.benchmark.name = "my_module:Units"` makes it a run's benchmark.  docs/your_benchmark.md has a worked
+example, and one of a benchmark that needs `genenv_jax.benchmarks.base.Benchmark` itself.
 """
 
 from __future__ import annotations
@@ -17,104 +16,71 @@ import abc
 import dataclasses
 import json
 import re
-import typing
-from collections import Counter
-from collections.abc import Iterable, Sequence
-from typing import Any
+from collections.abc import Iterable
+from typing import Any, ClassVar
 
-from genenv_jax.benchmarks import imported
 from genenv_jax.benchmarks.base import (
-    BAD_ANSWER,
     GIVEN_AWAY,
     GROUNDED,
     UNDECIDED,
     UNPARSABLE,
     WRONG_ANSWER,
+    Benchmark,
     Message,
     Rejection,
     Score,
-    SeedStatistics,
     Task,
 )
-from genenv_jax.benchmarks.custom import calls, checkers, prompts
-from genenv_jax.benchmarks.custom import generation as generations
+from genenv_jax.benchmarks.custom import calls, checkers
 from genenv_jax.benchmarks.custom.checkers import CALL, CHECKERS, EXACT
-from genenv_jax.benchmarks.custom.loading import load
-from genenv_jax.benchmarks.custom.question import Question, of_task, to_task
 from genenv_jax.benchmarks.grounding import judge, leaves
-from genenv_jax.benchmarks.options import check_choice, check_integers
-from genenv_jax.benchmarks.recorded import Loaded
+from genenv_jax.benchmarks.places import place
 from genenv_jax.benchmarks.safe_parse import check_text
 from genenv_jax.benchmarks.wording import fold, letters, words
 
+_MAX_ANSWER = 8_192  # characters of an agent's answer that are read
 # What tells tasks apart: letters, digits, and the signs of arithmetic.
 _TELLING = re.compile(r"[^\W_]+|[+*/^=<>%]|(?<=[0-9])\.(?=[0-9])|-(?=\s*[0-9(])")
 _DIGITS = re.compile(r"[0-9]+")
 
 
-@typing.dataclass_transform(kw_only_default=True)
-@dataclasses.dataclass(kw_only=True, eq=False)
-class Custom(Loaded):
-    """A `Benchmark`, `Worded`, `Shaped`, `Grounded` and `Described` of questions with reference answers.
-
-    A subclass is a dataclass by itself: an annotated attribute with a default is an option, and a plain one
-    replaces the default of an option that it has inherited.
+@dataclasses.dataclass(frozen=True)
+class Question:
+    """What the agent is asked, and what is right.
 
     Attributes:
-      name: for results and messages.
-      rules: what the simulator is told of tasks beside what holds for all.
-      isolated: texts are parsed, verified and scored in worker processes, since a method of one's own may
-        hang or fail on what a model wrote; False where none does.
-
-    Args, beside those of `Loaded`:
-      checker: how answers are compared, `checkers.CHECKERS`; a question may have its own.
-      instruction: the agent's system message; None: the checker's, which says how to answer.
-      answer_chars: longest answer that is read.
-      generation_chars: longest generation of the simulator that is read.
+      prompt: the last message of the user.
+      answer: the reference, as the checker takes it (`checkers.read_reference`).
+      id: unique in the benchmark; "": made of its place.
+      category: stratum of the metrics.
+      checker: one of `checkers.CHECKERS`; "": the benchmark's.
+      context: messages before the prompt (a system message, what was said before).  Variations keep them.
+      where: its place for messages of errors, such as "train.jsonl:3".
     """
 
-    name: typing.ClassVar[str] = "custom"
-    rules: typing.ClassVar[str] = ""
-    isolated: typing.ClassVar[bool] = True
+    prompt: str
+    answer: Any
+    id: str = ""
+    category: str = "all"
+    checker: str = ""
+    context: tuple[Message, ...] = ()
+    where: str = ""
 
+
+class Custom(Benchmark):
+    """Questions with reference answers.  A subclass has `questions`.
+
+    Attributes:
+      checker: how answers are compared, one of `checkers.CHECKERS`; a question may have its own.
+      instruction: the agent's system message; None: the checker's, which says how to answer.
+      isolated: True, since a method of one's own may hang or fail on what a model wrote; False where none
+        does.
+    """
+
+    name: ClassVar[str] = "custom"
+    isolated: ClassVar[bool] = True
     checker: str = EXACT
     instruction: str | None = None
-    answer_chars: int = 8_192
-    generation_chars: int = 8_192
-
-    def __init_subclass__(cls, **arguments):
-        super().__init_subclass__(**arguments)
-        if "__init__" in vars(cls):
-            raise TypeError(
-                f"{cls.__name__} has an __init__: expected annotated attributes as options, and "
-                "__post_init__ for checks"
-            )
-        options = {field.name: field for field in dataclasses.fields(cls)}
-        for name in options.keys() & vars(cls).keys() - cls.__annotations__.keys():
-            cls.__annotations__[name] = options[name].type
-        dataclasses.dataclass(kw_only=True, eq=False)(cls)
-
-    def __post_init__(self):
-        super().__post_init__()
-        check_choice("checker", self.checker, CHECKERS)
-        if self.instruction is not None and not isinstance(self.instruction, str):
-            raise ValueError(f"instruction = {self.instruction!r}: expected a text or None")
-        check_integers(1, 16_384, answer_chars=self.answer_chars)
-        check_integers(1, 16_384, generation_chars=self.generation_chars)
-
-    def tasks(self, split: str) -> Sequence[Task]:
-        """See `Benchmark.tasks`."""
-        if "_tasks" not in vars(self):
-            raise ValueError(
-                f"{type(self).__name__}.__post_init__ does not call super().__post_init__()"
-            )
-        return super().tasks(split)
-
-    def __getstate__(self) -> dict[str, Any]:
-        """With the tasks only where worked examples are taken from them: a worker reads none itself."""
-        return self.__dict__ | ({} if self.shots else {"_tasks": {}, "_in_order": None})
-
-    # -- what a benchmark of one's own says -----------------------------------------------------------------
 
     @abc.abstractmethod
     def questions(self, split: str) -> Iterable[Question]:
@@ -126,7 +92,7 @@ class Custom(Loaded):
     def grade(self, question: Question, answer: str) -> float:
         """The reward of an answer, in [0, 1].  Default: as the question's checker says.
 
-        answer: what `checkers.extract` finds in the agent's text, at most `answer_chars`; of calls all of it.
+        answer: what `checkers.extract` finds in the agent's text; of calls all of it.
         """
         return checkers.grade(question.checker, question.answer, answer)
 
@@ -140,71 +106,107 @@ class Custom(Loaded):
 
     # -- what follows from it -------------------------------------------------------------------------------
 
-    def _all(self, split: str) -> list[Task]:
-        held_out = load(self, "eval")
+    def __getstate__(self) -> dict[str, Any]:
+        """With the tasks only where worked examples are taken from them: a worker reads none itself."""
+        return dict(vars(self)) if self.shots else super().__getstate__()
+
+    def load(self, split: str) -> list[Task]:
+        """See `Benchmark.load`; a question that is not sound is named by its place."""
+        held_out = self._made("eval")
         if split == "eval":
             return held_out
         asked = {self.canonical(task) for task in held_out}
         ids = {task.id for task in held_out}
         seeds: dict[str, Task] = {}
-        for task in load(self, "seed"):
+        for task in self._made("seed"):
             if task.id in ids:
                 raise ValueError(f"{self.name}: id {task.id!r} is of a seed and of a held-out task")
             if self.canonical(task) not in asked:
                 seeds.setdefault(self.canonical(task), task)
         return list(seeds.values())
 
-    def _prompt(self, task: Task) -> list[Message]:
-        question, said = of_task(task), self.instruction
-        return prompts.agent_messages(
-            question, prompts.INSTRUCTIONS[question.checker] if said is None else said
+    def _made(self, split: str) -> list[Task]:
+        """All questions of a split as tasks."""
+        where = f"{type(self).__name__}.questions({split!r})"
+        try:
+            asked = list(self.questions(split))
+        except Exception as error:
+            mine = place(error)
+            if not mine and isinstance(error, ValueError | OSError):
+                raise  # of the package's own readers, which name the file
+            raise ValueError(f"{where} raised {type(error).__name__}: {error}{mine}") from error
+        made: dict[str, Task] = {}
+        for index, question in enumerate(asked):
+            if not isinstance(question, Question):
+                raise ValueError(f"{where}[{index}] is {question!r:.100}: expected a Question")
+            here = question.where or f"{where}[{index}]"
+            question = _sound(question, self.checker, here)
+            task = self._task(question, question.id or f"{split}-{index}", split)
+            if fault := self.verify(task):
+                raise ValueError(f"{here}: {fault.reason}: {fault.detail}")
+            if task.id in made:
+                raise ValueError(f"{here}: id {task.id!r} was used before: expected each once")
+            made[task.id] = task
+        return list(made.values())
+
+    def _task(self, question: Question, task_id: str, origin: str) -> Task:
+        """The task of a sound question.
+
+        `Task.answer` is {"reference", "checker", "listed"}; listed: the prompt names the answer, among
+        others perhaps, as a multiple choice does.
+        """
+        listed = checkers.holds(question.prompt, question.checker, question.answer)
+        return Task(
+            id=task_id,
+            benchmark=self.name,
+            category=question.category,
+            messages=(*question.context, {"role": "user", "content": question.prompt}),
+            answer={"reference": question.answer, "checker": question.checker, "listed": listed},
+            origin=origin,
         )
 
-    def simulator_messages(self, seed: Task, statistics: SeedStatistics) -> list[Message]:
-        """See `Benchmark.simulator_messages`."""
-        written = self.simulator_answer(seed)
-        return prompts.simulator_messages(of_task(seed), written, statistics, self.rules)
-
-    def simulator_answer(self, task: Task, seed: Task | None = None) -> str:
-        """See `Benchmark.simulator_answer`."""
-        question = of_task(task)
-        return generations.write(question.prompt, question.checker, question.answer)
+    def prompt(self, task: Task) -> list[Message]:
+        """The task's messages, with the instruction at the end of its system message or as one."""
+        messages, said = super().prompt(task), self.instruction
+        if said is None:
+            said = checkers.INSTRUCTIONS[task.answer["checker"]]
+        if said and len(messages) > 1 and messages[0]["role"] == "system":
+            messages[0] = {"role": "system", "content": f"{messages[0]['content']}\n\n{said}"}
+        elif said:
+            messages.insert(0, {"role": "system", "content": said})
+        return messages
 
     def agent_answer(self, task: Task) -> str:
         """See `Benchmark.agent_answer`."""
         return checkers.write(task.answer["checker"], task.answer["reference"])
 
-    def parse(self, text: str, seed: Task, task_id: str, generation: int) -> Task | Rejection:
-        """See `Benchmark.parse`; reasons are those of `generations.read`."""
-        read = generations.read(text, seed.answer["checker"], self.generation_chars)
-        if isinstance(read, Rejection):
-            return read
-        prompt, reference = read
-        varied = dataclasses.replace(of_task(seed), prompt=prompt, answer=reference)
-        return to_task(
-            varied,
-            self.name,
-            id=task_id,
-            seed_id=seed.id,
-            origin="generated",
-            generation=generation,
-            listed=seed.answer["listed"],
-        )
+    def answer_form(self, seed: Task) -> str:
+        """See `Benchmark.answer_form`."""
+        return checkers.FORMS[seed.answer["checker"]]
 
-    def verify(self, task: Task) -> Rejection | None:
-        """See `Benchmark.verify`: BAD_ANSWER for a malformed task, and where a method of one's own raises."""
-        try:
-            return self._fault(task)
-        except Exception as error:  # of code that has promised nothing
-            said = f"{type(error).__name__}: {error}"[:200]
-            return Rejection(BAD_ANSWER, said + imported.place(error))
+    def write_answer(self, task: Task) -> Any:
+        """See `Benchmark.write_answer`; of several references the first."""
+        checker = task.answer["checker"]
+        answer = checkers.to_json(checker, task.answer["reference"])
+        return answer[0] if isinstance(answer, list) and checker != CALL else answer
 
-    def _fault(self, task: Task) -> Rejection | None:
+    def read_answer(self, value: Any, seed: Task) -> dict[str, Any]:
+        """See `Benchmark.read_answer`.
+
+        A generated task has one answer: with a list of many any of which counts, it could be made to be
+        solved.
+        """
+        checker = seed.answer["checker"]
+        if isinstance(value, list) and checker != CALL:
+            raise ValueError("expected one answer, not a list")
+        return {**seed.answer, "reference": checkers.read_reference(checker, value)}
+
+    def fault(self, task: Task) -> Rejection | None:
         """UNPARSABLE, GIVEN_AWAY, WRONG_ANSWER.
 
         A generated task must not name its answer, unless its seed does.
         """
-        question = of_task(task)
+        question = _question(task)
         if not letters(question.prompt):
             return Rejection(UNPARSABLE, "a prompt without letters and digits")
         written = checkers.to_json(question.checker, question.answer)
@@ -214,25 +216,18 @@ class Custom(Loaded):
             return Rejection(GIVEN_AWAY, "the prompt has its answer")
         if fault := self.check(question):
             return Rejection(WRONG_ANSWER, str(fault)[:200])
-        score = self._score(task, self.agent_answer(task))
+        score = self.verdict(task, self.agent_answer(task))
         if score.reward == 1:
             return None
         return Rejection(
             WRONG_ANSWER, f"the reference answer is graded {score.reward}: {score.reason}"
         )
 
-    def score(self, task: Task, answer: str) -> Score:
-        """See `Benchmark.score`; not valid for a malformed task, and where a method of one's own raises."""
-        try:
-            return self._score(task, answer)
-        except Exception as error:
-            return Score(0.0, False, False, f"score_raised_{type(error).__name__.lower()}")
-
-    def _score(self, task: Task, answer: str) -> Score:
-        rejection = check_text(answer, self.answer_chars)
-        if rejection:
+    def verdict(self, task: Task, answer: str) -> Score:
+        """See `Benchmark.verdict`: `grade` of the answer that is found in the text."""
+        if rejection := check_text(answer, _MAX_ANSWER):
             return Score(0.0, False, False, rejection.reason)
-        question = of_task(task)
+        question = _question(task)
         found = answer if question.checker == CALL else checkers.extract(answer)
         if reason := checkers.unreadable(question.checker, found):
             return Score(0.0, False, False, reason)
@@ -243,16 +238,12 @@ class Custom(Loaded):
         return Score(reward, success, True, "" if success else "wrong_answer")
 
     def canonical(self, task: Task) -> str:
-        """See `Benchmark.canonical`: the conversation without case, white space and punctuation."""
+        """See `Benchmark.canonical`; signs of arithmetic tell questions apart, too."""
         said = (fold(message["content"]) for message in task.messages)
         return json.dumps(["".join(_TELLING.findall(text)) for text in said], ensure_ascii=False)
 
-    def text(self, task: Task) -> str:
-        """See `Benchmark.text`: the prompt."""
-        return task.messages[-1]["content"]
-
     def requests(self, task: Task) -> list[tuple[str, list[str]]]:
-        """See `Worded.requests`: the prompt with each of its references; of calls, the functions."""
+        """See `Benchmark.requests`: the prompt with each of its references; of calls, the functions."""
         reference = task.answer["reference"]
         if task.answer["checker"] == CALL:
             return [(self.text(task), [name for name, _ in calls.pairs(reference)])]
@@ -260,7 +251,7 @@ class Custom(Loaded):
         return [(self.text(task), words(str(gold))) for gold in golds]
 
     def grounding(self, task: Task) -> Rejection | str:
-        """See `Grounded.grounding`: certain where `check` is one's own; calls by their values."""
+        """See `Benchmark.grounding`: certain where `check` is one's own; calls by their values."""
         if type(self).check is not Custom.check:
             return GROUNDED
         if task.answer["checker"] != CALL:
@@ -271,34 +262,50 @@ class Custom(Loaded):
         return judge(made, values, self.text(task), said, "")
 
     def signature(self, task: Task) -> str:
-        """See `Shaped.signature`: the category, and the prompt without its numbers and names."""
+        """See `Benchmark.signature`: the category, and the prompt without its numbers and names."""
         kept = (word for word in _DIGITS.sub("#", self.text(task)).split() if not word[0].isupper())
         return f"{task.category}: {' '.join(kept)}"
 
     def difficulty(self, task: Task) -> float:
-        """See `Shaped.difficulty`: the words of the prompt."""
+        """See `Benchmark.difficulty`: the words of the prompt."""
         return float(len(words(self.text(task))))
 
-    def _facts(self) -> dict[str, str]:
+    def facts(self) -> dict[str, str]:
+        """See `Benchmark.facts`."""
         kind = type(self)
-        facts = {"data": f"{kind.__module__}:{kind.__qualname__}", "checker": self.checker}
-        if kind.grade is not Custom.grade:
-            facts["checker"] = "grade of the class"
-        return facts
+        own = kind.grade is not Custom.grade
+        checker = "grade of the class" if own else self.checker
+        return {"data": f"{kind.__module__}:{kind.__qualname__}", "checker": checker}
 
-    def aggregate(self, results: Sequence[tuple[Task, Score]]) -> dict[str, float]:
-        """See `Benchmark.aggregate`: shares of successes, in all and by category, and the mean reward."""
-        if not results:
-            return {"accuracy": 0.0}
-        metrics = {
-            "accuracy": sum(score.success for _, score in results) / len(results),
-            "reward": sum(score.reward for _, score in results) / len(results),
-        }
-        counts = Counter(task.category for task, _ in results)
-        solved = Counter(task.category for task, score in results if score.success)
-        if len(counts) > 1:
-            # What stands before a slash would be taken for a split.
-            metrics |= {
-                f"accuracy_{c.replace('/', '-')}": solved[c] / counts[c] for c in sorted(counts)
-            }
-        return metrics
+
+def _question(task: Task) -> Question:
+    """The question that a task was made of.  Raises for a task that is not of one."""
+    *context, last = task.messages
+    return Question(
+        prompt=last["content"],
+        answer=task.answer["reference"],
+        id=task.id,
+        category=task.category,
+        checker=task.answer["checker"],
+        context=tuple(context),
+        where=task.id,
+    )
+
+
+def _sound(question: Question, checker: str, where: str) -> Question:
+    """A question with its checker, or the benchmark's, and the reference as that keeps it."""
+    checker = question.checker or checker
+    if not isinstance(question.prompt, str) or not question.prompt.strip():
+        raise ValueError(f"{where}: prompt {question.prompt!r}: expected a text")
+    if checker not in CHECKERS:
+        raise ValueError(f"{where}: checker {checker!r}: expected one of {', '.join(CHECKERS)}")
+    for key, text in (("id", question.id or "x"), ("category", question.category)):
+        if not isinstance(text, str) or not 0 < len(text) <= 200 or not text.isprintable():
+            raise ValueError(
+                f"{where}: {key} = {text!r:.60}: expected a line of 1 to 200 characters"
+            )
+    try:
+        reference = checkers.read_reference(checker, question.answer)
+    except ValueError as error:
+        raise ValueError(f"{where}: answer {question.answer!r:.100}: {error}") from None
+    return dataclasses.replace(question, checker=checker, answer=reference)

@@ -27,6 +27,19 @@ CHECKERS = (EXACT, F1, NUMERIC, CALL)
 MAX_ANSWER = 2_000  # characters of a reference
 _MAX_ANSWERS = 16
 _MAX_NUMBER = 1e100
+_AS = "End with the answer alone, as <answer>your answer</answer>."
+INSTRUCTIONS = {  # what the agent is told
+    EXACT: _AS,
+    F1: _AS,
+    NUMERIC: "End with the answer, a number without its unit, as <answer>your answer</answer>.",
+    CALL: "Reply with the function calls alone, as [name(argument=value), ...].",
+}
+FORMS = {  # what the simulator is told of the JSON of an answer
+    EXACT: "a text, as short as it can be",
+    F1: "a text of a few words",
+    NUMERIC: "a number",
+    CALL: 'the call, {"name": ..., "arguments": {...}}, or a list of calls',
+}
 _SUCCESS_F1 = 0.5  # from which an F1 is a success
 _NUMBER = re.compile(
     r"(?<![\w.])[-+]?(?:[0-9]{1,3}(?:,[0-9]{3})+(?![0-9])(?:\.[0-9]+)?|[0-9]+(?:\.[0-9]+)?|\.[0-9]+)"

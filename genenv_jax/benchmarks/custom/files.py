@@ -1,4 +1,6 @@
-"""Reads questions from files: JSON lines, and the parquet files that verl and the paper's authors use.
+"""A benchmark of questions in files, for whoever has data only.
+
+Files are JSON lines, or the parquet files that verl and the paper's authors use.
 
 A record is one of
 
@@ -13,20 +15,85 @@ used.
 
 from __future__ import annotations
 
+import dataclasses
+import os
 import pathlib
 from collections.abc import Iterator
 from typing import Any
 
-from genenv_jax.benchmarks.base import Message, Rejection
-from genenv_jax.benchmarks.custom.checkers import CALL
-from genenv_jax.benchmarks.custom.question import Question
+from genenv_jax.benchmarks.base import Message, Rejection, Task
+from genenv_jax.benchmarks.custom.benchmark import Custom, Question
+from genenv_jax.benchmarks.custom.checkers import CALL, CHECKERS, EXACT
+from genenv_jax.benchmarks.options import check_choice, check_shares
 from genenv_jax.benchmarks.safe_parse import parse_json
+from genenv_jax.benchmarks.subsets import stable_position
+from genenv_jax.benchmarks.wording import letters
 
 _MAX_LINE = 2**20  # characters
 _ROLES = ("system", "user", "assistant")
 _KEYS = ("prompt", "answer", "checker", "category", "id")
 _EXPECTED = 'expected {"prompt": ..., "answer": ...}'
 _REWARD = "reward_model"
+
+
+@dataclasses.dataclass(kw_only=True, eq=False)
+class CustomFiles(Custom):
+    """The questions of one or two files, compared by a checker.
+
+    Args, beside those of `Benchmark`:
+      checker: how answers are compared, one of `checkers.CHECKERS`; a question may have its own.
+      instruction: the agent's system message; None: the checker's, which says how to answer.
+      train: the file of the seeds.
+      held_out: the file of the held-out questions; "": a share of `train`.
+      seed_fraction: share of a single file's questions that become seeds, by a hash of the prompt, so that it
+        depends neither on the order of the lines nor on the other lines.
+      data_dir: where relative paths start; "": the working directory.
+    """
+
+    isolated = False  # all that touches a model's text is bounded
+
+    checker: str = EXACT
+    instruction: str | None = None
+    train: str = ""
+    held_out: str = ""
+    seed_fraction: float = 0.8
+    data_dir: str | os.PathLike[str] = ""
+
+    def __post_init__(self):
+        super().__post_init__()
+        check_choice("checker", self.checker, CHECKERS)
+        if self.instruction is not None and not isinstance(self.instruction, str):
+            raise ValueError(f"instruction = {self.instruction!r}: expected a text or None")
+        check_shares(seed_fraction=self.seed_fraction)
+        for option in ("train", "held_out"):
+            value = getattr(self, option)
+            if not isinstance(value, str) or not (value or option == "held_out"):
+                raise ValueError(
+                    f"{option} = {value!r}: expected a file of questions, JSON lines or .parquet"
+                )
+
+    def questions(self, split: str) -> Iterator[Question]:
+        """See `Custom.questions`."""
+        if self.held_out:
+            yield from self._read(self.train if split == "seed" else self.held_out, split)
+            return
+        for question in self._read(self.train, split):
+            place = stable_position(f"custom:{letters(question.prompt)}")
+            if (place < self.seed_fraction) == (split == "seed"):
+                yield question
+
+    def _read(self, name: str, split: str) -> Iterator[Question]:
+        return read(pathlib.Path(self.data_dir, name), self.checker, split)
+
+    def source(self, task: Task) -> str:
+        """See `Benchmark.source`: questions that differ in signs alone are on one side of a split."""
+        return letters(self.text(task)) or task.id
+
+    def facts(self) -> dict[str, str]:
+        facts = super().facts() | {"data": self.train}
+        if self.held_out:
+            return facts | {"held_out": self.held_out}
+        return facts | {"held_out": f"{1 - self.seed_fraction:g} of it, by a hash of the prompt"}
 
 
 def read(path: pathlib.Path, checker: str, prefix: str) -> Iterator[Question]:

@@ -22,6 +22,7 @@ from typing import Any
 from genenv_jax.benchmarks.base import (
     BAD_ANSWER,
     EMPTY,
+    MALFORMED,
     UNPARSABLE,
     Message,
     Rejection,
@@ -30,7 +31,7 @@ from genenv_jax.benchmarks.base import (
     Task,
 )
 from genenv_jax.benchmarks.options import check_choice, check_integers, check_shares
-from genenv_jax.benchmarks.recorded import MALFORMED, Recorded
+from genenv_jax.benchmarks.records import Published
 from genenv_jax.benchmarks.safe_parse import check_text, parse_json
 from genenv_jax.benchmarks.subsets import stable_position
 from genenv_jax.benchmarks.travelplanner import compaction, plans, prompts, records
@@ -66,10 +67,10 @@ _SIMULATOR_DEPTH = 8
 
 
 @dataclasses.dataclass(kw_only=True, eq=False)
-class TravelPlanner(Recorded):
-    """TravelPlanner's tasks, prompts and scoring; implements `base.Benchmark` and `base.Described`.
+class TravelPlanner(Published):
+    """TravelPlanner's tasks, prompts and scoring; a `Benchmark`.
 
-    Args, beside those of `Recorded`:
+    Args, beside those of `Published`:
       eval: "held_out": training queries that are kept from training; "validation": the official
         validation queries.  Their reference information (validation_ref_info.jsonl) and the flight table
         are used where they are there; else the information is made from the data base, without flights,
@@ -121,7 +122,7 @@ class TravelPlanner(Recorded):
             self._world = records.read_world(directory, self.flights, self.verify_files)
         return self._world
 
-    def _facts(self) -> dict[str, str]:
+    def facts(self) -> dict[str, str]:
         world = self._read()
         flights = (
             f"the flight table {os.path.basename(self.flights)}"
@@ -156,11 +157,11 @@ class TravelPlanner(Recorded):
             "names, and legs with a price, from the departure on; the rates without that word are official",
         }
 
-    def _all(self, split: str) -> list[Task]:
+    def load(self, split: str) -> list[Task]:
         """FileNotFoundError where eval="validation" and the validation queries are absent."""
         if split == "eval":
             return self._held_out()
-        return self._sound(self._train("seed"), self._held_out())
+        return self.sound(self._train("seed"), self._held_out())
 
     def _train(self, split: str) -> list[Task]:
         """Training queries of a side: of each stratum the first by hash are seeds."""
@@ -223,11 +224,11 @@ class TravelPlanner(Recorded):
         space = self.prompt_chars - prompts.agent_overhead(self.text(task))
         return query, self._information(task, query, space)
 
-    def _prompt(self, task: Task) -> list[Message]:
+    def prompt(self, task: Task) -> list[Message]:
         _, reference = self._shown(task)
         return prompts.agent_messages(compaction.render(reference), self.text(task))
 
-    def _worked(self, seed: Task) -> tuple[list[Message], str]:
+    def worked(self, seed: Task) -> tuple[list[Message], str]:
         """With as much information as the simulator is shown, and a plan that is made of it."""
         query = Query.from_json(seed.answer["query"])
         reference = self._information(seed, query, self.simulator_chars)
@@ -310,7 +311,7 @@ class TravelPlanner(Recorded):
             generation=generation,
         )
 
-    def _fault(self, task: Task) -> Rejection | None:
+    def fault(self, task: Task) -> Rejection | None:
         """TEXT_DIFFERS, BAD_ANSWER or UNSOLVABLE.
 
         The text must say what the fields say, the route must be one that the seed's reference
@@ -347,19 +348,19 @@ class TravelPlanner(Recorded):
         return json.dumps([*fields, sorted(wishes.items())], ensure_ascii=False)
 
     def signature(self, task: Task) -> str:
-        """See `Shaped.signature`: the days, and which local constraints there are."""
+        """See `Benchmark.signature`: the days, and which local constraints there are."""
         query = Query.from_json(task.answer["query"])
         asked = [name for name in LOCAL_CONSTRAINTS if getattr(query, name)]
         return " ".join([f"{query.days} days", *asked])
 
     def skills(self, task: Task) -> Collection[str]:
-        """See `Skilled.skills`: the days, and each local constraint."""
+        """See `Benchmark.skills`: the days, and each local constraint."""
         query = Query.from_json(task.answer["query"])
         asked = {name for name in LOCAL_CONSTRAINTS if getattr(query, name)}
         return asked | {f"{query.days} days"}
 
     def difficulty(self, task: Task) -> float:
-        """See `Shaped.difficulty`: cities to visit and local constraints together."""
+        """See `Benchmark.difficulty`: cities to visit and local constraints together."""
         query = Query.from_json(task.answer["query"])
         return float(query.visiting_city_number + query.asked)
 
@@ -367,7 +368,7 @@ class TravelPlanner(Recorded):
         """See `Benchmark.text`: the query."""
         return task.messages[-1]["content"] if task.messages else ""
 
-    def _score(self, task: Task, answer: str) -> Score:
+    def verdict(self, task: Task, answer: str) -> Score:
         """`reason` is why no plan was delivered (`plans.read_plan`), or the first constraint that failed.
 
         For a plan that fails only as `grounding` reads it, it is "missing_" and the first slot of what does

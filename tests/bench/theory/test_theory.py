@@ -10,7 +10,7 @@ from bench.theory import __main__ as theory
 from bench.theory import figures, moments
 from configs import quickstart
 from genenv_jax.benchmarks.base import Score
-from genenv_jax.benchmarks.dial import Dial
+from genenv_jax.benchmarks.dial.chains import Dial
 from genenv_jax.players import build
 from tests.commands import QUICK, call
 

@@ -31,15 +31,16 @@ from __future__ import annotations
 import dataclasses
 import itertools
 import re
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from typing import Any
 
 import numpy as np
 
 from genenv_jax.benchmarks import base
 from genenv_jax.benchmarks.base import Rejection, Score, Task
-from genenv_jax.benchmarks.dial_episode import DialEpisode
-from genenv_jax.benchmarks.dial_programs import (
+from genenv_jax.benchmarks.dial.demonstrations import Pair, TurnsDemonstrator
+from genenv_jax.benchmarks.dial.episode import DialEpisode
+from genenv_jax.benchmarks.dial.programs import (
     Call,
     Choice,
     Made,
@@ -50,7 +51,7 @@ from genenv_jax.benchmarks.dial_programs import (
     words,
     write,
 )
-from genenv_jax.benchmarks.dial_tasks import OPERATIONS, DialTasks
+from genenv_jax.benchmarks.dial.tasks import OPERATIONS, DialTasks
 from genenv_jax.benchmarks.options import check_integers, check_shares
 
 NO_CHOICE = "no_choice"  # a choice of which one side is never taken, or both are the same
@@ -59,7 +60,7 @@ _NOTE = re.compile(r" \[([^]\[]*)\]")
 _MOST_DEPTH = 8  # of so many calls, and the end, each has a digit as its number
 
 
-@dataclasses.dataclass(eq=False)
+@dataclasses.dataclass(kw_only=True, eq=False)
 class DialTurns(DialTasks):
     """The benchmark object; all of its tasks are played in episodes.
 
@@ -126,14 +127,15 @@ class DialTurns(DialTasks):
         return program
 
     def signature(self, task: Task) -> str:
-        """See `base.Shaped`: tests and operations in their order, without numbers."""
+        """See `Benchmark`: tests and operations in their order, without numbers."""
         return re.sub(" [0-9]", "", ", ".join(map(words, self.program(task).calls)))
 
     def skills(self, task: Task) -> Collection[str]:
-        """See `base.Skilled`: each call that the program leads to, operation and argument."""
+        """See `Benchmark`: each call that the program leads to, operation and argument."""
         return {f"{operation} {n}" for operation, _, n in _calls(task)}
 
     def canonical(self, task: Task) -> str:
+        """See `Benchmark.canonical`: start and calls."""
         program = self.program(task)
         return f"{program.start}: {', '.join(map(words, program.calls))}"
 
@@ -159,8 +161,8 @@ class DialTurns(DialTasks):
             return Rejection(base.BAD_ANSWER, "expected a reference call behind each call")
         return statement, len(program.calls), answer
 
-    def verify(self, task: Task) -> Rejection | None:
-        """See `Benchmark.verify`: the program runs, leads to the reference calls, and these win."""
+    def fault(self, task: Task) -> Rejection | None:
+        """See `Benchmark.fault`: the program runs, leads to the reference calls, and these win."""
         program = self.program(task)
         if len(program.calls) > self.max_depth:
             return Rejection(base.TOO_DEEP, f"{len(program.calls)} calls, at most {self.max_depth}")
@@ -180,21 +182,21 @@ class DialTurns(DialTasks):
         score = self.score(task, self.agent_answer(task))
         return None if score.success else Rejection(base.WRONG_ANSWER, score.reason)
 
+    def demonstrations(self, rng: np.random.Generator) -> Iterator[Pair]:
+        """See `Benchmark.demonstrations`."""
+        return TurnsDemonstrator(self).pairs(rng)
+
     # -- the agent's answers ------------------------------------------------------------------------
 
-    def is_interactive(self, task: Task) -> bool:
-        """See `Interactive.is_interactive`: every task is."""
-        return True
-
     def episode(self, task: Task) -> DialEpisode:
-        """See `Interactive.episode`."""
+        """See `Benchmark.episode`."""
         calls = _calls(task)
         turns = len(calls) + 1 + self.spare_turns
         opening, start = self.agent_messages(task), task.answer["start"]
         return DialEpisode(opening, start, self.positions, calls, turns)
 
     def agent_answers(self, task: Task) -> list[str]:
-        """See `Solved.agent_answers`: the reference calls, and where they end."""
+        """See `Benchmark.agent_answers`: the reference calls, and where they end."""
         said = [*map(write, _calls(task)), f"done {task.answer['ends'][-1]}"]
         return [f"{number} {call}" for number, call in enumerate(said, 1)]
 
@@ -202,7 +204,7 @@ class DialTurns(DialTasks):
         """See `Benchmark.agent_answer`: the answers, a line each."""
         return "\n".join(self.agent_answers(task))
 
-    def score(self, task: Task, answer: str) -> Score:
+    def verdict(self, task: Task, answer: str) -> Score:
         """The verdict on an episode whose answers are the lines of a text, which must end it."""
         if not answer.strip():
             return Score(0.0, False, False, base.EMPTY)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import re
 
-from genenv_jax.benchmarks.dial_tasks import OPERATIONS
+from genenv_jax.benchmarks.dial.tasks import OPERATIONS
 
 Call = tuple[str, int]  # operation, argument
 Made = tuple[str, int, int]  # operation, position, argument

@@ -15,7 +15,7 @@ from typing import Any, ClassVar, Protocol
 import numpy as np
 
 from genenv_jax.benchmarks import base
-from genenv_jax.benchmarks.base import Message, Rejection, SeedStatistics, Task
+from genenv_jax.benchmarks.base import Benchmark, Message, Rejection, SeedStatistics, Task
 from genenv_jax.benchmarks.options import check_integers
 
 OPERATIONS = {
@@ -23,6 +23,8 @@ OPERATIONS = {
     "subtract": lambda position, n: position - n,
     "multiply": lambda position, n: position * n,
 }
+# Names that renamed tasks use.  They are words of no language, so nothing is known of them beforehand.
+NEW_NAMES = ("zap", "nix", "hop", "wug", "dax", "fep", "kiv", "lum")
 SIMULATOR_INSTRUCTION = "Write a task that is solved half of the time."
 _MOST_CHARS = 1000  # of a generation
 
@@ -37,8 +39,8 @@ class Program(Protocol):
         """The task in words."""
 
 
-@dataclasses.dataclass(eq=False)
-class DialTasks(abc.ABC):
+@dataclasses.dataclass(kw_only=True, eq=False)
+class DialTasks(Benchmark):
     """Seeds, held-out tasks and generations of a benchmark of the dial.
 
     Attributes:
@@ -54,7 +56,6 @@ class DialTasks(abc.ABC):
       grasp: how often it gets these right, at most 0.9.
     """
 
-    name: ClassVar[str]
     agent_instruction: ClassVar[str]
 
     seed: int = 0
@@ -68,6 +69,7 @@ class DialTasks(abc.ABC):
     grasp: float = 0.3
 
     def __post_init__(self):
+        super().__post_init__()
         if not 2 <= self.positions <= 10:
             raise ValueError(f"config.benchmark.positions = {self.positions}: expected 2 to 10")
         counts = {name: getattr(self, name) for name in ("num_seeds", "eval_per_depth")}
@@ -117,10 +119,6 @@ class DialTasks(abc.ABC):
     @abc.abstractmethod
     def specification(self, program: Program) -> Mapping[str, Any]:
         """What the checker needs (`Task.answer`)."""
-
-    @abc.abstractmethod
-    def simulator_answer(self, task: Task, seed: Task | None = None) -> str:
-        """See `base.Benchmark`."""
 
     @abc.abstractmethod
     def read_generation(self, text: str) -> tuple[str, int, Mapping[str, Any]] | Rejection:
@@ -182,18 +180,17 @@ class DialTasks(abc.ABC):
             )
         return seeds
 
-    def tasks(self, split: str) -> Sequence[Task]:
-        if split not in ("seed", "eval"):
-            raise ValueError(f"split {split!r}: expected 'seed' or 'eval'")
+    def load(self, split: str) -> Sequence[Task]:
+        """See `Benchmark.load`: what was drawn when the benchmark was made."""
         return self._seeds if split == "seed" else self._eval
 
     @property
     def difficulties(self) -> tuple[str, ...]:
-        """See `base.Generative`."""
+        """See `Benchmark`."""
         return tuple(f"depth_{depth}" for depth in range(1, self.max_depth + 1))
 
     def draw(self, rng: np.random.Generator, difficulty: str, task_id: str) -> Task:
-        """See `base.Generative`."""
+        """See `Benchmark`."""
         depth = self.difficulties.index(difficulty) + 1
         while True:
             program = self.random_program(rng, depth)
@@ -202,22 +199,17 @@ class DialTasks(abc.ABC):
                 return task
 
     def difficulty(self, task: Task) -> float:
-        """See `base.Shaped`: the number of calls."""
+        """See `Benchmark`: the number of calls."""
         return float(len(self.program(task).calls))
-
-    @abc.abstractmethod
-    def canonical(self, task: Task) -> str:
-        """See `base.Benchmark`."""
-
-    def text(self, task: Task) -> str:
-        return task.messages[-1]["content"]
 
     # -- prompts and what the simulator writes ------------------------------------------------------
 
-    def agent_messages(self, task: Task) -> list[Message]:
+    def prompt(self, task: Task) -> list[Message]:
+        """See `Benchmark.prompt`."""
         return [{"role": "system", "content": self.agent_instruction}, *task.messages]
 
     def simulator_messages(self, seed: Task, statistics: SeedStatistics) -> list[Message]:
+        """See `Benchmark.simulator_messages`."""
         # Tenths rather than counts: the context says how hard the seed's variations are, in one digit.
         rate = statistics.success_rate
         solved = "unknown" if rate is None else f"{round(10 * rate)} of 10"
@@ -227,6 +219,7 @@ class DialTasks(abc.ABC):
         ]
 
     def parse(self, text: str, seed: Task, task_id: str, generation: int) -> Task | Rejection:
+        """See `Benchmark.parse`."""
         if not text.strip():
             return Rejection(base.EMPTY)
         if len(text) > _MOST_CHARS:

@@ -34,10 +34,8 @@ import numpy as np
 
 from genenv_jax.benchmarks.base import Message, SeedStatistics, Task
 from genenv_jax.benchmarks.demonstrations import Completion, play
-from genenv_jax.benchmarks.dial import NEW_NAMES, Dial, Program
-from genenv_jax.benchmarks.dial_programs import Call, Choice, turned, write
-from genenv_jax.benchmarks.dial_tasks import OPERATIONS, DialTasks
-from genenv_jax.benchmarks.dial_turns import DialTurns
+from genenv_jax.benchmarks.dial.programs import Call, Choice, turned, write
+from genenv_jax.benchmarks.dial.tasks import NEW_NAMES, OPERATIONS, DialTasks
 
 Pair = tuple[list[Message], Completion]  # what a player is shown, and what it writes
 
@@ -130,7 +128,6 @@ class Demonstrator(Demonstrations):
       renamed: share of the agent's demonstrations with renamed tools.
     """
 
-    dial: Dial
     renamed: float = 0.2
 
     def misunderstandings(self, rng: np.random.Generator) -> dict[tuple[str, int], tuple[int, ...]]:
@@ -149,7 +146,7 @@ class Demonstrator(Demonstrations):
             )
         return mistakes
 
-    def trace(self, rng: np.random.Generator, program: Program, wrong: dict) -> str:
+    def trace(self, rng: np.random.Generator, program: Any, wrong: dict) -> str:
         """A noisy trace of `program`, consistent with its own written results."""
         results, at, positions = [], program.start, self.dial.positions
         for call in program.calls:
@@ -182,7 +179,6 @@ class TurnsDemonstrator(Demonstrations):
       refused: share of the agent's answers that the environment refuses.
     """
 
-    dial: DialTurns
     refused: float = 0.03
 
     def misunderstandings(self, rng: np.random.Generator) -> Misunderstood:

@@ -6,9 +6,9 @@ import re
 from collections.abc import Sequence
 
 from genenv_jax.benchmarks import base
-from genenv_jax.benchmarks.base import Message, Score
-from genenv_jax.benchmarks.dial_programs import Made, turned
-from genenv_jax.benchmarks.dial_tasks import OPERATIONS
+from genenv_jax.benchmarks.base import Episode, Message, Score
+from genenv_jax.benchmarks.dial.programs import Made, turned
+from genenv_jax.benchmarks.dial.tasks import OPERATIONS
 
 STEP_LIMIT = "step_limit"  # the turns were used up
 # Why a call cannot be made, and what the agent reads of it; beside these base.EMPTY and base.UNPARSABLE.
@@ -29,8 +29,8 @@ ANSWER_CHARS = 200  # a longer answer ends its episode
 _ANSWER = re.compile(r"([1-9]) (?:([a-z_]{1,16})\(([0-9]), ([0-9])\)|done ([0-9]))")
 
 
-class DialEpisode:
-    """One attempt at a task, call by call; implements `genenv_jax.benchmarks.base.Episode`.
+class DialEpisode(Episode):
+    """One attempt at a task, call by call.
 
     Args:
       opening: the messages that the agent reads first.
@@ -48,22 +48,14 @@ class DialEpisode:
         calls: Sequence[Made],
         turns: int,
     ):
-        self._messages = list(opening)
+        super().__init__(opening, turns)
         self._at, self._positions = start, positions
-        self._calls, self._turns = list(calls), turns
+        self._calls = list(calls)
         self._made: list[Made] = []
         self._refused: list[str] = []
-        self._score: Score | None = None
 
-    def messages(self) -> list[Message]:
-        """See `Episode.messages`: it only grows."""
-        return [dict(message) for message in self._messages]
-
-    def step(self, answer: str) -> Score | None:
-        """See `Episode.step`; after the end it gives the same score again."""
-        if self._score is not None:
-            return self._score
-        self._messages.append({"role": "assistant", "content": answer})
+    def take(self, answer: str) -> Score | list[Message]:
+        """See `Episode.take`."""
         if len(answer) > ANSWER_CHARS:
             return self._end(False, base.TOO_LONG)
         said = _ANSWER.fullmatch(answer.strip())
@@ -75,19 +67,12 @@ class DialEpisode:
         else:
             self._made.append((said[2], self._at, int(said[4])))
             self._at = turned(self._made[-1], self._positions)
-        if len(self._made) + len(self._refused) == self._turns:
-            return self.stop()
-        content = OBSERVATIONS[refusal].format(self._at)
-        self._messages.append({"role": "user", "content": content})
-        return None
+        return [{"role": "user", "content": OBSERVATIONS[refusal].format(self._at)}]
 
     def stop(self) -> Score:
-        """Ends the episode where it stands, without success."""
+        """See `Episode.stop`: without success."""
         # An episode without one call is no trace to learn from.
         return self._end(bool(self._made), STEP_LIMIT if self._made else self._refused[-1])
-
-    def close(self) -> None:
-        """See `Episode.close`; there is nothing to free."""
 
     def _refusal(self, said: re.Match[str]) -> str:
         """Why a call cannot be made, or ""."""
@@ -111,5 +96,4 @@ class DialEpisode:
 
     def _end(self, valid: bool, reason: str) -> Score:
         detail = {"calls": len(self._made), "refused": len(self._refused)}
-        self._score = Score(float(not reason), not reason, valid, reason, detail)
-        return self._score
+        return Score(float(not reason), not reason, valid, reason, detail)

@@ -20,18 +20,16 @@ import dataclasses
 import functools
 import itertools
 import re
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
 from genenv_jax.benchmarks import base
 from genenv_jax.benchmarks.base import Rejection, Score, Task
-from genenv_jax.benchmarks.dial_tasks import OPERATIONS, DialTasks
+from genenv_jax.benchmarks.dial.demonstrations import Demonstrator, Pair
+from genenv_jax.benchmarks.dial.tasks import NEW_NAMES, OPERATIONS, DialTasks
 from genenv_jax.rl.rewards import agent_reward
-
-# Names that renamed tasks use.  They are words of no language, so nothing is known of them beforehand.
-NEW_NAMES = ("zap", "nix", "hop", "wug", "dax", "fep", "kiv", "lum")
 
 # Not \d, which matches the digits of every script.
 _STATEMENT = re.compile(r"Tools: ([a-z =,]{1,200})\.\nStart at ([0-9])\. ([a-z0-9 ,]{1,400})\.")
@@ -108,7 +106,7 @@ def _read_calls(
     return tuple(calls)
 
 
-@dataclasses.dataclass(eq=False)
+@dataclasses.dataclass(kw_only=True, eq=False)
 class Dial(DialTasks):
     """The benchmark object.
 
@@ -171,14 +169,15 @@ class Dial(DialTasks):
         return Program(spec["start"], calls, tuple(tuple(pair) for pair in spec["names"]))
 
     def signature(self, task: Task) -> str:
-        """See `base.Shaped`: the operations in their order, without arguments."""
+        """See `Benchmark`: the operations in their order, without arguments."""
         return " ".join(operation for operation, _ in self.program(task).calls)
 
     def skills(self, task: Task) -> Collection[str]:
-        """See `base.Skilled`: each operation with its argument."""
+        """See `Benchmark`: each operation with its argument."""
         return {f"{operation} {n}" for operation, n in self.program(task).calls}
 
     def canonical(self, task: Task) -> str:
+        """See `Benchmark.canonical`: start and calls under standard names."""
         # What is asked rather than the reference, which differs where a task is not proven.
         program = read_statement(self.text(task)) or self.program(task)
         return f"{program.start}: " + ", ".join(f"{o} {n}" for o, n in program.calls)
@@ -203,7 +202,8 @@ class Dial(DialTasks):
         answer = self.specification(Program(asked.start, calls, asked.names))
         return statement, len(asked.calls), answer
 
-    def verify(self, task: Task) -> Rejection | None:
+    def fault(self, task: Task) -> Rejection | None:
+        """See `Benchmark.fault`: the program runs, and its calls are the reference's."""
         asked = read_statement(task.messages[-1]["content"])
         if len(asked.calls) > self.max_depth:
             return Rejection(base.TOO_DEEP, f"{len(asked.calls)} calls, at most {self.max_depth}")
@@ -220,13 +220,17 @@ class Dial(DialTasks):
             return Rejection(base.WRONG_ANSWER, "the reference calls are not the calls asked for")
         return None
 
+    def demonstrations(self, rng: np.random.Generator) -> Iterator[Pair]:
+        """See `Benchmark.demonstrations`."""
+        return Demonstrator(self).pairs(rng)
+
     # -- the agent's text ---------------------------------------------------------------------------
 
     def agent_answer(self, task: Task) -> str:
         program = self.program(task)
         return program.trace(program.run(self.positions))
 
-    def score(self, task: Task, answer: str) -> Score:
+    def verdict(self, task: Task, answer: str) -> Score:
         """Eq. 1 with a structured action: 1 where every call and every result is right, else 0."""
         program = self.program(task)
         expected = program.trace(program.run(self.positions)).split("\n")

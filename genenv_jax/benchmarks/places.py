@@ -1,0 +1,25 @@
+"""Where in a user's own code an error arose."""
+
+from __future__ import annotations
+
+import os
+import sysconfig
+import traceback
+
+# How files begin that are not a user's: of this package, of Python, of installed packages, generated.
+_LIBRARIES = (
+    os.path.join(os.path.dirname(os.path.dirname(__file__)), ""),
+    *(os.path.join(sysconfig.get_path(kind), "") for kind in ("stdlib", "purelib", "platlib")),
+    "<",
+)
+
+
+def place(error: BaseException) -> str:
+    """The last line of a user's own that an error went through, as " (mine.py:3 in questions)"; or ""."""
+    if isinstance(error, SyntaxError):
+        return ""  # it says so itself
+    for frame in reversed(traceback.extract_tb(error.__traceback__)):
+        if not frame.filename.startswith(_LIBRARIES):
+            inside = "" if frame.name == "<module>" else f" in {frame.name}"
+            return f" ({os.path.basename(frame.filename)}:{frame.lineno}{inside})"
+    return ""
