@@ -59,6 +59,11 @@ class Checkout:
         (root / "tokens").write_text("HF_TOKEN=none\n")
         return cls(root, _model(root / "a-model"))
 
+    @property
+    def short(self) -> tuple[str, ...]:
+        """Flags of a run that ends soon."""
+        return (*SHORT, *ONE_DEVICE, f"--config.model.make.cache_dir={self.root / 'models'}")
+
     def run(self, program: str, *arguments: str):
         """Runs a program of ours in this process; what `subprocess.run` returns."""
         return call(program, *arguments, cwd=self.root)
@@ -66,8 +71,7 @@ class Checkout:
     def make_run(self) -> None:
         """A run of one epoch, in place of all that the documentation supposes to be finished."""
         done = self.run(
-            *("main", QUICK, "--workdir=runs/quickstart", *ONE_DEVICE, *SHORT),
-            *("--config.epochs=1", f"--config.model.make.cache_dir={self.root / 'models'}"),
+            *("main", QUICK, "--workdir=runs/quickstart", *self.short, "--config.epochs=1")
         )
         assert done.returncode == 0, done.stderr
         (self.root / "runs" / "bfcl").symlink_to("quickstart")

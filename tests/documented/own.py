@@ -9,6 +9,7 @@ import pathlib
 import shutil
 import subprocess
 import sys
+from collections.abc import Callable
 from unittest import mock
 
 import huggingface_hub
@@ -39,6 +40,44 @@ def _succeeded(done, said: str) -> None:
     assert done.returncode == 0 and said in done.stdout, (
         f"{done.stdout[-500:]}{done.stderr[-1500:]}"
     )
+
+
+def prints(program: str, said: str, *few: str, short: bool = False) -> Callable:
+    """What runs a program at the smallest size and looks for `said` in its output.
+
+    Args:
+      said: "{workdir}" stands for that of the command.
+      few: flags that make it small.
+      short: whether it trains, which has its own such flags.
+    """
+
+    def run(invocation: Invocation, place: Checkout) -> None:
+        given = (
+            place.with_model(invocation)
+            if invocation.flag("config")
+            else place.arguments(invocation)
+        )
+        done = place.run(program, *given, *few, *(place.short if short else ()))
+        _succeeded(done, said.format(workdir=invocation.flag("workdir")))
+
+    return run
+
+
+evaluate_model = prints("evaluate", "page: {workdir}/report.html", *ONE_ANSWER, *ONE_DEVICE)
+report = prints("report", "/report/report.html")
+epoch = prints("bench/epoch.py", "| programs compiled |", "--epochs=2", short=True)
+# Half of seed tasks, since so young a simulator writes none; any group counts.
+_ANY_GROUP = ("--config.agent.base_share=0.5", "--config.agent.groups=all")
+noise_scale = prints(
+    "bench/noise_scale.py", "| B, informative groups |", "--epochs=2", *_ANY_GROUP, short=True
+)
+_TWO_TURNS = ("--turns=2", "--episodes=1", "--prompt=8", "--answer=4", "--observation=4")
+episodes = prints("bench/episodes.py", "| read anew |", *_TWO_TURNS)
+parity = prints(
+    *("bench/parity.py", "of 2 tokens at most: 1 of 1 equal", "--lengths=60", "--new_tokens=2")
+)
+_FEW_ROLLOUTS = ("--rollouts=16", "--reference_rollouts=16", "--ranking_rollouts=16")
+theory = prints("bench.theory", "Theorem 1: ", "--tasks=2", *_FEW_ROLLOUTS, short=True)
 
 
 def dry_run(invocation: Invocation, place: Checkout) -> None:
@@ -128,24 +167,11 @@ def evaluate_server(invocation: Invocation, place: Checkout) -> None:
     assert {request["model"] for request in requests} == {invocation.flag("endpoint_model")}
 
 
-def evaluate_model(invocation: Invocation, place: Checkout) -> None:
-    """A small model answers one task."""
-    done = place.run("evaluate", *place.with_model(invocation), *ONE_ANSWER, *ONE_DEVICE)
-    _succeeded(done, f"page: {invocation.flag('workdir')}/report.html")
-
-
 def evaluate_simulator(invocation: Invocation, place: Checkout) -> None:
     """A small model varies one seed."""
     done = place.run("evaluate", *place.with_model(invocation), *ONE_ANSWER, *ONE_DEVICE)
     _succeeded(done, "generated/valid_share")
     assert (place.root / invocation.flag("workdir") / "tasks.jsonl").read_text()
-
-
-def report(invocation: Invocation, place: Checkout) -> None:
-    """A page of a finished run."""
-    arguments = place.arguments(invocation)
-    done = place.run("report", *arguments)
-    _succeeded(done, f"page:   {arguments[0]}/report/report.html")
 
 
 def play(invocation: Invocation, place: Checkout) -> None:
@@ -184,44 +210,6 @@ def datasets(invocation: Invocation, place: Checkout) -> None:
     with served(files) as url, published(name, files, url), data_dir:
         done = place.run("datasets", *given)
     _succeeded(done, "data set: ")
-
-
-def theory(invocation: Invocation, place: Checkout) -> None:
-    """Both are measured on few tasks with few rollouts."""
-    few = ("--tasks=2", "--rollouts=16", "--reference_rollouts=16", "--ranking_rollouts=16")
-    tiny = [a for a in SHORT if "evaluation" not in a]
-    tiny.append(f"--config.model.make.cache_dir={place.root / 'models'}")
-    done = place.run("bench.theory", *place.arguments(invocation), *few, *tiny, *ONE_DEVICE)
-    _succeeded(done, "Theorem 1: ")
-
-
-def epoch(invocation: Invocation, place: Checkout) -> None:
-    """Two short epochs."""
-    few = (*SHORT, *ONE_DEVICE, f"--config.model.make.cache_dir={place.root / 'models'}")
-    done = place.run("bench/epoch.py", *place.arguments(invocation), *few, "--epochs=2")
-    _succeeded(done, "| programs compiled |")
-
-
-def noise_scale(invocation: Invocation, place: Checkout) -> None:
-    """Two short epochs, half of seed tasks, since so young a simulator writes none; any group counts."""
-    few = (*SHORT, *ONE_DEVICE, f"--config.model.make.cache_dir={place.root / 'models'}")
-    any_group = ("--config.agent.base_share=0.5", "--config.agent.groups=all")
-    arguments = (*place.arguments(invocation), *few, *any_group, "--epochs=2")
-    _succeeded(place.run("bench/noise_scale.py", *arguments), "| B, informative groups |")
-
-
-def episodes(invocation: Invocation, place: Checkout) -> None:
-    """Episodes of two turns of a few tokens."""
-    few = ("--turns=2", "--episodes=1", "--prompt=8", "--answer=4", "--observation=4")
-    done = place.run("bench/episodes.py", *place.arguments(invocation), *few)
-    _succeeded(done, "| read anew |")
-
-
-def parity(invocation: Invocation, place: Checkout) -> None:
-    """One prompt, and answers of two tokens."""
-    few = ("--lengths=60", "--new_tokens=2")
-    done = place.run("bench/parity.py", *place.arguments(invocation), *few)
-    _succeeded(done, "greedy answers of 2 tokens at most: 1 of 1 equal")
 
 
 def aot_check(invocation: Invocation, place: Checkout) -> None:

@@ -7,7 +7,7 @@ import sys
 
 import pytest
 
-from tests.notebooks.stored import NAMES, ROOT, cell, sources
+from tests.notebooks.stored import NAMES, ROOT, cell
 
 
 @pytest.fixture
@@ -37,10 +37,6 @@ def install(tmp_path):
         )
 
     return run
-
-
-def test_it_is_the_same_in_all_notebooks():
-    assert {sources(name, "code")[0] for name in NAMES} == {cell("ablations", "install")}
 
 
 def test_without_a_repository_the_message_names_what_is_missing(install, tmp_path):

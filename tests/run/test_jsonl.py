@@ -24,11 +24,8 @@ def file(tmp_path):
     return JsonLines(tmp_path / "new" / "records.jsonl")
 
 
-def test_a_new_file_is_empty(file):
-    assert file.path.read_bytes() == b"" and file.offset() == 0 and list(file) == []
-
-
 def test_append_and_read(file):
+    assert file.path.read_bytes() == b"" and file.offset() == 0 and list(file) == []
     assert file.append(RECORDS) == 3
     assert file.append(iter([])) == 0
     assert list(file) == RECORDS
@@ -36,14 +33,6 @@ def test_append_and_read(file):
     assert [json.loads(line) for line in lines[:-1]] == RECORDS and lines[-1] == ""
     assert lines[0] == '{"a": [1.5, null], "b": 1}'  # keys sorted: equal records, equal bytes
     assert list(JsonLines(file.path)) == RECORDS  # opening keeps what is there
-
-
-def test_another_processs_file_is_left_alone(file):
-    file.append(RECORDS)
-    other = JsonLines(file.path, read_only=True)
-    assert other.append(RECORDS) == 3 and list(other) == RECORDS
-    other.truncate(0)
-    assert list(file) == RECORDS
 
 
 def test_records_are_on_disk_when_append_returns(file, monkeypatch):
@@ -124,10 +113,8 @@ def test_truncate(file):
     [
         (b"nonsense", "Expecting value"),
         (b"[1]", "not a JSON object"),
-        (b"", "Expecting value"),
         (b'{"a": "\xff"}', "codec"),
         (b"\x00\x00", "damaged line"),
-        (b"{'a': 1}", "Expecting property name"),
         (b"{}{}", "Extra data"),
         (b"[" * 100_000, "nested too deeply"),
         (b'{"a": ' + b"9" * 5000 + b"}", "integer string"),
@@ -162,7 +149,7 @@ def test_files_are_whole_or_absent(tmp_path, monkeypatch):
     assert list(iter_jsonl(tmp_path / "x.jsonl")) == RECORDS
 
 
-@pytest.mark.parametrize("content", [b"", b"{", b"[1]", b"\xff", b"3", b"[" * 100_000])
+@pytest.mark.parametrize("content", [b"{", b"[1]", b"\xff", b"[" * 100_000])
 def test_a_damaged_file_is_named_with_what_was_expected(tmp_path, content):
     path = tmp_path / "config.json"
     path.write_bytes(content)

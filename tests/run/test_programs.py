@@ -32,6 +32,9 @@ def test_programs_are_kept_for_the_user(unset):
     assert kept.startswith(str(unset / "cache" / "genenv_jax" / "xla"))
     programs.keep_programs(unset / "other")
     assert jax.config.jax_compilation_cache_dir == kept  # one cache, whatever the workdir
+    jax.config.update("jax_compilation_cache_dir", str(unset / "named"))
+    programs.keep_programs(unset / "workdir")
+    assert jax.config.jax_compilation_cache_dir == str(unset / "named")
 
 
 def test_several_processes_share_theirs(unset, monkeypatch):
@@ -43,16 +46,6 @@ def test_several_processes_share_theirs(unset, monkeypatch):
     (unset / "mirror" / remote._MARK).write_text("gs://bucket/run")
     programs.keep_programs(unset / "mirror")
     assert jax.config.jax_compilation_cache_dir.startswith(str(unset / "cache"))
-
-
-def test_a_cache_that_is_named_stays(unset):
-    jax.config.update("jax_compilation_cache_dir", str(unset / "named"))
-    programs.keep_programs()
-    assert jax.config.jax_compilation_cache_dir == str(unset / "named")
-
-
-def test_a_processor_has_one_name():
-    assert programs._processor() == programs._processor() != ""
 
 
 @pytest.mark.parametrize("side_by_side", [False, True])

@@ -71,30 +71,22 @@ def in_bucket(objects):
 # -- what is refused ------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("url", ["s3://bucket/run", "gs://", "gs:///run", "gs://bucket/../run"])
-def test_another_url_is_refused(tmp_path, monkeypatch, url):
-    monkeypatch.chdir(tmp_path)
-    result = call("main", QUICK, f"--workdir={url}")
-    assert result.returncode == 2
-    message = f"--workdir={url}: expected a directory of this machine, or gs://BUCKET/PATH"
-    assert message in result.stderr and result.stderr.count("\n") == 1
-    assert not (ROOT / url.partition("/")[0]).exists()
-
-
 @pytest.mark.parametrize(
-    ("command", "setting"),
+    ("command", "flag", "expected"),
     [
-        ("evaluate", "workdir"),
-        ("experiment", "workdir"),
-        ("supervised", "out"),
-        ("main", "workdir"),
+        ("main", "--workdir=s3://bucket/run", "a directory of this machine, or gs://BUCKET/PATH"),
+        ("main", "--workdir=gs:///run", "a directory of this machine, or gs://BUCKET/PATH"),
+        ("main", "--workdir=gs://bucket/../run", "a directory of this machine, or gs://"),
+        ("evaluate", "--workdir=gs://bucket/x", "a directory"),
+        ("experiment", "--workdir=gs://bucket/x", "a directory"),
+        ("supervised", "--out=gs://bucket/x", "a directory"),
     ],
 )
-def test_other_directories_are_of_this_machine(command, setting):
-    result = call(command, QUICK, f"--{setting}=gcs://bucket/x")
+def test_another_url_is_refused(command, flag, expected):
+    result = call(command, QUICK, flag)
     assert result.returncode == 2 and result.stderr.count("\n") == 1
-    assert f"--{setting}=gcs://bucket/x: expected a directory" in result.stderr
-    assert not (ROOT / "gcs:").exists()
+    assert f"{flag}: expected {expected}" in result.stderr
+    assert not (ROOT / "gs:").exists() and not (ROOT / "s3:").exists()
 
 
 def test_without_gcsfs_it_says_what_to_install(monkeypatch):
@@ -214,8 +206,15 @@ def test_after_every_change_the_checkpoints_find_their_records(unbroken):
     assert len(checked) == 12
 
 
+# What is under way when a process is killed.
+POINTS = (
+    *("nothing is saved", "the first checkpoint", "records are pushed", "its arrays"),
+    *("its last file", "it is whole", "an old one is removed", "players are pushed"),
+)
+
+
 def cuts(log):
-    """By what is under way, numbers of changes after which a process might have been killed."""
+    """By point, the number of changes after which a process might have been killed."""
     names = [name.removeprefix("runs/toy/") for _, name, _ in log]
     first = {name: names.index(name) for name in names}
     begun = min(i for i, n in enumerate(names) if n.startswith("checkpoints/2/"))
@@ -223,25 +222,12 @@ def cuts(log):
     written = [i for i in range(begun, saved) if names[i].startswith("checkpoints/2/agent/")]
     removed = [i for i, (_, n, d) in enumerate(log) if d is None and "/checkpoints/1/" in n]
     pushed = [i for i in range(begun) if names[i] == "metrics.jsonl"][-1]
-    return {
-        "nothing is saved": first["metrics.jsonl"] + 1,
-        "the first checkpoint": first[f"checkpoints/1/{SAVED}"],
-        "records are pushed": pushed,
-        "one more is": pushed + 1,
-        "a checkpoint begins": begun,
-        "its arrays": written[len(written) // 2],
-        "its last file": saved,
-        "it is whole": saved + 1,
-        "an old one is removed": removed[len(removed) // 2],
-        "players are pushed": first["agent/model.safetensors"] + 1,
-    }
-
-
-POINTS = (
-    *("nothing is saved", "the first checkpoint", "records are pushed", "one more is"),
-    *("a checkpoint begins", "its arrays", "its last file", "it is whole"),
-    *("an old one is removed", "players are pushed"),
-)
+    changes = (
+        *(first["metrics.jsonl"] + 1, first[f"checkpoints/1/{SAVED}"], pushed),
+        *(written[len(written) // 2], saved, saved + 1, removed[len(removed) // 2]),
+        first["agent/model.safetensors"] + 1,
+    )
+    return dict(zip(POINTS, changes, strict=True))
 
 
 @needs_gcsfs
@@ -310,13 +296,8 @@ def test_a_process_killed_within_a_checkpoint_goes_on_and_is_reported(cache, gcs
     result = call("report", URL, f"--out={tmp_path / 'page'}")
     assert result.returncode == 0, result.stderr
     assert "toy" in (tmp_path / "page" / "report.html").read_text()
-    dry = call(
-        "main",
-        f"--config=tests/run_toy.py:{cache}",
-        f"--workdir={URL}",
-        "--dry_run",
-        "--config.seed=9",
-    )
+    config = f"--config=tests/run_toy.py:{cache}"
+    dry = call("main", config, f"--workdir={URL}", "--dry_run", "--config.seed=9")
     assert dry.returncode == 2 and "config.seed = 0, but now it is 9" in dry.stderr
 
 
