@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator, Mapping
 from bench.agreement.tally import Case, Judge, Verdict
 from bench.bad_answers.api_bank import is_compared
 from bench.official.api_bank import LETTERS, Official
-from genenv_jax.benchmarks.api_bank import executed, records
+from genenv_jax.benchmarks.api_bank import scoring, tasks
 from genenv_jax.benchmarks.api_bank.benchmark import APIBank
 from genenv_jax.benchmarks.api_bank.calls import write_call
 from genenv_jax.benchmarks.base import Task
@@ -189,12 +189,12 @@ def replies(text: str, other: str, rng: random.Random) -> Iterator[tuple[str, st
 
 def cases(data_dir: pathlib.Path | None, seed: int, share: float) -> Iterator[Case]:
     """Every call but tool searches, and every reply."""
-    directory = records.find_directory(data_dir)
-    calls = [task for task in records.load(directory, _splits(), "eval") if is_compared(task)]
-    said = records.load(directory, REPLIES, "eval")
+    directory = tasks.find_directory(data_dir)
+    calls = [task for task in tasks.load(directory, _splits(), "eval") if is_compared(task)]
+    said = tasks.load(directory, REPLIES, "eval")
     for task in calls:
         rng = random.Random(f"agreement {seed} {task.id}")
-        group = "call" if task.id not in executed.REJECTED_GOLD else "call of the 82"
+        group = "call" if not scoring.rejects_gold(task) else "call of the 82"
         if rng.random() < share:
             for kind, text in answers(task, rng):
                 yield Case(f"{group}, {kind}", task, text)
@@ -220,9 +220,7 @@ def _stop(*_: object) -> None:
 def judges(data_dir: pathlib.Path | None, official: pathlib.Path) -> tuple[Judge, Judge]:
     """Calls: what `accuracy_executed` counts, and the executed verdict; replies: ROUGE-L to four digits."""
     benchmark = APIBank(data_dir=data_dir, eval_splits=(*_splits(), *REPLIES))
-    run = Official(
-        official / "DAMO-ConvAI" / "api-bank", records.find_directory(data_dir).resolve()
-    )
+    run = Official(official / "DAMO-ConvAI" / "api-bank", tasks.find_directory(data_dir).resolve())
     from rouge import Rouge
 
     package = Rouge()
@@ -230,12 +228,12 @@ def judges(data_dir: pathlib.Path | None, official: pathlib.Path) -> tuple[Judge
 
     def ours(case: Case) -> Verdict:
         score = benchmark.score(case.task, case.text)
-        if case.task.answer["kind"] != records.CALL:
+        if case.task.answer["kind"] != tasks.CALL:
             return Verdict(True, score.reason, score.reward)
-        return Verdict(score.success and case.task.id not in executed.REJECTED_GOLD, score.reason)
+        return Verdict(score.success and not scoring.rejects_gold(case.task), score.reason)
 
     def theirs(case: Case) -> Verdict:
-        if case.task.answer["kind"] == records.CALL:
+        if case.task.answer["kind"] == tasks.CALL:
             signal.setitimer(signal.ITIMER_VIRTUAL, _CPU_SECONDS)
             try:
                 letter = run.executed(case.task, case.text)

@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 
 from genenv_jax.benchmarks.api_bank.calls import write_call
-from genenv_jax.benchmarks.api_bank.records import CALL
-from genenv_jax.benchmarks.api_bank.rules import TOOL_SEARCHER
+from genenv_jax.benchmarks.api_bank.tasks import CALL, TOOL_SEARCHER
 from genenv_jax.benchmarks.base import Task
 
 Mutation = tuple[str, str, str, str, Mapping[str, str] | None]

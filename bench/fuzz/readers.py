@@ -11,7 +11,7 @@ from bench.fuzz.promises import check_rejection, promise
 from bench.fuzz.targets import Target
 from genenv_jax.benchmarks import headers, safe_parse, wording
 from genenv_jax.benchmarks.alfworld import commands, situations
-from genenv_jax.benchmarks.api_bank import calls, records, rouge, rules
+from genenv_jax.benchmarks.api_bank import calls, reward, rouge, scoring, tasks
 from genenv_jax.benchmarks.bamboogle import answers, judge, search
 from genenv_jax.benchmarks.base import GROUNDED, UNDECIDED, Rejection
 from genenv_jax.benchmarks.bfcl import ast_checker, backends, java, javascript, source_calls
@@ -122,15 +122,15 @@ def _api_call(_: None, texts: Sequence[str]) -> str:
     found = calls.read_call(text, safe_parse.MAX_CHARS)
     if isinstance(found, calls.Call):
         spec = {"name": found.name, "parameters": dict(found.arguments), "types": {}, "target": ""}
-        rules.mismatch(found, spec), rules.mismatch(found, spec, said=())
+        scoring.mismatch(found, spec), reward.mismatch(found, spec)
         again = calls.read_call(calls.write_call(found.name, found.arguments), 1 << 20)
         _kind_of(again)
     return _kind_of(found)
 
 
 def _apis(_: None, texts: Sequence[str]) -> str:
-    found = records.described(texts[0])
-    known = records.known_apis(f"API-Request: [ToolSearcher(keywords='x')]->{texts[0]}", ())
+    found = tasks.described(texts[0])
+    known = tasks.known_apis(f"API-Request: [ToolSearcher(keywords='x')]->{texts[0]}", ())
     for parameters in known.values():
         promise(
             all(isinstance(part, str) for pair in parameters.items() for part in pair), f"{known}"

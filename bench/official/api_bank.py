@@ -32,7 +32,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from bench.bad_answers.api_bank import is_compared, mutations
-from genenv_jax.benchmarks.api_bank import records
+from genenv_jax.benchmarks.api_bank import tasks
 from genenv_jax.benchmarks.base import Task
 
 VERDICTS = pathlib.Path(__file__).with_suffix(".json")
@@ -55,8 +55,8 @@ LETTERS = {
 
 def compared_tasks(data_dir: pathlib.Path | None = None) -> list[Task]:
     """Every task with a gold call, tool searches aside, as held out: those have the official relaxations."""
-    tasks = records.load(records.find_directory(data_dir), SPLITS, "eval")
-    return [task for task in tasks if is_compared(task)]
+    held_out = tasks.load(tasks.find_directory(data_dir), SPLITS, "eval")
+    return [task for task in held_out if is_compared(task)]
 
 
 def digest(texts: Iterable[str]) -> str:
@@ -80,15 +80,15 @@ class Official:
         self.find, self.parse = get_api_call, parse_api_call
         self.managers = {1: ToolManager(), 3: ToolManager("./lv3_apis")}
         self.data = data
-        self.level_3 = json.loads((data / records._LEVEL_3).read_text())
+        self.level_3 = json.loads((data / tasks._LEVEL_3).read_text())
 
     def gold(self, task: Task) -> dict[str, Any]:
         """The stored result of a task's gold call."""
         _, *place = task.id.split(":")
         if task.answer["level"] == 3:
             return self.level_3[int(place[0])]["apis"][int(place[1])]["output"]
-        reader = records._Reader(self.data, False)
-        split = records.SPLITS[task.category]
+        reader = tasks._Reader(self.data, False)
+        split = tasks.SPLITS[task.category]
         return reader._api_turn(split.dialogues, place[0] + ".jsonl", int(place[1]), task.id)[
             "result"
         ]
@@ -169,11 +169,11 @@ def _stand_ins() -> None:
 
 def main() -> None:
     """Writes `VERDICTS`."""
-    data = records.find_directory(None).resolve()
-    tasks = compared_tasks()
+    data = tasks.find_directory(None).resolve()
+    compared_calls = compared_tasks()
     official = Official(pathlib.Path(sys.argv[1]).resolve(), data)
     verdicts, texts = {}, []
-    for task in tasks:
+    for task in compared_calls:
         executed, compared = "", ""
         for _, _, text, api, arguments in mutations(task):
             texts.append(text)
@@ -185,7 +185,7 @@ def main() -> None:
         verdicts[task.id] = [executed, compared]
     kept = {"commit": COMMIT, "texts": digest(texts), "verdicts": verdicts}
     VERDICTS.write_text(json.dumps(kept, separators=(",", ":")) + "\n")
-    print(f"{len(tasks)} tasks, {len(texts)} predictions")
+    print(f"{len(compared_calls)} tasks, {len(texts)} predictions")
 
 
 if __name__ == "__main__":

@@ -181,7 +181,7 @@ class GenenvApiBank(TaskBuilder):
 
     benchmark = "api_bank"
     homepage = "https://github.com/AlibabaResearch/DAMO-ConvAI/tree/main/api-bank"
-    reader = "genenv_jax.benchmarks.api_bank.records"
+    reader = "genenv_jax.benchmarks.api_bank.tasks"
     citation = """@inproceedings{li2023apibank,
   title={API-Bank: A Comprehensive Benchmark for Tool-Augmented LLMs},
   author={Li, Minghao and Zhao, Yingxiu and Yu, Bowen and Song, Feifan and Li, Hangyu and Yu, Haiyang and

@@ -6,9 +6,8 @@ import json
 import pathlib
 from typing import Any
 
-from genenv_jax.benchmarks.api_bank import lookups
-from genenv_jax.benchmarks.api_bank.records import SPLITS
-from genenv_jax.benchmarks.api_bank.rules import TOOL_SEARCHER
+from genenv_jax.benchmarks.api_bank import tasks
+from genenv_jax.benchmarks.api_bank.tasks import SPLITS, TOOL_SEARCHER
 
 _PEOPLE = ("Ada", "Bert", "Cleo", "Dirk", "Elsa", "Finn", "Gwen", "Hugo")
 _CHORES = ("water the fern", "post the parcel", "sweep the yard", "mend the fence",
@@ -155,9 +154,9 @@ def write(root: pathlib.Path) -> pathlib.Path:
         SPLITS["lv3-api-train"].path: [*training, training[0]],
         SPLITS["lv3-response-train"].path: _level_3_records(True, True),
         LEVEL_3: _samples(False),
-        lookups.ACCOUNTS: {person: {"token": token(person)} for person in _PEOPLE},
-        lookups.table_of("QueryAgenda"): {},
-        lookups.table_of("QueryReminder"): {
+        tasks.ACCOUNTS: {person: {"token": token(person)} for person in _PEOPLE},
+        tasks.table_of("QueryAgenda"): {},
+        tasks.table_of("QueryReminder"): {
             "1": {"username": "Ada", "content": _CHORES[0], "time": "9:30"},
             "2": {"username": "Bert", "content": _CHORES[1], "time": "1:00"},
         },

@@ -9,7 +9,8 @@ import pytest
 
 from bench.bad_answers.hostile import HOSTILE
 from genenv_jax.benchmarks import base
-from genenv_jax.benchmarks.api_bank import calls, metrics, records, rouge, rules
+from genenv_jax.benchmarks.api_bank import calls, rouge, scoring
+from genenv_jax.benchmarks.api_bank import tasks as records
 from genenv_jax.benchmarks.api_bank.benchmark import APIBank
 from genenv_jax.benchmarks.base import Rejection, SeedStatistics, Task
 
@@ -131,15 +132,15 @@ def test_training_records_may_lack_the_brackets():
     [
         ({}, ""),
         ({"count": "02"}, ""),
-        ({"count": "2.0"}, rules.INPUT_MISMATCH),
+        ({"count": "2.0"}, scoring.INPUT_MISMATCH),
         ({"content": "Buy bread Fresh"}, ""),  # more than half of the words, in any order and case
-        ({"content": "buy white bread"}, rules.INPUT_MISMATCH),  # exactly half
+        ({"content": "buy white bread"}, scoring.INPUT_MISMATCH),  # exactly half
         ({"people": '["Ann", "Bob"]'}, ""),
         ({"people": "('Ann', 'Bob')"}, ""),
-        ({"people": "['Bob', 'Ann']"}, rules.INPUT_MISMATCH),
-        ({"people": "Ann, Bob"}, rules.INPUT_MISMATCH),
-        ({"people": None}, rules.MISSING_PARAMETER),
-        ({"priority": "1"}, rules.INVALID_PARAMETER),
+        ({"people": "['Bob', 'Ann']"}, scoring.INPUT_MISMATCH),
+        ({"people": "Ann, Bob"}, scoring.INPUT_MISMATCH),
+        ({"people": None}, scoring.MISSING_PARAMETER),
+        ({"priority": "1"}, scoring.INVALID_PARAMETER),
     ],
 )
 def test_parameters_are_compared_by_the_rules_of_their_api(benchmark, arguments, reason):
@@ -193,11 +194,11 @@ def test_parameters_are_compared_by_the_rules_of_their_api(benchmark, arguments,
 )
 def test_official_relaxations(api, parameter, gold, same, other):
     spec = {"name": api, "parameters": {parameter: gold}, "types": {parameter: "str"}}
-    for value, reason in ((gold, ""), (same, ""), (other, rules.INPUT_MISMATCH)):
+    for value, reason in ((gold, ""), (same, ""), (other, scoring.INPUT_MISMATCH)):
         if value is not None:
             call = calls.Call(api, {parameter: value})
-            assert rules.mismatch(call, spec)[0] == reason, value
-    assert rules.mismatch(calls.Call(api, {}), spec)[0] == rules.MISSING_PARAMETER
+            assert scoring.mismatch(call, spec)[0] == reason, value
+    assert scoring.mismatch(calls.Call(api, {}), spec)[0] == scoring.MISSING_PARAMETER
 
 
 @pytest.mark.parametrize(
@@ -214,15 +215,15 @@ def test_official_relaxations(api, parameter, gold, same, other):
 )
 def test_types_are_cast_as_officially(kind, gold, same, other):
     spec = {"name": "A", "parameters": {"x": gold}, "types": {"x": kind}}
-    assert rules.mismatch(calls.Call("A", {"x": same}), spec)[0] == ""
-    assert rules.mismatch(calls.Call("A", {"x": other}), spec)[0] == rules.INPUT_MISMATCH
+    assert scoring.mismatch(calls.Call("A", {"x": same}), spec)[0] == ""
+    assert scoring.mismatch(calls.Call("A", {"x": other}), spec)[0] == scoring.INPUT_MISMATCH
 
 
 def test_renamed_parameter_has_two_names():
     spec = {"name": "TimedSwitch", "parameters": {"device_id": "7"}, "types": {"name": "str"}}
-    assert rules.mismatch(calls.Call("TimedSwitch", {"name": "7"}), spec)[0] == ""
-    assert rules.mismatch(calls.Call("TimedSwitch", {"device_id": "7"}), spec)[0] == ""
-    assert rules.mismatch(calls.Call("TimedSwitch", {"id": "7"}), spec)[0] != ""
+    assert scoring.mismatch(calls.Call("TimedSwitch", {"name": "7"}), spec)[0] == ""
+    assert scoring.mismatch(calls.Call("TimedSwitch", {"device_id": "7"}), spec)[0] == ""
+    assert scoring.mismatch(calls.Call("TimedSwitch", {"id": "7"}), spec)[0] != ""
 
 
 @pytest.mark.parametrize(
@@ -299,7 +300,7 @@ def test_what_the_official_rules_leave_open_is_not_paid(
         held_out = origin == "eval"
         score = benchmark.score(task, calls.write_call(api, {parameter: accepted}))
         assert (score.reward, score.success, score.valid) == (0.0, held_out, True)
-        assert score.reason == ("" if held_out else rules.INPUT_MISMATCH)
+        assert score.reason == ("" if held_out else scoring.INPUT_MISMATCH)
         for value in filter(None, (gold, paid)):
             score = benchmark.score(task, calls.write_call(api, {parameter: value}))
             assert score.reward == 1.0, value
@@ -325,11 +326,11 @@ def test_held_out_calls_with_what_nobody_asked_for_earn_nothing(data_dir):
                 "padding": _padding(gold, 1),
                 "padded search": _padding(gold, 2),
             }
-            rule = rules._RULES.get((spec["name"], parameter))
-            kind = {rules._health_data: "invented", rules._given: "never compared"}.get(rule)
-            if rule in (rules._words, rules._folded_words):
+            rule = scoring.rule_of(spec["name"], parameter)
+            kind = {scoring.health_data: "invented", scoring.given: "never compared"}.get(rule)
+            if rule in (scoring.most_words, scoring.most_folded_words):
                 kind = "padding"
-            elif spec["name"] == rules.TOOL_SEARCHER and parameter == "keywords":
+            elif spec["name"] == records.TOOL_SEARCHER and parameter == "keywords":
                 kind = "padded search"
             elif spec["types"].get(parameter) in ("bool", "boolean"):
                 kind = "banana"
@@ -547,7 +548,10 @@ def test_a_malformed_task_is_no_crash(benchmark):
     broken = Task("b", "api_bank", "level-1-api", (), (), {"kind": "call", "level": 1})
     assert benchmark.score(broken, "[A()]").reason == "malformed_task_keyerror"
     assert benchmark.verify(broken) is not None
-    assert APIBank(prompt_chars=100).verify(CALL).reason == base.TOO_LONG
+    long = dataclasses.replace(
+        CALL, messages=({"role": "user", "content": "User: " + "x" * 13_000},)
+    )
+    assert APIBank().verify(long).reason == base.TOO_LONG
 
 
 def test_metrics_have_the_official_names(loaded):
@@ -566,7 +570,7 @@ def test_metrics_have_the_official_names(loaded):
     twice = {"accuracy": 1.0, "accuracy_executed": 1.0}
     assert loaded.aggregate([results[0], results[0]]) == twice
     assert loaded.aggregate([]) == {"accuracy": 0.0}
-    assert metrics.official_metrics(results) == found
+    assert scoring.official_metrics(results) == found
 
 
 @pytest.mark.parametrize(
@@ -577,7 +581,6 @@ def test_metrics_have_the_official_names(loaded):
         ({"seed_fraction": 1.5}, r"seed_fraction = 1.5: expected a number in \[0, 1\]"),
         ({"max_seeds": -1}, "max_seeds = -1: expected"),
         ({"tool_search": "fuzzy"}, "tool_search = 'fuzzy': expected one of exact, words"),
-        ({"answer_chars": 0}, "answer_chars = 0: expected"),
     ],
 )
 def test_bad_options_are_named(options, message):

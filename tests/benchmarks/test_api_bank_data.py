@@ -5,7 +5,8 @@ import json
 import pytest
 
 from genenv_jax.benchmarks import data_files
-from genenv_jax.benchmarks.api_bank import calls, lookups, records, rules
+from genenv_jax.benchmarks.api_bank import calls
+from genenv_jax.benchmarks.api_bank import tasks as records
 from genenv_jax.benchmarks.api_bank.benchmark import APIBank
 
 pytestmark = pytest.mark.data
@@ -36,7 +37,7 @@ def test_splits_have_the_official_number_of_tasks(splits):
 
 def test_levels_hold_the_official_number_of_tool_searches_and_samples(splits):
     searches = {
-        name: sum(task.answer["name"] == rules.TOOL_SEARCHER for task in splits[name])
+        name: sum(task.answer["name"] == records.TOOL_SEARCHER for task in splits[name])
         for name in ("level-1-api", "level-2-api", "level-3-batch-inf")
     }
     assert searches == {"level-1-api": 0, "level-2-api": 45, "level-3-batch-inf": 114}
@@ -77,7 +78,7 @@ def test_found_apis_bring_their_parameters_types(splits):
     targets = [
         t.answer["target"]
         for t in splits["level-3-batch-inf"]
-        if t.answer["name"] == rules.TOOL_SEARCHER
+        if t.answer["name"] == records.TOOL_SEARCHER
     ]
     assert len(targets) == 114 and all(targets)
 
@@ -93,8 +94,8 @@ def test_the_files_are_the_published_ones(data_dir):
     directory = records.find_directory(data_dir)
     listed = {source.path for source in data_files.sources("api_bank")}
     assert {split.path for split in records.SPLITS.values()} <= listed
-    tables = {lookups.table_of(api) for api in ("QueryAgenda", "QueryReminder")}
-    assert {lookups.ACCOUNTS, *tables} <= listed
+    tables = {records.table_of(api) for api in ("QueryAgenda", "QueryReminder")}
+    assert {records.ACCOUNTS, *tables} <= listed
     assert len(records.load(directory, list(COUNTS), verify_files=True)) == sum(COUNTS.values())
 
 

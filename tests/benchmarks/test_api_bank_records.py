@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from genenv_jax.benchmarks.api_bank import lookups, records
+from genenv_jax.benchmarks.api_bank import tasks as records
 from tests.benchmarks import api_bank_files
 
 LEVEL_1 = records.SPLITS["level-1-api"].path
@@ -74,7 +74,7 @@ def test_an_entry_is_found_by_time_or_by_content():
 
     def exact(api, token, content, time):
         parameters = {"token": token, "content": content, "time": time}
-        return lookups.exact_parameters(api, parameters, accounts, entries)
+        return records.exact_parameters(api, parameters, accounts, entries)
 
     assert exact("DeleteReminder", "t1", "read", "10:00") == []
     assert exact("DeleteReminder", "t1", "read", "12:00") == ["content"]
@@ -118,7 +118,7 @@ def test_a_malformed_record_is_named(directory, path, change, message):
         (LEVEL_1, "[5]", r"level-1-api.json: record 0: expected an object"),
         (DIALOGUE, '{"role": "User"}\n{"role":', r"Ada-level-1.jsonl:2: not JSON"),
         (DIALOGUE, "\n\n[1]", r"Ada-level-1.jsonl:3: expected an object"),
-        (lookups.ACCOUNTS, '{"Ada": 5}', r"Account.json: expected an object of objects"),
+        (records.ACCOUNTS, '{"Ada": 5}', r"Account.json: expected an object of objects"),
         (api_bank_files.LEVEL_3, '[{"apis": 5}]', r"level-3.json: record 0: 'apis' is missing"),
     ],
 )

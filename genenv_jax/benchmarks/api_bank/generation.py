@@ -1,36 +1,52 @@
-"""The simulator's side of API-Bank: reads the three sections of a generation into a task's parts."""
+"""The simulator's side of API-Bank: what it wrote is read into a task, and checked."""
 
 from __future__ import annotations
 
-import dataclasses
 import json
+import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from genenv_jax.benchmarks.api_bank import prompts
-from genenv_jax.benchmarks.api_bank.records import is_description
-from genenv_jax.benchmarks.base import BAD_TOOLS, EMPTY, UNPARSABLE, Rejection
+from genenv_jax.benchmarks.api_bank import prompts, reward, scoring
+from genenv_jax.benchmarks.api_bank.calls import Call, read_call
+from genenv_jax.benchmarks.api_bank.tasks import (
+    CALL,
+    CALL_PREFIX,
+    TOOL_SEARCHER,
+    call_spec,
+    is_description,
+    known_apis,
+)
+from genenv_jax.benchmarks.base import (
+    BAD_ANSWER,
+    BAD_TOOLS,
+    EMPTY,
+    GIVEN_AWAY,
+    TOO_LONG,
+    UNDECIDED,
+    UNPARSABLE,
+    Rejection,
+    Task,
+)
+from genenv_jax.benchmarks.grounding import judge, leaves
 from genenv_jax.benchmarks.headers import parse_headers
 from genenv_jax.benchmarks.safe_parse import check_text, parse_json
 
-MAX_TOOLS = 32
-MAX_PARAMETERS = 32
-_HEADERS = (prompts.TOOLS_HEADER, prompts.TASK_HEADER, prompts.ANSWER_HEADER)
+MAX_CHARS = 16_384  # of a generation
+MAX_CALL = 8_192  # of an answer that is read
+_MAX_DIALOGUE = 8_192
+_MAX_REPLY = 1_024  # of a reference reply: ROUGE-L costs words times words
+_MAX_PROMPT = 13_000  # of the agent's prompt; 4,096 tokens of a Qwen tokeniser hold about so much
+_MAX_TOOLS = 32
+_MAX_PARAMETERS = 32
 _DEPTH = 32
-_TURNS = ("User:", "AI:", prompts.CALL_PREFIX)
-
-
-@dataclasses.dataclass(frozen=True)
-class Generation:
-    """What a simulator wrote: APIs (None: the seed's), the conversation and the gold answer."""
-
-    tools: tuple[dict[str, Any], ...] | None
-    dialogue: str
-    answer: str
+_HEADERS = (prompts.TOOLS_HEADER, prompts.TASK_HEADER, prompts.ANSWER_HEADER)
+_TURNS = ("User:", "AI:", CALL_PREFIX)
+_SPEAKER = re.compile("^(?:User|AI):", re.MULTILINE)
 
 
 def write(tools: Sequence[Mapping[str, Any]] | None, dialogue: str, answer: str) -> str:
-    """The text that `read` inverts; `tools` None keeps the seed's."""
+    """The text that `parse` inverts; `tools` None keeps the seed's."""
     listed = prompts.SAME_TOOLS
     if tools is not None:
         listed = json.dumps([dict(tool) for tool in tools], ensure_ascii=False)
@@ -38,39 +54,62 @@ def write(tools: Sequence[Mapping[str, Any]] | None, dialogue: str, answer: str)
     return "\n".join(f"{h} {s}" for h, s in zip(_HEADERS, sections, strict=True))
 
 
-def read(text: Any, max_chars: int, max_dialogue: int) -> Generation | Rejection:
+def parse(text: Any, seed: Task, task_id: str, generation: int) -> Task | Rejection:
     """Reads a generation; total.
 
     Returns:
-      The parts, or a `Rejection`: EMPTY, NOT_TEXT, TOO_LONG, UNPARSABLE (sections or conversation) or
-      BAD_TOOLS.
+      The task, or a `Rejection`: EMPTY, NOT_TEXT, TOO_LONG, UNPARSABLE (sections or conversation),
+      BAD_TOOLS or BAD_ANSWER.
     """
-    rejection = check_text(text, max_chars)
+    rejection = check_text(text, MAX_CHARS)
     if rejection:
         return rejection
     sections = parse_headers(text, _HEADERS)
     if isinstance(sections, Rejection):
         return sections
     listed, dialogue, answer = sections
-    rejection = check_text(dialogue, max_dialogue)
+    rejection = check_text(dialogue, _MAX_DIALOGUE)
     if rejection:
         reason = UNPARSABLE if rejection.reason == EMPTY else rejection.reason
         return Rejection(reason, f"conversation: {rejection.detail or 'empty'}")
     if not dialogue.startswith(_TURNS):
         return Rejection(UNPARSABLE, "the conversation does not begin with a turn")
-    if listed.strip("`.").lower() == prompts.SAME_TOOLS:
-        return Generation(None, dialogue, answer)
-    tools = parse_json(listed, max_chars, _DEPTH)
-    if isinstance(tools, Rejection):
-        return Rejection(BAD_TOOLS, f"{tools.reason}: {tools.detail}"[:200])
-    rejection = check_tools(tools)
-    return rejection or Generation(tuple(tools), dialogue, answer)
+    tools, is_new = seed.tools, listed.strip("`.").lower() != prompts.SAME_TOOLS
+    if is_new:
+        tools = parse_json(listed, MAX_CHARS, _DEPTH)
+        if isinstance(tools, Rejection):
+            return Rejection(BAD_TOOLS, f"{tools.reason}: {tools.detail}"[:200])
+        rejection = check_tools(tools)
+        if rejection:
+            return rejection
+    kind = seed.answer["kind"]
+    spec: dict[str, Any] = {"kind": kind, "level": seed.answer["level"], "sample": task_id}
+    if kind == CALL:
+        call = read_call(answer, MAX_CALL)
+        if isinstance(call, Rejection):
+            return Rejection(BAD_ANSWER, f"{call.reason}: {call.detail}"[:200])
+        spec |= call_spec(call.name, call.arguments, dialogue, tools)
+    else:
+        spec["text"] = answer
+    if is_new:
+        spec["new_tools"] = True
+    return Task(
+        id=task_id,
+        benchmark=seed.benchmark,
+        category=seed.category,
+        messages=({"role": "user", "content": dialogue},),
+        tools=tuple(tools),
+        answer=spec,
+        seed_id=seed.id,
+        origin="generated",
+        generation=generation,
+    )
 
 
 def check_tools(tools: Any) -> Rejection | None:
     """Whether API descriptions are well formed: BAD_TOOLS with the fault, or None."""
-    if not isinstance(tools, list | tuple) or not 0 < len(tools) <= MAX_TOOLS:
-        return Rejection(BAD_TOOLS, f"expected a list of 1 to {MAX_TOOLS} API descriptions")
+    if not isinstance(tools, list | tuple) or not 0 < len(tools) <= _MAX_TOOLS:
+        return Rejection(BAD_TOOLS, f"expected a list of 1 to {_MAX_TOOLS} API descriptions")
     names = set()
     for index, tool in enumerate(tools):
         if not is_description(tool) or not isinstance(tool.get("description", ""), str):
@@ -81,7 +120,7 @@ def check_tools(tools: Any) -> Rejection | None:
         identifiers = (tool["name"], *parameters)
         if not all(name.isidentifier() and name.isascii() for name in identifiers):
             return Rejection(BAD_TOOLS, f"API {index}: a name is not an identifier")
-        if len(parameters) > MAX_PARAMETERS or not all(
+        if len(parameters) > _MAX_PARAMETERS or not all(
             isinstance(schema.get("type"), str) for schema in parameters.values()
         ):
             return Rejection(BAD_TOOLS, f"API {index}: a parameter has no type, or too many")
@@ -89,3 +128,56 @@ def check_tools(tools: Any) -> Rejection | None:
             return Rejection(BAD_TOOLS, f"API {index}: its name is there twice")
         names.add(tool["name"])
     return None
+
+
+def fault(task: Task) -> Rejection | None:
+    """What is wrong with a task, but for its reference's score: BAD_TOOLS, BAD_ANSWER, UNPARSABLE, TOO_LONG.
+
+    The gold call must be of an API that is described, or that a search in the conversation found, with
+    parameters of it, none of them empty.  Calls are not executed: new APIs have no implementation.
+    """
+    spec, dialogue = task.answer, prompts.dialogue(task)
+    rejection = check_tools(task.tools) if spec.get("new_tools") else None
+    if rejection:
+        return rejection
+    if not dialogue.strip():
+        return Rejection(UNPARSABLE, "no conversation")
+    if spec["kind"] == CALL:
+        known = known_apis(dialogue, task.tools)
+        if spec["name"] not in known:
+            return Rejection(BAD_TOOLS, f"{spec['name'][:60]} is not described")
+        for name, value in spec["parameters"].items():
+            if name not in known[spec["name"]]:
+                return Rejection(BAD_ANSWER, f"{name[:60]} is not a parameter")
+            if not value.strip():
+                return Rejection(BAD_ANSWER, f"{name[:60]} is empty")
+    elif task.origin == "generated" and len(spec["text"]) > _MAX_REPLY:
+        return Rejection(TOO_LONG, f"a reply of {len(spec['text'])} characters")
+    size = sum(len(message["content"]) for message in prompts.agent_messages(task))
+    return (
+        Rejection(TOO_LONG, f"an agent prompt of {size} characters") if size > _MAX_PROMPT else None
+    )
+
+
+def grounding(task: Task) -> Rejection | str:
+    """See `Benchmark.grounding`; a reply's words are its own, and undecided.
+
+    The keywords of a tool search follow from no request; one of them must be in it.
+    """
+    spec, dialogue = task.answer, prompts.dialogue(task)
+    if spec["kind"] != CALL:
+        return UNDECIDED
+    values = list(spec["parameters"].values())
+    if spec["name"] == TOOL_SEARCHER:
+        values = [scoring.split_capitals(value) for value in values]
+    turns = prompts.wording(task).split("\n")
+    spoken = "\n".join(turn for turn in turns if not turn.startswith(CALL_PREFIX))
+    for turn in turns:
+        made = read_call(turn, MAX_CALL)
+        if isinstance(made, Call) and not reward.mismatch(made, spec)[0]:
+            return Rejection(GIVEN_AWAY, "the call was made before")
+    calls = [(spec["name"], spec["parameters"])]
+    known = [tool for tool in task.tools if tool["name"] == spec["name"]]
+    described = " ".join(map(str, leaves(known)))
+    context = _SPEAKER.sub("", dialogue)  # a keyword may be `user`
+    return judge(calls, values, spoken, context, described, prompts.year(task))

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from genenv_jax.benchmarks.api_bank.calls import write_call
-from genenv_jax.benchmarks.api_bank.records import CALL
+from genenv_jax.benchmarks.api_bank.tasks import CALL, CALL_PREFIX
 from genenv_jax.benchmarks.base import Message, SeedStatistics, Task
 from genenv_jax.benchmarks.success_record import success_record
 
@@ -15,7 +15,6 @@ TOOLS_HEADER = "New Tools:"
 TASK_HEADER = "New Task:"
 ANSWER_HEADER = "New Answer:"
 SAME_TOOLS = "same"
-CALL_PREFIX = "API-Request: "
 
 _FORM = "[ApiName(key1='value1', key2='value2')]"
 _YEAR = "It is the year 2023. "  # by which the dialogues of levels 1 and 2 complete their dates
@@ -79,6 +78,14 @@ def tool_lines(tools: Sequence[Mapping[str, Any]]) -> str:
 def dialogue(task: Task) -> str:
     """The conversation of a task."""
     return task.messages[-1]["content"] if task.messages else ""
+
+
+def wording(task: Task) -> str:
+    """The conversation without the results of calls, which are boilerplate."""
+    return "\n".join(
+        line.partition("->")[0] if line.startswith(CALL_PREFIX) else line
+        for line in dialogue(task).split("\n")
+    )
 
 
 def reference(task: Task) -> str:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+# Not the package itself: nobody has maintained it since its last release, of July 2021.
 _EPSILON = 1e-8
 
 

@@ -1,0 +1,412 @@
+"""Reads API-Bank's published files into tasks.
+
+Tests: `history_1d76900/test-data/*.json` (removed from the repository's tree in 2023, kept in its
+history).  Gold calls of levels 1 and 2 come from the dialogues below `HEAD/lv1-lv2-samples`, because the
+printed calls are ambiguous; those of level 3 from `level-3.json`.  Training: `training-data/lv3-*.json`.
+The training files of levels 1 and 2 are not published any more.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import os
+import pathlib
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from genenv_jax.benchmarks import data_files
+from genenv_jax.benchmarks.api_bank.calls import as_text, read_gold
+from genenv_jax.benchmarks.base import Rejection, Task
+from genenv_jax.benchmarks.safe_parse import parse_json, parse_literal
+
+CALL, RESPONSE = "call", "response"
+CALL_PREFIX = "API-Request: "
+TOOL_SEARCHER = "ToolSearcher"
+ACCOUNTS = "HEAD/init_database/Account.json"
+_HISTORY = "history_1d76900"
+_DIALOGUES = "HEAD/lv1-lv2-samples"
+_LEVEL_3 = f"{_HISTORY}/test-data/level-3.json"
+_DESCRIPTIONS = "API descriptions:\n"
+_ARROW = "->"
+_DEPTH = 64
+# The APIs that look an entry up by its content or its time.
+_LOOK_UP = re.compile("(?:Modify|Delete|Query)(Agenda|Reminder)")
+
+
+@dataclasses.dataclass(frozen=True)
+class Split:
+    """One published file.
+
+    Attributes:
+      name: the file's name, without its ending.
+      kind: CALL or RESPONSE.
+      level: 1, 2 or 3.
+      dialogues: the directory of its dialogues; "" where there is none.
+      training: whether it is training data.
+    """
+
+    name: str
+    kind: str
+    level: int
+    dialogues: str = ""
+    training: bool = False
+
+    @property
+    def path(self) -> str:
+        """Relative to the benchmark's directory."""
+        return f"{_HISTORY}/{'training' if self.training else 'test'}-data/{self.name}.json"
+
+    @property
+    def pool(self) -> str:
+        """Equal for splits that are made of the same dialogues."""
+        return f"level-{self.level}{'-train' if self.training else ''}"
+
+
+SPLITS = {
+    split.name: split
+    for split in (
+        Split("level-1-api", CALL, 1, "level-1-given-desc"),
+        Split("level-2-api", CALL, 2, "level-2-toolsearcher"),
+        Split("level-3-batch-inf", CALL, 3),
+        Split("level-1-response", RESPONSE, 1),
+        Split("level-2-response", RESPONSE, 2),
+        Split("level-3-batch-inf-response", RESPONSE, 3),
+        Split("lv3-api-train", CALL, 3, training=True),
+        Split("lv3-response-train", RESPONSE, 3, training=True),
+    )
+}
+
+
+def find_directory(data_dir: str | os.PathLike[str] | None = None) -> pathlib.Path:
+    """The directory that holds the files; see `data_files.find`."""
+    return data_files.find("api_bank", SPLITS["level-1-api"].path, data_dir, ("api-bank",))
+
+
+def splits(directory: pathlib.Path) -> dict[str, list[Task]]:
+    """All tasks under the names of the published files (`SPLITS`)."""
+    return {name: load(directory, [name]) for name in SPLITS}
+
+
+def load(
+    directory: pathlib.Path, names: Sequence[str], origin: str = "seed", verify_files: bool = False
+) -> list[Task]:
+    """Loads splits as tasks, in the order of the files.
+
+    Args:
+      directory: what `find_directory` returns.
+      names: of splits (`SPLITS`).
+      origin: `Task.origin` of what is loaded.
+      verify_files: compares every file that is read with the table of published files.
+
+    Returns:
+      Tasks.  `messages` is one user message, the dialogue up to the call or the reply; `tools` the API
+      descriptions that come with it; `answer` {"kind": "call", "level", "sample", "name", "parameters",
+      "types", "target", perhaps "exact"} (see `scoring.mismatch`) or {"kind": "response", "level",
+      "sample", "text"}.
+      Ids are `<file>:<number>` as published: the dialogue and its turn, the sample and its call, or the
+      record's index.
+
+    Raises:
+      FileNotFoundError: a missing file.
+      ValueError: an unknown split, or a malformed record (named as file:record or file:line).
+    """
+    for name in names:
+        if name not in SPLITS:
+            raise ValueError(f"API-Bank split {name!r}: expected one of {', '.join(SPLITS)}")
+    reader = _Reader(directory, verify_files)
+    return [task for name in names for task in reader.tasks(SPLITS[name], origin)]
+
+
+def call_spec(
+    name: str,
+    parameters: Mapping[str, Any],
+    dialogue: str,
+    tools: Sequence[Mapping[str, Any]],
+    target: str = "",
+) -> dict[str, Any]:
+    """What `scoring.mismatch` reads of a gold call: values as text, and the parameters' declared types."""
+    return {
+        "name": name,
+        "parameters": {key: as_text(value) for key, value in parameters.items()},
+        "types": known_apis(dialogue, tools).get(name, {}),
+        "target": target,
+    }
+
+
+def known_apis(dialogue: str, tools: Sequence[Mapping[str, Any]]) -> dict[str, dict[str, str]]:
+    """APIs that may be called at the end of a dialogue: those described, and those that a search found.
+
+    Returns:
+      {API: {parameter: declared type}}.  Results of searches that cannot be read are passed over.
+    """
+    found = {tool["name"]: _types(tool) for tool in tools}
+    for line in dialogue.split("\n"):
+        call, arrow, result = line.partition(_ARROW)
+        if arrow and call.startswith(CALL_PREFIX.strip()) and f"[{TOOL_SEARCHER}(" in call:
+            found |= {tool["name"]: _types(tool) for tool in described(result)}
+    return found
+
+
+def described(result: Any) -> list[dict[str, Any]]:
+    """API descriptions in a search's result (text or value); [] where there are none."""
+    if isinstance(result, str):
+        text = result.strip()
+        result = parse_literal(text, max_depth=_DEPTH)
+        if isinstance(result, Rejection):
+            result = parse_json(text, max_depth=_DEPTH)
+    if isinstance(result, dict) and "output" in result and "input_parameters" not in result:
+        result = result["output"]
+    entries = result if isinstance(result, list) else [result]
+    return [entry for entry in entries if is_description(entry)]
+
+
+def is_description(value: Any) -> bool:
+    """Whether a value describes an API: a name, and named parameters that are mappings."""
+    return (
+        isinstance(value, dict)
+        and isinstance(value.get("name"), str)
+        and isinstance(value.get("input_parameters"), dict)
+        and all(
+            isinstance(name, str) and isinstance(schema, dict)
+            for name, schema in value["input_parameters"].items()
+        )
+    )
+
+
+def _types(tool: Mapping[str, Any]) -> dict[str, str]:
+    return {name: str(s.get("type", "str")) for name, s in tool["input_parameters"].items()}
+
+
+def table_of(api: str) -> str | None:
+    """Path of the published table in which an API looks its entry up, or None."""
+    found = _LOOK_UP.fullmatch(api)
+    return f"HEAD/init_database/{found[1]}.json" if found else None
+
+
+def exact_parameters(
+    api: str,
+    parameters: Mapping[str, str],
+    accounts: Mapping[str, Mapping[str, Any]],
+    entries: Mapping[str, Mapping[str, Any]],
+) -> list[str]:
+    """Parameters of a gold call that must be equal for the call to find its entry.
+
+    The official checks of agenda and reminder calls compare `content` loosely, but before that the API is
+    executed, and it finds the entry by *equal* content or equal time.  Where the gold call's entry has
+    another time than the call, only the exact content finds it, and the loose comparison never comes to
+    bear.
+
+    Args:
+      api: its name.
+      parameters: the gold ones.
+      accounts: {user: {"token", ...}}.
+      entries: {key: {"username", "content", "time", ...}} of the API's table.
+
+    Returns:
+      ["content"], or [] where the time finds the entry (or nothing does: the data base was edited after
+      the dialogues were written).
+    """
+    if table_of(api) is None or not {"token", "content", "time"} <= set(parameters):
+        return []
+    owners = [user for user, entry in accounts.items() if entry.get("token") == parameters["token"]]
+    for entry in entries.values():
+        same = {name: entry.get(name) == parameters[name] for name in ("content", "time")}
+        if owners and entry.get("username") == owners[0] and any(same.values()):
+            return [] if same["time"] else ["content"]
+    return []
+
+
+class _Reader:
+    """Reads the files of one directory; keeps the dialogues and tables that it has read."""
+
+    def __init__(self, directory: pathlib.Path, verify_files: bool):
+        self._directory = directory
+        self._verify_files = verify_files
+        self._turns: dict[str, list[dict[str, Any]]] = {}
+        self._tables: dict[str, Mapping[str, Mapping[str, Any]]] = {}
+
+    def tasks(self, split: Split, origin: str) -> Iterator[Task]:
+        """The tasks of one split."""
+        gold_samples = self._level_3() if split.level == 3 and not split.training else []
+        for index, (where, record) in enumerate(_records(self._path(split.path))):
+            if split.level == 3:
+                tool, _, text = _field(record, "input", str, where).partition("\n")
+                tools, answer = [_description(tool, where)], _field(record, "output", str, where)
+            else:
+                text, answer = (_field(record, k, str, where) for k in ("input", "expected_output"))
+                tools = _descriptions(_field(record, "instruction", str, where), where)
+            dialogue = _without_order(text, where)
+            if split.training:
+                # Records of one requirement follow each other; the requirement is the first line.
+                place, sample = str(index), dialogue.split("\n", 1)[0]
+            elif split.level == 3:
+                number, turn = (_field(record, k, int, where) for k in ("sample_id", "api_id"))
+                place, sample = f"{number}:{turn}", str(number)
+            else:
+                sample, turn = _field(record, "file", str, where), _field(record, "id", int, where)
+                place = f"{sample.removesuffix('.jsonl')}:{turn}"
+            spec: dict[str, Any] = {"kind": split.kind, "level": split.level, "sample": sample}
+            if split.kind == RESPONSE:
+                spec["text"] = (
+                    answer.strip().removeprefix("AI:").strip() if split.training else answer
+                )
+            elif split.training:
+                call = read_gold(answer)
+                if isinstance(call, Rejection):
+                    raise ValueError(f"{where}: the output is no call: {call.reason} {call.detail}")
+                spec |= call_spec(call.name, call.arguments, dialogue, tools)
+            elif split.level == 3:
+                if not 0 <= number < len(gold_samples) or not 0 <= turn < len(gold_samples[number]):
+                    raise ValueError(f"{where}: level-3.json has no call {turn} of sample {number}")
+                gold = gold_samples[number][turn]
+                spec |= _gold_call(gold, ("input", "output"), dialogue, tools, where)
+            else:
+                gold = self._api_turn(split.dialogues, sample, turn, where)
+                spec |= _gold_call(gold, ("param_dict", "result"), dialogue, tools, where)
+                if exact := self._exact(spec["name"], spec["parameters"]):
+                    spec["exact"] = exact
+            yield Task(
+                id=f"{split.name}:{place}",
+                benchmark="api_bank",
+                category=split.name,
+                messages=({"role": "user", "content": dialogue},),
+                tools=tuple(tools),
+                answer=spec,
+                origin=origin,
+            )
+
+    def _path(self, relative: str) -> pathlib.Path:
+        path = self._directory / relative
+        if self._verify_files:
+            data_files.verify("api_bank", self._directory, [relative])
+        if not path.is_file():
+            raise FileNotFoundError(f"API-Bank file {path} is missing")
+        return path
+
+    def _table(self, relative: str) -> Mapping[str, Mapping[str, Any]]:
+        if relative not in self._tables:
+            path = self._path(relative)
+            rows = _json(path)
+            if not isinstance(rows, dict) or not all(isinstance(r, dict) for r in rows.values()):
+                raise ValueError(f"{path}: expected an object of objects")
+            self._tables[relative] = rows
+        return self._tables[relative]
+
+    def _exact(self, api: str, parameters: Mapping[str, str]) -> list[str]:
+        table = table_of(api)
+        if table is None:
+            return []
+        return exact_parameters(api, parameters, self._table(ACCOUNTS), self._table(table))
+
+    def _level_3(self) -> list[list[Any]]:
+        """The calls of each sample."""
+        found = _records(self._path(_LEVEL_3))
+        return [_field(sample, "apis", list, where) for where, sample in found]
+
+    def _api_turn(self, directory: str, file: str, sample: int, where: str) -> dict[str, Any]:
+        """The turn that `Sample.from_chat_history` numbers `sample`.
+
+        Every API turn gives two samples, itself and the turn after it.  Where that is a call as well,
+        the call is there twice, under two numbers (10 of level 1's 399).
+        """
+        relative = f"{_DIALOGUES}/{directory}/{file}"
+        if relative not in self._turns:
+            if pathlib.PurePosixPath(file).name != file:
+                raise ValueError(f"{where}: {file!r} is not the name of a dialogue")
+            turns = [turn for _, turn in _json_lines(self._path(relative))]
+            calls = [index for index, turn in enumerate(turns) if turn.get("role") == "API"]
+            self._turns[relative] = [
+                turn for index in calls for turn in (turns[index], (turns[index + 1 :] or [{}])[0])
+            ]
+        turns = self._turns[relative]
+        if not 0 <= sample < len(turns) or turns[sample].get("role") != "API":
+            raise ValueError(f"{where}: dialogue {file} has no API turn with the number {sample}")
+        return turns[sample]
+
+
+def _gold_call(
+    gold: Any,
+    fields: tuple[str, str],
+    dialogue: str,
+    tools: Sequence[Mapping[str, Any]],
+    where: str,
+) -> dict[str, Any]:
+    """A call of the published dialogues; `fields` are the names of its parameters and of its result."""
+    name = _field(gold, "api_name", str, where)
+    parameters, result = (_field(gold, field, dict, where) for field in fields)
+    target = ""
+    if name == TOOL_SEARCHER and (found := described(result.get("output"))):
+        target = found[-1]["name"]  # the first may be for a user's token
+    return call_spec(name, parameters, dialogue, tools, target)
+
+
+def _without_order(text: str, where: str) -> str:
+    """The dialogue of an input, whose last line asks for the call or the reply."""
+    dialogue, _, last = text.strip().rpartition("\n")
+    if not last.startswith("Generate ") or not dialogue:
+        raise ValueError(f"{where}: the input does not end with an order to generate")
+    return dialogue.strip()
+
+
+def _descriptions(instruction: str, where: str) -> list[dict[str, Any]]:
+    """API descriptions at the end of an instruction, one a line."""
+    _, marker, lines = instruction.partition(_DESCRIPTIONS)
+    if not marker:
+        raise ValueError(f"{where}: the instruction has no API descriptions")
+    return [_description(line, where) for line in lines.splitlines() if line.strip()]
+
+
+def _description(line: str, where: str) -> dict[str, Any]:
+    try:
+        value = json.loads(line)
+    except ValueError as error:
+        raise ValueError(f"{where}: an API description is not JSON: {error}") from None
+    if isinstance(value, dict) and "apiCode" in value:  # level 3 names the fields otherwise
+        value = {
+            "name": value["apiCode"],
+            "description": value.get("description", ""),
+            "input_parameters": value.get("parameters"),
+            "output_parameters": value.get("response"),
+        }
+    if not is_description(value):
+        raise ValueError(f"{where}: an API description lacks its name or parameters")
+    return value
+
+
+def _field(record: Any, name: str, kind: type, where: str) -> Any:
+    if not isinstance(record, dict):
+        raise ValueError(f"{where}: expected an object")
+    value = record.get(name)
+    if not isinstance(value, kind) or isinstance(value, bool):
+        raise ValueError(f"{where}: {name!r} is missing or not a {kind.__name__}")
+    return value
+
+
+def _json(path: pathlib.Path) -> Any:
+    try:
+        return json.loads(path.read_text(encoding="utf-8"))
+    except ValueError as error:
+        raise ValueError(f"{path}: not JSON: {error}") from None
+
+
+def _records(path: pathlib.Path) -> Iterator[tuple[str, Any]]:
+    value = _json(path)
+    if not isinstance(value, list):
+        raise ValueError(f"{path}: expected a list of records")
+    return ((f"{path}: record {index}", record) for index, record in enumerate(value))
+
+
+def _json_lines(path: pathlib.Path) -> Iterator[tuple[str, dict[str, Any]]]:
+    with path.open(encoding="utf-8") as file:
+        for number, line in enumerate(file, 1):
+            if not line.strip():
+                continue
+            try:
+                value = json.loads(line)
+            except ValueError as error:
+                raise ValueError(f"{path}:{number}: not JSON: {error}") from None
+            if not isinstance(value, dict):
+                raise ValueError(f"{path}:{number}: expected an object")
+            yield f"{path}:{number}", value
