@@ -18,9 +18,9 @@ from genenv_jax.config import Config
 from genenv_jax.evaluate.held_out import HeldOut
 from genenv_jax.parallel import processes
 from genenv_jax.players import build
-from genenv_jax.players.prompts import check_length, check_prompts
+from genenv_jax.players.lengths import check_length, check_prompts
 from genenv_jax.publish import card, provenance
-from genenv_jax.run.programs import compile_all, keep_programs
+from genenv_jax.run.programs import compile_in_parallel, enable_compilation_cache
 from genenv_jax.run.samples import answer_row, generation_row
 from genenv_jax.run.session import Session
 from genenv_jax.run.tracking import Trackers
@@ -68,7 +68,7 @@ class Coevolution:
         config.tracking.check()
         settings = RunSettings(workdir, config.to_dict())
         if config.compilation_cache:
-            keep_programs(workdir)
+            enable_compilation_cache(workdir)
         self.benchmark = benchmark = build.make_benchmark(config.benchmark)
         settings.add_tasks(compare_data(benchmark))
         config.tasks.check(benchmark)
@@ -198,4 +198,4 @@ class Coevolution:
             self.session.phase("compile", sum(map(len, chains)), "parts", epoch=0) as display,
             self.session.measure("compile"),
         ):
-            compile_all(chains, self.host.activate, side_by_side, display.advance)
+            compile_in_parallel(chains, self.host.activate, side_by_side, display.advance)

@@ -20,8 +20,8 @@ from genenv_jax.models.language_model import ModelConfig
 from genenv_jax.models.lora import LoraConfig
 from genenv_jax.parallel.mesh import MeshConfig
 from genenv_jax.players.agent import AgentConfig
+from genenv_jax.players.lengths import LimitsConfig
 from genenv_jax.players.offload import MemoryConfig
-from genenv_jax.players.prompts import LimitsConfig
 from genenv_jax.players.simulator import SimulatorConfig
 from genenv_jax.run.checkpoint import CheckpointConfig
 from genenv_jax.run.tracking import TrackingConfig
@@ -48,7 +48,7 @@ class Config(Settings):
     export: writes both players as Hugging Face directories at the end.
     compile_ahead: compiles every program before the first epoch, one for each prompt width and what uses it;
     otherwise each when it is first needed.
-    compilation_cache: keeps what was compiled for later runs, see `run.programs.keep_programs`.
+    compilation_cache: keeps what was compiled for later runs, see `run.programs.enable_compilation_cache`.
     """
 
     seed: int = within(0, 0, 2**32 - 1)  # JAX's keys are made of so many bits

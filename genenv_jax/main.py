@@ -31,7 +31,7 @@ def main() -> None:
     from genenv_jax.outlook import dry_run, outcome, outlook
     from genenv_jax.parallel import processes
     from genenv_jax.run.remote import Store, opened
-    from genenv_jax.run.workdir import hold
+    from genenv_jax.run.workdir import lock
 
     given = flags.FLAGS
     with contextlib.ExitStack() as stack:
@@ -54,7 +54,7 @@ def main() -> None:
             if not given.workdir:
                 raise ValueError("--workdir is missing: expected the directory of the run")
             workdir = stack.enter_context(opened(given.workdir))
-            stack.enter_context(hold(workdir))
+            stack.enter_context(lock(workdir))
             run = Coevolution(config, workdir)
         if processes.is_writer():
             show({"workdir": given.workdir} | outlook(config, run), sys.stderr)

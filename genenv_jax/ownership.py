@@ -160,7 +160,7 @@ def scratch_name(path: pathlib.Path, ending: str = "tmp") -> pathlib.Path:
     return path.with_name(f".{path.name}.{socket.gethostname()}.{os.getpid()}.{ending}")
 
 
-def sweep(directory: pathlib.Path) -> None:
+def remove_stale(directory: pathlib.Path) -> None:
     """Removes what processes of this host that are dead left under a `scratch_name` in a directory."""
     pattern = re.compile(rf"\..+\.{re.escape(socket.gethostname())}\.(\d+)\.(tmp|old)")
     if not directory.is_dir():

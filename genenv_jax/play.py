@@ -28,8 +28,8 @@ from genenv_jax.benchmarks.base import Benchmark, Rejection, SeedStatistics, Tas
 from genenv_jax.config import Config, use_model, validate
 from genenv_jax.evaluate.held_out import EvaluationConfig
 from genenv_jax.players import build
+from genenv_jax.players.lengths import check_length, check_prompts
 from genenv_jax.players.policy import Policy
-from genenv_jax.players.prompts import check_length, check_prompts
 from genenv_jax.report.untrusted import bounded, visible
 from genenv_jax.rl.rewards import curriculum_reward, success_rate
 from genenv_jax.scoring.attempts import Attempt, attempt
@@ -180,7 +180,7 @@ def _shown(text: str) -> str:
     return visible(bounded(text))
 
 
-def load(config: Config, benchmark: Benchmark, path: str) -> tuple[build.Host, Params]:
+def load(config: Config, benchmark: Benchmark, path: str) -> tuple[build.ModelOnMesh, Params]:
     """The model in the directory `path`, or the configuration's own where that is ""."""
     if path:
         given = ConfigDict(config.to_dict())
@@ -192,7 +192,7 @@ def load(config: Config, benchmark: Benchmark, path: str) -> tuple[build.Host, P
         return host, host.load_params(config.model.dtype)
 
 
-def _policy(config: Config, host: build.Host, params: Params, role: str) -> Policy:
+def _policy(config: Config, host: build.ModelOnMesh, params: Params, role: str) -> Policy:
     """A player that is asked one thing at a time, or as many as the mesh must have."""
     rows = host.mesh.shape["data"] * host.mesh.shape["fsdp"] if host.mesh else 1
     return build.make_policy(config, host, params, role, rows)

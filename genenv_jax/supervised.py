@@ -39,16 +39,16 @@ from genenv_jax.models import huggingface, lora
 from genenv_jax.models.huggingface.directory import CARD
 from genenv_jax.models.language_model import LanguageModel
 from genenv_jax.models.make import chat_text, make_model
-from genenv_jax.ownership import owned, scratch_name, sweep
+from genenv_jax.ownership import owned, remove_stale, scratch_name
 from genenv_jax.parallel import processes
 from genenv_jax.parallel.rules import param_shardings
 from genenv_jax.players import build
+from genenv_jax.players.lengths import check_prompts
 from genenv_jax.players.offload import place
-from genenv_jax.players.prompts import check_prompts
 from genenv_jax.publish import card
 from genenv_jax.run import digests
 from genenv_jax.run.checkpoint import Checkpoints
-from genenv_jax.run.programs import keep_programs
+from genenv_jax.run.programs import enable_compilation_cache
 from genenv_jax.run.progress import Progress
 from genenv_jax.run.streams import Stream, rng
 from genenv_jax.run.workdir import make_shared
@@ -88,7 +88,7 @@ def base_model(config: Config, benchmark: Benchmark, mesh: Mesh) -> pathlib.Path
     }
     directory = cache_dir(config) / _cache_name(benchmark.name, depends_on)
     if processes.is_writer():
-        sweep(directory.parent)
+        remove_stale(directory.parent)
         if not (directory / "config.json").is_file():
             make_base_model(config, benchmark, directory, mesh)
     processes.barrier("the base model", timeout=_LONGEST_WARM_START)
@@ -111,7 +111,7 @@ def fine_tuned(
     directory = cache / name
     make_shared(cache, setting="config.model.make.cache_dir")
     if processes.is_writer():
-        sweep(cache)
+        remove_stale(cache)
     if processes.agree("warm start", str((directory / "config.json").is_file())) == "False":
         fine_tune_model(config, benchmark, path, directory, mesh)
     _check_cached(directory)
@@ -296,7 +296,7 @@ def _hand_out(directory: pathlib.Path) -> None:
 
 @contextlib.contextmanager
 def _scratch(directory: pathlib.Path) -> Iterator[pathlib.Path]:
-    """A directory beside the model's for what is only needed to make it; `sweep` knows its name."""
+    """A directory beside the model's for what is only needed to make it; `remove_stale` knows its name."""
     # Not a scratch name of the directory itself: writing that clears them.
     scratch = scratch_name(directory.with_name(f"{directory.name}-parts"))
     shutil.rmtree(scratch, ignore_errors=True)
@@ -359,7 +359,7 @@ def main() -> None:
         if (out / "config.json").exists():
             raise ValueError(f"--out {out} holds a model already: expected a new directory")
         if config.compilation_cache:
-            keep_programs()
+            enable_compilation_cache()
         benchmark, mesh = build.make_benchmark(config.benchmark), build.open_mesh(config)
         if config.model.path:
             path = huggingface.resolve(config.model.path)

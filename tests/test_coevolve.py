@@ -539,7 +539,7 @@ def test_the_order_in_which_completions_finish_changes_no_byte(
     """In a thread or in worker processes, with completions handed over in another order each time."""
     sample, rng = Engine.__call__, random.Random(workers)
 
-    def shuffled(engine, params, prompts, key, *arguments, on_finished, **options):
+    def shuffled(engine, params, prompts, key, *arguments, on_completion, **options):
         held = []
         result = sample(
             engine,
@@ -548,10 +548,10 @@ def test_the_order_in_which_completions_finish_changes_no_byte(
             key,
             *arguments,
             **options,
-            on_finished=lambda *x: held.append(x),
+            on_completion=lambda *x: held.append(x),
         )
         for finished in rng.sample(held, len(held)):
-            on_finished(*finished)
+            on_completion(*finished)
         return result
 
     monkeypatch.setattr(Engine, "__call__", shuffled)

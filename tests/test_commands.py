@@ -144,7 +144,7 @@ def test_a_disk_that_is_full_is_one_line(tmp_path, monkeypatch):
     monkeypatch.setattr(os, "fsync", full)
     monkeypatch.setattr("genenv_jax.coevolve.Coevolution", lambda *_: write_json(config, {}))
     config = tmp_path / "run" / "config.json"
-    monkeypatch.setattr("genenv_jax.run.workdir.hold", lambda path: path.mkdir() or nullcontext())
+    monkeypatch.setattr("genenv_jax.run.workdir.lock", lambda path: path.mkdir() or nullcontext())
     result = call("main", QUICK, f"--workdir={tmp_path / 'run'}")
     assert result.returncode == 2
     assert result.stderr == f"error: [Errno 28] No space left on device: '{config}'\n"

@@ -70,9 +70,10 @@ def test_a_buffer_is_the_template_of_the_transcript(trained):
             conversation = [*talk.messages(), {"role": "assistant", "content": a.answers[-1]}]
             own = [agent.model.encode(answer) for answer in a.answers]
             tokens = rollouts.completion(i, j)
-            actions = rollouts.actions[i, j, : len(tokens)]
+            loss_mask = rollouts.loss_mask[i, j, : len(tokens)]
             written = np.split(
-                np.array(tokens)[actions], np.flatnonzero(np.diff(np.flatnonzero(actions)) > 1) + 1
+                np.array(tokens)[loss_mask],
+                np.flatnonzero(np.diff(np.flatnonzero(loss_mask)) > 1) + 1,
             )
             plain = [x[: -(x[-1] in agent.model.eos_ids) or None].tolist() for x in written]
             if plain != own or not all(x[-1] == agent.model.eos_ids[0] for x in written):
@@ -101,13 +102,13 @@ def test_an_observation_is_not_learnt(trained):
 
     plain = updated(rollouts)
     there = np.arange(rollouts.tokens.shape[-1]) < rollouts.lengths[..., None]
-    observed = there & ~rollouts.actions
+    observed = there & ~rollouts.loss_mask
     assert observed.any()
     other = updated(
         dataclasses.replace(rollouts, logprobs=np.where(observed, -9.0, rollouts.logprobs))
     )
     np.testing.assert_array_equal(*map(_flat, (plain, other)))
-    unmasked = updated(dataclasses.replace(rollouts, actions=there))
+    unmasked = updated(dataclasses.replace(rollouts, loss_mask=there))
     assert np.abs(_flat(unmasked) - _flat(plain)).max() > 1e-5
     agent.state = jax.device_put(state)
 

@@ -115,7 +115,9 @@ def test_mixture_has_texts_of_both_writers(cache, tmp_path):
         initial = simulator.generate_initial(contexts, key)
         start = simulator.start_logprobs(mixed, rows)
         first = simulator.initial_logprobs(mixed, rows)
-    assert mixed.tokens.shape == initial.tokens.shape and simulator.config.from_initial == n // 2
+    assert (
+        mixed.tokens.shape == initial.tokens.shape and simulator.config.num_from_initial == n // 2
+    )
     # Log-probs are those of whoever wrote a text, and of the simulator as it is at the update's start.
     assert np.allclose(mixed.logprobs[:, : n // 2], start[:, : n // 2], atol=1e-4)
     assert np.allclose(mixed.logprobs[:, n // 2 :], first[:, n // 2 :], atol=1e-4)

@@ -12,7 +12,7 @@ import threading
 import pytest
 
 from genenv_jax import ownership
-from genenv_jax.ownership import owned, scratch_name, sweep
+from genenv_jax.ownership import owned, remove_stale, scratch_name
 
 HOLD = """
 import pathlib, sys, time
@@ -130,9 +130,9 @@ def test_what_the_dead_left_is_swept(tmp_path):
     kept += [tmp_path / ".hidden", tmp_path / "metrics.jsonl"]
     for path in kept:
         path.touch()
-    sweep(tmp_path)
+    remove_stale(tmp_path)
     assert sorted(tmp_path.iterdir()) == sorted(kept)
-    sweep(tmp_path / "none")
+    remove_stale(tmp_path / "none")
 
 
 def test_a_full_disk_names_the_lock(lock, monkeypatch):

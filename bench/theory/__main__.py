@@ -74,7 +74,7 @@ def run(
     from bench.theory.rollouts import Sampler
     from genenv_jax.parallel import processes
     from genenv_jax.players import build
-    from genenv_jax.players.prompts import check_prompts
+    from genenv_jax.players.lengths import check_prompts
     from genenv_jax.run.progress import Progress
     from genenv_jax.scoring.scorer import Scorer
     from genenv_jax.supervised import base_model

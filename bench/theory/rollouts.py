@@ -76,7 +76,7 @@ class Sampler:
                 advance()
 
         drawn = self._engine(
-            self._params, prompts, self._key, first_row=self._row, on_finished=finished
+            self._params, prompts, self._key, first_row=self._row, on_completion=finished
         )
         self._row += len(prompts)
         successes = np.zeros((len(tasks), count))

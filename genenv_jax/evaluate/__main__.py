@@ -52,14 +52,14 @@ from genenv_jax.evaluate.simulator import AGENT, SIMULATOR, evaluate_simulator
 from genenv_jax.evaluate.summary import cut_off, summary
 from genenv_jax.parallel import processes
 from genenv_jax.players import build
+from genenv_jax.players.lengths import check_prompts
 from genenv_jax.players.policy import Policy
-from genenv_jax.players.prompts import check_prompts
 from genenv_jax.run import streams
-from genenv_jax.run.programs import compile_all, keep_programs
+from genenv_jax.run.programs import compile_in_parallel, enable_compilation_cache
 from genenv_jax.run.progress import Progress
 from genenv_jax.run.streams import Stream
 from genenv_jax.run.workdir import compare_data, compare_settings
-from genenv_jax.scoring.attempts import Answerer, Attempt
+from genenv_jax.scoring.attempts import Attempt, ChatModel
 from genenv_jax.scoring.scorer import Scorer
 from genenv_jax.supervised import base_model
 
@@ -67,7 +67,7 @@ from genenv_jax.supervised import base_model
 @contextlib.contextmanager
 def open_policies(
     config: Config, benchmark: Benchmark, tasks: Sequence[Task]
-) -> Iterator[dict[str, Answerer]]:
+) -> Iterator[dict[str, ChatModel]]:
     """Policies by mode, of the configuration's model."""
     mesh = build.open_mesh(config)
     host = build.open_model(config, base_model(config, benchmark, mesh), mesh)
@@ -82,15 +82,15 @@ def open_policies(
 @contextlib.contextmanager
 def open_simulator(
     config: Config, benchmark: Benchmark, seeds: Sequence[Task]
-) -> Iterator[dict[str, Answerer]]:
+) -> Iterator[dict[str, ChatModel]]:
     """The configuration's model as simulator, by the name of its role."""
     mesh = build.open_mesh(config)
     host = build.open_model(config, base_model(config, benchmark, mesh), mesh)
     check_prompts(config.limits, host.model, benchmark, seeds, ())
     with host.activate():
         params = host.load_params(config.model.dtype)
-        at_once = config.sampling.batch_size or config.evaluation.batch_size
-        yield {SIMULATOR: build.make_policy(config, host, params, SIMULATOR, at_once)}
+        max_concurrent = config.sampling.batch_size or config.evaluation.batch_size
+        yield {SIMULATOR: build.make_policy(config, host, params, SIMULATOR, max_concurrent)}
 
 
 def open_endpoint(
@@ -101,12 +101,12 @@ def open_endpoint(
     concurrency: int,
     workdir: pathlib.Path,
     budget: int,
-) -> dict[str, Answerer]:
+) -> dict[str, ChatModel]:
     """Answerers by mode or role, of a server that is there or whose answers are kept.
 
     budget: tokens that they may spend together, 0: no limit.
     """
-    from genenv_jax.players.endpoint import Endpoint, EndpointAnswerer
+    from genenv_jax.players.endpoint import Endpoint, EndpointModel
 
     if processes.process_count() > 1:
         raise ValueError("--endpoint: expected one process, since one asks as well as several")
@@ -127,24 +127,26 @@ def open_endpoint(
     server.reach()
     size, seed = config.evaluation.batch_size, config.seed
     return {
-        mode: EndpointAnswerer(server, samples, size, seed, concurrency, temperature)
+        mode: EndpointModel(server, samples, size, seed, concurrency, temperature)
         for mode, (samples, temperature) in modes.items()
     }
 
 
 def compile_policies(
-    answerers: Mapping[str, Answerer],
+    chat_models: Mapping[str, ChatModel],
     benchmark: Benchmark,
     tasks: Sequence[Task],
     progress: Progress,
 ) -> None:
     """Compiles what policies need for the tasks, as a phase of its own."""
-    policies = [a for a in answerers.values() if isinstance(a, Policy)]
+    policies = [a for a in chat_models.values() if isinstance(a, Policy)]
     if not policies:
         return
     steps = warm_up(policies, benchmark, tasks, lambda: policies[0].params)
     with progress.phase("compile", len(steps), "parts") as display:
-        compile_all([steps], contextlib.nullcontext, side_by_side=False, done=display.advance)
+        compile_in_parallel(
+            [steps], contextlib.nullcontext, side_by_side=False, done=display.advance
+        )
 
 
 def run(
@@ -178,9 +180,9 @@ def run(
     checked = validate(config)
     compare_settings(checked.to_dict())
     if checked.compilation_cache:
-        keep_programs()
+        enable_compilation_cache()
     out = pathlib.Path(workdir)
-    served: dict[str, Answerer] = {}
+    served: dict[str, ChatModel] = {}
     if endpoint:  # before the data, which may take long to load
         served = open_endpoint(checked, endpoint, endpoint_model, role, concurrency, out, budget)
     # A model that is made or trained here is trained on the seeds.
@@ -206,25 +208,27 @@ def run(
     progress = Progress(0, silent=not processes.is_writer())
     if role == SIMULATOR:
         progress.line(f"{benchmark.name}: {len(tasks):,} seeds, varied by {answers}")
-        with opened as answerers:
+        with opened as chat_models:
             return evaluate_simulator(
-                checked, benchmark, tasks, answerers[SIMULATOR], progress, out
+                checked, benchmark, tasks, chat_models[SIMULATOR], progress, out
             )
     progress.line(f"{benchmark.name}: {len(tasks):,} held-out tasks, answered by {answers}")
-    with opened as answerers:
-        compile_policies(answerers, benchmark, tasks, progress)
-        for mode, answerer in answerers.items():
+    with opened as chat_models:
+        compile_policies(chat_models, benchmark, tasks, progress)
+        for mode, chat_model in chat_models.items():
             if not prompt_tokens:
-                prompt_tokens = {t.id: answerer.tokens(benchmark.agent_messages(t)) for t in tasks}
+                prompt_tokens = {
+                    t.id: chat_model.tokens(benchmark.agent_messages(t)) for t in tasks
+                }
             total = len(tasks) * modes[mode][0]
             with (
-                Scorer(benchmark, answerer.text, checked.scoring) as scorer,
+                Scorer(benchmark, chat_model.text, checked.scoring) as scorer,
                 progress.phase(f"evaluate ({mode})", total, "answers") as display,
             ):
                 found, attempts[mode] = evaluate(
                     benchmark,
                     tasks,
-                    answerer,
+                    chat_model,
                     scorer,
                     lambda *_, display=display: display.advance(),
                 )

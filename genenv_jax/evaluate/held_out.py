@@ -1,4 +1,4 @@
-"""Held-out scores of an answerer, and the evaluations of a run."""
+"""Held-out scores of an chat_model, and the evaluations of a run."""
 
 from __future__ import annotations
 
@@ -17,16 +17,16 @@ from genenv_jax.evaluate.intervals import evaluation_metrics
 from genenv_jax.models.language_model import LanguageModel
 from genenv_jax.parallel import processes
 from genenv_jax.players.agent import Agent
+from genenv_jax.players.lengths import LimitsConfig
 from genenv_jax.players.policy import Policy
-from genenv_jax.players.prompts import LimitsConfig
 from genenv_jax.run.jsonl import write_jsonl
 from genenv_jax.run.samples import answer_row, spread
 from genenv_jax.run.session import Session
 from genenv_jax.run.streams import Stream
 from genenv_jax.sampling.draw import SamplingParams
-from genenv_jax.sampling.engine import Engine, SamplingConfig, bucket
+from genenv_jax.sampling.engine import Engine, OnCompletion, SamplingConfig, bucket, ignore
 from genenv_jax.sampling.episodes import EpisodeEngine
-from genenv_jax.scoring.attempts import Answerer, Attempt, OnAnswer, Waiting, attempt, ignore
+from genenv_jax.scoring.attempts import Attempt, ChatModel, Waiting, attempt
 from genenv_jax.scoring.requests import BROKEN_EPISODES, FAILED_SCORES
 from genenv_jax.scoring.scorer import Scorer
 from genenv_jax.settings import Settings, within
@@ -80,7 +80,7 @@ class EvaluationConfig(Settings):
     ) -> dict[str, Engine]:
         """The samplers of the agent's held-out answers, by mode."""
         buckets = limits.buckets(limits.agent_prompt)
-        at_once = sampling.batch_size or self.batch_size
+        max_concurrent = sampling.batch_size or self.batch_size
         engines = {}
         for mode, (samples, temperature) in self.modes().items():
             options = SamplingParams(
@@ -89,7 +89,7 @@ class EvaluationConfig(Settings):
             engines[mode] = Engine(
                 model.config,
                 options,
-                at_once,
+                max_concurrent,
                 buckets,
                 put,
                 sampling.lanes,
@@ -101,22 +101,22 @@ class EvaluationConfig(Settings):
 def evaluate(
     benchmark: Benchmark,
     tasks: Sequence[Task],
-    answerer: Answerer,
+    chat_model: ChatModel,
     scorer: Scorer,
-    on_answer: OnAnswer = ignore,
+    on_completion: OnCompletion = ignore,
     waiting: Waiting = contextlib.nullcontext,
 ) -> tuple[dict[str, float], list[list[Attempt]]]:
-    """Attempts every task `answerer.samples` times.
+    """Attempts every task `chat_model.samples` times.
 
     Args:
-      scorer: scores while the answerer goes on.
-      on_answer, waiting: see `attempt`.
+      scorer: scores while the chat_model goes on.
+      on_completion, waiting: see `attempt`.
     Returns:
       the benchmark's metrics over all attempts, and the attempts by task.  An answer that the token limit
       cut off is scored as it stands.  Among the metrics: how many answers could not be scored, by reason,
       where there were any.
     """
-    attempts = attempt(benchmark, tasks, answerer, scorer, on_answer, waiting)
+    attempts = attempt(benchmark, tasks, chat_model, scorer, on_completion, waiting)
     reasons = [a.score.reason for of in attempts for a in of]
     failed = collections.Counter(reason for reason in reasons if reason in FAILED_SCORES)
     return evaluation_metrics(benchmark, attempts) | dict(failed), attempts

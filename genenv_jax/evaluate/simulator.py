@@ -9,11 +9,11 @@ from collections.abc import Sequence
 from genenv_jax.benchmarks.base import Benchmark, SeedStatistics, Task
 from genenv_jax.config import Config
 from genenv_jax.parallel import processes
+from genenv_jax.players.lengths import check_length
 from genenv_jax.players.policy import Policy
-from genenv_jax.players.prompts import check_length
 from genenv_jax.run.jsonl import write_json, write_jsonl
 from genenv_jax.run.progress import Progress
-from genenv_jax.scoring.attempts import Answerer
+from genenv_jax.scoring.attempts import ChatModel
 from genenv_jax.scoring.scorer import Scorer
 from genenv_jax.scoring.verification import Verifier
 from genenv_jax.tasks.metrics import generation_metrics
@@ -26,11 +26,11 @@ def evaluate_simulator(
     config: Config,
     benchmark: Benchmark,
     seeds: Sequence[Task],
-    answerer: Answerer,
+    chat_model: ChatModel,
     progress: Progress,
     out: pathlib.Path,
 ) -> dict[str, dict[str, float]]:
-    """Lets `answerer` vary each seed as in a run's first epoch, and verifies what it writes.
+    """Lets `chat_model` vary each seed as in a run's first epoch, and verifies what it writes.
 
     Writes tasks.jsonl and metrics.json into `out`.
 
@@ -38,22 +38,22 @@ def evaluate_simulator(
       "generated/..." to {"value": ...}, as in a run's metrics.jsonl; {} in all processes but the first.
     """
     fits = lambda task: None  # noqa: E731  # a server enforces its own limit
-    if isinstance(answerer, Policy):
+    if isinstance(chat_model, Policy):
         limit = config.limits.agent_prompt
-        fits = functools.partial(check_length, answerer.model, limit, benchmark)
+        fits = functools.partial(check_length, chat_model.model, limit, benchmark)
     verifier = Verifier(
         benchmark, benchmark.tasks("seed"), benchmark.tasks("eval"), config.verification, fits
     )
-    total = len(seeds) * answerer.samples
+    total = len(seeds) * chat_model.samples
     with (
-        Scorer(benchmark, answerer.text, config.scoring) as scorer,
+        Scorer(benchmark, chat_model.text, config.scoring) as scorer,
         progress.phase("generate", total, "tasks") as display,
     ):
         batch = write_tasks(
             benchmark,
             seeds,
             [SeedStatistics()] * len(seeds),
-            answerer.answer,
+            chat_model.answer,
             scorer,
             verifier,
             config.verification.admit,

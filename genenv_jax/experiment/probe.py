@@ -24,7 +24,7 @@ from genenv_jax.players import build
 from genenv_jax.report.runs import Run, load_run
 from genenv_jax.run.jsonl import iter_jsonl
 from genenv_jax.run.remote import opened
-from genenv_jax.run.workdir import hold
+from genenv_jax.run.workdir import lock
 
 EPOCHS = 5
 _ARMS, _SEEDS = 2, 8  # of a comparison: GenEnv and Random; fewer seeds have told nothing apart
@@ -75,7 +75,7 @@ def probe(config: ConfigDict, workdir: str) -> dict[str, str]:
     config.export = False
     config.tracking.trackers = ()
     checked = validate(config)
-    with opened(workdir) as directory, hold(directory):
+    with opened(workdir) as directory, lock(directory):
         Coevolution(checked, directory).run()
         found = read(load_run(directory, tasks=False), build.make_benchmark(checked.benchmark))
     return said(found, epochs)

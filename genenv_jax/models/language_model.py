@@ -177,7 +177,7 @@ class LanguageModel:
         return ids[1:] if done else ids
 
     @functools.cached_property
-    def continues(self) -> str:
+    def why_not_continuable(self) -> str:
         """Why the chat template cannot go on with an episode's tokens; "" where it can."""
         opening = [{"role": "user", "content": "a"}]
         reply = [{"role": "user", "content": "c"}]

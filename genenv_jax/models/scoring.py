@@ -23,22 +23,22 @@ class CompletionBatch(NamedTuple):
 
     prompts: (b, p) int32.            prompt_lengths: (b,) int32, at least 1.
     completions: (b, g, c) int32.     completion_lengths: (b, g) int32; 0 marks an empty row.
-    actions: (b, g, c) bool, which tokens the policy wrote, the others being an environment's; None: all.
+    loss_mask: (b, g, c) bool, which tokens the policy wrote, the others being an environment's; None: all.
     """
 
     prompts: Array
     prompt_lengths: Array
     completions: Array
     completion_lengths: Array
-    actions: Array | None = None
+    loss_mask: Array | None = None
 
     @property
     def mask(self) -> Array:
         """(b, g, c) float32: 1 at completion tokens, 0 at padding and at what an environment wrote."""
         c = self.completions.shape[-1]
         mask = jnp.arange(c) < self.completion_lengths[..., None]
-        if self.actions is not None:
-            mask &= self.actions
+        if self.loss_mask is not None:
+            mask &= self.loss_mask
         return mask.astype(jnp.float32)
 
 

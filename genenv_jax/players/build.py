@@ -49,7 +49,7 @@ def make_benchmark(options: Mapping[str, Any], need_seeds: bool = True) -> Bench
 
 
 @dataclasses.dataclass(frozen=True)
-class Host:
+class ModelOnMesh:
     """The model and the devices as the host loop uses them.
 
     Attributes:
@@ -88,7 +88,7 @@ def open_mesh(config: Config) -> Mesh:
     return mesh
 
 
-def open_model(config: Config, path: str | os.PathLike[str], mesh: Mesh) -> Host:
+def open_model(config: Config, path: str | os.PathLike[str], mesh: Mesh) -> ModelOnMesh:
     """Reads everything of the model in the directory `path` but its weights.
 
     Raises ValueError where the mesh does not divide the model.
@@ -96,7 +96,7 @@ def open_model(config: Config, path: str | os.PathLike[str], mesh: Mesh) -> Host
     model = LanguageModel.load(path, **config.model.options(mesh.devices.flat[0].platform))
     if mesh.size > 1:
         param_shardings(model.config, mesh)  # raises where the mesh does not divide the model
-    return Host(model, mesh if mesh.size > 1 else None)
+    return ModelOnMesh(model, mesh if mesh.size > 1 else None)
 
 
 def check_batches(config: Config, mesh: Mesh) -> None:
@@ -117,7 +117,7 @@ def check_batches(config: Config, mesh: Mesh) -> None:
             )
 
 
-def make_players(config: Config, host: Host) -> tuple[Agent, Simulator]:
+def make_players(config: Config, host: ModelOnMesh) -> tuple[Agent, Simulator]:
     """Loads the weights that both players start from, and makes the players.
 
     Call it inside `host.activate()`.
@@ -149,10 +149,12 @@ def make_players(config: Config, host: Host) -> tuple[Agent, Simulator]:
     return agent, Simulator(setup, config.simulator, trained[1])
 
 
-def make_policy(config: Config, host: Host, params: Params, role: str, at_once: int) -> Policy:
+def make_policy(
+    config: Config, host: ModelOnMesh, params: Params, role: str, max_concurrent: int
+) -> Policy:
     """A player that samples as in a run and is not trained.
 
-    role: "agent" or "simulator".  at_once: prompts that decode at the same time.
+    role: "agent" or "simulator".  max_concurrent: prompts that decode at the same time.
     """
     limits, agent, simulator = config.limits, config.agent, config.simulator
     if role == "agent":
@@ -165,7 +167,7 @@ def make_policy(config: Config, host: Host, params: Params, role: str, at_once: 
     engine = Engine(
         host.model.config,
         options,
-        at_once,
+        max_concurrent,
         limits.buckets(prompt),
         host.put,
         config.sampling.lanes,
@@ -175,7 +177,7 @@ def make_policy(config: Config, host: Host, params: Params, role: str, at_once: 
     return Policy(host.model, engine, params, key)
 
 
-def make_adapters(config: TransformerConfig, host: Host, seed: int, number: int) -> Params:
+def make_adapters(config: TransformerConfig, host: ModelOnMesh, seed: int, number: int) -> Params:
     """Fresh adapters, sharded over the mesh; the players' are number 0 and 1, a warm start's 2."""
     shardings = host.shardings(config)
     make = jax.jit(

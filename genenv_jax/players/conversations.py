@@ -8,14 +8,9 @@ from collections.abc import Mapping, Sequence
 
 from genenv_jax.benchmarks.base import Message, Score, Task
 from genenv_jax.models.language_model import LanguageModel
+from genenv_jax.sampling.engine import OnCompletion
 from genenv_jax.sampling.episodes import Row
-from genenv_jax.scoring.attempts import (
-    EPISODE_TOO_LONG,
-    PROMPT_TOO_LONG,
-    Attempt,
-    OnAnswer,
-    Waiting,
-)
+from genenv_jax.scoring.attempts import EPISODE_TOO_LONG, PROMPT_TOO_LONG, Attempt, Waiting
 from genenv_jax.scoring.episodes import Episodes
 
 
@@ -26,7 +21,7 @@ class Conversations:
       model: tokenizer and chat template.
       tasks: what is played; the first number of a row is a task's place among them.
       episodes: play.
-      on_answer: called for each episode once, when it has ended.
+      on_completion: called for each episode once, when it has ended.
       waiting: makes a context in which episodes are waited for.
     Attributes:
       attempts: at the tasks, by row.
@@ -37,31 +32,31 @@ class Conversations:
         model: LanguageModel,
         tasks: Sequence[Task],
         episodes: Episodes,
-        on_answer: OnAnswer,
+        on_completion: OnCompletion,
         waiting: Waiting = contextlib.nullcontext,
     ):
         self._model, self._tasks = model, tasks
         self._openings: list[list[Message]] = [[]] * len(tasks)
-        self._episodes, self._on_answer, self._waiting = episodes, on_answer, waiting
+        self._episodes, self._on_answer, self._waiting = episodes, on_completion, waiting
         self._messages: dict[Row, list[Message]] = {}
         self._answers: dict[Row, list[str]] = {}
         self._replies: dict[Row, list[str]] = collections.defaultdict(list)
         self._last: dict[Row, tuple[Sequence[int], bool]] = {}
         self.attempts: dict[Row, Attempt] = {}
 
-    def open(self, samples: int, at_once: int, longest: int) -> list[list[int]]:
+    def open(self, samples: int, max_concurrent: int, longest: int) -> list[list[int]]:
         """The tokens with which the episodes of each task begin.
 
         An episode that does not open, or whose opening does not fit, ends here: its tokens are empty.
 
         Args:
           samples: episodes of each task.
-          at_once: how many may be open at the same time; of more tasks the episodes are closed again.
+          max_concurrent: how many may be open at the same time; of more tasks the episodes are closed again.
           longest: most tokens of an opening.
         """
         prompts: list[list[int]] = []
-        for start in range(0, len(self._tasks), at_once):
-            rows = range(start, min(start + at_once, len(self._tasks)))
+        for start in range(0, len(self._tasks), max_concurrent):
+            rows = range(start, min(start + max_concurrent, len(self._tasks)))
             for i in rows:
                 self._episodes.advance((i, 0), self._tasks[i], ())
             with self._waiting():
@@ -72,7 +67,7 @@ class Conversations:
                     self._openings[i], prompt = state, self._model.encode_messages(state)
                     if len(prompt) > longest:
                         state, prompt = Score(0.0, False, False, PROMPT_TOO_LONG), []
-                    if not prompt or len(self._tasks) > at_once:
+                    if not prompt or len(self._tasks) > max_concurrent:
                         self._episodes.drop((i, 0))
                 if not prompt:
                     for j in range(samples):

@@ -21,8 +21,8 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Any, ClassVar
 
 from genenv_jax.benchmarks.base import Message
-from genenv_jax.players.policy import OnAnswer
 from genenv_jax.run.jsonl import JsonLines
+from genenv_jax.sampling.engine import OnCompletion
 
 _LONGEST = 1 << 24  # bytes of a response
 _NEWER = "max_completion_tokens"
@@ -291,12 +291,12 @@ def _count(tokens: Any) -> int:
 
 
 @dataclasses.dataclass(frozen=True)
-class EndpointAnswerer:
-    """An `Answerer` that asks a server; completions are texts.
+class EndpointModel:
+    """An `ChatModel` that asks a server; completions are texts.
 
     Attributes:
       endpoint: the server.
-      samples, at_once: see `Answerer`.
+      samples, max_concurrent: see `ChatModel`.
       seed: of the first sample of each conversation; the following ones count up.
       concurrency: requests on their way at the same time.
       temperature: None takes the endpoint's own.
@@ -305,20 +305,20 @@ class EndpointAnswerer:
     continues: ClassVar[bool] = False  # a server has no tokens to go on with
     endpoint: Endpoint
     samples: int = 1
-    at_once: int = 64
+    max_concurrent: int = 64
     seed: int = 0
     concurrency: int = 8
     temperature: float | None = None
 
-    def answer(self, conversations: Sequence[list[Message]], on_answer: OnAnswer) -> None:
-        """See `Answerer`.  Raises EndpointError where a request fails for good."""
+    def answer(self, conversations: Sequence[list[Message]], on_completion: OnCompletion) -> None:
+        """See `ChatModel`.  Raises EndpointError where a request fails for good."""
         jobs = [(i, j) for i in range(len(conversations)) for j in range(self.samples)]
-        self._ask([(i, j, conversations[i], self.seed + j) for i, j in jobs], on_answer)
+        self._ask([(i, j, conversations[i], self.seed + j) for i, j in jobs], on_completion)
 
     def answer_turn(
-        self, conversations: Sequence[list[Message]], turn: int, on_answer: OnAnswer
+        self, conversations: Sequence[list[Message]], turn: int, on_completion: OnCompletion
     ) -> None:
-        """See `Answerer`.
+        """See `ChatModel`.
 
         Every place has a seed of its own: two attempts at one game begin with the same conversation.
         """
@@ -326,21 +326,21 @@ class EndpointAnswerer:
             (i, 0, messages, self.seed + 1_000_003 * i + turn)
             for i, messages in enumerate(conversations)
         ]
-        self._ask(jobs, on_answer)
+        self._ask(jobs, on_completion)
 
     def fits(self, conversation: list[Message]) -> bool:
-        """See `Answerer`: the server enforces its own limit."""
+        """See `ChatModel`: the server enforces its own limit."""
         return True
 
     def tokens(self, conversation: list[Message]) -> None:
-        """See `Answerer`: only the server has the tokenizer."""
+        """See `ChatModel`: only the server has the tokenizer."""
 
     def text(self, completion: str) -> str:
-        """See `Answerer`."""
+        """See `ChatModel`."""
         return completion
 
     def _ask(
-        self, jobs: Sequence[tuple[int, int, list[Message], int]], on_answer: OnAnswer
+        self, jobs: Sequence[tuple[int, int, list[Message], int]], on_completion: OnCompletion
     ) -> None:
         threads = concurrent.futures.ThreadPoolExecutor(self.concurrency, "endpoint")
         try:
@@ -350,7 +350,7 @@ class EndpointAnswerer:
             }
             for future in concurrent.futures.as_completed(futures):
                 completion = future.result()
-                on_answer(*futures[future], completion.text, completion.ended)
+                on_completion(*futures[future], completion.text, completion.ended)
         finally:
             # The first failure ends all: what has been answered is in the cache.
             threads.shutdown(wait=True, cancel_futures=True)

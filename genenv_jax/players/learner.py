@@ -125,14 +125,15 @@ def accumulate(loss_fn: Callable, params: Params, batch: Any, micro_batches: int
 class GRPOBatch(NamedTuple):
     """A mini-batch of rollouts.
 
-    old_logp, ref_logp: (b, g, c).  fresh: (b, g).  advantages: (b, g) or (b, g, c).  See `grpo.grpo_loss`.
+    old_logp, ref_logp: (b, g, c).  advantages: (b, g) or (b, g, c).  on_policy: (b, g).
+    See `grpo.grpo_loss`.
     """
 
     rollouts: CompletionBatch
     old_logp: Array
     ref_logp: Array
     advantages: Array
-    fresh: Array | None = None
+    on_policy: Array | None = None
 
 
 def make_grpo_step(
@@ -162,7 +163,7 @@ def make_grpo_step(
                 part.rollouts.mask,
                 total,
                 loss,
-                part.fresh,
+                part.on_policy,
             )
 
         gradient, metrics = accumulate(loss_fn, state.params, batch, micro_batches)

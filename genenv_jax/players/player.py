@@ -15,9 +15,9 @@ from genenv_jax.models.huggingface.directory import CARD
 from genenv_jax.models.language_model import LanguageModel
 from genenv_jax.models.scoring import CompletionBatch, score_completions
 from genenv_jax.players import learner
+from genenv_jax.players.lengths import LimitsConfig
 from genenv_jax.players.offload import Offloader, place
 from genenv_jax.players.optimizer import OptimizerConfig, make_optimizer
-from genenv_jax.players.prompts import LimitsConfig
 from genenv_jax.sampling.draw import SamplingParams
 from genenv_jax.sampling.engine import Engine, Rollouts, SamplingConfig
 from genenv_jax.settings import Settings, choice, within
@@ -148,11 +148,11 @@ class Player:
         )
         self.groups: tuple[int, ...] = (group,)
         options = SamplingParams(response, group, model.eos_ids, temperature=config.temperature)
-        at_once = sampling.batch_size or config.batch_size
+        max_concurrent = sampling.batch_size or config.batch_size
         self.engine = Engine(
             model.config,
             options,
-            at_once,
+            max_concurrent,
             self.buckets,
             setup.put,
             sampling.lanes,

@@ -1,4 +1,4 @@
-"""A policy: a model and its sampler as an `Answerer`, something that turns conversations into texts."""
+"""A policy: a model and its sampler as an `ChatModel`, something that turns conversations into texts."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ from genenv_jax.benchmarks.base import Message, Task
 from genenv_jax.models.language_model import LanguageModel
 from genenv_jax.parallel import processes
 from genenv_jax.players.conversations import Conversations
-from genenv_jax.sampling.engine import Engine, Rollouts
+from genenv_jax.sampling.engine import Engine, OnCompletion, Rollouts
 from genenv_jax.sampling.episodes import EpisodeEngine
-from genenv_jax.scoring.attempts import Attempt, OnAnswer, Waiting
+from genenv_jax.scoring.attempts import Attempt, Waiting
 from genenv_jax.scoring.episodes import Episodes
 from genenv_jax.typing import Params, PRNGKey
 
@@ -39,18 +39,18 @@ class Policy:
 
     @property
     def samples(self) -> int:
-        """See `Answerer`."""
+        """See `ChatModel`."""
         return self.engine.options.group_size
 
     @property
-    def at_once(self) -> int:
-        """See `Answerer`."""
+    def max_concurrent(self) -> int:
+        """See `ChatModel`."""
         return self.engine.batch_size
 
     @property
     def continues(self) -> bool:
-        """See `Answerer`: it has room for episodes, and a chat template that goes on with them."""
-        return bool(self.engine.episode) and not self.model.continues
+        """See `ChatModel`: it has room for episodes, and a chat template that goes on with them."""
+        return bool(self.engine.episode) and not self.model.why_not_continuable
 
     @functools.cached_property
     def turns(self) -> Engine:
@@ -58,41 +58,43 @@ class Policy:
         options = dataclasses.replace(self.engine.options, group_size=1)
         return dataclasses.replace(self.engine, options=options)
 
-    def answer(self, conversations: Sequence[list[Message]], on_answer: OnAnswer) -> Rollouts:
-        """See `Answerer`.  Raises ValueError for a conversation that does not fit."""
+    def answer(
+        self, conversations: Sequence[list[Message]], on_completion: OnCompletion
+    ) -> Rollouts:
+        """See `ChatModel`.  Raises ValueError for a conversation that does not fit."""
         prompts = [self.model.encode_messages(messages) for messages in conversations]
-        return self.engine(self.params, prompts, self.key, on_finished=on_answer)
+        return self.engine(self.params, prompts, self.key, on_completion=on_completion)
 
     def answer_turn(
-        self, conversations: Sequence[list[Message]], turn: int, on_answer: OnAnswer
+        self, conversations: Sequence[list[Message]], turn: int, on_completion: OnCompletion
     ) -> None:
-        """See `Answerer`.  Raises ValueError for a conversation that does not fit."""
+        """See `ChatModel`.  Raises ValueError for a conversation that does not fit."""
         key = jax.random.fold_in(self.key, processes.put(np.uint32(turn + 1)))
         prompts = [self.model.encode_messages(messages) for messages in conversations]
-        self.turns(self.params, prompts, key, on_finished=on_answer)
+        self.turns(self.params, prompts, key, on_completion=on_completion)
 
     def play(
         self,
         tasks: Sequence[Task],
         episodes: Episodes,
-        on_answer: OnAnswer,
+        on_completion: OnCompletion,
         waiting: Waiting = contextlib.nullcontext,
     ) -> tuple[list[list[Attempt]], Rollouts]:
-        """See `Answerer`.  An episode that does not open, or whose opening does not fit, ends there."""
-        played = Conversations(self.model, tasks, episodes, on_answer, waiting)
-        prompts = played.open(self.samples, self.at_once, self.engine.prompt_buckets[-1])
+        """See `ChatModel`.  An episode that does not open, or whose opening does not fit, ends there."""
+        played = Conversations(self.model, tasks, episodes, on_completion, waiting)
+        prompts = played.open(self.samples, self.max_concurrent, self.engine.prompt_buckets[-1])
         rollouts = EpisodeEngine(self.engine)(self.params, prompts, played, self.key)
         attempts = [[played.attempts[i, j] for j in range(self.samples)] for i in range(len(tasks))]
         return attempts, rollouts
 
     def fits(self, conversation: list[Message]) -> bool:
-        """See `Answerer`: its tokens against the largest prompt width."""
+        """See `ChatModel`: its tokens against the largest prompt width."""
         return self.tokens(conversation) <= self.engine.prompt_buckets[-1]
 
     def tokens(self, conversation: list[Message]) -> int:
-        """See `Answerer`."""
+        """See `ChatModel`."""
         return len(self.model.encode_messages(conversation))
 
     def text(self, completion: Sequence[int]) -> str:
-        """See `Answerer`."""
+        """See `ChatModel`."""
         return self.model.decode(completion)

@@ -13,7 +13,7 @@ from genenv_jax.benchmarks.base import Benchmark, Message, SeedStatistics, Task
 from genenv_jax.models.scoring import CompletionBatch
 from genenv_jax.parallel import processes
 from genenv_jax.players.player import Player, PlayerConfig, Setup
-from genenv_jax.sampling.engine import Engine, OnFinished, Rollouts, ignore
+from genenv_jax.sampling.engine import Engine, OnCompletion, Rollouts, ignore
 from genenv_jax.settings import choice, within
 from genenv_jax.typing import Array, Params, PRNGKey, WarmUp
 
@@ -66,7 +66,7 @@ class SimulatorConfig(PlayerConfig):
             raise ValueError(
                 f"coverage = {self.coverage}: expected method = 'rwr', which has weights"
             )
-        if abs(self.mixture * self.variations - self.from_initial) > 1e-6:
+        if abs(self.mixture * self.variations - self.num_from_initial) > 1e-6:
             raise ValueError(
                 f"mixture = {self.mixture}: expected a whole number of the variations = "
                 f"{self.variations} of a seed"
@@ -78,7 +78,7 @@ class SimulatorConfig(PlayerConfig):
         return self.weights_over == "signature" or self.coverage > 0
 
     @property
-    def from_initial(self) -> int:
+    def num_from_initial(self) -> int:
         """How many of a seed's variations the initial simulator writes."""
         return round(self.mixture * self.variations)
 
@@ -102,11 +102,11 @@ class Simulator(Player):
             self.groups = tuple(sorted({n, *(2**i for i in range(n.bit_length()) if 2**i < n)}))
         self._initial = dataclasses.replace(self.engine, config=self.reference.config)
         # Who writes how many of a seed's variations.
-        self._writers = [
+        self._engines = [
             (own, _with_group(engine, count))
             for own, engine, count in (
-                (True, self.engine, n - config.from_initial),
-                (False, self._initial, config.from_initial),
+                (True, self.engine, n - config.num_from_initial),
+                (False, self._initial, config.num_from_initial),
             )
             if count
         ]
@@ -120,44 +120,44 @@ class Simulator(Player):
         self,
         contexts: Sequence[Sequence[Message]],
         key: PRNGKey,
-        on_finished: OnFinished = ignore,
+        on_completion: OnCompletion = ignore,
     ) -> Rollouts:
         """`variations` generations from each context (a seed and its success statistics).
 
-        The last `from_initial` of each are the initial simulator's.  "logprobs" are those of whoever wrote.
+        The initial simulator writes the last `num_from_initial` of each.  "logprobs" are the writer's.
         """
         prompts = [self.model.encode_messages(messages) for messages in contexts]
         self.load_for(self._sampling)
         parts: list[Rollouts] = []
-        for own, engine in self._writers:
+        for own, engine in self._engines:
             first = sum(part.lengths.shape[1] for part in parts)
 
             def finished(i: int, j: int, tokens: list[int], done: bool, first: int = first) -> None:
-                on_finished(i, first + j, tokens, done)
+                on_completion(i, first + j, tokens, done)
 
             params = self.params if own else self.reference.params
             # The first writer draws as if it were the only one.
             drawn = jax.random.fold_in(key, processes.put(np.uint32(first))) if first else key
-            parts.append(engine(params, prompts, drawn, on_finished=finished))
+            parts.append(engine(params, prompts, drawn, on_completion=finished))
         return Rollouts.concat_samples(parts)
 
     def generate_initial(
         self,
         contexts: Sequence[Sequence[Message]],
         key: PRNGKey,
-        on_finished: OnFinished = ignore,
+        on_completion: OnCompletion = ignore,
     ) -> Rollouts:
         """`variations` generations of the initial simulator from each context."""
         prompts = [self.model.encode_messages(messages) for messages in contexts]
         self.load_for("score")
-        return self._initial(self.reference.params, prompts, key, on_finished=on_finished)
+        return self._initial(self.reference.params, prompts, key, on_completion=on_completion)
 
     def start_logprobs(self, generations: Rollouts, used: np.ndarray) -> np.ndarray:
         """(S, n, c) log-probs under the simulator as it is now; 0 outside the rows `used`.
 
         The sampler's, unless the initial simulator wrote some of the generations or `recomputes`.
         """
-        if not (self.config.from_initial or self.recomputes):
+        if not (self.config.num_from_initial or self.recomputes):
             return generations.logprobs
         self.load_for(self._sampling)
         return self._logprobs(generations, used, self.logprobs)
@@ -176,13 +176,13 @@ class Simulator(Player):
 
         return [
             step
-            for own, engine in self._writers
+            for own, engine in self._engines
             for step in engine.warm_up(functools.partial(params, own))
         ]
 
     @property
     def _sampling(self) -> str:
-        return "both" if self.config.from_initial else "sample"
+        return "both" if self.config.num_from_initial else "sample"
 
     def _logprobs(
         self, generations: Rollouts, used: np.ndarray, score: Callable[[CompletionBatch], Array]

@@ -72,7 +72,7 @@ def grpo_loss(
     mask: Array,
     total: Array,
     config: GRPOConfig,
-    fresh: Array | None = None,
+    on_policy: Array | None = None,
 ) -> tuple[Array, dict[str, Array]]:
     """Loss and metrics of one micro-batch.
 
@@ -83,8 +83,8 @@ def grpo_loss(
       advantages: (b, g), one a completion, or (b, g, c), one a token.
       mask: (b, g, c), 1 at completion tokens.
       total: `denominator` of the whole mini-batch.
-      fresh: (b, g), 1 where the policy being trained is still the one that sampled, whatever the rounding of
-        `old_logp`: there the ratio is 1, and its gradient that of log π.  None: nowhere.
+      on_policy: (b, g), 1 where the policy being trained is still the one that sampled, whatever the
+        rounding of `old_logp`: there the ratio is 1, and its gradient that of log π.  None: nowhere.
     Returns:
       scalar loss, and scalars that add up over the micro-batches of a mini-batch, but for names that end
       in "_max", of which the largest is taken.  All others are means under `config.aggregation`;
@@ -96,8 +96,8 @@ def grpo_loss(
         return aggregate(values, mask, total, config.aggregation)
 
     gap = jnp.abs(logp - old_logp)
-    if fresh is not None:
-        old_logp = jnp.where(fresh[..., None] > 0, jax.lax.stop_gradient(logp), old_logp)
+    if on_policy is not None:
+        old_logp = jnp.where(on_policy[..., None] > 0, jax.lax.stop_gradient(logp), old_logp)
     # A stale sample can have a huge ratio; ±20 in log space keeps exp() and its gradient finite.
     log_ratio = jnp.clip(logp - old_logp, -20.0, 20.0)
     ratio = jnp.exp(log_ratio)
@@ -121,6 +121,6 @@ def grpo_loss(
         "clip_share": mean((clipped * advantage < ratio * advantage).astype(jnp.float32)),
         "sampler_trainer_logp_gap": mean(gap),
     }
-    if fresh is not None:
+    if on_policy is not None:
         metrics["sampler_trainer_logp_gap_max"] = jnp.max(gap * mask)
     return loss, metrics

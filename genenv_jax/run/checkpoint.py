@@ -30,7 +30,7 @@ from absl import logging
 from etils import epath
 
 from genenv_jax.models.huggingface.tensors import all_finite
-from genenv_jax.ownership import scratch_name, sweep
+from genenv_jax.ownership import remove_stale, scratch_name
 from genenv_jax.parallel import processes
 from genenv_jax.run import digests
 from genenv_jax.settings import Settings, choice, within
@@ -83,7 +83,7 @@ class Checkpoints:
         self._manager = ocp.CheckpointManager(self._directory, options=options)
         self._saving, self._keep = -1, keep
         if processes.is_writer():
-            sweep(pathlib.Path(directory))  # of this machine
+            remove_stale(pathlib.Path(directory))  # of this machine
 
     @held()
     def save(self, epoch: int, states: Mapping[str, Any], host: Mapping[str, Any]) -> None:

@@ -21,7 +21,7 @@ from genenv_jax.user_cache import user_cache
 _AT_ONCE = 4  # chains that are compiled at a time: a compilation keeps about one core busy
 
 
-def keep_programs(workdir: pathlib.Path | None = None) -> None:
+def enable_compilation_cache(workdir: pathlib.Path | None = None) -> None:
     """Lets JAX keep what it compiles, so that a later run of the same shapes finds it.
 
     Kept are programs that take some time, in the directory that JAX_COMPILATION_CACHE_DIR names; else, in
@@ -49,7 +49,7 @@ def _processor() -> str:
     return f"{platform.machine() or 'cpu'}-{digest}"
 
 
-def compile_all(
+def compile_in_parallel(
     chains: Sequence[Sequence[WarmUp]],
     activate: Callable[[], contextlib.AbstractContextManager],
     side_by_side: bool,

@@ -98,7 +98,7 @@ def opened(workdir: str, setting: str = "--workdir") -> Iterator[pathlib.Path]:
         storage.Client().get_bucket(url.split("/")[2])  # Orbax asks for it too
     root = user_cache() / "workdirs"
     root.mkdir(parents=True, exist_ok=True)
-    ownership.sweep(root)
+    ownership.remove_stale(root)
     scratch = ownership.scratch_name(root / "mirrors")
     scratch.mkdir(exist_ok=True)
     parent = pathlib.Path(tempfile.mkdtemp(dir=scratch))

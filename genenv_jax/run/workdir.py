@@ -22,7 +22,7 @@ from absl import logging
 
 from genenv_jax.benchmarks.base import Benchmark, Task
 from genenv_jax.models import huggingface
-from genenv_jax.ownership import owned, sweep
+from genenv_jax.ownership import owned, remove_stale
 from genenv_jax.parallel import processes
 from genenv_jax.run.checkpoint import newest_host
 from genenv_jax.run.digests import Growing
@@ -112,7 +112,7 @@ def make_shared(workdir: pathlib.Path, patience: float = 10.0, setting: str = "-
 
 
 @contextlib.contextmanager
-def hold(workdir: pathlib.Path) -> Iterator[None]:
+def lock(workdir: pathlib.Path) -> Iterator[None]:
     """Makes the workdir this run's alone within the block, and clears away what a killed one left there.
 
     A mirror then holds what a resume reads.
@@ -125,7 +125,7 @@ def hold(workdir: pathlib.Path) -> Iterator[None]:
     with contextlib.ExitStack() as stack:
         if processes.is_writer():
             stack.enter_context(owned(workdir / "run.lock", f"--workdir={workdir}"))
-            sweep(workdir)
+            remove_stale(workdir)
             stack.enter_context(Store(workdir).owned())
         processes.barrier("workdir is held")
         Store(workdir).fetch()

@@ -21,12 +21,12 @@ from genenv_jax.sampling.draw import SamplingParams
 from genenv_jax.settings import Settings, within
 from genenv_jax.typing import Params, PRNGKey, WarmUp
 
-# (prompt, sample, its tokens with the end token, whether it ended by itself)
-OnFinished = Callable[[int, int, list[int], bool], None]
+# (prompt, sample, the completion, whether it ended by itself); of a sampler the completion is its tokens.
+OnCompletion = Callable[[int, int, Any, bool], None]
 
 
-def ignore(prompt: int, sample: int, tokens: list[int], done: bool) -> None:
-    """The callback of a caller that needs completions only at the end."""
+def ignore(prompt: int, sample: int, completion: Any, done: bool) -> None:
+    """The `OnCompletion` of a caller that needs completions only at the end."""
 
 
 def bucket(length: int, buckets: Sequence[int], what: str) -> int:
@@ -62,7 +62,7 @@ class Rollouts:
 
     prompts: N token lists.  tokens: (N, g, c) int32.  lengths: (N, g).  logprobs: (N, g, c) float32,
     of the raw policy that sampled.  done: (N, g) bool, false where the token limit cut a row off.
-    actions: (N, g, c) bool, which tokens of an episode were sampled, the others being observations, whose
+    loss_mask: (N, g, c) bool, which tokens of an episode were sampled, the others being observations, whose
     log-probs are 0; None: all.
     """
 
@@ -71,12 +71,12 @@ class Rollouts:
     lengths: np.ndarray
     logprobs: np.ndarray
     done: np.ndarray
-    actions: np.ndarray | None = None
+    loss_mask: np.ndarray | None = None
 
     @property
-    def sampled_lengths(self) -> np.ndarray:
+    def num_generated(self) -> np.ndarray:
         """(N, g) tokens that were sampled; `lengths` has an episode's observations, too."""
-        return self.lengths if self.actions is None else self.actions.sum(axis=-1)
+        return self.lengths if self.loss_mask is None else self.loss_mask.sum(axis=-1)
 
     @classmethod
     def empty(
@@ -95,7 +95,7 @@ class Rollouts:
 
     def _map(self, function: Callable[..., np.ndarray], *others: Rollouts) -> dict[str, Any]:
         """`function` of each array, and of the `others`' of that name."""
-        names = ("tokens", "lengths", "logprobs", "done", "actions")
+        names = ("tokens", "lengths", "logprobs", "done", "loss_mask")
         return {
             name: function(*(getattr(x, name) for x in (self, *others)))
             for name in names
@@ -160,7 +160,7 @@ class Rollouts:
             np.maximum(prompt_lengths, 1),
             np.pad(self.tokens, [(0, pad), (0, 0), (0, 0)]),
             np.pad(self.lengths, [(0, pad), (0, 0)]),
-            None if self.actions is None else np.pad(self.actions, [(0, pad), (0, 0), (0, 0)]),
+            None if self.loss_mask is None else np.pad(self.loss_mask, [(0, pad), (0, 0), (0, 0)]),
         )
 
 
@@ -242,7 +242,7 @@ class Engine:
         prompts: Sequence[Sequence[int]],
         key: PRNGKey,
         first_row: int = 0,
-        on_finished: OnFinished = ignore,
+        on_completion: OnCompletion = ignore,
         limits: np.ndarray | None = None,
     ) -> Rollouts:
         """Samples g completions of every prompt.
@@ -252,7 +252,7 @@ class Engine:
           prompts: N token lists.
           key: typed key; the j-th sample of prompt i has row id (first_row + i) * g + j, whatever the
             batches are, so a sample depends on its prompt's place in the list and on nothing else.
-          on_finished: called for each completion as it is finished, while the device goes on, in an
+          on_completion: called for each completion as it is finished, while the device goes on, in an
             order that is the same in every process.
           limits: (N, g) integers, a length limit for every sample; None: `max_new_tokens` for all.
         Raises:
@@ -268,7 +268,7 @@ class Engine:
         if limits.shape != (n, g) or (n and not 1 <= limits.min() <= limits.max() <= most):
             raise ValueError(f"limits: expected shape ({n}, {g}) and values from 1 to {most}")
         work = _Work(
-            Rollouts.empty(prompts, self.options), limits, first_row, self.options, on_finished
+            Rollouts.empty(prompts, self.options), limits, first_row, self.options, on_completion
         )
         weights = decoding.prepare(params, config=self.config)
         # Prompts of one bucket go together; the order within a bucket stays.
@@ -433,10 +433,10 @@ class _Work:
         limits: np.ndarray,
         first_row: int,
         options: SamplingParams,
-        on_finished: OnFinished,
+        on_completion: OnCompletion,
     ):
         self.result, self.limits, self.first_row = result, limits, first_row
-        self._eos, self._on_finished = options.eos_ids, on_finished
+        self._eos, self._on_finished = options.eos_ids, on_completion
         self._finished = np.zeros(limits.shape, bool)
 
     def longest(self, slots: np.ndarray) -> int:

@@ -85,7 +85,7 @@ class EpisodeEngine:
           key: typed key; a sample depends on it, its prompt, its replies and its place, as in `Engine`.
           first_row: see `Engine`.
         Returns:
-          rollouts with `actions`; `done` says whether the last answer ended by itself.
+          rollouts with `loss_mask`; `done` says whether the last answer ended by itself.
         Raises:
           ValueError: a prompt is longer than the largest bucket.
         """
@@ -343,7 +343,7 @@ class _Call:
         place = int(self._slots[slot]), j
         result.tokens[place][length] = token
         result.logprobs[place][length] = logprob
-        result.actions[place][length] = True
+        result.loss_mask[place][length] = True
         self._token[slot, j], self._length[slot, j] = token, length + 1
         result.lengths[place] = length + 1
         done = int(token) in self._options.eos_ids

@@ -9,6 +9,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, Protocol
 
 from genenv_jax.benchmarks.base import Benchmark, Message, Score, Task
+from genenv_jax.sampling.engine import OnCompletion, ignore
 from genenv_jax.scoring.episodes import Episodes
 from genenv_jax.scoring.requests import SCORE
 from genenv_jax.scoring.scorer import Scorer
@@ -16,36 +17,30 @@ from genenv_jax.scoring.scorer import Scorer
 PROMPT_TOO_LONG = "prompt_too_long"  # of an episode whose conversation outgrew the prompt
 EPISODE_TOO_LONG = "episode_too_long"  # of one that outgrew the tokens of an episode
 
-# (conversation, sample, the completion, whether it ended by itself)
-OnAnswer = Callable[[int, int, Any, bool], None]
 Waiting = Callable[[], contextlib.AbstractContextManager]
 
 
-def ignore(i: int, j: int, completion: Any, done: bool) -> None:
-    """An `OnAnswer` that does nothing."""
-
-
-class Answerer(Protocol):
+class ChatModel(Protocol):
     """Who answers: a policy on this machine's devices (`players.policy`), or a server.
 
     Attributes:
       samples: answers to each conversation.
-      at_once: how many conversations are worth asking about together.
+      max_concurrent: how many conversations are worth asking about together.
       continues: whether it goes on with an episode's tokens, see `play`.
     """
 
     samples: int
-    at_once: int
+    max_concurrent: int
     continues: bool
 
-    def answer(self, conversations: Sequence[list[Message]], on_answer: OnAnswer) -> Any:
-        """Answers every conversation `samples` times; `on_answer` takes each as it is finished.
+    def answer(self, conversations: Sequence[list[Message]], on_completion: OnCompletion) -> Any:
+        """Answers every conversation `samples` times; `on_completion` takes each as it is finished.
 
         Returns the `Rollouts` where there are tokens.
         """
 
     def answer_turn(
-        self, conversations: Sequence[list[Message]], turn: int, on_answer: OnAnswer
+        self, conversations: Sequence[list[Message]], turn: int, on_completion: OnCompletion
     ) -> None:
         """Answers every conversation once: the turn `turn` (from 0) of a round of episodes."""
 
@@ -53,12 +48,12 @@ class Answerer(Protocol):
         self,
         tasks: Sequence[Task],
         episodes: Episodes,
-        on_answer: OnAnswer,
+        on_completion: OnCompletion,
         waiting: Waiting,
     ) -> tuple[list[list[Attempt]], Any]:
         """Plays `samples` episodes of each task to their ends; returns attempts, and their `Rollouts`.
 
-        `on_answer` is called for each episode once, when it has ended.
+        `on_completion` is called for each episode once, when it has ended.
         """
 
     def fits(self, conversation: list[Message]) -> bool:
@@ -118,16 +113,16 @@ class Attempt:
 def attempt(
     benchmark: Benchmark,
     tasks: Sequence[Task],
-    answerer: Answerer,
+    chat_model: ChatModel,
     scorer: Scorer,
-    on_answer: OnAnswer = ignore,
+    on_completion: OnCompletion = ignore,
     waiting: Waiting = contextlib.nullcontext,
 ) -> list[list[Attempt]]:
-    """Attempts every task `answerer.samples` times.
+    """Attempts every task `chat_model.samples` times.
 
     Args:
-      scorer: scores while the answerer goes on; its `episodes` play.
-      on_answer: called as (task, sample, completion, done) for each answer, and for each episode once,
+      scorer: scores while the chat_model goes on; its `episodes` play.
+      on_completion: called as (task, sample, completion, done) for each answer, and for each episode once,
         when it has ended.
       waiting: makes a context in which scores and episodes are waited for.
     Returns:
@@ -140,36 +135,38 @@ def attempt(
         some = [tasks[i] for i in plain]
 
         def answered(row: int, j: int, completion: Any, done: bool) -> None:
-            on_answer(plain[row], j, completion, done)
+            on_completion(plain[row], j, completion, done)
 
-        found, _ = answer(benchmark, some, answerer, scorer, answered, waiting)
-        attempts = {(i, a.sample): a for i, of in zip(plain, found, strict=True) for a in of}
-    if played and benchmark.episodes and answerer.continues:
+        found, _ = answer(benchmark, some, chat_model, scorer, answered, waiting)
+        attempts = {(i, a.sample): a for i, group in zip(plain, found, strict=True) for a in group}
+    if played and benchmark.episodes and chat_model.continues:
         some = [tasks[i] for i in played]
 
         def ended(row: int, j: int, completion: Any, done: bool) -> None:
-            on_answer(played[row], j, completion, done)
+            on_completion(played[row], j, completion, done)
 
-        found, _ = answerer.play(some, scorer.episodes, ended, waiting)
-        attempts |= {(i, a.sample): a for i, of in zip(played, found, strict=True) for a in of}
+        found, _ = chat_model.play(some, scorer.episodes, ended, waiting)
+        attempts |= {
+            (i, a.sample): a for i, group in zip(played, found, strict=True) for a in group
+        }
     elif played:
-        keys = [(i, j) for i in played for j in range(answerer.samples)]
-        attempts |= play(tasks, keys, answerer, scorer.episodes, on_answer, waiting)
-    return [[attempts[i, j] for j in range(answerer.samples)] for i in range(len(tasks))]
+        keys = [(i, j) for i in played for j in range(chat_model.samples)]
+        attempts |= play(tasks, keys, chat_model, scorer.episodes, on_completion, waiting)
+    return [[attempts[i, j] for j in range(chat_model.samples)] for i in range(len(tasks))]
 
 
 def answer(
     benchmark: Benchmark,
     tasks: Sequence[Task],
-    answerer: Answerer,
+    chat_model: ChatModel,
     scorer: Scorer,
-    on_answer: OnAnswer = ignore,
+    on_completion: OnCompletion = ignore,
     waiting: Waiting = contextlib.nullcontext,
 ) -> tuple[list[list[Attempt]], Any]:
-    """Attempts every task `answerer.samples` times by a single answer each; see `attempt`.
+    """Attempts every task `chat_model.samples` times by a single answer each; see `attempt`.
 
     Returns:
-      the attempts at each task, and what `answerer.answer` returns: of a policy the `Rollouts`.
+      the attempts at each task, and what `chat_model.answer` returns: of a policy the `Rollouts`.
     """
     ended: dict[tuple[int, int], bool] = {}
     scores = scorer.batch()
@@ -177,9 +174,9 @@ def answer(
     def finished(i: int, j: int, completion: Any, done: bool) -> None:
         ended[i, j] = done
         scores.add((i, j), completion, SCORE, tasks[i])
-        on_answer(i, j, completion, done)
+        on_completion(i, j, completion, done)
 
-    rollouts = answerer.answer([benchmark.agent_messages(task) for task in tasks], finished)
+    rollouts = chat_model.answer([benchmark.agent_messages(task) for task in tasks], finished)
     with waiting():
         scored = scores.collect()
     attempts: list[list[Attempt]] = [[] for _ in tasks]
@@ -191,12 +188,12 @@ def answer(
 def play(
     tasks: Sequence[Task],
     keys: Sequence[tuple[int, int]],
-    answerer: Answerer,
+    chat_model: ChatModel,
     episodes: Episodes,
-    on_answer: OnAnswer,
+    on_completion: OnCompletion,
     waiting: Waiting = contextlib.nullcontext,
 ) -> dict[tuple[int, int], Attempt]:
-    """Plays episodes to their end, `answerer.at_once` of them side by side; each turn is read anew.
+    """Plays episodes to their end, `chat_model.max_concurrent` of them side by side; each turn is read anew.
 
     In each turn all open episodes get one answer; the next ones begin as others end.  An episode whose
     conversation no longer fits ends there, without success.
@@ -211,20 +208,20 @@ def play(
     attempts: dict[tuple[int, int], Attempt] = {}
     turn = 0
     while True:
-        while waiting_keys and len(answers) - len(attempts) < answerer.at_once:
+        while waiting_keys and len(answers) - len(attempts) < chat_model.max_concurrent:
             key = waiting_keys.popleft()
             answers[key], ended[key] = [], True
             episodes.advance(key, tasks[key[0]], ())
         with waiting():
             states = episodes.collect()
         for key, state in states.items():
-            if isinstance(state, list) and not answerer.fits(state):
+            if isinstance(state, list) and not chat_model.fits(state):
                 episodes.drop(key)
                 state = Score(0.0, False, False, PROMPT_TOO_LONG)
             if isinstance(state, Score):
                 i, j = key
                 attempts[key] = Attempt(tasks[i], j, tuple(answers[key]), ended[key], state)
-                on_answer(i, j, answers[key][-1:], ended[key])
+                on_completion(i, j, answers[key][-1:], ended[key])
             else:
                 conversations[key] = state
         if not conversations:
@@ -235,10 +232,10 @@ def play(
 
         def finished(row: int, _: int, completion: Any, done: bool, asked=asked) -> None:
             key = asked[row]
-            answers[key].append(answerer.text(completion))
+            answers[key].append(chat_model.text(completion))
             ended[key] = done
             episodes.advance(key, tasks[key[0]], answers[key])
 
-        answerer.answer_turn([conversations[key] for key in asked], turn, finished)
+        chat_model.answer_turn([conversations[key] for key in asked], turn, finished)
         conversations.clear()
         turn += 1

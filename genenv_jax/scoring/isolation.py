@@ -70,7 +70,7 @@ class Room:
     """An empty directory for one worker process, and a file without a name for its standard error.
 
     Attributes:
-      path: of the directory; `ownership.sweep` removes it where the run was killed.
+      path: of the directory; `ownership.remove_stale` removes it where the run was killed.
       errors: the file.
     """
 

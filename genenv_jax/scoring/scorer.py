@@ -1,7 +1,7 @@
 """The scorer: takes completions as they are finished, and answers when all of them are.
 
     batch = scorer.batch()
-    sampler(..., on_finished=lambda i, j, tokens, done: batch.add((i, j), tokens, SCORE, tasks[i]))
+    sampler(..., on_completion=lambda i, j, tokens, done: batch.add((i, j), tokens, SCORE, tasks[i]))
     outcomes = batch.collect()              # {(i, j): (text, Score)}, whatever the order of arrival
 
 Completions are decoded and scored in threads of this process while the devices go on.  With worker
@@ -29,7 +29,7 @@ from typing import Any
 from absl import logging
 
 from genenv_jax.benchmarks.base import Benchmark
-from genenv_jax.ownership import sweep
+from genenv_jax.ownership import remove_stale
 from genenv_jax.parallel import processes
 from genenv_jax.scoring import isolation, requests
 from genenv_jax.scoring.episodes import Episodes
@@ -108,7 +108,7 @@ class Scorer:
         self._closed = False
         if count:
             with contextlib.suppress(OSError):  # directories of workers whose run was killed
-                sweep(pathlib.Path(tempfile.gettempdir()))
+                remove_stale(pathlib.Path(tempfile.gettempdir()))
             self._workers[0].start()  # what is wrong with the benchmark shows here, before training
             line, complete = isolation.summary(self._workers[0].protections)
             (logging.info if complete else logging.warning)("%s", line)

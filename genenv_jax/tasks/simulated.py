@@ -11,7 +11,7 @@ from genenv_jax.benchmarks.base import Benchmark, Message, SeedStatistics, Task
 from genenv_jax.players.simulator import Simulator
 from genenv_jax.run.session import Session
 from genenv_jax.run.streams import Stream
-from genenv_jax.sampling.engine import OnFinished, Rollouts, ignore
+from genenv_jax.sampling.engine import OnCompletion, Rollouts, ignore
 from genenv_jax.scoring.attempts import Waiting
 from genenv_jax.scoring.requests import VERIFY
 from genenv_jax.scoring.scorer import Scorer
@@ -72,9 +72,11 @@ class SimulatorTasks:
         total = len(seeds) * self._simulator.config.variations
         with session.phase("generate", total, "tasks") as display:
 
-            def measured(contexts: Sequence[list[Message]], on_finished: OnFinished) -> Rollouts:
+            def measured(
+                contexts: Sequence[list[Message]], on_completion: OnCompletion
+            ) -> Rollouts:
                 with session.measure("generate"):
-                    return generate(contexts, session.key(stream, epoch), on_finished)
+                    return generate(contexts, session.key(stream, epoch), on_completion)
 
             return write_tasks(
                 self._benchmark,
@@ -131,12 +133,12 @@ def write_tasks(
     benchmark: Benchmark,
     seeds: Sequence[Task],
     before: Sequence[SeedStatistics],
-    generate: Callable[[Sequence[list[Message]], OnFinished], Rollouts | None],
+    generate: Callable[[Sequence[list[Message]], OnCompletion], Rollouts | None],
     scorer: Scorer,
     verifier: Verifier,
     admit: str,
     epoch: int,
-    on_written: OnFinished = ignore,
+    on_written: OnCompletion = ignore,
     waiting: Waiting = contextlib.nullcontext,
 ) -> TaskBatch:
     """Variations of seeds, each with its verdict.

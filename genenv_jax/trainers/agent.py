@@ -21,8 +21,8 @@ from genenv_jax.rl.advantages import group_advantages, turn_advantages, zero_var
 from genenv_jax.run.metrics import EpochMeans
 from genenv_jax.run.session import Session
 from genenv_jax.run.streams import Stream
-from genenv_jax.sampling.engine import Rollouts
-from genenv_jax.scoring.attempts import Attempt, OnAnswer, answer
+from genenv_jax.sampling.engine import OnCompletion, Rollouts
+from genenv_jax.scoring.attempts import Attempt, answer
 from genenv_jax.scoring.requests import BROKEN_EPISODES, FAILED_SCORES
 from genenv_jax.scoring.scorer import Scorer
 from genenv_jax.tasks.generation import Generation
@@ -96,7 +96,7 @@ class AgentTrainer:
                 session.tokens += rollouts.token_count
                 reward, success = groups.add(attempts, rollouts)
                 for item, prompt, lengths, of in zip(
-                    part, rollouts.prompts, rollouts.sampled_lengths, attempts, strict=True
+                    part, rollouts.prompts, rollouts.num_generated, attempts, strict=True
                 ):
                     _record(result, epoch, item.generation, len(prompt), lengths, of)
                 rows = self._selection.choose(reward, success)
@@ -126,14 +126,14 @@ class AgentTrainer:
         return result
 
     def _attempt(
-        self, tasks: Sequence[Task], policy: Policy, on_answer: OnAnswer
+        self, tasks: Sequence[Task], policy: Policy, on_completion: OnCompletion
     ) -> tuple[list[list[Attempt]], Rollouts]:
         """Attempts each task `group_size` times, by one answer or by an episode."""
         waiting = functools.partial(self._session.measure, "score")
         if self._benchmark.episodes:
             episodes = self._scorer.episodes
-            return policy.play(tasks, episodes, on_answer, waiting)
-        return answer(self._benchmark, tasks, policy, self._scorer, on_answer, waiting)
+            return policy.play(tasks, episodes, on_completion, waiting)
+        return answer(self._benchmark, tasks, policy, self._scorer, on_completion, waiting)
 
     def update(self, rollouts: Rollouts, rewards: np.ndarray) -> dict[str, float]:
         """One pass (or `update_epochs`) of GRPO over a batch of rollouts.
@@ -199,9 +199,9 @@ class AgentTrainer:
         """(T, g), or (T, g, c) where an episode's turns count by the returns from there on."""
         c = self._agent.config
         options = {"scale": c.advantage_scale, "ddof": c.advantage_ddof}
-        if rollouts.actions is None or c.turn_discount == 1.0:
+        if rollouts.loss_mask is None or c.turn_discount == 1.0:
             return group_advantages(rewards, **options)
-        return turn_advantages(rewards, rollouts.actions, c.turn_discount, **options)
+        return turn_advantages(rewards, rollouts.loss_mask, c.turn_discount, **options)
 
     def _scored(self, batches: list[learner.GRPOBatch]) -> list[learner.GRPOBatch]:
         """The batches with the reference's log-probs."""
@@ -224,7 +224,9 @@ class AgentTrainer:
         stale = agent.put(np.zeros(batches[0].advantages.shape, np.float32))
         again = [
             # By way of the host, as the sampler's came: arrays of a program would need another program.
-            b._replace(old_logp=agent.put(processes.fetch(agent.logprobs(b.rollouts))), fresh=stale)
+            b._replace(
+                old_logp=agent.put(processes.fetch(agent.logprobs(b.rollouts))), on_policy=stale
+            )
             for b in batches[epochs == 1 :]
         ]
         first = [batches[0], *again[epochs > 1 :]]
@@ -242,21 +244,21 @@ class AgentTrainer:
     def _batch(self, rollouts: Rollouts, advantages: np.ndarray, rows: range) -> learner.GRPOBatch:
         """A mini-batch on the devices, filled up with empty rows; old log-probs stand for the reference's."""
         c = self._agent.config
-        size, fresh = c.minibatch_size, None
+        size, on_policy = c.minibatch_size, None
         rows = [row for row in rows if row < len(rollouts)]
         part, pad = rollouts.take(rows).cut(self._agent.widths), size - len(rows)
         advantage = np.pad(advantages[rows], [(0, pad)] + [(0, 0)] * (advantages.ndim - 1))
         if self._agent.recomputes:
-            fresh = np.ones((size, c.group_size), np.float32)
-        batch, old, advantage, fresh = self._agent.put(
+            on_policy = np.ones((size, c.group_size), np.float32)
+        batch, old, advantage, on_policy = self._agent.put(
             (
                 part.batch(self._agent.buckets, size),
                 np.pad(part.logprobs, [(0, pad), (0, 0), (0, 0)]),
                 advantage[..., : part.tokens.shape[-1]] if advantage.ndim == 3 else advantage,
-                fresh,
+                on_policy,
             )
         )
-        return learner.GRPOBatch(batch, old, old, advantage, fresh)
+        return learner.GRPOBatch(batch, old, old, advantage, on_policy)
 
 
 def _record(
@@ -318,11 +320,11 @@ class _Groups:
             for name in ("reward", "success")
         )
         self._rewards.append(reward)
-        self._lengths.append(rollouts.sampled_lengths)
+        self._lengths.append(rollouts.num_generated)
         self._valid += sum(score.valid for of in scores for score in of)
         reasons = [score.reason for of in scores for score in of]
         self._failed.update(reason for reason in reasons if reason in FAILED_SCORES)
-        self._played |= rollouts.actions is not None
+        self._played |= rollouts.loss_mask is not None
         self._turns += sum(len(a.answers) for of in attempts for a in of)
         return reward, success
 

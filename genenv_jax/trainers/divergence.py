@@ -72,7 +72,7 @@ def check(
             "metrics": {name: float(value) for name, value in metrics.items()},
             "prompts": [list(map(int, prompt)) for prompt in rollouts.prompts],
             **{name: getattr(rollouts, name).tolist() for name in _ARRAYS},
-            _ACTIONS: None if rollouts.actions is None else rollouts.actions.tolist(),
+            _ACTIONS: None if rollouts.loss_mask is None else rollouts.loss_mask.tolist(),
             "values": np.asarray(values, float).tolist(),
         }
         try:

@@ -222,7 +222,7 @@ class Regression(_Learning):
         -log π of the simulator's own tokens, averaged, estimates its entropy without bias.
         """
         c = self._simulator.config
-        own = slice(0, c.variations - c.from_initial)
+        own = slice(0, c.variations - c.num_from_initial)
         tokens = generations.lengths[:, own].sum()
         entropy = -generations.logprobs[:, own].sum() / max(tokens, 1)
         return c.entropy_coef if entropy < c.entropy_floor else 0.0
@@ -310,7 +310,7 @@ class PolicyGradient(_Learning):
         if not simulator.recomputes:
             return ((generations.logprobs,),) * 2
         n = generations.lengths.shape[1]
-        own = np.arange(n) < n - simulator.config.from_initial
+        own = np.arange(n) < n - simulator.config.num_from_initial
         fresh = np.broadcast_to(own, generations.lengths.shape).astype(np.float32)
         sampled = np.where(own[:, None], generations.logprobs, initial)
         anew = np.where(own[:, None], simulator.start_logprobs(generations, used), initial)

@@ -86,7 +86,7 @@ class Guarded:
     def step(self, epoch: int, batch: TaskBatch) -> dict[str, float]:
         """See `Trainer`.  A simulator that is taken back is not updated on what it wrote before."""
         c = self._simulator.config
-        share = valid_share(batch, c.variations - c.from_initial or c.variations)
+        share = valid_share(batch, c.variations - c.num_from_initial or c.variations)
         self._low = self._low + 1 if share < c.min_valid_share else 0
         metrics = {"simulator/low_validity_epochs": self._low}
         if self._good:

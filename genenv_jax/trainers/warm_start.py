@@ -28,11 +28,11 @@ from genenv_jax.models.lora import join
 from genenv_jax.models.scoring import CompletionBatch, score_completions
 from genenv_jax.parallel import processes
 from genenv_jax.players import learner
+from genenv_jax.players.lengths import LimitsConfig
 from genenv_jax.players.offload import place
 from genenv_jax.players.optimizer import OptimizerConfig, make_muon, make_optimizer
-from genenv_jax.players.prompts import LimitsConfig
 from genenv_jax.run.checkpoint import Checkpoints
-from genenv_jax.run.programs import compile_all
+from genenv_jax.run.programs import compile_in_parallel
 from genenv_jax.run.progress import Progress
 from genenv_jax.sampling.engine import bucket, pad_rows
 from genenv_jax.settings import Settings, within
@@ -47,7 +47,7 @@ class Example(NamedTuple):
 
     prompt: Sequence[int]
     completions: Sequence[Sequence[int]]
-    actions: Sequence[Sequence[bool]]
+    loss_mask: Sequence[Sequence[bool]]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -125,7 +125,7 @@ def train(
         step.lower(state, {}, _batch([], (prompt, width, 1), c.batch_size, episodes)).compile()
 
     chains = [[functools.partial(compile_for, width)] for width in widths]
-    compile_all(chains, contextlib.nullcontext, side_by_side=True, done=lambda: None)
+    compile_in_parallel(chains, contextlib.nullcontext, side_by_side=True, done=lambda: None)
     with Progress(0).phase("train base model", c.steps, "steps") as phase:
         for batch in itertools.islice(batches, c.steps):
             before, (state, metrics) = metrics, step(state, {}, batch)
@@ -290,8 +290,8 @@ def _encode(
         else _encode_answer(model, completion)
         for completion in completions
     ]
-    tokens, actions = zip(*encoded, strict=True)
-    return Example(model.encode_messages(messages), tokens, actions)
+    tokens, loss_mask = zip(*encoded, strict=True)
+    return Example(model.encode_messages(messages), tokens, loss_mask)
 
 
 def _encode_answer(model: LanguageModel, answer: str) -> tuple[list[int], list[bool]]:
@@ -303,15 +303,15 @@ def _encode_transcript(
     model: LanguageModel, messages: Sequence[Message], transcript: Transcript
 ) -> tuple[list[int], list[bool]]:
     """An episode's tokens as the sampler has them, and which of them are answers."""
-    conversation, tokens, actions = list(messages), [], []
+    conversation, tokens, loss_mask = list(messages), [], []
     for answer, reply in zip(transcript.answers, (*transcript.replies, ()), strict=True):
         own, theirs = _encode_answer(model, answer)
         if reply:
             follows = model.encode_reply(conversation, reply, done=True)
             own, theirs = own + follows, theirs + [False] * len(follows)
-        tokens, actions = tokens + own, actions + theirs
+        tokens, loss_mask = tokens + own, loss_mask + theirs
         conversation += [{"role": "assistant", "content": answer}, *reply]
-    return tokens, actions
+    return tokens, loss_mask
 
 
 def _examples(
@@ -328,7 +328,7 @@ def _examples(
         e = _encode(model, d.messages, d.completions)
         fits = [len(answer) <= longest_answer for answer in e.completions]
         if any(fits) and len(e.prompt) <= longest_prompt:
-            parts = (list(itertools.compress(part, fits)) for part in (e.completions, e.actions))
+            parts = (list(itertools.compress(part, fits)) for part in (e.completions, e.loss_mask))
             found[d.role].append(Example(e.prompt, *parts))
     kept = sum(len(e.completions) for of in found.values() for e in of)
     return dict(found), sum(len(d.completions) for d in demonstrations) - kept
@@ -365,8 +365,8 @@ def _batch(examples: Sequence[Example], shape: Shape, size: int, episodes: bool)
         return values.reshape(size, most, -1), counts.reshape(size, most)
 
     tokens, token_counts = padded(e.completions for e in examples)
-    actions = padded(e.actions for e in examples)[0].astype(bool) if episodes else None
-    return CompletionBatch(prompts, np.maximum(lengths, 1), tokens, token_counts, actions)
+    loss_mask = padded(e.loss_mask for e in examples)[0].astype(bool) if episodes else None
+    return CompletionBatch(prompts, np.maximum(lengths, 1), tokens, token_counts, loss_mask)
 
 
 def _passes(examples: Sequence[Example], order: np.random.Generator) -> Iterator[Example]:

@@ -70,23 +70,28 @@ class Games(Benchmark):
 
 
 class Scripted:
-    """An answerer whose texts a function of the conversation decides: f(text, sample) -> text."""
+    """An chat_model whose texts a function of the conversation decides: f(text, sample) -> text."""
 
     continues = False
 
-    def __init__(self, script, samples=1, at_once=4, limit=10**6):
-        self.script, self.samples, self.at_once, self.limit = script, samples, at_once, limit
+    def __init__(self, script, samples=1, max_concurrent=4, limit=10**6):
+        self.script, self.samples, self.max_concurrent, self.limit = (
+            script,
+            samples,
+            max_concurrent,
+            limit,
+        )
         self.sizes = []
 
-    def answer(self, conversations, on_answer):
+    def answer(self, conversations, on_completion):
         for i, messages in enumerate(conversations):
             for j in range(self.samples):
-                on_answer(i, j, self.script(messages[-1]["content"], j), True)
+                on_completion(i, j, self.script(messages[-1]["content"], j), True)
 
-    def answer_turn(self, conversations, turn, on_answer):
+    def answer_turn(self, conversations, turn, on_completion):
         self.sizes.append(len(conversations))
         for i, messages in reversed(list(enumerate(conversations))):
-            on_answer(i, 0, self.script(messages[-1]["content"], turn), True)
+            on_completion(i, 0, self.script(messages[-1]["content"], turn), True)
 
     def fits(self, conversation):
         return len(conversation[-1]["content"]) < self.limit

@@ -18,16 +18,16 @@ command = importlib.import_module("genenv_jax.evaluate.__main__")
 
 
 class Saying:
-    """An `Answerer` that writes `texts`, the last one cut off, for every seed, in a wrong order."""
+    """An `ChatModel` that writes `texts`, the last one cut off, for every seed, in a wrong order."""
 
     def __init__(self, texts):
         self.texts, self.samples, self.asked = texts, len(texts), []
 
-    def answer(self, conversations, on_answer):
+    def answer(self, conversations, on_completion):
         self.asked = conversations
         for i in reversed(range(len(conversations))):
             for j, text in enumerate(self.texts):
-                on_answer(i, j, text, j < self.samples - 1)
+                on_completion(i, j, text, j < self.samples - 1)
 
     def text(self, completion):
         return completion

@@ -283,7 +283,7 @@ def test_a_model_that_can_think_answers_at_once(directory):
     messages = user("What is 6 * 7?")
     text = model.decode(model.encode_messages(messages))
     assert text.endswith("assistant\n<think>\n\n</think>\n\n")
-    assert model.continues == ""
+    assert model.why_not_continuable == ""
     tiny.write_tokenizer(directory, chat_template=tiny.CHAT_TEMPLATE)
     plain = LanguageModel.load(directory)
     reply = user("and 6 * 8?")
@@ -298,7 +298,7 @@ def test_what_follows_an_answer_is_what_the_template_writes(directory, template,
     """The tokens of an episode, put together turn by turn, are those of its whole transcript."""
     tiny.write_tokenizer(directory, chat_template=template)
     model = LanguageModel.load(directory)
-    assert model.continues == ""
+    assert model.why_not_continuable == ""
     messages = [*system, *user("What is 6 * 7?")]
     tokens = model.encode_messages(messages)
     for number, text in enumerate(
@@ -323,6 +323,6 @@ def test_templates_that_cannot_go_on(directory):
     ):
         tiny.write_tokenizer(directory, chat_template=template)
         model = LanguageModel.load(directory)
-        assert why in model.continues
+        assert why in model.why_not_continuable
         with pytest.raises(ValueError, match=why):
             model.encode_reply(user("a"), user("b"), done=True)

@@ -11,8 +11,8 @@ from genenv_jax.players.endpoint import (
     BudgetSpent,
     Completion,
     Endpoint,
-    EndpointAnswerer,
     EndpointError,
+    EndpointModel,
     RequestRefused,
 )
 from genenv_jax.sampling.engine import ignore
@@ -247,9 +247,9 @@ def test_answers_and_episodes_through_a_server():
         return text.split()[0].rpartition("-")[2] if request["seed"] != 1 else "wrong"
 
     with serve(reply) as (url, requests):
-        answerer = EndpointAnswerer(Endpoint(url, "m"), samples=2, concurrency=3)
-        with Scorer(games, answerer.text) as scorer:
-            attempts = attempt(games, tasks, answerer, scorer, ignore)
+        chat_model = EndpointModel(Endpoint(url, "m"), samples=2, concurrency=3)
+        with Scorer(games, chat_model.text) as scorer:
+            attempts = attempt(games, tasks, chat_model, scorer, ignore)
     verdicts = {(a.task.id, a.sample): a.score.success for of in attempts for a in of}
     assert verdicts.pop(("single-4", 0)) and not verdicts.pop(("single-4", 1))
     # Of the games, the one at the first place gets the seed 1 in the second turn.
@@ -260,9 +260,9 @@ def test_answers_and_episodes_through_a_server():
 def test_a_server_that_fails_ends_the_evaluation():
     games = Games()
     with serve(lambda _: (400, {"error": {"message": "context too long"}})) as (url, _):
-        answerer = EndpointAnswerer(Endpoint(url, "m"))
+        chat_model = EndpointModel(Endpoint(url, "m"))
         with (
-            Scorer(games, answerer.text) as scorer,
+            Scorer(games, chat_model.text) as scorer,
             pytest.raises(EndpointError, match="context too long"),
         ):
-            attempt(games, [games.task("single-1", 1)], answerer, scorer, ignore)
+            attempt(games, [games.task("single-1", 1)], chat_model, scorer, ignore)

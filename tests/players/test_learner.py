@@ -324,7 +324,7 @@ def test_a_fresh_batch_is_taken_to_the_steps_own_log_probs(params, batch, start,
     loss = grpo.GRPOConfig(kl_coef=0.0, entropy_coef=0.0)
     optimizer = make_optimizer(ADAM)
     step = learner.make_grpo_step(config, loss, optimizer, 2)
-    fresh = grpo_batch._replace(fresh=np.ones((B, G), np.float32))
+    fresh = grpo_batch._replace(on_policy=np.ones((B, G), np.float32))
     state, metrics = step(learner.init_state(params, optimizer), {}, fresh)
     assert float(metrics["clip_share"]) == 0
     trainer = np.asarray(score_completions(params, batch, config))

@@ -13,9 +13,9 @@ import numpy as np
 import pytest
 
 from genenv_jax.players.agent import Agent, AgentConfig
+from genenv_jax.players.lengths import LimitsConfig
 from genenv_jax.players.offload import Offloader
 from genenv_jax.players.player import Reference, Setup
-from genenv_jax.players.prompts import LimitsConfig
 from genenv_jax.sampling.engine import SamplingConfig
 from genenv_jax.scoring.scorer import Scorer, ScoringConfig
 from genenv_jax.tasks.mixture import Item

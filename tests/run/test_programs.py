@@ -27,24 +27,24 @@ def unset(monkeypatch, tmp_path):
 
 
 def test_programs_are_kept_for_the_user(unset):
-    programs.keep_programs(unset / "workdir")
+    programs.enable_compilation_cache(unset / "workdir")
     kept = jax.config.jax_compilation_cache_dir
     assert kept.startswith(str(unset / "cache" / "genenv_jax" / "xla"))
-    programs.keep_programs(unset / "other")
+    programs.enable_compilation_cache(unset / "other")
     assert jax.config.jax_compilation_cache_dir == kept  # one cache, whatever the workdir
     jax.config.update("jax_compilation_cache_dir", str(unset / "named"))
-    programs.keep_programs(unset / "workdir")
+    programs.enable_compilation_cache(unset / "workdir")
     assert jax.config.jax_compilation_cache_dir == str(unset / "named")
 
 
 def test_several_processes_share_theirs(unset, monkeypatch):
     monkeypatch.setattr(programs.processes, "process_count", lambda: 2)
-    programs.keep_programs(unset / "workdir")
+    programs.enable_compilation_cache(unset / "workdir")
     assert jax.config.jax_compilation_cache_dir == str(unset / "workdir" / "xla_cache")
     jax.config.update("jax_compilation_cache_dir", None)
     (unset / "mirror").mkdir()
     (unset / "mirror" / remote._MARK).write_text("gs://bucket/run")
-    programs.keep_programs(unset / "mirror")
+    programs.enable_compilation_cache(unset / "mirror")
     assert jax.config.jax_compilation_cache_dir.startswith(str(unset / "cache"))
 
 
@@ -61,7 +61,7 @@ def test_every_step_runs_once_in_its_chains_order(side_by_side):
         return lambda: ran.append((chain, i))
 
     chains = [[step(c, i) for i in range(5)] for c in range(6)] + [[]]
-    programs.compile_all(chains, activate, side_by_side, lambda: counted.append(1))
+    programs.compile_in_parallel(chains, activate, side_by_side, lambda: counted.append(1))
     assert [sum(c == chain for c, _ in ran) for chain in range(6)] == [5] * 6
     for chain in range(6):
         assert [i for c, i in ran if c == chain] == list(range(5))
@@ -72,7 +72,7 @@ def test_every_step_runs_once_in_its_chains_order(side_by_side):
 def test_two_chains_run_at_a_time(monkeypatch):
     monkeypatch.setattr(programs.os, "cpu_count", lambda: 2)
     meeting = threading.Barrier(2, timeout=60)
-    programs.compile_all(
+    programs.compile_in_parallel(
         [[meeting.wait], [meeting.wait]], contextlib.nullcontext, True, lambda: None
     )
 
@@ -83,4 +83,6 @@ def test_a_step_that_fails_ends_it(side_by_side):
         raise ValueError("out of memory")
 
     with pytest.raises(ValueError, match="out of memory"):
-        programs.compile_all([[fails]] * 3, contextlib.nullcontext, side_by_side, lambda: None)
+        programs.compile_in_parallel(
+            [[fails]] * 3, contextlib.nullcontext, side_by_side, lambda: None
+        )

@@ -17,7 +17,7 @@ from genenv_jax.coevolve import Coevolution
 from genenv_jax.config import validate
 from genenv_jax.run import remote
 from genenv_jax.run.remote import Store, opened, shared
-from genenv_jax.run.workdir import hold
+from genenv_jax.run.workdir import lock
 from tests.commands import COMPILE_FAST, QUICK, ROOT, call
 from tests.run.fake_gcs import FakeGcs
 from tests.runs import FILES, contents, params, run, same, toy_config
@@ -58,7 +58,7 @@ def mirrors():
 def run_there(cache, **overrides):
     """Runs the toy in the bucket, with an empty mirror; the experiment, and the mirror's records."""
     assert not pathlib.Path(os.environ["XDG_CACHE_HOME"], "genenv_jax").exists() or not mirrors()
-    with opened(URL) as workdir, hold(workdir):
+    with opened(URL) as workdir, lock(workdir):
         experiment = Coevolution(validate(toy_config(cache, overrides)), workdir)
         experiment.run()
         return experiment, contents(workdir)

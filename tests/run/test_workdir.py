@@ -6,7 +6,7 @@ import socket
 import pytest
 
 from genenv_jax.run.digests import of_file
-from genenv_jax.run.workdir import RunFiles, RunSettings, check_files, hold
+from genenv_jax.run.workdir import RunFiles, RunSettings, check_files, lock
 from tests import tiny
 
 NAMES = ("tasks", "d_train", "d_env", "metrics")
@@ -14,7 +14,7 @@ NAMES = ("tasks", "d_train", "d_env", "metrics")
 
 def test_it_is_one_runs_and_swept(tmp_path):
     workdir = tmp_path / "runs" / "x"
-    with hold(workdir):
+    with lock(workdir):
         pass
     assert not list(workdir.iterdir())
     left = [
@@ -22,12 +22,12 @@ def test_it_is_one_runs_and_swept(tmp_path):
     ]
     left[0].mkdir()
     left[1].touch()
-    with hold(workdir):
+    with lock(workdir):
         assert [path.name for path in workdir.iterdir()] == ["run.lock"]
         assert json.loads((workdir / "run.lock").read_text())["host"] == socket.gethostname()
         with (
             pytest.raises(ValueError, match=f"--workdir={workdir} is in use by process"),
-            hold(workdir),
+            lock(workdir),
         ):
             pass
 

@@ -89,7 +89,7 @@ def test_a_later_part_of_the_list(params, prompts, rollouts):
 
 def test_every_completion_is_reported_once(params, prompts, rollouts):
     seen = {}
-    NARROW(params, prompts, KEY, on_finished=lambda i, j, *rest: seen.setdefault((i, j), rest))
+    NARROW(params, prompts, KEY, on_completion=lambda i, j, *rest: seen.setdefault((i, j), rest))
     assert len(seen) == 11 * G
     for (i, j), (tokens, done) in seen.items():
         assert tokens == rollouts.completion(i, j) and done == rollouts.done[i, j]
@@ -171,7 +171,7 @@ def test_replacing_finished_rows_changes_nothing(
             prompts,
             KEY,
             limits=limits,
-            on_finished=lambda i, j, *_: finished.append((i, j)),
+            on_completion=lambda i, j, *_: finished.append((i, j)),
         )
     lengths = np.minimum(plain.lengths, limits)
     np.testing.assert_array_equal(got.lengths, lengths)
@@ -196,7 +196,7 @@ def test_completions_are_reported_while_others_are_decoded(params, ragged, monke
 
     monkeypatch.setattr(decoding, "decode", recorded)
     engine = Engine(CONFIG, LONG, 3, (6,), lanes=1, chunk=16, prefill_tokens=12)
-    engine(params, prompts, KEY, limits=limits, on_finished=lambda *_: events.append("finished"))
+    engine(params, prompts, KEY, limits=limits, on_completion=lambda *_: events.append("finished"))
     # Two chunks are on their way before the first is read: the device never waits for the host.
     assert events[:2] == ["finished", "chunk"] or events[:2] == ["chunk", "finished"]
     last_chunk = len(events) - events[::-1].index("chunk")

@@ -74,7 +74,7 @@ def played(params, prompts):
 
 
 def same(got, want):
-    for name in ("tokens", "lengths", "done", "actions"):
+    for name in ("tokens", "lengths", "done", "loss_mask"):
         np.testing.assert_array_equal(getattr(got, name), getattr(want, name))
     np.testing.assert_allclose(got.logprobs, want.logprobs, atol=1e-5)
 
@@ -83,12 +83,14 @@ def test_actions_are_what_was_answered(played):
     rollouts, environments = played
     assert set(environments.answers) == {(i, j) for i in range(N) for j in range(G)}
     for row, answers in environments.answers.items():
-        length, actions = rollouts.lengths[row], rollouts.actions[row]
-        assert rollouts.tokens[row][actions].tolist() == list(itertools.chain(*answers))
-        assert not actions[length:].any() and (row in environments.crowded or actions[length - 1])
-        assert (rollouts.logprobs[row][~actions] == 0).all()
-        assert (rollouts.logprobs[row][actions] < 0).all()
-    observed = (np.arange(LENGTH) < rollouts.lengths[..., None]) & ~rollouts.actions
+        length, loss_mask = rollouts.lengths[row], rollouts.loss_mask[row]
+        assert rollouts.tokens[row][loss_mask].tolist() == list(itertools.chain(*answers))
+        assert not loss_mask[length:].any() and (
+            row in environments.crowded or loss_mask[length - 1]
+        )
+        assert (rollouts.logprobs[row][~loss_mask] == 0).all()
+        assert (rollouts.logprobs[row][loss_mask] < 0).all()
+    observed = (np.arange(LENGTH) < rollouts.lengths[..., None]) & ~rollouts.loss_mask
     assert observed.sum() > 50
     assert environments.crowded and len(environments.crowded) < N * G
 

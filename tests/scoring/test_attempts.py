@@ -9,13 +9,13 @@ from genenv_jax.scoring.scorer import Scorer, ScoringConfig
 from tests.evaluate.games import STEPS, Games, Scripted
 
 
-def run(tasks, script, isolated=False, timeout=60.0, on_answer=ignore, **options):
+def run(tasks, script, isolated=False, timeout=60.0, on_completion=ignore, **options):
     benchmark = Games(isolated)
-    answerer = Scripted(script, **options)
+    chat_model = Scripted(script, **options)
     config = ScoringConfig(2 if isolated else 0, timeout)
-    with Scorer(benchmark, answerer.text, config) as scorer:
-        attempts = attempt(benchmark, tasks, answerer, scorer, on_answer)
-    return {(a.task.id, a.sample): a for of in attempts for a in of}, answerer
+    with Scorer(benchmark, chat_model.text, config) as scorer:
+        attempts = attempt(benchmark, tasks, chat_model, scorer, on_completion)
+    return {(a.task.id, a.sample): a for of in attempts for a in of}, chat_model
 
 
 def number(text, _):
@@ -29,11 +29,11 @@ def test_games_and_single_answers_are_scored_side_by_side(isolated):
     tasks = [games.task(f"game-{i}", i) for i in range(7)] + [games.task("single-9", 9)]
     tasks.insert(3, games.task("single-5", 6))
     seen = []
-    attempts, answerer = run(
+    attempts, chat_model = run(
         tasks,
         number,
         isolated,
-        on_answer=lambda i, j, _, done: seen.append((i, j, done)),
+        on_completion=lambda i, j, _, done: seen.append((i, j, done)),
         samples=2,
     )
     assert len(attempts) == 2 * len(tasks)
@@ -45,7 +45,7 @@ def test_games_and_single_answers_are_scored_side_by_side(isolated):
             assert made.score.success
             assert len(made.answers) == (STEPS if task_id.startswith("game") else 1)
     # Four at a time, and the next ones begin as others end.
-    assert max(answerer.sizes) == 4 and sum(answerer.sizes) == 2 * 7 * STEPS
+    assert max(chat_model.sizes) == 4 and sum(chat_model.sizes) == 2 * 7 * STEPS
 
 
 def test_an_episode_says_why_it_failed_and_keeps_all_answers():
@@ -76,7 +76,7 @@ def test_a_game_that_takes_its_process_down_leaves_the_others_alone(mischief, re
     script = lambda text, turn: (  # noqa: E731
         mischief if text.startswith("game-3 turn 1") else number(text, turn)
     )
-    attempts, _ = run(tasks, script, isolated=True, timeout=3.0, at_once=8)
+    attempts, _ = run(tasks, script, isolated=True, timeout=3.0, max_concurrent=8)
     for (task_id, _), made in attempts.items():
         if task_id == "game-3":
             assert made.score == Score(0.0, False, False, reason)

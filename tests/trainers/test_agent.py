@@ -78,11 +78,11 @@ def test_old_log_probs_are_those_before_the_first_step(steps, recomputes, epochs
     )
     for number, batch in enumerate(steps):
         if not recomputes:
-            assert batch.fresh is None and batch.old_logp.min() == -0.5
+            assert batch.on_policy is None and batch.old_logp.min() == -0.5
         elif number == 0:  # the step computes them itself
-            assert (batch.fresh == 1).all() and batch.old_logp.max() == -0.5
+            assert (batch.on_policy == 1).all() and batch.old_logp.max() == -0.5
         else:
-            assert (batch.fresh == 0).all() and (batch.old_logp == 100.0).all()
+            assert (batch.on_policy == 0).all() and (batch.old_logp == 100.0).all()
 
 
 def test_lengths_are_of_what_the_agent_wrote():
@@ -97,12 +97,12 @@ def test_lengths_are_of_what_the_agent_wrote():
         [[1, 2]], np.ones((1, G, 40), np.int32), np.array([[40, 30]]), np.zeros((1, G, 40), "f4"),
         np.ones((1, G), bool), actions,
     )  # fmt: skip
-    assert rollouts.sampled_lengths.tolist() == [[4, 3]]
-    assert dataclasses.replace(rollouts, actions=None).sampled_lengths.tolist() == [[40, 30]]
+    assert rollouts.num_generated.tolist() == [[4, 3]]
+    assert dataclasses.replace(rollouts, loss_mask=None).num_generated.tolist() == [[40, 30]]
     groups = _Groups()
     groups.add([attempts], rollouts)
     assert groups.metrics()["response_length_mean"] == 3.5
     generation = Generation(0, 0, task, base.SeedStatistics(), "", task=task)
     result = Interaction()
-    _record(result, 0, generation, 2, rollouts.sampled_lengths[0], attempts)
+    _record(result, 0, generation, 2, rollouts.num_generated[0], attempts)
     assert generation.attempts == 1 and generation.record(1, toy)["response_length_mean"] == 4

@@ -34,7 +34,7 @@ class World:
         self.said, self.parts, self.trained, self.updates = [], {}, {}, []
         settings = {"min_valid_share": 0.5, "collapse_epochs": 2, "on_collapse": "reset"} | settings
         self.simulator = SimpleNamespace(
-            config=SimpleNamespace(variations=2, from_initial=0, **settings),
+            config=SimpleNamespace(variations=2, num_from_initial=0, **settings),
             optimizer=optax.adam(0.1),
             load_for=lambda phase: None,
         )

@@ -78,8 +78,8 @@ def check_prompts(
                 f"config.limits.agent_episode = {limits.agent_episode}: expected at least agent_response = "
                 f"{limits.agent_response}, since this benchmark's tasks are episodes"
             )
-        if model.continues:
-            raise ValueError(f"{model.continues}; expected a template that only appends")
+        if model.why_not_continuable:
+            raise ValueError(f"{model.why_not_continuable}; expected a template that only appends")
     answered = [task for task in eval_tasks if not benchmark.is_interactive(task)]
 
     def simulator_messages(seed: Task):
