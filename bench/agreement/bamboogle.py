@@ -15,7 +15,7 @@ import unicodedata
 from collections.abc import Callable, Iterator, Mapping
 
 from bench.agreement.tally import Case, Judge, Verdict
-from genenv_jax.benchmarks.bamboogle import records
+from genenv_jax.benchmarks.bamboogle import tasks
 from genenv_jax.benchmarks.bamboogle.benchmark import Bamboogle
 
 # What is put around the gold answer GOLD; QUESTION is the question.
@@ -130,8 +130,8 @@ def answers(question: str, gold: str, other: str, rng: random.Random) -> Iterato
 
 def cases(data_dir: pathlib.Path | None, seed: int, share: float) -> Iterator[Case]:
     """All questions with answers of many kinds."""
-    tasks = records.load(records.find_directory(data_dir))
-    for task, other in zip(tasks, tasks[1:] + tasks[:1], strict=True):
+    questions = tasks.load(tasks.find_directory(data_dir))
+    for task, other in zip(questions, questions[1:] + questions[:1], strict=True):
         rng = random.Random(f"agreement {seed} {task.id}")
         if rng.random() < share:
             gold, wrong = task.answer["answers"][0], other.answer["answers"][0]

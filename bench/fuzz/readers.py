@@ -12,7 +12,8 @@ from bench.fuzz.targets import Target
 from genenv_jax.benchmarks import headers, safe_parse, wording
 from genenv_jax.benchmarks.alfworld import commands, situations
 from genenv_jax.benchmarks.api_bank import calls, reward, rouge, scoring, tasks
-from genenv_jax.benchmarks.bamboogle import answers, judge, search
+from genenv_jax.benchmarks.bamboogle import episode, judge
+from genenv_jax.benchmarks.bamboogle import scoring as bamboogle_scoring
 from genenv_jax.benchmarks.base import GROUNDED, UNDECIDED, Rejection
 from genenv_jax.benchmarks.bfcl import ast_checker, backends, java, javascript, source_calls
 from genenv_jax.benchmarks.grounding import judge as judge_grounding
@@ -167,9 +168,9 @@ def _words(_: None, texts: Sequence[str]) -> str:
     requests = verification.Requests(0.8)
     requests.add(halves[0], ("f",))
     requests.matches(halves[1], ("f",))
-    answers.measure(answers.extract(text), [halves[0], "yes"])
+    bamboogle_scoring.measure(bamboogle_scoring.extract(text), [halves[0], "yes"])
     steps = [{"question": h[:500], "answers": [h[:200]]} for h in halves]
-    search.find(text[:400], steps, frozenset(), 0.5)
+    episode.find(text[:400], steps, set())
     rouge.rouge_l(halves[0][:1024], halves[1])
     return "compared"
 

@@ -1,4 +1,4 @@
-"""Benchmarks whose tasks are read from published files, and the reader of their JSON lines."""
+"""Benchmarks whose tasks are read from published files, and the readers of their JSON."""
 
 from __future__ import annotations
 
@@ -51,3 +51,36 @@ def read_lines(path: pathlib.Path) -> Iterator[tuple[str, dict[str, Any]]]:
             if not isinstance(record, dict):
                 raise ValueError(f"{where}: expected an object")
             yield where, record
+
+
+def read_json(path: pathlib.Path) -> Any:
+    """The value of a JSON file.  Raises FileNotFoundError, or ValueError naming the file."""
+    if not path.is_file():
+        raise FileNotFoundError(f"{path} is missing: expected a JSON file")
+    try:
+        return json.loads(path.read_text(encoding="utf-8"))
+    except ValueError as error:
+        raise ValueError(f"{path}: not JSON: {error}") from None
+
+
+def read_list(path: pathlib.Path) -> Iterator[tuple[str, dict[str, Any]]]:
+    """("file: record index", record) of each object of a file that holds one list of them.
+
+    Raises FileNotFoundError, or ValueError naming file and record.
+    """
+    records = read_json(path)
+    if not isinstance(records, list):
+        raise ValueError(f"{path}: expected a list of records")
+    for index, record in enumerate(records):
+        where = f"{path}: record {index}"
+        if not isinstance(record, dict):
+            raise ValueError(f"{where}: expected an object")
+        yield where, record
+
+
+def field(record: Any, name: str, kind: type, where: str) -> Any:
+    """A field of a record; ValueError naming place and field where it is not of this kind."""
+    value = record.get(name) if isinstance(record, dict) else None
+    if not isinstance(value, kind) or isinstance(value, bool):
+        raise ValueError(f"{where}: {name!r} is missing or not a {kind.__name__}")
+    return value

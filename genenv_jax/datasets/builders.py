@@ -211,7 +211,7 @@ class GenenvBamboogle(TaskBuilder):
 
     benchmark = "bamboogle"
     homepage = "https://github.com/ofirpress/self-ask"
-    reader = "genenv_jax.benchmarks.bamboogle.records"
+    reader = "genenv_jax.benchmarks.bamboogle.tasks"
     citation = """@inproceedings{press2023measuring,
   title={Measuring and Narrowing the Compositionality Gap in Language Models},
   author={Press, Ofir and Zhang, Muru and Min, Sewon and Schmidt, Ludwig and Smith, Noah A. and Lewis,

@@ -13,7 +13,7 @@ from bench.agreement import alfworld, api_bank, bamboogle, tally
 from bench.bad_answers import bfcl as bfcl_answers
 from bench.bad_answers import bfcl_source as source_answers
 from genenv_jax.benchmarks.api_bank.calls import Call, read_call
-from genenv_jax.benchmarks.bamboogle.answers import extract, normalize
+from genenv_jax.benchmarks.bamboogle.scoring import extract, normalize
 from genenv_jax.benchmarks.base import Rejection
 from genenv_jax.benchmarks.bfcl.benchmark import BFCL
 from genenv_jax.benchmarks.bfcl.source_calls import decode_source_calls

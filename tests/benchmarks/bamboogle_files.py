@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import pathlib
 
-from genenv_jax.benchmarks.bamboogle import records
+from genenv_jax.benchmarks.bamboogle import tasks
 
 # Question, answer, then the two sub-questions with their answers, several divided by "|".
 QUESTIONS = [
@@ -56,5 +56,5 @@ def entries() -> list[dict]:
 def write(directory: pathlib.Path) -> pathlib.Path:
     """Writes the file into `directory`; returns it."""
     directory.mkdir(parents=True, exist_ok=True)
-    (directory / records.FILE).write_text(json.dumps(entries()))
+    (directory / tasks.FILE).write_text(json.dumps(entries()))
     return directory

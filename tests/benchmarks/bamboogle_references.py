@@ -11,7 +11,7 @@ import json
 import pathlib
 import random
 
-from genenv_jax.benchmarks.bamboogle.answers import normalize
+from genenv_jax.benchmarks.bamboogle.scoring import normalize
 
 FILE = pathlib.Path(__file__).with_suffix(".json")
 _COUNT = 250

@@ -12,9 +12,11 @@ import pytest
 
 from bench.bad_answers.hostile import HOSTILE
 from genenv_jax.benchmarks import base
-from genenv_jax.benchmarks.bamboogle import answers, generation, judge, metrics, records, search
+from genenv_jax.benchmarks.bamboogle import episode as episodes
+from genenv_jax.benchmarks.bamboogle import generation, judge, scoring
+from genenv_jax.benchmarks.bamboogle import tasks as records
 from genenv_jax.benchmarks.bamboogle.benchmark import Bamboogle
-from genenv_jax.benchmarks.bamboogle.episode import NO_ANSWER
+from genenv_jax.benchmarks.bamboogle.scoring import NO_ANSWER
 from genenv_jax.benchmarks.base import Rejection, SeedStatistics, Task
 from tests.benchmarks import bamboogle_files, bamboogle_references
 
@@ -63,8 +65,8 @@ def test_a_small_file_loads(tmp_path):
         ("[", "not JSON"),
         ("{}", "expected a list of records"),
         ("[1]", "record 0: expected an object"),
-        ('[{"Q1": "a", "A1": ["b"]}]', "record 0: 'Q2' is missing or not text"),
-        ('[{"Q1": "a", "A1": "b"}]', "record 0: 'A1' is missing or not a list of texts"),
+        ('[{"Q1": "a", "A1": ["b"]}]', "record 0: 'Q2' is missing or not a str"),
+        ('[{"Q1": "a", "A1": "b"}]', "record 0: 'A1' is missing or not a list"),
     ],
 )
 def test_a_malformed_record_is_named(tmp_path, text, message):
@@ -86,19 +88,17 @@ def test_seeds_do_not_give_held_out_questions_away(bamboogle_dir):
     assert {task.category for task in seeds} == {records.ONE_HOP, records.TWO_HOPS}
     asked = {benchmark.canonical(task) for task in held_out}
     asked |= {benchmark.canonical(sub) for task in held_out for sub in records.sub_tasks(task)}
-    first = {answers.normalize(a) for task in held_out for a in task.answer["steps"][0]["answers"]}
+    first = {scoring.normalize(a) for task in held_out for a in task.answer["steps"][0]["answers"]}
     for task in seeds:
         assert benchmark.canonical(task) not in asked
         for step in task.answer["steps"][:1]:
-            assert not {answers.normalize(a) for a in step["answers"]} & (first - {"yes", "no"})
+            assert not {scoring.normalize(a) for a in step["answers"]} & (first - {"yes", "no"})
     assert len({benchmark.canonical(task) for task in seeds}) == len(seeds)
 
 
 def test_shares_of_seeds(bamboogle_dir, questions):
     everything = Bamboogle(data_dir=bamboogle_dir, seed_fraction=0.0)
     assert len(everything.tasks("eval")) == len(questions) and everything.tasks("seed") == ()
-    whole = Bamboogle(data_dir=bamboogle_dir, seed_fraction=0.5, sub_questions=False)
-    assert {task.category for task in whole.tasks("seed")} == {records.TWO_HOPS}
 
 
 # --- measures -----------------------------------------------------------------------------------------
@@ -107,7 +107,7 @@ def test_shares_of_seeds(bamboogle_dir, questions):
 def test_em_and_f1_equal_a_maintained_library():
     equal = partial = 0
     for prediction, golds, em, f1 in json.loads(bamboogle_references.FILE.read_text()):
-        found = answers.measure(prediction, golds)
+        found = scoring.measure(prediction, golds)
         assert found.em == em, (prediction, golds)
         assert found.f1 == pytest.approx(f1, abs=1e-4), (prediction, golds)
         equal += em == 1
@@ -141,7 +141,7 @@ def test_the_library_gives_the_stored_numbers():
     ],
 )
 def test_measures(prediction, golds, em, sub_em, f1):
-    found = answers.measure(prediction, golds)
+    found = scoring.measure(prediction, golds)
     assert (found.em, found.sub_em) == (em, sub_em) and found.f1 == pytest.approx(f1)
     if found.f1 not in (0, 1):
         assert {found.precision, found.recall} == {0.5, 1.0}
@@ -161,7 +161,7 @@ def test_measures(prediction, golds, em, sub_em, f1):
     ],
 )
 def test_the_last_answer_counts(text, expected):
-    assert answers.extract(text) == expected
+    assert scoring.extract(text) == expected
     pairs = re.findall(r"<answer>(.*?)</answer>", text, re.DOTALL)
     assert expected == (pairs[-1].strip() if pairs else text.strip())
 
@@ -169,14 +169,12 @@ def test_the_last_answer_counts(text, expected):
 # --- scoring ------------------------------------------------------------------------------------------
 
 
-def test_success_and_reward_are_options():
+def test_the_reward_is_an_option():
     text = "<answer>Port Albert, Victoria</answer>"
-    for success, expected in (("em", False), ("sub_em", True), ("f1", True)):
-        score = Bamboogle(success=success).score(TASK, text)
-        assert score.success is expected and score.reward == pytest.approx(0.8)
-        assert score.reason == ("" if expected else "wrong_answer")
-    assert Bamboogle(reward="em").score(TASK, text).reward == 0.0
-    assert Bamboogle(reward="sub_em").score(TASK, text).reward == 1.0
+    for reward, expected in (("f1", 0.8), ("em", 0.0), ("sub_em", 1.0)):
+        score = Bamboogle(reward=reward).score(TASK, text)
+        assert score.reward == pytest.approx(expected)
+        assert (score.success, score.reason) == (False, "wrong_answer")
 
 
 def test_no_answer_is_not_valid(benchmark):
@@ -222,9 +220,9 @@ def test_repetition_costs_little(text):
 # --- judge --------------------------------------------------------------------------------------------
 
 
-def _judged(judge, **options):
+def _judged(judge):
     """A benchmark with a function in the place of the endpoint."""
-    benchmark = Bamboogle(judge_url="http://localhost:1/v1", judge_model="m", **options)
+    benchmark = Bamboogle(judge_url="http://localhost:1/v1", judge_model="m")
     benchmark.judge = judge
     return benchmark
 
@@ -245,9 +243,6 @@ def test_a_judge_adds_a_metric_and_nothing_else():
     assert (found["accuracy"], found["judge"], found["judge_failures"]) == (0.0, 0.5, 0.0)
     # Training is not judged.
     assert "judge" not in benchmark.score(ONE_HOP, "Sydney").detail and len(asked) == 2
-    deciding = _judged(lenient, success="judge")
-    score = deciding.score(ONE_HOP, "a port")
-    assert score.success and score.reward == 1.0
 
 
 def test_a_judge_that_fails_is_counted():
@@ -260,7 +255,6 @@ def test_a_judge_that_fails_is_counted():
     assert score.detail["judge_error"] == "TimeoutError: no reply"
     found = benchmark.aggregate([(TASK, score)])
     assert found["judge_failures"] == 1.0 and "judge" not in found and found["accuracy"] == 1.0
-    assert not _judged(broken, success="judge").score(TASK, "Port Albert").success
 
 
 def test_the_judge_reads_the_question_and_says_one_word():
@@ -296,33 +290,31 @@ def test_the_endpoint_is_asked_through_its_client(monkeypatch):
 # --- search -------------------------------------------------------------------------------------------
 
 
-def _find(query, found=(), threshold=0.4):
-    return search.find(query, STEPS, frozenset(found), threshold)
-
-
-def test_a_search_finds_what_it_asks_for():
-    assert _find("author of The Long Walk Home").step == 0
-    assert _find("the long walk home, who wrote it").text == (
-        "Who wrote The Long Walk Home? ann miller; a. miller"
-    )
-    assert _find("Where was Ann Miller born?").step == 1
-    assert _find("birthplace of the author born", found={0}).step == -1
-    assert _find("where was she born", found={0}).step == 1
-    # What the first sub-question leads to must be known before the second is found.
-    assert _find("where was she born").step == -1
-    assert _find("capital of France").text == search.NOTHING
-    assert _find("").step == -1
-    assert _find("Ann Miller", threshold=1.0).step == -1
+@pytest.mark.parametrize(
+    ("query", "found", "step"),
+    [
+        ("author of The Long Walk Home", (), 0),
+        ("the long walk home, who wrote it", (), 0),
+        ("Where was Ann Miller born?", (), 1),
+        ("birthplace of the author born", (0,), None),
+        ("where was she born", (0,), 1),
+        # What the first sub-question leads to must be known before the second is found.
+        ("where was she born", (), None),
+        ("capital of France", (), None),
+        ("", (), None),
+    ],
+)
+def test_a_search_finds_what_it_asks_for(query, found, step):
+    assert episodes.find(query, STEPS, set(found)) == step
 
 
 def test_sub_questions_find_themselves(questions):
     for task in questions:
         steps = task.answer["steps"]
-        first = search.find(steps[0]["question"], steps, frozenset(), 0.4)
-        second = search.find(steps[1]["question"], steps, frozenset({0}), 0.4)
-        assert (first.step, second.step) == (0, 1)
-        direct = search.find(task.messages[0]["content"], steps, frozenset(), 0.4)
-        assert direct.step != 1  # two facts need two searches
+        assert episodes.find(steps[0]["question"], steps, set()) == 0
+        assert episodes.find(steps[1]["question"], steps, {0}) == 1
+        direct = episodes.find(task.messages[0]["content"], steps, set())
+        assert direct != 1  # two facts need two searches
 
 
 def test_an_episode_with_two_searches():
@@ -362,7 +354,7 @@ def test_searches_run_out():
     episode = benchmark.episode(TASK)
     for _ in range(2):
         assert episode.step("<search>capital of France</search>") is None
-        assert search.NOTHING in episode.messages()[-1]["content"]
+        assert episodes.NOTHING in episode.messages()[-1]["content"]
     assert episode.step("<search>more</search>") is None
     assert "no searches are left" in episode.messages()[-1]["content"]
     score = episode.step("<search>more</search>")
@@ -461,13 +453,10 @@ def test_bad_generations_have_a_reason(benchmark, text, reason):
     ("options", "message"),
     [
         ({"mode": "open"}, "mode = 'open': expected one of closed_book, search"),
-        ({"success": "rouge"}, "success = 'rouge': expected one of em, f1, sub_em, judge"),
         ({"reward": "judge"}, "reward = 'judge': expected one of em, f1, sub_em"),
         ({"seed_fraction": -0.1}, r"seed_fraction = -0.1: expected a number in \[0, 1\]"),
         ({"max_eval": -2}, "max_eval = -2: expected"),
         ({"max_searches": 9}, "max_searches = 9: expected an integer from 1 to 5"),
-        ({"generation_chars": 0}, "generation_chars = 0: expected"),
-        ({"success": "judge"}, "success = 'judge': expected judge_url"),
         ({"judge_url": "http://x"}, "judge_model = '': expected the judge's name"),
     ],
 )
@@ -477,4 +466,4 @@ def test_bad_options_are_named(options, message):
 
 
 def test_metrics_of_nothing():
-    assert metrics.official_metrics([]) == {"accuracy": 0.0}
+    assert scoring.official_metrics([]) == {"accuracy": 0.0}

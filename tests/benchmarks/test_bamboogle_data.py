@@ -6,7 +6,7 @@ import json
 import pytest
 
 from genenv_jax.benchmarks import data_files
-from genenv_jax.benchmarks.bamboogle import records
+from genenv_jax.benchmarks.bamboogle import tasks as records
 from genenv_jax.benchmarks.bamboogle.benchmark import Bamboogle
 
 pytestmark = pytest.mark.data

@@ -1,15 +1,14 @@
 """Bamboogle's searches as training episodes: they only grow, are bounded, and can be solved."""
 
 import dataclasses
-import json
 
 import pytest
 
 from bench.bad_answers.hostile import HOSTILE
 from genenv_jax.benchmarks import base
-from genenv_jax.benchmarks.bamboogle import generation
+from genenv_jax.benchmarks.bamboogle import generation, tasks
 from genenv_jax.benchmarks.bamboogle.benchmark import Bamboogle
-from genenv_jax.benchmarks.bamboogle.episode import NO_ANSWER
+from genenv_jax.benchmarks.bamboogle.scoring import NO_ANSWER
 from genenv_jax.benchmarks.base import Task
 from genenv_jax.scoring.verification import inspect
 from tests.benchmarks.test_bamboogle import ONE_HOP, TASK
@@ -79,10 +78,9 @@ def test_answers_are_bounded(benchmark, answers, reason):
 def test_hostile_searches(benchmark, name):
     for text in (HOSTILE[name], f"<search>{HOSTILE[name]}</search>"):
         episode = benchmark.episode(TASK)
-        for _ in range(3):
-            score = episode.step(text)
-            assert score is None or not score.success
-        assert sum(len(message["content"]) for message in episode.messages()) < 12_000
+        while (score := episode.step(text)) is None:
+            assert sum(len(message["content"]) for message in episode.messages()) < 12_000
+        assert not score.success
 
 
 def _generated(benchmark, second="Where was Bo Lund born?"):
@@ -91,7 +89,7 @@ def _generated(benchmark, second="Where was Bo Lund born?"):
         {"question": second, "answers": ["Velm"]},
     ]
     asked = "Where was the winner of the first Lake Race born?"
-    text = generation.write(asked, json.dumps(steps), ["Velm"])
+    text = generation.write(tasks.make_task("g", asked, ["Velm"], steps))
     return inspect(benchmark, text, done=True, seed=TASK, task_id="g", generation=0)
 
 

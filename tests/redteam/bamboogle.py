@@ -8,7 +8,7 @@ from collections.abc import Callable
 
 from bench.bad_answers.wording import word_in_five
 from genenv_jax.benchmarks import base
-from genenv_jax.benchmarks.bamboogle import records
+from genenv_jax.benchmarks.bamboogle import tasks
 from genenv_jax.benchmarks.base import Task
 from tests.redteam.common import answers, generations
 from tests.redteam.exploits import AGENT, SIMULATOR, Exploit, Scene
@@ -140,7 +140,7 @@ EXPLOITS = [
     _simulator("a held-out question with an answer more", _known_by_another_name,
                reasons=(base.CONTAMINATED,)),
     _simulator("a half of a held-out question", lambda scene, seed: None if seed.answer["steps"] else (
-        scene.benchmark.simulator_answer(records.sub_tasks(scene.unseen(seed))[0], seed)),
+        scene.benchmark.simulator_answer(tasks.sub_tasks(scene.unseen(seed))[0], seed)),
         reasons=(base.CONTAMINATED,)),
     _simulator("the toss of a coin", generation("Does this coin show heads or not?", "yes"),
                1.0, remains=_TRUE),

@@ -1,6 +1,6 @@
 """A teacher that asks a server of the tests."""
 
-from genenv_jax.benchmarks.bamboogle import records
+from genenv_jax.benchmarks.bamboogle import tasks
 from genenv_jax.benchmarks.bamboogle.benchmark import Bamboogle
 from genenv_jax.benchmarks.base import Rejection
 from genenv_jax.scoring.scorer import ScoringConfig
@@ -8,10 +8,10 @@ from genenv_jax.scoring.verification import VerificationConfig, Verifier
 from genenv_jax.tasks.teacher import Teacher, TeacherConfig
 
 SEEDS = [
-    records.make_task(f"seed-{i}", f"Where was {name} born?", ["Port Albert"], [])
+    tasks.make_task(f"seed-{i}", f"Where was {name} born?", ["Port Albert"], [])
     for i, name in enumerate(("Ann Miller", "Bo Lund", "Cy Young"))
 ]
-HELD_OUT = [records.make_task("eval-0", "Where is the held out city?", ["Oslo"], [], origin="eval")]
+HELD_OUT = [tasks.make_task("eval-0", "Where is the held out city?", ["Oslo"], [], origin="eval")]
 FAST = {"retries": 0, "timeout": 10.0}
 NAMES = ("Ada", "Ben", "Cleo", "Dan", "Eve", "Finn", "Gus", "Hal", "Ida", "Jo", "Kim", "Lea")
 

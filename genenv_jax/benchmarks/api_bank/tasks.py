@@ -19,6 +19,7 @@ from typing import Any
 from genenv_jax.benchmarks import data_files
 from genenv_jax.benchmarks.api_bank.calls import as_text, read_gold
 from genenv_jax.benchmarks.base import Rejection, Task
+from genenv_jax.benchmarks.records import field, read_json, read_lines, read_list
 from genenv_jax.benchmarks.safe_parse import parse_json, parse_literal
 
 CALL, RESPONSE = "call", "response"
@@ -230,22 +231,22 @@ class _Reader:
     def tasks(self, split: Split, origin: str) -> Iterator[Task]:
         """The tasks of one split."""
         gold_samples = self._level_3() if split.level == 3 and not split.training else []
-        for index, (where, record) in enumerate(_records(self._path(split.path))):
+        for index, (where, record) in enumerate(read_list(self._path(split.path))):
             if split.level == 3:
-                tool, _, text = _field(record, "input", str, where).partition("\n")
-                tools, answer = [_description(tool, where)], _field(record, "output", str, where)
+                tool, _, text = field(record, "input", str, where).partition("\n")
+                tools, answer = [_description(tool, where)], field(record, "output", str, where)
             else:
-                text, answer = (_field(record, k, str, where) for k in ("input", "expected_output"))
-                tools = _descriptions(_field(record, "instruction", str, where), where)
+                text, answer = (field(record, k, str, where) for k in ("input", "expected_output"))
+                tools = _descriptions(field(record, "instruction", str, where), where)
             dialogue = _without_order(text, where)
             if split.training:
                 # Records of one requirement follow each other; the requirement is the first line.
                 place, sample = str(index), dialogue.split("\n", 1)[0]
             elif split.level == 3:
-                number, turn = (_field(record, k, int, where) for k in ("sample_id", "api_id"))
+                number, turn = (field(record, k, int, where) for k in ("sample_id", "api_id"))
                 place, sample = f"{number}:{turn}", str(number)
             else:
-                sample, turn = _field(record, "file", str, where), _field(record, "id", int, where)
+                sample, turn = field(record, "file", str, where), field(record, "id", int, where)
                 place = f"{sample.removesuffix('.jsonl')}:{turn}"
             spec: dict[str, Any] = {"kind": split.kind, "level": split.level, "sample": sample}
             if split.kind == RESPONSE:
@@ -278,17 +279,14 @@ class _Reader:
             )
 
     def _path(self, relative: str) -> pathlib.Path:
-        path = self._directory / relative
         if self._verify_files:
             data_files.verify("api_bank", self._directory, [relative])
-        if not path.is_file():
-            raise FileNotFoundError(f"API-Bank file {path} is missing")
-        return path
+        return self._directory / relative
 
     def _table(self, relative: str) -> Mapping[str, Mapping[str, Any]]:
         if relative not in self._tables:
             path = self._path(relative)
-            rows = _json(path)
+            rows = read_json(path)
             if not isinstance(rows, dict) or not all(isinstance(r, dict) for r in rows.values()):
                 raise ValueError(f"{path}: expected an object of objects")
             self._tables[relative] = rows
@@ -302,8 +300,8 @@ class _Reader:
 
     def _level_3(self) -> list[list[Any]]:
         """The calls of each sample."""
-        found = _records(self._path(_LEVEL_3))
-        return [_field(sample, "apis", list, where) for where, sample in found]
+        found = read_list(self._path(_LEVEL_3))
+        return [field(sample, "apis", list, where) for where, sample in found]
 
     def _api_turn(self, directory: str, file: str, sample: int, where: str) -> dict[str, Any]:
         """The turn that `Sample.from_chat_history` numbers `sample`.
@@ -315,7 +313,7 @@ class _Reader:
         if relative not in self._turns:
             if pathlib.PurePosixPath(file).name != file:
                 raise ValueError(f"{where}: {file!r} is not the name of a dialogue")
-            turns = [turn for _, turn in _json_lines(self._path(relative))]
+            turns = [turn for _, turn in read_lines(self._path(relative))]
             calls = [index for index, turn in enumerate(turns) if turn.get("role") == "API"]
             self._turns[relative] = [
                 turn for index in calls for turn in (turns[index], (turns[index + 1 :] or [{}])[0])
@@ -334,12 +332,12 @@ def _gold_call(
     where: str,
 ) -> dict[str, Any]:
     """A call of the published dialogues; `fields` are the names of its parameters and of its result."""
-    name = _field(gold, "api_name", str, where)
-    parameters, result = (_field(gold, field, dict, where) for field in fields)
+    api = field(gold, "api_name", str, where)
+    parameters, result = (field(gold, name, dict, where) for name in fields)
     target = ""
-    if name == TOOL_SEARCHER and (found := described(result.get("output"))):
+    if api == TOOL_SEARCHER and (found := described(result.get("output"))):
         target = found[-1]["name"]  # the first may be for a user's token
-    return call_spec(name, parameters, dialogue, tools, target)
+    return call_spec(api, parameters, dialogue, tools, target)
 
 
 def _without_order(text: str, where: str) -> str:
@@ -373,40 +371,3 @@ def _description(line: str, where: str) -> dict[str, Any]:
     if not is_description(value):
         raise ValueError(f"{where}: an API description lacks its name or parameters")
     return value
-
-
-def _field(record: Any, name: str, kind: type, where: str) -> Any:
-    if not isinstance(record, dict):
-        raise ValueError(f"{where}: expected an object")
-    value = record.get(name)
-    if not isinstance(value, kind) or isinstance(value, bool):
-        raise ValueError(f"{where}: {name!r} is missing or not a {kind.__name__}")
-    return value
-
-
-def _json(path: pathlib.Path) -> Any:
-    try:
-        return json.loads(path.read_text(encoding="utf-8"))
-    except ValueError as error:
-        raise ValueError(f"{path}: not JSON: {error}") from None
-
-
-def _records(path: pathlib.Path) -> Iterator[tuple[str, Any]]:
-    value = _json(path)
-    if not isinstance(value, list):
-        raise ValueError(f"{path}: expected a list of records")
-    return ((f"{path}: record {index}", record) for index, record in enumerate(value))
-
-
-def _json_lines(path: pathlib.Path) -> Iterator[tuple[str, dict[str, Any]]]:
-    with path.open(encoding="utf-8") as file:
-        for number, line in enumerate(file, 1):
-            if not line.strip():
-                continue
-            try:
-                value = json.loads(line)
-            except ValueError as error:
-                raise ValueError(f"{path}:{number}: not JSON: {error}") from None
-            if not isinstance(value, dict):
-                raise ValueError(f"{path}:{number}: expected an object")
-            yield f"{path}:{number}", value

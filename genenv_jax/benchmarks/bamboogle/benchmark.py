@@ -1,6 +1,6 @@
 """Bamboogle (Press et al., 2023): 125 questions of two hops, as a benchmark.
 
-Scored by exact match, F1 and sub-EM after the standard normalisation (`answers`), against one gold answer
+Scored by exact match, F1 and sub-EM after the standard normalisation (`scoring`), against one gold answer
 a question.  The last `<answer>...</answer>` counts, or the whole text where there is none.
 
 What is standard: success and the headline are exact match, as in Search-R1.  The reward is the word F1
@@ -12,7 +12,7 @@ share a sub-question or a first answer with a held-out question are dropped, sin
 away.  With `seed_fraction` 0 all 125 are held out; only that number compares with published ones.
 
 The published retrieval setting searches Wikipedia of 2018, a corpus of its own.  `mode="search"` stands
-in for it: a search finds the question's own sub-questions with their answers (`search`).  Its numbers
+in for it: a search finds the question's own sub-questions with their answers (`episode`).  Its numbers
 compare with each other, not with published ones.  The sub-questions are another group's work: an agent
 that follows both and answers with what it found has an exact match on 103 of the 125 (108 if it chooses
 well among several answers), and on 11 they lead to something else altogether.
@@ -25,23 +25,17 @@ import re
 from collections.abc import Callable, Sequence
 
 from genenv_jax.benchmarks.bamboogle import generation as generations
-from genenv_jax.benchmarks.bamboogle import prompts, records
-from genenv_jax.benchmarks.bamboogle.answers import extract, measure, normalize
+from genenv_jax.benchmarks.bamboogle import prompts, scoring, tasks
 from genenv_jax.benchmarks.bamboogle.episode import SearchEpisode, search_answer
 from genenv_jax.benchmarks.bamboogle.judge import EndpointJudge, Judge
-from genenv_jax.benchmarks.bamboogle.metrics import official_metrics
+from genenv_jax.benchmarks.bamboogle.scoring import normalize
 from genenv_jax.benchmarks.base import WRONG_ANSWER, Message, Rejection, Score, SeedStatistics, Task
 from genenv_jax.benchmarks.options import check_choice, check_integers, check_shares
 from genenv_jax.benchmarks.records import Published
-from genenv_jax.benchmarks.safe_parse import check_text
 from genenv_jax.benchmarks.subsets import stable_position
 from genenv_jax.benchmarks.wording import letters
 
 CLOSED_BOOK, SEARCH = "closed_book", "search"
-_MEASURES = ("em", "f1", "sub_em")
-_MIN_F1 = 0.5  # from which an F1 counts as a success, where F1 decides
-_WRONG = "wrong_answer"
-_NO_TAG = "no_answer_tag"
 # What says nothing of the relation that a question asks for.
 _COMMON = frozenset(
     "a an and are as at be been by did do does for from had has have how in into is it its most of on or "
@@ -51,20 +45,15 @@ _COMMON = frozenset(
 
 @dataclasses.dataclass(kw_only=True, eq=False)
 class Bamboogle(Published):
-    """Bamboogle's tasks, prompts and scoring; a `Benchmark`.
+    """Bamboogle's tasks, prompts and scoring.
 
     Args, beside those of `Published`:
       mode: "closed_book" (one answer) or "search" (episodes with a search tool).
-      success: what counts as a success: "em" (the standard), "sub_em", "f1" (at least 0.5) or "judge".
-      reward: "f1", "em" or "sub_em"; with success "judge" the reward is the judge's verdict.
-      seed_fraction: share of the questions that become seeds, by a stable hash.
-      sub_questions: whether their sub-questions become seeds too.
+      reward: "f1", "em" or "sub_em".
+      seed_fraction: share of the questions that become seeds, by a stable hash, with their sub-questions.
       episodes: the seeds, and what the simulator writes, are questions of two hops that are searched for, in
         episodes whose conversations only grow.  The mode must be "search".
       max_searches: searches of an episode.
-      search_threshold: how much a query must resemble a sub-question to find it (`search.similarity`).
-      answer_chars: longest answer that is read.
-      generation_chars: longest generation of the simulator that is read.
       judge_url: base URL of an OpenAI-compatible endpoint that judges held-out answers; "": none.
       judge_model: the model's name there.
     """
@@ -72,15 +61,10 @@ class Bamboogle(Published):
     name = "bamboogle"
 
     mode: str = CLOSED_BOOK
-    success: str = "em"
     reward: str = "f1"
     seed_fraction: float = 0.2
-    sub_questions: bool = True
     episodes: bool = False
     max_searches: int = 3
-    search_threshold: float = 0.4
-    answer_chars: int = 8_192
-    generation_chars: int = 8_192
     judge_url: str = ""
     judge_model: str = ""
 
@@ -89,18 +73,13 @@ class Bamboogle(Published):
         check_choice("mode", self.mode, (CLOSED_BOOK, SEARCH))
         if self.episodes and self.mode != SEARCH:
             raise ValueError(f"episodes = True, mode = {self.mode!r}: expected 'search'")
-        check_choice("success", self.success, (*_MEASURES, "judge"))
-        check_choice("reward", self.reward, _MEASURES)
-        check_shares(seed_fraction=self.seed_fraction, search_threshold=self.search_threshold)
+        check_choice("reward", self.reward, ("em", "f1", "sub_em"))
+        check_shares(seed_fraction=self.seed_fraction)
         check_integers(1, 5, max_searches=self.max_searches)
-        check_integers(1, 16_384, answer_chars=self.answer_chars)
-        check_integers(1, 16_384, generation_chars=self.generation_chars)
-        url, judge = self.judge_url, self.judge_model
-        if self.success == "judge" and not url:
-            raise ValueError("success = 'judge': expected judge_url and judge_model too")
-        if url and not judge:
+        url, model = self.judge_url, self.judge_model
+        if url and not model:
             raise ValueError("judge_model = '': expected the judge's name at judge_url")
-        self.judge: Judge | None = EndpointJudge(url, judge) if url else None
+        self.judge: Judge | None = EndpointJudge(url, model) if url else None
         # A request may hang longer than its time-out says: scored in processes, with a limit.
         self.isolated = bool(url)
         self.worker_needs = ("network",) if url else ()
@@ -108,7 +87,7 @@ class Bamboogle(Published):
     def facts(self) -> dict[str, str]:
         facts = {
             "data": "125 questions; LoganMilandin/comp-gap-public, commit 7667305",
-            "rule": f"success: {self.success}; reward: {self.reward}; SQuAD normalisation",
+            "rule": f"success: em; reward: {self.reward}; SQuAD normalisation",
             "mode": self.mode,
             "seed_fraction": str(self.seed_fraction),
         }
@@ -121,22 +100,21 @@ class Bamboogle(Published):
         return facts
 
     def load(self, split: str) -> list[Task]:
-        directory = records.find_directory(self.data_dir)
+        """Seeds give no held-out question away, come once each, and pass `verify`."""
+        directory = tasks.find_directory(self.data_dir)
         sides: dict[bool, list[Task]] = {True: [], False: []}  # whether it is a seed
-        for task in records.load(directory, split, self.verify_files):
+        for task in tasks.load(directory, split, self.verify_files):
             place = stable_position(f"bamboogle:{task.id}")
             sides[place < self.seed_fraction].append(task)
-        return sides[False] if split == "eval" else self._seeds(sides[True], sides[False])
-
-    def _seeds(self, candidates: list[Task], held_out: list[Task]) -> list[Task]:
-        questions = {key for task in held_out for key in _questions(task)}
-        first = {key for task in held_out for key in _first_answers(task)}
+        if split == "eval":
+            return sides[False]
+        questions = {key for task in sides[False] for key in _questions(task)}
+        first = {key for task in sides[False] for key in _first_answers(task)}
         kept: dict[str, Task] = {}
-        for task in candidates:
+        for task in sides[True]:
             if _questions(task) & questions or _first_answers(task) & first:
                 continue
-            parts = records.sub_tasks(task) if self.sub_questions and not self.episodes else []
-            for seed in (task, *parts):
+            for seed in (task, *([] if self.episodes else tasks.sub_tasks(task))):
                 if self.verify(seed) is None:
                     kept.setdefault(self.canonical(seed), seed)
         return list(kept.values())
@@ -154,8 +132,7 @@ class Bamboogle(Published):
 
     def simulator_answer(self, task: Task, seed: Task | None = None) -> str:
         """See `Benchmark.simulator_answer`."""
-        steps = prompts.write_steps(task) if task.answer["steps"] else ""
-        return generations.write(prompts.question(task), steps, task.answer["answers"])
+        return generations.write(task)
 
     def agent_answer(self, task: Task) -> str:
         """See `Benchmark.agent_answer`; in an episode this ends it."""
@@ -175,44 +152,25 @@ class Bamboogle(Published):
         return self._episode(task, lambda answer: self.score(task, answer))
 
     def _episode(self, task: Task, finish: Callable[[str], Score]) -> SearchEpisode:
-        return SearchEpisode(
-            task,
-            self.agent_messages(task),
-            finish,
-            self.max_searches,
-            self.search_threshold,
-            self.answer_chars,
-            grows=self.episodes,
-        )
+        opening = self.agent_messages(task)
+        return SearchEpisode(task, opening, finish, self.max_searches, self.episodes)
 
     def parse(self, text: str, seed: Task, task_id: str, generation: int) -> Task | Rejection:
-        """See `Benchmark.parse`; reasons are those of `generations.read`."""
-        read = generations.read(text, bool(seed.answer["steps"]), self.generation_chars)
-        if isinstance(read, Rejection):
-            return read
-        return records.make_task(
-            task_id,
-            read.question,
-            read.answers,
-            read.steps,
-            seed_id=seed.id,
-            origin="generated",
-            generation=generation,
-        )
+        """See `Benchmark.parse`, and `generation.parse` for the reasons."""
+        return generations.parse(text, seed, task_id, generation)
 
     def fault(self, task: Task) -> Rejection | None:
-        """Reasons of `generations.fault`, and WRONG_ANSWER.
+        """Reasons of `generation.fault`, and WRONG_ANSWER.
 
         Whether a generated answer is true cannot be checked without a source; the steps must lead to
         it, and the question must not hold it.
         """
-        spec = task.answer
-        rejection = generations.fault(prompts.question(task), spec["answers"], spec["steps"])
+        rejection = generations.fault(task)
         if rejection:
             return rejection
-        found = measure(extract(self.agent_answer(task)), spec["answers"])
-        if found.em < 1.0 or found.f1 < 1.0:
-            return Rejection(WRONG_ANSWER, _WRONG)
+        found = scoring.score(task.answer["answers"], self.agent_answer(task), "f1")
+        if not found.success or found.reward < 1.0:
+            return Rejection(WRONG_ANSWER, "wrong_answer")
         return self._search_fault(task) if self.episodes else None
 
     def _search_fault(self, task: Task) -> Rejection | None:
@@ -229,10 +187,6 @@ class Bamboogle(Published):
     def canonical(self, task: Task) -> str:
         """See `Benchmark.canonical`: the question without case, punctuation and white space."""
         return letters(prompts.question(task))
-
-    def text(self, task: Task) -> str:
-        """See `Benchmark.text`: the question."""
-        return prompts.question(task)
 
     def signature(self, task: Task) -> str:
         """See `Benchmark.signature`: the question's words, but for names, numbers and the commonest words."""
@@ -253,38 +207,20 @@ class Bamboogle(Published):
         return [(question, [normalize(answer)]) for question, of in asked for answer in of]
 
     def verdict(self, task: Task, answer: str) -> Score:
-        """`detail` has the measures, and the judge's verdict if there is one.
-
-        A judge is asked about held-out tasks only, unless it decides about success.  Where it cannot be
-        reached its verdict is None, and no success.
-        """
-        rejection = check_text(answer, self.answer_chars)
-        if rejection:
-            return Score(0.0, False, False, rejection.reason)
+        """`scoring.score`; the judge's verdict on a held-out answer is a detail, None without a reply."""
         golds = task.answer["answers"]
-        prediction = extract(answer)
-        found = dataclasses.asdict(measure(prediction, golds))
-        question = prompts.question(task)
-        if not normalize(prediction):
-            return Score(0.0, False, False, "no_answer", found)
-        reward = found[self.reward]
-        if self.judge is not None and (task.origin == "eval" or self.success == "judge"):
-            try:
-                found["judge"] = bool(self.judge(question, golds, prediction))
-            except Exception as error:  # of a network and a server: all kinds
-                found |= {"judge": None, "judge_error": f"{type(error).__name__}: {error}"[:200]}
-        if self.success == "judge":
-            success = found["judge"] is True
-            reward = float(success)
-        else:
-            success = found[self.success] >= (_MIN_F1 if self.success == "f1" else 1.0)
-        # Without a tag all of the text is the answer, which is seldom meant.
-        wrong = _WRONG if prediction != answer.strip() else _NO_TAG
-        return Score(reward, success, True, "" if success else wrong, found)
+        score = scoring.score(golds, answer, self.reward)
+        if self.judge is None or task.origin != "eval" or not score.valid:
+            return score
+        try:
+            judged = {"judge": bool(self.judge(self.text(task), golds, scoring.extract(answer)))}
+        except Exception as error:  # of a network and a server: all kinds
+            judged = {"judge": None, "judge_error": f"{type(error).__name__}: {error}"[:200]}
+        return dataclasses.replace(score, detail={**score.detail, **judged})
 
     def aggregate(self, results: Sequence[tuple[Task, Score]]) -> dict[str, float]:
-        """See `Benchmark.aggregate` and `metrics.official_metrics`."""
-        return official_metrics(results)
+        """See `Benchmark.aggregate` and `scoring.official_metrics`."""
+        return scoring.official_metrics(results)
 
 
 def _questions(task: Task) -> set[str]:

@@ -1,25 +1,37 @@
-"""One attempt at a question with searches."""
+"""One attempt at a question with searches, and the search, which needs no corpus.
+
+What is found are the task's own two sub-questions with their answers.  The second sub-question names the
+answer of the first, so it is found only by a query that names that answer too, or after the first was
+found.  Queries that resemble neither find nothing.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import dataclasses
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
 
-from genenv_jax.benchmarks.bamboogle import search
-from genenv_jax.benchmarks.base import TOO_LONG, Message, Score, Task
+from genenv_jax.benchmarks.bamboogle.scoring import MAX_CHARS, NO_ANSWER, normalize
+from genenv_jax.benchmarks.base import TOO_LONG, Episode, Message, Score, Task
 from genenv_jax.benchmarks.safe_parse import check_text
 
-NO_ANSWER = "no_answer"
+NOTHING = "no results"
+_NO_MORE = "no searches are left; give your answer"
 _SEARCH, _END_SEARCH = "<search>", "</search>"
 _END_ANSWER = "</answer>"
+_LEAST_SIMILARITY = 0.4  # of a query and the sub-question that it finds
 _KEPT_CHARS = 1_500  # of an answer in the conversation: five of them must fit into the prompt
 _GROWING_CHARS = 2_000  # of a search in an episode that agents are trained on
 _INFORMATION_CHARS = 1_000  # of what comes back there
 _QUERY_CHARS = 400
-_NO_MORE = "no searches are left; give your answer"
+_COMMON = frozenset(
+    "of in on at by for to from with and or is are was were be been did do does has have had that "
+    "who whom whose which what when where why how many much it its this these".split()
+)
 
 
-class SearchEpisode:
-    """A question, searches and an answer; implements `genenv_jax.benchmarks.base.Episode`.
+class SearchEpisode(Episode):
+    """A question, searches and an answer.
 
     Each answer of the agent is either a search, `<search>query</search>`, or the end.  The tag that is
     closed first decides.  A search beyond `max_searches` finds nothing; the next one ends the episode without
@@ -30,8 +42,6 @@ class SearchEpisode:
       opening: the messages that the agent reads first.
       finish: scores the last answer.
       max_searches: how many searches find something.
-      threshold: see `search.find`.
-      answer_chars: longest answer that is read.
       grows: the conversation is only added to, as agents are trained on it: a search stands as it was given,
         a longer one than `_GROWING_CHARS` ends the episode, and what is found is cut.  Otherwise what stands
         after a search is left out of the conversation, and so is the beginning of a long one.
@@ -43,69 +53,54 @@ class SearchEpisode:
         opening: list[Message],
         finish: Callable[[str], Score],
         max_searches: int,
-        threshold: float,
-        answer_chars: int,
         grows: bool = False,
     ):
+        super().__init__(opening)
         self._steps = task.answer["steps"]
-        self._messages = list(opening)
         self._finish = finish
         self._max_searches = max_searches
-        self._threshold = threshold
-        self._answer_chars = answer_chars
         self._grows = grows
         self._searches = 0
-        self._found: frozenset[int] = frozenset()
-        self._score: Score | None = None
+        self._found: set[int] = set()
 
-    def messages(self) -> list[Message]:
-        """See `Episode.messages`."""
-        return [dict(message) for message in self._messages]
+    def take(self, answer: str) -> Score | Sequence[Message]:
+        """See `Episode.take`."""
+        after = self._search(answer)
+        if isinstance(after, str):
+            return [{"role": "user", "content": f"<information>{after}</information>"}]
+        searches = min(self._searches, self._max_searches)
+        counts = {"searches": searches, "found": len(self._found)}
+        return dataclasses.replace(after, detail={**after.detail, **counts})
 
-    def step(self, answer: str) -> Score | None:
-        """See `Episode.step`; after the end it gives the same score again."""
-        if self._score is not None:
-            return self._score
-        rejection = check_text(answer, self._answer_chars)
+    def shown(self, answer: str) -> str:
+        """See `Episode.shown`; what stands after a search is made up."""
+        if self._grows or _query(answer) is None:
+            return answer
+        end = answer.find(_END_SEARCH, answer.find(_SEARCH)) + len(_END_SEARCH)
+        return answer[:end][-_KEPT_CHARS:]
+
+    def _search(self, answer: str) -> Score | str:
+        """What an answer's search finds, or the score that it ends with."""
+        rejection = check_text(answer, MAX_CHARS)
         if rejection:
-            return self._end(Score(0.0, False, False, rejection.reason))
+            return Score(0.0, False, False, rejection.reason)
         query = _query(answer)
         if query is None:
-            return self._end(self._finish(answer))
+            return self._finish(answer)
         if self._grows and len(answer) > _GROWING_CHARS:
-            return self._end(Score(0.0, False, False, TOO_LONG))
+            return Score(0.0, False, False, TOO_LONG)
         if self._searches > self._max_searches:
-            return self._end(Score(0.0, False, False, NO_ANSWER))
+            return Score(0.0, False, False, NO_ANSWER)
         self._searches += 1
         if self._searches > self._max_searches:
-            text = _NO_MORE
-        else:
-            found = search.find(query[:_QUERY_CHARS], self._steps, self._found, self._threshold)
-            self._found |= {found.step} - {-1}
-            text = found.text
-        said = answer
-        if self._grows:
-            text = text[:_INFORMATION_CHARS]
-        else:  # what stands after a search is made up
-            end = answer.find(_END_SEARCH, answer.find(_SEARCH)) + len(_END_SEARCH)
-            said = answer[:end][-_KEPT_CHARS:]
-        self._messages += [
-            {"role": "assistant", "content": said},
-            {"role": "user", "content": f"<information>{text}</information>"},
-        ]
-        return None
-
-    def close(self) -> None:
-        """See `Episode.close`; there is nothing to free."""
-
-    def _end(self, score: Score) -> Score:
-        detail = {
-            **score.detail,
-            "searches": min(self._searches, self._max_searches),
-            "found": len(self._found),
-        }
-        self._score = Score(score.reward, score.success, score.valid, score.reason, detail)
-        return self._score
+            return _NO_MORE
+        step = find(query[:_QUERY_CHARS], self._steps, self._found)
+        if step is None:
+            return NOTHING
+        self._found.add(step)
+        found = self._steps[step]
+        text = f"{found['question']} {'; '.join(found['answers'])}"
+        return text[:_INFORMATION_CHARS] if self._grows else text
 
 
 def search_answer(question: str) -> str:
@@ -115,9 +110,45 @@ def search_answer(question: str) -> str:
 
 def _query(answer: str) -> str | None:
     """The first search, if it is closed before an answer is; else None."""
+    if not isinstance(answer, str):
+        return None
     start = answer.find(_SEARCH)
     end = answer.find(_END_SEARCH, start + len(_SEARCH)) if start >= 0 else -1
     if end < 0:
         return None
     answered = answer.find(_END_ANSWER)
     return None if 0 <= answered < end else answer[start + len(_SEARCH) : end].strip()
+
+
+def find(query: str, steps: Sequence[Mapping[str, Any]], found: set[int]) -> int | None:
+    """The index of the sub-question that is most like the query; None where none is like it.
+
+    Args:
+      query: what the agent looks for.
+      steps: sub-questions, [{"question", "answers"}, ...].
+      found: those that were found before.
+    """
+    best, best_value = None, 0.0
+    for index, step in enumerate(steps):
+        if index and index - 1 not in found and not _names(query, steps[index - 1]["answers"]):
+            continue
+        value = similarity(query, step["question"])
+        if value >= _LEAST_SIMILARITY and value > best_value:
+            best, best_value = index, value
+    return best
+
+
+def similarity(query: str, question: str) -> float:
+    """F1 of the two texts' sets of words, common words aside; in [0, 1]."""
+    a, b = _words(query), _words(question)
+    return 2 * len(a & b) / (len(a) + len(b)) if a and b else 0.0
+
+
+def _words(text: str) -> set[str]:
+    words = set(normalize(text).split())
+    return words - _COMMON or words
+
+
+def _names(query: str, answers: Sequence[str]) -> bool:
+    text = f" {normalize(query)} "
+    return any(f" {normalize(answer)} " in text for answer in answers if normalize(answer))

@@ -1,13 +1,13 @@
-"""The simulator's side of Bamboogle: reads the sections of a generation."""
+"""The simulator's side of Bamboogle: what it wrote is read into a task, and checked."""
 
 from __future__ import annotations
 
-import dataclasses
 from typing import Any
 
 from genenv_jax.benchmarks.bamboogle import prompts
-from genenv_jax.benchmarks.bamboogle.answers import normalize
-from genenv_jax.benchmarks.base import BAD_ANSWER, UNPARSABLE, Rejection
+from genenv_jax.benchmarks.bamboogle.scoring import normalize
+from genenv_jax.benchmarks.bamboogle.tasks import make_task
+from genenv_jax.benchmarks.base import BAD_ANSWER, UNPARSABLE, Rejection, Task
 from genenv_jax.benchmarks.headers import parse_headers
 from genenv_jax.benchmarks.safe_parse import check_text, parse_json
 from genenv_jax.benchmarks.wording import fold
@@ -15,58 +15,59 @@ from genenv_jax.benchmarks.wording import fold
 BAD_STEPS = "bad_steps"  # sub-questions that are missing or not well formed
 LEAKED = "leaked"  # the question holds its own answer
 
-MAX_QUESTION = 500  # characters
-MAX_ANSWER = 200
-MAX_ANSWERS = 8
+_MAX_CHARS = 8_192  # of a generation
+_MAX_QUESTION = 500
+_MAX_ANSWER = 200
+_MAX_ANSWERS = 8
 _CLOSED = ("yes", "no")
 _MAX_DEPTH = 8
 
 
-@dataclasses.dataclass(frozen=True)
-class Generation:
-    """What a simulator wrote."""
-
-    question: str
-    steps: list[dict[str, Any]]
-    answers: list[str]
-
-
-def write(question: str, steps: str, answers: list[str]) -> str:
-    """The text that `read` inverts; `steps` "" for a question of one hop."""
-    lines = [f"{prompts.TASK_HEADER} {question}"]
-    if steps:
-        lines.append(f"{prompts.STEPS_HEADER} {steps}")
-    lines.append(f"{prompts.ANSWER_HEADER} {prompts.SEPARATOR.join(answers)}")
+def write(task: Task) -> str:
+    """The text that `parse` inverts."""
+    lines = [f"{prompts.TASK_HEADER} {prompts.question(task)}"]
+    if task.answer["steps"]:
+        lines.append(f"{prompts.STEPS_HEADER} {prompts.write_steps(task)}")
+    lines.append(f"{prompts.ANSWER_HEADER} {prompts.SEPARATOR.join(task.answer['answers'])}")
     return "\n".join(lines)
 
 
-def read(text: Any, two_hops: bool, max_chars: int) -> Generation | Rejection:
-    """Reads a generation; total.
+def parse(text: Any, seed: Task, task_id: str, generation: int) -> Task | Rejection:
+    """Reads a generation, of two hops where the seed is; total.
 
     Returns:
-      The parts, or a `Rejection`: EMPTY, NOT_TEXT, TOO_LONG, UNPARSABLE (sections) or BAD_STEPS.
+      The task, or a `Rejection`: EMPTY, NOT_TEXT, TOO_LONG, UNPARSABLE (sections) or BAD_STEPS.
     """
-    rejection = check_text(text, max_chars)
+    rejection = check_text(text, _MAX_CHARS)
     if rejection:
         return rejection
     headers = [prompts.TASK_HEADER, prompts.ANSWER_HEADER]
+    two_hops = bool(seed.answer["steps"])
     if two_hops:
         headers.insert(1, prompts.STEPS_HEADER)
     parts = parse_headers(text, headers)
     if isinstance(parts, Rejection):
         return parts
-    answers = [part.strip() for part in parts[-1].split(prompts.SEPARATOR.strip())]
     steps: Any = []
     if two_hops:
-        steps = parse_json(parts[1], max_chars, _MAX_DEPTH)
+        steps = parse_json(parts[1], _MAX_CHARS, _MAX_DEPTH)
         if isinstance(steps, Rejection):
             return Rejection(BAD_STEPS, f"{steps.reason}: {steps.detail}"[:200])
-        if not is_steps(steps):
+        if not _is_steps(steps):
             return Rejection(BAD_STEPS, "expected two objects with a question and its answers")
-    return Generation(" ".join(parts[0].split()), steps, answers)
+    answers = [part.strip() for part in parts[-1].split(prompts.SEPARATOR.strip())]
+    return make_task(
+        task_id,
+        " ".join(parts[0].split()),
+        answers,
+        steps,
+        seed_id=seed.id,
+        origin="generated",
+        generation=generation,
+    )
 
 
-def is_steps(value: Any) -> bool:
+def _is_steps(value: Any) -> bool:
     """Whether a value is two sub-questions with one or more answers each."""
     return (
         isinstance(value, list)
@@ -82,20 +83,21 @@ def is_steps(value: Any) -> bool:
     )
 
 
-def fault(question: str, answers: list[str], steps: list[dict[str, Any]]) -> Rejection | None:
+def fault(task: Task) -> Rejection | None:
     """What is wrong with a question, its answers and its sub-questions; None for a sound task.
 
     Sizes; answers that are nothing but articles and punctuation, or yes and no at once; a question that holds
     its answer (yes and no aside), be it in look-alike or between invisible letters; a final answer that the
     second sub-question does not lead to.
     """
+    question, answers, steps = prompts.question(task), task.answer["answers"], task.answer["steps"]
     pairs = [(question, answers), *((step["question"], step["answers"]) for step in steps)]
     for asked, given in pairs:
-        if not asked.strip() or len(asked) > MAX_QUESTION or "\n" in asked:
-            return Rejection(UNPARSABLE, f"expected a question of 1 to {MAX_QUESTION} characters")
-        if not 0 < len(given) <= MAX_ANSWERS:
-            return Rejection(BAD_ANSWER, f"expected 1 to {MAX_ANSWERS} answers")
-        if any(not normalize(answer) or len(answer) > MAX_ANSWER for answer in given):
+        if not asked.strip() or len(asked) > _MAX_QUESTION or "\n" in asked:
+            return Rejection(UNPARSABLE, f"expected a question of 1 to {_MAX_QUESTION} characters")
+        if not 0 < len(given) <= _MAX_ANSWERS:
+            return Rejection(BAD_ANSWER, f"expected 1 to {_MAX_ANSWERS} answers")
+        if any(not normalize(answer) or len(answer) > _MAX_ANSWER for answer in given):
             return Rejection(BAD_ANSWER, "an answer is empty or too long")
     normal = [normalize(answer) for answer in answers]
     if all(answer in normal for answer in _CLOSED):

@@ -16,7 +16,7 @@ import re
 from collections.abc import Sequence
 from typing import Any
 
-from genenv_jax.benchmarks.bamboogle import answers
+from genenv_jax.benchmarks.bamboogle import scoring
 from genenv_jax.benchmarks.base import Rejection
 from genenv_jax.benchmarks.custom import calls
 from genenv_jax.benchmarks.safe_parse import check_text
@@ -109,7 +109,7 @@ def grade(checker: str, reference: Any, text: str) -> float:
         return float(number is not None and math.isclose(number, reference, rel_tol=near))
     golds = reference if isinstance(reference, list) else [reference]
     if checker == F1:
-        return answers.measure(text, golds).f1
+        return scoring.measure(text, golds).f1
     return float(_normal(text) in map(_normal, golds))
 
 
@@ -121,7 +121,7 @@ def succeeds(checker: str, reward: float) -> bool:
 def extract(text: str) -> str:
     """The answer in a text, without white space around it; see the module's docstring."""
     if "<answer>" in text:
-        return answers.extract(text)
+        return scoring.extract(text)
     begin = text.rfind(_BOXED)
     if begin < 0:
         return text.strip()

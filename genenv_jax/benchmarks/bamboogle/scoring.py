@@ -1,4 +1,4 @@
-"""Exact match, F1 and sub-EM with the standard normalisation of question answering.
+"""The official score: exact match, F1 and sub-EM with the standard normalisation of question answering.
 
 Normalisation: lower case, no ASCII punctuation, no articles, single spaces (SQuAD; the same in Search-R1
 `verl/utils/reward_score/qa_em.py` and FlashRAG `flashrag/evaluator/utils.py`).  Each measure is the
@@ -13,9 +13,14 @@ import string
 from collections import Counter
 from collections.abc import Sequence
 
+from genenv_jax.benchmarks.base import Score, Task
+from genenv_jax.benchmarks.safe_parse import check_text
+
 _ARTICLES = re.compile(r"\b(a|an|the)\b")
 _NO_PUNCTUATION = str.maketrans("", "", string.punctuation)
 _CLOSED = ("yes", "no", "noanswer")  # answers that have no part
+MAX_CHARS = 8_192  # of an answer that is read
+NO_ANSWER = "no_answer"
 _OPEN_TAG, _CLOSE_TAG = "<answer>", "</answer>"
 
 
@@ -80,3 +85,51 @@ def _words(found: str, expected: str) -> tuple[float, float, float]:
         return 0.0, 0.0, 0.0
     precision, recall = common / len(left), common / len(right)
     return 2 * precision * recall / (precision + recall), precision, recall
+
+
+def score(golds: Sequence[str], answer: str, reward: str) -> Score:
+    """Success is exact match; the reward is the measure of that name.  `detail` has all measures.
+
+    The reason of a wrong answer is "no_answer_tag" where all of the text is the answer, which is seldom
+    meant.
+    """
+    rejection = check_text(answer, MAX_CHARS)
+    if rejection:
+        return Score(0.0, False, False, rejection.reason)
+    prediction = extract(answer)
+    found = dataclasses.asdict(measure(prediction, golds))
+    if not normalize(prediction):
+        return Score(0.0, False, False, NO_ANSWER, found)
+    success = found["em"] == 1.0
+    wrong = "wrong_answer" if prediction != answer.strip() else "no_answer_tag"
+    return Score(found[reward], success, True, "" if success else wrong, found)
+
+
+def official_metrics(results: Sequence[tuple[Task, Score]]) -> dict[str, float]:
+    """Means over all results; {"accuracy": 0.0} where there are none.
+
+    Returns:
+      accuracy                          share of successes (the headline; exact match);
+      em, f1, sub_em, precision, recall see `Measures`; an answer that was not read counts 0;
+      searches, found                   with a search tool: searches made and sub-questions found, a
+                                        question;
+      judge, judge_failures             with a judge: share that it calls correct, of those that it
+                                        judged; share of verdicts that could not be had.
+    """
+    if not results:
+        return {"accuracy": 0.0}
+    scores = [score for _, score in results]
+    metrics = {"accuracy": sum(score.success for score in scores) / len(scores)}
+    for name in ("em", "f1", "sub_em", "precision", "recall"):
+        metrics[name] = sum(score.detail.get(name, 0.0) for score in scores) / len(scores)
+    for name in ("searches", "found"):
+        values = [score.detail[name] for score in scores if name in score.detail]
+        if values:
+            metrics[name] = sum(values) / len(values)
+    verdicts = [score.detail["judge"] for score in scores if "judge" in score.detail]
+    if verdicts:
+        judged = [verdict for verdict in verdicts if verdict is not None]
+        if judged:
+            metrics["judge"] = sum(judged) / len(judged)
+        metrics["judge_failures"] = 1 - len(judged) / len(verdicts)
+    return metrics

@@ -6,13 +6,13 @@ copies hold the same questions and answers.
 
 from __future__ import annotations
 
-import json
 import os
 import pathlib
 from typing import Any
 
 from genenv_jax.benchmarks import data_files
 from genenv_jax.benchmarks.base import Task
+from genenv_jax.benchmarks.records import field, read_list
 
 FILE = "comp-gap-public__bamboogle.json"
 TEST = "test"
@@ -47,20 +47,8 @@ def load(directory: pathlib.Path, origin: str = "eval", verify_files: bool = Fal
     """
     if verify_files:
         data_files.verify("bamboogle", directory, [FILE])
-    path = directory / FILE
-    if not path.is_file():
-        raise FileNotFoundError(f"Bamboogle file {path} is missing")
-    try:
-        entries = json.loads(path.read_text(encoding="utf-8"))
-    except ValueError as error:
-        raise ValueError(f"{path}: not JSON: {error}") from None
-    if not isinstance(entries, list):
-        raise ValueError(f"{path}: expected a list of records")
     tasks = []
-    for index, entry in enumerate(entries):
-        where = f"{path}: record {index}"
-        if not isinstance(entry, dict):
-            raise ValueError(f"{where}: expected an object")
+    for index, (where, entry) in enumerate(read_list(directory / FILE)):
         steps = [
             {"question": _text(entry, f"Q{n}", where), "answers": _texts(entry, f"A{n}", where)}
             for n in (1, 2)
@@ -104,16 +92,15 @@ def sub_tasks(task: Task) -> list[Task]:
 
 
 def _text(entry: dict[str, Any], name: str, where: str) -> str:
-    value = entry.get(name)
-    if not isinstance(value, str) or not value.strip():
-        raise ValueError(f"{where}: {name!r} is missing or not text")
-    return value.strip()
+    text = field(entry, name, str, where).strip()
+    if not text:
+        raise ValueError(f"{where}: {name!r} is empty")
+    return text
 
 
 def _texts(entry: dict[str, Any], name: str, where: str) -> list[str]:
-    value = entry.get(name)
-    if not isinstance(value, list) or not value or not all(isinstance(v, str) for v in value):
-        raise ValueError(f"{where}: {name!r} is missing or not a list of texts")
-    return [
-        part.strip() for text in value for part in text.split("|")
-    ]  # one entry holds two answers
+    values = field(entry, name, list, where)
+    if not values or not all(isinstance(value, str) for value in values):
+        raise ValueError(f"{where}: {name!r} is not a list of texts")
+    # One entry holds two answers.
+    return [part.strip() for text in values for part in text.split("|")]
