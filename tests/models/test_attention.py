@@ -24,10 +24,10 @@ def single_shot(q, k, v, past):
     [(1, 37, 0, "float32"), (4, 37, 21, "float32"), (3, 8, 5, "bfloat16")],
 )
 def test_blocks_equal_single_shot(monkeypatch, g, t, s, dtype):
+    inputs = make_inputs(g=g, t=t, s=s, dtype=dtype)
+    assert "while" not in str(jax.make_jaxpr(causal_attention)(*inputs))  # small: not cut
     monkeypatch.setattr(attention, "_MAX_SCORES", 5 * g * (s + t))  # five queries at a time
-    assert_equal_with_gradients(
-        causal_attention, single_shot, make_inputs(g=g, t=t, s=s, dtype=dtype)
-    )
+    assert_equal_with_gradients(causal_attention, single_shot, inputs)
 
 
 def test_blocks_take_masks_of_every_shape(monkeypatch):
@@ -69,12 +69,6 @@ def test_long_prompts_never_hold_all_scores():
     assert compiled.memory_analysis().temp_size_in_bytes < scores
 
 
-def test_small_inputs_are_not_cut():
-    q, k, v, past = make_inputs(g=4, t=37, s=21)
-    assert "while" not in str(jax.make_jaxpr(causal_attention)(q, k, v, past))
-    assert "scan" not in str(jax.make_jaxpr(causal_attention)(q, k, v, past))
-
-
 @pytest.mark.parametrize("implementation", ["splash", "cudnn"])
 def test_decoding_and_unshared_segments_take_the_plain_path(implementation):
     def same_program(q, k, v, past):
@@ -101,13 +95,7 @@ def test_kernels_that_are_not_there():
         causal_attention(q, k, v, past, "cudnn")
     with pytest.raises(ValueError, match="bfloat16 or float16, but dtype = 'float32'"):
         check_attention("cudnn", "float32")
-    for implementation in ("xla", "splash", "cudnn"):
-        check_attention(implementation, "bfloat16")
-
-
-def test_platform_is_that_of_the_mesh():
-    """A program for a machine that is not there is refused by that machine's name."""
-    q, k, v, past = make_inputs(g=1, t=4, s=0)
+    # A program for a machine that is not there is refused by that machine's name.
     device = jax.sharding.AbstractDevice("a card", 1, "gpu")
     mesh = jax.sharding.AbstractMesh((1,), ("data",), abstract_device=device)
     with (
@@ -115,6 +103,8 @@ def test_platform_is_that_of_the_mesh():
         pytest.raises(ValueError, match="runs on TPUs, and this program is for 'gpu'"),
     ):
         causal_attention(q, k, v, past, "splash")
+    for implementation in ("xla", "splash", "cudnn"):
+        check_attention(implementation, "bfloat16")
 
 
 def test_several_shared_segments_are_one_past():

@@ -120,8 +120,7 @@ def test_any_sharding(tmp_path):
         assert jax.tree.map(lambda x: x.sharding, params) == shardings
 
 
-@pytest.mark.parametrize("param_dtype", ["float32", "bfloat16"])
-@pytest.mark.parametrize("small", [False, True])
+@pytest.mark.parametrize(("param_dtype", "small"), [("float32", False), ("bfloat16", True)])
 def test_each_tensor_may_have_its_own_type(tmp_path, monkeypatch, param_dtype, small):
     if small:
         monkeypatch.setattr(streaming, "_WHOLE_BYTES", 100)
@@ -140,15 +139,6 @@ def test_each_tensor_may_have_its_own_type(tmp_path, monkeypatch, param_dtype, s
     assert_equal(params, expected(config, exact, jnp.dtype(param_dtype)))
 
 
-@pytest.mark.parametrize("kind", ["int32", "float64", "bool"])
-def test_type_that_parameters_cannot_have(tmp_path, kind):
-    path, config = write(tmp_path)
-    with pytest.raises(
-        ValueError, match=rf"param_dtype = {kind}: expected one of float32, bfloat16"
-    ):
-        huggingface.load_params(path, config, param_dtype=kind)
-
-
 @pytest.mark.usefixtures("small_blocks")
 def test_adapters_are_no_part_of_a_checkpoint(tmp_path):
     from genenv_jax.models.lora import LoraConfig
@@ -163,29 +153,25 @@ def test_adapters_are_no_part_of_a_checkpoint(tmp_path):
 @pytest.mark.parametrize("sizes", [None, (2, 2, 2)])
 @pytest.mark.usefixtures("small_blocks")
 def test_faults_are_named_in_any_block(tmp_path, sizes):
-    path, config = write(tmp_path, shards=2)
-    shardings = sizes and rules.param_shardings(config, make_mesh(*sizes))
-    key = "model.layers.1.mlp.down_proj.weight"
-    tensors = tiny.random_tensors(tiny.config_dict())
-    tensors[key][-1, -1] = np.nan
-    tiny.write_weights(path, tensors, shards=2)
-    with pytest.raises(ValueError, match=rf"00002\.safetensors: {key} holds NaN or infinity"):
-        huggingface.load_params(path, config, shardings)
-
-
-@pytest.mark.usefixtures("small_blocks")
-def test_tied_head_is_compared_block_by_block(tmp_path):
+    """A value that is not finite, and a tied head that is not the embedding."""
     path, config = write(tmp_path, tie_word_embeddings=True)
+    shardings = sizes and rules.param_shardings(config, make_mesh(*sizes))
     tensors = tiny.random_tensors(tiny.config_dict(tie_word_embeddings=True))
-    tensors["lm_head.weight"] = tensors["model.embed_tokens.weight"].copy()
+    head = tensors["lm_head.weight"] = tensors["model.embed_tokens.weight"].copy()
     tiny.write_weights(path, tensors)
-    huggingface.load_params(path, config)
-    tensors["lm_head.weight"][-1, -1] += 1
+    huggingface.load_params(path, config, shardings)
+    head[-1, -1] += 1
     tiny.write_weights(path, tensors)
-    with pytest.raises(
-        ValueError, match=r"lm_head\.weight differs from model\.embed_tokens\.weight"
-    ):
-        huggingface.load_params(path, config)
+    with pytest.raises(ValueError, match=r"lm_head\.weight differs from model\.embed_tokens"):
+        huggingface.load_params(path, config, shardings)
+    key = "model.layers.1.mlp.down_proj.weight"
+    del tensors["lm_head.weight"]
+    tensors[key][-1, -1] = np.nan
+    tiny.write_weights(path, tensors)
+    with pytest.raises(ValueError, match=rf"{key} holds NaN or infinity"):
+        huggingface.load_params(path, config, shardings)
+    with pytest.raises(ValueError, match="param_dtype = int32: expected one of float32, bfloat16"):
+        huggingface.load_params(path, config, param_dtype="int32")
 
 
 def test_file_that_changes_under_the_reader(tmp_path, monkeypatch):
@@ -248,9 +234,7 @@ def test_blocks_are_written_in_place_on_tpus(kinds):
 
 
 @pytest.mark.parametrize("dtype", [np.float32, np.float16, ml_dtypes.bfloat16])
-@pytest.mark.parametrize(
-    "shape", [(1, 1), (127, 513), (128, 512), (300, 1_100), (5, 2_000), (0, 3)]
-)
+@pytest.mark.parametrize("shape", [(127, 513), (128, 512), (300, 1_100), (0, 3)])
 def test_transpose(dtype, shape):
     x = (np.arange(math.prod(shape)) % 1_009).reshape(shape).astype(dtype)
     got = transpose(x)

@@ -60,14 +60,6 @@ def test_param_shardings():
     }
 
 
-@pytest.mark.parametrize(("kv_heads", "tensor"), [(1, 2), (2, 4), (1, 4)])
-def test_too_few_kv_heads_are_replicated(kv_heads, tensor):
-    got = specs(config_of(num_key_value_heads=kv_heads), make_mesh(-1, 1, tensor))
-    assert got["layers/attention/k/kernel"] == P(None, "fsdp", None, None)
-    assert got["layers/attention/v/bias"] == P(None, None, None)
-    assert got["layers/attention/q/kernel"] == P(None, "fsdp", "tensor", None)
-
-
 @pytest.mark.parametrize(
     ("changes", "sizes", "message"),
     [
@@ -94,24 +86,23 @@ def test_other_indivisible_dimensions_are_explained(changes, sizes, message):
         rules.param_shardings(config_of(**changes), make_mesh(*sizes))
 
 
-def test_shardings_do_not_depend_on_the_active_mesh():
-    config, mesh = config_of(num_key_value_heads=1), make_mesh(2, 2, 2)
-    want = specs(config, mesh)
+def test_too_few_kv_heads_are_replicated_whatever_mesh_is_active():
+    config, mesh = config_of(num_key_value_heads=2), make_mesh(-1, 1, 4)
+    got = specs(config, mesh)
+    assert got["layers/attention/k/kernel"] == P(None, "fsdp", None, None)
+    assert got["layers/attention/v/bias"] == P(None, None, None)
+    assert got["layers/attention/q/kernel"] == P(None, "fsdp", "tensor", None)
     with rules.activate(mesh):
-        assert specs(config, mesh) == want
+        assert specs(config, mesh) == got
     with jax.set_mesh(make_mesh(8)):
-        assert specs(config, mesh) == want
-
-
-def test_batch_sharding():
-    mesh = make_mesh(2, 2, 2)
-    x = jax.device_put(jnp.zeros((8, 3)), rules.batch_sharding(mesh))
-    assert x.addressable_shards[0].data.shape == (2, 3)
-    assert len({str(s.index) for s in x.addressable_shards}) == 4
+        assert specs(config, mesh) == got
 
 
 def test_logical_sharding():
     mesh = make_mesh(2, 2, 2)
+    x = jax.device_put(jnp.zeros((8, 3)), rules.batch_sharding(mesh))
+    assert x.addressable_shards[0].data.shape == (2, 3)
+    assert len({str(s.index) for s in x.addressable_shards}) == 4
     axes = ("layers", "batch", "group", "length", "kv_heads", "head_dim")
     batch = ("data", "fsdp")
     assert rules.logical_sharding(mesh, axes).spec == P(None, batch, None, None, "tensor", None)
@@ -120,6 +111,10 @@ def test_logical_sharding():
     assert rules.logical_sharding(mesh, ("batch", None)).spec == P(batch, None)
     with pytest.raises(ValueError, match=r"unknown logical axes \['bacth'\]; expected some of"):
         rules.logical_sharding(mesh, ("bacth",))
+    head, mesh = ("head_batch", "head_vocab"), make_mesh(1, 4, 2)
+    assert rules.logical_sharding(mesh, head, config_of()).spec == P("data", ("tensor", "fsdp"))
+    odd = config_of(vocab_size=322)  # that fsdp does not divide
+    assert rules.logical_sharding(mesh, head, odd).spec == P(("data", "fsdp"), "tensor")
 
 
 def lowered_gradient(config):
@@ -175,16 +170,6 @@ def test_constraints_reach_the_program_under_activate_only():
         warnings.simplefilter("ignore", DeprecationWarning)
         with mesh, nn.logical_axis_rules(rules.RULES):  # the legacy context: Linen is blind to it
             assert constraints(lowered_gradient(config)) == ([], [])
-
-
-def test_a_vocabulary_that_fsdp_does_not_divide():
-    mesh = make_mesh(1, 4, 2)
-    spec = rules.logical_sharding(mesh, ("head_batch", "head_vocab"), config_of()).spec
-    assert spec == P("data", ("tensor", "fsdp"))
-    spec = rules.logical_sharding(
-        mesh, ("head_batch", "head_vocab"), config_of(vocab_size=322)
-    ).spec
-    assert spec == P(("data", "fsdp"), "tensor")
 
 
 def test_decoding_rules():
