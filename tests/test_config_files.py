@@ -26,23 +26,18 @@ def package(tmp_path, monkeypatch):
     return package
 
 
-def test_a_file_of_the_package_is_found_and_said(package, capsys):
+def test_a_file_of_the_package_is_found_and_said(package, tmp_path, capsys):
     file = package / "configs" / "small.py"
     assert config_files.find("configs/small.py:lora") == f"{file}:lora"
     assert capsys.readouterr().err == f"config: there is no configs/small.py here; taking {file}\n"
-
-
-def test_the_working_directory_comes_first(package, tmp_path, capsys):
-    own = tmp_path / "work" / "configs" / "small.py"
-    own.parent.mkdir()
-    own.touch()
+    (package / "configs").rename(package.parent / "configs")  # a checkout has it beside the package
+    beside = package.parent / "configs" / "small.py"
+    assert config_files.find("configs/small.py") == str(beside)
+    capsys.readouterr()
+    (tmp_path / "work" / "configs").mkdir()  # the working directory comes first
+    (tmp_path / "work" / "configs" / "small.py").touch()
     assert config_files.find("configs/small.py") == "configs/small.py"
     assert capsys.readouterr().err == ""
-
-
-def test_a_checkout_has_it_beside_the_package(package):
-    (package / "configs").rename(package.parent / "configs")
-    assert config_files.find("configs/small.py") == str(package.parent / "configs" / "small.py")
 
 
 @pytest.mark.parametrize(

@@ -51,18 +51,15 @@ def test_it_waits_until_what_must_not_be_cut_is_done(interruptible):
         raise KeyError  # also where it fails
 
 
-def test_without_a_signal_nothing_happens():
+def test_handlers_are_put_back_and_what_is_ignored_stays_ignored():
     before = [signal.getsignal(signum) for signum in BOTH]
     with ending(*BOTH), held():
         pass
     assert [signal.getsignal(signum) for signum in BOTH] == before
-
-
-def test_what_is_ignored_stays_ignored():
-    before = signal.signal(signal.SIGINT, signal.SIG_IGN)  # as in the background of a script
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # as in the background of a script
     try:
         with ending(*BOTH), held():
             signal.raise_signal(signal.SIGINT)
         assert signal.getsignal(signal.SIGINT) is signal.SIG_IGN
     finally:
-        signal.signal(signal.SIGINT, before)
+        signal.signal(signal.SIGINT, before[BOTH.index(signal.SIGINT)])

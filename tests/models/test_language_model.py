@@ -158,11 +158,15 @@ def test_where_end_tokens_come_from(directory, generation, config, want):
         ("config.json", {"vocab_size": None}, r"config\.json.* lacks vocab_size"),
         ("config.json", {"vocab_size": 300}, "tokenizer has 304 tokens, but .* vocab_size is 300"),
         ("tokenizer.json", {"model": None}, "the tokenizer cannot be read"),
+        ("tokenizer.json", None, r"holds no tokenizer\.json"),
     ],
 )
 def test_files_that_do_not_fit(directory, name, changes, message):
-    edit(directory, name, **changes)
-    with pytest.raises(ValueError, match=message):
+    if changes is None:
+        (directory / name).unlink()
+    else:
+        edit(directory, name, **changes)
+    with pytest.raises((ValueError, FileNotFoundError), match=message):
         LanguageModel.load(directory)
 
 

@@ -43,22 +43,22 @@ def test_a_request_says_what_was_asked(monkeypatch):
     assert endpoint.usage() == {"requests": 1, "prompt_tokens": 7, "completion_tokens": 3}
 
 
-@pytest.mark.parametrize(
-    ("body", "expected"),
-    [
+def test_responses_that_leave_something_out():
+    for body, expected in (
         (completion("cut", "length"), Completion("cut", False, 7, 3)),
         (completion(None, "tool_calls"), Completion("", True, 7, 3)),
         (completion("x") | {"usage": None}, Completion("x", True)),
-    ],
-)
-def test_responses_that_leave_something_out(body, expected):
-    with serve(lambda _: (200, body)) as (url, _):
-        assert Endpoint(url, "m").complete(HELLO) == expected
+    ):
+        with serve(lambda _, body=body: (200, body)) as (url, _):
+            assert Endpoint(url, "m").complete(HELLO) == expected
 
 
-@pytest.mark.parametrize("body", [{"choices": []}, {"choices": {}}, {}, {"choices": [{}]}])
-def test_a_response_that_is_no_completion_is_refused(body):
-    with serve(lambda _: (200, body)) as (url, _), pytest.raises(EndpointError, match="127.0.0.1"):
+HTML = "<!doctype html><html><title>502 Bad Gateway</title></html>"
+
+
+@pytest.mark.parametrize("body", ["{", "[" * 100_000, "[1]", HTML, '{"choices": [{}]}', "{}"])
+def test_a_hostile_body_is_an_endpoints_error(body):
+    with serve(lambda _: (200, Raw(body))) as (url, _), pytest.raises(EndpointError, match="127.0"):
         Endpoint(url, "m", retries=0).complete(HELLO)
 
 
@@ -77,16 +77,13 @@ def test_a_passing_failure_is_tried_again_and_a_lasting_one_is_named():
         Endpoint("http://127.0.0.1:9/v1", "m", retries=0).complete(HELLO)
 
 
-@pytest.mark.parametrize(
-    ("url", "model", "message"),
-    [("localhost:8000", "m", "expected a URL"), ("http://h/v1", "", "expected its name")],
-)
-def test_an_endpoint_that_is_not_one_is_refused(url, model, message):
-    with pytest.raises(EndpointError, match=message):
-        Endpoint(url, model)
-
-
-def test_a_package_that_is_missing_is_named(monkeypatch):
+def test_an_endpoint_that_is_not_one_is_refused(monkeypatch):
+    for url, model, message in (
+        ("localhost:8000", "m", "expected a URL"),
+        ("http://h/v1", "", "expected its name"),
+    ):
+        with pytest.raises(EndpointError, match=message):
+            Endpoint(url, model)
     monkeypatch.setitem(sys.modules, "openai", None)
     with pytest.raises(EndpointError, match=r"needs the openai package: pip install -e '\.\[endp"):
         Endpoint("http://127.0.0.1:9/v1", "m")
@@ -161,11 +158,19 @@ def test_a_budget_needs_a_server_that_counts(usage):
             Endpoint(url, "m", max_tokens_total=9).complete(HELLO)
 
 
-def test_two_temperatures_through_one_endpoint():
-    with serve(lambda request: f"{request['temperature']}") as (url, requests):
+def test_two_temperatures_through_one_endpoint_and_a_conversation_that_is_refused():
+    def reply(request):
+        if request["messages"] != HELLO:
+            return 422, {"error": {"message": "too\x1b[2J long"}}
+        return f"{request['temperature']}"
+
+    with serve(reply) as (url, requests):
         endpoint = Endpoint(url, "m", temperature=0.5)
         texts = [endpoint.complete(HELLO, 0, t).text for t in (None, 0.5, 1.0, 0.0, 1.0)]
-    assert texts == ["0.5", "0.5", "1.0", "0.0", "1.0"] and len(requests) == 3
+        with pytest.raises(RequestRefused, match=r"too.*long") as error:
+            endpoint.complete(HELLO * 2)
+    assert texts == ["0.5", "0.5", "1.0", "0.0", "1.0"] and len(requests) == 4
+    assert str(error.value).isprintable()
 
 
 def test_a_server_that_takes_the_limit_under_its_newer_name_only():
@@ -185,14 +190,6 @@ def test_a_server_that_takes_the_limit_under_its_newer_name_only():
         pytest.raises(RequestRefused, match="max_completion_tokens"),
     ):
         Endpoint(url, "m").complete(HELLO)
-
-
-@pytest.mark.parametrize("status", [400, 422])
-def test_a_refused_conversation_is_told_from_a_server_that_fails(status):
-    with serve(lambda _: (status, {"error": {"message": "too\x1b[2J long"}})) as (url, _):
-        with pytest.raises(RequestRefused, match=r"too.*long") as error:
-            Endpoint(url, "m").complete(HELLO)
-        assert str(error.value).isprintable()
 
 
 @pytest.mark.parametrize("status", [200, 500])
@@ -227,15 +224,6 @@ def test_an_answer_that_cannot_be_kept_names_the_file(tmp_path, monkeypatch):
         with pytest.raises(OSError, match=rf"No space left on device: '{cache}'"):
             endpoint.complete(HELLO, 2)
     assert cache.read_bytes() == kept
-
-
-HTML = "<!doctype html><html><title>502 Bad Gateway</title></html>"
-
-
-@pytest.mark.parametrize("body", ["{", "[" * 100_000, '"text"', "[1]", HTML])
-def test_a_hostile_body_is_an_endpoints_error(body):
-    with serve(lambda _: (200, Raw(body))) as (url, _), pytest.raises(EndpointError):
-        Endpoint(url, "m", retries=0).complete(HELLO)
 
 
 def test_answers_and_episodes_through_a_server():

@@ -26,7 +26,7 @@ def random_logits(v, rng, excluded=True):
     return logits
 
 
-@pytest.mark.parametrize("v", [1, 2, 127, 128, 129, 300, 1000])
+@pytest.mark.parametrize("v", [1, 2, 128, 129, 1000])
 def test_distribution(v):
     """Chi-square over 100,000 draws; tokens that are rare are counted together."""
     rng = np.random.default_rng(v)
@@ -132,14 +132,6 @@ def test_greedy_takes_the_first_of_the_likeliest():
     token, logprob = step(logits, keys, np.zeros((1, 1), np.int32), options=options)
     assert token.tolist() == [[1]]
     np.testing.assert_allclose(logprob[0, 0], np.log(softmax(logits[0, 0])[1]), rtol=1e-6)
-
-
-@pytest.mark.parametrize(
-    "change",
-    [
-        {"max_new_tokens": 0}, {"group_size": 0}, {"temperature": -1.0},
-    ],
-)  # fmt: skip
-def test_options_are_checked(change):
-    with pytest.raises(ValueError, match="at least"):
-        SamplingParams(**{"max_new_tokens": 4, "group_size": 2, "eos_ids": (1,)} | change)
+    for change in ({"max_new_tokens": 0}, {"group_size": 0}, {"temperature": -1.0}):
+        with pytest.raises(ValueError, match="at least"):
+            SamplingParams(**{"max_new_tokens": 4, "group_size": 2, "eos_ids": (1,)} | change)

@@ -49,12 +49,13 @@ def same(got, want):
     np.testing.assert_allclose(got.logprobs, want.logprobs, atol=1e-5)
 
 
-def test_shapes(rollouts, prompts):
+def test_shapes_and_seconds(params, rollouts, prompts):
     assert len(rollouts) == 11 and rollouts.prompts == prompts
     assert rollouts.tokens.shape == rollouts.logprobs.shape == (11, G, C)
     assert rollouts.lengths.shape == rollouts.done.shape == (11, G)
-    assert (rollouts.lengths >= 1).all()
-    assert isinstance(rollouts.tokens, np.ndarray)
+    assert (rollouts.lengths >= 1).all() and isinstance(rollouts.tokens, np.ndarray)
+    assert NARROW.seconds["prefill"] > 0 and NARROW.seconds["decode"] > 0
+    assert len(NARROW(params, [], KEY)) == 0
 
 
 def test_each_prompt_gets_its_own_samples(params, prompts, rollouts):
@@ -203,12 +204,6 @@ def test_completions_are_reported_while_others_are_decoded(params, ragged, monke
     assert events[:last_chunk].count("finished") > 10
 
 
-def test_time_is_divided_between_prefill_and_decoding(params, prompts):
-    engine = Engine(CONFIG, OPTIONS, 3, (4, 8))
-    engine(params, prompts, KEY)
-    assert engine.seconds["prefill"] > 0 and engine.seconds["decode"] > 0
-
-
 @pytest.mark.parametrize(
     ("limit", "want"),
     [(1, [1]), (20, [20]), (32, [32]), (50, [50]), (70, [64, 70]), (128, [32, 64, 96, 128]),
@@ -227,10 +222,6 @@ def test_prompts_are_read_a_part_at_a_time():
     assert Engine(CONFIG, OPTIONS, 5, (32,)).prompts_at_once(32) == 5
 
 
-def test_no_prompts(params):
-    assert len(NARROW(params, [], KEY)) == 0
-
-
 def test_refused_prompts(params, monkeypatch):
     monkeypatch.setattr(decoding, "prepare", lambda *a, **k: pytest.fail("sampled"))
     with pytest.raises(ValueError, match="prompt 2 has 9 tokens, the limit is 8"):
@@ -244,17 +235,13 @@ def test_refused_prompts(params, monkeypatch):
             NARROW(params, [[1], [2]], KEY, limits=limits)
 
 
-def test_buckets():
-    assert [bucket(n, (4, 8, 16), "x") for n in (0, 1, 4, 5, 8, 9, 16)] == [4, 4, 4, 8, 8, 16, 16]
+def test_buckets_and_padding():
+    assert [bucket(n, (4, 8, 16), "x") for n in (0, 4, 5, 16)] == [4, 4, 8, 16]
     with pytest.raises(ValueError, match="the text has 17 tokens, the limit is 16"):
         bucket(17, (4, 8, 16), "the text")
-
-
-def test_pad_rows():
     tokens, lengths = pad_rows([[5, 6], [7]], 3, 4)
     assert tokens.tolist() == [[5, 6, 0], [7, 0, 0], [0, 0, 0], [0, 0, 0]]
-    assert lengths.tolist() == [2, 1, 0, 0]
-    assert tokens.dtype == lengths.dtype == np.int32
+    assert lengths.tolist() == [2, 1, 0, 0] and tokens.dtype == lengths.dtype == np.int32
 
 
 def by_hand():
@@ -270,10 +257,8 @@ def test_completion_and_take():
     assert rollouts.completion(2, 0) == [21, 22, 23, 24]
     part = rollouts.take([2, 0, 2])
     assert part.prompts == [[9, 8], [9], [9, 8]]
-    np.testing.assert_array_equal(part.tokens, rollouts.tokens[[2, 0, 2]])
-    np.testing.assert_array_equal(part.lengths, rollouts.lengths[[2, 0, 2]])
-    np.testing.assert_array_equal(part.logprobs, rollouts.logprobs[[2, 0, 2]])
-    np.testing.assert_array_equal(part.done, rollouts.done[[2, 0, 2]])
+    for name in ("tokens", "lengths", "logprobs", "done"):
+        np.testing.assert_array_equal(getattr(part, name), getattr(rollouts, name)[[2, 0, 2]])
     assert len(rollouts.take([])) == 0
     assert len(rollouts.take(np.array([1]))) == 1
 

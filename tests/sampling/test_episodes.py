@@ -110,33 +110,26 @@ def test_the_first_answers_are_those_of_the_engine(params, prompts, played):
 
 @pytest.mark.parametrize(
     "options",
-    [{"batch_size": 5}, {"batch_size": 1, "buckets": (8,)}, {"chunk": 3}, {"prefill_tokens": 8}],
+    [
+        *(
+            {"batch_size": 5},
+            {"batch_size": 1, "buckets": (8,)},
+            {"chunk": 3},
+            {"prefill_tokens": 8},
+        ),
+        {"config": dataclasses.replace(CONFIG, unroll_layers=True)},
+    ],
 )
 def test_batches_and_chunks_change_nothing(params, prompts, played, options):
     same(engine(**options)(params, prompts, Scripted(), KEY), played[0])
 
 
-def test_when_an_environment_replies_changes_nothing(params, prompts, played):
+def test_when_a_reply_comes_and_in_how_many_parts_it_is_read_changes_nothing(
+    params, prompts, monkeypatch, played
+):
     same(engine()(params, prompts, Scripted(slow=False), KEY), played[0])
-
-
-def test_a_long_observation_is_read_in_parts(params, prompts, monkeypatch, played):
     monkeypatch.setattr("genenv_jax.sampling.episodes.OBSERVATION_WIDTHS", (4, 8))
     same(engine()(params, prompts, Scripted(), KEY), played[0])
-
-
-def test_unrolled_layers(prompts, params, played):
-    config = dataclasses.replace(CONFIG, unroll_layers=True)
-    same(engine(config=config)(params, prompts, Scripted(), KEY), played[0])
-
-
-def test_greedy_does_not_depend_on_the_key(params, prompts):
-    options = dataclasses.replace(OPTIONS, temperature=0.0)
-    greedy = Engine(CONFIG, options, 3, (8,), episode=LENGTH)
-    first, again = (
-        EpisodeEngine(greedy)(params, prompts, Scripted(), jax.random.key(seed)) for seed in (0, 5)
-    )
-    same(first, again)
 
 
 def test_a_later_part_of_the_list(params, prompts):

@@ -8,8 +8,6 @@ import numpy as np
 import pytest
 
 from genenv_jax.models.scoring import CompletionBatch, score_completions
-from genenv_jax.parallel import rules
-from genenv_jax.parallel.mesh import make_mesh
 from genenv_jax.sampling import decoding
 from genenv_jax.sampling.draw import SamplingParams
 from genenv_jax.sampling.engine import pad_rows
@@ -144,15 +142,6 @@ def test_a_sample_depends_on_its_prompt_key_and_row_only(params, prompts, sample
     same(run(params, prompts, width=P + 5), slice(None), slice(None))
 
 
-def test_what_fills_the_prompts_makes_no_difference(params, prompts, samples):
-    tokens, lengths = pad_rows(prompts, P, B)
-    tokens[np.arange(P) >= lengths[:, None]] = 99
-    ids = np.arange(B * G, dtype=np.uint32).reshape(B, G)
-    got = sample(params, tokens, lengths, KEY, ids, config=CONFIG, options=SAMPLED)
-    np.testing.assert_array_equal(got.tokens, samples.tokens)
-    np.testing.assert_array_equal(got.logprobs, samples.logprobs)
-
-
 def test_keys_and_rows(params, prompts, samples):
     again = run(params, prompts)
     np.testing.assert_array_equal(again.tokens, samples.tokens)
@@ -182,19 +171,6 @@ def test_steps_have_keys_of_their_own(params):
     assert (first != second).mean() > 0.7
 
 
-def test_nothing_is_compiled_in_steady_state(params, prompts, samples):
-    before = sample._cache_size()
-    for seed in range(3):
-        run(
-            params,
-            make_prompts(B, P, seed),
-            key=jax.random.key(seed),
-            row_ids=seed + np.ones((B, G)),
-        )
-    run(params, prompts, SamplingParams(C, G, EOS))  # equal options are the same program
-    assert sample._cache_size() == before
-
-
 @pytest.mark.parametrize(("eos_ids", "want"), [(tuple(range(130)), 1), ((), 5)])
 def test_decoding_stops_when_every_row_is_done(params, prompts, monkeypatch, eos_ids, want):
     """Counts how often a token is drawn: once a step, and not once more."""
@@ -216,19 +192,3 @@ def test_decoding_stops_when_every_row_is_done(params, prompts, monkeypatch, eos
     assert calls == list(range(want))
     assert got.lengths.tolist() == [[want], [0]]
     assert got.done.tolist() == [[bool(eos_ids)], [True]]
-
-
-def test_the_mesh_makes_no_difference(params, prompts, samples):
-    """2 x 2 x 2: batch, width, heads and vocabulary are all split."""
-    mesh = make_mesh(2, 2, 2)
-    sharded = jax.device_put(params, rules.param_shardings(CONFIG, mesh))
-    tokens, lengths = pad_rows(prompts, P, B)
-    ids = np.arange(B * G, dtype=np.uint32).reshape(B, G)
-    with rules.activate(mesh, CONFIG):
-        batch = jax.device_put((tokens, lengths, ids), rules.batch_sharding(mesh))
-        got = sample(sharded, *batch[:2], KEY, batch[2], config=CONFIG, options=SAMPLED)
-    assert not got.tokens.sharding.is_fully_replicated
-    np.testing.assert_array_equal(got.tokens, samples.tokens)
-    np.testing.assert_array_equal(got.lengths, samples.lengths)
-    np.testing.assert_array_equal(got.done, samples.done)
-    np.testing.assert_allclose(got.logprobs, samples.logprobs, atol=1e-5)
