@@ -54,6 +54,7 @@ def other_tokenizer(path):
         ),
         ([QUICK, "--arm=best"], "--arm=best: expected one of .*, random, "),
         ([], "^error: --config is missing: expected a file such as configs/quickstart.py$"),
+        (["--config="], "^error: --config is missing: expected a file"),
         (["--config.epochs=3"], "^error: --config is missing: expected a file"),
         (["--config=quickstart"], "quickstart: no such file; did you mean configs/quickstart.py"),
         (["--confg=x"], r"--confg is not a flag; did you mean --config\?$"),
