@@ -292,22 +292,18 @@ def _report(folder: pathlib.Path) -> dict[str, float]:
 
 
 def replay(size: int) -> dict[str, float]:
-    """An epoch of a pool without bound: outcomes, solved tasks let go, tasks chosen, the state as JSON."""
-    from genenv_jax.tasks.replay import PRIORITISED, TaskBuffer
+    """An epoch of a buffer without bound: tasks chosen, the state as JSON."""
+    from genenv_jax.tasks.replay import TaskBuffer
 
-    pool, draws, rng = TaskBuffer(PRIORITISED), random.Random(0), np.random.default_rng(0)
+    pool, draws, rng = TaskBuffer(), random.Random(0), np.random.default_rng(0)
     task = next(make_world("dial").tasks(1))
     for i in range(size):
         one = dataclasses.replace(task, id=f"generated-{i // 205 + 1}-{i % 205}-0")
-        pool.add(one, _ATTEMPTS, draws.randint(1, 8), i // 205)
-    names = [f"generated-{i // 205 + 1}-{i % 205}-0" for i in range(min(size, 128))]
+        pool.add(one, _ATTEMPTS, draws.randint(1, 8))
     states = []
 
     def epoch() -> None:
-        for name in names:
-            pool.note(name, _ATTEMPTS, 5, size)
-        pool.trim()
-        pool.choose(rng, 64, size)
+        pool.choose(rng, 64)
         states.append(json.dumps(pool.state()))
 
     taken = timed(epoch)

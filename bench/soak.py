@@ -135,9 +135,9 @@ def main() -> None:
             if options.steady not in at or options.steady >= options.minutes:
                 raise ValueError(f"--steady={options.steady}: expected one of --at={options.at}")
             config = options.config
-            # D_train and the pool of tasks are whole unless bounded.  Learning rates are for runs of some
+            # The pool of tasks is whole unless bounded.  Learning rates are for runs of some
             # epochs: after a thousand they diverge.
-            config.agent.replay_share, config.verification.pool_epochs = 0.0, 3
+            config.verification.pool_epochs = 3
             config.agent.learning_rate = config.simulator.learning_rate = 1e-5
             config.epochs, config.export, config.tracking.trackers = 2**31 - 1, False, ()
             run = Coevolution(validate(config), pathlib.Path(folder) / "run")

@@ -35,7 +35,6 @@ from genenv_jax.tasks.mixture import Item, Mixture
 from genenv_jax.tasks.objective import Objective
 from genenv_jax.tasks.replay import TaskBuffer
 from genenv_jax.tasks.seeds import SeedTasks
-from genenv_jax.tasks.selection import make_selection
 from genenv_jax.trainers.agent import AgentTrainer, Interaction
 from genenv_jax.trainers.simulator import make_simulator_trainer
 
@@ -90,21 +89,14 @@ class Coevolution:
             config.verification,
             functools.partial(check_length, host.model, config.limits.agent_prompt, benchmark),
         )
-        buffer = TaskBuffer(
-            config.agent.replay_priority,
-            config.agent.replay_capacity,
-            config.agent.replay_staleness,
-        )
+        buffer = TaskBuffer()
         self.source = make_source(
             config, seeds, self.simulator, benchmark, self.scorer, verifier, session, teacher
         )
         asked = seeds.per_epoch * config.simulator.variations
         shares = config.agent.base_share, config.agent.replay_share
         self.mixture = Mixture(seeds.tasks, asked, *shares, buffer, config.seed)
-        selection = make_selection(
-            config.agent.groups, config.agent.frontier_factor, config.curriculum.alpha
-        )
-        self.agent_trainer = AgentTrainer(self.agent, benchmark, self.scorer, selection, session)
+        self.agent_trainer = AgentTrainer(self.agent, benchmark, self.scorer, session)
         self.objective = Objective(config.curriculum, config.simulator, benchmark)
         self.simulator_trainer = make_simulator_trainer(
             self.simulator, config.tasks.source == "simulator", session
@@ -186,7 +178,7 @@ class Coevolution:
         session.sample("generations", records, generation_row)
         session.sample("answers", traces, lambda t: answer_row(t["epoch"], tasks[t["task_id"]], t))
         self.source.note(batch)
-        self.mixture.note(epoch, batch, interaction.outcomes)
+        self.mixture.note(batch)
 
     def warm_up(self) -> None:
         """Compiles every program of an epoch, so that no prompt width first comes up in the middle."""

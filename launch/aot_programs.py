@@ -281,6 +281,6 @@ class _Trees:
         if player == "agent":
             made = learner.GRPOBatch(batch, logp, logp, weights)
         else:
-            made = learner.RWRBatch(batch, logp, logp, weights, self.rows(work.minibatch))
+            made = learner.RWRBatch(batch, logp, logp, weights)
         with activate(self.mesh, self.config):
             return step.lower(self.state(), self.frozen, made)

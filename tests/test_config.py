@@ -167,8 +167,7 @@ def _module(name):
         ("model.make.vocabsize", "did you mean config.model.make.vocab_size?"),
         (
             "curriculum.zzz",
-            "expected one of ['alpha', 'beta', 'estimate', 'growth', 'k_min', 'score', "
-            "'seeds_per_epoch']",
+            "expected one of ['alpha', 'beta', 'growth', 'k_min', 'seeds_per_epoch']",
         ),
     ],
 )

@@ -203,11 +203,6 @@ def test_an_episode_that_rewrites_its_conversation_is_refused(trained):
         policy.play(benchmark.tasks("seed")[:1], scorer.episodes, lambda *_: None)
 
 
-def test_the_returns_of_turns(cache, tmp_path):
-    run(cache, tmp_path, **EPISODES, **{"agent.turn_discount": 0.5, "epochs": 1})
-    assert lines(tmp_path)[-1]["agent/grad_norm"] > 0
-
-
 def test_settings_are_checked(cache, tmp_path):
     with pytest.raises(ValueError, match=r"config.limits.agent_episode = 0: expected at least"):
         run(cache, tmp_path, **EPISODES | {"limits.agent_episode": 0})

@@ -12,22 +12,16 @@ from tests.runs import contents, lines, params, run, same, toy_config
 # Beyond `epochs`, each of these exercises one option.
 OPTIONS = {
     "policy gradient": {"simulator.method": "grpo", "simulator.invalid_reward": -0.1},
-    "within the seed": {"simulator.weights_over": "seed"},
-    "within the kind": {"simulator.weights_over": "signature", "simulator.coverage": 0.5},
+    "coverage": {"simulator.coverage": 0.5},
     "grown": {"curriculum.growth.share": 0.5},
     "mixture": {"simulator.mixture": 0.25, "simulator.variations": 4},
     "mixture, policy gradient": {"simulator.mixture": 0.5, "simulator.method": "grpo"},
-    "entropy": {"simulator.entropy_floor": 100.0, "simulator.entropy_coef": 0.1},
     "informative": {"agent.groups": "informative"},
-    "frontier": {"agent.groups": "frontier"},
-    "posterior": {"curriculum.estimate": "posterior"},
-    "learnability": {"curriculum.score": "learnability"},
-    "progress": {"curriculum.score": "progress"},
     "static": {"tasks.source": "static", "tasks.count": 10},
     "static variations": {"tasks.source": "static"},
     "teacher": {"tasks.source": "teacher", "tasks.count": 9},
     "oracle": {"tasks.source": "oracle"},
-    "prioritised": {"agent.replay_share": 0.4, "agent.replay_priority": "prioritised"},
+    "replayed": {"agent.replay_share": 0.4},
     "rerolled": {"evaluation.reroll": 3},
     "response buckets": {"limits.response_buckets": (3, 12)},
     "all that parse": {"verification.admit": "parsed"},
@@ -38,7 +32,6 @@ OPTIONS = {
         "simulator.mixture": 0.5,
     },
     "narrow operands": {"model.matmul_dtype": "bfloat16"},
-    "skipping": {"checkpoint.nonfinite": "skip"},
 }
 FAST = ("mixture, policy gradient",)
 
@@ -128,7 +121,7 @@ def test_mixture_has_texts_of_both_writers(cache, tmp_path):
 def test_all_rollouts_are_counted(cache, tmp_path):
     totals = {}
     group = toy_config(cache).agent.group_size
-    for name in ("all", "informative", "frontier"):
+    for name in ("all", "informative"):
         run(cache, tmp_path / name, epochs=3, **{"agent.groups": name})
         epochs = lines(tmp_path / name)[1:]
         tasks = np.cumsum([line["agent/tasks"] for line in epochs])

@@ -3,14 +3,14 @@
     genenv experiment --config=configs/ablations/studies.py:map --workdir=runs/map
 
 batch     updates of Random's agent: of how many groups, of informative ones or of any, at what learning rate
-range     what keeps the simulator's tasks varied: weights within a seed or a kind of task, weights by how
-          rare its skills are, a stronger KL penalty, a floor of tasks of the initial simulator, one pass;
-          beside tasks at the depths that the agent solves half of the time, told by the world itself
-growth    tasks that outgrow shallow seeds: how many of an epoch's contexts, and how they are chosen
+range     what keeps the simulator's tasks varied: weights by how rare its skills are, a stronger KL penalty,
+          a floor of tasks of the initial simulator, one pass; beside tasks at the depths that the agent
+          solves half of the time, told by the world itself
+growth    tasks that outgrow shallow seeds: how many of an epoch's contexts
 map       GenEnv and Random from seed tasks of other depths: what a trained simulator is worth depends on
           what the frozen one writes
-alpha     the target success rate, the rollouts a task and the estimate of p̂; fresh tasks are measured once
-          more by independent rollouts (`p_rerolled_gap`)
+alpha     the target success rate and the rollouts a task; fresh tasks are measured once more by independent
+          rollouts (`p_rerolled_gap`)
 admission tasks that are proven by their checks, or all that parse, with the answers that the simulator wrote
 """
 
@@ -43,11 +43,9 @@ def _simulator(**settings: object) -> dict[str, object]:
     return ARMS["paper"] | {f"simulator.{key}": value for key, value in settings.items()}
 
 
-def _growth(share: float, **rest: object) -> dict[str, object]:
+def _growth(share: float) -> dict[str, object]:
     """GenEnv from shallow seeds, with contexts of earlier epochs."""
-    growth = {"share": share} | rest
-    settings = {f"curriculum.growth.{key}": value for key, value in growth.items()}
-    return {"benchmark.seed_depths": _SEEDS["shallow"]} | settings
+    return {"benchmark.seed_depths": _SEEDS["shallow"], "curriculum.growth.share": share}
 
 
 # Name: (arms, contrasts, the arm whose final score is the threshold).
@@ -75,10 +73,7 @@ _STUDIES = {
     "range": (
         {
             "paper": _simulator(),
-            "seed": _simulator(weights_over="seed"),
-            "signature": _simulator(weights_over="signature"),
             "grpo": _simulator(method="grpo"),
-            "progress": _simulator() | {"curriculum.score": "progress"},
             "kl": _simulator(kl_coef=0.6),
             "coverage": _simulator(coverage=1.0),
             "mixture-quarter": _simulator(mixture=0.25),
@@ -97,12 +92,11 @@ _STUDIES = {
             "none": _growth(0.0),
             "quarter": _growth(0.25),
             "half": _growth(0.5),
-            "half-uniform": _growth(0.5, priority="uniform"),
             "most": _growth(0.75),
             "random": _growth(0.0) | ARMS["random"],
             "random-half": _growth(0.5) | ARMS["random"],
         },
-        (("half", "none"), ("half", "half-uniform")),
+        (("half", "none"),),
         "random",
     ),
     "map": (
@@ -116,17 +110,15 @@ _STUDIES = {
     ),
     "alpha": (
         {
-            f"alpha-{round(10 * alpha)}-n-{n}-{estimate}": {
+            f"alpha-{round(10 * alpha)}-n-{n}": {
                 "curriculum.alpha": alpha,
                 "agent.group_size": n,
-                "curriculum.estimate": estimate,
             }
             for alpha in (0.3, 0.5, 0.7)
             for n in (4, 10)
-            for estimate in ("mle", "posterior")
         },
-        (("alpha-5-n-4-posterior", "alpha-5-n-4-mle"),),
-        "alpha-5-n-10-mle",
+        (("alpha-5-n-4", "alpha-5-n-10"),),
+        "alpha-5-n-10",
     ),
     "admission": (
         {name: {"verification.admit": name} for name in ("proven", "parsed")},

@@ -20,7 +20,6 @@ _HARD = {
 _GROW = {"curriculum.growth.share": 0.75}
 _GROWTH = {
     "genenv": _GROW,
-    "random-growth": _GROW | {"curriculum.growth.priority": "uniform"},
     "no-growth": {},
     **{name: ARMS[name] for name in ("paper", "random", "static-64", "static-512")},
     "frozen-growth": _GROW | ARMS["random"],
@@ -62,9 +61,7 @@ def get_config(arg: str = ""):
     elif arg == "growth":
         suite = default_suite(_GROWTH, EQUAL_ROLLOUTS | _SHALLOW)
         suite.metric = "eval/in_distribution/sampled/beyond_seeds"
-        suite.contrasts = tuple(
-            ("genenv", name) for name in ("random", "random-growth", "no-growth")
-        )
+        suite.contrasts = tuple(("genenv", name) for name in ("random", "no-growth"))
     else:
         suite = default_suite(_HARD, EQUAL_ROLLOUTS)
         suite.contrasts = tuple(("genenv", name) for name in ("random", "paper", "static-512"))

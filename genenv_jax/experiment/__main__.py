@@ -7,11 +7,6 @@ the same command: finished runs are kept, an interrupted run is continued.  A ru
 with the end of its log and does not stop the others; the exit code is then 1.  With --report_only nothing
 is run, and the report is of the runs that are finished so far; it needs no --config.  It is written to
 WORKDIR/report.
-
-    genenv experiment --probe --config=configs/quickstart.py --workdir=runs/probe
-
-asks before all that whether training the simulator can pay, by a short run with one that is not trained; here
---config is of a run.
 """
 
 from __future__ import annotations
@@ -20,7 +15,6 @@ import pathlib
 import sys
 
 from absl import flags
-from ml_collections import ConfigDict
 
 from genenv_jax import cli
 
@@ -34,9 +28,6 @@ def main() -> None:
 
     config, report_only = flags.FLAGS.config, flags.FLAGS.report_only
     workdir = pathlib.Path(flags.FLAGS.workdir)
-    if flags.FLAGS.probe:
-        _probe(config, flags.FLAGS.workdir)
-        return
     complete = True
     with cli.one_line_errors():
         if config is not None:
@@ -62,20 +53,9 @@ def main() -> None:
         sys.exit(1)
 
 
-def _probe(config: ConfigDict | None, workdir: str) -> None:
-    from genenv_jax.experiment.probe import probe
-    from genenv_jax.main import show
-
-    with cli.one_line_errors():
-        if config is None:
-            raise ValueError("--config is missing: expected the configuration file of a run")
-        show(probe(config, workdir), sys.stdout)
-
-
 if __name__ == "__main__":
-    cli.define_config("Configuration file of the suite; with --probe, of a run.")
+    cli.define_config("Configuration file of the suite.")
     flags.DEFINE_string("workdir", None, "Directory of the runs and of the report.")
     flags.DEFINE_bool("report_only", False, "Write the report of the finished runs; run nothing.")
-    flags.DEFINE_bool("probe", False, "A short run that says whether a comparison is worth it.")
     flags.mark_flag_as_required("workdir")
     cli.run(main)

@@ -33,14 +33,12 @@ ARMS: dict[str, dict[str, object]] = {
     "static-64": {**_FROZEN, "tasks.source": "static", "tasks.count": 64},
     "static-512": {**_FROZEN, "tasks.source": "static", "tasks.count": 512},
     "static": {**_FROZEN, "tasks.source": "static", "simulator.variations": 5},
-    # Fresh tasks of a frozen simulator, of which the half is trained on whose p̂ is closest to alpha.
-    "selection": {**_FROZEN, "agent.groups": "frontier"},
     # The simulator learns by policy gradient, its variations compared within each seed.
     "seed-grpo": {"simulator.method": "grpo", "simulator.coverage": 0.0},
     # Offline data of a stronger, fixed generator, 3.3 times the seeds as in the paper: the benchmark's own,
     # or a model behind a server where tasks.teacher.url and tasks.teacher.model are set.
     "teacher": {**_FROZEN, "tasks.source": "teacher", "tasks.teacher.per_seed": 3.3},
-    # The skyline: tasks at the difficulties that the agent solves with the target success rate.
+    # The upper bound: tasks at the difficulties that the agent solves with the target success rate.
     "oracle": {**_FROZEN, "tasks.source": "oracle"},
 }
 

@@ -260,10 +260,10 @@ def run_scores(run: Run, results: Results) -> dict[str, float]:
       p_hat/gap and p_hat/rerolled_gap: mean |p̂ − α| of the tasks in the band, by their own rollouts and by
       the independent ones (`evaluation.reroll`).
     diversity/NAME/start, end, ratio: first and last epoch's, and the last by the first.
-    tokens/total, rollouts/total, rollouts/wasted: at the end of the run; minutes: of all its phases.
+    tokens/total, rollouts/total: at the end of the run; minutes: of all its phases.
     """
     scores = dict(_held_out(run, results)) | dict(_p_hat(run)) | dict(_diversity(run))
-    for name in ("tokens/total", "rollouts/total", "rollouts/wasted"):
+    for name in ("tokens/total", "rollouts/total"):
         if values := list(run.series(name).values()):
             scores[name] = values[-1]
     return scores if run.minutes is None else scores | {"minutes": run.minutes}

@@ -212,7 +212,6 @@ def _cost(results: Results) -> Table:
     columns = [
         ("tokens/total", "processed tokens", ",.0f"),
         ("rollouts/total", "rollouts", ",.0f"),
-        ("rollouts/wasted", "of these wasted", ",.0f"),
         ("minutes", "minutes", ".1f"),
     ]
     minutes = sum(run.minutes or 0.0 for run in results.all_runs())

@@ -18,26 +18,18 @@ class AgentConfig(PlayerConfig, GRPOConfig):
 
     group_size: rollouts a task.  advantage_scale: "std" divides by the group's standard deviation, with
     advantage_ddof.
-    turn_discount: γ of the returns from an episode's turns, see `rl.advantages.turn_advantages`; 1: the
-    return of the whole episode counts for all of its answers.
-    groups: which groups of rollouts are trained on, see `tasks.selection`; all rollouts count.
-    frontier_factor: batches' worth of groups of which "frontier" takes one.
+    groups: which groups of rollouts are trained on: all, or those whose rewards differ, as DAPO's dynamic
+    sampling (arXiv 2503.14476) keeps them, batches being filled up with the next ones; all rollouts count.
     base_share, replay_share: shares of the training tasks that come from the data set and from D_train; the
     rest is fresh.  All are rolled out by the agent as it is now.
-    replay_priority, replay_capacity, replay_staleness: see `tasks.replay`.
     """
 
     group_size: int = within(8, 1)
     advantage_scale: str = choice("std", "none")
     advantage_ddof: int = choice(1, 0)
-    turn_discount: float = within(1.0, 0, 1)
-    groups: str = choice("all", "informative", "frontier")
-    frontier_factor: int = within(2, 1)
+    groups: str = choice("all", "informative")
     base_share: float = within(0.2, 0, 1)
     replay_share: float = within(0.0, 0, 1)
-    replay_priority: str = choice("uniform", "prioritised")
-    replay_capacity: int = within(0, 0)
-    replay_staleness: float = within(0.5, 0, 1)
 
     def __post_init__(self):
         super().__post_init__()

@@ -141,13 +141,8 @@ def make_grpo_step(
     loss: grpo.GRPOConfig,
     optimizer: optax.GradientTransformation,
     micro_batches: int = 1,
-    skip_nonfinite: bool = False,
 ) -> Callable[[TrainState, Params, GRPOBatch], tuple[TrainState, dict[str, Array]]]:
-    """A jitted GRPO step; the state is donated.  b must be a multiple of `micro_batches`.
-
-    skip_nonfinite: a step whose loss or gradient is not finite leaves the state as it is; the metric "finite"
-    says (1 or 0) whether it was taken.
-    """
+    """A jitted GRPO step; the state is donated.  b must be a multiple of `micro_batches`."""
 
     def step(state: TrainState, frozen: Params, batch: GRPOBatch):
         total = grpo.denominator(batch.rollouts.mask, loss.aggregation)
@@ -171,18 +166,9 @@ def make_grpo_step(
         updates, opt_state = optimizer.update(gradient, state.opt_state, state.params)
         metrics["grad_norm"] = optax.tree.norm(gradient)
         params = optax.apply_updates(state.params, updates)
-        new = TrainState(params, opt_state, state.step + 1)
-        if skip_nonfinite:
-            taken = _finite(metrics)
-            new = jax.tree.map(lambda new, old: jnp.where(taken, new, old), new, state)
-            metrics["finite"] = taken.astype(jnp.float32)
-        return _stored(new, config), metrics
+        return _stored(TrainState(params, opt_state, state.step + 1), config), metrics
 
     return jax.jit(step, donate_argnums=0)
-
-
-def _finite(metrics: Mapping[str, Array]) -> Array:
-    return jnp.isfinite(metrics["loss"]) & jnp.isfinite(metrics["grad_norm"])
 
 
 def gaps(metrics: Mapping[str, Array]) -> dict[str, Array]:
@@ -193,15 +179,13 @@ def gaps(metrics: Mapping[str, Array]) -> dict[str, Array]:
 class RWRBatch(NamedTuple):
     """A mini-batch of generations.
 
-    start_logp, ref_logp: (b, g, c).  weights: (b, g).  entropy_coef: (b,), the same in all rows, and
-    read only by a step that is made `with_entropy`.
+    start_logp, ref_logp: (b, g, c).  weights: (b, g).
     """
 
     generations: CompletionBatch
     start_logp: Array
     ref_logp: Array
     weights: Array
-    entropy_coef: Array
 
 
 def make_rwr_step(
@@ -210,15 +194,11 @@ def make_rwr_step(
     kl_coef: float,
     kl_cap: float,
     micro_batches: int = 1,
-    with_entropy: bool = False,
-    skip_nonfinite: bool = False,
 ) -> Callable[[TrainState, Params, RWRBatch], tuple[TrainState, dict[str, Array]]]:
     """A jitted RWR step whose KL from the update's start is capped; the state is donated.
 
     Among the metrics: "update_kl", the KL after the step, and "step_scale", by how much the optimiser's
     step was shortened to keep it within `kl_cap` (0: not taken).  `kl_cap` = inf switches the cap off.
-    with_entropy: whether the loss has the entropy bonus, which costs a little time.
-    skip_nonfinite: adds the metric "finite", see `make_grpo_step`; such a step has step_scale 0 in any case.
     """
 
     def step(state: TrainState, frozen: Params, batch: RWRBatch):
@@ -227,16 +207,9 @@ def make_rwr_step(
         parts = _split(batch.generations, micro_batches)
 
         def loss_fn(params, part: RWRBatch):
-            logp, entropy = completion_logprobs(join(frozen, params), part.generations, config)
+            logp, _ = completion_logprobs(join(frozen, params), part.generations, config)
             return rwr.rwr_loss(
-                logp,
-                part.ref_logp,
-                part.weights,
-                part.generations.mask,
-                total,
-                kl_coef,
-                entropy if with_entropy else None,
-                part.entropy_coef,
+                logp, part.ref_logp, part.weights, part.generations.mask, total, kl_coef
             )
 
         gradient, metrics = accumulate(loss_fn, state.params, batch, micro_batches)
@@ -272,8 +245,6 @@ def make_rwr_step(
             "step_scale": scale,
             "grad_norm": optax.tree.norm(gradient),
         }
-        if skip_nonfinite:
-            metrics["finite"] = _finite(metrics).astype(jnp.float32)
         return _stored(TrainState(params, opt_state, state.step + 1), config), metrics
 
     return jax.jit(step, donate_argnums=0)

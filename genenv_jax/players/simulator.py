@@ -25,16 +25,10 @@ class SimulatorConfig(PlayerConfig):
     variations: generations a seed and epoch (n).  rwr_temperature: λ in exp(λ R_env).
     success_rate_over: p̂ of the n variations together (Eq. 2), or of each task.
     method: "rwr", the paper's; "grpo": policy gradient with R_env less the mean over the seed's variations.
-    weights_over: exp(λ R_env) is normalised over all records, within a seed, or within the tasks of one kind
-    (the benchmark's `signature`).
     coverage: c of w / share^c, share being that of the records that ask for the same skill (`rl.weights`).
     invalid_reward, clip: of "grpo": R_env of a generation that was rejected; clip of the ratio.
     mixture: share of the variations that the initial simulator writes.
-    entropy_floor: nats a token below which entropy_coef a nat is paid for entropy.
     kl_coef: KL penalty to the initial simulator.  kl_cap: nats a token that one update may move; 0: no cap.
-    min_valid_share, collapse_epochs, on_collapse: if a smaller share of its tasks is valid in so many epochs
-    running, a line says so; "reset" makes it again what it was in the last epoch that had the share (the
-    initial simulator if none had), with fresh moments.  0: not watched.
     """
 
     learning_rate: float = within(5e-7, 0)
@@ -42,18 +36,12 @@ class SimulatorConfig(PlayerConfig):
     rwr_temperature: float = within(1.0, 0)
     success_rate_over: str = choice("batch", "task")
     method: str = choice("rwr", "grpo")
-    weights_over: str = choice("all", "seed", "signature")
     coverage: float = within(0.0, 0)
     invalid_reward: float = within(0.0, -1e9, 0)
     clip: float = within(0.2, 0, 1)
     mixture: float = within(0.0, 0, 1)
-    entropy_floor: float = within(0.0, 0)
-    entropy_coef: float = within(0.0, 0)
     kl_coef: float = within(0.01, 0)
     kl_cap: float = within(0.1, 0)
-    min_valid_share: float = within(0.0, 0, 1)
-    collapse_epochs: int = within(3, 1)
-    on_collapse: str = choice("say", "reset")
 
     def __post_init__(self):
         super().__post_init__()
@@ -71,11 +59,6 @@ class SimulatorConfig(PlayerConfig):
                 f"mixture = {self.mixture}: expected a whole number of the variations = "
                 f"{self.variations} of a seed"
             )
-
-    @property
-    def by_kind(self) -> bool:
-        """Whether a record's weight depends on the kind of its task."""
-        return self.weights_over == "signature" or self.coverage > 0
 
     @property
     def num_from_initial(self) -> int:

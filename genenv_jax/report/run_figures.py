@@ -135,15 +135,14 @@ def _reward(run: Run) -> Figure | None:
         return None
     figure = Figure(figsize=(3.4 * len(epochs) + 0.6, 3.3), layout="constrained")
     alpha, beta = (number(run.setting(f"curriculum.{name}")) for name in ("alpha", "beta"))
-    score = run.setting("curriculum.score") or "alpha"
     grid = np.linspace(0, 1, 201)
     cells = figure.subplots(1, len(epochs), sharex=True, sharey=True, squeeze=False)[0]
     for epoch, axes in zip(epochs, cells, strict=True):
-        if run.band is not None and score == "alpha":
+        if run.band is not None:
             axes.axvspan(
                 *run.band, color=BAND, zorder=0, linewidth=0, label=r"$\alpha \pm k_{\min}$"
             )
-        if score == "alpha" and alpha is not None and beta is not None:
+        if alpha is not None and beta is not None:
             curve = curriculum_reward(grid, alpha, beta)
             axes.plot(grid, curve, color=GREY, linewidth=1, zorder=1, label=r"Eq. 3 at $\hat p$")
         # Many tasks share a point, since p̂ = k / n: its area says how many.
@@ -168,7 +167,7 @@ def _reward(run: Run) -> Figure | None:
         axes.set_title(f"Epoch {epoch}: {inside} of {total} tasks in the update")
         axes.set_xlabel(f"{P_HAT} of the task")
         axes.set_xlim(-0.06, 1.06)
-    cells[0].set_ylabel(r"$R_{env}$" + ("" if score == "alpha" else f" ({shown_in_figure(score)})"))
+    cells[0].set_ylabel(r"$R_{env}$")
     # The same size for all, whatever the largest point is.
     handles, labels = cells[0].get_legend_handles_labels()
     legend = figure.legend(handles, labels, loc="outside lower center", ncols=len(handles))

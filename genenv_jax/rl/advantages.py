@@ -54,38 +54,3 @@ def zero_variance(rewards: np.ndarray) -> np.ndarray:
     there = ~np.isnan(rewards)
     least = rewards.min(axis=1, initial=np.inf, where=there)
     return least >= rewards.max(axis=1, initial=-np.inf, where=there)
-
-
-def turn_advantages(
-    rewards: np.ndarray,
-    actions: np.ndarray,
-    discount: float,
-    *,
-    scale: str = "std",
-    ddof: int = 1,
-) -> np.ndarray:
-    """Advantages of episodes' tokens, in which a turn counts by the return from there on.
-
-    The return from turn t of T is G_t = γ^(T - 1 - t) R (Sutton and Barto, 2018, section 3.3, with a reward
-    at the end alone), compared with the returns from all turns of the group's episodes, as Shao et al., 2024,
-    section 4.1.3, compare the rewards of steps.
-
-    Args:
-      rewards: (tasks, g), R of each episode; NaN where there is none.
-      actions: (tasks, g, c) bool, the tokens of its answers; a run of them is a turn.
-      discount: γ.
-      scale, ddof: as in `group_advantages`.
-    Returns:
-      (tasks, g, c) float32, 0 at the other tokens.
-    """
-    before = np.pad(actions, [(0, 0), (0, 0), (1, 0)])[..., :-1]
-    turn = np.cumsum(actions & ~before, axis=-1) - 1  # of each token
-    last = turn.max(axis=-1, initial=0)
-    result = np.zeros(actions.shape, np.float32)
-    for i, (row, turns) in enumerate(zip(np.asarray(rewards, np.float64), last, strict=True)):
-        left = turns[:, None] - np.arange(turns.max() + 1)
-        returns = np.where(left >= 0, discount ** np.maximum(left, 0) * row[:, None], np.nan)
-        flat = group_advantages(returns.reshape(1, -1), scale=scale, ddof=ddof)
-        by_turn = flat.reshape(returns.shape)
-        result[i] = np.take_along_axis(by_turn, np.maximum(turn[i], 0), axis=1)
-    return np.where(actions, result, 0.0).astype(np.float32)

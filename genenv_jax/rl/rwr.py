@@ -1,6 +1,6 @@
 """Reward-weighted regression of the simulator (Peters and Schaal, 2007; section 3 of arXiv 2512.19682).
 
-    L = Σ_i w_i Σ_t -log π(y_it) / Σ_i w_i |y_i|  +  kl_coef · KL(π || π_initial)  -  entropy_coef · H(π)
+    L = Σ_i w_i Σ_t -log π(y_it) / Σ_i w_i |y_i|  +  kl_coef · KL(π || π_initial)
 
 with w_i ∝ exp(λ R_env(p̂_i)).  Each update's KL from the policy that it started from is capped by
 `capped_scale`: an optimiser step that would pass the cap is shortened until it does not.
@@ -24,8 +24,6 @@ def rwr_loss(
     mask: Array,
     total: Array,
     kl_coef: float,
-    entropy: Array | None = None,
-    entropy_coef: Array | None = None,
 ) -> tuple[Array, dict[str, Array]]:
     """Weighted negative log-likelihood and the KL penalty to the initial simulator.
 
@@ -35,8 +33,6 @@ def rwr_loss(
       mask: (b, g, c), 1 at generation tokens.
       total: Σ_i w_i |y_i| of the whole mini-batch (its micro-batches share it).
       kl_coef: of the penalty to the initial simulator.
-      entropy: (b, g, c) entropies under the simulator; None: no bonus.
-      entropy_coef: (b,), of the bonus; it may differ from update to update.
     Returns:
       scalar loss and scalars that add up over micro-batches.  All terms are token means under the
       weights, so a filtered generation has no part in any.
@@ -45,11 +41,7 @@ def rwr_loss(
     nll = -jnp.sum(logp * token_weight)
     kl = jnp.sum(kl_estimate(logp, ref_logp, "k3") * token_weight)
     loss = nll + kl_coef * kl
-    metrics = {"nll": nll, "kl_to_initial": kl}
-    if entropy is not None:
-        loss = loss - jnp.sum(entropy_coef[:, None, None] * entropy * token_weight)
-        metrics["entropy"] = jnp.sum(entropy * token_weight)
-    return loss, {"loss": loss, **metrics}
+    return loss, {"loss": loss, "nll": nll, "kl_to_initial": kl}
 
 
 def weighted_total(weights: Array, mask: Array) -> Array:

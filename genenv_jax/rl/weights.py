@@ -1,4 +1,4 @@
-"""Weights and advantages of the simulator's generations: within groups, by coverage, within each seed.
+"""Weights by coverage and advantages within each seed, of the simulator's generations.
 
 Some seeds make harder tasks than others whatever the simulator does.  Compared over all seeds, a
 generation is rewarded for its seed; compared within its seed, for what the simulator made of it.  The
@@ -15,31 +15,6 @@ import math
 from collections.abc import Collection, Hashable, Sequence
 
 import numpy as np
-
-
-def group_weights(rewards, groups: Sequence[Hashable], temperature: float) -> np.ndarray:
-    """w_i = m_g softmax_{j in g}(λ R_j) over the m_g records of i's group g: RWR within each group.
-
-    The weights of a group sum to how many records it has.  So their mean is 1, as that of
-    `rewards.rwr_weights`, and no group counts more for being of a middling difficulty by itself.  A group of
-    one record gives it weight 1.
-
-    Args:
-      rewards: (N,).
-      groups: (N,), the seed or the kind of task of each record.
-      temperature: λ; 0 weighs all alike.
-    Returns:
-      (N,) float64.
-    Raises:
-      ValueError: shapes that differ, or a reward that is not finite.
-    """
-    rewards, places = _records(rewards, groups)
-    if not rewards.size:
-        return rewards
-    highest = np.full(places.max() + 1, -np.inf)
-    np.maximum.at(highest, places, temperature * rewards)
-    raw = np.exp(temperature * rewards - highest[places])
-    return raw * (np.bincount(places) / np.bincount(places, raw))[places]
 
 
 def coverage_weights(
@@ -61,7 +36,11 @@ def coverage_weights(
     Raises:
       ValueError: shapes that differ, a record without a skill, or a weight that is not finite.
     """
-    weights, _ = _records(weights, range(len(skills)))
+    weights = np.asarray(weights, float)
+    if weights.shape != (len(skills),):
+        raise ValueError(f"weights {weights.shape}, {len(skills)} records: expected one shape (N,)")
+    if not np.isfinite(weights).all():
+        raise ValueError("a record has a weight that is not finite")
     if not all(len(of) for of in skills):
         raise ValueError("a record has no skill: expected at least one")
     counts = collections.Counter(skill for of in skills for skill in of)
@@ -69,17 +48,6 @@ def coverage_weights(
     weighed = weights * np.array(rarity)
     total = weighed.sum()
     return weighed * (weights.sum() / total) if total > 0 else weighed
-
-
-def _records(values, groups: Sequence[Hashable]) -> tuple[np.ndarray, np.ndarray]:
-    """(N,) float64 values and the number of each one's group, from 0."""
-    values, numbers = np.asarray(values, float), {}
-    places = np.array([numbers.setdefault(group, len(numbers)) for group in groups], int)
-    if values.shape != places.shape:
-        raise ValueError(f"values {values.shape}, groups {places.shape}: expected one shape (N,)")
-    if not np.isfinite(values).all():
-        raise ValueError("a record has a value that is not finite")
-    return values, places
 
 
 def seed_group_advantages(

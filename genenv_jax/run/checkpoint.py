@@ -33,7 +33,7 @@ from genenv_jax.models.huggingface.tensors import all_finite
 from genenv_jax.ownership import remove_stale, scratch_name
 from genenv_jax.parallel import processes
 from genenv_jax.run import digests
-from genenv_jax.settings import Settings, choice, within
+from genenv_jax.settings import Settings, within
 from genenv_jax.signals import held
 
 # Seconds that the other processes wait while the first one reads a checkpoint again for its digests.
@@ -48,14 +48,11 @@ class CheckpointConfig(Settings):
     keep: how many are kept.
     max_kl: an update whose KL divergence, from the reference or from its own start, is larger in nats a token
     ends the run, so that what has diverged is not saved.  A single token's estimate ends at e^20.
-    nonfinite: an optimiser step whose loss or gradient is NaN or infinite ends the run, or is skipped and
-    counted; an update of which no step is finite always ends it.
     """
 
     every: int = within(1, 1)
     keep: int = within(2, 1)
     max_kl: float = within(1000.0, 0)
-    nonfinite: str = choice("stop", "skip")
 
 
 class Checkpoints:

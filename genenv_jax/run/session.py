@@ -175,11 +175,6 @@ class Session:
         return self._checkpoint.max_kl
 
     @property
-    def skips_nonfinite(self) -> bool:
-        """Whether optimiser steps that are not finite are skipped, see `CheckpointConfig`."""
-        return self._checkpoint.nonfinite == "skip"
-
-    @property
     def ended(self) -> bool:
         """Whether all epochs, rollouts or tokens are done."""
         return self.is_last(self.finished - 1)

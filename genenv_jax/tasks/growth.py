@@ -1,9 +1,8 @@
 """Tasks that outgrow the seeds: accepted tasks of earlier epochs take the places of seed tasks.
 
-A variation of a variation goes further from the data set than a variation of a seed, a step at a time.  Which
-tasks are varied decides where to: those that the agent solves about half of the time lead along its frontier
-(POET, arXiv 1901.01753; ACCEL, 2203.01302; eva, 2411.00062), those taken at random do not.  What comes of
-them passes the same verification as any generation, decontamination included.
+A variation of a variation goes further from the data set than a variation of a seed, a step at a time (POET,
+arXiv 1901.01753; ACCEL, 2203.01302; eva, 2411.00062).  The tasks that are varied are drawn at random.  What
+comes of them passes the same verification as any generation, decontamination included.
 """
 
 from __future__ import annotations
@@ -14,24 +13,22 @@ from typing import Any
 
 from genenv_jax.benchmarks.base import SeedStatistics, Task
 from genenv_jax.run.streams import Stream, rng
-from genenv_jax.settings import Settings, choice, within
+from genenv_jax.settings import Settings, within
 from genenv_jax.tasks.generation import Generation, TaskBatch
 from genenv_jax.tasks.replay import TaskBuffer
+
+_CAPACITY = 512  # most tasks to choose from
 
 
 @dataclasses.dataclass(frozen=True)
 class GrowthConfig(Settings):
     """`config.curriculum.growth`.
 
-    share: of an epoch's contexts that are tasks of earlier epochs; the others stay seed tasks.
-    priority: how they are chosen: "prioritised": by expected learnability, solved ones leaving; "uniform": at
-    random.
-    capacity: most tasks to choose from.
+    Attributes:
+      share: share of an epoch's contexts that are tasks of earlier epochs; the others stay seed tasks.
     """
 
     share: float = within(0.0, 0, 1)
-    priority: str = choice("prioritised", "uniform")
-    capacity: int = within(512, 1)
 
 
 class Growth:
@@ -48,12 +45,12 @@ class Growth:
 
     def __init__(self, config: GrowthConfig, fits: Callable[[Task], bool], seed: int):
         self._share, self._fits, self._seed = config.share, fits, seed
-        self._pool = TaskBuffer(config.priority, config.capacity, staleness_share=0.0)
+        self._pool = TaskBuffer(_CAPACITY)
 
     def contexts(self, epoch: int, seeds: Sequence[Task]) -> list[Task]:
         """The epoch's contexts: `seeds`, of which the last ones are replaced by tasks of earlier epochs."""
         draws = rng(self._seed, Stream.GROWTH, epoch)
-        grown = self._pool.choose(draws, int(self._share * len(seeds)), epoch)
+        grown = self._pool.choose(draws, int(self._share * len(seeds)))
         return [*seeds[: len(seeds) - len(grown)], *grown]
 
     def statistics(self, task: Task) -> SeedStatistics | None:
@@ -70,11 +67,10 @@ class Growth:
                 variations.setdefault(g.seed.id, []).append(g)
         for parent, tried in variations.items():
             counts = sum(g.attempts for g in tried), sum(g.successes for g in tried)
-            self._pool.note(parent, *counts, max(g.task.generation for g in tried))
+            self._pool.record(parent, *counts)
         for g in batch.accepted:
             if self._fits(g.task):
-                self._pool.add(g.task, g.attempts, g.successes, g.task.generation)
-        self._pool.trim()
+                self._pool.add(g.task, g.attempts, g.successes)
 
     def state(self) -> Any:
         """What a checkpoint keeps, as plain JSON."""

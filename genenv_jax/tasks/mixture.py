@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 
 from genenv_jax.benchmarks.base import Task
 from genenv_jax.run.streams import Stream, rng
@@ -58,15 +58,11 @@ class Mixture:
         base = draws.permutation(len(self._seeds))[: self._base]
         items = [Item(g.task, g) for g in batch.accepted]
         items += [Item(self._seeds[i]) for i in base]
-        items += [Item(task) for task in self._buffer.choose(draws, self._replayed, epoch)]
+        items += [Item(task) for task in self._buffer.choose(draws, self._replayed)]
         return [items[i] for i in draws.permutation(len(items))]
 
-    def note(self, epoch: int, batch: TaskBatch, outcomes: Mapping[str, Sequence[int]]) -> None:
-        """Takes an epoch's outcomes, task id to (attempts, successes), and its fresh tasks."""
-        if not self._replays:
-            return
-        for task_id, (attempts, successes) in outcomes.items():
-            self._buffer.note(task_id, attempts, successes, epoch)
-        for g in batch.accepted:
-            self._buffer.add(g.task, g.attempts, g.successes, epoch)
-        self._buffer.trim()
+    def note(self, batch: TaskBatch) -> None:
+        """Takes an epoch's fresh tasks."""
+        if self._replays:
+            for g in batch.accepted:
+                self._buffer.add(g.task, g.attempts, g.successes)

@@ -17,7 +17,7 @@ from genenv_jax.parallel import processes
 from genenv_jax.players import learner
 from genenv_jax.players.agent import Agent
 from genenv_jax.players.policy import Policy
-from genenv_jax.rl.advantages import group_advantages, turn_advantages, zero_variance
+from genenv_jax.rl.advantages import group_advantages, zero_variance
 from genenv_jax.run.metrics import EpochMeans
 from genenv_jax.run.session import Session
 from genenv_jax.run.streams import Stream
@@ -27,7 +27,6 @@ from genenv_jax.scoring.requests import BROKEN_EPISODES, FAILED_SCORES
 from genenv_jax.scoring.scorer import Scorer
 from genenv_jax.tasks.generation import Generation
 from genenv_jax.tasks.mixture import Item
-from genenv_jax.tasks.selection import All
 from genenv_jax.trainers import divergence
 from genenv_jax.typing import WarmUp
 
@@ -38,14 +37,10 @@ class Interaction:
 
     Attributes:
       traces: valid ones, as D_train keeps them.
-      outcomes: task id to [attempts, successes].
       metrics: "agent/...".
     """
 
     traces: list[dict[str, Any]] = dataclasses.field(default_factory=list)
-    outcomes: dict[str, list[int]] = dataclasses.field(
-        default_factory=lambda: collections.defaultdict(lambda: [0, 0])
-    )
     metrics: dict[str, float] = dataclasses.field(default_factory=dict)
 
 
@@ -55,7 +50,6 @@ class AgentTrainer:
     Args:
       agent: attempts the tasks; learns unless its settings say otherwise.
       benchmark, scorer: score its answers.
-      selection: the groups that it learns from.
       session: of the run.
     """
 
@@ -64,14 +58,13 @@ class AgentTrainer:
         agent: Agent,
         benchmark: Benchmark,
         scorer: Scorer,
-        selection: All,
         session: Session,
     ):
         self._agent, self._benchmark, self._scorer = agent, benchmark, scorer
-        self._selection, self._session = selection, session
+        self._session = session
         c = agent.config
         self._update = learner.make_grpo_step(
-            agent.model.config, c, agent.optimizer, c.micro_batches, session.skips_nonfinite
+            agent.model.config, c, agent.optimizer, c.micro_batches
         )
 
     def step(self, epoch: int, items: Sequence[Item]) -> Interaction:
@@ -81,35 +74,34 @@ class AgentTrainer:
         """
         c, session = self._agent.config, self._session
         result, means, groups = Interaction(), EpochMeans(), _Groups()
-        skipped = 0
         pending: list[tuple[Rollouts, np.ndarray]] = []  # they wait for a batch to be full
         trained, total = 0, len(items) * c.group_size
-        chunk = c.batch_size * self._selection.oversampling
         with session.phase("interact and update agent", total, "rollouts") as display:
-            for start in range(0, len(items), chunk):
-                part = items[start : start + chunk]
+            for start in range(0, len(items), c.batch_size):
+                part = items[start : start + c.batch_size]
                 with session.measure("interact"):
                     policy = self._agent.policy(session.key(Stream.INTERACT, epoch, start))
                     attempts, rollouts = self._attempt(
                         [item.task for item in part], policy, lambda *_: display.advance()
                     )
                 session.tokens += rollouts.token_count
-                reward, success = groups.add(attempts, rollouts)
+                reward = groups.add(attempts, rollouts)
                 for item, prompt, lengths, of in zip(
                     part, rollouts.prompts, rollouts.num_generated, attempts, strict=True
                 ):
                     _record(result, epoch, item.generation, len(prompt), lengths, of)
-                rows = self._selection.choose(reward, success)
+                rows = np.arange(len(reward))
+                if c.groups == "informative":
+                    rows = np.flatnonzero(~zero_variance(reward))
                 trained += len(rows)
                 pending.append((rollouts.take(rows), reward[rows]))
-                count, last = sum(len(r) for _, r in pending), start + chunk >= len(items)
+                count, last = sum(len(r) for _, r in pending), start + c.batch_size >= len(items)
                 # The agent has not changed since the first of them, so they are all its own.
                 if c.train and count and (count >= c.batch_size or last):
                     together = Rollouts.concat_prompts([taken for taken, _ in pending])
                     earned = np.concatenate([rewards for _, rewards in pending])
                     with session.measure("update agent"):
                         updated = self.update(together, earned)
-                    skipped += updated.pop("skipped", 0)
                     means.update(updated, weight=count)
                     session.tokens += self._tokens(together)
                     pending = []
@@ -121,8 +113,6 @@ class AgentTrainer:
                 **{f"agent/{name}": value for name, value in groups.metrics().items()},
                 **{f"agent/{name}": value for name, value in means.compute().items()},
             }
-            if session.skips_nonfinite:
-                result.metrics["agent/skipped"] = skipped
         return result
 
     def _attempt(
@@ -149,7 +139,7 @@ class AgentTrainer:
         """
         agent, c = self._agent, self._agent.config
         rollouts = rollouts.only(~np.isnan(rewards))
-        advantages = self._advantages(rollouts, rewards)
+        advantages = self._advantages(rewards)
         batches = self._scored(
             [
                 self._batch(rollouts, advantages, range(start, start + c.minibatch_size))
@@ -158,15 +148,13 @@ class AgentTrainer:
         )
         passes = self._passes(batches)
         agent.load_for("update")
-        means, gaps = divergence.StepMeans(), None
+        means, gaps = EpochMeans(), None
         for batch in itertools.chain(*passes):
             agent.state, metrics = self._update(agent.state, agent.frozen, batch)
             gaps = learner.gaps(metrics) if gaps is None else gaps
             means.update(metrics)
         result = means.compute()
-        for name, value in jax.device_get(gaps).items():
-            if np.isfinite(value) or not result.get("skipped"):  # else the first step was skipped
-                result[name] = float(value)
+        result |= {name: float(value) for name, value in jax.device_get(gaps).items()}
         divergence.check(self._session, "agent", result, rollouts, rewards)
         return result
 
@@ -178,7 +166,7 @@ class AgentTrainer:
         rewards, batches = np.zeros((1, c.group_size)), []
 
         def score(blank: Rollouts) -> None:
-            batch = self._batch(blank, self._advantages(blank, rewards), range(1))
+            batch = self._batch(blank, self._advantages(rewards), range(1))
             batches.extend(self._scored([batch]))
 
         def recompute(i: int) -> None:
@@ -195,13 +183,9 @@ class AgentTrainer:
             steps += [functools.partial(step, i) for i in range(len(blanks))]
         return agent.warm_up() + steps
 
-    def _advantages(self, rollouts: Rollouts, rewards: np.ndarray) -> np.ndarray:
-        """(T, g), or (T, g, c) where an episode's turns count by the returns from there on."""
+    def _advantages(self, rewards: np.ndarray) -> np.ndarray:
         c = self._agent.config
-        options = {"scale": c.advantage_scale, "ddof": c.advantage_ddof}
-        if rollouts.loss_mask is None or c.turn_discount == 1.0:
-            return group_advantages(rewards, **options)
-        return turn_advantages(rewards, rollouts.loss_mask, c.turn_discount, **options)
+        return group_advantages(rewards, scale=c.advantage_scale, ddof=c.advantage_ddof)
 
     def _scored(self, batches: list[learner.GRPOBatch]) -> list[learner.GRPOBatch]:
         """The batches with the reference's log-probs."""
@@ -247,14 +231,13 @@ class AgentTrainer:
         size, on_policy = c.minibatch_size, None
         rows = [row for row in rows if row < len(rollouts)]
         part, pad = rollouts.take(rows).cut(self._agent.widths), size - len(rows)
-        advantage = np.pad(advantages[rows], [(0, pad)] + [(0, 0)] * (advantages.ndim - 1))
         if self._agent.recomputes:
             on_policy = np.ones((size, c.group_size), np.float32)
         batch, old, advantage, on_policy = self._agent.put(
             (
                 part.batch(self._agent.buckets, size),
                 np.pad(part.logprobs, [(0, pad), (0, 0), (0, 0)]),
-                advantage[..., : part.tokens.shape[-1]] if advantage.ndim == 3 else advantage,
+                np.pad(advantages[rows], [(0, pad), (0, 0)]),
                 on_policy,
             )
         )
@@ -269,7 +252,7 @@ def _record(
     lengths: np.ndarray,
     attempts: Sequence[Attempt],
 ) -> None:
-    """Notes a task's attempts: in its generation, its outcome, and its valid traces."""
+    """Notes a task's attempts: in its generation, and its valid traces."""
     task = attempts[0].task
     kept = [a.score.reason not in BROKEN_EPISODES for a in attempts]
     judged = list(itertools.compress(attempts, kept))
@@ -279,8 +262,6 @@ def _record(
         generation.successes += successes
         generation.response_tokens += int(lengths[kept].sum())
         generation.prompt_tokens = prompt_length
-    result.outcomes[task.id][0] += len(judged)
-    result.outcomes[task.id][1] += successes
     result.traces += [
         {
             "epoch": epoch + 1,
@@ -306,19 +287,11 @@ class _Groups:
         self._valid, self._turns, self._played = 0, 0, False
         self._failed: collections.Counter[str] = collections.Counter()
 
-    def add(
-        self, attempts: Sequence[Sequence[Attempt]], rollouts: Rollouts
-    ) -> tuple[np.ndarray, np.ndarray]:
-        """Takes the groups of a batch; returns their rewards and successes, (T, g) each.
-
-        Both are NaN for an episode that its environment broke.
-        """
+    def add(self, attempts: Sequence[Sequence[Attempt]], rollouts: Rollouts) -> np.ndarray:
+        """Takes the groups of a batch; returns their rewards (T, g), NaN for an episode that broke."""
         scores = [[a.score for a in of] for of in attempts]
         broken = np.array([[score.reason in BROKEN_EPISODES for score in of] for of in scores])
-        reward, success = (
-            np.where(broken, np.nan, [[getattr(score, name) for score in of] for of in scores])
-            for name in ("reward", "success")
-        )
+        reward = np.where(broken, np.nan, [[score.reward for score in of] for of in scores])
         self._rewards.append(reward)
         self._lengths.append(rollouts.num_generated)
         self._valid += sum(score.valid for of in scores for score in of)
@@ -326,7 +299,7 @@ class _Groups:
         self._failed.update(reason for reason in reasons if reason in FAILED_SCORES)
         self._played |= rollouts.loss_mask is not None
         self._turns += sum(len(a.answers) for of in attempts for a in of)
-        return reward, success
+        return reward
 
     def metrics(self) -> dict[str, float]:
         """Means over all groups, and how many answers could not be scored, by reason."""

@@ -14,14 +14,11 @@ import math
 import os
 import pathlib
 from collections.abc import Mapping
-from typing import Any
 
-import jax
 import numpy as np
 
 from genenv_jax.parallel import processes
 from genenv_jax.run.jsonl import read_json, write_text
-from genenv_jax.run.metrics import EpochMeans
 from genenv_jax.run.session import Session
 from genenv_jax.sampling.engine import Rollouts
 
@@ -103,30 +100,3 @@ def load(path: str | os.PathLike[str]) -> KeptBatch:
         arrays[_ACTIONS] = np.array(content[_ACTIONS], bool)
     rollouts = Rollouts(content["prompts"], **arrays)
     return KeptBatch(rollouts, np.array(content["values"]), content["metrics"])
-
-
-class StepMeans(EpochMeans):
-    """Means over the optimiser steps of an update.
-
-    Where steps may be skipped (`config.checkpoint.nonfinite`) those that were do not count, and their number
-    is the metric "skipped".
-    """
-
-    def __init__(self) -> None:
-        super().__init__()
-        self._finite: list[Any] = []
-
-    def update(self, values: Mapping[str, Any], weight: Any = 1.0) -> None:
-        """See `EpochMeans.update`."""
-        values = dict(values)
-        if (finite := values.pop("finite", None)) is not None:
-            self._finite.append(finite)
-            weight = finite
-        super().update(values, weight)
-
-    def compute(self) -> dict[str, float]:
-        """See `EpochMeans.compute`."""
-        skipped = {}
-        if self._finite:
-            skipped = {"skipped": len(self._finite) - int(sum(jax.device_get(self._finite)))}
-        return super().compute() | skipped

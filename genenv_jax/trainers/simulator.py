@@ -20,12 +20,12 @@ from genenv_jax.players.simulator import Simulator, SimulatorConfig
 from genenv_jax.rl.grpo import GRPOConfig
 from genenv_jax.rl.rewards import effective_sample_size
 from genenv_jax.rl.weights import seed_group_advantages
+from genenv_jax.run.metrics import EpochMeans
 from genenv_jax.run.session import Session
 from genenv_jax.run.streams import Stream
 from genenv_jax.sampling.engine import Rollouts, bucket, take_samples
 from genenv_jax.tasks.generation import TaskBatch
 from genenv_jax.trainers import divergence
-from genenv_jax.trainers.validity import Guarded, Trainer
 from genenv_jax.typing import WarmUp
 
 
@@ -165,8 +165,6 @@ class Regression(_Learning):
             config.kl_coef,
             config.kl_cap or float("inf"),
             config.micro_batches,
-            with_entropy=config.entropy_coef > 0,
-            skip_nonfinite=self._session.skips_nonfinite,
         )
 
     def _weights(self, batch: TaskBatch) -> np.ndarray:
@@ -180,25 +178,19 @@ class Regression(_Learning):
         order: np.random.Generator,
     ) -> dict[str, float]:
         simulator = self._simulator
-        entropy_coef = self._entropy_coef(generations)
         generations = generations.only(weights != 0)  # the others have no part in any term
         generations, weights = self._packed(generations, weights)
         initial = simulator.initial_logprobs(generations, used)
         start = simulator.start_logprobs(generations, used)
         simulator.load_for("update")
-        means, furthest, capped, steps, scale = divergence.StepMeans(), 0.0, False, 0, 1.0
+        means, furthest, capped, steps, scale = EpochMeans(), 0.0, False, 0, 1.0
         for _ in range(simulator.config.update_epochs):
             for rows in self._minibatches(order.permutation(used)):
-                batch = self._batch(generations, rows, start, initial, weights, entropy_coef)
+                batch = self._batch(generations, rows, start, initial, weights)
                 simulator.state, metrics = self._update(simulator.state, simulator.frozen, batch)
                 fetched = [metrics.pop(name) for name in ("step_scale", "update_kl")]
-                scale, kl, finite = map(
-                    float, processes.fetch([*fetched, metrics.get("finite", 1.0)])
-                )
+                scale, kl = map(float, processes.fetch(fetched))
                 means.update(metrics)
-                if not finite:  # it is skipped
-                    scale = 1.0
-                    continue
                 capped |= scale < 1
                 if scale == 0:
                     break
@@ -216,17 +208,6 @@ class Regression(_Learning):
         order = np.argsort(weights == 0, axis=1, kind="stable")[:, :group]
         return generations.samples(order), take_samples(weights, order)
 
-    def _entropy_coef(self, generations: Rollouts) -> float:
-        """The bonus's coefficient: `entropy_coef` where the generations' entropy is below the floor.
-
-        -log π of the simulator's own tokens, averaged, estimates its entropy without bias.
-        """
-        c = self._simulator.config
-        own = slice(0, c.variations - c.num_from_initial)
-        tokens = generations.lengths[:, own].sum()
-        entropy = -generations.logprobs[:, own].sum() / max(tokens, 1)
-        return c.entropy_coef if entropy < c.entropy_floor else 0.0
-
     def _batch(
         self,
         generations: Rollouts,
@@ -234,18 +215,15 @@ class Regression(_Learning):
         start: np.ndarray,
         initial: np.ndarray,
         weights: np.ndarray,
-        entropy_coef: float,
     ) -> learner.RWRBatch:
-        arrays = start, initial, weights.astype(np.float32)
-        coefficients = np.full(self._simulator.config.minibatch_size, entropy_coef, np.float32)
-        taken = self._take(generations, rows, *arrays)
-        return self._simulator.put(learner.RWRBatch(*taken, coefficients))
+        taken = self._take(generations, rows, start, initial, weights.astype(np.float32))
+        return self._simulator.put(learner.RWRBatch(*taken))
 
     def _empty_batch(self, nothing: Rollouts) -> learner.RWRBatch:
         simulator, row = self._simulator, np.zeros(1, int)
         initial = simulator.initial_logprobs(nothing, row)
         start = simulator.start_logprobs(nothing, row)
-        return self._batch(nothing, row, start, initial, np.zeros(nothing.lengths.shape), 0.0)
+        return self._batch(nothing, row, start, initial, np.zeros(nothing.lengths.shape))
 
 
 class PolicyGradient(_Learning):
@@ -259,23 +237,18 @@ class PolicyGradient(_Learning):
             clip_low=config.clip,
             clip_high=config.clip,
             kl_coef=config.kl_coef,
-            entropy_coef=config.entropy_coef,
+            entropy_coef=0.0,
         )
         simulator = self._simulator
         return learner.make_grpo_step(
-            simulator.model.config,
-            loss,
-            simulator.optimizer,
-            config.micro_batches,
-            self._session.skips_nonfinite,
+            simulator.model.config, loss, simulator.optimizer, config.micro_batches
         )
 
     def _weights(self, batch: TaskBatch) -> np.ndarray:
         rewards, known = batch.r_env()
-        # Progress may be negative: nothing invalid is worth more than a task.
-        invalid = rewards[known].min(initial=self._simulator.config.invalid_reward)
         # A task that was accepted and has no R_env (not attempted, or its episodes broke) has no part.
         present = known | batch.rejected()
+        invalid = self._simulator.config.invalid_reward
         return seed_group_advantages(rewards, known, invalid_reward=invalid, present=present)
 
     def _passes(
@@ -289,7 +262,7 @@ class PolicyGradient(_Learning):
         initial = simulator.initial_logprobs(generations, used)
         first, later = self._old(generations, used, initial)
         simulator.load_for("update")
-        means, steps, gaps = divergence.StepMeans(), 0, {}
+        means, steps, gaps = EpochMeans(), 0, {}
         for _ in range(simulator.config.update_epochs):
             for rows in self._minibatches(order.permutation(used)):
                 batch = self._batch(generations, rows, initial, weights, later if steps else first)
@@ -334,7 +307,7 @@ class PolicyGradient(_Learning):
         return self._batch(nothing, row, initial, np.zeros(nothing.lengths.shape), first)
 
 
-def make_simulator_trainer(simulator: Simulator, writes_tasks: bool, session: Session) -> Trainer:
+def make_simulator_trainer(simulator: Simulator, writes_tasks: bool, session: Session) -> Frozen:
     """The trainer that `config.simulator` names.
 
     writes_tasks: whether the epochs' tasks are the simulator's; it does not learn from others.
@@ -342,5 +315,4 @@ def make_simulator_trainer(simulator: Simulator, writes_tasks: bool, session: Se
     if not (simulator.config.train and writes_tasks):
         return Frozen()
     trainer = {"rwr": Regression, "grpo": PolicyGradient}[simulator.config.method]
-    made = trainer(simulator, session)
-    return Guarded(made, simulator, session) if simulator.config.min_valid_share else made
+    return trainer(simulator, session)

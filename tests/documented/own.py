@@ -145,16 +145,6 @@ def experiment(invocation: Invocation, place: Checkout) -> None:
     _succeeded(done, f"page: {invocation.flag('workdir')}/report/report.html")
 
 
-def probe(invocation: Invocation, place: Checkout) -> None:
-    """Its epochs are run, of a simulator so young that it writes no task."""
-    done = place.run("experiment", *place.arguments(invocation), *ONE_DEVICE, *SHORT)
-    assert done.returncode == 2 and "generations is a valid task" in done.stderr, done.stderr[
-        -1500:
-    ]
-    workdir = place.root / invocation.flag("workdir")
-    assert len((workdir / "metrics.jsonl").read_text().splitlines()) == 1 + 5
-
-
 def evaluate_server(invocation: Invocation, place: Checkout) -> None:
     """A server's answers are scored."""
     with serve(lambda request: "a text") as (url, requests):

@@ -66,12 +66,7 @@ KINDS = {
     ),
     "a dry run of processes": Kind(TRAIN, own.several_processes, lambda i: not alone(i), (SLOW,)),
     "a warm start": Kind(("genenv_jax.supervised",), own.supervised, needs=(SLOW,)),
-    "a suite": Kind(
-        ("genenv_jax.experiment",), own.experiment, lambda i: "--probe" not in i.arguments, (SLOW,)
-    ),
-    "a probe": Kind(
-        ("genenv_jax.experiment",), own.probe, lambda i: "--probe" in i.arguments, (SLOW,)
-    ),
+    "a suite": Kind(("genenv_jax.experiment",), own.experiment, needs=(SLOW,)),
     "a model": Kind(
         EVALUATE, own.evaluate_model, lambda i: of_model(i) and not on_real_data(i), (SLOW, RUN)
     ),

@@ -39,7 +39,6 @@ def records(gain: float, seed: int, epochs: int):
             line |= {
                 "tokens/total": 60 * rollouts + 17 * step,
                 "rollouts/total": rollouts,
-                "rollouts/wasted": 10 * step,
                 "agent/reward_mean": float(p_hat),
                 "agent/response_length_mean": float(20 + 8 * gain * done + own.normal(0, 0.3)),
                 "agent/zero_variance_share": float(0.6 - 0.5 * gain * done),

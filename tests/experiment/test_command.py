@@ -44,8 +44,8 @@ def main(monkeypatch, capsys):
     monkeypatch.setattr(page, "draw", lambda results, out: out.mkdir(exist_ok=True) or {})
 
     def call(config, workdir, **given):
-        unset = {"report_only": False, "probe": False}
-        given = types.SimpleNamespace(config=config, workdir=str(workdir), **unset | given)
+        given = {"report_only": False} | given
+        given = types.SimpleNamespace(config=config, workdir=str(workdir), **given)
         monkeypatch.setattr(command, "flags", types.SimpleNamespace(FLAGS=given))
         try:
             command.main()

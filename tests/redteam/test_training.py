@@ -19,7 +19,6 @@ from genenv_jax.players.player import Reference, Setup
 from genenv_jax.sampling.engine import SamplingConfig
 from genenv_jax.scoring.scorer import Scorer, ScoringConfig
 from genenv_jax.tasks.mixture import Item
-from genenv_jax.tasks.selection import All
 from genenv_jax.trainers.agent import AgentTrainer
 from tests.redteam import api_bank, bfcl_turn_static, travelplanner
 from tests.redteam.scenes import scene
@@ -94,7 +93,7 @@ def _session():
         phase=lambda *_: contextlib.nullcontext(types.SimpleNamespace(advance=lambda: None)),
         measure=lambda _: contextlib.nullcontext(),
         key=lambda _, *numbers: jax.random.key(hash(numbers) % 2**31),
-        tokens=0, rollouts=0, finished=0, max_kl=100.0, skips_nonfinite=False,
+        tokens=0, rollouts=0, finished=0, max_kl=100.0,
     )  # fmt: skip
 
 
@@ -121,7 +120,7 @@ def _trained(opened, exploit, strict):
 
     before = probabilities()
     with Scorer(actions, _Model().decode, ScoringConfig()) as scorer:
-        trainer = AgentTrainer(agent, actions, scorer, All(), _session())
+        trainer = AgentTrainer(agent, actions, scorer, _session())
         for epoch in range(EPOCHS):
             trainer.step(epoch, [Item(task) for task in tasks])
     return before, probabilities()

@@ -50,10 +50,6 @@ def test_reward_has_the_tasks_of_an_epoch_on_equation_3(saved, tmp_path):
     assert updated.get_offsets()[:, 0].tolist() == [0.4, 0.5, 0.6]
     assert updated.get_sizes().tolist() == [6, 12, 6]  # two tasks share a point
     assert len(filtered.get_offsets()) == 8
-    other = run_of(*tasks, config={"curriculum": curriculum | {"score": "learnability"}})
-    run_figures.draw_details(other, tmp_path)
-    (axes,) = saved["reward"].axes
-    assert len(axes.lines) == 0 and "learnability" in axes.get_ylabel()
 
 
 def test_details_that_were_not_recorded_are_not_drawn_and_older_figures_go(tmp_path):

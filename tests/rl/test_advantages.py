@@ -5,7 +5,7 @@ import statistics
 import numpy as np
 import pytest
 
-from genenv_jax.rl.advantages import group_advantages, turn_advantages, zero_variance
+from genenv_jax.rl.advantages import group_advantages, zero_variance
 
 REWARDS = np.array([[0.0, 1.0, 1.0, 0.25], [1.0, 1.0, 1.0, 1.0], [0.0, 0.0, 0.0, 1.0]])
 
@@ -66,25 +66,3 @@ def test_rollouts_without_a_reward_are_left_out(scale):
     assert (got[1:] == 0).all()
     rewards = np.array([[nan, 1.0, 1.0], [nan, 1.0, 0.0], [nan, nan, nan], [nan, nan, 1.0]])
     assert zero_variance(rewards).tolist() == [True, False, True, True]
-
-
-def test_turns_count_by_the_return_from_there():
-    """Two episodes, of two turns and of one, with discount 1/2: returns 1/2 and 1, and 0."""
-    actions = np.array([[[1, 1, 0, 1, 0], [1, 0, 0, 0, 0]]], bool)
-    got = turn_advantages([[1.0, 0.0]], actions, 0.5, scale="none")
-    np.testing.assert_allclose(got, [[[0, 0, 0, 0.5, 0], [-0.5, 0, 0, 0, 0]]], atol=1e-7)
-    assert got.dtype == np.float32
-    scaled = turn_advantages([[1.0, 0.0]], actions, 0.5)
-    np.testing.assert_allclose(scaled[0, 0], [0, 0, 0, 1, 0], atol=1e-5)
-    broken = turn_advantages([[1.0, np.nan]], actions, 0.5, scale="none")
-    np.testing.assert_allclose(broken, [[[-0.25, -0.25, 0, 0.25, 0], [0] * 5]], atol=1e-7)
-
-
-def test_without_discount_and_with_equal_turns_it_is_the_episodes_advantage():
-    rng = np.random.default_rng(0)
-    actions = np.zeros((3, 4, 9), bool)
-    actions[..., [0, 1, 4, 7]] = True
-    rewards = rng.random((3, 4))
-    got = turn_advantages(rewards, actions, 1.0, scale="none")
-    want = group_advantages(rewards, scale="none")[..., None] * actions
-    np.testing.assert_allclose(got, want, atol=1e-6)

@@ -59,8 +59,8 @@ def steps(monkeypatch):
 @pytest.mark.parametrize("recomputes", [False, True])
 def test_old_log_probs_are_those_before_the_first_step(steps, recomputes, epochs):
     agent = FakeAgent(recomputes, epochs)
-    session = SimpleNamespace(skips_nonfinite=False, max_kl=1.0, finished=0)
-    trainer = AgentTrainer(agent, None, None, None, session)
+    session = SimpleNamespace(max_kl=1.0, finished=0)
+    trainer = AgentTrainer(agent, None, None, session)
     n = 5
     rollouts = Rollouts(
         [[1, 2]] * n, np.ones((n, G, C), np.int32), np.full((n, G), C), np.full((n, G, C), -0.5, "f4"),

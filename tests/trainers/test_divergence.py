@@ -1,4 +1,4 @@
-"""Updates that have diverged: which they are, what they leave, and steps that are skipped."""
+"""Updates that have diverged: which they are, and what they leave."""
 
 import errno
 import os
@@ -73,16 +73,3 @@ def test_a_full_disk_does_not_hide_why(tmp_path, rollouts, monkeypatch):
     assert "kl not finite" in message
     assert "Its batch could not be kept: [Errno 28] No space left on device: '" in message
     assert not [path for path in tmp_path.rglob("*") if path.is_file()]
-
-
-def test_skipped_steps_do_not_count():
-    means = divergence.StepMeans()
-    for loss, finite in ((2.0, 1.0), (np.nan, 0.0), (4.0, 1.0)):
-        means.update({"loss": np.float32(loss), "finite": np.float32(finite)})
-    assert means.compute() == {"loss": 3.0, "skipped": 1}
-    means = divergence.StepMeans()
-    means.update({"loss": np.float32(np.nan), "finite": np.float32(0)})
-    assert divergence.reason(means.compute(), 5.0).startswith("loss not finite")
-    means = divergence.StepMeans()
-    means.update({"loss": np.float32(2.0)})
-    assert means.compute() == {"loss": 2.0}

@@ -44,10 +44,3 @@ def test_a_task_whose_attempts_do_not_count_has_no_part():
     assert advantages(0.0, 0.9, "", None) == pytest.approx([0.45, 0.0, -0.45])
     assert advantages(0.0, 0.9, "", 0.5) == pytest.approx([0.2, 0.0, -0.2])
     assert advantages(-0.5, "", None, None) == pytest.approx([0.0, 0.0, 0.0])
-
-
-def test_nothing_invalid_is_worth_more_than_a_task():
-    """Of progress R_env may be negative."""
-    assert advantages(0.0, -0.2, None) == pytest.approx([0.0, 0.0])
-    assert advantages(0.0, -0.2, 0.4, None) == pytest.approx([-0.2, 0.4, -0.2])
-    assert advantages(-0.3, -0.2, None) == pytest.approx([0.05, -0.05])
