@@ -26,7 +26,7 @@ from arguments import some_of
 _ROOT = pathlib.Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(_ROOT))
 
-from bench.bad_answers.hostile import HOSTILE  # noqa: E402
+from bench.bad_answers.common import HOSTILE  # noqa: E402
 from genenv_jax.benchmarks import registry  # noqa: E402
 from genenv_jax.benchmarks.base import Benchmark, Score, Task  # noqa: E402
 

@@ -2,19 +2,21 @@
 
     python -m bench.agreement bfcl
     python -m bench.agreement travelplanner --official=/clones --share=0.1
+    python -m bench.agreement bfcl --keep         # writes the official verdicts that the tests compare with
 
-Answers are made by seeded generators, by kinds with names.  Compared is what an evaluation reports
-(`Score.success` of a held-out task, or what else the official code computes), not the reward of training.
-It prints a table of the kinds, every class of disagreement with an example of each kind, and verdicts a CPU
-second of both sides.
+Answers are made by seeded generators (`bench.bad_answers`), by kinds with names.  Compared is what an
+evaluation reports (`Score.success` of a held-out task, or what else the official code computes), not the
+reward of training.  It prints a table of the kinds, every class of disagreement with an example of each kind,
+and verdicts a CPU second of both sides.
 
 What is needed beside the benchmarks' data (GENENV_DATA), one benchmark a process, since the official codes
 bring modules of the same names:
 
     bfcl, conversations   bfcl-eval==2026.3.23 without its dependencies, tenacity, filelock, mpmath==1.3.0,
                           tree_sitter==0.21.3, tree-sitter-java==0.21.0, tree-sitter-javascript==0.21.4
-    travelplanner         OFFICIAL/TravelPlanner at da7c1d4; pandas==2.2.3
-    api_bank              OFFICIAL/DAMO-ConvAI at 483554e; rouge==1.0.1
+    travelplanner         OFFICIAL/TravelPlanner at da7c1d4; pandas==2.2.3, tqdm
+    api_bank              OFFICIAL/DAMO-ConvAI at 483554e
+    replies               rouge==1.0.1
     bamboogle             OFFICIAL/Search-R1, OFFICIAL/FlashRAG
     alfworld              alfworld==0.4.2, textworld==1.7.0
 """
@@ -25,15 +27,17 @@ import argparse
 import importlib
 import os
 import pathlib
-import sys
 
+from bench.agreement import kept
 from bench.agreement.tally import Tally
 
-SUITES = ("bfcl", "conversations", "travelplanner", "api_bank", "bamboogle", "alfworld")
+SUITES = (
+    *("bfcl", "conversations", "travelplanner", "api_bank", "replies", "bamboogle", "alfworld"),
+)
 
 
 def main() -> None:
-    """Compares and prints."""
+    """Compares and prints, or keeps the official verdicts."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("suite", choices=SUITES)
     parser.add_argument(
@@ -41,15 +45,21 @@ def main() -> None:
     )
     parser.add_argument("--seed", type=int, default=1, help="of the generators")
     parser.add_argument("--share", type=float, default=1.0, help="of the tasks, drawn by the seed")
+    parser.add_argument("--keep", action="store_true", help="write the official verdicts")
     arguments = parser.parse_args()
     data_dir = os.environ.get("GENENV_DATA")
     directory = pathlib.Path(data_dir).resolve() if data_dir else None
     suite = importlib.import_module(f"bench.agreement.{arguments.suite}")
-    ours, official = suite.judges(directory, arguments.official.resolve())
+    clones = arguments.official.resolve()
+    cases = suite.cases(directory, arguments.seed, arguments.share)
+    if arguments.keep:
+        judge = suite.official(directory, clones)
+        print(kept.write(arguments.suite, cases, judge, arguments.seed, arguments.share))
+        return
     tally = Tally()
-    tally.run(suite.cases(directory, arguments.seed, arguments.share), ours, official)
+    tally.run(cases, suite.ours(directory), suite.official(directory, clones))
     print(tally.table())
-    print(f"\n{tally.speed()}", file=sys.stdout)
+    print(f"\n{tally.speed()}")
 
 
 if __name__ == "__main__":

@@ -5,84 +5,13 @@ from __future__ import annotations
 import importlib
 import pathlib
 import random
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator
 
 from bench.agreement.tally import Case, Judge, Verdict
+from bench.bad_answers.alfworld import CHANGES, LIMIT, Way
 from genenv_jax.benchmarks.alfworld import engine, expert, games
 from genenv_jax.benchmarks.alfworld.benchmark import ALFWorld
 from genenv_jax.benchmarks.alfworld.world import World
-
-_LIMIT = 50
-Way = list[str]
-
-
-def _cut(way: Way, world: World, rng: random.Random) -> Way:
-    return way[: rng.randrange(len(way))]
-
-
-def _dropped(way: Way, world: World, rng: random.Random) -> Way:
-    at = rng.randrange(len(way))
-    return way[:at] + way[at + 1 :]
-
-
-def _inserted(way: Way, world: World, rng: random.Random) -> Way:
-    """Commands that are not possible, and some that change nothing."""
-    made = list(way)
-    for _ in range(rng.randint(1, 6)):
-        command = rng.choice(
-            (
-                "look",
-                "inventory",
-                "go to moon 1",
-                "open window 1",
-                "take apple 99 from desk 1",
-                "use lamp",
-                "xyzzy",
-            )
-        )
-        made.insert(rng.randint(0, len(made)), command)
-    return made
-
-
-def _late(way: Way, world: World, rng: random.Random) -> Way:
-    """The goal is reached with the last step that counts, or one later."""
-    return ["look"] * (_LIMIT - len(way) + rng.choice((0, 1))) + way
-
-
-def _exchanged(way: Way, world: World, rng: random.Random) -> Way:
-    made = list(way)
-    i, j = rng.randrange(len(way)), rng.randrange(len(way))
-    made[i], made[j] = made[j], made[i]
-    return made
-
-
-def _numbers(way: Way, world: World, rng: random.Random) -> Way:
-    """Another thing or place of the same kind."""
-    made = list(way)
-    at = rng.randrange(len(way))
-    made[at] = "".join(str(rng.randint(1, 3)) if c.isdigit() else c for c in made[at])
-    return made
-
-
-def _random(way: Way, world: World, rng: random.Random) -> Way:
-    """Possible commands at random, then the expert's."""
-    here, made = world.copy(), []
-    for _ in range(rng.randint(5, 20)):
-        possible = sorted(
-            c
-            for c, action in here.admissible().items()
-            if action[0] not in ("look", "help", "examine_object")
-        )
-        made.append(rng.choice(possible))
-        here.apply(made[-1])
-    return made + way
-
-
-CHANGES: Mapping[str, Callable[[Way, World, random.Random], Way]] = {
-    "cut short": _cut, "one command left out": _dropped, "commands inserted": _inserted,
-        "at the limit of steps": _late,
-    "two commands exchanged": _exchanged, "other numbers": _numbers, "random commands first": _random,
-}  # fmt: skip
 
 
 def cases(data_dir: pathlib.Path | None, seed: int, share: float) -> Iterator[Case]:
@@ -102,28 +31,31 @@ def _case(kind: str, game: games.Game, way: Way) -> Case:
     return Case(kind, game.task(), "\n".join(f"Action: {command}" for command in way), (game, way))
 
 
-def judges(data_dir: pathlib.Path | None, official: pathlib.Path) -> tuple[Judge, Judge]:
-    """Our episodes, and `AlfredTWEnv`'s environment for evaluation (`init_env`)."""
+def ours(data_dir: pathlib.Path | None) -> Judge:
+    """Our episodes."""
     benchmark = ALFWorld(data_dir=data_dir, eval_protocol="episode")
+
+    def judge(case: Case) -> Verdict:
+        score = benchmark.score(case.task, case.text) if case.text else None
+        steps = score.detail["steps"] if score else 0
+        return Verdict(bool(score and score.success), score.reason if score else "", steps)
+
+    return judge
+
+
+def official(data_dir: pathlib.Path | None, clones: pathlib.Path) -> Judge:
+    """`AlfredTWEnv`'s environment for evaluation (`init_env`)."""
     module = engine._import("alfworld.agents.environment.alfred_tw_env")
     textworld, gym = importlib.import_module("textworld"), importlib.import_module("textworld.gym")
 
-    def ours(case: Case) -> Verdict:
-        score = benchmark.score(case.task, case.text) if case.text else None
-        return Verdict(
-            bool(score and score.success),
-            score.reason if score else "",
-            score.detail["steps"] if score else 0,
-        )
-
-    def theirs(case: Case) -> Verdict:
+    def judge(case: Case) -> Verdict:
         game, way = case.given
         name = gym.register_games(
             [str(game.path)],
             textworld.EnvInfos(won=True, admissible_commands=True, extras=["gamefile"]),
             batch_size=1,
             asynchronous=False,
-            max_episode_steps=_LIMIT,
+            max_episode_steps=LIMIT,
             wrappers=[module.AlfredDemangler(shuffle=False), module.AlfredInfos],
         )
         environment = gym.make(name)
@@ -135,4 +67,4 @@ def judges(data_dir: pathlib.Path | None, official: pathlib.Path) -> tuple[Judge
         environment.close()
         return Verdict(won, "" if won else "not won", steps)
 
-    return ours, theirs
+    return judge

@@ -2,112 +2,109 @@
 
 from __future__ import annotations
 
-import copy
 import json
 import pathlib
 import random
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
+from bench.agreement.bfcl import CRASH, VERSION, install_stub
 from bench.agreement.tally import Case, Judge, Verdict
-from bench.bad_answers.bfcl_conversations import (
-    CHANGES,
-    Calls,
-    Play,
-    reference_turns,
-    sorted_tools,
-    too_many_steps,
-    write_play,
-)
-from bench.official.bfcl_conversations import conversations, official_judge
-from genenv_jax.benchmarks.base import Task
-from genenv_jax.benchmarks.bfcl import backends
-from genenv_jax.benchmarks.bfcl.benchmark import BFCL
-from genenv_jax.benchmarks.bfcl.categories import MULTI_TURN
+from bench.bad_answers.bfcl_conversations import Play, plays
+from genenv_jax.benchmarks.base import Rejection, Task
+from genenv_jax.benchmarks.bfcl import backends, records
+from genenv_jax.benchmarks.bfcl.benchmark import BFCL, reason_word
+from genenv_jax.benchmarks.bfcl.categories import CONVERSATION, MULTI_TURN
 
-_PER_TASK = 5
-_KINDS = {change.__name__.strip("_").replace("_", " "): change for change in CHANGES}
-_FORMS = (
-    "one call an answer",
-    "too many steps",
-    "a turn less",
-    "a turn more",
-    "answers reversed",
-    "calls in fences",
-)
-
-
-def plays(task: Task, rng: random.Random, count: int) -> Iterator[tuple[str, Play]]:
-    """(kind, play): the reference, and `count` - 1 others, each of a kind of its own."""
-    order = backends.Backends(
-        backends.Scenario.from_json(task.answer["scenario"])
-    ).parameter_order()
-    reference = reference_turns(task, order)
-    yield "reference", write_play(reference, rng, plain=True)
-    for kind in rng.sample([*_KINDS, *_FORMS], count - 1):
-        turns = copy.deepcopy(reference)
-        if kind in _KINDS:
-            _KINDS[kind](turns, sorted_tools(task), rng)
-            yield kind, write_play(turns, rng)
-        else:
-            yield kind, _formed(kind, turns, task, rng)
-
-
-def _formed(kind: str, turns: list[Calls], task: Task, rng: random.Random) -> Play:
-    play = write_play(turns, rng, plain=True)
-    match kind:
-        case "one call an answer":
-            return [
-                [a for call in calls for a in write_play([[call]], rng, True)[0][:-1]] + ["Done."]
-                for calls in turns
-            ]
-        case "too many steps":
-            return too_many_steps(play, task, rng)
-        case "a turn less":
-            return play[:-1]
-        case "a turn more":
-            return [*play, rng.choice(play)]
-        case "answers reversed":
-            return [answers[::-1] for answers in play]
-    form = rng.choice(
-        (
-            "```python\n{}\n```",
-            "```\n{}\n```",
-            "Sure: {}",
-            "{}  # done",
-            "{};",
-            "<tool_call>{}</tool_call>",
-        )
-    )
-    return [
-        [*(form.replace("{}", answer) for answer in answers[:-1]), answers[-1]] for answers in play
-    ]
+_PER_TASK = 6
+_UNPLAYED = ("answers reversed", "a turn more")  # no episode goes on like this
 
 
 def cases(data_dir: pathlib.Path | None, seed: int, share: float) -> Iterator[Case]:
     """Every conversation with plays of many kinds."""
-    for task in conversations(data_dir):
+    for task in records.load(VERSION, MULTI_TURN, data_dir, "eval", CONVERSATION):
         rng = random.Random(f"agreement {seed} {task.id}")
         if rng.random() < share:
             for kind, play in plays(task, rng, _PER_TASK):
                 yield Case(kind, task, json.dumps(play), play)
 
 
-def judges(data_dir: pathlib.Path | None, official: pathlib.Path) -> tuple[Judge, Judge]:
-    """Ours and the official one, of the installed package bfcl-eval."""
+def ours(data_dir: pathlib.Path | None) -> Judge:
+    """Our verdicts on whole answers, which those on episodes must equal."""
     benchmark = BFCL(
         data_dir=data_dir,
         seed_categories=(),
         eval_categories=MULTI_TURN,
         multi_turn_rule="conversation",
     )
+
+    def judge(case: Case) -> Verdict:
+        score = benchmark.score(case.task, case.text)
+        value = case.kind in _UNPLAYED or played(benchmark, case.task, case.given)
+        return Verdict(score.success, score.reason, value)
+
+    return judge
+
+
+def played(benchmark: BFCL, task: Task, play: Play) -> bool:
+    """Whether an episode that is given the answers of a play succeeds.
+
+    A change may have made an answer undecodable; it would end the turn, where the official evaluator, which
+    sees only what was written in the end, passes over it.  So it is not given.
+    """
+    episode = benchmark.episode(task)
+    for turn in play:
+        for answer in turn:
+            calls = backends.decode(answer)
+            if answer is not turn[-1] and (isinstance(calls, Rejection) or not calls):
+                continue
+            if score := episode.step(answer):
+                return score.success
+    return False
+
+
+def official(data_dir: pathlib.Path | None, clones: pathlib.Path) -> Judge:
+    """Those of the installed package bfcl-eval, on plays."""
     judged = official_judge()
 
-    def ours(case: Case) -> Verdict:
-        score = benchmark.score(case.task, case.text)
-        return Verdict(score.success, score.reason)
-
-    def theirs(case: Case) -> Verdict:
+    def judge(case: Case) -> Verdict:
         error = judged(case.task, case.given)
-        return Verdict(not error, error)
+        return Verdict(not error, error, case.kind in _UNPLAYED or not error)
 
-    return ours, theirs
+    return judge
+
+
+def official_judge() -> Callable[[Task, Play], str]:
+    """The official decoder and checker as (task, play) -> word of the error, "" for a pass."""
+    install_stub()
+    from bfcl_eval.eval_checker.multi_turn_eval import multi_turn_utils
+    from bfcl_eval.eval_checker.multi_turn_eval.multi_turn_checker import multi_turn_checker
+    from bfcl_eval.model_handler.utils import default_decode_execute_prompting
+
+    def decoded(text: str) -> list[str]:
+        try:
+            return default_decode_execute_prompting(text, False)
+        except Exception:  # an answer that does not decode is passed over, there as here
+            return []
+
+    def judge(task: Task, play: Play) -> str:
+        # As `_evaluate_single_multi_turn_entry` (eval_runner.py) does before it calls the checker.
+        calls = task.answer["calls"]
+        if len(play) != len(calls):
+            return "force_terminated"
+        entry = {
+            "id": task.id,
+            "initial_config": task.answer["scenario"]["config"],
+            "involved_classes": task.answer["scenario"]["classes"],
+        }
+        steps = [[d for text in turn if (d := decoded(text))] for turn in play]
+        try:
+            verdict = multi_turn_checker(steps, calls, entry, task.category, "model")
+        except Exception:
+            return CRASH
+        finally:  # its objects are variables of the module, which the next play would take over
+            made = vars(multi_turn_utils)
+            for name in [name for name in made if name.endswith("_instance")]:
+                del made[name]
+        return "" if verdict["valid"] else reason_word(verdict["error_type"])
+
+    return judge

@@ -2,181 +2,182 @@
 
 from __future__ import annotations
 
-import copy
+import csv
 import importlib
 import json
+import os
 import pathlib
 import random
+import shutil
+import sys
+import types
 from collections.abc import Iterator
+from typing import Any
 
 from bench.agreement.tally import Case, Judge, Verdict
-from bench.bad_answers.travelplanner import KINDS, Mutator, Plan
-from bench.official import travelplanner as oracle
+from bench.bad_answers.travelplanner import Mutator, plans
+from genenv_jax.benchmarks.base import Score, Task
 from genenv_jax.benchmarks.travelplanner import records
 from genenv_jax.benchmarks.travelplanner.benchmark import TravelPlanner
-from genenv_jax.benchmarks.travelplanner.planner import find_plan
+from genenv_jax.benchmarks.travelplanner.constraints import COMMONSENSE, HARD
+from genenv_jax.benchmarks.travelplanner.database import Database
 from genenv_jax.benchmarks.travelplanner.queries import Query
 
-_WORDS = (
-    "",
-    "-",
-    " ",
-    None,
-    "no",
-    "Taxi",
-    "from A to B",
-    "A(B)",
-    "x, y",
-    "x;",
-    3,
-    ["x"],
-    {"a": 1},
-    "from  to ",
-    ", ",
-    "(",
-)
-
-
-def _slots(plan: Plan, other: Plan, rng: random.Random) -> None:
-    """Some slots take another day's, another slot's or another plan's text, or what fits nowhere."""
-    for _ in range(rng.choice((1, 1, 2, 4))):
-        day = rng.choice(plan)
-        if day:
-            texts = [rng.choice(rng.choice((plan, other)) or [{}]).get(slot) for slot in day]
-            day[rng.choice(list(day))] = rng.choice([*texts, rng.choice(_WORDS)])
-
-
-def _characters(plan: Plan, other: Plan, rng: random.Random) -> None:
-    """One text is cut, doubled, turned into capitals, or has a character more or less."""
-    day = rng.choice([day for day in plan if day] or [{}])
-    slots = [slot for slot, text in day.items() if isinstance(text, str) and text not in ("", "-")]
-    if slots:
-        slot = rng.choice(slots)
-        text = day[slot]
-        at = rng.randrange(len(text))
-        new = rng.choice(("", ",", ";", "(", ")", " ", "\n", "x", "é", ".", ", "))
-        forms = (
-            text[:at] + new + text[at + 1 :],
-            text[:at],
-            text[at:],
-            text + text,
-            text.upper(),
-            text[:at] + new + text[at:],
-        )
-        day[slot] = rng.choice(forms)
-
-
-def _days(plan: Plan, other: Plan, rng: random.Random) -> None:
-    """Days left out, repeated, exchanged, emptied or taken from another plan."""
-    at = rng.randrange(len(plan))
-    forms = (
-        plan[:at],
-        plan[at:],
-        plan[::-1],
-        plan + plan[at:],
-        [*plan[:at], {}, *plan[at:]],
-        rng.sample(plan, len(plan)),
-        plan[:at] + other[at:],
-        [*plan, {}],
-    )
-    plan[:] = copy.deepcopy(rng.choice(forms))
-
-
-_OWN = {"slots exchanged": _slots, "characters wrong": _characters, "days exchanged": _days}
-_REPEATS = 7
-
-
-def plans(
-    annotated: Plan, found: Plan, other: Plan, mutator: Mutator, rng: random.Random
-) -> Iterator[tuple[str, Plan]]:
-    """(kind, plan): those given, and changes of them, each kind of `KINDS` once."""
-    yield "annotated", annotated
-    yield "the planner's", found
-    yield "another query's", other
-    starts = [plan for plan in (annotated, found) if plan]
-    for kind in KINDS:
-        plan = copy.deepcopy(rng.choice(starts))
-        kind(mutator, plan)
-        yield kind.__name__.replace("_", " "), plan
-    for name, change in _OWN.items():
-        for _ in range(_REPEATS):
-            plan = copy.deepcopy(rng.choice(starts))
-            change(plan, other, rng)
-            yield name, plan
+CONSTRAINTS = (*COMMONSENSE, *HARD)
+# A letter for each constraint: passed, failed, not asked, not looked at, exception.
+PASSED, FAILED, NOT_ASKED, SKIPPED, CRASH = "pfn-x"
+UNDELIVERED = SKIPPED * len(CONSTRAINTS)
 
 
 def cases(data_dir: pathlib.Path | None, seed: int, share: float) -> Iterator[Case]:
-    """The training queries with plans of all kinds; the validation queries with a model's plans.
-
-    The latter are those of the official example_evaluation.jsonl, as they are and with two changes each.
-    """
+    """The training queries with plans of all kinds."""
     world = records.read_world(records.find_directory(data_dir))
     tasks = world.tasks[records.TRAIN]
     for task, next_task in zip(tasks, tasks[1:] + tasks[:1], strict=True):
         rng = random.Random(f"agreement {seed} {task.id}")
         if rng.random() >= share:
             continue
-        annotated, other = (
-            [dict(day) for day in t.answer["annotated_plan"]] for t in (task, next_task)
-        )
-        found = (
-            find_plan(
-                Query.from_json(task.answer["query"]), world.references[task.id], world.database
-            )
-            or []
-        )
+        other = [dict(day) for day in next_task.answer["annotated_plan"]]
         mutator = Mutator(task, world, f"agreement {seed}")
-        for kind, plan in plans(annotated, found, other, mutator, rng):
-            yield _case(f"training, {kind}", task, plan)
-    examples = pathlib.Path(
-        "../postprocess/example_evaluation.jsonl"
-    )  # `judges` has gone to evaluation/
-    if not examples.is_file() or records.VALIDATION not in world.tasks:
-        return
-    written = [
-        json.loads(line)["plan"] or [] for line in examples.read_text(encoding="utf-8").splitlines()
-    ]
-    for task, plan, other in zip(
-        world.tasks[records.VALIDATION], written, written[1:] + written[:1], strict=True
-    ):
-        rng = random.Random(f"agreement {seed} {task.id}")
-        if rng.random() >= share:
-            continue
-        yield _case("validation, a model's", task, plan)
-        for name in rng.sample(list(_OWN), 2):
-            if any(plan):
-                changed = copy.deepcopy(plan)
-                _OWN[name](changed, other, rng)
-                yield _case(f"validation, {name}", task, changed)
+        for kind, plan in plans(task, other, world, mutator, rng):
+            while plan and plan[-1] == {}:  # as reading a plan does, there as here
+                plan = plan[:-1]
+            text = repr(plan) if rng.random() < 0.5 else json.dumps(plan)
+            yield Case(kind, task, text, plan)
 
 
-def _case(kind: str, task, plan: Plan) -> Case:
-    while plan and plan[-1] == {}:  # as reading a plan does, there as here
-        plan = plan[:-1]
-    return Case(kind, task, json.dumps(plan), plan)
+def _verdict(letters: str) -> Verdict:
+    accepted = not set(letters) - {PASSED, NOT_ASKED}
+    reason = "not_delivered" if letters == UNDELIVERED else "constraint_failed"
+    return Verdict(accepted, "" if accepted else reason, letters)
 
 
-def judges(data_dir: pathlib.Path | None, official: pathlib.Path) -> tuple[Judge, Judge]:
-    """The letters of all constraints (`bench.official.travelplanner`); accepted is the final pass."""
-    directory = records.find_directory(data_dir)
+def ours(data_dir: pathlib.Path | None) -> Judge:
+    """The letters of all constraints; accepted is the final pass."""
     benchmark = TravelPlanner(data_dir=data_dir)
-    oracle.prepare(
-        official / "TravelPlanner", directory.resolve(), records.read_world(directory).database
-    )
+    return lambda case: _verdict(our_letters(benchmark.score(case.task, case.text)))
+
+
+def official(data_dir: pathlib.Path | None, clones: pathlib.Path) -> Judge:
+    """Likewise, by the functions of the official evaluator."""
+    directory = records.find_directory(data_dir)
+    database = records.read_world(directory).database
+    prepare(clones / "TravelPlanner", directory.resolve(), database)
     commonsense, hard = map(importlib.import_module, ("commonsense_constraint", "hard_constraint"))
-    oracle.remember_searches()
+    remember_searches()
+    return lambda case: _verdict(
+        official_letters(commonsense, hard, official_query(case.task), case.given)
+    )
 
-    def verdict(letters: str) -> Verdict:
-        accepted = not set(letters) - {oracle.PASSED, oracle.NOT_ASKED}
-        reason = "not delivered" if letters == oracle.UNDELIVERED else "a constraint failed"
-        return Verdict(accepted, "" if accepted else reason, letters)
 
-    def ours(case: Case) -> Verdict:
-        return verdict(oracle.our_letters(benchmark.score(case.task, case.text)))
+def official_query(task: Task) -> dict[str, Any]:
+    """A task as a record of the official data set."""
+    query = Query.from_json(task.answer["query"])
+    return {
+        **query.to_json(),
+        "level": query.level,
+        "query": task.messages[-1]["content"],
+    }
 
-    def theirs(case: Case) -> Verdict:
-        return verdict(
-            oracle.official_letters(commonsense, hard, oracle.official_query(case.task), case.given)
-        )
 
-    return ours, theirs
+def prepare(official: pathlib.Path, directory: pathlib.Path, database: Database) -> None:
+    """Puts tables and stand-ins where the evaluator expects them."""
+    for name in (
+        "restaurants",
+        "accommodations",
+        "attractions",
+        "googleDistanceMatrix",
+        "background",
+    ):
+        target = official / "database" / name
+        if not target.exists():
+            shutil.copytree(directory / "history_958f30d" / "database" / name, target)
+    path = official / "database" / "flights" / "clean_Flights_2022.csv"
+    path.parent.mkdir(exist_ok=True)
+    with path.open("w", encoding="utf-8", newline="") as file:
+        writer = csv.writer(file)
+        names_ = ["Flight Number", "Price", "DepTime", "ArrTime", "ActualElapsedTime", "FlightDate"]
+        writer.writerow([*names_, "OriginCityName", "DestCityName", "Distance"])
+        for row in range(database.flights.size):
+            flight = database.flights._flight(row)
+            times = [flight.departure, flight.arrival, "x", flight.date]
+            ends = [flight.origin, flight.destination, 0]
+            writer.writerow([flight.number, flight.price, *times, *ends])
+    sys.modules["gradio"] = types.ModuleType("gradio")
+    requests = types.ModuleType("requests")
+    requests.exceptions = types.ModuleType("requests.exceptions")
+    requests.exceptions.SSLError = OSError
+    sys.modules |= {"requests": requests, "requests.exceptions": requests.exceptions}
+    datasets = types.ModuleType("datasets")
+    datasets.load_dataset = lambda *args, **kwargs: {"train": datasets.queries}
+    sys.modules["datasets"] = datasets
+    sys.path[:0] = [str(official), str(official / "evaluation")]
+    os.chdir(official / "evaluation")
+
+
+def remember_searches() -> None:
+    """Looks every name up once: the evaluator searches whole tables for each meal of each plan."""
+    from pandas.core.strings.accessor import StringMethods
+
+    search = StringMethods.contains
+    found: dict[tuple, Any] = {}
+
+    def contains(self, pattern):
+        key = (pattern, self._orig.name, len(self._orig))
+        if key not in found:
+            found[key] = search(self, pattern)
+        return found[key]
+
+    StringMethods.contains = contains
+
+
+def _letter(verdict: Any) -> str:
+    return NOT_ASKED if verdict is None else PASSED if verdict else FAILED
+
+
+def official_letters(commonsense: Any, hard: Any, query: dict[str, Any], plan: list[Any]) -> str:
+    """The official functions' verdicts on a plan, each called by itself."""
+    if not plan:
+        return UNDELIVERED
+    functions = {
+        **{name: getattr(commonsense, name) for name in COMMONSENSE if hasattr(commonsense, name)},
+        "is_valid_accommodation": commonsense.is_valid_accommodaton,
+    }
+    letters = {}
+    for name in COMMONSENSE:
+        try:
+            letters[name] = _letter(functions[name](query, plan)[0])
+        except Exception:  # it would have ended the official run
+            letters[name] = CRASH
+    both = letters["is_not_absent"], letters["is_valid_information_in_sandbox"]
+    functions = {
+        "valid_cuisine": hard.is_valid_cuisine,
+        "valid_room_rule": hard.is_valid_room_rule,
+        "valid_transportation": hard.is_valid_transportation,
+        "valid_room_type": hard.is_valid_room_type,
+        "valid_cost": lambda q, p: (bool(hard.get_total_cost(q, p) <= q["budget"]), None),
+    }
+    for name in HARD:
+        if both != (PASSED, PASSED):
+            letters[name] = SKIPPED
+            continue
+        try:
+            letters[name] = _letter(functions[name](query, plan)[0])
+        except Exception:
+            letters[name] = CRASH
+    return "".join(letters[name] for name in CONSTRAINTS)
+
+
+def our_letters(score: Score) -> str:
+    """Our verdicts as the official ones are kept."""
+    if not score.detail["delivered"]:
+        return UNDELIVERED
+    letters = ""
+    for name in CONSTRAINTS:
+        if name not in COMMONSENSE and not score.detail["hard_evaluated"]:
+            letters += SKIPPED
+        elif name in score.detail["crashed"]:
+            letters += CRASH
+        else:
+            letters += _letter(score.detail["constraints"][name])
+    return letters

@@ -6,7 +6,7 @@ import json
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from bench.bad_answers.wording import word_in_five
+from bench.bad_answers.common import word_in_five
 from genenv_jax.benchmarks.base import Task
 from genenv_jax.benchmarks.safe_parse import parse_calls
 

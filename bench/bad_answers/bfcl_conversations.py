@@ -1,47 +1,77 @@
 """Right, nearly right and wrong plays of whole BFCL conversations, made by seeded changes.
 
 A play is what an agent could have written: for each turn its answers, of which all but the last hold calls,
-and the last of which holds none.  `plays(task)` is the same on every machine, so that the official
-checker's verdicts can be kept without the texts.
+and the last of which holds none.
 """
 
 from __future__ import annotations
 
+import copy
 import random
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
 
-from bench.bad_answers.bfcl_mutations import changed_value
+from bench.bad_answers.values import Source, changed
 from genenv_jax.benchmarks.base import Task
 from genenv_jax.benchmarks.bfcl import backends, multi_turn
 
-COUNT = 6
 Play = list[list[str]]
 Calls = list[tuple[str, dict[str, Any]]]
 _ENDS = ("Done.", "", "[]", "I cannot do that.", "[f(", "```\n```", "The balance is [12].")
 
+_FORMS = (
+    "one call an answer",
+    "too many steps",
+    "a turn less",
+    "a turn more",
+    "answers reversed",
+    "calls in fences",
+)
 
-def plays(task: Task, order: Mapping[str, Any], count: int = COUNT) -> list[Play]:
-    """The reference play, and `count` - 1 changed ones.
 
-    Args:
-      task: a whole conversation.
-      order: see `Backends.parameter_order`; binds the positional arguments of the references.
-      count: plays to make.
-    """
-    reference = reference_turns(task, order)
-    found = [write_play(reference, random.Random(0), plain=True)]
-    for index in range(1, count):
-        rng = random.Random(f"{task.id}/{index}")
-        turns = [[(name, dict(arguments)) for name, arguments in turn] for turn in reference]
-        for _ in range(rng.choice((0, 1, 1, 1, 2))):
-            change = rng.choice(CHANGES)
-            change(turns, sorted_tools(task), rng)
-        play = write_play(turns, rng)
-        if rng.random() < 0.04:
-            play = too_many_steps(play, task, rng)
-        found.append(play)
-    return found
+def plays(task: Task, rng: random.Random, count: int) -> Iterator[tuple[str, Play]]:
+    """(kind, play): the reference, and `count` - 1 others, each of a kind of its own."""
+    made = backends.Backends(backends.Scenario.from_json(task.answer["scenario"]))
+    reference = reference_turns(task, made.parameter_order())
+    yield "reference", write_play(reference, rng, plain=True)
+    for kind in rng.sample([*CHANGES, *_FORMS], count - 1):
+        turns = copy.deepcopy(reference)
+        if kind in CHANGES:
+            CHANGES[kind](turns, sorted_tools(task), rng)
+            yield kind, write_play(turns, rng)
+        else:
+            yield kind, _formed(kind, turns, task, rng)
+
+
+def _formed(kind: str, turns: list[Calls], task: Task, rng: random.Random) -> Play:
+    play = write_play(turns, rng, plain=True)
+    match kind:
+        case "one call an answer":
+            return [
+                [a for call in calls for a in write_play([[call]], rng, True)[0][:-1]] + ["Done."]
+                for calls in turns
+            ]
+        case "too many steps":
+            return too_many_steps(play, task, rng)
+        case "a turn less":
+            return play[:-1]
+        case "a turn more":
+            return [*play, rng.choice(play)]
+        case "answers reversed":
+            return [answers[::-1] for answers in play]
+    form = rng.choice(
+        (
+            "```python\n{}\n```",
+            "```\n{}\n```",
+            "Sure: {}",
+            "{}  # done",
+            "{};",
+            "<tool_call>{}</tool_call>",
+        )
+    )
+    return [
+        [*(form.replace("{}", answer) for answer in answers[:-1]), answers[-1]] for answers in play
+    ]
 
 
 def reference_turns(task: Task, order: Mapping[str, Any]) -> list[Calls]:
@@ -55,16 +85,6 @@ def reference_turns(task: Task, order: Mapping[str, Any]) -> list[Calls]:
 def sorted_tools(task: Task) -> list[Mapping[str, Any]]:
     """The functions of a conversation by name."""
     return sorted(task.tools, key=lambda tool: tool["name"])
-
-
-class _Source:
-    """An argument by its source text."""
-
-    def __init__(self, text: str):
-        self._text = text
-
-    def __repr__(self) -> str:
-        return self._text
 
 
 def _text(name: str, arguments: Mapping[str, Any]) -> str:
@@ -137,7 +157,7 @@ def _value(turns: list[Calls], tools: list, rng: random.Random) -> None:
 
 
 def _other(value: Any, rng: random.Random) -> Any:
-    return value if isinstance(value, _Source) else changed_value(value, rng)
+    return value if isinstance(value, Source) else changed(value, rng)
 
 
 def _argument(turns: list[Calls], tools: list, rng: random.Random) -> None:
@@ -197,25 +217,27 @@ def _spelling(turns: list[Calls], tools: list, rng: random.Random) -> None:
             f"{inner}()",
             f"{{'{inner}': {{'{key}': {value!r}}}}}",
         )
-        arguments[key] = _Source(rng.choice(forms))
+        arguments[key] = Source(rng.choice(forms))
     elif isinstance(value, str):
         forms = [f"{value!r} + ''", f"({value!r})", f"{value!r} * 1"]
-        arguments[key] = _Source(value if value.isidentifier() else rng.choice(forms))
+        arguments[key] = Source(value if value.isidentifier() else rng.choice(forms))
     elif isinstance(value, int | float) and not isinstance(value, bool):
-        arguments[key] = _Source(
+        arguments[key] = Source(
             rng.choice((f"{value} + 0", f"+{value}", f"-{value}", f"({value})"))
         )
     elif isinstance(value, list):
         arguments[key] = rng.choice(
-            (tuple(value), {"values": value}, _Source(f"{{{str(value)[1:-1]}}}"))
+            (tuple(value), {"values": value}, Source(f"{{{str(value)[1:-1]}}}"))
         )
     else:
-        arguments[key] = _Source(str(value).lower())
+        arguments[key] = Source(str(value).lower())
 
 
 # Each changes the calls of turns in place: (turns, sorted tools, rng) -> None.
-CHANGES = (
-    *(_drop, _harmless_call, _harmless_call, _repeat, _value, _value, _value, _argument),
-    *(_order, _order, _other_turn, _empty, _name, _wrong_start, _wrong_start),
-    *(_spelling, _spelling, _spelling),
-)
+CHANGES = {
+    change.__name__.strip("_").replace("_", " "): change
+    for change in (
+        *(_drop, _harmless_call, _repeat, _value, _argument, _order, _other_turn, _empty, _name),
+        *(_wrong_start, _spelling),
+    )
+}

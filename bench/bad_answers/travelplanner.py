@@ -1,19 +1,24 @@
-"""Plans that are wrong in many ways, made from the annotated ones, for comparing verdicts."""
+"""Plans that are wrong in many ways, made from right ones, and plans of things that do not exist."""
 
 from __future__ import annotations
 
+import contextlib
 import copy
+import itertools
 import random
-from collections.abc import Callable
+import string
+from collections.abc import Callable, Iterator
 from typing import Any
 
 from genenv_jax.benchmarks.base import Task
+from genenv_jax.benchmarks.travelplanner.names import name_and_city
 from genenv_jax.benchmarks.travelplanner.planner import find_plan
 from genenv_jax.benchmarks.travelplanner.queries import Query
 from genenv_jax.benchmarks.travelplanner.records import World
 
 Plan = list[dict[str, Any]]
 
+SLOTS = ("transportation", "breakfast", "attraction", "lunch", "dinner", "accommodation")
 _MEALS = ("breakfast", "lunch", "dinner")
 _SLOTS = ("current_city", "transportation", "attraction", "accommodation", *_MEALS)
 _UNUSED = "You don't need to fill in the information for this or later days."
@@ -283,48 +288,200 @@ class Mutator:
         self._day(plan)["note"] = self.rng.choice(["-", "nice", 3, ["a"], None])
 
 
+# Rarely does another room break a rule that is asked for.
+_OFTEN = {Mutator.other_accommodation: 6, Mutator.other_restaurants: 3}
 KINDS = [k for name, k in vars(Mutator).items() if callable(k) and not name.startswith("_")]
-_REPEATED: dict[Callable[[Mutator, Plan], None], int] = {
-    Mutator.other_restaurant: 4,
-    Mutator.other_restaurants: 3,
-    Mutator.other_accommodation: 5,
-    Mutator.one_other_night: 3,
-    Mutator.odd_place: 6,
-    Mutator.odd_city: 5,
-    Mutator.odd_transportation: 5,
-    Mutator.other_attraction: 4,
-    Mutator.other_flight: 3,
-    Mutator.empty_slot: 3,
-    Mutator.missing_slot: 2,
-    Mutator.dear_or_cheap_trip: 3,
+
+
+_WORDS = (
+    "",
+    "-",
+    " ",
+    None,
+    "no",
+    "Taxi",
+    "from A to B",
+    "A(B)",
+    "x, y",
+    "x;",
+    3,
+    ["x"],
+    {"a": 1},
+    "from  to ",
+    ", ",
+    "(",
+)
+
+
+def _exchange_slots(plan: Plan, other: Plan, rng: random.Random) -> None:
+    """Some slots take another day's, another slot's or another plan's text, or what fits nowhere."""
+    for _ in range(rng.choice((1, 1, 2, 4))):
+        day = rng.choice(plan)
+        if day:
+            texts = [rng.choice(rng.choice((plan, other)) or [{}]).get(slot) for slot in day]
+            day[rng.choice(list(day))] = rng.choice([*texts, rng.choice(_WORDS)])
+
+
+def _change_characters(plan: Plan, other: Plan, rng: random.Random) -> None:
+    """One text is cut, doubled, turned into capitals, or has a character more or less."""
+    day = rng.choice([day for day in plan if day] or [{}])
+    slots = [slot for slot, text in day.items() if isinstance(text, str) and text not in ("", "-")]
+    if slots:
+        slot = rng.choice(slots)
+        text = day[slot]
+        at = rng.randrange(len(text))
+        new = rng.choice(("", ",", ";", "(", ")", " ", "\n", "x", "é", ".", ", "))
+        forms = (
+            text[:at] + new + text[at + 1 :],
+            text[:at],
+            text[at:],
+            text + text,
+            text.upper(),
+            text[:at] + new + text[at:],
+        )
+        day[slot] = rng.choice(forms)
+
+
+def _exchange_days(plan: Plan, other: Plan, rng: random.Random) -> None:
+    """Days left out, repeated, exchanged, emptied or taken from another plan."""
+    at = rng.randrange(len(plan))
+    forms = (
+        plan[:at],
+        plan[at:],
+        plan[::-1],
+        plan + plan[at:],
+        [*plan[:at], {}, *plan[at:]],
+        rng.sample(plan, len(plan)),
+        plan[:at] + other[at:],
+        [*plan, {}],
+    )
+    plan[:] = copy.deepcopy(rng.choice(forms))
+
+
+CHANGES = {
+    "slots exchanged": _exchange_slots,
+    "characters wrong": _change_characters,
+    "days exchanged": _exchange_days,
+}
+_REPEATS = 7
+_DOUBLES = 4
+
+
+def plans(
+    task: Task, other: Plan, world: World, mutator: Mutator, rng: random.Random
+) -> Iterator[tuple[str, Plan]]:
+    """(kind, plan): the annotated one, the planner's, another query's, none, and changes of the first two.
+
+    Each kind of `KINDS` comes once, each of `CHANGES` several times, and two of `KINDS` at once some times.
+    """
+    annotated = [dict(day) for day in task.answer["annotated_plan"]]
+    found = find_plan(mutator.query, mutator.reference, world.database) or []
+    yield "annotated", annotated
+    yield "the planner's", found
+    yield "another query's", other
+    yield "none", []
+    starts = [plan for plan in (annotated, found) if plan]
+    for kind in KINDS:
+        for _ in range(_OFTEN.get(kind, 1)):
+            plan = copy.deepcopy(rng.choice(starts))
+            kind(mutator, plan)
+            yield kind.__name__.replace("_", " "), plan
+    for name, change in CHANGES.items():
+        for _ in range(_REPEATS):
+            plan = copy.deepcopy(rng.choice(starts))
+            change(plan, other, rng)
+            yield name, plan
+    for _ in range(_DOUBLES):
+        plan = copy.deepcopy(annotated)
+        # The second may not fit what the first has left.
+        with contextlib.suppress(KeyError, AttributeError):
+            for kind in mutator.rng.sample(KINDS, 2):
+                kind(mutator, plan)
+        yield "two changes", plan
+
+
+# -- inventions: what passes the official constraints although it does not exist, or costs nothing --------
+
+
+def _is_given(text: Any) -> bool:
+    return bool(text) and text != "-"
+
+
+def teleports(plan: Plan, world: World) -> Plan:
+    """Every leg by a vehicle that there is not, and that therefore costs nothing."""
+    for day in plan:
+        if _is_given(day["transportation"]):
+            day["transportation"] = f"Teleport, {day['current_city']}"
+    return plan
+
+
+def unmarked_sights(plan: Plan, world: World) -> Plan:
+    """Sights that are nowhere, without the semicolon at which the official rules begin to look."""
+    for number, day in enumerate(plan):
+        if _is_given(day["attraction"]):
+            day["attraction"] = f"Castle {number} of Nobody, {day['current_city']}"
+    return plan
+
+
+def _letters(rows: list[Any], price: str) -> list[str]:
+    """Letters of names, those first that stand for the cheapest row."""
+    first: dict[str, float] = {}
+    for letter in string.ascii_letters:
+        row = next((row for row in rows if letter in row.name), None)
+        if row is not None:
+            first[letter] = getattr(row, price)
+    return sorted(first, key=lambda letter: first[letter])
+
+
+def cut_names(plan: Plan, world: World) -> Plan:
+    """Restaurants and accommodations as single letters of a name, the cheapest that the city has."""
+    used: set[str] = set()
+    for day in plan:
+        for meal in _MEALS:
+            if _is_given(day[meal]):
+                city = name_and_city(day[meal])[1]
+                for letter in _letters(world.database.restaurants[city], "cost"):
+                    if f"{letter}, {city}" not in used:
+                        day[meal] = f"{letter}, {city}"
+                        used.add(day[meal])
+                        break
+        if _is_given(day["accommodation"]):
+            city = name_and_city(day["accommodation"])[1]
+            day["accommodation"] = (
+                f"{_letters(world.database.accommodations[city], 'price')[0]}, {city}"
+            )
+    return plan
+
+
+def template(task: Task, world: World) -> Plan:
+    """One text for all queries, which asks nothing of the information but the names of the cities."""
+    query = Query.from_json(task.answer["query"])
+    cities = [city.name for city in world.references[task.id].cities]
+    stops = [query.org, *cities, query.org]
+    letters = iter("aeionrtslcdmuhgpbAEIORTSLCDMUHGPB")
+    plan: Plan = []
+    for index, (before, city) in enumerate(itertools.pairwise(stops)):
+        plan.append(
+            {
+                "days": len(plan) + 1, "current_city": f"from {before} to {city}",
+                "transportation": f"Teleport, from {before} to {city}", "breakfast": "-",
+                "attraction": "-", "lunch": "-", "dinner": "-", "accommodation": f"a, {city}",
+            }
+        )  # fmt: skip
+        if index < len(cities):
+            plan.append({"days": len(plan) + 1, "current_city": city, "transportation": "-"})
+            plan[-1] |= {meal: f"{next(letters)}, {city}" for meal in _MEALS}
+            plan[-1] |= {"attraction": f"Old town, {city}", "accommodation": f"a, {city}"}
+    plan[-1]["accommodation"] = "-"
+    return plan
+
+
+# What each changes in a plan that is right.
+INVENTIONS: dict[str, Callable[[Plan, World], Plan]] = {
+    function.__name__: function for function in (teleports, unmarked_sights, cut_names)
 }
 
 
-def mutations(task: Task, world: World) -> list[Plan]:
-    """The annotated plan, the planner's plan, none, and changes of the annotated plan.
-
-    Deterministic; empty days at the end are left out, as reading a plan does.
-    """
-    annotated = [dict(day) for day in task.answer["annotated_plan"]]
-    mutator = Mutator(task, world)
-    found = find_plan(mutator.query, mutator.reference, world.database)
-    plans: list[Plan] = [annotated, found or [], []]
-    for index, kind in enumerate(KINDS):
-        for repeat in range(_REPEATED.get(kind, 1)):
-            # Every other change starts from the planner's plan, which is built in another way.
-            plan = copy.deepcopy(found if (index + repeat) % 2 and found else annotated)
-            kind(mutator, plan)
-            while plan and plan[-1] == {}:
-                plan.pop()
-            plans.append(plan)
-    for _ in range(4):  # two changes at once
-        plan = copy.deepcopy(annotated)
-        for kind in mutator.rng.sample(KINDS, 2):
-            try:
-                kind(mutator, plan)
-            except (KeyError, AttributeError):  # the second does not fit what the first has left
-                break
-        while plan and plan[-1] == {}:
-            plan.pop()
-        plans.append(plan)
-    return plans
+def invent(name: str, plan: Plan, world: World) -> Plan:
+    """A copy of `plan` with the inventions of that name."""
+    return INVENTIONS[name](copy.deepcopy(plan), world)

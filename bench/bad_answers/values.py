@@ -114,7 +114,7 @@ def list_of(value: list, rng: random.Random) -> Any:
         [*value, None],
     ]
     if value:
-        forms += [[str(v) for v in value], [*value[1:], _scalar(value[0], rng)]]
+        forms += [[str(v) for v in value], [*value[1:], changed(value[0], rng)]]
         forms.append(sorted(value, key=str))
     return rng.choice(forms)
 
@@ -132,16 +132,25 @@ def dict_of(value: dict, rng: random.Random) -> Any:
         [*value.items()],
     ]
     if value:
-        forms.append({**value, key: _scalar(value[key], rng)})
+        forms.append({**value, key: changed(value[key], rng)})
         forms.append({**without, key.upper(): value[key]})
     return rng.choice(forms)
 
 
-def _scalar(value: Any, rng: random.Random) -> Any:
-    if isinstance(value, str):
-        return rng.choice((case, punctuation, unicode, other_text))(value, rng)
-    plain = isinstance(value, int | float) and not isinstance(value, bool)
-    return rng.choice((number, type_of))(value, rng) if plain else type_of(value, rng)
+def changed(value: Any, rng: random.Random) -> Any:
+    """The value with something about it changed, whatever its type."""
+    match value:
+        case str():
+            return rng.choice((case, punctuation, unicode, other_text, type_of))(value, rng)
+        case bool() | None:
+            return type_of(value, rng)
+        case int() | float():
+            return rng.choice((number, type_of))(value, rng)
+        case list() | tuple():
+            return list_of(list(value), rng)
+        case dict():
+            return dict_of(value, rng)
+    return value
 
 
 def arithmetic(value: Any, rng: random.Random) -> Source:

@@ -14,7 +14,7 @@ import re
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from bench.bad_answers.hostile import HOSTILE
+from bench.bad_answers.common import HOSTILE
 
 MOST = 60_000  # characters of a text, but for the few of `_VAST`
 _VAST = 400_000

@@ -1,15 +1,12 @@
 """The generators make what their kinds say, the tally counts, and samples agree with the official code."""
 
 import collections
-import importlib.util
-import pathlib
 import random
-import subprocess
-import sys
 
 import pytest
 
-from bench.agreement import alfworld, api_bank, bamboogle, tally
+from bench.agreement import tally
+from bench.bad_answers import alfworld, api_bank, bamboogle
 from bench.bad_answers import bfcl as bfcl_answers
 from bench.bad_answers import bfcl_source as source_answers
 from genenv_jax.benchmarks.api_bank.calls import Call, read_call
@@ -21,7 +18,6 @@ from genenv_jax.benchmarks.safe_parse import parse_calls
 from tests.benchmarks.bfcl_tasks import seed_task
 from tests.benchmarks.test_api_bank import CALL
 
-ROOT = pathlib.Path(__file__).resolve().parents[2]
 TRUTH = [
     {"weather.get": {"city": ["Oslo-Lillestrøm"], "days": [2, ""]}},
     {"book": {"guests": [7], "dishes": [["fish", "rice"]], "contact": [{"name": ["Ann", "A."]}]}},
@@ -177,39 +173,3 @@ def test_tally_counts_every_class_of_disagreement():
         "only accepted here; official: wrong; here: accepted: 1\n  b: 1, as parallel_0: 'maybe'"
         in text
     )
-
-
-@pytest.mark.slow
-@pytest.mark.data
-@pytest.mark.parametrize(
-    ("suite", "share", "fewest"), [("bfcl", "0.02", 800), ("conversations", "0.02", 50)]
-)
-def test_a_sample_agrees_with_the_official_code(suite, share, fewest, data_dir, tmp_path):
-    """Nothing is accepted here that is officially refused; conversations are equal."""
-    needed = (
-        "bfcl_eval",
-        "mpmath",
-        "tenacity",
-        "filelock",
-        "tree_sitter_java",
-        "tree_sitter_javascript",
-    )
-    if missing := [name for name in needed if importlib.util.find_spec(name) is None]:
-        pytest.skip(f"no {', '.join(missing)}: see bench/agreement/__main__.py")
-    command = [sys.executable, "-m", "bench.agreement", suite, f"--share={share}", "--seed=5"]
-    environment = {
-        "GENENV_DATA": str(data_dir),
-        "PATH": "/usr/bin:/bin",
-        "BFCL_PROJECT_ROOT": str(tmp_path),
-    }
-    done = subprocess.run(
-        command, cwd=ROOT, env=environment, capture_output=True, text=True, check=False
-    )
-    assert done.returncode == 0, done.stderr[-3000:]
-    (row,) = [line for line in done.stdout.splitlines() if line.startswith("| all |")]
-    cells = [int(cell.strip().replace(",", "")) for cell in row.split("|")[2:-1]]
-    assert cells[0] == sum(cells[1:]) >= fewest and cells[4] == cells[5] == 0
-    if suite == "conversations":
-        assert cells[3] == 0
-    else:
-        assert cells[3] < 0.06 * cells[0]

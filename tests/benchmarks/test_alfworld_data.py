@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from bench.official.alfworld import WALKTHROUGHS
+from bench.agreement.alfworld_walkthroughs import WALKTHROUGHS
 from genenv_jax.benchmarks.alfworld import commands, games
 from genenv_jax.benchmarks.alfworld.benchmark import ALFWorld
 from genenv_jax.benchmarks.alfworld.world import World

@@ -3,8 +3,7 @@
     pip install alfworld textworld
     ALFWORLD_GAMES=134 python -m pytest -m slow tests/benchmarks/test_alfworld_engine.py
 
-`bench/official/alfworld.json` has what the official expert (HandCodedTWAgent, at most 150 steps) did in the
-134 games of valid_unseen, played with the official wrappers (AlfredDemangler, AlfredInfos, AlfredExpert)
+`WALKTHROUGHS` has what the official expert (HandCodedTWAgent, at most 150 steps) did in the 134 games
 in alfworld 0.4.2's grammar, and whether the official engine called the game won.
 """
 
@@ -15,7 +14,7 @@ import random
 
 import pytest
 
-from bench.official.alfworld import WALKTHROUGHS
+from bench.agreement.alfworld_walkthroughs import WALKTHROUGHS
 from genenv_jax.benchmarks.alfworld import commands, engine, expert, games
 from genenv_jax.benchmarks.alfworld.benchmark import ALFWorld
 from genenv_jax.benchmarks.alfworld.world import World

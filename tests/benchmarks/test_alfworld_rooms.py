@@ -8,7 +8,7 @@ import re
 
 import pytest
 
-from bench.bad_answers.hostile import HOSTILE
+from bench.bad_answers.common import HOSTILE
 from genenv_jax.benchmarks import base
 from genenv_jax.benchmarks.alfworld import environments, expert, games, kinds, pddl, planner, rooms
 from genenv_jax.benchmarks.alfworld.benchmark import ALFWorld

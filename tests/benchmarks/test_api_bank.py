@@ -7,7 +7,7 @@ import time
 
 import pytest
 
-from bench.bad_answers.hostile import HOSTILE
+from bench.bad_answers.common import HOSTILE
 from genenv_jax.benchmarks import base
 from genenv_jax.benchmarks.api_bank import calls, rouge, scoring
 from genenv_jax.benchmarks.api_bank import tasks as records

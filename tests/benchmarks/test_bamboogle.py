@@ -10,7 +10,7 @@ import types
 
 import pytest
 
-from bench.bad_answers.hostile import HOSTILE
+from bench.bad_answers.common import HOSTILE
 from genenv_jax.benchmarks import base
 from genenv_jax.benchmarks.bamboogle import episode as episodes
 from genenv_jax.benchmarks.bamboogle import generation, judge, scoring

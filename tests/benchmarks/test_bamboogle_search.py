@@ -4,7 +4,7 @@ import dataclasses
 
 import pytest
 
-from bench.bad_answers.hostile import HOSTILE
+from bench.bad_answers.common import HOSTILE
 from genenv_jax.benchmarks import base
 from genenv_jax.benchmarks.bamboogle import generation, tasks
 from genenv_jax.benchmarks.bamboogle.benchmark import Bamboogle

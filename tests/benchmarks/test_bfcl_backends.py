@@ -6,7 +6,7 @@ import time
 
 import pytest
 
-from bench.bad_answers.hostile import HOSTILE
+from bench.bad_answers.common import HOSTILE
 from genenv_jax.benchmarks.base import Rejection
 from genenv_jax.benchmarks.bfcl import backends
 from genenv_jax.benchmarks.bfcl.backends import Backends, Scenario, decode, same_state

@@ -11,7 +11,7 @@ import time
 import numpy as np
 import pytest
 
-from bench.bad_answers.hostile import HOSTILE
+from bench.bad_answers.common import HOSTILE
 from genenv_jax.benchmarks import base, registry
 from genenv_jax.benchmarks.base import Rejection, Score, SeedStatistics, Task
 from genenv_jax.benchmarks.demonstrations import endless, play, seed_demonstrations

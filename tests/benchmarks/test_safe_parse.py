@@ -5,7 +5,7 @@ import time
 
 import pytest
 
-from bench.bad_answers.hostile import HOSTILE
+from bench.bad_answers.common import HOSTILE
 from genenv_jax.benchmarks import base
 from genenv_jax.benchmarks.base import Rejection
 from genenv_jax.benchmarks.safe_parse import (

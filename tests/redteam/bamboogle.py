@@ -6,7 +6,7 @@ import functools
 import json
 from collections.abc import Callable
 
-from bench.bad_answers.wording import word_in_five
+from bench.bad_answers.common import word_in_five
 from genenv_jax.benchmarks import base
 from genenv_jax.benchmarks.bamboogle import tasks
 from genenv_jax.benchmarks.base import Task

@@ -7,7 +7,7 @@ import json
 
 from bench.bad_answers import bfcl_calls as calls
 from bench.bad_answers.bfcl_calls import generation
-from bench.bad_answers.wording import RESTATEMENTS
+from bench.bad_answers.common import RESTATEMENTS
 from genenv_jax.benchmarks import base
 from tests.redteam.common import answers, generations
 from tests.redteam.exploits import AGENT, SIMULATOR, Exploit

@@ -7,7 +7,7 @@ import json
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from bench.bad_answers.wording import RESTATEMENTS
+from bench.bad_answers.common import RESTATEMENTS
 from genenv_jax.benchmarks import base
 from genenv_jax.benchmarks.base import Task
 from tests.redteam.exploits import AGENT, SIMULATOR, Exploit, Scene

@@ -11,8 +11,8 @@ from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 
 from bench.bad_answers import bfcl_calls
-from bench.bad_answers.travelplanner_inventions import SLOTS
-from bench.bad_answers.wording import WRAPPINGS
+from bench.bad_answers.common import WRAPPINGS
+from bench.bad_answers.travelplanner import SLOTS
 from genenv_jax.benchmarks.alfworld import commands
 from genenv_jax.benchmarks.api_bank.calls import write_call
 from tests.redteam.common import ANSWERS

@@ -11,7 +11,7 @@ import json
 from collections.abc import Callable
 from typing import Any
 
-from bench.bad_answers.travelplanner_inventions import INVENTIONS, SLOTS, invent, template
+from bench.bad_answers.travelplanner import INVENTIONS, SLOTS, invent, template
 from genenv_jax.benchmarks import base
 from genenv_jax.benchmarks.base import Task
 from tests.redteam.common import answers, generations

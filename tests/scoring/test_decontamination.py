@@ -6,7 +6,7 @@ import time
 
 import pytest
 
-from bench.bad_answers.wording import RESTATEMENTS, word_in_five
+from bench.bad_answers.common import RESTATEMENTS, word_in_five
 from genenv_jax.benchmarks import base, registry
 from genenv_jax.benchmarks.base import Rejection
 from genenv_jax.benchmarks.bfcl import records

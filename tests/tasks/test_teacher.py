@@ -7,7 +7,7 @@ import sys
 import jax
 import pytest
 
-from bench.bad_answers.hostile import HOSTILE
+from bench.bad_answers.common import HOSTILE
 from genenv_jax.benchmarks.bamboogle.benchmark import Bamboogle
 from genenv_jax.benchmarks.base import SeedStatistics
 from genenv_jax.benchmarks.bfcl.benchmark import BFCL

@@ -1,10 +1,10 @@
 """Plays ALFWorld's official expert in its own environment and keeps what it did and how it ended.
 
-Not needed by the tests, which read `bench/official/alfworld.json`.  To make that file anew (about ten seconds
-a game; a second run goes on where the first one ended):
+Not needed by the tests, which read `alfworld_walkthroughs.json`.  To make that file anew (about ten seconds a
+game; a second run goes on where the first one ended):
 
     pip install alfworld==0.4.2 textworld==1.7.0
-    GENENV_DATA=... python -m bench.official.alfworld
+    GENENV_DATA=... python -m bench.agreement.alfworld_walkthroughs
 
 The expert is `HandCodedTWAgent`, which speaks only the newer grammar: each game of valid_unseen gets the
 domain and the texts of the package, with its own task sentence, and the wrappers that
