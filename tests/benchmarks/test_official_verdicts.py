@@ -24,7 +24,7 @@ DIFFERENT = {
         (OFFICIAL, "", "wrong_func_name"): 13,
     },
     # A slot that holds no text, in a plan that reading refuses here.
-    "travelplanner": {(OTHER, "constraint_failed", "not_delivered"): 59},
+    "travelplanner": {(OTHER, "constraint_failed", "not_delivered"): 60},
     "api_bank": {
         (OFFICIAL, "", "too_long"): 583, (OFFICIAL, "", "not_text"): 583,
         (OFFICIAL, "", "failed_parse_api_call"): 574, (OFFICIAL, "", "input_mismatch"): 332,
@@ -93,7 +93,7 @@ def test_every_constraint_is_passed_and_failed(data_dir):
     cases = travelplanner.cases(data_dir, verdicts.seed, verdicts.share)
     letters = [(case.kind, verdicts.judge(case).value) for case in cases]
     for column in zip(*(value for _, value in letters), strict=True):
-        assert min(column.count("p"), column.count("f")) >= 20
+        assert min(column.count("p"), column.count("f")) >= 10
     assert not any(set(value) & set("f-x") for kind, value in letters if kind == "annotated")
 
 
