@@ -8,9 +8,8 @@ import pytest
 
 from bench.agreement import api_bank, kept, travelplanner
 from bench.agreement.tally import BOTH, OFFICIAL, OTHER, OURS, Tally
-from genenv_jax.benchmarks.api_bank import executed
+from genenv_jax.benchmarks.api_bank import scoring
 from genenv_jax.benchmarks.api_bank.benchmark import APIBank
-from genenv_jax.benchmarks.api_bank.metrics import official_metrics
 from genenv_jax.benchmarks.bfcl import backends
 
 # An id, a digest, a word, letters that stand for verdicts on constraints.
@@ -72,16 +71,16 @@ def test_verdicts_equal_the_official_ones(suite, data_dir):
 def test_the_gold_calls_of_api_bank(data_dir):
     """All are right here, with the whole reward; the metric leaves out those that the execution rejects."""
     benchmark, verdicts = APIBank(data_dir=data_dir), kept.Kept("api_bank")
-    gold, rejected = [], set()
+    gold = []
     for case in api_bank.cases(data_dir, verdicts.seed, verdicts.share):
         score, official = benchmark.score(case.task, case.text), verdicts.judge(case)
         assert score.success or not score.reward
         if case.kind.endswith("gold"):
             assert score.reward == 1.0
             gold.append((case.task, score, official.accepted))
-            rejected |= set() if official.accepted else {case.task.id}
-    assert rejected == executed.REJECTED_GOLD and len(gold) == 620
-    metrics = official_metrics([(task, score) for task, score, _ in gold])
+            assert scoring.rejects_gold(case.task) == (not official.accepted)
+    assert len(gold) == 620
+    metrics = scoring.official_metrics([(task, score) for task, score, _ in gold])
     for split in api_bank.SPLITS:
         own = [accepted for task, _, accepted in gold if task.category == split]
         assert metrics[f"{split}/accuracy_executed"] == pytest.approx(sum(own) / len(own))

@@ -347,7 +347,7 @@ def score_reply(spec: Mapping[str, Any], answer: str, max_chars: int) -> Score:
 # Gold calls that the official execution rejects (`benchmark`), tool searches aside: a right answer to one of
 # these 82 of 620 counts as wrong in every published number.  No call of some APIs is accepted, and eight
 # calls ask for what a fresh data base does not hold.  It accepted no other answer to them either, of 3,787
-# that were tried.  `bench/official/api_bank.py` finds them.
+# that were tried.  `bench/agreement/api_bank.py` finds them.
 _REJECTED_APIS = frozenset(
     "AddMeeting CancelTimedSwitch DeleteMeeting Dictionary ModifyMeeting QueryMeeting QueryScene "
     "RecordHealthData SearchEngine TimedSwitch Translate".split()
