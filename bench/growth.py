@@ -1,11 +1,10 @@
 """What the host's side of a run costs as accepted tasks, traces, rollouts and processes become many.
 
-    GENENV_DATA=/data python bench/growth.py --figure=docs/performance/growth.png
-    python bench/growth.py --sizes=1000,10000 --json=before.json            # of an earlier version
-    python bench/growth.py --sizes=1000,10000 --before=before.json          # beside it
+    GENENV_DATA=/data python bench/growth.py
+    python bench/growth.py --worlds=dial --sizes=1000,10000 --json=numbers.json
 
 Tasks of Dial, and requests for the functions of BFCL's tasks, are made up; all else is the package's own
-code on a run's own files: the gate (`Verifier`), records, checkpoints, a resume (`Session.open`), replay, the
+code on a run's own files: the gate (`Verifier`), records, checkpoints, a resume (`Session.open`), the
 report, the scorer, and epochs of host work in several processes.  Every accepted task is attempted ten times.
 No model.  Each number is of a process of its own, in its CPU seconds; the last column is the exponent between
 the two largest sizes: 0 is flat, 1 linear.
@@ -49,7 +48,7 @@ from genenv_jax.benchmarks.base import Benchmark, Rejection, SeedStatistics, Tas
 from genenv_jax.scoring.verification import VerificationConfig, Verifier  # noqa: E402
 
 WORLDS = ("dial", "bfcl")
-PARTS = ("gate", "workdir", "replay", "flight", "together")
+PARTS = ("gate", "workdir", "flight", "together")
 _GENERATIONS, _ATTEMPTS = 256, 10  # an epoch's, and a task's
 _REJECTED = 0.2  # share of the generations
 
@@ -291,25 +290,6 @@ def _report(folder: pathlib.Path) -> dict[str, float]:
     return {"report, s": taken, "report, memory, MiB": (peak() - before) / 2**20}
 
 
-def replay(size: int) -> dict[str, float]:
-    """An epoch of a buffer without bound: tasks chosen, the state as JSON."""
-    from genenv_jax.tasks.replay import TaskBuffer
-
-    pool, draws, rng = TaskBuffer(), random.Random(0), np.random.default_rng(0)
-    task = next(make_world("dial").tasks(1))
-    for i in range(size):
-        one = dataclasses.replace(task, id=f"generated-{i // 205 + 1}-{i % 205}-0")
-        pool.add(one, _ATTEMPTS, draws.randint(1, 8))
-    states = []
-
-    def epoch() -> None:
-        pool.choose(rng, 64)
-        states.append(json.dumps(pool.state()))
-
-    taken = timed(epoch)
-    return {"replay, ms an epoch": 1e3 * taken, "replay, MiB a checkpoint": len(states[0]) / 2**20}
-
-
 def flight(name: str, size: int) -> dict[str, float]:
     """Rollouts scored while `size` of them are in flight, at least 4,096 in all."""
     from genenv_jax.scoring.requests import SCORE
@@ -404,7 +384,6 @@ def measure(arguments: argparse.Namespace) -> dict[str, Rows]:
     for world in given.worlds:
         jobs += [(tasks, n, (workdir, world, n), world) for n in given.run_sizes or given.sizes]
         jobs += [("rollouts in flight", n, (flight, world, n), world) for n in given.in_flight]
-    jobs += [(tasks, n, (replay, n), "") for n in given.sizes]
     jobs += [("processes", n, (together, n, given.accepted), "") for n in given.processes]
     jobs = [job for job in jobs if job[2][0].__name__ in given.parts]
     found: dict[str, Rows] = {}
@@ -417,14 +396,6 @@ def measure(arguments: argparse.Namespace) -> dict[str, Rows]:
     return found
 
 
-def merged(old: dict[str, Rows], new: dict[str, Rows]) -> dict[str, Rows]:
-    """The numbers of both, `new` where both have one."""
-    for what, rows in new.items():
-        for name, row in rows.items():
-            old.setdefault(what, {}).setdefault(name, {}).update(row)
-    return old
-
-
 def exponent(row: Mapping[str, float]) -> float:
     """d log value / d log size between the two largest sizes; NaN where there are not two."""
     points = sorted((int(size), value) for size, value in row.items() if value > 0)[-2:]
@@ -434,71 +405,16 @@ def exponent(row: Mapping[str, float]) -> float:
     return math.log(y / x) / math.log(b / a)
 
 
-def markdown(what: str, rows: Rows, before: Rows) -> str:
-    """A Markdown table, a column a size; beneath a row that of before, where a tenth lies between them."""
+def markdown(what: str, rows: Rows) -> str:
+    """A Markdown table, a column a size."""
     sizes = sorted({int(size) for row in rows.values() for size in row})
     heads = [what, *(f"{size:,}" for size in sizes), "exponent"]
     table = [heads, ["---"] + ["---:"] * (len(heads) - 1)]
     for name, row in rows.items():
-        old = before.get(name, {})
-        if not any(abs(x - row.get(size, x)) > 0.1 * x for size, x in old.items()):
-            old = {}
-        for label, of in ((name, row), ("— before", old)):
-            if of:
-                values = [of.get(str(size), math.nan) for size in sizes]
-                cells = [
-                    "" if math.isnan(x) else f"{x:,.3g}" if x < 1e3 else f"{x:,.0f}" for x in values
-                ]
-                power = exponent(of)
-                table.append([label, *cells, "" if math.isnan(power) else f"{power:.2f}"])
+        values, power = [row.get(str(size), math.nan) for size in sizes], exponent(row)
+        cells = ["" if math.isnan(x) else f"{x:,.3g}" if x < 1e3 else f"{x:,.0f}" for x in values]
+        table.append([name, *cells, "" if math.isnan(power) else f"{power:.2f}"])
     return "\n".join(f"| {' | '.join(cells)} |" for cells in table)
-
-
-_PANELS = {
-    "Gate, an epoch of 256 tasks": ("accepted tasks", "gate, ms an epoch", "CPU ms"),
-    "Gate, memory": ("accepted tasks", "gate, memory, MiB", "MiB"),
-    "Resume": ("accepted tasks", "resume, s", "CPU s"),
-    "Resume, memory": ("accepted tasks", "resume, memory, MiB", "MiB"),
-    "Report": ("accepted tasks", "report, s", "CPU s"),
-    "Report, memory": ("accepted tasks", "report, memory, MiB", "MiB"),
-    "Scorer": ("rollouts in flight", "scorer, µs a rollout", "CPU µs a rollout"),
-    "Several processes": ("processes", "processes, CPU ms an epoch", "CPU ms an epoch, of each"),
-}
-
-
-def draw(found: Mapping[str, Rows], before: Mapping[str, Rows], path: pathlib.Path) -> None:
-    """Writes a figure of eight panels as PNG; the numbers of before are dashed."""
-    import matplotlib
-    from matplotlib.figure import Figure
-
-    from genenv_jax.report.style import COLOURS, DPI, STYLE
-
-    path.parent.mkdir(parents=True, exist_ok=True)
-    with matplotlib.rc_context(STYLE):
-        figure = Figure(figsize=(10.4, 4.8), layout="constrained")
-        for axes, (title, (what, start, unit)) in zip(
-            figure.subplots(2, 4).flat, _PANELS.items(), strict=True
-        ):
-            rows = {k: row for k, row in found.get(what, {}).items() if k.startswith(start)}
-            for colour, (name, row) in zip(COLOURS, rows.items(), strict=False):
-                label = name.removeprefix(start).strip(" (),")
-                for of, style in ((before.get(what, {}).get(name, {}), "--"), (row, "-")):
-                    points = sorted((int(size), x) for size, x in of.items() if x > 0)
-                    text = label + (", before" if style == "--" else "")
-                    if points:
-                        axes.plot(*zip(*points, strict=True), f"o{style}", color=colour, label=text)
-            axes.set(title=title, xlabel=what, ylabel=unit)
-            if what == "processes":
-                axes.set_xticks([int(size) for row in rows.values() for size in row])
-                axes.set_ylim(bottom=0)
-            else:
-                axes.set_xscale("log")
-                axes.set_yscale("linear" if what == "rollouts in flight" else "log")
-            if what == "rollouts in flight":
-                axes.set_ylim(bottom=0)
-            if rows:
-                axes.legend(loc="best")
-        figure.savefig(path, dpi=DPI)
 
 
 def _arguments() -> argparse.Namespace:
@@ -506,16 +422,12 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument("--parts", type=some_of(PARTS), default=list(PARTS))
     parser.add_argument("--worlds", type=some_of(WORLDS), default=list(WORLDS))
     parser.add_argument("--sizes", type=numbers, default=[1_000, 10_000, 100_000],
-                        help="accepted tasks in the gate and in replay, at least 1,000")  # fmt: skip
+                        help="accepted tasks in the gate, at least 1,000")  # fmt: skip
     parser.add_argument("--run_sizes", type=numbers, help="and in a workdir (default: --sizes)")
     parser.add_argument("--in_flight", type=numbers, default=[64, 256, 1024, 4096])
     parser.add_argument("--processes", type=numbers, default=[1, 2, 4, 8])
     parser.add_argument("--accepted", type=int, default=10_000, help="tasks with --processes")
-    parser.add_argument(
-        "--json", type=pathlib.Path, help="add the numbers to this file's, and show all of them"
-    )
-    parser.add_argument("--before", type=pathlib.Path, help="such a file of an earlier version")
-    parser.add_argument("--figure", type=pathlib.Path, help="draw this PNG")
+    parser.add_argument("--json", type=pathlib.Path, help="write the numbers to this file")
     arguments = parser.parse_args()
     if min(arguments.sizes) < 1000:
         parser.error(f"--sizes: {min(arguments.sizes)}: expected at least 1,000")
@@ -523,22 +435,17 @@ def _arguments() -> argparse.Namespace:
 
 
 def main() -> None:
-    """Measures, prints the tables, and draws the figure."""
+    """Measures and prints the tables."""
     arguments = _arguments()
-    before = json.loads(arguments.before.read_text()) if arguments.before else {}
     found = measure(arguments)
     if arguments.json:
-        if arguments.json.exists():
-            found = merged(json.loads(arguments.json.read_text()), found)
         arguments.json.write_text(json.dumps(found, indent=2) + "\n")
     print(f"`{' '.join(['python', 'bench/growth.py', *sys.argv[1:]])}`")
     print(
         f"Python {platform.python_version()}, {os.cpu_count()} cores, load {os.getloadavg()[0]:.1f}"
     )
     for what, rows in found.items():
-        print(f"\n{markdown(what, rows, before.get(what, {}))}")
-    if arguments.figure:
-        draw(found, before, arguments.figure)
+        print(f"\n{markdown(what, rows)}")
 
 
 if __name__ == "__main__":

@@ -2,8 +2,6 @@
 
 import importlib.util
 import pathlib
-import subprocess
-import sys
 
 import pytest
 
@@ -39,13 +37,6 @@ def cells(table):
     return {row[0]: row[1:] for row in rows}
 
 
-def test_the_rows_add_up(epoch):
-    rows = epoch.rows(LINE)
-    assert rows["sampling, rest"] == pytest.approx(1.0)
-    assert rows["waiting for verification"] == 0.5
-    assert sum(v for k, v in rows.items() if k != "total") == pytest.approx(rows["total"])
-
-
 def test_the_table(epoch):
     second = LINE | {
         "step": 2,
@@ -61,24 +52,3 @@ def test_the_table(epoch):
     assert table["total"][-1] == "100.0%"
     assert table["**host's share**"] == ["30.0%", "10.0%", "30.0%", "**25.0%**"]
     assert table["programs compiled"] == ["2", "0", "0", ""]
-
-
-@pytest.mark.slow
-def test_a_run_from_the_command_line(tmp_path):
-    done = subprocess.run(
-        [
-            *(sys.executable, "bench/epoch.py", "--config=configs/quickstart.py"),
-            *("--config.warm_start.steps=5", "--config.curriculum.seeds_per_epoch=4"),
-            f"--config.model.make.cache_dir={tmp_path / 'models'}",
-            f"--json={tmp_path / 'numbers.json'}",
-        ],
-        cwd=ROOT,
-        capture_output=True,
-        text=True,
-        timeout=600,
-        check=False,
-    )
-    assert done.returncode == 0, done.stderr
-    table = cells("\n".join(line for line in done.stdout.splitlines() if line.startswith("|")))
-    assert table["programs compiled"][1:3] == ["0", "0"]
-    assert (tmp_path / "numbers.json").stat().st_size > 100

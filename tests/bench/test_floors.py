@@ -10,11 +10,9 @@ from floors import (
     decode_step_parts,
     head_flops,
     parameters,
-    token_flops,
-    update_flops,
     work_flops,
 )
-from workloads import SIZES, Work, huggingface_config, with_prompts
+from workloads import SIZES, Work, huggingface_config
 
 from genenv_jax.models.config import TransformerConfig
 from genenv_jax.models.scoring import CompletionBatch, completion_logprobs
@@ -81,31 +79,6 @@ def test_an_update_is_three_forward_passes(work):
     assert flops == pytest.approx(expected, rel=0.06)
 
 
-def test_frozen_weights_have_no_gradient_of_their_own():
-    step = dataclasses.replace(WORK, kind="grpo")
-    full, frozen = update_flops(SIZE, step), update_flops(SIZE, step, trained=False)
-    tokens = step.prompts * step.prompt + step.rows * (step.new - 1)
-    predicting = step.prompts + step.rows * (step.new - 1)
-    assert full - frozen == tokens * token_flops(SIZE) + predicting * head_flops(SIZE)
-
-
-def test_a_prompt_counts_once_however_many_completions_it_has():
-    one, eight = (work_flops(SIZE, dataclasses.replace(WORK, group=g, new=1)) for g in (1, 8))
-    assert one == eight
-
-
-def test_ragged_work_is_that_of_its_lengths():
-    ragged = Work("ragged", prompts=4, group=8, prompt=24, new=32)
-    lengths = ragged.lengths().ravel()
-    by_row = sum(
-        work_flops(SIZE, Work("score", 1, 1, 24, int(n)))
-        - work_flops(SIZE, Work("score", 1, 1, 24, 1))
-        for n in lengths
-    )
-    prompts = 4 * work_flops(SIZE, Work("score", 1, 1, 24, 1))
-    assert work_flops(SIZE, ragged) == pytest.approx(by_row + prompts)
-
-
 @pytest.mark.parametrize("size", SIZES)
 def test_parameters_are_those_of_the_model(size):
     config = TransformerConfig.from_huggingface(huggingface_config(SIZES[size]))
@@ -128,10 +101,3 @@ def test_a_steps_parts_are_the_step():
     steps = work_flops(SIZE, work) - work_flops(SIZE, dataclasses.replace(work, new=1))
     assert flops == pytest.approx(steps / (work.new - 1))
     assert read == decode_step_bytes(SIZE, 3, 12, 10, work.new / 2, itemsize=2)
-
-
-def test_given_prompts_count_with_their_own_lengths(tmp_path):
-    given = [[1] * 7, [2] * 10]
-    work = with_prompts(Work("score", 2, 4, 10, 8), given, tmp_path / "prompts.json")
-    alone = [work_flops(SIZE, Work("score", 1, 4, len(prompt), 8)) for prompt in given]
-    assert work_flops(SIZE, work) == pytest.approx(sum(alone))

@@ -69,24 +69,6 @@ def test_cpu_seconds_leave_out_waiting(worker):
     assert answer["wall"] >= 0.15
 
 
-def test_cpu_seconds_include_what_a_call_leaves_running(worker):
-    work = Work("linger", 1, 1, 1, 1)
-    for answer in (worker.prepare(work), worker.run(work), worker.run(work)):
-        assert 0.2 <= answer["cpu"] < 0.3
-
-
-def test_works_of_one_kind_stay_prepared_and_others_go(worker):
-    first, second = Work("spin", 1, 1, 1, 1), Work("spin", 1, 1, 1, 2)
-    worker.prepare(first)
-    worker.prepare(second)
-    assert [worker.run(x)["value"] for x in (first, second, first)] == [3, 3, 4]
-    with pytest.raises(WorkerError, match="no such thing"):
-        worker.prepare(Work("fail", 1, 1, 1, 1))
-    with pytest.raises(WorkerError, match="KeyError"):
-        worker.run(first)
-    assert worker.prepare(first)["value"] == 1  # an error ends nothing
-
-
 def test_an_engine_that_ends_is_an_error(worker):
     with pytest.raises(WorkerError, match="spinner: ended with status 3 during leave"):
         worker.ask("leave")

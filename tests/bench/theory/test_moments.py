@@ -7,7 +7,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from bench.theory.gradients import completion_logprob, group_gradients, make_task_gradients
+from bench.theory.gradients import group_gradients, make_task_gradients
 from bench.theory.moments import (
     binned,
     fit_variance_curve,
@@ -40,19 +40,6 @@ def params():
     return {"first": jnp.float32(LOGITS[:1]), "second": jnp.float32(LOGITS[1:])}
 
 
-def test_scores_of_a_softmax_bandit_are_those_of_the_textbook():
-    pi, scores = bandit()
-    arms = jnp.array([[0, 1, 2, 3], [3, 3, 0, 0]])
-    found = group_gradients(logprob, params(), arms, jnp.float32(WINS[np.array(arms)]))
-    np.testing.assert_allclose(
-        found.score_squares, np.square(scores[np.array(arms)]).sum(-1), rtol=1e-5
-    )
-    np.testing.assert_allclose(found.logprobs, np.log(pi)[np.array(arms)], rtol=1e-5)
-    r = WINS[np.array(arms)].ravel()
-    group = ((r - r.mean())[:, None] * scores[np.array(arms).ravel()]).mean(0)
-    np.testing.assert_allclose(found.group_square, np.square(group).sum(), rtol=1e-4)
-
-
 def test_the_estimates_are_unbiased_by_enumeration_of_all_groups():
     """All 4^4 groups of four rollouts with their probabilities: expectations are exact."""
     pi, scores = bandit()
@@ -74,51 +61,6 @@ def test_the_estimates_are_unbiased_by_enumeration_of_all_groups():
     assert abs(chance @ plug_in / true_square - 1) > 0.1
     variances = [success_variance(int(k), 4) for k in r.sum(1)]
     assert chance @ np.array(variances) == pytest.approx(p * (1 - p), rel=1e-9)
-
-
-def test_the_unbiased_estimate_is_the_mean_over_distinct_rollouts():
-    rng = np.random.default_rng(0)
-    r, c = rng.integers(0, 2, 7).astype(float), rng.exponential(size=7)
-    terms = [
-        r[i] * c[i] - 2 * r[j] * r[i] * c[i] + r[j] * r[k] * c[i]
-        for i, j, k in itertools.permutations(range(7), 3)
-    ]
-    assert squared_gradient(r, c) == pytest.approx(np.mean(terms))
-    assert squared_gradient(np.zeros(5), np.ones(5)) == squared_gradient(np.ones(5), c[:5]) == 0
-
-
-def test_the_formula_of_the_documentation_holds_on_a_bandit():
-    pi, scores = bandit()
-    p, squares = pi @ WINS, np.square(scores).sum(1)
-    of_success = pi @ (WINS * squares) / p
-    of_failure = pi @ ((1 - WINS) * squares) / (1 - p)
-    expected = p * (1 - p) * ((1 - p) * of_success + p * of_failure)
-    assert pi @ (np.square(WINS - p) * squares) == pytest.approx(expected)
-
-
-@pytest.mark.parametrize("p", [0.1, 0.37, 0.5, 0.9])
-def test_a_policy_of_one_logit_has_a_valley_at_one_half(p):
-    """What the documentation says of it: s = r − p, so the moments are those of a Bernoulli number."""
-    v, s = p * (1 - p), np.array([1 - p, -p])
-    chance = np.array([p, 1 - p])
-    assert chance @ s**4 == pytest.approx(v * (1 - 3 * v))
-    assert (chance @ s**2) ** 2 == pytest.approx(v**2)
-
-
-@pytest.mark.parametrize(
-    "arguments",
-    [([1, 0], [1.0, 2.0]), ([1, 0, 0.5], [1.0, 1.0, 1.0]), ([1, 0, 1], [1.0, 1.0])],
-)
-def test_estimates_refuse_what_they_cannot_be_made_of(arguments):
-    with pytest.raises(ValueError, match="expected"):
-        squared_gradient(*arguments)
-
-
-def test_too_few_rollouts_are_refused():
-    with pytest.raises(ValueError, match="expected at least 2"):
-        group_gradients(logprob, params(), jnp.zeros((1, 4), int), jnp.zeros((1, 4)))
-    with pytest.raises(ValueError, match="n >= 2"):
-        success_variance(1, 1)
 
 
 def decoder():
@@ -163,18 +105,6 @@ def test_a_decoder_s_gradients_are_those_of_its_log_probs():
     np.testing.assert_allclose(found.signal_square, blocks[0] @ blocks[1], rtol=1e-3)
 
 
-def test_padding_of_a_completion_has_no_gradient():
-    config, weights = decoder()
-    prompt, length = jnp.array([3, 1, 4]), jnp.int32(3)
-    log_prob = completion_logprob(config, prompt, length)
-    gradient = jax.jit(jax.grad(log_prob))
-    values = [
-        gradient(weights, (jnp.array([5, 9, *rest]), jnp.int32(2))) for rest in ([0, 0], [7, 8])
-    ]
-    for a, b in zip(*map(jax.tree.leaves, values), strict=True):
-        np.testing.assert_allclose(a, b, atol=1e-6)
-
-
 def simulated(tasks, s1, s0, seed=0, attempts=256):
     """p, variance and values of tasks whose E‖g‖² follows two constants, with noise."""
     rng = np.random.default_rng(seed)
@@ -194,22 +124,6 @@ def test_the_fit_finds_the_curve_that_the_tasks_follow():
     grid = np.linspace(0, 1, 10_001)
     best = grid[np.argmax(grid * (1 - grid) * (1 - grid + 9 * grid))]
     assert tilted.peak == pytest.approx(best, abs=0.02) and tilted.peak_interval[0] > 0.55
-
-
-def test_the_fit_of_the_square_is_exact_where_it_holds():
-    p = np.linspace(0.05, 0.95, 19)
-    x = p * (1 - p)
-    fit = fit_variance_curve(p, x, 3 * x * x, resamples=50)
-    assert fit.square_c == pytest.approx(3) and fit.square_explained == pytest.approx(1)
-    assert fit.explained < 1
-
-
-def test_the_interval_of_the_constant_covers_it():
-    covered = 0
-    for seed in range(60):
-        low, high = fit_variance_curve(*simulated(60, 5, 5, seed), resamples=200).c_interval
-        covered += low < 5 < high
-    assert covered >= 50  # of 60 at 95 %: fewer than 51 has probability 0.001
 
 
 def test_the_fit_is_left_out_where_nothing_is_solved_sometimes():

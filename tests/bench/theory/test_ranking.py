@@ -22,8 +22,8 @@ def by_enumeration(p1, p2, n, alpha, ties):
     return total
 
 
-@pytest.mark.parametrize("n", [1, 2, 5, 10, 16, 30])
-@pytest.mark.parametrize("alpha", [0.5, 0.4, 0.3, 0.05, 0.0, 1.0])
+@pytest.mark.parametrize("n", [1, 5, 16])
+@pytest.mark.parametrize("alpha", [0.5, 0.3, 0.0])
 @pytest.mark.parametrize("ties", [True, False])
 def test_mis_ranking_is_that_of_the_enumeration(n, alpha, ties):
     for p1, p2 in [(0.5, 0.9), (0.4, 0.1), (0.62, 0.3), (0.0, 1.0), (0.5, 0.5)]:
@@ -43,12 +43,6 @@ def test_mis_ranking_is_that_of_the_reward_in_simulation():
         assert abs(rate - exact) < 4 * math.sqrt(exact * (1 - exact) / draws)
 
 
-def test_mis_ranking_takes_arrays():
-    p1, p2 = np.array([0.5, 0.4]), np.array([0.9, 0.2])
-    single = [float(ranking.misranking(a, b, 12)) for a, b in zip(p1, p2, strict=True)]
-    np.testing.assert_allclose(ranking.misranking(p1, p2, 12), single)
-
-
 def test_both_bounds_hold_and_the_theorem_s_is_the_looser():
     for alpha, n in itertools.product((0.5, 0.3), (1, 4, 32, 128, 512)):
         p1, p2 = np.meshgrid(np.linspace(0, 1, 21), np.linspace(0, 1, 21))
@@ -57,12 +51,6 @@ def test_both_bounds_hold_and_the_theorem_s_is_the_looser():
         exact = ranking.misranking(p1[here], p2[here], n, alpha)
         sharper, paper = (f(gap[here], n) for f in (ranking.half_gap_bound, ranking.bound))
         assert (exact <= sharper + 1e-12).all() and (sharper <= paper).all()
-
-
-@pytest.mark.parametrize("gap", [0.05, 0.1, 0.3, 0.5])
-def test_the_bound_says_something_from_where_it_is_said_to(gap):
-    n = ranking.informative_from(gap)
-    assert ranking.bound(gap, n) < 1 <= ranking.bound(gap, n - 1)
 
 
 def test_rollouts_for_an_error():
@@ -77,17 +65,6 @@ def test_measured_groups_are_counted():
     (found,) = ranking.measure(first, second, (2, 16))
     assert (found.n, found.trials, found.mistakes, found.ties) == (2, 4, 3, 1)
     assert found.rate == 0.75 and found.interval[0] < 0.75 < found.interval[1]
-
-
-def test_measured_rates_agree_with_the_exact_ones():
-    rng = np.random.default_rng(3)
-    inside = 0
-    for _ in range(200):
-        successes = (rng.random(512) < 0.45).astype(float), (rng.random(512) < 0.8).astype(float)
-        (found,) = ranking.measure(*successes, (8,))
-        exact = ranking.misranking(0.45, 0.8, 8)
-        inside += found.interval[0] <= exact <= found.interval[1]
-    assert inside >= 180  # exact intervals cover at least 95 %: fewer than 180 of 200 is one in 500
 
 
 def test_uncertain_rates_widen_the_exact_rate():

@@ -147,19 +147,11 @@ def test_a_policy_that_solves_nothing_is_said_to(tmp_path):
     assert "no fit" in text and "not measured" in text
 
 
-def test_a_pair_whose_order_is_not_known_is_dropped():
-    same = np.tile([[[1.0, 0.0]]], (1, 2, 64))
-    found = theory.theorem([("a", "b")], same, same, 0.5, 0)
-    assert not found["pairs"] and found["dropped"][0]["tasks"] == ("a", "b")
-
-
 @pytest.mark.parametrize(
     ("flag", "message"),
     [
         ("--rollouts=20", "--rollouts=20: expected a multiple of 8"),
         ("--tasks=0", "--tasks=0: expected at least 1"),
-        ("--model=/no/such/model", "/no/such/model"),
-        ("--config.benchmark.positions=1", "expected 2 to 10"),
     ],
 )
 def test_a_mistake_is_one_line(tmp_path, flag, message):
