@@ -15,7 +15,7 @@ trains adapters of rank 8 on that model instead of all its parameters, to much t
 Unlike the paper's settings (`default_config`): p̂ is taken of each task rather than of a seed's four
 variations, since a batch that mixes easy and hard tasks would be kept for its mean; advantages are not
 divided by their standard deviation; a few seeds an epoch, a wider band and steeper weights; learning rates
-fit a tiny model; and no base data is mixed in.  docs/curriculum.md says what was tried.
+fit a tiny model; and no base data is mixed in.  docs/results/curriculum.md says what was tried.
 """
 
 from genenv_jax.config import default_config, from_scratch_settings

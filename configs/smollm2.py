@@ -17,7 +17,7 @@ Products take bfloat16 operands there, which pays on CPUs with AVX512_BF16; on o
 `--config.model.matmul_dtype=""`.
 
 `:api_bank,cpu` has been run: 50 minutes for the warm start, 23 for ten epochs, 17 GB.  Expect a fifth of the
-held-out calls, from 0, by the warm start, no more by the epochs, and p̂ from .4 to .6 (docs/real-model.md).
+held-out calls, from 0, by the warm start, no more by the epochs, and p̂ from .4 to .6 (docs/results/).
 `:bfcl,cpu`, with a warm start of 80 steps: 37 minutes, 28 for ten epochs, 15 GB: .47 of the held-out single
 turns by the warm start, from 0, no more by the epochs; one in four generated tasks is valid, p̂ .1 to .5.
 `:dial_turns,cpu`, with steps of eight prompts: 45 minutes, 25 for ten epochs (with other work), 10 GiB;

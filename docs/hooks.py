@@ -5,8 +5,6 @@ import re
 
 from mkdocs.structure.files import File
 
-_OUTWARD = re.compile(r"\[([^\]]+)\]\(\.\./[^)]*\)")
-
 
 def on_files(files, config):
     """Adds the first page."""
@@ -17,6 +15,7 @@ def on_files(files, config):
     return files
 
 
-def on_page_markdown(markdown, **_):
+def on_page_markdown(markdown, page, **_):
     """A site has no configs/ or genenv_jax/ to link to."""
-    return _OUTWARD.sub(r"\1", markdown)
+    out = "../" * (page.file.src_uri.count("/") + 1)
+    return re.sub(rf"\[([^\]]+)\]\({re.escape(out)}[^)]*\)", r"\1", markdown)

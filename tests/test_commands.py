@@ -434,7 +434,8 @@ def test_evaluate_scores_an_exported_player(finished, tmp_path):
 
 
 @pytest.mark.parametrize(
-    "page", ["README.md", *(f"docs/{path.name}" for path in sorted((ROOT / "docs").glob("*.md")))]
+    "page",
+    ["README.md", *(str(path.relative_to(ROOT)) for path in sorted((ROOT / "docs").rglob("*.md")))],
 )
 def test_the_files_of_a_page_and_its_commands_exist(page):
     """Links, configurations, modules, commands and their flags."""

@@ -11,6 +11,13 @@ import pytest
 from tests.commands import ROOT
 
 
+def test_the_settings_page_is_what_the_code_says():
+    spec = importlib.util.spec_from_file_location("make_settings", ROOT / "docs/make_settings.py")
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    assert (ROOT / "docs/settings.md").read_text(encoding="utf-8") == module.page()
+
+
 @pytest.mark.slow
 @pytest.mark.skipif(
     not importlib.util.find_spec("material"), reason="mkdocs-material is not installed"
@@ -26,7 +33,8 @@ def test_the_site_is_built(tmp_path):
         check=False,
     )
     assert done.returncode == 0, done.stderr
-    pages = {path.stem for path in (ROOT / "docs").glob("*.md")}
+    docs = ROOT / "docs"
+    pages = {str(path.relative_to(docs).with_suffix("")) for path in docs.rglob("*.md")}
     for page in pages:
         html = (tmp_path / "site" / page / "index.html").read_text(encoding="utf-8")
         # Nothing is loaded from elsewhere, and no link leaves the site for a file of the checkout.

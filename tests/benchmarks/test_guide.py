@@ -1,5 +1,6 @@
 """docs/your_benchmark.md to the letter: its files in an empty directory, and what they are said to do."""
 
+import itertools
 import os
 import pathlib
 import re
@@ -7,9 +8,12 @@ import shutil
 import subprocess
 import sys
 
+import numpy as np
 import pytest
 
-from genenv_jax.benchmarks import registry
+from genenv_jax.benchmarks import demonstrations, registry
+from genenv_jax.benchmarks.base import Task
+from genenv_jax.scoring.verification import inspect
 from tests import tiny
 from tests.commands import COMPILE_FAST, ROOT
 from tests.runs import lines
@@ -52,11 +56,40 @@ def run(directory, command):
 
 def test_the_class_does_what_is_printed_there(directory):
     assert {path.name for path in directory.iterdir()} == {
-        "configs", "facts.jsonl", "look.py", "units.py",
+        "configs", "facts.jsonl", "lamps.py", "look.py", "units.py",
     }  # fmt: skip
     assert len((directory / "units.py").read_text().splitlines()) <= 50
     (printed,) = _PRINTED.findall(GUIDE)
     assert run(directory, "python look.py") == printed
+
+
+def test_a_benchmark_with_turns_fits_into_80_lines(directory, monkeypatch):
+    """Its reference wins, a wrong answer loses, and what a simulator writes is verified."""
+    assert len((directory / "lamps.py").read_text().splitlines()) <= 80
+    monkeypatch.chdir(directory)
+    monkeypatch.setattr(sys, "path", [*sys.path])
+    lamps = registry.make_benchmark("lamps:Lamps", most=2)
+    seeds, held_out = lamps.tasks("seed"), lamps.tasks("eval")
+    assert (len(seeds), len(held_out)) == (11, 4)
+    for task in (*seeds, *held_out):
+        assert lamps.verify(task) is None and lamps.score(task, "switch(attic)\ndone").reward == 0
+        messages, transcript = demonstrations.reference(lamps, task)
+        assert messages[-1]["content"] == lamps.text(task)
+        assert transcript.replies[0][0]["content"] == f"on: {task.answer[0]}"
+    (asked, written), (_, varied) = itertools.islice(
+        demonstrations.endless(lamps, np.random.default_rng(0)), 2
+    )
+    assert asked[0]["content"].startswith("All lamps are off") and written.answers[-1] == "done"
+    keys = {"done": True, "seed": seeds[0], "task_id": "new", "generation": 0}
+    assert isinstance(inspect(lamps, varied, **keys), Task)
+    for text, reason in (
+        ('{"prompt": "The porch and the study, please.", "answer": ["study", "porch"]}', ""),
+        ('{"prompt": "The porch, please.", "answer": ["study"]}', "wrong_answer"),
+        ('{"prompt": "The attic, please.", "answer": ["attic"]}', "bad_answer"),
+        ("the porch", "unparsable"),
+    ):
+        found = inspect(lamps, text, **keys)
+        assert getattr(found, "reason", "") == reason
 
 
 def test_the_file_has_seeds_and_held_out_questions(directory):

@@ -84,7 +84,7 @@ class Invocation:
 
 def blocks() -> Iterator[Block]:
     """All code of README.md, CONTRIBUTING.md, docs/, the notebooks' texts, and the docstrings of configs/."""
-    pages = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").glob("*.md"))]
+    pages = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").rglob("*.md"))]
     for page in pages:
         yield from _markdown(page.relative_to(ROOT).as_posix(), page.read_text(encoding="utf-8"))
     for page in sorted((ROOT / "notebooks").glob("*.ipynb")):
