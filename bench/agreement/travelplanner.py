@@ -37,9 +37,11 @@ def cases(data_dir: pathlib.Path | None, seed: int, share: float) -> Iterator[Ca
         rng = random.Random(f"agreement {seed} {task.id}")
         if rng.random() >= share:
             continue
-        other = [dict(day) for day in next_task.answer["annotated_plan"]]
+        right, other = (
+            [dict(day) for day in t.answer["annotated_plan"]] for t in (task, next_task)
+        )
         mutator = Mutator(task, world, f"agreement {seed}")
-        for kind, plan in plans(task, other, world, mutator, rng):
+        for kind, plan in plans(right, other, mutator, rng):
             while plan and plan[-1] == {}:  # as reading a plan does, there as here
                 plan = plan[:-1]
             text = repr(plan) if rng.random() < 0.5 else json.dumps(plan)

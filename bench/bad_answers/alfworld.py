@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 
 from genenv_jax.benchmarks.alfworld.world import World
+from genenv_jax.benchmarks.base import Benchmark, Task
 
 LIMIT = 50  # steps that count
 Way = list[str]
@@ -78,3 +79,11 @@ CHANGES: Mapping[str, Callable[[Way, World, random.Random], Way]] = {
         "at the limit of steps": _late,
     "two commands exchanged": _exchanged, "other numbers": _numbers, "random commands first": _random,
 }  # fmt: skip
+
+
+def of_task(benchmark: Benchmark, task: Task, rng: random.Random) -> Iterator[tuple[str, str]]:
+    """See `bad_answers`; of games that say how they are won."""
+    for kind, change in CHANGES.items():
+        if "plan" in task.answer and change is not _random:
+            way = change(list(task.answer["plan"]), None, rng)
+            yield kind, "\n".join(f"Action: {command}" for command in way)

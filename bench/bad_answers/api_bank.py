@@ -7,7 +7,8 @@ import random
 from collections.abc import Callable, Iterator, Mapping
 
 from genenv_jax.benchmarks.api_bank.calls import write_call
-from genenv_jax.benchmarks.base import Task
+from genenv_jax.benchmarks.api_bank.tasks import CALL
+from genenv_jax.benchmarks.base import Benchmark, Task
 
 # What is put around the gold call CALL, with and without what stands inside its brackets.
 FORMS: Mapping[str, tuple[str, ...]] = {
@@ -177,3 +178,11 @@ def replies(text: str, other: str, rng: random.Random) -> Iterator[tuple[str, st
         ),
     )
     yield "nothing", rng.choice(("", ".", "...", " ", "AI:", "\n"))
+
+
+def of_task(benchmark: Benchmark, task: Task, rng: random.Random) -> Iterator[tuple[str, str]]:
+    """See `bad_answers`."""
+    if task.answer["kind"] == CALL:
+        yield from answers(task, rng)
+    else:
+        yield from replies(task.answer["text"], "Anything else?", rng)

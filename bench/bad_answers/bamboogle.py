@@ -6,6 +6,8 @@ import random
 import unicodedata
 from collections.abc import Callable, Iterator, Mapping
 
+from genenv_jax.benchmarks.base import Benchmark, Task
+
 # What is put around the gold answer GOLD; QUESTION is the question.
 _TAGGED = "<answer>GOLD</answer>"
 FORMS: Mapping[str, tuple[str, ...]] = {
@@ -113,3 +115,9 @@ def answers(question: str, gold: str, other: str, rng: random.Random) -> Iterato
             text = change(gold, rng)
             yield kind, rng.choice((f"<answer>{text}</answer>", f"<answer>{text}</answer>", text))
     yield "another answer", f"<answer>{other}</answer>"
+
+
+def of_task(benchmark: Benchmark, task: Task, rng: random.Random) -> Iterator[tuple[str, str]]:
+    """See `bad_answers`."""
+    question, gold = task.messages[-1]["content"], task.answer["answers"][0]
+    yield from answers(question, gold, "something else", rng)

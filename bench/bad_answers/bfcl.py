@@ -1,4 +1,4 @@
-"""Answers to BFCL's single-turn tasks in Python's form, by kinds."""
+"""Answers to BFCL's tasks in Python's form: of seeded kinds, and of kinds that are the same every time."""
 
 from __future__ import annotations
 
@@ -7,9 +7,11 @@ import random
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
-from bench.bad_answers import values
-from genenv_jax.benchmarks.base import Task
+from bench.bad_answers import bfcl_conversations, bfcl_source, values
+from genenv_jax.benchmarks.base import Benchmark, Task
+from genenv_jax.benchmarks.bfcl.categories import AST, CONVERSATION
 from genenv_jax.benchmarks.bfcl.schemas import reference_calls
+from genenv_jax.benchmarks.safe_parse import parse_calls
 
 Calls = list[tuple[str, dict[str, Any]]]
 # What is put around the right calls.
@@ -65,15 +67,18 @@ def answers(task: Task, rng: random.Random, count: int) -> Iterator[tuple[str, s
     """
     reference = _reference(task)
     yield "reference", _written(reference)
-    kinds = [*FORMS, *CHANGES]
+    kinds = [*FORMS, *CHANGES, *OF_REFERENCE]
     rng.shuffle(kinds)
     for kind in kinds:
         if count <= 1:
             return
         if kind in FORMS:
             text: str | None = rng.choice(FORMS[kind]).replace("CALL", _written(reference)[1:-1])
-        else:
+        elif kind in CHANGES:
             text = CHANGES[kind](_reference(task), task, rng)
+        else:
+            other = OF_REFERENCE[kind](_reference(task))
+            text = None if other == reference else _written(other)
         if text is not None:
             count -= 1
             yield kind, text
@@ -333,3 +338,152 @@ CHANGES: Mapping[str, Callable[[Calls, Task, random.Random], str | None]] = {
     "wrong type of a boolean": _changing(bool, values.type_of),
     "wrong type of a list": _changing(list, values.type_of),
 }
+
+
+# -- kinds that are the same every time --------------------------------------------------------------------
+
+_GUESSES = {"integer": 1, "float": 1.0, "boolean": True, "array": [], "tuple": (), "dict": {}}
+
+
+def write(calls: Calls) -> str:
+    """Calls as an agent writes them."""
+    return _written(calls)
+
+
+def parsed_reference(benchmark: Benchmark, task: Task) -> Calls | None:
+    """The reference calls, read from the reference answer; None where they are not written in Python."""
+    found = parse_calls(benchmark.agent_answer(task), 100_000, 60)
+    if not isinstance(found, list) or task.answer["language"] != "python":
+        return None
+    return [(name, dict(arguments)) for call in found for name, arguments in call.items()]
+
+
+def guess(tool: Mapping[str, Any], text: str = "value") -> tuple[str, dict[str, Any]]:
+    """A call with something for each required parameter."""
+    properties = tool["parameters"].get("properties", {})
+    return tool["name"], {
+        name: _GUESSES.get(properties[name].get("type"), text)
+        for name in tool["parameters"].get("required", ())
+        if name in properties
+    }
+
+
+def free(task: Task) -> Calls:
+    """A call of every function that needs no argument."""
+    return [(tool["name"], {}) for tool in task.tools if not tool["parameters"].get("required")]
+
+
+def shotgun(task: Task, text: str = "value") -> str:
+    """A call of every function."""
+    return write([guess(tool, text) for tool in task.tools])
+
+
+def _values(change: Callable[[Any], Any]) -> Callable[[Calls], Calls]:
+    """All values changed."""
+    return lambda calls: [(n, {k: change(v) for k, v in a.items()}) for n, a in calls]
+
+
+def _texts(change: Callable[[str], str]) -> Callable[[Calls], Calls]:
+    """All values that are texts changed."""
+    return _values(lambda value: change(value) if isinstance(value, str) else value)
+
+
+def _names(change: Callable[[str], str]) -> Callable[[Calls], Calls]:
+    return lambda calls: [(change(name), arguments) for name, arguments in calls]
+
+
+def _look_alike(text: str) -> str:
+    return text.replace("e", "\u0435").replace("o", "\u043e")
+
+
+def _near(value: Any) -> Any:
+    return (
+        value + 1 if type(value) is int else value * 1.01 + 0.01 if type(value) is float else value
+    )
+
+
+# Changes of the right calls.
+OF_REFERENCE: Mapping[str, Callable[[Calls], Calls]] = {
+    "names alone": lambda calls: [(name, {}) for name, _ in calls],
+    "the first of several calls": lambda calls: calls[:1],
+    "all calls but the first": lambda calls: calls[1:],
+    "the reference twice": lambda calls: calls * 2,
+    "the reference ten times": lambda calls: calls * 10,
+    "the reference, and a call that fails": lambda calls: [*calls, ("nothing", {})],
+    "the reference, and ten calls that fail": lambda calls: [*calls, *10 * [("nothing", {})]],
+    "calls in reversed order": lambda calls: calls[::-1],
+    "an argument too many": lambda calls: [(n, {**a, "note": 1}) for n, a in calls],
+    "a look-alike letter in the name": _names(_look_alike),
+    "another class's name before the function": _names(lambda name: f"files.{name}"),
+    "several values for one": _values(lambda value: [value, value]),
+    "numbers as texts": _values(lambda value: str(value) if type(value) is int else value),
+    "numbers that are nearly right": _values(_near),
+    "texts in capitals": _texts(str.upper),
+    "texts in small letters": _texts(str.lower),
+    "texts without punctuation": _texts(lambda text: "".join(c for c in text if c.isalnum())),
+    "texts with points between the letters": _texts(".".join),
+    "texts with a space behind": _texts(lambda text: f"{text} "),
+    "texts with look-alike letters": _texts(_look_alike),
+    "texts with an invisible letter": _texts(lambda text: f"{text}\u200b"),
+    "a text with more behind it": _texts(lambda text: f"{text} and anything else"),
+    "a text with alternatives": _texts(lambda text: f"{text}|other"),
+}
+
+
+def _changed(change: Callable[[Calls], Calls]) -> Callable[[Benchmark, Task], str | None]:
+    """The right answer with a change, where that makes a difference."""
+
+    def make(benchmark: Benchmark, task: Task) -> str | None:
+        calls = parsed_reference(benchmark, task)
+        other = change([(name, dict(a)) for name, a in calls]) if calls else calls
+        return None if other == calls else write(other)
+
+    return make
+
+
+def _beside(more: Callable[[Task], Calls]) -> Callable[[Benchmark, Task], str | None]:
+    """The right calls and others."""
+
+    def make(benchmark: Benchmark, task: Task) -> str | None:
+        calls = parsed_reference(benchmark, task)
+        return None if calls is None else write([*calls, *more(task)])
+
+    return make
+
+
+# Answers to a task, those of OF_REFERENCE among them; None where one cannot be made.
+ANSWERS: Mapping[str, Callable[[Benchmark, Task], str | None]] = {
+    **{name: _changed(change) for name, change in OF_REFERENCE.items()},
+    "no call": lambda benchmark, task: "[]",
+    "a call of every function": lambda benchmark, task: shotgun(task),
+    "every function, with the request as argument": lambda benchmark, task: shotgun(
+        task, benchmark.text(task)
+    ),
+    "every function that needs no argument": lambda benchmark, task: write(free(task)),
+    "every function that needs no argument, ten times": lambda benchmark, task: write(
+        10 * free(task)
+    ),
+    "the reference, and every function that needs no argument": _beside(free),
+    "the reference, and a call of every function": _beside(
+        lambda task: [guess(tool) for tool in task.tools]
+    ),
+    "a choice of two answers": lambda benchmark, task: f"{benchmark.agent_answer(task)} or []",
+}
+
+
+def of_task(benchmark: Benchmark, task: Task, rng: random.Random) -> Iterator[tuple[str, str]]:
+    """See `bad_answers`."""
+    kind, language = task.answer["kind"], task.answer["language"]
+    if kind in ("irrelevance", "relevance"):
+        yield from bfcl_source.no_call_answers(task, rng, 12)
+    elif kind == CONVERSATION:
+        for name, play in bfcl_conversations.plays(task, rng, 6):
+            yield name, json.dumps(play)
+    elif language != "python":
+        yield from bfcl_source.source_answers(task, rng, 40)
+    else:
+        for name, make in ANSWERS.items():
+            if (text := make(benchmark, task)) is not None:
+                yield name, text
+        if task.answer["rule"] == AST:
+            yield from answers(task, rng, 40)

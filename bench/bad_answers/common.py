@@ -8,6 +8,8 @@ from __future__ import annotations
 import random
 from collections.abc import Callable
 
+from genenv_jax.benchmarks.base import Benchmark, Task
+
 
 def word_in_five(text: str) -> str:
     """A needless word after every fifth one."""
@@ -50,6 +52,27 @@ WRAPPINGS: dict[str, Callable[[str], str]] = {
     "invisible": RESTATEMENTS["invisible"],
     "backwards": lambda text: text[::-1],
     "first half": lambda text: text[: len(text) // 2],
+}
+
+
+def _prompt(benchmark: Benchmark, task: Task, role: str | None = None) -> str:
+    messages = benchmark.agent_messages(task)
+    return "\n".join(m["content"] for m in messages if role in (None, m["role"]))
+
+
+# Answers that take the texts of a task, and nothing of a benchmark's form.
+ANSWERS: dict[str, Callable[[Benchmark, Task], str]] = {
+    "nothing": lambda benchmark, task: "",
+    "white space": lambda benchmark, task: " \n\t\n ",
+    "echo of the request": lambda benchmark, task: benchmark.text(task),
+    "echo of the prompt": _prompt,
+    "echo of the instructions": lambda benchmark, task: _prompt(benchmark, task, "system"),
+    "a refusal": lambda benchmark, task: "I am sorry, I cannot help with that.",
+    "a claim": lambda benchmark, task: "This answer is correct.",
+    "a score": lambda benchmark, task: (
+        '{"reward": 1.0, "success": true, "valid": true, "reason": ""}'
+    ),
+    "a control character": lambda benchmark, task: benchmark.agent_answer(task) + "\0",
 }
 
 # Texts that a model may write and that no parser may stumble over.

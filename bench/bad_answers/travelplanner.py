@@ -5,12 +5,13 @@ from __future__ import annotations
 import contextlib
 import copy
 import itertools
+import json
 import random
 import string
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from genenv_jax.benchmarks.base import Task
+from genenv_jax.benchmarks.base import Benchmark, Task
 from genenv_jax.benchmarks.travelplanner.names import name_and_city
 from genenv_jax.benchmarks.travelplanner.planner import find_plan
 from genenv_jax.benchmarks.travelplanner.queries import Query
@@ -368,14 +369,13 @@ _DOUBLES = 4
 
 
 def plans(
-    task: Task, other: Plan, world: World, mutator: Mutator, rng: random.Random
+    annotated: Plan, other: Plan, mutator: Mutator, rng: random.Random
 ) -> Iterator[tuple[str, Plan]]:
-    """(kind, plan): the annotated one, the planner's, another query's, none, and changes of the first two.
+    """(kind, plan): the right one, the planner's, another query's, none, and changes of the first two.
 
     Each kind of `KINDS` comes once, each of `CHANGES` several times, and two of `KINDS` at once some times.
     """
-    annotated = [dict(day) for day in task.answer["annotated_plan"]]
-    found = find_plan(mutator.query, mutator.reference, world.database) or []
+    found = find_plan(mutator.query, mutator.reference, mutator.world.database) or []
     yield "annotated", annotated
     yield "the planner's", found
     yield "another query's", other
@@ -485,3 +485,13 @@ INVENTIONS: dict[str, Callable[[Plan, World], Plan]] = {
 def invent(name: str, plan: Plan, world: World) -> Plan:
     """A copy of `plan` with the inventions of that name."""
     return INVENTIONS[name](copy.deepcopy(plan), world)
+
+
+def of_task(benchmark: Benchmark, task: Task, rng: random.Random) -> Iterator[tuple[str, str]]:
+    """See `bad_answers`."""
+    world, right = benchmark._read(), json.loads(benchmark.agent_answer(task))
+    mutator = Mutator(task, world, "bad answers to")
+    for kind, plan in plans(right, [{}], mutator, rng):
+        yield kind, json.dumps(plan)
+    for kind in INVENTIONS:
+        yield kind, json.dumps(invent(kind, right, world))

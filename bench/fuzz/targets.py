@@ -10,6 +10,7 @@ import zlib
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
+from bench.bad_answers import bad_answers
 from bench.fuzz import texts
 from bench.fuzz.promises import check_messages, check_rejection, check_score, check_task, promise
 from genenv_jax.benchmarks import registry
@@ -29,6 +30,7 @@ _BFCL = (
     *("live_simple", "live_irrelevance", "live_relevance", "multi_turn_base"),
 )
 _WAYS = ("answer", "episode", "generation")
+_WRONG = 4  # bad answers to a task among its examples
 _TASKS = 120  # of a benchmark, that texts are made for
 _CONFIGURATIONS: dict[str, dict[str, Any]] = {
     "alfworld": {},
@@ -144,7 +146,16 @@ def _answers(name: str, benchmark: Benchmark, tasks: list[Task]) -> Target:
     def run(task: Task, written: Sequence[str]) -> str:
         return check_score(benchmark.score(task, written[0]))
 
-    return Target(name, tasks, _examples(benchmark, tasks, benchmark.agent_answer), run)
+    right, known = _examples(benchmark, tasks, benchmark.agent_answer), {}
+
+    def examples(task: Task) -> list[str]:
+        if task.id not in known:
+            rng = random.Random(task.id)
+            wrong = [text for _, text in bad_answers(benchmark, task, rng)]
+            known[task.id] = rng.sample(wrong, _WRONG)
+        return [*right(task), *known[task.id]]
+
+    return Target(name, tasks, examples, run)
 
 
 def _episodes(name: str, benchmark: Benchmark, tasks: list[Task]) -> Target:

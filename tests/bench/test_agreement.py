@@ -6,7 +6,7 @@ import random
 import pytest
 
 from bench.agreement import tally
-from bench.bad_answers import alfworld, api_bank, bamboogle
+from bench.bad_answers import alfworld, api_bank, bad_answers, bamboogle
 from bench.bad_answers import bfcl as bfcl_answers
 from bench.bad_answers import bfcl_source as source_answers
 from genenv_jax.benchmarks.api_bank.calls import Call, read_call
@@ -17,6 +17,7 @@ from genenv_jax.benchmarks.bfcl.source_calls import decode_source_calls
 from genenv_jax.benchmarks.safe_parse import parse_calls
 from tests.benchmarks.bfcl_tasks import seed_task
 from tests.benchmarks.test_api_bank import CALL
+from tests.redteam.scenes import scene
 
 TRUTH = [
     {"weather.get": {"city": ["Oslo-Lillestrøm"], "days": [2, ""]}},
@@ -173,3 +174,12 @@ def test_tally_counts_every_class_of_disagreement():
         "only accepted here; official: wrong; here: accepted: 1\n  b: 1, as parallel_0: 'maybe'"
         in text
     )
+
+
+@pytest.mark.parametrize("name", ["api_bank", "bamboogle", "bfcl_single", "travelplanner", "dial"])
+def test_every_benchmark_has_bad_answers(name):
+    with scene(name) as opened:
+        for task in opened.tasks[:3]:
+            made = [list(bad_answers(opened.benchmark, task, random.Random(1))) for _ in range(2)]
+            assert made[0] == made[1] and all(isinstance(text, str) for _, text in made[0])
+            assert len({kind for kind, _ in made[0]}) >= (27 if name == "dial" else 40)

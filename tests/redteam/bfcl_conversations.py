@@ -8,7 +8,7 @@ import json
 from collections.abc import Callable
 from typing import Any
 
-from bench.bad_answers import bfcl_calls as calls
+from bench.bad_answers import bfcl as calls
 from genenv_jax.benchmarks import base
 from genenv_jax.benchmarks.base import Task
 from tests.redteam.common import COPIES, answers, generations
@@ -63,7 +63,7 @@ def _free(scene: Scene, task: Task) -> str:
 
 
 def _shotgun(scene: Scene, task: Task) -> list[str]:
-    return [calls.shotgun(scene, task), "Done."] * 9
+    return [calls.shotgun(task), "Done."] * 9
 
 
 def _generation(change: Callable[[dict[str, Any], Task], Any]) -> Callable[[Scene, Task], str]:

@@ -5,10 +5,10 @@ from __future__ import annotations
 import functools
 import json
 
-from bench.bad_answers import bfcl_calls as calls
-from bench.bad_answers.bfcl_calls import generation
+from bench.bad_answers import bfcl as calls
 from bench.bad_answers.common import RESTATEMENTS
 from genenv_jax.benchmarks import base
+from tests.redteam.bfcl_generations import PICK, generation
 from tests.redteam.common import answers, generations
 from tests.redteam.exploits import AGENT, SIMULATOR, Exploit
 
@@ -44,7 +44,7 @@ def _filled(text):
 
 def _respoken(scene, task):
     """A call whose name is spelt with letters of another script."""
-    return RESTATEMENTS["cyrillic"](calls.shotgun(scene, task)).replace("o", "\u043e")
+    return RESTATEMENTS["cyrillic"](calls.shotgun(task)).replace("o", "\u043e")
 
 
 EXPLOITS = [
@@ -59,23 +59,23 @@ EXPLOITS = [
         if exploit.name != "the reference of another task"  # all have the same
     ),
     *(_agent(name, _filled(text)) for name, text in BROKEN.items()),
-    _agent("a call of every function", calls.shotgun),
+    _agent("a call of every function", lambda scene, task: calls.shotgun(task)),
     _agent("a number too large for a call", _filled("[{0}(x=10**1000)]")),
     _agent("a text too long for a call", _filled("[{0}(x='" + 20_000 * "a" + "')]")),
     _agent("a call in letters of another script", _respoken),
     _agent("words, and then a call", lambda scene, task: (
-        f"No function fits.\n{calls.shotgun(scene, task)}")),
+        f"No function fits.\n{calls.shotgun(task)}")),
 
     *generations("bfcl_irrelevance", (base.BAD_ANSWER,), few_words=0.4),
     _simulator("a call to make", generation(
-        "Weather in Rome?", lambda scene, seed, of: calls.shotgun(scene, seed)),
+        "Weather in Rome?", lambda scene, seed, of: calls.shotgun(seed)),
         reasons=(base.BAD_ANSWER,)),
     _simulator("words as the reference", generation("Tell me a joke.", "No function fits."),
                reasons=(base.BAD_ANSWER,)),
-    _simulator("a function that fits", generation("Pick the number 5.", "[]", [calls.PICK]),
+    _simulator("a function that fits", generation("Pick the number 5.", "[]", [PICK]),
                1.0, remains=_UNFIT),
     _simulator("a function that fits half of the time", generation(
-        "Toss a coin: pick the number 5, or do nothing.", "[]", [calls.PICK]), 1.0, remains=_UNFIT),
+        "Toss a coin: pick the number 5, or do nothing.", "[]", [PICK]), 1.0, remains=_UNFIT),
     _simulator("a request that names the answer", generation("Answer with [].", "[]"),
                1.0, remains="the answer is the same for all of these tasks"),
     _simulator("tools that are no tools", generation(

@@ -7,19 +7,15 @@ import json
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+from bench.bad_answers import common
 from bench.bad_answers.common import RESTATEMENTS
 from genenv_jax.benchmarks import base
-from genenv_jax.benchmarks.base import Task
+from genenv_jax.benchmarks.base import Benchmark, Task
 from tests.redteam.exploits import AGENT, SIMULATOR, Exploit, Scene
 
 _USER = "User: "
 _SPEAKERS = (_USER, "AI: ", "API-Request: ")
 COPIES = (base.DUPLICATE, base.NEAR_DUPLICATE)
-
-
-def _prompt(scene: Scene, task: Task, role: str | None = None) -> str:
-    messages = scene.benchmark.agent_messages(task)
-    return "\n".join(m["content"] for m in messages if role in (None, m["role"]))
 
 
 def _others_reference(scene: Scene, task: Task) -> str | None:
@@ -28,16 +24,12 @@ def _others_reference(scene: Scene, task: Task) -> str | None:
     return None if text == scene.benchmark.agent_answer(task) else text
 
 
+def _on(make: Callable[[Benchmark, Task], str]) -> Callable[[Scene, Task], str]:
+    return lambda scene, task: make(scene.benchmark, task)
+
+
 ANSWERS: dict[str, Callable[[Scene, Task], str | None]] = {
-    "nothing": lambda scene, task: "",
-    "white space": lambda scene, task: " \n\t\n ",
-    "echo of the request": lambda scene, task: scene.benchmark.text(task),
-    "echo of the prompt": _prompt,
-    "echo of the instructions": lambda scene, task: _prompt(scene, task, "system"),
-    "a refusal": lambda scene, task: "I am sorry, I cannot help with that.",
-    "a claim": lambda scene, task: "This answer is correct.",
-    "a score": lambda scene, task: '{"reward": 1.0, "success": true, "valid": true, "reason": ""}',
-    "a control character": lambda scene, task: scene.benchmark.agent_answer(task) + "\0",
+    **{name: _on(make) for name, make in common.ANSWERS.items()},
     "the reference of another task": _others_reference,
 }
 

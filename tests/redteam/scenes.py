@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import importlib
 import pathlib
 import random
 import sys
@@ -16,6 +15,7 @@ from genenv_jax.benchmarks import registry
 from genenv_jax.scoring.verification import VerificationConfig, Verifier
 from tests.benchmarks import custom_files
 from tests.benchmarks.small import ALL_WRITERS, WRITERS
+from tests.redteam import api_bank
 from tests.redteam.exploits import Scene
 
 SAMPLE = {"api_bank": 300}  # tasks of a data set, where 40 do not have all kinds of parameters
@@ -97,8 +97,8 @@ def scene(name: str, data_dir: pathlib.Path | None = None) -> Iterator[Scene]:
             options = {**options, "data_dir": str(directory)}
         benchmark = registry.make_benchmark(kind, **options)
         tasks, held_out = list(benchmark.tasks("seed")), benchmark.tasks("eval")
-        if data_dir is None:
-            tasks += importlib.import_module(f"tests.redteam.{name}").__dict__.get("TASKS", ())
+        if data_dir is None and name == "api_bank":
+            tasks += api_bank.TASKS
         verifier = Verifier(benchmark, tasks, held_out, VerificationConfig())
         if data_dir is not None:
             tasks = random.Random(0).sample(tasks, min(SAMPLE.get(kind, 40), len(tasks)))

@@ -32,6 +32,15 @@ class Row:
     verdict: str = "-"
 
 
+MODULES = tuple(dict.fromkeys("bfcl" if n in NAMES[:3] else n for n in NAMES))
+
+
+def exploits_of(name: str) -> list[Any]:
+    """The exploits of a scene."""
+    modules = (importlib.import_module(f"tests.redteam.{module}") for module in MODULES)
+    return [e for module in modules for e in module.EXPLOITS if e.benchmark == name]
+
+
 def rows(names: Sequence[str], data_dir: pathlib.Path | None) -> Iterator[Row]:
     """The rows of some scenes, on small tasks or on a sample of the data sets.
 
@@ -49,9 +58,8 @@ def _of_scene(name: str, data_dir: pathlib.Path | None) -> Iterator[Row]:
     # Imported when the package to try is known.
     from tests.redteam import exploits, scenes
 
-    module = importlib.import_module(f"tests.redteam.{name}")
     with scenes.scene(name, data_dir) as scene:
-        for exploit in module.EXPLOITS:
+        for exploit in exploits_of(name):
             row = Row(exploit.name, name, exploit.role, bound=exploit.most(data_dir is not None))
             try:
                 outcome = exploits.attempt(exploit, scene)

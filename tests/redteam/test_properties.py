@@ -10,7 +10,7 @@ import pytest
 from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 
-from bench.bad_answers import bfcl_calls
+from bench.bad_answers import bfcl
 from bench.bad_answers.common import WRAPPINGS
 from bench.bad_answers.travelplanner import SLOTS
 from genenv_jax.benchmarks.alfworld import commands
@@ -42,7 +42,7 @@ def _calls(draw, opened, task):
     """Calls of some functions, each perhaps several times, with one value for every text."""
     tools = draw(st.lists(st.sampled_from(task.tools), min_size=1, max_size=8))
     value = draw(_VALUES)
-    return bfcl_calls.write([bfcl_calls.guess(tool, value) for tool in tools])
+    return bfcl.write([bfcl.guess(tool, value) for tool in tools])
 
 
 def _requests(draw, opened, task):

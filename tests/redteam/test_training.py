@@ -20,8 +20,8 @@ from genenv_jax.sampling.engine import SamplingConfig
 from genenv_jax.scoring.scorer import Scorer, ScoringConfig
 from genenv_jax.tasks.mixture import Item
 from genenv_jax.trainers.agent import AgentTrainer
-from tests.redteam import api_bank, bfcl_turn_static, travelplanner
 from tests.redteam.scenes import scene
+from tests.redteam.table import exploits_of
 from tests.sampling import small_model
 
 RIGHT, EXPLOIT = 0, 1
@@ -32,15 +32,15 @@ CONFIG = dataclasses.replace(
 EPOCHS = 15
 
 
-def _named(exploits, name):
-    return next(e for e in exploits if e.name == name)
+def _named(scene, name):
+    return next(e for e in exploits_of(scene) if e.name == name)
 
 
 # Exploits that the official rules accept, which is what held-out tasks are scored by.
 CASES = {
-    "bfcl_turn_static": _named(bfcl_turn_static.EXPLOITS, "texts in capitals"),
-    "api_bank": _named(api_bank.EXPLOITS, "records that are made up"),
-    "travelplanner": _named(travelplanner.EXPLOITS, "teleports"),
+    "bfcl_turn_static": _named("bfcl_turn_static", "texts in capitals"),
+    "api_bank": _named("api_bank", "records that are made up"),
+    "travelplanner": _named("travelplanner", "teleports"),
 }
 
 
