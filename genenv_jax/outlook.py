@@ -15,6 +15,7 @@ import numpy as np
 from genenv_jax.coevolve import Coevolution
 from genenv_jax.config import Config
 from genenv_jax.parallel import processes
+from genenv_jax.players.player import recomputes
 from genenv_jax.run.checkpoint import newest_host
 from genenv_jax.run.remote import shared
 from genenv_jax.run.workdir import RunSettings
@@ -69,14 +70,14 @@ def work(config: Config, run: Coevolution) -> dict[str, str]:
     """Title to text: optimiser steps, tokens and memory, where every limit is reached."""
     most, c, s, limits = run.mixture.most, config.agent, config.simulator, config.limits
     asked = run.mixture.asked
-    agent_steps = -(-most // c.minibatch_size) * c.update_epochs * c.train
+    agent_steps = -(-most // c.minibatch_size) * c.update_epochs
     simulator_steps = -(-(asked // s.variations) // s.minibatch_size) * s.update_epochs * s.train
     completion = limits.agent_episode or limits.agent_response
     attempts = most * (limits.agent_prompt + c.group_size * completion)
     written = asked // s.variations * limits.simulator_prompt + asked * limits.simulator_response
-    again = [bool(player.train and player.recomputes(config.model.dtype)) for player in (c, s)]
-    tokens = attempts * (2 + again[0] + 3 * c.update_epochs * c.train)
-    tokens += written * (2 + again[1] + 3 * s.update_epochs * s.train)
+    again = recomputes(config.model.dtype)
+    tokens = attempts * (2 + again + 3 * c.update_epochs)
+    tokens += written * (2 + s.train * (again + 3 * s.update_epochs))
     return {
         "steps": f"at most {agent_steps} of the agent and {simulator_steps} of the simulator an epoch",
         "tokens": f"at most {tokens / 1e6:,.2f} M an epoch, where every prompt and answer is as long as its "

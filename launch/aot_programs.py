@@ -29,6 +29,7 @@ from genenv_jax.parallel.rules import (
 from genenv_jax.players import learner
 from genenv_jax.players.offload import loaded_trees
 from genenv_jax.players.optimizer import OptimizerConfig, make_optimizer
+from genenv_jax.players.player import recomputes
 from genenv_jax.sampling import cache as caches
 from genenv_jax.sampling import decoding
 from genenv_jax.sampling.draw import SamplingParams
@@ -150,7 +151,7 @@ def programs(config: Config, model: TransformerConfig, mesh: Mesh) -> list[Progr
         reference = frozenset({"reference"})
         score = functools.partial(trees.lower_score, work)
         result.append(Program(f"score {player}", player, "score", reference, work.minibatch, score))
-        if getattr(config, player).recomputes(model.dtype):
+        if recomputes(model.dtype):
             own = lora | {"own parameters"}
             score = functools.partial(trees.lower_score, work, own=True)
             name = f"old logp {player}"

@@ -60,7 +60,10 @@ def other_tokenizer(path):
         (["--confg=x"], r"--confg is not a flag; did you mean --config\?$"),
         ([QUICK, "--nodry_rn"], r"--nodry_rn is not a flag; did you mean --dry_run\?$"),
         ([QUICK, "--config.agent.kl_coef=-1"], "config.agent.kl_coef.*at least 0"),
-        ([QUICK, "--config.agent.temperature=0.5"], "config.agent.temperature = 0.5: expected 1.0"),
+        (
+            [QUICK, "--config.simulator.method=grpo", "--config.simulator.temperature=0.5"],
+            "config.simulator.temperature = 0.5: expected 1.0",
+        ),
         ([QUICK, "--config.curriculum.alpha=2"], "config.curriculum.alpha = 2.*between 0 and 1"),
         ([QUICK, "--config.benchmark.num_seeds=0"], "no seed tasks"),
         ([QUICK, "--config.benchmark.positions=1"], "benchmark.positions = 1: expected 2 to 10"),
@@ -373,7 +376,7 @@ def test_supervised_writes_the_model_that_main_caches(finished, tmp_path):
             "^error: http://127.0.0.1:9/v1: no server can be reached there",
         ),
         (["--endpoint_budget=9"], "endpoint_budget=9: expected --endpoint beside it"),
-        (["--config.evaluation.resamples=0"], "evaluation.resamples = 0: expected at least 1"),
+        (["--config.evaluation.sampled=-1"], "evaluation.sampled = -1: expected at least 0"),
     ],
 )
 def test_a_mistake_in_an_evaluation_is_one_line(tmp_path, arguments, message):

@@ -147,13 +147,12 @@ def test_broken_environments_and_missing_room_are_counted(trained):
     assert (rollouts.lengths[2] == 0).all() and (rollouts.lengths[:2] > 0).all()
     broken[2] = True
     groups = _Groups()
-    reward, success = groups.add(attempts, rollouts)
+    reward = groups.add(attempts, rollouts)
     np.testing.assert_array_equal(np.isnan(reward), broken)
-    np.testing.assert_array_equal(np.isnan(success), broken)
     assert groups.metrics()[ENVIRONMENT_ERROR] == broken[1].sum()
     assert groups.metrics()["episode_crash"] == 4
     assert np.isfinite(groups.metrics()["reward_mean"])
-    advantages = trainer._advantages(rollouts, reward)
+    advantages = trainer._advantages(reward)
     assert (advantages[broken] == 0).all() and np.isfinite(advantages).all()
     engine = dataclasses.replace(policy.engine, episode=24)
     crowded, rollouts = dataclasses.replace(policy, engine=engine).play(

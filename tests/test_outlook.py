@@ -48,11 +48,10 @@ def test_what_a_run_will_do_is_no_less_than_what_it_does(cache, tmp_path):
 def test_log_probs_that_are_computed_again_are_among_the_tokens(cache):
     """As the trainers count them."""
     most, groups = {}, {"agent.group_size": 256, "simulator.variations": 64}
-    for again in ("sampler", "trainer"):
-        both = {f"{player}.old_logprobs": again for player in ("agent", "simulator")}
-        said = dry_run(checked(cache, **both, **groups), None)["tokens"]
-        most[again] = float(re.search(r"at most ([\d.]+) M", said)[1])
-    assert 1.1 < most["trainer"] / most["sampler"] < 1.25
+    for dtype in ("float32", "bfloat16"):
+        said = dry_run(checked(cache, **{"model.dtype": dtype}, **groups), None)["tokens"]
+        most[dtype] = float(re.search(r"at most ([\d.]+) M", said)[1])
+    assert 1.1 < most["bfloat16"] / most["float32"] < 1.25
 
 
 def test_a_dry_run_compares_the_settings_of_the_run_in_its_workdir_and_says_how_far_it_is(

@@ -251,8 +251,7 @@ def run(
         "minutes": f"{(time.monotonic() - begin) / 60:.1f}",
         **benchmark.about(),
     }
-    resamples, seed = checked.evaluation.resamples, checked.seed
-    return write_results(benchmark, attempts, metrics, about, resamples, seed, out, prompt_tokens)
+    return write_results(benchmark, attempts, metrics, about, checked.seed, out, prompt_tokens)
 
 
 def main() -> None:

@@ -38,11 +38,16 @@ from genenv_jax.typing import Params, WarmUp
 class EvaluationConfig(Settings):
     """`config.evaluation`.
 
-    every: epochs between two evaluations; one is before the first epoch, one after the last; 0: the first.
-    sampled: samples a task at `temperature`; 0: none.  greedy: one greedy answer a task as well.
-    max_tasks: 0: all.
-    reroll: fresh tasks an epoch whose success rates are measured again, by rollouts that decide nothing
-    and are not counted.  resamples: of the bootstrap intervals of `genenv_jax.evaluate`.
+    Attributes:
+      every: epochs between two evaluations; one is before the first epoch, one after the last; 0: the first
+        alone.
+      batch_size: tasks that are answered at the same time.
+      sampled: samples a task at `temperature`; 0: none.
+      temperature: of these.
+      greedy: one greedy answer a task as well.
+      max_tasks: held-out tasks, spread evenly over all; 0: all.
+      reroll: fresh tasks an epoch whose success rates are measured again, by rollouts that decide nothing and
+        are not counted.
     """
 
     every: int = within(1, 0)
@@ -52,7 +57,6 @@ class EvaluationConfig(Settings):
     greedy: bool = True
     max_tasks: int = within(0, 0)
     reroll: int = within(0, 0)
-    resamples: int = within(1000, 1)
 
     def __post_init__(self):
         super().__post_init__()

@@ -13,6 +13,7 @@ import numpy as np
 from genenv_jax.benchmarks.base import Benchmark
 from genenv_jax.scoring.attempts import Attempt
 
+RESAMPLES = 1000  # of a bootstrap
 Attempts = Sequence[Sequence[Attempt]]  # of each task all its attempts
 
 
@@ -108,7 +109,7 @@ def intervals(
     benchmark: Benchmark,
     attempts: Attempts,
     sizes: dict[str, int],
-    resamples: int = 1000,
+    resamples: int = RESAMPLES,
     confidence: float = 0.95,
     seed: int = 0,
 ) -> dict[str, tuple[float, float]]:

@@ -9,7 +9,7 @@ from typing import Any
 from genenv_jax.benchmarks.base import Benchmark, Task
 from genenv_jax.benchmarks.shown import reference_text, request_text
 from genenv_jax.evaluate.held_out import metric_name
-from genenv_jax.evaluate.intervals import intervals, share_sizes
+from genenv_jax.evaluate.intervals import RESAMPLES, intervals, share_sizes
 from genenv_jax.evaluate.page import write_evaluation_page
 from genenv_jax.run.jsonl import write_json, write_jsonl
 from genenv_jax.scoring.attempts import Attempt
@@ -22,12 +22,11 @@ def write_results(
     attempts: Attempts,
     metrics: Mapping[str, float],
     about: Mapping[str, str],
-    resamples: int,
     seed: int,
     out: pathlib.Path,
     prompt_tokens: Mapping[str, int | None],
 ) -> dict[str, dict[str, float]]:
-    """Writes the files that `genenv_jax.evaluate` names, with intervals of `resamples`.
+    """Writes the files that `genenv_jax.evaluate` names, with intervals.
 
     Args:
       prompt_tokens: task id to the length of its prompt, None where it is not known.
@@ -39,7 +38,7 @@ def write_results(
     found: dict[str, dict[str, float]] = {name: {"value": value} for name, value in metrics.items()}
     for mode, made in attempts.items():
         sizes = share_sizes(benchmark, made)
-        bounds = intervals(benchmark, made, sizes, resamples, seed=seed)
+        bounds = intervals(benchmark, made, sizes, seed=seed)
         for name in sizes | bounds:
             if (full := metric_name(mode, name)) not in found:
                 continue
@@ -65,7 +64,7 @@ def write_results(
     results = {
         "about": dict(about),
         "metrics": found,
-        "intervals": f"95 % bootstrap over tasks, {resamples} resamples; Wilson's where these agree",
+        "intervals": f"95 % bootstrap over tasks, {RESAMPLES} resamples; Wilson's where these agree",
     }
     write_json(out / "results.json", results, sort_keys=True)
     write_evaluation_page(out)

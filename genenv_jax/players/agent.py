@@ -16,29 +16,24 @@ from genenv_jax.typing import Params, PRNGKey, WarmUp
 class AgentConfig(PlayerConfig, GRPOConfig):
     """`config.agent`: the player's, GRPO's, and what its tasks and groups are.
 
-    group_size: rollouts a task.  advantage_scale: "std" divides by the group's standard deviation, with
-    advantage_ddof.
-    groups: which groups of rollouts are trained on: all, or those whose rewards differ, as DAPO's dynamic
-    sampling (arXiv 2503.14476) keeps them, batches being filled up with the next ones; all rollouts count.
-    base_share, replay_share: shares of the training tasks that come from the data set and from D_train; the
-    rest is fresh.  All are rolled out by the agent as it is now.
+    Attributes:
+      group_size: rollouts a task.
+      advantage_scale: "std" divides by the group's sample standard deviation; "none" does not (Dr. GRPO).
+      groups: which groups of rollouts are trained on: "all", or the "informative" ones, whose rewards differ,
+        as DAPO's dynamic sampling (arXiv 2503.14476) keeps them; batches are filled up with the next ones.
+      base_share: share of the training tasks that come from the data set; the agent attempts them anew.
+      replay_share: share of the training tasks that come from D_train; the agent attempts them anew.
     """
 
     group_size: int = within(8, 1)
     advantage_scale: str = choice("std", "none")
-    advantage_ddof: int = choice(1, 0)
     groups: str = choice("all", "informative")
     base_share: float = within(0.2, 0, 1)
     replay_share: float = within(0.0, 0, 1)
 
     def __post_init__(self):
         super().__post_init__()
-        if self.temperature != 1.0:
-            raise ValueError(
-                f"temperature = {self.temperature}: expected 1.0, since the ratio of GRPO is taken to the "
-                "policy that sampled"
-            )
-        if self.train and self.group_size < 2:
+        if self.group_size < 2:
             raise ValueError(
                 f"group_size = {self.group_size}: expected at least 2, since advantages compare the rollouts "
                 "of a group"

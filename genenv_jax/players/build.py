@@ -159,7 +159,7 @@ def make_policy(
     limits, agent, simulator = config.limits, config.agent, config.simulator
     if role == "agent":
         prompt, response, episode = limits.agent_prompt, limits.agent_response, limits.agent_episode
-        group, temperature = agent.group_size, agent.temperature
+        group, temperature = agent.group_size, 1.0
     else:
         prompt, response, episode = limits.simulator_prompt, limits.simulator_response, 0
         group, temperature = simulator.variations, simulator.temperature

@@ -20,7 +20,7 @@ from genenv_jax.players.offload import Offloader, place
 from genenv_jax.players.optimizer import OptimizerConfig, make_optimizer
 from genenv_jax.sampling.draw import SamplingParams
 from genenv_jax.sampling.engine import Engine, Rollouts, SamplingConfig
-from genenv_jax.settings import Settings, choice, within
+from genenv_jax.settings import Settings, within
 from genenv_jax.typing import Array, Params
 
 
@@ -28,39 +28,38 @@ from genenv_jax.typing import Array, Params
 class PlayerConfig(Settings):
     """The settings that both players have.
 
-    train: whether it learns.  batch_size: prompts between two sampling phases.  minibatch_size: prompts an
-    optimiser step, accumulated from micro_batches parts.  update_epochs: passes over a batch.
-    old_logprobs: whose log-probs of its samples the ratio of GRPO and the KL cap of RWR are taken to: the
-    sampler's, or the trainer's, computed anew before the update; "auto": the trainer's unless the model
-    computes in float32, where both are the same but for rounding.
+    Attributes:
+      learning_rate: of AdamW, without warm-up or decay.
+      batch_size: prompts between two sampling phases.
+      minibatch_size: prompts an optimiser step.
+      micro_batches: parts that a mini-batch's gradient is accumulated from.
+      update_epochs: passes over a batch.
+      weight_decay: of AdamW.
     """
 
-    train: bool = True
     learning_rate: float = within(1e-6, 0)
     batch_size: int = within(64, 1)
     minibatch_size: int = within(16, 1)
     micro_batches: int = within(1, 1)
     update_epochs: int = within(1, 1)
-    old_logprobs: str = choice("auto", "sampler", "trainer")
-    temperature: float = within(1.0, 0)
-    grad_clip: float = within(OptimizerConfig.grad_clip, 0)
     weight_decay: float = within(OptimizerConfig.weight_decay, 0)
 
     def __post_init__(self):
         super().__post_init__()
-        if self.grad_clip == 0:
-            raise ValueError("grad_clip = 0 would freeze it: expected more than 0")
         if self.minibatch_size % self.micro_batches:
             raise ValueError(
                 f"micro_batches = {self.micro_batches}: expected a divisor of minibatch_size = "
                 f"{self.minibatch_size}"
             )
 
-    def recomputes(self, dtype: str) -> bool:
-        """Whether updates of a model that computes in `dtype` start from log-probs computed anew."""
-        if self.old_logprobs == "auto":
-            return dtype != "float32"
-        return self.old_logprobs == "trainer"
+
+def recomputes(dtype: str) -> bool:
+    """Whether updates of a model that computes in `dtype` start from log-probs computed anew.
+
+    The ratio of GRPO and the KL cap of RWR are taken to the trainer's log-probs of the samples.  In float32
+    the sampler's are the same but for rounding, and save the pass.
+    """
+    return dtype != "float32"
 
 
 class Reference:
@@ -117,6 +116,7 @@ class Player:
       prompt, response: longest of each, tokens.
       group: samples a prompt.
       episode: most tokens of an episode after its prompt; 0: it answers once.
+      temperature: of the samples.
     Attributes:
       buckets: ascending prompt widths.
       widths: ascending completion widths of updates.
@@ -134,6 +134,7 @@ class Player:
         response: int,
         group: int,
         episode: int = 0,
+        temperature: float = 1.0,
     ):
         model, sampling = setup.model, setup.sampling
         self.model, self.reference, self.config, self.put = (
@@ -147,7 +148,7 @@ class Player:
             setup.limits.widths(episode or response),
         )
         self.groups: tuple[int, ...] = (group,)
-        options = SamplingParams(response, group, model.eos_ids, temperature=config.temperature)
+        options = SamplingParams(response, group, model.eos_ids, temperature=temperature)
         max_concurrent = sampling.batch_size or config.batch_size
         self.engine = Engine(
             model.config,
@@ -162,7 +163,6 @@ class Player:
             OptimizerConfig(
                 config.learning_rate,
                 weight_decay=config.weight_decay,
-                grad_clip=config.grad_clip,
                 moments=setup.moments,
             )
         )
@@ -177,8 +177,8 @@ class Player:
 
     @property
     def recomputes(self) -> bool:
-        """Whether its updates start from log-probs computed anew, see `PlayerConfig.old_logprobs`."""
-        return self.config.recomputes(self.model.config.dtype)
+        """Whether its updates start from log-probs computed anew, see `recomputes`."""
+        return recomputes(self.model.config.dtype)
 
     @property
     def params(self) -> Params:

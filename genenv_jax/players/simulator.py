@@ -22,23 +22,29 @@ from genenv_jax.typing import Array, Params, PRNGKey, WarmUp
 class SimulatorConfig(PlayerConfig):
     """`config.simulator`; its batches are of seeds.
 
-    variations: generations a seed and epoch (n).  rwr_temperature: λ in exp(λ R_env).
-    success_rate_over: p̂ of the n variations together (Eq. 2), or of each task.
-    method: "rwr", the paper's; "grpo": policy gradient with R_env less the mean over the seed's variations.
-    coverage: c of w / share^c, share being that of the records that ask for the same skill (`rl.weights`).
-    invalid_reward, clip: of "grpo": R_env of a generation that was rejected; clip of the ratio.
-    mixture: share of the variations that the initial simulator writes.
-    kl_coef: KL penalty to the initial simulator.  kl_cap: nats a token that one update may move; 0: no cap.
+    Attributes:
+      train: whether it learns; where not, it stays the initial simulator.
+      temperature: of its generations.
+      variations: generations a seed and epoch (n).
+      rwr_temperature: λ in exp(λ R_env).
+      success_rate_over: p̂ of a seed's n variations together ("batch", Eq. 2), or of each "task".
+      method: "rwr", the paper's; "grpo": policy gradient with R_env less the mean over the seed's variations.
+      coverage: c of w / share^c, share being that of the records that ask for the same skill (`rl.weights`).
+      invalid_reward: R_env of a generation that was rejected, under "grpo".
+      mixture: share of the variations that the initial simulator writes.
+      kl_coef: of the KL penalty to the initial simulator.
+      kl_cap: nats a token that one update may move; 0: no cap.
     """
 
+    train: bool = True
     learning_rate: float = within(5e-7, 0)
+    temperature: float = within(1.0, 0)
     variations: int = within(4, 1)
     rwr_temperature: float = within(1.0, 0)
     success_rate_over: str = choice("batch", "task")
     method: str = choice("rwr", "grpo")
     coverage: float = within(0.0, 0)
     invalid_reward: float = within(0.0, -1e9, 0)
-    clip: float = within(0.2, 0, 1)
     mixture: float = within(0.0, 0, 1)
     kl_coef: float = within(0.01, 0)
     kl_cap: float = within(0.1, 0)
@@ -79,7 +85,13 @@ class Simulator(Player):
     def __init__(self, setup: Setup, config: SimulatorConfig, trained: Params):
         limits, n = setup.limits, config.variations
         super().__init__(
-            setup, config, trained, limits.simulator_prompt, limits.simulator_response, n
+            setup,
+            config,
+            trained,
+            limits.simulator_prompt,
+            limits.simulator_response,
+            n,
+            temperature=config.temperature,
         )
         if limits.response_buckets:
             self.groups = tuple(sorted({n, *(2**i for i in range(n.bit_length()) if 2**i < n)}))

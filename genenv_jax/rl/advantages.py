@@ -5,17 +5,14 @@ from __future__ import annotations
 import numpy as np
 
 
-def group_advantages(
-    rewards: np.ndarray, *, scale: str = "std", ddof: int = 1, eps: float = 1e-6
-) -> np.ndarray:
+def group_advantages(rewards: np.ndarray, *, scale: str = "std", eps: float = 1e-6) -> np.ndarray:
     """A_ij = (r_ij - mean_j r_ij) / (std_j r_ij + eps), within each row.
 
     Args:
       rewards: (tasks, g) rewards of the g rollouts of each task; NaN where there is none: such a rollout is
         left out of its group's mean and deviation.
-      scale: "std" divides by the group's standard deviation (verl's default, used by the paper's
-        configuration); "none" does not (Liu et al., 2025, Dr. GRPO).
-      ddof: 1 for the sample standard deviation (torch.std), 0 for the population's.
+      scale: "std" divides by the group's sample standard deviation (torch.std; verl's default, used by the
+        paper's configuration); "none" does not (Liu et al., 2025, Dr. GRPO).
     Returns:
       (tasks, g) float32; zero in a group whose rewards are all equal, and where there is none.
     Raises:
@@ -23,7 +20,7 @@ def group_advantages(
     """
     rewards = np.asarray(rewards, np.float64)
     if np.isnan(rewards).any():
-        rows = [_without_gaps(row, scale, ddof, eps) for row in rewards]
+        rows = [_without_gaps(row, scale, eps) for row in rewards]
         return np.stack(rows).astype(np.float32)
     centred = rewards - rewards.mean(axis=1, keepdims=True)
     centred[zero_variance(rewards)] = 0.0  # the mean of equal numbers is rounded
@@ -31,16 +28,16 @@ def group_advantages(
         return centred.astype(np.float32)
     if scale != "std":
         raise ValueError(f"agent.advantage_scale = {scale!r}: expected 'std' or 'none'")
-    if rewards.shape[1] <= ddof:
+    if rewards.shape[1] < 2:
         return np.zeros(rewards.shape, np.float32)
-    std = rewards.std(axis=1, ddof=ddof, keepdims=True)
+    std = rewards.std(axis=1, ddof=1, keepdims=True)
     return (centred / (std + eps)).astype(np.float32)
 
 
-def _without_gaps(row: np.ndarray, scale: str, ddof: int, eps: float) -> np.ndarray:
+def _without_gaps(row: np.ndarray, scale: str, eps: float) -> np.ndarray:
     there, result = ~np.isnan(row), np.zeros(row.shape)
     if there.any():
-        some = group_advantages(row[None, there], scale=scale, ddof=ddof, eps=eps)
+        some = group_advantages(row[None, there], scale=scale, eps=eps)
         result[there] = some[0]
     return result
 

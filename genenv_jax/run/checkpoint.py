@@ -44,15 +44,13 @@ _LONGEST_SEAL = 3600
 class CheckpointConfig(Settings):
     """`config.checkpoint`.
 
-    every: epochs between two.
-    keep: how many are kept.
-    max_kl: an update whose KL divergence, from the reference or from its own start, is larger in nats a token
-    ends the run, so that what has diverged is not saved.  A single token's estimate ends at e^20.
+    Attributes:
+      every: epochs between two.
+      keep: how many are kept.
     """
 
     every: int = within(1, 1)
     keep: int = within(2, 1)
-    max_kl: float = within(1000.0, 0)
 
 
 class Checkpoints:

@@ -170,11 +170,6 @@ class Session:
     # -- the run ------------------------------------------------------------------------------------
 
     @property
-    def max_kl(self) -> float:
-        """`config.checkpoint.max_kl`."""
-        return self._checkpoint.max_kl
-
-    @property
     def ended(self) -> bool:
         """Whether all epochs, rollouts or tokens are done."""
         return self.is_last(self.finished - 1)

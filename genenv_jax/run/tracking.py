@@ -21,7 +21,7 @@ from absl import logging
 
 from genenv_jax.parallel import processes
 from genenv_jax.run.jsonl import read_json, write_json
-from genenv_jax.settings import Settings, within
+from genenv_jax.settings import Settings
 from genenv_jax.signals import held
 
 # Rows of one shape by the table's name; a cell is a text, a number or None.
@@ -33,6 +33,7 @@ _PACKAGES = {
     "wandb": ("wandb",),
     "trackio": ("trackio",),
 }
+SAMPLES = 8  # rows of each of the services' tables of generations, answers and held-out answers
 _PATIENCE = 60.0  # seconds that W&B may take to send the rest in the end
 
 
@@ -40,9 +41,9 @@ _PATIENCE = 60.0  # seconds that W&B may take to send the rest in the end
 class TrackingConfig(Settings):
     """`config.tracking`.
 
-    trackers: any of "tensorboard", "wandb" and "trackio"; "auto" is TensorBoard where it is installed.
-    project: the runs' project in W&B and Trackio.
-    samples: rows of each of their tables of generations, answers and held-out answers; 0: no tables.
+    Attributes:
+      trackers: any of "tensorboard", "wandb" and "trackio"; "auto" is TensorBoard where it is installed.
+      project: the runs' project in W&B and Trackio.
 
     All else is said in the services' own environment variables: WANDB_API_KEY, WANDB_ENTITY,
     WANDB_MODE=offline, WANDB_DIR (default: the workdir) and so on; TRACKIO_DIR (where Trackio keeps runs on
@@ -51,7 +52,6 @@ class TrackingConfig(Settings):
 
     trackers: tuple[str, ...] = ("auto",)
     project: str = "genenv"
-    samples: int = within(8, 0)
 
     def __post_init__(self):
         super().__post_init__()
@@ -224,7 +224,7 @@ class Trackers:
                 else:
                     self._id = self._id or RunId(workdir)
                     self._open[name] = _SERVICES[name](config.project, self._id.id, workdir, run)
-        self.samples = config.samples if self._services else 0
+        self.samples = SAMPLES if self._services else 0
 
     @property
     def _services(self) -> list[str]:

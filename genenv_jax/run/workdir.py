@@ -39,10 +39,7 @@ _FREE = {
     *("compilation_cache", "compile_ahead", "model.make.cache_dir"),
     *("mesh", "memory.offload", "model.remat", "model.attention", "sampling"),
     *("agent.micro_batches", "simulator.micro_batches"),
-    *(
-        f"tasks.teacher.{name}"
-        for name in ("budget", "attempts", "concurrency", "timeout", "retries")
-    ),
+    "tasks.teacher.budget",
 }
 
 

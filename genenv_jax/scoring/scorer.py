@@ -49,8 +49,10 @@ _LOGGED = 5  # failures of a kind that are logged
 class ScoringConfig(Settings):
     """`config.scoring`: who scores and verifies texts, while the devices sample.
 
-    workers: processes; 0: a thread, or processes where the benchmark asks for them (`isolated`).
-    timeout: seconds for one text.  memory: GiB of one process, 0: no limit.  Both of processes only.
+    Attributes:
+      workers: processes; 0: a thread, or processes where the benchmark asks for them (`isolated`).
+      timeout: seconds for one text, in a process.
+      memory: GiB of one process; 0: no limit.
     """
 
     workers: int = within(0, 0)

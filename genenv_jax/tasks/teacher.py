@@ -39,6 +39,10 @@ REFUSED = "refused"  # the server would not answer this conversation
 
 # A server none of whose first generations passes verification does not know the format.
 HOPELESS = 64
+ATTEMPTS = 10  # generations at most, for each task that is wanted
+CONCURRENCY = 8  # requests on their way at the same time
+TIMEOUT = 120.0  # seconds of a request
+RETRIES = 5  # of a request that fails in passing
 _WAVES = 4  # requests between two looks at what came, for each that is on its way
 _CHARS_A_TOKEN = 16  # no honest answer is longer
 
@@ -47,12 +51,14 @@ _CHARS_A_TOKEN = 16  # no honest answer is longer
 class TeacherConfig(Settings):
     """`config.tasks.teacher`.
 
-    per_seed: tasks for each seed, where `tasks.count` is 0.
-    url: of an OpenAI-compatible server, such as http://localhost:8000/v1, whose key is $OPENAI_API_KEY; "":
-    the benchmark's own generator.  model: its name there.
-    max_tokens: of one answer.  budget: tokens, of prompts and answers, for all of them; 0: no limit.
-    attempts: generations at most, for each task that is wanted.  concurrency: requests on their way at the
-    same time.  timeout: seconds for one request.  retries: of a request that fails in passing.
+    Attributes:
+      url: of an OpenAI-compatible server, such as http://localhost:8000/v1, whose key is $OPENAI_API_KEY; "":
+        the benchmark's own generator.
+      model: its name there.
+      per_seed: tasks for each seed, where `tasks.count` is 0.
+      temperature: of its answers.
+      max_tokens: of one answer.
+      budget: tokens, of prompts and answers, for all of them; 0: no limit.
     """
 
     url: str = ""
@@ -61,10 +67,6 @@ class TeacherConfig(Settings):
     temperature: float = within(1.0, 0.01, 100)
     max_tokens: int = within(1024, 1)
     budget: int = within(0, 0)
-    attempts: int = within(10, 1)
-    concurrency: int = within(8, 1, 1024)
-    timeout: float = within(120.0, 0.1, 86_400)
-    retries: int = within(5, 0, 100)
 
     def __post_init__(self):
         super().__post_init__()
@@ -112,8 +114,8 @@ class Teacher:
                 temperature=settings.temperature,
                 max_tokens=settings.max_tokens,
                 cache=workdir / "teacher_answers.jsonl",
-                timeout=settings.timeout,
-                retries=settings.retries,
+                timeout=TIMEOUT,
+                retries=RETRIES,
                 max_tokens_total=settings.budget,
             )
 
@@ -137,9 +139,8 @@ class Teacher:
           EndpointError: the server fails, the budget is spent, or too little passes; says how
             many tasks there are and how to go on.
         """
-        settings = self._settings
         order = rng(self._seed, Stream.TEACHER_SEEDS).permutation(len(seeds))
-        limit = settings.attempts * count
+        limit = ATTEMPTS * count
         generations: list[Generation] = []
         tasks: list[Task] = []
         path = self._workdir / "teacher_generations.jsonl"
@@ -152,7 +153,7 @@ class Teacher:
                 if asked >= most:
                     raise EndpointError(self._too_few(count, generations, asked < limit))
                 # Never more than are missing, so that none is paid for in vain.
-                size = min(count - len(tasks), _WAVES * settings.concurrency, most - asked)
+                size = min(count - len(tasks), _WAVES * CONCURRENCY, most - asked)
                 jobs = [
                     (place, seeds[order[place % len(seeds)]])
                     for place in range(asked, asked + size)
@@ -201,7 +202,7 @@ class Teacher:
 
         answers: list[tuple[int, str | None, Any]] = []
         failure = None
-        threads = concurrent.futures.ThreadPoolExecutor(self._settings.concurrency, "teacher")
+        threads = concurrent.futures.ThreadPoolExecutor(CONCURRENCY, "teacher")
         try:
             futures = [threads.submit(answer, *job) for job in jobs]
             for future in concurrent.futures.as_completed(futures):
@@ -283,7 +284,7 @@ class Teacher:
         way = (
             "expected a model that writes what the benchmark's simulator is asked for"
             if hopeless
-            else "with larger config.tasks.teacher.attempts the same command goes on"
+            else "expected fewer tasks of it (config.tasks.count, tasks.teacher.per_seed), or a better model"
         )
         return (
             f"config.tasks.teacher.model = {self._settings.model!r}: {accepted} of {count} tasks passed "

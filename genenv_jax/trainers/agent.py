@@ -48,7 +48,7 @@ class AgentTrainer:
     """Rolls the agent out on batches of tasks and trains it on each, so that updates stay on-policy.
 
     Args:
-      agent: attempts the tasks; learns unless its settings say otherwise.
+      agent: attempts the tasks and learns.
       benchmark, scorer: score its answers.
       session: of the run.
     """
@@ -97,7 +97,7 @@ class AgentTrainer:
                 pending.append((rollouts.take(rows), reward[rows]))
                 count, last = sum(len(r) for _, r in pending), start + c.batch_size >= len(items)
                 # The agent has not changed since the first of them, so they are all its own.
-                if c.train and count and (count >= c.batch_size or last):
+                if count and (count >= c.batch_size or last):
                     together = Rollouts.concat_prompts([taken for taken, _ in pending])
                     earned = np.concatenate([rewards for _, rewards in pending])
                     with session.measure("update agent"):
@@ -161,8 +161,6 @@ class AgentTrainer:
     def warm_up(self) -> list[WarmUp]:
         """What compiles all that a step may run, for every prompt width that is planned."""
         agent, c = self._agent, self._agent.config
-        if not c.train:
-            return agent.warm_up()
         rewards, batches = np.zeros((1, c.group_size)), []
 
         def score(blank: Rollouts) -> None:
@@ -185,7 +183,7 @@ class AgentTrainer:
 
     def _advantages(self, rewards: np.ndarray) -> np.ndarray:
         c = self._agent.config
-        return group_advantages(rewards, scale=c.advantage_scale, ddof=c.advantage_ddof)
+        return group_advantages(rewards, scale=c.advantage_scale)
 
     def _scored(self, batches: list[learner.GRPOBatch]) -> list[learner.GRPOBatch]:
         """The batches with the reference's log-probs."""

@@ -22,20 +22,21 @@ from genenv_jax.run.jsonl import read_json, write_text
 from genenv_jax.run.session import Session
 from genenv_jax.sampling.engine import Rollouts
 
+MAX_KL = 1000.0  # nats a token, over which an update has diverged; a single token's estimate ends at e^20
 # Metrics of an update that are a KL divergence, in nats a token.
 _DIVERGENCES = ("kl", "kl_to_initial", "update_kl")
 _ARRAYS = {"tokens": np.int32, "lengths": np.int32, "logprobs": np.float32, "done": bool}
-_ACTIONS = "actions"  # of episodes only
+_MASK = "loss_mask"  # of episodes only
 
 
-def reason(metrics: Mapping[str, float], max_kl: float) -> str:
-    """Why an update has diverged, or "": a metric is not finite, or a KL divergence over `max_kl`."""
+def reason(metrics: Mapping[str, float]) -> str:
+    """Why an update has diverged, or "": a metric is not finite, or a KL divergence over `MAX_KL`."""
     if wrong := [name for name, value in metrics.items() if not math.isfinite(value)]:
         return f"{', '.join(wrong)} not finite; lower its learning rate, or look for NaN in the weights"
     for name in _DIVERGENCES:
-        if metrics.get(name, 0.0) > max_kl:
+        if metrics.get(name, 0.0) > MAX_KL:
             return (
-                f"{name} = {metrics[name]:.3g} nats a token, over config.checkpoint.max_kl = {max_kl:g}; "
+                f"{name} = {metrics[name]:.3g} nats a token, over {MAX_KL:g}; "
                 "it has diverged: lower its learning rate"
             )
     return ""
@@ -58,7 +59,7 @@ def check(
     Raises:
       FloatingPointError: it has; the message names epoch, metric, value and file.
     """
-    why = reason(metrics, session.max_kl)
+    why = reason(metrics)
     if not why:
         return
     epoch = session.finished + 1
@@ -69,7 +70,7 @@ def check(
             "metrics": {name: float(value) for name, value in metrics.items()},
             "prompts": [list(map(int, prompt)) for prompt in rollouts.prompts],
             **{name: getattr(rollouts, name).tolist() for name in _ARRAYS},
-            _ACTIONS: None if rollouts.loss_mask is None else rollouts.loss_mask.tolist(),
+            _MASK: None if rollouts.loss_mask is None else rollouts.loss_mask.tolist(),
             "values": np.asarray(values, float).tolist(),
         }
         try:
@@ -96,7 +97,7 @@ def load(path: str | os.PathLike[str]) -> KeptBatch:
     """A batch that `check` has kept.  Raises FileNotFoundError, or ValueError where the file is damaged."""
     content = read_json(pathlib.Path(path), "the batch of an update that diverged")
     arrays = {name: np.array(content[name], dtype) for name, dtype in _ARRAYS.items()}
-    if content.get(_ACTIONS):
-        arrays[_ACTIONS] = np.array(content[_ACTIONS], bool)
+    if content.get(_MASK):
+        arrays[_MASK] = np.array(content[_MASK], bool)
     rollouts = Rollouts(content["prompts"], **arrays)
     return KeptBatch(rollouts, np.array(content["values"]), content["metrics"])

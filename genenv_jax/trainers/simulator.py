@@ -28,6 +28,8 @@ from genenv_jax.tasks.generation import TaskBatch
 from genenv_jax.trainers import divergence
 from genenv_jax.typing import WarmUp
 
+_CLIP = 0.2  # of GRPO's ratio
+
 
 class Frozen:
     """The simulator stays as it is."""
@@ -229,13 +231,13 @@ class Regression(_Learning):
 class PolicyGradient(_Learning):
     """GRPO with R_env less the mean over the seed's variations as the advantage.
 
-    The ratio is taken to whoever wrote a generation; see `PlayerConfig.old_logprobs` for whose log-probs.
+    The ratio is taken to whoever wrote a generation; see `players.player.recomputes` for whose log-probs.
     """
 
     def _make_update(self, config: SimulatorConfig) -> Any:
         loss = GRPOConfig(
-            clip_low=config.clip,
-            clip_high=config.clip,
+            clip_low=_CLIP,
+            clip_high=_CLIP,
             kl_coef=config.kl_coef,
             entropy_coef=0.0,
         )

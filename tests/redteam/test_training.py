@@ -93,7 +93,7 @@ def _session():
         phase=lambda *_: contextlib.nullcontext(types.SimpleNamespace(advance=lambda: None)),
         measure=lambda _: contextlib.nullcontext(),
         key=lambda _, *numbers: jax.random.key(hash(numbers) % 2**31),
-        tokens=0, rollouts=0, finished=0, max_kl=100.0,
+        tokens=0, rollouts=0, finished=0,
     )  # fmt: skip
 
 

@@ -27,8 +27,8 @@ HAS_TENSORBOARD = all(importlib.util.find_spec(n) for n in ("tensorflow", "tenso
 TABLES = {"samples/answers": [{"epoch": 1, "answer": "ok"}]}
 
 
-def opened(workdir, *names, samples=3):
-    config = TrackingConfig(trackers=names, project="p", samples=samples)
+def opened(workdir, *names):
+    config = TrackingConfig(trackers=names, project="p")
     return contextlib.closing(Trackers(config, workdir, {"seed": 7}))
 
 
@@ -41,7 +41,6 @@ def opened(workdir, *names, samples=3):
         ("trackers", ("wandb", "mlflow"), "expected a tuple of any of ['auto', 'tensorboard'"),
         ("trackers", ("wandb,trackio",), "expected a tuple of any of"),
         ("project", "", "project is empty"),
-        ("samples", -1, "at least 0"),
     ],
 )
 def test_settings_that_cannot_be(key, value, expected):

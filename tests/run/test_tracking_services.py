@@ -12,7 +12,7 @@ import time
 import pytest
 
 from genenv_jax.run.samples import generation_row, spread
-from genenv_jax.run.tracking import Trackers, TrackingConfig
+from genenv_jax.run.tracking import SAMPLES, Trackers, TrackingConfig
 from tests.runs import lines, run
 
 pytestmark = pytest.mark.slow
@@ -43,7 +43,7 @@ def tracked(cache, isolated, tmp_path_factory, request):
     """A run of three epochs, of which the second was repeated; and its tracker's name."""
     pytest.importorskip(request.param, reason=f"{request.param} is not installed")
     workdir = tmp_path_factory.mktemp("tracked") / "run"
-    settings = {"tracking.trackers": (request.param,), "tracking.samples": 5}
+    settings = {"tracking.trackers": (request.param,)}
     run(cache, workdir, epochs=2, **settings)
     shutil.rmtree(workdir / "checkpoints" / "2")
     run(cache, workdir, epochs=3, **settings)
@@ -153,10 +153,12 @@ def test_it_holds_what_the_files_say_under_one_id(tracked):
     for step, _, tables in rows:
         assert set(tables) == (ALL if step else MODES)
         assert all(row["epoch"] == step for rows in tables.values() for row in rows)
-        assert {len(rows) for rows in tables.values()} <= {4, 5}
+        assert {len(rows) for rows in tables.values()} <= {4, SAMPLES}
         if step:
             mine = [g for g in generations if g["epoch"] == step]
-            assert tables["samples/generations"] == [generation_row(g) for g in spread(mine, 5)]
+            assert tables["samples/generations"] == [
+                generation_row(g) for g in spread(mine, SAMPLES)
+            ]
 
 
 def test_values_that_are_hard_to_send(isolated, tmp_path, tracked, caplog):
@@ -166,7 +168,7 @@ def test_values_that_are_hard_to_send(isolated, tmp_path, tracked, caplog):
         {"epoch": 1, "text": "<img src=x onerror=alert(1)> | \\u001b é", "reward": 1},
         {"epoch": 1, "text": "x" * 50_000, "reward": 0.5},
     ]
-    config = TrackingConfig(trackers=(name,), project="hard", samples=3)
+    config = TrackingConfig(trackers=(name,), project="hard")
     trackers = Trackers(config, tmp_path, {"a": {"b": (1, None)}})
     trackers.log(0, {"loss": math.nan, "kl": math.inf, "n": 3}, {"samples/answers": rows})
     trackers.close()

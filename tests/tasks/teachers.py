@@ -1,5 +1,7 @@
 """A teacher that asks a server of the tests."""
 
+from unittest import mock
+
 from genenv_jax.benchmarks.bamboogle import tasks
 from genenv_jax.benchmarks.bamboogle.benchmark import Bamboogle
 from genenv_jax.benchmarks.base import Rejection
@@ -12,7 +14,6 @@ SEEDS = [
     for i, name in enumerate(("Ann Miller", "Bo Lund", "Cy Young"))
 ]
 HELD_OUT = [tasks.make_task("eval-0", "Where is the held out city?", ["Oslo"], [], origin="eval")]
-FAST = {"retries": 0, "timeout": 10.0}
 NAMES = ("Ada", "Ben", "Cleo", "Dan", "Eve", "Finn", "Gus", "Hal", "Ida", "Jo", "Kim", "Lea")
 
 
@@ -23,8 +24,14 @@ def good(request):
     return f"New Task: In which town did {name} grow up?\nNew Answer: Lima{number}"
 
 
-def ask(workdir, url, count, benchmark=None, seeds=SEEDS, too_long=(), **changes):
-    """The tasks that the teacher writes, in a workdir that may hold answers."""
+def hurried(concurrency=8, attempts=10):
+    """A context in which no request is repeated, with other bounds of the teacher."""
+    bounds = {"CONCURRENCY": concurrency, "ATTEMPTS": attempts, "RETRIES": 0, "TIMEOUT": 10.0}
+    return mock.patch.multiple("genenv_jax.tasks.teacher", **bounds)
+
+
+def ask(workdir, url, count, benchmark=None, seeds=SEEDS, too_long=(), budget=0, **bounds):
+    """The tasks that the teacher writes, in a workdir that may hold answers; `bounds` as of `hurried`."""
     benchmark = benchmark or Bamboogle()
     workdir.mkdir(exist_ok=True)
     verifier = Verifier(
@@ -34,6 +41,6 @@ def ask(workdir, url, count, benchmark=None, seeds=SEEDS, too_long=(), **changes
         VerificationConfig(near_duplicate=0.0),
         lambda task: Rejection("too_long") if task.id in too_long else None,
     )
-    config = TeacherConfig(**{"url": url, "model": "m-72b"} | FAST | changes)
-    teacher = Teacher(benchmark, config, workdir, 0)
-    return teacher.write(count, seeds, verifier.decide, ScoringConfig())
+    with hurried(**bounds):
+        teacher = Teacher(benchmark, TeacherConfig(url, "m-72b", budget=budget), workdir, 0)
+        return teacher.write(count, seeds, verifier.decide, ScoringConfig())

@@ -18,7 +18,7 @@ from genenv_jax.tasks.teacher import HOPELESS
 from tests.benchmarks.bfcl_tasks import generation, seed_task
 from tests.evaluate.fake_server import completion, serve
 from tests.runs import lines, params, run, same, toy_config
-from tests.tasks.teachers import FAST, SEEDS, ask, good
+from tests.tasks.teachers import SEEDS, ask, good, hurried
 
 
 def log(workdir):
@@ -151,7 +151,9 @@ def test_nonsense_ends_after_a_bounded_number_of_requests(tmp_path):
 def test_copies_of_one_task_end_by_the_attempts(tmp_path):
     same_task = "New Task: In which town did Zoe grow up?\nNew Answer: Lima"
     with serve(lambda _: same_task) as (url, requests):
-        with pytest.raises(EndpointError, match=r"1 of 4 tasks .*duplicate 11.*larger .*attempts"):
+        with pytest.raises(
+            EndpointError, match=r"1 of 4 tasks .*duplicate 11.*expected fewer tasks"
+        ):
             ask(tmp_path, url, 4, attempts=3)
         assert len(requests) == 12
     with serve(good) as (url, requests):  # another server: nothing of it is known
@@ -188,8 +190,8 @@ def test_a_run_on_a_teachers_tasks(cache, tmp_path, monkeypatch):
         text = f"red {request['seed']}"
         return text + " x" * (len(text) % 7 == 0)  # a length that the toy rejects
 
-    with serve(reply) as (url, requests):
-        teacher = {"url": url, "model": "m", "per_seed": 0.15} | FAST
+    with hurried(), serve(reply) as (url, requests):
+        teacher = {"url": url, "model": "m", "per_seed": 0.15}
         options = {f"tasks.teacher.{name}": value for name, value in teacher.items()}
         options |= {"tasks.source": "teacher", "warm_start.steps": 20, "compile_ahead": False}
         workdir = tmp_path / "run"
@@ -197,7 +199,7 @@ def test_a_run_on_a_teachers_tasks(cache, tmp_path, monkeypatch):
             Coevolution(validate(toy_config(cache, options)), workdir)
         up["left"] = 1000
         # How it is asked may change; what is asked may not.
-        options["tasks.teacher.concurrency"], options["tasks.teacher.budget"] = 2, 10_000
+        options["tasks.teacher.budget"] = 10_000
         with pytest.raises(ValueError, match=r"tasks\.teacher\.max_tokens"):
             other = toy_config(cache, options | {"tasks.teacher.max_tokens": 9})
             Coevolution(validate(other), workdir)

@@ -27,7 +27,7 @@ class FakeAgent:
         self.recomputes, self.state, self.phases = recomputes, 0, []
         self.config = SimpleNamespace(
             group_size=G, minibatch_size=2, micro_batches=1, update_epochs=epochs, kl_coef=0.0,
-            advantage_scale="none", advantage_ddof=1,
+            advantage_scale="none",
         )  # fmt: skip
 
     def put(self, tree):
@@ -59,7 +59,7 @@ def steps(monkeypatch):
 @pytest.mark.parametrize("recomputes", [False, True])
 def test_old_log_probs_are_those_before_the_first_step(steps, recomputes, epochs):
     agent = FakeAgent(recomputes, epochs)
-    session = SimpleNamespace(max_kl=1.0, finished=0)
+    session = SimpleNamespace(finished=0)
     trainer = AgentTrainer(agent, None, None, session)
     n = 5
     rollouts = Rollouts(
