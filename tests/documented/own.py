@@ -66,13 +66,6 @@ def prints(program: str, said: str, *few: str, short: bool = False) -> Callable:
 evaluate_model = prints("evaluate", "page: {workdir}/report.html", *ONE_ANSWER, *ONE_DEVICE)
 report = prints("report", "/report/report.html")
 epoch = prints("bench/epoch.py", "| programs compiled |", "--epochs=2", short=True)
-# Half of seed tasks, since so young a simulator writes none; any group counts.
-_ANY_GROUP = ("--config.agent.base_share=0.5", "--config.agent.groups=all")
-noise_scale = prints(
-    "bench/noise_scale.py", "| B, informative groups |", "--epochs=2", *_ANY_GROUP, short=True
-)
-_TWO_TURNS = ("--turns=2", "--episodes=1", "--prompt=8", "--answer=4", "--observation=4")
-episodes = prints("bench/episodes.py", "| read anew |", *_TWO_TURNS)
 parity = prints(
     *("bench/parity.py", "of 2 tokens at most: 1 of 1 equal", "--lengths=60", "--new_tokens=2")
 )

@@ -83,8 +83,6 @@ KINDS = {
     "a data set": Kind(("genenv_jax.datasets",), own.datasets, needs=(SLOW,)),
     "the theory": Kind(("bench.theory",), own.theory, needs=(SLOW,)),
     "an epoch": Kind(("bench/epoch.py",), own.epoch, needs=(SLOW,)),
-    "episodes": Kind(("bench/episodes.py",), own.episodes, needs=(SLOW,)),
-    "the noise scale": Kind(("bench/noise_scale.py",), own.noise_scale, needs=(SLOW,)),
     "parity": Kind(("bench/parity.py",), own.parity, needs=(SLOW, DATA, "torch")),
     "what fits": Kind(("launch/aot_check.py",), own.aot_check, needs=(SLOW,)),
     "arguments alone": Kind(
