@@ -1,7 +1,7 @@
 """The table of docs/memory.md: which model fits which slice, in full and with LoRA.
 
-    python launch/aot_table.py --output=aot.jsonl               compile, one cell after the other
-    python launch/aot_table.py --output=aot.jsonl --markdown    print the tables of what is there
+    python launch/aot_table.py --output=aot.jsonl                                  compile
+    python launch/aot_table.py --output=aot.jsonl --table=docs/results/memory.csv    write what is there
 
 A cell is one run of aot_check.py, and one line of the output.  Cells that are there already are not
 compiled again, so the command continues where it was stopped.  They are compiled with little effort, with
@@ -11,6 +11,7 @@ exceed the chip, with everything else in host memory, is not compiled: the line 
 
 from __future__ import annotations
 
+import csv
 import json
 import os
 import pathlib
@@ -218,49 +219,36 @@ def _table(rows: list[list[str]]) -> str:
     return "\n".join("| " + " | ".join(row) + " |" for row in rows)
 
 
-def markdown(lines: dict[tuple[str, int, str], dict[str, Any]]) -> str:
-    """The table, one row a cell that has been compiled or ruled out."""
+def table(lines: dict[tuple[str, int, str], dict[str, Any]]) -> list[list[str]]:
+    """All numbers: a row of names, then one a cell that has been compiled or ruled out."""
     names = ("prefill", "decode", "score", "GRPO", "RWR")
     head = ["model", "mode", "slice", "mesh", "prompts a step", *names, *_OFFLOADS, "fits with"]
-    head += ["≤ tokens/s", "≤ MFU", "s"]
-    rows = [head, ["---"] * len(head)]
+    rows = [[*head, "most tokens/s", "most MFU", "seconds to compile"]]
     for key in cells():
         if key not in lines:
             continue
         line, (model, rank, part) = lines[key], key
-        start = [model, f"LoRA {rank}" if rank else "full", part]
         chosen = line["settings"]
         c = chosen["config"]
-        start.append(chosen["mesh"].replace(",", "×"))
         size, parts = c["agent.minibatch_size"], c["agent.micro_batches"]
-        start.append(f"{size}" if parts == 1 else f"{parts} × {size // parts}")
-        if "result" not in line:
-            text = line.get("impossible") or "not compiled: " + line["failed"]
-            verdict = "**no**" if "impossible" in line else "?"
-            rows.append([*start, *["–"] * len(names + _OFFLOADS), f"{verdict} ({text})", *3 * "–"])
-            continue
-        alone = {
-            name: max(
-                row["footprint"]["total"] / GIB
-                for row in line["result"]["programs"]
-                if name in row["name"]
-            )
-            for name in names
-        }
-        worst, verdict = fitting(line)
-        rate, mfu = rooflines(line)
-        rows.append(
-            [
-                *start,
-                *(f"{x:.1f}" for x in alone.values()),
-                *(f"{x:.1f}" for x in worst.values()),
-                f"**{verdict}**",
-                f"{rate:,.0f}",
-                f"{mfu:.0%}",
-                f"{line['seconds']}",
+        row = [model, f"LoRA {rank}" if rank else "full", part, chosen["mesh"].replace(",", "×")]
+        row.append(f"{size}" if parts == 1 else f"{parts} × {size // parts}")
+        if "result" in line:
+            programs = line["result"]["programs"]
+            alone = [
+                max(row["footprint"]["total"] / GIB for row in programs if name in row["name"])
+                for name in names
             ]
-        )
-    return _table(rows)
+            worst, verdict = fitting(line)
+            rate, mfu = rooflines(line)
+            row += [f"{size:.1f}" for size in (*alone, *worst.values())]
+            row += [verdict, f"{rate:.0f}", f"{mfu:.0%}", f"{line['seconds']}"]
+        else:
+            reason = line.get("impossible")
+            text = f"no ({reason})" if reason else f"not compiled: {line['failed']}"
+            row += [*[""] * len(names + _OFFLOADS), text, "", "", ""]
+        rows.append(row)
+    return rows
 
 
 def main(argv: list[str]) -> None:
@@ -269,8 +257,10 @@ def main(argv: list[str]) -> None:
     options = flags.FLAGS
     path = pathlib.Path(options.output)
     lines = read_lines(path)
-    if options.markdown:
-        print(f"{summary(lines)}\n\n{markdown(lines)}")
+    if options.table:
+        with open(options.table, "w", encoding="utf-8", newline="") as file:
+            csv.writer(file, lineterminator="\n").writerows(table(lines))
+        print(summary(lines))
         return
     for key in cells():
         if key in lines or (options.only and options.only not in "/".join(map(str, key))):
@@ -286,6 +276,8 @@ if __name__ == "__main__":
     flags.DEFINE_string("config", "configs/bfcl.py", "Configuration file.")
     flags.DEFINE_string("only", "", "Only cells of which model/rank/slice contains this.")
     flags.DEFINE_integer("timeout", 1800, "Seconds a cell may take.", 1)
-    flags.DEFINE_bool("markdown", False, "Print the tables instead.")
+    flags.DEFINE_string(
+        "table", "", "Write all numbers to this CSV file, and print what fits, instead."
+    )
     flags.mark_flag_as_required("output")
     app.run(main)
