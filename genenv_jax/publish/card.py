@@ -60,8 +60,7 @@ def of_run(
     metrics = read_steps(workdir / "metrics.jsonl")
     last = metrics[max(metrics)]
     totals = {name: last.get(f"{name}/total") for name in ("rollouts", "tokens")}
-    player = config.agent if role == "agent" else config.simulator
-    trained = player.train and (role == "agent" or config.tasks.source == "simulator")
+    trained = role == "agent" or (config.simulator.train and config.tasks.source == "simulator")
     context = {
         "fingerprint": read_json(workdir / "config.json", "settings").get("fingerprint", ""),
         "trained": trained,
