@@ -177,8 +177,8 @@ class Coevolution:
         tasks = {item.task.id: item.task for item in items}
         session.sample("generations", records, generation_row)
         session.sample("answers", traces, lambda t: answer_row(t["epoch"], tasks[t["task_id"]], t))
-        self.source.note(batch)
-        self.mixture.note(batch)
+        self.source.record(batch)
+        self.mixture.record(batch)
 
     def warm_up(self) -> None:
         """Compiles every program of an epoch, so that no prompt width first comes up in the middle."""

@@ -161,10 +161,9 @@ def measure_all(config: Config, model, mesh, part, wanted: list[str], report=lam
 
     As many at a time as there are cores: one compilation keeps one busy.
     """
+    import aot
     import aot_costs
     import aot_programs
-
-    from genenv_jax.parallel import aot
 
     sizes = aot_programs.tree_bytes(model, mesh, config.memory.moments)
     work = aot_programs.player_work(config)
@@ -233,10 +232,10 @@ def collective_lines(rows: list[Row]) -> list[str]:
 
 def main() -> None:
     """Reads the flags, compiles, prints, and exits with the verdict."""
+    import aot
     import jax
 
     from genenv_jax.config import use_model, validate
-    from genenv_jax.parallel import aot
 
     options = flags.FLAGS
     if options.fast:

@@ -9,12 +9,12 @@ from __future__ import annotations
 import math
 
 import jax
+from aot import Slice
 from aot_programs import Program, Work
 from flax import traverse_util
 from jax.sharding import Mesh
 
 from genenv_jax.models.config import TransformerConfig
-from genenv_jax.parallel.aot import Slice
 from genenv_jax.parallel.rules import param_shapes
 
 

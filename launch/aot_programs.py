@@ -7,6 +7,7 @@ import functools
 from collections.abc import Callable, Mapping
 from typing import Any
 
+import aot
 import flax.linen as nn
 import jax
 import jax.numpy as jnp
@@ -16,7 +17,6 @@ from genenv_jax.config import Config
 from genenv_jax.models.config import TransformerConfig
 from genenv_jax.models.lora import join, split
 from genenv_jax.models.scoring import CompletionBatch, score_completions
-from genenv_jax.parallel import aot
 from genenv_jax.parallel.rules import (
     abstract_params,
     activate,

@@ -77,10 +77,10 @@ def _config(model: str, chosen: dict[str, Any]) -> Any:
 
 def too_large(model: str, rank: int, part: Any, chosen: dict[str, Any]) -> str:
     """Why a cell cannot fit whatever its programs' temporaries are; empty if it may."""
+    import aot
     import aot_check
     import aot_programs
 
-    from genenv_jax.parallel import aot
     from genenv_jax.parallel.mesh import make_mesh
 
     config = _config(model, chosen)
@@ -106,7 +106,7 @@ def too_large(model: str, rank: int, part: Any, chosen: dict[str, Any]) -> str:
 def compile_cell(model: str, rank: int, name: str, config: str, timeout: int) -> dict[str, Any]:
     """One line of the output: what aot_check found, or the reason why there is nothing."""
     start = time.monotonic()
-    from genenv_jax.parallel import aot
+    import aot
 
     part = aot.parse_slice(name)
     chosen = settings(model, rank, part.chips)
@@ -171,9 +171,9 @@ def peaks(line: dict[str, Any], offload: str) -> dict[str, float]:
 
 def rooflines(line: dict[str, Any]) -> tuple[float, float]:
     """The most that the chips' rates allow: the simulator's tokens a second, and MFU of a GRPO step."""
+    import aot
     import aot_programs
 
-    from genenv_jax.parallel import aot
     from genenv_jax.sampling.engine import Engine
 
     model, _, name = line["cell"]

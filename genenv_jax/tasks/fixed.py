@@ -11,7 +11,7 @@ from genenv_jax.parallel import processes
 from genenv_jax.run.jsonl import write_jsonl
 from genenv_jax.run.streams import Stream, rng
 from genenv_jax.tasks.generation import TaskBatch
-from genenv_jax.tasks.seeds import in_laps
+from genenv_jax.tasks.seeds import shuffled_epochs
 from genenv_jax.tasks.sources import GivenTasks
 
 
@@ -65,7 +65,7 @@ class FixedTasks(GivenTasks):
     def tasks(self, epoch: int) -> TaskBatch:
         """See `TaskSource`: each comes up once before any comes up twice."""
         tasks, n = self.all(), self._per_epoch
-        order = in_laps(self._seed, Stream.FIXED_TASKS, len(tasks), epoch * n, n)
+        order = shuffled_epochs(self._seed, Stream.FIXED_TASKS, len(tasks), epoch * n, n)
         return TaskBatch.of_tasks([tasks[i] for i in order])
 
 

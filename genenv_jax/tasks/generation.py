@@ -18,18 +18,22 @@ from genenv_jax.sampling.engine import Rollouts
 class Generation:
     """One text of the simulator and what became of it.
 
-    row, column: its context and its place among that context's variations.  before: how the seed's
-    variations fared the last time, which is what the context says.  task: where it was accepted, else
-    rejection says why not.  attempts and successes are the agent's, p_hat is that of the update (its own, or
-    that of its seed's variations), weight is 0 where it takes no part in the update.  prompt_tokens: the
-    length of the agent's prompt; response_tokens: of all its attempts together.  rerolled: its success
-    rate by rollouts that decide nothing; None where it was not measured.
+    Attributes:
+      row, column: its context, and its place among that context's variations.
+      seed_statistics: how the seed's variations fared the last time, which is what the context says.
+      task, rejection: the task where it was accepted, else why not.
+      attempts, successes: the agent's.
+      response_tokens: of all attempts together.
+      prompt_tokens: of the agent's prompt.
+      p_hat: that of the update: its own, or that of its seed's variations.
+      weight: in the update; 0 where it takes no part.
+      rerolled: its success rate by rollouts that decide nothing; None where it was not measured.
     """
 
     row: int
     column: int
     seed: Task
-    before: SeedStatistics
+    seed_statistics: SeedStatistics
     text: str
     task: Task | None = None
     rejection: Rejection | None = None
@@ -61,7 +65,7 @@ class Generation:
             "epoch": epoch,
             "id": f"generated-{epoch}-{self.row}-{self.column}",
             "seed_id": self.seed.id,
-            "context_success_rate": self.before.success_rate,
+            "context_success_rate": self.seed_statistics.success_rate,
             "text": self.text,
             "verdict": self.rejection.reason if self.rejection else "accepted",
             "detail": self.rejection.detail if self.rejection else "",
@@ -83,11 +87,11 @@ class TaskBatch:
 
     Attributes:
       generations: by context and place.
-      texts: their tokens; None where the simulator did not write them.
+      rollouts: their tokens; None where the simulator did not write them.
     """
 
     generations: Sequence[Generation]
-    texts: Rollouts | None = None
+    rollouts: Rollouts | None = None
 
     @classmethod
     def of_tasks(cls, tasks: Sequence[Task]) -> TaskBatch:
@@ -116,7 +120,7 @@ class TaskBatch:
         return self._table(dict.fromkeys(places, 1.0)).astype(bool)
 
     def _table(self, values: dict[tuple[int, int], float]) -> np.ndarray:
-        table = np.zeros(self.texts.lengths.shape)
+        table = np.zeros(self.rollouts.lengths.shape)
         for place, value in values.items():
             table[place] = value
         return table

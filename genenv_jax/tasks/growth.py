@@ -57,7 +57,7 @@ class Growth:
         """How the agent has fared on what a task is judged by; None for a task that is not grown."""
         return self._pool[task.id]
 
-    def note(self, batch: TaskBatch) -> None:
+    def record(self, batch: TaskBatch) -> None:
         """Takes the outcome of an epoch."""
         if not self._share:
             return

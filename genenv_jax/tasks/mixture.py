@@ -61,7 +61,7 @@ class Mixture:
         items += [Item(task) for task in self._buffer.choose(draws, self._replayed)]
         return [items[i] for i in draws.permutation(len(items))]
 
-    def note(self, batch: TaskBatch) -> None:
+    def record(self, batch: TaskBatch) -> None:
         """Takes an epoch's fresh tasks."""
         if self._replays:
             for g in batch.accepted:

@@ -45,9 +45,11 @@ class OracleTasks(GivenTasks):
         ]
         return TaskBatch.of_tasks(tasks)
 
-    def note(self, batch: TaskBatch) -> None:
+    def record(self, batch: TaskBatch) -> None:
         """See `TaskSource`: by difficulty, the tasks' category."""
-        self.statistics.note((g.task.category, g.attempts, g.successes) for g in batch.generations)
+        self.statistics.record(
+            (g.task.category, g.attempts, g.successes) for g in batch.generations
+        )
 
     def state(self) -> dict[str, list[int]]:
         """See `TaskSource`."""

@@ -8,14 +8,14 @@ from genenv_jax.benchmarks.base import SeedStatistics, Task
 from genenv_jax.run.streams import Stream, rng
 
 
-def in_laps(seed: int, stream: Stream, size: int, first: int, count: int) -> list[int]:
+def shuffled_epochs(seed: int, stream: Stream, size: int, first: int, count: int) -> list[int]:
     """Places `first` to `first + count` of an endless order of `size` items.
 
-    Lap after lap, each in an order of its own, so every item comes up once before any comes up twice.
+    Pass after pass, each in an order of its own, so every item comes up once before any comes up twice.
 
     Args:
       seed: of the run.
-      stream: of the laps' orders.
+      stream: of the orders of the passes.
     Returns:
       indices of items.
     """
@@ -40,7 +40,7 @@ class SeedTasks:
     def choose(self, epoch: int) -> list[Task]:
         """The seed tasks of an epoch."""
         n = self.per_epoch
-        order = in_laps(self._seed, Stream.SEEDS, len(self.tasks), epoch * n, n)
+        order = shuffled_epochs(self._seed, Stream.SEEDS, len(self.tasks), epoch * n, n)
         return [self.tasks[i] for i in order]
 
 
@@ -57,7 +57,7 @@ class LatestStatistics:
         """The latest; without attempts where there were none."""
         return self._latest.get(name, SeedStatistics())
 
-    def note(self, outcomes: Iterable[tuple[str, int, int]]) -> None:
+    def record(self, outcomes: Iterable[tuple[str, int, int]]) -> None:
         """Takes an epoch's (name, attempts, successes), which add up; without attempts nothing changes."""
         counts: dict[str, list[int]] = {}
         for name, attempts, successes in outcomes:

@@ -56,7 +56,7 @@ class SimulatorTasks:
         """See `TaskSource`."""
         contexts = self._growth.contexts(epoch, self.seeds.choose(epoch))
         batch = self.write(epoch, contexts, self._simulator.generate, Stream.GENERATE)
-        self._session.tokens += batch.texts.token_count
+        self._session.tokens += batch.rollouts.token_count
         return batch
 
     def write(
@@ -68,7 +68,7 @@ class SimulatorTasks:
     ) -> TaskBatch:
         """Variations of `seeds` by `generate`, of `Simulator`, which draws from `stream`."""
         session = self._session
-        before = [self._growth.statistics(seed) or self._statistics[seed.id] for seed in seeds]
+        statistics = [self._growth.statistics(seed) or self._statistics[seed.id] for seed in seeds]
         total = len(seeds) * self._simulator.config.variations
         with session.phase("generate", total, "tasks") as display:
 
@@ -81,7 +81,7 @@ class SimulatorTasks:
             return write_tasks(
                 self._benchmark,
                 seeds,
-                before,
+                statistics,
                 measured,
                 self._scorer,
                 self._verifier,
@@ -91,17 +91,17 @@ class SimulatorTasks:
                 lambda: session.measure("verify"),
             )
 
-    def note(self, batch: TaskBatch) -> None:
+    def record(self, batch: TaskBatch) -> None:
         """See `TaskSource`."""
         own = [g for g in batch.generations if self._growth.statistics(g.seed) is None]
-        self._statistics.note((g.seed.id, g.attempts, g.successes) for g in own)
-        self._growth.note(batch)
+        self._statistics.record((g.seed.id, g.attempts, g.successes) for g in own)
+        self._growth.record(batch)
 
     def d_env(self, epoch: int, batch: TaskBatch) -> Iterator[dict[str, Any]]:
         """See `TaskSource`."""
         for g in batch.generations:
             if g.weight > 0:
-                messages = self._benchmark.simulator_messages(g.seed, g.before)
+                messages = self._benchmark.simulator_messages(g.seed, g.seed_statistics)
                 yield {
                     "epoch": epoch + 1,
                     "task_id": g.task.id,
@@ -132,7 +132,7 @@ class SimulatorTasks:
 def write_tasks(
     benchmark: Benchmark,
     seeds: Sequence[Task],
-    before: Sequence[SeedStatistics],
+    statistics: Sequence[SeedStatistics],
     generate: Callable[[Sequence[list[Message]], OnCompletion], Rollouts | None],
     scorer: Scorer,
     verifier: Verifier,
@@ -144,7 +144,7 @@ def write_tasks(
     """Variations of seeds, each with its verdict.
 
     Args:
-      before: how each seed's last variations fared, which its prompt says.
+      statistics: how each seed's last variations fared, which its prompt says.
       generate: writes from the simulator's prompts, and calls back with each text as it is finished.
       scorer: parses and inspects them meanwhile.
       verifier, admit: see `scoring.verification`.
@@ -152,10 +152,7 @@ def write_tasks(
       on_written: called like the callback of `generate`.
       waiting: makes a context in which verdicts are waited for.
     """
-    contexts = [
-        benchmark.simulator_messages(seed, statistics)
-        for seed, statistics in zip(seeds, before, strict=True)
-    ]
+    contexts = [benchmark.simulator_messages(*pair) for pair in zip(seeds, statistics, strict=True)]
     inspections = scorer.batch()
 
     def finished(row: int, column: int, completion: Any, done: bool) -> None:
@@ -163,16 +160,16 @@ def write_tasks(
         inspections.add((row, column), completion, VERIFY, done, seeds[row], task_id, epoch, admit)
         on_written(row, column, completion, done)
 
-    texts = generate(contexts, finished)
+    rollouts = generate(contexts, finished)
     with waiting():
         inspected = inspections.collect()
     generations = []
     # In their order, since it is the later of two copies that is rejected.
     for (row, column), (text, outcome) in inspected.items():
-        generation = Generation(row, column, seeds[row], before[row], text)
+        generation = Generation(row, column, seeds[row], statistics[row], text)
         generation.set_verdict(verifier.decide(outcome))
         generations.append(generation)
-    return TaskBatch(generations, texts)
+    return TaskBatch(generations, rollouts)
 
 
 def static_tasks(

@@ -75,7 +75,7 @@ class TaskSource(Protocol):
     def tasks(self, epoch: int) -> TaskBatch:
         """The epoch's generations, each with its verdict."""
 
-    def note(self, batch: TaskBatch) -> None:
+    def record(self, batch: TaskBatch) -> None:
         """Takes the outcome of an epoch."""
 
     def d_env(self, epoch: int, batch: TaskBatch) -> Iterator[dict[str, Any]]:
@@ -97,7 +97,7 @@ class TaskSource(Protocol):
 class GivenTasks:
     """A source whose tasks the simulator does not write, so that it learns nothing from them."""
 
-    def note(self, batch: TaskBatch) -> None:
+    def record(self, batch: TaskBatch) -> None:
         """See `TaskSource`."""
 
     def d_env(self, epoch: int, batch: TaskBatch) -> Iterator[dict[str, Any]]:

@@ -37,7 +37,7 @@ class Frozen:
     def step(self, epoch: int, batch: TaskBatch) -> dict[str, float]:
         """Metrics "simulator/..." of an epoch's update; none where the simulator wrote no tasks."""
         del epoch
-        if batch.texts is None:
+        if batch.rollouts is None:
             return {}
         weights = batch.weights()
         return {
@@ -93,8 +93,8 @@ class _Learning(Frozen, abc.ABC):
             session.phase("update simulator", records, "records"),
             session.measure("update simulator"),
         ):
-            updated = self.update(batch.texts, weights, session.rng(Stream.RECORDS, epoch))
-            used = batch.texts.take(np.flatnonzero((weights != 0).any(axis=1)))
+            updated = self.update(batch.rollouts, weights, session.rng(Stream.RECORDS, epoch))
+            used = batch.rollouts.take(np.flatnonzero((weights != 0).any(axis=1)))
             passes = 1 + self._simulator.recomputes + 3 * self._simulator.config.update_epochs
             session.tokens += passes * used.token_count
         return metrics | {f"simulator/{name}": value for name, value in updated.items()}

@@ -10,10 +10,12 @@ import sys
 import pytest
 
 from genenv_jax.config import default_config, validate
-from genenv_jax.parallel import aot
 from tests import tiny
 from tests.commands import ROOT
 
+with pytest.MonkeyPatch.context() as patch:
+    patch.syspath_prepend(ROOT / "launch")
+    aot = importlib.import_module("aot")
 needs_libtpu = pytest.mark.skipif(
     importlib.util.find_spec("libtpu") is None, reason="libtpu, the TPU compiler, is not installed"
 )

@@ -25,7 +25,7 @@ def outcome(epoch, rows):
 def grown(fits=lambda task: True, **settings):
     growth = Growth(GrowthConfig(**{"share": 0.5} | settings), fits, seed=3)
     counts = [("never", 8, 0), ("half", 8, 4), ("some", 8, 2), ("always", 400, 400)]
-    growth.note(outcome(0, [(SEEDS[i], *row) for i, row in enumerate(counts)]))
+    growth.record(outcome(0, [(SEEDS[i], *row) for i, row in enumerate(counts)]))
     return growth
 
 
@@ -48,7 +48,7 @@ def test_a_task_is_judged_by_what_came_of_it():
     half = next(task for task in growth.contexts(1, SEEDS) if task.id == "half")
     assert growth.statistics(half) == SeedStatistics(8, 4)
     assert growth.statistics(SEEDS[0]) is None
-    growth.note(outcome(1, [(half, "a", 8, 1), (half, "b", 8, 2), (half, "c", 0, 0)]))
+    growth.record(outcome(1, [(half, "a", 8, 1), (half, "b", 8, 2), (half, "c", 0, 0)]))
     assert growth.statistics(half) == SeedStatistics(16, 3)
     assert {"a", "b"} <= {name for epoch in range(2, 9) for name in names(growth, epoch)}
 

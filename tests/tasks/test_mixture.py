@@ -41,17 +41,17 @@ def test_replayed_tasks_are_those_of_earlier_epochs():
     mixture = Mixture(SEEDS, 10, 0.0, 0.5, buffer, seed=0)
     first = batch(0, 10)
     assert kinds(mixture.draw(0, first)) == {"generated": 10}
-    mixture.note(first)
+    mixture.record(first)
     second = mixture.draw(1, batch(1, 10))
     replayed = [item.task.id for item in second if not item.generation]
     assert len(replayed) == 10 and all(name.startswith("0-") for name in replayed)
-    mixture.note(batch(1, 10))
+    mixture.record(batch(1, 10))
     assert len(buffer) == 20
 
 
 def test_nothing_is_kept_where_nothing_is_replayed():
     buffer = TaskBuffer()
-    Mixture(SEEDS, 10, 0.5, 0.0, buffer, seed=0).note(batch(0, 10))
+    Mixture(SEEDS, 10, 0.5, 0.0, buffer, seed=0).record(batch(0, 10))
     assert len(buffer) == 0
 
 

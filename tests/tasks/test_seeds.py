@@ -58,19 +58,19 @@ def test_statistics_are_of_the_last_epoch_with_attempts():
     statistics = LatestStatistics()
     assert statistics["seed-0"] == SeedStatistics(0, 0)
     assert statistics["seed-0"].success_rate is None
-    statistics.note([("seed-0", 5, 1), ("seed-1", 8, 0), ("seed-0", 3, 1)])  # an epoch's add up
+    statistics.record([("seed-0", 5, 1), ("seed-1", 8, 0), ("seed-0", 3, 1)])  # an epoch's add up
     assert statistics["seed-0"] == SeedStatistics(8, 2)
     assert statistics["seed-1"].success_rate == 0.0
-    statistics.note([("seed-0", 4, 3)])  # replaces, does not add
+    statistics.record([("seed-0", 4, 3)])  # replaces, does not add
     assert statistics["seed-0"] == SeedStatistics(4, 3)
-    statistics.note([("seed-0", 0, 0)])  # no variation was valid: nothing new is known
+    statistics.record([("seed-0", 0, 0)])  # no variation was valid: nothing new is known
     assert statistics["seed-0"] == SeedStatistics(4, 3)
 
 
 def test_state_and_restore():
     statistics, other = LatestStatistics(), LatestStatistics()
-    statistics.note([("seed-2", 8, 2), ("seed-0", 6, 6)])
-    other.note([("seed-1", 1, 1)])  # not part of the state that is restored
+    statistics.record([("seed-2", 8, 2), ("seed-0", 6, 6)])
+    other.record([("seed-1", 1, 1)])  # not part of the state that is restored
     state = json.loads(json.dumps(statistics.state()))
     other.restore(state)
     for i in range(3):

@@ -72,7 +72,7 @@ def test_the_generator_covers_all_difficulties_and_holds_nothing_out_twice():
 def test_the_oracle_asks_for_what_is_solved_half_of_the_time():
     source = oracle.OracleTasks(DIAL, 0.5, 4000, seed=0)
     rates = zip(DIAL.difficulties, [10, 8, 4, 2, 0, 0], strict=True)
-    source.statistics.note((name, 10, successes) for name, successes in rates)
+    source.statistics.record((name, 10, successes) for name, successes in rates)
     shares = collections.Counter(g.task.category for g in source.tasks(0).generations)
     share = {name: shares[name] / 4000 for name in DIAL.difficulties}
     # A quarter at depth 2 (0.8), three quarters at depth 3 (0.4): 0.5; and a tenth to all alike.
@@ -103,7 +103,7 @@ def test_attempts_are_noted_by_difficulty():
     batch = TaskBatch.of_tasks(tasks)
     for g, successes in zip(batch.generations, (3, 1, 2, 0), strict=True):
         g.attempts, g.successes = 4, successes
-    source.note(batch)
+    source.record(batch)
     other.restore(source.state(), [])
     for each in (source, other):
         assert each.statistics["depth_1"].success_rate == 5 / 8
