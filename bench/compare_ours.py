@@ -7,13 +7,13 @@ import sys
 from collections.abc import Callable
 from typing import Any
 
+import memory
 import numpy as np
 import protocol
 from workloads import AT_ONCE, GRPO, Work
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent))
 
-import decode_step
 import flax
 import jax
 import jax.numpy as jnp
@@ -105,11 +105,6 @@ class Ours:
 
         return run
 
-    def step(self, work: dict[str, Any]) -> dict[str, Any]:
-        """Seconds of the parts of a decoding step, and bytes a second that the core reads."""
-        seconds = decode_step.part_seconds(self.params, self.config, Work(**work))
-        return {"seconds": seconds, "read": decode_step.read_rate()}
-
     def memory(self, work: dict[str, Any], shared: bool) -> dict[str, int]:
         """Bytes of temporaries of a GRPO step; not `shared`: each completion with a prompt of its own.
 
@@ -125,10 +120,12 @@ class Ours:
         step = learner.make_grpo_step(self.config, _LOSS, optimizer)
         step = step.lower(state, {}, batch).compile()
         temporaries = step.memory_analysis().temp_size_in_bytes
-        state, _ = jax.block_until_ready(step(state, {}, batch))
-        before = protocol.reset_peak()
-        state, _ = jax.block_until_ready(step(state, {}, batch))
-        return {"compiled": temporaries, "resident": protocol.peak() - before}
+
+        def run() -> None:
+            nonlocal state
+            state, _ = jax.block_until_ready(step(state, {}, batch))
+
+        return {"compiled": temporaries, "resident": memory.growth(run)}
 
     def _engine(self, work: Work, batch_size: int | None = None, **options: Any) -> Engine:
         sampling = SamplingParams(work.new, work.group, eos_ids=())

@@ -10,6 +10,7 @@ import sys
 from collections.abc import Callable
 from typing import Any
 
+import memory
 import numpy as np
 import protocol
 import torch
@@ -113,11 +114,7 @@ class Torch:
 
     def memory(self, work: dict[str, Any]) -> dict[str, int]:
         """Bytes by which the process grows at most during a GRPO step, gradients included."""
-        step = self.grpo(Work(**work))
-        step()  # the optimiser's moments are there from now on
-        before = protocol.reset_peak()
-        step()
-        return {"resident": protocol.peak() - before}
+        return {"resident": memory.growth(self.grpo(Work(**work)))}
 
     def _load(self) -> Any:
         return transformers.AutoModelForCausalLM.from_pretrained(

@@ -16,6 +16,7 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
+import memory
 import numpy as np
 import optax
 import protocol
@@ -30,9 +31,8 @@ from tunix.rl.trainer import Trainer
 from tunix.sft.peft_trainer import TrainingConfig
 from workloads import GRPO, Work
 
-NO_TOKEN = (
-    -1
-)  # as padding and end: tokens are drawn from the whole vocabulary, none may mean either
+# As padding and end: tokens are drawn from the whole vocabulary, none may mean either.
+NO_TOKEN = -1
 
 
 class TokenLists:
@@ -160,12 +160,7 @@ class Tunix:
 
     def memory(self, work: dict[str, Any]) -> dict[str, int]:
         """Bytes by which the process grows at most during a GRPO step, gradients included."""
-        step = self.grpo(Work(**work))
-        step()
-        step()  # compiled once more, for the optimiser state that the first one gave
-        before = protocol.reset_peak()
-        step()
-        return {"resident": protocol.peak() - before}
+        return {"resident": memory.growth(self.grpo(Work(**work)))}
 
     def _load(self) -> Any:
         return qwen2_params.create_model_from_safe_tensors(self.directory, self.config)

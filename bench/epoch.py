@@ -11,7 +11,6 @@ writing, the checkpoint of the epoch before.  Any setting can be changed, as for
 
 from __future__ import annotations
 
-import json
 import os
 import pathlib
 import statistics
@@ -20,6 +19,7 @@ import tempfile
 from collections.abc import Mapping, Sequence
 
 from absl import flags
+from tables import command, markdown
 
 _ROOT = pathlib.Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(_ROOT))
@@ -42,7 +42,7 @@ def rows(line: Mapping[str, float]) -> dict[str, float]:
     return table | {"total": seconds["total"]}
 
 
-def markdown(lines: Sequence[Mapping[str, float]]) -> str:
+def table(lines: Sequence[Mapping[str, float]]) -> str:
     """A Markdown table: one column an epoch, and the share of the later ones' total.
 
     lines: of timing.jsonl, from step 1.
@@ -51,19 +51,19 @@ def markdown(lines: Sequence[Mapping[str, float]]) -> str:
     later = epochs[1:]
     total = statistics.fmean(epoch["total"] for epoch in later)
     heads = ["seconds", *(f"epoch {line['step']:.0f}" for line in lines), "share after epoch 1"]
-    table = [heads, ["---"] + ["---:"] * (len(heads) - 1)]
+    found = []
     names = dict.fromkeys(name for epoch in epochs for name in epoch if name != "total")
     for name in (*names, "total"):
         values = [epoch.get(name, 0.0) for epoch in epochs]
         share = statistics.fmean(values[1:]) / total
-        table.append([name, *(f"{value:.3f}" for value in values), f"{share:.1%}"])
+        found.append([name, *(f"{value:.3f}" for value in values), f"{share:.1%}"])
     idle = [line["host_share"] for line in lines]
     mean = sum(s * e["total"] for s, e in zip(idle[1:], later, strict=True)) / (total * len(later))
-    table.append(["**host's share**", *(f"{share:.1%}" for share in idle), f"**{mean:.1%}**"])
+    found.append(["**host's share**", *(f"{share:.1%}" for share in idle), f"**{mean:.1%}**"])
     for what in ("compiled", "loaded"):
         counts = [line[f"programs/{what}"] for line in lines]
-        table.append([f"programs {what}", *(f"{count:.0f}" for count in counts), ""])
-    return "\n".join(f"| {' | '.join(row)} |" for row in table)
+        found.append([f"programs {what}", *(f"{count:.0f}" for count in counts), ""])
+    return markdown(heads, found)
 
 
 def main() -> None:
@@ -80,22 +80,17 @@ def main() -> None:
             run = Coevolution(validate(config), pathlib.Path(folder))
         run.run()
         before, *lines = iter_jsonl(pathlib.Path(folder) / "timing.jsonl")
-    print(
-        f"`{' '.join(['python', 'bench/epoch.py', *sys.argv[1:]])}`, load {os.getloadavg()[0]:.1f}\n"
-    )
+    print(f"{command()}, load {os.getloadavg()[0]:.1f}\n")
     print(
         f"Before training: {before.get('seconds/compile', 0.0):.1f} s for "
         f"{before['programs/compiled']:.0f} programs (and {before['programs/loaded']:.0f} from the "
         "cache).\n"
     )
-    print(markdown(lines))
-    if options.json:
-        pathlib.Path(options.json).write_text(json.dumps([before, *lines], indent=2) + "\n")
+    print(table(lines))
 
 
 if __name__ == "__main__":
     cli.define_config("Configuration file.")
     flags.DEFINE_integer("epochs", 3, "Epochs to run.", 2)
-    flags.DEFINE_string("json", "", "Also write the numbers to this file.")
     flags.mark_flags_as_required(["config"])
     cli.run(main)

@@ -85,29 +85,6 @@ def decode_step_bytes(
     return itemsize * (parameters(size) + _cached_numbers(size) * cached)
 
 
-def decode_step_parts(
-    size: Mapping[str, int], work: Work, itemsize: int = 4
-) -> dict[str, tuple[float, float]]:
-    """FLOPs, and bytes that must be read, of the parts of an average decoding step of `work`.
-
-    "products": all layers' projections; "attention": over prompts and a row's own tokens, itself included, of
-    which there are new / 2 on average; "logits".
-    """
-    lengths, own = work.prompt_lengths(), work.new / 2
-    table = size["hidden_size"] * size["vocab_size"]
-    projections = parameters(size) - table
-    pairs = work.group * lengths.sum() + work.rows * own
-    cached = lengths.sum() + work.rows * own
-    return {
-        "products": (work.rows * token_flops(size), itemsize * projections),
-        "attention": (
-            attention_flops(size, pairs),
-            itemsize * _cached_numbers(size) * cached,
-        ),
-        "logits": (work.rows * head_flops(size), itemsize * table),
-    }
-
-
 def _cached_numbers(size: Mapping[str, int]) -> int:
     """Numbers that one token has in the cache: keys and values of all layers."""
     heads = size["num_attention_heads"]

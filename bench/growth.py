@@ -1,7 +1,7 @@
 """What the host's side of a run costs as accepted tasks, traces, rollouts and processes become many.
 
     GENENV_DATA=/data python bench/growth.py
-    python bench/growth.py --worlds=dial --sizes=1000,10000 --json=numbers.json
+    python bench/growth.py --worlds=dial --sizes=1000,10000 --parts=gate
 
 Tasks of Dial, and requests for the functions of BFCL's tasks, are made up; all else is the package's own
 code on a run's own files: the gate (`Verifier`), records, checkpoints, a resume (`Session.open`), the
@@ -20,7 +20,6 @@ import dataclasses
 import gc
 import io
 import itertools
-import json
 import math
 import multiprocessing
 import os
@@ -35,7 +34,8 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 from arguments import numbers, some_of
-from protocol import peak, reset_peak
+from memory import peak, reset_peak
+from tables import command, markdown
 
 _ROOT = pathlib.Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(_ROOT))
@@ -368,7 +368,7 @@ def _member(count: int, index: int, port: int, accepted: int) -> tuple[float, in
 
 # -- what is made of it ------------------------------------------------------------------------------------
 
-Rows = dict[str, dict[str, float]]  # name -> size -> value; sizes are text, as in JSON
+Rows = dict[str, dict[int, float]]  # name -> size -> value
 
 
 def _spawned(count: int = 1) -> concurrent.futures.ProcessPoolExecutor:
@@ -380,54 +380,53 @@ def _spawned(count: int = 1) -> concurrent.futures.ProcessPoolExecutor:
 def measure(arguments: argparse.Namespace) -> dict[str, Rows]:
     """The rows by what their columns are."""
     given, tasks = arguments, "accepted tasks"
-    jobs = [(tasks, n, (gate, world, n), world) for world in given.worlds for n in given.sizes]
+    jobs = []
     for world in given.worlds:
-        jobs += [(tasks, n, (workdir, world, n), world) for n in given.run_sizes or given.sizes]
-        jobs += [("rollouts in flight", n, (flight, world, n), world) for n in given.in_flight]
-    jobs += [("processes", n, (together, n, given.accepted), "") for n in given.processes]
-    jobs = [job for job in jobs if job[2][0].__name__ in given.parts]
+        jobs += [(tasks, n, f" ({world})", gate, world, n) for n in given.sizes]
+        jobs += [(tasks, n, f" ({world})", workdir, world, n) for n in given.sizes]
+        jobs += [
+            ("rollouts in flight", n, f" ({world})", flight, world, n) for n in given.in_flight
+        ]
+    jobs += [("processes", n, "", together, n, given.accepted) for n in given.processes]
     found: dict[str, Rows] = {}
-    for what, size, (function, *about), world in jobs:
-        with _spawned() as alone:
-            for name, value in alone.submit(function, *about).result().items():
-                row = f"{name} ({world})" if world else name
-                found.setdefault(what, {}).setdefault(row, {})[str(size)] = value
-        print(f"{function.__name__} {world} {size}", file=sys.stderr, flush=True)
+    for what, size, world, function, *about in jobs:
+        if function.__name__ in given.parts:
+            with _spawned() as alone:
+                for name, value in alone.submit(function, *about).result().items():
+                    found.setdefault(what, {}).setdefault(name + world, {})[size] = value
+            print(f"{function.__name__}{world} {size}", file=sys.stderr, flush=True)
     return found
 
 
-def exponent(row: Mapping[str, float]) -> float:
+def exponent(row: Mapping[int, float]) -> float:
     """d log value / d log size between the two largest sizes; NaN where there are not two."""
-    points = sorted((int(size), value) for size, value in row.items() if value > 0)[-2:]
+    points = sorted((size, value) for size, value in row.items() if value > 0)[-2:]
     if len(points) < 2:
         return math.nan
     (a, x), (b, y) = points
     return math.log(y / x) / math.log(b / a)
 
 
-def markdown(what: str, rows: Rows) -> str:
+def table(what: str, rows: Rows) -> str:
     """A Markdown table, a column a size."""
-    sizes = sorted({int(size) for row in rows.values() for size in row})
-    heads = [what, *(f"{size:,}" for size in sizes), "exponent"]
-    table = [heads, ["---"] + ["---:"] * (len(heads) - 1)]
+    sizes = sorted({size for row in rows.values() for size in row})
+    lines = []
     for name, row in rows.items():
-        values, power = [row.get(str(size), math.nan) for size in sizes], exponent(row)
+        values, power = [row.get(size, math.nan) for size in sizes], exponent(row)
         cells = ["" if math.isnan(x) else f"{x:,.3g}" if x < 1e3 else f"{x:,.0f}" for x in values]
-        table.append([name, *cells, "" if math.isnan(power) else f"{power:.2f}"])
-    return "\n".join(f"| {' | '.join(cells)} |" for cells in table)
+        lines.append([name, *cells, "" if math.isnan(power) else f"{power:.2f}"])
+    return markdown([what, *(f"{size:,}" for size in sizes), "exponent"], lines)
 
 
 def _arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--parts", type=some_of(PARTS), default=list(PARTS))
-    parser.add_argument("--worlds", type=some_of(WORLDS), default=list(WORLDS))
-    parser.add_argument("--sizes", type=numbers, default=[1_000, 10_000, 100_000],
-                        help="accepted tasks in the gate, at least 1,000")  # fmt: skip
-    parser.add_argument("--run_sizes", type=numbers, help="and in a workdir (default: --sizes)")
-    parser.add_argument("--in_flight", type=numbers, default=[64, 256, 1024, 4096])
-    parser.add_argument("--processes", type=numbers, default=[1, 2, 4, 8])
-    parser.add_argument("--accepted", type=int, default=10_000, help="tasks with --processes")
-    parser.add_argument("--json", type=pathlib.Path, help="write the numbers to this file")
+    add = parser.add_argument
+    add("--parts", type=some_of(PARTS), default=list(PARTS))
+    add("--worlds", type=some_of(WORLDS), default=list(WORLDS))
+    add("--sizes", type=numbers, default=[1_000, 10_000, 100_000], help="accepted tasks, >= 1,000")
+    add("--in_flight", type=numbers, default=[64, 256, 1024, 4096])
+    add("--processes", type=numbers, default=[1, 2, 4, 8])
+    add("--accepted", type=int, default=10_000, help="tasks with --processes")
     arguments = parser.parse_args()
     if min(arguments.sizes) < 1000:
         parser.error(f"--sizes: {min(arguments.sizes)}: expected at least 1,000")
@@ -436,16 +435,11 @@ def _arguments() -> argparse.Namespace:
 
 def main() -> None:
     """Measures and prints the tables."""
-    arguments = _arguments()
-    found = measure(arguments)
-    if arguments.json:
-        arguments.json.write_text(json.dumps(found, indent=2) + "\n")
-    print(f"`{' '.join(['python', 'bench/growth.py', *sys.argv[1:]])}`")
-    print(
-        f"Python {platform.python_version()}, {os.cpu_count()} cores, load {os.getloadavg()[0]:.1f}"
-    )
+    found = measure(_arguments())
+    python = platform.python_version()
+    print(f"{command()}\nPython {python}, {os.cpu_count()} cores, load {os.getloadavg()[0]:.1f}")
     for what, rows in found.items():
-        print(f"\n{markdown(what, rows)}")
+        print(f"\n{table(what, rows)}")
 
 
 if __name__ == "__main__":

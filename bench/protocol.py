@@ -13,9 +13,7 @@ so that a parent can alternate between engines while each stays warm.
 from __future__ import annotations
 
 import contextlib
-import ctypes
 import dataclasses
-import gc
 import json
 import os
 import pathlib
@@ -150,26 +148,3 @@ def serve(make_engine: Callable[[], Any]) -> None:
                 answer({"value": getattr(engine, do)(**request)})
         except Exception:  # the parent decides what becomes of it
             answer({"error": traceback.format_exc()})
-
-
-def reset_peak() -> int:
-    """Sets this process's peak resident memory back to what it holds now, and returns that, in bytes.
-
-    What glibc kept of freed buffers goes back first: a step that reused it would seem to need none.
-    """
-    gc.collect()
-    ctypes.CDLL(None).malloc_trim(0)
-    pathlib.Path("/proc/self/clear_refs").write_text("5")
-    return _status("VmRSS")
-
-
-def peak() -> int:
-    """Peak resident memory in bytes since `reset_peak`."""
-    return _status("VmHWM")
-
-
-def _status(field: str) -> int:
-    for line in pathlib.Path("/proc/self/status").read_text().splitlines():
-        if line.startswith(f"{field}:"):
-            return int(line.split()[1]) * 1024
-    raise OSError(f"/proc/self/status has no {field}; memory is measured on Linux only")

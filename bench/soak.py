@@ -22,6 +22,8 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 
 from absl import flags
+from memory import held
+from tables import command, markdown
 
 _ROOT = pathlib.Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(_ROOT))
@@ -51,10 +53,9 @@ def measure() -> dict[str, float]:
     import jax
     from jax.extend import backend
 
-    pages = int(pathlib.Path("/proc/self/statm").read_text().split()[1])
     arrays = jax.live_arrays()
     return {
-        "resident MiB": pages * os.sysconf("SC_PAGE_SIZE") / 2**20,
+        "resident MiB": held("VmRSS") / 2**20,
         "open files": len(os.listdir("/proc/self/fd")),
         "threads": len(os.listdir("/proc/self/task")),
         # Not gc.get_objects(): a tuple that another thread is making must not be seen.
@@ -81,15 +82,6 @@ def grown(steady: Row, last: Row) -> list[str]:
                 f"{name}: {last[name]:,.1f}, from {steady[name]:,.1f}; at most {most:,.1f}"
             )
     return found
-
-
-def markdown(rows: Mapping[str, Row]) -> str:
-    """A Markdown table, one line a time."""
-    heads = ["", *next(iter(rows.values()))]
-    table = [heads, ["---"] + ["---:"] * (len(heads) - 1)]
-    for name, row in rows.items():
-        table.append([name, *(f"{x:,.1f}" if "MiB" in k else f"{x:,.0f}" for k, x in row.items())])
-    return "\n".join(f"| {' | '.join(cells)} |" for cells in table)
 
 
 def soak(
@@ -144,8 +136,12 @@ def main() -> None:
         with run.scorer, run.session.running(), run.host.activate():
             epochs = run.session.epochs()
             rows = soak(lambda: run.epoch(next(epochs)), options.minutes, at)
-    print(f"`{' '.join(['python', 'bench/soak.py', *sys.argv[1:]])}`\n")
-    print(markdown({f"{minute:g} minutes": row for minute, row in rows.items()}))
+    print(f"{command()}\n")
+    table = []
+    for minute, row in rows.items():
+        cells = (f"{x:,.1f}" if "MiB" in name else f"{x:,.0f}" for name, x in row.items())
+        table.append([f"{minute:g} minutes", *cells])
+    print(markdown(["", *rows[0.0]], table))
     if found := grown(rows[options.steady], rows[options.minutes]):
         print("\nMore than expected: " + "; ".join(found))
         sys.exit(1)

@@ -1,4 +1,4 @@
-"""What the engines are compared on: model sizes, the works, their random inputs, and the weights.
+"""What the engines are compared on: model sizes, the works and their random inputs.
 
 NumPy only, so that engines whose packages exclude each other make the same inputs in their own
 environments.  A work is fixed by its numbers and its seed; every engine draws it again.
@@ -14,7 +14,6 @@ import pathlib
 from collections.abc import Sequence
 
 import numpy as np
-import safetensors.numpy
 
 SIZES = {
     "tiny": {
@@ -40,45 +39,6 @@ def huggingface_config(size: dict[str, int]) -> dict:
         "tie_word_embeddings": True, "use_sliding_window": False, "attention_dropout": 0.0,
         "torch_dtype": "float32",
     }  # fmt: skip
-
-
-def write_model(path: pathlib.Path, size: dict[str, int], seed: int = 0) -> int:
-    """Writes a random float32 model as a Hugging Face directory; returns its number of parameters.
-
-    Logits differ by a few nats, biases and norms are not their initial values: an engine that left
-    one out would be noticed.
-    """
-    rng = np.random.default_rng(seed)
-    d, f = size["hidden_size"], size["intermediate_size"]
-    q = d
-    kv = size["num_key_value_heads"] * (d // size["num_attention_heads"])
-
-    def kernel(rows: int, columns: int) -> np.ndarray:
-        return rng.normal(0.0, columns**-0.5, (rows, columns)).astype(np.float32)
-
-    def vector(width: int, mean: float) -> np.ndarray:
-        return rng.normal(mean, 0.1, width).astype(np.float32)
-
-    tensors = {
-        "model.embed_tokens.weight": 3.0 * kernel(size["vocab_size"], d),
-        "model.norm.weight": vector(d, 1.0),
-    }
-    for i in range(size["num_hidden_layers"]):
-        layer = {
-            "self_attn.q_proj.weight": kernel(q, d), "self_attn.q_proj.bias": vector(q, 0.0),
-            "self_attn.k_proj.weight": kernel(kv, d), "self_attn.k_proj.bias": vector(kv, 0.0),
-            "self_attn.v_proj.weight": kernel(kv, d), "self_attn.v_proj.bias": vector(kv, 0.0),
-            "self_attn.o_proj.weight": kernel(d, q),
-            "mlp.gate_proj.weight": kernel(f, d), "mlp.up_proj.weight": kernel(f, d),
-            "mlp.down_proj.weight": kernel(d, f),
-            "input_layernorm.weight": vector(d, 1.0),
-            "post_attention_layernorm.weight": vector(d, 1.0),
-        }  # fmt: skip
-        tensors |= {f"model.layers.{i}.{name}": tensor for name, tensor in layer.items()}
-    path.mkdir(parents=True, exist_ok=True)
-    safetensors.numpy.save_file(tensors, path / "model.safetensors", {"format": "pt"})
-    (path / "config.json").write_text(json.dumps(huggingface_config(size), indent=1))
-    return sum(x.size for x in tensors.values())
 
 
 @dataclasses.dataclass(frozen=True)
@@ -161,40 +121,29 @@ GRPO = {
 }
 
 
-def works(
-    size: str, new: int | None = None, ragged_prompts: int = 32, prompt: int | None = None
-) -> dict[str, Work]:
+# Prompts, group, longest prompt, new tokens; prompts to score, to train on and of ragged lengths.
+_COUNTS = {
+    "tiny": (2, 4, 8, 8, 2, 2, 4),
+    "S": (8, 8, 128, 128, 2, 2, 32),
+    "M": (8, 8, 128, 128, 2, 1, 32),
+    "model": (8, 8, 264, 64, 2, 1, 32),  # as long as BFCL's single turns
+}
+
+
+def works(size: str, prompt: int | None = None) -> dict[str, Work]:
     """The works of one size by name, or of a given "model".
 
-    new, prompt: replace the number of sampled tokens and the length of the prompts, but for "long".
+    prompt: longest prompts, but for "long", which are those of BFCL's long conversations.
     """
-    if size == "tiny":
-        new, prompt = new or 8, prompt or 8
-        return {
-            "sample": Work("sample", 2, 4, prompt, new),
-            "prefill": Work("sample", 2, 4, prompt, 1),
-            "score": Work("score", 2, 4, prompt, 8),
-            "grpo": Work("grpo", 2, 4, prompt, 8),
-            "ragged": Work("ragged", 4, 4, prompt, new),
-        }
-    if size == "model":  # as long as BFCL's: single turns, and conversations of the long context
-        new, prompt = new or 64, prompt or 264
-        return {
-            "sample": Work("sample", 8, 8, prompt, new),
-            "prefill": Work("sample", 8, 8, prompt, 1),
-            "score": Work("score", 2, 8, prompt, 64),
-            "grpo": Work("grpo", 1, 8, prompt, 64),
-            "ragged": Work("ragged", ragged_prompts, 8, prompt, new),
-            "long": Work("sample", 1, 8, 2_000, 32),
-        }
-    new, prompt = new or 128, prompt or 128
-    return {
-        "sample": Work("sample", 8, 8, prompt, new),
-        "prefill": Work("sample", 8, 8, prompt, 1),
-        "score": Work("score", 2, 8, prompt, 128),
-        "grpo": Work("grpo", 2 if size == "S" else 1, 8, prompt, 128),
-        "ragged": Work("ragged", ragged_prompts, 8, prompt, new),
+    prompts, group, longest, new, scored, trained, ragged = _COUNTS[size]
+    found = {
+        "sample": Work("sample", prompts, group, prompt or longest, new),
+        "prefill": Work("sample", prompts, group, prompt or longest, 1),
+        "score": Work("score", scored, group, prompt or longest, new),
+        "grpo": Work("grpo", trained, group, prompt or longest, new),
+        "ragged": Work("ragged", ragged, group, prompt or longest, new),
     }
+    return found | ({"long": Work("sample", 1, 8, 2_000, 32)} if size == "model" else {})
 
 
 def with_prompts(work: Work, prompts: Sequence[list[int]], file: pathlib.Path) -> Work:
@@ -244,7 +193,7 @@ def _clipped_mean(mu: float, sigma: float, maximum: float) -> float:
 AT_ONCE = 64  # rows that decode at a time, in every engine
 
 # glibc hands freed buffers back and faults them in again at every step; the project's commands keep them
-# (genenv_jax/allocator.py).  Every engine gets the same.
+# (genenv_jax/run/allocator.py).  Every engine gets the same.
 KEEP_BUFFERS = {
     "MALLOC_ARENA_MAX": "1",
     "MALLOC_MMAP_MAX_": "0",

@@ -1,11 +1,6 @@
 """The table of where an epoch's time goes."""
 
-import importlib.util
-import pathlib
-
-import pytest
-
-ROOT = pathlib.Path(__file__).resolve().parents[2]
+import epoch
 
 LINE = {
     "step": 1,
@@ -24,20 +19,12 @@ LINE = {
 }
 
 
-@pytest.fixture(scope="module")
-def epoch():
-    spec = importlib.util.spec_from_file_location("bench_epoch", ROOT / "bench" / "epoch.py")
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
-
-
 def cells(table):
     rows = [[cell.strip() for cell in line.strip("|").split("|")] for line in table.splitlines()]
     return {row[0]: row[1:] for row in rows}
 
 
-def test_the_table(epoch):
+def test_the_table():
     second = LINE | {
         "step": 2,
         "host_share": 0.1,
@@ -45,7 +32,7 @@ def test_the_table(epoch):
         "seconds/checkpoint": 0.0,
     }
     third = second | {"step": 3, "host_share": 0.3, "seconds/total": 30.0, "seconds/host": 22.5}
-    table = cells(epoch.markdown([LINE, second, third]))
+    table = cells(epoch.table([LINE, second, third]))
     assert list(table)[-4:] == ["total", "**host's share**", "programs compiled", "programs loaded"]
     assert table["seconds"] == ["epoch 1", "epoch 2", "epoch 3", "share after epoch 1"]
     assert table["host"] == ["2.500", "2.500", "22.500", "62.5%"]  # 25 of 40 seconds

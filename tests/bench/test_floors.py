@@ -7,7 +7,6 @@ import pytest
 from floors import (
     attention_flops,
     decode_step_bytes,
-    decode_step_parts,
     head_flops,
     parameters,
     work_flops,
@@ -93,11 +92,3 @@ def test_a_decoding_step_reads_weights_once_and_a_prompt_once_a_group():
     pair = 2 * 2 * 2 * 64  # keys and values, layers, key/value heads, head width
     size = decode_step_bytes(SIZE, prompts=3, rows=12, prompt=10, generated=5.0, itemsize=2)
     assert size == 2 * (parameters(SIZE) + pair * (3 * 10 + 12 * 5))
-
-
-def test_a_steps_parts_are_the_step():
-    work = Work("sample", prompts=3, group=4, prompt=10, new=8)
-    flops, read = map(sum, zip(*decode_step_parts(SIZE, work, itemsize=2).values(), strict=True))
-    steps = work_flops(SIZE, work) - work_flops(SIZE, dataclasses.replace(work, new=1))
-    assert flops == pytest.approx(steps / (work.new - 1))
-    assert read == decode_step_bytes(SIZE, 3, 12, 10, work.new / 2, itemsize=2)

@@ -1,6 +1,5 @@
 """The scripts end to end, on a tiny model; what they measure here means nothing."""
 
-import json
 import os
 import pathlib
 import re
@@ -32,69 +31,44 @@ def rows_of(text, first_column):
             header = None
         elif header is None:
             header = cells
-        elif cells[0].startswith(first_column) and set(cells) != {"---"}:
+        elif cells[0].startswith(first_column) and not set(cells) <= {"---", "---:"}:
             result.append(dict(zip(header, cells, strict=True)))
     return result
 
 
 @pytest.mark.slow
-def test_compare_agrees_and_prints_every_work(tmp_path):
-    file = tmp_path / "numbers.json"
+def test_compare_agrees_and_prints_every_work():
     text = run(
         "compare.py", "--sizes=tiny", "--works=sample,prefill,score,grpo,ragged,memory", "--repeats=2",
-        "--gemm=256", "--engines=torch,ours,narrow", f"--json={file}",
+        "--engines=torch,ours,narrow",
     )  # fmt: skip
-    report = json.loads(file.read_text())
-    tiny = report["sizes"]["tiny"]
-    assert 0 < tiny["log-prob difference"] < 1e-4
+    assert 0 < float(re.search(r"between engines (\S+);", text)[1]) < 1e-4
     for work in ("sample", "prefill", "score", "grpo"):
         (row,) = rows_of(text, work)
-        timings = tiny["works"][work]["timings"]
-        assert len(timings["ours"]["cpu"]) == len(timings["torch"]["cpu"]) == 2
-        floor = tiny["works"][work]["floor"]
-        assert min(timings["ours"]["cpu"]) > floor > 0
-        ours, theirs = (float(row[k].split()[0]) for k in ("ours, s", "HF, s"))
+        theirs, ours, narrow = (float(row[f"{k}, s"].split()[0]) for k in ("HF", "ours", "narrow"))
         assert float(row["HF / ours"]) == pytest.approx(theirs / ours, rel=0.02)
-        assert float(row["ours / floor"]) > 1
-        narrow = float(row["narrow, s"].split()[0])
         assert float(row["HF / narrow"]) == pytest.approx(theirs / narrow, rel=0.02)
-    assert tiny["works"]["sample"]["timings"]["torch"]["value"] == 2 * 4 * 8
-    steps = tiny["works"]["grpo"]["timings"]
-    first, narrow = (steps[k]["first"] for k in ("ours", "narrow"))
-    assert first == pytest.approx(steps["torch"]["first"], rel=1e-3, abs=1e-5)
-    assert narrow != first and narrow == pytest.approx(first, rel=0.1, abs=1e-2)
-    assert tiny["memory"]["ours"]["compiled"] < tiny["memory"]["plain JAX"]["compiled"]
-    assert {"HF", "ours", "plain JAX"} == {row[""] for row in rows_of(text, "") if "" in row}
-    assert "pinned to core" in text and report["about"]["command"] in text
+        assert float(row["ours / floor"]) > 1 and float(row["floor, s"]) > 0
+    assert len(rows_of(text, "ours, ")) == 2 and len(rows_of(text, "HF, ")) == 1  # ragged lengths
+    planned = "temporaries by the compiler, MiB"
+    memory = {row["engine"]: row[planned] for row in rows_of(text, "") if planned in row}
+    assert list(memory) == ["HF", "plain JAX", "ours"]
+    assert float(memory["ours"]) <= float(memory["plain JAX"])
+    assert "pinned to core" in text and "`python bench/compare.py --sizes=tiny" in text
 
 
 @pytest.mark.slow
-def test_a_given_model_is_compared_on_a_benchmarks_prompts(tiny_model, tmp_path):
+def test_a_given_model_is_compared_on_a_benchmarks_prompts(tiny_model):
     """Prompts of several lengths, which torch pads on the left and we on the right."""
-    file = tmp_path / "numbers.json"
     text = run(
         "compare.py", f"--model={tiny_model}", "--benchmark=dial", "--prompt_tokens=100",
-        "--new_tokens=8", "--works=sample,prefill,step,grpo", "--repeats=1", "--gemm=256",
-        f"--json={file}",
+        "--works=sample,prefill,grpo", "--repeats=1",
     )  # fmt: skip
-    (result,) = json.loads(file.read_text())["sizes"].values()
-    assert 0 < result["log-prob difference"] < 1e-4
-    sample = result["works"]["sample"]
-    assert 70 <= sample["shortest prompt"] < sample["work"]["prompt"] <= 100
-    assert sample["timings"]["torch"]["value"] == sample["timings"]["ours"]["value"] == 8 * 8 * 8
-    name = "part of a decoding step, ours"
-    parts = {row[name]: row for row in rows_of(text, "") if name in row}
-    assert list(parts) == ["products", "attention", "logits", "draw", "rest", "whole"]
-    shares = [float(row["share"].split()[0]) for name, row in parts.items() if name != "whole"]
-    assert sum(shares) == pytest.approx(100, abs=3) and parts["whole"]["share"] == "100 %"
-    # What the parts need is what sampling needs beyond the first token.
-    prefill, numbers = result["works"]["prefill"], result["step"]["parts"]
-    least = (sample["GFLOP"] - prefill["GFLOP"]) / (sample["work"]["new"] - 1)
-    least /= max(sample["gemm GFLOP/s"], prefill["gemm GFLOP/s"])
-    assert numbers["whole"]["by products"] == pytest.approx(least)
-    assert least == pytest.approx(
-        sum(numbers[part]["by products"] for part in ("products", "attention", "logits"))
-    )
+    assert 0 < float(re.search(r"between engines (\S+);", text)[1]) < 1e-4
+    assert "prompts of dial" in text
+    (row,) = rows_of(text, "sample")
+    shortest, longest = map(int, re.search(r"(\d+)–(\d+) \+ 64 tokens", row["work"]).groups())
+    assert 70 <= shortest < longest <= 100
 
 
 @pytest.mark.slow
@@ -111,19 +85,14 @@ def test_a_models_parity(tiny_model):
 
 
 @pytest.mark.slow
-def test_the_accelerator_s_table_on_the_cpu(tmp_path):
-    file = tmp_path / "numbers.json"
+def test_the_accelerator_s_table_on_the_cpu():
     text = run(
         "gpu.py", "--models=tiny", "--rows=8,16", "--group=4", "--update_rows=8", "--prompt=8",
-        "--new_tokens=8", "--copy_megabytes=4", "--matmul=64,128", "--repeats=2", f"--json={file}",
+        "--new_tokens=8", "--repeats=2",
     )  # fmt: skip
-    result = json.loads(file.read_text())
-    decodes = result["decode"]
-    assert [case["work"]["prompts"] for case in decodes] == [2, 4]
     table = [row for row in rows_of(text, "tiny") if "ms a step" in row]
-    for case, row in zip(decodes, table, strict=True):
-        assert row["rows"] == str(4 * case["work"]["prompts"])
-        assert float(row["ms a step"]) == pytest.approx(1e3 * case["step"], rel=0.01)
+    assert [row["rows"] for row in table] == ["8", "16"]
+    assert all(float(row["ms a step"]) > 0 for row in table)
     (update,) = [row for row in rows_of(text, "tiny") if "MFU" in row]
     assert float(update["step, s"]) > 0 and update["MFU"].endswith("%")
 
@@ -138,8 +107,7 @@ def test_bad_flags_are_named():
         return done.stderr
 
     assert "['XL'] unknown; expected some of tiny, S, M" in refused("compare.py", "--sizes=XL")
-    assert "core 9999 is not among" in refused("compare.py", "--core=9999")
     assert "--benchmark is for --model" in refused("compare.py", "--benchmark=dial")
-    assert "expected sample and prefill beside it" in refused("compare.py", "--works=step,sample")
+    assert "is of a given model" in refused("compare.py", "--works=long")
     assert "expected multiples of --group=8" in refused("gpu.py", "--rows=12")
     assert "['GPT-2'] unknown" in refused("gpu.py", "--models=GPT-2")

@@ -3,7 +3,8 @@ import json
 import jax
 import numpy as np
 import pytest
-from workloads import SIZES, Work, heavy_tailed_lengths, with_prompts, write_model
+import random_model
+from workloads import SIZES, Work, heavy_tailed_lengths, huggingface_config, with_prompts
 
 from genenv_jax.models import huggingface
 from genenv_jax.models.config import TransformerConfig
@@ -20,16 +21,17 @@ def test_heavy_tailed_lengths_have_a_quarter_of_the_maximum_as_their_mean(maximu
 
 
 def test_the_written_model_is_one_that_we_read(tmp_path):
-    count = write_model(tmp_path, SIZES["tiny"])
+    shape = huggingface_config(SIZES["tiny"])
+    random_model.write(tmp_path, shape)
     config = TransformerConfig.from_huggingface(huggingface.read_config(tmp_path))
     params = huggingface.load_params(tmp_path, config)
     flat = [np.asarray(x) for x in jax.tree.leaves(params)]
-    assert sum(x.size for x in flat) == count
+    assert sum(x.size for x in flat) == random_model.parameters(shape)
     assert all(x.std() > 0 for x in flat)  # no bias or norm is left at its initial value
     again = tmp_path / "again"
-    write_model(again, SIZES["tiny"])
-    name = "model.safetensors"
-    assert (again / name).read_bytes() == (tmp_path / name).read_bytes()
+    random_model.write(again, shape)
+    for path in tmp_path.glob("*.safetensors"):
+        assert (again / path.name).read_bytes() == path.read_bytes()
 
 
 def test_given_prompts_are_spread_over_lengths_and_padded(tmp_path):
