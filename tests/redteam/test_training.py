@@ -12,6 +12,7 @@ import jax
 import numpy as np
 import pytest
 
+from genenv_jax.benchmarks.base import Benchmark
 from genenv_jax.players.agent import Agent, AgentConfig
 from genenv_jax.players.lengths import LimitsConfig
 from genenv_jax.players.offload import Offloader
@@ -44,13 +45,13 @@ CASES = {
 }
 
 
-class _Actions:
+class _Actions(Benchmark):
     """A scene's benchmark whose answers are numbers of actions.
 
     strict: it pays the reward; else what the official rules accept.
     """
 
-    name, isolated = "actions", False
+    name = "actions"
 
     def __init__(self, opened, exploit, strict):
         self._opened, self._exploit, self._strict = opened, exploit, strict
@@ -59,7 +60,10 @@ class _Actions:
     def agent_messages(self, task):
         return [{"role": "user", "content": str(self.tried.index(task))}]
 
-    def score(self, task, answer):
+    def load(self, split):
+        return self.tried
+
+    def verdict(self, task, answer):
         benchmark, action = self._opened.benchmark, int(answer)
         if action == RIGHT:
             text = benchmark.agent_answer(task)
