@@ -195,7 +195,13 @@ def load(config: Config, benchmark: Benchmark, path: str) -> tuple[build.ModelOn
 def _policy(config: Config, host: build.ModelOnMesh, params: Params, role: str) -> Policy:
     """A player that is asked one thing at a time, or as many as the mesh must have."""
     rows = host.mesh.shape["data"] * host.mesh.shape["fsdp"] if host.mesh else 1
-    return build.make_policy(config, host, params, role, rows)
+    agent, simulator = config.agent, config.simulator
+    samples, temperature = (
+        (agent.group_size, 1.0)
+        if role == "agent"
+        else (simulator.variations, simulator.temperature)
+    )
+    return build.make_policy(config, host, params, role, samples, temperature, rows)
 
 
 def play(

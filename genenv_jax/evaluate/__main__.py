@@ -39,7 +39,6 @@ import pathlib
 import time
 from collections.abc import Iterator, Mapping, Sequence
 
-import jax
 from absl import flags
 from ml_collections import ConfigDict
 
@@ -54,43 +53,37 @@ from genenv_jax.parallel import processes
 from genenv_jax.players import build
 from genenv_jax.players.lengths import check_prompts
 from genenv_jax.players.policy import Policy
-from genenv_jax.run import streams
-from genenv_jax.run.programs import compile_in_parallel, enable_compilation_cache
+from genenv_jax.run.programs import enable_compilation_cache
 from genenv_jax.run.progress import Progress
-from genenv_jax.run.streams import Stream
 from genenv_jax.run.workdir import compare_data, compare_settings
 from genenv_jax.scoring.attempts import Attempt, ChatModel
 from genenv_jax.scoring.scorer import Scorer
 from genenv_jax.supervised import base_model
 
 
+def modes_of(config: Config, role: str) -> dict[str, tuple[int, float]]:
+    """(samples, temperature) of each way of answering; the simulator's has the name of its role."""
+    if role == SIMULATOR:
+        return {role: (config.simulator.variations, config.simulator.temperature)}
+    return config.evaluation.modes()
+
+
 @contextlib.contextmanager
 def open_policies(
-    config: Config, benchmark: Benchmark, tasks: Sequence[Task]
+    config: Config, benchmark: Benchmark, tasks: Sequence[Task], role: str
 ) -> Iterator[dict[str, ChatModel]]:
-    """Policies by mode, of the configuration's model."""
+    """Policies of the configuration's model by mode; tasks: that it answers, or seeds that it varies."""
     mesh = build.open_mesh(config)
     host = build.open_model(config, base_model(config, benchmark, mesh), mesh)
-    check_prompts(config.limits, host.model, benchmark, (), tasks)
-    engines = config.evaluation.engines(config.limits, config.sampling, host.model, host.put)
+    seeds, held_out = (tasks, ()) if role == SIMULATOR else ((), tasks)
+    check_prompts(config.limits, host.model, benchmark, seeds, held_out)
+    max_concurrent = config.sampling.batch_size or config.evaluation.batch_size
     with host.activate():
         params = host.load_params(config.model.dtype)
-        key = streams.key(jax.random.key(config.seed), Stream.EVALUATE)
-        yield {mode: Policy(host.model, engine, params, key) for mode, engine in engines.items()}
-
-
-@contextlib.contextmanager
-def open_simulator(
-    config: Config, benchmark: Benchmark, seeds: Sequence[Task]
-) -> Iterator[dict[str, ChatModel]]:
-    """The configuration's model as simulator, by the name of its role."""
-    mesh = build.open_mesh(config)
-    host = build.open_model(config, base_model(config, benchmark, mesh), mesh)
-    check_prompts(config.limits, host.model, benchmark, seeds, ())
-    with host.activate():
-        params = host.load_params(config.model.dtype)
-        max_concurrent = config.sampling.batch_size or config.evaluation.batch_size
-        yield {SIMULATOR: build.make_policy(config, host, params, SIMULATOR, max_concurrent)}
+        yield {
+            mode: build.make_policy(config, host, params, role, *how, max_concurrent)
+            for mode, how in modes_of(config, role).items()
+        }
 
 
 def open_endpoint(
@@ -102,7 +95,7 @@ def open_endpoint(
     workdir: pathlib.Path,
     budget: int,
 ) -> dict[str, ChatModel]:
-    """Answerers by mode or role, of a server that is there or whose answers are kept.
+    """Chat models by mode, of a server that is there or whose answers are kept.
 
     budget: tokens that they may spend together, 0: no limit.
     """
@@ -111,24 +104,14 @@ def open_endpoint(
     if processes.process_count() > 1:
         raise ValueError("--endpoint: expected one process, since one asks as well as several")
     workdir.mkdir(parents=True, exist_ok=True)
-    limits, simulator = config.limits, config.simulator
-    if role == SIMULATOR:
-        longest = limits.simulator_response
-        modes = {role: (simulator.variations, simulator.temperature)}
-    else:
-        longest, modes = limits.agent_response, config.evaluation.modes()
-    server = Endpoint(
-        url,
-        model,
-        max_tokens=longest,
-        cache=workdir / "endpoint.jsonl",
-        max_tokens_total=budget,
-    )
+    _, longest, _ = config.limits.of(role)
+    cache = workdir / "endpoint.jsonl"
+    server = Endpoint(url, model, max_tokens=longest, cache=cache, max_tokens_total=budget)
     server.reach()
     size, seed = config.evaluation.batch_size, config.seed
     return {
         mode: EndpointModel(server, samples, size, seed, concurrency, temperature)
-        for mode, (samples, temperature) in modes.items()
+        for mode, (samples, temperature) in modes_of(config, role).items()
     }
 
 
@@ -144,9 +127,9 @@ def compile_policies(
         return
     steps = warm_up(policies, benchmark, tasks, lambda: policies[0].params)
     with progress.phase("compile", len(steps), "parts") as display:
-        compile_in_parallel(
-            [steps], contextlib.nullcontext, side_by_side=False, done=display.advance
-        )
+        for step in steps:
+            step()
+            display.advance()
 
 
 def run(
@@ -195,12 +178,9 @@ def run(
         kind = "seed" if role == SIMULATOR else "held-out"
         raise ValueError(f"benchmark {benchmark.name!r} has no {kind} tasks: expected some")
     answers = endpoint_model if endpoint else checked.model.path or "made here"
-    if endpoint:
-        opened = contextlib.nullcontext(served)
-    elif role == SIMULATOR:
-        opened = open_simulator(checked, benchmark, tasks)
-    else:
-        opened = open_policies(checked, benchmark, tasks)
+    opened = contextlib.nullcontext(served)
+    if not endpoint:
+        opened = open_policies(checked, benchmark, tasks, role)
     metrics: dict[str, float] = {}
     attempts: dict[str, list[list[Attempt]]] = {}
     prompt_tokens: dict[str, int | None] = {}

@@ -1,4 +1,4 @@
-"""Held-out scores of an chat_model, and the evaluations of a run."""
+"""Held-out scores of a chat model, and the evaluations of a run."""
 
 from __future__ import annotations
 
@@ -18,12 +18,11 @@ from genenv_jax.models.language_model import LanguageModel
 from genenv_jax.parallel import processes
 from genenv_jax.players.agent import Agent
 from genenv_jax.players.lengths import LimitsConfig
-from genenv_jax.players.policy import Policy
+from genenv_jax.players.policy import Policy, make_engine
 from genenv_jax.run.jsonl import write_jsonl
 from genenv_jax.run.samples import answer_row, spread
 from genenv_jax.run.session import Session
 from genenv_jax.run.streams import Stream
-from genenv_jax.sampling.draw import SamplingParams
 from genenv_jax.sampling.engine import Engine, OnCompletion, SamplingConfig, bucket, ignore
 from genenv_jax.sampling.episodes import EpisodeEngine
 from genenv_jax.scoring.attempts import Attempt, ChatModel, Waiting, attempt
@@ -83,23 +82,11 @@ class EvaluationConfig(Settings):
         put: Callable[[Any], Any],
     ) -> dict[str, Engine]:
         """The samplers of the agent's held-out answers, by mode."""
-        buckets = limits.buckets(limits.agent_prompt)
-        max_concurrent = sampling.batch_size or self.batch_size
-        engines = {}
-        for mode, (samples, temperature) in self.modes().items():
-            options = SamplingParams(
-                limits.agent_response, samples, model.eos_ids, temperature=temperature
-            )
-            engines[mode] = Engine(
-                model.config,
-                options,
-                max_concurrent,
-                buckets,
-                put,
-                sampling.lanes,
-                episode=limits.agent_episode,
-            )
-        return engines
+        rows = sampling.batch_size or self.batch_size
+        return {
+            mode: make_engine(model, limits, put, "agent", *how, rows, sampling.lanes)
+            for mode, how in self.modes().items()
+        }
 
 
 def evaluate(

@@ -53,16 +53,8 @@ class Agent(Player):
     config: AgentConfig
 
     def __init__(self, setup: Setup, config: AgentConfig, trained: Params):
-        limits = setup.limits
-        super().__init__(
-            setup,
-            config,
-            trained,
-            limits.agent_prompt,
-            limits.agent_response,
-            config.group_size,
-            limits.agent_episode,
-        )
+        # The ratio of GRPO is taken to the policy that sampled.
+        super().__init__(setup, config, trained, "agent", config.group_size, temperature=1.0)
 
     def policy(self, key: PRNGKey) -> Policy:
         """The agent as it is now, drawing by `key`."""

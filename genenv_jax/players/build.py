@@ -27,12 +27,10 @@ from genenv_jax.parallel.rules import activate, batch_sharding, param_shardings
 from genenv_jax.players.agent import Agent
 from genenv_jax.players.offload import Offloader
 from genenv_jax.players.player import Reference, Setup
-from genenv_jax.players.policy import Policy
+from genenv_jax.players.policy import Policy, make_engine
 from genenv_jax.players.simulator import Simulator
 from genenv_jax.run import streams
 from genenv_jax.run.streams import Stream
-from genenv_jax.sampling.draw import SamplingParams
-from genenv_jax.sampling.engine import Engine
 from genenv_jax.typing import Params
 
 
@@ -136,42 +134,25 @@ def make_players(config: Config, host: ModelOnMesh) -> tuple[Agent, Simulator]:
         reference = Reference(jax.tree.map(lambda x: x.astype(dtype), loaded), model.config)
         trained = [jax.tree.map(jnp.copy, loaded) for _ in range(2)]
     offloader.add_reference(reference)
-    setup = Setup(
-        model,
-        reference,
-        offloader,
-        host.put,
-        config.limits,
-        config.sampling,
-        config.memory.moments,
-    )
+    limits, sampling, moments = config.limits, config.sampling, config.memory.moments
+    setup = Setup(model, reference, offloader, host.put, limits, sampling, moments)
     agent = Agent(setup, config.agent, trained[0])
     return agent, Simulator(setup, config.simulator, trained[1])
 
 
 def make_policy(
-    config: Config, host: ModelOnMesh, params: Params, role: str, max_concurrent: int
+    config: Config,
+    host: ModelOnMesh,
+    params: Params,
+    role: str,
+    samples: int,
+    temperature: float,
+    max_concurrent: int,
 ) -> Policy:
-    """A player that samples as in a run and is not trained.
-
-    role: "agent" or "simulator".  max_concurrent: prompts that decode at the same time.
-    """
-    limits, agent, simulator = config.limits, config.agent, config.simulator
-    if role == "agent":
-        prompt, response, episode = limits.agent_prompt, limits.agent_response, limits.agent_episode
-        group, temperature = agent.group_size, 1.0
-    else:
-        prompt, response, episode = limits.simulator_prompt, limits.simulator_response, 0
-        group, temperature = simulator.variations, simulator.temperature
-    options = SamplingParams(response, group, host.model.eos_ids, temperature=temperature)
-    engine = Engine(
-        host.model.config,
-        options,
-        max_concurrent,
-        limits.buckets(prompt),
-        host.put,
-        config.sampling.lanes,
-        episode=episode,
+    """A player that samples as in a run's evaluations and is not trained; see `make_engine`."""
+    lanes, limits = config.sampling.lanes, config.limits
+    engine = make_engine(
+        host.model, limits, host.put, role, samples, temperature, max_concurrent, lanes
     )
     key = streams.key(jax.random.key(config.seed), Stream.EVALUATE)
     return Policy(host.model, engine, params, key)

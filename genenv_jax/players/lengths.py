@@ -34,6 +34,12 @@ class LimitsConfig(Settings):
             if any(size < 1 for size in getattr(self, name)):
                 raise ValueError(f"{name} = {getattr(self, name)}: expected positive widths")
 
+    def of(self, role: str) -> tuple[int, int, int]:
+        """(prompt, answer, episode) of a role, "agent" or "simulator"; no episode: 0."""
+        if role == "agent":
+            return self.agent_prompt, self.agent_response, self.agent_episode
+        return self.simulator_prompt, self.simulator_response, 0
+
     def buckets(self, limit: int) -> tuple[int, ...]:
         """The prompt widths that are compiled for prompts of at most `limit` tokens, ascending."""
         return _up_to(limit, self.prompt_buckets)
@@ -85,22 +91,12 @@ def check_prompts(
     def simulator_messages(seed: Task):
         return benchmark.simulator_messages(seed, SeedStatistics(100, 100))
 
-    for player, tasks, messages, prompt, response in (
-        (
-            "agent",
-            [*seeds, *answered],
-            benchmark.agent_messages,
-            limits.agent_prompt,
-            max(limits.agent_response, limits.agent_episode),
-        ),
-        (
-            "simulator",
-            seeds,
-            simulator_messages,
-            limits.simulator_prompt,
-            limits.simulator_response,
-        ),
+    for player, tasks, messages in (
+        ("agent", [*seeds, *answered], benchmark.agent_messages),
+        ("simulator", seeds, simulator_messages),
     ):
+        prompt, *answers = limits.of(player)
+        response = max(answers)
         if prompt + response > model.config.max_positions:
             raise ValueError(
                 f"config.limits.{player}_prompt + {player}_response = {prompt + response}: expected at "

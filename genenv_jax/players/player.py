@@ -18,8 +18,8 @@ from genenv_jax.players import learner
 from genenv_jax.players.lengths import LimitsConfig
 from genenv_jax.players.offload import Offloader, place
 from genenv_jax.players.optimizer import OptimizerConfig, make_optimizer
-from genenv_jax.sampling.draw import SamplingParams
-from genenv_jax.sampling.engine import Engine, Rollouts, SamplingConfig
+from genenv_jax.players.policy import make_engine
+from genenv_jax.sampling.engine import Rollouts, SamplingConfig
 from genenv_jax.settings import Settings, within
 from genenv_jax.typing import Array, Params
 
@@ -113,9 +113,8 @@ class Player:
       setup: what it shares with the other player.
       config: its settings.
       trained: what is trained, float32: all parameters, or the adapters alone.  Taken over.
-      prompt, response: longest of each, tokens.
+      role: "agent" or "simulator".
       group: samples a prompt.
-      episode: most tokens of an episode after its prompt; 0: it answers once.
       temperature: of the samples.
     Attributes:
       buckets: ascending prompt widths.
@@ -130,40 +129,20 @@ class Player:
         setup: Setup,
         config: PlayerConfig,
         trained: Params,
-        prompt: int,
-        response: int,
+        role: str,
         group: int,
-        episode: int = 0,
-        temperature: float = 1.0,
+        temperature: float,
     ):
-        model, sampling = setup.model, setup.sampling
-        self.model, self.reference, self.config, self.put = (
-            model,
-            setup.reference,
-            config,
-            setup.put,
-        )
-        self.buckets, self.widths = (
-            setup.limits.buckets(prompt),
-            setup.limits.widths(episode or response),
-        )
+        model, limits, put = setup.model, setup.limits, setup.put
+        self.model, self.reference, self.config, self.put = model, setup.reference, config, put
         self.groups: tuple[int, ...] = (group,)
-        options = SamplingParams(response, group, model.eos_ids, temperature=temperature)
-        max_concurrent = sampling.batch_size or config.batch_size
-        self.engine = Engine(
-            model.config,
-            options,
-            max_concurrent,
-            self.buckets,
-            setup.put,
-            sampling.lanes,
-            episode=episode,
-        )
+        rows, lanes = setup.sampling.batch_size or config.batch_size, setup.sampling.lanes
+        self.engine = make_engine(model, limits, put, role, group, temperature, rows, lanes)
+        _, response, episode = limits.of(role)
+        self.buckets, self.widths = self.engine.prompt_buckets, limits.widths(episode or response)
         self.optimizer = make_optimizer(
             OptimizerConfig(
-                config.learning_rate,
-                weight_decay=config.weight_decay,
-                moments=setup.moments,
+                config.learning_rate, weight_decay=config.weight_decay, moments=setup.moments
             )
         )
         self.state = learner.init_state(trained, self.optimizer, copy=False)

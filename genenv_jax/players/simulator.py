@@ -83,17 +83,9 @@ class Simulator(Player):
     config: SimulatorConfig
 
     def __init__(self, setup: Setup, config: SimulatorConfig, trained: Params):
-        limits, n = setup.limits, config.variations
-        super().__init__(
-            setup,
-            config,
-            trained,
-            limits.simulator_prompt,
-            limits.simulator_response,
-            n,
-            temperature=config.temperature,
-        )
-        if limits.response_buckets:
+        n = config.variations
+        super().__init__(setup, config, trained, "simulator", n, config.temperature)
+        if setup.limits.response_buckets:
             self.groups = tuple(sorted({n, *(2**i for i in range(n.bit_length()) if 2**i < n)}))
         self._initial = dataclasses.replace(self.engine, config=self.reference.config)
         # Who writes how many of a seed's variations.
