@@ -5,7 +5,7 @@
 
 Texts are made by grammars and by changes to right ones (`texts`), those of the benchmarks' own tasks: from
 $GENENV_DATA where the files are there, else from those in --small.  Text number i of a target depends on
---seed and i alone.  Each has --limit seconds of CPU time.  Whatever is raised, takes longer, ends the process
+--seed and i alone.  Each has two seconds of CPU time.  Whatever is raised, takes longer, ends the process
 or is not what its type promises (`promises`) is a find: made smaller it is written to --out, and the exit
 code is 1.
 """
@@ -22,15 +22,12 @@ from collections.abc import Sequence
 def main(arguments: Sequence[str] | None = None) -> int:
     """Fuzzes and prints; 1 where there were finds."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--minutes", type=float, default=10.0, help="CPU minutes of each process")
+    parser.add_argument("--minutes", type=float, default=10.0, help="of CPU time")
     parser.add_argument(
         "--texts", type=int, default=1 << 60, help="inputs for each target, at most"
     )
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--names", default="", help="words of targets' names, separated by commas")
-    parser.add_argument("--limit", type=float, default=2.0, help="CPU seconds of one text")
-    parser.add_argument("--memory", type=float, default=3.0, help="GiB of one process")
-    parser.add_argument("--processes", type=int, default=1)
     parser.add_argument(
         "--out", type=pathlib.Path, default=pathlib.Path("runs/fuzz"), help="for finds"
     )
@@ -42,8 +39,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     from bench.fuzz.loop import finds, fuzz, summary, table
 
     tallies = fuzz(options)
-    print("\n".join(table(tallies)))
-    print(f"\n{summary(tallies)}")
+    print(f"{table(tallies)}\n\n{summary(tallies)}")
     found = any(any(finds(tally)) for tally in tallies.values())
     if found:
         print(f"Finds are in {options.out}.")

@@ -7,21 +7,24 @@ import collections
 import dataclasses
 import json
 import multiprocessing
-import multiprocessing.connection
 import pathlib
+import resource
 import signal
 import sys
 import tempfile
 import time
 import zlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 
 from bench.fuzz import guard
 from bench.fuzz.outlets import outlets
 from bench.fuzz.readers import readers
 from bench.fuzz.targets import Target, benchmarks, of_benchmark
+from bench.tables import markdown
 
 _SLICE = 0.25  # CPU seconds that one target gets before the next one's turn
+_LIMIT = 2.0  # of one text
+_MEMORY = 3 * 2**30  # bytes
 _DIED = "the process died"
 _SHOWN = 90  # characters of the slowest text in the table
 
@@ -77,10 +80,8 @@ def all_targets(
 def save(out: pathlib.Path, target: Target, subject: int, written: Sequence[str], verdict) -> None:
     """Writes a find, made smaller, unless there is one of the same place."""
     mark = f"{target.name} {verdict.outcome} {verdict.where}"
-    path = (
-        out
-        / f"{''.join(c if c.isalnum() else '_' for c in target.name)}-{zlib.crc32(mark.encode()):08x}.json"
-    )
+    name = "".join(c if c.isalnum() else "_" for c in target.name)
+    path = out / f"{name}-{zlib.crc32(mark.encode()):08x}.json"
     if path.exists():
         return
     record = {
@@ -96,7 +97,7 @@ def save(out: pathlib.Path, target: Target, subject: int, written: Sequence[str]
     if verdict.outcome == guard.CRASH and verdict.where != _DIED:  # that would end this process too
 
         def fails(shorter: Sequence[str]) -> bool:
-            return run(target, subject, shorter, 2.0).where == verdict.where
+            return run(target, subject, shorter, _LIMIT).where == verdict.where
 
         record["texts"] = guard.shrink(written, fails)
         path.write_text(json.dumps(record, indent=1))
@@ -107,99 +108,75 @@ def run(target: Target, subject: int, written: Sequence[str], limit: float) -> g
     return guard.run(lambda: target.run(target.subjects[subject], written), limit)
 
 
-def _work(options: argparse.Namespace, rank: int, places, results) -> None:
-    """One process: targets in turn, until time or texts are over.
+def _work(options: argparse.Namespace, places, results) -> None:
+    """The process that runs the texts: targets in turn, until time or texts are over.
 
-    places: shared; the next input of each target, in the end the one that is being run and -1 or its target.
+    places: shared; the next input of each target, and last the target that is being run, or -1.
     """
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the first process ends this one
-    _bound_memory(options.memory)
+    resource.setrlimit(resource.RLIMIT_DATA, (_MEMORY,) * 2)
+    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     with tempfile.TemporaryDirectory(prefix="fuzz") as directory:
         targets = all_targets(pathlib.Path(directory), options.names, options.small)
-        died = places[-1]
-        places[-1] = -1
-        if died >= 0:  # the process before ended there, so it is not run again
-            target, index = targets[died], places[died] - options.processes
-            subject, written = target.draw(options.seed, index)
-            verdict = guard.Verdict(guard.HANG if places[-2] else guard.CRASH, 0.0, _DIED)
-            save(options.out, target, subject, written, verdict)
-            results.send((target.name, _tally_of(verdict, written)))
-        begin = time.process_time()
-        while True:
+        begin, left = time.process_time(), True
+        while left and time.process_time() - begin < 60 * options.minutes:
             left = False
             for number, target in enumerate(targets):
                 tally, until = Tally(), time.process_time() + _SLICE
                 while time.process_time() < until and (index := places[number]) < options.texts:
                     left = True
                     subject, written = target.draw(options.seed, index)
-                    places[number], places[-1] = index + options.processes, number
-                    verdict = run(target, subject, written, options.limit)
+                    places[number], places[-1] = index + 1, number
+                    verdict = run(target, subject, written, _LIMIT)
                     places[-1] = -1
                     tally.add(verdict, written)
                     if verdict.outcome in (guard.CRASH, guard.HANG):
                         save(options.out, target, subject, written, verdict)
                 results.send((target.name, tally))
-            if not left or time.process_time() - begin > 60 * options.minutes:
-                break
     results.send(None)
 
 
-def _tally_of(verdict: guard.Verdict, written: Sequence[str]) -> Tally:
-    tally = Tally()
+def _died(options: argparse.Namespace, places, outcome: str) -> tuple[str, Tally]:
+    """Keeps the input that has ended a process, which is not run again; its target's name and its count."""
+    with tempfile.TemporaryDirectory(prefix="fuzz") as directory:
+        targets = all_targets(pathlib.Path(directory), options.names, options.small)
+        target, tally = targets[places[-1]], Tally()
+        subject, written = target.draw(options.seed, places[places[-1]] - 1)
+    verdict = guard.Verdict(outcome, 0.0, _DIED)
+    save(options.out, target, subject, written, verdict)
     tally.add(verdict, written)
-    return tally
-
-
-def _bound_memory(gib: float) -> None:
-    import resource
-
-    resource.setrlimit(resource.RLIMIT_DATA, (round(gib * 2**30),) * 2)
-    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+    places[-1] = -1
+    return target.name, tally
 
 
 def fuzz(options: argparse.Namespace) -> dict[str, Tally]:
-    """Runs the processes; one that dies is a find, and another one goes on in its place.  Ctrl-C ends it."""
+    """Runs a process; where it dies that is a find, and another one goes on.  Ctrl-C ends it."""
     context = multiprocessing.get_context("spawn")
     tallies: dict[str, Tally] = {}
-    running = {}
-    last = time.monotonic()
-
-    def start(rank: int, places) -> None:
+    places = context.RawArray("q", 256)
+    places[-1] = -1
+    last, message = time.monotonic(), ("", Tally())
+    while message:
         receive, send = context.Pipe(duplex=False)
-        process = context.Process(target=_work, args=(options, rank, places, send))
+        process = context.Process(target=_work, args=(options, places, send))
         process.start()
         send.close()
-        running[receive] = process, rank, places
-
-    for rank in range(options.processes):
-        places = context.RawArray("q", [rank] * 256)
-        places[-1] = -1
-        start(rank, places)
-    try:
-        while running:
-            for receive in multiprocessing.connection.wait(list(running)):
-                try:
-                    message = receive.recv()
-                except EOFError:
-                    process, rank, places = running.pop(receive)
-                    process.join()
-                    code = process.exitcode
-                    if places[-1] < 0:
-                        raise RuntimeError(f"a process ended with exit code {code}") from None
-                    places[-2] = code == -signal.SIGPROF  # out of CPU time, in native code
-                    start(rank, places)
-                    continue
-                if message is None:
-                    running.pop(receive)[0].join()
-                else:
-                    tallies.setdefault(message[0], Tally()).merge(message[1])
-            if time.monotonic() - last > 60:
-                last = time.monotonic()
-                print(summary(tallies), file=sys.stderr, flush=True)
-    except KeyboardInterrupt:  # enough; what was counted is shown
-        pass
-    finally:
-        for process, *_ in running.values():
+        try:
+            while message := receive.recv():
+                tallies.setdefault(message[0], Tally()).merge(message[1])
+                if time.monotonic() - last > 60:
+                    last = time.monotonic()
+                    print(summary(tallies), file=sys.stderr, flush=True)
+        except KeyboardInterrupt:  # enough; what was counted is shown
+            message = None
+        except EOFError:
+            process.join()
+            if places[-1] < 0:
+                raise RuntimeError(f"a process ended with exit code {process.exitcode}") from None
+            hung = process.exitcode == -signal.SIGPROF  # out of CPU time, in native code
+            name, tally = _died(options, places, guard.HANG if hung else guard.CRASH)
+            tallies.setdefault(name, Tally()).merge(tally)
+        finally:
             process.terminate()
     return tallies
 
@@ -211,40 +188,28 @@ def finds(tally: Tally) -> tuple[int, int]:
 
 def summary(tallies: dict[str, Tally]) -> str:
     """All targets in a line."""
-    crashes, hangs = (
-        sum(column) for column in zip((0, 0), *map(finds, tallies.values()), strict=True)
-    )
-    name, slowest = max(
-        tallies.items(), key=lambda item: item[1].slowest, default=("none", Tally())
-    )
-    texts, seconds = (
-        sum(getattr(t, key) for t in tallies.values()) for key in ("texts", "seconds")
-    )
+    every = tallies.values()
+    crashes, hangs = (sum(column) for column in zip((0, 0), *map(finds, every), strict=True))
+    name = max(tallies, key=lambda name: tallies[name].slowest, default="none")
+    slowest = tallies.get(name, Tally()).slowest
     return (
-        f"{texts:,} texts, {seconds:,.0f} s of CPU time, crashes {crashes}, hangs {hangs}; "
-        f"slowest {slowest.slowest * 1000:.0f} ms ({name})"
+        f"{sum(t.texts for t in every):,} texts, {sum(t.seconds for t in every):,.0f} s of CPU time, crashes "
+        f"{crashes}, hangs {hangs}; slowest {slowest * 1000:.0f} ms ({name})"
     )
 
 
-def table(tallies: dict[str, Tally]) -> Iterator[str]:
+def table(tallies: dict[str, Tally]) -> str:
     """The counts as a Markdown table, then the outcomes and the slowest text of each target."""
-    yield "| target | texts | taken | refused | crashes | hangs | mean | slowest |"
-    yield "|---|---:|---:|---:|---:|---:|---:|---:|"
+    rows, details = [], []
     for name, tally in sorted(tallies.items()):
         crashes, hangs = finds(tally)
-        refused = sum(
-            count
-            for o, count in tally.outcomes.items()
-            if o.startswith(("rejected", "refused", "invalid"))
-        )
-        taken = tally.outcomes.total() - refused - crashes - hangs
+        kinds = ("rejected", "refused", "invalid")
+        refused = sum(n for outcome, n in tally.outcomes.items() if outcome.startswith(kinds))
+        counts = tally.texts, tally.outcomes.total() - refused - crashes - hangs, refused
         mean = tally.seconds / max(1, tally.outcomes.total())
-        yield (
-            f"| {name} | {tally.texts:,} | {taken:,} | {refused:,} | {crashes} | {hangs} | "
-            f"{mean * 1000:.2f} ms | {tally.slowest * 1000:.0f} ms |"
-        )
-    for name, tally in sorted(tallies.items()):
-        counts = ", ".join(
-            f"{outcome} {count:,}" for outcome, count in tally.outcomes.most_common(12)
-        )
-        yield f"\n{name}: {counts}\n  slowest {tally.slowest * 1000:.0f} ms: {tally.slowest_text}"
+        times = f"{mean * 1000:.2f} ms", f"{tally.slowest * 1000:.0f} ms"
+        rows.append([name, *(f"{n:,}" for n in (*counts, crashes, hangs)), *times])
+        common = ", ".join(f"{outcome} {n:,}" for outcome, n in tally.outcomes.most_common(12))
+        details.append(f"{name}: {common}\n  slowest {times[1]}: {tally.slowest_text}")
+    columns = ("target", "texts", "taken", "refused", "crashes", "hangs", "mean", "slowest")
+    return "\n\n".join([markdown(columns, rows), *details])
