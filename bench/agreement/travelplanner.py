@@ -17,11 +17,11 @@ from typing import Any
 from bench.agreement.tally import Case, Judge, Verdict
 from bench.bad_answers.travelplanner import Mutator, plans
 from genenv_jax.benchmarks.base import Score, Task
-from genenv_jax.benchmarks.travelplanner import records
+from genenv_jax.benchmarks.travelplanner import tasks
 from genenv_jax.benchmarks.travelplanner.benchmark import TravelPlanner
-from genenv_jax.benchmarks.travelplanner.constraints import COMMONSENSE, HARD
 from genenv_jax.benchmarks.travelplanner.database import Database
 from genenv_jax.benchmarks.travelplanner.queries import Query
+from genenv_jax.benchmarks.travelplanner.scoring import COMMONSENSE, HARD
 
 CONSTRAINTS = (*COMMONSENSE, *HARD)
 # A letter for each constraint: passed, failed, not asked, not looked at, exception.
@@ -31,9 +31,9 @@ UNDELIVERED = SKIPPED * len(CONSTRAINTS)
 
 def cases(data_dir: pathlib.Path | None, seed: int, share: float) -> Iterator[Case]:
     """The training queries with plans of all kinds."""
-    world = records.read_world(records.find_directory(data_dir))
-    tasks = world.tasks[records.TRAIN]
-    for task, next_task in zip(tasks, tasks[1:] + tasks[:1], strict=True):
+    world = tasks.read_world(tasks.find_directory(data_dir))
+    train = world.tasks[tasks.TRAIN]
+    for task, next_task in zip(train, train[1:] + train[:1], strict=True):
         rng = random.Random(f"agreement {seed} {task.id}")
         if rng.random() >= share:
             continue
@@ -62,8 +62,8 @@ def ours(data_dir: pathlib.Path | None) -> Judge:
 
 def official(data_dir: pathlib.Path | None, clones: pathlib.Path) -> Judge:
     """Likewise, by the functions of the official evaluator."""
-    directory = records.find_directory(data_dir)
-    database = records.read_world(directory).database
+    directory = tasks.find_directory(data_dir)
+    database = tasks.read_world(directory).database
     prepare(clones / "TravelPlanner", directory.resolve(), database)
     commonsense, hard = map(importlib.import_module, ("commonsense_constraint", "hard_constraint"))
     remember_searches()

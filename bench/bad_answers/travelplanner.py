@@ -12,10 +12,10 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 from genenv_jax.benchmarks.base import Benchmark, Task
-from genenv_jax.benchmarks.travelplanner.names import name_and_city
 from genenv_jax.benchmarks.travelplanner.planner import find_plan
+from genenv_jax.benchmarks.travelplanner.plans import name_and_city
 from genenv_jax.benchmarks.travelplanner.queries import Query
-from genenv_jax.benchmarks.travelplanner.records import World
+from genenv_jax.benchmarks.travelplanner.tasks import World
 
 Plan = list[dict[str, Any]]
 

@@ -88,7 +88,7 @@ def check_text(text: Any, max_chars: int = MAX_CHARS) -> Rejection | None:
     return None
 
 
-def _string_end(text: str, start: int, quote: str, newline_ends: bool) -> int:
+def string_end(text: str, start: int, quote: str, newline_ends: bool = False) -> int:
     """Index after the string literal whose body begins at `start` (or of where it must stop)."""
     position = start
     while position < len(text):
@@ -120,7 +120,7 @@ def _python_nesting(text: str, max_depth: int) -> Rejection | None:
             quote = found["quote"]
             if (found["prefix"] or "").lower() in ("f", "fr", "rf"):
                 return Rejection(NOT_EVALUATED, "formatted string")  # its braces hold expressions
-            position = _string_end(text, position, quote, newline_ends=len(quote) == 1)
+            position = string_end(text, position, quote, newline_ends=len(quote) == 1)
         elif kind == "comment":
             newline = text.find("\n", position)
             position = len(text) if newline < 0 else newline
@@ -152,7 +152,7 @@ def _json_nesting(text: str, max_depth: int) -> Rejection | None:
     while found := _JSON_TOKEN.search(text, position):
         position = found.end()
         if found.lastgroup == "quote":
-            position = _string_end(text, position, '"', newline_ends=False)
+            position = string_end(text, position, '"')
         elif found.lastgroup == "open":
             depth += 1
             if depth > max_depth:

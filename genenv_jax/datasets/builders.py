@@ -224,7 +224,7 @@ class GenenvTravelplanner(TaskBuilder):
 
     benchmark = "travelplanner"
     homepage = "https://osu-nlp-group.github.io/TravelPlanner"
-    reader = "genenv_jax.benchmarks.travelplanner.records"
+    reader = "genenv_jax.benchmarks.travelplanner.tasks"
     optional = ("HEAD/postprocess/example_evaluation.jsonl",)
     citation = """@inproceedings{xie2024travelplanner,
   title={TravelPlanner: A Benchmark for Real-World Planning with Language Agents},

@@ -5,10 +5,10 @@ import dataclasses
 
 import pytest
 
-from genenv_jax.benchmarks.travelplanner import records
-from genenv_jax.benchmarks.travelplanner.constraints import HARD, judge, total_cost
+from genenv_jax.benchmarks.travelplanner import tasks
 from genenv_jax.benchmarks.travelplanner.planner import find_plan
 from genenv_jax.benchmarks.travelplanner.queries import Query
+from genenv_jax.benchmarks.travelplanner.scoring import HARD, judge, total_cost
 from tests.benchmarks import travelplanner_files
 
 QUERY = Query(
@@ -47,7 +47,7 @@ ROUTE, VEHICLES, ABSENT = (
 
 @pytest.fixture(scope="module")
 def world(tmp_path_factory):
-    return records.read_world(travelplanner_files.write(tmp_path_factory.mktemp("small")))
+    return tasks.read_world(travelplanner_files.write(tmp_path_factory.mktemp("small")))
 
 
 def _changed(*changes):
@@ -177,7 +177,7 @@ def test_where_the_official_code_raises_the_constraint_failed(world, change, cra
 
 
 def test_longer_trips_stay_in_the_state(world):
-    query = Query.from_json(world.tasks[records.TRAIN][2].answer["query"])
+    query = Query.from_json(world.tasks[tasks.TRAIN][2].answer["query"])
     plan = find_plan(query, world.references["train_3"], world.database)
     assert judge(query, plan, world.database)[0][ROUTE]
     other = dataclasses.replace(query, dest="Southmark")

@@ -17,12 +17,11 @@ from bench.bad_answers.travelplanner import (
     template,
 )
 from genenv_jax.benchmarks.base import Task
-from genenv_jax.benchmarks.travelplanner import records
+from genenv_jax.benchmarks.travelplanner import tasks
 from genenv_jax.benchmarks.travelplanner.benchmark import TravelPlanner
-from genenv_jax.benchmarks.travelplanner.constraints import judge
-from genenv_jax.benchmarks.travelplanner.grounding import grounded_part, judge_grounded
-from genenv_jax.benchmarks.travelplanner.metrics import RATES
 from genenv_jax.benchmarks.travelplanner.queries import Query
+from genenv_jax.benchmarks.travelplanner.reward import grounded_part, judge_grounded
+from genenv_jax.benchmarks.travelplanner.scoring import RATES, judge
 from tests.benchmarks import travelplanner_files
 
 QUERY = Query(
@@ -59,7 +58,7 @@ SANDBOX = "is_valid_information_in_sandbox"
 
 @pytest.fixture(scope="module")
 def world(tmp_path_factory):
-    return records.read_world(travelplanner_files.write(tmp_path_factory.mktemp("small")))
+    return tasks.read_world(travelplanner_files.write(tmp_path_factory.mktemp("small")))
 
 
 @pytest.fixture(scope="module")

@@ -5,20 +5,20 @@ import json
 
 import pytest
 
-from genenv_jax.benchmarks.travelplanner import compaction, records
+from genenv_jax.benchmarks.travelplanner import compaction, tasks
 from genenv_jax.benchmarks.travelplanner.benchmark import TravelPlanner
-from genenv_jax.benchmarks.travelplanner.constraints import judge, total_cost
 from genenv_jax.benchmarks.travelplanner.planner import find_plan
 from genenv_jax.benchmarks.travelplanner.queries import Query
+from genenv_jax.benchmarks.travelplanner.scoring import judge, total_cost
 
 
 @pytest.fixture(scope="module")
 def world(travelplanner_dir):
-    return records.read_world(records.find_directory(travelplanner_dir))
+    return tasks.read_world(tasks.find_directory(travelplanner_dir))
 
 
 def _cases(world):
-    for task in world.tasks[records.TRAIN]:
+    for task in world.tasks[tasks.TRAIN]:
         yield task, Query.from_json(task.answer["query"]), world.references[task.id]
 
 

@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from genenv_jax.benchmarks.travelplanner.names import (
+from genenv_jax.benchmarks.travelplanner.plans import (
     NO_NAME,
     before_parenthesis,
     name_and_city,
@@ -22,7 +22,7 @@ def test_a_simple_query():
     query = parse_query(SIMPLE, PLACES)
     assert (query.org, query.dest, query.days, query.people_number) == ("Denver", "Reno", 3, 1)
     assert query.date == ("2022-03-01", "2022-03-02", "2022-03-03") and query.budget == 1400
-    assert query.level == "easy" and query.asked == 0
+    assert query.level == "easy" and query.asked == []
     assert Query.from_json(json.loads(json.dumps(query.to_json()))) == query
 
 

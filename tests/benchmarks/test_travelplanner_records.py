@@ -3,13 +3,13 @@
 import pytest
 
 from genenv_jax.benchmarks import data_files
-from genenv_jax.benchmarks.travelplanner import records
+from genenv_jax.benchmarks.travelplanner import tasks
 from genenv_jax.benchmarks.travelplanner.benchmark import TravelPlanner
 from genenv_jax.benchmarks.travelplanner.queries import Query
 from tests.benchmarks import travelplanner_files
 from tests.benchmarks.published import published
 
-PROMPTS, REFERENCES, RESTAURANTS, _, _, DISTANCES, STATES = records.ALWAYS
+PROMPTS, REFERENCES, RESTAURANTS, _, _, DISTANCES, STATES = tasks.ALWAYS
 VALIDATION = "HEAD/postprocess/example_evaluation.jsonl"
 
 
@@ -20,11 +20,11 @@ def directory(tmp_path):
 
 
 def test_the_queries_and_their_information(directory):
-    world = records.read_world(directory)
-    texts = [task.messages[0]["content"] for task in world.tasks[records.TRAIN]]
+    world = tasks.read_world(directory)
+    texts = [task.messages[0]["content"] for task in world.tasks[tasks.TRAIN]]
     assert texts == [text for text, *_ in travelplanner_files.queries()]
-    assert len(world.tasks[records.VALIDATION]) == 4
-    query = Query.from_json(world.tasks[records.TRAIN][15].answer["query"])
+    assert len(world.tasks[tasks.VALIDATION]) == 4
+    query = Query.from_json(world.tasks[tasks.TRAIN][15].answer["query"])
     assert query == Query(
         org="Portfield", dest="Northmark", days=5, visiting_city_number=2,
         date=tuple(f"2022-03-{day}" for day in range(15, 20)), people_number=2, budget=6_000,
@@ -51,12 +51,12 @@ def test_the_queries_and_their_information(directory):
 def test_validation_queries_can_be_held_out(directory):
     """Without their information it is made from the data base: no flights, the nearest cities."""
     benchmark = TravelPlanner(data_dir=directory, eval="validation")
-    tasks = benchmark.tasks("eval")
-    answers = [benchmark.agent_answer(task) for task in tasks]
-    verdicts = [benchmark.score(*pair).success for pair in zip(tasks, answers, strict=True)]
+    held_out = benchmark.tasks("eval")
+    answers = [benchmark.agent_answer(task) for task in held_out]
+    verdicts = [benchmark.score(*pair).success for pair in zip(held_out, answers, strict=True)]
     assert verdicts == [True, True, True, False] and answers[3] == "[]"
     assert "not comparable" in benchmark.about()["reference_information"]
-    shown = benchmark.agent_messages(tasks[2])[-1]["content"]
+    shown = benchmark.agent_messages(held_out[2])[-1]["content"]
     # Of those of the state, Ashton is farther away, and to Dunmore there is no road.
     assert "## Portfield to Brookby, 2022-03-08\nNo flights." in shown
     assert "## Brookby to Ashton" in shown
@@ -76,7 +76,7 @@ def test_validation_queries_with_their_information(directory):
         published("travelplanner", directory),
         pytest.raises(ValueError, match="git blob id"),
     ):
-        records.read_world(directory, verify_files=True)
+        tasks.read_world(directory, verify_files=True)
 
 
 def test_a_file_with_other_contents_is_named(directory):
@@ -87,7 +87,7 @@ def test_a_file_with_other_contents_is_named(directory):
             TravelPlanner(data_dir=directory, verify_files=True).tasks("seed")
         path.unlink()
         with pytest.raises(FileNotFoundError, match="is missing; it is published at https://"):
-            data_files.verify("travelplanner", directory, records.ALWAYS)
+            data_files.verify("travelplanner", directory, tasks.ALWAYS)
 
 
 @pytest.mark.parametrize(
@@ -106,11 +106,11 @@ def test_a_file_with_other_contents_is_named(directory):
         (REFERENCES, 2, "Attractions in", "Museums in", "'Museums in .*unknown kind of information"),
         (REFERENCES, 2, '"Name"', '"Title"', "jsonl:2: 'Attractions in .*no column 'Name'"),
         (REFERENCES, 2, '"price": 100', '"price": "much"', "jsonl:2: 'Accommodations in .*could not"),
-        (VALIDATION, 2, "query", "text", "jsonl:2: no query"),
+        (VALIDATION, 2, "query", "text", "jsonl:2: 'query' is missing"),
         (VALIDATION, 2, '"idx": 2', '"idx": 5', "jsonl:2: idx 5, expected 2"),
         (RESTAURANTS, 6, None, "5,half a row\n", "csv:6: 2 fields, expected 6"),
         (RESTAURANTS, 6, ",30,", ",cheap,", "csv:6: could not convert"),
-        (RESTAURANTS, 1, "Cuisines", "Food", "csv:2: no column 'Cuisines'"),
+        (RESTAURANTS, 1, "Cuisines", "Food", "csv:1: no column 'Cuisines'"),
         (DISTANCES, 1, "duration", "time", "csv:1: no column 'duration'"),
         (DISTANCES, 2, "210 km", "far", "csv:2: distance 'far' is no length"),
         (STATES, 2, "\t", " ", "txt:2: expected a city, a tab and a state"),
@@ -123,7 +123,7 @@ def test_malformed_records_are_named_by_file_and_line(directory, file, line, old
     lines[line - 1] = new if old is None else lines[line - 1].replace(old, new, 1)
     path.write_text("".join(lines))
     with pytest.raises(ValueError, match=message):
-        records.splits(directory)
+        tasks.splits(directory)
 
 
 @pytest.mark.parametrize("file", [REFERENCES, RESTAURANTS, DISTANCES])
@@ -132,23 +132,23 @@ def test_empty_files_are_named(directory, file):
     head = "" if file == REFERENCES else path.read_text().splitlines(True)[0] + "\n"
     path.write_text(head)
     with pytest.raises(ValueError, match=f"{path.name}: no r(ecords|ows)"):
-        records.splits(directory)
+        tasks.splits(directory)
 
 
 @pytest.mark.parametrize("file", [PROMPTS, RESTAURANTS, STATES])
 def test_missing_files_are_named(directory, file):
     (directory / file).unlink()
     with pytest.raises(FileNotFoundError, match=f"{(directory / file).name} is missing"):
-        records.splits(directory)
+        tasks.splits(directory)
 
 
 def test_a_table_that_is_no_text_is_named(directory):
     (directory / RESTAURANTS).write_bytes(b"Name\n\xff\n")
     with pytest.raises(ValueError, match="csv: not UTF-8"):
-        records.splits(directory)
-    (directory / RESTAURANTS).write_text("Name\n" + "a" * 200_000 + "\n")
+        tasks.splits(directory)
+    (directory / RESTAURANTS).write_text("Name,City,Average Cost,Cuisines\n" + "a" * 200_000 + "\n")
     with pytest.raises(ValueError, match="csv:2: field larger than"):
-        records.splits(directory)
+        tasks.splits(directory)
 
 
 def test_a_flight_table_takes_the_place_of_the_reference_flights(directory, tmp_path, monkeypatch):
@@ -161,7 +161,7 @@ def test_a_flight_table_takes_the_place_of_the_reference_flights(directory, tmp_
         "F1,300,12:00,13:00,1 hours,2022-03-18,Rockford,St. Petersburg,9.0\n"
     )
     monkeypatch.setattr("genenv_jax.benchmarks.travelplanner.database._CHUNK", 1)
-    flights = records.read_world(directory, path).database.flights
+    flights = tasks.read_world(directory, path).database.flights
     assert flights.size == 2  # a row with a missing value is none
     assert flights.exists("F1", "St. Petersburg", "Rockford")
     assert flights.exists("F1", "Rockford", "St. Petersburg")
@@ -178,4 +178,4 @@ def test_a_flight_table_takes_the_place_of_the_reference_flights(directory, tmp_
     assert "2 flights, the flight table clean_Flights_2022.csv" in about["flights"]
     path.write_text("Flight Number,Price\nF1,100\n")
     with pytest.raises(ValueError, match="csv:1: no column 'DepTime'"):
-        records.read_world(directory, path)
+        tasks.read_world(directory, path)

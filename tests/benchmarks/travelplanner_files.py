@@ -7,7 +7,7 @@ import json
 import pathlib
 from typing import Any
 
-from genenv_jax.benchmarks.travelplanner import records
+from genenv_jax.benchmarks.travelplanner import tasks
 
 HOME = "Portfield"
 STATES = {
@@ -144,7 +144,7 @@ def write(directory: pathlib.Path) -> pathlib.Path:
 
     The validation queries are three training queries again and one to a state with too few cities.
     """
-    prompts, references, *tables = (directory / path for path in records.ALWAYS)
+    prompts, references, *tables = (directory / path for path in tasks.ALWAYS)
     restaurants, attractions, accommodations, distances, states = tables
     incomplete = {"": 99, "Name": "Nowhere", "City": HOME, "Cuisines": "Cafe", "Average Cost": ""}
     _write_csv(restaurants, [*_table("Restaurants"), {**incomplete, "Aggregate Rating": "NaN"}])

@@ -18,35 +18,34 @@ from __future__ import annotations
 
 import dataclasses
 import itertools
-import math
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any
 
-from genenv_jax.benchmarks.travelplanner.constraints import fits_house_rule, fits_room_type
 from genenv_jax.benchmarks.travelplanner.database import (
     Accommodation,
     Attraction,
     Database,
     Flight,
+    Place,
     Restaurant,
+    text_of,
 )
-from genenv_jax.benchmarks.travelplanner.names import name_and_city
+from genenv_jax.benchmarks.travelplanner.plans import name_and_city
 from genenv_jax.benchmarks.travelplanner.queries import Query
 from genenv_jax.benchmarks.travelplanner.references import (
     City,
-    Leg,
     Reference,
     layout_of,
     travel_days,
 )
-
-Row = Restaurant | Attraction | Accommodation | Flight
+from genenv_jax.benchmarks.travelplanner.scoring import suits
 
 _SUITABLE = 2  # accommodations of a city that are always there
 _A_CUISINE = 2  # restaurants of a city and cuisine asked for that are always there
 _MEALS_A_DAY = 3
 
 
-def row_text(row: Row) -> str:
+def row_text(row: Place | Flight) -> str:
     """A row as it stands in a prompt."""
     match row:
         case Restaurant():
@@ -100,73 +99,63 @@ def render(reference: Reference) -> str:
 
 def compact(reference: Reference, query: Query, database: Database, max_chars: int) -> Reference:
     """The rows that fit into `max_chars` of `render`'s text; what must be there may take more."""
-    layout = layout_of(reference, query) or travel_days(query.days)
-    chosen: set[tuple[int, int]] = set()  # (place, index in the rows of that place)
-    places = _places(reference)
-    essential, further = _order(reference, query, database, layout)
-    chosen.update(essential)
-    base = dataclasses.replace(reference)
-    length = len(render(_keep(base, chosen)))
-    for place, index in further:
-        if (place, index) in chosen:
-            continue
-        cost = len(row_text(places[place][index])) + 2
-        if length + cost > max_chars:
-            continue
-        chosen.add((place, index))
-        length += cost
-    return _keep(base, chosen)
+    essential, further = _order(reference, query, database)
+    chosen = set(essential)
+    tables = _tables(reference)
+    length = len(render(_keep(reference, chosen)))
+    for table, index in further:
+        cost = len(row_text(tables[table][index])) + 2
+        if (table, index) not in chosen and length + cost <= max_chars:
+            chosen.add((table, index))
+            length += cost
+    return _keep(reference, chosen)
 
 
-def _places(reference: Reference) -> list[tuple[Row, ...]]:
-    """The tables of a reference, flights first; their position is how they are called here."""
-    places: list[tuple[Row, ...]] = [leg.flights for leg in reference.legs]
+def _tables(reference: Reference) -> list[Sequence[Place | Flight]]:
+    """The flights of each leg, then the three tables of each city; a row is called by table and index."""
+    tables: list[Sequence[Place | Flight]] = [leg.flights for leg in reference.legs]
     for city in reference.cities:
-        places += [city.accommodations, city.restaurants, city.attractions]
-    return places
+        tables += [city.attractions, city.restaurants, city.accommodations]
+    return tables
 
 
 def _keep(reference: Reference, chosen: set[tuple[int, int]]) -> Reference:
-    rows = [
-        tuple(row for index, row in enumerate(table) if (place, index) in chosen)
-        for place, table in enumerate(_places(reference))
-    ]
-    legs: list[Leg] = []
-    for place, leg in enumerate(reference.legs):
-        legs.append(dataclasses.replace(leg, flights=rows[place]))
-    cities: list[City] = []
-    for number, city in enumerate(reference.cities):
-        place = len(legs) + 3 * number
-        cities.append(City(city.name, rows[place + 2], rows[place + 1], rows[place]))
+    kept = (
+        tuple(row for index, row in enumerate(rows) if (table, index) in chosen)
+        for table, rows in enumerate(_tables(reference))
+    )
+    legs = [dataclasses.replace(leg, flights=next(kept)) for leg in reference.legs]
+    cities = [City(city.name, next(kept), next(kept), next(kept)) for city in reference.cities]
     return Reference(tuple(cities), tuple(legs))
 
 
 def _order(
-    reference: Reference, query: Query, database: Database, layout: tuple[int, ...]
+    reference: Reference, query: Query, database: Database
 ) -> tuple[list[tuple[int, int]], Iterator[tuple[int, int]]]:
     """Rows that must be there, and all rows in the order in which they are added."""
+    layout = layout_of(reference, query) or travel_days(query.days)
     essential: list[tuple[int, int]] = []
     queues: list[list[tuple[int, int]]] = []
 
-    def queue(place: int, table: Iterable[tuple[int, Row]], always: int, copies: int = 1) -> None:
-        rows = [(place, index) for index, _ in table]
-        essential.extend(rows[:always])
+    def queue(table: int, rows: Iterable[tuple[int, Any]], always: int, copies: int = 1) -> None:
+        found = [(table, index) for index, _ in rows]
+        essential.extend(found[:always])
         # A queue that is to grow faster than the others is served several times a round.
         for part in range(copies):
-            queues.append(rows[always + part :: copies])
+            queues.append(found[always + part :: copies])
 
-    for place, leg in enumerate(reference.legs):
-        flights = enumerate(leg.flights)
-        queue(place, sorted(flights, key=lambda item: item[1].price), 1)
+    for table, leg in enumerate(reference.legs):
+        queue(table, sorted(enumerate(leg.flights), key=lambda item: item[1].price), 1)
     for number, city in enumerate(reference.cities):
-        place = len(reference.legs) + 3 * number
-        nights = _nights(layout, number)
-        meals = _MEALS_A_DAY * max(1, nights - 1)
+        table = len(reference.legs) + 3 * number
+        nights = layout[number + 1] - layout[number] if number + 1 < len(layout) else 1
 
-        stays = sorted(enumerate(city.accommodations), key=lambda item: _room_cost(item[1], query))
+        stays = sorted(
+            enumerate(city.accommodations), key=lambda item: item[1].cost(query.people_number)
+        )
         suitable = [item for item in stays if _suits(item[1], query, nights, database)]
-        queue(place, suitable, _SUITABLE)
-        queue(place, stays, 0)
+        queue(table + 2, suitable, _SUITABLE)
+        queue(table + 2, stays, 0)
 
         restaurants = [
             item for item in enumerate(city.restaurants) if _is_itself(item[1], database)
@@ -174,35 +163,24 @@ def _order(
         restaurants.sort(key=lambda item: item[1].cost)
         for cuisine in query.cuisine:
             serving = [item for item in restaurants if cuisine in item[1].cuisines]
-            queue(place + 1, serving, _A_CUISINE)
-        queue(place + 1, restaurants, meals + 1, copies=3)
+            queue(table + 1, serving, _A_CUISINE)
+        queue(table + 1, restaurants, _MEALS_A_DAY * max(1, nights - 1) + 1, copies=3)
 
         attractions = [item for item in enumerate(city.attractions) if ";" not in item[1].name]
-        queue(place + 2, attractions, max(2, nights), copies=2)
+        queue(table, attractions, max(2, nights), copies=2)
     rounds = itertools.zip_longest(*queues)
     return essential, (row for round_ in rounds for row in round_ if row is not None)
 
 
-def _nights(layout: tuple[int, ...], number: int) -> int:
-    return layout[number + 1] - layout[number] if number + 1 < len(layout) else 1
-
-
-def _room_cost(row: Accommodation, query: Query) -> float:
-    return row.price * math.ceil(query.people_number / row.guests)
-
-
 def _suits(row: Accommodation, query: Query, nights: int, database: Database) -> bool:
     """Whether a row can be booked; where another row has the same name, that one counts as well."""
-    named = database.accommodations_named(*name_and_city(f"{row.name}, {row.city}"))
+    named = database.accommodations_named(*name_and_city(text_of(row)))
     return bool(named) and all(
-        stay.nights <= nights
-        and fits_house_rule(query.house_rule, stay.rules)
-        and (query.room_type is None or fits_room_type(query.room_type, stay.room_type))
-        for stay in (row, named[0])
+        stay.nights <= nights and suits(query, stay) for stay in (row, named[0])
     )
 
 
 def _is_itself(row: Restaurant, database: Database) -> bool:
     """Whether a restaurant's name leads to it, and not to an earlier one that contains the name."""
-    found = database.restaurant(*name_and_city(f"{row.name}, {row.city}"))
+    found = database.restaurant(*name_and_city(text_of(row)))
     return found is not None and (found.cost, found.cuisines) == (row.cost, row.cuisines)

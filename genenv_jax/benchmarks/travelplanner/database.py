@@ -9,10 +9,12 @@ from __future__ import annotations
 
 import csv
 import dataclasses
+import itertools
 import math
 import pathlib
-from collections.abc import Callable, Iterable, Iterator
-from typing import Any, NamedTuple
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 
@@ -22,19 +24,9 @@ _MISSING = frozenset(
     "|null".split("|")
 )
 _CHUNK = 100_000  # rows of a flight table that are held as Python objects
+_LENGTH = re.compile(r"[0-9][0-9,]*(?:[.][0-9]+)? ?km")
 _CAR_SEATS = 5
 _TAXI_SEATS = 4
-_FLIGHT_COLUMNS = (
-    "Flight Number",
-    "Price",
-    "DepTime",
-    "ArrTime",
-    "ActualElapsedTime",
-    "FlightDate",
-    "OriginCityName",
-    "DestCityName",
-    "Distance",
-)
 
 
 class Restaurant(NamedTuple):
@@ -44,7 +36,6 @@ class Restaurant(NamedTuple):
     city: str
     cost: float
     cuisines: str
-    rating: float
 
 
 class Attraction(NamedTuple):
@@ -64,7 +55,10 @@ class Accommodation(NamedTuple):
     rules: str
     nights: float
     guests: float
-    rating: float
+
+    def cost(self, people: int) -> float:
+        """Dollars a night for as many rooms as `people` need."""
+        return self.price * math.ceil(people / self.guests)
 
 
 class Flight(NamedTuple):
@@ -79,6 +73,38 @@ class Flight(NamedTuple):
     destination: str
 
 
+Place = Restaurant | Attraction | Accommodation
+Row = TypeVar("Row", Restaurant, Attraction, Accommodation, Flight)
+
+# The columns of each kind of row, in the order of its fields.
+_COLUMNS: Mapping[type, Sequence[str]] = {
+    Restaurant: "Name|City|Average Cost|Cuisines".split("|"),
+    Attraction: "Name|City".split("|"),
+    Accommodation: (
+        "NAME|city|price|room type|house_rules|minimum nights|maximum occupancy".split("|")
+    ),
+    Flight: (
+        "Flight Number|Price|DepTime|ArrTime|FlightDate|OriginCityName|DestCityName".split("|")
+    ),
+}
+_NUMBERS = ("Average Cost", "Price", "price", "minimum nights", "maximum occupancy")
+
+
+def read_row(kind: type[Row], record: Mapping[str, Any]) -> Row:
+    """A row of a table or of the reference information; ValueError says what is wrong with the record."""
+    values = []
+    for column in _COLUMNS[kind]:
+        if column not in record:
+            raise ValueError(f"no column {column!r}")
+        values.append(float(record[column]) if column in _NUMBERS else record[column])
+    return kind(*values)
+
+
+def text_of(place: Place) -> str:
+    """A place as plans name it."""
+    return f"{place.name}, {place.city}"
+
+
 class Drive(NamedTuple):
     """The road between two cities, in the words of the data base ("2 hours 3 mins", "317 km")."""
 
@@ -90,66 +116,13 @@ class Drive(NamedTuple):
         """Length of the road."""
         return float(self.distance.replace("km", "").replace(",", ""))
 
-    @property
-    def is_open(self) -> bool:
-        """Roads that take a day or more have no price, and no plan may use them."""
-        return "day" not in self.duration
+    def car_cost(self, people: int = 1) -> int:
+        """Dollars for as many cars as `people` need."""
+        return int(self.kilometres * 0.05) * math.ceil(people / _CAR_SEATS)
 
-    def car_cost(self) -> int:
-        """Dollars a car of five."""
-        return int(self.kilometres * 0.05)
-
-    def taxi_cost(self) -> int:
-        """Dollars a taxi of four."""
-        return int(self.kilometres)
-
-
-def cars(people: int) -> int:
-    """Cars that `people` need for self-driving."""
-    return math.ceil(people / _CAR_SEATS)
-
-
-def taxis(people: int) -> int:
-    """Taxis that `people` need."""
-    return math.ceil(people / _TAXI_SEATS)
-
-
-def restaurant_of(row: dict[str, Any]) -> Restaurant:
-    """From a row of the table or of the reference information; KeyError, ValueError if malformed."""
-    cost, rating = float(row["Average Cost"]), float(row["Aggregate Rating"])
-    return Restaurant(row["Name"], row["City"], cost, row["Cuisines"], rating)
-
-
-def attraction_of(row: dict[str, Any]) -> Attraction:
-    """See `restaurant_of`."""
-    return Attraction(row["Name"], row["City"])
-
-
-def accommodation_of(row: dict[str, Any]) -> Accommodation:
-    """See `restaurant_of`."""
-    return Accommodation(
-        row["NAME"],
-        row["city"],
-        float(row["price"]),
-        row["room type"],
-        row["house_rules"],
-        float(row["minimum nights"]),
-        float(row["maximum occupancy"]),
-        float(row["review rate number"]),
-    )
-
-
-def flight_of(row: dict[str, Any]) -> Flight:
-    """See `restaurant_of`."""
-    return Flight(
-        row["Flight Number"],
-        float(row["Price"]),
-        row["DepTime"],
-        row["ArrTime"],
-        row["FlightDate"],
-        row["OriginCityName"],
-        row["DestCityName"],
-    )
+    def taxi_cost(self, people: int = 1) -> int:
+        """Dollars for as many taxis as `people` need."""
+        return int(self.kilometres) * math.ceil(people / _TAXI_SEATS)
 
 
 class FlightTable:
@@ -160,92 +133,83 @@ class FlightTable:
     """
 
     def __init__(self, flights: Iterable[Flight]):
-        cities: dict[str, int] = {}
-        chunks: list[list[np.ndarray]] = []
-        rows: list[Flight] = []
+        self._cities: dict[str, int] = {}
+        chunks = [self._pack([])]  # there may be no flights
+        flights = iter(flights)
+        while rows := list(itertools.islice(flights, _CHUNK)):
+            chunks.append(self._pack(rows))
+        self._columns = columns = Flight(*map(np.concatenate, zip(*chunks, strict=True)))
+        self._names = list(self._cities)
+        self._routes = columns.origin * len(self._names) + columns.destination
+        self._by_number = np.argsort(columns.number, kind="stable")
+        self._by_route = np.argsort(self._routes, kind="stable")
+        self.size = len(columns.number)
 
-        def flush() -> None:
-            columns = zip(*rows, strict=True)
-            numbers, prices, departures, arrivals, dates, origins, destinations = columns
-            chunks.append(
-                [
-                    np.array([number.encode() for number in numbers], dtype=bytes),
-                    np.array(prices, dtype=np.float64),
-                    np.array([time.encode() for time in departures], dtype=bytes),
-                    np.array([time.encode() for time in arrivals], dtype=bytes),
-                    np.array([date.encode() for date in dates], dtype=bytes),
-                    np.array([cities.setdefault(c, len(cities)) for c in origins], dtype=np.int32),
-                    np.array(
-                        [cities.setdefault(c, len(cities)) for c in destinations], dtype=np.int32
-                    ),
-                ]
-            )
-            rows.clear()
+    def _pack(self, rows: Sequence[Flight]) -> list[np.ndarray]:
+        """The columns of some rows: texts as bytes, cities as their numbers."""
+        columns = []
+        for name in Flight._fields:
+            column = [getattr(row, name) for row in rows]
+            if name == "price":
+                columns.append(np.array(column, np.float64))
+            elif name in ("origin", "destination"):
+                numbers = [self._cities.setdefault(city, len(self._cities)) for city in column]
+                columns.append(np.array(numbers, np.int64))
+            else:
+                columns.append(np.array([text.encode() for text in column], bytes))
+        return columns
 
-        for flight in flights:
-            rows.append(flight)
-            if len(rows) == _CHUNK:
-                flush()
-        if rows:
-            flush()
-        self._cities = cities
-        self._names = list(cities)
-        self._columns = [np.concatenate(parts) for parts in zip(*chunks, strict=True)]
-        self.size = len(self._columns[0]) if chunks else 0
-        if chunks:
-            self._by_number = np.argsort(self._columns[0], kind="stable")
-            self._numbers = self._columns[0][self._by_number]
-            self._routes = self._columns[5].astype(np.int64) * len(cities) + self._columns[6]
-            self._by_route = np.argsort(self._routes, kind="stable")
-            self._routes = self._routes[self._by_route]
-
-    def _rows(self, number: str) -> np.ndarray:
+    def _numbered(self, number: str) -> np.ndarray:
+        """Rows of the flights of this number."""
         key = number.encode("utf-8", "replace")
-        if not self.size or not key or key.endswith(b"\0") or len(key) > self._numbers.itemsize:
-            return np.empty(0, dtype=np.int64)
-        begin = np.searchsorted(self._numbers, np.bytes_(key), side="left")
-        end = np.searchsorted(self._numbers, np.bytes_(key), side="right")
-        return self._by_number[begin:end]
+        column = self._columns.number
+        # numpy takes a text for equal to one with zeros behind it.
+        if not key or key.endswith(b"\0") or len(key) > column.itemsize:
+            return self._by_number[:0]
+        return _rows(column, self._by_number, np.bytes_(key))
+
+    def _route(self, origin: str, destination: str) -> int:
+        """The number of a route; -1 where a city has no flights."""
+        ends = self._cities.get(origin), self._cities.get(destination)
+        return -1 if None in ends else ends[0] * len(self._names) + ends[1]
 
     def exists(self, number: str, origin: str, destination: str) -> bool:
         """Whether a flight of this number goes from `origin` to `destination`, on any day."""
-        origin_index, destination_index = self._cities.get(origin), self._cities.get(destination)
-        if origin_index is None or destination_index is None:
-            return False
-        rows = self._rows(number)
-        right = (self._columns[5][rows] == origin_index) & (
-            self._columns[6][rows] == destination_index
-        )
-        return bool(right.any())
+        routes = self._routes[self._numbered(number)]
+        return bool((routes == self._route(origin, destination)).any())
 
     def price(self, number: str) -> float | None:
         """Dollars a person of the first flight of this number, wherever it goes."""
-        rows = self._rows(number)
-        return float(self._columns[1][rows[0]]) if len(rows) else None
+        rows = self._numbered(number)
+        return float(self._columns.price[rows[0]]) if len(rows) else None
 
     def between(self, origin: str, destination: str, date: str) -> list[Flight]:
         """Flights of a day, in the order of the table."""
-        origin_index, destination_index = self._cities.get(origin), self._cities.get(destination)
-        if origin_index is None or destination_index is None:
-            return []
-        key = origin_index * len(self._cities) + destination_index
-        begin = np.searchsorted(self._routes, key, side="left")
-        end = np.searchsorted(self._routes, key, side="right")
-        rows = self._by_route[begin:end]
-        rows = rows[self._columns[4][rows] == date.encode()]
+        rows = _rows(self._routes, self._by_route, self._route(origin, destination))
+        rows = rows[self._columns.date[rows] == date.encode()]
         return [self._flight(int(row)) for row in rows]
 
     def _flight(self, row: int) -> Flight:
-        numbers, prices, departures, arrivals, dates, origins, destinations = self._columns
-        return Flight(
-            numbers[row].decode(),
-            float(prices[row]),
-            departures[row].decode(),
-            arrivals[row].decode(),
-            dates[row].decode(),
-            self._names[origins[row]],
-            self._names[destinations[row]],
+        number, price, departure, arrival, date, origin, destination = (
+            column[row] for column in self._columns
         )
+        return Flight(
+            number.decode(),
+            float(price),
+            departure.decode(),
+            arrival.decode(),
+            date.decode(),
+            self._names[origin],
+            self._names[destination],
+        )
+
+
+def _rows(column: np.ndarray, order: np.ndarray, key: Any) -> np.ndarray:
+    """Rows where a column has `key`, in the order of the table; `order` sorts the column."""
+    begin, end = (
+        np.searchsorted(column, key, side=side, sorter=order) for side in ("left", "right")
+    )
+    return order[begin:end]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -254,7 +218,8 @@ class Database:
 
     Attributes:
       restaurants: rows of each city, in the order of the file; likewise the next two.
-      drives: the road from a city to another; None where the table has the pair without a road.
+      drives: the road from a city to another; None where no plan may use it, since the table has the pair
+        without a road or it takes a day or more.
       states: the state of each city.
       flights: the flight table, or as much of it as there is.
     """
@@ -280,8 +245,7 @@ class Database:
 
     def drive(self, origin: str, destination: str) -> Drive | None:
         """The road that a plan may use between two cities, or None."""
-        drive = self.drives.get((origin, destination))
-        return drive if drive is not None and drive.is_open else None
+        return self.drives.get((origin, destination))
 
     def cities_in(self, state: str) -> list[str]:
         """Cities of a state, in the order of the file."""
@@ -300,13 +264,13 @@ def load(directory: pathlib.Path, flights: Iterable[Flight]) -> Database:
       ValueError: a malformed record, named as file:line.
     """
     tables: list[dict[str, list[Any]]] = []
-    for path, make in (
-        ("restaurants/clean_restaurant_2022.csv", restaurant_of),
-        ("attractions/attractions.csv", attraction_of),
-        ("accommodations/clean_accommodations_2022.csv", accommodation_of),
+    for path, kind in (
+        ("restaurants/clean_restaurant_2022.csv", Restaurant),
+        ("attractions/attractions.csv", Attraction),
+        ("accommodations/clean_accommodations_2022.csv", Accommodation),
     ):
         table: dict[str, list[Any]] = {}
-        for row in _complete_rows(directory / path, make):
+        for row in read_table(directory / path, kind):
             table.setdefault(row.city, []).append(row)
         tables.append(table)
     return Database(
@@ -317,48 +281,37 @@ def load(directory: pathlib.Path, flights: Iterable[Flight]) -> Database:
     )
 
 
-def flights_of(path: pathlib.Path) -> Iterator[Flight]:
-    """Rows of the official flight table `clean_Flights_2022.csv`; raises as `load`."""
-    yield from _complete_rows(path, flight_of, _FLIGHT_COLUMNS)
+def read_table(path: pathlib.Path, kind: type[Row]) -> Iterator[Row]:
+    """The rows of a table without missing values; raises as `load`."""
+    for where, record in _records(path, _COLUMNS[kind]):
+        if _MISSING.isdisjoint(record.values()):
+            try:
+                yield read_row(kind, record)
+            except ValueError as error:
+                raise ValueError(f"{where}: {error}") from None
 
 
-def _records(path: pathlib.Path, columns: Iterable[str] = ()) -> Iterator[tuple[str, dict]]:
+def _records(path: pathlib.Path, columns: Sequence[str]) -> Iterator[tuple[str, dict[str, str]]]:
+    """("file:line", record) of each line of a table that has these columns."""
     if not path.is_file():
         raise FileNotFoundError(f"TravelPlanner file {path} is missing")
+    empty = True
     try:
         with path.open(encoding="utf-8", newline="") as file:
-            rows = csv.reader(file)
-            names = next(rows, [])
-            for column in columns:
-                if column not in names:
-                    raise ValueError(f"{path}:1: no column {column!r}")
-            for row in rows:
-                if not row:
-                    continue
-                where = f"{path}:{rows.line_num}"
-                if len(row) != len(names):
-                    raise ValueError(f"{where}: {len(row)} fields, expected {len(names)}")
-                yield where, dict(zip(names, row, strict=True))
+            lines = csv.reader(file)
+            names = next(lines, [])
+            if missing := [column for column in columns if column not in names]:
+                raise ValueError(f"{path}:1: no column {missing[0]!r}")
+            for line in filter(None, lines):
+                where = f"{path}:{lines.line_num}"
+                if len(line) != len(names):
+                    raise ValueError(f"{where}: {len(line)} fields, expected {len(names)}")
+                empty = False
+                yield where, dict(zip(names, line, strict=True))
     except UnicodeDecodeError as error:
         raise ValueError(f"{path}: not UTF-8: {error}") from None
     except csv.Error as error:
-        raise ValueError(f"{path}:{rows.line_num}: {error}") from None
-
-
-def _complete_rows(
-    path: pathlib.Path, make: Callable[[dict[str, Any]], Any], columns: Iterable[str] = ()
-) -> Iterator[Any]:
-    empty = True
-    for where, row in _records(path, columns):
-        empty = False
-        if any(value in _MISSING for value in row.values()):
-            continue
-        try:
-            yield make(row)
-        except KeyError as error:
-            raise ValueError(f"{where}: no column {error}") from None
-        except ValueError as error:
-            raise ValueError(f"{where}: {error}") from None
+        raise ValueError(f"{path}:{lines.line_num}: {error}") from None
     if empty:
         raise ValueError(f"{path}: no rows")
 
@@ -366,16 +319,12 @@ def _complete_rows(
 def _drives(path: pathlib.Path) -> dict[tuple[str, str], Drive | None]:
     drives: dict[tuple[str, str], Drive | None] = {}
     for where, row in _records(path, ("origin", "destination", "duration", "distance")):
-        drive = None
-        if row["duration"] not in _MISSING and row["distance"] not in _MISSING:
-            drive = Drive(row["duration"], row["distance"])
-            try:
-                _ = drive.kilometres
-            except ValueError:
-                raise ValueError(f"{where}: distance {row['distance']!r} is no length") from None
+        drive = Drive(row["duration"], row["distance"])
+        if not _MISSING.isdisjoint(drive) or "day" in drive.duration:
+            drive = None
+        elif not _LENGTH.fullmatch(drive.distance):
+            raise ValueError(f"{where}: distance {drive.distance!r} is no length")
         drives.setdefault((row["origin"], row["destination"]), drive)
-    if not drives:
-        raise ValueError(f"{path}: no rows")
     return drives
 
 
@@ -384,10 +333,9 @@ def _states(path: pathlib.Path) -> dict[str, str]:
         raise FileNotFoundError(f"TravelPlanner file {path} is missing")
     states = {}
     for number, line in enumerate(path.read_text(encoding="utf-8").split("\n"), 1):
-        if not line.strip():
-            continue
-        city, tab, state = line.rstrip("\r").partition("\t")
-        if not tab or not city or not state:
-            raise ValueError(f"{path}:{number}: expected a city, a tab and a state")
-        states[city] = state
+        if line.strip():
+            city, _, state = line.partition("\t")
+            if not city or not state:
+                raise ValueError(f"{path}:{number}: expected a city, a tab and a state")
+            states[city] = state
     return states

@@ -8,17 +8,11 @@ from __future__ import annotations
 
 import dataclasses
 import itertools
-import math
 from collections.abc import Sequence
 from typing import Any
 
-from genenv_jax.benchmarks.travelplanner.constraints import (
-    fits_house_rule,
-    fits_room_type,
-    judge,
-)
-from genenv_jax.benchmarks.travelplanner.database import Database, cars, taxis
-from genenv_jax.benchmarks.travelplanner.names import name_and_city
+from genenv_jax.benchmarks.travelplanner.database import Database, text_of
+from genenv_jax.benchmarks.travelplanner.plans import MEALS, SLOTS, name_and_city
 from genenv_jax.benchmarks.travelplanner.queries import Query
 from genenv_jax.benchmarks.travelplanner.references import (
     City,
@@ -27,8 +21,8 @@ from genenv_jax.benchmarks.travelplanner.references import (
     layout_of,
     travel_days,
 )
+from genenv_jax.benchmarks.travelplanner.scoring import failed, judge, suits
 
-_MEALS = ("breakfast", "lunch", "dinner")
 _ATTRACTIONS_A_DAY = 2
 
 
@@ -70,10 +64,7 @@ def find_plan(
             continue
         for legs in _ways(reference.legs, query):
             plan = _fill(query, reference, database, layout, legs, stays)
-            if plan is None:
-                continue
-            verdicts, evaluated, _ = judge(query, plan, database)
-            if evaluated and all(verdict is not False for verdict in verdicts.values()):
+            if plan is not None and not failed(judge(query, plan, database)[0]):
                 return plan
     return None
 
@@ -91,15 +82,15 @@ def _ways(legs: Sequence[Leg], query: Query) -> list[list[_Choice]]:
 def _by_car(leg: Leg, query: Query) -> _Choice | None:
     if leg.drive is None:
         return None
-    cost = leg.drive.car_cost()
-    return _Choice(_road("Self-driving", leg, cost), cost * cars(query.people_number))
+    text = _road("Self-driving", leg, leg.drive.car_cost())
+    return _Choice(text, leg.drive.car_cost(query.people_number))
 
 
 def _by_flight_or_taxi(leg: Leg, query: Query) -> _Choice | None:
     choices = []
     if leg.drive is not None:
-        cost = leg.drive.taxi_cost()
-        choices.append(_Choice(_road("Taxi", leg, cost), cost * taxis(query.people_number)))
+        text = _road("Taxi", leg, leg.drive.taxi_cost())
+        choices.append(_Choice(text, leg.drive.taxi_cost(query.people_number)))
     if query.transportation != "no flight":
         for flight in leg.flights:
             text = (
@@ -119,28 +110,19 @@ def _road(vehicle: str, leg: Leg, cost: int) -> str:
 
 def _stay(city: City, query: Query, nights: int, database: Database) -> _Choice | None:
     """The cheapest accommodation that suits, as the evaluator sees it (the first of its name)."""
-    choices = []
-    for row in city.accommodations:
-        text = f"{row.name}, {city.name}"
-        named = database.accommodations_named(*name_and_city(text))
-        if not named:
-            continue
-        seen = named[0]
-        if max(row.nights, seen.nights) > nights:
-            continue
-        if not fits_house_rule(query.house_rule, seen.rules):
-            continue
-        if query.room_type is not None and not fits_room_type(query.room_type, seen.room_type):
-            continue
-        rooms = math.ceil(query.people_number / seen.guests)
-        choices.append(_Choice(text, seen.price * rooms * nights))
+    choices = [
+        _Choice(text_of(row), seen.cost(query.people_number) * nights)
+        for row in city.accommodations
+        for seen in database.accommodations_named(*name_and_city(text_of(row)))[:1]
+        if max(row.nights, seen.nights) <= nights and suits(query, seen)
+    ]
     return min(choices, key=lambda choice: choice.cost, default=None)
 
 
 def _restaurants(city: City, query: Query, database: Database) -> list[_Choice]:
     choices = {}
     for row in city.restaurants:
-        text = f"{row.name}, {city.name}"
+        text = text_of(row)
         seen = database.restaurant(*name_and_city(text))
         if seen is not None and text not in choices:
             cuisines = frozenset(c for c in query.cuisine if c in seen.cuisines)
@@ -212,7 +194,7 @@ def _fill(
     if left < 0:
         return None
     gaps = list(itertools.pairwise(layout))
-    needed = [len(_MEALS) * (after - before - 1) for before, after in gaps]
+    needed = [len(MEALS) * (after - before - 1) for before, after in gaps]
     tables = [
         _selections(_restaurants(city, query, database), count + 2)
         for city, count in zip(reference.cities, needed, strict=True)
@@ -220,26 +202,14 @@ def _fill(
     meals = _cheapest_meals(tables, needed, frozenset(query.cuisine), left)
     if meals is None:
         return None
-    days: list[dict[str, Any]] = [
-        {
-            "days": day,
-            "current_city": "-",
-            "transportation": "-",
-            "breakfast": "-",
-            "attraction": "-",
-            "lunch": "-",
-            "dinner": "-",
-            "accommodation": "-",
-        }
-        for day in range(1, query.days + 1)
-    ]
+    days = [{"days": day, **dict.fromkeys(SLOTS, "-")} for day in range(1, query.days + 1)]
     for day, leg, way in zip(layout, reference.legs, legs, strict=True):
         days[day - 1]["current_city"] = f"from {leg.origin} to {leg.destination}"
         days[day - 1]["transportation"] = way.text
     for city, (before, after), stay, chosen in zip(
         reference.cities, gaps, stays, meals, strict=True
     ):
-        slots = [(day, meal) for day in range(before + 1, after) for meal in _MEALS]
+        slots = [(day, meal) for day in range(before + 1, after) for meal in MEALS]
         slots += [(before, "dinner"), (after, "breakfast")]
         for (day, meal), restaurant in zip(slots, chosen, strict=False):
             days[day - 1][meal] = restaurant.text
@@ -258,7 +228,5 @@ def _fill(
 
 
 def _attractions(city: City, database: Database) -> list[str]:
-    texts = dict.fromkeys(
-        f"{row.name}, {city.name}" for row in city.attractions if ";" not in row.name
-    )
+    texts = dict.fromkeys(text_of(row) for row in city.attractions if ";" not in row.name)
     return [text for text in texts if database.attraction(*name_and_city(text)) is not None]

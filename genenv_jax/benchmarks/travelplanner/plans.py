@@ -1,28 +1,25 @@
-"""Plans as text: reading what an agent wrote, writing a plan as an agent should.
+"""Plans as text: reading what an agent wrote, writing a plan as an agent should, and what stands in a slot.
 
 A plan is a list of days, as JSON (the official evaluation files) or as a Python literal (the annotated
-plans), perhaps in a code fence or between other text.
+plans), perhaps in a code fence or between other text.  Routes, and names with their city, are read by the
+rules of `extract_before_parenthesis`, `extract_from_to` and `get_valid_name_city` (TravelPlanner,
+`utils/func.py` and `evaluation/commonsense_constraint.py`).  Theirs are regular expressions that take
+quadratic or cubic time on some texts; these give the same results in about linear time.
 """
 
 from __future__ import annotations
 
+import bisect
 import json
 import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from genenv_jax.benchmarks.base import UNPARSABLE, Rejection
-from genenv_jax.benchmarks.safe_parse import check_text, parse_json, parse_literal
+from genenv_jax.benchmarks.base import Rejection
+from genenv_jax.benchmarks.safe_parse import check_text, parse_json, parse_literal, string_end
 
-SLOTS = (
-    "current_city",
-    "transportation",
-    "breakfast",
-    "attraction",
-    "lunch",
-    "dinner",
-    "accommodation",
-)
+SLOTS = "current_city transportation breakfast attraction lunch dinner accommodation".split()
+MEALS = ("breakfast", "lunch", "dinner")
 NO_PLAN = "no_plan"  # text without a list of days
 EMPTY_PLAN = "empty_plan"  # a list without a day
 BAD_PLAN = "bad_plan"  # days that are no objects, or slots that are no texts
@@ -31,25 +28,25 @@ _DEPTH = 8
 _STARTS = 16  # brackets at which a list may begin, of which so many are tried
 _MAX_DAYS = 64
 _MAX_SLOTS = 64  # keys of a day
+NO_NAME = ("-", "-")  # what stands for a text without a name and a city
+
+_FROM = re.compile(r"from(?=\s)")
+_TO = re.compile(r"(?<=\s)to(?=\s)")
+_SPACE = re.compile(r"\s+")
 _LIST = re.compile(r"\[(?=\s*[{\]])")
 _TOKEN = re.compile(r"['\"\[\]{}]")
 
 
-def read_plan(text: str, max_chars: int) -> list[dict[str, Any]] | Rejection:
-    """The plan in a text: the last list of objects that parses, or else the last list.
+def read_plan(text: str) -> list[dict[str, Any]] | Rejection:
+    """The plan in a text that a model wrote: the last list of objects that parses, or else the last list.
 
     Empty days at the end are padding and are dropped; an empty list is no plan.
 
-    Args:
-      text: what a model wrote.
-      max_chars: longest text to accept.
-
     Returns:
-      The days, or a `Rejection`: EMPTY, NOT_TEXT, TOO_LONG, `NO_PLAN` (no list, or one that does not
-      parse), `EMPTY_PLAN`, `BAD_PLAN`.
+      The days, or a `Rejection`: EMPTY, NOT_TEXT, TOO_LONG (`safe_parse.MAX_CHARS`), `NO_PLAN` (no list, or
+      one that does not parse), `EMPTY_PLAN`, `BAD_PLAN`.
     """
-    rejection = check_text(text, max_chars)
-    if rejection:
+    if rejection := check_text(text):
         return rejection
     best: list[Any] | Rejection = Rejection(NO_PLAN, "no list of days")
     position = 0
@@ -61,7 +58,7 @@ def read_plan(text: str, max_chars: int) -> list[dict[str, Any]] | Rejection:
         end = _end_of_list(text, found.start())
         if end < 0:
             continue
-        value = _parse(text[found.start() : end], max_chars)
+        value = _parse(text[found.start() : end])
         if isinstance(value, Rejection):
             if isinstance(best, Rejection):
                 best = Rejection(NO_PLAN, f"{value.reason}: {value.detail}"[:200])
@@ -88,30 +85,15 @@ def _end_of_list(text: str, start: int) -> int:
             if depth == 0:
                 return position
         else:
-            position = _end_of_string(text, position, token)
+            position = string_end(text, position, token)
     return -1
 
 
-def _end_of_string(text: str, position: int, quote: str) -> int:
-    while True:
-        end = text.find(quote, position)
-        if end < 0:
-            return len(text)
-        backslash = end
-        while backslash > position and text[backslash - 1] == "\\":
-            backslash -= 1
-        if (end - backslash) % 2 == 0:
-            return end + 1
-        position = end + 1
-
-
-def _parse(text: str, max_chars: int) -> list[Any] | Rejection:
-    value = parse_json(text, max_chars, _DEPTH)
+def _parse(text: str) -> list[Any] | Rejection:
+    value = parse_json(text, max_depth=_DEPTH)
     if isinstance(value, Rejection):
-        value = parse_literal(text, max_chars, _DEPTH)
-    if isinstance(value, Rejection | list):
-        return value
-    return Rejection(UNPARSABLE, f"a {type(value).__name__}")
+        value = parse_literal(text, max_depth=_DEPTH)
+    return value
 
 
 def _checked(days: list[Any]) -> list[dict[str, Any]] | Rejection:
@@ -137,3 +119,65 @@ def write_plan(plan: Sequence[Mapping[str, Any]]) -> str:
     """A plan as an agent should write it: JSON, a line a day."""
     lines = ",\n".join(json.dumps(dict(day), ensure_ascii=False) for day in plan)
     return f"[{lines}]"
+
+
+def before_parenthesis(text: str) -> str:
+    """The part of `text` before its first parenthesis, e.g. "Denver" of "Denver(Colorado)".
+
+    The whole text if the parenthesis is not closed, or if a line ends before it.  TypeError for what is
+    not a text (None where a route was not found), as in the official code.
+    """
+    if not isinstance(text, str):
+        raise TypeError(f"expected a text, got {type(text).__name__}")
+    start = text.find("(")
+    if start < 0 or text.find(")", start) < 0 or text.find("\n", 0, start) >= 0:
+        return text
+    return text[:start]
+
+
+def route_of(text: str) -> tuple[str, str] | tuple[None, None]:
+    """A and B of "... from A to B, ..."; B ends at a comma.  (None, None) where there is no route.
+
+    The first "from" that a route follows counts, and the shortest A.  A is on one line.
+    """
+    ends: list[
+        tuple[int, int, int]
+    ] = []  # (where "to" starts, its white space before, where B starts)
+    for found in _TO.finditer(text):
+        start = _SPACE.match(text, found.end()).end()
+        if start == len(text) or text[start] == ",":
+            start -= 1  # B may be a single space, if another one follows "to"
+            if start == found.end():
+                continue
+        before = found.start()
+        while before and text[before - 1].isspace():
+            before -= 1
+        ends.append((found.start(), before, start))
+    positions = [position for position, _, _ in ends]
+    for found in _FROM.finditer(text):
+        run = _SPACE.match(text, found.end()).end()
+        for start in range(run, found.end(), -1):
+            index = bisect.bisect_left(positions, start + 2)
+            if index == len(ends):
+                continue
+            _, before, begin = ends[index]
+            stop = max(start + 1, before)
+            if text.find("\n", start, stop) >= 0:
+                continue
+            comma = text.find(",", begin)
+            return text[start:stop], text[begin : len(text) if comma < 0 else comma]
+    return None, None
+
+
+def name_and_city(text: str) -> tuple[str, str]:
+    """Name and city of "Name, City" or "Name, City(State)"; the last comma divides them.
+
+    `NO_NAME` where there is no comma or nothing behind the last one.  TypeError for what is no text.
+    """
+    if not isinstance(text, str):
+        raise TypeError(f"expected a text, got {type(text).__name__}")
+    comma = text.rfind(",")
+    if comma < 0 or comma == len(text) - 1:
+        return NO_NAME
+    line = text.rfind("\n", 0, comma) + 1
+    return text[line:comma].strip(), before_parenthesis(text[comma + 1 :].strip()).strip()

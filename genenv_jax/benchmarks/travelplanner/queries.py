@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import dataclasses
 import datetime
+import functools
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 DAYS = {3: 1, 5: 2, 7: 3}  # lengths of trips, and how many cities each visits
@@ -18,11 +19,15 @@ ROOM_TYPES = ("shared room", "not shared room", "private room", "entire room")
 TRANSPORTATION = ("no flight", "no self-driving")
 CUISINES = ("Chinese", "American", "Italian", "Mexican", "Indian", "Mediterranean", "French")
 LEVELS = ("easy", "medium", "hard")
-LOCAL_CONSTRAINTS = ("house_rule", "cuisine", "room_type", "transportation")  # fields of `Query`
-MAX_PEOPLE = 20
-MAX_BUDGET = 10**6
-
-_CONSTRAINTS = ("house rule", "cuisine", "room type", "transportation")
+# Fields of `Query`, and their names in the official record.
+LOCAL_CONSTRAINTS = {
+    "house_rule": "house rule",
+    "cuisine": "cuisine",
+    "room_type": "room type",
+    "transportation": "transportation",
+}
+_MAX_PEOPLE = 20
+_MAX_BUDGET = 10**6
 _MONTHS = (
     "January February March April May June July August September October November December".split()
 )
@@ -42,45 +47,42 @@ _DAY = re.compile(
     rf"(?: of (?P<after>{_MONTH})\b)?"
 )
 _BUDGET = re.compile(r"\$ ?(\d{1,3}(?:,\d{3})+|\d{1,9})")
-_LENGTH = re.compile(rf"\b{_NUMBER}[- ]days?\b", re.IGNORECASE)
-_WEEK = re.compile(r"\b(?:a|one|week)[- ](?:week|long)\b", re.IGNORECASE)
-_CITY_NUMBER = re.compile(rf"\b{_NUMBER} (?:[a-z]+ )?cit(?:y|ies)\b", re.IGNORECASE)
+_any_case = functools.partial(re.compile, flags=re.IGNORECASE)
+_LENGTH = _any_case(rf"\b{_NUMBER}[- ]days?\b")
+_WEEK = _any_case(r"\b(?:a|one|week)[- ](?:week|long)\b")
+_CITY_NUMBER = _any_case(rf"\b{_NUMBER} (?:[a-z]+ )?cit(?:y|ies)\b")
 _PEOPLE = (
-    re.compile(rf"\b(?:group|party) of {_NUMBER}\b", re.IGNORECASE),
-    re.compile(rf"\b{_NUMBER} (?:{_PARTY})\b", re.IGNORECASE),
-    re.compile(
-        rf"\bfor {_NUMBER}\b(?![- ](?:days?|nights?|weeks?|[a-z]* ?cit))(?!\d|st|nd|rd|th)",
-        re.IGNORECASE,
-    ),
+    _any_case(rf"\b(?:group|party) of {_NUMBER}\b"),
+    _any_case(rf"\b{_NUMBER} (?:{_PARTY})\b"),
+    _any_case(rf"\bfor {_NUMBER}\b(?![- ](?:days?|nights?|weeks?|[a-z]* ?cit))(?!\d|st|nd|rd|th)"),
 )
-_PAIR = re.compile(r"\b(?:duo|couple|pair)\b", re.IGNORECASE)
+_PAIR = _any_case(r"\b(?:duo|couple|pair)\b")
 _SENTENCE = re.compile(r"(?<=[.!?;]) +")
-_NEGATION = re.compile(
-    r"\b(?:no|not|non|without|avoid\w*|exclud\w*|rather|except|never|cannot|other)\b|n't\b",
-    re.IGNORECASE,
+_NEGATION = _any_case(
+    r"\b(?:no|not|non|without|avoid\w*|exclud\w*|rather|except|never|cannot|other)\b|n't\b"
 )
-_FLIGHT = re.compile(r"\bfl(?:y|ying|ights?)\b|\bair(?:line|plane| travel)\b", re.IGNORECASE)
-_DRIVE = re.compile(r"\bself-?driv\w*|\bdriv(?:e|ing)\b", re.IGNORECASE)
+_FLIGHT = _any_case(r"\bfl(?:y|ying|ights?)\b|\bair(?:line|plane| travel)\b")
+_DRIVE = _any_case(r"\bself-?driv\w*|\bdriv(?:e|ing)\b")
+# "a party of 3" and "visitor restrictions" are told apart by their plural, or do not matter.
 _RULE_WORDS = {
-    "smoking": re.compile(r"\bsmok", re.IGNORECASE),
-    "parties": re.compile(r"\bparties\b", re.IGNORECASE),
-    "children under 10": re.compile(r"\bchild|\bkids\b", re.IGNORECASE),
-    "visitors": re.compile(r"\bvisitors?\b", re.IGNORECASE),
-    "pets": re.compile(r"\bpets?\b", re.IGNORECASE),
+    "smoking": _any_case(r"\bsmok"),
+    "parties": _any_case(r"\bparties\b"),
+    "children under 10": _any_case(r"\bchild|\bkids\b"),
+    "visitors": _any_case(r"\bvisitors?\b"),
+    "pets": _any_case(r"\bpets?\b"),
 }
 _ROOM_WORDS = (
-    ("private room", re.compile(r"\bprivate rooms?\b", re.IGNORECASE)),
-    ("entire room", re.compile(r"\bentire (?:rooms?|homes?|apartments?)\b", re.IGNORECASE)),
+    ("private room", _any_case(r"\bprivate rooms?\b")),
+    ("entire room", _any_case(r"\bentire (?:rooms?|homes?|apartments?)\b")),
     (
         "not shared room",
-        re.compile(r"\b(?:not|non|n't|neither)(?: be)?[- ]shared|\bnot shared", re.IGNORECASE),
+        _any_case(r"\b(?:not|non|n't|neither)(?: be)?[- ]shared|\bnot shared"),
     ),
-    ("shared room", re.compile(r"\bshared rooms?\b", re.IGNORECASE)),
+    ("shared room", _any_case(r"\bshared rooms?\b")),
 )
-_ORIGIN = re.compile(
+_ORIGIN = _any_case(
     r"(?:\bfrom|\b(?:depart|leav|start)\w*"
-    r"|\b(?:start|begin|commenc|initiat|originat|depart)\w*(?: [a-z]+){0,2} (?:in|at|from))$",
-    re.IGNORECASE,
+    r"|\b(?:start|begin|commenc|initiat|originat|depart)\w*(?: [a-z]+){0,2} (?:in|at|from))$"
 )
 
 
@@ -115,49 +117,36 @@ class Query:
     transportation: str | None = None
 
     @property
-    def asked(self) -> int:
-        """How many of the four local constraints are asked for."""
-        return sum(bool(getattr(self, name)) for name in LOCAL_CONSTRAINTS)
+    def asked(self) -> list[str]:
+        """Those of `LOCAL_CONSTRAINTS` that are asked for."""
+        return [name for name in LOCAL_CONSTRAINTS if getattr(self, name)]
 
     @property
     def level(self) -> str:
         """One of `LEVELS`: no local constraints, one, or more (officially three)."""
-        return LEVELS[min(self.asked, 2)]
+        return LEVELS[min(len(self.asked), 2)]
 
     def to_json(self) -> dict[str, Any]:
         """The official record without text and level; `from_json` inverts it."""
-        return {
-            "org": self.org,
-            "dest": self.dest,
-            "days": self.days,
-            "visiting_city_number": self.visiting_city_number,
-            "date": list(self.date),
-            "people_number": self.people_number,
-            "local_constraint": {
-                "house rule": self.house_rule,
-                "cuisine": list(self.cuisine) or None,
-                "room type": self.room_type,
-                "transportation": self.transportation,
-            },
-            "budget": self.budget,
-        }
+        record = dataclasses.asdict(self) | {"date": list(self.date)}
+        local = {official: record.pop(name) for name, official in LOCAL_CONSTRAINTS.items()}
+        local["cuisine"] = list(self.cuisine) or None
+        budget = record.pop("budget")
+        return {**record, "local_constraint": local, "budget": budget}
 
     @classmethod
-    def from_json(cls, record: Any) -> Query:
+    def from_json(cls, record: Mapping[str, Any]) -> Query:
         """Reads and checks `to_json`'s record; ValueError says what is wrong with it.
 
         Other keys are errors too.
         """
-        if not isinstance(record, Mapping):
-            raise ValueError("not an object")
-        names = {"org", "dest", "days", "visiting_city_number", "date", "people_number"}
-        names |= {"local_constraint", "budget"}
-        if set(record) != names:
-            odd = sorted(map(str, names ^ set(record)))
-            raise ValueError(f"missing or unknown fields: {', '.join(odd)}"[:200])
-        local = record["local_constraint"]
-        if not isinstance(local, Mapping) or set(local) != set(_CONSTRAINTS):
-            raise ValueError(f"local_constraint: expected the keys {', '.join(_CONSTRAINTS)}")
+        own = {field.name for field in dataclasses.fields(cls)} - set(LOCAL_CONSTRAINTS)
+        if odd := {*own, "local_constraint"} ^ set(record):
+            odd = ", ".join(sorted(map(str, odd)))
+            raise ValueError(f"missing or unknown fields: {odd}"[:200])
+        names, local = LOCAL_CONSTRAINTS.values(), record["local_constraint"]
+        if not isinstance(local, Mapping) or set(local) != set(names):
+            raise ValueError(f"local_constraint: expected the keys {', '.join(names)}")
         for name in ("org", "dest"):
             if not isinstance(record[name], str) or not 0 < len(record[name]) <= 64:
                 raise ValueError(f"{name}: expected a name")
@@ -175,8 +164,8 @@ class Query:
             days=days,
             visiting_city_number=DAYS[days],
             date=_checked_dates(record["date"], days),
-            people_number=_integer(record, "people_number", MAX_PEOPLE),
-            budget=_integer(record, "budget", MAX_BUDGET),
+            people_number=_integer(record, "people_number", _MAX_PEOPLE),
+            budget=_integer(record, "budget", _MAX_BUDGET),
             house_rule=_one_of(local, "house rule", HOUSE_RULES),
             cuisine=tuple(c for c in CUISINES if c in cuisine),
             room_type=_one_of(local, "room type", ROOM_TYPES),
@@ -191,22 +180,25 @@ def _integer(record: Mapping[str, Any], name: str, most: int) -> int:
     return value
 
 
-def _one_of(local: Mapping[str, Any], name: str, values: Iterable[str]) -> str | None:
+def _one_of(local: Mapping[str, Any], name: str, values: Sequence[str]) -> str | None:
     value = local[name]
-    if value is not None and value not in tuple(values):
+    if value is not None and value not in values:
         raise ValueError(f"{name}: expected null or one of {', '.join(values)}")
     return value
 
 
 def _checked_dates(value: Any, days: int) -> tuple[str, ...]:
     try:
-        first = datetime.date.fromisoformat(value[0])
-        expected = [str(first + datetime.timedelta(days=index)) for index in range(days)]
+        expected = _consecutive(datetime.date.fromisoformat(value[0]), days)
     except (TypeError, ValueError, IndexError, KeyError, OverflowError):
         raise ValueError("date: expected a list of days such as 2022-03-16") from None
-    if value != expected:
+    if value != list(expected):
         raise ValueError(f"date: expected {days} consecutive days")
-    return tuple(expected)
+    return expected
+
+
+def _consecutive(first: datetime.date, days: int) -> tuple[str, ...]:
+    return tuple(str(first + datetime.timedelta(days=index)) for index in range(days))
 
 
 class Gazetteer:
@@ -290,7 +282,7 @@ def _dates(text: str) -> tuple[str, ...]:
     length = (ends[1] - ends[0]).days + 1
     if not 1 <= length <= 31:
         raise ValueError("date: expected the first day before the last")
-    return tuple(str(ends[0] + datetime.timedelta(days=index)) for index in range(length))
+    return _consecutive(ends[0], length)
 
 
 def _people(text: str) -> int:
@@ -298,8 +290,8 @@ def _people(text: str) -> int:
         found = pattern.search(text)
         if found:
             number = _value(found.group(1))
-            if not 1 <= number <= MAX_PEOPLE:
-                raise ValueError(f"people_number: {number}, expected 1 to {MAX_PEOPLE}")
+            if not 1 <= number <= _MAX_PEOPLE:
+                raise ValueError(f"people_number: {number}, expected 1 to {_MAX_PEOPLE}")
             return number
     return 2 if _PAIR.search(text) else 1
 
@@ -328,7 +320,6 @@ def _places(text: str, days: int, gazetteer: Gazetteer) -> tuple[str, str]:
 
 
 def _house_rule(text: str) -> str | None:
-    # "a party of 3" and "visitor restrictions" are told apart by their plural, or do not matter.
     found = [rule for rule in HOUSE_RULES if _RULE_WORDS[rule].search(text)]
     if len(found) > 1:
         raise ValueError(f"house rule: more than one: {', '.join(found)}")

@@ -21,21 +21,15 @@ from genenv_jax.benchmarks.travelplanner.database import (
     Drive,
     Flight,
     Restaurant,
-    accommodation_of,
-    attraction_of,
-    flight_of,
-    restaurant_of,
+    Row,
+    read_row,
 )
 from genenv_jax.benchmarks.travelplanner.queries import Query
 
 _KEY = re.compile(r"(Attractions|Restaurants|Accommodations) in (.+)")
 _LEG = re.compile(r"(Flight|Self-driving|Taxi) from (.+?) to (.+?)(?: on (\d{4}-\d\d-\d\d))?")
 _ROAD = re.compile(r"duration: ([^,]+), distance: ([\d,.]+ k?m)\b")
-_MAKERS = {
-    "Attractions": attraction_of,
-    "Restaurants": restaurant_of,
-    "Accommodations": accommodation_of,
-}
+_KINDS = {"Attractions": Attraction, "Restaurants": Restaurant, "Accommodations": Accommodation}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -43,9 +37,9 @@ class City:
     """What a city offers, in the order of the tables."""
 
     name: str
-    attractions: tuple[Attraction, ...]
-    restaurants: tuple[Restaurant, ...]
-    accommodations: tuple[Accommodation, ...]
+    attractions: tuple[Attraction, ...] = ()
+    restaurants: tuple[Restaurant, ...] = ()
+    accommodations: tuple[Accommodation, ...] = ()
 
 
 @dataclasses.dataclass(frozen=True)
@@ -54,9 +48,9 @@ class Leg:
 
     origin: str
     destination: str
-    date: str
-    flights: tuple[Flight, ...]
-    drive: Drive | None
+    date: str = ""
+    flights: tuple[Flight, ...] = ()
+    drive: Drive | None = None
 
 
 @dataclasses.dataclass(frozen=True)
@@ -67,60 +61,39 @@ class Reference:
     legs: tuple[Leg, ...]
 
 
-def read_reference(record: Any, where: str) -> Reference:
+def read_reference(record: Mapping[str, Any], where: str) -> Reference:
     """Reads one published record; ValueError naming `where` if it is malformed."""
-    if not isinstance(record, Mapping):
-        raise ValueError(f"{where}: expected an object")
-    cities: dict[str, dict[str, tuple]] = {}
+    cities: dict[str, dict[str, Any]] = {}
     legs: dict[tuple[str, str], dict[str, Any]] = {}
     for key, value in record.items():
-        about = _KEY.fullmatch(key)
-        leg = _LEG.fullmatch(key)
+        about, leg = _KEY.fullmatch(key), _LEG.fullmatch(key)
         try:
             if about:
-                make = _MAKERS[about.group(1)]
-                rows = [] if isinstance(value, str) else value  # a text says that there are none
-                offers = cities.setdefault(about.group(2), {})
-                offers[about.group(1)] = tuple(make(row) for row in rows)
+                offers = cities.setdefault(about[2], {})
+                offers[about[1].lower()] = _read_rows(_KINDS[about[1]], value)
             elif leg:
                 vehicle, origin, destination, date = leg.groups()
                 ways = legs.setdefault((origin, destination), {})
                 if vehicle == "Flight":
-                    ways["date"] = date or ""
-                    rows = [] if isinstance(value, str) else value
-                    ways["flights"] = tuple(flight_of(row) for row in rows)
+                    ways |= {"date": date or "", "flights": _read_rows(Flight, value)}
                 else:
                     road = _ROAD.search(value)
                     ways["drive"] = Drive(*road.groups()) if road else None
             else:
                 raise ValueError("unknown kind of information")
-        except KeyError as error:
-            raise ValueError(f"{where}: {key!r}: no column {error}") from None
         except (TypeError, ValueError) as error:
             raise ValueError(f"{where}: {key!r}: {error}") from None
     if not cities or not legs:
         raise ValueError(f"{where}: no cities or no legs")
     return Reference(
-        tuple(
-            City(
-                name,
-                offers.get("Attractions", ()),
-                offers.get("Restaurants", ()),
-                offers.get("Accommodations", ()),
-            )
-            for name, offers in cities.items()
-        ),
-        tuple(
-            Leg(
-                origin,
-                destination,
-                ways.get("date", ""),
-                ways.get("flights", ()),
-                ways.get("drive"),
-            )
-            for (origin, destination), ways in legs.items()
-        ),
+        tuple(City(name, **offers) for name, offers in cities.items()),
+        tuple(Leg(*ends, **ways) for ends, ways in legs.items()),
     )
+
+
+def _read_rows(kind: type[Row], value: Any) -> tuple[Row, ...]:
+    """Rows of a table; a text says that there are none."""
+    return () if isinstance(value, str) else tuple(read_row(kind, record) for record in value)
 
 
 def travel_days(days: int) -> tuple[int, ...]:
@@ -138,50 +111,40 @@ def build_reference(query: Query, cities: Sequence[str], database: Database) -> 
     """
     stops = [query.org, *cities, query.org]
     legs = []
-    for day, origin, destination in zip(
-        travel_days(query.days), stops[:-1], stops[1:], strict=True
-    ):
+    for day, ends in zip(travel_days(query.days), itertools.pairwise(stops), strict=True):
         date = query.date[day - 1]
-        flights = tuple(database.flights.between(origin, destination, date))
-        legs.append(Leg(origin, destination, date, flights, database.drive(origin, destination)))
-    return Reference(tuple(_city(name, database) for name in cities), tuple(legs))
-
-
-def _city(name: str, database: Database) -> City:
-    return City(
-        name,
-        tuple(database.attractions.get(name, ())),
-        tuple(database.restaurants.get(name, ())),
-        tuple(database.accommodations.get(name, ())),
-    )
+        flights = tuple(database.flights.between(*ends, date))
+        legs.append(Leg(*ends, date, flights, database.drive(*ends)))
+    tables = (database.attractions, database.restaurants, database.accommodations)
+    offers = (City(name, *(tuple(table.get(name, ())) for table in tables)) for name in cities)
+    return Reference(tuple(offers), tuple(legs))
 
 
 def adapt(reference: Reference, query: Query, database: Database) -> Reference:
-    """The reference information of a variation of a task, from that of the task.
+    """Reference information for a query whose route is made from that of the task.
 
     It is the same where the route and its days are; else it is built for the first of the cities that
     the query asks for.  ValueError where the query asks for another departure or destination.
     """
-    names = [city.name for city in reference.cities]
+    known = [city.name for city in reference.cities]
     org = reference.legs[0].origin
     if query.org != org:
         raise ValueError(f"org: expected {org}")
     if query.days == 3:
-        if query.dest not in names:
-            raise ValueError(f"dest: expected one of {', '.join(names)}")
+        if query.dest not in known:
+            raise ValueError(f"dest: expected one of {', '.join(known)}")
         names = [query.dest]
     else:
-        names = [name for name in names if database.states.get(name) == query.dest]
-        if len(names) < query.visiting_city_number:
+        names = [name for name in known if database.states.get(name) == query.dest]
+        needed = query.visiting_city_number
+        if len(names) < needed:
             raise ValueError(
-                f"dest: {len(names)} cities of {query.dest} are described, "
-                f"{query.visiting_city_number} needed"
+                f"dest: {len(names)} cities of {query.dest} are described, {needed} needed"
             )
-        names = names[: query.visiting_city_number]
+        names = names[:needed]
     if query.org in names:
         raise ValueError("dest: the departure")
-    same_route = names == [city.name for city in reference.cities]
-    if same_route and layout_of(reference, query):
+    if names == known and layout_of(reference, query):
         return reference
     return build_reference(query, names, database)
 
@@ -193,12 +156,10 @@ def layout_of(reference: Reference, query: Query) -> tuple[int, ...] | None:
         days = tuple(
             (datetime.date.fromisoformat(leg.date) - start).days + 1 for leg in reference.legs
         )
-    except (ValueError, IndexError):
+    except ValueError:  # a leg without a date
         return None
     rising = all(before < after for before, after in itertools.pairwise(days))
-    if not rising or days[0] != 1 or days[-1] != query.days:
-        return None
-    return days
+    return days if rising and (days[0], days[-1]) == (1, query.days) else None
 
 
 def choose_cities(query: Query, database: Database) -> list[str]:

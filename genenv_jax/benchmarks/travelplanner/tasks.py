@@ -14,18 +14,25 @@ from __future__ import annotations
 
 import dataclasses
 import hashlib
-import json
 import os
 import pathlib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 from genenv_jax.benchmarks import data_files
-from genenv_jax.benchmarks.base import Rejection, Task
+from genenv_jax.benchmarks.base import Task
+from genenv_jax.benchmarks.records import field, read_lines
 from genenv_jax.benchmarks.safe_parse import parse_literal
-from genenv_jax.benchmarks.travelplanner.database import Database, Flight, flights_of, load
+from genenv_jax.benchmarks.travelplanner import compaction
+from genenv_jax.benchmarks.travelplanner.database import Database, Flight, load, read_table
 from genenv_jax.benchmarks.travelplanner.queries import Gazetteer, Query, parse_query
-from genenv_jax.benchmarks.travelplanner.references import Reference, read_reference
+from genenv_jax.benchmarks.travelplanner.references import (
+    Reference,
+    adapt,
+    build_reference,
+    choose_cities,
+    read_reference,
+)
 
 NAME = "travelplanner"
 TRAIN = "train"
@@ -33,9 +40,11 @@ VALIDATION = "validation"
 
 _TABLES = "history_958f30d/database"
 _TRAIN_PROMPTS = "HEAD/finetuning_data/std_travelplanner.jsonl"
-_TRAIN_REFERENCES = "HEAD/database/train_ref_info.jsonl"
-_VALIDATION_REFERENCES = "HEAD/database/validation_ref_info.jsonl"
-# Git's name of that file at the commit of the source table, which gives no SHA-256 for it.
+_REFERENCES = {
+    TRAIN: "HEAD/database/train_ref_info.jsonl",
+    VALIDATION: "HEAD/database/validation_ref_info.jsonl",
+}
+# Git's name of the latter at the commit of the source table, which gives no SHA-256 for it.
 _VALIDATION_BLOB = "e1be711528ea7fde30647b8a3e24ffe367fea82d"
 _VALIDATION_QUERIES = (
     "HEAD/postprocess/example_evaluation.jsonl",
@@ -46,13 +55,18 @@ _PLAN_CHARS = 100_000
 
 ALWAYS = (
     _TRAIN_PROMPTS,
-    _TRAIN_REFERENCES,
+    _REFERENCES[TRAIN],
     f"{_TABLES}/restaurants/clean_restaurant_2022.csv",
     f"{_TABLES}/attractions/attractions.csv",
     f"{_TABLES}/accommodations/clean_accommodations_2022.csv",
     f"{_TABLES}/googleDistanceMatrix/distance.csv",
     f"{_TABLES}/background/citySet_with_states.txt",
 )
+
+
+def query_of(task: Task) -> Query:
+    """The fields of a task's query; raises for a malformed task."""
+    return Query.from_json(task.answer["query"])
 
 
 @dataclasses.dataclass(frozen=True)
@@ -71,10 +85,38 @@ class World:
     tasks: dict[str, list[Task]]
     gazetteer: Gazetteer
 
+    def reference(self, task: Task) -> Reference | None:
+        """The published reference information of a task, or what its route takes of its seed's.
+
+        None for a validation query whose information is not there.  ValueError where the seed's describes no
+        such route.
+        """
+        name = task.answer["reference"]
+        if name not in self.references:
+            if name.startswith(f"{VALIDATION}_"):
+                return None
+            raise ValueError(f"no reference information {name!r}")
+        published = self.references[name]
+        return published if name == task.id else adapt(published, query_of(task), self.database)
+
+    def information(self, task: Task, max_chars: int) -> Reference:
+        """The reference information of a task, shortened; made from the data base where there is none."""
+        query = query_of(task)
+        try:
+            reference = self.reference(task)
+        except ValueError:  # another route, which `generation.fault` rejects
+            reference = None
+        if reference is None:
+            cities = choose_cities(query, self.database) or [query.dest]
+            # Too few cities: no plan can pass, and the agent sees what there is.
+            cities = (cities * query.visiting_city_number)[: query.visiting_city_number]
+            reference = build_reference(query, cities, self.database)
+        return compaction.compact(reference, query, self.database, max_chars)
+
 
 def find_directory(data_dir: str | os.PathLike[str] | None = None) -> pathlib.Path:
     """The directory that holds HEAD/ and history_958f30d/; see `data_files.find`."""
-    return data_files.find(NAME, _TRAIN_REFERENCES, data_dir)
+    return data_files.find(NAME, _REFERENCES[TRAIN], data_dir)
 
 
 def splits(directory: pathlib.Path) -> dict[str, list[Task]]:
@@ -100,23 +142,24 @@ def read_world(
       flights: the official clean_Flights_2022.csv; "" takes the flights of the reference information.
       verify_files: compare the files with the table of published ones first.
     """
+    there = [path for path in _VALIDATION_QUERIES if (directory / path).is_file()]
     if verify_files:
-        paths = list(ALWAYS)
-        if (directory / _VALIDATION_QUERIES[0]).is_file():
-            paths.append(_VALIDATION_QUERIES[0])
-        data_files.verify(NAME, directory, paths)
-        _verify_blob(directory / _VALIDATION_REFERENCES)
-    references = _references(directory / _TRAIN_REFERENCES, TRAIN)
-    if (directory / _VALIDATION_REFERENCES).is_file():
-        references |= _references(directory / _VALIDATION_REFERENCES, VALIDATION)
-    rows = flights_of(pathlib.Path(flights).expanduser()) if flights else _flights_in(references)
+        optional = [path for path in there if path == _VALIDATION_QUERIES[0]]
+        data_files.verify(NAME, directory, [*ALWAYS, *optional])
+        _verify_blob(directory / _REFERENCES[VALIDATION])
+    references = _references(directory, TRAIN)
+    if (directory / _REFERENCES[VALIDATION]).is_file():
+        references |= _references(directory, VALIDATION)
+    if flights:
+        rows = read_table(pathlib.Path(flights).expanduser(), Flight)
+    else:  # those of all reference information, each once, in order
+        legs = (leg for reference in references.values() for leg in reference.legs)
+        rows = dict.fromkeys(flight for leg in legs for flight in leg.flights)
     database = load(directory / _TABLES, rows)
     gazetteer = Gazetteer(database.states)
     tasks = {TRAIN: list(_train(directory / _TRAIN_PROMPTS, gazetteer, references))}
-    for path in _VALIDATION_QUERIES:
-        if (directory / path).is_file():
-            tasks[VALIDATION] = list(_validation(directory / path, gazetteer))
-            break
+    if there:
+        tasks[VALIDATION] = list(_validation(directory / there[0], gazetteer))
     return World(database, references, tasks, gazetteer)
 
 
@@ -129,60 +172,19 @@ def _verify_blob(path: pathlib.Path) -> None:
         raise ValueError(f"{path} has git blob id {found}, expected {_VALIDATION_BLOB}")
 
 
-def _flights_in(references: Mapping[str, Reference]) -> list[Flight]:
-    """Flights of all reference information, each once, in order."""
-    return list(
-        dict.fromkeys(
-            flight
-            for reference in references.values()
-            for leg in reference.legs
-            for flight in leg.flights
-        )
-    )
-
-
-def _records(path: pathlib.Path) -> Iterator[tuple[str, Any]]:
-    if not path.is_file():
-        raise FileNotFoundError(f"TravelPlanner file {path} is missing")
-    with path.open("rb") as file:
-        for number, line in enumerate(file, 1):
-            where = f"{path}:{number}"
-            if not line.strip():
-                continue
-            try:
-                yield where, json.loads(line.decode("utf-8"))
-            except ValueError as error:
-                raise ValueError(f"{where}: not JSON: {error}") from None
-
-
-def _references(path: pathlib.Path, split: str) -> dict[str, Reference]:
+def _references(directory: pathlib.Path, split: str) -> dict[str, Reference]:
+    path = directory / _REFERENCES[split]
     found = {
         f"{split}_{index}": read_reference(record, where)
-        for index, (where, record) in enumerate(_records(path), 1)
+        for index, (where, record) in enumerate(read_lines(path), 1)
     }
     if not found:
         raise ValueError(f"{path}: no records")
     return found
 
 
-def _task(
-    split: str, index: int, text: str, gazetteer: Gazetteer, plan: Sequence | None, where: str
-) -> Task:
-    try:
-        query = parse_query(text, gazetteer)
-    except ValueError as error:
-        raise ValueError(f"{where}: query: {error}") from None
-    task_id = f"{split}_{index}"
-    return make_task(task_id, text, query, reference=task_id, plan=plan, origin="eval")
-
-
 def make_task(
-    task_id: str,
-    text: str,
-    query: Query,
-    reference: str,
-    plan: Sequence | None = None,
-    **fields: Any,
+    task_id: str, text: str, query: Query, reference: str, plan: list | None = None, **fields: Any
 ) -> Task:
     """A task for a query.
 
@@ -199,21 +201,28 @@ def make_task(
         benchmark=NAME,
         category=f"{query.level}_{query.days}_days",
         messages=({"role": "user", "content": text},),
-        answer={
-            "query": query.to_json(),
-            "reference": reference,
-            "annotated_plan": None if plan is None else list(plan),
-        },
+        answer={"query": query.to_json(), "reference": reference, "annotated_plan": plan},
         **fields,
     )
+
+
+def _published(
+    task_id: str, text: str, gazetteer: Gazetteer, plan: list | None, where: str
+) -> Task:
+    try:
+        query = parse_query(text, gazetteer)
+    except ValueError as error:
+        raise ValueError(f"{where}: query: {error}") from None
+    return make_task(task_id, text, query, reference=task_id, plan=plan, origin="eval")
 
 
 def _train(
     path: pathlib.Path, gazetteer: Gazetteer, references: Mapping[str, Reference]
 ) -> Iterator[Task]:
+    expected = sum(name.startswith(f"{TRAIN}_") for name in references)
     index = 0
-    for index, (where, record) in enumerate(_records(path), 1):
-        if f"{TRAIN}_{index}" not in references:
+    for index, (where, record) in enumerate(read_lines(path), 1):
+        if index > expected:
             raise ValueError(f"{where}: no reference information for query {index}")
         try:
             _, user, assistant = (message["content"] for message in record["messages"])
@@ -225,20 +234,19 @@ def _train(
         if not found:
             raise ValueError(f"{where}: no query in the user's message")
         plan = parse_literal(assistant, _PLAN_CHARS)
-        if isinstance(plan, Rejection) or not isinstance(plan, list):
+        if not isinstance(plan, list):
             raise ValueError(f"{where}: the annotated plan is no list")
         if not all(isinstance(day, dict) for day in plan):
             raise ValueError(f"{where}: a day of the annotated plan is no object")
-        yield _task(TRAIN, index, text.strip(), gazetteer, [d for d in plan if d], where)
-    expected = sum(key.startswith(f"{TRAIN}_") for key in references)
+        plan = [day for day in plan if day]
+        yield _published(f"{TRAIN}_{index}", text.strip(), gazetteer, plan, where)
     if index != expected:
         raise ValueError(f"{path}: {index} queries, but reference information for {expected}")
 
 
 def _validation(path: pathlib.Path, gazetteer: Gazetteer) -> Iterator[Task]:
-    for index, (where, record) in enumerate(_records(path), 1):
-        if not isinstance(record, dict) or not isinstance(record.get("query"), str):
-            raise ValueError(f"{where}: no query")
+    for index, (where, record) in enumerate(read_lines(path), 1):
         if record.get("idx") != index:
             raise ValueError(f"{where}: idx {record.get('idx')!r}, expected {index}")
-        yield _task(VALIDATION, index, record["query"].strip(), gazetteer, None, where)
+        text = field(record, "query", str, where).strip()
+        yield _published(f"{VALIDATION}_{index}", text, gazetteer, None, where)

@@ -1,0 +1,100 @@
+"""The simulator's side of TravelPlanner: what it wrote is read into a task, and checked."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from genenv_jax.benchmarks.base import (
+    BAD_ANSWER,
+    EMPTY,
+    MALFORMED,
+    MAX_GENERATION,
+    UNPARSABLE,
+    Rejection,
+    Task,
+)
+from genenv_jax.benchmarks.safe_parse import check_text, parse_json, unfenced
+from genenv_jax.benchmarks.travelplanner.queries import Query, parse_query
+from genenv_jax.benchmarks.travelplanner.references import Reference
+from genenv_jax.benchmarks.travelplanner.tasks import World, make_task, query_of
+
+TEXT_DIFFERS = "text_differs"  # the text of a query and its fields do not say the same
+UNSOLVABLE = "unsolvable"  # the planner finds no plan that passes all constraints
+
+_MAX_QUERY = 2_000  # characters of the text of a query
+_MAX_DEPTH = 8
+
+
+def write(task: Task) -> str:
+    """The text that `parse` inverts: one JSON object, the text and the official fields."""
+    text = task.messages[-1]["content"]
+    return json.dumps({"query": text, **task.answer["query"]}, ensure_ascii=False)
+
+
+def parse(text: Any, seed: Task, task_id: str, generation: int) -> Task | Rejection:
+    """Reads a generation, one JSON object, perhaps in a code fence; total.
+
+    Returns:
+      The task, or a `Rejection`: EMPTY, NOT_TEXT, TOO_LONG, TOO_DEEP, UNPARSABLE, BAD_ANSWER (fields).
+      A task of another route than its seed's, which `fault` rejects, can be shown and scored all the same.
+    """
+    if rejection := check_text(text, MAX_GENERATION):
+        return rejection
+    record = parse_json(unfenced(text), MAX_GENERATION, _MAX_DEPTH)
+    if isinstance(record, Rejection):
+        return record
+    if not isinstance(record, dict):
+        return Rejection(UNPARSABLE, "no JSON object")
+    wording = record.pop("query", None)
+    if rejection := check_text(wording, _MAX_QUERY):
+        reason = UNPARSABLE if rejection.reason == EMPTY else rejection.reason
+        return Rejection(reason, f"query: {rejection.detail or 'empty'}")
+    try:
+        query = Query.from_json(record)
+    except MALFORMED as error:
+        return Rejection(BAD_ANSWER, str(error)[:200])
+    return make_task(
+        task_id,
+        wording.strip(),
+        query,
+        reference=seed.answer["reference"],
+        seed_id=seed.id,
+        origin="generated",
+        generation=generation,
+    )
+
+
+def fault(task: Task, world: World) -> Rejection | None:
+    """TEXT_DIFFERS or BAD_ANSWER; None where text and fields agree on a trip that can be made.
+
+    The text must say what the fields say, and the route must be one that the seed's reference information
+    describes.
+    """
+    query = query_of(task)
+    try:
+        said = parse_query(task.messages[-1]["content"], world.gazetteer)
+    except ValueError as error:
+        return Rejection(TEXT_DIFFERS, str(error)[:200])
+    if said != query:
+        read, given = said.to_json(), query.to_json()
+        fields = [name for name in given if given[name] != read[name]]
+        return Rejection(TEXT_DIFFERS, f"other {', '.join(fields)} in the text"[:200])
+    try:
+        world.reference(task)
+    except ValueError as error:
+        return Rejection(BAD_ANSWER, str(error)[:200])
+    return None
+
+
+def destinations(reference: Reference, world: World) -> str:
+    """Where a variation may go, in words."""
+    names = [city.name for city in reference.cities]
+    found = f"for 3 days and 1 city {' or '.join(names)}"
+    states = {world.database.states.get(name) for name in names}
+    if len(states) == 1 and len(names) > 1:
+        state = states.pop()
+        found += f"; for 5 days and 2 cities the state {state}"
+        if len(names) > 2:
+            found += f"; for 7 days and 3 cities the state {state}"
+    return found

@@ -1,0 +1,499 @@
+"""TravelPlanner's thirteen constraints and its rates, as the official evaluator gives them.
+
+The rules of `evaluation/commonsense_constraint.py` and `evaluation/hard_constraint.py` (TravelPlanner at
+commit da7c1d4), quirks included:
+  * names match as parts of names, and the first match in the table counts;
+  * on a day without "from" in its city, `within current city` compares with single letters of the city;
+  * only attractions that a semicolon follows count;
+  * flights are looked up by number and cities, not by day, and priced by number alone;
+  * the minimum of nights holds only where the name fits exactly one accommodation;
+  * a restaurant in the city of departure ends the look at that day's cuisines.
+Where the official code raises an exception, which ends its whole run, the constraint counts as failed.
+
+The rates are those of `evaluation/eval.py`, by their official names in snake case.  Micro: constraints
+passed of all constraints that apply (8 a plan; the budget and those asked for).  Macro: plans that pass all
+of a kind.  As in the official code, a plan whose hard constraints were not looked at does not count for the
+commonsense macro rate either.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import Any
+
+from genenv_jax.benchmarks.base import Score, Task
+from genenv_jax.benchmarks.travelplanner.database import Accommodation, Database, Drive
+from genenv_jax.benchmarks.travelplanner.plans import (
+    MEALS,
+    before_parenthesis,
+    name_and_city,
+    route_of,
+)
+from genenv_jax.benchmarks.travelplanner.queries import Query
+
+Plan = Sequence[Mapping[str, Any]]  # a day each; texts, or None (or another empty value) for none
+Verdicts = dict[str, bool | None]  # of each constraint; None: not asked
+
+_UNUSED_DAY = "You don't need to fill in the information for this or later days."
+_CRASHES = (KeyError, TypeError, AttributeError, IndexError, ValueError)
+# What accommodations say that do not allow what a party wants to do, and of their type.
+_FORBIDDEN = {
+    "smoking": "No smoking",
+    "parties": "No parties",
+    "children under 10": "No children under 10",
+    "visitors": "No visitors",
+    "pets": "No pets",
+}
+_ROOM_TYPES = {
+    "shared room": "Shared room",
+    "private room": "Private room",
+    "entire room": "Entire home/apt",
+}
+_UNWANTED = {"no flight": "Flight", "no self-driving": "Self-driving"}
+
+
+def is_given(day: Mapping[str, Any], slot: str) -> bool:
+    """Whether something stands in a slot."""
+    return slot in day and bool(_filled(day[slot]))
+
+
+def _filled(text: Any) -> Any:
+    """What stands in a slot; an empty value for "-"."""
+    return "" if text == "-" else text
+
+
+def _given(plan: Plan, *slots: str) -> Iterator[tuple[Mapping[str, Any], str]]:
+    """(day, text) of each of these slots in which something stands."""
+    for day in plan:
+        for slot in slots:
+            if is_given(day, slot):
+                yield day, day[slot]
+
+
+def _attractions(text: str) -> list[str]:
+    return text.split(";")[:-1]
+
+
+def cities_of(text: str) -> list[str]:
+    """The one city of a day, or both of a day of travel; TypeError if "from" begins no route."""
+    if "from" in text:
+        origin, destination = route_of(text)
+        return [before_parenthesis(origin), before_parenthesis(destination)]
+    return [before_parenthesis(text)]
+
+
+def is_reasonable_visiting_city(query: Query, plan: Plan, database: Database) -> bool:
+    """A closed loop from the departure through known cities of the destination, none twice."""
+    if not _starts_at_departure(query, plan):
+        return False
+    cities = [city for day in plan for city in cities_of(day["current_city"])]
+    if cities[0] != cities[-1] or not _is_city_sequence(cities):
+        return False
+    if any(city not in database.states for city in cities):
+        return False
+    return query.days == 3 or all(database.states[city] == query.dest for city in cities[1:-1])
+
+
+def _starts_at_departure(query: Query, plan: Plan) -> bool:
+    text = plan[0]["current_city"]
+    return "from" not in text or cities_of(text)[0] == query.org
+
+
+def _is_city_sequence(cities: Sequence[str]) -> bool:
+    if len(cities) < 3:
+        return False
+    visited: set[str] = set()
+    position = 0
+    while position < len(cities):
+        city = cities[position]
+        if city in visited and position not in (0, len(cities) - 1):
+            return False
+        count = 0
+        while position < len(cities) and cities[position] == city:
+            count += 1
+            position += 1
+        if count == 1 and 0 < position - 1 < len(cities) - 1:
+            return False
+        visited.add(city)
+    return True
+
+
+def is_valid_restaurants(query: Query, plan: Plan, database: Database) -> bool:
+    """No restaurant twice."""
+    meals = [text for _, text in _given(plan, *MEALS)]
+    return len(set(meals)) == len(meals)
+
+
+def is_valid_attractions(query: Query, plan: Plan, database: Database) -> bool:
+    """No attraction twice."""
+    seen = [sight for _, text in _given(plan, "attraction") for sight in _attractions(text)]
+    return len(set(seen)) == len(seen)
+
+
+def is_valid_accommodation(query: Query, plan: Plan, database: Database) -> bool:
+    """Enough consecutive nights in each accommodation."""
+    if any("accommodation" not in day for day in plan):
+        return False
+    for stay, nights in itertools.groupby(day["accommodation"] for day in plan):
+        if stay in ("-", ""):
+            continue
+        named = database.accommodations_named(*name_and_city(stay))
+        if len(named) == 1 and len(list(nights)) < named[0].nights:
+            return False
+    return True
+
+
+def _vehicle(text: str) -> str | None:
+    known = ("taxi", "self-driving", "flight")
+    return next((vehicle for vehicle in known if vehicle in text.lower()), None)
+
+
+def is_valid_transportation(query: Query, plan: Plan, database: Database) -> bool:
+    """Something on the first day, and no own car together with flights or taxis."""
+    if not _filled(plan[0]["transportation"]):
+        return False
+    vehicles = {_vehicle(text) for _, text in _given(plan, "transportation")}
+    return not ("self-driving" in vehicles and vehicles & {"flight", "taxi"})
+
+
+def is_valid_information_in_current_city(query: Query, plan: Plan, database: Database) -> bool:
+    """Everything of a day is in one of the day's cities, the accommodation in the last of them."""
+    for day in plan:
+        text = day["current_city"]
+        cities: Sequence[str] = cities_of(text)
+        if "from" not in text:
+            # The official loops then run over the letters of the city (here each once), and the
+            # accommodation is compared with the last one.
+            cities = [*dict.fromkeys(cities[0]), *cities[0][-1:]]
+        is_leg = is_given(day, "transportation")
+        if is_leg and any(city not in day["transportation"] for city in cities):
+            return False
+        things = [day[meal] for meal in MEALS if is_given(day, meal)]
+        if is_given(day, "attraction"):
+            things += _attractions(day["attraction"])
+        if not all(any(city in thing for city in cities) for thing in things):
+            return False
+        if is_given(day, "accommodation") and cities[-1] not in day["accommodation"]:
+            return False
+    return True
+
+
+def _flight_number(text: str) -> str:
+    return text.split("Flight Number: ")[1].split(",")[0]
+
+
+def _ends(day: Mapping[str, Any]) -> tuple[str, str] | tuple[None, None]:
+    """The route of a day's vehicle, that of the day where its text names none."""
+    ends = route_of(day["transportation"])
+    return route_of(day["current_city"]) if ends[0] is None else ends
+
+
+def _drive(database: Database, ends: Sequence[str]) -> Drive | None:
+    # The official code cuts the parenthesis twice.
+    return database.drive(*(before_parenthesis(before_parenthesis(end)) for end in ends))
+
+
+def is_valid_information_in_sandbox(query: Query, plan: Plan, database: Database) -> bool:
+    """Every flight, road, restaurant, attraction and accommodation is in the data base."""
+    return all(
+        _is_known_leg(day, database)
+        and all(database.restaurant(*name_and_city(meal)) for _, meal in _given([day], *MEALS))
+        and all(
+            database.attraction(*name_and_city(sight))
+            for _, text in _given([day], "attraction")
+            for sight in _attractions(text)
+        )
+        and all(
+            database.accommodations_named(*name_and_city(stay))
+            for _, stay in _given([day], "accommodation")
+        )
+        for day in plan
+    )
+
+
+def _is_known_leg(day: Mapping[str, Any], database: Database) -> bool:
+    text = _filled(day["transportation"])
+    if not text:
+        return True
+    ends, vehicle = _ends(day), text.lower()
+    if "flight number" in vehicle:
+        ends = map(before_parenthesis, ends)
+        return database.flights.exists(_flight_number(text), *ends)
+    by_road = "self-driving" in vehicle or "taxi" in vehicle
+    return not by_road or (ends[0] is not None and _drive(database, ends) is not None)
+
+
+def is_not_absent(query: Query, plan: Plan, database: Database) -> bool:
+    """All days and cities, what each day needs, and half of all slots filled."""
+    used = [day for day in plan if day != {} and day["current_city"] != _UNUSED_DAY]
+    if len(used) != query.days or not _has_city_number(query, plan):
+        return False
+    filled = 0
+    for index, day in enumerate(plan):
+        slots = ("transportation", *MEALS, "attraction", "accommodation")
+        if any(slot not in day for slot in slots):
+            return False
+        empty = {slot for slot in slots if day[slot] in ("", "-")}
+        city = day["current_city"]
+        if ("from " in city or "to " in city) and "transportation" in empty:
+            return False
+        if "from " not in city and " to " not in city and "attraction" in empty:
+            return False
+        if index != query.days - 1 and "accommodation" in empty:
+            return False
+        if "from " not in city and empty.intersection(MEALS):
+            return False
+        filled += sum(1 for value in day.values() if value and value != "-")
+    return filled / (6 * query.days) >= 0.5
+
+
+def _has_city_number(query: Query, plan: Plan) -> bool:
+    if not _starts_at_departure(query, plan):
+        return False
+    cities = {city for day in plan for city in cities_of(day["current_city"])}
+    return len(cities - {query.org}) == query.visiting_city_number
+
+
+def total_cost(query: Query, plan: Plan, database: Database) -> float:
+    """Dollars that a plan takes; what is not in the data base costs nothing."""
+    people, total = query.people_number, 0.0
+    for day in plan:
+        total += _transportation_cost(people, day, database)
+        for meal in MEALS:
+            if _filled(day[meal]):
+                restaurant = database.restaurant(*name_and_city(day[meal]))
+                total += restaurant.cost * people if restaurant else 0
+        accommodation = _accommodation(day, database)
+        total += accommodation.cost(people) if accommodation else 0
+    return total
+
+
+def _transportation_cost(people: int, day: Mapping[str, Any], database: Database) -> float:
+    text = _filled(day["transportation"])
+    if not text:
+        return 0
+    ends, vehicle = _ends(day), text.lower()
+    if ends[0] is None:
+        return 0
+    if "flight number" in vehicle:
+        return (database.flights.price(_flight_number(text)) or 0) * people
+    if "self-driving" in vehicle:
+        return _drive(database, ends).car_cost(people)
+    if "taxi" in vehicle:
+        return _drive(database, ends).taxi_cost(people)
+    return 0
+
+
+def _accommodation(day: Mapping[str, Any], database: Database) -> Accommodation | None:
+    """The accommodation of a day, if there is one and the data base has it."""
+    if not _filled(day["accommodation"]):
+        return None
+    named = database.accommodations_named(*name_and_city(day["accommodation"]))
+    return named[0] if named else None
+
+
+def valid_cost(query: Query, plan: Plan, database: Database) -> bool:
+    """Within the budget."""
+    return total_cost(query, plan, database) <= query.budget
+
+
+def valid_room_rule(query: Query, plan: Plan, database: Database) -> bool:
+    """No accommodation forbids what the party wants to do."""
+    stays = (_accommodation(day, database) for day in plan)
+    return all(_allows(query, stay) for stay in stays if stay)
+
+
+def valid_room_type(query: Query, plan: Plan, database: Database) -> bool:
+    """Every accommodation is of the type asked for."""
+    stays = (_accommodation(day, database) for day in plan)
+    return all(_is_of_type(query, stay) for stay in stays if stay)
+
+
+def suits(query: Query, stay: Accommodation) -> bool:
+    """Whether an accommodation is what a query asks for, in its house rules and its type."""
+    return _allows(query, stay) and _is_of_type(query, stay)
+
+
+def _allows(query: Query, stay: Accommodation) -> bool:
+    return query.house_rule is None or _FORBIDDEN[query.house_rule] not in stay.rules
+
+
+def _is_of_type(query: Query, stay: Accommodation) -> bool:
+    if query.room_type == "not shared room":
+        return stay.room_type != "Shared room"
+    return query.room_type is None or stay.room_type == _ROOM_TYPES[query.room_type]
+
+
+def valid_cuisine(query: Query, plan: Plan, database: Database) -> bool:
+    """Every cuisine asked for is served outside the city of departure."""
+    served: set[str] = set()
+    for day in plan:
+        for meal in MEALS:
+            if not _filled(day[meal]):
+                continue
+            name, city = name_and_city(day[meal])
+            if city == query.org:
+                break
+            if restaurant := database.restaurant(name, city):
+                served.update(c for c in query.cuisine if c in restaurant.cuisines)
+    return len(served) == len(query.cuisine)
+
+
+def valid_transportation(query: Query, plan: Plan, database: Database) -> bool:
+    """The vehicle that the party does not want is not used."""
+    texts = (_filled(day["transportation"]) for day in plan)
+    return not any(_UNWANTED[query.transportation] in text for text in texts if text)
+
+
+Constraint = Callable[[Query, Plan, Database], bool]
+
+# In the order of the official evaluator.
+COMMONSENSE: dict[str, Constraint] = {
+    "is_reasonable_visiting_city": is_reasonable_visiting_city,
+    "is_valid_restaurants": is_valid_restaurants,
+    "is_valid_attractions": is_valid_attractions,
+    "is_valid_accommodation": is_valid_accommodation,
+    "is_valid_transportation": is_valid_transportation,
+    "is_valid_information_in_current_city": is_valid_information_in_current_city,
+    "is_valid_information_in_sandbox": is_valid_information_in_sandbox,
+    "is_not_absent": is_not_absent,
+}
+HARD: dict[str, Constraint] = {
+    "valid_cuisine": valid_cuisine,
+    "valid_room_rule": valid_room_rule,
+    "valid_transportation": valid_transportation,
+    "valid_room_type": valid_room_type,
+    "valid_cost": valid_cost,
+}
+# The fields of a query without which a hard constraint is not asked for.
+_ASKED = {
+    "valid_cuisine": "cuisine",
+    "valid_room_rule": "house_rule",
+    "valid_transportation": "transportation",
+    "valid_room_type": "room_type",
+    "valid_cost": "budget",
+}
+
+
+def judge(query: Query, plan: Plan, database: Database) -> tuple[Verdicts, bool, list[str]]:
+    """All verdicts on a plan.  Total.
+
+    Args:
+      query: what was asked.
+      plan: the days of the plan, without padding; empty where none was delivered.
+      database: what it is checked against.
+
+    Returns:
+      The verdict of each constraint: True, False, or None for a hard constraint that was not asked.
+      Whether the hard constraints were looked at: only in a plan that `is_not_absent` and
+      `is_valid_information_in_sandbox` accept; else those asked count as failed.
+      The constraints whose official code raises an exception.
+    """
+    asked = {name: rule for name, rule in HARD.items() if getattr(query, _ASKED[name])}
+    # What is not looked at is not passed.
+    verdicts: Verdicts = dict.fromkeys(COMMONSENSE, False) | dict.fromkeys(HARD)
+    verdicts |= dict.fromkeys(asked, False)
+    crashed: list[str] = []
+
+    def look_at(constraints: Mapping[str, Constraint]) -> None:
+        for name, constraint in constraints.items():
+            try:
+                verdicts[name] = constraint(query, plan[: query.days], database)
+            except _CRASHES:
+                crashed.append(name)
+
+    if plan:
+        look_at(COMMONSENSE)
+    evaluated = bool(verdicts["is_not_absent"] and verdicts["is_valid_information_in_sandbox"])
+    if evaluated:
+        look_at(asked)
+    return verdicts, evaluated, crashed
+
+
+def failed(verdicts: Verdicts) -> list[str]:
+    """The constraints that failed, in the order of the official evaluator."""
+    return [name for name in (*COMMONSENSE, *HARD) if verdicts[name] is False]
+
+
+# Names of the official paper's table, by constraint.
+_TERMS = {
+    "is_valid_information_in_current_city": "within_current_city",
+    "is_valid_information_in_sandbox": "within_sandbox",
+    "is_reasonable_visiting_city": "reasonable_city_route",
+    "is_valid_restaurants": "diverse_restaurants",
+    "is_valid_transportation": "non_conflicting_transportation",
+    "is_valid_attractions": "diverse_attractions",
+    "is_valid_accommodation": "minimum_nights_stay",
+    "is_not_absent": "complete_information",
+    "valid_cost": "budget",
+    "valid_room_rule": "room_rule",
+    "valid_cuisine": "cuisine",
+    "valid_room_type": "room_type",
+    "valid_transportation": "transportation",
+}
+# The GenEnv paper's number for TravelPlanner is the mean of these.
+PAPER_MEAN = tuple(
+    f"{kind}_constraint_{how}_pass_rate"
+    for kind in ("commonsense", "hard")
+    for how in ("micro", "macro")
+)
+RATES = (*PAPER_MEAN, "final_pass_rate")
+GROUNDED = "grounded"  # the entry of `Score.detail` with the verdicts that training pays for
+
+
+def official_metrics(
+    results: Sequence[tuple[Task, Score]], unread: Callable[[Task], Mapping[str, Any]]
+) -> dict[str, float]:
+    """The official rates, from `Score.detail` of any answers; `unread` makes one where a score has none.
+
+    Returns:
+      accuracy                 the final pass rate, 0 where there are no results;
+      delivery_rate            plans that could be read;
+      `RATES`                  see above; final: plans that pass all constraints;
+      genenv_mean              the mean of `PAPER_MEAN`;
+      within_sandbox, ...      the rate of each constraint among the plans to which it applies, under the
+                               name that the official paper uses;
+      grounded_...             `RATES` of what counts for a reward (ours);
+      easy_3_days_final_pass_rate, ...
+    """
+    if not results:
+        return {"accuracy": 0.0}
+    details = [score.detail or unread(task) for task, score in results]
+    rates = _rates(details)
+    metrics = {
+        "accuracy": rates["final_pass_rate"],
+        "delivery_rate": _mean(detail["delivered"] for detail in details),
+        **rates,
+        "genenv_mean": _mean(rates[name] for name in PAPER_MEAN),
+    }
+    for name in (*COMMONSENSE, *HARD):
+        verdicts = [detail["constraints"][name] for detail in details]
+        if any(verdict is not None for verdict in verdicts):
+            metrics[_TERMS[name]] = _mean(verdicts)
+    grounded = _rates([detail[GROUNDED] for detail in details])
+    metrics |= {f"{GROUNDED}_{name}": rate for name, rate in grounded.items()}
+    strata: dict[str, list[bool]] = {}
+    for (task, _), detail in zip(results, details, strict=True):
+        strata.setdefault(task.category, []).append(not failed(detail["constraints"]))
+    return metrics | {f"{name}_final_pass_rate": _mean(strata[name]) for name in sorted(strata)}
+
+
+def _rates(details: Sequence[Mapping[str, Any]]) -> dict[str, float]:
+    found = {}
+    kinds = (("commonsense", COMMONSENSE), ("hard", HARD))
+    for kind, names in kinds:
+        of_each = [[detail["constraints"][name] for name in names] for detail in details]
+        found[f"{kind}_constraint_micro_pass_rate"] = _mean(itertools.chain(*of_each))
+        found[f"{kind}_constraint_macro_pass_rate"] = _mean(
+            detail["hard_evaluated"] and False not in verdicts
+            for detail, verdicts in zip(details, of_each, strict=True)
+        )
+    found["final_pass_rate"] = _mean(not failed(detail["constraints"]) for detail in details)
+    return found
+
+
+def _mean(values: Iterable[float | None]) -> float:
+    """The mean of what is not None."""
+    known = [float(value) for value in values if value is not None]
+    return sum(known) / len(known)
