@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import atexit
 import os
 import pathlib
 import runpy
@@ -9,7 +10,7 @@ import signal
 import sys
 import time
 import traceback
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from multiprocessing import Pipe
 from multiprocessing.connection import Connection
 from typing import Any
@@ -22,10 +23,8 @@ _PHASE_OF = {
 }  # fmt: skip
 
 
-def _serve(pipe: Connection, keep: bool) -> None:
-    """The child: runs commands one after another, and says which phase begins."""
-    import contextlib
-
+def _say_phases(pipe: Connection) -> None:
+    """Sends the name of each phase of a run as it begins."""
     from genenv_jax.players.player import Player
     from genenv_jax.run.progress import Progress
     from genenv_jax.run.session import Session
@@ -33,112 +32,84 @@ def _serve(pipe: Connection, keep: bool) -> None:
     def marked(function: Any, name: str = "") -> Any:
         def call(self: Any, what: Any, *rest: Any, **options: Any) -> Any:
             if phase := _PHASE_OF.get(name or what):
-                pipe.send(("phase", phase))
+                pipe.send(phase)
             return function(self, what, *rest, **options)
 
         return call
 
     Session.measure, Progress.phase = marked(Session.measure), marked(Progress.phase)
     Player.export = marked(Player.export, "export")
-    if keep:  # a signal that comes when the command has ended is too late
-        for signum in (signal.SIGTERM, signal.SIGINT):
-            signal.signal(signum, lambda *_: None)
-    else:
-        signal.signal(signal.SIGINT, signal.default_int_handler)
-    from absl import flags
 
-    known = set(flags.FLAGS)
-    while True:
-        try:
-            argv, log = pipe.recv()
-        except EOFError:
-            os._exit(0)
-        with open(log, "w") as file:
-            os.dup2(file.fileno(), 1)
-            os.dup2(file.fileno(), 2)
-        sys.argv, code = ["genenv_jax.main", *argv], 0
-        sys.modules.pop("genenv_jax.main", None)
-        try:
-            runpy.run_module("genenv_jax.main", run_name="__main__", alter_sys=True)
-        except SystemExit as end:
-            if not keep:
-                raise
-            code = end.code or 0
-        except BaseException:
-            if not keep:
-                raise
-            traceback.print_exc()
-            code = 1
-        if not keep:
-            sys.exit(0)
-        for name in set(flags.FLAGS) - known:
-            delattr(flags.FLAGS, name)
-        flags.FLAGS.unparse_flags()
-        with contextlib.suppress(ValueError):
-            sys.stdout.flush()
-        pipe.send(("end", code))
+
+def _run(arguments: Sequence[str], log: pathlib.Path) -> int:
+    """Runs the command; its exit code."""
+    with log.open("w") as file:
+        os.dup2(file.fileno(), 1)
+        os.dup2(file.fileno(), 2)
+    sys.argv = ["genenv_jax.main", *arguments]
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+    try:
+        runpy.run_module("genenv_jax.main", run_name="__main__", alter_sys=True)
+        return 0
+    except SystemExit as end:
+        return end.code if isinstance(end.code, int) else int(end.code is not None)
+    except BaseException:
+        traceback.print_exc()
+        return 1
 
 
 class Child:
-    """A process that runs commands.  keep: it stays when one has ended."""
+    """A process, forked with all modules imported, that runs the command once.
 
-    def __init__(self, keep: bool):
-        self.pipe, theirs = Pipe()
-        self.keep, self.pid, self.code = keep, os.fork(), None
+    Args:
+      arguments: of the command.
+      log: file for what it prints.
+    """
+
+    def __init__(self, arguments: Sequence[str], log: pathlib.Path):
+        self._pipe, theirs = Pipe(duplex=False)
+        self.pid = os.fork()
         if self.pid == 0:
-            self.pipe.close()
+            self._pipe.close()
             status = 1
             try:
-                _serve(theirs, keep)
-            except SystemExit as end:
-                status = end.code if isinstance(end.code, int) else int(end.code is not None)
-            except BaseException:
-                traceback.print_exc()
-            import atexit
-
-            atexit._run_exitfuncs()
-            sys.stderr.flush()
-            os._exit(status)
+                _say_phases(theirs)
+                status = _run(arguments, log)
+                atexit._run_exitfuncs()
+                sys.stdout.flush()
+                sys.stderr.flush()
+            finally:
+                os._exit(status)
         theirs.close()
 
-    def events(self, seconds: float) -> Iterator[tuple[str, Any]]:
-        """("phase", name) as they begin, and ("end", exit code) when the command ends."""
-        deadline = time.monotonic() + seconds
-        try:
-            while self.pipe.poll(max(0.0, deadline - time.monotonic())):
-                event = self.pipe.recv()
-                yield event
-                if event[0] == "end":
-                    return
-        except (EOFError, ConnectionResetError):
-            yield "end", self.wait()
-            return
-        self.kill()
-        yield "end", "does not end"
+    def phases(self, seconds: float) -> Iterator[str]:
+        """Names as they begin, until the command ends.
 
-    def meanwhile(self) -> Iterator[tuple[str, Any]]:
-        """Those of the `events` that have come already."""
-        try:
-            while self.pipe.poll():
-                event = self.pipe.recv()
-                yield event
-                if event[0] == "end":
-                    return
-        except (EOFError, ConnectionResetError):
-            yield "end", self.wait()
+        Raises TimeoutError, and ends the process, where that takes longer.
+        """
+        deadline = time.monotonic() + seconds
+        while self._pipe.poll(max(0.0, deadline - time.monotonic())):
+            try:
+                yield self._pipe.recv()
+            except EOFError:
+                return
+        os.kill(self.pid, signal.SIGKILL)
+        raise TimeoutError(f"the command does not end within {seconds:g} s")
+
+    def begun(self) -> list[str]:
+        """Those that have begun meanwhile."""
+        found = []
+        while self._pipe.poll():
+            try:
+                found.append(self._pipe.recv())
+            except EOFError:
+                break
+        return found
 
     def wait(self) -> int:
-        """The exit code of a process that ends."""
-        if self.code is None:
-            self.code = os.waitstatus_to_exitcode(os.waitpid(self.pid, 0)[1])
-        return self.code
-
-    def kill(self) -> None:
-        """Ends the process."""
-        if self.code is None:
-            os.kill(self.pid, signal.SIGKILL)
-            self.wait()
-        self.pipe.close()
+        """The exit code of a process that ends; minus the signal that has ended it."""
+        self._pipe.close()
+        return os.waitstatus_to_exitcode(os.waitpid(self.pid, 0)[1])
 
 
 def _children() -> list[int]:
@@ -155,6 +126,6 @@ def _ended_within(pid: int, seconds: float) -> bool:
     return False
 
 
-def orphans(child: Child) -> list[int]:
-    """Processes that this one, as the subreaper, has inherited and that run on; the child itself may."""
-    return [pid for pid in _children() if pid != child.pid and not _ended_within(pid, 5.0)]
+def orphans() -> list[int]:
+    """Processes that this one, as the subreaper, has inherited and that run on."""
+    return [pid for pid in _children() if not _ended_within(pid, 5.0)]

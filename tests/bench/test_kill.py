@@ -1,4 +1,4 @@
-"""The kill harness: its plan, its comparison, and a few strikes and damages of each kind."""
+"""The kill harness: its plan, its comparison, and a few strikes of each kind."""
 
 import collections
 import json
@@ -13,7 +13,7 @@ import pytest
 import tensorstore
 
 from bench.kill.comparison import differences, not_prefixes
-from bench.kill.strikes import PHASES, batches, damage, plan
+from bench.kill.runs import PHASES, batches, plan
 from tests.commands import COMPILE_FAST, ROOT
 
 
@@ -75,19 +75,6 @@ def test_the_comparison_finds_a_difference(workdirs):
     assert not_prefixes(a, b) == ["tasks.jsonl"]
 
 
-def test_damages(tmp_path):
-    path, content, rng = tmp_path / "x", bytes(range(100)), random.Random(0)
-    path.write_bytes(content)
-    damage(path, "flip", rng)
-    changed = [a ^ b for a, b in zip(path.read_bytes(), content, strict=True) if a != b]
-    assert len(changed) == 1 and changed[0].bit_count() == 1
-    path.write_bytes(content)
-    damage(path, "truncate", rng)
-    assert len(path.read_bytes()) < 100 and content.startswith(path.read_bytes())
-    damage(path, "delete", rng)
-    assert not path.exists()
-
-
 @pytest.mark.slow
 def test_a_few_strikes_of_each_kind(tmp_path):
     flags = [
@@ -95,7 +82,6 @@ def test_a_few_strikes_of_each_kind(tmp_path):
         "--kills=3",
         "--signals=1",
         "--epochs=2",
-        "--fresh",
         f"--out={tmp_path}",
         "--per_run=100",
     ]
