@@ -165,29 +165,15 @@ def with_prompts(work: Work, prompts: Sequence[list[int]], file: pathlib.Path) -
 
 
 def heavy_tailed_lengths(
-    rng: np.random.Generator, shape: tuple[int, ...], maximum: int, sigma: float = 1.0
+    rng: np.random.Generator, shape: tuple[int, ...], maximum: int
 ) -> np.ndarray:
-    """Lengths in 1..maximum of mean maximum / 4: a log-normal of width `sigma`, cut off at the maximum.
+    """Lengths in 1..maximum of mean maximum / 4: a log-normal of width 1, cut off at the maximum.
 
     A few rows in a hundred reach the maximum, so nearly every fixed batch of 64 waits for one.
     """
-    # The mean of the cut-off distribution rises with mu: halve the interval until it fits.
-    low, high = math.log(maximum) - 10.0, math.log(maximum) + 5.0
-    for _ in range(60):
-        mu = (low + high) / 2
-        low, high = (mu, high) if _clipped_mean(mu, sigma, maximum) < maximum / 4 else (low, mu)
-    return np.clip(np.rint(rng.lognormal(mu, sigma, shape)), 1, maximum).astype(np.int64)
-
-
-def _clipped_mean(mu: float, sigma: float, maximum: float) -> float:
-    """E[min(X, maximum)] of a log-normal X."""
-
-    def normal_cdf(z: float) -> float:
-        return 0.5 * math.erfc(-z / math.sqrt(2))
-
-    z = (math.log(maximum) - mu) / sigma
-    below = math.exp(mu + sigma**2 / 2) * normal_cdf(z - sigma)
-    return below + maximum * normal_cdf(-z)
+    # E[min(X, 1)] = 1/4 for a log-normal X with mu = -1.8034, sigma = 1.
+    drawn = rng.lognormal(math.log(maximum) - 1.8034, 1.0, shape)
+    return np.clip(np.rint(drawn), 1, maximum).astype(np.int64)
 
 
 AT_ONCE = 64  # rows that decode at a time, in every engine

@@ -85,9 +85,7 @@ KINDS = {
     "an epoch": Kind(("bench/epoch.py",), own.epoch, needs=(SLOW,)),
     "parity": Kind(("bench/parity.py",), own.parity, needs=(SLOW, DATA, "torch")),
     "what fits": Kind(("launch/aot_check.py",), own.aot_check, needs=(SLOW,)),
-    "arguments alone": Kind(
-        ("bench/compare.py", "bench/gpu.py", "bench/growth.py"), own.arguments_alone
-    ),
+    "arguments alone": Kind(("bench/compare.py", "bench/gpu.py"), own.arguments_alone),
     "make": Kind(("make",), launchers.make),
     "pip": Kind(("pip",), launchers.pip),
     "docker": Kind(("docker",), launchers.docker),
