@@ -73,8 +73,15 @@ LINT = [
 # The client retries what fails in passing.
 ENDPOINT = ["openai>=3.54,<4"]
 NOTEBOOKS = ["nbclient>=0.10,<1", "ipykernel>=6,<8"]
-# Of the backend for arithmetic.
-BFCL = ["mpmath>=1.3,<2"]
+BFCL = [
+    # Of the backend for arithmetic.
+    "mpmath>=1.3,<2",
+    # Java and JavaScript calls.  The versions of the official evaluator: which broken text is mended, and
+    # how, is a matter of version.  Wheels up to Python 3.12; a newer one compiles them.
+    "tree-sitter==0.21.3",
+    "tree-sitter-java==0.21.0",
+    "tree-sitter-javascript==0.21.4",
+]
 # Of workdirs in gs://; it brings google-cloud-storage, which Orbax asks of what kind a bucket is.
 GCS = ["gcsfs>=2026.10,<2027", "google-cloud-storage>=3.17,<4"]
 # Before 1.0 minors may break.  Both share protobuf, pydantic and NumPy with all else, TensorFlow included;
@@ -104,8 +111,8 @@ EXTRAS = {
     "alfworld": ALFWORLD,
     # Models behind a server that speaks OpenAI's chat completions.
     "endpoint": ENDPOINT,
-    # What the official stateful backends of BFCL's conversations need beside
-    # `pip install --no-deps bfcl-eval==2026.3.23`, whose own pins do not go together with JAX.
+    # BFCL's categories in Java and JavaScript, and what the official stateful backends of its conversations
+    # need beside `pip install --no-deps bfcl-eval==2026.3.23`, whose own pins do not go together with JAX.
     "bfcl": BFCL,
     # --workdir=gs://BUCKET/RUN.
     "gcs": GCS,

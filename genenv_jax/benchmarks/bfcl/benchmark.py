@@ -70,6 +70,7 @@ from genenv_jax.benchmarks.bfcl import (
     records,
     schemas,
     soundness,
+    source_calls,
 )
 from genenv_jax.benchmarks.bfcl import episode as growing
 from genenv_jax.benchmarks.bfcl import generation as generations
@@ -81,10 +82,10 @@ from genenv_jax.benchmarks.bfcl.categories import (
     STATIC_MATCH,
     TURN_STATE,
     categories,
+    language_of,
 )
 from genenv_jax.benchmarks.bfcl.limits import Limits
 from genenv_jax.benchmarks.bfcl.metrics import official_metrics
-from genenv_jax.benchmarks.bfcl.source_calls import decode_source_calls
 from genenv_jax.benchmarks.grounding import judge, leaves
 from genenv_jax.benchmarks.headers import parse_headers
 from genenv_jax.benchmarks.options import check_choice, check_names, check_shares
@@ -120,8 +121,8 @@ class BFCL(Published):
         of v4's multi_turn_long_context (539 after `tasks` has dropped a duplicate); the paper
         trains on 544 base samples.
     Raises:
-      ValueError: an option out of its range, or a rule that executes calls where the package for it is
-        absent.
+      ValueError: an option out of its range, or a rule that executes calls or a category in Java or
+        JavaScript where the package for it is absent.
     """
 
     name = "bfcl"
@@ -143,11 +144,15 @@ class BFCL(Published):
         self._check_episodes(rule)
         turns = rule == CONVERSATION and not self.episodes
         self.rules = {"seed": TURN_STATE if turns else rule, "eval": rule}
-        # Whether calls are executed: then in worker processes, with a time limit.
         used = (*self.seed_categories, *self.eval_categories)
-        self.isolated = rule != STATIC_MATCH and any(name in MULTI_TURN for name in used)
-        if self.isolated:
+        self._executes = rule != STATIC_MATCH and any(name in MULTI_TURN for name in used)
+        if self._executes:
             backends.require()
+        reads_source = any(language_of(name) != "python" for name in used)
+        if reads_source:
+            source_calls.require()
+        # The classes and the grammars are others' code: it runs in worker processes, with a time limit.
+        self.isolated = self._executes or reads_source
         self.categories = {"seed": tuple(self.seed_categories), "eval": tuple(self.eval_categories)}
         self.limits = Limits()
         self._held_out_requests: frozenset[str] | None = None
@@ -370,7 +375,7 @@ class BFCL(Published):
     ) -> list[dict[str, dict[str, Any]]] | Rejection:
         """Calls in a text.  The official decoder reads (ir)relevance answers as Python."""
         if spec["language"] != "python" and spec["kind"] not in _NO_CALL:
-            return decode_source_calls(text, spec["language"], self.limits.answer_chars)
+            return source_calls.decode_source_calls(text, spec["language"])
         order = None
         if spec["rule"] in (STATIC_MATCH, TURN_STATE):
             order = conversations.parameter_order(tools)
@@ -518,7 +523,7 @@ class BFCL(Published):
             **({"bfcl_episodes": growing.ABOUT} if self.episodes else {}),
             "bfcl_overall": "memory and web_search (agentic) are not run and count 0",
         }
-        if self.isolated:
+        if self._executes:
             facts["bfcl_eval_version"] = backends.package_version()
             if self.version == "v3":
                 facts["bfcl_v3_classes"] = (
