@@ -100,8 +100,7 @@ def prepare(official: pathlib.Path, directory: pathlib.Path, database: Database)
         writer = csv.writer(file)
         names_ = ["Flight Number", "Price", "DepTime", "ArrTime", "ActualElapsedTime", "FlightDate"]
         writer.writerow([*names_, "OriginCityName", "DestCityName", "Distance"])
-        for row in range(database.flights.size):
-            flight = database.flights._flight(row)
+        for flight in database.flights:
             times = [flight.departure, flight.arrival, "x", flight.date]
             ends = [flight.origin, flight.destination, 0]
             writer.writerow([flight.number, flight.price, *times, *ends])

@@ -5,7 +5,7 @@ import json
 
 import pytest
 
-from genenv_jax.benchmarks.travelplanner import compaction, tasks
+from genenv_jax.benchmarks.travelplanner import prompts, tasks
 from genenv_jax.benchmarks.travelplanner.benchmark import TravelPlanner
 from genenv_jax.benchmarks.travelplanner.planner import find_plan
 from genenv_jax.benchmarks.travelplanner.queries import Query
@@ -34,7 +34,7 @@ def _names(plan):
 @pytest.mark.parametrize("max_chars", [0, 8_000])
 def test_shortened_information_admits_a_passing_plan(world, max_chars):
     for task, query, reference in _cases(world):
-        shown = compaction.compact(reference, query, world.database, max_chars)
+        shown = prompts.compact(reference, query, world.database, max_chars)
         plan = find_plan(query, shown, world.database)
         assert plan is not None, task.id
         verdicts, evaluated, crashed = judge(query, plan, world.database)
@@ -67,8 +67,8 @@ def test_the_passing_plan_can_be_read_from_the_prompt(travelplanner_dir, world):
 
 def test_information_is_shortened_and_keeps_the_order_of_the_tables(world):
     for _, query, reference in _cases(world):
-        shown = compaction.compact(reference, query, world.database, 8_000)
-        assert len(compaction.render(shown)) <= 8_000
+        shown = prompts.compact(reference, query, world.database, 8_000)
+        assert len(prompts.render(shown)) <= 8_000
         for before, after in zip(reference.cities, shown.cities, strict=True):
             for name in ("attractions", "restaurants", "accommodations"):
                 left = iter(getattr(before, name))
@@ -81,14 +81,14 @@ def test_more_space_shows_more(world):
     for limit in (0, 3_000, 6_000, 12_000, 10**6):
         lengths.append(
             sum(
-                len(compaction.render(compaction.compact(r, q, world.database, limit)))
+                len(prompts.render(prompts.compact(r, q, world.database, limit)))
                 for _, q, r in _cases(world)
             )
         )
     assert lengths == sorted(lengths) and lengths[0] < 0.75 * lengths[-1]
     # With all the space, all that can be used is there.
     for _, query, reference in _cases(world):
-        shown = compaction.compact(reference, query, world.database, 10**6)
+        shown = prompts.compact(reference, query, world.database, 10**6)
         assert [leg.flights for leg in shown.legs] == [leg.flights for leg in reference.legs]
         assert [c.accommodations for c in shown.cities] == [
             c.accommodations for c in reference.cities
@@ -109,7 +109,7 @@ def test_accommodations_that_do_not_suit_are_shown_too(world):
     for _, query, reference in _cases(world):
         if query.room_type != "private room":
             continue
-        shown = compaction.compact(reference, query, world.database, 8_000)
+        shown = prompts.compact(reference, query, world.database, 8_000)
         unfit += sum(
             row.room_type != "Private room" for city in shown.cities for row in city.accommodations
         )

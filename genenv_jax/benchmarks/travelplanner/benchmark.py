@@ -23,8 +23,8 @@ from genenv_jax.benchmarks.base import Message, Rejection, Score, SeedStatistics
 from genenv_jax.benchmarks.options import check_choice, check_integers, check_shares
 from genenv_jax.benchmarks.records import Published
 from genenv_jax.benchmarks.subsets import stable_position
-from genenv_jax.benchmarks.travelplanner import compaction, prompts, scoring, tasks
 from genenv_jax.benchmarks.travelplanner import generation as generations
+from genenv_jax.benchmarks.travelplanner import prompts, scoring, tasks
 from genenv_jax.benchmarks.travelplanner.planner import find_plan
 from genenv_jax.benchmarks.travelplanner.plans import write_plan
 from genenv_jax.benchmarks.travelplanner.references import Reference
@@ -149,12 +149,12 @@ class TravelPlanner(Published):
         return find_plan(query_of(task), shown, self._read().database)
 
     def prompt(self, task: Task) -> list[Message]:
-        return prompts.agent_messages(compaction.render(self._shown(task)), self.text(task))
+        return prompts.agent_messages(prompts.render(self._shown(task)), self.text(task))
 
     def worked(self, seed: Task) -> tuple[list[Message], str]:
         """With as much information as the simulator is shown, and a plan that is made of it."""
         shown = self._read().information(seed, self.simulator_chars)
-        messages = prompts.agent_messages(compaction.render(shown), self.text(seed))
+        messages = prompts.agent_messages(prompts.render(shown), self.text(seed))
         return messages, write_plan(self._plan(seed, shown) or [])
 
     def agent_answer(self, task: Task) -> str:
@@ -174,7 +174,7 @@ class TravelPlanner(Published):
             cost = scoring.total_cost(query_of(seed), plan, world.database)
         shown = world.information(seed, self.simulator_chars)
         return prompts.simulator_messages(
-            compaction.render(shown),
+            prompts.render(shown),
             self.simulator_answer(seed),
             seed.answer["query"],
             generations.destinations(shown, world),

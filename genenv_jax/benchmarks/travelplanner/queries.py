@@ -1,7 +1,7 @@
 """What a traveller asks for: the fields that the constraints need, and how to read them from the text.
 
 The published files of the training and validation queries have the texts alone; the fields are read from
-them here.  They serve scoring, and the choice of rows for a prompt (`compaction`); they are never shown.
+them here.  They serve scoring, and the choice of rows for a prompt (`prompts`); they are never shown.
 """
 
 from __future__ import annotations

@@ -172,8 +172,9 @@ def choose_cities(query: Query, database: Database) -> list[str]:
         return [query.dest]
     left = [
         city
-        for city in database.cities_in(query.dest)
-        if city != query.org
+        for city, state in database.states.items()
+        if state == query.dest
+        and city != query.org
         and len(database.restaurants.get(city, ())) >= 3
         and database.attractions.get(city)
         and database.accommodations.get(city)

@@ -20,7 +20,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 from genenv_jax.benchmarks.base import Score, Task
 from genenv_jax.benchmarks.travelplanner.database import Accommodation, Database, Drive
@@ -346,34 +346,36 @@ def valid_transportation(query: Query, plan: Plan, database: Database) -> bool:
     return not any(_UNWANTED[query.transportation] in text for text in texts if text)
 
 
-Constraint = Callable[[Query, Plan, Database], bool]
+class Constraint(NamedTuple):
+    """A constraint, its name in the official paper, and the field of a query that asks for it."""
+
+    rule: Callable[[Query, Plan, Database], bool]
+    term: str
+    asked: str = ""
+
+
+def _by_name(*constraints: Constraint) -> dict[str, Constraint]:
+    return {constraint.rule.__name__: constraint for constraint in constraints}
+
 
 # In the order of the official evaluator.
-COMMONSENSE: dict[str, Constraint] = {
-    "is_reasonable_visiting_city": is_reasonable_visiting_city,
-    "is_valid_restaurants": is_valid_restaurants,
-    "is_valid_attractions": is_valid_attractions,
-    "is_valid_accommodation": is_valid_accommodation,
-    "is_valid_transportation": is_valid_transportation,
-    "is_valid_information_in_current_city": is_valid_information_in_current_city,
-    "is_valid_information_in_sandbox": is_valid_information_in_sandbox,
-    "is_not_absent": is_not_absent,
-}
-HARD: dict[str, Constraint] = {
-    "valid_cuisine": valid_cuisine,
-    "valid_room_rule": valid_room_rule,
-    "valid_transportation": valid_transportation,
-    "valid_room_type": valid_room_type,
-    "valid_cost": valid_cost,
-}
-# The fields of a query without which a hard constraint is not asked for.
-_ASKED = {
-    "valid_cuisine": "cuisine",
-    "valid_room_rule": "house_rule",
-    "valid_transportation": "transportation",
-    "valid_room_type": "room_type",
-    "valid_cost": "budget",
-}
+COMMONSENSE = _by_name(
+    Constraint(is_reasonable_visiting_city, "reasonable_city_route"),
+    Constraint(is_valid_restaurants, "diverse_restaurants"),
+    Constraint(is_valid_attractions, "diverse_attractions"),
+    Constraint(is_valid_accommodation, "minimum_nights_stay"),
+    Constraint(is_valid_transportation, "non_conflicting_transportation"),
+    Constraint(is_valid_information_in_current_city, "within_current_city"),
+    Constraint(is_valid_information_in_sandbox, "within_sandbox"),
+    Constraint(is_not_absent, "complete_information"),
+)
+HARD = _by_name(
+    Constraint(valid_cuisine, "cuisine", "cuisine"),
+    Constraint(valid_room_rule, "room_rule", "house_rule"),
+    Constraint(valid_transportation, "transportation", "transportation"),
+    Constraint(valid_room_type, "room_type", "room_type"),
+    Constraint(valid_cost, "budget", "budget"),
+)
 
 
 def judge(query: Query, plan: Plan, database: Database) -> tuple[Verdicts, bool, list[str]]:
@@ -390,16 +392,17 @@ def judge(query: Query, plan: Plan, database: Database) -> tuple[Verdicts, bool,
       `is_valid_information_in_sandbox` accept; else those asked count as failed.
       The constraints whose official code raises an exception.
     """
-    asked = {name: rule for name, rule in HARD.items() if getattr(query, _ASKED[name])}
+    asked = [name for name, constraint in HARD.items() if getattr(query, constraint.asked)]
     # What is not looked at is not passed.
     verdicts: Verdicts = dict.fromkeys(COMMONSENSE, False) | dict.fromkeys(HARD)
     verdicts |= dict.fromkeys(asked, False)
     crashed: list[str] = []
 
-    def look_at(constraints: Mapping[str, Constraint]) -> None:
-        for name, constraint in constraints.items():
+    def look_at(names: Iterable[str]) -> None:
+        for name in names:
+            rule = (COMMONSENSE | HARD)[name].rule
             try:
-                verdicts[name] = constraint(query, plan[: query.days], database)
+                verdicts[name] = rule(query, plan[: query.days], database)
             except _CRASHES:
                 crashed.append(name)
 
@@ -416,22 +419,6 @@ def failed(verdicts: Verdicts) -> list[str]:
     return [name for name in (*COMMONSENSE, *HARD) if verdicts[name] is False]
 
 
-# Names of the official paper's table, by constraint.
-_TERMS = {
-    "is_valid_information_in_current_city": "within_current_city",
-    "is_valid_information_in_sandbox": "within_sandbox",
-    "is_reasonable_visiting_city": "reasonable_city_route",
-    "is_valid_restaurants": "diverse_restaurants",
-    "is_valid_transportation": "non_conflicting_transportation",
-    "is_valid_attractions": "diverse_attractions",
-    "is_valid_accommodation": "minimum_nights_stay",
-    "is_not_absent": "complete_information",
-    "valid_cost": "budget",
-    "valid_room_rule": "room_rule",
-    "valid_cuisine": "cuisine",
-    "valid_room_type": "room_type",
-    "valid_transportation": "transportation",
-}
 # The GenEnv paper's number for TravelPlanner is the mean of these.
 PAPER_MEAN = tuple(
     f"{kind}_constraint_{how}_pass_rate"
@@ -467,10 +454,10 @@ def official_metrics(
         **rates,
         "genenv_mean": _mean(rates[name] for name in PAPER_MEAN),
     }
-    for name in (*COMMONSENSE, *HARD):
+    for name, constraint in (COMMONSENSE | HARD).items():
         verdicts = [detail["constraints"][name] for detail in details]
         if any(verdict is not None for verdict in verdicts):
-            metrics[_TERMS[name]] = _mean(verdicts)
+            metrics[constraint.term] = _mean(verdicts)
     grounded = _rates([detail[GROUNDED] for detail in details])
     metrics |= {f"{GROUNDED}_{name}": rate for name, rate in grounded.items()}
     strata: dict[str, list[bool]] = {}
@@ -481,8 +468,7 @@ def official_metrics(
 
 def _rates(details: Sequence[Mapping[str, Any]]) -> dict[str, float]:
     found = {}
-    kinds = (("commonsense", COMMONSENSE), ("hard", HARD))
-    for kind, names in kinds:
+    for kind, names in (("commonsense", COMMONSENSE), ("hard", HARD)):
         of_each = [[detail["constraints"][name] for name in names] for detail in details]
         found[f"{kind}_constraint_micro_pass_rate"] = _mean(itertools.chain(*of_each))
         found[f"{kind}_constraint_macro_pass_rate"] = _mean(

@@ -23,7 +23,7 @@ from genenv_jax.benchmarks import data_files
 from genenv_jax.benchmarks.base import Task
 from genenv_jax.benchmarks.records import field, read_lines
 from genenv_jax.benchmarks.safe_parse import parse_literal
-from genenv_jax.benchmarks.travelplanner import compaction
+from genenv_jax.benchmarks.travelplanner import prompts
 from genenv_jax.benchmarks.travelplanner.database import Database, Flight, load, read_table
 from genenv_jax.benchmarks.travelplanner.queries import Gazetteer, Query, parse_query
 from genenv_jax.benchmarks.travelplanner.references import (
@@ -111,7 +111,7 @@ class World:
             # Too few cities: no plan can pass, and the agent sees what there is.
             cities = (cities * query.visiting_city_number)[: query.visiting_city_number]
             reference = build_reference(query, cities, self.database)
-        return compaction.compact(reference, query, self.database, max_chars)
+        return prompts.compact(reference, query, self.database, max_chars)
 
 
 def find_directory(data_dir: str | os.PathLike[str] | None = None) -> pathlib.Path:
