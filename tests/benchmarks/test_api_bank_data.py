@@ -33,6 +33,8 @@ def test_splits_have_the_official_number_of_tasks(splits):
     assert {name: len(tasks) for name, tasks in splits.items()} == COUNTS
     for tasks in splits.values():
         assert len({task.id for task in tasks}) == len(tasks)
+        for text in (task.messages[0]["content"] for task in tasks):
+            assert text.startswith("User:") and "Generate A" not in text
 
 
 def test_levels_hold_the_official_number_of_tool_searches_and_samples(splits):
@@ -60,14 +62,6 @@ def test_gold_parameters_are_the_dialogues_and_agree_with_what_is_printed(splits
             )
             lists += any(value.startswith("[") for value in call.arguments.values())
     assert lists == 41
-
-
-def test_conversations_end_before_the_call(splits):
-    for tasks in splits.values():
-        for task in tasks:
-            text = task.messages[0]["content"]
-            assert text.startswith("User:") and "Generate API Request" not in text
-            assert "Generate AI Response" not in text
 
 
 def test_found_apis_bring_their_parameters_types(splits):

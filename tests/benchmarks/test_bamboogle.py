@@ -11,14 +11,14 @@ import types
 import pytest
 
 from bench.bad_answers.common import HOSTILE
-from genenv_jax.benchmarks import base
+from genenv_jax.benchmarks import base, data_files
 from genenv_jax.benchmarks.bamboogle import episode as episodes
 from genenv_jax.benchmarks.bamboogle import generation, judge, scoring
 from genenv_jax.benchmarks.bamboogle import tasks as records
 from genenv_jax.benchmarks.bamboogle.benchmark import Bamboogle
 from genenv_jax.benchmarks.bamboogle.scoring import NO_ANSWER
 from genenv_jax.benchmarks.base import Rejection, SeedStatistics, Task
-from tests.benchmarks import bamboogle_files, bamboogle_references
+from tests.benchmarks import bamboogle_references
 
 STEPS = [
     {"question": "Who wrote The Long Walk Home?", "answers": ["ann miller", "a. miller"]},
@@ -46,17 +46,12 @@ def questions(bamboogle_dir):
 
 
 def test_questions_have_two_steps_each(questions):
-    assert len({task.id for task in questions}) == len(questions)
+    assert [task.id for task in questions[:2]] == ["bamboogle_1", "bamboogle_2"]
     for task in questions:
+        assert (task.origin, task.category) == ("eval", records.TWO_HOPS)
         assert len(task.answer["answers"]) == 1 and len(task.answer["steps"]) == 2
-        assert Task.from_json(json.loads(json.dumps(task.to_json()))) == task
-
-
-def test_a_small_file_loads(tmp_path):
-    directory = bamboogle_files.write(tmp_path)
-    first = records.load(directory)[0]
-    assert (first.id, first.origin, first.category) == ("bamboogle_1", "eval", records.TWO_HOPS)
-    assert first.answer["steps"][0]["answers"] == ["Ann Miller", "A. Miller"]
+    # One entry holds two answers, divided by "|".
+    assert any(len(step["answers"]) == 2 for task in questions for step in task.answer["steps"])
 
 
 @pytest.mark.parametrize(
@@ -73,13 +68,9 @@ def test_a_malformed_record_is_named(tmp_path, text, message):
     (tmp_path / records.FILE).write_text(text)
     with pytest.raises(ValueError, match=message):
         records.load(tmp_path)
-
-
-def test_a_missing_file_is_named(tmp_path):
+    (tmp_path / records.FILE).unlink()
     with pytest.raises(FileNotFoundError, match="is missing"):
         records.load(tmp_path)
-    with pytest.raises(FileNotFoundError, match="genenv datasets --name=bamboogle"):
-        records.find_directory(tmp_path)
 
 
 def test_seeds_do_not_give_held_out_questions_away(bamboogle_dir):
@@ -181,23 +172,6 @@ def test_no_answer_is_not_valid(benchmark):
     assert benchmark.score(TASK, "").reason == base.EMPTY
     empty = benchmark.score(TASK, "<answer>The.</answer>")
     assert (empty.valid, empty.reason) == (False, "no_answer")
-    broken = Task("b", "bamboogle", "x", (), answer=None)
-    assert benchmark.score(broken, "x").reason == "malformed_task_typeerror"
-    assert benchmark.verify(broken).reason == base.BAD_ANSWER
-
-
-@pytest.mark.parametrize("name", HOSTILE)
-def test_hostile_searches_in_bounded_time(name):
-    searching = Bamboogle(mode="search")
-    for text in (
-        HOSTILE[name],
-        f"<answer>{HOSTILE[name]}</answer>",
-        f"<search>{HOSTILE[name]}</search>",
-    ):
-        start = time.process_time()
-        score = searching.episode(TASK).step(text)
-        assert score is None or not score.success
-        assert time.process_time() - start < 1.0
 
 
 @pytest.mark.parametrize(
@@ -465,5 +439,30 @@ def test_bad_options_are_named(options, message):
         Bamboogle(**options)
 
 
-def test_metrics_of_nothing():
-    assert scoring.official_metrics([]) == {"accuracy": 0.0}
+# --- the published files -------------------------------------------------------------------------------
+
+
+@pytest.mark.data
+def test_three_published_copies_agree(data_dir):
+    directory = records.find_directory(data_dir)
+    tasks = records.load(directory, verify_files=True)
+    ours = [(task.messages[0]["content"], task.answer["answers"][0]) for task in tasks]
+    lines = (directory / "agentic-rag__test.jsonl").read_text().splitlines()
+    second = [
+        (row["prompt"][0]["content"].strip(), row["reward_model"]["ground_truth"].strip())
+        for row in map(json.loads, lines)
+    ]
+    third = [
+        (row["Question"].strip(), row["answer"][0].strip())
+        for row in json.loads((directory / "SimpleDeepSearcher__bamboogle.json").read_text())
+    ]
+    assert ours == second == third and len(ours) == 125
+    data_files.verify("bamboogle", directory)
+
+
+@pytest.mark.data
+def test_the_default_split(data_dir):
+    benchmark = Bamboogle(data_dir=data_dir)
+    assert len(benchmark.tasks("eval")) == 102
+    count = collections.Counter(task.category for task in benchmark.tasks("seed"))
+    assert 10 <= count[records.TWO_HOPS] <= 23 and count[records.ONE_HOP] > count[records.TWO_HOPS]

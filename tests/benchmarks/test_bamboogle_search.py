@@ -1,6 +1,7 @@
 """Bamboogle's searches as training episodes: they only grow, are bounded, and can be solved."""
 
 import dataclasses
+import time
 
 import pytest
 
@@ -74,13 +75,16 @@ def test_answers_are_bounded(benchmark, answers, reason):
     assert (score.reason, score.success) == (reason, False)
 
 
+@pytest.mark.parametrize("episodes", [False, True])
 @pytest.mark.parametrize("name", HOSTILE)
-def test_hostile_searches(benchmark, name):
-    for text in (HOSTILE[name], f"<search>{HOSTILE[name]}</search>"):
-        episode = benchmark.episode(TASK)
+def test_hostile_searches_in_bounded_time(name, episodes):
+    benchmark, start = Bamboogle(mode="search", episodes=episodes), time.process_time()
+    for around in ("{}", "<answer>{}</answer>", "<search>{}</search>"):
+        text, episode = around.format(HOSTILE[name]), benchmark.episode(TASK)
         while (score := episode.step(text)) is None:
             assert sum(len(message["content"]) for message in episode.messages()) < 12_000
         assert not score.success
+    assert time.process_time() - start < 1.0
 
 
 def _generated(benchmark, second="Where was Bo Lund born?"):
