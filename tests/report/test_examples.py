@@ -2,14 +2,16 @@
 
 import pytest
 
-from genenv_jax.benchmarks.base import SeedStatistics, Task
+from genenv_jax.benchmarks.base import Benchmark, SeedStatistics, Task
 from genenv_jax.report.examples import generations, nearest_tasks, shown_epochs, tasks_by_success
 from genenv_jax.tasks.generation import Generation
 from tests.report.synthetic import append, generation, run_of
 
 
-class Worded:
+class Worded(Benchmark):
     """A benchmark that writes reference answers."""
+
+    load = verdict = None
 
     def agent_answer(self, task):
         return f"it is {task.answer}"

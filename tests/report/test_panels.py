@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from matplotlib.figure import Figure
 
-from genenv_jax.benchmarks import base
+from genenv_jax.benchmarks import task
 from genenv_jax.report import panels
 from genenv_jax.report.groups import group_runs
 from genenv_jax.report.style import COLOURS, reason_style
@@ -118,8 +118,8 @@ def test_a_reason_looks_the_same_in_every_run():
 
 def test_reasons_that_all_benchmarks_share_are_told_apart():
     shared = {
-        value for name, value in vars(base).items() if name.isupper() and isinstance(value, str)
-    } - {base.GROUNDED, base.UNDECIDED, base.ENVIRONMENT_ERROR}
+        value for name, value in vars(task).items() if name.isupper() and isinstance(value, str)
+    } - {task.GROUNDED, task.UNDECIDED, task.ENVIRONMENT_ERROR}
     styles = {reason_style(reason)["facecolor"] for reason in shared}
     assert len(styles) == len(shared) == 16
 
