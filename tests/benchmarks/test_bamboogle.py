@@ -10,7 +10,6 @@ import types
 
 import pytest
 
-from bench.bad_answers.common import HOSTILE
 from genenv_jax.benchmarks import base, data_files
 from genenv_jax.benchmarks.bamboogle import episode as episodes
 from genenv_jax.benchmarks.bamboogle import generation, judge, scoring
