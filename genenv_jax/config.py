@@ -28,7 +28,7 @@ from genenv_jax.run.tracking import TrackingConfig
 from genenv_jax.sampling.engine import SamplingConfig
 from genenv_jax.scoring.scorer import ScoringConfig
 from genenv_jax.scoring.verification import VerificationConfig
-from genenv_jax.settings import Settings, within
+from genenv_jax.settings import Settings, flatten, within
 from genenv_jax.tasks.objective import CurriculumConfig
 from genenv_jax.tasks.sources import TasksConfig
 from genenv_jax.trainers.warm_start import WarmStartConfig
@@ -343,14 +343,3 @@ def changes(config: ConfigDict) -> dict[str, tuple[Any, Any]]:
         for key, value in given.items()
         if value != defaults.get(key)
     }
-
-
-def flatten(config: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
-    """A nested configuration by dotted keys."""
-    flat: dict[str, Any] = {}
-    for key, value in config.items():
-        if isinstance(value, (Mapping, ConfigDict)):
-            flat |= flatten(value, f"{prefix}{key}.")
-        else:
-            flat[prefix + key] = value
-    return flat

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import dataclasses
 import math
+from collections.abc import Mapping
 from typing import Any
 
 
@@ -43,3 +44,14 @@ class Settings:
             choices = bounds.get("choices")
             if choices and not any(type(value) is type(c) and value == c for c in choices):
                 raise ValueError(f"{field.name} = {value!r}: expected one of {list(choices)}")
+
+
+def flatten(config: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
+    """A nested configuration by dotted keys."""
+    flat: dict[str, Any] = {}
+    for key, value in config.items():
+        if isinstance(value, Mapping):
+            flat |= flatten(value, f"{prefix}{key}.")
+        else:
+            flat[prefix + key] = value
+    return flat

@@ -119,12 +119,12 @@ def fine_tuned(
 
 
 def _check_cached(directory: pathlib.Path) -> None:
-    """Raises ValueError where a cached model is not what was written; earlier versions left no digests."""
+    """Raises ValueError where a cached model is not what was written."""
     error = ""
-    if processes.is_writer() and digests.is_sealed(directory):
+    if processes.is_writer():
         try:
             digests.check(directory)
-        except ValueError as damage:
+        except (OSError, ValueError) as damage:
             error = f"{damage}; remove {directory}, and the model is made anew"
     if error := processes.agree("the cached model", error):
         raise ValueError(error)

@@ -10,7 +10,7 @@ from genenv_jax.benchmarks import registry
 from genenv_jax.benchmarks.base import ENVIRONMENT_ERROR
 from genenv_jax.models.scoring import score_completions
 from genenv_jax.players.conversations import Conversations
-from genenv_jax.scoring.attempts import EPISODE_TOO_LONG, PROMPT_TOO_LONG
+from genenv_jax.scoring.requests import EPISODE_TOO_LONG, PROMPT_TOO_LONG
 from genenv_jax.scoring.scorer import Scorer
 from genenv_jax.trainers.agent import _Groups
 from tests.runs import EPISODES, contents, lines, run

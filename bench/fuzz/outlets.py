@@ -133,7 +133,7 @@ def _page(work: pathlib.Path) -> _Run:
             (work / "held_out" / f"{name}.jsonl").write_text(json.dumps(held_out) + "\n")
         config = {"benchmark": {"name": text}}
         run = Run("run", work, config, {1: {f"eval/x/greedy/{text}": 0.5}}, (), tasks)
-        return write_page([run], {}, work / "page.html").read_text("utf-8")
+        return write_page(run, {}, work / "page.html").read_text("utf-8")
 
     def run(_: None, texts: Sequence[str]) -> str:
         shown_in_figure(texts[0]), table_cell(texts[0])

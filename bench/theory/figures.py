@@ -13,8 +13,7 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from genenv_jax.report.groups import COLOURS
-from genenv_jax.report.style import BAND, DPI, GREY, STYLE
+from genenv_jax.report.style import BAND, COLOURS, DPI, GREY, STYLE
 
 _FLOOR = 1e-5  # rates below are drawn there
 

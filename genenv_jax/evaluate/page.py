@@ -11,8 +11,7 @@ from typing import Any
 from genenv_jax.report.answers import GROUPS, answer_text, detail_text, verdict
 from genenv_jax.report.browse import Browser, browser, choices
 from genenv_jax.report.html import render
-from genenv_jax.report.readable import readable
-from genenv_jax.report.untrusted import bounded, number
+from genenv_jax.report.untrusted import bounded, number, readable
 from genenv_jax.run.jsonl import iter_jsonl, read_json, write_text
 
 _BYTES = 8 * 2**20  # HTML of the list of answers

@@ -6,11 +6,10 @@ import dataclasses
 import pathlib
 import statistics
 
-from genenv_jax.experiment.csv_files import write_csv_files
 from genenv_jax.experiment.plan import COSTS
 from genenv_jax.experiment.plots import CAPTIONS, draw
 from genenv_jax.experiment.results import Results
-from genenv_jax.experiment.tables import tables
+from genenv_jax.experiment.tables import runs_csv, tables
 from genenv_jax.report.html import render
 from genenv_jax.report.untrusted import bounded
 from genenv_jax.run.jsonl import write_text
@@ -31,11 +30,12 @@ class Report:
 
 
 def write_report(results: Results, out: pathlib.Path) -> Report:
-    """Writes tables.md, the CSV files, the figures and report.html into `out`, made if missing."""
+    """Writes tables.md, runs.csv, the figures and report.html into `out`, made if missing."""
     figures = draw(results, out)
     made, about = tables(results), facts(results)
-    files = {"tables.md": out / "tables.md"} | write_csv_files(results, out)
+    files = {name: out / name for name in ("tables.md", "runs.csv")}
     write_text(files["tables.md"], "\n".join(table.markdown() for table in made))
+    write_text(files["runs.csv"], runs_csv(results))
     page = render(
         "experiment.html",
         title=f"GenEnv: {', '.join(results.suite.arms)}",

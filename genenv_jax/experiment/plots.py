@@ -16,9 +16,8 @@ from __future__ import annotations
 import functools
 import math
 import pathlib
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 
-import matplotlib
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
@@ -30,7 +29,15 @@ from genenv_jax.experiment import statistics
 from genenv_jax.experiment.contrasts import exploratory_contrasts, main_contrasts
 from genenv_jax.experiment.plan import COSTS
 from genenv_jax.experiment.results import DIVERSITY, Results
-from genenv_jax.report.style import BAND, COLOURS, DPI, GREY, STYLE, epoch_axis
+from genenv_jax.report.runs import Run
+from genenv_jax.report.style import (
+    BAND,
+    COLOURS,
+    GREY,
+    epoch_axis,
+    legend_below,
+    save_figures,
+)
 from genenv_jax.report.untrusted import shown_in_figure
 
 # The palette's yellow is too light for lines on white; grey takes its place as the eighth.
@@ -77,30 +84,20 @@ _DIVERSITY: list[Panel] = [
 
 def draw(results: Results, out: pathlib.Path) -> dict[str, pathlib.Path]:
     """Writes the figures as PNG into `out`; name to path.  What no run recorded is not drawn."""
-    out.mkdir(parents=True, exist_ok=True)
-    makers: dict[str, Callable[[Results], Figure | None]] = {
-        "validation": _validation,
-        "validation_arms": _validation_arms,
-        "contrasts": _contrasts,
-        "final": _final,
-        "validation_splits": _validation_splits,
-        "reward": functools.partial(_by_epoch, panels=_REWARD),
-        "p_hat": _p_hat,
-        "lengths": functools.partial(_by_epoch, panels=_LENGTHS),
-        "solved": functools.partial(_by_epoch, panels=_SOLVED, from_zero=True),
-        "diversity": functools.partial(_by_epoch, panels=_DIVERSITY, from_zero=True),
+    by_epoch = functools.partial(_by_epoch, results)
+    makers: dict[str, Callable[[], Figure | None]] = {
+        "validation": functools.partial(_validation, results),
+        "validation_arms": functools.partial(_validation_arms, results),
+        "contrasts": functools.partial(_contrasts, results),
+        "final": functools.partial(_final, results),
+        "validation_splits": functools.partial(_validation_splits, results),
+        "reward": functools.partial(by_epoch, _REWARD),
+        "p_hat": functools.partial(_p_hat, results),
+        "lengths": functools.partial(by_epoch, _LENGTHS),
+        "solved": functools.partial(by_epoch, _SOLVED, from_zero=True),
+        "diversity": functools.partial(by_epoch, _DIVERSITY, from_zero=True),
     }
-    paths = {}
-    with matplotlib.rc_context(STYLE):
-        for name, make in makers.items():
-            path = out / f"{name}.png"
-            figure = make(results)
-            if figure is None:
-                path.unlink(missing_ok=True)  # of an earlier report
-                continue
-            figure.savefig(path, dpi=DPI)
-            paths[name] = path
-    return paths
+    return save_figures(makers, out)
 
 
 # -- by cost --------------------------------------------------------------------------------------------
@@ -201,9 +198,17 @@ def _by_epoch(results: Results, panels: list[Panel], from_zero: bool = False) ->
     return figure
 
 
+def shared_curve(runs: Iterable[Run], name: str) -> tuple[np.ndarray, np.ndarray]:
+    """(steps (s,), values (runs, s)) of a metric: the steps that all runs that have it share."""
+    found = [series for run in runs if (series := run.series(name))]
+    steps = sorted(set.intersection(*map(set, found))) if found else []
+    return np.array(steps), np.array([[s[step] for step in steps] for s in found])
+
+
 def _lines(axes: Axes, results: Results, name: str) -> None:
     """Means over seeds by epoch; bars are 95 % intervals, shifted so that they do not overlap."""
-    curves = {arm: found for arm in results.runs if (found := _by_step(results, arm, name))[0].size}
+    curves = {arm: shared_curve(runs.values(), name) for arm, runs in results.runs.items()}
+    curves = {arm: curve for arm, curve in curves.items() if curve[0].size}
     for index, (arm, (steps, values)) in enumerate(curves.items()):
         style = arm_style(results, arm)
         axes.plot(steps, values.mean(axis=0), **style, zorder=3)
@@ -211,13 +216,6 @@ def _lines(axes: Axes, results: Results, name: str) -> None:
         if band is not None:
             shift = 0.36 * (2 * index + 1 - len(curves)) / (2 * len(curves))
             axes.vlines(steps + shift, *band, color=style["color"], alpha=0.35, linewidth=0.9)
-
-
-def _by_step(results: Results, arm: str, name: str) -> tuple[np.ndarray, np.ndarray]:
-    """(steps (s,), values (runs, s)): the steps that all runs that have the metric share."""
-    found = [s for run in results.runs[arm].values() if (s := run.series(name))]
-    steps = sorted(set.intersection(*map(set, found))) if found else []
-    return np.array(steps), np.array([[s[step] for step in steps] for s in found])
 
 
 # -- bars and differences --------------------------------------------------------------------------------
@@ -309,16 +307,13 @@ def arm_style(results: Results, arm: str) -> dict[str, object]:
         "color": ARM_COLOURS[place],
         "marker": _MARKERS[(index + round_) % len(_MARKERS)],
         "linestyle": _DASHES[min(round_, len(_DASHES) - 1)],
-        "markeredgewidth": 0,
     }
 
 
 def _legend(figure: Figure, results: Results) -> None:
     styles = {shown_in_figure(arm): arm_style(results, arm) for arm in results.runs}
     handles = [Line2D([], [], label=label, **style) for label, style in styles.items()]
-    longest = max(map(len, styles))
-    columns = max(1, min(len(handles), int(figure.get_figwidth() * 13 / (longest + 7))))
-    figure.legend(handles=handles, loc="outside lower center", ncols=columns, fontsize=7.5)
+    legend_below(figure, handles)
 
 
 def _cost_axis(axes: Axes, results: Results, label: bool = True) -> None:

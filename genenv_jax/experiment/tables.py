@@ -1,8 +1,10 @@
-"""The suite's tables: arms as rows or contrasts as rows, as text."""
+"""The suite's tables, arms or contrasts as rows, as text; and the numbers of all runs as CSV."""
 
 from __future__ import annotations
 
+import csv
 import dataclasses
+import io
 from collections.abc import Sequence
 
 import numpy as np
@@ -64,6 +66,25 @@ def tables(results: Results) -> list[Table]:
         _by_seed(results),
     ]
     return [table for table in made if table and table.rows]
+
+
+def runs_csv(results: Results) -> str:
+    """All numbers of `run_scores`, and the cost to the threshold, with a run a line."""
+    rows: list[dict[str, object]] = []
+    for arm, scores in results.scores.items():
+        crossings = results.crossings(arm)
+        for seed, found in scores.items():
+            row = {"arm": arm, "seed": seed, **found}
+            if crossings:
+                at = crossings[seed]
+                row["cost_to_threshold"] = results.horizon if at is None else at
+                row["censored"] = int(at is None)
+            rows.append(row)
+    text, header = io.StringIO(), dict.fromkeys(key for row in rows for key in row)
+    writer = csv.DictWriter(text, header, restval="", lineterminator="\n")
+    writer.writeheader()
+    writer.writerows(rows)
+    return text.getvalue()
 
 
 # -- arms ------------------------------------------------------------------------------------------------
@@ -181,7 +202,7 @@ def _splits(results: Results) -> Table:
         if m.split != results.primary.split
         for what in ("final", "gain")
     ]
-    notes = "Splits other than the primary one, at the same R; their AUC is in arms.csv."
+    notes = "Splits other than the primary one, at the same R; their AUC is in runs.csv."
     return _by_arm(results, "Out of distribution", columns, notes)
 
 

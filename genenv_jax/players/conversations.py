@@ -10,8 +10,9 @@ from genenv_jax.benchmarks.base import Message, Score, Task
 from genenv_jax.models.language_model import LanguageModel
 from genenv_jax.sampling.engine import OnCompletion
 from genenv_jax.sampling.episodes import Row
-from genenv_jax.scoring.attempts import EPISODE_TOO_LONG, PROMPT_TOO_LONG, Attempt, Waiting
+from genenv_jax.scoring.attempts import Attempt, Waiting
 from genenv_jax.scoring.episodes import Episodes
+from genenv_jax.scoring.requests import EPISODE_TOO_LONG, PROMPT_TOO_LONG
 
 
 class Conversations:

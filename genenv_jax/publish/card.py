@@ -121,21 +121,15 @@ def _render(
     from huggingface_hub import ModelCard, ModelCardData  # slow
 
     benchmark = config.benchmark["name"]
-    scores = context["scores"] if role == "agent" else None
     data = ModelCardData(
         base_model=base_id(config) or None,
         library_name="peft" if adapter else "transformers",
         pipeline_tag="text-generation",
         tags=["genenv", "reinforcement-learning", role.replace(" ", "-"), benchmark, PAPER],
-        model_name=f"genenv-{role}-{benchmark}" if scores else None,
-        eval_results=_eval_results(benchmark, scores) if scores else None,
         **_license(start),
     )
-    limits = config.limits
-    longest = {
-        "agent": limits.agent_prompt + max(limits.agent_response, limits.agent_episode),
-        "simulator": limits.simulator_prompt + limits.simulator_response,
-    }
+    lengths = {player: config.limits.of(player) for player in ("agent", "simulator")}
+    longest = {player: prompt + max(answers) for player, (prompt, *answers) in lengths.items()}
     sources, table = _sources(benchmark)
     text = _template().render(
         **{"tasks": 0, "modes": {}, **context},
@@ -154,7 +148,7 @@ def _render(
         thinks=start is not None and _thinks(start),
         limits=_limits(role, config),
         length=longest.get(role) or max(longest.values()),
-        response=limits.simulator_response if role == "simulator" else limits.agent_response,
+        response=lengths["simulator" if role == "simulator" else "agent"][1],
         versions=provenance.versions(),
         bibtex=BIBTEX,
     )
@@ -243,7 +237,6 @@ def _scores(metrics: Mapping[int, Mapping[str, Any]]) -> dict[str, Any] | None:
     names = [n for n in names if n.rpartition("/")[2].startswith("accuracy")] or names
     return {
         "step": evaluated[-1],
-        "values": {n: last[n] for n in names if last.get(n) is not None},
         "rows": [(n, _number(first.get(n)), _number(last.get(n))) for n in names],
     }
 
@@ -262,27 +255,6 @@ def _number(value: float | None) -> str:
     return "–" if value is None else f"{value:.4f}"
 
 
-def _eval_results(benchmark: str, scores: Mapping[str, Any]) -> list[Any]:
-    """The last evaluation in the form in which the hub shows it."""
-    from huggingface_hub import EvalResult
-
-    results = []
-    for name, value in scores["values"].items():
-        _, split, mode, metric = name.split("/", 3)
-        results.append(
-            EvalResult(
-                task_type="text-generation",
-                dataset_type=benchmark,
-                dataset_name=benchmark,
-                dataset_split=split,
-                metric_type=metric,
-                metric_name=f"{metric} ({mode})",
-                metric_value=value,
-            )
-        )
-    return results
-
-
 def _sources(benchmark: str) -> tuple[list[tuple[str, int, str]], str]:
     """(repository at its commit, files, bytes) of the published files, and the digest of their table."""
     try:
@@ -299,17 +271,11 @@ def _sources(benchmark: str) -> tuple[list[tuple[str, int, str]], str]:
 
 def _limits(role: str, config: Config) -> Sequence[str]:
     """The lengths that it was trained with, a line a role."""
-    limits, lines = config.limits, []
-    if role != "simulator":
-        lines.append(
-            f"prompts of up to {limits.agent_prompt} tokens and answers of up to {limits.agent_response} "
-            "as the agent"
-        )
-        if limits.agent_episode:
-            lines[-1] += f", in episodes of up to {limits.agent_episode} tokens after the prompt"
-    if role != "agent":
-        lines.append(
-            f"prompts of up to {limits.simulator_prompt} tokens and answers of up to "
-            f"{limits.simulator_response} as the simulator"
-        )
+    lines = []
+    for player in ("agent", "simulator"):
+        if role in (player, "warm start"):
+            prompt, answer, episode = config.limits.of(player)
+            line = f"prompts of up to {prompt} tokens and answers of up to {answer} as the {player}"
+            more = f", in episodes of up to {episode} tokens after the prompt" if episode else ""
+            lines.append(line + more)
     return lines

@@ -11,6 +11,7 @@ from typing import Any
 
 from genenv_jax.report.untrusted import bounded
 from genenv_jax.run.jsonl import iter_jsonl
+from genenv_jax.scoring.requests import EPISODE_TOO_LONG, FAILED_SCORES, PROMPT_TOO_LONG
 
 _ANSWERS = 60  # of one episode that are shown
 # (solved before, solved after) to what became of a task, in the order shown.
@@ -60,13 +61,8 @@ def _first_answers(records: Iterable[Mapping[str, Any]]) -> dict[str, Mapping[st
 
 
 # What a verdict says of an answer, in the order shown.
-CORRECT, WRONG, UNFINISHED, FORM, UNSCORED = (
-    "correct",
-    "wrong answer",
-    "unfinished",
-    "form",
-    "not scored",
-)
+CORRECT, WRONG, UNFINISHED = "correct", "wrong answer", "unfinished"
+FORM, UNSCORED = "form", "not scored"
 GROUPS = {
     CORRECT: "solved",
     WRONG: "read and checked, and not what was asked for",
@@ -74,36 +70,18 @@ GROUPS = {
     FORM: "could not be read as an answer: none given, cut off, or not in the form asked for",
     UNSCORED: "a time limit, a crash or a broken environment; says nothing of the answer",
 }
-_UNFINISHED = {
-    *("step_limit", "force_terminated", "too_many_calls", "too_many_steps"),
-    *("prompt_too_long", "episode_too_long"),
-}
-_FORM = {
-    *("empty", "truncated", "not_text", "too_long", "too_deep", "not_evaluated", "unparsable"),
-    *(
-        "no_answer",
-        "no_answer_tag",
-        "no_call",
-        "no_api_call",
-        "failed_parse_api_call",
-        "unreadable",
-    ),
-    *("decoder_failed", "empty_turn_model_response", "not_a_command"),
-}
-_UNSCORED = {
-    *(f"{asked}_{how}" for asked in ("score", "episode") for how in ("timeout", "crash")),
-    "environment_error",
-}
+_LIMITS = (
+    *("step_limit", "force_terminated", "too_many_calls"),
+    *(PROMPT_TOO_LONG, EPISODE_TOO_LONG),
+)
 
 
 def verdict_group(reason: str, valid: bool = True) -> str:
-    """Which of `GROUPS` a reason of failure belongs to.
-
-    valid: whether the answer was well formed; it decides of reasons that are not known here.
-    """
-    for group, reasons in ((UNFINISHED, _UNFINISHED), (FORM, _FORM), (UNSCORED, _UNSCORED)):
-        if reason in reasons:
-            return group
+    """Which of `GROUPS` a reason of failure belongs to; valid: whether the answer was well formed."""
+    if reason in FAILED_SCORES:
+        return UNSCORED
+    if reason in _LIMITS:
+        return UNFINISHED
     return WRONG if valid else FORM
 
 

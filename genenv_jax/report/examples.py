@@ -9,9 +9,8 @@ from typing import Any
 
 from genenv_jax.report.answers import answer_text, changes, verdict, verdict_of
 from genenv_jax.report.browse import spread
-from genenv_jax.report.readable import readable
 from genenv_jax.report.runs import P_HAT, Run, p_hat_of
-from genenv_jax.report.untrusted import bounded, number
+from genenv_jax.report.untrusted import bounded, number, readable
 from genenv_jax.run.jsonl import iter_jsonl
 
 _MESSAGES = 8  # of one conversation that are shown

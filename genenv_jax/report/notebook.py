@@ -14,22 +14,21 @@ from genenv_jax.report.examples import compared, rejections, tasks_by_success
 from genenv_jax.report.html import render
 from genenv_jax.report.runs import Run
 
-_PATIENCE = 120.0  # seconds that a command may take to end in good order
 _TEXT_LIMIT = 1200  # characters of an answer beside others
 
 
 def run(module: str, *arguments: str) -> None:
     """Runs `python -m MODULE ARGUMENTS` and prints its output as it comes.
 
-    A process of its own, so that it has the accelerator to itself and gives it back at its end.  An
-    interrupt of the caller ends the command with SIGTERM, after which a run can be continued.
+    A process of its own, so that it has the accelerator to itself and gives it back at its end.  An interrupt
+    reaches it too, after which a run can be continued.
 
     Raises:
       RuntimeError: the command failed.
     """
     command = [sys.executable, "-m", module, *map(str, arguments)]
     print("$ python", " ".join(command[1:]), flush=True)
-    process = subprocess.Popen(
+    with subprocess.Popen(
         command,
         stdin=subprocess.DEVNULL,
         stdout=subprocess.PIPE,
@@ -38,22 +37,17 @@ def run(module: str, *arguments: str) -> None:
         encoding="utf-8",
         errors="replace",
         env={**os.environ, "PYTHONUNBUFFERED": "1"},
-        start_new_session=True,  # an interrupt reaches it once, through here
-    )
-    try:
-        for line in process.stdout:
-            print(line, end="", flush=True)
-        code = process.wait()
-    finally:
-        if process.poll() is None:
-            process.terminate()
-            try:
-                process.wait(_PATIENCE)
-            except subprocess.TimeoutExpired:
-                process.kill()
-                process.wait()
-    if code:
-        raise RuntimeError(f"{module} ended with exit code {code}; its message is above")
+    ) as process:
+        try:
+            for line in process.stdout:
+                print(line, end="", flush=True)
+        except BaseException:
+            process.terminate()  # it ends in good order; leaving the block waits for that
+            raise
+    if process.returncode:
+        raise RuntimeError(
+            f"{module} ended with exit code {process.returncode}; its message is above"
+        )
 
 
 def part(macro: str, *arguments: Any) -> str:

@@ -6,16 +6,15 @@ import collections
 import json
 import os
 import pathlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any
 
 from genenv_jax.report.answers import changes, read_held_out
 from genenv_jax.report.browse import Browser, Filter, browser, choices
 from genenv_jax.report.examples import compared, count_by, generations
-from genenv_jax.report.groups import distinct_names, held_out
 from genenv_jax.report.html import render
-from genenv_jax.report.runs import P_HAT, Run
-from genenv_jax.report.tables import start_end, tables
+from genenv_jax.report.runs import P_HAT, Run, held_out
+from genenv_jax.report.tables import headline, start_end
 from genenv_jax.report.untrusted import bounded
 from genenv_jax.run.jsonl import write_text
 
@@ -24,16 +23,16 @@ _CAPTIONS = {
     "accuracy": "Accuracy on held-out tasks (sampled: temperature 1). Epoch 0 is before training.",
     "solved": "Generated tasks that all attempts solve, or that none solves.",
     "lengths": "Mean length in tokens of the agent's responses and of the generated tasks.",
-    "validity": "Generations that were rejected, by reason; of more than four curves the share accepted.",
+    "validity": "Generations that were rejected, by reason.",
     "learning": "Mean reward of the agent on generated tasks; the simulator's KL to its start.",
 }
-_TASKS_BYTES, _ANSWERS_BYTES = 4 * 2**20, 2 * 2**20  # HTML of the lists of all runs
+_TASKS_BYTES, _ANSWERS_BYTES = 4 * 2**20, 2 * 2**20  # HTML of the lists
 _MOST = 4000  # generations that are considered
 _EPISODE = 1000  # characters of an answer
 
 
 def write_page(
-    runs: Sequence[Run], figures: Mapping[str, pathlib.Path], path: str | os.PathLike[str]
+    run: Run, figures: Mapping[str, pathlib.Path], path: str | os.PathLike[str]
 ) -> pathlib.Path:
     """Writes one HTML page that needs no other file, and returns its path.
 
@@ -43,50 +42,36 @@ def write_page(
     allows its own script by its hash, and no loads from anywhere.  The lists have at most 6 MiB.
 
     Args:
-      runs: from `load_run`.
+      run: from `load_run`.
       figures: name to PNG file, from `run_figures.draw`.
       path: the page.
     """
-    names = distinct_names(runs)
-    text = render(
-        "runs.html",
-        title="GenEnv: " + ", ".join(names[id(run)] for run in runs),
-        figures=[
-            (file, _CAPTIONS[name if name in _CAPTIONS else name.split("_")[0]])
-            for name, file in figures.items()
-            if name != "report"
-        ],
-        tables=tables(runs),
-        runs=[_described(run, names[id(run)], len(runs)) for run in runs],
-    )
-    write_text(path, text)
-    return pathlib.Path(path)
-
-
-def _described(run: Run, name: str, runs: int) -> dict[str, Any]:
-    """What the page shows of one of several runs, beside its figures and table."""
     epochs, last = run.setting("epochs"), max(run.metrics)
-    facts = [name]
+    facts = [run.name]
     for key, label in (("benchmark.name", "benchmark"), ("seed", "seed")):
         if (value := run.setting(key)) is not None:
             facts.append(f"{label} {value}")
     facts.append(f"{last} epochs" if epochs is None else f"{last} of {epochs} epochs")
-    strata = [
-        start_end([run], f"eval/{split}/{mode}/{score}", f"{split}/{mode}/{score}", 3)
-        for split, mode, score in held_out([run])
-        if score != "accuracy"
-    ]
-    return {
-        "name": name,
-        "facts": " · ".join(facts),
-        "strata": strata,
-        "phases": _phases(run),
-        "compiled": sum(record.get("programs/compiled", 0) for record in run.timing),
-        **_answers(run, _ANSWERS_BYTES // runs),
-        "verdicts": count_by(run.tasks, lambda task: bounded(task.get("verdict"), 80))[:40],
-        "tasks": _tasks(run, _TASKS_BYTES // runs),
-        "config": json.dumps(run.config, indent=2, sort_keys=True),
-    }
+    text = render(
+        "run.html",
+        title=f"GenEnv: {run.name}",
+        facts=" · ".join(facts),
+        headline=headline(run),
+        figures=[(file, _CAPTIONS[name]) for name, file in figures.items() if name != "report"],
+        strata=[
+            start_end(run, f"eval/{split}/{mode}/{score}", f"{split}/{mode}/{score}", 3)
+            for split, mode, score in held_out(run)
+            if score != "accuracy"
+        ],
+        phases=_phases(run),
+        compiled=sum(record.get("programs/compiled", 0) for record in run.timing),
+        **_answers(run),
+        verdicts=count_by(run.tasks, lambda task: bounded(task.get("verdict"), 80))[:40],
+        tasks=_tasks(run),
+        config=json.dumps(run.config, indent=2, sort_keys=True),
+    )
+    write_text(path, text)
+    return pathlib.Path(path)
 
 
 def _phases(run: Run) -> list[tuple[str, float, float]]:
@@ -100,7 +85,7 @@ def _phases(run: Run) -> list[tuple[str, float, float]]:
     return [(bounded(name, 80), of, of / total) for name, of in seconds.most_common()]
 
 
-def _answers(run: Run, budget: int) -> dict[str, Any]:
+def _answers(run: Run) -> dict[str, Any]:
     """What became of the held-out tasks, and the answers side by side; nothing where it was not recorded."""
     try:
         before, after = read_held_out(run.workdir)
@@ -124,12 +109,12 @@ def _answers(run: Run, budget: int) -> dict[str, Any]:
                 choices("change", "outcome", (pair["change"] for pair in pairs), by_count=False),
                 choices("category", "category", sorted(pair["category"] for pair in pairs), False),
             ],
-            budget,
+            _ANSWERS_BYTES,
         ),
     }
 
 
-def _tasks(run: Run, budget: int) -> Browser:
+def _tasks(run: Run) -> Browser:
     verdicts = [bounded(task.get("verdict"), 80) for task in run.tasks]
     shown = generations(run, _MOST)
     filters = [
@@ -144,6 +129,6 @@ def _tasks(run: Run, budget: int) -> Browser:
         shown,
         lambda task: (task["epoch"], task["verdict"]),
         filters,
-        budget,
+        _TASKS_BYTES,
         len(run.tasks),
     )

@@ -1,4 +1,4 @@
-"""Draws runs as PNG files: the panels of many runs, and more of a single one.
+"""Draws a run as PNG files: the panels, and more of what it recorded.
 
 reward       R_env against p̂, with the tasks of an early, a middle and a late epoch on the curve
 pools        lines of D_train and D_env, by epoch
@@ -12,18 +12,24 @@ import collections
 import functools
 import os
 import pathlib
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 
 import matplotlib
 import numpy as np
+from matplotlib.axes import Axes
 from matplotlib.figure import Figure
-from matplotlib.lines import Line2D
+from matplotlib.gridspec import SubplotSpec
 
 from genenv_jax.report.examples import attempted, shown_epochs
-from genenv_jax.report.groups import Group, evaluations, group_runs, held_out
-from genenv_jax.report.panels import PANELS, panel_accuracy
-from genenv_jax.report.runs import P_HAT, Run, p_hat_of
-from genenv_jax.report.style import BAND, COLOURS, DPI, GREY, STYLE, epoch_axis
+from genenv_jax.report.panels import PANELS
+from genenv_jax.report.runs import P_HAT, Run, held_out, p_hat_of
+from genenv_jax.report.style import (
+    BAND,
+    COLOURS,
+    GREY,
+    epoch_axis,
+    save_figures,
+)
 from genenv_jax.report.untrusted import number, shown_in_figure
 from genenv_jax.rl.rewards import curriculum_reward
 from genenv_jax.run.jsonl import iter_jsonl
@@ -31,30 +37,19 @@ from genenv_jax.run.jsonl import iter_jsonl
 _STRATA = 12  # lines in a figure
 
 
-def draw(runs: Sequence[Run], out_dir: str | os.PathLike[str]) -> dict[str, pathlib.Path]:
+def draw(run: Run, out_dir: str | os.PathLike[str]) -> dict[str, pathlib.Path]:
     """Writes the panels as PNG, together and one by one.
 
     Args:
-      runs: one or more runs.  Those that share a configuration but for the seed become one curve.
+      run: from `load_run`.
       out_dir: created where missing.
 
     Returns:
       Name to path: "report" (all six panels) and one figure for each panel ("p_hat", "accuracy",
-      "learning", "solved", "validity", "lengths").  A panel without data shows "not recorded".  Of
-      several groups "accuracy" shows the greedy answers and "accuracy_sampled" the others.
+      "learning", "solved", "validity", "lengths").  A panel without data shows "not recorded".
     """
-    groups = group_runs(runs)
-    panels = dict(PANELS)
-    if len(groups) > 1:
-        modes = list(dict.fromkeys(mode for _, mode in evaluations(runs)))
-        panels |= {f"accuracy_{m}": functools.partial(panel_accuracy, mode=m) for m in modes[1:]}
-    makers: dict[str, Callable[[], Figure | None]] = {
-        "report": functools.partial(_all_panels, groups)
-    }
-    for name, panel in panels.items():
-        wide = name.startswith(("accuracy", "validity")) and len(groups) > 1
-        makers[name] = functools.partial(_one_panel, panel, groups, 7.2 if wide else 5.2)
-    return _save(makers, out_dir)
+    makers = {name: functools.partial(_one_panel, panel, run) for name, panel in PANELS.items()}
+    return save_figures({"report": functools.partial(_all_panels, run)} | makers, out_dir)
 
 
 def draw_details(run: Run, out_dir: str | os.PathLike[str]) -> dict[str, pathlib.Path]:
@@ -69,64 +64,28 @@ def draw_details(run: Run, out_dir: str | os.PathLike[str]) -> dict[str, pathlib
       ValueError: a pool's file is damaged; the message names it and the line.
     """
     makers = {"reward": _reward, "pools": _pools, "difficulty": _difficulty, "strata": _strata}
-    return _save({name: functools.partial(make, run) for name, make in makers.items()}, out_dir)
+    return save_figures(
+        {name: functools.partial(make, run) for name, make in makers.items()}, out_dir
+    )
 
 
-def _save(
-    makers: dict[str, Callable[[], Figure | None]], out_dir: str | os.PathLike[str]
-) -> dict[str, pathlib.Path]:
-    """Writes what is made and removes older files of what is not; name to path."""
-    out = pathlib.Path(out_dir)
-    out.mkdir(parents=True, exist_ok=True)
-    paths = {}
-    with matplotlib.rc_context(STYLE | {"lines.markeredgewidth": 0}):
-        for name, make in makers.items():
-            path = out / f"{name}.png"
-            figure = make()
-            if figure is None:
-                path.unlink(missing_ok=True)
-            else:
-                figure.savefig(path, dpi=DPI)
-                paths[name] = path
-    return paths
-
-
-# -- panels of many runs ---------------------------------------------------------------------------------
-
-
-def _all_panels(groups: Sequence[Group]) -> Figure:
+def _all_panels(run: Run) -> Figure:
     figure = Figure(figsize=(11, 6.2), layout="constrained")
     figure.get_layout_engine().set(w_pad=0.08, h_pad=0.08)
     grid = figure.add_gridspec(2, 3)
     for index, panel in enumerate(PANELS.values()):
-        axes = panel(figure, grid[index // 3, index % 3], groups)
+        axes = panel(figure, grid[index // 3, index % 3], run)
         axes.set_title(f"{chr(ord('a') + index)}  {axes.get_title('left')}", loc="left")
-    _legend_of_groups(figure, groups)
     return figure
 
 
-def _one_panel(panel: Callable, groups: Sequence[Group], width: float) -> Figure:
-    figure = Figure(figsize=(width, 3.4), layout="constrained")
-    panel(figure, figure.add_gridspec(1, 1)[0], groups)
-    _legend_of_groups(figure, groups)
+def _one_panel(panel: Callable[[Figure, SubplotSpec, Run], Axes], run: Run) -> Figure:
+    figure = Figure(figsize=(5.2, 3.4), layout="constrained")
+    panel(figure, figure.add_gridspec(1, 1)[0], run)
     return figure
 
 
-def _legend_of_groups(figure: Figure, groups: Sequence[Group]) -> None:
-    """Names the colours, below the figure.  One group needs no colour, and one run no name."""
-    if len(groups) == 1:
-        if len(groups[0].runs) > 1:
-            figure.suptitle(shown_in_figure(groups[0].label), fontsize=8.5)
-        return
-    handles = [
-        Line2D([], [], color=g.colour, label=shown_in_figure(g.label), linewidth=3) for g in groups
-    ]
-    longest = max(len(handle.get_label()) for handle in handles)
-    columns = max(1, min(len(groups), int(figure.get_figwidth() * 14 / (longest + 6))))
-    figure.legend(handles=handles, loc="outside lower center", ncols=columns, fontsize=8)
-
-
-# -- one run ---------------------------------------------------------------------------------------------
+# -- details ---------------------------------------------------------------------------------------------
 
 
 def _reward(run: Run) -> Figure | None:
@@ -253,7 +212,7 @@ def _difficulty(run: Run) -> Figure | None:
 
 def _strata(run: Run) -> Figure | None:
     found: dict[tuple[str, str], list[str]] = collections.defaultdict(list)
-    for split, mode, score in held_out([run]):
+    for split, mode, score in held_out(run):
         if score != "accuracy":
             found[split, mode].append(score)
     if not found:

@@ -18,6 +18,7 @@ P_HAT = "p̂"
 # Of a line of tasks.jsonl, what is kept of every one, and where in the file it begins.
 _COUNTED = ("id", "verdict", "attempts", "successes", "p_hat", "r_env", "weight")
 _START = "first byte"
+_MODES = {"greedy": 0, "sampled": 1}  # ways of answering, in the order shown
 
 
 @dataclasses.dataclass(frozen=True)
@@ -146,3 +147,18 @@ def _part(record: Mapping[str, Any]) -> dict[str, Any]:
 def p_hat_of(task: Mapping[str, Any]) -> float | None:
     """The p̂ of an object of tasks.jsonl; None where it has none (a rejected generation)."""
     return number(task.get("p_hat"))
+
+
+def evaluations(run: Run) -> list[tuple[str, str]]:
+    """(split, mode) of all recorded accuracies, in the order of `held_out`."""
+    return [(split, mode) for split, mode, name in held_out(run) if name == "accuracy"]
+
+
+def held_out(run: Run) -> list[tuple[str, str, str]]:
+    """(split, mode, score) of all recorded "eval/..." metrics, "in_..." splits and "greedy" modes first."""
+    parts = (name.split("/", 3) for name in {name for of in run.metrics.values() for name in of})
+    found = {tuple(part[1:]) for part in parts if len(part) == 4 and part[0] == "eval"}
+    return sorted(
+        found,
+        key=lambda e: (not e[0].startswith("in_"), e[0], _MODES.get(e[1], len(_MODES)), e[1:]),
+    )

@@ -1,12 +1,17 @@
-"""What all figures have in common: matplotlib's settings, colours, how reasons look, the axis of epochs."""
+"""What all figures have in common: matplotlib's settings, colours, how reasons look, axes, legends, files."""
 
 from __future__ import annotations
 
+import os
+import pathlib
 import zlib
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import matplotlib
 from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.lines import Line2D
 from matplotlib.ticker import MaxNLocator
 
 STYLE = {
@@ -26,6 +31,7 @@ STYLE = {
     "ytick.major.width": 0.7,
     "lines.linewidth": 1.5,
     "lines.markersize": 3.5,
+    "lines.markeredgewidth": 0,
     "hatch.linewidth": 0.6,
 }
 DPI = 200  # of saved figures
@@ -60,6 +66,31 @@ _OTHER_COLOURS = tuple(
     for palette in ("tab20b", "tab20c")
     for colour in matplotlib.colormaps[palette].colors[:16]  # tab20c ends in greys
 )
+
+
+def save_figures(
+    makers: Mapping[str, Callable[[], Figure | None]], out_dir: str | os.PathLike[str]
+) -> dict[str, pathlib.Path]:
+    """Writes what is made as PNG and removes older files of what is not; name to path."""
+    out = pathlib.Path(out_dir)
+    out.mkdir(parents=True, exist_ok=True)
+    paths = {}
+    with matplotlib.rc_context(STYLE):
+        for name, make in makers.items():
+            path, figure = out / f"{name}.png", make()
+            if figure is None:
+                path.unlink(missing_ok=True)
+            else:
+                figure.savefig(path, dpi=DPI)
+                paths[name] = path
+    return paths
+
+
+def legend_below(figure: Figure, handles: Sequence[Line2D]) -> None:
+    """A legend below all axes, in as many columns as fit."""
+    longest = max(len(handle.get_label()) for handle in handles)
+    columns = max(1, min(len(handles), int(figure.get_figwidth() * 14 / (longest + 6))))
+    figure.legend(handles=handles, loc="outside lower center", ncols=columns, fontsize=8)
 
 
 def epoch_axis(axes: Axes, ticks: int = 9, label: bool = True) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import math
 from collections.abc import Mapping
 from typing import Any
@@ -32,6 +33,17 @@ def bounded(text: Any, limit: int = 4000) -> str:
         return "(nested too deeply)"
     more = len(text) - limit
     return text if more <= 0 else f"{text[:limit]} … ({more:,} more characters)"
+
+
+def readable(value: Any) -> str:
+    """A JSON value, or a text that is a JSON object or list, by indented lines; other text as it is."""
+    text = isinstance(value, str)
+    if text and value.lstrip()[:1] not in ("{", "["):
+        return value
+    try:
+        return json.dumps(json.loads(value) if text else value, indent=2, ensure_ascii=False)
+    except (ValueError, RecursionError):
+        return value if text else "(nested too deeply)"
 
 
 def visible(text: str) -> str:

@@ -126,8 +126,6 @@ class Checkpoints:
     ) -> tuple[dict[str, Any], dict[str, Any]] | None:
         """The newest checkpoint that is whole and fits, or None where there is none.
 
-        One without digests, which versions before them wrote, is taken with a warning.
-
         Args:
           states: pytrees of the same structure; their shapes, types and shardings are what is restored.
           fits: raises ValueError or OSError where the files of the workdir are not those that the host values
@@ -177,10 +175,7 @@ class Checkpoints:
         """A checkpoint, or why it cannot be taken."""
         directory, index = self._directory / str(step), processes.process_index()
         try:
-            if digests.is_sealed(directory):
-                digests.check(directory, index, processes.process_count())
-            elif processes.is_writer():
-                logging.warning("%s has no digests: taken without a check of its bytes", directory)
+            digests.check(directory, index, processes.process_count())
             found = _reader(self._directory, lambda reader: reader.restore(step, args=args))
             if fits and processes.is_writer():
                 fits(found["host"])

@@ -68,12 +68,6 @@ def seal(directory: str | os.PathLike[str], without: Collection[str] = ()) -> No
     files.pipe_file(f"{root}/{NAME}", content.encode())
 
 
-def is_sealed(directory: str | os.PathLike[str]) -> bool:
-    """Whether the directory has digests."""
-    files, root = fsspec.url_to_fs(os.fspath(directory))
-    return files.isfile(f"{root}/{NAME}")
-
-
 def check(directory: str | os.PathLike[str], part: int = 0, parts: int = 1) -> None:
     """Compares a sealed directory with its digests.
 

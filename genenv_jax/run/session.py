@@ -158,14 +158,13 @@ class Session:
         self.reached(host)
         tasks = _AcceptedTasks(self.files.tasks.path, host["offsets"]["tasks"])
         for name, part in self._parts.items():
-            if name in host["parts"]:  # checkpoints of earlier versions have no settings
-                part.restore(host["parts"][name], tasks)
+            part.restore(host["parts"][name], tasks)
         logging.info("continuing after epoch %d", self.finished)
 
     def reached(self, host: Mapping[str, Any]) -> None:
         """Sets how far the run is, by a checkpoint's host values."""
         self.finished, self.rollouts = host["finished_epochs"], host["total_rollouts"]
-        self.tokens = host.get("total_tokens", 0)  # checkpoints of earlier versions have none
+        self.tokens = host["total_tokens"]
 
     # -- the run ------------------------------------------------------------------------------------
 

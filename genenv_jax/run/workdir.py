@@ -30,12 +30,12 @@ from genenv_jax.run.jsonl import JsonLines, read_json, write_json
 from genenv_jax.run.metrics import MetricWriter, step_of
 from genenv_jax.run.remote import Store, shared
 from genenv_jax.run.tracking import Tracker
+from genenv_jax.settings import flatten
 
 # Settings that may change when a run is continued: they do not change what is computed, `mesh` to
 # `micro_batches` but for rounding (a preempted run may find another slice).
 _FREE = {
     *("epochs", "tracking", "export", "checkpoint", "scoring"),
-    "tensorboard",  # of runs of earlier versions
     *("compilation_cache", "compile_ahead", "model.make.cache_dir"),
     *("mesh", "memory.offload", "model.remat", "model.attention", "sampling"),
     *("agent.micro_batches", "simulator.micro_batches"),
@@ -43,16 +43,9 @@ _FREE = {
 }
 
 
-def settings(config: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
+def settings(config: Mapping[str, Any]) -> dict[str, Any]:
     """A configuration by dotted keys, in order, with values as JSON has them."""
-    flat: dict[str, Any] = {}
-    for key in sorted(config):
-        value = config[key]
-        if isinstance(value, Mapping):
-            flat |= settings(value, f"{prefix}{key}.")
-        else:
-            flat[prefix + key] = json.loads(json.dumps(value))
-    return flat
+    return json.loads(json.dumps(flatten(config), sort_keys=True))
 
 
 def compare_settings(config: Mapping[str, Any]) -> None:
@@ -175,7 +168,7 @@ class RunSettings:
         """Raises ValueError where a run was started with other settings, or from another model."""
         given, before = settings(self._content), settings(stored)
         for key in ("fingerprint", "tasks_digest"):
-            if key not in given or key not in before:  # not known yet, or not by an earlier version
+            if key not in given or key not in before:  # not known yet
                 given.pop(key, None), before.pop(key, None)
         for key in sorted(before.keys() | given.keys() if before else ()):
             group = key.split(".")[0]
@@ -231,8 +224,7 @@ _RECORDS = ("tasks", "d_train", "d_env", "metrics", "timing")
 def check_files(workdir: pathlib.Path, host: Mapping[str, Any]) -> dict[str, Growing]:
     """Compares the files that a run appends to with what a checkpoint's host values say of them.
 
-    Only "digests", which checkpoints of earlier versions lack, shows a byte that has changed.  timing.jsonl
-    is not compared: nothing depends on it.
+    timing.jsonl is not compared: nothing depends on it.
 
     Returns:
       the digests of those that were compared, by name, which go on from there.
@@ -246,12 +238,11 @@ def check_files(workdir: pathlib.Path, host: Mapping[str, Any]) -> dict[str, Gro
         size = path.stat().st_size if length else 0
         if size < length:
             raise ValueError(f"{path} has {size} bytes, but had {length} when it was written")
-        if wanted := host.get("digests", {}).get(name):
-            digests[name] = Growing(path)
-            if digests[name](length) != wanted:
-                raise ValueError(
-                    f"{path} is damaged: its first {length} bytes are not those that were written"
-                )
+        digests[name] = Growing(path)
+        if digests[name](length) != host["digests"][name]:
+            raise ValueError(
+                f"{path} is damaged: its first {length} bytes are not those that were written"
+            )
     return digests
 
 

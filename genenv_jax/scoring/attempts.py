@@ -11,11 +11,8 @@ from typing import Any, Protocol
 from genenv_jax.benchmarks.base import Benchmark, Message, Score, Task
 from genenv_jax.sampling.engine import OnCompletion, ignore
 from genenv_jax.scoring.episodes import Episodes
-from genenv_jax.scoring.requests import SCORE
+from genenv_jax.scoring.requests import PROMPT_TOO_LONG, SCORE
 from genenv_jax.scoring.scorer import Scorer
-
-PROMPT_TOO_LONG = "prompt_too_long"  # of an episode whose conversation outgrew the prompt
-EPISODE_TOO_LONG = "episode_too_long"  # of one that outgrew the tokens of an episode
 
 Waiting = Callable[[], contextlib.AbstractContextManager]
 

@@ -20,6 +20,8 @@ VERIFY = "verify"  # (done, seed, task_id, generation, admit, text) -> Task | Re
 EPISODE = "episode"  # (key, task, answers) -> messages | Score; see `OpenEpisodes`
 DROP = "drop"  # (key,) -> no messages: the episode is given up
 
+PROMPT_TOO_LONG = "prompt_too_long"  # of an episode whose conversation outgrew the prompt
+EPISODE_TOO_LONG = "episode_too_long"  # of one that outgrew the tokens of an episode
 TIMEOUT, CRASH = "timeout", "crash"  # how an answer can fail to come
 
 

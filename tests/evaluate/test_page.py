@@ -92,7 +92,15 @@ def test_beside_answers_stand_request_reference_and_prompt(page_of):
     )
     texts = [data for tag, data in page.text if tag == "pre"]
     episode = "go\n→ a door\nlook\n→ a key\ntake"
-    assert texts == ["Where is it?", "place: Oslo", "Answer.", "Where?", episode, "a", "a"]
+    assert texts == [
+        "Where is it?",
+        '{\n  "place": "Oslo"\n}',
+        "Answer.",
+        "Where?",
+        episode,
+        "a",
+        "a",
+    ]
     assert "1,234 tokens · 13 characters" in page.within("span")
     assert "sampled × 3" in page.within("td") and "f1 0.5" in page.within("span")
     (item,) = [attrs for tag, attrs in page.tags if tag == "article"]

@@ -23,16 +23,6 @@ def run(workdir):
 
 
 @pytest.fixture(scope="session")
-def several(tmp_path_factory):
-    """Three seeds of one configuration, and two other runs whose directories have the same name."""
-    root = tmp_path_factory.mktemp("several")
-    runs = [synthetic.write_run(root / f"full_seed{seed}", seed) for seed in range(3)]
-    runs.append(synthetic.write_run(root / "static", gain=0.2, epochs=5))
-    runs.append(synthetic.write_run(root / "other" / "static", seed=1, beta=1.0))
-    return [load_run(workdir) for workdir in runs]
-
-
-@pytest.fixture(scope="session")
 def reported(workdir, tmp_path_factory):
     """(directory written by the command, what it printed) of `workdir`."""
     out = tmp_path_factory.mktemp("reported") / "out"

@@ -2,17 +2,13 @@
 
 import pytest
 
-from genenv_jax.benchmarks import base
 from genenv_jax.report.answers import GROUPS, detail_text, verdict, verdict_group
-from genenv_jax.scoring.attempts import EPISODE_TOO_LONG, PROMPT_TOO_LONG
-from genenv_jax.scoring.requests import FAILED_SCORES
+from genenv_jax.scoring.requests import EPISODE_TOO_LONG, FAILED_SCORES, PROMPT_TOO_LONG
 
 
 @pytest.mark.parametrize(
     ("reasons", "group"),
     [
-        ((base.EMPTY, base.TRUNCATED, base.NOT_TEXT, base.TOO_LONG, base.TOO_DEEP), "form"),
-        ((base.UNPARSABLE, base.NOT_EVALUATED, "no_answer", "decoder_failed"), "form"),
         ((PROMPT_TOO_LONG, EPISODE_TOO_LONG, "step_limit", "force_terminated"), "unfinished"),
         (FAILED_SCORES, "not scored"),
         (("wrong_answer", "instance_state_mismatch", "a reason of its own"), "wrong answer"),
@@ -32,9 +28,9 @@ def test_of_an_unknown_reason_it_matters_whether_the_answer_could_be_read():
     [
         ({"success": True, "reason": "", "ended": False}, ("correct", "success")),
         ({"success": True, "reason": "decoder_success"}, ("correct", "success")),
-        ({"success": False, "reason": "unparsable", "ended": True}, ("form", "unparsable")),
+        ({"success": False, "reason": "unparsable", "valid": False}, ("form", "unparsable")),
         (
-            {"success": False, "reason": "unparsable", "ended": False},
+            {"success": False, "reason": "unparsable", "valid": False, "ended": False},
             ("form", "unparsable, cut off"),
         ),
         ({"success": False, "reason": "wrong", "ended": False}, ("wrong answer", "wrong")),

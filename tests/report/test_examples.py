@@ -54,8 +54,8 @@ def test_what_is_said_of_a_task():
     )
     assert first["text"] == "short" and second["text"] == ""
     assert second["messages"] == [("user", "Compute (2 + 3) * 2 with the tools (epoch 1).")]
-    assert (second["tools"], second["descriptions"]) == (["add"], "name: add")
-    assert second["answer"] == "value: 10"
+    assert (second["tools"], second["descriptions"]) == (["add"], '{\n  "name": "add"\n}')
+    assert second["answer"] == '{\n  "value": 10\n}'
 
 
 def test_lengths_of_a_record():

@@ -11,16 +11,15 @@ from tests.report.synthetic import append
 
 def test_it_prints_the_table_and_the_paths(run, reported):
     out, printed = reported
-    assert printed.startswith(summary_table([run]))
+    assert printed.startswith(summary_table(run))
     assert printed.splitlines()[-2:] == [
         f"figure: {out / 'report.png'}",
         f"page:   {out / 'report.html'}",
     ]
 
 
-def test_default_directories(several):
-    assert report._default_out(several[:1]) == several[0].workdir / "report"
-    assert report._default_out(several) == several[0].workdir.parent / "report"
+def test_the_default_directory(run):
+    assert report._default_out(run) == run.workdir / "report"
 
 
 def test_a_missing_workdir_and_an_unwritable_out_are_named(workdir, tmp_path, capsys):

@@ -1,4 +1,4 @@
-"""The page of runs."""
+"""The page of a run."""
 
 import json
 
@@ -11,10 +11,10 @@ from tests.report.synthetic import ATTACK, Page, append, generation, hostile, ru
 
 @pytest.fixture
 def page_of(tmp_path):
-    """The page of runs without their figures."""
+    """The page of a run without its figures."""
 
-    def make(*runs):
-        return Page(write_page(runs, {}, tmp_path / "page.html").read_text("utf-8"))
+    def make(run):
+        return Page(write_page(run, {}, tmp_path / "page.html").read_text("utf-8"))
 
     return make
 
@@ -76,7 +76,7 @@ def test_answers_before_and_after_training(tmp_path, page_of):
     page = page_of(load_run(tmp_path))
     assert "after epoch 0 and after epoch 7" in page.within("p")
     texts = [data for tag, data in page.text if tag == "pre"]
-    assert texts[:4] == ["what is a?", "- name: x", "before-a", "after-a"]
+    assert texts[:4] == ["what is a?", '[\n  {\n    "name": "x"\n  }\n]', "before-a", "after-a"]
     changes = [attrs["data-change"] for tag, attrs in page.tags if tag == "article"]
     assert changes == ["learnt", "never solved", "always solved"]
     assert "before: ✗ unparsable, cut off" in page.within("p")
@@ -91,7 +91,7 @@ def test_a_page_of_many_long_generations_is_bounded(page_of):
     assert len([tag for tag, _ in page.tags if tag == "article"]) == 800  # the texts are shortened
 
 
-def test_tables_strata_rejections_and_configuration(run, several, page_of):
+def test_tables_strata_rejections_and_configuration(run, page_of):
     page = page_of(run)
     assert "quickstart · benchmark embedded · seed 0 · 8 of 8 epochs" in page.within("p")
     assert "deeper/greedy/depth_2" in page.within("td")
@@ -100,9 +100,6 @@ def test_tables_strata_rejections_and_configuration(run, several, page_of):
         count = sum(task["verdict"] == verdict for task in run.tasks)
         assert cells[cells.index(verdict) + 1] == f"{count}"
     assert '"k_min": 0.1' in page.within("pre")
-    page = page_of(*several)
-    assert "full (mean and range of 3 runs)" in page.within("h3")
-    assert "Generated tasks: full_seed1" in page.within("h2")
 
 
 def test_what_was_not_recorded(page_of):
@@ -125,7 +122,7 @@ def test_text_of_a_model_is_shown_and_does_nothing(tmp_path):
     append(workdir, "tasks", hostile(rejected, "rejected"))
     (tmp_path / "p_hat.png").touch()
     run, figures = load_run(workdir), {"p_hat": tmp_path / "p_hat.png"}
-    page = Page(write_page([run], figures, tmp_path / "page.html").read_text("utf-8"))
+    page = Page(write_page(run, figures, tmp_path / "page.html").read_text("utf-8"))
     page.check_harmless(images=1, scripts=1)
     assert workdir.name in page.within("title") and workdir.name in page.within("h1")
     places = ("id", "seed_id", "text", "verdict", "task.messages.role", "task.messages.content")

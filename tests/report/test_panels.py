@@ -1,4 +1,4 @@
-"""Which runs become one curve, and what the six panels show."""
+"""What the six panels show."""
 
 import numpy as np
 import pytest
@@ -6,15 +6,14 @@ from matplotlib.figure import Figure
 
 from genenv_jax.benchmarks import task
 from genenv_jax.report import panels
-from genenv_jax.report.groups import group_runs
 from genenv_jax.report.style import COLOURS, reason_style
-from tests.report.synthetic import EPOCHS, REASONS, SPLITS, run_of
+from tests.report.synthetic import EPOCHS, REASONS, run_of
 
 
-def axes_of(panel, runs):
+def axes_of(panel, run):
     """The axes that one panel draws."""
     figure = Figure()
-    panel(figure, figure.add_gridspec(1, 1)[0], group_runs(runs))
+    panel(figure, figure.add_gridspec(1, 1)[0], run)
     return figure.axes
 
 
@@ -22,35 +21,8 @@ def legend(axes):
     return [text.get_text() for text in axes.get_legend().get_texts()]
 
 
-def test_runs_that_differ_in_the_seed_become_one_curve(several):
-    groups = group_runs(several)
-    assert [group.label for group in groups] == [
-        "full (mean and range of 3 runs)",
-        f"{several[0].workdir.parent.name}/static",
-        "other/static",
-    ]
-    name = "eval/deeper/greedy/accuracy"
-    steps, values = groups[0].curve(name)
-    assert steps.tolist() == list(range(EPOCHS + 1))
-    assert values.tolist() == [list(run.series(name).values()) for run in several[:3]]
-
-
-def test_an_unfinished_run_of_a_group_shortens_the_mean():
-    runs = [
-        run_of(config={"seed": epochs, "a": 1}, metrics={i: {"x": i} for i in range(epochs)})
-        for epochs in (6, 3)
-    ]
-    (group,) = group_runs(runs)
-    steps, values = group.curve("x")
-    assert (steps.tolist(), values.shape) == ([0, 1, 2], (2, 3))
-
-
-def test_runs_without_a_configuration_stand_alone():
-    assert len(group_runs([run_of(), run_of()])) == 2
-
-
 def test_p_hat_has_mean_band_and_quartiles(run):
-    (axes,) = axes_of(panels.panel_p_hat, [run])
+    (axes,) = axes_of(panels.panel_p_hat, run)
     (line,) = [line for line in axes.lines if len(line.get_xdata())]
     assert dict(zip(*line.get_data(), strict=True)) == run.series("generated/p_hat_mean")
     (band,) = axes.patches
@@ -63,7 +35,7 @@ def test_p_hat_has_mean_band_and_quartiles(run):
 
 
 def test_accuracy_has_a_line_for_each_split_and_mode(run):
-    (axes,) = axes_of(panels.panel_accuracy, [run])
+    (axes,) = axes_of(panels.panel_accuracy, run)
     drawn = {(line.get_color(), line.get_linestyle()): line for line in axes.lines}
     assert len(drawn) == len(axes.lines) == 6
     first = drawn[COLOURS[0], "--"].get_ydata().tolist()
@@ -71,20 +43,8 @@ def test_accuracy_has_a_line_for_each_split_and_mode(run):
     assert legend(axes) == ["in distribution", "deeper", "renamed", "greedy", "sampled"]
 
 
-def test_accuracy_of_several_groups_has_a_plot_for_each_split_and_the_range_of_seeds(several):
-    columns = axes_of(panels.panel_accuracy, several)
-    assert [text.get_text() for axes in columns for text in axes.texts] == [
-        split.replace("_", " ") for split in SPLITS
-    ]
-    of_seeds = [list(run.series("eval/deeper/greedy/accuracy").values()) for run in several[:3]]
-    assert columns[1].lines[0].get_ydata() == pytest.approx(np.mean(of_seeds, axis=0))
-    (area,) = columns[1].collections  # one range: the other groups are single runs
-    inside = area.get_paths()[0].vertices[:, 1]
-    assert (inside.min(), inside.max()) == pytest.approx((np.min(of_seeds), np.max(of_seeds)))
-
-
 def test_rejections_stack_to_the_rejected_share(run):
-    (axes,) = axes_of(panels.panel_validity, [run])
+    (axes,) = axes_of(panels.panel_validity, run)
     tops = np.max([[bar.get_y() + bar.get_height() for bar in c] for c in axes.containers], axis=0)
     valid = np.array(list(run.series("generated/valid_share").values()))
     assert tops == pytest.approx(1 - valid)
@@ -94,7 +54,7 @@ def test_rejections_stack_to_the_rejected_share(run):
 def test_many_reasons_share_one_colour():
     reasons = {f"generated/rejected/reason_{i}": 10.0 - i for i in range(9)}
     (axes,) = axes_of(
-        panels.panel_validity, [run_of(metrics={1: {"generated/count": 100.0, **reasons}})]
+        panels.panel_validity, run_of(metrics={1: {"generated/count": 100.0, **reasons}})
     )
     assert len(legend(axes)) == 7 and legend(axes)[0] == "other"
     assert axes.containers[-1][0].get_height() == pytest.approx((4 + 3 + 2) / 100)
@@ -104,7 +64,7 @@ def test_a_reason_looks_the_same_in_every_run():
     def colours(**counts):
         rejected = {f"generated/rejected/{name}": n for name, n in counts.items()}
         (axes,) = axes_of(
-            panels.panel_validity, [run_of(metrics={1: {"generated/count": 9.0, **rejected}})]
+            panels.panel_validity, run_of(metrics={1: {"generated/count": 9.0, **rejected}})
         )
         handles = axes.get_legend().legend_handles
         return {h.get_label(): (h.get_facecolor(), h.get_hatch()) for h in handles}
@@ -124,18 +84,7 @@ def test_reasons_that_all_benchmarks_share_are_told_apart():
     assert len(styles) == len(shared) == 16
 
 
-def test_of_many_groups_the_accepted_share_is_drawn():
-    runs = [
-        run_of(
-            config={"a": i}, metrics={1: {"generated/count": 4.0, "generated/valid_share": i / 9}}
-        )
-        for i in range(5)
-    ]
-    (axes,) = axes_of(panels.panel_validity, runs)
-    assert [line.get_ydata().tolist() for line in axes.lines] == [[i / 9] for i in range(5)]
-
-
 @pytest.mark.parametrize("name", panels.PANELS)
 def test_what_was_not_recorded(name):
-    texts = [t.get_text() for axes in axes_of(panels.PANELS[name], [run_of()]) for t in axes.texts]
+    texts = [t.get_text() for axes in axes_of(panels.PANELS[name], run_of()) for t in axes.texts]
     assert texts and all(text.endswith("not recorded") for text in texts)

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from matplotlib import image
 
-from genenv_jax.report import run_figures
+from genenv_jax.report import run_figures, style
 from genenv_jax.report.runs import load_run
 from tests.report.synthetic import EPOCHS, append, generation, hostile, run_of, write_run
 
@@ -66,15 +66,12 @@ def test_a_damaged_pool_is_named(tmp_path):
 
 
 def test_labels_cannot_break_the_figures(tmp_path, monkeypatch):
-    monkeypatch.setattr(run_figures, "DPI", 30)
-    runs = []
-    for beta, name in enumerate(("_a$b$c", "x{^}_$" + 40 * "long")):
-        workdir = write_run(tmp_path / name, beta=float(beta), epochs=1)
-        rejected = {"generated/count": 4, "generated/rejected/$\\frac$\x07": 2}
-        append(workdir, "metrics", {"step": 2, "eval/$x$/\\mode/accuracy": 0.5, **rejected})
-        append(workdir, "metrics", {"step": 3, "eval/in_$/\\mode/$\\frac": 0.5})
-        append(workdir, "tasks", hostile(generation(2, 0, p_hat=0.5), "task"))
-        runs.append(load_run(workdir))
-    modes = ("accuracy_sampled", "accuracy_\\mode")
-    assert set(run_figures.draw(runs, tmp_path / "both")) == {*PANELS, *modes}
-    assert len(run_figures.draw_details(runs[0], tmp_path / "one")) == 4
+    monkeypatch.setattr(style, "DPI", 30)
+    workdir = write_run(tmp_path / ("_a$b$c x{^}_$" + 40 * "long"), epochs=1)
+    rejected = {"generated/count": 4, "generated/rejected/$\\frac$\x07": 2}
+    append(workdir, "metrics", {"step": 2, "eval/$x$/\\mode/accuracy": 0.5, **rejected})
+    append(workdir, "metrics", {"step": 3, "eval/in_$/\\mode/$\\frac": 0.5})
+    append(workdir, "tasks", hostile(generation(2, 0, p_hat=0.5), "task"))
+    run = load_run(workdir)
+    assert set(run_figures.draw(run, tmp_path / "panels")) == set(PANELS)
+    assert len(run_figures.draw_details(run, tmp_path / "details")) == 4

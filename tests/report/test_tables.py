@@ -1,7 +1,5 @@
 """Start, end and change of the headline numbers."""
 
-import pathlib
-
 from genenv_jax.report.tables import summary_table
 from tests.report.synthetic import run_of
 
@@ -20,7 +18,7 @@ def test_known_numbers():
         },
         timing=[{"seconds/a": 30, "seconds/b": 60, "seconds/total": 91}],
     )
-    assert summary_table([run]).splitlines() == [
+    assert summary_table(run).splitlines() == [
         "| run | quantity | start | end | change |",
         "|---|---|---:|---:|---:|",
         "| run | accuracy, test, greedy | 0.500 | 0.450 | -0.050 |",
@@ -36,21 +34,5 @@ def test_known_numbers():
     ]
 
 
-def test_seeds_have_mean_and_range():
-    name = "eval/test/sampled/accuracy"
-    runs = [
-        run_of(
-            workdir=pathlib.Path(f"run{seed}"),
-            config={"seed": seed, "a": 1},
-            metrics={0: {name: start}, 1: {name: end}},
-        )
-        for seed, (start, end) in enumerate(((0.2, 0.4), (0.3, 0.7)))
-    ]
-    assert (
-        "| run (mean and range of 2 runs) | accuracy, test, sampled "
-        "| 0.250 [0.200, 0.300] | 0.550 [0.400, 0.700] | +0.300 [+0.200, +0.400] |"
-    ) in summary_table(runs).splitlines()
-
-
 def test_without_a_configuration_there_is_no_band():
-    assert "| run | epochs with p̂ in band |  | - |  |" in summary_table([run_of()])
+    assert "| run | epochs with p̂ in band |  | - |  |" in summary_table(run_of())

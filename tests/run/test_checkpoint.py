@@ -105,10 +105,10 @@ def test_one_that_does_not_fit_the_workdir_is_not_taken(two, caplog):
     )
 
 
-def test_one_without_digests_is_taken_with_a_warning(two, caplog):
+def test_one_without_digests_is_not_taken(two, caplog):
     (two / "2" / digests.NAME).unlink()
-    assert restored(two) == 2
-    assert "2 has no digests: taken without a check" in caplog.text
+    assert restored(two) == 1
+    assert "checkpoint 2 cannot be taken, trying the one before" in caplog.text
 
 
 def test_what_is_not_finite_is_not_saved(two):

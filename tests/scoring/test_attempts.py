@@ -4,7 +4,8 @@ import pytest
 
 from genenv_jax.benchmarks.base import Score
 from genenv_jax.sampling.engine import ignore
-from genenv_jax.scoring.attempts import PROMPT_TOO_LONG, attempt
+from genenv_jax.scoring.attempts import attempt
+from genenv_jax.scoring.requests import PROMPT_TOO_LONG
 from genenv_jax.scoring.scorer import Scorer, ScoringConfig
 from tests.evaluate.games import STEPS, Games, Scripted
 
