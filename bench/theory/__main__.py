@@ -32,6 +32,7 @@ import numpy as np
 from absl import flags
 from ml_collections import ConfigDict
 
+from bench.tables import markdown
 from bench.theory import moments, ranking
 from genenv_jax import cli
 from genenv_jax.benchmarks.base import Benchmark, Task
@@ -100,7 +101,8 @@ def run(
     progress = Progress(epochs=0)
     with Scorer(benchmark, host.model.decode, checked.scoring) as scorer:
         limit = checked.limits.agent_response
-        sampler = Sampler(host.model, params, benchmark, scorer, limit, buckets, checked.seed)
+        key = jax.random.key(checked.seed)
+        sampler = Sampler(host.model, params, benchmark, scorer, limit, buckets, key)
 
         def draw(name: str, some: Sequence[Task], count: int):
             with progress.phase(name, total=len(some) * count, unit="rollouts") as phase:
@@ -155,14 +157,16 @@ def run(
 
 
 def _check(tasks: int, rollouts: int, reference: int, ranked: int) -> None:
-    if tasks < 1:
-        raise ValueError(f"--tasks={tasks}: expected at least 1")
-    if rollouts < 16 or rollouts % 8:
-        raise ValueError(f"--rollouts={rollouts}: expected a multiple of 8, at least 16")
-    if reference < 2:
-        raise ValueError(f"--reference_rollouts={reference}: expected at least 2")
-    if ranked < 16:
-        raise ValueError(f"--ranking_rollouts={ranked}: expected at least 16")
+    for name, value, least in (
+        ("tasks", tasks, 1),
+        ("rollouts", rollouts, 16),
+        ("reference_rollouts", reference, 2),
+        ("ranking_rollouts", ranked, 16),
+    ):
+        if value < least:
+            raise ValueError(f"--{name}={value}: expected at least {least}")
+    if rollouts % 8:
+        raise ValueError(f"--rollouts={rollouts}: expected a multiple of 8")
 
 
 def _pool(benchmark: Benchmark, count: int) -> list[Task]:
@@ -216,21 +220,20 @@ def gradients(config, params, drawn, successes, buckets, advance=lambda: None) -
             )
         )
         squares, r = result.score_squares.ravel().astype(float), successes[i]
-        sampled_logp = drawn.logprobs[i].sum(-1)
+        square = moments.squared_gradient(r, squares)
+        gaps = result.logprobs.ravel() - drawn.logprobs[i].sum(-1)
         found.append(
             {
                 "rollouts": r.size,
                 "successes": int(r.sum()),
-                "squared_gradient": moments.squared_gradient(r, squares),
+                "squared_gradient": square,
                 "score_square": float(squares.mean()),
                 "score_square_of_success": float(squares[r == 1].mean()) if r.any() else None,
                 "score_square_of_failure": float(squares[r == 0].mean()) if not r.all() else None,
-                "normalised": moments.squared_gradient(r, squares) / float(squares.mean()),
-                "group_gradient_norm": float(np.sqrt(result.group_square)),
+                "normalised": square / float(squares.mean()),
                 "signal": float(result.signal_square),
-                "tokens": float(drawn.lengths[i].mean()),
                 # The sampler's log-probs against those that were differentiated: rounding.
-                "logp_gap": float(np.abs(result.logprobs.ravel() - sampled_logp).max()),
+                "logp_gap": float(np.abs(gaps).max()),
             }
         )
         advance()
@@ -252,8 +255,8 @@ def proposition(
     Returns:
       "tasks", a dict each: p and variance (unbiased p(1−p)) from the other rollouts, squared_gradient
       (unbiased E‖g‖² of a single rollout), score_square (E‖∇ log π‖²), the same of successes and
-      failures alone, normalised (their ratio), group_gradient_norm (of the n rollouts together), signal
-      (unbiased ‖∇p‖²); and "summaries" by quantity: its means over ranges of p, and the fit.
+      failures alone, normalised (their ratio), signal (unbiased ‖∇p‖²); "summaries" by quantity: its means
+      over ranges of p, and the fit; and "failure_over_success".
     """
     records = [
         {
@@ -271,25 +274,19 @@ def proposition(
     for name in ("squared_gradient", "normalised", "signal", "score_square"):
         values = np.array([record[name] for record in records])
         fit = moments.fit_variance_curve(p, variance, values, seed=seed)
-        bins = [item._asdict() for item in moments.binned(p, values, _EDGES, seed=seed)]
+        bins = moments.binned(p, values, _EDGES, seed=seed)
         summaries[name] = {"bins": bins, "fit": fit and dataclasses.asdict(fit)}
     # What the constant is made of, and no function of p(1−p).
     summaries["score_square"].pop("fit")
     # Only where both means are of several rollouts each.
     both = [r for r in records if 4 <= r["successes"] <= r["rollouts"] - 4]
-    ratio = moments.median_ratio(
-        [r["score_square_of_failure"] for r in both],
-        [r["score_square_of_success"] for r in both],
-        seed=seed,
-    )
-    about = (
-        "median over tasks of E[‖∇ log π‖² | failure] / E[‖∇ log π‖² | success], and its interval"
-    )
-    return {
-        "tasks": records,
-        "summaries": summaries,
-        "failure_over_success": {"what": about, "tasks": len(both), "median": ratio},
+    means = ([r[f"score_square_of_{which}"] for r in both] for which in ("failure", "success"))
+    ratio = {
+        "what": "median over tasks of E[‖∇ log π‖² | failure] / E[‖∇ log π‖² | success], and its interval",
+        "tasks": len(both),
+        "median": moments.median_ratio(*means, seed=seed),
     }
+    return {"tasks": records, "summaries": summaries, "failure_over_success": ratio}
 
 
 def theorem(
@@ -311,7 +308,6 @@ def theorem(
       said.
     """
     found, dropped = [], []
-    ns = [n for n in _NS if successes.shape[-1] // n >= _FEWEST_TRIALS]
     for ids, rates, drawn in zip(pairs, known, successes, strict=True):
         counts = [(int(each.sum()), each.size) for each in rates]
         p1, p2 = (k / m for k, m in counts)
@@ -319,106 +315,90 @@ def theorem(
         if gap < 0.02:
             dropped.append({"tasks": ids, "p1": p1, "p2": p2, "gap": gap})
             continue
-        measured = {row.n: row for row in ranking.measure(*drawn, ns, alpha)}
         by_n = []
         for n in _NS:
-            row = measured.get(n)
-            interval = None
+            interval = row = None
             if n <= _UNCERTAIN_UP_TO:
                 interval = ranking.uncertain_misranking(*counts, n, alpha, seed=seed)
+            if successes.shape[-1] // n >= _FEWEST_TRIALS:
+                row = ranking.measure(*drawn, n, alpha)._asdict()
             by_n.append(
                 {
                     "n": n,
                     "exact": float(ranking.misranking(p1, p2, n, alpha)),
-                    "exact_without_ties": float(ranking.misranking(p1, p2, n, alpha, ties=False)),
                     "exact_interval": interval,
                     "bound": float(ranking.bound(gap, n)),
                     "half_gap_bound": float(ranking.half_gap_bound(gap, n)),
-                    "measured": row and {**row._asdict(), "rate": row.rate},
+                    "measured": row,
                 }
             )
         found.append(
             {
-                "tasks": ids,
-                "p1": p1,
-                "p2": p2,
-                "gap": gap,
-                "p1_ranked": float(drawn[0].mean()),
-                "p2_ranked": float(drawn[1].mean()),
-                "informative_from": ranking.informative_from(gap),
-                "n_for_bound_of_5_percent": math.ceil(math.log(80) * 4.5 / gap**2),
-                "n_for_error_of_5_percent": ranking.rollouts_for(p1, p2, 0.05, alpha),
-                "by_n": by_n,
+                "tasks": ids, "p1": p1, "p2": p2, "gap": gap,
+                "informative_from": ranking.informative_from(gap), "by_n": by_n,
             }
-        )
+        )  # fmt: skip
     return {"pairs": found, "dropped": dropped}
 
 
 def table(result: dict[str, Any]) -> str:
     """What `main` prints."""
-    parts, about = result["proposition1"], result["about"]
-    summaries = parts["summaries"]
-    lines = [
-        f"Proposition 1: {about['tasks']} tasks, {about['rollouts of a task']['gradients']} rollouts "
-        "each; means over ranges of p, 95 % intervals",
-        f"{'p':>6}{'tasks':>7}{'E|g|^2':>12}{'':>22}{'/ E|dlogpi|^2':>15}{'p(1-p)':>9}{'|dp|^2':>11}",
-    ]
-    columns = [
-        {item["low"]: item for item in summaries[name]["bins"]}
-        for name in ("squared_gradient", "normalised", "signal")
-    ]
-    for low, item in columns[0].items():
-        p, ends = item["p"], item["interval"]
-        interval = f"[{ends[0]:.4g}, {ends[1]:.4g}]" if ends else ""
-        lines.append(
-            f"{p:6.3f}{item['count']:7d}{item['mean']:12.4g}{interval:>22}"
-            f"{columns[1][low]['mean']:15.3f}{p * (1 - p):9.3f}{columns[2][low]['mean']:11.4g}"
+    parts, pairs = result["proposition1"], result["theorem1"]["pairs"]
+    squares, normalised, signal = (
+        parts["summaries"][name] for name in ("squared_gradient", "normalised", "signal")
+    )
+    rows = [
+        [
+            f"{square['p']:.3f}", str(square["count"]), _with(square["mean"], square["interval"]),
+            f"{ratio['mean']:.3f}", f"{square['p'] * (1 - square['p']):.3f}", f"{slope['mean']:.4g}",
+        ]
+        for square, ratio, slope in zip(
+            squares["bins"], normalised["bins"], signal["bins"], strict=True
         )
-    names = {"squared_gradient": "E|g|^2", "normalised": "normalised", "signal": "|dp|^2"}
-    for name, label in names.items():
-        fit = summaries[name]["fit"]
-        if fit:
-            a, b = fit["c_interval"]
+    ]  # fmt: skip
+    lines = [
+        f"Proposition 1: {len(parts['tasks'])} tasks; means over ranges of p, 95 % intervals\n"
+    ]
+    columns = ("p", "tasks", "E|g|^2", "/ E|dlogpi|^2", "p(1-p)", "|dp|^2")
+    lines.append(markdown(columns, rows) + "\n")
+    for label, of in (("E|g|^2", squares), ("normalised", normalised), ("|dp|^2", signal)):
+        if fit := of["fit"]:
             lines.append(
-                f"{label}: c = {fit['c']:.4g} [{a:.4g}, {b:.4g}] for c p(1-p), R^2 "
+                f"{label}: c = {_with(fit['c'], fit['c_interval'])} for c p(1-p), R^2 "
                 f"{fit['explained']:.3f}; rank correlation with p(1-p) {fit['correlation']:.3f}"
             )
         else:
             lines.append(f"{label}: no fit, fewer than 3 tasks are solved sometimes")
-    if fit := summaries["squared_gradient"]["fit"]:
-        low, high = fit["peak_interval"]
+    if fit := squares["fit"]:
         lines.append(
             f"E|g|^2 as p(1-p)[(1-p)S1 + pS0]: S1 = {fit['s1']:.4g}, S0 = {fit['s0']:.4g}, peak at p = "
-            f"{fit['peak']:.2f} [{low:.2f}, {high:.2f}]"
+            f"{_with(fit['peak'], fit['peak_interval'])}"
         )
     if median := parts["failure_over_success"]["median"]:
-        value, (low, high) = median
-        lines.append(
-            f"E[|dlogpi|^2 | failure] / E[|dlogpi|^2 | success]: {value:.2f} [{low:.2f}, {high:.2f}]"
-        )
-    lines += [
-        "",
-        "Theorem 1: mis-ranking of two tasks by n rollouts each (bounds above 1 say nothing)",
-    ]
-    for pair in result["theorem1"]["pairs"]:
-        lines.append(
-            f"p1 = {pair['p1']:.3f}, p2 = {pair['p2']:.3f}, gap {pair['gap']:.3f}: the bound is below 1 "
-            f"from n = {pair['informative_from']}"
-        )
-        lines.append(f"{'n':>6}{'measured':>10}{'':>16}{'exact':>10}{'':>16}{'bound':>9}")
-        for row in pair["by_n"]:
-            measured = row["measured"]
-            if not measured:
-                continue
-            low, high = measured["interval"]
-            a, b = row["exact_interval"] or (math.nan, math.nan)
-            lines.append(
-                f"{row['n']:6d}{measured['rate']:10.3f}{f'[{low:.3f}, {high:.3f}]':>16}"
-                f"{row['exact']:10.3f}{f'[{a:.3f}, {b:.3f}]':>16}{row['bound']:9.3g}"
-            )
-    if not result["theorem1"]["pairs"]:
-        lines.append("not measured: no two tasks whose success rates are far enough apart")
+        lines.append(f"E[|dlogpi|^2 | failure] / E[|dlogpi|^2 | success]: {_with(*median)}")
+    lines.append(
+        "\nTheorem 1: mis-ranking of two tasks by n rollouts each (bounds above 1 say nothing)\n"
+    )
+    rows = [
+        [
+            f"{pair['p1']:.3f}, {pair['p2']:.3f}", f"{pair['gap']:.3f}", str(pair["informative_from"]),
+            str(row["n"]), _with(row["measured"]["rate"], row["measured"]["interval"]),
+            _with(row["exact"], row["exact_interval"]), f"{row['bound']:.3g}",
+        ]
+        for pair in pairs
+        for row in pair["by_n"]
+        if row["measured"]
+    ]  # fmt: skip
+    columns = ("p1, p2", "gap", "bound below 1 from n", "n", "measured", "exact", "bound")
+    lines.append(
+        markdown(columns, rows) if pairs else "not measured: no two tasks far enough apart"
+    )
     return "\n".join(lines)
+
+
+def _with(value: float, ends: Sequence[float] | None) -> str:
+    """A number and its interval."""
+    return f"{value:.3g} [{ends[0]:.3g}, {ends[1]:.3g}]" if ends else f"{value:.3g}"
 
 
 def main() -> None:

@@ -26,14 +26,12 @@ class GroupGradients(NamedTuple):
 
     score_squares: (blocks, m), ‖∇ log π(y_i)‖².
     logprobs: (blocks, m), log π(y_i), nats.
-    group_square: ‖(1/n) Σ (r_i − p̂) ∇ log π(y_i)‖², the norm of what one update would take.
     signal_square: unbiased estimate of ‖∇p‖², the part of a gradient that is no noise; may be
       negative.
     """
 
     score_squares: Array
     logprobs: Array
-    group_square: Array
     signal_square: Array
 
 
@@ -56,34 +54,23 @@ def group_gradients(
     blocks, m = rewards.shape
     if blocks < 2 or m < 2:
         raise ValueError(f"{blocks} blocks of {m} rollouts: expected at least 2 of at least 2")
-    n = blocks * m
-    in_group = (rewards - jnp.mean(rewards)) / n
     in_block = (rewards - jnp.mean(rewards, axis=1, keepdims=True)) / (m - 1)
     gradient = jax.vmap(jax.value_and_grad(log_prob), (None, 0))
 
     def add(sums, part):
-        of_group, of_blocks, own_squares = sums
-        example, weight_in_group, weight_in_block = part
+        of_blocks, own_squares = sums
+        example, weights = part
         logp, scores = gradient(params, example)
-        block = _weighted(weight_in_block, scores)
-        sums = (
-            jax.tree.map(jnp.add, of_group, _weighted(weight_in_group, scores)),
-            jax.tree.map(jnp.add, of_blocks, block),
-            own_squares + _square(block),
-        )
+        block = jax.tree.map(lambda x: jnp.tensordot(weights, x.astype(jnp.float32), 1), scores)
+        sums = jax.tree.map(jnp.add, of_blocks, block), own_squares + _square(block)
         return sums, (jax.vmap(_square)(scores), logp)
 
     zeros = jax.tree.map(lambda x: jnp.zeros(x.shape, jnp.float32), params)
-    start = (zeros, zeros, jnp.float32(0))
-    sums, (squares, logp) = jax.lax.scan(add, start, (examples, in_group, in_block))
-    of_group, of_blocks, own_squares = sums
+    start = (zeros, jnp.float32(0))
+    sums, (squares, logp) = jax.lax.scan(add, start, (examples, in_block))
+    of_blocks, own_squares = sums
     signal = (_square(of_blocks) - own_squares) / (blocks * (blocks - 1))
-    return GroupGradients(squares, logp, _square(of_group), signal)
-
-
-def _weighted(weights: Array, scores: Params) -> Params:
-    """Σ_i w_i s_i of scores with a leading axis."""
-    return jax.tree.map(lambda x: jnp.tensordot(weights, x.astype(jnp.float32), 1), scores)
+    return GroupGradients(squares, logp, signal)
 
 
 def _square(tree: Params) -> Array:

@@ -17,12 +17,13 @@ from __future__ import annotations
 
 import dataclasses
 import itertools
-from collections.abc import Sequence
-from typing import NamedTuple
+from collections.abc import Callable, Sequence
+from typing import Any
 
 import numpy as np
 
 _GRID = np.linspace(0.0, 1.0, 1001)
+_RESAMPLES = 2000
 
 
 def squared_gradient(successes: np.ndarray, score_squares: np.ndarray) -> float:
@@ -36,7 +37,7 @@ def squared_gradient(successes: np.ndarray, score_squares: np.ndarray) -> float:
       successes: (n,), 0 or 1; n >= 3.
       score_squares: (n,), ‖∇ log π(y_i)‖².
     """
-    r, c = _checked(successes, score_squares)
+    r, c = np.asarray(successes, float), np.asarray(score_squares, float)
     n, k = r.size, r.sum()
     of_success, of_failure = (r * c).sum(), ((1 - r) * c).sum()
     first = of_success / n
@@ -45,58 +46,52 @@ def squared_gradient(successes: np.ndarray, score_squares: np.ndarray) -> float:
     return float(first - 2 * second + third)
 
 
-def _checked(successes, score_squares) -> tuple[np.ndarray, np.ndarray]:
-    r, c = np.asarray(successes, float), np.asarray(score_squares, float)
-    if r.shape != c.shape or r.ndim != 1 or r.size < 3:
-        raise ValueError(
-            f"successes {r.shape} and squares {c.shape}: expected two vectors of the same length >= 3"
-        )
-    if not np.isin(r, (0.0, 1.0)).all():
-        raise ValueError("successes: expected 0 or 1")
-    return r, c
-
-
 def success_variance(successes: int, attempts: int) -> float:
     """Unbiased estimate k (n−k) / (n (n−1)) of p (1−p); n >= 2."""
-    if not 0 <= successes <= attempts or attempts < 2:
-        raise ValueError(f"{successes} successes in {attempts}: expected k <= n and n >= 2")
     return successes * (attempts - successes) / (attempts * (attempts - 1))
 
 
-class Bin(NamedTuple):
-    """Tasks of a range of p.
+def bootstrapped(
+    statistic: Callable[[np.ndarray], Any], count: int, seed: int
+) -> list[tuple[float, float]]:
+    """95 % bootstrap intervals over tasks.
 
-    low, high: the range.  count: tasks.  p: their mean success rate.  mean: of the quantity.
-    interval: 95 % bootstrap over the tasks; None of fewer than 3.
+    Args:
+      statistic: numbers of the tasks whose indices it is given; None of a draw that says nothing.
+      count: how many tasks there are.
     """
-
-    low: float
-    high: float
-    count: int
-    p: float
-    mean: float
-    interval: tuple[float, float] | None
+    rng = np.random.default_rng(seed)
+    drawn = (statistic(rng.integers(0, count, count)) for _ in range(_RESAMPLES))
+    ends = np.percentile([values for values in drawn if values is not None], (2.5, 97.5), axis=0)
+    return [(float(low), float(high)) for low, high in ends.T]
 
 
 def binned(
-    p: np.ndarray, values: np.ndarray, edges: Sequence[float], resamples: int = 2000, seed: int = 0
-) -> list[Bin]:
-    """Means of `values` over ranges of p, empty ranges left out; the last range includes its end."""
+    p: np.ndarray, values: np.ndarray, edges: Sequence[float], seed: int = 0
+) -> list[dict[str, Any]]:
+    """Means of `values` over ranges of p, empty ranges left out; the last range includes its end.
+
+    Returns:
+      a dict each: "low" and "high", the range; "count", its tasks; "p", their mean success rate; "mean" of
+      the quantity, and its "interval", None of fewer than 3 tasks.
+    """
     p, values, edges = np.asarray(p, float), np.asarray(values, float), np.asarray(edges, float)
-    rng = np.random.default_rng(seed)
     at = np.clip(np.searchsorted(edges, p, "right") - 1, 0, edges.size - 2)
-    bins = []
+    found = []
     for i, (low, high) in enumerate(itertools.pairwise(edges)):
         here = values[at == i]
         if not here.size:
             continue
         interval = None
         if here.size >= 3:
-            means = rng.choice(here, (resamples, here.size)).mean(axis=1)
-            interval = tuple(float(x) for x in np.percentile(means, (2.5, 97.5)))
-        mean_p = float(p[at == i].mean())
-        bins.append(Bin(float(low), float(high), here.size, mean_p, float(here.mean()), interval))
-    return bins
+            (interval,) = bootstrapped(lambda rows, x=here: [x[rows].mean()], here.size, seed)
+        found.append(
+            {
+                "low": float(low), "high": float(high), "count": here.size,
+                "p": float(p[at == i].mean()), "mean": float(here.mean()), "interval": interval,
+            }
+        )  # fmt: skip
+    return found
 
 
 @dataclasses.dataclass(frozen=True)
@@ -110,7 +105,7 @@ class Fit:
       s1, s0: of p(1−p) [(1−p) s1 + p s0], at least 0, by the same weights: the module's formula, were
         S₁ and S₀ the same for all tasks.
       peak, peak_interval: where that curve is highest, in [1/3, 2/3]; above 1/2 where s0 > s1.
-      square_c, square_explained: of c · (p(1−p))², the same way.
+      square_c: of c · (p(1−p))², the same way.
       correlation: Spearman's, of y and x over tasks.
     """
 
@@ -122,12 +117,11 @@ class Fit:
     peak: float
     peak_interval: tuple[float, float]
     square_c: float
-    square_explained: float
     correlation: float
 
 
 def fit_variance_curve(
-    p: np.ndarray, variance: np.ndarray, values: np.ndarray, resamples: int = 2000, seed: int = 0
+    p: np.ndarray, variance: np.ndarray, values: np.ndarray, seed: int = 0
 ) -> Fit | None:
     """Fits `Fit` to T tasks.
 
@@ -143,25 +137,20 @@ def fit_variance_curve(
     p, x, y = (np.asarray(a, float) for a in (p, variance, values))
     if (x > 0).sum() < 3:
         return None
-    rng = np.random.default_rng(seed)
     c, s1, s0, peak = _curves(p, x, y)
-    draws = []
-    for _ in range(resamples):
-        rows = rng.integers(0, p.size, p.size)
-        if (x[rows] > 0).sum() >= 3:
-            drawn_c, _, _, drawn_peak = _curves(p[rows], x[rows], y[rows])
-            draws.append((drawn_c, drawn_peak))
-    ends = np.percentile(np.array(draws), (2.5, 97.5), axis=0)
-    of_c, of_peak = ((float(low), float(high)) for low, high in ends.T)
+
+    def ends(rows: np.ndarray) -> tuple[float, float] | None:
+        if (x[rows] > 0).sum() < 3:
+            return None
+        drawn_c, _, _, drawn_peak = _curves(p[rows], x[rows], y[rows])
+        return drawn_c, drawn_peak
+
+    of_c, of_peak = bootstrapped(ends, p.size, seed)
     spread = np.square(y - y.mean()).sum()
-
-    def explained(curve: np.ndarray) -> float:
-        return float(1 - np.square(y - curve).sum() / spread) if spread else 0.0
-
+    explained = float(1 - np.square(y - c * x).sum() / spread) if spread else 0.0
     square_c = float(y.sum() / np.square(x).sum())
     rank = float(spearmanr(x, y).statistic) if spread and np.ptp(x) else 0.0
-    of_squares = explained(square_c * x * x)
-    return Fit(c, of_c, explained(c * x), s1, s0, peak, of_peak, square_c, of_squares, rank)
+    return Fit(c, of_c, explained, s1, s0, peak, of_peak, square_c, rank)
 
 
 def _curves(p: np.ndarray, x: np.ndarray, y: np.ndarray) -> tuple[float, float, float, float]:
@@ -195,13 +184,11 @@ def spread_over_rates(
 
 
 def median_ratio(
-    top: Sequence[float], bottom: Sequence[float], resamples: int = 2000, seed: int = 0
+    top: Sequence[float], bottom: Sequence[float], seed: int = 0
 ) -> tuple[float, tuple[float, float]] | None:
     """Median over tasks of top / bottom, and its 95 % bootstrap interval; None of fewer than 3 tasks."""
     ratio = np.asarray(top, float) / np.asarray(bottom, float)
     if ratio.size < 3:
         return None
-    rng = np.random.default_rng(seed)
-    draws = np.median(rng.choice(ratio, (resamples, ratio.size)), axis=1)
-    low, high = np.percentile(draws, (2.5, 97.5))
-    return float(np.median(ratio)), (float(low), float(high))
+    (interval,) = bootstrapped(lambda rows: [np.median(ratio[rows])], ratio.size, seed)
+    return float(np.median(ratio)), interval

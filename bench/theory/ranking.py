@@ -16,18 +16,16 @@ from typing import NamedTuple
 
 import numpy as np
 
-_ROUNDING = (
-    1e-9  # of k − α n, so that 1/4 and 3/4 are equally far from 1/2, and 2/10 and 6/10 from 0.4
-)
+# Of k − α n, so that 1/4 and 3/4 are equally far from 1/2, and 2/10 and 6/10 from 0.4.
+_ROUNDING = 1e-9
 
 
-def misranking(p1, p2, n: int, alpha: float = 0.5, ties: bool = True) -> np.ndarray:
+def misranking(p1, p2, n: int, alpha: float = 0.5) -> np.ndarray:
     """Pr[|k₁/n − α| >= |k₂/n − α|] of independent k_i ~ Binomial(n, p_i), exactly.
 
     Args:
       p1, p2: success rates, scalars or arrays of one shape.
       n: rollouts of each.
-      ties: whether a tie is a mistake; without, the inequality is strict.
     Returns:
       an array of that shape.
     """
@@ -36,10 +34,9 @@ def misranking(p1, p2, n: int, alpha: float = 0.5, ties: bool = True) -> np.ndar
     p1, p2 = (np.asarray(p, float)[..., None] for p in (p1, p2))
     k = np.arange(n + 1)
     distance = np.abs(k - alpha * n)
-    slack = -_ROUNDING if ties else _ROUNDING
-    # The k₁ at least (or more than) this far from α n: an end piece on either side.
-    below = np.floor(alpha * n - distance - slack)
-    above = np.ceil(alpha * n + distance + slack)
+    # The k₁ at least this far from α n: an end piece on either side.
+    below = np.floor(alpha * n - distance + _ROUNDING)
+    above = np.ceil(alpha * n + distance - _ROUNDING)
     far = binom.cdf(below, n, p1) + binom.sf(above - 1, n, p1)
     far = np.where(below >= above, 1.0, far)  # the pieces meet, so every k₁ is
     return np.clip((binom.pmf(k, n, p2) * far).sum(axis=-1), 0.0, 1.0)
@@ -64,34 +61,17 @@ def informative_from(gap: float, rate: float = 2 / 9) -> int:
     return math.floor(math.log(4) / (rate * gap * gap)) + 1
 
 
-def rollouts_for(p1: float, p2: float, error: float, alpha: float = 0.5, most: int = 2**16) -> int:
-    """The smallest power of two n from which on mis-ranking is at most `error`; 0 where none is."""
-    n = most
-    if misranking(p1, p2, n, alpha) > error:
-        return 0
-    while n > 1 and misranking(p1, p2, n // 2, alpha) <= error:
-        n //= 2
-    return n
-
-
 class Measured(NamedTuple):
-    """Mis-rankings counted in real rollouts.  interval: Clopper and Pearson's, 95 %."""
+    """Mis-rankings counted in real rollouts, ties among them.  interval: Clopper and Pearson's, 95 %."""
 
     n: int
     trials: int
     mistakes: int
-    ties: int
+    rate: float
     interval: tuple[float, float]
 
-    @property
-    def rate(self) -> float:
-        """Share of the trials that were mistakes, ties included."""
-        return self.mistakes / self.trials
 
-
-def measure(
-    successes1: np.ndarray, successes2: np.ndarray, ns: Sequence[int], alpha: float = 0.5
-) -> list[Measured]:
+def measure(successes1: np.ndarray, successes2: np.ndarray, n: int, alpha: float = 0.5) -> Measured:
     """Counts mis-rankings of two tasks in groups of n rollouts.
 
     Each rollout is in one group at most, so the trials of one n are independent and the interval is
@@ -100,24 +80,19 @@ def measure(
     Args:
       successes1, successes2: (m,), 0 or 1 in the order in which they were drawn; task 1 is the one
         whose success rate is nearer to alpha.
-      ns: group sizes; those above m are left out.
+      n: size of the groups, at most m.
     """
     from scipy.stats import binomtest
 
-    results = []
-    for n in ns:
-        trials = min(len(successes1), len(successes2)) // n
-        if not trials:
-            continue
-        first, second = (
-            np.abs(np.asarray(s, float)[: trials * n].reshape(trials, n).sum(1) - alpha * n)
-            for s in (successes1, successes2)
-        )
-        mistakes = int((first >= second - _ROUNDING).sum())
-        ties = int((np.abs(first - second) <= _ROUNDING).sum())
-        ends = binomtest(mistakes, trials).proportion_ci(0.95, method="exact")
-        results.append(Measured(n, trials, mistakes, ties, (float(ends.low), float(ends.high))))
-    return results
+    trials = min(len(successes1), len(successes2)) // n
+    first, second = (
+        np.abs(np.asarray(s, float)[: trials * n].reshape(trials, n).sum(1) - alpha * n)
+        for s in (successes1, successes2)
+    )
+    mistakes = int((first >= second - _ROUNDING).sum())
+    ends = binomtest(mistakes, trials).proportion_ci(0.95, method="exact")
+    interval = float(ends.low), float(ends.high)
+    return Measured(n, trials, mistakes, mistakes / trials, interval)
 
 
 def uncertain_misranking(

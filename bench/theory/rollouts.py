@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Callable, Sequence
 
-import jax
 import numpy as np
 
 from genenv_jax.benchmarks.base import Benchmark, Task
@@ -13,16 +13,16 @@ from genenv_jax.sampling.draw import SamplingParams
 from genenv_jax.sampling.engine import Engine, Rollouts
 from genenv_jax.scoring.requests import SCORE
 from genenv_jax.scoring.scorer import Scorer
-from genenv_jax.typing import Params
+from genenv_jax.typing import Params, PRNGKey
 
 _AT_ONCE = 32  # samples of a prompt that are drawn together
 _ROWS = 640  # samples that decode at the same time
 
-Sampled = tuple[
-    Rollouts, np.ndarray
-]  # completions of T tasks, and (T, count) float: 1 for a success
+# Completions of T tasks, and (T, count) float: 1 for a success.
+Sampled = tuple[Rollouts, np.ndarray]
 
 
+@dataclasses.dataclass
 class Sampler:
     """Samples from one policy at temperature 1.
 
@@ -30,43 +30,33 @@ class Sampler:
     the one before ended.  So what a task is chosen by, what its success rate is estimated from and what
     is measured on it are independent.
 
-    Args:
+    Attributes:
       model, params: the policy.
       benchmark: writes the prompts and scores.
       scorer: scores while the device goes on.
       limit: longest completion, tokens.
       buckets: prompt widths that are compiled.
-      seed: of the draws.
+      key: of the draws.
+      drawn: prompts so far.
     """
 
-    def __init__(
-        self,
-        model: LanguageModel,
-        params: Params,
-        benchmark: Benchmark,
-        scorer: Scorer,
-        limit: int,
-        buckets: tuple[int, ...],
-        seed: int,
-    ):
-        self._model, self._params, self._benchmark, self._scorer = model, params, benchmark, scorer
-        options = SamplingParams(limit, _AT_ONCE, model.eos_ids)
-        self._engine = Engine(model.config, options, max(1, _ROWS // _AT_ONCE), buckets)
-        self._key = jax.random.key(seed)
-        self._row = 0
+    model: LanguageModel
+    params: Params
+    benchmark: Benchmark
+    scorer: Scorer
+    limit: int
+    buckets: tuple[int, ...]
+    key: PRNGKey
+    drawn: int = 0
 
     def __call__(
         self, tasks: Sequence[Task], count: int, advance: Callable[[], object] = lambda: None
     ) -> Sampled:
         """Draws `count` rollouts of each task; `advance` is called for each one that is finished."""
         times = -(-count // _AT_ONCE)
-        prompts = [
-            prompt
-            for task in tasks
-            for prompt in [self._model.encode_messages(self._benchmark.agent_messages(task))]
-            * times
-        ]
-        scores = self._scorer.batch()
+        messages = map(self.benchmark.agent_messages, tasks)
+        prompts = [prompt for m in messages for prompt in [self.model.encode_messages(m)] * times]
+        scores = self.scorer.batch()
 
         def finished(row: int, sample: int, tokens: list[int], done: bool) -> None:
             del done  # an answer that was cut off is scored as it stands
@@ -75,10 +65,10 @@ class Sampler:
                 scores.add((row // times, place), tokens, SCORE, tasks[row // times])
                 advance()
 
-        drawn = self._engine(
-            self._params, prompts, self._key, first_row=self._row, on_completion=finished
-        )
-        self._row += len(prompts)
+        options = SamplingParams(self.limit, _AT_ONCE, self.model.eos_ids)
+        engine = Engine(self.model.config, options, _ROWS // _AT_ONCE, self.buckets)
+        drawn = engine(self.params, prompts, self.key, first_row=self.drawn, on_completion=finished)
+        self.drawn += len(prompts)
         successes = np.zeros((len(tasks), count))
         for (i, j), (_, score) in scores.collect().items():
             successes[i, j] = score.success
