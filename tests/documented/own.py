@@ -17,14 +17,13 @@ import huggingface_hub
 from genenv_jax.experiment.plan import DONE, compare_or_store, make_plan, run_dir
 from tests.benchmarks.published import published
 from tests.benchmarks.small import WRITERS
-from tests.commands import COMPILE_FAST, ROOT
+from tests.commands import ROOT
 from tests.datasets.test_builders import served
 from tests.documented.blocks import Invocation
 from tests.documented.checkout import ONE_DEVICE, SHORT, Checkout
 from tests.evaluate.fake_server import serve
 from tests.experiment.fake_main import write_run
 from tests.experiment.suites import parsed
-from tests.parallel.launch import free_port
 from tests.publish.test_push import Hub
 
 # One held-out task, answered once in a few tokens.
@@ -80,35 +79,6 @@ def dry_run(invocation: Invocation, place: Checkout) -> None:
         arguments.append("--dry_run")
     done = place.run("main", *arguments, *ONE_DEVICE)
     _succeeded(done, "\nmemory ")
-
-
-def several_processes(invocation: Invocation, place: Checkout) -> None:
-    """All of a run's processes, of which the documentation may show one, join on this machine."""
-    count, port = int(invocation.flag("num_processes")), free_port()
-    given = [
-        f"--coordinator_address=localhost:{port}" if a.startswith("--coordinator_address=") else a
-        for a in place.with_model(invocation)
-        if not a.startswith("--process_id=")
-    ]
-    if not invocation.flag("config.mesh.data"):
-        given.append("--config.mesh.data=-1")  # what stands for CONFIG is of one device
-    environment = os.environ | {"XLA_FLAGS": "", "PYTHONPATH": str(ROOT)}
-    environment |= dict(invocation.environment)
-    environment["XLA_FLAGS"] += f" {COMPILE_FAST}"
-    processes = [
-        subprocess.Popen(
-            [sys.executable, "-m", "genenv_jax.main", *given, f"--process_id={i}", "--dry_run"],
-            cwd=place.root, env=environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
-        )
-        for i in range(count)
-    ]  # fmt: skip
-    try:
-        said = [process.communicate(timeout=300)[0] for process in processes]
-    finally:
-        for process in processes:
-            process.kill()
-    assert [process.returncode for process in processes] == [0] * count, said
-    assert f"of {count} × " in said[0] or f"of {2 * count} × " in said[0], said
 
 
 def supervised(invocation: Invocation, place: Checkout) -> None:
@@ -196,20 +166,17 @@ def datasets(invocation: Invocation, place: Checkout) -> None:
 
 
 def aot_check(invocation: Invocation, place: Checkout) -> None:
-    """A small model's scoring is compiled where the compiler is; elsewhere all that comes before."""
-    model = place.model / "config.json"
-    given = [f"--model={model}" if a.startswith("--model=") else a for a in invocation.arguments]
+    """All that comes before the compiler, for which libtpu is needed."""
+    given = place.arguments(invocation)
     if not invocation.flag("model"):
-        given.append(f"--model={model}")
-    environment = {k: v for k, v in os.environ.items() if k != "XLA_FLAGS"}
+        given.append(f"--model={place.model}")
+    given = [a + "/config.json" * a.startswith("--model=") for a in given]
     done = subprocess.run(
-        [sys.executable, invocation.program, *given, "--programs=score simulator"],
-        cwd=place.root, env=environment, capture_output=True, text=True, timeout=300, check=False,
+        [sys.executable, invocation.program, *given, "--programs=none of them"],
+        cwd=place.root, capture_output=True, text=True, timeout=300, check=False,
     )  # fmt: skip
-    if importlib.util.find_spec("libtpu"):
-        _succeeded(done, "FITS: ")
-    else:
-        assert done.returncode == 2 and 'pip install "jax[tpu]"' in done.stderr, done.stderr
+    said = "none of them" if importlib.util.find_spec("libtpu") else 'pip install "jax[tpu]"'
+    assert done.returncode == 2 and said in done.stderr, done.stderr
 
 
 def arguments_alone(invocation: Invocation, place: Checkout) -> None:

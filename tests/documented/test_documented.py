@@ -64,7 +64,7 @@ KINDS = {
     "a dry run on real data": Kind(
         TRAIN, own.dry_run, lambda i: alone(i) and on_real_data(i), (SLOW, DATA)
     ),
-    "a dry run of processes": Kind(TRAIN, own.several_processes, lambda i: not alone(i), (SLOW,)),
+    "one of several processes": Kind(TRAIN, launchers.taken, lambda i: not alone(i)),
     "a warm start": Kind(("genenv_jax.supervised",), own.supervised, needs=(SLOW,)),
     "a suite": Kind(("genenv_jax.experiment",), own.experiment, needs=(SLOW,)),
     "a model": Kind(
@@ -88,12 +88,11 @@ KINDS = {
     "arguments alone": Kind(("bench/compare.py", "bench/gpu.py"), own.arguments_alone),
     "make": Kind(("make",), launchers.make),
     "pip": Kind(("pip",), launchers.pip),
-    "docker": Kind(("docker",), launchers.docker),
+    "of no own check": Kind(("docker", "hf"), launchers.taken),
     "kubectl": Kind(("kubectl",), launchers.kubectl),
     "sky": Kind(("sky",), launchers.sky),
     "sbatch": Kind(("sbatch",), launchers.sbatch),
     "tpu_vm.sh": Kind(("launch/tpu_vm.sh",), launchers.tpu_vm),
-    "hf": Kind(("hf",), launchers.hf, needs=(SLOW,)),
 }
 # Those that the shell needs for what it computes; bash has run them.
 TOOLS = ("envsubst", "id", "mkdir")
