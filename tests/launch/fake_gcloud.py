@@ -18,10 +18,9 @@ Scenario of a test, in scenario.json:
     create           [[exit code, message, state], …]: what one call of create after the other does;
                      the last counts for all that follow
     delete           [[exit code, message], …], likewise; then it works
-    states           what describe says before it says `state`
     queued           what describing a queued request says, likewise
     follow           what reading the log does, likewise: "drop" (the connection); in a run that `hang`
-                     holds, "release" (it), "PREEMPTED" (the slice) or "restart" (of all VMs)
+                     holds, "release" (it) or "PREEMPTED" (the slice)
     describe_error   message with which describe fails
 """
 
@@ -163,8 +162,7 @@ def main(control: pathlib.Path, arguments: list[str]) -> int:
                 "ERROR: (gcloud.compute.tpus.tpu-vm.describe) NOT_FOUND: no such", file=sys.stderr
             )
             return 1
-        said = take("states") or state.read_text()
-        print(f"{said}\t{(control / 'type').read_text()}")
+        print(f"{state.read_text()}\t{(control / 'type').read_text()}")
         return 0
     chosen = flags.get("--worker", "0")
     homes = sorted(workers.iterdir()) if chosen == "all" else [workers / chosen]
@@ -181,12 +179,11 @@ def main(control: pathlib.Path, arguments: list[str]) -> int:
                 return 255
             if event == "release":
                 (control / "hang").unlink()
-            if event in ("PREEMPTED", "restart"):
+            if event == "PREEMPTED":
                 for home in workers.iterdir():
                     power_off(home, control / f"program/{home.name}.json")
                 (control / "hang").unlink()
-                if event == "PREEMPTED":
-                    state.write_text(event)
+                state.write_text(event)
                 return 255
         processes = []
         for home in homes:  # `subprocess` takes longer to import than all of the rest to run

