@@ -186,9 +186,8 @@ class Custom(Benchmark):
 
     def write_answer(self, task: Task) -> Any:
         """See `Benchmark.write_answer`; of several references the first."""
-        checker = task.answer["checker"]
-        answer = checkers.to_json(checker, task.answer["reference"])
-        return answer[0] if isinstance(answer, list) and checker != CALL else answer
+        checker, reference = task.answer["checker"], task.answer["reference"]
+        return calls.to_json(reference) if checker == CALL else checkers.golds(reference)[0]
 
     def read_answer(self, value: Any, seed: Task) -> dict[str, Any]:
         """See `Benchmark.read_answer`.
@@ -247,8 +246,7 @@ class Custom(Benchmark):
         reference = task.answer["reference"]
         if task.answer["checker"] == CALL:
             return [(self.text(task), [name for name, _ in calls.pairs(reference)])]
-        golds = reference if isinstance(reference, list) else [reference]
-        return [(self.text(task), words(str(gold))) for gold in golds]
+        return [(self.text(task), words(str(gold))) for gold in checkers.golds(reference)]
 
     def grounding(self, task: Task) -> Rejection | str:
         """See `Benchmark.grounding`: certain where `check` is one's own; calls by their values."""

@@ -44,9 +44,7 @@ def read_reference(value: Any) -> list[Call]:
 
 def to_json(reference: Sequence[Call]) -> Any:
     """Inverse of `read_reference`: one call, or a list."""
-    entries = [
-        {"name": name, "arguments": dict(of)} for call in reference for name, of in call.items()
-    ]
+    entries = [{"name": name, "arguments": dict(of)} for name, of in pairs(reference)]
     return entries if len(entries) > 1 else entries[0]
 
 
@@ -66,12 +64,9 @@ def write(reference: Sequence[Call]) -> str:
 
 def agree(reference: Sequence[Call], text: str) -> bool:
     """Whether a text is the calls of a reference, in any order."""
-    found = read(text)
-    if isinstance(found, Rejection):
-        return False
-    tools = _tools(reference)
+    found, tools = read(text), _tools(reference)
     truth = ground_truth_of(reference, tools, "python", False)
-    return check(tools, found, truth, "parallel").valid
+    return not isinstance(found, Rejection) and check(tools, found, truth, "parallel").valid
 
 
 def read(text: str) -> list[Call] | Rejection:
@@ -81,11 +76,10 @@ def read(text: str) -> list[Call] | Rejection:
     found = []
     for part in text.split(_OPEN)[1 : _MAX_CALLS + 2]:
         value = parse_json(part.partition(_CLOSE)[0])
-        call = value if isinstance(value, Rejection) else _from_json(value)
-        if call is None:
-            call = Rejection(UNPARSABLE, _EXPECTED)
-        if isinstance(call, Rejection):
-            return call
+        if isinstance(value, Rejection):
+            return value
+        if (call := _from_json(value)) is None:
+            return Rejection(UNPARSABLE, _EXPECTED)
         found.append(call)
     return found
 

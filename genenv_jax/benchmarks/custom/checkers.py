@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Sequence
 from typing import Any
 
 from genenv_jax.benchmarks.bamboogle import scoring
@@ -107,10 +106,14 @@ def grade(checker: str, reference: Any, text: str) -> float:
         # Of a whole number every digit counts.
         near = 1e-9 if reference == int(reference) else 1e-6
         return float(number is not None and math.isclose(number, reference, rel_tol=near))
-    golds = reference if isinstance(reference, list) else [reference]
     if checker == F1:
-        return scoring.measure(text, golds).f1
-    return float(_normal(text) in map(_normal, golds))
+        return scoring.measure(text, golds(reference)).f1
+    return float(_normal(text) in map(_normal, golds(reference)))
+
+
+def golds(reference: Any) -> list[Any]:
+    """All references of which an answer may be one."""
+    return reference if isinstance(reference, list) else [reference]
 
 
 def succeeds(checker: str, reward: float) -> bool:
@@ -138,23 +141,16 @@ def write(checker: str, reference: Any) -> str:
     """A reference as an agent writes it; of several the first."""
     if checker == CALL:
         return calls.write(reference)
-    return f"<answer>{reference[0] if isinstance(reference, list) else reference}</answer>"
+    return f"<answer>{golds(reference)[0]}</answer>"
 
 
 def holds(prompt: str, checker: str, reference: Any) -> bool:
     """Whether a prompt has the words of its reference in a row; False for calls, which `grounding` judges."""
     if checker == CALL:
         return False
-    said = words(prompt)
-    return any(
-        _in_a_row(words(str(one)), said)
-        for one in (reference if isinstance(reference, list) else [reference])
-    )
-
-
-def _in_a_row(part: Sequence[str], whole: Sequence[str]) -> bool:
-    size = len(part)
-    return bool(size) and any(part == whole[i : i + size] for i in range(len(whole) - size + 1))
+    said = f" {' '.join(words(prompt))} "
+    sought = (" ".join(words(str(gold))) for gold in golds(reference))
+    return any(f" {gold} " in said for gold in sought if gold)
 
 
 def _number(text: Any) -> float | None:

@@ -25,6 +25,7 @@ from genenv_jax.benchmarks.base import Message, Rejection, Task
 from genenv_jax.benchmarks.custom.benchmark import Custom, Question
 from genenv_jax.benchmarks.custom.checkers import CALL, CHECKERS, EXACT
 from genenv_jax.benchmarks.options import check_choice, check_shares
+from genenv_jax.benchmarks.records import read_lines
 from genenv_jax.benchmarks.safe_parse import parse_json
 from genenv_jax.benchmarks.subsets import stable_position
 from genenv_jax.benchmarks.wording import letters
@@ -107,44 +108,33 @@ def read(path: pathlib.Path, checker: str, prefix: str) -> Iterator[Question]:
       FileNotFoundError: there is no such file.
       ValueError: a record that is not well formed, named as file:line (of parquet, row), from 1.
     """
-    if not path.is_file():
-        raise FileNotFoundError(
-            f"{path} is missing: expected a file of questions, JSON lines or .parquet"
-        )
-    rows = _parquet(path) if path.suffix == ".parquet" else _lines(path)
-    for number, record in rows:
-        where = f"{path}:{number}"
-        if isinstance(record, Rejection):
-            detail = record.detail.replace("line 1 column", "column")
-            raise ValueError(f"{where}: {record.reason}: {detail}; {_EXPECTED}")
-        if not isinstance(record, dict):
-            raise ValueError(f"{where}: {record!r:.60}: {_EXPECTED}")
+    records = _parquet(path) if path.suffix == ".parquet" else read_lines(path, _strictly)
+    for where, record in records:
+        number = where.rpartition(":")[2]
         yield _question(record, where, f"{prefix}:{number}", checker)
 
 
-def _lines(path: pathlib.Path) -> Iterator[tuple[int, Any]]:
-    with path.open(encoding="utf-8") as file:
-        try:
-            for number, line in enumerate(file, 1):
-                if line.strip():
-                    yield number, parse_json(line.rstrip("\r\n"), _MAX_LINE)
-        except UnicodeDecodeError as error:
-            raise ValueError(f"{path}: not UTF-8: {error}") from None
+def _strictly(line: str) -> Any:
+    """A line as strict JSON: of repeated keys, only a reader can tell which was meant."""
+    value = parse_json(line.rstrip("\r\n"), _MAX_LINE)
+    if isinstance(value, Rejection):
+        detail = value.detail.replace("line 1 column", "column")
+        raise ValueError(f"{value.reason}: {detail}; {_EXPECTED}")
+    return value
 
 
-def _parquet(path: pathlib.Path) -> Iterator[tuple[int, Any]]:
+def _parquet(path: pathlib.Path) -> Iterator[tuple[str, dict[str, Any]]]:
     import pyarrow
     from pyarrow import parquet
 
     try:
-        columns = [
-            n for n in parquet.read_schema(path).names if n in (*_KEYS, _REWARD, "data_source")
-        ]
-        rows = parquet.read_table(path, columns=columns).to_pylist()
+        known = {*_KEYS, _REWARD, "data_source"}.intersection(parquet.read_schema(path).names)
+        rows = parquet.read_table(path, columns=sorted(known)).to_pylist()
     except pyarrow.ArrowException as error:
         raise ValueError(f"{path}: not a parquet file that can be read: {error}") from None
-    # A column has a value in each row: what a row lacks is None.
-    yield from enumerate(({k: v for k, v in row.items() if v is not None} for row in rows), 1)
+    for number, row in enumerate(rows, 1):
+        # A column has a value in each row: what a row lacks is None.
+        yield f"{path}:{number}", {key: v for key, v in row.items() if v is not None}
 
 
 def _question(record: dict[str, Any], where: str, name: str, checker: str) -> Question:
@@ -154,10 +144,9 @@ def _question(record: dict[str, Any], where: str, name: str, checker: str) -> Qu
         raise ValueError(
             f"{where}: unknown key {unknown[0]!r:.60}; expected some of {', '.join(_KEYS)}"
         )
-    if "prompt" not in record:
-        raise ValueError(f"{where}: no prompt; {_EXPECTED}")
-    if not of_verl and "answer" not in record:
-        raise ValueError(f"{where}: no answer; {_EXPECTED}")
+    for key in ("prompt",) if of_verl else ("prompt", "answer"):
+        if key not in record:
+            raise ValueError(f"{where}: no {key}; {_EXPECTED}")
     context, prompt = _conversation(record["prompt"], where)
     checker = record.get("checker", checker)
     return Question(
@@ -173,26 +162,22 @@ def _question(record: dict[str, Any], where: str, name: str, checker: str) -> Qu
 
 def _conversation(prompt: Any, where: str) -> tuple[tuple[Message, ...], str]:
     """Messages before the last one, and its text."""
-    if isinstance(prompt, str) and prompt.strip():
-        return (), prompt.strip()
-    well_formed = isinstance(prompt, list) and all(
+    messages = [{"role": "user", "content": prompt}] if isinstance(prompt, str) else prompt
+    well_formed = isinstance(messages, list) and all(
         isinstance(message, dict)
         and message.get("role") in _ROLES
         and isinstance(message.get("content"), str)
-        for message in prompt
+        for message in messages
     )
-    if (
-        not well_formed
-        or not prompt
-        or prompt[-1]["role"] != "user"
-        or not prompt[-1]["content"].strip()
-    ):
+    *context, last = messages if well_formed and messages else [{"role": "", "content": ""}]
+    if last["role"] != "user" or not last["content"].strip():
         raise ValueError(
             f"{where}: prompt {prompt!r:.60}: expected a text, or a list of messages "
             '{"role": system, user or assistant, "content": text} of which the last one is the user\'s'
         )
-    context = tuple({"role": m["role"], "content": m["content"]} for m in prompt[:-1])
-    return context, prompt[-1]["content"].strip()
+    return tuple({"role": m["role"], "content": m["content"]} for m in context), last[
+        "content"
+    ].strip()
 
 
 def _truth(reward: Any, checker: str, where: str) -> Any:
