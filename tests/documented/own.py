@@ -68,8 +68,6 @@ epoch = prints("bench/epoch.py", "| programs compiled |", "--epochs=2", short=Tr
 parity = prints(
     *("bench/parity.py", "of 2 tokens at most: 1 of 1 equal", "--lengths=60", "--new_tokens=2")
 )
-_FEW_ROLLOUTS = ("--rollouts=16", "--reference_rollouts=16", "--ranking_rollouts=16")
-theory = prints("bench.theory", "Theorem 1: ", "--tasks=2", *_FEW_ROLLOUTS, short=True)
 
 
 def dry_run(invocation: Invocation, place: Checkout) -> None:

@@ -8,7 +8,6 @@ from html import unescape
 
 import nbformat
 import pytest
-from PIL import Image
 
 from genenv_jax.experiment.plan import compare_or_store, load_config, make_plan, run_dir
 from tests.commands import COMPILE_FAST, command
@@ -86,7 +85,7 @@ def check_report(executed):
         "contrasts"
     )
     counts = {f"figure-{n}-cells": count for n, count in {4: 2, 5: 2, 6: 3, 7: 1, 8: 1}.items()}
-    executed.check_figures(counts | {"contrasts": 1, "proposition": 1, "theorem": 1})
+    executed.check_figures(counts | {"contrasts": 1})
 
 
 def test_the_ablations_run(execute):
@@ -95,12 +94,11 @@ def test_the_ablations_run(execute):
     assert executed.printed("run").count("finished in") == 6
     check_report(executed)
     assert len(list((executed.runs / "suite-quick").glob("*/seed-*/metrics.jsonl"))) == 6
-    assert (executed.runs / "theory-quick" / "theory.json").is_file()
     assert (executed.runs / "report-suite-quick" / "report.html").is_file()
 
 
 def test_a_finished_suite_is_loaded_and_left_as_it_is(execute, tmp_path, monkeypatch):
-    workdir, theory = tmp_path / "elsewhere", tmp_path / "runs" / "theory-quick"
+    workdir = tmp_path / "elsewhere"
     monkeypatch.chdir(ROOT)
     plan = make_plan(load_config("configs/ablations/suite.py:quick", "suite"))
     compare_or_store(plan, workdir)
@@ -108,12 +106,8 @@ def test_a_finished_suite_is_loaded_and_left_as_it_is(execute, tmp_path, monkeyp
         for seed in plan.suite.seeds:
             write_run(run_dir(workdir, arm, seed), 0.3 - 0.1 * place, seed, epochs=2)
     before = {path: path.stat().st_mtime_ns for path in workdir.rglob("*")}
-    theory.mkdir(parents=True)  # finished too
-    (theory / "theory.json").write_text("{}")
-    for name in ("proposition1", "theorem1"):
-        Image.new("RGB", (8, 8)).save(theory / f"{name}.png")
     executed = execute("ablations", f"LOAD = {str(workdir)!r}")
-    assert executed.printed("run") == executed.printed("theory") == ""
+    assert executed.printed("run") == ""
     check_report(executed)
     assert {path: path.stat().st_mtime_ns for path in workdir.rglob("*")} == before
     assert (executed.runs / "report-elsewhere" / "report.html").is_file()
