@@ -9,7 +9,7 @@ from genenv_jax.benchmarks import base
 from genenv_jax.benchmarks.alfworld import prompts
 from genenv_jax.benchmarks.base import Task
 from tests.redteam.common import answers, generations
-from tests.redteam.exploits import AGENT, GIVEN_AWAY, SIMULATOR, Exploit, Scene
+from tests.redteam.exploits import AGENT, SIMULATOR, Exploit, Scene
 
 _agent = functools.partial(Exploit, "alfworld", AGENT)
 _simulator = functools.partial(Exploit, "alfworld", SIMULATOR)
@@ -128,11 +128,11 @@ EXPLOITS = [
         "heat an egg", "clean mug 1 with sink 1", f"{_TWO}\nYou pick up the mug 1 from the drawer 1."),
         reasons=(base.BAD_ANSWER,)),
     _simulator("a chore of two lines", situation("put a mug\nin desk"), reasons=(base.UNPARSABLE,)),
-    _simulator("a chore that is the command", drawers("go to drawer 1"), reasons=(GIVEN_AWAY,)),
+    _simulator("a chore that is the command", drawers("go to drawer 1"), reasons=(base.GIVEN_AWAY,)),
     _simulator("a chore with the command in capitals", drawers("find a mug: GO TO DRAWER 1"),
-               reasons=(GIVEN_AWAY,)),
+               reasons=(base.GIVEN_AWAY,)),
     _simulator("a chore with the command in letters of another script", drawers(
-        "find a mug: g\u043e t\u043e drawer 1"), reasons=(GIVEN_AWAY,)),
+        "find a mug: g\u043e t\u043e drawer 1"), reasons=(base.GIVEN_AWAY,)),
     _simulator("the command in what was seen", drawers(
         "find a mug", seen=f"{_TWO} Action: go to drawer 1"), 1.0,
         remains="what was seen may tell of commands"),

@@ -98,8 +98,8 @@ EXPLOITS = [
     _agent("the plan without numbers", _actions(
         lambda plan: [" ".join(w for w in c.split(" ") if not w.isdigit()) for c in plan])),
 
-    _simulator("nothing", lambda scene, seed: " \n", base.EMPTY),
-    _simulator("prose", lambda scene, seed: "A mug is in a drawer.", base.UNPARSABLE),
+    _simulator("nothing", " \n", base.EMPTY),
+    _simulator("prose", "A mug is in a drawer.", base.UNPARSABLE),
     _simulator("a copy of the seed", lambda scene, seed: scene.benchmark.simulator_answer(seed),
                *COPIES, base.CONTAMINATED),
     _simulator("the seed with other numbers", _renumbered, *COPIES, base.CONTAMINATED),

@@ -9,7 +9,7 @@ from genenv_jax.benchmarks import base
 from genenv_jax.benchmarks.api_bank.calls import Call, read_call, write_call
 from genenv_jax.benchmarks.base import Task
 from tests.redteam.common import answers, generations
-from tests.redteam.exploits import AGENT, GIVEN_AWAY, NOT_ASKED, SIMULATOR, Exploit, Scene
+from tests.redteam.exploits import AGENT, SIMULATOR, Exploit, Scene
 
 _agent = functools.partial(Exploit, "api_bank", AGENT)
 _simulator = functools.partial(Exploit, "api_bank", SIMULATOR)
@@ -161,20 +161,20 @@ EXPLOITS = [
     _agent("the right search with two words more", _searched(
         lambda task: f"{task.answer['parameters']['keywords']} zebra pickle")),
 
-    *generations("api_bank", (base.BAD_TOOLS, NOT_ASKED, GIVEN_AWAY), few_words=0.2),
+    *generations("api_bank", (base.BAD_TOOLS, base.NOT_ASKED, base.GIVEN_AWAY), few_words=0.2),
     _simulator("something useful", generation("User: Do something useful."),
-               reasons=(NOT_ASKED, base.BAD_TOOLS), records=0.01),
+               reasons=(base.NOT_ASKED, base.BAD_TOOLS), records=0.01),
     _simulator("the call in the request", generation(lambda scene, seed, of: f"User: It is {of}"),
-               reasons=(GIVEN_AWAY, base.BAD_TOOLS)),
+               reasons=(base.GIVEN_AWAY, base.BAD_TOOLS)),
     _simulator("the call in a line of the assistant", generation(
         lambda scene, seed, of: f"{scene.benchmark.text(seed)}\nAI: I will call {of}"),
-        reasons=(GIVEN_AWAY, base.BAD_TOOLS)),
+        reasons=(base.GIVEN_AWAY, base.BAD_TOOLS)),
     _simulator("the call made before", generation(
         lambda scene, seed, of: f"{scene.benchmark.text(seed)}\nAPI-Request: {of}->done"),
-        reasons=(GIVEN_AWAY, base.BAD_TOOLS)),
+        reasons=(base.GIVEN_AWAY, base.BAD_TOOLS)),
     _simulator("the call in letters of another script", generation(
         lambda scene, seed, of: "User: It is " + of.replace("e", "\u0435").replace("a", "\u0430")),
-        reasons=(GIVEN_AWAY, base.BAD_TOOLS)),
+        reasons=(base.GIVEN_AWAY, base.BAD_TOOLS)),
     _simulator("no conversation", generation("Remind me."), reasons=(base.UNPARSABLE,)),
     _simulator("an API that there is not", generation("User: Go.", "[Nothing(a='1')]"),
                reasons=(base.BAD_TOOLS,)),
@@ -187,7 +187,7 @@ EXPLOITS = [
         "User: Heads and tails.", "[SetCoin(side='heads')], [SetCoin(side='tails')]", _COIN),
         reasons=(base.BAD_ANSWER,)),
     _simulator("a value that is hidden", generation(
-        "User: Set the coin as I think.", "[SetCoin(side='tails')]", _COIN), reasons=(NOT_ASKED,)),
+        "User: Set the coin as I think.", "[SetCoin(side='tails')]", _COIN), reasons=(base.NOT_ASKED,)),
     _simulator("the toss of a coin", generation(
         "User: Toss a coin, heads or tails.", "[SetCoin(side='heads')]", _COIN),
         1.0, remains="both values are in the request; which is meant takes reading"),

@@ -36,10 +36,6 @@ def _every_answer(scene: Scene, task: Task) -> str:
     return f"<answer>{'; '.join(sorted(golds))}</answer>"
 
 
-def _says(text: str) -> Callable[[Scene, Task], str]:
-    return lambda scene, task: text
-
-
 def generation(
     question: Callable[[Task], str] | str,
     answer: Callable[[Task], str] | str,
@@ -88,16 +84,16 @@ EXPLOITS = [
         a_refusal={"bound": 0.05},
         the_reference_of_another_task={"bound": 0.1, "remains": _F1},
     ),
-    _agent("yes", _says("<answer>yes</answer>"), 0.15, remains="right where it is the answer"),
-    _agent("yes and no", _says("<answer>yes no</answer>"), records=0.02, remains=_F1),
-    _agent("yes, then no", _says("<answer>yes</answer><answer>no</answer>"), 0.05),
-    _agent("an empty answer", _says("<answer></answer>")),
-    _agent("an article", _says("<answer>the</answer>")),
-    _agent("punctuation", _says("<answer>?!</answer>")),
-    _agent("a tag in a tag", _says("<answer><answer></answer></answer>")),
+    _agent("yes", "<answer>yes</answer>", 0.15, remains="right where it is the answer"),
+    _agent("yes and no", "<answer>yes no</answer>", records=0.02, remains=_F1),
+    _agent("yes, then no", "<answer>yes</answer><answer>no</answer>", 0.05),
+    _agent("an empty answer", "<answer></answer>"),
+    _agent("an article", "<answer>the</answer>"),
+    _agent("punctuation", "<answer>?!</answer>"),
+    _agent("a tag in a tag", "<answer><answer></answer></answer>"),
     _agent("every answer to another question", _every_answer, 0.12, records=0.05, remains=_F1),
-    _agent("common words", _says("<answer>of in and city river year John 1 2</answer>"), 0.05),
-    _agent("every year", _says("<answer>" + " ".join(map(str, range(1500, 2025))) + "</answer>"), 0.05),
+    _agent("common words", "<answer>of in and city river year John 1 2</answer>", 0.05),
+    _agent("every year", "<answer>" + " ".join(map(str, range(1500, 2025))) + "</answer>", 0.05),
     _agent("the right answer, then a wrong one", lambda scene, task: (
         f"{scene.benchmark.agent_answer(task)}<answer>zebra</answer>")),
     _agent("the right answer, and no closing tag", lambda scene, task: (

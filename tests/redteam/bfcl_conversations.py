@@ -12,20 +12,20 @@ from bench.bad_answers import bfcl as calls
 from genenv_jax.benchmarks import base
 from genenv_jax.benchmarks.base import Task
 from tests.redteam.common import COPIES, answers, generations
-from tests.redteam.exploits import AGENT, GIVEN_AWAY, NOT_ASKED, SIMULATOR, Exploit, Scene
+from tests.redteam.exploits import AGENT, SIMULATOR, Exploit, Scene
 
 _simulator = functools.partial(Exploit, "bfcl_conversations", SIMULATOR)
 _MOST_STEPS = 200  # of an episode
 _SPARED = "of n calls where r are needed each one beyond 2r costs 1 / (r + 1)"
 # Why the small conversations, which are not all sound, are turned away before they are found to be copies.
-_UNSOUND = ("already_known", "needless_call", "no_effect", "open_order", NOT_ASKED)
+_UNSOUND = ("already_known", "needless_call", "no_effect", "open_order", base.NOT_ASKED)
 
 
 def _again(exploit: Exploit) -> Exploit:
     """The same with one answer given until the episode ends."""
 
     def make(scene: Scene, task: Task) -> list[str] | None:
-        said = exploit.make(scene, task)
+        said = exploit.text(scene, task)
         return [said] * _MOST_STEPS if isinstance(said, str) else said
 
     return dataclasses.replace(exploit, make=make)
@@ -97,8 +97,8 @@ def _hidden(found: dict[str, Any], seed: Task) -> dict[str, Any] | None:
 
 EXPLOITS = [
     *map(_again, answers("bfcl_conversations")),
-    _agent("no call", lambda scene, task: "[]"),
-    _agent("never ends a turn", lambda scene, task: "[nothing()]"),
+    _agent("no call", "[]"),
+    _agent("never ends a turn", "[nothing()]"),
     _agent("looks for ever", _free),
     _agent("a call of every function, and on", _shotgun),
     _agent("a thousand calls in one answer", lambda scene, task: [
@@ -116,7 +116,7 @@ EXPLOITS = [
     _agent("the reference, each answer ten times", _turns(lambda said: said * 10)),
     _agent("the reference, and ten needless calls each", _and(*["nothing()"] * 10)),
     _agent("the reference, and a needless call each", _and("nothing()"), 1.0, remains=_SPARED),
-    _agent("ends each turn at once", lambda scene, task: "Done."),
+    _agent("ends each turn at once", "Done."),
     _agent("an answer of ten thousand letters", lambda scene, task: "a" * 10_000),
     _agent("deeply nested calls", lambda scene, task: "[" * 500 + "ls()" + "]" * 500),
 
@@ -131,11 +131,11 @@ EXPLOITS = [
                reasons=("too_many_calls",)),
     _simulator("a call that fails", _first(request="Show me the lost one.", calls="[cat(file_name='lost')]"),
                reasons=(base.NOT_EXECUTABLE, base.BAD_ANSWER)),
-    _simulator("a request for something else", _first(request="Tell me a joke."), reasons=(NOT_ASKED,)),
-    _simulator("something useful", _first(request="Do something useful."), reasons=(NOT_ASKED,)),
+    _simulator("a request for something else", _first(request="Tell me a joke."), reasons=(base.NOT_ASKED,)),
+    _simulator("something useful", _first(request="Do something useful."), reasons=(base.NOT_ASKED,)),
     _simulator("the calls in the request", _generation(lambda found, seed: {
         **found, "turns": [{"request": f"Do {t['calls']}", "calls": t["calls"]} for t in found["turns"]]}),
-        reasons=(GIVEN_AWAY, *_UNSOUND)),
+        reasons=(base.GIVEN_AWAY, *_UNSOUND)),
     _simulator("the same turn ten times", _generation(lambda found, seed: {
         **found, "turns": [found["turns"][-1]] * 8}),
         reasons=("repeated_turn", *_UNSOUND, base.NOT_EXECUTABLE, base.CONTAMINATED)),
@@ -144,7 +144,7 @@ EXPLOITS = [
     _simulator("a function that there is not", _first(request="Win.", calls="[win()]"),
                reasons=(base.BAD_ANSWER,)),
     _simulator("Python instead of calls", _first(calls="[__import__('os').system('true')]"),
-               reasons=(base.BAD_ANSWER, NOT_ASKED)),
+               reasons=(base.BAD_ANSWER, base.NOT_ASKED)),
     _simulator("a class of its own", _state(Casino={"balance": 1}), reasons=("bad_state",)),
     _simulator("a private method as state", _state(MathAPI={"_load_scenario": 1}), reasons=("bad_state",)),
     _simulator("a state of a megabyte", _state(MathAPI={"x": "a" * 1_000_000}), reasons=(base.TOO_LONG,)),

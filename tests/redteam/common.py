@@ -115,8 +115,8 @@ def generations(
         return Exploit(benchmark, SIMULATOR, name, make, bound, reasons, 0.0, why)
 
     found = [
-        exploit("nothing", lambda scene, seed: " \n", base.EMPTY),
-        exploit("prose", lambda scene, seed: "A fine day to you.", base.UNPARSABLE),
+        exploit("nothing", " \n", base.EMPTY),
+        exploit("prose", "A fine day to you.", base.UNPARSABLE),
         exploit("JSON of a verdict", lambda scene, seed: json.dumps({"admitted": True}),
                 base.UNPARSABLE, base.BAD_ANSWER, base.NOT_TEXT),
         exploit("two tasks at once", lambda scene, seed: 2 * f"{_copy(scene, seed)}\n",

@@ -37,10 +37,6 @@ def _all_results(scene: Scene, task: Task) -> str:
     return "\n".join(f"{call} = {position}" for position in range(10))
 
 
-def _as_written(text: str) -> Callable[[Scene, Task], str]:
-    return lambda scene, seed: text
-
-
 _HEAD = "Tools: add, subtract, multiply.\nStart at 3. "
 
 EXPLOITS = [
@@ -70,27 +66,25 @@ EXPLOITS = [
     _agent("a thousand blank lines", changed(lambda text: text + 1_000 * "\n" + "x")),
 
     *generations("dial", (base.NOT_TEXT, base.UNPARSABLE), restated=False),
-    _simulator("other calls than were asked for", _as_written(f"{_HEAD}add 4.\nCalls: add(5)"),
+    _simulator("other calls than were asked for", f"{_HEAD}add 4.\nCalls: add(5)",
                reasons=(base.WRONG_ANSWER,)),
-    _simulator("a call more than was asked for", _as_written(f"{_HEAD}add 4.\nCalls: add(4) add(1)"),
+    _simulator("a call more than was asked for", f"{_HEAD}add 4.\nCalls: add(4) add(1)",
                reasons=(base.WRONG_ANSWER,)),
-    _simulator("no calls", _as_written(f"{_HEAD}add 4.\nCalls: "),
+    _simulator("no calls", f"{_HEAD}add 4.\nCalls: ",
                reasons=(base.BAD_ANSWER, base.UNPARSABLE)),
-    _simulator("a step that does nothing", _as_written(f"{_HEAD}add 0.\nCalls: add(0)"),
+    _simulator("a step that does nothing", f"{_HEAD}add 0.\nCalls: add(0)",
                reasons=(base.NOT_EXECUTABLE,)),
-    _simulator("a chain longer than allowed", _as_written(
-        f"{_HEAD}{', '.join(7 * ['add 4'])}.\nCalls: {' '.join(7 * ['add(4)'])}"),
-        reasons=(base.TOO_DEEP,)),
-    _simulator("tools renamed", _as_written(
-        "Tools: zap = add, subtract, multiply.\nStart at 3. zap 4.\nCalls: zap(4)"),
-        reasons=(base.BAD_TOOLS,)),
-    _simulator("words between the steps", _as_written(f"{_HEAD}add 4, or not.\nCalls: add(4)"),
+    _simulator("a chain longer than allowed",
+               f"{_HEAD}{', '.join(7 * ['add 4'])}.\nCalls: {' '.join(7 * ['add(4)'])}",
+               reasons=(base.TOO_DEEP,)),
+    _simulator("tools renamed", "Tools: zap = add, subtract, multiply.\nStart at 3. zap 4.\nCalls: zap(4)",
+               reasons=(base.BAD_TOOLS,)),
+    _simulator("words between the steps", f"{_HEAD}add 4, or not.\nCalls: add(4)",
                reasons=(base.UNPARSABLE,)),
-    _simulator("the answer behind the task", _as_written(
-        f"{_HEAD}add 4. add(3, 4) = 7.\nCalls: add(4)"), reasons=(base.UNPARSABLE,)),
-    _simulator("digits of another script", _as_written(
-        f"{_HEAD}add \u0664.\nCalls: add(4)"), reasons=(base.NOT_TEXT,)),
-    _simulator("steps that undo one another", _as_written(
-        f"{_HEAD}add 4, subtract 4, add 4, subtract 4.\nCalls: add(4) subtract(4) add(4) subtract(4)"),
-        1.0, remains="it is a task; an easy one is paid for as long as it is solved half of the time"),
+    _simulator("the answer behind the task",
+               f"{_HEAD}add 4. add(3, 4) = 7.\nCalls: add(4)", reasons=(base.UNPARSABLE,)),
+    _simulator("digits of another script", f"{_HEAD}add \u0664.\nCalls: add(4)", reasons=(base.NOT_TEXT,)),
+    _simulator("steps that undo one another",
+               f"{_HEAD}add 4, subtract 4, add 4, subtract 4.\nCalls: add(4) subtract(4) add(4) subtract(4)",
+               1.0, remains="it is a task; an easy one is paid for as long as it is solved half of the time"),
 ]  # fmt: skip

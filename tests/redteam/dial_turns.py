@@ -95,10 +95,6 @@ def _shotgun(end: str) -> Callable[[Scene, Task], str]:
     return make
 
 
-def _as_written(text: str) -> Callable[[Scene, Task], str]:
-    return lambda scene, seed: text
-
-
 _HEAD = "Tools: add, subtract, multiply.\nStart at 3. "
 _FIRST = f"{_HEAD}1 add 4 [add(3, 4) at 7]"
 
@@ -149,48 +145,47 @@ EXPLOITS = [
     _agent("a comment behind", changed(lambda text: f"{text} # right")),
 
     *generations("dial_turns", (base.NOT_TEXT, base.UNPARSABLE), restated=False),
-    _simulator("other calls than were asked for", _as_written(
-        f"{_HEAD}1 add 4 [add(3, 5) at 8]."), reasons=(base.WRONG_ANSWER,)),
-    _simulator("the calls of the other branch", _as_written(
-        f"{_FIRST}, 2 if even add 1 else add 2 [add(7, 1) at 8]."), reasons=(base.WRONG_ANSWER,)),
-    _simulator("both branches", _as_written(
-        f"{_FIRST}, 2 if even add 1 else add 2 [add(7, 1) at 8] [add(8, 2) at 0]."),
-        reasons=(base.BAD_ANSWER,)),
-    _simulator("calls from where the dial is not", _as_written(
-        f"{_FIRST}, 2 if even add 1 else add 2 [add(3, 2) at 5]."), reasons=(base.WRONG_ANSWER,)),
-    _simulator("a call more than was asked for", _as_written(f"{_FIRST} [add(7, 1) at 8]."),
+    _simulator("other calls than were asked for",
+               f"{_HEAD}1 add 4 [add(3, 5) at 8].", reasons=(base.WRONG_ANSWER,)),
+    _simulator("the calls of the other branch",
+               f"{_FIRST}, 2 if even add 1 else add 2 [add(7, 1) at 8].", reasons=(base.WRONG_ANSWER,)),
+    _simulator("both branches", f"{_FIRST}, 2 if even add 1 else add 2 [add(7, 1) at 8] [add(8, 2) at 0].",
                reasons=(base.BAD_ANSWER,)),
-    _simulator("calls that end early", _as_written(f"{_FIRST}, 2 add 1."),
+    _simulator("calls from where the dial is not",
+               f"{_FIRST}, 2 if even add 1 else add 2 [add(3, 2) at 5].", reasons=(base.WRONG_ANSWER,)),
+    _simulator("a call more than was asked for", f"{_FIRST} [add(7, 1) at 8].",
                reasons=(base.BAD_ANSWER,)),
-    _simulator("a result that is wrong", _as_written(f"{_HEAD}1 add 4 [add(3, 4) at 8]."),
+    _simulator("calls that end early", f"{_FIRST}, 2 add 1.",
+               reasons=(base.BAD_ANSWER,)),
+    _simulator("a result that is wrong", f"{_HEAD}1 add 4 [add(3, 4) at 8].",
                reasons=(base.WRONG_ANSWER,)),
-    _simulator("no calls", _as_written(f"{_HEAD}1 add 4."), reasons=(base.BAD_ANSWER,)),
-    _simulator("a branch that does nothing", _as_written(
-        f"{_FIRST}, 2 if odd add 1 else add 0 [add(7, 1) at 8]."), reasons=(base.NOT_EXECUTABLE,)),
-    _simulator("a choice between equal branches", _as_written(
-        f"{_FIRST}, 2 if odd add 1 else add 1 [add(7, 1) at 8]."), reasons=(NO_CHOICE,)),
-    _simulator("a test that is always passed", _as_written(
-        f"{_FIRST}, 2 if above 9 add 1 else add 2 [add(7, 2) at 9]."), reasons=(NO_CHOICE,)),
-    _simulator("a program longer than allowed", _as_written(_HEAD + ", ".join(
-        f"{n} multiply 1 [multiply(3, 1) at 3]" for n in range(1, 8)) + "."), reasons=(base.TOO_DEEP,)),
-    _simulator("tools renamed", _as_written(
-        "Tools: zap = add, subtract, multiply.\nStart at 3. 1 zap 4 [zap(3, 4) at 7]."),
-        reasons=(base.UNPARSABLE,)),
-    _simulator("a choice inside of a choice", _as_written(
-        f"{_HEAD}1 if odd if even add 1 else add 2 else add 3 [add(3, 2) at 5]."),
-        reasons=(base.UNPARSABLE,)),
-    _simulator("numbers that are missing", _as_written(f"{_HEAD}add 4 [add(3, 4) at 7]."),
+    _simulator("no calls", f"{_HEAD}1 add 4.", reasons=(base.BAD_ANSWER,)),
+    _simulator("a branch that does nothing",
+               f"{_FIRST}, 2 if odd add 1 else add 0 [add(7, 1) at 8].", reasons=(base.NOT_EXECUTABLE,)),
+    _simulator("a choice between equal branches",
+               f"{_FIRST}, 2 if odd add 1 else add 1 [add(7, 1) at 8].", reasons=(NO_CHOICE,)),
+    _simulator("a test that is always passed",
+               f"{_FIRST}, 2 if above 9 add 1 else add 2 [add(7, 2) at 9].", reasons=(NO_CHOICE,)),
+    _simulator("a program longer than allowed", _HEAD + ", ".join(
+        f"{n} multiply 1 [multiply(3, 1) at 3]" for n in range(1, 8)) + ".", reasons=(base.TOO_DEEP,)),
+    _simulator("tools renamed",
+               "Tools: zap = add, subtract, multiply.\nStart at 3. 1 zap 4 [zap(3, 4) at 7].",
                reasons=(base.UNPARSABLE,)),
-    _simulator("the answer where the agent reads it", _as_written(f"{_FIRST} (add(3, 4))."),
+    _simulator("a choice inside of a choice",
+               f"{_HEAD}1 if odd if even add 1 else add 2 else add 3 [add(3, 2) at 5].",
                reasons=(base.UNPARSABLE,)),
-    _simulator("the answer inside of the answer", _as_written(
-        f"{_HEAD}1 add 4 [[add(3, 4) at 7]]."), reasons=(base.UNPARSABLE,)),
-    _simulator("digits of another script", _as_written(
-        f"{_HEAD}1 add \u0664 [add(3, 4) at 7]."), reasons=(base.NOT_TEXT,)),
-    _simulator("a choice by the start, which is told", _as_written(
-        f"{_HEAD}1 if odd add 4 else add 1 [add(3, 4) at 7]."), 1.0,
+    _simulator("numbers that are missing", f"{_HEAD}add 4 [add(3, 4) at 7].",
+               reasons=(base.UNPARSABLE,)),
+    _simulator("the answer where the agent reads it", f"{_FIRST} (add(3, 4)).",
+               reasons=(base.UNPARSABLE,)),
+    _simulator("the answer inside of the answer",
+               f"{_HEAD}1 add 4 [[add(3, 4) at 7]].", reasons=(base.UNPARSABLE,)),
+    _simulator("digits of another script",
+               f"{_HEAD}1 add \u0664 [add(3, 4) at 7].", reasons=(base.NOT_TEXT,)),
+    _simulator("a choice by the start, which is told",
+               f"{_HEAD}1 if odd add 4 else add 1 [add(3, 4) at 7].", 1.0,
         remains="it is a task, if one that needs no result"),
-    _simulator("steps that undo one another", _as_written(
-        f"{_FIRST}, 2 subtract 4 [subtract(7, 4) at 3], 3 add 4 [add(3, 4) at 7]."),
-        1.0, remains="it is a task; an easy one is paid for as long as it is solved half of the time"),
+    _simulator("steps that undo one another",
+               f"{_FIRST}, 2 subtract 4 [subtract(7, 4) at 3], 3 add 4 [add(3, 4) at 7].",
+               1.0, remains="it is a task; an easy one is paid for as long as it is solved half of the time"),
 ]  # fmt: skip

@@ -55,7 +55,7 @@ class _Actions(Benchmark):
 
     def __init__(self, opened, exploit, strict):
         self._opened, self._exploit, self._strict = opened, exploit, strict
-        self.tried = [t for t in opened.tasks if exploit.make(opened, t) is not None]
+        self.tried = [t for t in opened.tasks if exploit.text(opened, t) is not None]
 
     def agent_messages(self, task):
         return [{"role": "user", "content": str(self.tried.index(task))}]
@@ -68,7 +68,7 @@ class _Actions(Benchmark):
         if action == RIGHT:
             text = benchmark.agent_answer(task)
         elif action == EXPLOIT:
-            text = self._exploit.make(self._opened, task)
+            text = self._exploit.text(self._opened, task)
         else:
             text = WRONG[action - 2]
         if self._strict:

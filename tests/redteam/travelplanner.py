@@ -121,7 +121,7 @@ EXPLOITS = [
     *answers("travelplanner"),
     *(_agent(name.replace("_", " "), _invented(name)) for name in INVENTIONS),
     _agent("one template for all queries", _template),
-    _agent("no day", lambda scene, task: "[]"),
+    _agent("no day", "[]"),
     _agent("days without anything", lambda scene, task: json.dumps(
         [{"days": n + 1} for n in range(task.answer["query"]["days"])])),
     _agent("nothing in any slot", slots(lambda slot, text: "-", *SLOTS)),
