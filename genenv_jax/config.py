@@ -15,6 +15,7 @@ from typing import Any
 
 from ml_collections import ConfigDict
 
+from genenv_jax.benchmarks import registry
 from genenv_jax.evaluate.held_out import EvaluationConfig
 from genenv_jax.models.language_model import ModelConfig
 from genenv_jax.models.lora import LoraConfig
@@ -333,8 +334,6 @@ def changes(config: ConfigDict) -> dict[str, tuple[Any, Any]]:
 
     A benchmark's options differ from its constructor's.
     """
-    from genenv_jax.benchmarks import registry
-
     given, defaults = flatten(config.to_dict()), flatten(default_config().to_dict())
     options = registry.default_options(config.benchmark.name) if config.benchmark.name else {}
     defaults |= {f"benchmark.{name}": value for name, value in options.items()}

@@ -13,7 +13,7 @@ import dataclasses
 import itertools
 import json
 from collections import Counter
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from typing import Any, ClassVar
 
 import numpy as np
@@ -37,6 +37,7 @@ from genenv_jax.benchmarks.task import (
     NOT_EVALUATED,
     NOT_EXECUTABLE,
     NOT_TEXT,
+    STEP_LIMIT,
     TOO_DEEP,
     TOO_LONG,
     TRUNCATED,
@@ -68,6 +69,7 @@ __all__ = [
     "NOT_EVALUATED",
     "NOT_EXECUTABLE",
     "NOT_TEXT",
+    "STEP_LIMIT",
     "TOO_DEEP",
     "TOO_LONG",
     "TRUNCATED",
@@ -113,7 +115,6 @@ class Benchmark(abc.ABC):
       worker_needs: what such a process needs beside computing and reading files: some of "network" and
         "files", see `genenv_jax.scoring.isolation`.
       rules: what the default simulator prompt asks of a task beside what holds for all.
-      reasons: words for the benchmark's own reasons of scores and rejections, shown in reports.
 
     Args:
       max_seeds: at most so many seeds, chosen by a hash of its own; 0: all.
@@ -130,7 +131,6 @@ class Benchmark(abc.ABC):
     isolated: ClassVar[bool] = False
     worker_needs: ClassVar[Collection[str]] = ()
     rules: ClassVar[str] = ""
-    reasons: ClassVar[Mapping[str, str]] = {}
 
     max_seeds: int = 0
     max_eval: int = 0
@@ -493,7 +493,7 @@ class Episode(abc.ABC):
 
     def stop(self) -> Score:
         """The score of an episode that ends where it stands.  Default: none was reached."""
-        return Score(0.0, False, True, "step_limit")
+        return Score(0.0, False, True, STEP_LIMIT)
 
     def close(self) -> None:  # noqa: B027  most episodes hold nothing
         """Frees what the episode holds.  Default: nothing."""

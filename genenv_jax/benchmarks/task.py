@@ -29,6 +29,11 @@ CONTAMINATED = "contaminated"  # matches a held-out evaluation task
 
 # Why an episode has no verdict: its environment broke, through no fault of an answer.
 ENVIRONMENT_ERROR = "environment_error"
+# Why an episode ended before its time; reports call it unfinished.
+STEP_LIMIT = "step_limit"  # its turns were used up
+FORCE_TERMINATED = "force_terminated"  # the same, in the words of BFCL's official evaluator
+TOO_MANY_CALLS = "too_many_calls"  # in one answer, or in all
+LIMITS = (STEP_LIMIT, FORCE_TERMINATED, TOO_MANY_CALLS)
 
 # What `Benchmark.grounding` says of a task that it does not reject.
 GROUNDED, UNDECIDED = "grounded", "undecided"

@@ -9,6 +9,7 @@ import pathlib
 from collections.abc import Iterable, Mapping
 from typing import Any
 
+from genenv_jax.benchmarks.task import LIMITS
 from genenv_jax.report.untrusted import bounded
 from genenv_jax.run.jsonl import iter_jsonl
 from genenv_jax.scoring.requests import EPISODE_TOO_LONG, FAILED_SCORES, PROMPT_TOO_LONG
@@ -70,10 +71,7 @@ GROUPS = {
     FORM: "could not be read as an answer: none given, cut off, or not in the form asked for",
     UNSCORED: "a time limit, a crash or a broken environment; says nothing of the answer",
 }
-_LIMITS = (
-    *("step_limit", "force_terminated", "too_many_calls"),
-    *(PROMPT_TOO_LONG, EPISODE_TOO_LONG),
-)
+_LIMITS = (*LIMITS, PROMPT_TOO_LONG, EPISODE_TOO_LONG)
 
 
 def verdict_group(reason: str, valid: bool = True) -> str:

@@ -16,7 +16,7 @@ from genenv_jax.benchmarks import base, registry
 from genenv_jax.benchmarks.base import Rejection, Score, SeedStatistics, Task
 from genenv_jax.benchmarks.demonstrations import endless, play, seed_demonstrations
 from genenv_jax.benchmarks.dial.demonstrations import TurnsDemonstrator
-from genenv_jax.benchmarks.dial.episode import ANSWER_CHARS, OBSERVATIONS, STEP_LIMIT
+from genenv_jax.benchmarks.dial.episode import ANSWER_CHARS, OBSERVATIONS
 from genenv_jax.benchmarks.dial.programs import Choice, Program, read_statement
 from genenv_jax.benchmarks.dial.turns import NO_CHOICE, DialTurns
 from genenv_jax.scoring.verification import inspect
@@ -286,10 +286,10 @@ def test_refused_calls_are_recovered_from_while_turns_are_left(dial, task):
         assert verdict(dial, task, [refused, first, refused, *others]) == (1.0, True, "")
         assert verdict(dial, task, [*ANSWERS[:-1], refused, refused, "4 done 2"]) == (1.0, True, "")
         late = [*3 * [refused], *ANSWERS]
-        assert verdict(dial, task, late) == (0.0, True, STEP_LIMIT)
+        assert verdict(dial, task, late) == (0.0, True, base.STEP_LIMIT)
     strict = DialTurns(positions=5, spare_turns=0)
     assert verdict(strict, task, ANSWERS) == (1.0, True, "")
-    assert verdict(strict, task, ["1 zap(3, 4)", *ANSWERS]) == (0.0, True, STEP_LIMIT)
+    assert verdict(strict, task, ["1 zap(3, 4)", *ANSWERS]) == (0.0, True, base.STEP_LIMIT)
 
 
 @pytest.mark.parametrize(
@@ -311,7 +311,7 @@ def test_refused_calls_are_recovered_from_while_turns_are_left(dial, task):
         (["1 zap(3, 4)"] * 6, False, "unknown_tool"),
         (["1 add(0, 4)"] * 6, False, "other_position"),
         (["1 add(3, 9)"] * 6, False, "unknown_argument"),
-        (["1 add(3, 4)", *["x"] * 5], True, STEP_LIMIT),
+        (["1 add(3, 4)", *["x"] * 5], True, base.STEP_LIMIT),
         (["1 add(3, 4) " * 1000], False, base.TOO_LONG),
         ([ANSWERS[0], "x" * (ANSWER_CHARS + 1)], False, base.TOO_LONG),
     ],
@@ -354,9 +354,9 @@ def test_a_text_is_scored_line_by_line(dial, task):
     assert reason(" \n") == (False, base.EMPTY)
     assert reason(f"{text}\n5 add(2, 1)") == (False, base.UNPARSABLE)
     assert reason(f"{text}\n{text}") == (False, base.UNPARSABLE)
-    assert reason("\n".join(ANSWERS[:-1])) == (True, STEP_LIMIT)
+    assert reason("\n".join(ANSWERS[:-1])) == (True, base.STEP_LIMIT)
     assert reason("I cannot do that.") == (False, base.UNPARSABLE)
-    assert reason("1 add(3, 4)\n" * 1_000_000)[1] == STEP_LIMIT
+    assert reason("1 add(3, 4)\n" * 1_000_000)[1] == base.STEP_LIMIT
 
 
 # -- the simulator's text -----------------------------------------------------------------------------

@@ -6,9 +6,8 @@ from typing import Any, Protocol
 
 from genenv_jax.benchmarks.alfworld import commands, prompts
 from genenv_jax.benchmarks.alfworld.engine import NOTHING_HAPPENS
-from genenv_jax.benchmarks.base import ENVIRONMENT_ERROR, Message, Rejection, Score
+from genenv_jax.benchmarks.base import ENVIRONMENT_ERROR, STEP_LIMIT, Message, Rejection, Score
 
-STEP_LIMIT = "step_limit"
 MAX_OBSERVATION = 600  # characters of a message of a conversation; the longest real one has 318
 MAX_OVERVIEW = 2_000  # of the first one
 

@@ -15,11 +15,11 @@ from genenv_jax.benchmarks.base import EMPTY, Message, Rejection, Score, Task
 from genenv_jax.benchmarks.bfcl import prompts
 from genenv_jax.benchmarks.bfcl.backends import Backends, Call, Scenario, decode, reference
 from genenv_jax.benchmarks.bfcl.limits import Limits
-from genenv_jax.benchmarks.bfcl.multi_turn import FORCE_TERMINATED, MAX_STEPS, Judge
+from genenv_jax.benchmarks.bfcl.multi_turn import MAX_STEPS, Judge
 from genenv_jax.benchmarks.grounding import leaves
 from genenv_jax.benchmarks.safe_parse import MAX_CHARS, check_text
+from genenv_jax.benchmarks.task import FORCE_TERMINATED, TOO_MANY_CALLS
 
-TOO_MANY_CALLS = "too_many_calls"  # in one answer, or in all
 ABOUT = "conversations only grow; answers, calls and results are bounded"
 END_OF_TURN = "Done."  # an answer without a call
 

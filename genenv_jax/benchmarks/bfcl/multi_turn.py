@@ -21,6 +21,7 @@ from typing import Any
 from genenv_jax.benchmarks.base import Message, Rejection, Score, Task
 from genenv_jax.benchmarks.bfcl import prompts
 from genenv_jax.benchmarks.bfcl.backends import Backends, Call, Scenario, decode, same_state
+from genenv_jax.benchmarks.task import FORCE_TERMINATED
 
 MAX_STEPS = (
     20  # official limit: the answer after so many executed ones ends the turn if it has calls
@@ -28,7 +29,6 @@ MAX_STEPS = (
 EMPTY_TURN = "empty_turn_model_response"
 STATE_MISMATCH = "instance_state_mismatch"
 RESPONSE_MISMATCH = "execution_response_mismatch"
-FORCE_TERMINATED = "force_terminated"
 
 
 class Judge:

@@ -6,11 +6,10 @@ import re
 from collections.abc import Sequence
 
 from genenv_jax.benchmarks import base
-from genenv_jax.benchmarks.base import Episode, Message, Score
+from genenv_jax.benchmarks.base import STEP_LIMIT, Episode, Message, Score
 from genenv_jax.benchmarks.dial.programs import Made, turned
 from genenv_jax.benchmarks.dial.tasks import OPERATIONS
 
-STEP_LIMIT = "step_limit"  # the turns were used up
 # Why a call cannot be made, and what the agent reads of it; beside these base.EMPTY and base.UNPARSABLE.
 OTHER_NUMBER, UNKNOWN_TOOL = "other_number", "unknown_tool"
 OTHER_POSITION, UNKNOWN_ARGUMENT = "other_position", "unknown_argument"
