@@ -18,11 +18,12 @@ import os
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any, ClassVar
+from typing import Any
 
 from genenv_jax.benchmarks.base import Message
 from genenv_jax.run.jsonl import JsonLines
 from genenv_jax.sampling.engine import OnCompletion
+from genenv_jax.scoring.attempts import ChatModel
 
 _LONGEST = 1 << 24  # bytes of a response
 _NEWER = "max_completion_tokens"
@@ -104,7 +105,6 @@ class Endpoint:
                 "an endpoint needs the openai package: pip install -e '.[endpoint]'"
             ) from error
         self.url, self.model = url, model
-        self.spent_prompt_tokens = self.spent_completion_tokens = self.requests = 0
         self._settings = {"model": model, "temperature": temperature, "max_tokens": max_tokens}
         self._limit = "max_tokens"  # the name under which the server takes it
         self._budget = max_tokens_total
@@ -183,9 +183,6 @@ class Endpoint:
             raise kind("".join(c if c.isprintable() else " " for c in text)) from error
         completion = _completion(response, self.url)
         with self._lock:
-            self.requests += 1
-            self.spent_prompt_tokens += completion.prompt_tokens
-            self.spent_completion_tokens += completion.completion_tokens
             tokens = completion.prompt_tokens + completion.completion_tokens
             self._spent += tokens
             self._known[digest] = completion
@@ -210,15 +207,7 @@ class Endpoint:
         return self._client.chat.completions.create(**request, **{_NEWER: longest})
 
     def usage(self) -> dict[str, int]:
-        """Requests and tokens of this object's life, what came from the cache not counted."""
-        return {
-            "requests": self.requests,
-            "prompt_tokens": self.spent_prompt_tokens,
-            "completion_tokens": self.spent_completion_tokens,
-        }
-
-    def total_usage(self) -> dict[str, int]:
-        """The same of all answers that are kept, those of earlier objects with this cache included."""
+        """Requests and tokens of all answers, those included that an earlier object has kept."""
         with self._lock:
             known = list(self._known.values())
         return {
@@ -291,8 +280,8 @@ def _count(tokens: Any) -> int:
 
 
 @dataclasses.dataclass(frozen=True)
-class EndpointModel:
-    """An `ChatModel` that asks a server; completions are texts.
+class EndpointModel(ChatModel):
+    """A `ChatModel` that asks a server; completions are texts.
 
     Attributes:
       endpoint: the server.
@@ -302,7 +291,6 @@ class EndpointModel:
       temperature: None takes the endpoint's own.
     """
 
-    continues: ClassVar[bool] = False  # a server has no tokens to go on with
     endpoint: Endpoint
     samples: int = 1
     max_concurrent: int = 64
@@ -327,17 +315,6 @@ class EndpointModel:
             for i, messages in enumerate(conversations)
         ]
         self._ask(jobs, on_completion)
-
-    def fits(self, conversation: list[Message]) -> bool:
-        """See `ChatModel`: the server enforces its own limit."""
-        return True
-
-    def tokens(self, conversation: list[Message]) -> None:
-        """See `ChatModel`: only the server has the tokenizer."""
-
-    def text(self, completion: str) -> str:
-        """See `ChatModel`."""
-        return completion
 
     def _ask(
         self, jobs: Sequence[tuple[int, int, list[Message], int]], on_completion: OnCompletion

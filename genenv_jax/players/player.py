@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import pathlib
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -180,6 +180,20 @@ class Player:
             for width in self.widths
             for group in self.groups
         ]
+
+    def minibatch(self, rollouts: Rollouts, rows: Sequence[int], *arrays: np.ndarray) -> tuple:
+        """A mini-batch of rollouts, and the same rows of `arrays`, filled up with zeros; host arrays.
+
+        arrays: (N, g, c), cut to the width of the mini-batch, or (N, g).
+        """
+        size = self.config.minibatch_size
+        taken, pad = rollouts.take(rows).cut(self.widths), size - len(rows)
+        width = taken.tokens.shape[-1]
+        parts = [x[rows][..., :width] if x.ndim == 3 else x[rows] for x in arrays]
+        return (
+            taken.batch(self.buckets, size),
+            *(np.pad(x, [(0, pad), *[(0, 0)] * (x.ndim - 1)]) for x in parts),
+        )
 
     def load_for(self, phase: str) -> None:
         """Brings what this player needs for "sample", "score", "both" or "update" to the devices."""

@@ -1,4 +1,4 @@
-"""A policy: a model and its sampler as an `ChatModel`, something that turns conversations into texts."""
+"""A policy: a model and its sampler as a `ChatModel`, something that turns conversations into texts."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from genenv_jax.players.lengths import LimitsConfig
 from genenv_jax.sampling.draw import SamplingParams
 from genenv_jax.sampling.engine import Engine, OnCompletion, Rollouts
 from genenv_jax.sampling.episodes import EpisodeEngine
-from genenv_jax.scoring.attempts import Attempt, Waiting
+from genenv_jax.scoring.attempts import Attempt, ChatModel, Waiting
 from genenv_jax.scoring.episodes import Episodes
 from genenv_jax.typing import Params, PRNGKey
 
@@ -55,7 +55,7 @@ def make_engine(
 
 
 @dataclasses.dataclass(frozen=True)
-class Policy:
+class Policy(ChatModel):
     """Samples from a model with an `Engine`.
 
     Attributes:

@@ -177,8 +177,8 @@ class Simulator(Player):
         result, size = np.zeros_like(generations.logprobs), self.config.minibatch_size
         for start in range(0, len(used), size):
             rows = used[start : start + size]
-            taken = generations.take(rows).cut(self.widths)
-            scored = processes.fetch(score(self.put(taken.batch(self.buckets, size))))
+            (batch,) = self.minibatch(generations, rows)
+            scored = processes.fetch(score(self.put(batch)))
             result[rows, :, : scored.shape[-1]] = scored[: len(rows)]
         return result
 

@@ -109,7 +109,7 @@ class EpisodeEngine:
     def _warm_up(self, params: Callable[[], Params], width: int) -> None:
         weights = decoding.prepare(params(), config=self._config)
         empty = Rollouts.empty([], self._options, self.sampler.episode)
-        call = _Call(self, weights, _Nobody(), jax.random.key(0), 0, empty, width)
+        call = _Call(self, weights, None, jax.random.key(0), 0, empty, width)
         call.admit([], *2 * (np.zeros(0, int),))
         for size in (call.size, *call.sizes):
             call.grow(size)
@@ -140,19 +140,6 @@ def part_width(count: int) -> int:
     return narrow if count <= _MOST_NARROW * narrow else wide
 
 
-class _Nobody:
-    """Environments of a call without rows."""
-
-    def answer(self, row: Row, tokens: Sequence[int], done: bool) -> None:
-        pass
-
-    def replies(self, wait: bool) -> Mapping[Row, Sequence[int] | None]:
-        return {}
-
-    def no_room(self, row: Row) -> None:
-        pass
-
-
 class _Call:
     """One call's prompts of one width: the caches on the devices, and where each row stands."""
 
@@ -160,7 +147,7 @@ class _Call:
         self,
         engine: EpisodeEngine,
         weights: decoding.Weights,
-        environments: Environments,
+        environments: Environments | None,  # None: there are no rows
         key: PRNGKey,
         first_row: int,
         result: Rollouts,

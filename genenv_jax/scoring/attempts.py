@@ -6,7 +6,7 @@ import collections
 import contextlib
 import dataclasses
 from collections.abc import Callable, Sequence
-from typing import Any, Protocol
+from typing import Any
 
 from genenv_jax.benchmarks.base import Benchmark, Message, Score, Task
 from genenv_jax.sampling.engine import OnCompletion, ignore
@@ -17,7 +17,7 @@ from genenv_jax.scoring.scorer import Scorer
 Waiting = Callable[[], contextlib.AbstractContextManager]
 
 
-class ChatModel(Protocol):
+class ChatModel:
     """Who answers: a policy on this machine's devices (`players.policy`), or a server.
 
     Attributes:
@@ -28,18 +28,20 @@ class ChatModel(Protocol):
 
     samples: int
     max_concurrent: int
-    continues: bool
+    continues: bool = False
 
     def answer(self, conversations: Sequence[list[Message]], on_completion: OnCompletion) -> Any:
         """Answers every conversation `samples` times; `on_completion` takes each as it is finished.
 
         Returns the `Rollouts` where there are tokens.
         """
+        raise NotImplementedError
 
     def answer_turn(
         self, conversations: Sequence[list[Message]], turn: int, on_completion: OnCompletion
     ) -> None:
         """Answers every conversation once: the turn `turn` (from 0) of a round of episodes."""
+        raise NotImplementedError
 
     def play(
         self,
@@ -52,15 +54,18 @@ class ChatModel(Protocol):
 
         `on_completion` is called for each episode once, when it has ended.
         """
+        raise NotImplementedError
 
     def fits(self, conversation: list[Message]) -> bool:
-        """Whether a conversation is short enough to be answered."""
+        """Whether a conversation is short enough to be answered; a server enforces its own limit."""
+        return True
 
     def tokens(self, conversation: list[Message]) -> int | None:
         """The length of a conversation as a prompt, in tokens; None where that is not known."""
 
     def text(self, completion: Any) -> str:
         """A completion as text.  Called from several threads."""
+        return completion
 
 
 @dataclasses.dataclass(frozen=True)
@@ -125,31 +130,28 @@ def attempt(
     Returns:
       the attempts at each task, in the order of the tasks.
     """
-    plain = [i for i, task in enumerate(tasks) if not benchmark.is_interactive(task)]
     played = [i for i, task in enumerate(tasks) if benchmark.is_interactive(task)]
-    attempts: dict[tuple[int, int], Attempt] = {}
+    plain = [i for i in range(len(tasks)) if i not in set(played)]
+    found: dict[int, list[Attempt]] = {}
+
+    def named(rows: Sequence[int]) -> OnCompletion:
+        """Tells `on_completion` of some of the tasks by their places among all."""
+        return lambda row, *rest: on_completion(rows[row], *rest)
+
     if plain:
         some = [tasks[i] for i in plain]
-
-        def answered(row: int, j: int, completion: Any, done: bool) -> None:
-            on_completion(plain[row], j, completion, done)
-
-        found, _ = answer(benchmark, some, chat_model, scorer, answered, waiting)
-        attempts = {(i, a.sample): a for i, group in zip(plain, found, strict=True) for a in group}
+        made, _ = answer(benchmark, some, chat_model, scorer, named(plain), waiting)
+        found |= zip(plain, made, strict=True)
     if played and benchmark.episodes and chat_model.continues:
         some = [tasks[i] for i in played]
-
-        def ended(row: int, j: int, completion: Any, done: bool) -> None:
-            on_completion(played[row], j, completion, done)
-
-        found, _ = chat_model.play(some, scorer.episodes, ended, waiting)
-        attempts |= {
-            (i, a.sample): a for i, group in zip(played, found, strict=True) for a in group
-        }
+        made, _ = chat_model.play(some, scorer.episodes, named(played), waiting)
+        found |= zip(played, made, strict=True)
     elif played:
-        keys = [(i, j) for i in played for j in range(chat_model.samples)]
-        attempts |= play(tasks, keys, chat_model, scorer.episodes, on_completion, waiting)
-    return [[attempts[i, j] for j in range(chat_model.samples)] for i in range(len(tasks))]
+        samples = range(chat_model.samples)
+        keys = [(i, j) for i in played for j in samples]
+        ended = play(tasks, keys, chat_model, scorer.episodes, on_completion, waiting)
+        found |= {i: [ended[i, j] for j in samples] for i in played}
+    return [found[i] for i in range(len(tasks))]
 
 
 def answer(

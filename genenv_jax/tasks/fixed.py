@@ -12,7 +12,7 @@ from genenv_jax.run.jsonl import write_jsonl
 from genenv_jax.run.streams import Stream, rng
 from genenv_jax.tasks.generation import TaskBatch
 from genenv_jax.tasks.seeds import shuffled_epochs
-from genenv_jax.tasks.sources import GivenTasks
+from genenv_jax.tasks.sources import TaskSource
 
 
 def exist(path: pathlib.Path) -> bool:
@@ -20,7 +20,7 @@ def exist(path: pathlib.Path) -> bool:
     return processes.agree("fixed tasks", str(path.exists())) == "True"
 
 
-class FixedTasks(GivenTasks):
+class FixedTasks(TaskSource):
     """Tasks that are made once and kept in a file of the workdir, which only the first process reads.
 
     Args:

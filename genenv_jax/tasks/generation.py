@@ -106,21 +106,15 @@ class TaskBatch:
 
     def weights(self) -> np.ndarray:
         """(S, n) weights of the simulator's update; 0 where a generation takes no part."""
-        return self._table({(g.row, g.column): g.weight for g in self.generations})
-
-    def r_env(self) -> tuple[np.ndarray, np.ndarray]:
-        """(S, n) R_env, 0 where there is none, and whether a generation was attempted."""
-        attempted = [g for g in self.generations if g.attempts]
-        known = self._table({(g.row, g.column): True for g in attempted}).astype(bool)
-        return self._table({(g.row, g.column): g.r_env for g in attempted}), known
-
-    def rejected(self) -> np.ndarray:
-        """(S, n) whether a generation was rejected."""
-        places = ((g.row, g.column) for g in self.generations if g.rejection)
-        return self._table(dict.fromkeys(places, 1.0)).astype(bool)
-
-    def _table(self, values: dict[tuple[int, int], float]) -> np.ndarray:
         table = np.zeros(self.rollouts.lengths.shape)
-        for place, value in values.items():
-            table[place] = value
+        for g in self.generations:
+            table[g.row, g.column] = g.weight
+        return table
+
+    def r_env(self, invalid_reward: float) -> np.ndarray:
+        """(S, n) R_env; of what was rejected `invalid_reward`, NaN where a task has none."""
+        table = np.full(self.rollouts.lengths.shape, np.nan)
+        for g in self.generations:
+            if g.rejection or g.attempts:
+                table[g.row, g.column] = invalid_reward if g.rejection else g.r_env
         return table

@@ -10,10 +10,10 @@ from genenv_jax.benchmarks.base import Benchmark, SeedStatistics, Task
 from genenv_jax.run.streams import Stream, rng
 from genenv_jax.tasks.generation import TaskBatch
 from genenv_jax.tasks.seeds import LatestStatistics
-from genenv_jax.tasks.sources import GivenTasks
+from genenv_jax.tasks.sources import TaskSource
 
 
-class OracleTasks(GivenTasks):
+class OracleTasks(TaskSource):
     """Tasks at the difficulties where the agent's success rate passes alpha.
 
     Each difficulty's rate is that of the last attempts at it, and 1/2 before there were any.  The tasks

@@ -19,12 +19,13 @@ from genenv_jax.scoring.verification import Verifier
 from genenv_jax.tasks.generation import Generation, TaskBatch
 from genenv_jax.tasks.growth import Growth
 from genenv_jax.tasks.seeds import LatestStatistics, SeedTasks
+from genenv_jax.tasks.sources import TaskSource
 from genenv_jax.typing import WarmUp
 
 _ROUNDS = 50  # times that all seeds are varied at most, for a given number of static tasks
 
 
-class SimulatorTasks:
+class SimulatorTasks(TaskSource):
     """n variations of each of the epoch's contexts, conditioned on how the context's last ones fared.
 
     Args:
@@ -111,9 +112,6 @@ class SimulatorTasks:
                     "r_env": g.r_env,
                     "weight": g.weight,
                 }
-
-    def prepare(self) -> None:
-        """See `TaskSource`."""
 
     def warm_up(self) -> list[WarmUp]:
         """See `TaskSource`."""

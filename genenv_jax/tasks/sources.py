@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Iterable, Iterator
-from typing import Any, Protocol
+from typing import Any
 
 from genenv_jax.benchmarks.base import Benchmark, Task
 from genenv_jax.settings import Settings, choice, within
@@ -69,50 +69,32 @@ class TasksConfig(Settings):
             )
 
 
-class TaskSource(Protocol):
-    """Gives each epoch its tasks, and hears how the agent fared on them."""
+class TaskSource:
+    """Gives each epoch its tasks, and hears how the agent fared on them.
+
+    The defaults are those of a source whose tasks the simulator does not write, so that it learns nothing.
+    """
 
     def tasks(self, epoch: int) -> TaskBatch:
         """The epoch's generations, each with its verdict."""
+        raise NotImplementedError
 
     def record(self, batch: TaskBatch) -> None:
         """Takes the outcome of an epoch."""
 
     def d_env(self, epoch: int, batch: TaskBatch) -> Iterator[dict[str, Any]]:
         """The epoch's lines of D_env: generations that the simulator has learnt from."""
+        return iter(())
 
     def prepare(self) -> None:
         """What is done once, before a run begins.  Raises ValueError where it fails."""
 
     def warm_up(self) -> list[WarmUp]:
         """What compiles all that `tasks` may run."""
+        return []
 
     def state(self) -> Any:
         """What a checkpoint keeps, as plain JSON."""
 
     def restore(self, state: Any, tasks: Iterable[Task]) -> None:
         """Inverse of `state`; see `Stateful`."""
-
-
-class GivenTasks:
-    """A source whose tasks the simulator does not write, so that it learns nothing from them."""
-
-    def record(self, batch: TaskBatch) -> None:
-        """See `TaskSource`."""
-
-    def d_env(self, epoch: int, batch: TaskBatch) -> Iterator[dict[str, Any]]:
-        """See `TaskSource`."""
-        return iter(())
-
-    def prepare(self) -> None:
-        """See `TaskSource`."""
-
-    def warm_up(self) -> list[WarmUp]:
-        """See `TaskSource`."""
-        return []
-
-    def state(self) -> Any:
-        """See `TaskSource`."""
-
-    def restore(self, state: Any, tasks: Iterable[Task]) -> None:
-        """See `TaskSource`."""

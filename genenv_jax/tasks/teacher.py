@@ -261,7 +261,7 @@ class Teacher:
             }
             for g in judged
         )
-        usage = self._endpoint.total_usage()
+        usage = self._endpoint.usage()
         tokens = usage["prompt_tokens"] + usage["completion_tokens"]
         accepted = sum(g.task is not None for g in generations)
         about = {

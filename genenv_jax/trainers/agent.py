@@ -142,7 +142,7 @@ class AgentTrainer:
         advantages = self._advantages(rewards)
         batches = self._scored(
             [
-                self._batch(rollouts, advantages, range(start, start + c.minibatch_size))
+                self._batch(rollouts, advantages, start)
                 for start in range(0, len(rollouts), c.minibatch_size)
             ]
         )
@@ -164,7 +164,7 @@ class AgentTrainer:
         rewards, batches = np.zeros((1, c.group_size)), []
 
         def score(blank: Rollouts) -> None:
-            batch = self._batch(blank, self._advantages(rewards), range(1))
+            batch = self._batch(blank, self._advantages(rewards), 0)
             batches.extend(self._scored([batch]))
 
         def recompute(i: int) -> None:
@@ -223,23 +223,15 @@ class AgentTrainer:
             count += rollouts.take(range(first, len(rollouts))).token_count
         return count
 
-    def _batch(self, rollouts: Rollouts, advantages: np.ndarray, rows: range) -> learner.GRPOBatch:
-        """A mini-batch on the devices, filled up with empty rows; old log-probs stand for the reference's."""
-        c = self._agent.config
-        size, on_policy = c.minibatch_size, None
-        rows = [row for row in rows if row < len(rollouts)]
-        part, pad = rollouts.take(rows).cut(self._agent.widths), size - len(rows)
-        if self._agent.recomputes:
-            on_policy = np.ones((size, c.group_size), np.float32)
-        batch, old, advantage, on_policy = self._agent.put(
-            (
-                part.batch(self._agent.buckets, size),
-                np.pad(part.logprobs, [(0, pad), (0, 0), (0, 0)]),
-                np.pad(advantages[rows], [(0, pad), (0, 0)]),
-                on_policy,
-            )
-        )
-        return learner.GRPOBatch(batch, old, old, advantage, on_policy)
+    def _batch(self, rollouts: Rollouts, advantages: np.ndarray, start: int) -> learner.GRPOBatch:
+        """A mini-batch on the devices; old log-probs stand for the reference's."""
+        agent = self._agent
+        rows = list(range(start, min(start + agent.config.minibatch_size, len(rollouts))))
+        arrays = [rollouts.logprobs, advantages]
+        if agent.recomputes:  # the step itself computes them anew
+            arrays.append(np.ones(advantages.shape, np.float32))
+        batch, old, *rest = agent.put(agent.minibatch(rollouts, rows, *arrays))
+        return learner.GRPOBatch(batch, old, old, *rest)
 
 
 def _record(

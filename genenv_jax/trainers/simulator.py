@@ -17,9 +17,9 @@ import numpy as np
 from genenv_jax.parallel import processes
 from genenv_jax.players import learner
 from genenv_jax.players.simulator import Simulator, SimulatorConfig
+from genenv_jax.rl.advantages import group_advantages
 from genenv_jax.rl.grpo import GRPOConfig
 from genenv_jax.rl.rewards import effective_sample_size
-from genenv_jax.rl.weights import seed_group_advantages
 from genenv_jax.run.metrics import EpochMeans
 from genenv_jax.run.session import Session
 from genenv_jax.run.streams import Stream
@@ -137,20 +137,6 @@ class _Learning(Frozen, abc.ABC):
         size = self._simulator.config.minibatch_size
         yield from (rows[start : start + size] for start in range(0, len(rows), size))
 
-    def _take(self, generations: Rollouts, rows: np.ndarray, *arrays: np.ndarray) -> tuple:
-        """A mini-batch of generations, and the same rows of `arrays`, filled up with zeros.
-
-        arrays: (S, n, c), cut to the width of the mini-batch, or (S, n).
-        """
-        size = self._simulator.config.minibatch_size
-        taken, pad = generations.take(rows).cut(self._simulator.widths), size - len(rows)
-        width = taken.tokens.shape[-1]
-        parts = [x[rows][..., :width] if x.ndim == 3 else x[rows] for x in arrays]
-        return (
-            taken.batch(self._simulator.buckets, size),
-            *(np.pad(x, [(0, pad), *[(0, 0)] * (x.ndim - 1)]) for x in parts),
-        )
-
 
 class Regression(_Learning):
     """Reward-weighted regression on the generations that pass the filter.
@@ -218,7 +204,8 @@ class Regression(_Learning):
         initial: np.ndarray,
         weights: np.ndarray,
     ) -> learner.RWRBatch:
-        taken = self._take(generations, rows, start, initial, weights.astype(np.float32))
+        arrays = start, initial, weights.astype(np.float32)
+        taken = self._simulator.minibatch(generations, rows, *arrays)
         return self._simulator.put(learner.RWRBatch(*taken))
 
     def _empty_batch(self, nothing: Rollouts) -> learner.RWRBatch:
@@ -247,11 +234,9 @@ class PolicyGradient(_Learning):
         )
 
     def _weights(self, batch: TaskBatch) -> np.ndarray:
-        rewards, known = batch.r_env()
-        # A task that was accepted and has no R_env (not attempted, or its episodes broke) has no part.
-        present = known | batch.rejected()
-        invalid = self._simulator.config.invalid_reward
-        return seed_group_advantages(rewards, known, invalid_reward=invalid, present=present)
+        # Within its seed a generation is rewarded for what the simulator made of it, and not for the seed.
+        # Without the division, seeds whose generations are much the same do not get the loudest gradient.
+        return group_advantages(batch.r_env(self._simulator.config.invalid_reward), scale="none")
 
     def _passes(
         self,
@@ -300,7 +285,8 @@ class PolicyGradient(_Learning):
         old: tuple[np.ndarray, ...],
     ) -> learner.GRPOBatch:
         arrays = old[0], initial, weights.astype(np.float32), *old[1:]
-        return self._simulator.put(learner.GRPOBatch(*self._take(generations, rows, *arrays)))
+        taken = self._simulator.minibatch(generations, rows, *arrays)
+        return self._simulator.put(learner.GRPOBatch(*taken))
 
     def _empty_batch(self, nothing: Rollouts) -> learner.GRPOBatch:
         row = np.zeros(1, int)

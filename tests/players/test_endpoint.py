@@ -112,7 +112,7 @@ def test_what_was_answered_is_not_asked_again(tmp_path):
             file.write('{"request": "half a li')  # the process was killed here
         later = Endpoint(url, "m", cache=cache)
         assert [later.complete(HELLO, seed).text for seed in (2, 3)] == ["2", "3"]
-        assert len(requests) == 3 and later.usage()["requests"] == 1
+        assert len(requests) == 3
         warmer = Endpoint(url, "m", cache=cache, temperature=0.7)
         warmer.complete(HELLO, 2)  # another question
         assert len(requests) == 4
@@ -137,10 +137,10 @@ def test_a_budget_ends_the_asking(tmp_path):
         later = Endpoint(url, "m", max_tokens_total=15, cache=tmp_path / "answers.jsonl")
         with pytest.raises(BudgetSpent, match=r"20 tokens are spent, .*answers\.jsonl"):
             later.complete(HELLO, 2)  # to start again is no way around it
-        assert later.usage()["requests"] == 0 and later.total_usage()["requests"] == 2
+        assert later.usage()["requests"] == 2
         larger = Endpoint(url, "m", max_tokens_total=30, cache=tmp_path / "answers.jsonl")
         larger.complete(HELLO, 2)
-        assert larger.total_usage() == {
+        assert larger.usage() == {
             "requests": 3,
             "prompt_tokens": 21,
             "completion_tokens": 9,

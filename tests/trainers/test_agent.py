@@ -8,6 +8,7 @@ import pytest
 
 from genenv_jax.benchmarks import base
 from genenv_jax.players import learner
+from genenv_jax.players.player import Player
 from genenv_jax.sampling.engine import Rollouts
 from genenv_jax.scoring.attempts import Attempt
 from genenv_jax.tasks.generation import Generation
@@ -21,7 +22,7 @@ class FakeAgent:
     """Whose log-probs are the number of steps that it has made."""
 
     buckets, widths, frozen, optimizer = (4,), (C,), {}, None
-    model = SimpleNamespace(config=None)
+    model, minibatch = SimpleNamespace(config=None), Player.minibatch
 
     def __init__(self, recomputes, epochs):
         self.recomputes, self.state, self.phases = recomputes, 0, []
