@@ -1,4 +1,4 @@
-"""What an evaluation says on the terminal, in at most 80 columns; all of it is in results.json."""
+"""What an evaluation says on the terminal; all of it is in results.json."""
 
 from __future__ import annotations
 
@@ -6,7 +6,6 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from genenv_jax.scoring.attempts import Attempt
 
-_WIDTH = 80
 _CUT = 0.1  # share of the answers from which on it is said that they were cut off
 
 
@@ -51,18 +50,7 @@ def cut_off(attempts: Mapping[str, Sequence[Sequence[Attempt]]], limits: str) ->
 
 
 def _table(rows: Iterable[Sequence[str]]) -> list[str]:
-    """Aligned lines; where they are too wide, the names (columns 0 and 2) are shortened."""
+    """Aligned lines."""
     rows = list(rows)
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-    if excess := max(sum(widths) + 2 * len(widths) - 2 - _WIDTH, 0):
-        room = widths[0] + widths[2] - excess
-        widths[0] = min(widths[0], max(room // 2, room - widths[2]))
-        widths[2] = room - widths[0]
-    return [
-        "  ".join(_fit(text, width) for text, width in zip(row, widths, strict=True)).rstrip()
-        for row in rows
-    ]
-
-
-def _fit(text: str, width: int) -> str:
-    return (text if len(text) <= width else text[: width - 2] + "..")[:width].ljust(width)
+    return ["  ".join(map(str.ljust, row, widths)).rstrip() for row in rows]

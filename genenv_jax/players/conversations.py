@@ -78,7 +78,6 @@ class Conversations:
         return prompts
 
     def answer(self, row: Row, tokens: Sequence[int], done: bool) -> None:
-        """See `Environments`."""
         answers = self._answers.setdefault(row, [])
         answers.append(self._model.decode(tokens))
         self._last[row] = tokens, done
@@ -101,7 +100,6 @@ class Conversations:
         return came
 
     def no_room(self, row: Row) -> None:
-        """See `Environments`."""
         self._episodes.drop(row)
         self._end(row, Score(0.0, False, False, EPISODE_TOO_LONG))
 

@@ -72,12 +72,10 @@ class Policy(ChatModel):
 
     @property
     def samples(self) -> int:
-        """See `ChatModel`."""
         return self.engine.options.group_size
 
     @property
     def max_concurrent(self) -> int:
-        """See `ChatModel`."""
         return self.engine.batch_size
 
     @property
@@ -125,9 +123,7 @@ class Policy(ChatModel):
         return self.tokens(conversation) <= self.engine.prompt_buckets[-1]
 
     def tokens(self, conversation: list[Message]) -> int:
-        """See `ChatModel`."""
         return len(self.model.encode_messages(conversation))
 
     def text(self, completion: Sequence[int]) -> str:
-        """See `ChatModel`."""
         return self.model.decode(completion)

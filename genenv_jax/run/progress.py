@@ -140,13 +140,14 @@ class Progress:
             return
         outermost = self._live is None
         if outermost:
+            one_line = Column(no_wrap=True, overflow="ellipsis")
             self._live = rich_progress.Progress(
-                rich_progress.TextColumn(
-                    "{task.description}", markup=False, table_column=_one_line()
-                ),
+                rich_progress.TextColumn("{task.description}", markup=False, table_column=one_line),
                 # Where the terminal is narrow the line keeps its numbers, and the bar what is left.
                 rich_progress.BarColumn(min(20, max(4, self._console.width - 76))),
-                _Counts(table_column=_one_line()),
+                rich_progress.TextColumn("{task.fields[count]}"),
+                rich_progress.TimeElapsedColumn(),
+                rich_progress.TimeRemainingColumn(compact=True),
                 console=self._console,
                 transient=True,
                 refresh_per_second=4,
@@ -154,8 +155,8 @@ class Progress:
             )
             self._live.start()
         live = self._live
-        task = live.add_task(phase.label, total=phase.total, unit=phase.unit, took=0.0)
-        phase.watch = lambda phase: live.update(task, completed=phase.done, took=phase.seconds)
+        task = live.add_task(phase.label, total=phase.total, count=phase.count)
+        phase.watch = lambda phase: live.update(task, completed=phase.done, count=phase.count)
         try:
             yield
         finally:
@@ -216,46 +217,27 @@ class Phase:
         self.done += n
         self.watch(self)
 
+    @property
+    def count(self) -> str:
+        """The units so far, of all; "" where they are not known, and none is done."""
+        if self.total is None:
+            return f"{self.done:,} {self.unit}" if self.done else ""
+        return f"{self.done:,}/{self.total:,} {self.unit}"
+
     def text(self, ended: str) -> str:
         """How far it came, how long it took, and how fast it was; ended: the word before the time."""
         time_taken = f"{ended} {format_seconds(self.seconds)}"
         if not self.done:
             return f"{self.label}  {time_taken}"
-        short = self.total is not None and self.done != self.total
-        done = f"{self.done:,}/{self.total:,}" if short else f"{self.done:,}"
+        count = f"{self.done:,} {self.unit}" if self.done == self.total else self.count
         rate = self.done / max(self.seconds, 1e-9)
         per_second = f"{rate:,.0f}" if rate >= 100 else f"{rate:.3g}"
-        return f"{self.label}  {done} {self.unit} {time_taken}  {per_second} {self.unit}/s"
+        return f"{self.label}  {count} {time_taken}  {per_second} {self.unit}/s"
 
 
 def _aligned(text: str, name: str) -> str:
     """Right-aligned in the column of that name; the hat of p̂ has no width."""
     return " " * max(max(_WIDTH, cell_len(name) + 1) - cell_len(text), 1) + text
-
-
-def _one_line() -> Column:
-    return Column(no_wrap=True, overflow="ellipsis")
-
-
-class _Counts(rich_progress.ProgressColumn):
-    """Units done, the time so far, and the time left at this pace."""
-
-    max_refresh = None
-
-    def render(self, task: rich_progress.Task) -> Text:
-        elapsed = task.elapsed or 0.0
-        parts = [format_seconds(elapsed)]
-        if task.total is not None:
-            parts.insert(0, f"{int(task.completed):,}/{int(task.total):,} {task.fields['unit']}")
-            if 0 < task.completed < task.total:
-                # From the last unit done: between two it counts down, and does not rise.
-                took = task.fields["took"]
-                left = took / task.completed * (task.total - task.completed) - (elapsed - took)
-                if left > 0:
-                    parts.append(f"{format_seconds(left)} left")
-        elif task.completed:
-            parts.insert(0, f"{int(task.completed):,} {task.fields['unit']}")
-        return Text("  ".join(parts))
 
 
 class _Quiet:

@@ -59,7 +59,6 @@ class FixedTasks(TaskSource):
         return self._tasks
 
     def prepare(self) -> None:
-        """See `TaskSource`."""
         self.all()
 
     def tasks(self, epoch: int) -> TaskBatch:

@@ -33,7 +33,6 @@ class OracleTasks(TaskSource):
         self.statistics = LatestStatistics()
 
     def tasks(self, epoch: int) -> TaskBatch:
-        """See `TaskSource`."""
         draws = rng(self._seed, Stream.ORACLE, epoch)
         names = list(self._benchmark.difficulties)
         rates = np.array([_rate(self.statistics[name]) for name in names])
@@ -52,11 +51,9 @@ class OracleTasks(TaskSource):
         )
 
     def state(self) -> dict[str, list[int]]:
-        """See `TaskSource`."""
         return self.statistics.state()
 
     def restore(self, state: dict[str, list[int]], tasks: Iterable[Task]) -> None:
-        """See `TaskSource`."""
         self.statistics.restore(state)
 
 

@@ -54,7 +54,6 @@ class SimulatorTasks(TaskSource):
         self._session, self._statistics, self._growth = session, LatestStatistics(), growth
 
     def tasks(self, epoch: int) -> TaskBatch:
-        """See `TaskSource`."""
         contexts = self._growth.contexts(epoch, self.seeds.choose(epoch))
         batch = self.write(epoch, contexts, self._simulator.generate, Stream.GENERATE)
         self._session.tokens += batch.rollouts.token_count
@@ -93,13 +92,11 @@ class SimulatorTasks(TaskSource):
             )
 
     def record(self, batch: TaskBatch) -> None:
-        """See `TaskSource`."""
         own = [g for g in batch.generations if self._growth.statistics(g.seed) is None]
         self._statistics.record((g.seed.id, g.attempts, g.successes) for g in own)
         self._growth.record(batch)
 
     def d_env(self, epoch: int, batch: TaskBatch) -> Iterator[dict[str, Any]]:
-        """See `TaskSource`."""
         for g in batch.generations:
             if g.weight > 0:
                 messages = self._benchmark.simulator_messages(g.seed, g.seed_statistics)
@@ -114,15 +111,12 @@ class SimulatorTasks(TaskSource):
                 }
 
     def warm_up(self) -> list[WarmUp]:
-        """See `TaskSource`."""
         return self._simulator.warm_up()
 
     def state(self) -> dict[str, Any]:
-        """See `TaskSource`."""
         return {"seeds": self._statistics.state(), "grown": self._growth.state()}
 
     def restore(self, state: dict[str, Any], tasks: Iterable[Task]) -> None:
-        """See `TaskSource`."""
         self._statistics.restore(state["seeds"])
         self._growth.restore(state["grown"], tasks)
 

@@ -1,32 +1,27 @@
 """An update that has destroyed the model ends the run before anything of it is saved, and its batch is kept.
 
-    batch = divergence.load("runs/quickstart/diverged/agent-7.json")
-    experiment.agent_trainer.update(batch.rollouts, batch.values)
+    rollouts, rewards, _ = divergence.load("runs/quickstart/diverged/agent-7.npz")
+    experiment.agent_trainer.update(rollouts, rewards)
 
 The file holds what the update was given.  The same command in the workdir comes to the same batch once more.
 """
 
 from __future__ import annotations
 
-import dataclasses
-import json
 import math
 import os
-import pathlib
 from collections.abc import Mapping
 
 import numpy as np
 
 from genenv_jax.parallel import processes
-from genenv_jax.run.jsonl import read_json, write_text
 from genenv_jax.run.session import Session
-from genenv_jax.sampling.engine import Rollouts
+from genenv_jax.sampling.engine import Rollouts, pad_rows
 
 MAX_KL = 1000.0  # nats a token, over which an update has diverged; a single token's estimate ends at e^20
 # Metrics of an update that are a KL divergence, in nats a token.
 _DIVERGENCES = ("kl", "kl_to_initial", "update_kl")
-_ARRAYS = {"tokens": np.int32, "lengths": np.int32, "logprobs": np.float32, "done": bool}
-_MASK = "loss_mask"  # of episodes only
+_ARRAYS = ("tokens", "lengths", "logprobs", "done", "loss_mask")  # the last of episodes only
 
 
 def reason(metrics: Mapping[str, float]) -> str:
@@ -63,20 +58,21 @@ def check(
     if not why:
         return
     epoch = session.finished + 1
-    path = session.workdir / "diverged" / f"{player}-{epoch}.json"
+    path = session.workdir / "diverged" / f"{player}-{epoch}.npz"
     kept = f"Its batch is kept in {path}"
     if processes.is_writer():
-        content = {
-            "metrics": {name: float(value) for name, value in metrics.items()},
-            "prompts": [list(map(int, prompt)) for prompt in rollouts.prompts],
-            **{name: getattr(rollouts, name).tolist() for name in _ARRAYS},
-            _MASK: None if rollouts.loss_mask is None else rollouts.loss_mask.tolist(),
-            "values": np.asarray(values, float).tolist(),
-        }
+        longest = max(map(len, rollouts.prompts))
+        prompts, lengths = pad_rows(rollouts.prompts, longest, len(rollouts))
+        arrays = {name: getattr(rollouts, name) for name in _ARRAYS}
+        numbers = {f"metrics/{name}": value for name, value in metrics.items()}
+        content = {"prompts": prompts, "prompt_lengths": lengths, "values": values, **numbers}
+        content |= {name: array for name, array in arrays.items() if array is not None}
         try:
             path.parent.mkdir(exist_ok=True)
-            write_text(path, json.dumps(content) + "\n")
+            with path.open("wb") as file:
+                np.savez_compressed(file, **content)
         except OSError as error:
+            path.unlink(missing_ok=True)
             kept = f"Its batch could not be kept: {error}"
     raise FloatingPointError(
         f"epoch {epoch}, the {player}'s update: {why}.  {kept}.  Nothing of this epoch is saved; if the last "
@@ -84,20 +80,11 @@ def check(
     )
 
 
-@dataclasses.dataclass(frozen=True)
-class KeptBatch:
-    """rollouts, values: see `check`.  metrics: of the update that diverged."""
-
-    rollouts: Rollouts
-    values: np.ndarray
-    metrics: dict[str, float]
-
-
-def load(path: str | os.PathLike[str]) -> KeptBatch:
-    """A batch that `check` has kept.  Raises FileNotFoundError, or ValueError where the file is damaged."""
-    content = read_json(pathlib.Path(path), "the batch of an update that diverged")
-    arrays = {name: np.array(content[name], dtype) for name, dtype in _ARRAYS.items()}
-    if content.get(_MASK):
-        arrays[_MASK] = np.array(content[_MASK], bool)
-    rollouts = Rollouts(content["prompts"], **arrays)
-    return KeptBatch(rollouts, np.array(content["values"]), content["metrics"])
+def load(path: str | os.PathLike[str]) -> tuple[Rollouts, np.ndarray, dict[str, float]]:
+    """Rollouts, values and metrics that `check` has kept."""
+    with np.load(path) as kept:
+        content = dict(kept)
+    prompts = zip(content["prompts"].tolist(), content["prompt_lengths"], strict=True)
+    arrays = {name: content[name] for name in _ARRAYS if name in content}
+    metrics = {k.partition("/")[2]: float(v) for k, v in content.items() if k[:8] == "metrics/"}
+    return Rollouts([tokens[:n] for tokens, n in prompts], **arrays), content["values"], metrics

