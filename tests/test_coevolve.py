@@ -20,7 +20,7 @@ from genenv_jax.benchmarks import registry
 from genenv_jax.coevolve import Coevolution
 from genenv_jax.config import validate
 from genenv_jax.evaluate.held_out import HeldOut
-from genenv_jax.models import huggingface, lora, peft
+from genenv_jax.models import huggingface, lora
 from genenv_jax.run import tracking
 from genenv_jax.run.session import Session
 from genenv_jax.run.timing import Compilations
@@ -28,6 +28,7 @@ from genenv_jax.sampling.engine import Engine
 from genenv_jax.trainers import divergence
 from genenv_jax.trainers.simulator import Regression
 from tests import tiny, toy
+from tests.models import adapters
 from tests.run.fake_trackers import Failing, FakeTracker, install
 from tests.runs import contents, forget_steps, lines, params, run, same, toy_config
 from tests.toy import Toy
@@ -724,8 +725,8 @@ def test_both_players_as_adapters_on_one_base(cache, tmp_path, extra):
         trained = params(whole, player)
         assert all(np.abs(x).max() > 0 for x in jax.tree.leaves(trained))  # B too has moved
         folder = tmp_path / "whole" / f"{player}_adapter"
-        assert peft.read_lora_config(folder) == config.lora
-        assert same(peft.load_adapter(folder, config), trained)
+        assert adapters.read_config(folder) == config.lora
+        assert same(adapters.load(folder, config), trained)
         merged = tiny.merge(lora.join(base, trained), config.lora.scale)
         exported = huggingface.load_params(tmp_path / "whole" / player, config.base)
         jax.tree.map(lambda a, b: np.testing.assert_allclose(a, b, atol=1e-6), exported, merged)

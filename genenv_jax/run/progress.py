@@ -170,10 +170,6 @@ class Progress:
             phase.shown = phase.seconds
             self.line(phase.text("after"))
 
-    def say(self, text: str) -> None:
-        """Shows a line about the epoch under way."""
-        self.line(f"{self._label(min(self._done + 1, self._epochs))}{text}")
-
     def line(self, text: str) -> None:
         """Shows a line."""
         if self._stream is None:

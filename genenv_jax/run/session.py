@@ -270,10 +270,6 @@ class Session:
         """A phase of the display, see `Progress.phase`."""
         return self._progress.phase(name, total, unit, epoch)
 
-    def say(self, text: str) -> None:
-        """Shows a line about the epoch under way, see `Progress.say`."""
-        self._progress.say(text)
-
     def measure(self, name: str) -> contextlib.AbstractContextManager[None]:
         """Adds the seconds of a block to `name`, see `RunClock.measure`."""
         return self._clock.measure(name)

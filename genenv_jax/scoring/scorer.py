@@ -20,7 +20,6 @@ import os
 import pathlib
 import queue
 import tempfile
-import threading
 import traceback
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -39,9 +38,6 @@ from genenv_jax.settings import Settings, within
 
 Key = tuple[int, int]
 
-# Completions that may wait.  `Batch.add` blocks beyond: far more than one step of a sampler finishes,
-# so that decoding stalls only where scoring is what takes the time anyway.
-CAPACITY = 4096
 _LOGGED = 5  # failures of a kind that are logged
 
 
@@ -78,7 +74,6 @@ class Scorer:
       benchmark: scores and inspects.
       decode: token ids -> text.  Called from several threads at a time.
       config: its settings; `worker_count` says how many processes that makes.
-      capacity: completions that may wait.
     Attributes:
       episodes: plays the episodes of an interactive benchmark.
     Raises:
@@ -91,7 +86,6 @@ class Scorer:
         benchmark: Benchmark,
         decode: Callable[[Sequence[int]], str],
         config: ScoringConfig = ScoringConfig(),  # noqa: B008: frozen
-        capacity: int = CAPACITY,
     ):
         self._benchmark, self._decode = benchmark, decode
         self._here = OpenEpisodes(benchmark)
@@ -105,7 +99,6 @@ class Scorer:
         for worker in self._workers:
             self._idle.put(worker)
         self._threads = ThreadPoolExecutor(max(1, len(self._workers)), "scoring")
-        self._room = threading.BoundedSemaphore(capacity)
         self._failures: collections.Counter[str] = collections.Counter()
         self._closed = False
         if count:
@@ -133,17 +126,11 @@ class Scorer:
             worker.close()
         self.episodes.close()
 
-    def _submit(
+    def submit(
         self, tokens: Sequence[int], question: str, arguments: tuple[Any, ...]
     ) -> Future[tuple[str, requests.Outcome | None]]:
-        self._room.acquire()
-        try:
-            future = self._threads.submit(self._answer, tokens, question, arguments)
-        except BaseException:
-            self._room.release()
-            raise
-        future.add_done_callback(lambda _: self._room.release())
-        return future
+        """Has a text answered as soon as a thread is free; see `Batch.add`."""
+        return self._threads.submit(self._answer, tokens, question, arguments)
 
     def _answer(
         self, tokens: Sequence[int], question: str, arguments: tuple[Any, ...]
@@ -197,7 +184,7 @@ class Batch:
         """
         if key in self._futures:
             raise ValueError(f"completion {key} was added before: expected each once")
-        self._futures[key] = self._scorer._submit(tokens, question, arguments)
+        self._futures[key] = self._scorer.submit(tokens, question, arguments)
 
     def collect(self) -> dict[Key, tuple[str, requests.Outcome]]:
         """Waits for all of them: text and outcome by key, in the order of the keys.

@@ -317,37 +317,6 @@ def test_a_worker_by_itself():
         worker.ask(SCORE, (TASK, "fine"))
 
 
-# -- the queue ------------------------------------------------------------------------------------------
-
-
-def test_the_queue_is_bounded_and_never_stuck():
-    """Adding waits for room; what waits is scored all the same, failures included."""
-    gate = threading.Event()
-
-    class Slow(Complete):
-        def score(self, task, text):
-            gate.wait(10)
-            return super().score(task, text)
-
-    with Scorer(Slow(), decode, capacity=3) as scorer:
-        batch, added = scorer.batch(), []
-
-        def add():
-            for i in range(9):
-                batch.add((i, 0), encode("raise" if i % 2 else "fine"), SCORE, TASK)
-                added.append(i)
-
-        thread = threading.Thread(target=add)
-        thread.start()
-        time.sleep(0.2)
-        assert len(added) == 3
-        gate.set()
-        thread.join(10)
-        scores = [score for _, score in batch.collect().values()]
-    assert len(added) == 9
-    assert [score.valid for score in scores] == [i % 2 == 0 for i in range(9)]
-
-
 def test_workers_score_side_by_side_and_while_nobody_collects():
     with Scorer(Complete(), decode, ScoringConfig(3, timeout=2.0)) as scorer:
         outcomes(scorer, ["sleep 0.2"] * 3)  # they start
