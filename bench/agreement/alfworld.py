@@ -9,25 +9,24 @@ from collections.abc import Iterator
 
 from bench.agreement.tally import Case, Judge, Verdict
 from bench.bad_answers.alfworld import CHANGES, LIMIT, Way
-from genenv_jax.benchmarks.alfworld import engine, expert, games
+from genenv_jax.benchmarks.alfworld import engine, expert, planner, tasks
 from genenv_jax.benchmarks.alfworld.benchmark import ALFWorld
-from genenv_jax.benchmarks.alfworld.world import World
 
 
 def cases(data_dir: pathlib.Path | None, seed: int, share: float) -> Iterator[Case]:
     """Games of valid_unseen, each with an expert's way and one change of it."""
-    for game in games.load(games.find_directory(data_dir), ["valid_unseen"])["valid_unseen"]:
+    for game in tasks.load(tasks.find_directory(data_dir), "valid_unseen"):
         rng = random.Random(f"agreement {seed} {game.id}")
         if rng.random() >= share:
             continue
-        world = World(game.problem())
-        way = expert.walkthrough(world, rng.choice(expert.EXPERTS))
+        world = game.world()
+        way = rng.choice((expert.walkthrough, planner.shortest))(world)
         yield _case("expert", game, way)
         kind = rng.choice(sorted(CHANGES))
         yield _case(kind, game, CHANGES[kind](way, world, rng))
 
 
-def _case(kind: str, game: games.Game, way: Way) -> Case:
+def _case(kind: str, game: tasks.Game, way: Way) -> Case:
     return Case(kind, game.task(), "\n".join(f"Action: {command}" for command in way), (game, way))
 
 

@@ -20,13 +20,13 @@ import shutil
 import tempfile
 from typing import Any
 
-from genenv_jax.benchmarks.alfworld import commands, engine, games
+from genenv_jax.benchmarks.alfworld import commands, engine, tasks
 
 WALKTHROUGHS = pathlib.Path(__file__).with_suffix(".json")
 MAX_STEPS = 150
 
 
-def play(game: games.Game) -> dict[str, Any]:
+def play(game: tasks.Game) -> dict[str, Any]:
     """What the official expert does in one game: {"won": bool, "commands": "a, b, c"}."""
     import textworld
     from alfworld.agents.environment.alfred_tw_env import (
@@ -44,7 +44,7 @@ def play(game: games.Game) -> dict[str, Any]:
     )
     with tempfile.TemporaryDirectory() as directory:
         # The expert reads its parameters from the file beside the game's.
-        path = pathlib.Path(directory) / games.FILE
+        path = pathlib.Path(directory) / tasks.FILE
         path.write_text(json.dumps(engine.game_data(game, commands.MOVE_TO)), encoding="utf-8")
         shutil.copy(game.path.with_suffix(".json"), directory)
         env.load(str(path))
@@ -61,11 +61,11 @@ def play(game: games.Game) -> dict[str, Any]:
 
 def main() -> None:
     """Plays all games that are not recorded yet."""
-    directory = games.find_directory()
+    directory = tasks.find_directory()
     recorded = {}
     if WALKTHROUGHS.is_file():
         recorded = json.loads(WALKTHROUGHS.read_text(encoding="utf-8"))["games"]
-    for game in games.load(directory, ["valid_unseen"])["valid_unseen"]:
+    for game in tasks.load(directory, "valid_unseen"):
         if game.id not in recorded:
             recorded[game.id] = play(game)
             _write(recorded)

@@ -14,8 +14,7 @@ from bench.bad_answers import bad_answers
 from bench.fuzz import texts
 from bench.fuzz.promises import check_messages, check_rejection, check_score, check_task, promise
 from genenv_jax.benchmarks import registry
-from genenv_jax.benchmarks.alfworld import games
-from genenv_jax.benchmarks.alfworld.rules import RulesGame
+from genenv_jax.benchmarks.alfworld.episode import RulesGame
 from genenv_jax.benchmarks.api_bank import generation
 from genenv_jax.benchmarks.api_bank import prompts as api_bank_prompts
 from genenv_jax.benchmarks.base import Benchmark, Rejection, Score, Task
@@ -114,8 +113,7 @@ def of_benchmark(name: str, benchmark: Benchmark) -> Iterator[Target]:
     seeds, held_out = list(benchmark.tasks("seed")), list(benchmark.tasks("eval"))
     if name == "alfworld":
         benchmark.open_game = RulesGame
-        split = next(iter(benchmark.splits["eval"]))
-        played = games.splits(benchmark._directory()).get(split, [])[:10]
+        played = [game.task() for game in benchmark.games("eval")[:10]]
     else:
         played = [t for t in (*seeds[:10], *held_out) if benchmark.is_interactive(t)][:30]
     if played:

@@ -194,16 +194,12 @@ class GenenvAlfworld(TaskBuilder):
 
     benchmark = "alfworld"
     homepage = "https://alfworld.github.io"
-    reader = "genenv_jax.benchmarks.alfworld.games"
-    steps: ClassVar[str] = "genenv_jax.benchmarks.alfworld.steps"
+    reader = "genenv_jax.benchmarks.alfworld.tasks"
     citation = """@inproceedings{shridhar2021alfworld,
   title={ALFWorld: Aligning Text and Embodied Environments for Interactive Learning},
   author={Shridhar, Mohit and Yuan, Xingdi and C\\^ot\\'e, Marc-Alexandre and Bisk, Yonatan and Trischler,
     Adam and Hausknecht, Matthew},
   booktitle={ICLR}, year={2021}}"""
-
-    def _read(self, directory: pathlib.Path) -> Mapping[str, list[Task]]:
-        return {**_reader(self.reader)(directory), **_reader(self.steps)(directory)}
 
 
 class GenenvBamboogle(TaskBuilder):

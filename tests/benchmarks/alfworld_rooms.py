@@ -18,21 +18,19 @@ from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 from genenv_jax.benchmarks import base
-from genenv_jax.benchmarks.alfworld import commands, engine, kinds, pddl, planner, rooms
+from genenv_jax.benchmarks.alfworld import commands, engine, kinds, planner, rooms
 from genenv_jax.benchmarks.alfworld.benchmark import ALFWorld
-from genenv_jax.benchmarks.alfworld.world import World
+from genenv_jax.benchmarks.alfworld.chores import CHORES, TREATMENTS
 from genenv_jax.benchmarks.base import Rejection, Task
 
 Room = dict[str, Any]
 
-_TOOL = {"clean": "sinkbasin", "heat": "microwave", "cool": "fridge"}
-_FLAG = {"clean": "cleanable", "heat": "heatable", "cool": "coolable"}
-
 
 def draw(rng: random.Random) -> Room:
     """A room that fits together; its chore may be done already, impossible or too far away."""
-    task = rng.choice(list(rooms.TASKS))
-    thing = rng.choice(sorted(kinds.FLAGS[_FLAG[task]] if task in _FLAG else kinds.OBJECTS))
+    task = rng.choice(list(CHORES))
+    chore = CHORES[task]
+    thing = rng.choice(sorted(kinds.FLAGS[chore.flag] if chore.flag else kinds.OBJECTS))
     holds = sorted(place for place, things in kinds.HOLDS.items() if thing in things)
     place = "desklamp" if task == "light" else rng.choice(holds)
     of_place = [
@@ -40,8 +38,8 @@ def draw(rng: random.Random) -> Room:
         rng.choice(holds),
     ]
     # Sometimes what the chore needs is not there.
-    if task in _TOOL and rng.random() < 0.95:
-        of_place.append(_TOOL[task])
+    if chore.tools and rng.random() < 0.95:
+        of_place.append(chore.tools[0])
     of_place += rng.choices(sorted(kinds.HOLDS), k=rng.randint(1, 11))
     rng.shuffle(of_place)
     places = [f"{kind} {of_place[: i + 1].count(kind)}" for i, kind in enumerate(of_place)]
@@ -110,9 +108,9 @@ def _solved(room: Room, rng: random.Random) -> None:
 
 def _no_tool(room: Room, rng: random.Random) -> None:
     """The chore is to clean, heat or cool something and nothing in the room does it."""
-    task = rng.choice(list(_TOOL))
-    thing = rng.choice(sorted(kinds.FLAGS[_FLAG[task]] & kinds.HOLDS["countertop"]))
-    room["places"] = {p: t for p, t in room["places"].items() if p.split()[0] != _TOOL[task]}
+    task, chore = rng.choice(list(TREATMENTS.items()))
+    thing = rng.choice(sorted(kinds.FLAGS[chore.flag] & kinds.HOLDS["countertop"]))
+    room["places"] = {p: t for p, t in room["places"].items() if p.split()[0] not in chore.tools}
     room["places"] |= {"countertop 91": [f"{thing} 91"], "diningtable 91": []}
     room["closed"] = [p for p in room["closed"] if p in room["places"]]
     room["goal"] = {"task": task, "object": thing, "place": "diningtable"}
@@ -131,8 +129,8 @@ def _no_door(room: Room, rng: random.Random) -> None:
 
 
 def _not_so(room: Room, rng: random.Random) -> None:
-    task = rng.choice(list(_FLAG))
-    wrong = sorted(kinds.HOLDS["countertop"] - kinds.FLAGS[_FLAG[task]])
+    task, chore = rng.choice(list(TREATMENTS.items()))
+    wrong = sorted(kinds.HOLDS["countertop"] - kinds.FLAGS[chore.flag])
     room["goal"] = {"task": task, "object": rng.choice(wrong), "place": "countertop"}
 
 
@@ -217,7 +215,7 @@ def differences(
 ) -> list[str]:
     """Where the engine and the rules part along a game's stored plan, with looks in between."""
     game, rng = benchmark._game(task), random.Random(seed)
-    world, running = World(game.problem(), grammar), open_game(game, grammar)
+    world, running = game.world(grammar), open_game(game, grammar)
     found = (
         [] if (running.overview, running.goal) == (world.overview(), game.goal) else ["overview"]
     )
@@ -258,7 +256,7 @@ def main() -> None:
     reasons = collections.Counter(o.reason for _, o in outcomes if isinstance(o, Rejection))
     times = []
     for _, task in accepted:
-        world = World(pddl.parse(benchmark._game(task).room.problem()))
+        world = benchmark._game(task).world()
         start = time.process_time()
         planner.shortest(world)
         times.append(time.process_time() - start)

@@ -6,7 +6,7 @@ import json
 import pathlib
 import time
 
-from genenv_jax.benchmarks.alfworld import commands, games
+from genenv_jax.benchmarks.alfworld import tasks
 
 PROBLEM = """
 (define (problem toy) (:domain alfred)
@@ -31,6 +31,8 @@ PROBLEM = """
   (inReceptacle ?o ?r)))))))
 )
 """
+# Another room, with the mug where nobody looks first.
+OTHER_PROBLEM = PROBLEM.replace("Drawer_bar_2", "Shelf_bar_2").replace("DrawerType", "ShelfType")
 PLAN = [
     "go to drawer 2", "open drawer 2", "take mug 1 from drawer 2", "go to sinkbasin 1",
     "clean mug 1 with sinkbasin 1", "put mug 1 in/on desk 1",
@@ -114,7 +116,7 @@ def write_game(
     **changes: object,
 ) -> pathlib.Path:
     """Writes one game of the toy room below `root`; `changes` replace entries of the file."""
-    path = root / games.ROOT / split / name / trial / games.FILE
+    path = root / tasks.ROOT / split / name / trial / tasks.FILE
     path.parent.mkdir(parents=True)
     grammar = _GRAMMAR.replace("GOAL", "put a clean mug in desk")
     data = {"pddl_domain": "", "grammar": grammar, "pddl_problem": PROBLEM, "solvable": True}
@@ -134,7 +136,7 @@ def write(root: pathlib.Path) -> pathlib.Path:
 class FakeGame:
     """A running game that is won by "open drawer 1", and hangs or dies where it is told to."""
 
-    def __init__(self, game: games.Game, grammar: str):
+    def __init__(self, game: tasks.Game, grammar: str):
         self.goal, self.overview = game.goal, "You see a drawer 1."
         self.admissible, self.won = ("go to drawer 1", "look", "open drawer 1"), False
         self.closed = False
@@ -148,6 +150,3 @@ class FakeGame:
 
     def close(self) -> None:
         self.closed = True
-
-
-GRAMMAR = commands.PUT_IN_ON

@@ -4,8 +4,9 @@ import sys
 
 import pytest
 
+from genenv_jax.benchmarks.alfworld.benchmark import ALFWorld
 from genenv_jax.benchmarks.bfcl import backends
-from tests.benchmarks import bfcl_classes
+from tests.benchmarks import alfworld_toys, bfcl_classes
 from tests.benchmarks.small import WRITERS
 
 
@@ -26,6 +27,17 @@ api_bank_dir = _directory("api_bank")
 bamboogle_dir = _directory("bamboogle")
 bfcl_dir = _directory("bfcl")
 travelplanner_dir = _directory("travelplanner")
+
+
+@pytest.fixture(scope="session")
+def alfworld_games(tmp_path_factory) -> ALFWorld:
+    """ALFWorld that trains and evaluates on whole small games, by the rules."""
+    return ALFWorld(
+        data_dir=alfworld_toys.write(tmp_path_factory.mktemp("games")),
+        episodes=True,
+        eval_protocol="episode",
+        played_on="rules",
+    )
 
 
 @pytest.fixture(params=["small", pytest.param("official", marks=pytest.mark.slow)])

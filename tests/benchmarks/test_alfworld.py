@@ -9,11 +9,13 @@ import sys
 import pytest
 
 from genenv_jax.benchmarks import base, data_files
-from genenv_jax.benchmarks.alfworld import engine, games, prompts, steps
-from genenv_jax.benchmarks.alfworld.benchmark import INADMISSIBLE, OTHER_ACTION, ALFWorld
+from genenv_jax.benchmarks.alfworld import prompts, tasks
+from genenv_jax.benchmarks.alfworld.benchmark import ALFWorld
+from genenv_jax.benchmarks.alfworld.chores import TASK_TYPES
 from genenv_jax.benchmarks.alfworld.commands import NO_COMMAND
+from genenv_jax.benchmarks.alfworld.scoring import INADMISSIBLE, OTHER_ACTION
 from genenv_jax.benchmarks.base import Rejection, Score, SeedStatistics
-from tests.benchmarks.alfworld_toys import PLAN, PROBLEM, write_game
+from tests.benchmarks.alfworld_toys import OTHER_PROBLEM, PLAN, PROBLEM, write_game
 from tests.benchmarks.published import published
 
 
@@ -26,9 +28,7 @@ def loaded(alfworld_dir) -> ALFWorld:
 @pytest.fixture
 def toy(tmp_path) -> ALFWorld:
     write_game(tmp_path, "valid_train", trial="trial_1")
-    # Held out: another room, with the mug where nobody looks first.
-    other = PROBLEM.replace("Drawer_bar_2", "Shelf_bar_2").replace("DrawerType", "ShelfType")
-    write_game(tmp_path, "valid_unseen", pddl_problem=other)
+    write_game(tmp_path, "valid_unseen", pddl_problem=OTHER_PROBLEM)
     return ALFWorld(data_dir=tmp_path)
 
 
@@ -37,10 +37,10 @@ def test_held_out_steps_and_seeds_are_of_other_games(loaded):
     assert not {t.answer["game"] for t in held_out} & {t.answer["game"] for t in seeds}
     for task in (*held_out, *seeds):
         assert task.answer["action"] in task.answer["admissible"]
-        assert sum(len(m["content"]) for m in loaded.agent_messages(task)) <= loaded.prompt_chars
+        assert sum(len(m["content"]) for m in loaded.agent_messages(task)) <= prompts.PROMPT_CHARS
     numbers = loaded.aggregate([(t, loaded.score(t, loaded.agent_answer(t))) for t in held_out])
     assert numbers["valid_unseen/mean_over_types"] == 1.0
-    assert all(numbers[f"valid_unseen/{kind}"] == 1.0 for kind in games.TASK_TYPES)
+    assert all(numbers[f"valid_unseen/{kind}"] == 1.0 for kind in TASK_TYPES)
 
 
 def test_both_grammars_have_the_same_steps(loaded, alfworld_dir):
@@ -64,27 +64,26 @@ def test_it_says_what_its_games_are(toy):
 def test_it_needs_neither_jax_nor_the_engine():
     code = (
         "import sys, genenv_jax.benchmarks.alfworld.benchmark; "
-        "import genenv_jax.benchmarks.alfworld.make_steps; "
         "assert not {'jax', 'textworld', 'alfworld'} & set(sys.modules)"
     )
     subprocess.run([sys.executable, "-c", code], check=True, timeout=60)
 
 
 def test_the_steps_of_a_game(toy):
-    tasks = toy.tasks("seed")
+    seeds = toy.tasks("seed")
     commands = ["go to desk 1", "go to drawer 1", "open drawer 1", *PLAN]
     # The likelihood is from this one game, which has the mug in a drawer.
-    assert [task.answer["action"] for task in tasks] == commands[1:]
-    last = toy.text(tasks[-1])
+    assert [task.answer["action"] for task in seeds] == commands[1:]
+    last = toy.text(seeds[-1])
     assert last.startswith("Your task is to: put a clean mug in desk.\n\nYou are in the middle")
     assert last.endswith(
         "> clean mug 1 with sinkbasin 1\nYou clean the mug 1 using the sinkbasin 1."
     )
-    system, user = toy.agent_messages(tasks[-1])
+    system, user = toy.agent_messages(seeds[-1])
     assert "put OBJECT in/on PLACE" in system["content"] and "move OBJECT" not in system["content"]
     assert "\nput mug 1 in/on desk 1\n" in user["content"]
     hidden = ALFWorld(data_dir=toy.data_dir, show_admissible=False)
-    assert "put mug 1 in/on desk 1" not in hidden.agent_messages(tasks[-1])[1]["content"]
+    assert "put mug 1 in/on desk 1" not in hidden.agent_messages(seeds[-1])[1]["content"]
 
 
 @pytest.mark.parametrize(
@@ -208,7 +207,6 @@ def test_malformed_tasks(answer, toy):
     ("options", "message"),
     [
         ({"grammar": "old"}, "grammar = 'old': expected one of games, put_in_on, move_to"),
-        ({"expert": "x"}, "expert = 'x'"),
         ({"eval_protocol": "x"}, "eval_protocol = 'x'"),
         (
             {"eval_splits": ("train",)},
@@ -216,11 +214,11 @@ def test_malformed_tasks(answer, toy):
         ),
         ({"eval_splits": "valid_unseen"}, "expected a list"),
         ({"eval_splits": ()}, "eval_splits"),
-        ({"seed_splits": ("valid_seen",)}, "seed_splits"),
         ({"max_steps": 0}, "max_steps = 0"),
         ({"max_seeds": -1}, "max_seeds = -1"),
-        ({"prompt_chars": 10}, "prompt_chars = 10"),
-        ({"answer_chars": "many"}, "answer_chars = 'many'"),
+        ({"episodes": "yes"}, "episodes = 'yes': expected True or False"),
+        ({"played_on": "paper"}, "played_on = 'paper': expected one of auto, engine, rules"),
+        ({"train_steps": 0}, "train_steps = 0"),
     ],
 )
 def test_bad_options(options, message):
@@ -228,17 +226,11 @@ def test_bad_options(options, message):
         ALFWorld(**options)
 
 
-def test_without_the_engine_episodes_are_an_error_that_names_the_command(monkeypatch):
-    monkeypatch.setattr(engine, "is_installed", lambda: False)
-    with pytest.raises(engine.EngineMissing, match="pip install"):
-        ALFWorld(eval_protocol="episode")
-
-
 def test_the_official_directory_is_found(tmp_path, monkeypatch):
     write_game(tmp_path, "train")
     monkeypatch.setenv("ALFWORLD_DATA", str(tmp_path))
-    assert games.find_directory() == tmp_path
-    assert games.available(tmp_path) == ["train"]
+    assert tasks.find_directory() == tmp_path
+    assert tasks.available(tmp_path) == ["train"]
 
 
 def test_games_that_do_not_count(tmp_path):
@@ -246,7 +238,7 @@ def test_games_that_do_not_count(tmp_path):
     write_game(tmp_path, "valid_unseen", trial="trial_2", solvable=False)
     write_game(tmp_path, "valid_unseen", "pick_two_obj_and_place-MugSliced-None-Desk-1")
     write_game(tmp_path, "valid_unseen", "pick_and_place_with_movable_recep-Mug-Cup-Desk-1")
-    assert [t.id for t in games.splits(tmp_path)["valid_unseen"]] == [
+    assert [t.id for t in tasks.splits(tmp_path)["valid_unseen"]] == [
         "valid_unseen/pick_clean_then_place_in_recep-Mug-None-Desk-1/trial_1"
     ]
 
@@ -255,8 +247,12 @@ def test_games_that_the_expert_does_not_win_are_left_out(toy):
     write_game(
         toy.data_dir, "valid_train", trial="trial_9", pddl_problem=PROBLEM.replace("pickup", "")
     )
-    assert len(toy._load("seed")) == 2
+    assert len(toy.games("seed")) == 2
     assert {task.answer["game"][-1] for task in toy.tasks("seed")} == {"1"}
+
+
+def _with(text: str, **changes: object) -> str:
+    return json.dumps(json.loads(text) | changes)
 
 
 def test_broken_data(tmp_path):
@@ -265,39 +261,39 @@ def test_broken_data(tmp_path):
     path = write_game(tmp_path, "valid_unseen")
     with pytest.raises(FileNotFoundError, match="no training games"):
         ALFWorld(data_dir=tmp_path).tasks("seed")
+    write_game(tmp_path, "valid_train")
     whole = path.read_text()
-    path.write_text(whole[: len(whole) // 2])
-    with pytest.raises(ValueError, match=rf"{path.name}:\d+: not a game file"):
-        ALFWorld(data_dir=tmp_path).tasks("eval")
-    for changes, message in (
-        ({"grammar": ""}, "the sentence of the task"),
-        ({"pddl_problem": "(define"}, "pddl_problem: brackets"),
-        ({"pddl_problem": 3}, "expected text under 'pddl_problem'"),
+    for text, message in (
+        (whole[: len(whole) // 2], "not JSON"),
+        (_with(whole, grammar=""), "the sentence of the task"),
+        (_with(whole, pddl_problem="(define"), "pddl_problem: brackets"),
+        (_with(whole, pddl_problem=3), "'pddl_problem' is missing or not a str"),
     ):
-        path.write_text(json.dumps(json.loads(whole) | changes))
+        path.write_text(text)
         with pytest.raises(ValueError, match=message) as caught:
-            ALFWorld(data_dir=tmp_path, expert="planner").tasks("eval")
+            ALFWorld(data_dir=tmp_path).tasks("eval")
         assert str(path) in str(caught.value)
     with pytest.raises(
-        FileNotFoundError, match="valid_seen does not exist; there are valid_unseen"
+        FileNotFoundError, match="valid_seen does not exist; there are valid_train, valid_unseen"
     ):
         ALFWorld(data_dir=tmp_path, eval_splits=("valid_seen",)).tasks("eval")
 
 
 def test_files_are_checked(tmp_path):
     path = write_game(tmp_path, "valid_unseen")
-    options = {"data_dir": tmp_path, "verify_files": True, "expert": "planner"}
+    write_game(tmp_path, "valid_train")
+    options = {"data_dir": tmp_path, "verify_files": True}
     with published("alfworld", tmp_path):
-        write_game(tmp_path, "train")
         benchmark = ALFWorld(**options)
         assert benchmark.tasks("eval")
-        game = games.load(tmp_path, ["valid_unseen"])["valid_unseen"][0]
+        (game,) = tasks.load(tmp_path, "valid_unseen")
         assert benchmark._game(game.task()) == game
-        with pytest.raises(ValueError, match="have no checksum here"):
-            benchmark.tasks("seed")
         path.write_text(path.read_text().replace("mug", "cup", 1))
         with pytest.raises(ValueError, match="SHA-256"):
             ALFWorld(**options).tasks("eval")
+        write_game(tmp_path, "valid_train", trial="trial_2")
+        with pytest.raises(ValueError, match="have no checksum here"):
+            ALFWorld(**options).games("seed")
 
 
 def test_the_table_of_files_names_all_games():
@@ -307,7 +303,9 @@ def test_the_table_of_files_names_all_games():
 
 
 def test_steps_by_split(toy):
-    found = steps.splits(games.find_directory(toy.data_dir))
-    assert list(found) == ["valid_train_steps", "valid_unseen_steps"]
+    found = tasks.splits(tasks.find_directory(toy.data_dir))
+    assert set(found) == {
+        f"{split}{part}" for split in ("valid_train", "valid_unseen") for part in ("", "_steps")
+    }
     assert tuple(found["valid_train_steps"]) == toy.tasks("seed")
     assert tuple(found["valid_unseen_steps"]) == toy.tasks("eval")

@@ -24,16 +24,16 @@ from genenv_jax.benchmarks.alfworld import commands
     ],
 )
 def test_the_text_of_an_agent_gives_commands(text, expected):
-    assert commands.parse(text, 1000) == expected
+    assert commands.parse(text) == expected
 
 
 @pytest.mark.parametrize(
     ("text", "reason"),
     [("", base.EMPTY), (" \n", base.EMPTY), ("Action:", base.EMPTY), ("```", base.EMPTY),
-     ("a\0", base.NOT_TEXT), ("a" * 1001, base.TOO_LONG)],
+     ("a\0", base.NOT_TEXT), ("a" * (commands.MAX_ANSWER + 1), base.TOO_LONG)],
 )  # fmt: skip
 def test_no_command(text, reason):
-    found = commands.parse(text, 1000)
+    found = commands.parse(text)
     assert isinstance(found, base.Rejection) and found.reason == reason
 
 

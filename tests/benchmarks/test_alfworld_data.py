@@ -5,13 +5,13 @@ import json
 import pytest
 
 from bench.agreement.alfworld_walkthroughs import WALKTHROUGHS
-from genenv_jax.benchmarks.alfworld import commands, games
+from genenv_jax.benchmarks.alfworld import commands, tasks
 from genenv_jax.benchmarks.alfworld.benchmark import ALFWorld
-from genenv_jax.benchmarks.alfworld.world import World
+from genenv_jax.benchmarks.alfworld.chores import TASK_TYPES
 
 pytestmark = pytest.mark.data
 
-# By type, in the order of `games.TASK_TYPES`; valid_seen is not in every copy.
+# By type, in the order of `TASK_TYPES`; valid_seen is not in every copy.
 COUNTS = {
     "valid_unseen": (24, 18, 31, 23, 21, 17),
     "valid_seen": (35, 13, 27, 16, 25, 24),
@@ -21,14 +21,14 @@ COUNTS = {
 
 @pytest.mark.parametrize("split", COUNTS)
 def test_games_of_a_split(split, data_dir):
-    directory = games.find_directory(data_dir)
-    if split not in games.available(directory):
+    directory = tasks.find_directory(data_dir)
+    if split not in tasks.available(directory):
         pytest.skip(f"{directory} has no {split}")
-    found = games.splits(directory)[split]
-    kinds = [task.category for task in found]
-    assert tuple(kinds.count(kind) for kind in games.TASK_TYPES) == COUNTS[split]
-    assert len(found) == games.OFFICIAL_COUNTS.get(split, 200)
-    assert len({task.id for task in found}) == len(found)
+    found = tasks.load(directory, split)
+    kinds = [game.task_type for game in found]
+    assert tuple(kinds.count(kind) for kind in TASK_TYPES) == COUNTS[split]
+    assert len(found) == tasks.OFFICIAL_COUNTS.get(split, 200)
+    assert len({game.id for game in found}) == len(found)
 
 
 def test_steps_of_the_published_files(data_dir):
@@ -40,10 +40,8 @@ def test_steps_of_the_published_files(data_dir):
 
 @pytest.fixture(scope="module")
 def official_games(data_dir):
-    directory = games.find_directory(data_dir)
-    return directory, {
-        game.id: game for game in games.load(directory, ["valid_unseen"])["valid_unseen"]
-    }
+    directory = tasks.find_directory(data_dir)
+    return directory, {game.id: game for game in tasks.load(directory, "valid_unseen")}
 
 
 def test_the_official_expert_wins_and_loses_the_same_games(official_games):
@@ -53,7 +51,7 @@ def test_the_official_expert_wins_and_loses_the_same_games(official_games):
     assert set(recorded) == set(found) and len(found) == 134
     wrong = []
     for name, record in recorded.items():
-        world = World(found[name].problem(), commands.MOVE_TO)
+        world = found[name].world(commands.MOVE_TO)
         wins = []
         for command in record["commands"].split(", "):
             assert command in world.admissible(), (name, command)
@@ -79,7 +77,7 @@ def test_the_rules_say_what_the_engine_said(official_games):
     compared = 0
     for line in path.read_text().splitlines():
         record = json.loads(line)
-        world = World(found[record["rel"]].problem(), commands.MOVE_TO)
+        world = found[record["rel"]].world(commands.MOVE_TO)
         for command, observation in zip(record["actions"], record["observations"], strict=True):
             action = world.admissible()[command]
             if action[0] in ("look", "help", "examine_object"):

@@ -15,9 +15,9 @@ import random
 import pytest
 
 from bench.agreement.alfworld_walkthroughs import WALKTHROUGHS
-from genenv_jax.benchmarks.alfworld import commands, engine, expert, games
+from genenv_jax.benchmarks.alfworld import commands, engine, expert, planner, tasks
 from genenv_jax.benchmarks.alfworld.benchmark import ALFWorld
-from genenv_jax.benchmarks.alfworld.world import World
+from genenv_jax.benchmarks.alfworld.world import NOTHING_HAPPENS
 from genenv_jax.benchmarks.base import Task
 from tests.benchmarks.alfworld_rooms import differences, drawn
 from tests.benchmarks.alfworld_toys import write_game
@@ -47,15 +47,15 @@ def play(benchmark: ALFWorld, task, written: list[str]):
 
 @pytest.fixture(scope="module")
 def directory(data_dir):
-    return games.find_directory(data_dir)
+    return tasks.find_directory(data_dir)
 
 
 @pytest.mark.parametrize("grammar", commands.GRAMMARS)
 def test_the_rules_are_the_engines(grammar, directory):
     """Every text and every list of commands, on the way of the explorer."""
-    found = games.load(directory, ["valid_unseen"])["valid_unseen"]
+    found = tasks.load(directory, "valid_unseen")
     for game in (found[0], found[60]):
-        world = World(game.problem(), grammar)
+        world = game.world(grammar)
         running = engine.Engine(game, grammar)
         assert (running.overview, running.goal) == (world.overview(), game.goal)
         for command in expert.walkthrough(world):
@@ -83,8 +83,8 @@ def test_written_games_are_the_same_by_the_rules_and_on_the_engine(grammar, dire
 
 def test_games_do_not_disturb_each_other(directory):
     """Several in one process, in turns."""
-    found = games.load(directory, ["valid_unseen"])["valid_unseen"][:2]
-    worlds = [World(game.problem()) for game in found]
+    found = tasks.load(directory, "valid_unseen")[:2]
+    worlds = [game.world() for game in found]
     ways = [expert.walkthrough(world) for world in worlds]
     running = [engine.Engine(game, commands.PUT_IN_ON) for game in found]
     for step in range(max(map(len, ways))):
@@ -96,15 +96,15 @@ def test_games_do_not_disturb_each_other(directory):
 
 def test_an_environment_is_used_again(directory):
     """The same texts as in a fresh one, and no second copy of the planner's library."""
-    found = games.load(directory, ["valid_unseen"])["valid_unseen"][:2]
+    found = tasks.load(directory, "valid_unseen")[:2]
     open_game = engine.Engines()
     first = open_game(found[0], commands.PUT_IN_ON)
     first.step("go to desk 1")
     first.close()
-    assert first.step("look") == engine.NOTHING_HAPPENS
+    assert first.step("look") == NOTHING_HAPPENS
     second = open_game(found[1], commands.PUT_IN_ON)
     assert open_game._idle == []
-    world = World(found[1].problem())
+    world = found[1].world()
     for command in expert.walkthrough(world):
         assert list(second.admissible) == list(world.admissible())
         assert second.step(command) == world.apply(command)
@@ -114,10 +114,10 @@ def test_an_environment_is_used_again(directory):
 
 
 def test_what_is_not_possible(directory):
-    game = games.load(directory, ["valid_unseen"])["valid_unseen"][0]
+    game = tasks.load(directory, "valid_unseen")[0]
     running = engine.Engine(game, commands.PUT_IN_ON)
     before = running.admissible
-    assert running.step("open the window") == engine.NOTHING_HAPPENS
+    assert running.step("open the window") == NOTHING_HAPPENS
     assert running.step("go to drawer 1").startswith("The drawer 1 is closed.")  # not "loc 7"
     assert set(before) != set(running.admissible)
 
@@ -130,7 +130,7 @@ def test_versions_and_grammar_are_told(directory):
 
 def test_a_game_that_cannot_be_opened(tmp_path):
     write_game(tmp_path, "valid_unseen", pddl_domain="(define")
-    game = games.load(tmp_path, ["valid_unseen"])["valid_unseen"][0]
+    game = tasks.load(tmp_path, "valid_unseen")[0]
     with pytest.raises(ValueError, match="the engine cannot open it"):
         engine.Engine(game, commands.PUT_IN_ON)
 
@@ -146,8 +146,8 @@ def test_verdicts_of_the_official_expert(grammar, directory):
         data_dir=directory, eval_protocol="episode", grammar=grammar, max_steps=151
     )
     stride = max(1, 134 // int(os.environ.get("ALFWORLD_GAMES", "8")))
-    tasks = benchmark.tasks("eval")[::stride]
-    for task in tasks if stride == 1 else tasks[grammar == "move_to" :: 2]:
+    played = benchmark.tasks("eval")[::stride]
+    for task in played if stride == 1 else played[grammar == "move_to" :: 2]:
         record = recorded[task.id]
         written = record["commands"].split(", ")
         if grammar == "games":
@@ -159,15 +159,13 @@ def test_verdicts_of_the_official_expert(grammar, directory):
             assert score.detail["steps"] == len(written), task.id
 
 
-@pytest.mark.parametrize("name", expert.EXPERTS)
-def test_our_experts_win(name, directory):
+def test_our_ways_win(directory):
     """In 50 steps.  All games: ALFWORLD_GAMES=134."""
     benchmark = ALFWorld(data_dir=directory, eval_protocol="episode")
-    likely = benchmark._likelihood()
     stride = max(1, 134 // int(os.environ.get("ALFWORLD_GAMES", "8")))
     for task in benchmark.tasks("eval")[::stride]:
-        way = expert.walkthrough(World(benchmark._game(task).problem()), name, likely)
-        score = play(benchmark, task, way)
-        assert (
-            score.success and score.detail["steps"] == len(way) and not score.detail["inadmissible"]
-        )
+        world = benchmark._game(task).world()
+        for way in (expert.walkthrough(world, benchmark.likely), planner.shortest(world)):
+            score = play(benchmark, task, way)
+            assert score.success and score.detail["steps"] == len(way)
+            assert not score.detail["inadmissible"]

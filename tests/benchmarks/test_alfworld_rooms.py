@@ -10,11 +10,11 @@ import pytest
 
 from bench.bad_answers.common import HOSTILE
 from genenv_jax.benchmarks import base
-from genenv_jax.benchmarks.alfworld import environments, expert, games, kinds, pddl, planner, rooms
+from genenv_jax.benchmarks.alfworld import games, kinds, pddl, planner, rooms, tasks
 from genenv_jax.benchmarks.alfworld.benchmark import ALFWorld
+from genenv_jax.benchmarks.alfworld.chores import CHORES
 from genenv_jax.benchmarks.alfworld.world import World
 from genenv_jax.benchmarks.base import Rejection, Task
-from tests.benchmarks import alfworld_toys
 from tests.benchmarks.alfworld_rooms import SPOILED, draw, drawn, spoiled
 
 ROOM = {
@@ -31,9 +31,8 @@ ROOM = {
 
 
 @pytest.fixture(scope="module")
-def benchmark(tmp_path_factory) -> ALFWorld:
-    directory = alfworld_toys.write(tmp_path_factory.mktemp("games"))
-    return ALFWorld(data_dir=directory, episodes=True, played_on="rules")
+def benchmark(alfworld_games) -> ALFWorld:
+    return alfworld_games
 
 
 def world_of(room: rooms.Room) -> World:
@@ -86,7 +85,7 @@ def test_random_rooms(benchmark):
         assert benchmark.difficulty(task) >= task.answer["shortest"] >= 3
         goal = room["goal"]
         assert benchmark.signature(task) == f"{goal['task']} {goal['object']} {goal['place']}"
-        assert task.category == rooms.TASKS[goal["task"]]
+        assert task.category == CHORES[goal["task"]].task_type
     assert set(reasons) <= {"accepted", rooms.SOLVED, planner.UNSOLVABLE}
     assert reasons["accepted"] >= 40 and len(reasons) == 3
 
@@ -207,11 +206,11 @@ def test_a_game_that_the_planner_cannot_decide_is_turned_away(benchmark, monkeyp
     assert found.reason == planner.UNDECIDED
 
 
-def test_a_game_that_takes_too_long_is_turned_away(tmp_path):
-    directory = alfworld_toys.write(tmp_path)
-    short = ALFWorld(data_dir=directory, episodes=True, played_on="rules", train_steps=6)
+def test_a_game_that_takes_too_long_is_turned_away(benchmark):
+    options = {"episodes": True, "played_on": "rules", "train_steps": 6}
+    short = ALFWorld(data_dir=benchmark.data_dir, **options)
     found = short.parse(json.dumps(ROOM), short.tasks("seed")[0], "u", 0)
-    assert found.reason == environments.TOO_MANY_STEPS and found.detail.endswith("an episode has 6")
+    assert found.reason == games.TOO_MANY_STEPS and found.detail.endswith("an episode has 6")
 
 
 # -- published games as rooms -------------------------------------------------------------------------------
@@ -219,22 +218,19 @@ def test_a_game_that_takes_too_long_is_turned_away(tmp_path):
 
 @pytest.mark.data
 def test_published_games_are_rooms(data_dir):
-    """Every one, with its own chore; the planner decides them and is no longer than our planning expert."""
-    directory = games.find_directory(data_dir)
-    for part in games.load(directory, games.available(directory)).values():
-        for game in part:
-            world = World(game.problem())
-            room = environments.compact(world)
-            assert rooms.TASKS[room.task] == game.task_type
+    """Every one, with its own chore; the planner decides them."""
+    directory = tasks.find_directory(data_dir)
+    for split in tasks.available(directory):
+        for game in tasks.load(directory, split):
+            room = games.compact(game.world())
+            assert CHORES[room.task].task_type == game.task_type
             assert len(json.dumps(room.to_json())) < 800
-            assert len(planner.shortest(world)) <= len(expert.walkthrough(world, expert.PLANNER))
 
 
 @pytest.mark.data
 def test_the_kinds_are_those_of_the_published_games(data_dir):
-    directory = games.find_directory(data_dir)
-    for game in games.load(directory, ["valid_train"])["valid_train"]:
-        world = World(game.problem())
+    for game in tasks.load(tasks.find_directory(data_dir), "valid_train"):
+        world = game.world()
         for place, thing in world.can_contain:
             assert thing.removesuffix("type") in kinds.HOLDS[place.removesuffix("type")]
         for flag, those in kinds.FLAGS.items():

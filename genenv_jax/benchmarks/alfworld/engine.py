@@ -16,10 +16,11 @@ import threading
 from collections.abc import Mapping
 from typing import Any
 
-from genenv_jax.benchmarks.alfworld import commands, games
+from genenv_jax.benchmarks.alfworld import commands
+from genenv_jax.benchmarks.alfworld.tasks import Game
+from genenv_jax.benchmarks.alfworld.world import NOTHING_HAPPENS
 
 INSTALL = "pip install -e '.[alfworld]'"
-NOTHING_HAPPENS = "Nothing happens."
 
 _GREETING = "-= Welcome to TextWorld, ALFRED! =-"
 _TASK = "Your task is to: "
@@ -49,7 +50,7 @@ def is_installed() -> bool:
     return all(versions().values())
 
 
-def game_data(game: games.Game, grammar: str) -> dict[str, Any]:
+def game_data(game: Game, grammar: str) -> dict[str, Any]:
     """The contents of a game file, with the rules and texts of `grammar`.
 
     Raises:
@@ -87,7 +88,7 @@ class Engines:
     def __init__(self) -> None:
         self._idle: list[Any] = []
 
-    def __call__(self, game: games.Game, grammar: str) -> Engine:
+    def __call__(self, game: Game, grammar: str) -> Engine:
         """A running game; see `Engine`."""
         return Engine(game, grammar, self._idle)
 
@@ -117,7 +118,7 @@ class Engine:
 
     def __init__(
         self,
-        game: games.Game,
+        game: Game,
         grammar: str,
         idle: list[Any] | None = None,
         max_chars: int = 4_000,

@@ -1,19 +1,28 @@
-"""One attempt at a game, in as many steps as the rules give."""
+"""One attempt at a game, and a game that is played by our own rules."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any, Protocol
 
 from genenv_jax.benchmarks.alfworld import commands, prompts
-from genenv_jax.benchmarks.alfworld.engine import NOTHING_HAPPENS
-from genenv_jax.benchmarks.base import ENVIRONMENT_ERROR, STEP_LIMIT, Message, Rejection, Score
+from genenv_jax.benchmarks.alfworld.tasks import Game
+from genenv_jax.benchmarks.alfworld.world import NOTHING_HAPPENS
+from genenv_jax.benchmarks.base import (
+    ENVIRONMENT_ERROR,
+    STEP_LIMIT,
+    Episode,
+    Message,
+    Rejection,
+    Score,
+)
 
 MAX_OBSERVATION = 600  # characters of a message of a conversation; the longest real one has 318
-MAX_OVERVIEW = 2_000  # of the first one
+_MAX_OVERVIEW = 2_000  # of the first one
 
 
 class RunningGame(Protocol):
-    """What an episode needs of `engine.Engine`."""
+    """What an episode needs of a game: of `engine.Engine`, or of `RulesGame`."""
 
     overview: str
     goal: str
@@ -25,66 +34,80 @@ class RunningGame(Protocol):
     def close(self) -> None: ...
 
 
-class GameEpisode:
-    """Implements `genenv_jax.benchmarks.base.Episode`.
+class RulesGame:
+    """A game by our own rules, in a hundredth of the engine's time.
+
+    Args:
+      game: what to play.
+      grammar: one of `commands.GRAMMARS`.
+
+    Raises ValueError for a problem that is not of these games; names the file.
+    """
+
+    def __init__(self, game: Game, grammar: str):
+        self._world = game.world(grammar)
+        self.goal, self.overview = game.goal, self._world.overview()
+        self.admissible, self.won = tuple(self._world.admissible()), self._world.won()
+
+    def step(self, command: str) -> str:
+        """Does what an admissible command says, and returns what the game answers."""
+        text = self._world.apply(command)
+        self.admissible, self.won = tuple(self._world.admissible()), self._world.won()
+        return text
+
+    def close(self) -> None:
+        """Nothing to free."""
+
+
+class GameEpisode(Episode):
+    """An attempt at a game; every answer counts as a step.
 
     Args:
       game: at its beginning; the episode closes it.
       task_type: for the score's detail.
       grammar: one of `commands.GRAMMARS`.
-      max_steps: answers after which the game is lost; every answer counts.
-      max_chars: of a whole prompt.
-      answer_chars: of one answer; a longer one is no command.
-      show_admissible: whether the agent is told what is possible; not in a conversation that grows.
+      max_steps: answers after which the game is lost.
       grows: messages are a conversation that grows by each answer and what the game says to it, rather than
         one message with the history.
+      show_admissible: whether the agent is told what is possible; not in a conversation that grows.
     """
 
     def __init__(
         self,
         game: RunningGame,
-        *,
         task_type: str,
         grammar: str,
         max_steps: int,
-        max_chars: int,
-        answer_chars: int,
+        *,
+        grows: bool,
         show_admissible: bool,
-        grows: bool = False,
     ):
+        state = prompts.state_text(game.goal, game.overview[:_MAX_OVERVIEW])
+        super().__init__(prompts.agent_messages(state, grammar), max_steps)
         self._game = game
         self._task_type, self._grammar = task_type, grammar
-        self._max_steps, self._max_chars = max_steps, max_chars
-        self._answer_chars, self._show = answer_chars, show_admissible
-        self._grows, self._answers = grows, []  # as they were written
+        self._grows, self._show = grows, show_admissible
         self._history: list[tuple[str, str]] = []
         self._inadmissible = self._readable = 0
         self._reason = ""
 
     def messages(self) -> list[Message]:
         """See `Episode.messages`: the chore, what was seen (the latest, as far as it fits), commands."""
-        game = self._game
         if self._grows:
-            told = (observation[:MAX_OBSERVATION] for _, observation in self._history)
-            return prompts.conversation(
-                prompts.state_text(game.goal, game.overview[:MAX_OVERVIEW]),
-                self._grammar,
-                list(zip(self._answers, told, strict=True)),
-            )
-        listed = sum(len(command) + 1 for command in game.admissible) if self._show else 0
-        room = self._max_chars - listed - len(prompts.state_text(game.goal, ""))
-        room = max(room - prompts.agent_chars(self._grammar), 200)
-        seen = prompts.transcript(game.overview, self._history, room)
-        state = prompts.state_text(game.goal, seen)
-        return prompts.agent_messages(state, self._grammar, game.admissible, self._show)
+            return super().messages()
+        goal, admissible = self._game.goal, self._game.admissible if self._show else ()
+        room = prompts.PROMPT_CHARS - len(prompts.state_text(goal, ""))
+        room -= prompts.agent_chars(self._grammar) + sum(len(command) + 1 for command in admissible)
+        seen = prompts.transcript(self._game.overview, self._history, max(room, 200))
+        return prompts.agent_messages(prompts.state_text(goal, seen), self._grammar, admissible)
 
-    def step(self, answer: str) -> Score | None:
-        """See `Episode.step`.
+    def take(self, answer: str) -> Score | Sequence[Message]:
+        """See `Episode.take`.
 
         An answer that gives no command that is possible now has the answer "Nothing happens." and counts
         as a step, as in the official environment.  Of several commands the last one counts.
         """
-        read = commands.parse(answer, self._answer_chars)
+        read = commands.parse(answer)
         command = "" if isinstance(read, Rejection) else read[-1]
         if isinstance(read, Rejection):
             self._reason = read.reason
@@ -98,20 +121,14 @@ class GameEpisode:
             observation = self._game.step(command) if possible else NOTHING_HAPPENS
         except Exception:  # of the engine: all kinds
             return Score(0.0, False, False, ENVIRONMENT_ERROR, self._detail())
-        self._answers.append(answer)
         self._history.append((command[: commands.MAX_COMMAND], observation))
-        if self._game.won or len(self._history) >= self._max_steps:
-            return self._score()
-        return None
+        if self._game.won:
+            return self.stop()
+        return [{"role": "user", "content": observation[:MAX_OBSERVATION]}]
 
     def stop(self) -> Score:
-        """Ends the episode here, and says how it stands."""
-        return self._score()
-
-    def _score(self) -> Score:
-        won = self._game.won
-        # An episode without one readable command is no trace to learn from.
-        valid = self._readable > 0
+        """See `Episode.stop`; an episode without one readable command is no trace to learn from."""
+        won, valid = self._game.won, self._readable > 0
         reason = "" if won else STEP_LIMIT if valid else self._reason
         return Score(float(won), won, valid, reason, self._detail())
 

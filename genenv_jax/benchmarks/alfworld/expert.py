@@ -1,31 +1,19 @@
 """An expert for ALFWorld's games: which commands reach the goal.
 
-Two ways, both computed in milliseconds and the same on every machine:
-  * "explorer" looks into one receptacle after another until it has seen what it needs, likely ones first,
-    and so knows no more than a player does.  Its steps are what an agent can learn.
-  * "planner" knows where everything is, and takes the short way.
+It looks into one receptacle after another until it has seen what it needs, likely ones first, and so knows
+no more than a player does: its steps are what an agent can learn.  `planner` knows where everything is.
 """
 
 from __future__ import annotations
 
-import re
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping
 
-from genenv_jax.benchmarks.alfworld.world import World
-
-EXPLORER, PLANNER = "explorer", "planner"
-EXPERTS = (EXPLORER, PLANNER)
+from genenv_jax.benchmarks.alfworld.chores import CHORES
+from genenv_jax.benchmarks.alfworld.world import World, kind_and_number
 
 # (type of object, type of receptacle) -> expected number of such objects in one such receptacle
 Likelihood = Mapping[tuple[str, str], float]
-
-_VERBS = {
-    "clean": ("sinkbasintype", "sinktype"),
-    "heat": ("microwavetype",),
-    "cool": ("fridgetype",),
-}
-_NUMBER = re.compile(r"\d+")
 
 
 class NoPlan(Exception):
@@ -46,22 +34,17 @@ def likelihood(worlds: Iterable[World]) -> dict[tuple[str, str], float]:
     return {pair: count / places[pair[1]] for pair, count in things.items()}
 
 
-def walkthrough(
-    world: World, expert: str = EXPLORER, likely: Likelihood | None = None
-) -> list[str]:
+def walkthrough(world: World, likely: Likelihood | None = None) -> list[str]:
     """Commands that win the game, in the world's grammar.
 
     Args:
       world: at its beginning; it is not changed.
-      expert: one of `EXPERTS`.
-      likely: what the explorer searches first; None searches in the order of the names.
+      likely: what is searched first; None searches in the order of the names.
 
     Raises:
       NoPlan: there is no way, or none was found.
     """
-    if expert not in EXPERTS:
-        raise ValueError(f"expert = {expert!r}: expected one of {', '.join(EXPERTS)}")
-    run = _Run(world.copy(), expert == PLANNER, likely or {})
+    run = _Run(world.copy(), likely or {})
     try:
         run.solve()
     except ValueError as error:  # a command that is not possible
@@ -72,34 +55,33 @@ def walkthrough(
 
 
 class _Run:
-    def __init__(self, world: World, knows_all: bool, likely: Likelihood):
+    def __init__(self, world: World, likely: Likelihood):
         self.world = world
         self.likely = likely
         self.commands: list[str] = []
-        self.seen = set(world.receptacles) if knows_all else set()
+        self.seen: set[str] = set()
         self.by_type: dict[str, list[str]] = defaultdict(list)
-        for receptacle in sorted(world.receptacles, key=lambda r: _natural(world.names[r])):
+        for receptacle in sorted(world.receptacles, key=lambda r: kind_and_number(world.names[r])):
             self.by_type[world.receptacle_type.get(receptacle, "")].append(receptacle)
 
     def solve(self) -> None:
         goal, world = self.world.goal, self.world
         if goal.kind == "light":
-            self.take(self.find(goal.object_type))
-            lamp, place = self.find(goal.place_type, flag="toggleable")
+            self.take(self.find(goal.object_type, ["pickupable"]))
+            lamp, place = self.find(goal.place_type, ["toggleable"])
             self.go(place)
             self.do(f"use {world.names[lamp]}")
             return
-        target = self.target()
-        needed = 2 if goal.kind == "two" else 1
-        for _ in range(needed):
+        target, chore = self.target(), CHORES[goal.kind]
+        flags = ["pickupable", chore.flag or "pickupable"]
+        for _ in range(2 if goal.kind == "two" else 1):
             if world.won():
                 return
-            left_out = target if goal.kind in ("put", "two") else None
-            flag = {"clean": "cleanable", "heat": "heatable", "cool": "coolable"}.get(goal.kind)
-            found = self.find(goal.object_type, left_out, flag, fits=target)
+            left_out = None if chore.state else target
+            found = self.find(goal.object_type, flags, left_out, fits=target)
             self.take(found)
-            if goal.kind in _VERBS:
-                tool = self.tool(_VERBS[goal.kind])
+            if chore.tools:
+                tool = self.tool(chore.tools)
                 self.go(tool)
                 self.do(f"{goal.kind} {world.names[found[0]]} with {world.names[tool]}")
             self.go(target)
@@ -126,19 +108,15 @@ class _Run:
 
     def tool(self, kinds: tuple[str, ...]) -> str:
         for kind in kinds:
-            if self.by_type.get(kind):
-                return self.by_type[kind][0]
+            if self.by_type.get(f"{kind}type"):
+                return self.by_type[f"{kind}type"][0]
         raise NoPlan(f"there is no {kinds[0]}")
 
     def find(
-        self, kind: str, left_out: str | None = None, flag: str | None = None,
-        fits: str | None = None,
-    ) -> tuple[str, str]:  # fmt: skip
+        self, kind: str, flags: list[str], left_out: str | None = None, fits: str | None = None
+    ) -> tuple[str, str]:
         """An object of some type and the receptacle where it is, searched for if none was seen."""
         world = self.world
-        flags = [flag] if flag else ["pickupable"]
-        if flag and flag != "toggleable":
-            flags.append("pickupable")
         unseen = sorted((r for r in world.receptacles if r not in self.seen), key=self.rank(kind))
         while True:
             for receptacle in sorted(self.seen, key=self.cost):
@@ -159,7 +137,10 @@ class _Run:
 
         def key(receptacle: str):
             found = self.likely.get((kind, world.receptacle_type.get(receptacle, "")), 0.0)
-            return (-found / self.cost_of_a_look(receptacle), _natural(world.names[receptacle]))
+            return (
+                -found / self.cost_of_a_look(receptacle),
+                kind_and_number(world.names[receptacle]),
+            )
 
         return key
 
@@ -169,7 +150,7 @@ class _Run:
     def cost(self, receptacle: str):
         """Sorts receptacles whose contents are known: near ones first, then open ones."""
         away = self.world.location[receptacle] != self.world.here
-        return away, self.cost_of_a_look(receptacle), _natural(self.world.names[receptacle])
+        return away, self.cost_of_a_look(receptacle), kind_and_number(self.world.names[receptacle])
 
     def take(self, found: tuple[str, str]) -> None:
         thing, receptacle = found
@@ -201,8 +182,3 @@ class _Run:
     def do(self, command: str) -> None:
         self.world.apply(command)
         self.commands.append(command)
-
-
-def _natural(name: str) -> tuple[str, int]:
-    kind, _, number = name.partition(" ")
-    return kind, int(number) if _NUMBER.fullmatch(number) else 0

@@ -1,193 +1,227 @@
-"""ALFWorld's games: finding the files, reading them, and which of them count.
-
-Layout (alfworld-download, and the same in the literature's copies):
-json_2.1.1/<split>/<type>-<object>-<movable>-<receptacle>-<scene>/trial_<id>/game.tw-pddl.
-"""
+"""Whole games as training tasks: those of the data set, and those that a simulator writes as `rooms`."""
 
 from __future__ import annotations
 
 import dataclasses
 import json
-import os
 import pathlib
-import re
-from collections.abc import Iterable
+from collections.abc import Callable
 from typing import Any
 
-from genenv_jax.benchmarks import data_files
-from genenv_jax.benchmarks.alfworld import commands, pddl
-from genenv_jax.benchmarks.base import Task
+from genenv_jax.benchmarks.alfworld import expert, kinds, pddl, planner, rooms, tasks
+from genenv_jax.benchmarks.alfworld.chores import CHORES
+from genenv_jax.benchmarks.alfworld.world import World, kind_and_number
+from genenv_jax.benchmarks.base import BAD_ANSWER, Rejection, Task
 
-NAME = "alfworld"
-ROOT = "json_2.1.1"
-FILE = "game.tw-pddl"
+TOO_MANY_STEPS = "too_many_steps"  # more than an episode has
 
-# `TASK_TYPES` of alfworld/agents/environment/alfred_tw_env.py, in its order.
-TASK_TYPES = (
-    "pick_and_place_simple",
-    "look_at_obj_in_light",
-    "pick_clean_then_place_in_recep",
-    "pick_heat_then_place_in_recep",
-    "pick_cool_then_place_in_recep",
-    "pick_two_obj_and_place",
-)
-# "valid_train" is what a published copy calls its sample of 200 games of "train".
-TRAIN_SPLITS = ("train", "valid_train")
-EVAL_SPLITS = ("valid_unseen", "valid_seen")
-SPLITS = (*TRAIN_SPLITS, *EVAL_SPLITS)
-
-# Solvable games of the official evaluation splits: eval_out_of_distribution and eval_in_distribution.
-OFFICIAL_COUNTS = {"valid_unseen": 134, "valid_seen": 140}
-
-_GOAL = re.compile(r'"Your task is to: ([^"\n]{1,400})"')
-_PUT = re.compile(r"action\s+PutObject\s*\{\s*template\s*::\s*\"(\w+) ")
-_NAME = re.compile(r"[A-Za-z0-9_-]{1,120}")  # of a directory; no dots, so no way out
-_MAX_BYTES = 4_000_000
-_LEFT_OUT = ("movable", "Sliced")
+# Of a published game's room, so much is shown to the simulator.
+_PLACES, _OBJECTS, _CONTENTS = 12, 20, 4
 
 
 @dataclasses.dataclass(frozen=True)
-class Game:
-    """One game.
+class WrittenGame(tasks.Game):
+    """A game of a room; its rules and texts are those of a published game.
 
     Attributes:
-      id: "<split>/<directory>/<trial>".
-      path: of its file.
-      split: one of `SPLITS`.
-      task_type: one of `TASK_TYPES`.
-      goal: the task's sentence, without a final stop.
-      grammar: one of `commands.GRAMMARS`: that of the file's own texts.
+      room: what the game is about.
+      texts: the game whose `pddl_domain` and `grammar` it has.
     """
 
-    id: str
-    path: pathlib.Path
-    split: str
-    task_type: str
-    goal: str
-    grammar: str
+    room: rooms.Room
+    texts: tasks.Game
 
     def read(self) -> dict[str, Any]:
-        """The file's contents; see `read_file`."""
-        return read_file(self.path)
+        """The contents of a game file."""
+        data = self.texts.read()
+        return {
+            "pddl_domain": data["pddl_domain"],
+            "grammar": tasks.with_goal(data["grammar"], self.goal),
+            "pddl_problem": self.room.problem(),
+            "solvable": True,
+        }
 
     def problem(self) -> pddl.Problem:
-        """The game's PDDL problem; ValueError names the file."""
-        try:
-            return pddl.parse(self.read()["pddl_problem"])
-        except ValueError as error:
-            raise ValueError(f"{self.path}: pddl_problem: {error}") from None
-
-    def task(self, origin: str = "eval") -> Task:
-        """The game as a task that is played in an episode."""
-        return Task(
-            id=self.id,
-            benchmark=NAME,
-            category=self.task_type,
-            messages=({"role": "user", "content": f"Your task is to: {self.goal}."},),
-            answer={"kind": "episode", "game": self.id, "split": self.split},
-            origin=origin,
-        )
+        """See `tasks.Game.problem`; the texts are not read for it."""
+        return pddl.parse(self.room.problem())
 
 
-def find_directory(data_dir: str | os.PathLike[str] | None = None) -> pathlib.Path:
-    """The directory that holds `json_2.1.1`.
+def written_game(task: Task, texts: tasks.Game) -> WrittenGame:
+    """The game of a generated task; ValueError where its room is none."""
+    room = rooms.read(task.answer["room"])
+    if isinstance(room, Rejection):
+        raise ValueError(f"room: {room.reason}: {room.detail}")
+    return WrittenGame(
+        task.id, pathlib.Path(task.id), "", CHORES[room.task].task_type, room.sentence(),
+        texts.grammar, room, texts,
+    )  # fmt: skip
+
+
+@dataclasses.dataclass(frozen=True)
+class Solution:
+    """Commands of the expert, and how many the shortest plan has."""
+
+    plan: tuple[str, ...]
+    shortest: int
+
+    def to_json(self) -> dict[str, Any]:
+        """What a task's answer says of it."""
+        return {"plan": list(self.plan), "shortest": self.shortest}
+
+
+def solve(world: World, likely: expert.Likelihood, max_steps: int) -> Solution | Rejection:
+    """How a game is won, or why not: UNSOLVABLE, UNDECIDED (`planner`), SOLVED, TOO_MANY_STEPS.
 
     Args:
-      data_dir: that directory or one above it; None or "" tries $ALFWORLD_DATA, where the official
-        alfworld-download puts the games, then the places of `data_files.find`.
-
-    Raises FileNotFoundError where there is none.
+      world: at its beginning; it is not changed.
+      likely: see `expert.walkthrough`.
+      max_steps: of an episode.
     """
-    marker = f"{ROOT}/*/*/*/{FILE}"
-    official = os.environ.get("ALFWORLD_DATA")
-    if not data_dir and official and any(pathlib.Path(official).glob(marker)):
-        return pathlib.Path(official)
-    return data_files.find(NAME, marker, data_dir)
-
-
-def read_file(path: pathlib.Path) -> dict[str, Any]:
-    """A game file's contents; ValueError names the file and what is wrong with it."""
+    if world.won():
+        return Rejection(rooms.SOLVED, "the goal is met at the start")
+    shortest = planner.shortest(world)
+    if isinstance(shortest, Rejection):
+        return shortest
     try:
-        if path.stat().st_size > _MAX_BYTES:
-            raise ValueError(f"more than {_MAX_BYTES} bytes")
-        data = json.loads(path.read_text(encoding="utf-8"))
-    except (ValueError, RecursionError) as error:
-        line = f":{error.lineno}" if isinstance(error, json.JSONDecodeError) else ""
-        raise ValueError(f"{path}{line}: not a game file: {error}") from None
-    if not isinstance(data, dict):
-        raise ValueError(f"{path}: expected a JSON object")
-    for key in ("pddl_domain", "grammar", "pddl_problem"):
-        if not isinstance(data.get(key), str):
-            raise ValueError(f"{path}: expected text under {key!r}")
-    return data
+        plan = expert.walkthrough(world, likely)
+    except expert.NoPlan:
+        plan = shortest
+    if len(plan) > max_steps:
+        return Rejection(
+            TOO_MANY_STEPS, f"the expert takes {len(plan)}, an episode has {max_steps}"
+        )
+    return Solution(tuple(plan), len(shortest))
 
 
-def load(directory: pathlib.Path, splits: Iterable[str]) -> dict[str, list[Game]]:
-    """The games of some splits that count officially, sorted by id.
+def parse(
+    text: str,
+    seed: Task,
+    task_id: str,
+    generation: int,
+    grammar: str,
+    solved: Callable[[World], Solution | Rejection],
+) -> Task | Rejection:
+    """The game of a room that a simulator wrote.  Total.
 
-    `AlfredTWEnv.collect_game_files` leaves out games with "movable" or "Sliced" in their path, of other
-    types, and those that are not marked as solvable.
+    Args:
+      text, seed, task_id, generation: see `Benchmark.parse`.
+      grammar: one of `commands.GRAMMARS`.
+      solved: see `solve`.
 
-    Raises:
-      ValueError: an unknown split, or a malformed file.
-      FileNotFoundError: a split has no directory.
+    Reasons: those of `rooms.parse` and `solve`.
     """
-    found = {}
-    for split in splits:
-        if split not in SPLITS:
-            raise ValueError(f"split {split!r}: expected one of {', '.join(SPLITS)}")
-        folder = directory / ROOT / split
-        if not folder.is_dir():
-            raise FileNotFoundError(
-                f"{folder} does not exist; there are {', '.join(available(directory)) or 'no splits'}"
-            )
-        kept = [_game(path, split) for path in sorted(folder.glob(f"*/*/{FILE}"))]
-        found[split] = [game for game in kept if game is not None]
-    return found
+    room = rooms.parse(text)
+    if isinstance(room, Rejection):
+        return room
+    solution = solved(_world(room, grammar))
+    if isinstance(solution, Rejection):
+        return solution
+    return Task(
+        id=task_id,
+        benchmark=seed.benchmark,
+        category=CHORES[room.task].task_type,
+        messages=(_message(room),),
+        answer={
+            "kind": "episode",
+            "game": "",
+            "split": "",
+            "texts": seed.answer.get("texts") or seed.answer["game"],
+            "grammar": grammar,
+            "room": room.to_json(),
+            **solution.to_json(),
+        },
+        seed_id=seed.id,
+        origin="generated",
+        generation=generation,
+    )
 
 
-def by_id(directory: pathlib.Path, identifier: str) -> Game:
-    """One game; ValueError where there is none of that id, or it does not count officially."""
-    parts = identifier.split("/")
-    if len(parts) == 3 and parts[0] in SPLITS and all(_NAME.fullmatch(part) for part in parts):
-        path = directory / ROOT / identifier / FILE
-        game = _game(path, parts[0]) if path.is_file() else None
-        if game:
-            return game
-    raise ValueError(f"no game {identifier[:200]!r} in {directory / ROOT}")
+def fault(task: Task, max_steps: int) -> Rejection | None:
+    """Why a generated game is none, or None; whether its plan wins, an episode must tell.
+
+    Reasons: those of `rooms.read`, BAD_ANSWER, SOLVED, TOO_MANY_STEPS.
+    """
+    spec = task.answer
+    room, plan = rooms.read(spec["room"]), spec["plan"]
+    if isinstance(room, Rejection):
+        return room
+    if room.to_json() != spec["room"] or task.messages != (_message(room),):
+        return Rejection(BAD_ANSWER, "the room is not in its normal form, or the task another")
+    if not isinstance(plan, list) or not all(isinstance(command, str) for command in plan):
+        return Rejection(BAD_ANSWER, "the plan: expected a list of commands")
+    if len(plan) > max_steps:
+        return Rejection(TOO_MANY_STEPS, f"{len(plan)}, an episode has {max_steps}")
+    if _world(room, spec["grammar"]).won():
+        return Rejection(rooms.SOLVED, "the goal is met at the start")
+    return None
 
 
-def with_goal(grammar: str, goal: str) -> str:
-    """A game file's grammar with another sentence of the task."""
-    return _GOAL.sub(lambda _: f'"Your task is to: {goal}."', grammar, count=1)
+def written(task: Task) -> str:
+    """The room of a task as the simulator writes it."""
+    return json.dumps(task.answer["room"])
 
 
-def available(directory: pathlib.Path) -> list[str]:
-    """The splits that are there."""
-    return [split for split in SPLITS if (directory / ROOT / split).is_dir()]
+def signature(task: Task) -> str:
+    """Chore, kind of object and kind of place."""
+    goal = task.answer["room"]["goal"]
+    return f"{goal['task']} {goal['object']} {goal['place']}"
 
 
-def splits(directory: pathlib.Path) -> dict[str, list[Task]]:
-    """Every game of every split that is there, as tasks that are played in episodes."""
-    return {
-        split: [game.task("seed" if split in TRAIN_SPLITS else "eval") for game in found]
-        for split, found in load(directory, available(directory)).items()
+def known_room(task: Task) -> rooms.Room | None:
+    """The room of a task, if it has one."""
+    room = rooms.read(task.answer.get("room"))
+    return None if isinstance(room, Rejection) else room
+
+
+def compact(world: World) -> rooms.Room | None:
+    """What matters in a game, as a room that a simulator could have written.
+
+    The places that a shortest plan visits and what is handled there; then one place of each kind, a second
+    of each, and so on, as many as a short text has room for.  None where its goal has no such room.
+    """
+    goal = world.goal
+    plan = planner.shortest(world)
+    if isinstance(plan, Rejection):
+        return None
+    told = " ".join(plan) + " "
+    named = {
+        entity: (types[entity].removesuffix("type"), kind_and_number(world.names[entity])[1])
+        for types in (world.receptacle_type, world.object_type)
+        for entity in types
     }
 
+    def order(entity: str) -> tuple[bool, int, str]:
+        """What the plan is about first, then the first of each kind, the second of each, ..."""
+        kind, number = named[entity]
+        return f"{world.names[entity]} " not in told, number, kind
 
-def _game(path: pathlib.Path, split: str) -> Game | None:
-    name = "/".join(path.parts[-3:-1])
-    task_type = name.partition("-")[0]
-    if any(word in name for word in _LEFT_OUT) or task_type not in TASK_TYPES:
+    kept: dict[str, list[str]] = {}
+    left, seen = _OBJECTS, set()  # in some games an object is in two receptacles
+    known = [r for r in world.receptacles if r in named and named[r][0] in kinds.HOLDS]
+    for receptacle in sorted(known, key=order)[:_PLACES]:
+        things = [
+            thing
+            for thing in world.contents(receptacle)
+            if thing in named and thing not in seen
+            if kinds.can_stand(named[thing][0], named[receptacle][0])
+        ]
+        kept[receptacle] = sorted(things, key=order)[: min(_CONTENTS, left)]
+        left -= len(kept[receptacle])
+        seen.update(kept[receptacle])
+    places = {named[r]: [named[thing] for thing in things] for r, things in kept.items()}
+    closed = [named[r] for r in kept if not world.is_accessible(r)]
+    what = (part.removesuffix("type") for part in (goal.object_type, goal.place_type))
+    room = rooms.from_parts(goal.kind, *what, places, closed)
+    checked = rooms.read(room.to_json())
+    if isinstance(checked, Rejection):
         return None
-    data = read_file(path)
-    if data.get("solvable") is not True:
-        return None
-    goal, put = _GOAL.search(data["grammar"]), _PUT.search(data["grammar"])
-    grammar = {"put": commands.PUT_IN_ON, "move": commands.MOVE_TO}.get(put[1] if put else "")
-    if not goal or not grammar:
-        missing = "its PutObject template" if goal else "the sentence of the task"
-        raise ValueError(f"{path}: its grammar lacks {missing}")
-    return Game(
-        f"{split}/{name}", path, split, task_type, goal[1].strip().removesuffix("."), grammar
-    )
+    own = _world(checked, world.grammar)
+    return None if own.won() or isinstance(planner.shortest(own), Rejection) else checked
+
+
+def _world(room: rooms.Room, grammar: str) -> World:
+    return World(pddl.parse(room.problem()), grammar)
+
+
+def _message(room: rooms.Room) -> dict[str, str]:
+    return {"role": "user", "content": f"Your task is to: {room.sentence()}."}

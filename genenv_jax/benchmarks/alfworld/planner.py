@@ -10,18 +10,13 @@ import heapq
 import itertools
 from collections.abc import Collection
 
+from genenv_jax.benchmarks.alfworld.chores import CHORES
 from genenv_jax.benchmarks.alfworld.world import World
 from genenv_jax.benchmarks.base import Rejection
 
 UNSOLVABLE = "unsolvable"
 UNDECIDED = "planner_undecided"
 MAX_NODES = 1_000  # that are expanded; a published game takes some dozens, a random room fewer
-
-_TOOLS = {  # goal -> what the object must be, what it is afterwards, where it is done
-    "clean": ("cleanable", "isclean", ("sinkbasintype", "sinktype")),
-    "heat": ("heatable", "ishot", ("microwavetype",)),
-    "cool": ("coolable", "iscool", ("fridgetype",)),
-}
 
 
 def shortest(world: World, max_nodes: int = MAX_NODES) -> list[str] | Rejection:
@@ -71,11 +66,14 @@ class _Search:
     def __init__(self, world: World):
         goal = world.goal
         self.goal = goal.kind
-        flag, self.state, tools = _TOOLS.get(goal.kind, ("pickupable", "", ()))
+        chore = CHORES[goal.kind]
+        self.state = chore.state
         inside = {thing for thing, _ in world.inside} | {world.held}
         self.goods = {
             thing
-            for thing in inside & world.flags["pickupable"] & world.flags[flag]
+            for thing in inside
+            & world.flags["pickupable"]
+            & world.flags[chore.flag or "pickupable"]
             if world.object_type.get(thing) == goal.object_type
         }
         kinds = world.receptacle_type
@@ -83,7 +81,9 @@ class _Search:
             r for r in world.receptacles
             if goal.kind != "light" and kinds.get(r) == goal.place_type
         }  # fmt: skip
-        self.tools = {r for r in world.receptacles if kinds.get(r) in tools}
+        self.tools = {
+            r for r in world.receptacles if kinds.get(r, "").removesuffix("type") in chore.tools
+        }
         self.lamps = {
             thing
             for thing in inside & world.flags["toggleable"]

@@ -8,6 +8,9 @@ from genenv_jax.benchmarks.alfworld import commands, kinds, rooms
 from genenv_jax.benchmarks.base import Message, SeedStatistics
 from genenv_jax.benchmarks.success_record import success_record
 
+# Characters of the agent's prompt; 4,096 tokens of a Qwen tokeniser hold about 10,500 of such text, which
+# has many numbers.
+PROMPT_CHARS = 9_500
 GOAL = "Your task is to: "
 COMMAND = "> "  # before a command in a situation
 LEFT_OUT = "[... earlier steps are left out ...]"
@@ -113,45 +116,24 @@ def split_state(text: str) -> tuple[str, str]:
     return goal.removeprefix(GOAL).removesuffix("."), observations
 
 
-def agent_messages(
-    state: str, grammar: str, admissible: Sequence[str], show_admissible: bool
-) -> list[Message]:
+def agent_messages(state: str, grammar: str, admissible: Sequence[str] = ()) -> list[Message]:
     """Instructions as the system message, the situation as the user's.
 
     Args:
       state: see `state_text`.
       grammar: one of `commands.GRAMMARS`.
-      admissible: commands that are possible.
-      show_admissible: whether the agent is told them.
+      admissible: commands that are possible; none where the agent is not told them.
     """
-    parts = [state]
-    if show_admissible:
-        parts.append(_ADMISSIBLE.format(commands="\n".join(admissible)))
-    parts.append(_ASK)
+    listed = [_ADMISSIBLE.format(commands="\n".join(admissible))] if admissible else []
     return [
         {"role": "system", "content": _AGENT_RULES.format(put=_PUT[grammar])},
-        {"role": "user", "content": "\n\n".join(parts)},
+        {"role": "user", "content": "\n\n".join([state, *listed, _ASK])},
     ]
-
-
-def conversation(state: str, grammar: str, turns: Sequence[tuple[str, str]]) -> list[Message]:
-    """An episode as a conversation: each answer and what the game said to it are two messages.
-
-    Args:
-      state: see `state_text`: the chore and the room.
-      grammar: one of `commands.GRAMMARS`.
-      turns: answers with observations, in order.
-    """
-    messages = agent_messages(state, grammar, (), False)
-    for answer, observation in turns:
-        messages.append({"role": "assistant", "content": answer})
-        messages.append({"role": "user", "content": observation})
-    return messages
 
 
 def agent_chars(grammar: str) -> int:
     """Characters of the agent's prompt beside the situation and the possible commands."""
-    return sum(len(m["content"]) for m in agent_messages("", grammar, (), True))
+    return sum(len(m["content"]) for m in agent_messages("", grammar, [""]))
 
 
 def simulator_messages(sections: str, grammar: str, statistics: SeedStatistics) -> list[Message]:
@@ -198,3 +180,7 @@ def room_messages(room: str, statistics: SeedStatistics) -> list[Message]:
         {"role": "system", "content": system},
         {"role": "user", "content": f"{room}\n\n{record}"},
     ]
+
+
+# Characters of a step's situation; the longest list of commands of a published game has 2,300.
+STATE_CHARS = PROMPT_CHARS - agent_chars(commands.PUT_IN_ON) - 3_500

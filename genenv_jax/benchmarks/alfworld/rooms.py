@@ -17,7 +17,9 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping
 from typing import Any
 
+from genenv_jax.benchmarks import safe_parse
 from genenv_jax.benchmarks.alfworld import kinds
+from genenv_jax.benchmarks.alfworld.chores import CHORES
 from genenv_jax.benchmarks.base import UNPARSABLE, Rejection
 
 # Why a room is turned away.
@@ -31,30 +33,10 @@ CANNOT_CLOSE = "cannot_close"  # "closed" names what has no door
 BAD_GOAL = "bad_goal"  # none of the six chores, or one that its kinds do not allow
 SOLVED = "solved_at_start"
 
+MAX_TEXT = 16_384  # characters of a generation that is read
+_MAX_DEPTH = 4  # of its JSON; a room has 3
 MAX_PLACES, MAX_OBJECTS, MAX_CONTENTS = 20, 32, 10
 
-# Goal -> type of task, in the order of `games.TASK_TYPES`.
-TASKS = {
-    "put": "pick_and_place_simple",
-    "light": "look_at_obj_in_light",
-    "clean": "pick_clean_then_place_in_recep",
-    "heat": "pick_heat_then_place_in_recep",
-    "cool": "pick_cool_then_place_in_recep",
-    "two": "pick_two_obj_and_place",
-}
-_SENTENCES = {
-    "put": "put a {} in {}",
-    "light": "look at {} under the {}",
-    "clean": "put a clean {} in {}",
-    "heat": "put a hot {} in {}",
-    "cool": "put a cool {} in {}",
-    "two": "put two {} in {}",
-}
-_STATES = {
-    "clean": ("cleanable", "isClean"),
-    "heat": ("heatable", "isHot"),
-    "cool": ("coolable", "isCool"),
-}
 _NAME = re.compile(r"([a-z]{1,32}) ([1-9][0-9]?)")
 # Types that the domain names, whatever is in the room.
 _OBJECT_TYPES = ("knife", "butterknife")
@@ -68,7 +50,7 @@ class Room:
     """A room whose parts fit together, in normal form: numbers of a kind from 1 on, all sorted.
 
     Attributes:
-      task: one of `TASKS`.
+      task: one of `CHORES`.
       thing, place: kinds of the goal; for "light" the place is the kind of lamp.
       places: with what is in or on each.
       closed: places that are closed at the start.
@@ -93,7 +75,7 @@ class Room:
 
     def sentence(self) -> str:
         """The chore in words, without a final stop."""
-        return _SENTENCES[self.task].format(self.thing, self.place)
+        return CHORES[self.task].sentence.format(self.thing, self.place)
 
     def description(self) -> str:
         """The chore and the places with their contents, without numbers: equal for rooms that are alike."""
@@ -166,15 +148,26 @@ class Room:
             f"(objectType {{0}} {self.thing}Type) (receptacleType ?r {self.place}Type) "
             "(inReceptacle {0} ?r)"
         )
-        if self.task in _STATES:
-            flag, state = _STATES[self.task]
-            right += f" ({flag} {{0}}) ({state} {{0}})"
+        chore = CHORES[self.task]
+        if chore.state:
+            right += f" ({chore.flag} {{0}}) ({chore.state} {{0}})"
         if self.task == "two":
             other = f"(exists (?o2 - object) (and (not (= ?o1 ?o2)) {right.format('?o2')}))"
             inner = f"(exists (?o1 - object) (and {right.format('?o1')} {other}))"
         else:
             inner = f"(exists (?o - object) (and {right.format('?o')}))"
         return f"(exists (?r - receptacle) {inner})"
+
+
+def parse(text: str) -> Room | Rejection:
+    """The room that a simulator wrote, perhaps in a code fence.  Total.
+
+    Reasons: those of `safe_parse.parse_json` and `read`.
+    """
+    if rejection := safe_parse.check_text(text, MAX_TEXT):
+        return rejection
+    value = safe_parse.parse_json(safe_parse.unfenced(text), MAX_TEXT, _MAX_DEPTH)
+    return value if isinstance(value, Rejection) else read(value)
 
 
 def read(value: Any) -> Room | Rejection:
@@ -278,16 +271,17 @@ def _misclosed(places: Mapping[str, list[str]], closed: list[str]) -> Rejection 
 
 def _goal_fault(goal: Mapping[str, str]) -> Rejection | None:
     task, thing, place = goal["task"], goal["object"], goal["place"]
-    if task not in TASKS:
-        return Rejection(BAD_GOAL, f"{task[:40]!r}: expected one of {', '.join(TASKS)}")
+    if task not in CHORES:
+        return Rejection(BAD_GOAL, f"{task[:40]!r}: expected one of {', '.join(CHORES)}")
     if thing not in kinds.OBJECTS:
         return Rejection(UNKNOWN_KIND, f"goal: {thing[:40]!r} is no kind of object")
     known = kinds.LAMPS if task == "light" else kinds.HOLDS
     if place not in known:
         what = "lamp" if task == "light" else "place"
         return Rejection(UNKNOWN_KIND, f"goal: {place[:40]!r} is no kind of {what}")
-    if task in _STATES and thing not in kinds.FLAGS[_STATES[task][0]]:
-        return Rejection(BAD_GOAL, f"{thing} is not {_STATES[task][0]}")
+    flag = CHORES[task].flag
+    if flag and thing not in kinds.FLAGS[flag]:
+        return Rejection(BAD_GOAL, f"{thing} is not {flag}")
     if task != "light" and thing not in kinds.HOLDS[place]:
         return Rejection(BAD_GOAL, f"{thing} cannot be put in {place}")
     return None

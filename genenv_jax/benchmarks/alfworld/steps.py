@@ -1,209 +1,182 @@
-"""Expert steps: games decomposed into (state, action) pairs, and the files that keep them.
+"""ALFWorld by single steps, as the GenEnv paper has it.
 
-A game that an expert plays is one `Recording`; every step of it is a task.  Recordings come from the
-rules alone (`world`, `expert`: milliseconds a game, no engine needed), or from a file that
-`make_steps` wrote on the real engine.  Both say the same, and that command checks it.
+An expert's games are decomposed into (state, action) pairs, and an answer is right if its command is the
+expert's.  Needs no engine: the rules are `world`'s.
 """
 
 from __future__ import annotations
 
 import dataclasses
-import json
+import functools
 import pathlib
-from collections.abc import Iterable, Sequence
-from typing import Any
+from collections import Counter
+from collections.abc import Sequence
 
-from genenv_jax.benchmarks.alfworld import commands, expert, games, prompts
-from genenv_jax.benchmarks.alfworld.world import World
-from genenv_jax.benchmarks.base import Task
+from genenv_jax.benchmarks.alfworld import commands, expert, prompts, scoring, tasks
+from genenv_jax.benchmarks.alfworld import generation as generations
+from genenv_jax.benchmarks.base import BAD_TOOLS, Message, Rejection, Score, SeedStatistics, Task
+from genenv_jax.benchmarks.options import check_choice, check_names
+from genenv_jax.benchmarks.records import Published
+from genenv_jax.benchmarks.wording import letters
 
-RULES, ENGINE = "rules", "engine"  # where a recording comes from
-
-
-@dataclasses.dataclass(frozen=True)
-class Move:
-    """One step: what was possible, what the expert did, what the game answered."""
-
-    admissible: tuple[str, ...]
-    action: str
-    observation: str
+_GRAMMAR_TEXT = {
+    commands.PUT_IN_ON: "'put X in/on Y', the texts of json_2.1.1",
+    commands.MOVE_TO: "'move X to Y', the texts of alfworld 0.4",
+}
 
 
-@dataclasses.dataclass(frozen=True)
-class Recording:
-    """One game as an expert played it.
+@dataclasses.dataclass(kw_only=True, eq=False)
+class Steps(Published):
+    """Steps of an expert in ALFWorld's games.
 
-    Attributes:
-      game: its id.
-      split, task_type, goal: of the game.
-      grammar: one of `commands.GRAMMARS`.
-      expert: one of `expert.EXPERTS`.
-      source: RULES or ENGINE.
-      won: whether the goal was reached.
-      overview: the first observation.
-      moves: in order.
-      reason: why the game was not won; "" where it was.
+    Args, beside those of `Published`:
+      eval_splits: splits to hold out.
+      grammar: "games" (that of each game's own texts: "put X in/on Y" in json_2.1.1), "put_in_on" or
+        "move_to" (texts and rules of the installed alfworld >= 0.4).
+      show_admissible: whether prompts list the commands that are possible.
     """
 
-    game: str
-    split: str
-    task_type: str
-    goal: str
-    grammar: str
-    expert: str
-    source: str
-    won: bool
-    overview: str
-    moves: tuple[Move, ...]
-    reason: str = ""
+    name = tasks.NAME
 
-    def to_json(self) -> dict[str, Any]:
-        """Plain JSON values; `from_json` inverts it."""
-        return dataclasses.asdict(self)
+    eval_splits: Sequence[str] = ("valid_unseen",)
+    grammar: str = tasks.OWN_GRAMMAR
+    show_admissible: bool = True
 
-    @classmethod
-    def from_json(cls, record: Any) -> Recording:
-        """Inverse of `to_json`; ValueError for what is no recording."""
-        fields = {field.name: field.type for field in dataclasses.fields(cls)}
-        if not isinstance(record, dict) or set(record) != set(fields):
-            raise ValueError(f"expected an object with {', '.join(fields)}")
-        for name, kind in fields.items():
-            expected = {"str": str, "bool": bool}.get(kind, list | tuple)
-            if not isinstance(record[name], expected):
-                raise ValueError(f"{name}: expected {kind}")
-        if record["grammar"] not in commands.GRAMMARS:
-            raise ValueError(f"grammar: expected one of {', '.join(commands.GRAMMARS)}")
-        moves = []
-        for move in record["moves"]:
-            if (
-                not isinstance(move, dict)
-                or set(move) != {"admissible", "action", "observation"}
-                or not isinstance(move["admissible"], list | tuple)
-                or not all(isinstance(command, str) for command in move["admissible"])
-                or not isinstance(move["action"], str)
-                or not isinstance(move["observation"], str)
-            ):
-                raise ValueError("moves: expected objects with admissible, action and observation")
-            moves.append(Move(tuple(move["admissible"]), move["action"], move["observation"]))
-        return cls(**{**record, "moves": tuple(moves)})
+    def __post_init__(self):
+        super().__post_init__()
+        check_choice("grammar", self.grammar, (tasks.OWN_GRAMMAR, *commands.GRAMMARS))
+        check_names("eval_splits", self.eval_splits, tasks.EVAL_SPLITS)
+        if not self.eval_splits:
+            raise ValueError(f"eval_splits = (): expected some of {', '.join(tasks.EVAL_SPLITS)}")
+        self._games: dict[str, list[tasks.Game]] = {}
 
-    def tasks(self, origin: str, max_chars: int) -> list[Task]:
-        """Every step as a task.
+    # -- tasks ------------------------------------------------------------------------------------------
 
-        Args:
-          origin: see `Task`.
-          max_chars: of what was seen so far; older steps are left out.
+    def load(self, split: str) -> list[Task]:
+        """Seeds are of the training games, without what is held out."""
+        held_out = self.found("eval")
+        return held_out if split == "eval" else self.sound(self.found("seed"), held_out)
+
+    def found(self, split: str) -> list[Task]:
+        """The expert's steps in the games of "seed" or "eval"."""
+        of_games = (game.steps(split, self.likely, self.grammar) for game in self.games(split))
+        return [task for steps in of_games for task in steps]
+
+    @functools.cached_property
+    def likely(self) -> expert.Likelihood:
+        """What the expert knows about households: from the training games only."""
+        return expert.likelihood(game.world() for game in self.games("seed"))
+
+    def games(self, split: str) -> list[tasks.Game]:
+        """The games of "seed" or "eval"; read on first use and kept.
+
+        Raises ValueError naming a malformed file, FileNotFoundError where there are none.
         """
-        found, history = [], []
-        for number, move in enumerate(self.moves):
-            seen = prompts.transcript(self.overview, history, max_chars)
-            content = prompts.state_text(self.goal, seen)
-            found.append(
-                Task(
-                    id=f"{self.game}#{number:02}",
-                    benchmark=games.NAME,
-                    category=self.task_type,
-                    messages=({"role": "user", "content": content},),
-                    answer={
-                        "kind": "step",
-                        "game": self.game,
-                        "split": self.split,
-                        "grammar": self.grammar,
-                        "admissible": list(move.admissible),
-                        "action": move.action,
-                    },
-                    origin=origin,
+        if split not in self._games:
+            directory = self.directory
+            if split == "seed":
+                found = tasks.training(directory)
+            else:
+                found = [game for part in self.eval_splits for game in tasks.load(directory, part)]
+            if not found:
+                raise FileNotFoundError(
+                    f"{directory / tasks.ROOT}: no games to be the {split} split"
                 )
-            )
-            history.append((move.action, move.observation))
-        return found
+            if self.verify_files:
+                tasks.verify(directory, found)
+            self._games[split] = found
+        return self._games[split]
 
+    @functools.cached_property
+    def directory(self) -> pathlib.Path:
+        """Where the games are, also for a process in another working directory."""
+        return tasks.find_directory(self.data_dir).absolute()
 
-def by_rules(
-    game: games.Game, world: World, name: str, likely: expert.Likelihood | None
-) -> Recording:
-    """A recording without the engine.
+    def source(self, task: Task) -> str:
+        """See `Benchmark.source`: the game."""
+        return task.answer["game"] or task.id
 
-    Args:
-      game: what is played.
-      world: its beginning; not changed.
-      name: one of `expert.EXPERTS`.
-      likely: see `expert.walkthrough`.
-    """
-    blank = Recording(
-        game.id, game.split, game.task_type, game.goal, world.grammar, name, RULES, False,
-        world.overview(), (),
-    )  # fmt: skip
-    try:
-        found = expert.walkthrough(world, name, likely)
-    except expert.NoPlan as error:
-        return dataclasses.replace(blank, reason=str(error))
-    state, moves = world.copy(), []
-    for command in found:
-        admissible = tuple(state.admissible())
-        moves.append(Move(admissible, command, state.apply(command)))
-    return dataclasses.replace(blank, won=True, moves=tuple(moves))
+    def canonical(self, task: Task) -> str:
+        """See `Benchmark.canonical`: the situation without case, punctuation and white space.
 
+        The action and the list of commands follow from the situation, so a restated held-out situation
+        is found whatever a restatement makes of them.
+        """
+        return letters(task.messages[-1]["content"])
 
-def record_games(
-    found: Sequence[games.Game],
-    grammar: str,
-    name: str,
-    likely: expert.Likelihood | None,
-) -> list[Recording]:
-    """Recordings of some games by the rules; games that the expert does not win are left out."""
-    recordings = (
-        by_rules(game, World(game.problem(), grammar_of(game, grammar)), name, likely)
-        for game in found
-    )
-    return [recording for recording in recordings if recording.won]
+    def signature(self, task: Task) -> str:
+        """See `Benchmark.signature`: what the chore asks to be done, and the next verb."""
+        goal, _ = prompts.split_state(task.messages[-1]["content"])
+        verb = task.answer.get("action", "").partition(" ")[0]
+        return " ".join([*generations.asked(goal), verb])
 
+    def difficulty(self, task: Task) -> float:
+        """See `Benchmark.difficulty`: commands before the situation."""
+        _, observations = prompts.split_state(task.messages[-1]["content"])
+        return float(f"\n{observations}".count(f"\n{prompts.COMMAND}"))
 
-def splits(
-    directory: pathlib.Path, name: str = expert.EXPLORER, max_chars: int = 6_000
-) -> dict[str, list[Task]]:
-    """Every step of every split that is there, by the rules, under "<split>_steps".
+    # -- the agent --------------------------------------------------------------------------------------
 
-    Args:
-      directory: see `games.find_directory`.
-      name: one of `expert.EXPERTS`.
-      max_chars: of what was seen so far, see `Recording.tasks`.
-    """
-    found = games.load(directory, games.available(directory))
-    training = next((found[split] for split in games.TRAIN_SPLITS if split in found), [])
-    likely = expert.likelihood(World(game.problem()) for game in training)
-    return {
-        f"{split}_steps": [
-            task
-            for recording in record_games(part, "games", name, likely)
-            for task in recording.tasks(
-                "seed" if split in games.TRAIN_SPLITS else "eval", max_chars
-            )
-        ]
-        for split, part in found.items()
-    }
+    def prompt(self, task: Task) -> list[Message]:
+        """Of a game in episodes, use `episode`."""
+        spec = task.answer
+        shown = spec.get("admissible", ()) if self.show_admissible else ()
+        grammar = spec.get("grammar", commands.PUT_IN_ON)
+        return prompts.agent_messages(task.messages[-1]["content"], grammar, shown)
 
+    def agent_answer(self, task: Task) -> str:
+        """See `Benchmark.agent_answer`."""
+        return f"Action: {task.answer['action']}"
 
-def grammar_of(game: games.Game, grammar: str) -> str:
-    """The grammar that a game is played in; "games" means that of its own texts."""
-    return game.grammar if grammar == "games" else grammar
+    def verdict(self, task: Task, answer: str) -> Score:
+        """See `scoring.step_score`."""
+        return scoring.step_score(task, answer)
 
+    # -- the simulator ----------------------------------------------------------------------------------
 
-def read(path: pathlib.Path) -> list[Recording]:
-    """The recordings of a file; ValueError names file and line."""
-    recordings = []
-    with path.open(encoding="utf-8") as file:
-        for number, line in enumerate(file, 1):
-            try:
-                recordings.append(Recording.from_json(json.loads(line)))
-            except (ValueError, RecursionError) as error:
-                raise ValueError(f"{path}:{number}: not a recorded game: {error}") from None
-    return recordings
+    def simulator_messages(self, seed: Task, statistics: SeedStatistics) -> list[Message]:
+        """See `Benchmark.simulator_messages`."""
+        grammar = seed.answer["grammar"]
+        return prompts.simulator_messages(self.simulator_answer(seed), grammar, statistics)
 
+    def simulator_answer(self, task: Task, seed: Task | None = None) -> str:
+        """See `Benchmark.simulator_answer`: the four sections."""
+        goal, observations = prompts.split_state(task.messages[-1]["content"])
+        listed = "\n".join(task.answer["admissible"])
+        return prompts.sections_text(goal, observations, listed, task.answer["action"])
 
-def write(path: pathlib.Path, recordings: Iterable[Recording]) -> None:
-    """Adds recordings at the end of a file, each a line."""
-    with path.open("a", encoding="utf-8") as file:
-        for recording in recordings:
-            file.write(json.dumps(recording.to_json(), ensure_ascii=False) + "\n")
-            file.flush()
+    def parse(self, text: str, seed: Task, task_id: str, generation: int) -> Task | Rejection:
+        """See `Benchmark.parse`, and `generation.parse` for the reasons."""
+        return generations.parse(text, seed, task_id, generation)
+
+    def fault(self, task: Task) -> Rejection | None:
+        """Reasons of `generation.fault`, BAD_TOOLS, WRONG_ANSWER."""
+        if rejection := generations.fault(task):
+            return rejection
+        length = sum(len(message["content"]) for message in self.prompt(task))
+        if length > prompts.PROMPT_CHARS:
+            return Rejection(BAD_TOOLS, f"a prompt of {length} characters")
+        return super().fault(task)
+
+    # -- results ----------------------------------------------------------------------------------------
+
+    def aggregate(self, results: Sequence[tuple[Task, Score]]) -> dict[str, float]:
+        """See `Benchmark.aggregate` and `scoring.aggregate`."""
+        return scoring.aggregate(results)
+
+    def facts(self) -> dict[str, str]:
+        found = self.games("eval")
+        counts = Counter(game.split for game in found)
+        grammars = sorted({game.played_in(self.grammar) for game in found})
+        return {
+            "protocol": "expert steps answered one by one (expert: explorer); right is the expert's own "
+            "command",
+            "grammar": ", ".join(f"{g} ({_GRAMMAR_TEXT[g]})" for g in grammars),
+            "games": f"{tasks.ROOT}: "
+            + ", ".join(
+                f"{counts[split]} of {split} (officially {tasks.OFFICIAL_COUNTS[split]})"
+                for split in self.eval_splits
+            ),
+            "admissible commands": "listed in the prompt" if self.show_admissible else "not shown",
+            "steps": "by the rules",
+        }

@@ -12,11 +12,11 @@ import dataclasses
 from collections import Counter, defaultdict
 
 from genenv_jax.benchmarks.alfworld import commands, pddl
+from genenv_jax.benchmarks.alfworld.chores import TREATMENTS
 
-_SINKS = ("sinktype", "sinkbasintype")
+NOTHING_HAPPENS = "Nothing happens."  # what a game answers to a command that is not possible
+
 _KNIVES = ("knifetype", "butterknifetype")
-_TOOLS = {"clean": "cleanable", "heat": "heatable", "cool": "coolable"}
-_STATES = {"clean": "isclean", "heat": "ishot", "cool": "iscool"}
 # `help.feedback` of alfworld/data/alfred.twl2 (0.4), as it is laid out there.
 _HELP = """Available commands:
   look:                             look around your current location
@@ -57,6 +57,12 @@ def entity_names(identifiers: set[str]) -> dict[str, str]:
     return names
 
 
+def kind_and_number(name: str) -> tuple[str, int]:
+    """("cabinet", 3) of "cabinet 3", by which names are sorted; 0 where there is no number."""
+    kind, _, number = name.partition(" ")
+    return kind, int(number) if number.isdecimal() else 0
+
+
 @dataclasses.dataclass(frozen=True)
 class Goal:
     """What is to be done.
@@ -82,7 +88,7 @@ def read_goal(tree: object) -> Goal:
         return Goal("light", objects[1], objects[0])
     if len(set(objects)) != 1 or len(set(places)) != 1:
         raise ValueError("the goal is none of ALFWorld's six kinds")
-    kinds = [kind for kind, state in _STATES.items() if state in predicates]
+    kinds = [kind for kind, chore in TREATMENTS.items() if chore.state in predicates]
     kind = kinds[0] if kinds else "two" if len(objects) == 2 else "put"
     return Goal(kind, objects[0], places[0])
 
@@ -121,7 +127,7 @@ class World:
         self.near = set(facts["objectatlocation"])  # (object, location)
         self.states = {
             name: {a[0] for a in facts[name]}
-            for name in (*_STATES.values(), "istoggled", "issliced")
+            for name in (*(c.state for c in TREATMENTS.values()), "istoggled", "issliced")
         }
         self.held = facts["holds"][0][1] if facts["holds"] else None
         if not self.receptacles or not facts["atlocation"]:
@@ -166,9 +172,9 @@ class World:
         per_place: Counter[str] = Counter()
         for thing, receptacle in self.inside:
             right = self.object_type.get(thing) == goal.object_type
-            if goal.kind in _STATES:
-                right = right and thing in self.states[_STATES[goal.kind]]
-                right = right and thing in self.flags[_TOOLS[goal.kind]]
+            if chore := TREATMENTS.get(goal.kind):
+                right = right and thing in self.states[chore.state]
+                right = right and thing in self.flags[chore.flag]
             if right and self.receptacle_type.get(receptacle) == goal.place_type:
                 per_place[receptacle] += 1
         return max(per_place.values(), default=0) >= (2 if goal.kind == "two" else 1)
@@ -213,11 +219,11 @@ class World:
         if self.is_accessible(receptacle) and self.fits(thing, receptacle):
             put = commands.translate(f"put {o} in/on {r}", self.grammar)
             found[put] = ("put", thing, receptacle)
-        kind = self.receptacle_type.get(receptacle)
-        sinks = _SINKS if self.grammar == commands.PUT_IN_ON else _SINKS[1:]
-        tools = (("clean", sinks), ("heat", ("microwavetype",)), ("cool", ("fridgetype",)))
-        for verb, kinds in tools:
-            if kind in kinds and thing in self.flags[_TOOLS[verb]]:
+        kind = self.receptacle_type.get(receptacle, "").removesuffix("type")
+        for verb, chore in TREATMENTS.items():
+            # The newer rules clean in a sink's basin only.
+            tools = chore.tools if self.grammar == commands.PUT_IN_ON else chore.tools[:1]
+            if kind in tools and thing in self.flags[chore.flag]:
                 found[f"{verb} {o} with {r}"] = (verb, thing, receptacle)
         return found
 
@@ -257,8 +263,8 @@ class World:
             self.states["istoggled"].add(thing)
         elif verb == "slice":
             self.states["issliced"].add(thing)
-        elif verb in _STATES:
-            self.states[_STATES[verb]].add(thing)
+        elif verb in TREATMENTS:
+            self.states[TREATMENTS[verb].state].add(thing)
             opposite = {"heat": "iscool", "cool": "ishot"}.get(verb)
             if opposite:
                 self.states[opposite].discard(thing)
@@ -286,7 +292,7 @@ class World:
         if verb == "inventory":
             carried = f"a {self.names[self.held]}" if self.held else ""
             return f"You are carrying: {carried}." if carried else "You are not carrying anything."
-        if verb in _STATES:
+        if verb in TREATMENTS:
             return f"You {verb} the {names[0]} using the {names[1]}."
         told = {"close": lambda: f"You close the {names[0]}.", "look": self.look,
                 "examine_object": lambda: self._examined(arguments[0]), "help": lambda: _HELP}  # fmt: skip

@@ -17,9 +17,13 @@ from genenv_jax.benchmarks.base import (
     NOT_EXECUTABLE,
     UNPARSABLE,
     Rejection,
+    Task,
 )
+from genenv_jax.benchmarks.headers import parse_headers
+from genenv_jax.benchmarks.safe_parse import check_text
 from genenv_jax.benchmarks.wording import fold
 
+MAX_TEXT = 16_384  # characters of a generation that is read
 MAX_COMMANDS = 200
 MAX_GOAL = 200
 
@@ -30,33 +34,76 @@ _BULLET = re.compile(r"(?:[-*>•]|[0-9]{1,3}[.)]) +")
 _WORDS = {"clean": ("clean",), "heat": ("hot", "heat", "warm"), "cool": ("cool", "cold", "chill")}
 
 
-def chore(goal: str) -> list[str]:
-    """What a task asks to be done beside fetching and putting: its type, in the words of its sentence."""
-    known = {**_WORDS, "examine": ("examine", "look at"), "two": ("two",)}
-    return [what for what, told in known.items() if any(word in goal.lower() for word in told)]
+def parse(text: str, seed: Task, task_id: str, generation: int) -> Task | Rejection:
+    """The step of four sections.  Total.
+
+    Reasons: EMPTY, NOT_TEXT, TOO_LONG, UNPARSABLE (sections), BAD_ANSWER (the action).
+    """
+    if rejection := check_text(text, MAX_TEXT):
+        return rejection
+    found = parse_headers(text, prompts.HEADERS)
+    if isinstance(found, Rejection):
+        return found
+    goal, observations, listed, action = found
+    goal = goal.removesuffix(".")
+    if "\n" in goal:
+        return Rejection(UNPARSABLE, "the task has more than one line")
+    if _is_same(observations):
+        observations = prompts.split_state(seed.messages[-1]["content"])[1]
+    admissible = seed.answer["admissible"] if _is_same(listed) else _command_list(listed)
+    action = commands.normalise(action) if "\n" not in action else ""
+    if not action:
+        return Rejection(BAD_ANSWER, "the action: expected one line")
+    return Task(
+        id=task_id,
+        benchmark=seed.benchmark,
+        category=seed.category,
+        messages=({"role": "user", "content": prompts.state_text(goal, observations)},),
+        answer={
+            "kind": "step",
+            "game": "",
+            "split": "",
+            "grammar": seed.answer["grammar"],
+            "admissible": list(admissible),
+            "action": action,
+        },
+        seed_id=seed.id,
+        origin="generated",
+        generation=generation,
+    )
 
 
-def command_list(text: str) -> list[str]:
+def _is_same(section: str) -> bool:
+    return section.strip("`.").lower() == prompts.SAME
+
+
+def _command_list(text: str) -> list[str]:
     """Commands one a line, normalised, without bullets, sorted as the games list them."""
     lines = (_BULLET.sub("", line.strip(), count=1) for line in text.splitlines())
     return sorted({commands.normalise(line) for line in lines if line.strip()})
 
 
-def check(
-    goal: str, observations: str, admissible: Sequence[str], action: str, grammar: str
-) -> Rejection | None:
-    """Whether a situation fits together; None if it does.
+def asked(goal: str) -> list[str]:
+    """What a task asks to be done beside fetching and putting: its type, in the words of its sentence."""
+    known = {**_WORDS, "examine": ("examine", "look at"), "two": ("two",)}
+    return [what for what, told in known.items() if any(word in goal.lower() for word in told)]
+
+
+def fault(task: Task) -> Rejection | None:
+    """Why a situation does not fit together; None if it does.
 
     Reasons: UNPARSABLE (the chore), BAD_TOOLS (the list of commands), BAD_ANSWER (the action is not
     one of them, or has nothing to do with the chore), GIVEN_AWAY (the chore is the action), NOT_EXECUTABLE
     (the observations speak against the action).
     """
+    goal, observations = prompts.split_state(task.messages[-1]["content"])
+    admissible, action = task.answer["admissible"], task.answer["action"]
     if not goal or "\n" in goal or len(goal) > MAX_GOAL:
         return Rejection(
             UNPARSABLE, f"the task: expected one line of at most {MAX_GOAL} characters"
         )
     return (
-        _check_commands(admissible, grammar)
+        _check_commands(admissible, task.answer["grammar"])
         or _check_action(goal, admissible, action)
         or _check_state(observations, admissible, action)
     )
@@ -108,7 +155,7 @@ def _check_state(observations: str, admissible: Sequence[str], action: str) -> R
             return Rejection(NOT_EXECUTABLE, f"the agent is not at {place}")
     if prompts.LEFT_OUT in observations:
         return None  # what is carried may have been told there
-    held = held_object(observations)
+    held = _held_object(observations)
     if verb == "take" and held:
         return Rejection(NOT_EXECUTABLE, f"{held} is in the hands")
     if verb in ("put", "move", "clean", "heat", "cool") and held != named[0]:
@@ -116,7 +163,7 @@ def _check_state(observations: str, admissible: Sequence[str], action: str) -> R
     return None
 
 
-def held_object(observations: str) -> str | None:
+def _held_object(observations: str) -> str | None:
     """What the agent carries according to what was told."""
     held = None
     for line in observations.splitlines():

@@ -1,17 +1,42 @@
-"""ALFWorld's numbers: success rate over a split, and by type of task.
+"""The score of a step, and ALFWorld's numbers: success rate over a split, and by type of task.
 
-Source: alfworld/agents/environment/alfred_tw_env.py (success is `won`), and the splits of
+Source of the numbers: alfworld/agents/environment/alfred_tw_env.py (success is `won`), and the splits of
 configs/base_config.yaml: valid_seen is eval_in_distribution, valid_unseen eval_out_of_distribution.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Sequence
 
-from genenv_jax.benchmarks.alfworld.games import EVAL_SPLITS, TASK_TYPES
-from genenv_jax.benchmarks.base import Score, Task
+from genenv_jax.benchmarks.alfworld import commands
+from genenv_jax.benchmarks.alfworld.chores import TASK_TYPES
+from genenv_jax.benchmarks.alfworld.tasks import EVAL_SPLITS
+from genenv_jax.benchmarks.base import Rejection, Score, Task
 
+INADMISSIBLE = "inadmissible"  # a command that is not possible
+OTHER_ACTION = "other_action"  # a possible command that is not the expert's
 OTHER = "generated"
+
+
+def step_score(task: Task, answer: str) -> Score:
+    """Of a step: 1 if every command that the answer gives is the expert's (normalised), else 0.
+
+    Reasons: those of `commands.parse` and NO_COMMAND (invalid), INADMISSIBLE, OTHER_ACTION.
+    """
+    spec, read = task.answer, commands.parse(answer)
+    if isinstance(read, Rejection):
+        return Score(0.0, False, False, read.reason, _detail(1))
+    if not all(commands.is_command(command, spec["grammar"]) for command in read):
+        return Score(0.0, False, False, commands.NO_COMMAND, _detail(1))
+    if all(command == spec["action"] for command in read):
+        return Score(1.0, True, True, "", _detail(0))
+    if read[-1] not in spec["admissible"]:
+        return Score(0.0, False, True, INADMISSIBLE, _detail(1))
+    return Score(0.0, False, True, OTHER_ACTION, _detail(0))
+
+
+def _detail(inadmissible: int) -> dict[str, int]:
+    return {"steps": 1, "inadmissible": inadmissible}
 
 
 def aggregate(results: Sequence[tuple[Task, Score]]) -> dict[str, float]:
@@ -29,7 +54,7 @@ def aggregate(results: Sequence[tuple[Task, Score]]) -> dict[str, float]:
     """
     by_split: dict[str, list[tuple[Task, Score]]] = {}
     for task, score in results:
-        by_split.setdefault(_field(task, "split") or OTHER, []).append((task, score))
+        by_split.setdefault(task.answer.get("split") or OTHER, []).append((task, score))
     metrics: dict[str, float] = {}
     ordered = [split for split in EVAL_SPLITS if split in by_split]
     ordered += sorted(set(by_split) - set(ordered))
@@ -41,21 +66,18 @@ def aggregate(results: Sequence[tuple[Task, Score]]) -> dict[str, float]:
 
 
 def _details(results: Sequence[tuple[Task, Score]]) -> dict[str, float]:
-    played = [(t, s) for t, s in results if _field(t, "kind") == "episode"]
-    asked = [(t, s) for t, s in results if _field(t, "kind") == "step"]
+    played = [(t, s) for t, s in results if t.answer["kind"] == "episode"]
+    asked = [(t, s) for t, s in results if t.answer["kind"] == "step"]
+    of_type = {name: [(t, s) for t, s in results if t.category == name] for name in TASK_TYPES}
+    types = {name: _success(part) for name, part in of_type.items() if part}
     found = {}
     if played:
         found["success_rate"] = _success(played)
     if asked:
         found["step_accuracy"] = _success(asked)
-    types = {}
-    for name in TASK_TYPES:
-        part = [(t, s) for t, s in results if t.category == name]
-        if part:
-            types[name] = _success(part)
     found |= types
     if types:
-        found["mean_over_types"] = _mean(list(types.values()))
+        found["mean_over_types"] = _mean(types.values())
     steps = [s.detail["steps"] for _, s in played if s.success and "steps" in s.detail]
     if steps:
         found["steps"] = _mean(steps)
@@ -65,13 +87,9 @@ def _details(results: Sequence[tuple[Task, Score]]) -> dict[str, float]:
     return found
 
 
-def _field(task: Task, name: str) -> str:
-    return str(task.answer.get(name, "")) if isinstance(task.answer, Mapping) else ""
-
-
 def _success(results: Sequence[tuple[Task, Score]]) -> float:
     return _mean([float(score.success) for _, score in results])
 
 
-def _mean(values: Sequence[float]) -> float:
+def _mean(values: Collection[float]) -> float:
     return sum(values) / len(values)

@@ -1,0 +1,44 @@
+"""The six chores of ALFWorld, and what an object goes through in each."""
+
+from __future__ import annotations
+
+import dataclasses
+
+
+@dataclasses.dataclass(frozen=True)
+class Chore:
+    """One chore.
+
+    Attributes:
+      task_type: its official name.
+      sentence: in words, of a kind of object and a kind of place.
+      flag: what the object must be, in the words of the PDDL domain; "" where any will do.
+      state: what it is afterwards.
+      tools: kinds of places where that is done.
+    """
+
+    task_type: str
+    sentence: str
+    flag: str = ""
+    state: str = ""
+    tools: tuple[str, ...] = ()
+
+
+# In the order of `TASK_TYPES` of alfworld/agents/environment/alfred_tw_env.py.
+CHORES = {
+    "put": Chore("pick_and_place_simple", "put a {} in {}"),
+    "light": Chore("look_at_obj_in_light", "look at {} under the {}"),
+    "clean": Chore(
+        "pick_clean_then_place_in_recep", "put a clean {} in {}",
+        "cleanable", "isclean", ("sinkbasin", "sink"),
+    ),
+    "heat": Chore(
+        "pick_heat_then_place_in_recep", "put a hot {} in {}", "heatable", "ishot", ("microwave",)
+    ),
+    "cool": Chore(
+        "pick_cool_then_place_in_recep", "put a cool {} in {}", "coolable", "iscool", ("fridge",)
+    ),
+    "two": Chore("pick_two_obj_and_place", "put two {} in {}"),
+}  # fmt: skip
+TASK_TYPES = tuple(chore.task_type for chore in CHORES.values())
+TREATMENTS = {name: chore for name, chore in CHORES.items() if chore.state}

@@ -1,0 +1,245 @@
+"""ALFWorld's tasks: whole games, read from their files, and an expert's single steps in them.
+
+Layout of the files (alfworld-download, and the same in the literature's copies):
+json_2.1.1/<split>/<type>-<object>-<movable>-<receptacle>-<scene>/trial_<id>/game.tw-pddl.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+import pathlib
+import re
+from collections.abc import Iterable
+from typing import Any
+
+from genenv_jax.benchmarks import data_files
+from genenv_jax.benchmarks.alfworld import commands, expert, pddl, prompts
+from genenv_jax.benchmarks.alfworld.chores import TASK_TYPES
+from genenv_jax.benchmarks.alfworld.world import World
+from genenv_jax.benchmarks.base import Task
+from genenv_jax.benchmarks.records import field, read_json
+
+NAME = "alfworld"
+ROOT = "json_2.1.1"
+FILE = "game.tw-pddl"
+
+# "valid_train" is what a published copy calls its sample of 200 games of "train".
+TRAIN_SPLITS = ("train", "valid_train")
+EVAL_SPLITS = ("valid_unseen", "valid_seen")
+SPLITS = (*TRAIN_SPLITS, *EVAL_SPLITS)
+
+# Solvable games of the official evaluation splits: eval_out_of_distribution and eval_in_distribution.
+OFFICIAL_COUNTS = {"valid_unseen": 134, "valid_seen": 140}
+OWN_GRAMMAR = "games"  # the grammar of each game's own texts
+
+_GOAL = re.compile(r'"Your task is to: ([^"\n]{1,400})"')
+_PUT = re.compile(r"action\s+PutObject\s*\{\s*template\s*::\s*\"(\w+) ")
+_NAME = re.compile(r"[A-Za-z0-9_-]{1,120}")  # of a directory; no dots, so no way out
+_LEFT_OUT = ("movable", "Sliced")
+
+
+@dataclasses.dataclass(frozen=True)
+class Game:
+    """One game.
+
+    Attributes:
+      id: "<split>/<directory>/<trial>".
+      path: of its file.
+      split: one of `SPLITS`.
+      task_type: one of `TASK_TYPES`.
+      goal: the task's sentence, without a final stop.
+      grammar: one of `commands.GRAMMARS`: that of the file's own texts.
+    """
+
+    id: str
+    path: pathlib.Path
+    split: str
+    task_type: str
+    goal: str
+    grammar: str
+
+    def read(self) -> dict[str, Any]:
+        """The file's contents; see `read_file`."""
+        return read_file(self.path)
+
+    def problem(self) -> pddl.Problem:
+        """The game's PDDL problem; ValueError names the file."""
+        try:
+            return pddl.parse(self.read()["pddl_problem"])
+        except ValueError as error:
+            raise ValueError(f"{self.path}: pddl_problem: {error}") from None
+
+    def world(self, grammar: str = OWN_GRAMMAR) -> World:
+        """The game at its beginning, by the rules; `grammar`: see `played_in`."""
+        return World(self.problem(), self.played_in(grammar))
+
+    def played_in(self, grammar: str) -> str:
+        """One of `commands.GRAMMARS`: the given one, or the game's own for `OWN_GRAMMAR`."""
+        return self.grammar if grammar == OWN_GRAMMAR else grammar
+
+    def task(self, origin: str = "eval", **known: Any) -> Task:
+        """The game as a task that is played in an episode; `known`: what else its answer says."""
+        return Task(
+            id=self.id,
+            benchmark=NAME,
+            category=self.task_type,
+            messages=({"role": "user", "content": f"{prompts.GOAL}{self.goal}."},),
+            answer={"kind": "episode", "game": self.id, "split": self.split, **known},
+            origin=origin,
+        )
+
+    def steps(
+        self, origin: str, likely: expert.Likelihood, grammar: str = OWN_GRAMMAR
+    ) -> list[Task]:
+        """Every step of the expert as a task; none where it does not win.
+
+        Args:
+          origin: see `Task`.
+          likely: see `expert.walkthrough`.
+          grammar: see `played_in`.
+        """
+        world = self.world(grammar)
+        try:
+            plan = expert.walkthrough(world, likely)
+        except expert.NoPlan:
+            return []
+        overview, history, found = world.overview(), [], []
+        for number, command in enumerate(plan):
+            seen = prompts.transcript(overview, history, prompts.STATE_CHARS)
+            content = prompts.state_text(self.goal, seen)
+            found.append(
+                Task(
+                    id=f"{self.id}#{number:02}",
+                    benchmark=NAME,
+                    category=self.task_type,
+                    messages=({"role": "user", "content": content},),
+                    answer={
+                        "kind": "step",
+                        "game": self.id,
+                        "split": self.split,
+                        "grammar": world.grammar,
+                        "admissible": list(world.admissible()),
+                        "action": command,
+                    },
+                    origin=origin,
+                )
+            )
+            history.append((command, world.apply(command)))
+        return found
+
+
+def find_directory(data_dir: str | os.PathLike[str] | None = None) -> pathlib.Path:
+    """The directory that holds `json_2.1.1`.
+
+    Args:
+      data_dir: that directory or one above it; None or "" tries $ALFWORLD_DATA, where the official
+        alfworld-download puts the games, then the places of `data_files.find`.
+
+    Raises FileNotFoundError where there is none.
+    """
+    marker = f"{ROOT}/*/*/*/{FILE}"
+    official = os.environ.get("ALFWORLD_DATA")
+    if not data_dir and official and any(pathlib.Path(official).glob(marker)):
+        return pathlib.Path(official)
+    return data_files.find(NAME, marker, data_dir)
+
+
+def read_file(path: pathlib.Path) -> dict[str, Any]:
+    """A game file's contents; ValueError names the file and what is wrong with it."""
+    data = read_json(path)
+    for key in ("pddl_domain", "grammar", "pddl_problem"):
+        field(data, key, str, str(path))
+    return data
+
+
+def load(directory: pathlib.Path, split: str) -> list[Game]:
+    """The games of a split that count officially, sorted by id.
+
+    `AlfredTWEnv.collect_game_files` leaves out games with "movable" or "Sliced" in their path, of other
+    types, and those that are not marked as solvable.
+
+    Raises ValueError for a malformed file, FileNotFoundError where the split has no directory.
+    """
+    folder = directory / ROOT / split
+    if not folder.is_dir():
+        raise FileNotFoundError(
+            f"{folder} does not exist; there are {', '.join(available(directory)) or 'no splits'}"
+        )
+    found = [_game(path, split) for path in sorted(folder.glob(f"*/*/{FILE}"))]
+    return [game for game in found if game is not None]
+
+
+def by_id(directory: pathlib.Path, identifier: str) -> Game:
+    """One game; ValueError where there is none of that id, or it does not count officially."""
+    parts = identifier.split("/")
+    if len(parts) == 3 and parts[0] in SPLITS and all(_NAME.fullmatch(part) for part in parts):
+        path = directory / ROOT / identifier / FILE
+        game = _game(path, parts[0]) if path.is_file() else None
+        if game:
+            return game
+    raise ValueError(f"no game {identifier[:200]!r} in {directory / ROOT}")
+
+
+def with_goal(grammar: str, goal: str) -> str:
+    """A game file's grammar with another sentence of the task."""
+    return _GOAL.sub(lambda _: f'"Your task is to: {goal}."', grammar, count=1)
+
+
+def available(directory: pathlib.Path) -> list[str]:
+    """The splits that are there."""
+    return [split for split in SPLITS if (directory / ROOT / split).is_dir()]
+
+
+def training(directory: pathlib.Path) -> list[Game]:
+    """The games to train on: of the first of `TRAIN_SPLITS` that is there.  Raises like `load`."""
+    for split in available(directory):
+        if split in TRAIN_SPLITS:
+            return load(directory, split)
+    raise FileNotFoundError(
+        f"{directory / ROOT} has no training games: expected a directory {' or '.join(TRAIN_SPLITS)}"
+    )
+
+
+def verify(directory: pathlib.Path, found: Iterable[Game]) -> None:
+    """Compares files of games with the table of published ones; raises ValueError."""
+    table = {source.path for source in data_files.sources(NAME)}
+    paths = [game.path.relative_to(directory).as_posix() for game in found]
+    unknown = [path for path in paths if path not in table]
+    if unknown:
+        raise ValueError(
+            f"{len(unknown)} game files have no checksum here, the first {unknown[0]}; set "
+            "config.benchmark.verify_files to False to use them unchecked"
+        )
+    data_files.verify(NAME, directory, paths)
+
+
+def splits(directory: pathlib.Path) -> dict[str, list[Task]]:
+    """All tasks of every split that is there: its games, and the steps in them under "<split>_steps"."""
+    games = {split: load(directory, split) for split in available(directory)}
+    training = next((games[split] for split in TRAIN_SPLITS if split in games), [])
+    likely = expert.likelihood(game.world() for game in training)
+    found = {}
+    for split, of_split in games.items():
+        origin = "seed" if split in TRAIN_SPLITS else "eval"
+        found[split] = [game.task(origin) for game in of_split]
+        steps = (game.steps(origin, likely) for game in of_split)
+        found[f"{split}_steps"] = [task for of_game in steps for task in of_game]
+    return found
+
+
+def _game(path: pathlib.Path, split: str) -> Game | None:
+    name = "/".join(path.parts[-3:-1])
+    task_type = name.partition("-")[0]
+    if any(word in name for word in _LEFT_OUT) or task_type not in TASK_TYPES:
+        return None
+    data = read_file(path)
+    if data.get("solvable") is not True:
+        return None
+    goal, put = _GOAL.search(data["grammar"]), _PUT.search(data["grammar"])
+    grammar = {"put": commands.PUT_IN_ON, "move": commands.MOVE_TO}.get(put[1] if put else "")
+    if not goal or not grammar:
+        missing = "its PutObject template" if goal else "the sentence of the task"
+        raise ValueError(f"{path}: its grammar lacks {missing}")
+    goal = goal[1].strip().removesuffix(".")
+    return Game(f"{split}/{name}", path, split, task_type, goal, grammar)
