@@ -142,20 +142,29 @@ def test_bad_variations_are_rejected(benchmark, changes, reason):
     assert isinstance(rejection, Rejection) and rejection.reason == reason, rejection
 
 
-def test_a_variation_without_a_plan_or_off_the_map_is_rejected(benchmark):
+def test_a_variation_without_a_plan_is_rejected(benchmark):
     seed = _seed(benchmark, "easy_3_days")
-    query = seed.answer["query"]
-    text = seed.messages[0]["content"]
-    poor = _variation(
-        benchmark, seed, query=text.replace(f"${query['budget']:,}", "$20"), budget=20
-    )
+    text, budget = seed.messages[0]["content"], seed.answer["query"]["budget"]
+    poor = _variation(benchmark, seed, query=text.replace(f"${budget:,}", "$20"), budget=20)
     assert benchmark.verify(poor).reason == "unsolvable"
-    for place in ("org", "dest"):
-        known = benchmark._read().gazetteer.cities
-        away = next(city for city in ("Honolulu", "Elmstead") if city in known)
-        other = _variation(benchmark, seed, query=text.replace(query[place], away), **{place: away})
-        assert benchmark.verify(other).reason == "bad_answer"
-        assert place in benchmark.verify(other).detail
+
+
+@pytest.mark.parametrize("place", ["org", "dest"])
+def test_another_route_is_rejected_and_can_be_shown(benchmark, place):
+    """No seed's information describes it, so the prompt is made from the data base."""
+    seed = _seed(benchmark, "easy_3_days")
+    query, text = seed.answer["query"], seed.messages[0]["content"]
+    database = benchmark._read().database
+    known = [city for city in database.restaurants if city in database.states]
+    for away in (known[0], known[-1]):
+        if away in (query["org"], query["dest"]):
+            continue
+        task = _variation(benchmark, seed, query=text.replace(query[place], away), **{place: away})
+        rejection = benchmark.verify(task)
+        assert rejection.reason == "bad_answer" and rejection.detail.startswith(f"{place}: ")
+        shown = benchmark.agent_messages(task)[-1]["content"]
+        ends = {**query, place: away}
+        assert f"## {ends['org']} to {ends['dest']}" in shown and f"## {ends['dest']}\n" in shown
 
 
 def _odd_fields(rng, seed, places):
@@ -172,10 +181,15 @@ def _odd_fields(rng, seed, places):
         f"From {org} to {'' if days == 3 else f'{days // 2} cities in '}{dest}, {first:%B} {first.day}th to "
         f"{last:%B} {last.day}th, {first.year}, for {people} people, with a budget of ${budget:,}."
     )
+    wishes = {
+        "house rule": "pets",
+        "cuisine": ["French", "Indian"],
+        "room type": "not shared room",
+        "transportation": "no flight",
+    }
+    odd = "{0.__class__} %s\n## " * 90
     return {
-        "query": rng.choice(
-            [text, text, seed.messages[0]["content"], "{0.__class__} %s\n## " * 90]
-        ),
+        "query": rng.choice([text, text, seed.messages[0]["content"], odd]),
         "org": org,
         "dest": dest,
         "days": days,
@@ -183,15 +197,7 @@ def _odd_fields(rng, seed, places):
         "date": [str(first + datetime.timedelta(days=n)) for n in range(days)],
         "people_number": people,
         "budget": budget,
-        "local": {
-            name: value if rng.random() < 0.15 else None
-            for name, value in (
-                ("house rule", "pets"),
-                ("cuisine", ["French", "Indian"]),
-                ("room type", "not shared room"),
-                ("transportation", "no flight"),
-            )
-        },
+        "local": {k: v if rng.random() < 0.15 else None for k, v in wishes.items()},
     }
 
 
@@ -214,25 +220,6 @@ def test_whatever_can_be_read_can_be_shown_answered_and_scored(benchmark):
         rejection = benchmark.verify(task)
         reasons[rejection.reason if rejection else ""] += 1
     assert set(reasons) == {"", "text_differs", "bad_answer", "unsolvable"}
-
-
-def test_another_route_is_shown_with_what_is_known_of_it(benchmark):
-    """No seed's information describes it, so `verify` rejects it; the prompt is made from the data base."""
-    seed = _seed(benchmark, "easy_3_days")
-    query, text = seed.answer["query"], seed.messages[0]["content"]
-    for place in ("org", "dest"):
-        away = next(
-            city
-            for city in benchmark._read().database.restaurants
-            if city not in (query["org"], query["dest"])
-            and city in benchmark._read().gazetteer.cities
-        )
-        task = _variation(benchmark, seed, query=text.replace(query[place], away), **{place: away})
-        rejection = benchmark.verify(task)
-        assert rejection.reason == "bad_answer" and rejection.detail.startswith(f"{place}: ")
-        shown = benchmark.agent_messages(task)[-1]["content"]
-        ends = {**query, place: away}
-        assert f"## {ends['org']} to {ends['dest']}" in shown and f"## {ends['dest']}\n" in shown
 
 
 def test_success_is_a_final_pass_and_micro_pays_for_parts(travelplanner_dir, benchmark):

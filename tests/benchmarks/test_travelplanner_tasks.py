@@ -161,6 +161,7 @@ def test_a_flight_table_takes_the_place_of_the_reference_flights(directory, tmp_
     )
     flights = tasks.read_world(directory, path).database.flights
     assert flights.size == 2  # a row with a missing value is none
+    assert [flight.price for flight in flights] == [100.0, 300.0]
     assert flights.exists("F1", "St. Petersburg", "Rockford")
     assert flights.exists("F1", "Rockford", "St. Petersburg")
     assert not flights.exists("F1", "Rockford", "Denver")
