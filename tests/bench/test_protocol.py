@@ -35,16 +35,6 @@ def worker(tmp_path):
                     return len(calls)
                 return run
 
-            def linger(self, work):
-                def rest():
-                    start = time.thread_time()
-                    while time.thread_time() - start < 0.2:
-                        pass
-                return lambda: threading.Thread(target=rest).start()
-
-            def fail(self, work):
-                raise ValueError("no such thing")
-
             def leave(self):
                 os._exit(3)
 
