@@ -14,8 +14,9 @@ from bench.agreement.tally import Case, Judge, Verdict
 from bench.bad_answers.bfcl import answers
 from bench.bad_answers.bfcl_source import no_call_answers, source_answers
 from genenv_jax.benchmarks.base import Task
-from genenv_jax.benchmarks.bfcl import categories, records
-from genenv_jax.benchmarks.bfcl.benchmark import BFCL, reason_word
+from genenv_jax.benchmarks.bfcl import categories, tasks
+from genenv_jax.benchmarks.bfcl.benchmark import BFCL
+from genenv_jax.benchmarks.bfcl.turns import reason_word
 
 VERSION = "v4"
 CRASH = "checker_error"
@@ -27,7 +28,7 @@ _PER_NO_CALL = 6
 def cases(data_dir: pathlib.Path | None, seed: int, share: float) -> Iterator[Case]:
     """Every single-turn task with answers of many kinds; `share` of them."""
     names = [c for c in categories.categories(VERSION) if c not in categories.MULTI_TURN]
-    for task in records.load(VERSION, names, data_dir, "eval"):
+    for task in tasks.load(VERSION, names, data_dir, "eval"):
         rng = random.Random(f"agreement {seed} {task.id}")
         if rng.random() >= share:
             continue

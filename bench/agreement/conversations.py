@@ -11,9 +11,10 @@ from bench.agreement.bfcl import CRASH, VERSION, install_stub
 from bench.agreement.tally import Case, Judge, Verdict
 from bench.bad_answers.bfcl_conversations import Play, plays
 from genenv_jax.benchmarks.base import Rejection, Task
-from genenv_jax.benchmarks.bfcl import backends, records
-from genenv_jax.benchmarks.bfcl.benchmark import BFCL, reason_word
+from genenv_jax.benchmarks.bfcl import backends, tasks
+from genenv_jax.benchmarks.bfcl.benchmark import BFCL
 from genenv_jax.benchmarks.bfcl.categories import CONVERSATION, MULTI_TURN
+from genenv_jax.benchmarks.bfcl.turns import reason_word
 
 _PER_TASK = 6
 _UNPLAYED = ("answers reversed", "a turn more")  # no episode goes on like this
@@ -21,7 +22,7 @@ _UNPLAYED = ("answers reversed", "a turn more")  # no episode goes on like this
 
 def cases(data_dir: pathlib.Path | None, seed: int, share: float) -> Iterator[Case]:
     """Every conversation with plays of many kinds."""
-    for task in records.load(VERSION, MULTI_TURN, data_dir, "eval", CONVERSATION):
+    for task in tasks.load(VERSION, MULTI_TURN, data_dir, "eval", CONVERSATION):
         rng = random.Random(f"agreement {seed} {task.id}")
         if rng.random() < share:
             for kind, play in plays(task, rng, _PER_TASK):

@@ -161,7 +161,7 @@ class GenenvBfcl(TaskBuilder):
     ]
     benchmark = "bfcl"
     homepage = "https://gorilla.cs.berkeley.edu/leaderboard.html"
-    reader = "genenv_jax.benchmarks.bfcl.records"
+    reader = "genenv_jax.benchmarks.bfcl.tasks"
     citation = """@inproceedings{patil2025bfcl,
   title={The Berkeley Function Calling Leaderboard (BFCL): From Tool Use to Agentic Evaluation of Large
     Language Models},

@@ -8,7 +8,8 @@ import pytest
 from genenv_jax.benchmarks import base
 from genenv_jax.benchmarks.base import Score, SeedStatistics
 from genenv_jax.benchmarks.bfcl import prompts
-from genenv_jax.benchmarks.bfcl.benchmark import BFCL, NO_REFUSAL, reason_word
+from genenv_jax.benchmarks.bfcl.benchmark import BFCL
+from genenv_jax.benchmarks.bfcl.turns import NO_REFUSAL, reason_word
 from tests.benchmarks.bfcl_tasks import WEATHER, generation, seed_task
 from tests.redteam.bfcl_irrelevance import BROKEN
 

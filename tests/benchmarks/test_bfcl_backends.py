@@ -131,7 +131,7 @@ def test_only_the_classes_modules_are_imported():
     program = (
         "import sys\n"
         "from genenv_jax.benchmarks.bfcl.backends import Backends, Scenario, CLASSES\n"
-        "Backends(Scenario(CLASSES, {}, False))\n"
+        "Backends(Scenario(tuple(CLASSES), {}, False))\n"
         "print([m for m in sys.modules if m.startswith(('bfcl_eval.', 'jax', 'requests'))])\n"
     )
     done = subprocess.run(

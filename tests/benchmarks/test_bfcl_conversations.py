@@ -12,10 +12,11 @@ import pytest
 from bench.bad_answers.common import HOSTILE
 from genenv_jax.benchmarks import base
 from genenv_jax.benchmarks.base import Rejection, SeedStatistics, Task
-from genenv_jax.benchmarks.bfcl import backends, episode, generation, multi_turn, soundness
+from genenv_jax.benchmarks.bfcl import backends, conversations, episode, multi_turn, soundness
 from genenv_jax.benchmarks.bfcl.backends import Scenario
 from genenv_jax.benchmarks.bfcl.benchmark import BFCL
 from genenv_jax.benchmarks.bfcl.categories import CONVERSATION, MULTI_TURN
+from genenv_jax.benchmarks.bfcl.conversation_tasks import tools_of
 from genenv_jax.scoring.verification import inspect
 from tests.benchmarks import bfcl_grammar, bfcl_tasks
 from tests.benchmarks.bfcl_classes import HEAVY
@@ -95,7 +96,7 @@ def test_an_episode_only_grows(benchmark):
         assert _grows(before, answer, after)
         assert [message["role"] for message in after[len(before) + 1 :]] == [role]
         # With the mark of what was left out.
-        assert len(after[-1]["content"]) <= benchmark.limits.observation_chars + 60
+        assert len(after[-1]["content"]) <= episode.MAX_OBSERVATION + 60
     assert played.step("Fine.").reason == multi_turn.STATE_MISMATCH
     played.close()
 
@@ -111,7 +112,7 @@ def test_the_reference_reads_before_it_uses(benchmark):
     assert answers == [
         "[cat(file_name='notes')]", "[touch(file_name='zebra')]", "Done.", "[ls(), pwd()]", "Done.",
     ]  # fmt: skip
-    score = episode.play(task, answers, benchmark.limits)
+    score = episode.play(task, answers)
     assert score.reward == 1.0 and score.detail["calls"] == 4
     assert benchmark.verify(task) is None
     assert benchmark.agent_answers(bfcl_tasks.seed_task()) == ["[weather.get(city='Oslo', days=2)]"]
@@ -147,7 +148,7 @@ def test_needless_calls_cost_reward(benchmark):
     task = _seed([["touch(file_name='x')"], ["ls()"]])
     for looks, reward in ((0, 1.0), (2, 1.0), (3, 2 / 3), (5, 0.0)):
         calls = ", ".join(["touch(file_name='x')", *["pwd()"] * looks])
-        score = episode.play(task, [f"[{calls}]", "", "[ls()]", ""], benchmark.limits)
+        score = episode.play(task, [f"[{calls}]", "", "[ls()]", ""])
         assert score.success and score.reward == pytest.approx(reward)
 
 
@@ -214,10 +215,10 @@ def test_a_generation_is_read_proven_and_written_again(benchmark):
         ([("Make a folder.", "[mkdir(dir_name='zebra')]")], base.NOT_ASKED),
         ([("Write into notes.", "[echo(content='The quick brown fox jumps', file_name='notes')]")],
          base.NOT_ASKED),
-        ([("Look around.", "[]")], generation.EMPTY_TURN),
-        ([("", "[ls()]")], generation.EMPTY_TURN),
-        ([], generation.EMPTY_TURN),
-        ([("Look around.", "[ls()]")] * 9, generation.TOO_MANY_TURNS),
+        ([("Look around.", "[]")], conversations.EMPTY_TURN),
+        ([("", "[ls()]")], conversations.EMPTY_TURN),
+        ([], conversations.EMPTY_TURN),
+        ([("Look around.", "[ls()]")] * 9, conversations.TOO_MANY_TURNS),
         ([("Look around.", f"[{', '.join(['ls()'] * 60)}]")], episode.TOO_MANY_CALLS),
         ([("Fly.", "[fly()]")], base.BAD_ANSWER),
         ([("Show it.", "[cat()]")], base.BAD_ANSWER),
@@ -231,13 +232,13 @@ def test_unsound_generations_are_turned_away(benchmark, turns, reason):
 @pytest.mark.parametrize(
     ("state", "reason"),
     [
-        ({"Nothing": {}}, generation.BAD_STATE),
-        ({"TicketAPI": {}}, generation.BAD_STATE),  # not one of the seed's
-        ({"GorillaFileSystem": []}, generation.BAD_STATE),
-        ([], generation.BAD_STATE),
-        ({"GorillaFileSystem": {"root": {}}}, generation.BAD_STATE),
-        ({"GorillaFileSystem": {"root": {"a": {"type": "directory"}}}}, generation.BAD_STATE),
-        ({"MathAPI": {"x": 1}}, generation.BAD_STATE),
+        ({"Nothing": {}}, soundness.BAD_STATE),
+        ({"TicketAPI": {}}, soundness.BAD_STATE),  # not one of the seed's
+        ({"GorillaFileSystem": []}, soundness.BAD_STATE),
+        ([], soundness.BAD_STATE),
+        ({"GorillaFileSystem": {"root": {}}}, soundness.BAD_STATE),
+        ({"GorillaFileSystem": {"root": {"a": {"type": "directory"}}}}, soundness.BAD_STATE),
+        ({"MathAPI": {"x": 1}}, soundness.BAD_STATE),
         ({"GorillaFileSystem": {"root": "a" * 9_000}}, base.TOO_LONG),
     ],
 )
@@ -278,7 +279,7 @@ def test_withheld_functions_are_the_simulators_too(executable, files):
     assert len(seeds) + len(held_out) == bfcl_tasks.COUNT
     seed = seeds[0]
     assert "cat" not in {tool["name"] for tool in seed.tools}
-    assert "cat" in {tool["name"] for tool in generation.tools_of(seed)}
+    assert "cat" in {tool["name"] for tool in tools_of(seed)}
     read = benchmark.parse(benchmark.simulator_answer(seed), seed, "g", 0)
     assert [len(calls) for calls in read.answer["calls"]] == [
         1,
@@ -286,7 +287,7 @@ def test_withheld_functions_are_the_simulators_too(executable, files):
         2,
     ]  # four turns were told in three
     for task in (*seeds, *held_out):
-        assert episode.play(task, benchmark.agent_answers(task), benchmark.limits).reward == 1.0
+        assert episode.play(task, benchmark.agent_answers(task)).reward == 1.0
     # A request of a held-out conversation, in one of its own.
     stolen = benchmark.requests(held_out[0])[0][0]
     text = benchmark.simulator_answer(seed).replace(benchmark.requests(seed)[0][0], stolen.upper())

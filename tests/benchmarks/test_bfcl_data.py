@@ -9,9 +9,11 @@ import pytest
 
 from genenv_jax.benchmarks import base, data_files
 from genenv_jax.benchmarks.base import SeedStatistics
-from genenv_jax.benchmarks.bfcl import backends, records
+from genenv_jax.benchmarks.bfcl import backends, prompts
 from genenv_jax.benchmarks.bfcl.benchmark import BFCL
 from genenv_jax.benchmarks.bfcl.categories import CONVERSATION, MULTI_TURN, TURN_STATE, categories
+from genenv_jax.benchmarks.bfcl.files import find_directory
+from genenv_jax.benchmarks.bfcl.tasks import load, splits
 from genenv_jax.benchmarks.safe_parse import parse_calls
 from tests.benchmarks.bfcl_tasks import generation
 
@@ -37,17 +39,17 @@ TURNS = {"v4": (731, 730, 731, 731), "v3": (737, 741, 742, 742)}
 
 @pytest.mark.parametrize("version", ["v3", "v4"])
 def test_splits_have_the_official_numbers_of_tasks(data_dir, version):
-    found = {name: len(tasks) for name, tasks in records.splits(data_dir, version).items()}
+    found = {name: len(tasks) for name, tasks in splits(data_dir, version).items()}
     turns = dict(zip((f"{name}_turns" for name in MULTI_TURN), TURNS[version], strict=True))
     assert found == OFFICIAL[version] | dict.fromkeys(MULTI_TURN, 200) | turns
 
 
 @pytest.mark.parametrize("version", ["v3", "v4"])
 def test_every_file_is_the_published_one(data_dir, version):
-    tasks = records.load(version, categories(version), data_dir, verify_files=True)
+    tasks = load(version, categories(version), data_dir, verify_files=True)
     assert len(tasks) > 5_000
     paths = [s.path for s in data_files.sources("bfcl") if s.path.startswith(version)]
-    data_files.verify("bfcl", records.find_directory(version, data_dir).parent, paths)
+    data_files.verify("bfcl", find_directory(version, data_dir).parent, paths)
 
 
 @pytest.mark.slow
@@ -71,7 +73,7 @@ def test_every_reference_turn_is_accepted_when_executed(data_dir, category):
             benchmark.agent_messages(task),
             benchmark.simulator_messages(task, SeedStatistics(8, 3)),
         ):
-            assert sum(len(m["content"]) for m in messages) <= benchmark.limits.prompt_chars
+            assert sum(len(m["content"]) for m in messages) <= prompts.MAX_CHARS
 
 
 @needs_package
@@ -170,7 +172,7 @@ def test_what_the_two_rules_of_turns_reward(data_dir):
 
 def test_what_irrelevance_rewards(data_dir):
     names = ("irrelevance", "live_irrelevance")
-    tasks = records.load("v4", names, data_dir)
+    tasks = load("v4", names, data_dir)
     benchmark = BFCL(data_dir=data_dir, seed_categories=(), eval_categories=names)
     answers = {
         "[]": (1.0, True, True),
@@ -204,7 +206,7 @@ def test_positional_reference_arguments_are_named(data_dir):
     path = data_dir / "bfcl" / "v4" / "possible_answer" / "BFCL_v4_multi_turn_long_context.json"
     first = json.loads(path.read_text().splitlines()[0])
     assert first["ground_truth"][2][0].startswith("sort('")  # positional in the file
-    tasks = records.load("v4", ["multi_turn_long_context"], data_dir)
+    tasks = load("v4", ["multi_turn_long_context"], data_dir)
     truth = next(t for t in tasks if t.id == "multi_turn_long_context_0:turn2").answer
     assert list(truth["ground_truth"][0]["sort"]) == ["file_name"]
 
@@ -213,7 +215,7 @@ def test_derived_turns_agree_with_the_loader(data_dir):
     path = data_dir / "bfcl" / "DERIVED" / "multi_turn_long_context_turns.jsonl"
     if not path.is_file():
         pytest.skip("no independently parsed turns in the data directory")
-    tasks = {t.id: t for t in records.load("v4", ["multi_turn_long_context"], data_dir)}
+    tasks = {t.id: t for t in load("v4", ["multi_turn_long_context"], data_dir)}
     seen = 0
     for line in path.read_text().splitlines():
         row = json.loads(line)

@@ -10,7 +10,8 @@ from bench.bad_answers.common import HOSTILE
 from genenv_jax.benchmarks import base
 from genenv_jax.benchmarks.base import Rejection, Score, Task
 from genenv_jax.benchmarks.bfcl import schemas
-from genenv_jax.benchmarks.bfcl.benchmark import BFCL, NO_REFUSAL
+from genenv_jax.benchmarks.bfcl.benchmark import BFCL
+from genenv_jax.benchmarks.bfcl.turns import NO_REFUSAL
 from tests.benchmarks.bfcl_tasks import BOOK, WEATHER, generation, seed_task
 
 
@@ -150,7 +151,7 @@ def _tool(**changes):
     ],
 )  # fmt: skip
 def test_malformed_tools_are_rejected_with_what_is_wrong(benchmark, tool, problem):
-    rejection = schemas.check_tools([tool], "python", 64, 64)
+    rejection = schemas.check_tools([tool], "python")
     assert rejection.reason == base.BAD_TOOLS and problem in rejection.detail
     text = generation(tools=json.dumps([tool]), answer="[book(guests=1)]")
     assert _parse(benchmark, text).reason == base.BAD_TOOLS

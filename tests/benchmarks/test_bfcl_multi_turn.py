@@ -112,7 +112,7 @@ def test_long_conversations_fit_and_keep_the_request(benchmark):
     for _ in range(15):
         episode.step("[cat(file_name='notes')]")
         messages = episode.messages()
-        assert sum(len(m["content"]) for m in messages) <= benchmark.limits.prompt_chars
+        assert sum(len(m["content"]) for m in messages) <= prompts.MAX_CHARS
         assert any("Request 6." in m["content"] for m in messages)
     assert prompts.shortened("abcdefgh" * 10, 8).startswith("abcdef […72 characters left out…]")
 
@@ -127,7 +127,7 @@ def test_hostile_answers_get_a_score_in_a_second(benchmark, text):
     episode = benchmark.episode(conversation([["ls()"], ["ls()"]]))
     score = episode.step(text)
     assert score is None or not score.success
-    assert sum(len(m["content"]) for m in episode.messages()) <= benchmark.limits.prompt_chars
+    assert sum(len(m["content"]) for m in episode.messages()) <= prompts.MAX_CHARS
     for message in episode.messages():
         message["content"].encode()
     assert time.process_time() - start < 1

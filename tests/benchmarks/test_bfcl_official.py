@@ -2,8 +2,9 @@
 
 import pytest
 
-from genenv_jax.benchmarks.bfcl import categories, records
+from genenv_jax.benchmarks.bfcl import categories
 from genenv_jax.benchmarks.bfcl.benchmark import BFCL
+from genenv_jax.benchmarks.bfcl.tasks import load
 
 pytestmark = pytest.mark.data
 
@@ -25,7 +26,7 @@ V3_NAMES = {"simple_java": "java", "simple_javascript": "javascript", "simple_py
 def test_every_reference_answer_passes_its_own_task(data_dir, version):
     names = categories.categories(version)
     benchmark = BFCL(version=version, data_dir=data_dir)
-    tasks = records.load(version, names, data_dir)
+    tasks = load(version, names, data_dir)
     failed = {}
     for task in tasks:
         score = benchmark.score(task, benchmark.agent_answer(task))

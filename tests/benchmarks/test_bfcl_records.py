@@ -6,8 +6,9 @@ import pytest
 
 from genenv_jax.benchmarks import data_files
 from genenv_jax.benchmarks.base import Task
-from genenv_jax.benchmarks.bfcl import records
 from genenv_jax.benchmarks.bfcl.categories import CONVERSATION, MULTI_TURN, STATIC_MATCH, categories
+from genenv_jax.benchmarks.bfcl.files import find_directory
+from genenv_jax.benchmarks.bfcl.tasks import load, split_key, splits
 from genenv_jax.benchmarks.subsets import stable_position
 from tests.benchmarks import bfcl_tasks
 from tests.benchmarks.published import published
@@ -15,7 +16,7 @@ from tests.benchmarks.published import published
 
 @pytest.mark.parametrize("version", ["v3", "v4"])
 def test_every_category_of_a_version(tmp_path, version):
-    found = records.splits(bfcl_tasks.write(tmp_path, version), version)
+    found = splits(bfcl_tasks.write(tmp_path, version), version)
     assert set(found) == {*categories(version), *(f"{name}_turns" for name in MULTI_TURN)}
     for name, tasks in found.items():
         assert len(tasks) == bfcl_tasks.COUNT * (3 if name.endswith("_turns") else 1)
@@ -30,19 +31,19 @@ def test_every_category_of_a_version(tmp_path, version):
 def test_data_directory_may_be_given_at_three_levels(tmp_path):
     bfcl_tasks.write(tmp_path)
     found = {
-        records.find_directory("v4", place).resolve()
+        find_directory("v4", place).resolve()
         for place in (tmp_path, tmp_path / "bfcl", tmp_path / "bfcl" / "v4")
     }
     assert len(found) == 1
 
 
 def test_turns_carry_history_and_their_own_reference(tmp_path):
-    tasks = records.load("v4", ["multi_turn_long_context"], bfcl_tasks.write(tmp_path))
+    tasks = load("v4", ["multi_turn_long_context"], bfcl_tasks.write(tmp_path))
     turns = [task for task in tasks if task.id.startswith("multi_turn_long_context_0:")]
     assert [task.id.split(":")[1] for task in turns] == ["turn0", "turn1", "turn2"]
     for index, task in enumerate(turns):
         assert [m["role"] for m in task.messages] == ["user", "assistant"] * index + ["user"]
-        assert task.answer["rule"] == records.STATIC_MATCH
+        assert task.answer["rule"] == STATIC_MATCH
     # A later turn shows the earlier requests and calls, and not its own calls.
     assert turns[1].messages[:1] == turns[0].messages
     assert turns[1].messages[1]["content"] == "[touch('Oslo')]"
@@ -53,7 +54,7 @@ def test_turns_carry_history_and_their_own_reference(tmp_path):
 
 
 def test_withheld_functions_are_announced_at_their_turn(bfcl_dir):
-    tasks = records.load("v4", ["multi_turn_miss_func"], bfcl_dir, "eval", CONVERSATION)
+    tasks = load("v4", ["multi_turn_miss_func"], bfcl_dir, "eval", CONVERSATION)
     for task in tasks:
         known = {tool["name"] for tool in task.tools}
         announced = [
@@ -68,7 +69,7 @@ def test_withheld_functions_are_announced_at_their_turn(bfcl_dir):
 
 
 def test_a_record_and_its_answer(tmp_path):
-    first = records.load("v4", ["multiple"], bfcl_tasks.write(tmp_path), origin="eval")[0]
+    first = load("v4", ["multiple"], bfcl_tasks.write(tmp_path), origin="eval")[0]
     request = "What is the weather in Oslo for 2 days?"
     assert first.messages == ({"role": "user", "content": request},)
     assert first.answer == {
@@ -126,32 +127,32 @@ def test_malformed_records_are_named_by_file_and_line(tmp_path, path, changes, m
     _edit(directory, path, 1, changes)
     name = "multiple" if path in (SINGLE, ANSWERS) else "multi_turn_base"
     with pytest.raises(ValueError, match=message):
-        records.load("v4", [name], directory)
+        load("v4", [name], directory)
 
 
 def test_reference_calls_of_a_whole_conversation_must_parse(tmp_path):
     directory = bfcl_tasks.write(tmp_path)
     _edit(directory, MULTI_ANSWERS, 1, {"ground_truth": [["ls("], [], []]})
     with pytest.raises(ValueError, match="answer.*:2: reference calls do not parse"):
-        records.load("v4", ["multi_turn_base"], directory, rule=CONVERSATION)
+        load("v4", ["multi_turn_base"], directory, rule=CONVERSATION)
 
 
 def test_turns_that_do_not_fit_their_answer_are_left_out(tmp_path):
     """Another number of turns, and a function that is announced only later."""
     directory = bfcl_tasks.write(tmp_path)
     _edit(directory, MULTI_ANSWERS, 1, {"ground_truth": [["ls()"]]})
-    assert len(records.load("v4", ["multi_turn_base"], directory)) == 3 * (bfcl_tasks.COUNT - 1)
+    assert len(load("v4", ["multi_turn_base"], directory)) == 3 * (bfcl_tasks.COUNT - 1)
     name = "multi_turn_miss_func"
     truth = [["cat('notes')"], [], [], ["cat('notes')"]]
     _edit(directory, f"possible_answer/BFCL_v4_{name}.json", 1, {"ground_truth": truth})
-    ids = [task.id for task in records.load("v4", [name], directory, rule=STATIC_MATCH)]
+    ids = [task.id for task in load("v4", [name], directory, rule=STATIC_MATCH)]
     assert [task_id for task_id in ids if "_1:" in task_id] == [f"{name}_1:turn3"]
 
 
 def test_a_file_that_was_not_published_is_rejected(tmp_path):
     directory = bfcl_tasks.write(tmp_path)
     with published("bfcl", tmp_path), pytest.raises(ValueError, match="no upstream file 'v4/"):
-        records.load("v4", ["irrelevance"], directory, verify_files=True)
+        load("v4", ["irrelevance"], directory, verify_files=True)
     with published("bfcl", tmp_path), pytest.raises(ValueError, match="no upstream file 'x'"):
         data_files.verify("bfcl", tmp_path, ["x"])
 
@@ -166,25 +167,25 @@ def test_a_malformed_table_of_files_is_named(tmp_path, monkeypatch, text):
 
 def test_missing_places_are_named(tmp_path):
     with pytest.raises(FileNotFoundError, match="GENENV_DATA"):
-        records.load("v4", ["multiple"], tmp_path / "nowhere")
+        load("v4", ["multiple"], tmp_path / "nowhere")
     directory = bfcl_tasks.write(tmp_path)
     for path in (ANSWERS, SINGLE):
         (directory / "bfcl" / "v4" / path).unlink()
         with pytest.raises(FileNotFoundError, match=f"{path} is missing"):
-            records.load("v4", ["multiple"], directory)
+            load("v4", ["multiple"], directory)
 
 
 def test_unknown_names_list_what_is_known(tmp_path):
     with pytest.raises(ValueError, match="simple_python"):
-        records.load("v4", ["simple"], tmp_path)
+        load("v4", ["simple"], tmp_path)
     with pytest.raises(ValueError, match="v3, v4"):
-        records.categories("v5")
+        categories("v5")
 
 
 def test_split_is_stable_and_keeps_conversations_together():
-    keys = {records.split_key(f"multi_turn_{kind}_7:turn{turn}")
+    keys = {split_key(f"multi_turn_{kind}_7:turn{turn}")
             for kind in ("base", "long_context") for turn in range(3)}  # fmt: skip
     assert keys == {"multi_turn_7"}
-    assert records.split_key("live_simple_0-1-2") == "live_simple_0-1-2"
+    assert split_key("live_simple_0-1-2") == "live_simple_0-1-2"
     # Fixed: another value would move evaluation tasks into training.
     assert stable_position("multi_turn_7") == pytest.approx(0.4297, abs=1e-4)

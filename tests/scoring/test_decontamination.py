@@ -9,7 +9,7 @@ import pytest
 from bench.bad_answers.common import RESTATEMENTS, word_in_five
 from genenv_jax.benchmarks import base, registry
 from genenv_jax.benchmarks.base import Rejection
-from genenv_jax.benchmarks.bfcl import records
+from genenv_jax.benchmarks.bfcl.tasks import load
 from genenv_jax.benchmarks.dial.chains import Dial
 from genenv_jax.benchmarks.wording import fold, words
 from genenv_jax.scoring.verification import (
@@ -102,7 +102,7 @@ def test_the_turns_of_a_held_out_conversation_are_requests_of_their_own(tmp_path
     categories = ["multi_turn_long_context"]
     benchmark = registry.make_benchmark("bfcl", data_dir=directory, seed_categories=(),
                                         eval_categories=categories)  # fmt: skip
-    held_out = records.load("v4", categories, directory, "eval", "conversation")
+    held_out = load("v4", categories, directory, "eval", "conversation")
     checker = Verifier(benchmark, [], held_out, VerificationConfig())
     assert turns and held_out
     for task in turns:

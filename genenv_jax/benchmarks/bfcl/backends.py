@@ -36,7 +36,7 @@ from genenv_jax.benchmarks.safe_parse import MAX_CHARS, MAX_DEPTH, parse_calls
 INSTALL = "pip install --no-deps bfcl-eval==2026.3.23 && pip install mpmath==1.3.0"
 
 _PACKAGE = "bfcl_eval.eval_checker.multi_turn_eval.func_source_code"
-_MODULES = {
+CLASSES = {  # and their modules
     "GorillaFileSystem": "gorilla_file_system",
     "MathAPI": "math_api",
     "MessageAPI": "message_api",
@@ -46,7 +46,6 @@ _MODULES = {
     "TravelAPI": "travel_booking",
     "VehicleControlAPI": "vehicle_control",
 }
-CLASSES = tuple(_MODULES)
 _STATELESS = "MathAPI"
 # Names that the official executor rejects before it evaluates a call.
 _FORBIDDEN = ("kill", "exit", "quit", "remove", "unlink", "popen", "Popen", "run")
@@ -143,6 +142,16 @@ def reference(calls: Sequence[str], order: Mapping[str, Sequence[str]]) -> list[
     return [Call(name, arguments) for call in parsed for name, arguments in call.items()]
 
 
+def written(calls: Sequence[Call]) -> str:
+    """Reference calls as an agent writes them, every argument named."""
+    return f"[{', '.join(map(written_call, calls))}]"
+
+
+def written_call(call: Call) -> str:
+    """One call, every argument named."""
+    return f"{call.name}({', '.join(f'{key}={value!r}' for key, value in call.arguments.items())})"
+
+
 def _plan(value: Any) -> Any:
     """An argument as the official executor would read it after writing it out."""
     if not isinstance(value, dict):
@@ -220,9 +229,9 @@ def keys_read(name: str, config: Mapping[str, Any]) -> set[str]:
 
 
 def _new(name: str) -> Any:
-    if name not in _MODULES:
+    if name not in CLASSES:
         raise ValueError(f"class {name!r}: expected one of {', '.join(CLASSES)}")
-    return getattr(importlib.import_module(f"{_PACKAGE}.{_MODULES[name]}"), name)()
+    return getattr(importlib.import_module(f"{_PACKAGE}.{CLASSES[name]}"), name)()
 
 
 def _load(made: Any, name: str, state: dict[str, Any], long_context: bool) -> None:
@@ -253,10 +262,8 @@ class Backends:
                 _load(made, name, state, scenario.long_context)
             self.objects[name] = made
             for method, function in inspect.getmembers(made, predicate=inspect.ismethod):
-                if not method.startswith("_"):
-                    self._methods[method] = (
-                        function  # a later class hides an earlier one's, as there
-                    )
+                if not method.startswith("_"):  # a later class hides an earlier one's, as there
+                    self._methods[method] = function
         self._owners = {method: function.__self__ for method, function in self._methods.items()}
 
     def parameter_order(self) -> dict[str, tuple[str, ...]]:
@@ -391,8 +398,6 @@ def same_state(one: Backends, other: Backends) -> bool:
                 try:
                     if attribute not in found or found[attribute] != value:
                         return False
-                except (
-                    RecursionError
-                ):  # directories that hold themselves; the official code ends here
+                except RecursionError:  # directories that hold themselves; officially an error
                     return False
     return True

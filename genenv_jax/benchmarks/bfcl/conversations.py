@@ -1,232 +1,274 @@
-"""Reads BFCL's multi-turn conversations, and makes tasks of whole ones and of their turns.
+"""Whole conversations: how a simulator writes them, what makes one sound, how answers are scored.
 
-A record holds the requests of each turn and the classes that it involves; the function descriptions are
-those of the classes, in their order.  In `multi_turn_miss_func` some functions are withheld and announced
-at a later turn, which has no request of its own (`populate_test_cases_with_predefined_functions` of
-bfcl_eval/utils.py).
+It has the functions of `turns`, for tasks that are played in episodes.
+
+A simulator writes one JSON object:
+
+    {"state": {"GorillaFileSystem": {"root": {"home": {"type": "directory", "contents": {}}}}},
+     "turns": [{"request": "Make a folder named work.", "calls": "[mkdir(dir_name='work')]"}, ...]}
+
+"state" has the initial state of each stateful class, in the form of the data set's `initial_config`; what is
+left out is as the class has it by default.  The classes and their functions are the seed's.  "turns" has for
+each turn what the user asks, and the reference calls in the form in which agents write them.
 """
 
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterator, Mapping, Sequence
+import json
+from collections.abc import Mapping, Sequence
 from typing import Any
 
-from genenv_jax.benchmarks.base import Message, Rejection, Task
-from genenv_jax.benchmarks.bfcl import prompts
-from genenv_jax.benchmarks.bfcl.backends import CLASSES, Scenario
-from genenv_jax.benchmarks.bfcl.categories import CONVERSATION, TURN_STATE
-from genenv_jax.benchmarks.bfcl.files import Files, answer_of, field, messages, tool
-from genenv_jax.benchmarks.bfcl.multi_turn import reference_results
-from genenv_jax.benchmarks.bfcl.schemas import ground_truth_of
-from genenv_jax.benchmarks.safe_parse import parse_calls
+from genenv_jax.benchmarks.base import (
+    BAD_ANSWER,
+    TOO_LONG,
+    UNPARSABLE,
+    Message,
+    Rejection,
+    Score,
+    SeedStatistics,
+    Task,
+)
+from genenv_jax.benchmarks.bfcl import multi_turn, prompts, soundness
+from genenv_jax.benchmarks.bfcl.backends import (
+    Backends,
+    Call,
+    Scenario,
+    keys_read,
+    reference,
+    written,
+    written_call,
+)
+from genenv_jax.benchmarks.bfcl.conversation_tasks import (
+    all_spoken,
+    conversation_answer,
+    spoken,
+    tools_of,
+)
+from genenv_jax.benchmarks.bfcl.episode import (
+    END_OF_TURN,
+    MAX_ANSWER,
+    MAX_ANSWER_CALLS,
+    TOO_MANY_CALLS,
+)
+from genenv_jax.benchmarks.bfcl.schemas import ground_truth_of, parameter_order
+from genenv_jax.benchmarks.bfcl.soundness import BAD_STATE
+from genenv_jax.benchmarks.safe_parse import check_text, parse_calls, parse_json
+from genenv_jax.benchmarks.success_record import success_record
 
-_DOCUMENTS = {
-    "GorillaFileSystem": "gorilla_file_system.json",
-    "MathAPI": "math_api.json",
-    "MessageAPI": "message_api.json",
-    "TwitterAPI": "posting_api.json",
-    "TicketAPI": "ticket_api.json",
-    "TradingBot": "trading_bot.json",
-    "TravelAPI": "travel_booking.json",
-    "VehicleControlAPI": "vehicle_control.json",
-}
+TOO_MANY_TURNS = "too_many_turns"
+EMPTY_TURN = "empty_turn"  # a turn without a request or without calls
 
+_RULES = """\
+You write training tasks for an agent that serves a user by calling functions. A task is a conversation: \
+the user's requests, turn by turn, and the calls that serve each. You are shown one task and how well the \
+agent does on tasks like it. Write one new task: a variation, not a copy. Change the situation, the initial \
+state, the values, the wording, the functions that are called and, if you like, the number of turns.
 
-@dataclasses.dataclass(frozen=True)
-class Conversation:
-    """One record.
+Reply with one JSON object and nothing else, in this form:
+{example}
+"state" is the initial state of the classes ({classes}), with the keys that the task has; what you leave \
+out has its default. Of 1 to {turns} turns each has a request and its correct calls; {calls} calls in all at \
+most. Strings inside the calls stand in single quotes.
 
-    Attributes:
-      id: official id.
-      category: official name.
-      where: "file:line" of the answer, for messages about it.
-      scenario: classes and their initial states.
-      tools: functions that are known from the beginning.
-      added: functions announced at each turn.
-      turns: messages of each turn; an announcement is the turn's request.
-      calls: reference calls of each turn, as Python text.  One record of v3 (multi_turn_base_154)
-        has another number of turns here.
-    """
-
-    id: str
-    category: str
-    where: str
-    scenario: Scenario
-    tools: tuple[Mapping[str, Any], ...]
-    added: tuple[tuple[Mapping[str, Any], ...], ...]
-    turns: tuple[tuple[Message, ...], ...]
-    calls: tuple[tuple[str, ...], ...]
-
-
-def read_conversations(files: Files, category: str) -> Iterator[Conversation]:
-    """The conversations of a multi-turn category, in the order of the file.
-
-    Raises FileNotFoundError or ValueError, naming file and line.
-    """
-    documents: dict[str, list[dict[str, Any]]] = {}
-    answers = files.answers(category)
-    for where, record in files.records(category):
-        conversation = field(record, "id", str, where)
-        question = field(record, "question", list, where)
-        answer_at, calls = answer_of(answers, conversation, where)
-        for turn in calls:
-            if not isinstance(turn, list) or not all(isinstance(call, str) for call in turn):
-                raise ValueError(f"{answer_at}: expected a list of call strings")
-        classes = field(record, "involved_classes", list, where)
-        tools: list[dict[str, Any]] = []
-        for name in classes:
-            if name not in CLASSES:
-                raise ValueError(f"{where}: unknown class {name!r}")
-            if name not in documents:
-                lines = files.lines(f"multi_turn_func_doc/{_DOCUMENTS[name]}")
-                documents[name] = [tool(document, at) for at, document in lines]
-            tools.extend(documents[name])
-        tools, added = _withheld(tools, record.get("missed_function", {}), len(question), where)
-        turns = []
-        for messages_of, announced in zip(question, added, strict=True):
-            turn = messages(messages_of, where)
-            if announced:
-                turn += ({"role": "user", "content": prompts.announcement(announced)},)
-            turns.append(turn)
-        yield Conversation(
-            id=conversation,
-            category=category,
-            where=answer_at,
-            scenario=Scenario(
-                tuple(classes),
-                field(record, "initial_config", dict, where),
-                category == "multi_turn_long_context",
-            ),
-            tools=tuple(tools),
-            added=added,
-            turns=tuple(turns),
-            calls=tuple(map(tuple, calls)),
-        )
-
-
-def _withheld(
-    tools: list[dict[str, Any]], missed: Any, turns: int, where: str
-) -> tuple[list[dict[str, Any]], tuple[tuple[dict[str, Any], ...], ...]]:
-    """Functions without those that are announced later, and what is announced at each turn."""
-    well_formed = isinstance(missed, dict) and all(
-        turn.isdigit() and int(turn) < turns and isinstance(names, list)
-        for turn, names in missed.items()
-    )
-    if not well_formed:
-        raise ValueError(f"{where}: 'missed_function' is not an object of lists by turn")
-    added: list[tuple[dict[str, Any], ...]] = [()] * turns
-    for turn, names in missed.items():
-        added[int(turn)] = tuple(entry for entry in tools if entry["name"] in names)
-        tools = [entry for entry in tools if entry["name"] not in names]
-    return tools, tuple(added)
-
-
-def conversation_task(conversation: Conversation, origin: str) -> Task:
-    """A whole conversation as one task.
-
-    `Task.messages` are those of the first turn and `Task.tools` what is known then.  `Task.answer` has,
-    beside the common keys, "scenario", "turns" (messages of each), "calls" (reference calls of each)
-    and, for reports and for `canonical`, the "requests" and the names of the functions to call as
-    "functions"; of a seed also the functions that are announced later, as "withheld".
-    """
-    written = ", ".join(call for turn in conversation.calls for call in turn)
-    parsed = parse_calls(f"[{written}]", max_chars=1 << 20)
-    if isinstance(parsed, Rejection):
-        raise ValueError(f"{conversation.where}: reference calls do not parse: {parsed.detail}")
-    withheld = [dict(entry) for added in conversation.added for entry in added]
-    return Task(
-        id=conversation.id,
-        benchmark="bfcl",
-        category=conversation.category,
-        messages=conversation.turns[0],
-        tools=conversation.tools,
-        answer={
-            "kind": CONVERSATION,
-            "language": "python",
-            "rule": CONVERSATION,
-            "ground_truth": [],
-            "same_tools": True,
-            "scenario": conversation.scenario.to_json(),
-            "turns": [[dict(message) for message in turn] for turn in conversation.turns],
-            "calls": [list(turn) for turn in conversation.calls],
-            "functions": sorted(name for call in parsed for name in call),
-            **({"withheld": withheld} if withheld and origin == "seed" else {}),
-        },
-        origin=origin,
-    )
-
-
-def turn_tasks(conversation: Conversation, rule: str, origin: str) -> Iterator[Task]:
-    """Each turn that has reference calls as a task of its own; turn k is `<id>:turn<k>`.
-
-    The request is preceded by the earlier turns' requests and reference calls, and under TURN_STATE by the
-    results of these.  A conversation whose answer has another number of turns than its question has
-    none, since which answer belongs to which request is not known.  A turn whose reference calls a function
-    that is announced only later is left out too (multi_turn_miss_func_49, turn 1).
-
-    Args:
-      conversation: the record.
-      rule: STATIC_MATCH or TURN_STATE; the latter needs the executable classes.
-      origin: `Task.origin`.
-    """
-    if len(conversation.calls) != len(conversation.turns):
-        return
-    results: list[list[str]] = []
-    if rule == TURN_STATE:
-        results = reference_results(conversation.scenario, conversation.calls)
-    tools = list(conversation.tools)
-    history: tuple[Message, ...] = ()
-    for index, (turn, calls) in enumerate(zip(conversation.turns, conversation.calls, strict=True)):
-        tools.extend(conversation.added[index])
-        history += turn
-        if not calls:
-            continue
-        known = {entry["name"] for entry in tools}
-        if any(call.split("(")[0].strip() not in known for call in calls):
-            continue
-        written, truth = _static_truth(calls, tools, f"{conversation.where}, turn {index}")
-        answer: dict[str, Any] = {
-            "kind": "parallel",
-            "language": "python",
-            "rule": rule,
-            "ground_truth": truth,
-            "same_tools": True,
+The calls are executed, on your state, one turn after the other. Each must run without an error. Every turn \
+must change something, or find out what was not known before. Every value in a call must be in the requests \
+up to then, or in what the calls before it returned. What a turn asks for must be asked for in words: not by \
+naming its functions, and so that no other calls, and no other order of them, would serve as well (say what \
+comes first, and what then)."""
+_EXAMPLE = {
+    "state": {"ClassName": {"key": "value"}},
+    "turns": [
+        {
+            "request": "what the user wants first",
+            "calls": "[name(parameter='value'), second_name(count=2)]",
         }
-        if rule == TURN_STATE:
-            answer |= {
-                "scenario": conversation.scenario.to_json(),
-                "history": [list(earlier) for earlier in conversation.calls[:index]],
-                "calls": list(calls),
-            }
-        yield Task(
-            id=f"{conversation.id}:turn{index}",
-            benchmark="bfcl",
-            category=conversation.category,
-            messages=history,
-            tools=tuple(tools),
-            answer=answer,
-            origin=origin,
-        )
-        history += ({"role": "assistant", "content": written},)
-        if rule == TURN_STATE:
-            names = [next(iter(call)) for call in truth]
-            history += (prompts.results_message(names, results[index]),)
+    ],
+}
+_HEADING_CHARS = 100  # of the headings of the simulator's message together
+_MAX_GENERATION = 32_768  # characters
+_MAX_TURNS = 8
+_MAX_REQUEST = 1_200  # characters of a turn's
+_MAX_CALLS = 40  # in all turns
+_MAX_STATE = 8_192  # characters of the initial state as JSON
 
 
-def _static_truth(
-    calls: Sequence[str], tools: Sequence[Mapping[str, Any]], where: str
-) -> tuple[str, list[Any]]:
-    written = f"[{', '.join(calls)}]"
-    parsed = parse_calls(written, parameter_order=parameter_order(tools))
-    if isinstance(parsed, Rejection):
-        raise ValueError(f"{where}: reference calls do not parse: {parsed.detail}")
-    truth = ground_truth_of(parsed, tools, "python", defaults_are_optional=True)
+def write(task: Task, same_tools: bool = True) -> str:
+    """The text that `parse` inverts, where every turn of the task has calls.
+
+    It has no functions, which are always the seed's.  The request of a turn without calls is told with the
+    next one's.  Keys of the state that its class does
+    not read are left out.
+    """
+    spec = task.answer
+    scenario = Scenario.from_json(spec["scenario"])
+    order = Backends(scenario).parameter_order()
+    turns, waiting = [], []
+    for messages, calls in zip(spec["turns"], spec["calls"], strict=False):
+        waiting += [
+            m["content"]
+            for m in messages
+            if m["role"] == "user" and not prompts.is_announcement(m["content"])
+        ]
+        if calls:
+            request = "\n".join(waiting).strip()
+            turns.append({"request": request, "calls": written(reference(calls, order))})
+            waiting = []
+    state = {
+        name: {key: value for key, value in config.items() if key in read}
+        for name, config in scenario.config.items()
+        if name in scenario.classes and (read := keys_read(name, config))
+    }
+    return json.dumps({"state": state, "turns": turns}, ensure_ascii=False)
+
+
+def parse(text: Any, seed: Task, task_id: str, generation: int) -> Task | Rejection:
+    """Reads a generation; total.
+
+    Returns:
+      The conversation with the classes and all functions of `seed`, or a `Rejection`: EMPTY, NOT_TEXT,
+      TOO_LONG, TOO_DEEP, UNPARSABLE (the JSON), BAD_STATE (a class that the seed does not have),
+      TOO_MANY_TURNS, EMPTY_TURN, TOO_MANY_CALLS, BAD_ANSWER (calls that do not decode or do not fit their
+      functions).
+    """
+    value = parse_json(text, _MAX_GENERATION)
+    if isinstance(value, Rejection):
+        return value
+    if not _has_keys(value, "state", "turns") or not isinstance(value["turns"], list):
+        return Rejection(UNPARSABLE, 'expected {"state": {...}, "turns": [...]}')
+    scenario = Scenario.from_json(seed.answer["scenario"])
+    rejection = _state_fault(value["state"], scenario.classes)
+    if rejection:
+        return rejection
+    if len(value["turns"]) > _MAX_TURNS:
+        return Rejection(TOO_MANY_TURNS, f"{len(value['turns'])} turns, limit {_MAX_TURNS}")
+    if not value["turns"]:
+        return Rejection(EMPTY_TURN, "no turns")
+    tools = tools_of(seed)
+    turns, calls = [], []
+    for index, turn in enumerate(value["turns"]):
+        found = _turn(turn, tools)
+        if isinstance(found, Rejection):
+            return Rejection(found.reason, f"turn {index + 1}: {found.detail}"[:200])
+        turns.append([{"role": "user", "content": found[0]}])
+        calls.append(found[1])
+    count = sum(map(len, calls))
+    if count > _MAX_CALLS:
+        return Rejection(TOO_MANY_CALLS, f"{count} calls, limit {_MAX_CALLS}")
+    return Task(
+        id=task_id,
+        benchmark=seed.benchmark,
+        category=seed.category,
+        messages=tuple(turns[0]),
+        tools=tools,
+        answer=conversation_answer(
+            dataclasses.replace(scenario, config=value["state"]),
+            turns,
+            [[written_call(call) for call in turn] for turn in calls],
+            [call.name for turn in calls for call in turn],
+        ),
+        seed_id=seed.id,
+        origin="generated",
+        generation=generation,
+    )
+
+
+def _state_fault(state: Any, classes: Sequence[str]) -> Rejection | None:
+    if not isinstance(state, dict) or not all(isinstance(of, dict) for of in state.values()):
+        return Rejection(BAD_STATE, "expected an object of objects")
+    unknown = next((name for name in state if name not in classes), None)
+    if unknown is not None:
+        return Rejection(BAD_STATE, f"class {unknown[:60]!r}: expected {', '.join(classes)}")
+    size = len(json.dumps(state, ensure_ascii=False))
+    if size > _MAX_STATE:
+        return Rejection(TOO_LONG, f"a state of {size} characters, limit {_MAX_STATE}")
+    return None
+
+
+def _turn(turn: Any, tools: Sequence[Mapping[str, Any]]) -> tuple[str, list[Call]] | Rejection:
+    if not _has_keys(turn, "request", "calls") or not all(
+        isinstance(part, str) for part in turn.values()
+    ):
+        return Rejection(UNPARSABLE, 'expected {"request": "...", "calls": "[...]"}')
+    request = turn["request"].strip()
+    if not any(map(str.isalnum, request)):
+        return Rejection(EMPTY_TURN, "no request")
+    rejection = check_text(request, _MAX_REQUEST)
+    if rejection:
+        return Rejection(rejection.reason, f"request: {rejection.detail}")
+    calls = parse_calls(turn["calls"], MAX_ANSWER, parameter_order=parameter_order(tools))
+    if isinstance(calls, Rejection):
+        reason = EMPTY_TURN if not turn["calls"].strip() else BAD_ANSWER
+        return Rejection(reason, f"{calls.reason}: {calls.detail}")
+    if not calls:
+        return Rejection(EMPTY_TURN, "no calls")
+    if len(calls) > MAX_ANSWER_CALLS:
+        return Rejection(TOO_MANY_CALLS, f"{len(calls)} calls, limit {MAX_ANSWER_CALLS}")
+    truth = ground_truth_of(calls, tools, "python", defaults_are_optional=True)
     if isinstance(truth, Rejection):
-        raise ValueError(f"{where}: {truth.detail}")
-    return written, truth
+        return Rejection(BAD_ANSWER, truth.detail)
+    return request, [Call(name, arguments) for call in calls for name, arguments in call.items()]
 
 
-def parameter_order(tools: Sequence[Mapping[str, Any]]) -> dict[str, tuple[str, ...]]:
-    """Order of each function's parameters, by which positional arguments are bound."""
-    return {entry["name"]: tuple(entry["parameters"]["properties"]) for entry in tools}
+def _has_keys(value: Any, *keys: str) -> bool:
+    return isinstance(value, dict) and set(value) == set(keys)
+
+
+def simulator_messages(seed: Task, statistics: SeedStatistics) -> list[Message]:
+    """Asks for one variation of a conversation, given its state, calls and the agent's record."""
+    system = _RULES.format(
+        example=json.dumps(_EXAMPLE),
+        classes=", ".join(seed.answer["scenario"]["classes"]),
+        turns=_MAX_TURNS,
+        calls=_MAX_CALLS,
+    )
+    record = success_record(statistics)
+    least = len(prompts.tool_text(tools_of(seed), 0))
+    space = prompts.MAX_CHARS - len(system) - len(record) - _HEADING_CHARS
+    task = f"Task:\n{prompts.shortened(write(seed), max(0, space - least))}"
+    space = max(0, min(prompts.MAX_TOOL_CHARS, space - len(task)))
+    functions = f"Functions, one a line:\n{prompts.tool_text(tools_of(seed), space)}"
+    return [
+        {"role": "system", "content": system},
+        {"role": "user", "content": "\n\n".join([functions, task, record])},
+    ]
+
+
+def agent_answer(task: Task) -> str:
+    """The reference as the text that `score` reads: the answers of each turn, as JSON."""
+    spec = task.answer
+    order = Backends(Scenario.from_json(spec["scenario"])).parameter_order()
+    turns = [
+        [written(reference(calls, order)), END_OF_TURN] if calls else [END_OF_TURN]
+        for calls in spec["calls"]
+    ]
+    return json.dumps(turns, ensure_ascii=False)
+
+
+def requests(task: Task) -> list[tuple[str, list[str]]]:
+    """The request of each turn with the names of its calls."""
+    turns, calls = task.answer["turns"], task.answer["calls"]
+    return [
+        ("\n".join(spoken(turn)), sorted(call.split("(")[0].strip() for call in of))
+        for turn, of in zip(turns, calls, strict=False)
+    ]
+
+
+def text(task: Task) -> str:
+    """All requests."""
+    return "\n".join(all_spoken(task.answer["turns"]))
+
+
+def fault(task: Task) -> Rejection | None:
+    """See `soundness.fault`; conversations of the data set are taken as they are."""
+    return soundness.fault(task) if task.origin == "generated" else None
+
+
+def grounding(task: Task) -> Rejection | str:
+    """See `soundness.grounding`."""
+    return soundness.grounding(task)
+
+
+def score(task: Task, answer: str) -> Score:
+    """See `multi_turn.score_transcript`."""
+    return multi_turn.score_transcript(task, answer)

@@ -1,9 +1,9 @@
-"""Conversations as training episodes: the messages only grow, and what an answer may do is bounded.
+"""Conversations in episodes, under the official verdict (`multi_turn`).
 
-The verdict is the official one (`multi_turn`).  Unlike `multi_turn.ConversationEpisode`, which shortens and
-drops what is old so that any conversation fits into one prompt, nothing that was shown changes: each answer
-stands as it was given, and what follows it is bounded when it is added.  An answer beyond the bounds ends the
-episode, with a reason of its own.
+`ShortenedEpisode` is for evaluation: it shortens and drops what is old, so that any conversation fits into
+one prompt.  `GrowingEpisode` is for training: nothing that was shown changes, each answer stands as it was
+given, and what follows it is bounded when it is added.  An answer beyond the bounds ends the episode, with a
+reason of its own.
 """
 
 from __future__ import annotations
@@ -11,102 +11,139 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from genenv_jax.benchmarks.base import EMPTY, Message, Rejection, Score, Task
+from genenv_jax.benchmarks.base import EMPTY, Episode, Message, Rejection, Score, Task
 from genenv_jax.benchmarks.bfcl import prompts
-from genenv_jax.benchmarks.bfcl.backends import Backends, Call, Scenario, decode, reference
-from genenv_jax.benchmarks.bfcl.limits import Limits
-from genenv_jax.benchmarks.bfcl.multi_turn import MAX_STEPS, Judge
+from genenv_jax.benchmarks.bfcl.backends import (
+    Backends,
+    Call,
+    Scenario,
+    decode,
+    reference,
+    written,
+)
+from genenv_jax.benchmarks.bfcl.multi_turn import MAX_STEPS, Judge, spared_reward
 from genenv_jax.benchmarks.grounding import leaves
 from genenv_jax.benchmarks.safe_parse import MAX_CHARS, check_text
 from genenv_jax.benchmarks.task import FORCE_TERMINATED, TOO_MANY_CALLS
 
 ABOUT = "conversations only grow; answers, calls and results are bounded"
 END_OF_TURN = "Done."  # an answer without a call
+MAX_ANSWER = 8_192  # characters of an answer that an agent is trained on
+MAX_ANSWER_CALLS = 40  # in such an answer
+MAX_OBSERVATION = 2_000  # characters of what comes back after such an answer; more is shortened
+_MAX_CALLS = 160  # in all answers of such an episode
 
 
-class GrowingEpisode:
-    """One conversation with an agent; implements `genenv_jax.benchmarks.base.Episode`.
+class _Conversation(Episode):
+    """One conversation.  It ends at the first turn that fails, which decides the verdict.
 
-    It ends at the first turn that fails, at an answer that is no text or beyond the limits, or with the
-    21st answer of a turn that has calls.
+    An answer that does not decode into calls ends the turn.
 
     Args:
       task: a task whose rule is "conversation".
-      limits: of prompts, answers and what comes back.
+      opening: the messages that the agent reads first.
     """
 
-    def __init__(self, task: Task, limits: Limits):
-        self._spec, self._limits = task.answer, limits
+    def __init__(self, task: Task, opening: Sequence[Message]):
+        super().__init__(opening)
+        self._task, self._spec = task, task.answer
         self._judge = Judge(Scenario.from_json(self._spec["scenario"]))
-        self._messages = prompts.agent_messages(task, limits.prompt_tool_chars, limits.prompt_chars)
-        self._turn, self._step, self._steps, self._calls = 0, 0, 0, 0
-        self._score: Score | None = None
+        self._turn, self._step = 0, 0
 
-    def messages(self) -> list[Message]:
-        """See `Episode.messages`: those before, the last answer as it was given, what came back."""
-        return [dict(message) for message in self._messages]
-
-    def step(self, answer: str) -> Score | None:
-        """See `Episode.step`.  An answer that does not decode into calls ends the turn."""
-        if self._score is not None:
-            return self._score
-        self._steps += 1
-        rejection = check_text(answer, self._limits.episode_answer_chars)
-        if rejection and rejection.reason != EMPTY:
-            return self._end(rejection.reason, valid=False)
-        self._messages.append({"role": "assistant", "content": answer})
-        calls = decode(answer, MAX_CHARS, self._limits.depth, MAX_CHARS)
-        if isinstance(calls, Rejection) or not calls:
-            return self._next_turn()
-        self._step += 1
-        self._calls += len(calls)
-        if len(calls) > self._limits.answer_calls or self._calls > self._limits.episode_calls:
-            return self._end(TOO_MANY_CALLS, valid=False)
-        if self._step > MAX_STEPS:
-            return self._end(FORCE_TERMINATED)
-        names, results = [call.name for call in calls], self._judge.run(calls)
-        self._add(prompts.results_message(names, results, self._limits.observation_chars))
-        return None
-
-    def close(self) -> None:
-        """See `Episode.close`: there is nothing to free."""
-
-    def _add(self, *messages: Message) -> None:
-        self._messages += prompts.merged(messages)
-
-    def _next_turn(self) -> Score | None:
+    def next_turn(self) -> Score | Sequence[Message]:
+        """Ends the turn: the messages of the next one, or the score."""
         turns, references = self._spec["turns"], self._spec["calls"]
         if self._turn < len(references):
             reason = self._judge.end_turn(references[self._turn])
             if reason:
-                return self._end(reason)
+                return self.end(reason)
         self._turn, self._step = self._turn + 1, 0
         if self._turn < len(turns):
-            self._add(*turns[self._turn])
-            return None
-        return self._end("" if len(turns) == len(references) else FORCE_TERMINATED)
+            return turns[self._turn]
+        return self.end("" if len(turns) == len(references) else FORCE_TERMINATED)
 
-    def _end(self, reason: str, valid: bool = True) -> Score:
+    def end(self, reason: str) -> Score:
+        """The score of a conversation that ends here, for this reason; "" for a success."""
+        return Score(float(not reason), not reason, True, reason, self.detail())
+
+    def detail(self) -> dict[str, Any]:
+        """What reports show of the conversation."""
+        turns, steps = len(self._spec["calls"]), len(self.answers)
+        return {"turns": turns, "passed_turns": self._turn, "steps": steps}
+
+
+class ShortenedEpisode(_Conversation):
+    """A conversation in prompts of bounded length; the verdict never depends on what is shortened."""
+
+    def __init__(self, task: Task):
+        super().__init__(task, task.messages)
+
+    def messages(self) -> list[Message]:
+        """See `Episode.messages`."""
+        return prompts.agent_messages(self._task, log=self._messages)
+
+    def shown(self, answer: str) -> str:
+        """A broken answer may be of any length and hold anything; the agent needs only its beginning."""
+        return prompts.readable(answer) if isinstance(answer, str) else ""
+
+    def take(self, answer: str) -> Score | Sequence[Message]:
+        """See `Episode.take`."""
+        calls = decode(answer)
+        if isinstance(calls, Rejection) or not calls:
+            return self.next_turn()
+        results = self._judge.run(calls)
+        self._step += 1
+        if self._step > MAX_STEPS:
+            # Broken off; the official evaluator sees that only by the number of turns.
+            last = self._turn == len(self._spec["turns"]) - 1
+            return self.next_turn() if last else self.end(FORCE_TERMINATED)
+        return [prompts.results_message([call.name for call in calls], results)]
+
+
+class GrowingEpisode(_Conversation):
+    """A conversation whose messages only grow.
+
+    It also ends at an answer that is no text or beyond the limits, and with the 21st answer of a turn that
+    has calls.
+    """
+
+    def __init__(self, task: Task):
+        super().__init__(task, prompts.agent_messages(task))
+        self._calls = 0
+
+    def take(self, answer: str) -> Score | Sequence[Message]:
+        """See `Episode.take`."""
+        rejection = check_text(answer, MAX_ANSWER)
+        if rejection and rejection.reason != EMPTY:
+            return self.end(rejection.reason, valid=False)
+        calls = decode(answer, max_calls=MAX_CHARS)
+        if isinstance(calls, Rejection) or not calls:
+            following = self.next_turn()
+            return following if isinstance(following, Score) else prompts.merged(following)
+        self._step += 1
+        self._calls += len(calls)
+        if len(calls) > MAX_ANSWER_CALLS or self._calls > _MAX_CALLS:
+            return self.end(TOO_MANY_CALLS, valid=False)
+        if self._step > MAX_STEPS:
+            return self.end(FORCE_TERMINATED)
+        names, results = [call.name for call in calls], self._judge.run(calls)
+        return prompts.merged([prompts.results_message(names, results, MAX_OBSERVATION)])
+
+    def end(self, reason: str, valid: bool = True) -> Score:
         """The score.  A success has reward for as many needless calls as there are needed ones.
 
         Of n calls where the reference has r, each beyond 2r costs 1 / (r + 1): the rules accept any number of
         calls beside those that were needed, so that calling every function that only looks would pay.
         """
         needed = sum(map(len, self._spec["calls"]))
-        spared = max(0.0, 1.0 - max(0, self._calls - 2 * needed) / (needed + 1))
-        detail = {
-            "turns": len(self._spec["calls"]),
-            "passed_turns": self._turn,
-            "steps": self._steps,
-            "calls": self._calls,
-        }
-        self._score = Score(0.0 if reason else spared, not reason, valid, reason, detail)
-        return self._score
+        spared = spared_reward(self._calls, needed, free=needed)
+        detail = self.detail() | {"calls": self._calls}
+        return Score(0.0 if reason else spared, not reason, valid, reason, detail)
 
 
-def play(task: Task, answers: Sequence[str], limits: Limits) -> Score | None:
-    """The score of an episode that is given these answers; None where they do not end it."""
-    episode, score = GrowingEpisode(task, limits), None
+def play(task: Task, answers: Sequence[str]) -> Score | None:
+    """The score of a growing episode with these answers; None where they do not end it."""
+    episode, score = GrowingEpisode(task), None
     for answer in answers:
         score = episode.step(answer)
         if score is not None:
@@ -114,7 +151,7 @@ def play(task: Task, answers: Sequence[str], limits: Limits) -> Score | None:
     return score
 
 
-def reference_answers(spec: Mapping[str, Any], limits: Limits) -> list[str]:
+def reference_answers(spec: Mapping[str, Any]) -> list[str]:
     """The reference calls of a conversation as the answers of an agent that could not look ahead.
 
     The calls of a turn are one answer, but for a call with a value that only a result of the calls before it
@@ -132,22 +169,12 @@ def reference_answers(spec: Mapping[str, Any], limits: Limits) -> list[str]:
         for call in reference(calls, order):
             values = [str(value) for value in leaves(dict(call.arguments))]
             late = any(value not in read and value in unread for value in values)
-            if (late and len(steps) < MAX_STEPS) or len(steps[-1]) == limits.answer_calls:
+            if (late and len(steps) < MAX_STEPS) or len(steps[-1]) == MAX_ANSWER_CALLS:
                 steps.append([])
                 read, unread = read + unread, ""
             steps[-1].append(call)
-            unread += backends.run(call)[: limits.observation_chars]
+            unread += backends.run(call)[:MAX_OBSERVATION]
         read += unread
         answers += [written(step) for step in steps if step]
         answers.append(END_OF_TURN)
     return answers
-
-
-def written(calls: Sequence[Call]) -> str:
-    """Reference calls as an agent writes them, every argument named."""
-    return f"[{', '.join(map(written_call, calls))}]"
-
-
-def written_call(call: Call) -> str:
-    """One call, every argument named."""
-    return f"{call.name}({', '.join(f'{key}={value!r}' for key, value in call.arguments.items())})"

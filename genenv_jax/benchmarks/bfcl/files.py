@@ -8,7 +8,6 @@ multi-turn classes under `multi_turn_func_doc/`.
 from __future__ import annotations
 
 import dataclasses
-import json
 import os
 import pathlib
 from collections.abc import Iterator, Mapping
@@ -16,6 +15,7 @@ from typing import Any
 
 from genenv_jax.benchmarks import data_files
 from genenv_jax.benchmarks.base import Message
+from genenv_jax.benchmarks.records import field, read_lines
 
 _ROLES = ("system", "user", "assistant")
 
@@ -54,30 +54,13 @@ class Files:
         Raises FileNotFoundError for a missing file, ValueError for a malformed line or a file that is not
         the published one.
         """
-        file_path = self.directory / path
-        if not file_path.is_file():
-            raise FileNotFoundError(f"BFCL file {file_path} is missing")
         if self.verify:
-            data_files.verify_file(file_path, self._source(path))
-        with file_path.open(encoding="utf-8") as file:
-            for number, line in enumerate(file, 1):
-                where = f"{file_path}:{number}"
-                if not line.strip():
-                    continue
-                try:
-                    record = json.loads(line)
-                except ValueError as error:
-                    raise ValueError(f"{where}: not JSON: {error}") from None
-                if not isinstance(record, dict):
-                    raise ValueError(f"{where}: expected an object")
-                yield where, record
-
-    def _source(self, path: str) -> data_files.Source:
-        wanted = f"{self.version}/{path}"
-        for source in data_files.sources("bfcl"):
-            if source.path == wanted:
-                return source
-        raise ValueError(f"bfcl has no upstream file {wanted!r}")
+            published = {source.path: source for source in data_files.sources("bfcl")}
+            wanted = f"{self.version}/{path}"
+            if wanted not in published:
+                raise ValueError(f"bfcl has no upstream file {wanted!r}")
+            data_files.verify_file(self.directory / path, published[wanted])
+        return read_lines(self.directory / path)
 
     def records(self, category: str) -> Iterator[tuple[str, dict[str, Any]]]:
         """Records of a category; see `lines`."""
@@ -89,14 +72,6 @@ class Files:
             field(record, "id", str, where): (where, field(record, "ground_truth", list, where))
             for where, record in self.lines(f"possible_answer/BFCL_{self.version}_{category}.json")
         }
-
-
-def field(record: Mapping[str, Any], name: str, kind: type, where: str) -> Any:
-    """A field of a record; ValueError that names `where` if it is missing or of another type."""
-    value = record.get(name)
-    if not isinstance(value, kind):
-        raise ValueError(f"{where}: {name!r} is missing or not a {kind.__name__}")
-    return value
 
 
 def messages(turn: Any, where: str) -> tuple[Message, ...]:

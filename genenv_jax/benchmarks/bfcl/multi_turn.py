@@ -1,4 +1,4 @@
-"""Verdicts on multi-turn conversations by the official state and response rules, and their episodes.
+"""Verdicts on multi-turn conversations by the official state and response rules.
 
 The rules are those of `multi_turn_checker` (bfcl_eval/eval_checker/multi_turn_eval) and of the loop around
 it (`inference_multi_turn_prompting`, bfcl_eval/model_handler/base_handler.py).  The agent and the reference
@@ -18,17 +18,34 @@ import hashlib
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from genenv_jax.benchmarks.base import Message, Rejection, Score, Task
-from genenv_jax.benchmarks.bfcl import prompts
-from genenv_jax.benchmarks.bfcl.backends import Backends, Call, Scenario, decode, same_state
+from genenv_jax.benchmarks.base import (
+    EMPTY,
+    NOT_EXECUTABLE,
+    NOT_TEXT,
+    TOO_LONG,
+    UNPARSABLE,
+    Rejection,
+    Score,
+    Task,
+)
+from genenv_jax.benchmarks.bfcl.backends import (
+    Backends,
+    Call,
+    Scenario,
+    decode,
+    is_error,
+    same_state,
+)
+from genenv_jax.benchmarks.bfcl.schemas import parameter_order
+from genenv_jax.benchmarks.safe_parse import parse_json
 from genenv_jax.benchmarks.task import FORCE_TERMINATED
 
-MAX_STEPS = (
-    20  # official limit: the answer after so many executed ones ends the turn if it has calls
-)
+# Official limit: the answer after so many executed ones ends the turn if it has calls.
+MAX_STEPS = 20
 EMPTY_TURN = "empty_turn_model_response"
 STATE_MISMATCH = "instance_state_mismatch"
 RESPONSE_MISMATCH = "execution_response_mismatch"
+_MAX_TRANSCRIPT = 131_072  # characters of a whole conversation's answers as one text
 
 
 class Judge:
@@ -43,10 +60,10 @@ class Judge:
         self._results: collections.Counter[bytes] = collections.Counter()
         self._called = False
 
-    def replay(self, calls: Sequence[str]) -> list[str]:
-        """Executes reference calls on both sides, as the history of what follows; returns results."""
+    def replay(self, calls: Sequence[str]) -> None:
+        """Executes reference calls on both sides, as the history of what follows."""
         self._agent.run_reference(calls)
-        return self._reference.run_reference(calls)
+        self._reference.run_reference(calls)
 
     def run(self, calls: Sequence[Call]) -> list[str]:
         """Executes the agent's calls in the current turn; returns one result a call."""
@@ -77,17 +94,31 @@ def _digest(result: str) -> bytes:
     return hashlib.sha256(result.encode("utf-8", "surrogatepass")).digest()
 
 
-def score_conversation(task: Task, turns: Sequence[Sequence[Sequence[Call]]]) -> Score:
-    """Verdict on a whole conversation: the calls of each step of each turn.
+def score_transcript(task: Task, answer: str) -> Score:
+    """Verdict on a whole conversation from JSON: a list of turns, each a list of answers as text.
 
     A conversation with another number of turns than the reference is one that was broken off.
     """
+    turns = parse_json(answer, _MAX_TRANSCRIPT)
+    if isinstance(turns, Rejection):
+        return Score(0.0, False, False, turns.reason)
+    well_formed = isinstance(turns, list) and all(
+        isinstance(steps, list) and all(isinstance(step, str) for step in steps) for steps in turns
+    )
+    if not well_formed:
+        return Score(0.0, False, False, UNPARSABLE)
+    decoded = []
+    for steps in turns:
+        read = map(decode, steps)
+        decoded.append([calls for calls in read if calls and not isinstance(calls, Rejection)])
+        if len(decoded[-1]) > MAX_STEPS + 1:
+            return Score(0.0, False, True, FORCE_TERMINATED)
     spec = task.answer
-    detail = {"turns": len(spec["calls"]), "passed_turns": 0, "steps": sum(map(len, turns))}
+    detail = {"turns": len(spec["calls"]), "passed_turns": 0, "steps": sum(map(len, decoded))}
     if len(turns) != len(spec["calls"]):
         return Score(0.0, False, True, FORCE_TERMINATED, detail)
     judge = Judge(Scenario.from_json(spec["scenario"]))
-    for index, (steps, reference) in enumerate(zip(turns, spec["calls"], strict=True)):
+    for index, (steps, reference) in enumerate(zip(decoded, spec["calls"], strict=True)):
         for calls in steps:
             judge.run(calls)
         reason = judge.end_turn(reference)
@@ -96,15 +127,20 @@ def score_conversation(task: Task, turns: Sequence[Sequence[Sequence[Call]]]) ->
     return Score(1.0, True, True, "", detail | {"passed_turns": len(turns)})
 
 
-def score_turn(task: Task, calls: Sequence[Call]) -> Score:
+def score_turn(task: Task, answer: str) -> Score:
     """Verdict on one turn alone, after the reference calls of the turns before it.
 
-    The state rule as above; the response rule with the results of this turn only.  Both rules accept any
-    number of calls beside those that were needed, so that calling every function that only looks would
-    often do.  The verdict stays theirs, but of n calls where the reference has r, each of the n − r
-    needless ones costs 1 / (r + 1) of the reward: it is max(0, 1 − max(0, n − r) / (r + 1)) for a success.
+    Positional arguments are bound by the tools.  The state rule as above; the response rule with the results
+    of this turn only.  Both rules accept any number of calls beside those that were needed, so that calling
+    every function that only looks would often do.  The verdict stays theirs, but of n calls where the
+    reference has r, each of the n − r needless ones costs 1 / (r + 1) of the reward: it is
+    max(0, 1 − max(0, n − r) / (r + 1)) for a success.
     """
     spec = task.answer
+    calls = decode(answer, parameter_order=parameter_order(task.tools))
+    if isinstance(calls, Rejection):
+        known = (NOT_TEXT, TOO_LONG, EMPTY)
+        return Score(0.0, False, False, calls.reason if calls.reason in known else "decoder_failed")
     if spec["calls"] and not calls:
         return Score(0.0, False, True, EMPTY_TURN)
     judge = Judge(Scenario.from_json(spec["scenario"]))
@@ -112,9 +148,13 @@ def score_turn(task: Task, calls: Sequence[Call]) -> Score:
         judge.replay(earlier)
     judge.run(calls)
     reason = judge.end_turn(spec["calls"])
-    needed = len(spec["ground_truth"])
-    spared = max(0.0, 1.0 - max(0, len(calls) - needed) / (needed + 1))
+    spared = spared_reward(len(calls), len(spec["ground_truth"]))
     return Score(0.0 if reason else spared, not reason, True, reason)
+
+
+def spared_reward(made: int, needed: int, free: int = 0) -> float:
+    """What is left of the reward where more calls were made than needed; `free` of them cost nothing."""
+    return max(0.0, 1.0 - max(0, made - needed - free) / (needed + 1))
 
 
 def reference_results(scenario: Scenario, turns: Sequence[Sequence[str]]) -> list[list[str]]:
@@ -123,81 +163,9 @@ def reference_results(scenario: Scenario, turns: Sequence[Sequence[str]]) -> lis
     return [backends.run_reference(calls) for calls in turns]
 
 
-class ConversationEpisode:
-    """One conversation with an agent; implements `genenv_jax.benchmarks.base.Episode`.
-
-    The conversation ends at the first turn that fails, which decides the verdict.
-
-    Args:
-      task: a task whose rule is "conversation".
-      max_tool_chars, max_chars: space in the prompt (`prompts.agent_messages`); the verdict never
-        depends on what is shortened.
-      answer_chars, depth, max_calls: limits on an answer, see `backends.decode`.
-    """
-
-    def __init__(
-        self,
-        task: Task,
-        *,
-        max_tool_chars: int,
-        max_chars: int,
-        answer_chars: int,
-        depth: int,
-        max_calls: int,
-    ):
-        self._task = task
-        self._judge = Judge(Scenario.from_json(task.answer["scenario"]))
-        self._space = (max_tool_chars, max_chars)
-        self._limits = (answer_chars, depth, max_calls)
-        self._turn, self._step, self._steps = 0, 0, 0
-        self._log: list[Message] = list(task.messages)
-        self._score: Score | None = None
-
-    def messages(self) -> list[Message]:
-        """See `Episode.messages`."""
-        return prompts.agent_messages(self._task, *self._space, self._log)
-
-    def step(self, answer: str) -> Score | None:
-        """See `Episode.step`.  An answer that does not decode into calls ends the turn."""
-        if self._score is not None:
-            return self._score
-        self._steps += 1
-        calls = decode(answer, *self._limits)
-        # A broken answer may be of any length and hold anything; the agent needs only its beginning.
-        shown = answer if isinstance(answer, str) else ""
-        self._log.append({"role": "assistant", "content": prompts.readable(shown)})
-        if isinstance(calls, Rejection) or not calls:
-            self._score = self._next_turn()
-            return self._score
-        results = self._judge.run(calls)
-        self._log.append(prompts.results_message([call.name for call in calls], results))
-        self._step += 1
-        if self._step > MAX_STEPS:
-            # Broken off; the official evaluator sees that only by the number of turns.
-            last = self._turn == len(self._task.answer["turns"]) - 1
-            self._score = self._next_turn() if last else self._end(FORCE_TERMINATED)
-        return self._score
-
-    def _next_turn(self) -> Score | None:
-        spec = self._task.answer
-        turns, references = spec["turns"], spec["calls"]
-        if self._turn < len(references):
-            reason = self._judge.end_turn(references[self._turn])
-            if reason:
-                return self._end(reason)
-        self._turn, self._step = self._turn + 1, 0
-        if self._turn < len(turns):
-            self._log.extend(turns[self._turn])
-            return None
-        return self._end("" if len(turns) == len(references) else FORCE_TERMINATED)
-
-    def _end(self, reason: str) -> Score:
-        detail: Mapping[str, Any] = {
-            "turns": len(self._task.answer["calls"]),
-            "passed_turns": self._turn,
-            "steps": self._steps,
-        }
-        return Score(float(not reason), not reason, True, reason, detail)
-
-    def close(self) -> None:
-        """See `Episode.close`: there is nothing to free."""
+def execution_fault(spec: Mapping[str, Any]) -> Rejection | None:
+    """NOT_EXECUTABLE if a reference call of a turn does not run on the state that its history leaves."""
+    scenario = Scenario.from_json(spec["scenario"])
+    results = reference_results(scenario, [*spec["history"], spec["calls"]])[-1]
+    failed = next((result for result in results if is_error(result)), None)
+    return Rejection(NOT_EXECUTABLE, failed[:200]) if failed is not None else None

@@ -18,6 +18,10 @@ ANSWER_HEADER = "New Answer:"
 HEADERS = (TOOLS_HEADER, TASK_HEADER, ANSWER_HEADER)  # of what the simulator writes
 SAME_TOOLS = "same"
 
+# 4,096 tokens of a Qwen tokeniser hold about 14,000 characters of such text.
+MAX_CHARS = 13_500  # of a whole prompt, as far as shorter functions can bring it there
+MAX_TOOL_CHARS = 8_500  # of the functions in it; more is shortened (`tool_text`)
+
 _SENTENCE = re.compile(r"(?<=[.!?])\s")
 _PREAMBLE = "Tool description:"  # what the multi-turn classes put before each description
 _MAX_NESTING = 4
@@ -172,9 +176,7 @@ def _type_text(schema: Any, depth: int = 0) -> str:
     properties = schema.get("properties")
     if isinstance(properties, Mapping) and properties:
         required = schema.get("required")
-        required = (
-            required if isinstance(required, list | tuple) else ()
-        )  # inside, nothing checked it
+        required = required if isinstance(required, list | tuple) else ()  # nothing checked it
         inside = (
             f"{name}{'' if name in required or not required else '?'}: "
             + _type_text(entry, depth + 1)
@@ -251,7 +253,10 @@ def is_announcement(text: str) -> bool:
 
 
 def agent_messages(
-    task: Task, max_tool_chars: int, max_chars: int, log: Sequence[Message] | None = None
+    task: Task,
+    max_tool_chars: int = MAX_TOOL_CHARS,
+    max_chars: int = MAX_CHARS,
+    log: Sequence[Message] | None = None,
 ) -> list[Message]:
     """Instructions and tools as the system message, then the conversation.
 
@@ -347,17 +352,13 @@ def merged(messages: Sequence[Message]) -> list[Message]:
     return merged
 
 
-def simulator_messages(
-    seed: Task, answer: str, statistics: SeedStatistics, max_tool_chars: int, max_chars: int
-) -> list[Message]:
+def simulator_messages(seed: Task, answer: str, statistics: SeedStatistics) -> list[Message]:
     """Asks for one variation of `seed`, given its reference calls and the agent's record.
 
     Args:
       seed: the task to vary.
       answer: its reference calls, written out.
       statistics: how the agent fared on earlier variations.
-      max_tool_chars: space for the tools, which are shortened to fit.
-      max_chars: space for everything.
     """
     spec = seed.answer
     system = _SIMULATOR_RULES.format(
@@ -374,13 +375,12 @@ def simulator_messages(
     if spec["rule"] == TURN_STATE:
         system += _EXECUTED_RULES.format(same=SAME_TOOLS)
         needed = (system, *closing, tool_text(seed.tools, 0), seed.messages[-1]["content"])
-        space = max_chars - sum(map(len, needed)) - _HEADING_CHARS
+        space = MAX_CHARS - sum(map(len, needed)) - _HEADING_CHARS
         state = [f"{_STATE}\n{_state_text(spec['scenario'], max(0, min(_STATE_CHARS, space)))}"]
     taken = len(system) + sum(map(len, (*state, *closing))) + _HEADING_CHARS
     request = [] if seed.messages else [{"role": "user", "content": ""}]
-    tools, messages = _fitted(
-        seed.tools, [*seed.messages, *request], max_tool_chars, max_chars - taken
-    )
+    messages = [*seed.messages, *request]
+    tools, messages = _fitted(seed.tools, messages, MAX_TOOL_CHARS, MAX_CHARS - taken)
     parts = [f"{_FUNCTIONS}\n{tools}", *state]
     *earlier, latest = messages
     if earlier:

@@ -14,9 +14,11 @@ from genenv_jax.benchmarks.grounding import leaves
 _TOOL_NAME = re.compile(r"[A-Za-z_]\w*(?:\.[A-Za-z_]\w*)*", re.ASCII)
 _VARIABLE = re.compile(r"[^\W\d][\w$]*(?:\.[^\W\d][\w$]*|\[\w*\])*")
 _PARAMETER_NAME = re.compile(r"[A-Za-z_]\w*", re.ASCII)
+_MAX_TOOLS = 64
+_MAX_PARAMETERS = 64  # of one function
 
 
-def check_tools(tools: Any, language: str, max_tools: int, max_parameters: int) -> Rejection | None:
+def check_tools(tools: Any, language: str) -> Rejection | None:
     """Checks that tools are well-formed BFCL function descriptions; total.
 
     A description is {"name", "description", "parameters"}; parameters is {"type": "dict",
@@ -28,11 +30,11 @@ def check_tools(tools: Any, language: str, max_tools: int, max_parameters: int) 
     """
     if not isinstance(tools, list | tuple) or not tools:
         return Rejection(BAD_TOOLS, "expected a list of at least one function")
-    if len(tools) > max_tools:
-        return Rejection(BAD_TOOLS, f"more than {max_tools} functions")
+    if len(tools) > _MAX_TOOLS:
+        return Rejection(BAD_TOOLS, f"more than {_MAX_TOOLS} functions")
     names = set()
     for tool in tools:
-        problem = _tool_problem(tool, language, max_parameters)
+        problem = _tool_problem(tool, language)
         if problem:
             return Rejection(BAD_TOOLS, problem[:200])
         if tool["name"] in names:
@@ -41,7 +43,7 @@ def check_tools(tools: Any, language: str, max_tools: int, max_parameters: int) 
     return None
 
 
-def _tool_problem(tool: Any, language: str, max_parameters: int) -> str:
+def _tool_problem(tool: Any, language: str) -> str:
     if not isinstance(tool, Mapping):
         return "a function is not an object"
     name, parameters = tool.get("name"), tool.get("parameters")
@@ -52,8 +54,8 @@ def _tool_problem(tool: Any, language: str, max_parameters: int) -> str:
     if not isinstance(parameters, Mapping) or parameters.get("type") != "dict":
         return f'{name}: parameters must be an object of type "dict"'
     properties, required = parameters.get("properties"), parameters.get("required")
-    if not isinstance(properties, Mapping) or len(properties) > max_parameters:
-        return f"{name}: properties must be an object of at most {max_parameters} entries"
+    if not isinstance(properties, Mapping) or len(properties) > _MAX_PARAMETERS:
+        return f"{name}: properties must be an object of at most {_MAX_PARAMETERS} entries"
     if not isinstance(required, list | tuple) or not all(isinstance(r, str) for r in required):
         return f"{name}: required must be a list of names"
     if len(set(required)) != len(required) or not set(required) <= set(properties):
@@ -89,6 +91,11 @@ def _schema_problem(schema: Any, language: str) -> str:
     if "enum" in schema and not isinstance(schema["enum"], list | tuple):
         return "enum is not a list"
     return ""
+
+
+def parameter_order(tools: Sequence[Mapping[str, Any]]) -> dict[str, tuple[str, ...]]:
+    """Order of each function's parameters, by which positional arguments are bound."""
+    return {entry["name"]: tuple(entry["parameters"]["properties"]) for entry in tools}
 
 
 def ground_truth_of(

@@ -12,7 +12,7 @@ from __future__ import annotations
 import dataclasses
 import itertools
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from genenv_jax.benchmarks.base import (
@@ -33,14 +33,16 @@ from genenv_jax.benchmarks.bfcl.backends import (
     keys_read,
     reference,
     same_state,
+    written,
+    written_call,
 )
-from genenv_jax.benchmarks.bfcl.episode import written, written_call
-from genenv_jax.benchmarks.bfcl.generation import BAD_STATE, tools_of
-from genenv_jax.benchmarks.bfcl.limits import Limits
+from genenv_jax.benchmarks.bfcl.conversation_tasks import spoken, tools_of
+from genenv_jax.benchmarks.bfcl.episode import MAX_OBSERVATION
 from genenv_jax.benchmarks.bfcl.multi_turn import RESPONSE_MISMATCH, STATE_MISMATCH, Judge
 from genenv_jax.benchmarks.grounding import judge, leaves
 from genenv_jax.benchmarks.wording import fold, letters, words
 
+BAD_STATE = "bad_state"  # an initial state that is not one of the seed's classes
 NO_EFFECT = "no_effect"  # a turn changes nothing and returns nothing
 ALREADY_KNOWN = "already_known"  # a turn changes nothing and returns what was returned before
 REPEATED_TURN = "repeated_turn"  # a turn with the request and the calls of another one
@@ -53,11 +55,12 @@ _ORDER = frozenset(
     "1st 2nd 3rd done ready".split()
 )
 _LEAST_SHARED = 3  # characters of a value that two calls share
+_MAX_RESULTS = 200_000  # characters that all calls return
 _LONG_TEXT = 4  # words of a text that is looked for word by word
 _NO_REJECTION = (GROUNDED, UNDECIDED)
 
 
-def fault(task: Task, limits: Limits) -> Rejection | None:
+def fault(task: Task) -> Rejection | None:
     """Why a generated conversation is rejected, or None.
 
     Reasons: BAD_STATE (a key that its class does not read, a value of another kind, a state that does not
@@ -68,10 +71,8 @@ def fault(task: Task, limits: Limits) -> Rejection | None:
     if rejection:
         return rejection
     plays = _Plays(task)
-    if sum(map(len, plays.read())) > limits.reference_chars:
-        return Rejection(
-            TOO_LONG, f"the calls return more than {limits.reference_chars} characters"
-        )
+    if sum(len(result) for turn in plays.turns for result in turn.results) > _MAX_RESULTS:
+        return Rejection(TOO_LONG, f"the calls return more than {_MAX_RESULTS} characters")
     told: set[tuple[str, str]] = set()
     for turn in plays.turns:
         said = (letters(turn.request), written(turn.calls))
@@ -86,7 +87,7 @@ def fault(task: Task, limits: Limits) -> Rejection | None:
     return None
 
 
-def grounding(task: Task, limits: Limits) -> Rejection | str:
+def grounding(task: Task) -> Rejection | str:
     """Whether the reference calls follow from what the agent reads: see `Benchmark.grounding`.
 
     Each call's values must be in the requests up to then, in what the calls before it returned, or in the
@@ -112,7 +113,7 @@ def grounding(task: Task, limits: Limits) -> Rejection | str:
             if unasked:
                 return Rejection(NOT_ASKED, f"turn {turn.index + 1}: {call.name}.{unasked}"[:200])
             decided &= found == GROUNDED
-            said.append(prompts.shortened(turn.results[place], limits.observation_chars))
+            said.append(prompts.shortened(turn.results[place], MAX_OBSERVATION))
     return GROUNDED if decided else UNDECIDED
 
 
@@ -183,13 +184,8 @@ class _Plays:
         self.turns: list[_Turn] = []
         for index, (messages, texts) in enumerate(zip(spec["turns"], self._calls, strict=True)):
             calls = tuple(reference(texts, order))
-            request = "\n".join(m["content"] for m in messages if m["role"] == "user")
             results = tuple(map(backends.run, calls))
-            self.turns.append(_Turn(index, request, calls, results))
-
-    def read(self) -> Iterator[str]:
-        """All results."""
-        return (result for turn in self.turns for result in turn.results)
+            self.turns.append(_Turn(index, "\n".join(spoken(messages)), calls, results))
 
     def instead(self, turn: _Turn, calls: Sequence[Call]) -> tuple[list[str], str]:
         """What other calls return in a turn, and the checker's reason against them, or ""."""

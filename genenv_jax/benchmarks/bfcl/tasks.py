@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import os
-import pathlib
 from collections.abc import Iterator, Sequence
 from typing import Any
 
 from genenv_jax.benchmarks.base import Task
+from genenv_jax.benchmarks.bfcl import conversation_tasks
 from genenv_jax.benchmarks.bfcl.categories import (
     AST,
     CONVERSATION,
@@ -17,12 +17,8 @@ from genenv_jax.benchmarks.bfcl.categories import (
     kind_of,
     language_of,
 )
-from genenv_jax.benchmarks.bfcl.conversations import (
-    conversation_task,
-    read_conversations,
-    turn_tasks,
-)
-from genenv_jax.benchmarks.bfcl.files import Files, answer_of, field, find_directory, messages, tool
+from genenv_jax.benchmarks.bfcl.files import Files, answer_of, find_directory, messages, tool
+from genenv_jax.benchmarks.records import field
 
 
 def load(
@@ -41,7 +37,7 @@ def load(
       data_dir: see `files.find_directory`.
       origin: `Task.origin` of what is loaded.
       rule: of the multi-turn categories: CONVERSATION gives whole conversations, STATIC_MATCH and
-        TURN_STATE each turn on its own (see `conversations`).
+        TURN_STATE each turn on its own (see `conversation_tasks`).
       verify_files: compare each file with the table of published files.
 
     Returns:
@@ -61,17 +57,13 @@ def load(
                 f"BFCL {version} category {name!r}: expected one of {', '.join(known)}"
             )
     files = Files(version, find_directory(version, data_dir), verify_files)
-    tasks: list[Task] = []
+    found: list[Task] = []
     for name in names:
-        if name not in MULTI_TURN:
-            tasks.extend(_single_turns(files, name, origin))
-            continue
-        for conversation in read_conversations(files, name):
-            if rule == CONVERSATION:
-                tasks.append(conversation_task(conversation, origin))
-            else:
-                tasks.extend(turn_tasks(conversation, rule, origin))
-    return tasks
+        if name in MULTI_TURN:
+            found += conversation_tasks.read(files, name, origin, rule)
+        else:
+            found += _single_turns(files, name, origin)
+    return found
 
 
 def splits(directory: str | os.PathLike[str], version: str = "v4") -> dict[str, list[Task]]:
@@ -85,12 +77,11 @@ def splits(directory: str | os.PathLike[str], version: str = "v4") -> dict[str, 
         `files.find_directory`.
       version: "v3" or "v4".
     """
-    place = pathlib.Path(directory)
     found = {}
     for name in categories(version):
-        found[name] = load(version, [name], place, "eval", CONVERSATION)
+        found[name] = load(version, [name], directory, "eval", CONVERSATION)
         if name in MULTI_TURN:
-            found[f"{name}_turns"] = load(version, [name], place, "eval", STATIC_MATCH)
+            found[f"{name}_turns"] = load(version, [name], directory, "eval", STATIC_MATCH)
     return found
 
 
@@ -140,7 +131,7 @@ def _check_truth(truth: list[Any], where: str) -> None:
     for call in truth:
         if not isinstance(call, dict) or len(call) != 1:
             raise ValueError(f"{where}: a call is not an object with one key")
-        name, options_of = next(iter(call.items()))
+        ((name, options_of),) = call.items()
         if not isinstance(options_of, dict) or not all(
             isinstance(options, list) for options in options_of.values()
         ):

@@ -1,0 +1,295 @@
+"""Single turns, and turns of conversations taken on their own: generations, faults, verdicts.
+
+It has the functions of `conversations`, for tasks that are answered once.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from genenv_jax.benchmarks.base import (
+    BAD_ANSWER,
+    BAD_TOOLS,
+    EMPTY,
+    NOT_EVALUATED,
+    NOT_EXECUTABLE,
+    NOT_TEXT,
+    TOO_DEEP,
+    TOO_LONG,
+    UNPARSABLE,
+    Message,
+    Rejection,
+    Score,
+    SeedStatistics,
+    Task,
+)
+from genenv_jax.benchmarks.bfcl import ast_checker, backends, multi_turn, prompts, schemas
+from genenv_jax.benchmarks.bfcl.categories import AST, STATIC_MATCH, TURN_STATE
+from genenv_jax.benchmarks.bfcl.source_calls import decode_source_calls
+from genenv_jax.benchmarks.grounding import judge, leaves
+from genenv_jax.benchmarks.headers import parse_headers
+from genenv_jax.benchmarks.safe_parse import check_text, parse_calls, parse_json
+from genenv_jax.benchmarks.wording import fold
+
+NO_REFUSAL = "no_refusal"  # no call, officially, but no words either
+_NO_CALL = ("irrelevance", "relevance")
+_MAX_GENERATION = 32_768  # characters
+_MAX_REQUEST = 12_288
+# How a call or its remains look: they begin with a bracket or `name(`, or have in them `name(argument=`, the
+# keys of a call as JSON, or the tag that some models put around one.
+_FENCE = re.compile(r"\s*`*(?:(?<=```)\w+\n)?[\s`'\"]*")
+_CALL_FIRST = re.compile(r"[\[({<]|[\w.$]+\(")
+_CALL_INSIDE = re.compile(r"\w\s*\(\s*\w+\s*=|[\"'](?:name|arguments)[\"']\s*:|<tool_call>")
+_EXAMPLES = {"integer": 1, "float": 1.0, "boolean": True, "array": [], "tuple": [], "dict": {}}
+
+
+# -- what is known of a task --------------------------------------------------------------------------------
+
+
+def text(task: Task) -> str:
+    """The latest request."""
+    return task.messages[-1]["content"] if task.messages else ""
+
+
+def requests(task: Task) -> list[tuple[str, list[str]]]:
+    """The latest request with the names of its calls."""
+    calls = schemas.reference_calls(task.answer["ground_truth"], task.tools)
+    return [(text(task), sorted(name for name, _ in calls))]
+
+
+def agent_answer(task: Task) -> str:
+    """The reference calls as an agent writes them; what a generated task was written with."""
+    spec = task.answer
+    if "reference" in spec:
+        return spec["reference"]
+    if spec["rule"] == TURN_STATE:
+        made = backends.Backends(backends.Scenario.from_json(spec["scenario"]))
+        return backends.written(backends.reference(spec["calls"], made.parameter_order()))
+    if spec["kind"] == "irrelevance":
+        return "[]"
+    if spec["kind"] == "relevance":
+        return _any_call(task.tools)
+    return schemas.render_calls(spec["ground_truth"], task.tools, spec["language"])
+
+
+def _any_call(tools: Sequence[Mapping[str, Any]]) -> str:
+    """A well-formed call of the first tool: all that relevance asks for."""
+    if not tools:
+        return "[answer()]"
+    parameters = tools[0]["parameters"]
+    arguments = (
+        f"{name}={_EXAMPLES.get(parameters['properties'][name].get('type'), 'value')!r}"
+        for name in parameters["required"]
+    )
+    return f"[{tools[0]['name']}({', '.join(arguments)})]"
+
+
+def grounding(task: Task) -> Rejection | str:
+    """See `Benchmark.grounding`.
+
+    What a schema lists or defaults to need not be said, nor any value of a turn: only the state of its
+    conversation may hold it.
+    """
+    spec = task.answer
+    calls = list(schemas.reference_calls(spec["ground_truth"], task.tools))
+    values = [] if spec["rule"] != AST else schemas.unlisted_values(calls, task.tools)
+    context = "\n".join(message["content"] for message in task.messages)
+    called = {name for name, _ in calls}
+    known = [calls, [tool for tool in task.tools if tool["name"] in called]]
+    return judge(calls, values, text(task), context, " ".join(map(str, leaves(known))))
+
+
+# -- what a simulator writes --------------------------------------------------------------------------------
+
+
+def simulator_messages(seed: Task, statistics: SeedStatistics) -> list[Message]:
+    """Asks for one variation of `seed`."""
+    return prompts.simulator_messages(seed, agent_answer(seed), statistics)
+
+
+def write(task: Task, same_tools: bool) -> str:
+    """The text that `parse` inverts; with the word `same` for tools that are the seed's."""
+    tools = prompts.SAME_TOOLS
+    if not same_tools:
+        tools = json.dumps([dict(tool) for tool in task.tools], ensure_ascii=False)
+    sections = (tools, text(task).strip(), agent_answer(task))
+    return "\n".join(f"{h} {s}" for h, s in zip(prompts.HEADERS, sections, strict=True))
+
+
+def parse(generated: str, seed: Task, task_id: str, generation: int) -> Task | Rejection:
+    """Reads a generation: three sections, once each, in order, with nothing before them.  Total.
+
+    Returns:
+      The task, or a `Rejection`: EMPTY, NOT_TEXT, TOO_LONG, UNPARSABLE (sections), BAD_TOOLS, BAD_ANSWER, and
+      NOT_EXECUTABLE for functions of its own under the rule "turn_state".
+    """
+    rejection = check_text(generated, _MAX_GENERATION)
+    if rejection:
+        return rejection
+    sections = parse_headers(generated, prompts.HEADERS)
+    if isinstance(sections, Rejection):
+        return sections
+    listed, request, reference = sections
+    rejection = check_text(request, _MAX_REQUEST)
+    if rejection:
+        reason = UNPARSABLE if rejection.reason == EMPTY else rejection.reason
+        return Rejection(reason, f"request: {rejection.detail or 'empty'}")
+    spec = seed.answer
+    same_tools = listed.strip("`.").lower() == prompts.SAME_TOOLS
+    tools: Any = seed.tools
+    if not same_tools:
+        if spec["rule"] == TURN_STATE:
+            return Rejection(NOT_EXECUTABLE, "functions of its own")
+        tools = parse_json(listed, _MAX_GENERATION)
+        if isinstance(tools, Rejection):
+            return Rejection(BAD_TOOLS, f"{tools.reason}: {tools.detail}"[:200])
+        rejection = schemas.check_tools(tools, spec["language"])
+        if rejection:
+            return rejection
+    truth = _ground_truth(reference, tools, spec)
+    if isinstance(truth, Rejection):
+        return truth
+    answer = {
+        "kind": spec["kind"],
+        "language": spec["language"],
+        "rule": spec["rule"],
+        "ground_truth": truth,
+        "same_tools": same_tools,
+        "reference": reference,
+    }
+    if spec["rule"] == TURN_STATE:
+        calls = reference.strip("`\n ").removeprefix("[").removesuffix("]")
+        answer |= {"scenario": spec["scenario"], "history": spec["history"], "calls": [calls]}
+    return Task(
+        id=task_id,
+        benchmark=seed.benchmark,
+        category=seed.category,
+        messages=(*seed.messages[:-1], {"role": "user", "content": request}),
+        tools=tuple(tools),
+        answer=answer,
+        seed_id=seed.id,
+        origin="generated",
+        generation=generation,
+    )
+
+
+def fault(task: Task) -> Rejection | None:
+    """What is wrong with a task, but for its reference's score: BAD_TOOLS, BAD_ANSWER, NOT_EXECUTABLE.
+
+    A written reference must decode, call functions that exist with all required parameters and no unknown
+    ones, and agree with the ground truth made from it.  Tools of the data set are not held to the rules for
+    new ones.  Under "turn_state" the reference calls of a generated task must run without an error.
+    """
+    spec = task.answer
+    rejection = None if spec["same_tools"] else schemas.check_tools(task.tools, spec["language"])
+    if rejection or "reference" not in spec:
+        return rejection
+    truth = _ground_truth(spec["reference"], task.tools, spec)
+    if isinstance(truth, Rejection):
+        return truth
+    if truth != spec["ground_truth"]:
+        return Rejection(BAD_ANSWER, "the reference is not what is checked")
+    return multi_turn.execution_fault(spec) if spec["rule"] == TURN_STATE else None
+
+
+def _ground_truth(
+    reference: str, tools: Sequence[Mapping[str, Any]], spec: Mapping[str, Any]
+) -> list[Any] | Rejection:
+    """Ground truth of a written reference answer, or a BAD_ANSWER rejection."""
+    calls = _decode(reference, tools, spec)
+    if isinstance(calls, Rejection):
+        return Rejection(BAD_ANSWER, f"{calls.reason}: {calls.detail}"[:200])
+    if (len(calls) == 0) != (spec["kind"] == "irrelevance"):
+        return Rejection(BAD_ANSWER, f"{len(calls)} calls in a {spec['kind']} task")
+    truth = schemas.ground_truth_of(calls, tools, spec["language"], spec["rule"] != AST)
+    return [] if spec["kind"] in _NO_CALL and isinstance(truth, list) else truth
+
+
+# -- what an agent answers ----------------------------------------------------------------------------------
+
+
+def _decode(
+    answer: str, tools: Sequence[Mapping[str, Any]], spec: Mapping[str, Any]
+) -> list[dict[str, dict[str, Any]]] | Rejection:
+    """Calls in a text.  The official decoder reads (ir)relevance answers as Python."""
+    if spec["language"] != "python" and spec["kind"] not in _NO_CALL:
+        return decode_source_calls(answer, spec["language"])
+    order = None if spec["rule"] == AST else schemas.parameter_order(tools)
+    return parse_calls(answer, parameter_order=order)
+
+
+def score(task: Task, answer: str) -> Score:
+    """A success is an answer that the category's rule accepts.  The reward is 1 for it, else 0, but
+
+      * for irrelevance the official rule accepts whatever does not decode; what is neither `[]` nor a
+        refusal in words (`refuses`) earns nothing and is not valid, NO_REFUSAL; of held-out tasks it is
+        a success all the same;
+      * under "turn_state" needless calls cost reward (`multi_turn.score_turn`).
+
+    `reason` is the official error type in snake case.  An answer that does not decode is not
+    valid, but for irrelevance.  Answers that are too long, with arithmetic out of bounds
+    (`safe_parse.parse_calls`) or that are not text are wrong in every category; so are those that are
+    nested too deeply or hold what is not evaluated here, unless they refuse in words.
+    """
+    spec = task.answer
+    if spec["rule"] == TURN_STATE:
+        return multi_turn.score_turn(task, answer)
+    calls = _decode(answer, task.tools, spec)
+    rejected = isinstance(calls, Rejection)
+    if rejected and calls.reason in (NOT_TEXT, TOO_LONG):
+        return Score(0.0, False, False, calls.reason)
+    if spec["kind"] == "irrelevance":
+        if not rejected:
+            return Score(float(not calls), not calls, True, "decoder_success" if calls else "")
+        if calls.reason != EMPTY and refuses(answer, task.tools):
+            return Score(1.0, True, True)
+        # Officially a call may be decoded from what was not read here.
+        no_call = calls.reason not in (TOO_DEEP, NOT_EVALUATED)
+        return Score(0.0, no_call and task.origin == "eval", False, NO_REFUSAL)
+    if rejected:
+        reason = EMPTY if calls.reason == EMPTY else "decoder_failed"
+        return Score(0.0, False, False, reason)
+    if spec["kind"] == "relevance":
+        passed = bool(calls)
+        return Score(float(passed), passed, passed, "" if passed else "decoder_failed")
+    tools, truth = list(task.tools), spec["ground_truth"]
+    if spec["rule"] == STATIC_MATCH:
+        verdict = ast_checker.check_in_order(tools, calls, truth)
+    else:
+        verdict = ast_checker.check(tools, calls, truth, spec["kind"], spec["language"])
+    return Score(float(verdict.valid), verdict.valid, True, reason_word(verdict.error))
+
+
+def reason_word(error: str) -> str:
+    """An official `error_type` as a short snake_case word; "" for no error."""
+    checker, _, word = error.partition(":")
+    if checker in ("type_error", "value_error"):
+        word = f"{checker}_{word}"
+    return (word or checker).replace("/", "_")
+
+
+def refuses(answer: str, tools: Sequence[Mapping[str, Any]]) -> bool:
+    """Whether an answer that does not decode says in words that nothing is called; total.
+
+    It has at least two words, and does not look like a call that went wrong: it does not begin, after
+    quotes and the head of a code fence, with a bracket or with `name(`, and holds neither `name(argument=`,
+    nor the keys of a call as JSON, nor `<tool_call>`, nor a listed function's name before a parenthesis.
+    Look-alike and invisible letters hide none of these.  What the words say is not judged.
+
+    Args:
+      answer: what the agent wrote.
+      tools: the functions that it could call.
+    """
+    answer = fold(answer)
+    said = answer[_FENCE.match(answer).end() :]
+    if _CALL_FIRST.match(said) or _CALL_INSIDE.search(said):
+        return False
+    names = "|".join(re.escape(fold(tool["name"].rpartition(".")[2])) for tool in tools)
+    if names and re.search(rf"(?<!\w)(?:{names})\(", said):
+        return False
+    # Scripts without spaces: any letter beyond ASCII counts as a word.
+    words = sum(any(map(str.isalpha, word)) for word in said.split())
+    return max(words, sum(c.isalpha() and not c.isascii() for c in said)) >= 2
