@@ -24,8 +24,7 @@ metrics `accuracy_executed` say what the official execution makes of the same an
 published numbers.
 
 A tool search is officially judged by what a sentence-embedding model finds.  Here its keywords are
-compared (`scoring.mismatch`): exactly, after capitals were split into words, or leniently; both
-numbers are among the metrics.
+compared, exactly after capitals were split into words; a lenient number is among the metrics.
 
 The official training files of levels 1 and 2 are not published any more.  Seeds are therefore the
 training calls of level 3, and all three test files are held out.
@@ -49,7 +48,7 @@ from genenv_jax.benchmarks.base import (
     SeedStatistics,
     Task,
 )
-from genenv_jax.benchmarks.options import check_choice, check_names, check_shares
+from genenv_jax.benchmarks.options import check_names, check_shares
 from genenv_jax.benchmarks.records import Published
 from genenv_jax.benchmarks.subsets import stable_position
 from genenv_jax.benchmarks.wording import letters
@@ -64,8 +63,6 @@ class APIBank(Published):
       eval_splits: splits to hold out.  Where a level's test data is named in both, it is divided by a
         stable hash of the dialogue or sample, whose calls and replies stay together.
       seed_fraction: share of such data that becomes seeds.
-      tool_search: how a tool search's keywords are compared, "exact" or "words".  For reward, "words" admits
-        one word that the gold search does not have, and that must be one of the conversation.
     """
 
     name = "api_bank"
@@ -73,13 +70,11 @@ class APIBank(Published):
     seed_splits: Sequence[str] = ("lv3-api-train",)
     eval_splits: Sequence[str] = ("level-1-api", "level-2-api", "level-3-batch-inf")
     seed_fraction: float = 0.5
-    tool_search: str = scoring.EXACT
 
     def __post_init__(self):
         super().__post_init__()
         check_names("seed_splits", self.seed_splits, tuple(SPLITS))
         check_names("eval_splits", self.eval_splits, tuple(SPLITS))
-        check_choice("tool_search", self.tool_search, (scoring.EXACT, scoring.WORDS))
         check_shares(seed_fraction=self.seed_fraction)
 
     def facts(self) -> dict[str, str]:
@@ -88,7 +83,7 @@ class APIBank(Published):
             "dialogues of commit 483554e",
             "rule": "call match on name and parameters with the official relaxations, not executed; "
             "reward without those that leave a value open",
-            "tool_search": self.tool_search,
+            "tool_search": "exact",
             "seeds": ", ".join(self.seed_splits),
             "held_out": ", ".join(self.eval_splits),
         }
@@ -182,9 +177,8 @@ class APIBank(Published):
     def verdict(self, task: Task, answer: str) -> Score:
         """Calls by `reward.score_call`, replies by `scoring.score_reply`."""
         if task.answer["kind"] == CALL:
-            said = prompts.dialogue(task)
-            return reward.score_call(task, answer, said, self.tool_search, generations.MAX_CALL)
-        return scoring.score_reply(task.answer, answer, generations.MAX_CALL)
+            return reward.score_call(task, answer)
+        return scoring.score_reply(task.answer, answer)
 
     def aggregate(self, results: Sequence[tuple[Task, Score]]) -> dict[str, float]:
         """See `Benchmark.aggregate` and `scoring.official_metrics`."""

@@ -23,7 +23,8 @@ from genenv_jax.benchmarks.safe_parse import check_text
 NO_API_CALL = "no_api_call"
 FAILED_PARSE = "failed_parse_api_call"
 
-MAX_ARGUMENTS = 64
+MAX_CHARS = 8_192  # of an answer
+_MAX_ARGUMENTS = 64
 
 _START = re.compile(r"\[(\w+)\(")
 _NAME = re.compile(r"\s*(\w+)\s*=\s*")
@@ -42,7 +43,7 @@ class Call:
     arguments: Mapping[str, str]
 
 
-def read_call(text: Any, max_chars: int, gold: bool = False) -> Call | Rejection:
+def read_call(text: Any, max_chars: int = MAX_CHARS, gold: bool = False) -> Call | Rejection:
     """The call in an answer; total, and linear in the length of the text.
 
     Args:
@@ -84,16 +85,13 @@ def _read_arguments(name: str, body: str, gold: bool) -> Call | Rejection:
         found = _NAME.match(body, position)
         if not found:
             return Rejection(FAILED_PARSE, f"no name= at character {position} of the arguments")
-        if len(arguments) >= MAX_ARGUMENTS:
-            return Rejection(FAILED_PARSE, f"more than {MAX_ARGUMENTS} arguments")
+        if len(arguments) >= _MAX_ARGUMENTS:
+            return Rejection(FAILED_PARSE, f"more than {_MAX_ARGUMENTS} arguments")
         read = _read_value(body, found.end())
         if read is None:
             return Rejection(FAILED_PARSE, f"the value of {found[1][:40]!r} does not end")
-        if (
-            not gold
-            and body[found.end() : found.end() + 1] not in ("'", '"')
-            and not _BARE_VALUE.fullmatch(read[0])
-        ):
+        bare = body[found.end() : found.end() + 1] not in ("'", '"')
+        if bare and not gold and not _BARE_VALUE.fullmatch(read[0]):
             return Rejection(FAILED_PARSE, f"the value of {found[1][:40]!r} has no quotes")
         if _SECOND_CALL.search(read[0]):
             return Rejection(FAILED_PARSE, "more than one call on the line")
@@ -106,7 +104,7 @@ def _read_arguments(name: str, body: str, gold: bool) -> Call | Rejection:
 def _read_value(body: str, start: int) -> tuple[str, int] | None:
     """The value that begins at `start` and the index after it; None where a quote stays open."""
     quote = body[start : start + 1]
-    if quote in ("'", '"') and quote:
+    if quote and quote in "'\"":
         position = body.find(quote, start + 1)
         while position >= 0:
             if _AFTER_VALUE.match(body, position + 1):
@@ -128,12 +126,7 @@ def _read_value(body: str, start: int) -> tuple[str, int] | None:
     return body[start:position].strip(), position
 
 
-def as_text(value: Any) -> str:
-    """A gold value as it stands in a call."""
-    return value if isinstance(value, str) else str(value)
-
-
 def write_call(name: str, arguments: Mapping[str, Any]) -> str:
     """`[Name(key='value', ...)]`, every value in single quotes, as the official files print it."""
-    inside = ", ".join(f"{key}='{as_text(value)}'" for key, value in arguments.items())
+    inside = ", ".join(f"{key}='{value}'" for key, value in arguments.items())
     return f"[{name}({inside})]"

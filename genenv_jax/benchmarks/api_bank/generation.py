@@ -33,7 +33,6 @@ from genenv_jax.benchmarks.headers import parse_headers
 from genenv_jax.benchmarks.safe_parse import check_text, parse_json
 
 MAX_CHARS = 16_384  # of a generation
-MAX_CALL = 8_192  # of an answer that is read
 _MAX_DIALOGUE = 8_192
 _MAX_REPLY = 1_024  # of a reference reply: ROUGE-L costs words times words
 _MAX_PROMPT = 13_000  # of the agent's prompt; 4,096 tokens of a Qwen tokeniser hold about so much
@@ -85,7 +84,7 @@ def parse(text: Any, seed: Task, task_id: str, generation: int) -> Task | Reject
     kind = seed.answer["kind"]
     spec: dict[str, Any] = {"kind": kind, "level": seed.answer["level"], "sample": task_id}
     if kind == CALL:
-        call = read_call(answer, MAX_CALL)
+        call = read_call(answer)
         if isinstance(call, Rejection):
             return Rejection(BAD_ANSWER, f"{call.reason}: {call.detail}"[:200])
         spec |= call_spec(call.name, call.arguments, dialogue, tools)
@@ -173,8 +172,8 @@ def grounding(task: Task) -> Rejection | str:
     turns = prompts.wording(task).split("\n")
     spoken = "\n".join(turn for turn in turns if not turn.startswith(CALL_PREFIX))
     for turn in turns:
-        made = read_call(turn, MAX_CALL)
-        if isinstance(made, Call) and not reward.mismatch(made, spec)[0]:
+        made = read_call(turn)
+        if isinstance(made, Call) and not scoring.mismatch(made, spec, reward.is_paid):
             return Rejection(GIVEN_AWAY, "the call was made before")
     calls = [(spec["name"], spec["parameters"])]
     known = [tool for tool in task.tools if tool["name"] == spec["name"]]

@@ -16,9 +16,9 @@ import json
 import re
 from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
-from genenv_jax.benchmarks.api_bank.calls import Call, as_text
+from genenv_jax.benchmarks.api_bank.calls import MAX_CHARS, Call
 from genenv_jax.benchmarks.api_bank.rouge import rouge_l
 from genenv_jax.benchmarks.api_bank.tasks import CALL, RESPONSE, SPLITS, TOOL_SEARCHER
 from genenv_jax.benchmarks.base import Rejection, Score, Task
@@ -31,7 +31,6 @@ MISSING_PARAMETER = "miss_input_argument"
 INPUT_MISMATCH = "input_mismatch"
 _LOW_ROUGE = "low_rouge_l"
 
-EXACT, WORDS = "exact", "words"  # how a ToolSearcher's keywords are compared
 BOOLEAN = ("bool", "boolean")
 
 _SUCCESS_ROUGE = 0.5  # from which a reply counts as a success in p̂; there is no official threshold
@@ -50,37 +49,8 @@ _CODES = {  # languages by their codes; the official API takes either, in any ca
 }  # fmt: skip
 
 Rule = Callable[[str, str], bool]  # (value, gold value) -> whether they count as the same
-
-
-class Parameter(NamedTuple):
-    """One parameter of a call and of the gold call.
-
-    Attributes:
-      api: the API's name.
-      name: the parameter's.
-      value: what the agent wrote.
-      gold: the gold value.
-      kind: its declared type.
-      target: the tool that the gold call found, where that is a tool search; "" if unknown.
-    """
-
-    api: str
-    name: str
-    value: str
-    gold: str
-    kind: str
-    target: str
-
-    @property
-    def is_search(self) -> bool:
-        """Whether it holds the keywords of a tool search."""
-        return (self.api, self.name) == (TOOL_SEARCHER, "keywords")
-
-
-def jaccard(left: str, right: str) -> float:
-    """Words in common over all words, where words are what single spaces separate."""
-    a, b = set(left.split(" ")), set(right.split(" "))
-    return len(a & b) / len(a | b)
+# (API, parameter, value, gold value, declared type) -> whether they count as the same
+ParameterRule = Callable[[str, str, str, str, str], bool]
 
 
 def split_capitals(keywords: str) -> str:
@@ -149,8 +119,9 @@ def receiver(value: str, gold: str) -> bool:
 
 
 def most_words(value: str, gold: str) -> bool:
-    """More than half of all words in common."""
-    return jaccard(value, gold) > _JACCARD
+    """More than half of all words in common, where words are what single spaces separate."""
+    a, b = set(value.split(" ")), set(gold.split(" "))
+    return len(a & b) / len(a | b) > _JACCARD
 
 
 def most_folded_words(value: str, gold: str) -> bool:
@@ -253,53 +224,45 @@ def typed(value: str, gold: str, kind: str) -> bool:
 def _plain(value: Any) -> str:
     """One text for equal lists: a number and its text are the same, as they are between quotes."""
     if isinstance(value, Mapping):
-        return json.dumps({as_text(k): _plain(v) for k, v in value.items()}, sort_keys=True)
+        return json.dumps({str(k): _plain(v) for k, v in value.items()}, sort_keys=True)
     if isinstance(value, Sequence) and not isinstance(value, str):
         return json.dumps([_plain(entry) for entry in value])
-    return as_text(value)
+    return str(value)
 
 
-def keywords_of(text: str) -> str:
-    """The words of a search for a tool, by which it is compared."""
-    return " ".join(split_capitals(text).lower().split())
-
-
-def _keywords_match(parameter: Parameter, how: str) -> bool:
-    """Whether two searches for a tool are the same search.
+def _keywords_match(value: str, gold: str, target: str, lenient: bool) -> bool:
+    """Whether two searches for a tool are the same search, without regard to case.
 
     Officially both are embedded by a sentence model and the tools that they find are compared; capitals
-    are split into words first.  EXACT compares the words so made, without regard to case.  WORDS is
-    lenient: more than half of all words in common with the gold keywords, or with the name of the tool
-    that the gold search found.
+    are split into words first.  Here the words so made must be equal.  Leniently more than half of all words
+    are in common with the gold keywords, or with the name of the tool that the gold search found.
     """
-    found, expected = keywords_of(parameter.value), keywords_of(parameter.gold)
-    if how == EXACT or not found or found == expected:
+    found, expected, name = (
+        " ".join(split_capitals(text).lower().split()) for text in (value, gold, target)
+    )
+    if not lenient or not found or found == expected:
         return found == expected
-    name = keywords_of(parameter.target)
     return most_words(found, expected) or (bool(name) and most_words(found, name))
 
 
 def mismatch(
     call: Call,
     spec: Mapping[str, Any],
-    tool_search: str = EXACT,
-    is_paid: Callable[[Parameter], bool] | None = None,
-) -> tuple[str, str]:
-    """Compares a call with the gold call by the official rules.
+    also: ParameterRule | None = None,
+    lenient_search: bool = False,
+) -> str:
+    """Why a call is not the gold call by the official rules; "" for a match.
 
     Args:
       call: what the agent wrote.
       spec: {"name", "parameters": {parameter: gold value}, "types": {parameter: declared type},
         "target": the tool that a gold search found, "exact": parameters without relaxation (may be
         missing; `tasks.exact_parameters`)}.
-      tool_search: EXACT or WORDS (`_keywords_match`).
-      is_paid: what a parameter must pass beside the official rules (`reward`).
-
-    Returns:
-      (reason, detail); ("", "") for a match.
+      also: what a parameter must pass beside the official rules.
+      lenient_search: see `_keywords_match`.
     """
     if call.name != spec["name"]:
-        return NAME_MISMATCH, f"{call.name[:60]} where {spec['name']} was expected"
+        return NAME_MISMATCH
     gold = spec["parameters"]
     arguments = {}
     for name, value in call.arguments.items():
@@ -307,35 +270,29 @@ def mismatch(
         arguments[old if old in gold and name not in gold else name] = value
     for name in arguments:
         if name not in gold:
-            known = name in spec["types"]
-            return (INPUT_MISMATCH if known else INVALID_PARAMETER), f"argument {name[:60]}"
-    for name in gold:
-        if name not in arguments:
-            return MISSING_PARAMETER, name
+            return INPUT_MISMATCH if name in spec["types"] else INVALID_PARAMETER
+    if gold.keys() - arguments.keys():
+        return MISSING_PARAMETER
     for name, expected in gold.items():
-        kind, target = str(spec["types"].get(name, "str")), spec.get("target", "")
-        parameter = Parameter(call.name, name, arguments[name], as_text(expected), kind, target)
+        value, expected, kind = arguments[name], str(expected), str(spec["types"].get(name, "str"))
         if name in spec.get("exact", ()):
-            same = parameter.value == parameter.gold
-        elif parameter.is_search:
-            same = _keywords_match(parameter, tool_search)
+            same = value == expected
+        elif (call.name, name) == (TOOL_SEARCHER, "keywords"):
+            same = _keywords_match(value, expected, spec.get("target", ""), lenient_search)
         elif rule := rule_of(call.name, name):
-            same = rule(parameter.value, parameter.gold)
+            same = rule(value, expected)
         else:
-            same = typed(parameter.value, parameter.gold, kind)
-        if not same or (is_paid and not is_paid(parameter)):
-            return INPUT_MISMATCH, name
-    return "", ""
+            same = typed(value, expected, kind)
+        if not same or (also and not also(call.name, name, value, expected, kind)):
+            return INPUT_MISMATCH
+    return ""
 
 
-def score_reply(spec: Mapping[str, Any], answer: str, max_chars: int) -> Score:
+def score_reply(spec: Mapping[str, Any], answer: str) -> Score:
     """ROUGE-L F1 of a reply, rounded to four digits as officially; a low one has the reason "low_rouge_l"."""
-    rejection = check_text(answer, max_chars)
-    if rejection:
+    if rejection := check_text(answer, MAX_CHARS):
         return Score(0.0, False, False, rejection.reason, {"rouge_l": 0.0})
-    if (
-        spec["level"] == 3
-    ):  # the level-3 evaluator takes the speakers' names away, and does not round
+    if spec["level"] == 3:  # its evaluator takes the speakers' names away, and does not round
         answer = answer.replace("User:", "").replace("AI:", "").strip()
     value = rouge_l(spec["text"], answer)
     reward = round(value, 4)
@@ -385,7 +342,7 @@ def official_metrics(results: Sequence[tuple[Task, Score]]) -> dict[str, float]:
       <split>/rouge_l     replies: mean ROUGE-L F1 (the official number for replies).
       <split>/accuracy_without_tool_search, <split>/accuracy_tool_search_words, <split>/tool_search_errors
                           levels 2 and 3: accuracy over the other calls; accuracy with the lenient rule for
-                          keywords (WORDS); number of wrong ToolSearcher calls ("ToolSearcher Error Num").
+                          keywords; number of wrong ToolSearcher calls ("ToolSearcher Error Num").
       <split>/sample_accuracy   level 3: share of requirements of which no call is wrong ("Sample
                           Accuracy", over 50 where all are there).
     and calls/accuracy over the calls of all splits where there are several.  With one split the names

@@ -17,7 +17,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from genenv_jax.benchmarks import data_files
-from genenv_jax.benchmarks.api_bank.calls import as_text, read_gold
+from genenv_jax.benchmarks.api_bank.calls import read_gold
 from genenv_jax.benchmarks.base import Rejection, Task
 from genenv_jax.benchmarks.records import field, read_json, read_lines, read_list
 from genenv_jax.benchmarks.safe_parse import parse_json, parse_literal
@@ -130,7 +130,7 @@ def call_spec(
     """What `scoring.mismatch` reads of a gold call: values as text, and the parameters' declared types."""
     return {
         "name": name,
-        "parameters": {key: as_text(value) for key, value in parameters.items()},
+        "parameters": {key: str(value) for key, value in parameters.items()},
         "types": known_apis(dialogue, tools).get(name, {}),
         "target": target,
     }
