@@ -169,7 +169,7 @@ setuptools.setup(
     license="Apache-2.0",
     python_requires=">=3.11",
     # The configurations are files that a user edits, given by path.  They are installed as well, so that
-    # commands find them where there is no checkout.
+    # commands find them where there is no checkout; in a checkout genenv_jax/configs is a link to them.
     packages=[
         *setuptools.find_packages(include=["genenv_jax", "genenv_jax.*"]),
         *("genenv_jax.configs", "genenv_jax.configs.ablations"),

@@ -42,7 +42,8 @@ length of the games won.  The two protocols' numbers do not compare.  The paper 
 after training; its expert's steps are not published, so those numbers are of other steps than these.
 """
 
-from genenv_jax.config import debug_settings, default_config
+from genenv_jax.config import default_config
+from genenv_jax.configs.recipes import debug
 
 
 def get_config(arg: str = ""):
@@ -66,9 +67,9 @@ def get_config(arg: str = ""):
         config.limits.agent_response = 96
         config.limits.agent_episode = 4096
     if arg == "debug":
-        debug_settings(config, 4096, 4096, (1024, 2048))
+        debug(config, 4096, 4096, (1024, 2048))
     if arg == "games,debug":
-        debug_settings(config, 2048, 2048, ())
+        debug(config, 2048, 2048, ())
         config.limits.agent_episode = 1024
         config.benchmark.played_on = "rules"
         config.benchmark.max_steps = config.benchmark.train_steps = 8

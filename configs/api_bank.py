@@ -26,7 +26,8 @@ in about two minutes on a CPU, most of it compiling.  Such a model writes no cal
 run shows that the parts work together, with an accuracy of 0 and all generations rejected.
 """
 
-from genenv_jax.config import debug_settings, default_config
+from genenv_jax.config import default_config
+from genenv_jax.configs.recipes import debug
 
 
 def get_config(arg: str = ""):
@@ -38,5 +39,5 @@ def get_config(arg: str = ""):
     config.model.path = "Qwen/Qwen2.5-7B-Instruct"
     config.limits.simulator_prompt = 4608
     if arg == "debug":
-        debug_settings(config, 2048, 2048, (1024, 2048))
+        debug(config, 2048, 2048, (1024, 2048))
     return config

@@ -29,7 +29,8 @@ model: two epochs in about two minutes on a CPU, most of it compiling.  Such a m
 shows that the parts work together, with an accuracy of 0 and all generations rejected.
 """
 
-from genenv_jax.config import debug_settings, default_config
+from genenv_jax.config import default_config
+from genenv_jax.configs.recipes import debug
 
 _VARIANTS = ("", "search", "debug", "search,debug")
 
@@ -51,7 +52,7 @@ def get_config(arg: str = ""):
         config.limits.simulator_prompt = 1024
         config.limits.prompt_buckets = (256,)
     if arg.endswith("debug"):
-        debug_settings(config, 512, 1024, (256, 512))
+        debug(config, 512, 1024, (256, 512))
     if arg == "search,debug":
         config.limits.agent_episode = 512
     return config

@@ -47,7 +47,8 @@ task; the run shows that the parts work together and how rejections are counted.
 
 from genenv_jax.benchmarks.bfcl import backends
 from genenv_jax.benchmarks.bfcl.categories import categories
-from genenv_jax.config import debug_settings, default_config
+from genenv_jax.config import default_config
+from genenv_jax.configs.recipes import debug
 
 _VARIANTS = ("", "debug", "conversations", "conversations,debug", "official", "official_v3")
 
@@ -62,7 +63,7 @@ def get_config(arg: str = ""):
     config.model.path = "Qwen/Qwen2.5-7B-Instruct"
     config.limits.simulator_prompt = 4608  # the seed's reference calls and instructions come on top
     if arg == "debug":
-        debug_settings(config, 5120, 5120, (256, 2048))
+        debug(config, 5120, 5120, (256, 2048))
         some = ("simple_python", "parallel", "multi_turn_long_context")
         config.benchmark.seed_categories = config.benchmark.eval_categories = some
     if arg.startswith("conversations"):
@@ -74,7 +75,7 @@ def get_config(arg: str = ""):
         config.limits.agent_episode = 3072
         config.limits.simulator_response = 2048
     if arg == "conversations,debug":
-        debug_settings(config, 3584, 5120, (2048,))
+        debug(config, 3584, 5120, (2048,))
         config.limits.agent_episode = 512
     if arg.startswith("official"):
         version = "v3" if arg == "official_v3" else "v4"

@@ -27,27 +27,21 @@ minutes on a CPU, most of it compiling.  Such a model answers nothing; the run s
 together.
 """
 
-from genenv_jax.config import (
-    debug_settings,
-    default_config,
-    small_model_on_cpu,
-    small_model_settings,
-)
+from genenv_jax.config import default_config
+from genenv_jax.configs import smollm2
+from genenv_jax.configs.recipes import debug
+
+_VARIANTS = ("", "small", "small,cpu", "debug")
 
 
 def get_config(arg: str = ""):
-    if arg not in ("", "small", "small,cpu", "debug"):
-        raise ValueError(
-            f"configs/custom.py takes 'small', 'small,cpu', 'debug' or no argument, got {arg!r}"
-        )
+    if arg not in _VARIANTS:
+        raise ValueError(f"configs/custom.py takes one of {_VARIANTS}, got {arg!r}")
+    if arg.startswith("small"):
+        return smollm2.get_config(arg.replace("small", "custom"))
     config = default_config()
     config.benchmark.name = "custom"
     config.model.path = "Qwen/Qwen2.5-7B-Instruct"
-    if arg.startswith("small"):
-        config.model.path = "HuggingFaceTB/SmolLM2-135M-Instruct"
-        small_model_settings(config, "custom")
-        if arg == "small,cpu":
-            small_model_on_cpu(config)
     if arg == "debug":
-        debug_settings(config, 384, 768, (256,))
+        debug(config, 384, 768, (256,))
     return config

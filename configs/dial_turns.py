@@ -16,27 +16,37 @@ runs the same code for two epochs, on a dozen tasks and with a model that has ha
 a CPU.  It shows that the parts work together, and learns nothing.
 """
 
-from genenv_jax.config import default_config, from_scratch_settings
+from ml_collections import ConfigDict
+
+from genenv_jax.configs import quickstart
 
 
 def get_config(arg: str = ""):
     if arg not in ("", "debug"):
         raise ValueError(f"configs/dial_turns.py takes no argument or 'debug', got {arg!r}")
-    config = default_config()
-    from_scratch_settings(config)
+    config = quickstart.get_config()
     config.epochs = 25
-    config.benchmark.name = "dial_turns"
     # Small enough that a model of this size, after some minutes, writes valid programs: it must work out each
     # choice and each position that a program leads to.
-    config.benchmark.positions = 4
-    config.benchmark.max_depth = 3
-    config.benchmark.deeper = (4,)
-    config.benchmark.seed_depths = (0.2, 0.4, 0.4)
+    config.benchmark = ConfigDict(
+        {
+            "name": "dial_turns",
+            "positions": 4,
+            "max_depth": 3,
+            "deeper": (4,),
+            "seed_depths": (0.2, 0.4, 0.4),
+        }
+    )
     config.limits.agent_prompt = 44
     config.limits.agent_response = 8
     config.limits.agent_episode = 104  # at depth 4 with two refused calls
     config.limits.simulator_prompt = 44
     config.limits.simulator_response = 48
+    config.agent.groups = "all"
+    config.agent.batch_size = config.agent.minibatch_size = 64
+    config.simulator.mixture = 0.0
+    config.simulator.coverage = 0.0
+    config.simulator.update_epochs = 4
     if arg == "debug":
         config.epochs = 2
         config.warm_start.steps = 40

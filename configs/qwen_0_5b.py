@@ -9,13 +9,12 @@ Both players are adapters; all parameters (`--config.lora.rank=0` and a tenth of
 22 GiB, more than a small chip has (docs/memory.md, "Small models on one chip").  Nobody has run it yet.
 """
 
-from genenv_jax.config import default_config, small_model_settings
+from genenv_jax.configs import smollm2
 
 
 def get_config(arg: str = "api_bank"):
-    config = default_config()
+    config = smollm2.on_accelerator(arg or "api_bank")
     config.model.path = "Qwen/Qwen2.5-0.5B-Instruct"
-    small_model_settings(config, arg or "api_bank")
     config.lora.rank = 32
     for part in (config.warm_start, config.agent, config.simulator):
         part.learning_rate *= 10  # adapters take larger steps

@@ -25,7 +25,43 @@ turns by the warm start, from 0, no more by the epochs; one in four generated ta
 The other sizes are first guesses; of `:api_bank` the TPU compiler says that it fits (docs/memory.md).
 """
 
-from genenv_jax.config import default_config, small_model_on_cpu, small_model_settings
+from ml_collections import ConfigDict
+
+from genenv_jax.config import default_config
+
+# Of each benchmark: the longest prompt and completion of the agent and of the simulator, and prompt buckets,
+# in tokens of a byte-level vocabulary of 50,000 to 150,000; seeds and held-out tasks fit, with some room.
+_LENGTHS = {
+    "api_bank": ((1408, 96), (1152, 640), (448, 768)),
+    "bfcl": ((896, 256), (1216, 640), (320, 576)),
+    "alfworld": ((2048, 24), (2304, 1280), (768, 1280)),
+    "bamboogle": ((256, 64), (416, 192), (128, 224)),
+    "travelplanner": ((4224, 1024), (3200, 512), ()),
+    "dial": ((80, 80), (80, 80), ()),
+    "dial_turns": ((96, 16), (96, 128), ()),
+    "custom": ((768, 256), (1152, 640), (320, 576)),
+}
+_SINGLE_TURNS = ("simple_python", "multiple", "parallel", "parallel_multiple")
+_OPTIONS = {
+    # The exact keywords of a tool search follow from hardly any request: no success rate to learn from.
+    "api_bank": {"tool_search": "words", "verify_files": True},
+    "bfcl": {
+        "seed_categories": _SINGLE_TURNS,
+        "eval_categories": _SINGLE_TURNS,
+        "verify_files": True,
+    },
+    "alfworld": {"verify_files": True},
+    "bamboogle": {"verify_files": True},
+    "travelplanner": {"verify_files": True},
+    # As in configs/dial_turns.py: a small model must work out every position that a program leads to.
+    "dial_turns": {
+        "positions": 4,
+        "max_depth": 3,
+        "deeper": (4,),
+        "seed_depths": (0.2, 0.4, 0.4),
+        "num_seeds": 512,
+    },
+}
 
 
 def get_config(arg: str = "api_bank"):
@@ -34,9 +70,71 @@ def get_config(arg: str = "api_bank"):
         name, size = "api_bank", "cpu"
     if size not in ("", "cpu"):
         raise ValueError(f"configs/smollm2.py takes a benchmark, and ',cpu' after it, got {arg!r}")
+    config = on_accelerator(name)
+    if size == "cpu":
+        _fit_two_cores(config)
+    return config
+
+
+def on_accelerator(benchmark: str) -> ConfigDict:
+    """For a pretrained chat model of 0.1 to 0.5 B parameters on one accelerator.
+
+    Raises ValueError for a benchmark whose lengths are not known here.
+    """
+    if benchmark not in _LENGTHS:
+        raise ValueError(f"benchmark {benchmark!r}: expected one of {', '.join(_LENGTHS)}")
     config = default_config()
     config.model.path = "HuggingFaceTB/SmolLM2-135M-Instruct"
-    small_model_settings(config, name)
-    if size == "cpu":
-        small_model_on_cpu(config)
+    config.benchmark.name = benchmark
+    config.benchmark.update(_OPTIONS.get(benchmark, {}))
+    limits = config.limits
+    agent, simulator, limits.prompt_buckets = _LENGTHS[benchmark]
+    limits.agent_prompt, limits.agent_response = agent
+    limits.simulator_prompt, limits.simulator_response = simulator
+    if benchmark == "dial_turns":
+        limits.agent_episode = 176
+    config.warm_start.steps = 150
+    config.warm_start.batch_size = 32
+    config.warm_start.micro_batches = 4
+    config.warm_start.learning_rate = 2e-4
+    config.warm_start.warmup_steps = 10
+    # A small model takes larger steps than the paper's 7B.
+    config.agent.learning_rate = config.simulator.learning_rate = 1e-5
+    config.agent.groups = "informative"
+    config.agent.micro_batches = config.simulator.micro_batches = 4
+    config.simulator.batch_size = config.simulator.minibatch_size = 16
+    config.simulator.success_rate_over = "task"
+    # Eight attempts seldom meet the paper's band of 0.5 ± 0.1.
+    config.curriculum.k_min = 0.3
+    config.curriculum.seeds_per_epoch = 16
     return config
+
+
+def _fit_two_cores(config: ConfigDict) -> None:
+    """Sizes with which 0.1 B parameters train on two cores within two hours."""
+    config.model.dtype = "float32"
+    config.model.matmul_dtype = "bfloat16"
+    config.compile_ahead = False  # compiles what is used
+    limits = config.limits
+    if config.benchmark.name == "api_bank":
+        limits.prompt_buckets = (288, 416, 512, 640, 768)
+    limits.response_buckets = (32, 256, 320)
+    if config.benchmark.name not in ("bfcl", "travelplanner"):  # whose answers are longer
+        limits.agent_response = min(limits.agent_response, 64)
+    limits.simulator_response = min(limits.simulator_response, 384)
+    config.warm_start.steps = 120
+    config.warm_start.batch_size = config.warm_start.micro_batches = 16
+    config.warm_start.validation_share = 0.02
+    config.warm_start.validate_every = 40
+    config.curriculum.seeds_per_epoch = 4
+    config.agent.batch_size = 8
+    config.agent.minibatch_size = config.agent.micro_batches = 4
+    config.simulator.batch_size = 4
+    config.simulator.minibatch_size = config.simulator.micro_batches = 4
+    # Some 30 steps in all.
+    config.agent.learning_rate = config.simulator.learning_rate = 2e-5
+    config.evaluation.every = 5
+    config.evaluation.sampled = 0
+    config.evaluation.max_tasks = 96
+    # Of prompts with worked examples, 2,400 tokens; a process then has 14.7 GB.
+    config.evaluation.batch_size = 16

@@ -37,7 +37,8 @@ two epochs in about two minutes on a CPU, most of it compiling.  Such a model wr
 are 0) and no valid task; the run shows that the parts work together and how rejections are counted.
 """
 
-from genenv_jax.config import debug_settings, default_config
+from genenv_jax.config import default_config
+from genenv_jax.configs.recipes import debug
 
 _VARIANTS = ("", "debug", "train", "validation")
 
@@ -57,7 +58,7 @@ def get_config(arg: str = ""):
     config.limits.agent_response = 1280
     config.limits.simulator_response = 512
     if arg == "debug":
-        debug_settings(config, 4096, 4096, (2048,), tasks=6, batch_size=2)
+        debug(config, 4096, 4096, (2048,), tasks=6, batch_size=2)
         config.benchmark.prompt_chars = 6_000  # a small model's tokens are short
         config.benchmark.simulator_chars = 1_000
     return config

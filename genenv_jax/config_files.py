@@ -1,4 +1,4 @@
-"""Where a configuration file is: configs/NAME.py is part of the installed package, too."""
+"""Where a configuration file is: genenv_jax.configs has the files of configs/, in a checkout by a link."""
 
 from __future__ import annotations
 
@@ -22,16 +22,11 @@ def find(path: str) -> str:
     relative = pathlib.PurePath(file)
     if pathlib.Path(file).exists() or relative.parts[:1] != ("configs",):
         return path
-    found = _root() / relative
+    found = _PACKAGE / relative
     if not found.is_file():
         return path
     print(f"config: there is no {file} here; taking {found}", file=sys.stderr)
     return f"{found}{colon}{argument}"
-
-
-def _root() -> pathlib.Path:
-    """The directory that has the package's configs/: a checkout's is beside the package, a wheel's inside."""
-    return _PACKAGE if (_PACKAGE / "configs").is_dir() else _PACKAGE.parent
 
 
 def find_in(argv: Sequence[str]) -> list[str]:
@@ -60,7 +55,7 @@ def missing(argv: Sequence[str]) -> str:
         if path.is_file():
             return ""
         there = {name.stem: name for name in path.parent.glob("*.py")}
-        known = {name.stem: configs / name.name for name in (_root() / configs).glob("*.py")}
+        known = {name.stem: configs / name.name for name in (_PACKAGE / configs).glob("*.py")}
         for files in (there, known):
             if close := difflib.get_close_matches(path.stem, files, 1):
                 return f"--config={file}: no such file; did you mean {files[close[0]]}?"

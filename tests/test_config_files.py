@@ -30,10 +30,6 @@ def test_a_file_of_the_package_is_found_and_said(package, tmp_path, capsys):
     file = package / "configs" / "small.py"
     assert config_files.find("configs/small.py:lora") == f"{file}:lora"
     assert capsys.readouterr().err == f"config: there is no configs/small.py here; taking {file}\n"
-    (package / "configs").rename(package.parent / "configs")  # a checkout has it beside the package
-    beside = package.parent / "configs" / "small.py"
-    assert config_files.find("configs/small.py") == str(beside)
-    capsys.readouterr()
     (tmp_path / "work" / "configs").mkdir()  # the working directory comes first
     (tmp_path / "work" / "configs" / "small.py").touch()
     assert config_files.find("configs/small.py") == "configs/small.py"
@@ -98,7 +94,7 @@ def test_a_wheel_is_whole(tmp_path):
     work.mkdir()
     for name in ("genenv_jax", "configs"):
         ignored = shutil.ignore_patterns("__pycache__")
-        shutil.copytree(ROOT / name, source / name, ignore=ignored)
+        shutil.copytree(ROOT / name, source / name, symlinks=True, ignore=ignored)
     for name in ("setup.py", "pyproject.toml", "README.md", "LICENSE"):
         shutil.copy(ROOT / name, source)
     pip = [sys.executable, "-m", "pip", "--disable-pip-version-check", "--quiet"]
@@ -116,13 +112,14 @@ def test_a_wheel_is_whole(tmp_path):
     install = ["install", "--no-deps", "--target", library, wheel]
     subprocess.run([*pip, *install], check=True, capture_output=True)
     environment = os.environ | {"PYTHONPATH": str(library)}
-    command = [sys.executable, "-c", LOAD, *map(str, FILES)]
+    loaded = [file for file in FILES if file.name != "recipes.py"]
+    command = [sys.executable, "-c", LOAD, *map(str, loaded)]
     result = subprocess.run(
         command, cwd=work, env=environment, capture_output=True, text=True, check=False
     )
     assert result.returncode == 0, result.stderr
     assert result.stdout.strip() == str(library / "genenv_jax" / "experiment" / "plan.py")
-    assert all(f"taking {library / 'genenv_jax' / file}\n" in result.stderr for file in FILES)
+    assert all(f"taking {library / 'genenv_jax' / file}\n" in result.stderr for file in loaded)
     flags = ["--config=configs/quickstart.py:lora", "--print_config"]
     command = [sys.executable, "-m", "genenv_jax.main", *flags]
     result = subprocess.run(

@@ -1,0 +1,40 @@
+"""What several configurations share."""
+
+from ml_collections import ConfigDict
+
+
+def debug(
+    config: ConfigDict,
+    agent_prompt: int,
+    simulator_prompt: int,
+    prompt_buckets: tuple[int, ...],
+    tasks: int = 12,
+    batch_size: int = 4,
+) -> None:
+    """Makes a configuration one that runs on a CPU in minutes, and learns nothing.
+
+    The model is small, made here and randomly initialised; there are two epochs, and answers are short.
+
+    Args:
+      agent_prompt, simulator_prompt, prompt_buckets: of `config.limits`, in tokens of that model.
+      tasks: how many seeds and how many held-out tasks there are at most.
+      batch_size: tasks of a batch.
+    """
+    config.epochs = 2
+    config.model.path = ""
+    config.model.dtype = "float32"
+    config.model.make.vocab_size = 2048
+    config.model.make.hidden_size = 32
+    config.model.make.intermediate_size = 64
+    config.benchmark.max_seeds = config.benchmark.max_eval = tasks
+    config.limits.agent_prompt = agent_prompt
+    config.limits.simulator_prompt = simulator_prompt
+    config.limits.prompt_buckets = prompt_buckets
+    config.limits.agent_response = 48
+    config.limits.simulator_response = 64
+    config.agent.group_size = 4
+    config.agent.base_share = 0.5
+    config.simulator.variations = 2
+    for part in (config.agent, config.simulator):
+        part.batch_size = part.minibatch_size = batch_size
+    config.evaluation.batch_size = batch_size
