@@ -10,13 +10,8 @@ from genenv_jax.benchmarks.bfcl.source_calls import decode_source_calls
 from tests.benchmarks.bfcl_tasks import seed_task
 from tests.redteam.scenes import scene
 
-_FILLED = (
-    "CALL",
-    "GOLD",
-    "QUESTION",
-    "LANGUAGE",
-    "KEY",
-)  # what forms have in the place of a task's texts
+# What forms have in the place of the texts of a task.
+_FILLED = ("CALL", "GOLD", "QUESTION", "LANGUAGE")
 # Kinds that a scene's tasks must have, beside those of every benchmark.
 KINDS = {
     "alfworld_games": {*alfworld.CHANGES} - {"random commands first"},
