@@ -1,24 +1,15 @@
-"""Random rooms as a simulator might write them, and ways to spoil one, each with its right reason.
-
-    python -m tests.benchmarks.alfworld_rooms --rooms=500 --engine=500
-
-prints what the gate makes of both, what the planner takes, and whether the stored plans win on our rules and,
-where it is installed, on ALFWorld's engine ($GENENV_DATA has its games).
-"""
+"""Random rooms as a simulator might write them, and ways to spoil one, each with its right reason."""
 
 from __future__ import annotations
 
-import argparse
-import collections
 import copy
 import json
 import random
-import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 from genenv_jax.benchmarks import base
-from genenv_jax.benchmarks.alfworld import commands, engine, kinds, planner, rooms
+from genenv_jax.benchmarks.alfworld import commands, kinds, planner, rooms
 from genenv_jax.benchmarks.alfworld.benchmark import ALFWorld
 from genenv_jax.benchmarks.alfworld.chores import CHORES, TREATMENTS
 from genenv_jax.benchmarks.base import Rejection, Task
@@ -232,60 +223,3 @@ def differences(
         return found if running.won and world.won() else [*found, "not won"]
     finally:
         running.close()
-
-
-def _quantiles(values: Iterable[float]) -> str:
-    ordered = sorted(values)
-    return ", ".join(
-        f"{name} {1e3 * ordered[min(len(ordered) - 1, int(share * len(ordered)))]:.1f} ms"
-        for name, share in (("median", 0.5), ("p95", 0.95), ("max", 1.0))
-    )
-
-
-def main() -> None:
-    """Prints a Markdown table; times are of the CPU."""
-    parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
-    parser.add_argument(
-        "--rooms", type=int, default=500, help="that are drawn, and that are spoiled"
-    )
-    parser.add_argument("--engine", type=int, default=20, help="accepted ones played on the engine")
-    options = parser.parse_args()
-    benchmark, rng = ALFWorld(episodes=True, played_on="rules"), random.Random(0)
-    outcomes = list(drawn(benchmark, options.rooms, rng))
-    accepted = [(room, task) for room, task in outcomes if isinstance(task, Task)]
-    reasons = collections.Counter(o.reason for _, o in outcomes if isinstance(o, Rejection))
-    times = []
-    for _, task in accepted:
-        world = benchmark._game(task).world()
-        start = time.process_time()
-        planner.shortest(world)
-        times.append(time.process_time() - start)
-    won = sum(benchmark.score(task, benchmark.agent_answer(task)).success for _, task in accepted)
-    seed, right, wrong = benchmark.tasks("seed")[0], 0, collections.Counter()
-    for name, text, reason in spoiled([room for room, _ in accepted], options.rooms, rng):
-        outcome = benchmark.parse(text, seed, "s", 0)
-        right += (is_right := isinstance(outcome, Rejection) and outcome.reason == reason)
-        wrong[name] += not is_right
-    rows = {
-        "rooms drawn": options.rooms,
-        "accepted": f"{len(accepted)}; else {dict(reasons)}",
-        "planner, CPU": _quantiles(times),
-        "stored plans that win by the rules": f"{won} of {len(accepted)}",
-        "spoiled rooms turned away for the right reason": f"{right} of {options.rooms} {dict(+wrong) or ''}",
-    }
-    if engine.is_installed():
-        sample = accepted[:: max(1, len(accepted) // max(1, options.engine))][: options.engine]
-        open_game, bad = engine.Engines(), []
-        for number, (_, task) in enumerate(sample):
-            grammar = commands.GRAMMARS[number % 5 == 4]  # every fifth in the newer one
-            found = differences(benchmark, task, open_game, grammar, number)
-            bad += [f"{task.id}: {found}"] if found else []
-        rows["won on the engine, with the rules' texts and commands"] = (
-            f"{len(sample) - len(bad)} of {len(sample)} {bad or ''}"
-        )
-    print("| what | |\n|---|---|")
-    print("\n".join(f"| {name} | {value} |" for name, value in rows.items()))
-
-
-if __name__ == "__main__":
-    main()

@@ -30,7 +30,7 @@ def test_the_text_of_an_agent_gives_commands(text, expected):
 @pytest.mark.parametrize(
     ("text", "reason"),
     [("", base.EMPTY), (" \n", base.EMPTY), ("Action:", base.EMPTY), ("```", base.EMPTY),
-     ("a\0", base.NOT_TEXT), ("a" * (commands.MAX_ANSWER + 1), base.TOO_LONG)],
+     ("a\0", base.NOT_TEXT), ("a" * (commands.MAX_TEXT + 1), base.TOO_LONG)],
 )  # fmt: skip
 def test_no_command(text, reason):
     found = commands.parse(text)

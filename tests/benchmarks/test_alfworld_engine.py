@@ -68,10 +68,7 @@ def test_the_rules_are_the_engines(grammar, directory):
 
 @pytest.mark.parametrize("grammar", commands.GRAMMARS)
 def test_written_games_are_the_same_by_the_rules_and_on_the_engine(grammar, directory):
-    """Overviews, commands and texts along the stored plans, with looks in between; and they are won.
-
-    500 of them: `python -m tests.benchmarks.alfworld_rooms`.
-    """
+    """Overviews, commands and texts along the stored plans, with looks in between; and they are won."""
     benchmark = ALFWorld(data_dir=directory, episodes=True, max_seeds=6)
     assert benchmark.isolated and isinstance(benchmark.open_game, engine.Engines)
     # Tasks are parsed and verified; verification plays them on the engine.

@@ -9,8 +9,10 @@ simulator writes.
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 from collections.abc import Callable, Mapping
+from typing import Any
 
 from genenv_jax.benchmarks.alfworld import commands, engine, expert, games, prompts, tasks
 from genenv_jax.benchmarks.alfworld import generation as generations
@@ -69,8 +71,8 @@ class ALFWorld(Steps):
         self.isolated = self._plays and not on_rules
         if self.isolated and not engine.is_installed():
             raise engine.EngineMissing(
-                "eval_protocol = 'episode' and played_on = 'engine' play games on ALFWorld's engine; run "
-                f"`{engine.INSTALL}`, or: pip install alfworld textworld"
+                "eval_protocol = 'episode' and played_on = 'engine' play games on ALFWorld's engine; "
+                f"{engine.INSTALL}"
             )
         # What opens a game; a test puts something else here.
         self.open_game: Callable[[tasks.Game, str], RunningGame] = (
@@ -102,9 +104,9 @@ class ALFWorld(Steps):
         solution = self._solve(world)
         if room is None or isinstance(solution, Rejection):
             return None
-        return game.task(split, **known, **solution.to_json())
+        return game.task(split, **known, **solution)
 
-    def _solve(self, world: World) -> games.Solution | Rejection:
+    def _solve(self, world: World) -> dict[str, Any] | Rejection:
         return games.solve(world, self.likely, self.train_steps)
 
     def canonical(self, task: Task) -> str:
@@ -220,19 +222,11 @@ class ALFWorld(Steps):
         if not self.is_interactive(task):
             return super().verdict(task, answer)
         read = commands.parse(answer)
-        if isinstance(read, Rejection):
-            return Score(0.0, False, False, read.reason)
-        if not any(commands.is_command(c, g) for c in read for g in commands.GRAMMARS):
-            return Score(0.0, False, False, commands.NO_COMMAND)
-        episode = self.episode(task)
-        try:
-            for command in read:
-                verdict = episode.step(command)
-                if verdict is not None:
-                    return verdict
+        with contextlib.closing(self.episode(task)) as episode:
+            for command in [answer] if isinstance(read, Rejection) else read:
+                if (score := episode.step(command)) is not None:
+                    return score
             return episode.stop()
-        finally:
-            episode.close()
 
     # -- results ----------------------------------------------------------------------------------------
 

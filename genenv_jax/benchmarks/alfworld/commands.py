@@ -15,7 +15,7 @@ PUT_IN_ON, MOVE_TO = "put_in_on", "move_to"
 GRAMMARS = (PUT_IN_ON, MOVE_TO)
 
 NO_COMMAND = "not_a_command"  # a line that no command of the grammar looks like
-MAX_ANSWER = 16_384  # characters of an answer that is read
+MAX_TEXT = 16_384  # characters of an answer or a generation that is read
 MAX_COMMAND = 120  # characters; the longest real command has about 60
 
 _THING = r"[a-z]{1,32} [0-9]{1,3}"
@@ -45,7 +45,7 @@ def parse(text: str) -> list[str] | Rejection:
     Returns:
       Commands in the order of the text, or a rejection: EMPTY, NOT_TEXT, TOO_LONG.
     """
-    rejection = check_text(text, MAX_ANSWER)
+    rejection = check_text(text, MAX_TEXT)
     if rejection:
         return rejection
     lines = [line for line in text.splitlines() if line.strip(_EDGES)]

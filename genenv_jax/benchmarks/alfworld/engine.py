@@ -20,11 +20,12 @@ from genenv_jax.benchmarks.alfworld import commands
 from genenv_jax.benchmarks.alfworld.tasks import Game
 from genenv_jax.benchmarks.alfworld.world import NOTHING_HAPPENS
 
-INSTALL = "pip install -e '.[alfworld]'"
+INSTALL = "run `pip install -e '.[alfworld]'`, or: pip install alfworld textworld"
 
 _GREETING = "-= Welcome to TextWorld, ALFRED! =-"
 _TASK = "Your task is to: "
 _PLACE = re.compile(r"You arrive at loc \d+\. ")
+_MAX_CHARS = 4_000  # of an observation
 _DATA = "ALFWORLD_DATA"
 _OPENING = threading.Lock()
 _UNKNOWN_GOAL = "UNKNOWN GOAL"  # where alfred.twl2 wants the task
@@ -103,7 +104,6 @@ class Engine:
       game: what to play.
       grammar: one of `commands.GRAMMARS`.
       idle: environments to use again; this game's is put there when it is closed.
-      max_chars: an observation is cut after so many characters.
 
     Raises:
       EngineMissing: see `INSTALL`.
@@ -121,14 +121,13 @@ class Engine:
         game: Game,
         grammar: str,
         idle: list[Any] | None = None,
-        max_chars: int = 4_000,
     ):
         data = game_data(game, grammar)
         textworld = _import("textworld")
         pddl_env = _import("textworld.envs.pddl").PddlEnv
         demangler = _import("alfworld.agents.environment.alfred_tw_env").AlfredDemangler
         infos = textworld.EnvInfos(won=True, admissible_commands=True)
-        self._max_chars, self._idle, self._env = max_chars, idle, None
+        self._idle, self._env = idle, None
         try:
             # The translator to Fast Downward's format goes through sys.argv and sys.stdout.
             with _OPENING:
@@ -161,7 +160,7 @@ class Engine:
         state, _, _ = self._env.step(command)
         self._take(state)
         text = _PLACE.sub("", state.feedback, count=1).strip()
-        return text if len(text) <= self._max_chars else text[: self._max_chars] + " …"
+        return text if len(text) <= _MAX_CHARS else text[:_MAX_CHARS] + " …"
 
     def close(self) -> None:
         """Ends the game; its environment is free for another."""
@@ -177,10 +176,7 @@ def _import(name: str) -> Any:
         os.environ[_DATA] = known or tempfile.gettempdir()
         return importlib.import_module(name)
     except ImportError as error:
-        raise EngineMissing(
-            f"ALFWorld's games need its engine ({error}); run `{INSTALL}`, or: "
-            "pip install alfworld textworld"
-        ) from error
+        raise EngineMissing(f"ALFWorld's games need its engine ({error}); {INSTALL}") from error
     finally:
         if known is None:
             os.environ.pop(_DATA, None)

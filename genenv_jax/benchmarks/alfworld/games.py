@@ -36,7 +36,9 @@ class WrittenGame(tasks.Game):
         data = self.texts.read()
         return {
             "pddl_domain": data["pddl_domain"],
-            "grammar": tasks.with_goal(data["grammar"], self.goal),
+            "grammar": tasks.GOAL.sub(
+                lambda _: f'"Your task is to: {self.goal}."', data["grammar"], 1
+            ),
             "pddl_problem": self.room.problem(),
             "solvable": True,
         }
@@ -57,25 +59,16 @@ def written_game(task: Task, texts: tasks.Game) -> WrittenGame:
     )  # fmt: skip
 
 
-@dataclasses.dataclass(frozen=True)
-class Solution:
-    """Commands of the expert, and how many the shortest plan has."""
-
-    plan: tuple[str, ...]
-    shortest: int
-
-    def to_json(self) -> dict[str, Any]:
-        """What a task's answer says of it."""
-        return {"plan": list(self.plan), "shortest": self.shortest}
-
-
-def solve(world: World, likely: expert.Likelihood, max_steps: int) -> Solution | Rejection:
+def solve(world: World, likely: expert.Likelihood, max_steps: int) -> dict[str, Any] | Rejection:
     """How a game is won, or why not: UNSOLVABLE, UNDECIDED (`planner`), SOLVED, TOO_MANY_STEPS.
 
     Args:
       world: at its beginning; it is not changed.
       likely: see `expert.walkthrough`.
       max_steps: of an episode.
+
+    Returns:
+      What a task's answer says of it: the expert's commands as "plan", and how many the "shortest" plan has.
     """
     if world.won():
         return Rejection(rooms.SOLVED, "the goal is met at the start")
@@ -90,7 +83,7 @@ def solve(world: World, likely: expert.Likelihood, max_steps: int) -> Solution |
         return Rejection(
             TOO_MANY_STEPS, f"the expert takes {len(plan)}, an episode has {max_steps}"
         )
-    return Solution(tuple(plan), len(shortest))
+    return {"plan": plan, "shortest": len(shortest)}
 
 
 def parse(
@@ -99,7 +92,7 @@ def parse(
     task_id: str,
     generation: int,
     grammar: str,
-    solved: Callable[[World], Solution | Rejection],
+    solved: Callable[[World], dict[str, Any] | Rejection],
 ) -> Task | Rejection:
     """The game of a room that a simulator wrote.  Total.
 
@@ -128,7 +121,7 @@ def parse(
             "texts": seed.answer.get("texts") or seed.answer["game"],
             "grammar": grammar,
             "room": room.to_json(),
-            **solution.to_json(),
+            **solution,
         },
         seed_id=seed.id,
         origin="generated",

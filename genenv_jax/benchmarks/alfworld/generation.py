@@ -23,7 +23,6 @@ from genenv_jax.benchmarks.headers import parse_headers
 from genenv_jax.benchmarks.safe_parse import check_text
 from genenv_jax.benchmarks.wording import fold
 
-MAX_TEXT = 16_384  # characters of a generation that is read
 MAX_COMMANDS = 200
 MAX_GOAL = 200
 
@@ -39,7 +38,7 @@ def parse(text: str, seed: Task, task_id: str, generation: int) -> Task | Reject
 
     Reasons: EMPTY, NOT_TEXT, TOO_LONG, UNPARSABLE (sections), BAD_ANSWER (the action).
     """
-    if rejection := check_text(text, MAX_TEXT):
+    if rejection := check_text(text, commands.MAX_TEXT):
         return rejection
     found = parse_headers(text, prompts.HEADERS)
     if isinstance(found, Rejection):

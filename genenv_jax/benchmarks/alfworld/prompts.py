@@ -14,11 +14,7 @@ PROMPT_CHARS = 9_500
 GOAL = "Your task is to: "
 COMMAND = "> "  # before a command in a situation
 LEFT_OUT = "[... earlier steps are left out ...]"
-TASK_HEADER = "New Task:"
-STATE_HEADER = "New Observations:"
-COMMANDS_HEADER = "New Commands:"
-ACTION_HEADER = "New Action:"
-HEADERS = (TASK_HEADER, STATE_HEADER, COMMANDS_HEADER, ACTION_HEADER)
+HEADERS = ("New Task:", "New Observations:", "New Commands:", "New Action:")
 SAME = "same"
 
 _PUT = {
@@ -49,11 +45,11 @@ objects and places, or how far the agent has come. Exactly one of the possible c
 the sensible next step towards the task.
 
 Reply with exactly these four sections, each header at the start of a line, and nothing else:
-{task} the chore in one sentence, naming the kinds of object and place as the commands do
-{state} what the agent has seen: first the room, then for every command so far a line "> command" \
+{0} the chore in one sentence, naming the kinds of object and place as the commands do
+{1} what the agent has seen: first the room, then for every command so far a line "> command" \
 and the answer below it; or the word `{same}` to keep it
-{commands} all commands that are possible now, one a line; or the word `{same}` to keep them
-{action} the right next command, one of those
+{2} all commands that are possible now, one a line; or the word `{same}` to keep them
+{3} the right next command, one of those
 
 Rules of the world: things are written as a word and a number ("mug 1"); commands are go to PLACE, \
 open PLACE, close PLACE, take OBJECT from PLACE, {put}, examine THING, use OBJECT, clean OBJECT \
@@ -139,10 +135,7 @@ def agent_chars(grammar: str) -> int:
 def simulator_messages(sections: str, grammar: str, statistics: SeedStatistics) -> list[Message]:
     """Asks for one variation of a situation, given as `sections_text`, and the agent's record."""
     system = _SIMULATOR_RULES.format(
-        task=TASK_HEADER,
-        state=STATE_HEADER,
-        commands=COMMANDS_HEADER,
-        action=ACTION_HEADER,
+        *HEADERS,
         same=SAME,
         put=_PUT[grammar],
         more=", help" if grammar == commands.MOVE_TO else "",
@@ -158,10 +151,8 @@ def simulator_messages(sections: str, grammar: str, statistics: SeedStatistics) 
 
 def sections_text(goal: str, observations: str, admissible: str, action: str) -> str:
     """The four sections, as the simulator writes them."""
-    return (
-        f"{TASK_HEADER} {goal}\n{STATE_HEADER}\n{observations}\n"
-        f"{COMMANDS_HEADER}\n{admissible}\n{ACTION_HEADER} {action}"
-    )
+    task, state, listed, command = HEADERS
+    return f"{task} {goal}\n{state}\n{observations}\n{listed}\n{admissible}\n{command} {action}"
 
 
 def room_messages(room: str, statistics: SeedStatistics) -> list[Message]:

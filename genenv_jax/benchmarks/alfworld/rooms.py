@@ -20,6 +20,7 @@ from typing import Any
 from genenv_jax.benchmarks import safe_parse
 from genenv_jax.benchmarks.alfworld import kinds
 from genenv_jax.benchmarks.alfworld.chores import CHORES
+from genenv_jax.benchmarks.alfworld.commands import MAX_TEXT
 from genenv_jax.benchmarks.base import UNPARSABLE, Rejection
 
 # Why a room is turned away.
@@ -33,14 +34,13 @@ CANNOT_CLOSE = "cannot_close"  # "closed" names what has no door
 BAD_GOAL = "bad_goal"  # none of the six chores, or one that its kinds do not allow
 SOLVED = "solved_at_start"
 
-MAX_TEXT = 16_384  # characters of a generation that is read
 _MAX_DEPTH = 4  # of its JSON; a room has 3
 MAX_PLACES, MAX_OBJECTS, MAX_CONTENTS = 20, 32, 10
 
 _NAME = re.compile(r"([a-z]{1,32}) ([1-9][0-9]?)")
 # Types that the domain names, whatever is in the room.
-_OBJECT_TYPES = ("knife", "butterknife")
-_PLACE_TYPES = ("sink", "sinkbasin", "microwave", "fridge")
+_OBJECT_TYPES = {"knife", "butterknife"}
+_PLACE_TYPES = {"sink", "sinkbasin", "microwave", "fridge"}
 
 Name = tuple[str, int]  # kind and number
 
@@ -127,8 +127,8 @@ class Room:
             for thing in sorted(objects & kinds.HOLDS[place])
         ]
         lamps = {self.place} & kinds.LAMPS
-        here += [f"{kind}Type - otype" for kind in sorted(objects | lamps | {*_OBJECT_TYPES})]
-        here += [f"{kind}Type - rtype" for kind in sorted(receptacles | {*_PLACE_TYPES})]
+        here += [f"{kind}Type - otype" for kind in sorted(objects | lamps | _OBJECT_TYPES)]
+        here += [f"{kind}Type - rtype" for kind in sorted(receptacles | _PLACE_TYPES)]
         return (
             "(define (problem room)\n(:domain alfred)\n"
             f"(:objects\n{_lines(here)})\n(:init\n{_lines(facts)})\n(:goal (and {self._goal()})))\n"

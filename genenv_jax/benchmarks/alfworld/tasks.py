@@ -33,7 +33,7 @@ SPLITS = (*TRAIN_SPLITS, *EVAL_SPLITS)
 OFFICIAL_COUNTS = {"valid_unseen": 134, "valid_seen": 140}
 OWN_GRAMMAR = "games"  # the grammar of each game's own texts
 
-_GOAL = re.compile(r'"Your task is to: ([^"\n]{1,400})"')
+GOAL = re.compile(r'"Your task is to: ([^"\n]{1,400})"')  # of the texts of a game
 _PUT = re.compile(r"action\s+PutObject\s*\{\s*template\s*::\s*\"(\w+) ")
 _NAME = re.compile(r"[A-Za-z0-9_-]{1,120}")  # of a directory; no dots, so no way out
 _LEFT_OUT = ("movable", "Sliced")
@@ -181,11 +181,6 @@ def by_id(directory: pathlib.Path, identifier: str) -> Game:
     raise ValueError(f"no game {identifier[:200]!r} in {directory / ROOT}")
 
 
-def with_goal(grammar: str, goal: str) -> str:
-    """A game file's grammar with another sentence of the task."""
-    return _GOAL.sub(lambda _: f'"Your task is to: {goal}."', grammar, count=1)
-
-
 def available(directory: pathlib.Path) -> list[str]:
     """The splits that are there."""
     return [split for split in SPLITS if (directory / ROOT / split).is_dir()]
@@ -236,7 +231,7 @@ def _game(path: pathlib.Path, split: str) -> Game | None:
     data = read_file(path)
     if data.get("solvable") is not True:
         return None
-    goal, put = _GOAL.search(data["grammar"]), _PUT.search(data["grammar"])
+    goal, put = GOAL.search(data["grammar"]), _PUT.search(data["grammar"])
     grammar = {"put": commands.PUT_IN_ON, "move": commands.MOVE_TO}.get(put[1] if put else "")
     if not goal or not grammar:
         missing = "its PutObject template" if goal else "the sentence of the task"

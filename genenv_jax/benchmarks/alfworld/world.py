@@ -32,6 +32,17 @@ _HELP = """Available commands:
   clean (object) with (receptacle): clean an object using a receptacle
   cool (object) with (receptacle):  cool an object using a receptacle
   slice (object) with (object):     slice an object using a sharp object"""
+_TOLD = {
+    "take": "You pick up the {} from the {}.",
+    "use": "You turn on the {}.",
+    "close": "You close the {}.",
+    "help": _HELP,
+    **{verb: f"You {verb} the {{}} using the {{}}." for verb in TREATMENTS},
+}
+_PUT = {
+    commands.PUT_IN_ON: "You put the {} in/on the {}.",
+    commands.MOVE_TO: "You move the {} to the {}.",
+}
 _MIDDLE = "You are in the middle of a room. Looking quickly around you, you see "
 _SIGNS = (("_bar_", "|"), ("_minus_", "-"), ("_plus_", "+"), ("_dot_", "."), ("_comma_", ","))
 
@@ -272,6 +283,10 @@ class World:
     def _told(self, verb: str, *arguments: str) -> str:
         """What the game answers to an action that was done."""
         names = [self.names[a] for a in arguments]
+        if verb in _TOLD:
+            return _TOLD[verb].format(*names)
+        if verb == "put":
+            return _PUT[self.grammar].format(*names)
         if verb == "go":
             arrived = f"You arrive at {names[0]}. " if self.grammar == commands.MOVE_TO else ""
             return arrived + self.describe(arguments[0])
@@ -279,24 +294,12 @@ class World:
             return self.describe(arguments[0])
         if verb == "open":
             return f"You open the {names[0]}. {self.describe(arguments[0])}"
-        if verb == "take":
-            return f"You pick up the {names[0]} from the {names[1]}."
-        if verb == "put":
-            if self.grammar == commands.MOVE_TO:
-                return f"You move the {names[0]} to the {names[1]}."
-            return f"You put the {names[0]} in/on the {names[1]}."
-        if verb == "use":
-            return f"You turn on the {names[0]}."
         if verb == "slice":
             return f"You sliced the {names[0]} with the {self.names[self.held]}."
         if verb == "inventory":
             carried = f"a {self.names[self.held]}" if self.held else ""
             return f"You are carrying: {carried}." if carried else "You are not carrying anything."
-        if verb in TREATMENTS:
-            return f"You {verb} the {names[0]} using the {names[1]}."
-        told = {"close": lambda: f"You close the {names[0]}.", "look": self.look,
-                "examine_object": lambda: self._examined(arguments[0]), "help": lambda: _HELP}  # fmt: skip
-        return told[verb]()
+        return self.look() if verb == "look" else self._examined(arguments[0])
 
     def look(self) -> str:
         """What `look` says: the receptacles where the agent is; in the middle of the room, nothing.
