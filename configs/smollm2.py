@@ -43,8 +43,7 @@ _LENGTHS = {
 }
 _SINGLE_TURNS = ("simple_python", "multiple", "parallel", "parallel_multiple")
 _OPTIONS = {
-    # The exact keywords of a tool search follow from hardly any request: no success rate to learn from.
-    "api_bank": {"tool_search": "words", "verify_files": True},
+    "api_bank": {"verify_files": True},
     "bfcl": {
         "seed_categories": _SINGLE_TURNS,
         "eval_categories": _SINGLE_TURNS,
