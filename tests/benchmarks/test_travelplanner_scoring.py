@@ -25,7 +25,7 @@ from genenv_jax.benchmarks.travelplanner.scoring import HARD, RATES, failed, jud
 from tests.benchmarks import travelplanner_files
 
 QUERY = Query(
-    org="Portfield", dest="Ashton", days=3, visiting_city_number=1,
+    org="Portfield", dest="Ashton",
     date=("2022-03-08", "2022-03-09", "2022-03-10"), people_number=2, budget=600,
     house_rule="pets", cuisine=("Italian", "Mexican"), room_type="entire room",
     transportation="no flight",

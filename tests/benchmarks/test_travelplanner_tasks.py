@@ -26,7 +26,7 @@ def test_the_queries_and_their_information(directory):
     assert len(world.tasks[tasks.VALIDATION]) == 4
     query = Query.from_json(world.tasks[tasks.TRAIN][15].answer["query"])
     assert query == Query(
-        org="Portfield", dest="Northmark", days=5, visiting_city_number=2,
+        org="Portfield", dest="Northmark",
         date=tuple(f"2022-03-{day}" for day in range(15, 20)), people_number=2, budget=6_000,
         house_rule="pets", room_type="entire room", transportation="no self-driving",
     )  # fmt: skip

@@ -188,6 +188,10 @@ class Database:
         """The first attraction of `city` whose name contains `name`."""
         return next((row for row in self.attractions.get(city, ()) if name in row.name), None)
 
+    def accommodation(self, name: str, city: str) -> Accommodation | None:
+        """The first accommodation of `city` whose name contains `name`."""
+        return next(iter(self.accommodations_named(name, city)), None)
+
     def accommodations_named(self, name: str, city: str) -> list[Accommodation]:
         """All accommodations of `city` whose names contain `name`."""
         return [row for row in self.accommodations.get(city, ()) if name in row.name]

@@ -113,8 +113,9 @@ def _stay(city: City, query: Query, nights: int, database: Database) -> _Choice 
     choices = [
         _Choice(text_of(row), seen.cost(query.people_number) * nights)
         for row in city.accommodations
-        for seen in database.accommodations_named(*name_and_city(text_of(row)))[:1]
-        if max(row.nights, seen.nights) <= nights and suits(query, seen)
+        if (seen := database.accommodation(*name_and_city(text_of(row))))
+        and max(row.nights, seen.nights) <= nights
+        and suits(query, seen)
     ]
     return min(choices, key=lambda choice: choice.cost, default=None)
 
@@ -136,14 +137,8 @@ _Table = dict[tuple[int, frozenset[str]], tuple[float, tuple[_Choice, ...]]]
 
 def _selections(choices: Sequence[_Choice], most: int) -> _Table:
     """The cheapest selection of each size and set of cuisines."""
-    kept: list[_Choice] = []
-    alike: dict[frozenset[str], int] = {}
-    for choice in choices:  # of those that serve the same, more than `most` are never needed
-        alike[choice.cuisines] = alike.get(choice.cuisines, 0) + 1
-        if alike[choice.cuisines] <= most:
-            kept.append(choice)
     table: _Table = {(0, frozenset()): (0.0, ())}
-    for choice in kept:
+    for choice in choices:
         for (count, cuisines), (cost, chosen) in list(table.items()):
             if count == most:
                 continue

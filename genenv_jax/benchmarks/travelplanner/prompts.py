@@ -290,9 +290,9 @@ def _order(
 
 def _suits(row: Accommodation, query: Query, nights: int, database: Database) -> bool:
     """Whether a row can be booked; where another row has the same name, that one counts as well."""
-    named = database.accommodations_named(*name_and_city(text_of(row)))
-    return bool(named) and all(
-        stay.nights <= nights and suits(query, stay) for stay in (row, named[0])
+    seen = database.accommodation(*name_and_city(text_of(row)))
+    return seen is not None and all(
+        stay.nights <= nights and suits(query, stay) for stay in (row, seen)
     )
 
 

@@ -19,6 +19,8 @@ ROOM_TYPES = ("shared room", "not shared room", "private room", "entire room")
 TRANSPORTATION = ("no flight", "no self-driving")
 CUISINES = ("Chinese", "American", "Italian", "Mexican", "Indian", "Mediterranean", "French")
 LEVELS = ("easy", "medium", "hard")
+# Fields of the official record.
+_FIELDS = "org dest days visiting_city_number date people_number local_constraint budget".split()
 # Fields of `Query`, and their names in the official record.
 LOCAL_CONSTRAINTS = {
     "house_rule": "house rule",
@@ -93,9 +95,7 @@ class Query:
     Attributes:
       org: city of departure.
       dest: the city to visit for 3 days, else the state.
-      days: 3, 5 or 7.
-      visiting_city_number: 1, 2 or 3.
-      date: every day of the trip, as 2022-03-16.
+      date: every day of the trip, as 2022-03-16: 3, 5 or 7.
       people_number: at least 1.
       budget: dollars for all.
       house_rule: what accommodations must allow (`HOUSE_RULES`), or None.
@@ -106,8 +106,6 @@ class Query:
 
     org: str
     dest: str
-    days: int
-    visiting_city_number: int
     date: tuple[str, ...]
     people_number: int
     budget: int
@@ -115,6 +113,16 @@ class Query:
     cuisine: tuple[str, ...] = ()
     room_type: str | None = None
     transportation: str | None = None
+
+    @property
+    def days(self) -> int:
+        """Length of the trip: 3, 5 or 7."""
+        return len(self.date)
+
+    @property
+    def visiting_city_number(self) -> int:
+        """How many cities are visited: 1, 2 or 3."""
+        return DAYS[self.days]
 
     @property
     def asked(self) -> list[str]:
@@ -128,11 +136,10 @@ class Query:
 
     def to_json(self) -> dict[str, Any]:
         """The official record without text and level; `from_json` inverts it."""
-        record = dataclasses.asdict(self) | {"date": list(self.date)}
-        local = {official: record.pop(name) for name, official in LOCAL_CONSTRAINTS.items()}
+        local = {official: getattr(self, name) for name, official in LOCAL_CONSTRAINTS.items()}
         local["cuisine"] = list(self.cuisine) or None
-        budget = record.pop("budget")
-        return {**record, "local_constraint": local, "budget": budget}
+        own = {"local_constraint": local, "date": list(self.date)}
+        return {name: own.get(name) or getattr(self, name) for name in _FIELDS}
 
     @classmethod
     def from_json(cls, record: Mapping[str, Any]) -> Query:
@@ -140,8 +147,7 @@ class Query:
 
         Other keys are errors too.
         """
-        own = {field.name for field in dataclasses.fields(cls)} - set(LOCAL_CONSTRAINTS)
-        if odd := {*own, "local_constraint"} ^ set(record):
+        if odd := set(_FIELDS) ^ set(record):
             odd = ", ".join(sorted(map(str, odd)))
             raise ValueError(f"missing or unknown fields: {odd}"[:200])
         names, local = LOCAL_CONSTRAINTS.values(), record["local_constraint"]
@@ -161,8 +167,6 @@ class Query:
         return cls(
             org=record["org"],
             dest=record["dest"],
-            days=days,
-            visiting_city_number=DAYS[days],
             date=_checked_dates(record["date"], days),
             people_number=_integer(record, "people_number", _MAX_PEOPLE),
             budget=_integer(record, "budget", _MAX_BUDGET),
@@ -244,8 +248,6 @@ def parse_query(text: str, gazetteer: Gazetteer) -> Query:
     return Query(
         org=org,
         dest=dest,
-        days=days,
-        visiting_city_number=DAYS[days],
         date=dates,
         people_number=_people(text),
         budget=budgets.pop(),

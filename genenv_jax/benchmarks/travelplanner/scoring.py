@@ -19,7 +19,7 @@ commonsense macro rate either.
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from genenv_jax.benchmarks.base import Score, Task
@@ -63,12 +63,9 @@ def _filled(text: Any) -> Any:
     return "" if text == "-" else text
 
 
-def _given(plan: Plan, *slots: str) -> Iterator[tuple[Mapping[str, Any], str]]:
-    """(day, text) of each of these slots in which something stands."""
-    for day in plan:
-        for slot in slots:
-            if is_given(day, slot):
-                yield day, day[slot]
+def _given(plan: Plan, *slots: str) -> list[str]:
+    """What stands in these slots, day after day."""
+    return [day[slot] for day in plan for slot in slots if is_given(day, slot)]
 
 
 def _attractions(text: str) -> list[str]:
@@ -101,33 +98,27 @@ def _starts_at_departure(query: Query, plan: Plan) -> bool:
 
 
 def _is_city_sequence(cities: Sequence[str]) -> bool:
-    if len(cities) < 3:
-        return False
     visited: set[str] = set()
-    position = 0
-    while position < len(cities):
-        city = cities[position]
-        if city in visited and position not in (0, len(cities) - 1):
-            return False
-        count = 0
-        while position < len(cities) and cities[position] == city:
-            count += 1
-            position += 1
-        if count == 1 and 0 < position - 1 < len(cities) - 1:
+    begin = 0
+    for city, run in itertools.groupby(cities):
+        count = len(list(run))
+        is_last = begin == len(cities) - 1
+        if not is_last and (city in visited or (count == 1 and begin)):
             return False
         visited.add(city)
-    return True
+        begin += count
+    return len(cities) >= 3
 
 
 def is_valid_restaurants(query: Query, plan: Plan, database: Database) -> bool:
     """No restaurant twice."""
-    meals = [text for _, text in _given(plan, *MEALS)]
+    meals = _given(plan, *MEALS)
     return len(set(meals)) == len(meals)
 
 
 def is_valid_attractions(query: Query, plan: Plan, database: Database) -> bool:
     """No attraction twice."""
-    seen = [sight for _, text in _given(plan, "attraction") for sight in _attractions(text)]
+    seen = [sight for text in _given(plan, "attraction") for sight in _attractions(text)]
     return len(set(seen)) == len(seen)
 
 
@@ -153,7 +144,7 @@ def is_valid_transportation(query: Query, plan: Plan, database: Database) -> boo
     """Something on the first day, and no own car together with flights or taxis."""
     if not _filled(plan[0]["transportation"]):
         return False
-    vehicles = {_vehicle(text) for _, text in _given(plan, "transportation")}
+    vehicles = {_vehicle(text) for text in _given(plan, "transportation")}
     return not ("self-driving" in vehicles and vehicles & {"flight", "taxi"})
 
 
@@ -169,9 +160,8 @@ def is_valid_information_in_current_city(query: Query, plan: Plan, database: Dat
         is_leg = is_given(day, "transportation")
         if is_leg and any(city not in day["transportation"] for city in cities):
             return False
-        things = [day[meal] for meal in MEALS if is_given(day, meal)]
-        if is_given(day, "attraction"):
-            things += _attractions(day["attraction"])
+        things = _given([day], *MEALS)
+        things += [sight for text in _given([day], "attraction") for sight in _attractions(text)]
         if not all(any(city in thing for city in cities) for thing in things):
             return False
         if is_given(day, "accommodation") and cities[-1] not in day["accommodation"]:
@@ -198,15 +188,14 @@ def is_valid_information_in_sandbox(query: Query, plan: Plan, database: Database
     """Every flight, road, restaurant, attraction and accommodation is in the data base."""
     return all(
         _is_known_leg(day, database)
-        and all(database.restaurant(*name_and_city(meal)) for _, meal in _given([day], *MEALS))
+        and all(database.restaurant(*name_and_city(meal)) for meal in _given([day], *MEALS))
         and all(
             database.attraction(*name_and_city(sight))
-            for _, text in _given([day], "attraction")
+            for text in _given([day], "attraction")
             for sight in _attractions(text)
         )
         and all(
-            database.accommodations_named(*name_and_city(stay))
-            for _, stay in _given([day], "accommodation")
+            database.accommodation(*name_and_city(stay)) for stay in _given([day], "accommodation")
         )
         for day in plan
     )
@@ -287,10 +276,8 @@ def _transportation_cost(people: int, day: Mapping[str, Any], database: Database
 
 def _accommodation(day: Mapping[str, Any], database: Database) -> Accommodation | None:
     """The accommodation of a day, if there is one and the data base has it."""
-    if not _filled(day["accommodation"]):
-        return None
-    named = database.accommodations_named(*name_and_city(day["accommodation"]))
-    return named[0] if named else None
+    text = _filled(day["accommodation"])
+    return database.accommodation(*name_and_city(text)) if text else None
 
 
 def valid_cost(query: Query, plan: Plan, database: Database) -> bool:
