@@ -23,7 +23,7 @@ def _tool(name="f", required=("a",), **types):
 def _check(declared, options, value, language="python"):
     tool = _tool(a=declared)
     truth = [{"f": {"a": options}}]
-    return ast_checker.check([tool], [{"f": {"a": value}}], truth, "simple", language).error
+    return ast_checker.check([tool], [{"f": {"a": value}}], truth, "simple", language)
 
 
 @pytest.mark.parametrize(
@@ -85,7 +85,7 @@ def test_call_structure():
     checker = "simple_function_checker"
 
     def error(*calls):
-        return ast_checker.check([tool], list(calls), truth, "simple").error
+        return ast_checker.check([tool], list(calls), truth, "simple")
 
     assert error({"f": {"a": 1}}) == ""
     assert error({"f": {"b": 2, "a": 1}}) == ""
@@ -102,11 +102,11 @@ def test_parallel_calls_match_in_any_order_and_once_each():
     tools = [_tool("f", a="integer"), _tool("g", a="integer")]
     truth = [{"f": {"a": [1]}}, {"f": {"a": [2]}}, {"g": {"a": [1]}}]
     calls = [{"g": {"a": 1}}, {"f": {"a": 2}}, {"f": {"a": 1}}]
-    assert ast_checker.check(tools, calls, truth, "parallel").valid
+    assert not ast_checker.check(tools, calls, truth, "parallel")
     prefix = "parallel_function_checker_no_order"
     twice = [{"g": {"a": 1}}, {"f": {"a": 1}}, {"f": {"a": 1}}]
-    assert ast_checker.check(tools, twice, truth, "parallel").error == f"{prefix}:cannot_find_match"
-    assert ast_checker.check(tools, calls[:2], truth, "parallel").error == f"{prefix}:wrong_count"
+    assert ast_checker.check(tools, twice, truth, "parallel") == f"{prefix}:cannot_find_match"
+    assert ast_checker.check(tools, calls[:2], truth, "parallel") == f"{prefix}:wrong_count"
 
 
 @pytest.mark.parametrize(
@@ -133,20 +133,20 @@ def test_parallel_calls_match_in_any_order_and_once_each():
 )
 def test_in_order_strings_are_compared_as_they_are(declared, options, value, error):
     truth, calls = [{"f": {"a": options}}], [{"f": {"a": value}}]
-    assert ast_checker.check_in_order([_tool(a=declared)], calls, truth).error == error
+    assert ast_checker.check_in_order([_tool(a=declared)], calls, truth) == error
 
 
 def test_in_order_calls_have_their_places():
     tools = [_tool("f", a="integer"), _tool("g", a="integer")]
     truth = [{"f": {"a": [1]}}, {"g": {"a": [1]}}, {"f": {"a": [1]}}]
     calls = [{"f": {"a": 1}}, {"g": {"a": 1}}, {"f": {"a": 1}}]
-    assert ast_checker.check_in_order(tools, calls, truth).valid
-    assert ast_checker.check_in_order(tools, calls[::-1], truth).valid  # it is the same
-    assert ast_checker.check(tools, calls[1:] + calls[:1], truth, "parallel").valid
-    assert not ast_checker.check_in_order(tools, calls[1:] + calls[:1], truth).valid
+    assert not ast_checker.check_in_order(tools, calls, truth)
+    assert not ast_checker.check_in_order(tools, calls[::-1], truth)  # it is the same
+    assert not ast_checker.check(tools, calls[1:] + calls[:1], truth, "parallel")
+    assert ast_checker.check_in_order(tools, calls[1:] + calls[:1], truth)
     word = "parallel_function_checker_no_order:wrong_count"
-    assert ast_checker.check_in_order(tools, calls[:2], truth).error == word
-    assert ast_checker.check_in_order(tools, [], []).valid
+    assert ast_checker.check_in_order(tools, calls[:2], truth) == word
+    assert not ast_checker.check_in_order(tools, [], [])
 
 
 def test_parallel_matching_is_greedy():
@@ -154,18 +154,18 @@ def test_parallel_matching_is_greedy():
     truth = [{"f": {"a": [1, 2]}}, {"f": {"a": [1]}}]
     calls = [{"f": {"a": 1}}, {"f": {"a": 2}}]
     tools = [_tool(a="integer")]
-    assert not ast_checker.check(tools, calls, truth, "parallel").valid
-    assert ast_checker.check(tools, calls[::-1], truth, "parallel").valid
+    assert ast_checker.check(tools, calls, truth, "parallel")
+    assert not ast_checker.check(tools, calls[::-1], truth, "parallel")
 
 
 def test_multiple_uses_the_function_that_the_answer_names():
     tools = [_tool("f", a="string"), _tool("g", a="integer")]
     truth = [{"g": {"a": [1]}}]
-    assert ast_checker.check(tools, [{"g": {"a": 1}}], truth, "multiple").valid
-    error = ast_checker.check(tools, [{"f": {"a": "1"}}], truth, "multiple").error
+    assert not ast_checker.check(tools, [{"g": {"a": 1}}], truth, "multiple")
+    error = ast_checker.check(tools, [{"f": {"a": "1"}}], truth, "multiple")
     assert error == "simple_function_checker:wrong_func_name"
     twice = [{"g": {"a": 1}}] * 2
-    error = ast_checker.check(tools, twice, truth, "multiple").error
+    error = ast_checker.check(tools, twice, truth, "multiple")
     assert error == "multiple_function_checker:wrong_count"
 
 
@@ -412,7 +412,7 @@ def test_values_are_written_in_their_language_and_read_again(language, declared,
     written = schemas.render_calls(truth, [tool], language)
     assert written == f"[A.f(a={text})]"
     calls = decode_source_calls(written, language)
-    assert ast_checker.check([tool], calls, truth, "simple", language).valid
+    assert not ast_checker.check([tool], calls, truth, "simple", language)
 
 
 def test_reference_calls_take_the_first_option_of_each_part():

@@ -15,26 +15,37 @@ Data shapes:
 
 from __future__ import annotations
 
-import dataclasses
 import re
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from genenv_jax.benchmarks.bfcl import java, javascript
 
-PYTHON_TYPES = {
-    "string": str,
-    "integer": int,
-    "float": float,
-    "boolean": bool,
-    "array": list,
-    "tuple": list,
-    "dict": dict,
-    "any": str,
+# Schema type name -> Python type of a converted value, by language.
+TYPES: Mapping[str, Mapping[str, type]] = {
+    "python": {
+        "string": str,
+        "integer": int,
+        "float": float,
+        "boolean": bool,
+        "array": list,
+        "tuple": list,
+        "dict": dict,
+        "any": str,
+    },
+    "java": java.TYPES,
+    "javascript": javascript.TYPES,
 }
-PYTHON_NESTED_TYPES = ("array", "tuple")
-
+# Schema types whose `items.type` names the type of their elements.
+NESTED_TYPES: Mapping[str, Sequence[str]] = {
+    "python": ("array", "tuple"),
+    "java": ("Array", "ArrayList", "array"),
+    "javascript": ("Array", "ArrayList", "array"),
+}
 CHECKER_ERROR = "checker_error"
+_SOURCE = {"java": java.convert, "javascript": javascript.convert}
+_NOT_SOURCE = {"java": "type_error:java", "javascript": "type_error:js"}
+_WRONG_COUNT = "parallel_function_checker_no_order:wrong_count"
 _ERRORS = (
     KeyError,
     IndexError,
@@ -45,56 +56,12 @@ _ERRORS = (
     RecursionError,
     NotImplementedError,
 )
-_Standard = Callable[[str], str]
 _IGNORED_IN_STRINGS = re.compile(r"[ ,./\-_*^]")
 
-
-@dataclasses.dataclass(frozen=True)
-class Verdict:
-    """Outcome of a check: `error` is "" or the official `error_type`; `detail` is for a reader."""
-
-    error: str = ""
-    detail: str = ""
-
-    @property
-    def valid(self) -> bool:
-        """Whether the calls were accepted."""
-        return not self.error
-
-
-PASS = Verdict()
-
-
-@dataclasses.dataclass(frozen=True)
-class _Language:
-    """What differs between the languages of the `simple_*` categories."""
-
-    types: Mapping[str, type]
-    nested_types: Sequence[str]
-    convert: Callable[[str, str, str | None], Any] | None  # None: values come typed
-    type_error: str = ""
-
-
-_LANGUAGES = {
-    "python": _Language(PYTHON_TYPES, PYTHON_NESTED_TYPES, None),
-    "java": _Language(java.TYPES, java.NESTED_TYPES, java.convert, "type_error:java"),
-    "javascript": _Language(
-        javascript.TYPES,
-        javascript.NESTED_TYPES,
-        javascript.convert,
-        "type_error:js",
-    ),
-}
-
-
-def language_types(language: str) -> Mapping[str, type]:
-    """Schema type name -> Python type of a converted value, for "python", "java", "javascript"."""
-    return _LANGUAGES[language].types
-
-
-def nested_types(language: str) -> Sequence[str]:
-    """Schema types whose `items.type` names the type of their elements."""
-    return _LANGUAGES[language].nested_types
+_Tool = Mapping[str, Any]
+_Call = Mapping[str, Mapping[str, Any]]
+_Expected = Mapping[str, Mapping[str, list[Any]]]
+_Standard = Callable[[str], str]  # the form of a string in which it is compared
 
 
 def convert(value: Any, schema: Mapping[str, Any], language: str) -> Any:
@@ -109,13 +76,13 @@ def convert(value: Any, schema: Mapping[str, Any], language: str) -> Any:
       TypeError: a Java or JavaScript argument that is not text.
       KeyError, NotImplementedError, ValueError: a type that the language does not have.
     """
-    rules = _LANGUAGES[language]
-    if rules.convert is None:
+    if language == "python":
         return value
     if type(value) is not str:
         raise TypeError("expected source text")
-    nested = schema["items"]["type"] if schema["type"] in rules.nested_types else None
-    return rules.convert(value, schema["type"], nested)
+    declared = schema["type"]
+    nested = schema["items"]["type"] if declared in NESTED_TYPES[language] else None
+    return _SOURCE[language](value, declared, nested)
 
 
 def standardize_string(text: str) -> str:
@@ -124,12 +91,12 @@ def standardize_string(text: str) -> str:
 
 
 def check(
-    tools: Sequence[Mapping[str, Any]],
-    calls: Sequence[Mapping[str, Mapping[str, Any]]],
-    ground_truth: Sequence[Mapping[str, Mapping[str, list[Any]]]],
+    tools: Sequence[_Tool],
+    calls: Sequence[_Call],
+    ground_truth: Sequence[_Expected],
     kind: str,
     language: str = "python",
-) -> Verdict:
+) -> str:
     """Checks decoded calls against a ground truth; total.
 
     Args:
@@ -142,55 +109,41 @@ def check(
       language: "python", "java" or "javascript".
 
     Returns:
-      PASS or a verdict with the official error type.
+      "" where the calls are accepted, else the official `error_type`.
     """
     try:
         if kind == "parallel":
             return _check_parallel(tools, calls, ground_truth, language)
-        if kind == "multiple":
-            if len(calls) != len(ground_truth):
-                return Verdict("multiple_function_checker:wrong_count", _count(calls, ground_truth))
-            tool = _find_tool(tools, next(iter(ground_truth[0])))
-            return _check_call(tool, calls[0], ground_truth[0], language)
-        if len(calls) != 1:
-            return Verdict("simple_function_checker:wrong_count", _count(calls, ground_truth))
-        return _check_call(tools[0], calls[0], ground_truth[0], language)
-    except _ERRORS as error:
-        return Verdict(CHECKER_ERROR, f"{type(error).__name__}: {error}"[:200])
+        if len(calls) != (len(ground_truth) if kind == "multiple" else 1):
+            return f"{kind}_function_checker:wrong_count"
+        tool = tools[0] if kind == "simple" else _find_tool(tools, next(iter(ground_truth[0])))
+        return _check_call(tool, calls[0], ground_truth[0], language)
+    except _ERRORS:
+        return CHECKER_ERROR
 
 
 def check_in_order(
-    tools: Sequence[Mapping[str, Any]],
-    calls: Sequence[Mapping[str, Mapping[str, Any]]],
-    ground_truth: Sequence[Mapping[str, Mapping[str, list[Any]]]],
-) -> Verdict:
+    tools: Sequence[_Tool], calls: Sequence[_Call], ground_truth: Sequence[_Expected]
+) -> str:
     """Checks decoded Python calls one by one against a ground truth, strings as they are; total.
 
     As `check`, but strings must be equal to the last character, call k must be the acceptable call k, and
     the "" that says "may be left out" is not taken for a value.
     Whether two calls may change places depends on what they do, which only their execution shows, so the
     order of the ground truth is always required.
-
-    Args:
-      tools, calls, ground_truth: see `check`.
-
-    Returns:
-      PASS or a verdict with the official error type.
     """
     try:
         if len(calls) != len(ground_truth):
-            return Verdict(
-                "parallel_function_checker_no_order:wrong_count", _count(calls, ground_truth)
-            )
+            return _WRONG_COUNT
         for call, expected in zip(calls, ground_truth, strict=True):
             ((name, options_of),) = expected.items()
             options_of = _without_marks(options_of, call.get(name, {}))
-            verdict = _check_call(_find_tool(tools, name), call, {name: options_of}, "python", str)
-            if not verdict.valid:
-                return verdict
-    except _ERRORS as error:
-        return Verdict(CHECKER_ERROR, f"{type(error).__name__}: {error}"[:200])
-    return PASS
+            error = _check_call(_find_tool(tools, name), call, {name: options_of}, "python", str)
+            if error:
+                return error
+    except _ERRORS:
+        return CHECKER_ERROR
+    return ""
 
 
 def _without_marks(
@@ -203,11 +156,7 @@ def _without_marks(
     }
 
 
-def _count(calls: Sequence[Any], ground_truth: Sequence[Any]) -> str:
-    return f"{len(calls)} calls where {len(ground_truth)} were expected"
-
-
-def _find_tool(tools: Sequence[Mapping[str, Any]], name: str) -> Mapping[str, Any]:
+def _find_tool(tools: Sequence[_Tool], name: str) -> _Tool:
     for tool in tools:
         if tool["name"] == name:
             return tool
@@ -215,82 +164,63 @@ def _find_tool(tools: Sequence[Mapping[str, Any]], name: str) -> Mapping[str, An
 
 
 def _check_parallel(
-    tools: Sequence[Mapping[str, Any]],
-    calls: Sequence[Mapping[str, Any]],
-    ground_truth: Sequence[Mapping[str, Any]],
+    tools: Sequence[_Tool],
+    calls: Sequence[_Call],
+    ground_truth: Sequence[_Expected],
     language: str,
-) -> Verdict:
+) -> str:
     if len(calls) != len(ground_truth):
-        return Verdict(
-            "parallel_function_checker_no_order:wrong_count", _count(calls, ground_truth)
-        )
+        return _WRONG_COUNT
     free = list(range(len(calls)))
-    for index, expected in enumerate(ground_truth):
+    for expected in ground_truth:
         tool = _find_tool(tools, next(iter(expected)))
-        verdict = PASS
         for candidate in free:  # greedy, as the official checker: no search over assignments
-            verdict = _check_call(tool, calls[candidate], expected, language)
-            if verdict.valid:
+            if not _check_call(tool, calls[candidate], expected, language):
                 free.remove(candidate)
                 break
-        if not verdict.valid:
-            return Verdict(
-                "parallel_function_checker_no_order:cannot_find_match",
-                f"no call matches expected call {index}; last: {verdict.error}",
-            )
-    return PASS
+        else:
+            return "parallel_function_checker_no_order:cannot_find_match"
+    return ""
 
 
 def _check_call(
-    tool: Mapping[str, Any],
-    call: Mapping[str, Mapping[str, Any]],
-    expected: Mapping[str, Mapping[str, list[Any]]],
+    tool: _Tool,
+    call: _Call,
+    expected: _Expected,
     language: str,
     standard: _Standard = standardize_string,
-) -> Verdict:
-    """`simple_function_checker`: one call against one acceptable call.
-
-    standard: the form of a string in which it is compared.
-    """
+) -> str:
+    """`simple_function_checker`: one call against one acceptable call."""
     options_of = next(iter(expected.values()))
     schemas = tool["parameters"]["properties"]
-    required = tool["parameters"]["required"]
     if tool["name"] not in call:
-        return Verdict("simple_function_checker:wrong_func_name", f"expected {tool['name']}")
+        return "simple_function_checker:wrong_func_name"
     arguments = call[tool["name"]]
-    for name in required:
-        if name not in arguments:
-            return Verdict("simple_function_checker:missing_required", name)
+    if any(name not in arguments for name in tool["parameters"]["required"]):
+        return "simple_function_checker:missing_required"
     for name, value in arguments.items():
         if name not in schemas or name not in options_of:
-            return Verdict("simple_function_checker:unexpected_param", name)
-        verdict = _check_argument(name, value, schemas[name], options_of[name], language, standard)
-        if not verdict.valid:
-            return verdict
-    for name, options in options_of.items():
-        if name not in arguments and "" not in options:
-            return Verdict("simple_function_checker:missing_optional", name)
-    return PASS
+            return "simple_function_checker:unexpected_param"
+        error = _check_argument(value, schemas[name], options_of[name], language, standard)
+        if error:
+            return error
+    if any(name not in arguments and "" not in options for name, options in options_of.items()):
+        return "simple_function_checker:missing_optional"
+    return ""
 
 
 def _check_argument(
-    name: str,
-    value: Any,
-    schema: Mapping[str, Any],
-    options: list[Any],
-    language: str,
-    standard: _Standard,
-) -> Verdict:
-    rules = _LANGUAGES[language]
+    value: Any, schema: Mapping[str, Any], options: list[Any], language: str, standard: _Standard
+) -> str:
+    types = TYPES[language]
     declared = schema["type"]
-    expected_type = rules.types[declared]
+    expected_type = types[declared]
     nested_type = None
-    if declared in rules.nested_types:
-        nested_type = rules.types[schema["items"]["type"]]
-    if rules.convert is not None:
-        if type(value) is not str:
-            return Verdict(rules.type_error, name)
-        value = convert(value, schema, language)
+    if declared in NESTED_TYPES[language]:
+        nested_type = types[schema["items"]["type"]]
+    if language in _SOURCE and type(value) is not str:
+        return _NOT_SOURCE[language]
+    value = convert(value, schema, language)
     if declared == "tuple" and type(value) is tuple:
         value = list(value)
     if language == "python" and declared == "float" and type(value) is int:
@@ -298,21 +228,17 @@ def _check_argument(
 
     error, is_variable = _check_type(value, options, expected_type, nested_type)
     if error:
-        return Verdict(error, f"{name}: expected {declared}, got {type(value).__name__}")
+        return error
     if not is_variable:
         if expected_type is dict:
-            return _named(_check_dict(value, options, standard), name)
+            return _check_dict(value, options, standard)
         if expected_type is list and nested_type is dict:
-            return _named(_check_dicts(value, options, standard), name)
+            return _check_dicts(value, options, standard)
         if expected_type is str:
-            return _named(_check_string(value, options, standard), name)
+            return _check_string(value, options, standard)
         if expected_type is list:
-            return _named(_check_list(value, options, standard), name)
-    return _named("" if value in options else "value_error:others", name)
-
-
-def _named(error: str, name: str) -> Verdict:
-    return Verdict(error, name) if error else PASS
+            return _check_list(value, options, standard)
+    return "" if value in options else "value_error:others"
 
 
 def _option_type(options: list[Any]) -> type | None:

@@ -8,7 +8,6 @@ bfcl_eval/utils.py).
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
@@ -22,33 +21,14 @@ from genenv_jax.benchmarks.bfcl.schemas import ground_truth_of, parameter_order
 from genenv_jax.benchmarks.records import field
 from genenv_jax.benchmarks.safe_parse import parse_calls
 
-
-@dataclasses.dataclass(frozen=True)
-class _Conversation:
-    """One record.
-
-    Attributes:
-      where: "file:line" of the answer, for messages about it.
-      scenario: classes and their initial states.
-      tools: functions that are known from the beginning.
-      added: functions announced at each turn.
-      turns: messages of each turn; an announcement is the turn's request.
-      calls: reference calls of each turn, as Python text.  One record of v3 (multi_turn_base_154)
-        has another number of turns here.
-    """
-
-    id: str
-    category: str
-    where: str
-    scenario: Scenario
-    tools: tuple[Mapping[str, Any], ...]
-    added: tuple[tuple[Mapping[str, Any], ...], ...]
-    turns: tuple[tuple[Message, ...], ...]
-    calls: tuple[tuple[str, ...], ...]
+_Tools = Sequence[Mapping[str, Any]]
 
 
 def read(files: Files, category: str, origin: str, rule: str) -> Iterator[Task]:
     """The conversations of a multi-turn category as tasks, in the order of the file.
+
+    A whole conversation has the messages of its first turn and the tools that are known then; the answer of a
+    seed also has the functions that are announced later, as "withheld".
 
     Args:
       files: where they are.
@@ -58,14 +38,6 @@ def read(files: Files, category: str, origin: str, rule: str) -> Iterator[Task]:
     Raises:
       FileNotFoundError or ValueError, naming file and line.
     """
-    for conversation in _read(files, category):
-        if rule == CONVERSATION:
-            yield _whole(conversation, origin)
-        else:
-            yield from _turns(conversation, rule, origin)
-
-
-def _read(files: Files, category: str) -> Iterator[_Conversation]:
     documents: dict[str, list[dict[str, Any]]] = {}
     answers = files.answers(category)
     for where, record in files.records(category):
@@ -76,32 +48,55 @@ def _read(files: Files, category: str) -> Iterator[_Conversation]:
             if not isinstance(turn, list) or not all(isinstance(call, str) for call in turn):
                 raise ValueError(f"{answer_at}: expected a list of call strings")
         classes = field(record, "involved_classes", list, where)
-        tools: list[dict[str, Any]] = []
-        for name in classes:
-            if name not in CLASSES:
-                raise ValueError(f"{where}: unknown class {name!r}")
-            if name not in documents:
-                lines = files.lines(f"multi_turn_func_doc/{CLASSES[name]}.json")
-                documents[name] = [tool(document, at) for at, document in lines]
-            tools.extend(documents[name])
+        tools = _documented(files, classes, documents, where)
         tools, added = _withheld(tools, record.get("missed_function", {}), len(question), where)
         turns = []
         for messages_of, announced in zip(question, added, strict=True):
             turn = messages(messages_of, where)
-            if announced:
+            if announced:  # it is the turn's request
                 turn += ({"role": "user", "content": prompts.announcement(announced)},)
             turns.append(turn)
         config = field(record, "initial_config", dict, where)
-        yield _Conversation(
-            id=conversation,
-            category=category,
-            where=answer_at,
-            scenario=Scenario(tuple(classes), config, category == "multi_turn_long_context"),
-            tools=tuple(tools),
-            added=added,
-            turns=tuple(turns),
-            calls=tuple(map(tuple, calls)),
+        padded = category == "multi_turn_long_context"
+        written = ", ".join(call for turn in calls for call in turn)
+        parsed = parse_calls(f"[{written}]", max_chars=1 << 20)
+        if isinstance(parsed, Rejection):
+            raise ValueError(f"{answer_at}: reference calls do not parse: {parsed.detail}")
+        answer = conversation_answer(
+            Scenario(tuple(classes), config, padded),
+            [list(turn) for turn in turns],
+            [list(turn) for turn in calls],
+            [name for call in parsed for name in call],
         )
+        whole = Task(
+            id=conversation,
+            benchmark="bfcl",
+            category=category,
+            messages=turns[0],
+            tools=tuple(tools),
+            answer=answer,
+            origin=origin,
+        )
+        if rule != CONVERSATION:
+            yield from _turns(whole, added, rule, answer_at)
+            continue
+        withheld = [dict(entry) for announced in added for entry in announced]
+        if withheld and origin == "seed":
+            answer["withheld"] = withheld
+        yield whole
+
+
+def _documented(
+    files: Files, classes: Sequence[str], documents: dict[str, list[dict[str, Any]]], where: str
+) -> list[dict[str, Any]]:
+    """The functions of the classes; `documents` keeps those that were read."""
+    for name in classes:
+        if name not in CLASSES:
+            raise ValueError(f"{where}: unknown class {name!r}")
+        if name not in documents:
+            lines = files.lines(f"multi_turn_func_doc/{CLASSES[name]}.json")
+            documents[name] = [tool(document, at) for at, document in lines]
+    return [function for name in classes for function in documents[name]]
 
 
 def _withheld(
@@ -142,59 +137,37 @@ def conversation_answer(
     }
 
 
-def _whole(conversation: _Conversation, origin: str) -> Task:
-    """A whole conversation as one task: with the messages of its first turn and the tools known then.
-
-    The answer of a seed also has the functions that are announced later, as "withheld".
-    """
-    written = ", ".join(call for turn in conversation.calls for call in turn)
-    parsed = parse_calls(f"[{written}]", max_chars=1 << 20)
-    if isinstance(parsed, Rejection):
-        raise ValueError(f"{conversation.where}: reference calls do not parse: {parsed.detail}")
-    answer = conversation_answer(
-        conversation.scenario,
-        [[dict(message) for message in turn] for turn in conversation.turns],
-        [list(turn) for turn in conversation.calls],
-        [name for call in parsed for name in call],
-    )
-    withheld = [dict(entry) for added in conversation.added for entry in added]
-    if withheld and origin == "seed":
-        answer["withheld"] = withheld
-    return Task(
-        id=conversation.id,
-        benchmark="bfcl",
-        category=conversation.category,
-        messages=conversation.turns[0],
-        tools=conversation.tools,
-        answer=answer,
-        origin=origin,
-    )
-
-
-def _turns(conversation: _Conversation, rule: str, origin: str) -> Iterator[Task]:
+def _turns(whole: Task, added: Sequence[_Tools], rule: str, where: str) -> Iterator[Task]:
     """Each turn that has reference calls as a task of its own; turn k is `<id>:turn<k>`.
 
     The request is preceded by the earlier turns' requests and reference calls, and under TURN_STATE by the
-    results of these.  A conversation whose answer has another number of turns than its question has
-    none, since which answer belongs to which request is not known.  A turn whose reference calls a function
-    that is announced only later is left out too (multi_turn_miss_func_49, turn 1).
+    results of these.  A conversation whose answer has another number of turns than its question has none,
+    since which answer belongs to which request is not known (multi_turn_base_154 of v3).  A turn whose
+    reference calls a function that is announced only later is left out too (multi_turn_miss_func_49, turn 1).
+
+    Args:
+      whole: the conversation.
+      added: functions announced at each turn.
+      rule: STATIC_MATCH or TURN_STATE.
+      where: of its answer, for messages about it.
     """
-    if len(conversation.calls) != len(conversation.turns):
+    spec = whole.answer
+    if len(spec["calls"]) != len(spec["turns"]):
         return
     results: list[list[str]] = []
     if rule == TURN_STATE:
-        results = reference_results(conversation.scenario, conversation.calls)
-    tools = list(conversation.tools)
+        results = reference_results(Scenario.from_json(spec["scenario"]), spec["calls"])
+    tools = list(whole.tools)
     history: tuple[Message, ...] = ()
-    for index, (turn, calls) in enumerate(zip(conversation.turns, conversation.calls, strict=True)):
-        tools.extend(conversation.added[index])
-        history += turn
+    for index, (turn, calls) in enumerate(zip(spec["turns"], spec["calls"], strict=True)):
+        tools.extend(added[index])
+        history += tuple(turn)
         if not calls:
             continue
         known = {entry["name"] for entry in tools}
         if any(call.split("(")[0].strip() not in known for call in calls):
             continue
-        written, truth = _static_truth(calls, tools, f"{conversation.where}, turn {index}")
+        written, truth = _static_truth(calls, tools, f"{where}, turn {index}")
         answer: dict[str, Any] = {
             "kind": "parallel",
             "language": "python",
@@ -204,18 +177,18 @@ def _turns(conversation: _Conversation, rule: str, origin: str) -> Iterator[Task
         }
         if rule == TURN_STATE:
             answer |= {
-                "scenario": conversation.scenario.to_json(),
-                "history": [list(earlier) for earlier in conversation.calls[:index]],
+                "scenario": spec["scenario"],
+                "history": [list(earlier) for earlier in spec["calls"][:index]],
                 "calls": list(calls),
             }
         yield Task(
-            id=f"{conversation.id}:turn{index}",
-            benchmark="bfcl",
-            category=conversation.category,
+            id=f"{whole.id}:turn{index}",
+            benchmark=whole.benchmark,
+            category=whole.category,
             messages=history,
             tools=tuple(tools),
             answer=answer,
-            origin=origin,
+            origin=whole.origin,
         )
         history += ({"role": "assistant", "content": written},)
         if rule == TURN_STATE:
@@ -223,9 +196,7 @@ def _turns(conversation: _Conversation, rule: str, origin: str) -> Iterator[Task
             history += (prompts.results_message(names, results[index]),)
 
 
-def _static_truth(
-    calls: Sequence[str], tools: Sequence[Mapping[str, Any]], where: str
-) -> tuple[str, list[Any]]:
+def _static_truth(calls: Sequence[str], tools: _Tools, where: str) -> tuple[str, list[Any]]:
     written = f"[{', '.join(calls)}]"
     parsed = parse_calls(written, parameter_order=parameter_order(tools))
     if isinstance(parsed, Rejection):

@@ -30,7 +30,7 @@ TYPES = {
     "HashMap": dict,
     "Hashtable": dict,
 }
-NESTED_TYPES = ("Array", "ArrayList", "array")
+
 # Declared in the official table, but its converter has no rule for them.
 UNSUPPORTED_TYPES = ("Queue", "Stack", "Set", "Hashtable")
 

@@ -20,7 +20,6 @@ TYPES = {
     "array": list,
     "any": str,
 }
-NESTED_TYPES = ("Array", "ArrayList", "array")
 
 _INTEGER = re.compile(r"-?\d+\n?")
 _FLOAT = re.compile(r"-?\d+(?:\.\d+)?\n?")

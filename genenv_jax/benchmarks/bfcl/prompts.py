@@ -368,7 +368,7 @@ def simulator_messages(seed: Task, answer: str, statistics: SeedStatistics) -> l
         same=SAME_TOOLS,
         schema=_json([_SCHEMA_EXAMPLE]),
         answer_form=_ANSWER_FORMS[spec["kind"]],
-        types=", ".join(ast_checker.language_types(spec["language"])),
+        types=", ".join(ast_checker.TYPES[spec["language"]]),
     )
     closing = [f"Correct calls:\n{answer}", success_record(statistics)]
     state = []

@@ -79,11 +79,11 @@ def _schema_problem(schema: Any, language: str) -> str:
     if not isinstance(schema, Mapping):
         return "schema is not an object"
     declared = schema.get("type")
-    types = ast_checker.language_types(language)
+    types = ast_checker.TYPES[language]
     unsupported = java.UNSUPPORTED_TYPES if language == "java" else ()
     if not isinstance(declared, str) or declared not in types or declared in unsupported:
         return f"type {declared!r} is not a BFCL {language} type"
-    if declared in ast_checker.nested_types(language):
+    if declared in ast_checker.NESTED_TYPES[language]:
         items = schema.get("items")
         nested = items.get("type") if isinstance(items, Mapping) else None
         if not isinstance(nested, str) or nested not in types or nested in unsupported:
@@ -148,7 +148,7 @@ def ground_truth_of(
 
 
 def _option(value: Any, schema: Mapping[str, Any], language: str) -> Any:
-    types = ast_checker.language_types(language)
+    types = ast_checker.TYPES[language]
     value = _plain(ast_checker.convert(value, schema, language))
     declared = types[schema["type"]]
     if declared is dict and isinstance(value, dict):
@@ -164,13 +164,13 @@ def _option(value: Any, schema: Mapping[str, Any], language: str) -> Any:
 
 def _has_type(value: Any, schema: Mapping[str, Any], language: str) -> bool:
     """Whether a value, and each element of a list, is of its declared type or names a variable."""
-    types = ast_checker.language_types(language)
+    types = ast_checker.TYPES[language]
     expected = types[schema["type"]]
     if type(value) is expected:
-        if expected is not list or schema["type"] not in ast_checker.nested_types(language):
+        if expected is not list or schema["type"] not in ast_checker.NESTED_TYPES[language]:
             return True
         nested = schema["items"]
-        if nested["type"] in ast_checker.nested_types(language):
+        if nested["type"] in ast_checker.NESTED_TYPES[language]:
             return all(type(element) is list for element in value)  # as deep as the checker goes
         return all(_has_type(element, nested, language) for element in value)
     if expected is float and type(value) is int:

@@ -257,10 +257,10 @@ def score(task: Task, answer: str) -> Score:
         return Score(float(passed), passed, passed, "" if passed else "decoder_failed")
     tools, truth = list(task.tools), spec["ground_truth"]
     if spec["rule"] == STATIC_MATCH:
-        verdict = ast_checker.check_in_order(tools, calls, truth)
+        error = ast_checker.check_in_order(tools, calls, truth)
     else:
-        verdict = ast_checker.check(tools, calls, truth, spec["kind"], spec["language"])
-    return Score(float(verdict.valid), verdict.valid, True, reason_word(verdict.error))
+        error = ast_checker.check(tools, calls, truth, spec["kind"], spec["language"])
+    return Score(float(not error), not error, True, reason_word(error))
 
 
 def reason_word(error: str) -> str:

@@ -66,7 +66,7 @@ def agree(reference: Sequence[Call], text: str) -> bool:
     """Whether a text is the calls of a reference, in any order."""
     found, tools = read(text), _tools(reference)
     truth = ground_truth_of(reference, tools, "python", False)
-    return not isinstance(found, Rejection) and check(tools, found, truth, "parallel").valid
+    return not isinstance(found, Rejection) and not check(tools, found, truth, "parallel")
 
 
 def read(text: str) -> list[Call] | Rejection:
