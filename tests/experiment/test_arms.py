@@ -39,14 +39,6 @@ def test_an_arm_changes_what_it_says_in_any_configuration(name, file):
     validate(changed)
 
 
-def test_which_arms_train_the_simulator_and_where_their_tasks_are_from():
-    trained = {name for name in ARMS if ARMS[name].get("simulator.train", True)}
-    assert trained == {"genenv", "paper", "seed-grpo"}
-    fixed = {name: arm["tasks.source"] for name, arm in ARMS.items() if "tasks.source" in arm}
-    static = {name: "static" for name in ARMS if name.startswith("static")}
-    assert fixed == static | {"teacher": "teacher", "oracle": "oracle"}
-
-
 def test_an_unknown_arm_is_refused():
     config = load_config("configs/quickstart.py", "config")
     with pytest.raises(ValueError, match="--arm=nothing: expected one of genenv, paper, random, "):
@@ -87,22 +79,7 @@ def test_the_main_comparisons(name):
     assert len(whole.contrasts) >= 2 and {first for first, _ in whole.contrasts} == {"genenv"}
 
 
-def test_the_paper_is_an_arm_as_it_was_before_the_simulator_kept_its_range():
-    paper = make_plan(suite("suite.py")).configs["paper"]
-    settings = {key: paper[f"simulator.{key}"] for key in ("mixture", "coverage")}
-    assert settings == {"mixture": 0.0, "coverage": 0.0}
-
-
 @pytest.mark.parametrize("file", ["suite.py", "studies.py"])
 def test_an_unknown_argument_is_refused(file):
     with pytest.raises(ValueError, match=f"{file} takes .*got 'nothing'"):
         load_config(f"configs/ablations/{file}:nothing", "a suite")
-
-
-def test_the_seed_tasks_of_the_map_are_distributions_from_easy_to_hard():
-    arms = {name: flatten(arm.to_dict()) for name, arm in suite("map").arms.items()}
-    names = ("shallow", "easy", "mixed", "deepest")
-    depths = [arms[f"genenv-{name}"]["benchmark.seed_depths"] for name in names]
-    means = [sum((d + 1) * p for d, p in enumerate(shares)) for shares in depths]
-    assert all(sum(shares) == pytest.approx(1) for shares in depths)
-    assert means == sorted(means) and means[0] < 1.5 and means[-1] > 5.5

@@ -27,16 +27,6 @@ def test_the_report_holds_everything(report):
         assert pixels.shape[0] > 200 and pixels[..., :3].std() > 0.02, name
 
 
-def test_arms_have_styles_of_their_own(results):
-    arms = [f"arm{i}" for i in range(12)]
-    many = dataclasses.replace(
-        results, suite=dataclasses.replace(results.suite, arms={arm: {} for arm in arms})
-    )
-    styles = [plots.arm_style(many, arm) for arm in arms]
-    assert len({s["color"] for s in styles[:8]}) == len({s["marker"] for s in styles[:8]}) == 8
-    assert len({(s["color"], s["linestyle"]) for s in styles}) == 12
-
-
 def test_one_odd_run_of_few_metrics_is_drawn_escaped_and_without_intervals(tmp_path):
     """Names of arms come from a file that a user wrote, metrics from a run that may record little."""
     directory = run_dir(tmp_path, "random", 0)

@@ -140,8 +140,3 @@ def test_the_order_of_strata_and_scores(results):
 def test_a_run_without_a_curve_is_named(tmp_path, damage, message):
     with pytest.raises(ValueError, match=f"seed-0.*{message}"):
         one_run(tmp_path, lambda lines: [damage(line) for line in lines])
-
-
-def test_a_suite_without_finished_runs_is_refused(tmp_path):
-    with pytest.raises(ValueError, match="no run is finished yet"):
-        load_results(fake_plan(a=0.1), tmp_path)

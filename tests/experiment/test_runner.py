@@ -10,7 +10,7 @@ import time
 import pytest
 
 from genenv_jax.experiment import runner as module
-from genenv_jax.experiment.plan import DONE, make_plan, run_dir
+from genenv_jax.experiment.plan import make_plan, run_dir
 from genenv_jax.experiment.runner import Runner
 from tests.experiment.suites import BASE, FAKE, ROOT, arm, fake_suite
 
@@ -60,20 +60,6 @@ def test_a_run_is_main_with_its_settings_as_flags(tmp_path):
         "--config.seed=5",
         f"--workdir={tmp_path / 'a' / 'seed-5'}",
     ]
-
-
-def test_a_run_without_its_marker_goes_on(tmp_path):
-    suite = fake_suite(seeds=(3,))
-    assert runner(suite, tmp_path).run()
-    directory = run_dir(tmp_path, "b", 3)
-    (directory / DONE).unlink()
-    lines = (directory / "metrics.jsonl").read_text().splitlines(keepends=True)
-    (directory / "metrics.jsonl").write_text("".join(lines[:3]))
-    said = []
-    assert runner(suite, tmp_path, said).run()
-    assert events(tmp_path)[-1] == ("end", "b", 3, 3)
-    assert "b seed 3: continues after epoch 2" in said
-    assert (directory / "metrics.jsonl").read_text() == "".join(lines)
 
 
 @pytest.mark.parametrize(
@@ -143,13 +129,6 @@ def test_a_signal_is_passed_on_and_the_suite_continues(tmp_path, signum):
     assert runner(config, tmp_path, lines).run()
     assert any("a seed 3: continues after epoch" in line for line in lines)
     assert [json.loads(x)["step"] for x in metrics.read_text().splitlines()] == [0, 1, 2, 3, 4]
-
-
-def test_two_suites_in_one_workdir_are_refused(tmp_path):
-    one, two = runner(fake_suite(), tmp_path), runner(fake_suite(), tmp_path)
-    with one._lock(), pytest.raises(ValueError, match="is in use"):
-        two.run()
-    assert not (tmp_path / "events.txt").exists()
 
 
 def test_a_run_that_outlives_its_suite_keeps_the_lock(tmp_path):
