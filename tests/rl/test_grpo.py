@@ -139,26 +139,6 @@ def test_loss_metrics_and_gradients(options):
     np.testing.assert_allclose(loss, want, atol=2e-6)
 
 
-def test_the_reference_gradient_is_the_slope_of_the_reference_loss():
-    """Central differences in float64, away from the kinks."""
-    for options in OPTIONS[::7]:
-        arrays = [x[1:] for x in inputs(1)]
-        *_, d_logp, d_entropy, _ = reference(*arrays, 20.0, options)
-        for which, gradient in ((0, d_logp), (1, d_entropy)):
-            for index in np.ndindex(*gradient.shape):
-                step = np.zeros_like(gradient)
-                step[index] = 1e-6
-                ends = [
-                    reference(
-                        *[x + s * step if n == which else x for n, x in enumerate(arrays)],
-                        20.0, options,
-                    )[0]
-                    for s in (1, -1)
-                ]  # fmt: skip
-                slope = (ends[0] - ends[1]) / 2e-6
-                np.testing.assert_allclose(slope, gradient[index], atol=1e-7)
-
-
 @pytest.mark.parametrize(
     ("ratio", "advantage", "dual_clip", "want"),
     [
@@ -195,18 +175,6 @@ def test_without_a_penalty_there_is_no_divergence_to_tell_of():
     assert "kl" not in metrics and want_metrics.keys() == metrics.keys() | {"kl"}
     for got, wanted in zip((loss, *gradients), (want, *want_gradients), strict=True):
         np.testing.assert_allclose(got, wanted, rtol=1e-6, atol=1e-29)
-
-
-def test_aggregations_by_hand():
-    """Rows with the sums 1 + 2 + 3 and 10, and an empty one."""
-    values = jnp.array([[[1.0, 2.0, 3.0], [10.0, 5.0, 5.0], [7.0, 7.0, 7.0]]])
-    mask = jnp.array([[[1.0, 1.0, 1.0], [1.0, 0.0, 0.0], [0.0, 0.0, 0.0]]])
-    for aggregation, want in {
-        "token-mean": 16 / 4,
-        "sequence-mean": (2 + 10) / 2,
-    }.items():
-        total = grpo.denominator(mask, aggregation)
-        assert float(grpo.aggregate(values, mask, total, aggregation)) == pytest.approx(want)
 
 
 def test_the_papers_defaults():

@@ -108,13 +108,3 @@ def test_effective_sample_size():
     assert rewards.effective_sample_size([1.0, 0.0, 0.0]) == pytest.approx(1.0)
     assert rewards.effective_sample_size([3.0, 1.0]) == pytest.approx(16 / 10)
     assert rewards.effective_sample_size([]) == 0.0
-
-
-@pytest.mark.parametrize("temperature", [0.0, 1.0, 5.0])
-def test_effective_sample_size_is_that_of_a_weighted_mean(temperature):
-    """A mean of noise under the weights has the variance 1 / ESS, simulated."""
-    rng = np.random.default_rng(2)
-    w = rewards.rwr_weights(rng.random(20), temperature)
-    noise = rng.standard_normal((20_000, 20))
-    want = 1 / rewards.effective_sample_size(w)
-    assert np.var((noise * w).sum(1) / w.sum()) == pytest.approx(want, rel=0.05)

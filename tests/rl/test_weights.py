@@ -36,17 +36,3 @@ def test_a_record_is_as_rare_as_its_skills_are_on_average():
     np.testing.assert_allclose(got, 3 * np.array([1, 2, 1]) / 4)
 
 
-def test_coverage_is_the_fixed_point_of_uniform_skills():
-    """A simulator over skills that takes each update's weighted records as its new distribution, all of
-    equal reward: with coverage it comes to the uniform one, without it stays where it was."""
-    rng, start = np.random.default_rng(2), np.array([0.7, 0.2, 0.07, 0.03])
-    ends = []
-    for coverage in (0.0, 0.5):
-        policy = start
-        for _ in range(20):
-            kinds = rng.choice(4, 20_000, p=policy)
-            weighed = weights.coverage_weights(np.ones(20_000), kinds[:, None], coverage)
-            policy = np.bincount(kinds, weighed, 4) / weighed.sum()
-        ends.append(policy)
-    np.testing.assert_allclose(ends[0], start, atol=0.05)
-    np.testing.assert_allclose(ends[1], 0.25, atol=0.02)
