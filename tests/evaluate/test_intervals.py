@@ -156,9 +156,3 @@ def test_wilsons_interval_is_that_of_the_literature():
     for share, n in ((0.0, 5), (0.3, 10), (1.0, 7), (0.493, 144)):
         for p in wilson_interval(share, n):
             assert (share - p) ** 2 == pytest.approx(1.959964**2 * p * (1 - p) / n, abs=1e-7)
-
-
-def test_the_seed_decides_the_intervals():
-    rows = results([[1], [0], [1], [1], [0]])
-    first, again, other = (bounds(rows, resamples=30, seed=seed) for seed in (1, 1, 2))
-    assert first == again and first != other

@@ -29,26 +29,18 @@ class Dangerous(Benchmark):
 
     def act(self, text):
         word, *rest = text.split()
-        if word == "loop":
-            while True:
-                pass
-        elif word == "sleep":
-            time.sleep(float(rest[0]))
-        elif word == "exit":
-            os._exit(3)
-        elif word == "segfault":
-            os.kill(os.getpid(), signal.SIGSEGV)
-        elif word == "stop":
-            os.kill(os.getpid(), signal.SIGSTOP)
-        elif word == "leave":
-            sys.exit(0)
-        elif word == "memory":
-            hoard = [bytearray(2**26) for _ in range(64)]  # 4 GiB
-            raise AssertionError(len(hoard))
-        elif word == "recurse":
-            recurse()
-        elif word == "raise":
-            raise KeyError("what a text can do")
+        deeds = {
+            "loop": lambda: any(iter(int, 1)),
+            "sleep": lambda: time.sleep(float(rest[0])),
+            "exit": lambda: os._exit(3),
+            "segfault": lambda: os.kill(os.getpid(), signal.SIGSEGV),
+            "stop": lambda: os.kill(os.getpid(), signal.SIGSTOP),
+            "leave": lambda: sys.exit(0),
+            "memory": lambda: [bytearray(2**26) for _ in range(64)],  # 4 GiB
+            "recurse": recurse,
+            "raise": lambda: {}["what a text can do"],
+        }
+        deeds.get(word, str)()
 
     def load(self, split):
         return []

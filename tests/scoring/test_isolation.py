@@ -61,8 +61,70 @@ def writer(secrets):
         yield worker
 
 
-def attempt(worker, name, argument=""):
-    return worker.ask(SCORE, (TASK, f"{name} {argument}")).reason
+# What the code in a worker may try with `x`, by one word each; the last line is what it says of it.
+TRIES = {
+    "write": "x and pathlib.Path(x).write_text('x')",
+    "append": "open(x, 'a').write('x')",
+    "remove": "os.remove(x)",
+    "rename": "os.rename(x, x + '.moved')",
+    "make_directory": "os.mkdir(x)",
+    "link": "os.symlink('/', x)",
+    "truncate": "os.truncate(x, 0)",
+    "open_and_cut": "os.close(os.open(x, os.O_RDONLY | os.O_TRUNC))",
+    "change_mode": "os.chmod(x, 0o777)",
+    "change_times": "os.utime(x, (0, 0))",
+    "change_attributes": "os.setxattr(x, 'user.x', b'x')",
+    "read": "pathlib.Path(x).read_text()",
+    "here": "json.dumps([os.getcwd(), os.listdir('.')])",
+    "one_large_file": "f = open('large', 'wb')\n[f.write(bytes(2**20)) for _ in range(1024)]",
+    "many_files": "for n in range(10**6):\n with open(str(n), 'wb') as f: f.write(bytes(int(x)))\n0",
+    "fork": "os.fork() or os._exit(0)",
+    "run": "subprocess.run([x], check=False)",
+    "execute": "os.execv(x, [x])",
+    "threads": "t = threading.Thread(target=lambda: None)\nt.start(), t.join()\n'a thread'",
+    "kill": "os.kill(int(x), signal.SIGTERM)",
+    "kill_by_handle": "signal.pidfd_send_signal(os.pidfd_open(int(x)), signal.SIGTERM)",
+    "bind_to_a_core": "os.sched_setaffinity(int(x), {0})",
+    "starve": "resource.prlimit(int(x), resource.RLIMIT_NOFILE, (3, 3))",
+    "system_call": (
+        "libc = ctypes.CDLL(None, use_errno=True)\n"
+        "done = libc.syscall(*(int(number, 0) for number in x.split()))\n"
+        "if done < 0: raise OSError(ctypes.get_errno(), '')\n"
+        "done"
+    ),
+    "tcp": "socket.create_connection(('127.0.0.1', int(x)), 2.0).sendall(b'hello')",
+    "udp": "socket.socket(type=socket.SOCK_DGRAM).sendto(b'hello', ('127.0.0.1', int(x)))",
+    "unix": "s = socket.socket(socket.AF_UNIX)\ns.connect(x)\ns.sendall(b'hello')",
+    "listen": "s = socket.socket()\ns.bind(('127.0.0.1', 0))\ns.listen()",
+    "look_up": "socket.getaddrinfo(x, 80)",
+    "variables": "json.dumps(dict(os.environ))",
+    "open_files": (
+        "files = [f'/proc/self/fd/{n}' for n in os.listdir('/proc/self/fd')]\n"
+        "json.dumps([os.readlink(file) for file in files if os.path.exists(file)])"
+    ),
+    "privileges": (
+        "lines = pathlib.Path('/proc/self/status').read_text().splitlines()\n"
+        "next(line.split()[1] for line in lines if line.startswith('CapEff'))"
+    ),
+    "fill_memory": "len([bytearray(2**24) for _ in range(2**10)])",
+    "fill_shared_memory": "len([mmap.mmap(-1, 2**28) for _ in range(64)])",
+    "memory_file": "os.memfd_create('x')",
+    "more_memory": "resource.setrlimit(resource.RLIMIT_DATA, (resource.RLIM_INFINITY,) * 2)",
+    # Nobody waits for the answer, and alarms are not heard.
+    "loop_deafly": "signal.signal(signal.SIGALRM, signal.SIG_IGN)\nwhile True: pass\n0",
+    "complain_and_die": "os.write(2, b'first\\nout of plums\\n\\n')\nos._exit(3)",
+    "chatter": "[os.write(2, bytes(2**20)) for _ in range(64)]",
+    # Writes to the run what is no answer, in the answer's place.
+    "forge": (
+        "from multiprocessing.connection import Connection\n"
+        "(connection,) = (thing for thing in gc.get_objects() if type(thing) is Connection)\n"
+        "connection.send_bytes(x.encode())"
+    ),
+}
+
+
+def attempt(worker, name, x=""):
+    return worker.ask(SCORE, (TASK, f"x = {str(x)!r}\n{TRIES[name]}")).reason
 
 
 def needs_protection(worker, name):
@@ -111,7 +173,7 @@ def test_it_begins_in_an_empty_directory(plain, writer):
         assert found == [] and os.path.samefile(place, worker._room.path)
     needs_protection(plain, "no writing")
     assert attempt(plain, "write", "mine") == "EACCES"
-    assert attempt(plain, "write", "/dev/null") == "written"
+    assert attempt(plain, "write", "/dev/null") == "1"
 
 
 def test_its_own_directory_is_of_use_where_files_are_needed(writer):
@@ -124,7 +186,7 @@ def test_its_own_directory_is_of_use_where_files_are_needed(writer):
         attempt(writer, name, argument)
     assert json.loads(attempt(writer, "here"))[1] == ["a"]
     assert attempt(writer, "read", "a/b.moved") == "xx"
-    assert attempt(writer, "remove", "a/b.moved") == "removed"
+    assert attempt(writer, "remove", "a/b.moved") == "None"
 
 
 def test_a_file_has_a_largest_size(writer):
@@ -188,12 +250,12 @@ def test_no_connection_reaches_this_machine(plain, writer, tmp_path, kind):
         "abstract": (socket.SOCK_STREAM, socket.AF_UNIX, f"\0genenv-{os.getpid()}"),
     }
     with listener(*arguments[kind]) as (address, heard):
-        target = address[1] if kind in ("tcp", "udp") else os.fsdecode(address).replace("\0", "@")
+        target = address[1] if kind in ("tcp", "udp") else os.fsdecode(address)
         name = "unix" if kind == "abstract" else kind
         assert attempt(plain, name, target) == "EPERM"
         assert not heard()
         # The attempt is one: with a network it gets through.
-        assert attempt(writer, name, target) == "sent"
+        attempt(writer, name, target)
         assert heard()
 
 
@@ -206,12 +268,11 @@ def test_no_other_network(plain, name):
 # -- other processes --------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("name", ["fork", "run /bin/true", "execute /bin/true", "fork_bomb"])
+@pytest.mark.parametrize("name", ["fork", "run /bin/true", "execute /bin/true"])
 def test_it_starts_no_process(plain, writer, name):
     needs_protection(plain, "no process")
-    refused = "0" if name == "fork_bomb" else "EPERM"
-    assert attempt(plain, *name.split()) == refused
-    assert name == "fork_bomb" or attempt(writer, *name.split()) == refused
+    for worker in (plain, writer):
+        assert attempt(worker, *name.split()) == "EPERM"
     assert attempt(plain, "threads") == "a thread"
 
 
@@ -224,7 +285,7 @@ def test_it_does_not_read_the_run_and_has_no_privileges(plain):
     assert int(attempt(plain, "privileges"), 16) & ~0b110 == 0
 
 
-@pytest.mark.parametrize("name", ["kill", "kill_by_handle", "bind_to_a_core", "starve", "trace"])
+@pytest.mark.parametrize("name", ["kill", "kill_by_handle", "bind_to_a_core", "starve"])
 def test_it_does_not_touch_the_run(plain, writer, name):
     needs_protection(plain, "no signal")
     came = []
@@ -232,6 +293,8 @@ def test_it_does_not_touch_the_run(plain, writer, name):
     try:
         for worker in (plain, writer):
             assert attempt(worker, name, os.getpid()) == "EPERM"
+            if platform.machine() == "x86_64":  # PTRACE_SEIZE
+                assert attempt(worker, "system_call", f"101 0x4206 {os.getpid()} 0 0") == "EPERM"
     finally:
         signal.signal(signal.SIGTERM, before)
     assert not came
@@ -301,7 +364,7 @@ def test_memory_is_bounded(plain, name):
 
 def test_no_way_around_the_limits(plain):
     needs_protection(plain, "no privileges")
-    assert "maximum" in attempt(plain, "more_memory") or attempt(plain, "more_memory") == "EPERM"
+    assert attempt(plain, "more_memory") in ("ValueError", "EPERM")  # above its maximum
     needs_protection(plain, "no process")
     assert attempt(plain, "memory_file") == "EPERM"
     assert attempt(plain, "system_call", "425 1 0") == "EPERM"  # io_uring_setup
@@ -311,7 +374,7 @@ def test_no_way_around_the_limits(plain):
 
 def test_cpu_time_ends_a_worker_that_nobody_waits_for():
     with made(timeout=0.5) as worker:
-        worker._connection.send((SCORE, (TASK, "loop_deafly")))
+        worker._connection.send((SCORE, (TASK, TRIES["loop_deafly"])))
         process = worker._process
         assert process.wait(60) == -signal.SIGXCPU
 
@@ -364,7 +427,8 @@ def test_a_killed_run_takes_its_workers_along_and_the_next_one_cleans_up():
         "from tests.isolated_toys import Escaping\n"
         "worker = Worker(Escaping(), timeout=600.0)\n"
         "worker.start()\n"
-        "worker._connection.send(('score', (Escaping().tasks('seed')[0], 'loop_deafly')))\n"
+        "worker.task = Escaping().tasks('seed')[0]\n"
+        f"worker._connection.send(('score', (worker.task, {TRIES['loop_deafly']!r})))\n"
         "time.sleep(0.2)\n"
         "print(worker.pid, flush=True)\n"
         "os.kill(os.getpid(), 9)\n"

@@ -213,31 +213,6 @@ def test_workers_know_nothing_of_jax(workers):
         assert subprocess.run([sys.executable, "-c", program], check=False).returncode == 0
 
 
-def test_the_main_module_is_not_run_again(tmp_path):
-    """A script without a guard, whose main module imports JAX, as the commands' do."""
-    script = tmp_path / "script.py"
-    script.write_text(
-        "import jax\n"
-        "from genenv_jax.scoring.scorer import Scorer, ScoringConfig\n"
-        "from tests.scoring.benchmarks import Complete, make_task\n"
-        "print('main')\n"
-        "with Scorer(Complete(), lambda t: 'modules', ScoringConfig(1)) as scorer:\n"
-        "    batch = scorer.batch()\n"
-        "    batch.add((0, 0), [], 'score', make_task())\n"
-        "    print(batch.collect()[0, 0][1].valid)\n"
-    )
-    root = pathlib.Path(__file__).resolve().parents[2]
-    done = subprocess.run(
-        [sys.executable, script],
-        env=os.environ | {"PYTHONPATH": str(root)},
-        capture_output=True,
-        text=True,
-        timeout=100,
-        check=True,
-    )
-    assert done.stdout == "main\nTrue\n"
-
-
 @pytest.mark.parametrize(
     ("make", "error", "message"),
     [
@@ -279,27 +254,6 @@ def test_closing_ends_what_is_running(caplog):
     wait_until(lambda: set(threading.enumerate()) <= before)
     assert time.monotonic() - began < 8
     assert not caplog.records  # these are no crashes
-
-
-@pytest.mark.parametrize("text", ["sleep 60", "who"])
-def test_a_worker_does_not_outlive_a_run_that_was_killed(text, tmp_path):
-    """Idle, it reads the end of the pipe; busy, its own alarm ends it."""
-    script = (
-        "import os, sys, threading, time\n"
-        "from genenv_jax.scoring.worker import Worker\n"
-        "from tests.scoring.benchmarks import Complete, make_task\n"
-        "worker = Worker(Complete(), timeout=0.5)\n"
-        "worker.start()\n"
-        f"worker._connection.send(('score', (make_task(), {text!r})))\n"
-        "time.sleep(0.2)\n"
-        "print(worker.pid, flush=True)\n"
-        "os._exit(0)\n"
-    )
-    done = subprocess.run(
-        [sys.executable, "-c", script], capture_output=True, text=True, timeout=60, check=True
-    )
-    pid = int(done.stdout)
-    wait_until(lambda: not alive(pid), 15.0)
 
 
 def test_a_worker_by_itself():

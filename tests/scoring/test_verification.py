@@ -1,7 +1,6 @@
 """Verification: every reason, their order, duplicates and decontamination."""
 
 import collections
-import dataclasses
 import random
 
 import pytest
@@ -272,29 +271,6 @@ def test_a_shingle_of_all_texts_does_not_make_each_of_them_a_candidate():
         index.add(f"tools add subtract multiply start at once {i} {i + 1} {i + 2} {i + 3} {i + 4}")
     index.matches("tools add subtract multiply start at once 7 8 9 10 11")
     assert 1 <= len(compared) <= 2 * verification._CROWDED
-
-
-# -- with the embedded benchmark ----------------------------------------------------------------------
-
-
-def test_dial():
-    dial = Dial(positions=6)
-    held_out, (seed, *others) = dial.tasks("eval"), dial.tasks("seed")
-    checker = Verifier(dial, [seed], held_out, VerificationConfig(0.0))
-
-    def checked(text):
-        outcome = check(checker, text, done=True, seed=seed, task_id="t", generation=0)
-        return outcome if isinstance(outcome, Task) else outcome.reason
-
-    assert checked(dial.simulator_answer(seed)) == base.DUPLICATE
-    accepted = [checked(dial.simulator_answer(task)) for task in others]
-    assert all(isinstance(task, Task) for task in accepted)
-    for task in held_out:
-        plain = dataclasses.replace(dial.program(task), names=dial.program(seed).names)
-        want = base.TOO_DEEP if "deeper" in task.category else base.CONTAMINATED
-        assert checked(dial.simulator_answer(dial.task(plain, id="", category=""))) == want
-        if "renamed" in task.category:
-            assert checked(dial.simulator_answer(task)) == base.BAD_TOOLS
 
 
 # -- what is admitted -----------------------------------------------------------------------------------

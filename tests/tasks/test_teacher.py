@@ -10,12 +10,10 @@ import pytest
 from bench.bad_answers.common import HOSTILE
 from genenv_jax.benchmarks.bamboogle.benchmark import Bamboogle
 from genenv_jax.benchmarks.base import SeedStatistics
-from genenv_jax.benchmarks.bfcl.benchmark import BFCL
 from genenv_jax.coevolve import Coevolution
 from genenv_jax.config import validate
 from genenv_jax.players.endpoint import EndpointError
 from genenv_jax.tasks.teacher import HOPELESS
-from tests.benchmarks.bfcl_tasks import generation, seed_task
 from tests.evaluate.fake_server import completion, serve
 from tests.runs import lines, params, run, same, toy_config
 from tests.tasks.teachers import SEEDS, ask, good, hurried
@@ -165,18 +163,6 @@ def test_a_server_that_refuses_everything_is_given_up(tmp_path):
         with pytest.raises(EndpointError, match=r"refused 64; .*no such option"):
             ask(tmp_path, url, 100)
         assert len(requests) == HOPELESS
-
-
-def test_tasks_of_bfcl(tmp_path):
-    cities = iter(("Rome", "Kyoto", "Accra", "Quito"))
-
-    def reply(_):
-        city = next(cities)
-        return generation(request=f"Weather in {city}?", answer=f"[weather.get(city='{city}')]")
-
-    with serve(reply) as (url, _):
-        tasks = ask(tmp_path, url, 4, BFCL(seed_categories=(), eval_categories=()), [seed_task()])
-    assert {t.benchmark for t in tasks} == {"bfcl"} and len(tasks) == 4
 
 
 @pytest.mark.slow
