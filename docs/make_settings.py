@@ -24,25 +24,23 @@ Change a setting with `--config.GROUP.NAME=VALUE`.
 
 
 def page() -> str:
-    """The text of the page."""
+    """The text of the page.  Raises KeyError for a setting that its docstring does not explain."""
     return "\n".join([_HEAD, *_group(Config, "config")])
 
 
 def explained(kind: type[Settings]) -> dict[str, str]:
     """What the docstrings of a group and of its base classes say of each setting, by its name.
 
-    An entry is "name: text" or "name, name: text" at the beginning of a line; its text ends at the next entry
-    or at an empty line.
+    An entry is "name: text" at the beginning of a line; its text ends at the next entry or an empty line.
     """
     names = "|".join(field.name for field in dataclasses.fields(kind))
-    entry = re.compile(rf"(?m)(?:^[ ]*|[.][ ]{{2}})((?:{names})(?:, (?:{names}))*): ")
+    entry = re.compile(rf"(?m)^ *({names}): ")
     found: dict[str, str] = {}
     for base in kind.__mro__:
         for paragraph in inspect.cleandoc(vars(base).get("__doc__") or "").split("\n\n"):
             _, *parts = entry.split(paragraph)
-            for named, text in zip(parts[::2], parts[1::2], strict=True):
-                for name in named.split(", "):
-                    found.setdefault(name, " ".join(text.split()).rstrip("."))
+            for name, text in zip(parts[::2], parts[1::2], strict=True):
+                found.setdefault(name, " ".join(text.split()).rstrip("."))
     return found
 
 
@@ -54,8 +52,7 @@ def _group(kind: type[Settings], where: str) -> Iterator[str]:
     for field in fields:
         if field not in groups:
             value = "" if _default(field) is dataclasses.MISSING else f" = `{_default(field)!r}`"
-            text = f": {texts[field.name]}" if field.name in texts else ""
-            yield f"- `{field.name}`{value}{text}"
+            yield f"- `{field.name}`{value}: {texts[field.name]}"
     yield ""
     for field in groups:
         yield from _group(type(_default(field)), f"{where}.{field.name}")

@@ -43,13 +43,18 @@ def _no_benchmark() -> dict[str, Any]:
 class Config(Settings):
     """Settings of arXiv 2512.19682 (Table 2 and the public configuration) for a 7B model.
 
-    epochs, rollouts, tokens: where a run ends: after so many epochs, or after the epoch in which the agent
-    has made so many rollouts of any kind, or both players have processed so many tokens (0: no limit).
-    benchmark: its name; the other keys go to its constructor.
-    export: writes both players as Hugging Face directories at the end.
-    compile_ahead: compiles every program before the first epoch, one for each prompt width and what uses it;
-    otherwise each when it is first needed.
-    compilation_cache: keeps what was compiled for later runs, see `run.programs.enable_compilation_cache`.
+    Attributes:
+      seed: of the whole run.
+      epochs: the run ends after so many.
+      rollouts: it ends after the epoch in which the agent has made so many, of any kind; 0: no limit.
+      tokens: it ends after the epoch in which both players have processed so many; 0: no limit.
+      benchmark: its `name`, and the options of its constructor.
+      export: writes both players as Hugging Face directories at the end.
+      compile_ahead: compiles all programs before the first epoch, one for each prompt width; otherwise each
+        program is compiled when it is first needed.
+      compilation_cache: keeps compiled programs for later runs, see `run.programs.enable_compilation_cache`.
+
+    The other attributes are groups of settings.
     """
 
     seed: int = within(0, 0, 2**32 - 1)  # JAX's keys are made of so many bits

@@ -39,17 +39,19 @@ _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_+=,-]*")
 class Suite(Settings):
     """Settings of a suite.
 
-    base: configuration file of all runs, "FILE.py" or "FILE.py:ARGUMENT".
-    arms: name to what the arm sets on top of `base`, by dotted key.  Their order is that of the runs of a
-    seed, of the tables and of the figures.
-    overrides: what all arms set, by dotted key.
-    contrasts: pairs (arm, arm) fixed beforehand: first minus second, Holm's correction over all of them.
-    threshold_arm: its mean final held-out score is what "cost to the threshold" counts up to.
-    cost: what the curves are against, see `Results`: "tokens", "rollouts" or "seconds".
-    metric: the primary held-out score, eval/<split>/<mode>/<metric> of metrics.jsonl.
-    strata: how the names of its strata begin, metrics of the same split and mode.
-    bootstrap: resamples of each interval.
-    jobs: processes at a time.
+    Attributes:
+      base: configuration file of all runs, "FILE.py" or "FILE.py:ARGUMENT".
+      arms: name to what the arm sets on top of `base`, by dotted key.  Their order is that of the runs of a
+        seed, of the tables and of the figures.
+      overrides: what all arms set, by dotted key.
+      seeds: of the runs of each arm.
+      contrasts: pairs (arm, arm) fixed beforehand: first minus second, Holm's correction over all of them.
+      threshold_arm: its mean final held-out score is what "cost to the threshold" counts up to.
+      cost: what the curves are against, see `Results`: "tokens", "rollouts" or "seconds".
+      metric: the primary held-out score, eval/<split>/<mode>/<metric> of metrics.jsonl.
+      strata: how the names of its strata begin, metrics of the same split and mode.
+      bootstrap: resamples of each interval.
+      jobs: processes at a time.
     """
 
     base: str = "configs/quickstart.py"

@@ -22,13 +22,16 @@ from genenv_jax.typing import Params
 class ModelConfig(Settings):
     """`config.model`: what both players start from, and how it is computed.
 
-    path: directory or hub id; "": `make` makes one.  dtype: of activations; trained parameters are float32.
-    matmul_dtype: "bfloat16" under dtype "float32": products take operands in bfloat16 and add up in float32,
-    as TPUs do by default; on a CPU with AVX512_BF16 they take half of the time.
-    remat: what the backward pass keeps of a layer: "none": everything, "dots": the outputs of the
-    projections, "full": only its input, "offload": its input, in host memory.
-    attention: the kernel; "auto" is splash on TPUs and xla elsewhere.  unroll_layers: see
-    `TransformerConfig`.
+    Attributes:
+      path: directory or hub id; "": `make` makes a model.
+      dtype: of activations; trained parameters are float32.
+      matmul_dtype: with dtype "float32", "bfloat16" multiplies in bfloat16 and adds up in float32, as TPUs do
+        by default; on a CPU with AVX512_BF16 products then take half of the time.
+      remat: what the backward pass keeps of a layer: "none": everything, "dots": the outputs of the
+        projections, "full": only its input, "offload": its input, in host memory.
+      attention: the kernel; "auto" is splash on TPUs and xla elsewhere.
+      unroll_layers: unrolls the loop over layers: slower to compile, a third faster to train on a CPU.
+      make: the small model that is made where `path` is "".
     """
 
     path: str = ""

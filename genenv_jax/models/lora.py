@@ -24,10 +24,12 @@ TARGETS = ("q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj", "down
 
 @dataclasses.dataclass(frozen=True)
 class LoraConfig(Settings):
-    """Which projections have adapters.  `config.lora`: both players are adapters on one frozen base.
+    """`config.lora`: both players are adapters on one frozen base.
 
-    rank: inner width r; 0: no adapters, all parameters are trained.  alpha: numerator of the scale α / r.
-    targets: some of `TARGETS`.
+    Attributes:
+      rank: inner width r; 0: no adapters, all parameters are trained.
+      alpha: numerator of the scale α / r.
+      targets: the projections that have adapters, some of `TARGETS`.
     """
 
     rank: int = within(0, 0)

@@ -26,9 +26,16 @@ from genenv_jax.settings import Settings, within
 
 @dataclasses.dataclass(frozen=True)
 class MakeConfig(Settings):
-    """`config.model.make`: the small model that is made where no model is named.
+    """`config.model.make`: the small Qwen2 model that is made where no model is named.
 
-    vocab_size: 0: none is made.  cache_dir: where made models are kept; "": the user's cache directory.
+    Attributes:
+      vocab_size: of its tokenizer, which is made too; 0: no model is made.
+      hidden_size: width of a layer.
+      intermediate_size: inner width of its feed-forward part.
+      num_layers: how many layers it has.
+      num_heads: attention heads of a layer.
+      num_kv_heads: its key-value heads.
+      cache_dir: where made models are kept; "": the user's cache directory.
     """
 
     vocab_size: int = within(0, 0)

@@ -16,7 +16,13 @@ AXES = ("data", "fsdp", "tensor")
 
 @dataclasses.dataclass(frozen=True)
 class MeshConfig(Settings):
-    """Sizes of the mesh's axes, see `make_mesh`; -1 takes what the others leave."""
+    """`config.mesh`: sizes of the mesh's axes, see `make_mesh`; -1 takes what the others leave.
+
+    Attributes:
+      data: copies of the parameters, each with a part of a batch.
+      fsdp: parts of a batch, which also divide the parameters.
+      tensor: parts of each layer's heads and widths.
+    """
 
     data: int = 1
     fsdp: int = -1

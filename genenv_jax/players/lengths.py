@@ -14,10 +14,15 @@ from genenv_jax.settings import Settings, within
 class LimitsConfig(Settings):
     """`config.limits`: longest prompts and completions of both players, in tokens.
 
-    agent_episode: of an episode's answers and observations together; 0: no episodes are trained on.
-    prompt_buckets: smaller prompt widths that are compiled too.
-    response_buckets: smaller completion widths for which updates are compiled too, and with any of them the
-    simulator's for 1, 2, 4, ... records of a seed: a batch of few short completions costs less.
+    Attributes:
+      agent_prompt: of the agent's prompts.
+      agent_response: of one answer of the agent.
+      agent_episode: of an episode's answers and observations together; 0: no episodes are trained on.
+      simulator_prompt: of the simulator's prompts.
+      simulator_response: of a task that the simulator writes.
+      prompt_buckets: smaller prompt widths that programs are compiled for, too.
+      response_buckets: smaller completion widths that updates are compiled for, too, and with any of them the
+        simulator's for 1, 2, 4, ... records of a seed: a batch of few short completions costs less.
     """
 
     agent_prompt: int = within(4096, 1)

@@ -35,9 +35,12 @@ OFFLOADS = ("none", "player", "phase")
 
 @dataclasses.dataclass(frozen=True)
 class MemoryConfig(Settings):
-    """`config.memory`.
+    """`config.memory`: what the optimisers keep, and where.
 
-    moments: type of the optimisers' moments; bfloat16 halves them.  offload: what waits in host memory.
+    Attributes:
+      moments: type of the optimisers' moments; bfloat16 halves them.
+      offload: what waits in host memory: "none": nothing, "player": the other player's weights and moments,
+        "phase": all that a phase does not compute with.
     """
 
     moments: str = choice("float32", "bfloat16")

@@ -18,8 +18,11 @@ from genenv_jax.typing import Array, Params, PRNGKey
 class OptimizerConfig(Settings):
     """AdamW (Loshchilov and Hutter, 2019) after clipping by the global norm.
 
-    warmup_steps rise linearly to `learning_rate`; with decay_steps > 0 a cosine takes it to 0 by then.
-    moments: type in which both moments are kept between steps, "float32" or "bfloat16".
+    Attributes:
+      learning_rate: after the warm-up.
+      warmup_steps: over which it rises linearly.
+      decay_steps: by which a cosine takes it to 0; 0: it stays.
+      moments: type in which both moments are kept between steps.
     """
 
     learning_rate: float = within(1e-6, 0)

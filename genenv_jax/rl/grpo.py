@@ -22,11 +22,17 @@ AGGREGATIONS = ("token-mean", "sequence-mean")
 
 @dataclasses.dataclass(frozen=True)
 class GRPOConfig(Settings):
-    """Named choices of the loss.
+    """Choices of the loss.
 
-    aggregation: "token-mean" averages over all tokens of the mini-batch; "sequence-mean" averages
-    each completion first, then over completions.
-    dual_clip: 0 switches the dual clip off.
+    Attributes:
+      clip_low: ratios below 1 - clip_low are clipped.
+      clip_high: ratios above 1 + clip_high are clipped.
+      dual_clip: where the advantage is negative, the surrogate is at least so many times it; 0: no bound.
+      kl_coef: of the KL penalty to the reference model.
+      kl_estimator: of that penalty (Schulman, 2020).
+      entropy_coef: of the entropy bonus.
+      aggregation: "token-mean" averages over all tokens of the mini-batch; "sequence-mean" averages each
+        completion first, then over completions.
     """
 
     clip_low: float = within(0.2, 0, 1)

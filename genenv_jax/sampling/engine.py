@@ -193,8 +193,9 @@ def by_bucket(
 class SamplingConfig(Settings):
     """`config.sampling`: few lanes and many prompts keep rows busy where completions differ much in length.
 
-    batch_size: prompts that decode at the same time; 0: a player's whole batch.  lanes: completions of a
-    prompt that decode at the same time, the others following as these finish; 0: all.
+    Attributes:
+      batch_size: prompts that decode at the same time; 0: a player's whole batch.
+      lanes: completions of a prompt that decode at the same time, the others follow; 0: all.
     """
 
     batch_size: int = within(0, 0)

@@ -29,13 +29,14 @@ _CROWDED = 16  # texts that are indexed by one shingle before its level rises
 
 @dataclasses.dataclass(frozen=True)
 class VerificationConfig(Settings):
-    """`config.verification`.
+    """`config.verification`: which generated tasks are admitted.
 
-    near_duplicate: similarity of the wording from which a task is a copy (`NearDuplicates`), and share of a
-      held-out request from which it is there again (`Requests`); 0: canonical forms alone are compared.
-    pool_epochs: epochs for which an accepted task bars its copies; 0: always.
-    admit: "proven": tasks that pass their own checks; "parsed": all that can be read, with the answer that
-      the simulator wrote, as the paper's public code does.
+    Attributes:
+      near_duplicate: similarity of the wording from which a task is a copy (`NearDuplicates`), and share of a
+        held-out request from which it is there again (`Requests`); 0: only canonical forms are compared.
+      pool_epochs: epochs for which an accepted task bars its copies; 0: always.
+      admit: "proven": tasks that pass their own checks; "parsed": all that can be read, with the answer that
+        the simulator wrote, as the paper's public code does.
     """
 
     near_duplicate: float = within(0.8, 0, 1)

@@ -25,10 +25,15 @@ SIMULATOR, STATIC, TEACHER, ORACLE = "simulator", "static", "teacher", "oracle"
 
 @dataclasses.dataclass(frozen=True)
 class TasksConfig(Settings):
-    """`config.tasks`.  The simulator learns from tasks of its own alone.
+    """`config.tasks`: where fresh training tasks come from; the simulator learns from its own alone.
 
-    source: see the module's docstring.  count: how many fixed tasks; 0: a teacher's `per_seed` for each seed,
-    else `config.simulator.variations` of each.
+    Attributes:
+      source: "simulator": its tasks, fresh in every epoch; "static": tasks that the initial simulator wrote
+        once; "teacher": tasks of a fixed generator, drawn once; "oracle": tasks of the benchmark's generator
+        at the difficulties that the agent solves with the target success rate.
+      count: how many fixed tasks; 0: a teacher's `per_seed` for each seed, else `config.simulator.variations`
+        of each.
+      teacher: a model behind a server that writes them.
     """
 
     source: str = choice(SIMULATOR, STATIC, TEACHER, ORACLE)

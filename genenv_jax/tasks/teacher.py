@@ -49,16 +49,16 @@ _CHARS_A_TOKEN = 16  # no honest answer is longer
 
 @dataclasses.dataclass(frozen=True)
 class TeacherConfig(Settings):
-    """`config.tasks.teacher`.
+    """`config.tasks.teacher`: a server that writes tasks.
 
     Attributes:
-      url: of an OpenAI-compatible server, such as http://localhost:8000/v1, whose key is $OPENAI_API_KEY; "":
-        the benchmark's own generator.
-      model: its name there.
+      url: an OpenAI-compatible server such as http://localhost:8000/v1, whose key is $OPENAI_API_KEY; "": the
+        benchmark's own generator.
+      model: the name of the model on that server.
       per_seed: tasks for each seed, where `tasks.count` is 0.
       temperature: of its answers.
       max_tokens: of one answer.
-      budget: tokens, of prompts and answers, for all of them; 0: no limit.
+      budget: tokens of all prompts and answers together; 0: no limit.
     """
 
     url: str = ""

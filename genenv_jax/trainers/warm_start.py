@@ -52,17 +52,21 @@ class Example(NamedTuple):
 
 @dataclasses.dataclass(frozen=True)
 class WarmStartConfig(Settings):
-    """`config.warm_start`: supervised training before the co-evolution; 0 steps: none.
+    """`config.warm_start`: supervised training before the co-evolution.
+
+    Attributes:
+      steps: how many; 0: none.
+      batch_size: completions a step.
+      learning_rate: of AdamW.
+      warmup_steps: of the learning rate.
+      micro_batches: a step's gradient is added up over so many parts of equally many prompts; over fewer
+        where a prompt has several completions, as the simulator's have (`simulator.variations`).
+      validation_share: of the seed tasks, left out; the step with the lowest loss on them is kept.
+      validate_every: steps between two measurements of that loss.
 
     A made model learns from endless demonstrations, all of its parameters.  A given one (`model.path`) learns
     from those of the seed tasks, in as many passes as `steps` batches are, and with `lora.rank` its adapters
     alone.  Its steps are the agent's and the simulator's in turn.  The last three are for a given model.
-
-    batch_size: completions a step.
-    micro_batches: a step's gradient is added up over so many parts of equally many prompts; over fewer where
-      a prompt has several completions, as the simulator's have (`simulator.variations`).
-    validation_share: of the seed tasks, left out; the step with the lowest loss on them is kept.
-    validate_every: steps between two measurements of that loss.
     """
 
     steps: int = within(0, 0)
