@@ -45,7 +45,6 @@ def get_config(arg: str = ""):
     config.limits.simulator_prompt = 4608
     if arg.startswith("search"):
         config.benchmark.mode = "search"
-        config.benchmark.episodes = True
         # Four answers of at most 256 tokens, and what three searches find.
         config.limits.agent_prompt, config.limits.agent_response = 512, 256
         config.limits.agent_episode = 2048

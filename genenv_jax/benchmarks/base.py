@@ -88,7 +88,7 @@ __all__ = [
 
 # What reading a task raises whose fields are not those of its benchmark.
 MALFORMED = (KeyError, TypeError, ValueError, AttributeError, IndexError)
-MAX_GENERATION = 8_192  # characters of a generation that `Benchmark.parse` reads
+MAX_GENERATION = 8_192
 _MAX_DEPTH = 8  # of the JSON in a generation
 _RULES = """\
 You write training tasks for an agent. You are shown one task with its answer, and how well the agent does \
@@ -114,6 +114,7 @@ class Benchmark(abc.ABC):
         must be picklable, and its modules must not import JAX.
       worker_needs: what such a process needs beside computing and reading files: some of "network" and
         "files", see `genenv_jax.scoring.isolation`.
+      max_generation: characters of a generation that are read; of a longer one none is.
       rules: what the default simulator prompt asks of a task beside what holds for all.
 
     Args:
@@ -130,6 +131,7 @@ class Benchmark(abc.ABC):
     difficulties: ClassVar[Sequence[str]] = ()
     isolated: ClassVar[bool] = False
     worker_needs: ClassVar[Collection[str]] = ()
+    max_generation: ClassVar[int] = MAX_GENERATION
     rules: ClassVar[str] = ""
 
     max_seeds: int = 0
@@ -348,12 +350,23 @@ class Benchmark(abc.ABC):
     def parse(self, text: str, seed: Task, task_id: str, generation: int) -> Task | Rejection:
         """Reads one generation of the simulator.  Total: any text gives a Task or a Rejection.
 
+        Default: `read`, where the text has at most `max_generation` characters.
+        """
+        if rejection := check_text(text, self.max_generation):
+            return rejection
+        read = self.read(text, seed)
+        if isinstance(read, Rejection):
+            return read
+        new = {"id": task_id, "seed_id": seed.id, "origin": "generated", "generation": generation}
+        return dataclasses.replace(read, **new)
+
+    def read(self, text: str, seed: Task) -> Task | Rejection:
+        """What a generation says, as a task like its seed; `parse` says whose it is.  Total.
+
         Default: a JSON object with prompt and answer, perhaps in a code fence; tools and the messages
         before the prompt are the seed's.
         """
-        if rejection := check_text(text, MAX_GENERATION):
-            return rejection
-        value = parse_json(unfenced(text), MAX_GENERATION, _MAX_DEPTH)
+        value = parse_json(unfenced(text), self.max_generation, _MAX_DEPTH)
         if isinstance(value, Rejection):
             return value
         if not isinstance(value, dict) or set(value) != {"prompt", "answer"}:
@@ -366,15 +379,8 @@ class Benchmark(abc.ABC):
             answer = self.read_answer(value["answer"], seed)
         except ValueError as error:
             return Rejection(BAD_ANSWER, str(error)[:200])
-        return dataclasses.replace(
-            seed,
-            id=task_id,
-            messages=(*seed.messages[:-1], {"role": "user", "content": prompt.strip()}),
-            answer=answer,
-            seed_id=seed.id,
-            origin="generated",
-            generation=generation,
-        )
+        message = {"role": "user", "content": prompt.strip()}
+        return dataclasses.replace(seed, messages=(*seed.messages[:-1], message), answer=answer)
 
     def verify(self, task: Task) -> Rejection | None:
         """Why a parsed task is unsound, or None: `fault`, and BAD_ANSWER where it raises.  Total."""

@@ -256,6 +256,28 @@ def test_keywords_of_a_tool_search(benchmark, keywords, exact, words):
     text = f"[ToolSearcher(keywords='{keywords}')]"
     score = benchmark.score(task, text)
     assert (score.success, score.detail["tool_search_words"]) == (exact, words)
+    assert APIBank(tool_search="words").score(task, text).success == words
+
+
+@pytest.mark.parametrize(
+    ("keywords", "pays"),
+    [
+        ("book restaurant table", True),
+        ("Table Restaurant book", True),  # sets of words
+        ("table", False),  # a third
+        ("restaurant table", True),
+        ("book restaurant table bread", True),  # one word of the conversation
+        ("book restaurant table zebra", False),
+        ("book restaurant table bread twice", False),
+        ("book restaurant table table", False),
+        ("book restaurant table book restaurant table", False),
+    ],
+)
+def test_a_tool_search_is_not_padded(keywords, pays):
+    """CALL's conversation has bread and twice; the gold search found `ReserveRestaurantTable`."""
+    task = _search("lv3-api-train", "ReserveRestaurantTable", "book restaurant table")
+    score = APIBank(tool_search="words").score(task, f"[ToolSearcher(keywords='{keywords}')]")
+    assert (score.reward == 1.0, score.success) == (pays, pays)
 
 
 # What the official rules leave open: (API, parameter, type, gold, what they accept, what is paid as well).
@@ -296,7 +318,7 @@ def test_what_the_official_rules_leave_open_is_not_paid(
 def test_held_out_calls_with_what_nobody_asked_for_earn_nothing(data_dir):
     """All calls of the three levels: the score accepts most of these changes, the reward none."""
     counts = collections.Counter()
-    benchmark = APIBank(data_dir=data_dir)
+    benchmark = APIBank(data_dir=data_dir, tool_search="words")
     for task in benchmark.tasks("eval"):
         spec = task.answer
         for parameter, gold in spec["parameters"].items():
@@ -305,11 +327,14 @@ def test_held_out_calls_with_what_nobody_asked_for_earn_nothing(data_dir):
                 "never compared": "something else",
                 "banana": "banana",
                 "padding": f"{gold} zebra",
+                "padded search": f"{gold} zebra umbrella",
             }
             rule = scoring.rule_of(spec["name"], parameter)
             kind = {scoring.health_data: "invented", scoring.given: "never compared"}.get(rule)
             if rule in (scoring.most_words, scoring.most_folded_words):
                 kind = "padding"
+            elif spec["name"] == records.TOOL_SEARCHER and parameter == "keywords":
+                kind = "padded search"
             elif spec["types"].get(parameter) in ("bool", "boolean"):
                 kind = "banana"
             if kind:
@@ -318,7 +343,7 @@ def test_held_out_calls_with_what_nobody_asked_for_earn_nothing(data_dir):
                 counts[kind, "accepted"] += score.success
                 counts[kind, "paid"] += score.reward
     assert {kind: counts[kind, "accepted"] for kind, _ in counts} == {
-        "invented": 22, "never compared": 27, "padding": 54, "banana": 1,
+        "invented": 22, "never compared": 27, "padding": 54, "padded search": 44, "banana": 1,
     }  # fmt: skip
     assert not any(count for (_, what), count in counts.items() if what == "paid")
 
@@ -544,6 +569,7 @@ def test_metrics_have_the_official_names(loaded):
         ({"eval_splits": "level-1-api"}, r"eval_splits = 'level-1-api': expected a list"),
         ({"seed_fraction": 1.5}, r"seed_fraction = 1.5: expected a number in \[0, 1\]"),
         ({"max_seeds": -1}, "max_seeds = -1: expected"),
+        ({"tool_search": "fuzzy"}, "tool_search = 'fuzzy': expected one of exact, words"),
     ],
 )
 def test_bad_options_are_named(options, message):

@@ -297,10 +297,8 @@ def test_an_episode_with_two_searches():
     assert not benchmark.is_interactive(ONE_HOP) and not Bamboogle().is_interactive(TASK)
     episode = benchmark.episode(TASK)
     assert episode.messages() == benchmark.agent_messages(TASK)
-    made_up = "I look. <search>who wrote the long walk home</search><information>x</information>"
-    assert episode.step(made_up) is None
-    said, told = episode.messages()[-2:]
-    assert said["content"].endswith("</search>") and said["role"] == "assistant"
+    assert episode.step("I look. <search>who wrote the long walk home</search>") is None
+    told = episode.messages()[-1]
     assert "ann miller" in told["content"] and told["role"] == "user"
     assert episode.step("<search>where was Ann Miller born</search>") is None
     score = episode.step("So it is <answer>Port Albert</answer>.")
@@ -323,15 +321,15 @@ def test_following_the_sub_questions_answers_most_questions(questions):
 
 
 def test_searches_run_out():
-    benchmark = Bamboogle(mode="search", max_searches=2)
+    benchmark = Bamboogle(mode="search")
     episode = benchmark.episode(TASK)
-    for _ in range(2):
+    for _ in range(3):
         assert episode.step("<search>capital of France</search>") is None
         assert episodes.NOTHING in episode.messages()[-1]["content"]
     assert episode.step("<search>more</search>") is None
     assert "no searches are left" in episode.messages()[-1]["content"]
     score = episode.step("<search>more</search>")
-    assert score.reason == NO_ANSWER and not score.valid and score.detail["searches"] == 2
+    assert score.reason == NO_ANSWER and not score.valid and score.detail["searches"] == 3
 
 
 def test_the_tag_that_is_closed_first_decides():
@@ -343,19 +341,11 @@ def test_the_tag_that_is_closed_first_decides():
     assert benchmark.episode(TASK).step("</search><search>who</search>") is None
 
 
-def test_the_longest_episode_fits_into_the_prompt():
-    benchmark = Bamboogle(mode="search", max_searches=5)
-    episode = benchmark.episode(TASK)
-    for _ in range(6):
-        assert episode.step("because " * 900 + "<search>" + "who " * 90 + "</search>") is None
-    assert sum(len(message["content"]) for message in episode.messages()) < 13_000
-
-
 # --- prompts and generations --------------------------------------------------------------------------
 
 
 def test_prompts_state_what_is_needed(questions, benchmark):
-    searching = Bamboogle(mode="search", max_searches=2)
+    searching = Bamboogle(mode="search")
     for task in questions:
         text = "".join(m["content"] for m in benchmark.agent_messages(task))
         assert task.messages[0]["content"] in text and "<answer>" in text and "<search>" not in text
@@ -363,7 +353,7 @@ def test_prompts_state_what_is_needed(questions, benchmark):
         text = benchmark.simulator_messages(task, SeedStatistics())[-1]["content"]
         assert json.dumps(task.answer["steps"], ensure_ascii=False) in text
     text = searching.agent_messages(TASK)[0]["content"]
-    assert "<search>" in text and "2 times" in text
+    assert "<search>" in text and "3 times" in text
     assert "New Steps" not in benchmark.simulator_messages(ONE_HOP, SeedStatistics())[0]["content"]
 
 
@@ -429,7 +419,6 @@ def test_bad_generations_have_a_reason(benchmark, text, reason):
         ({"reward": "judge"}, "reward = 'judge': expected one of em, f1, sub_em"),
         ({"seed_fraction": -0.1}, r"seed_fraction = -0.1: expected a number in \[0, 1\]"),
         ({"max_eval": -2}, "max_eval = -2: expected"),
-        ({"max_searches": 9}, "max_searches = 9: expected an integer from 1 to 5"),
         ({"judge_url": "http://x"}, "judge_model = '': expected the judge's name"),
     ],
 )

@@ -42,7 +42,7 @@ SCENES: dict[str, tuple[str, dict[str, Any]]] = {
     "bfcl_irrelevance": _bfcl("irrelevance", seed_fraction=0.5),
     "api_bank": (
         "api_bank",
-        {"seed_splits": ("lv3-api-train", "level-1-api")},
+        {"seed_splits": ("lv3-api-train", "level-1-api"), "tool_search": "words"},
     ),
     "alfworld": ("alfworld", {}),
     "alfworld_games": (

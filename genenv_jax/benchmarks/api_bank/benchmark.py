@@ -24,7 +24,8 @@ metrics `accuracy_executed` say what the official execution makes of the same an
 published numbers.
 
 A tool search is officially judged by what a sentence-embedding model finds.  Here its keywords are
-compared, exactly after capitals were split into words; a lenient number is among the metrics.
+compared (`scoring.mismatch`): exactly, after capitals were split into words, or leniently; both
+numbers are among the metrics.
 
 The official training files of levels 1 and 2 are not published any more.  Seeds are therefore the
 training calls of level 3, and all three test files are held out.
@@ -48,7 +49,7 @@ from genenv_jax.benchmarks.base import (
     SeedStatistics,
     Task,
 )
-from genenv_jax.benchmarks.options import check_names, check_shares
+from genenv_jax.benchmarks.options import check_choice, check_names, check_shares
 from genenv_jax.benchmarks.records import Published
 from genenv_jax.benchmarks.subsets import stable_position
 from genenv_jax.benchmarks.wording import letters
@@ -63,19 +64,24 @@ class APIBank(Published):
       eval_splits: splits to hold out.  Where a level's test data is named in both, it is divided by a
         stable hash of the dialogue or sample, whose calls and replies stay together.
       seed_fraction: share of such data that becomes seeds.
+      tool_search: how a tool search's keywords are compared, "exact" or "words" (leniently).  For reward,
+        "words" admits one word that the gold search does not have, and that must be one of the conversation.
     """
 
     name = "api_bank"
+    max_generation = generations.MAX_CHARS
 
     seed_splits: Sequence[str] = ("lv3-api-train",)
     eval_splits: Sequence[str] = ("level-1-api", "level-2-api", "level-3-batch-inf")
     seed_fraction: float = 0.5
+    tool_search: str = scoring.EXACT
 
     def __post_init__(self):
         super().__post_init__()
         check_names("seed_splits", self.seed_splits, tuple(SPLITS))
         check_names("eval_splits", self.eval_splits, tuple(SPLITS))
         check_shares(seed_fraction=self.seed_fraction)
+        check_choice("tool_search", self.tool_search, (scoring.EXACT, scoring.WORDS))
 
     def facts(self) -> dict[str, str]:
         return {
@@ -83,7 +89,7 @@ class APIBank(Published):
             "dialogues of commit 483554e",
             "rule": "call match on name and parameters with the official relaxations, not executed; "
             "reward without those that leave a value open",
-            "tool_search": "exact",
+            "tool_search": self.tool_search,
             "seeds": ", ".join(self.seed_splits),
             "held_out": ", ".join(self.eval_splits),
         }
@@ -118,7 +124,7 @@ class APIBank(Published):
 
     def source(self, task: Task) -> str:
         """See `Benchmark.source`: the dialogue or sample, of which the calls are steps."""
-        return task.answer["sample"]
+        return task.answer.get("sample", task.id)
 
     def simulator_messages(self, seed: Task, statistics: SeedStatistics) -> list[Message]:
         """See `Benchmark.simulator_messages`."""
@@ -136,9 +142,9 @@ class APIBank(Published):
         prefix = CALL_PREFIX if task.answer["kind"] == CALL else ""
         return prefix + prompts.reference(task)
 
-    def parse(self, text: str, seed: Task, task_id: str, generation: int) -> Task | Rejection:
-        """See `Benchmark.parse`, and `generation.parse` for the reasons."""
-        return generations.parse(text, seed, task_id, generation)
+    def read(self, text: str, seed: Task) -> Task | Rejection:
+        """See `generation.read`."""
+        return generations.read(text, seed)
 
     def fault(self, task: Task) -> Rejection | None:
         """Reasons of `generation.fault`, and WRONG_ANSWER."""
@@ -177,7 +183,8 @@ class APIBank(Published):
     def verdict(self, task: Task, answer: str) -> Score:
         """Calls by `reward.score_call`, replies by `scoring.score_reply`."""
         if task.answer["kind"] == CALL:
-            return reward.score_call(task, answer)
+            lenient = self.tool_search == scoring.WORDS
+            return reward.score_call(task, answer, prompts.dialogue(task), lenient)
         return scoring.score_reply(task.answer, answer)
 
     def aggregate(self, results: Sequence[tuple[Task, Score]]) -> dict[str, float]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import re
 from collections.abc import Mapping, Sequence
@@ -45,7 +46,7 @@ _SPEAKER = re.compile("^(?:User|AI):", re.MULTILINE)
 
 
 def write(tools: Sequence[Mapping[str, Any]] | None, dialogue: str, answer: str) -> str:
-    """The text that `parse` inverts; `tools` None keeps the seed's."""
+    """The text that `read` inverts; `tools` None keeps the seed's."""
     listed = prompts.SAME_TOOLS
     if tools is not None:
         listed = json.dumps([dict(tool) for tool in tools], ensure_ascii=False)
@@ -53,16 +54,11 @@ def write(tools: Sequence[Mapping[str, Any]] | None, dialogue: str, answer: str)
     return "\n".join(f"{h} {s}" for h, s in zip(_HEADERS, sections, strict=True))
 
 
-def parse(text: Any, seed: Task, task_id: str, generation: int) -> Task | Rejection:
-    """Reads a generation; total.
+def read(text: str, seed: Task) -> Task | Rejection:
+    """The task that a generation of at most `MAX_CHARS` holds; total.
 
-    Returns:
-      The task, or a `Rejection`: EMPTY, NOT_TEXT, TOO_LONG, UNPARSABLE (sections or conversation),
-      BAD_TOOLS or BAD_ANSWER.
+    Rejections: UNPARSABLE (sections or conversation), TOO_LONG, BAD_TOOLS or BAD_ANSWER.
     """
-    rejection = check_text(text, MAX_CHARS)
-    if rejection:
-        return rejection
     sections = parse_headers(text, _HEADERS)
     if isinstance(sections, Rejection):
         return sections
@@ -82,7 +78,7 @@ def parse(text: Any, seed: Task, task_id: str, generation: int) -> Task | Reject
         if rejection:
             return rejection
     kind = seed.answer["kind"]
-    spec: dict[str, Any] = {"kind": kind, "level": seed.answer["level"], "sample": task_id}
+    spec: dict[str, Any] = {"kind": kind, "level": seed.answer["level"]}
     if kind == CALL:
         call = read_call(answer)
         if isinstance(call, Rejection):
@@ -92,17 +88,8 @@ def parse(text: Any, seed: Task, task_id: str, generation: int) -> Task | Reject
         spec["text"] = answer
     if is_new:
         spec["new_tools"] = True
-    return Task(
-        id=task_id,
-        benchmark=seed.benchmark,
-        category=seed.category,
-        messages=({"role": "user", "content": dialogue},),
-        tools=tuple(tools),
-        answer=spec,
-        seed_id=seed.id,
-        origin="generated",
-        generation=generation,
-    )
+    messages = ({"role": "user", "content": dialogue},)
+    return dataclasses.replace(seed, messages=messages, tools=tuple(tools), answer=spec)
 
 
 def check_tools(tools: Any) -> Rejection | None:

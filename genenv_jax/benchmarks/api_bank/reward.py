@@ -2,12 +2,14 @@
 
 The official relaxations accept values of which nearly half of the words are made up, and some parameters
 they never compare.  So each parameter is also asked for by its type: texts by their words in order, lists
-entry by entry, booleans as such.
+entry by entry, booleans as such, and tool searches without words from elsewhere.
 """
 
 from __future__ import annotations
 
+import collections
 from collections.abc import Mapping
+from typing import Any
 
 from genenv_jax.benchmarks.api_bank import scoring
 from genenv_jax.benchmarks.api_bank.calls import read_call
@@ -15,6 +17,8 @@ from genenv_jax.benchmarks.api_bank.scoring import Rule
 from genenv_jax.benchmarks.api_bank.tasks import TOOL_SEARCHER
 from genenv_jax.benchmarks.base import Rejection, Score, Task
 from genenv_jax.benchmarks.wording import words
+
+_MOST_EXTRA = 1  # words of a tool search that are not those of the gold one
 
 
 def _same_words(value: str, gold: str) -> bool:
@@ -47,7 +51,22 @@ def is_paid(api: str, name: str, value: str, gold: str, kind: str) -> bool:
     return rule is None or rule(value, gold)
 
 
-def score_call(task: Task, answer: str) -> Score:
+def _is_padded(keywords: str, spec: Mapping[str, Any], dialogue: str) -> bool:
+    """Whether a search has more than one word that neither the gold keywords nor the found tool's name have.
+
+    A repeated word counts, and the one must be in the conversation.
+    """
+    found = scoring.keywords_of(keywords)
+    expected = scoring.keywords_of(str(spec["parameters"]["keywords"]))
+    if found == expected:
+        return False
+    extra = collections.Counter(found.split())
+    extra.subtract({*expected.split(), *scoring.keywords_of(spec["target"]).split()})
+    extra = +extra
+    return extra.total() > _MOST_EXTRA or not extra.keys() <= set(words(dialogue))
+
+
+def score_call(task: Task, answer: str, dialogue: str, lenient_search: bool) -> Score:
     """1 for a call that the rules of training accept, else 0.
 
     Success is the official match for a held-out task, else the strict one.  `reason` is the official error
@@ -58,9 +77,16 @@ def score_call(task: Task, answer: str) -> Score:
     call = read_call(answer)
     if isinstance(call, Rejection):
         return Score(0.0, False, False, call.reason)
-    strictly = scoring.mismatch(call, spec, is_paid)
-    reason = scoring.mismatch(call, spec) if task.origin == "eval" else strictly
+    official = scoring.mismatch(call, spec, lenient_search=lenient_search)
+    strictly = scoring.mismatch(call, spec, is_paid, lenient_search)
     detail = {}
     if spec["name"] == TOOL_SEARCHER:
         detail["tool_search_words"] = not scoring.mismatch(call, spec, lenient_search=True)
+        if (
+            not strictly
+            and lenient_search
+            and _is_padded(call.arguments["keywords"], spec, dialogue)
+        ):
+            strictly = scoring.INPUT_MISMATCH
+    reason = official if task.origin == "eval" else strictly
     return Score(float(not strictly), not reason, True, reason, detail)

@@ -24,6 +24,8 @@ from genenv_jax.benchmarks.api_bank.tasks import CALL, RESPONSE, SPLITS, TOOL_SE
 from genenv_jax.benchmarks.base import Rejection, Score, Task
 from genenv_jax.benchmarks.safe_parse import check_text, parse_json, parse_literal
 
+EXACT, WORDS = "exact", "words"  # how a ToolSearcher's keywords are compared
+
 # Reasons, after the official evaluator's error statistics.
 NAME_MISMATCH = "api_name_mismatch"
 INVALID_PARAMETER = "invalid_input_parameter"
@@ -230,6 +232,11 @@ def _plain(value: Any) -> str:
     return str(value)
 
 
+def keywords_of(text: str) -> str:
+    """The words of a search for a tool, by which it is compared."""
+    return " ".join(split_capitals(text).lower().split())
+
+
 def _keywords_match(value: str, gold: str, target: str, lenient: bool) -> bool:
     """Whether two searches for a tool are the same search, without regard to case.
 
@@ -237,9 +244,7 @@ def _keywords_match(value: str, gold: str, target: str, lenient: bool) -> bool:
     are split into words first.  Here the words so made must be equal.  Leniently more than half of all words
     are in common with the gold keywords, or with the name of the tool that the gold search found.
     """
-    found, expected, name = (
-        " ".join(split_capitals(text).lower().split()) for text in (value, gold, target)
-    )
+    found, expected, name = map(keywords_of, (value, gold, target))
     if not lenient or not found or found == expected:
         return found == expected
     return most_words(found, expected) or (bool(name) and most_words(found, name))

@@ -21,16 +21,17 @@ well among several answers), and on 11 they lead to something else altogether.
 from __future__ import annotations
 
 import dataclasses
+import functools
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 from genenv_jax.benchmarks.bamboogle import generation as generations
 from genenv_jax.benchmarks.bamboogle import prompts, scoring, tasks
-from genenv_jax.benchmarks.bamboogle.episode import SearchEpisode, search_answer
+from genenv_jax.benchmarks.bamboogle.episode import MAX_SEARCHES, SearchEpisode, search_answer
 from genenv_jax.benchmarks.bamboogle.judge import EndpointJudge, Judge
 from genenv_jax.benchmarks.bamboogle.scoring import normalize
 from genenv_jax.benchmarks.base import WRONG_ANSWER, Message, Rejection, Score, SeedStatistics, Task
-from genenv_jax.benchmarks.options import check_choice, check_integers, check_shares
+from genenv_jax.benchmarks.options import check_choice, check_shares
 from genenv_jax.benchmarks.records import Published
 from genenv_jax.benchmarks.subsets import stable_position
 from genenv_jax.benchmarks.wording import letters
@@ -48,12 +49,10 @@ class Bamboogle(Published):
     """Bamboogle's tasks, prompts and scoring.
 
     Args, beside those of `Published`:
-      mode: "closed_book" (one answer) or "search" (episodes with a search tool).
+      mode: "closed_book" (one answer) or "search": the seeds, and what the simulator writes, are questions of
+        two hops that are searched for, in episodes.
       reward: "f1", "em" or "sub_em".
       seed_fraction: share of the questions that become seeds, by a stable hash, with their sub-questions.
-      episodes: the seeds, and what the simulator writes, are questions of two hops that are searched for, in
-        episodes whose conversations only grow.  The mode must be "search".
-      max_searches: searches of an episode.
       judge_url: base URL of an OpenAI-compatible endpoint that judges held-out answers; "": none.
       judge_model: the model's name there.
     """
@@ -63,22 +62,18 @@ class Bamboogle(Published):
     mode: str = CLOSED_BOOK
     reward: str = "f1"
     seed_fraction: float = 0.2
-    episodes: bool = False
-    max_searches: int = 3
     judge_url: str = ""
     judge_model: str = ""
 
     def __post_init__(self):
         super().__post_init__()
         check_choice("mode", self.mode, (CLOSED_BOOK, SEARCH))
-        if self.episodes and self.mode != SEARCH:
-            raise ValueError(f"episodes = True, mode = {self.mode!r}: expected 'search'")
         check_choice("reward", self.reward, ("em", "f1", "sub_em"))
         check_shares(seed_fraction=self.seed_fraction)
-        check_integers(1, 5, max_searches=self.max_searches)
         url, model = self.judge_url, self.judge_model
         if url and not model:
             raise ValueError("judge_model = '': expected the judge's name at judge_url")
+        self.episodes = self.mode == SEARCH
         self.judge: Judge | None = EndpointJudge(url, model) if url else None
         # A request may hang longer than its time-out says: scored in processes, with a limit.
         self.isolated = bool(url)
@@ -93,8 +88,7 @@ class Bamboogle(Published):
         }
         if self.episodes:
             facts["episodes"] = "conversations only grow; searches and what they find are bounded"
-        if self.mode == SEARCH:
-            facts["search"] = f"the question's own sub-questions, {self.max_searches} searches"
+            facts["search"] = f"the question's own sub-questions, {MAX_SEARCHES} searches"
         if self.judge is not None:
             facts["judge"] = self.judge_model
         return facts
@@ -120,18 +114,16 @@ class Bamboogle(Published):
         return list(kept.values())
 
     def prompt(self, task: Task) -> list[Message]:
-        return prompts.agent_messages(task, self.max_searches if self.is_interactive(task) else 0)
+        return prompts.agent_messages(task, MAX_SEARCHES if self.is_interactive(task) else 0)
 
     def source(self, task: Task) -> str:
         """See `Benchmark.source`: a question and its sub-questions."""
         return task.id.partition(":")[0]
 
     def simulator_messages(self, seed: Task, statistics: SeedStatistics) -> list[Message]:
-        """See `Benchmark.simulator_messages`."""
         return prompts.simulator_messages(seed, statistics)
 
     def simulator_answer(self, task: Task, seed: Task | None = None) -> str:
-        """See `Benchmark.simulator_answer`."""
         return generations.write(task)
 
     def agent_answer(self, task: Task) -> str:
@@ -139,25 +131,21 @@ class Bamboogle(Published):
         return f"<answer>{task.answer['answers'][0]}</answer>"
 
     def agent_answers(self, task: Task) -> list[str]:
-        """See `Benchmark.agent_answers`: a search for each step, as far as there are any, and the answer."""
-        steps = task.answer["steps"][: self.max_searches] if self.is_interactive(task) else []
+        """See `Benchmark.agent_answers`: a search for each step, if there are any, and the answer."""
+        steps = task.answer["steps"] if self.is_interactive(task) else []
         return [*(search_answer(step["question"]) for step in steps), self.agent_answer(task)]
 
     def is_interactive(self, task: Task) -> bool:
         """See `Benchmark.is_interactive`: in search mode, where there is something to find."""
-        return self.mode == SEARCH and bool(task.answer["steps"])
+        return self.episodes and bool(task.answer["steps"])
 
     def episode(self, task: Task) -> SearchEpisode:
-        """See `Benchmark.episode`."""
-        return self._episode(task, lambda answer: self.score(task, answer))
+        finish = functools.partial(self.score, task)
+        return SearchEpisode(self.agent_messages(task), task.answer["steps"], finish)
 
-    def _episode(self, task: Task, finish: Callable[[str], Score]) -> SearchEpisode:
-        opening = self.agent_messages(task)
-        return SearchEpisode(task, opening, finish, self.max_searches, self.episodes)
-
-    def parse(self, text: str, seed: Task, task_id: str, generation: int) -> Task | Rejection:
-        """See `Benchmark.parse`, and `generation.parse` for the reasons."""
-        return generations.parse(text, seed, task_id, generation)
+    def read(self, text: str, seed: Task) -> Task | Rejection:
+        """See `generation.read`."""
+        return generations.read(text, seed)
 
     def fault(self, task: Task) -> Rejection | None:
         """Reasons of `generation.fault`, and WRONG_ANSWER.
@@ -165,8 +153,7 @@ class Bamboogle(Published):
         Whether a generated answer is true cannot be checked without a source; the steps must lead to
         it, and the question must not hold it.
         """
-        rejection = generations.fault(task)
-        if rejection:
+        if rejection := generations.fault(task):
             return rejection
         found = scoring.score(task.answer["answers"], self.agent_answer(task), "f1")
         if not found.success or found.reward < 1.0:
@@ -177,10 +164,9 @@ class Bamboogle(Published):
         """BAD_STEPS unless each of the reference's searches finds a step, and its answer is the end."""
         if not self.is_interactive(task):
             return Rejection(generations.BAD_STEPS, "nothing to search for")
-        episode = self._episode(task, lambda answer: Score(1.0, True, True))
-        answers = self.agent_answers(task)
-        scores = [score for answer in answers if (score := episode.step(answer)) is not None]
-        if len(scores) != 1 or scores[0].detail["found"] != len(answers) - 1:
+        episode, answers = self.episode(task), self.agent_answers(task)
+        ends = [episode.step(answer) is not None for answer in answers]
+        if any(ends[:-1]) or not ends[-1] or episode.result.detail["found"] != len(answers) - 1:
             return Rejection(generations.BAD_STEPS, "a search for a step does not find it")
         return None
 
@@ -219,7 +205,7 @@ class Bamboogle(Published):
         return dataclasses.replace(score, detail={**score.detail, **judged})
 
     def aggregate(self, results: Sequence[tuple[Task, Score]]) -> dict[str, float]:
-        """See `Benchmark.aggregate` and `scoring.official_metrics`."""
+        """See `scoring.official_metrics`."""
         return scoring.official_metrics(results)
 
 

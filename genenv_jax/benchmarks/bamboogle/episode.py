@@ -12,17 +12,16 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from genenv_jax.benchmarks.bamboogle.scoring import MAX_CHARS, NO_ANSWER, normalize
-from genenv_jax.benchmarks.base import TOO_LONG, Episode, Message, Score, Task
+from genenv_jax.benchmarks.base import TOO_LONG, Episode, Message, Score
 from genenv_jax.benchmarks.safe_parse import check_text
 
 NOTHING = "no results"
-_NO_MORE = "no searches are left; give your answer"
+MAX_SEARCHES = 3
 _SEARCH, _END_SEARCH = "<search>", "</search>"
 _END_ANSWER = "</answer>"
 _LEAST_SIMILARITY = 0.4  # of a query and the sub-question that it finds
-_KEPT_CHARS = 1_500  # of an answer in the conversation: five of them must fit into the prompt
-_GROWING_CHARS = 2_000  # of a search in an episode that agents are trained on
-_INFORMATION_CHARS = 1_000  # of what comes back there
+_SEARCH_CHARS = 2_000  # of an answer that searches
+_INFORMATION_CHARS = 1_000  # of what comes back
 _QUERY_CHARS = 400
 _COMMON = frozenset(
     "of in on at by for to from with and or is are was were be been did do does has have had that "
@@ -34,32 +33,24 @@ class SearchEpisode(Episode):
     """A question, searches and an answer.
 
     Each answer of the agent is either a search, `<search>query</search>`, or the end.  The tag that is
-    closed first decides.  A search beyond `max_searches` finds nothing; the next one ends the episode without
+    closed first decides.  A search beyond `MAX_SEARCHES` finds nothing; the next one ends the episode without
     an answer.
 
     Args:
-      task: the question with its two sub-questions.
       opening: the messages that the agent reads first.
+      steps: the question's two sub-questions, [{"question", "answers"}, ...].
       finish: scores the last answer.
-      max_searches: how many searches find something.
-      grows: the conversation is only added to, as agents are trained on it: a search stands as it was given,
-        a longer one than `_GROWING_CHARS` ends the episode, and what is found is cut.  Otherwise what stands
-        after a search is left out of the conversation, and so is the beginning of a long one.
     """
 
     def __init__(
         self,
-        task: Task,
         opening: list[Message],
+        steps: Sequence[Mapping[str, Any]],
         finish: Callable[[str], Score],
-        max_searches: int,
-        grows: bool = False,
     ):
         super().__init__(opening)
-        self._steps = task.answer["steps"]
+        self._steps = steps
         self._finish = finish
-        self._max_searches = max_searches
-        self._grows = grows
         self._searches = 0
         self._found: set[int] = set()
 
@@ -68,39 +59,29 @@ class SearchEpisode(Episode):
         after = self._search(answer)
         if isinstance(after, str):
             return [{"role": "user", "content": f"<information>{after}</information>"}]
-        searches = min(self._searches, self._max_searches)
-        counts = {"searches": searches, "found": len(self._found)}
+        counts = {"searches": min(self._searches, MAX_SEARCHES), "found": len(self._found)}
         return dataclasses.replace(after, detail={**after.detail, **counts})
-
-    def shown(self, answer: str) -> str:
-        """See `Episode.shown`; what stands after a search is made up."""
-        if self._grows or _query(answer) is None:
-            return answer
-        end = answer.find(_END_SEARCH, answer.find(_SEARCH)) + len(_END_SEARCH)
-        return answer[:end][-_KEPT_CHARS:]
 
     def _search(self, answer: str) -> Score | str:
         """What an answer's search finds, or the score that it ends with."""
-        rejection = check_text(answer, MAX_CHARS)
-        if rejection:
+        if rejection := check_text(answer, MAX_CHARS):
             return Score(0.0, False, False, rejection.reason)
         query = _query(answer)
         if query is None:
             return self._finish(answer)
-        if self._grows and len(answer) > _GROWING_CHARS:
+        if len(answer) > _SEARCH_CHARS:
             return Score(0.0, False, False, TOO_LONG)
-        if self._searches > self._max_searches:
+        if self._searches > MAX_SEARCHES:
             return Score(0.0, False, False, NO_ANSWER)
         self._searches += 1
-        if self._searches > self._max_searches:
-            return _NO_MORE
+        if self._searches > MAX_SEARCHES:
+            return "no searches are left; give your answer"
         step = find(query[:_QUERY_CHARS], self._steps, self._found)
         if step is None:
             return NOTHING
         self._found.add(step)
         found = self._steps[step]
-        text = f"{found['question']} {'; '.join(found['answers'])}"
-        return text[:_INFORMATION_CHARS] if self._grows else text
+        return f"{found['question']} {'; '.join(found['answers'])}"[:_INFORMATION_CHARS]
 
 
 def search_answer(question: str) -> str:
@@ -110,8 +91,6 @@ def search_answer(question: str) -> str:
 
 def _query(answer: str) -> str | None:
     """The first search, if it is closed before an answer is; else None."""
-    if not isinstance(answer, str):
-        return None
     start = answer.find(_SEARCH)
     end = answer.find(_END_SEARCH, start + len(_SEARCH)) if start >= 0 else -1
     if end < 0:

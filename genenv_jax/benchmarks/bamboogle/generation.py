@@ -9,13 +9,12 @@ from genenv_jax.benchmarks.bamboogle.scoring import normalize
 from genenv_jax.benchmarks.bamboogle.tasks import make_task
 from genenv_jax.benchmarks.base import BAD_ANSWER, UNPARSABLE, Rejection, Task
 from genenv_jax.benchmarks.headers import parse_headers
-from genenv_jax.benchmarks.safe_parse import check_text, parse_json
+from genenv_jax.benchmarks.safe_parse import parse_json
 from genenv_jax.benchmarks.wording import fold
 
 BAD_STEPS = "bad_steps"  # sub-questions that are missing or not well formed
 LEAKED = "leaked"  # the question holds its own answer
 
-_MAX_CHARS = 8_192  # of a generation
 _MAX_QUESTION = 500
 _MAX_ANSWER = 200
 _MAX_ANSWERS = 8
@@ -24,7 +23,7 @@ _MAX_DEPTH = 8
 
 
 def write(task: Task) -> str:
-    """The text that `parse` inverts."""
+    """The text that `read` inverts."""
     lines = [f"{prompts.TASK_HEADER} {prompts.question(task)}"]
     if task.answer["steps"]:
         lines.append(f"{prompts.STEPS_HEADER} {prompts.write_steps(task)}")
@@ -32,15 +31,8 @@ def write(task: Task) -> str:
     return "\n".join(lines)
 
 
-def parse(text: Any, seed: Task, task_id: str, generation: int) -> Task | Rejection:
-    """Reads a generation, of two hops where the seed is; total.
-
-    Returns:
-      The task, or a `Rejection`: EMPTY, NOT_TEXT, TOO_LONG, UNPARSABLE (sections) or BAD_STEPS.
-    """
-    rejection = check_text(text, _MAX_CHARS)
-    if rejection:
-        return rejection
+def read(text: str, seed: Task) -> Task | Rejection:
+    """The task that a generation holds, of two hops where the seed is; UNPARSABLE or BAD_STEPS.  Total."""
     headers = [prompts.TASK_HEADER, prompts.ANSWER_HEADER]
     two_hops = bool(seed.answer["steps"])
     if two_hops:
@@ -50,21 +42,13 @@ def parse(text: Any, seed: Task, task_id: str, generation: int) -> Task | Reject
         return parts
     steps: Any = []
     if two_hops:
-        steps = parse_json(parts[1], _MAX_CHARS, _MAX_DEPTH)
+        steps = parse_json(parts[1], max_depth=_MAX_DEPTH)
         if isinstance(steps, Rejection):
             return Rejection(BAD_STEPS, f"{steps.reason}: {steps.detail}"[:200])
         if not _is_steps(steps):
             return Rejection(BAD_STEPS, "expected two objects with a question and its answers")
     answers = [part.strip() for part in parts[-1].split(prompts.SEPARATOR.strip())]
-    return make_task(
-        task_id,
-        " ".join(parts[0].split()),
-        answers,
-        steps,
-        seed_id=seed.id,
-        origin="generated",
-        generation=generation,
-    )
+    return make_task(seed.id, " ".join(parts[0].split()), answers, steps)
 
 
 def _is_steps(value: Any) -> bool:

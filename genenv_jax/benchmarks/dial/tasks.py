@@ -26,7 +26,6 @@ OPERATIONS = {
 # Names that renamed tasks use.  They are words of no language, so nothing is known of them beforehand.
 NEW_NAMES = ("zap", "nix", "hop", "wug", "dax", "fep", "kiv", "lum")
 SIMULATOR_INSTRUCTION = "Write a task that is solved half of the time."
-_MOST_CHARS = 1000  # of a generation
 
 
 class Program(Protocol):
@@ -57,6 +56,7 @@ class DialTasks(Benchmark):
     """
 
     agent_instruction: ClassVar[str]
+    max_generation = 1000
 
     seed: int = 0
     positions: int = 10
@@ -218,29 +218,18 @@ class DialTasks(Benchmark):
             {"role": "user", "content": f"{self.text(seed)}\nSolved: {solved}"},
         ]
 
-    def parse(self, text: str, seed: Task, task_id: str, generation: int) -> Task | Rejection:
-        """See `Benchmark.parse`."""
-        if not text.strip():
-            return Rejection(base.EMPTY)
-        if len(text) > _MOST_CHARS:
-            return Rejection(base.TOO_LONG, f"{len(text)} characters, at most {_MOST_CHARS}")
+    def read(self, text: str, seed: Task) -> Task | Rejection:
+        """See `Benchmark.read`."""
         if not text.isascii() or not all(c.isprintable() or c == "\n" for c in text):
             return Rejection(base.NOT_TEXT, "characters outside printable ASCII")
         read = self.read_generation(text.strip())
         if isinstance(read, Rejection):
             return read
         statement, depth, answer = read
-        return Task(
-            id=task_id,
-            benchmark=self.name,
-            category=f"depth_{depth}",
-            # The words stay as the simulator wrote them; `verify` holds them against the reference calls.
-            messages=({"role": "user", "content": statement},),
-            answer=answer,
-            seed_id=seed.id,
-            origin="generated",
-            generation=generation,
-        )
+        # The words stay as the simulator wrote them; `verify` holds them against the reference calls.
+        messages = ({"role": "user", "content": statement},)
+        category = f"depth_{depth}"
+        return dataclasses.replace(seed, category=category, messages=messages, answer=answer)
 
     # -- metrics ------------------------------------------------------------------------------------
 
