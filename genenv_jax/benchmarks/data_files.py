@@ -119,7 +119,10 @@ def verify(name: str, directory: pathlib.Path, paths: Iterable[str] | None = Non
     published = {source.path: source for source in sources(name)}
     for path in published if paths is None else paths:
         if path not in published:
-            raise ValueError(f"{name} has no upstream file {path!r}")
+            raise ValueError(
+                f"{name} has no upstream file {path!r}; set config.benchmark.verify_files to False to use "
+                "it unchecked"
+            )
         verify_file(directory / path, published[path])
 
 

@@ -292,7 +292,7 @@ def test_files_are_checked(tmp_path):
         with pytest.raises(ValueError, match="SHA-256"):
             ALFWorld(**options).tasks("eval")
         write_game(tmp_path, "valid_train", trial="trial_2")
-        with pytest.raises(ValueError, match="have no checksum here"):
+        with pytest.raises(ValueError, match="no upstream file .*verify_files to False"):
             ALFWorld(**options).games("seed")
 
 

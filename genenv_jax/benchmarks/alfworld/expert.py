@@ -25,11 +25,11 @@ def likelihood(worlds: Iterable[World]) -> dict[tuple[str, str], float]:
     things: Counter[tuple[str, str]] = Counter()
     places: Counter[str] = Counter()
     for world in worlds:
-        places.update(world.receptacle_type[r] for r in world.receptacles)
+        places.update(world.receptacle_kind[r] for r in world.receptacles)
         things.update(
-            (world.object_type[o], world.receptacle_type[r])
+            (world.object_kind[o], world.receptacle_kind[r])
             for o, r in world.inside
-            if o in world.object_type and r in world.receptacle_type
+            if o in world.object_kind and r in world.receptacle_kind
         )
     return {pair: count / places[pair[1]] for pair, count in things.items()}
 
@@ -60,15 +60,15 @@ class _Run:
         self.likely = likely
         self.commands: list[str] = []
         self.seen: set[str] = set()
-        self.by_type: dict[str, list[str]] = defaultdict(list)
+        self.by_kind: dict[str, list[str]] = defaultdict(list)
         for receptacle in sorted(world.receptacles, key=lambda r: kind_and_number(world.names[r])):
-            self.by_type[world.receptacle_type.get(receptacle, "")].append(receptacle)
+            self.by_kind[world.receptacle_kind.get(receptacle, "")].append(receptacle)
 
     def solve(self) -> None:
         goal, world = self.world.goal, self.world
         if goal.kind == "light":
-            self.take(self.find(goal.object_type, ["pickupable"]))
-            lamp, place = self.find(goal.place_type, ["toggleable"])
+            self.take(self.find(goal.object_kind, ["pickupable"]))
+            lamp, place = self.find(goal.place_kind, ["toggleable"])
             self.go(place)
             self.do(f"use {world.names[lamp]}")
             return
@@ -78,7 +78,7 @@ class _Run:
             if world.won():
                 return
             left_out = None if chore.state else target
-            found = self.find(goal.object_type, flags, left_out, fits=target)
+            found = self.find(goal.object_kind, flags, left_out, fits=target)
             self.take(found)
             if chore.tools:
                 tool = self.tool(chore.tools)
@@ -94,22 +94,22 @@ class _Run:
     def target(self) -> str:
         """Where the objects go: of several receptacles the one that already holds most of them."""
         world, goal = self.world, self.world.goal
-        places = self.by_type.get(goal.place_type)
+        places = self.by_kind.get(goal.place_kind)
         if not places:
-            raise NoPlan(f"there is no {goal.place_type}")
+            raise NoPlan(f"there is no {goal.place_kind}")
         if goal.kind != "two":
             return min(places, key=lambda r: r in world.flags["openable"])
 
         def held(receptacle: str) -> int:
-            kinds = [world.object_type.get(o) for o in world.contents(receptacle)]
-            return kinds.count(goal.object_type) if receptacle in self.seen else 0
+            kinds = [world.object_kind.get(o) for o in world.contents(receptacle)]
+            return kinds.count(goal.object_kind) if receptacle in self.seen else 0
 
         return max(places, key=held)  # the first of equals
 
     def tool(self, kinds: tuple[str, ...]) -> str:
         for kind in kinds:
-            if self.by_type.get(f"{kind}type"):
-                return self.by_type[f"{kind}type"][0]
+            if self.by_kind.get(kind):
+                return self.by_kind[kind][0]
         raise NoPlan(f"there is no {kinds[0]}")
 
     def find(
@@ -123,7 +123,7 @@ class _Run:
                 if receptacle == left_out:
                     continue
                 for thing in world.contents(receptacle):
-                    right = world.object_type.get(thing) == kind
+                    right = world.object_kind.get(thing) == kind
                     right = right and all(thing in world.flags[name] for name in flags)
                     if right and (fits is None or world.fits(thing, fits)):
                         return thing, receptacle
@@ -136,7 +136,7 @@ class _Run:
         world = self.world
 
         def key(receptacle: str):
-            found = self.likely.get((kind, world.receptacle_type.get(receptacle, "")), 0.0)
+            found = self.likely.get((kind, world.receptacle_kind.get(receptacle, "")), 0.0)
             return (
                 -found / self.cost_of_a_look(receptacle),
                 kind_and_number(world.names[receptacle]),

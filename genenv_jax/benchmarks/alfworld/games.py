@@ -178,9 +178,9 @@ def compact(world: World) -> rooms.Room | None:
         return None
     told = " ".join(plan) + " "
     named = {
-        entity: (types[entity].removesuffix("type"), kind_and_number(world.names[entity])[1])
-        for types in (world.receptacle_type, world.object_type)
-        for entity in types
+        entity: (kind, kind_and_number(world.names[entity])[1])
+        for kinds_of in (world.receptacle_kind, world.object_kind)
+        for entity, kind in kinds_of.items()
     }
 
     def order(entity: str) -> tuple[bool, int, str]:
@@ -203,8 +203,7 @@ def compact(world: World) -> rooms.Room | None:
         seen.update(kept[receptacle])
     places = {named[r]: [named[thing] for thing in things] for r, things in kept.items()}
     closed = [named[r] for r in kept if not world.is_accessible(r)]
-    what = (part.removesuffix("type") for part in (goal.object_type, goal.place_type))
-    room = rooms.from_parts(goal.kind, *what, places, closed)
+    room = rooms.from_parts(goal.kind, goal.object_kind, goal.place_kind, places, closed)
     checked = rooms.read(room.to_json())
     if isinstance(checked, Rejection):
         return None

@@ -10,8 +10,6 @@ import dataclasses
 import re
 from typing import Any
 
-_MAX_CHARS = 2_000_000  # the largest published problem has about 100,000
-_MAX_DEPTH = 64
 _TOKEN = re.compile(r"[()]|[^\s()]+")
 _COMMENT = re.compile(r";[^\n]*")
 
@@ -26,8 +24,6 @@ class Problem:
 
 def parse(text: str) -> Problem:
     """Reads a problem; ValueError for what is not one.  Facts about distances are left out."""
-    if len(text) > _MAX_CHARS:
-        raise ValueError(f"a problem of {len(text)} characters, limit {_MAX_CHARS}")
     tree = _tree(_COMMENT.sub("", text).lower())
     sections = {
         part[0]: part[1:]
@@ -62,8 +58,6 @@ def _tree(text: str) -> list[Any]:
     for token in _TOKEN.findall(text):
         if token == "(":
             stack.append([])
-            if len(stack) > _MAX_DEPTH:
-                raise ValueError(f"brackets nested beyond {_MAX_DEPTH}")
         elif token == ")":
             if len(stack) == 1:
                 # The published files close one bracket more than they open, at the very end.

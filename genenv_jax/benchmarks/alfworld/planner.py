@@ -74,20 +74,18 @@ class _Search:
             for thing in inside
             & world.flags["pickupable"]
             & world.flags[chore.flag or "pickupable"]
-            if world.object_type.get(thing) == goal.object_type
+            if world.object_kind.get(thing) == goal.object_kind
         }
-        kinds = world.receptacle_type
+        kinds = world.receptacle_kind
         self.targets = {
             r for r in world.receptacles
-            if goal.kind != "light" and kinds.get(r) == goal.place_type
+            if goal.kind != "light" and kinds.get(r) == goal.place_kind
         }  # fmt: skip
-        self.tools = {
-            r for r in world.receptacles if kinds.get(r, "").removesuffix("type") in chore.tools
-        }
+        self.tools = {r for r in world.receptacles if kinds.get(r) in chore.tools}
         self.lamps = {
             thing
             for thing in inside & world.flags["toggleable"]
-            if goal.kind == "light" and world.object_type.get(thing) == goal.place_type
+            if goal.kind == "light" and world.object_kind.get(thing) == goal.place_kind
         }
         self.lamp_places = {r for thing, r in world.inside if thing in self.lamps}
         self.places = {r for thing, r in world.inside if thing in self.goods}
@@ -98,13 +96,13 @@ class _Search:
         """What the goal needs and the room lacks, or ""."""
         goal, world = self.world.goal, self.world
         if len(self.goods) < (2 if goal.kind == "two" else 1):
-            return f"{goal.object_type.removesuffix('type')} to take"
+            return f"{goal.object_kind} to take"
         if goal.kind == "light":
-            return "" if self.lamps else f"{goal.place_type.removesuffix('type')} to turn on"
+            return "" if self.lamps else f"{goal.place_kind} to turn on"
         if self.state and not self.tools:
             return f"place to {goal.kind} it"
         if not any(world.fits(thing, place) for thing in self.goods for place in self.targets):
-            return f"{goal.place_type.removesuffix('type')} to put it"
+            return f"{goal.place_kind} to put it"
         return ""
 
     def helps(self, action: tuple[str, ...]) -> bool:

@@ -16,7 +16,7 @@ from genenv_jax.benchmarks.alfworld.chores import TREATMENTS
 
 NOTHING_HAPPENS = "Nothing happens."  # what a game answers to a command that is not possible
 
-_KNIVES = ("knifetype", "butterknifetype")
+_KNIVES = ("knife", "butterknife")
 # `help.feedback` of alfworld/data/alfred.twl2 (0.4), as it is laid out there.
 _HELP = """Available commands:
   look:                             look around your current location
@@ -74,27 +74,31 @@ def kind_and_number(name: str) -> tuple[str, int]:
     return kind, int(number) if number.isdecimal() else 0
 
 
+def _kind(pddl_type: str) -> str:
+    return pddl_type.removesuffix("type")
+
+
 @dataclasses.dataclass(frozen=True)
 class Goal:
     """What is to be done.
 
     Attributes:
       kind: "put", "two", "clean", "heat", "cool" or "light".
-      object_type: what is handled, a PDDL type such as "applytype".
-      place_type: type of the receptacle that it goes to; for "light" the type of the lamp.
+      object_kind: what is handled, such as "apple".
+      place_kind: kind of receptacle that it goes to; for "light" the kind of lamp.
     """
 
     kind: str
-    object_type: str
-    place_type: str
+    object_kind: str
+    place_kind: str
 
 
 def read_goal(tree: object) -> Goal:
     """The goal of a problem (`pddl.Problem.goal`); ValueError where it is none of the six kinds."""
     conditions = pddl.atoms(tree)
     predicates = {condition[0] for condition in conditions}
-    objects = [c[2] for c in conditions if c[0] == "objecttype" and len(c) == 3]
-    places = [c[2] for c in conditions if c[0] == "receptacletype" and len(c) == 3]
+    objects = [_kind(c[2]) for c in conditions if c[0] == "objecttype" and len(c) == 3]
+    places = [_kind(c[2]) for c in conditions if c[0] == "receptacletype" and len(c) == 3]
     if "istoggled" in predicates and len(objects) == 2:
         return Goal("light", objects[1], objects[0])
     if len(set(objects)) != 1 or len(set(places)) != 1:
@@ -124,15 +128,15 @@ class World:
         self.names = entity_names({a for fact in problem.facts for a in fact[1:]})
         self.location = dict(facts["receptacleatlocation"])
         self.receptacles = sorted(self.location)
-        self.receptacle_type = dict(facts["receptacletype"])
-        self.object_type = dict(facts["objecttype"])
+        self.receptacle_kind = {r: _kind(type_) for r, type_ in facts["receptacletype"]}
+        self.object_kind = {o: _kind(type_) for o, type_ in facts["objecttype"]}
         self.flags = {
             flag: {arguments[0] for arguments in facts[flag]}
             for flag in ("openable", "pickupable", "cleanable", "heatable", "coolable",
                          "toggleable", "sliceable", "isreceptacleobject")
         }  # fmt: skip
         self.on_top = set(facts["inreceptacleobject"])  # (object, what holds it); never changes
-        self.can_contain = set(facts["cancontain"])
+        self.can_contain = {(_kind(place), _kind(thing)) for place, thing in facts["cancontain"]}
         self.opened = {arguments[0] for arguments in facts["opened"]}
         self.inside = set(facts["inreceptacle"])  # (object, receptacle)
         self.near = set(facts["objectatlocation"])  # (object, location)
@@ -166,7 +170,7 @@ class World:
 
     def fits(self, thing: str, receptacle: str) -> bool:
         """Whether the rules let the object be put into the receptacle."""
-        pair = self.receptacle_type.get(receptacle), self.object_type.get(thing)
+        pair = self.receptacle_kind.get(receptacle), self.object_kind.get(thing)
         return pair in self.can_contain
 
     def won(self) -> bool:
@@ -175,18 +179,18 @@ class World:
         if goal.kind == "light":
             here = set(self.at())
             lit = any(
-                self.object_type.get(o) == goal.place_type and r in here
+                self.object_kind.get(o) == goal.place_kind and r in here
                 for o, r in self.inside
                 if o in self.states["istoggled"] and o in self.flags["toggleable"]
             )
-            return lit and self.object_type.get(self.held) == goal.object_type
+            return lit and self.object_kind.get(self.held) == goal.object_kind
         per_place: Counter[str] = Counter()
         for thing, receptacle in self.inside:
-            right = self.object_type.get(thing) == goal.object_type
+            right = self.object_kind.get(thing) == goal.object_kind
             if chore := TREATMENTS.get(goal.kind):
                 right = right and thing in self.states[chore.state]
                 right = right and thing in self.flags[chore.flag]
-            if right and self.receptacle_type.get(receptacle) == goal.place_type:
+            if right and self.receptacle_kind.get(receptacle) == goal.place_kind:
                 per_place[receptacle] += 1
         return max(per_place.values(), default=0) >= (2 if goal.kind == "two" else 1)
 
@@ -217,7 +221,7 @@ class World:
                     found[f"take {name[thing]} from {name[r]}"] = ("take", thing, r)
             if self.held:
                 found |= self._with_held(r)
-        if self.held and self.object_type.get(self.held) in _KNIVES:
+        if self.held and self.object_kind.get(self.held) in _KNIVES:
             for thing, place in self.near:
                 if place == self.here and thing in self.flags["sliceable"]:
                     found[f"slice {name[thing]} with {name[self.held]}"] = ("slice", thing)
@@ -230,7 +234,7 @@ class World:
         if self.is_accessible(receptacle) and self.fits(thing, receptacle):
             put = commands.translate(f"put {o} in/on {r}", self.grammar)
             found[put] = ("put", thing, receptacle)
-        kind = self.receptacle_type.get(receptacle, "").removesuffix("type")
+        kind = self.receptacle_kind.get(receptacle)
         for verb, chore in TREATMENTS.items():
             # The newer rules clean in a sink's basin only.
             tools = chore.tools if self.grammar == commands.PUT_IN_ON else chore.tools[:1]
