@@ -1,9 +1,7 @@
 """Weights read straight onto a mesh, and a forward pass that does not depend on it."""
 
-import contextlib
 import dataclasses
 import functools
-import re
 
 import jax
 import jax.numpy as jnp
@@ -15,9 +13,7 @@ from genenv_jax.models.config import TransformerConfig
 from genenv_jax.models.transformer import Transformer
 from genenv_jax.parallel import rules
 from genenv_jax.parallel.mesh import make_mesh
-from genenv_jax.sampling.draw import SamplingParams
 from tests import tiny
-from tests.sampling.sampler import sample
 
 
 def write(tmp_path, **changes):
@@ -26,27 +22,6 @@ def write(tmp_path, **changes):
 
 
 _SLOW = pytest.mark.slow
-
-
-@pytest.mark.parametrize(
-    ("sizes", "dtype"),
-    [
-        ((2, 2, 2), "bfloat16"),
-        ((1, 2, 4), "float32"),
-        pytest.param((8, 1, 1), "float32", marks=_SLOW),
-    ],
-)
-def test_sharded_load_equals_unsharded(tmp_path, sizes, dtype):
-    path, config = write(tmp_path, shards=2, dtype=dtype)
-    want = huggingface.load_params(path, config)
-    mesh = make_mesh(*sizes)
-    shardings = rules.param_shardings(config, mesh)
-    with rules.activate(mesh, config):  # must not disturb the reading
-        got = huggingface.load_params(path, config, shardings)
-    assert jax.tree.map(lambda x: x.sharding, got) == shardings
-    jax.tree.map(np.testing.assert_array_equal, got, want)
-    out = huggingface.save_model(tmp_path / "out", got, huggingface.read_config(path))
-    jax.tree.map(np.testing.assert_array_equal, huggingface.load_params(out, config), want)
 
 
 @pytest.mark.parametrize(
@@ -89,56 +64,3 @@ def test_a_pass_and_its_gradients_do_not_depend_on_the_mesh(
     # A float32 sum in another order may be rounded to the next bfloat16.
     close = functools.partial(np.testing.assert_allclose, atol=2e-3 if matmul_dtype else 1e-5)
     jax.tree.map(close, (got, found), (want, outputs))
-
-
-def sampled(config, params, mesh=None):
-    """Samples of eight prompts, and the compiled sampler's text."""
-    rng = np.random.default_rng(0)
-    prompts = rng.integers(0, config.vocab_size, (8, 6), dtype=np.int32)
-    lengths, rows = rng.integers(0, 7, 8).astype(np.int32), np.arange(16, dtype=np.uint32)
-    batch = prompts, lengths, rows.reshape(8, 2)
-    options = SamplingParams(5, 2, (3, 40))
-    context = contextlib.nullcontext()
-    if mesh:
-        params = jax.device_put(params, rules.param_shardings(config, mesh))
-        batch = jax.device_put(batch, rules.batch_sharding(mesh))
-        context = rules.activate(mesh, config)
-    key = jax.random.key(1)
-    with context:
-        arguments = (params, *batch[:2], key, batch[2])
-        compiled = sample.lower(*arguments, config=config, options=options).compile()
-        return jax.device_get(compiled(*arguments)), compiled.as_text()
-
-
-@pytest.fixture(
-    scope="module", params=[False, pytest.param(True, marks=_SLOW)], ids=["untied", "tied"]
-)
-def sampler_case(request, tmp_path_factory):
-    path, config = write(
-        tmp_path_factory.mktemp("sampler"),
-        tie_word_embeddings=request.param,
-        intermediate_size=56,  # unlike any other size, so that its arrays are found in the program
-    )
-    params = huggingface.load_params(path, config)
-    return config, params, sampled(config, params)[0]
-
-
-@pytest.mark.parametrize(
-    "sizes",
-    [(1, 2, 4), *(pytest.param(x, marks=_SLOW) for x in ((8, 1, 1), (1, 8, 1), (2, 2, 2)))],
-)
-def test_samples_do_not_depend_on_the_mesh(sampler_case, sizes):
-    config, params, want = sampler_case
-    mesh = make_mesh(*sizes)
-    got, text = sampled(config, params, mesh)
-    np.testing.assert_array_equal(got.tokens, want.tokens)
-    np.testing.assert_array_equal(got.lengths, want.lengths)
-    np.testing.assert_allclose(got.logprobs, want.logprobs, atol=1e-5)
-    if sizes[1] == 1:
-        return
-    # Prompts are read with each layer's weights gathered over "fsdp"; a decoding step gathers none.
-    width = 56 // sizes[2]
-    gathered = [line for line in text.splitlines() if re.search(r"= f32\S* all-gather\(", line)]
-    kernels = [line for line in gathered if re.search(rf"\[(1,)?(32,{width}|{width},32)\]", line)]
-    assert kernels
-    assert all("while/body" in line and "read_prompts" in line for line in kernels), kernels

@@ -13,7 +13,6 @@ from genenv_jax.parallel.mesh import make_mesh
 from genenv_jax.sampling import decoding
 from genenv_jax.sampling.draw import SamplingParams
 from genenv_jax.sampling.engine import Engine, Rollouts, bucket, by_bucket, cache_sizes, pad_rows
-from tests.sampling.sampler import sample
 from tests.sampling.small_model import CONFIG, make_params, make_prompts
 
 G, C = 2, 5
@@ -56,17 +55,6 @@ def test_shapes_and_seconds(params, rollouts, prompts):
     assert (rollouts.lengths >= 1).all() and isinstance(rollouts.tokens, np.ndarray)
     assert NARROW.seconds["prefill"] > 0 and NARROW.seconds["decode"] > 0
     assert len(NARROW(params, [], KEY)) == 0
-
-
-def test_each_prompt_gets_its_own_samples(params, prompts, rollouts):
-    """Prompt i with the row ids i * g + j, sampled on its own."""
-    for i in (0, 4, 10):
-        tokens, lengths = pad_rows([prompts[i]], 8, 5)
-        ids = np.zeros((5, G), np.uint32)
-        ids[0] = i * G + np.arange(G)
-        alone = sample(params, tokens, lengths, KEY, ids, config=CONFIG, options=OPTIONS)
-        np.testing.assert_array_equal(alone.tokens[0], rollouts.tokens[i])
-        np.testing.assert_array_equal(alone.lengths[0], rollouts.lengths[i])
 
 
 def test_batch_size_and_buckets_change_nothing(params, prompts, rollouts):
@@ -133,12 +121,10 @@ LONG = SamplingParams(64, 5, (3, 17))  # the cache grows from 32 to 64 columns
 
 @pytest.fixture(scope="module")
 def ragged(params):
-    """Seven prompts, a limit for each of their samples, and the plain sampler's completions."""
+    """Seven prompts, a limit for each of their samples, and completions that all have a lane of their own."""
     prompts, rng = make_prompts(7, 6, seed=4), np.random.default_rng(0)
     limits = np.minimum(64, 1 + rng.pareto(0.7, (7, 5)) * 4).astype(int)
-    tokens, lengths = pad_rows(prompts, 6, 7)
-    ids = np.arange(35, dtype=np.uint32).reshape(7, 5)
-    plain = jax.device_get(sample(params, tokens, lengths, KEY, ids, config=CONFIG, options=LONG))
+    plain = Engine(CONFIG, LONG, 7, (6,), lanes=5, chunk=64)(params, prompts, KEY)
     # Every case is there: ends by an end token and by the limit, in one token and in all 64.
     lengths = np.minimum(plain.lengths, limits)
     assert lengths.min() == 1 and lengths.max() == 64
