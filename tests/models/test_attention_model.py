@@ -75,16 +75,9 @@ def test_completion_logprobs(params, plain, implementation):
     assert_close(scores_and_gradients(params, config), plain)
 
 
-@pytest.mark.parametrize(
-    "implementation", ["splash", pytest.param("cudnn", marks=pytest.mark.slow)]
-)
+@pytest.mark.parametrize("implementation", ["splash", "cudnn"])
 def test_completion_logprobs_on_a_mesh(params, plain, implementation):
     config = dataclasses.replace(CONFIG, attention=implementation)
     with rules.activate(make_mesh(2, 2, 2), config):
         scores = jax.jit(functools.partial(completion_logprobs, config=config))(params, batch())
     assert_close(scores, plain[0])
-
-
-def test_completion_logprobs_by_blocks(params, plain, monkeypatch):
-    monkeypatch.setattr(attention, "_MAX_SCORES", 60)
-    assert_close(scores_and_gradients(params, CONFIG), plain)

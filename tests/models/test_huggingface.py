@@ -10,7 +10,6 @@ import ml_dtypes
 import numpy as np
 import pytest
 import safetensors.numpy
-import transformers
 
 from genenv_jax import signals
 from genenv_jax.models import huggingface
@@ -71,27 +70,6 @@ def test_all_types_and_shards_give_the_same_parameters(tmp_path, model, dtype, s
     assert_same(params, load(model))
     shapes = param_shapes(config_of(path))
     assert jax.tree.map(lambda x: x.shape, params) == jax.tree.map(lambda x: x.shape, shapes)
-
-
-def test_parameters_keep_the_type_asked_for(model):
-    params = load(model, param_dtype=jnp.bfloat16)
-    assert {x.dtype for x in jax.tree.leaves(params)} == {jnp.dtype(jnp.bfloat16)}
-    want = jax.tree.map(lambda x: x.astype(jnp.bfloat16), load(model))
-    assert_same(params, want)
-
-
-def test_layout_of_each_kernel(model):
-    """Independent of the table: what Linen contracts is what PyTorch's (out, in) rows contract."""
-    params, tensors = load(model), tensors_of(model)
-    layers = params["layers"]
-    k = tensors["model.layers.0.self_attn.k_proj.weight"]
-    np.testing.assert_array_equal(layers["attention"]["k"]["kernel"][0, :, 1], k[8:16].T)
-    o = tensors["model.layers.1.self_attn.o_proj.weight"]
-    np.testing.assert_array_equal(layers["attention"]["o"]["kernel"][1, 3], o[:, 24:].T)
-    up = tensors["model.layers.1.mlp.up_proj.weight"]
-    np.testing.assert_array_equal(layers["mlp"]["up"]["kernel"][1], up.T)
-    np.testing.assert_array_equal(params["lm_head"]["kernel"], tensors["lm_head.weight"].T)
-    np.testing.assert_array_equal(params["embedding"], tensors["model.embed_tokens.weight"])
 
 
 def test_tied_checkpoint_may_carry_an_equal_head(tmp_path):
@@ -253,34 +231,6 @@ def test_round_trip_is_exact(tmp_path, dtype, max_shard_bytes):
         assert want[key].dtype == got[key].dtype
         assert want[key].tobytes() == got[key].tobytes(), key
     assert_same(load(out, param_dtype=dtype), params)
-
-
-def save_with_tokenizer(path, source, **options):
-    """Reads `source` and writes it to `path`."""
-    return huggingface.save_model(
-        path,
-        load(source),
-        huggingface.read_config(source),
-        transformers.AutoTokenizer.from_pretrained(source),
-        generation_config=huggingface.read_generation_config(source),
-        **options,
-    )
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize(("tied", "max_shard_bytes"), [(False, 10**9), (True, 20_000)])
-def test_saved_model_loads_in_transformers(tmp_path, tied, max_shard_bytes):
-    torch = pytest.importorskip("torch")
-    source = tiny.write_model(tmp_path / "model", tie_word_embeddings=tied)
-    out = save_with_tokenizer(tmp_path / "out", source, max_shard_bytes=max_shard_bytes)
-    assert transformers.GenerationConfig.from_pretrained(out).eos_token_id == [303, 301]
-    tokens = torch.arange(3, 40)[None]
-    with torch.no_grad():
-        got, want = (
-            transformers.AutoModelForCausalLM.from_pretrained(p).eval()(tokens).logits
-            for p in (out, source)
-        )
-    assert torch.equal(got, want)
 
 
 def test_type_on_disk_and_end_tokens_of_the_configuration(tmp_path, model):

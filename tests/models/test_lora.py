@@ -135,23 +135,6 @@ def test_an_adapter_of_peft(base, tmp_path, name):
     assert written == {key: described[key] for key in written}
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("targets", [lora.TARGETS, ("k_proj", "up_proj")])
-def test_peft_loads_what_we_save(base, tmp_path, targets):
-    hf_peft = pytest.importorskip("peft")
-    from tests.models import make_references as torch
-
-    path, config, params = base
-    wide = with_lora(config, LoraConfig(3, 12.0, targets))
-    adapters = random_adapters(wide)
-    out = peft.save_adapter(tmp_path / "adapter", adapters, wide.lora, base_model=str(path))
-    model = hf_peft.PeftModel.from_pretrained(torch.load(path), out).eval()
-    joined = lora.join(params, adapters)
-    np.testing.assert_allclose(logits(wide, joined), torch.masked_logits(model), atol=1e-4)
-    want = {key: x.numpy() for key, x in model.merge_and_unload().state_dict().items()}
-    assert_merged(path, tiny.merge(joined, wide.lora.scale), want, tmp_path / "merged")
-
-
 def test_split_and_join_are_inverse(base):
     _, config, params = base
     adapters = random_adapters(with_lora(config))

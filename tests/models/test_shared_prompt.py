@@ -80,17 +80,6 @@ def test_hidden_states_and_gradients(model):
         assert float(jnp.abs(leaf).max()) > 1e-4
 
 
-def test_padding_of_the_prompt_changes_nothing(model):
-    model, params = model
-    prompt, completion = tokens()
-    other = prompt.copy()
-    other[1, 0, PROMPT[1] :] = 7
-    assert (other != prompt).any()
-    forward = jax.jit(shared, static_argnums=0)
-    got, want = (forward(model, params, p, completion) for p in (other, prompt))
-    np.testing.assert_array_equal(got, want)
-
-
 def test_token_by_token_over_two_segments(model):
     """Decoding: a shared prompt segment and a segment of the tokens so far."""
     model, params = model

@@ -40,26 +40,6 @@ def test_every_axis_of_every_parameter_is_in_the_table():
         assert len(box.names) == box.value.ndim
 
 
-def test_param_shardings():
-    assert specs(config_of(), make_mesh(2, 2, 2)) == {
-        "embedding": P("tensor", "fsdp"),
-        "lm_head/kernel": P("fsdp", "tensor"),
-        "norm/scale": P("fsdp"),
-        "layers/attention_norm/scale": P(None, "fsdp"),
-        "layers/mlp_norm/scale": P(None, "fsdp"),
-        "layers/attention/q/kernel": P(None, "fsdp", "tensor", None),
-        "layers/attention/q/bias": P(None, "tensor", None),
-        "layers/attention/k/kernel": P(None, "fsdp", "tensor", None),
-        "layers/attention/k/bias": P(None, "tensor", None),
-        "layers/attention/v/kernel": P(None, "fsdp", "tensor", None),
-        "layers/attention/v/bias": P(None, "tensor", None),
-        "layers/attention/o/kernel": P(None, "tensor", None, "fsdp"),
-        "layers/mlp/gate/kernel": P(None, "fsdp", "tensor"),
-        "layers/mlp/up/kernel": P(None, "fsdp", "tensor"),
-        "layers/mlp/down/kernel": P(None, "tensor", "fsdp"),
-    }
-
-
 @pytest.mark.parametrize(
     ("changes", "sizes", "message"),
     [
