@@ -6,7 +6,7 @@ A 0.2 M parameter Qwen2 model is trained on noisy demonstrations (once, then cac
 the agent and the simulator of the Dial benchmark.  On two cores 3 to 4 minutes, more than half of them
 for that model; 40 seconds once it and the compiled programs are kept.  Expect held-out accuracy at
 temperature 1 to rise by 0.6 on three seeds of four (0 to 3; by 0.1 on the fourth), and p̂ of the generated
-tasks to go from 0.1 to 0.6 to 0.8.  Another kind of machine rounds otherwise, which is another run.
+tasks to go from 0.1 to 0.6 to 0.8.  Other hardware rounds differently and gives a different run.
 
     genenv train --config=configs/quickstart.py:lora --workdir=runs/quickstart-lora
 

@@ -27,7 +27,7 @@ holds out all 45: the official "train" numbers of any model.  `:validation` hold
 queries instead, and trains on all 45.  Their reference information and flights are not in this data; put
 validation_ref_info.jsonl of the official repository into travelplanner/HEAD/database, or set
 config.benchmark.flights to the path of clean_Flights_2022.csv.  Without either, the information is made
-from the data base without flights, 143 of the 180 have a plan that passes, and results say that they do
+from the database without flights, 143 of the 180 have a plan that passes, and results say that they do
 not compare.
 
     genenv train --config=configs/travelplanner.py:debug --workdir=runs/travelplanner-debug

@@ -27,8 +27,8 @@ def main() -> None:
     """Checks the configuration, loads what it names, and trains."""
     from genenv_jax.coevolve import Coevolution
     from genenv_jax.config import changes, validate
+    from genenv_jax.dry_run import dry_run, outcome, overview
     from genenv_jax.experiment.arms import apply_arm
-    from genenv_jax.outlook import dry_run, outcome, outlook
     from genenv_jax.parallel import processes
     from genenv_jax.run.remote import Store, opened
     from genenv_jax.run.workdir import lock
@@ -57,7 +57,7 @@ def main() -> None:
             stack.enter_context(lock(workdir))
             run = Coevolution(config, workdir)
         if processes.is_writer():
-            show({"workdir": given.workdir} | outlook(config, run), sys.stderr)
+            show({"workdir": given.workdir} | overview(config, run), sys.stderr)
         # Launchers start the run again after a fault of the machine; an update would diverge again.
         with cli.one_line_errors((FloatingPointError,)), cli.one_line_errors((OSError,), code=1):
             run.run()

@@ -164,7 +164,7 @@ def test_what_may_pass_has_its_own_exit_code_in_mid_run(tmp_path, monkeypatch, e
             raise error
 
     monkeypatch.setattr("genenv_jax.coevolve.Coevolution", Fails)
-    monkeypatch.setattr("genenv_jax.outlook.outlook", lambda *_: {})
+    monkeypatch.setattr("genenv_jax.dry_run.overview", lambda *_: {})
     result = call("main", QUICK, f"--workdir={tmp_path}")
     assert result.returncode == code
     assert result.stderr.splitlines()[-1] == f"error: {error}"

@@ -7,7 +7,7 @@ import pytest
 
 from genenv_jax.coevolve import Coevolution
 from genenv_jax.config import validate
-from genenv_jax.outlook import dry_run, outcome, outlook
+from genenv_jax.dry_run import dry_run, outcome, overview
 from tests.runs import lines, toy_config
 
 
@@ -21,7 +21,7 @@ def test_what_a_run_will_do_is_no_less_than_what_it_does(cache, tmp_path):
     said = dry_run(config, tmp_path / "run")
     assert not (tmp_path / "run").exists()
     run = Coevolution(config, tmp_path / "run")
-    at_start = outlook(config, run)
+    at_start = overview(config, run)
     assert said.items() >= (at_start | {"model": said["model"]}).items()
     run.run()
     steps = lines(tmp_path / "run")
@@ -38,7 +38,7 @@ def test_what_a_run_will_do_is_no_less_than_what_it_does(cache, tmp_path):
     state, cache, both = map(float, re.findall(r"([\d.]+) MiB", said["memory"]))
     assert 0 < state < both and both == pytest.approx(state + cache, abs=0.11)
     assert "of weights and moments + " in said["memory"] and "on each device" in said["memory"]
-    again = outlook(config, Coevolution(config, tmp_path / "run"))
+    again = overview(config, Coevolution(config, tmp_path / "run"))
     assert again["run"] == "finished after epoch 3; with a larger config.epochs it goes on"
     written = outcome(config, tmp_path / "run")
     for name in written["holds"].split(", "):

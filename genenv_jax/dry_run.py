@@ -22,7 +22,7 @@ from genenv_jax.run.workdir import RunSettings
 from genenv_jax.tasks.sources import TasksConfig
 
 
-def outlook(config: Config, run: Coevolution) -> dict[str, str]:
+def overview(config: Config, run: Coevolution) -> dict[str, str]:
     """Title to text: devices, model, benchmark, and the most that the run will do; `run`: not begun yet."""
     agent, devices = run.agent, jax.devices()
     model, mesh = agent.model.config, run.mesh
@@ -66,7 +66,7 @@ def _evaluations(config: Config, run: Coevolution) -> str:
     return f"{times} × {tasks:,} tasks, answers to each: {answers}"
 
 
-def work(config: Config, run: Coevolution) -> dict[str, str]:
+def _costs(config: Config, run: Coevolution) -> dict[str, str]:
     """Title to text: optimiser steps, tokens and memory, where every limit is reached."""
     most, c, s, limits = run.mixture.most, config.agent, config.simulator, config.limits
     asked = run.mixture.asked
@@ -147,7 +147,7 @@ def dry_run(config: Config, workdir: pathlib.Path | None) -> dict[str, str]:
         if done:
             run.session.reached(done)
         with run.session.running():  # and its end: files are closed
-            return outlook(config, run) | work(config, run)
+            return overview(config, run) | _costs(config, run)
 
 
 @contextlib.contextmanager
