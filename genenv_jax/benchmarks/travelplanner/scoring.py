@@ -19,7 +19,7 @@ commonsense macro rate either.
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from genenv_jax.benchmarks.base import Score, Task
@@ -37,19 +37,6 @@ Verdicts = dict[str, bool | None]  # of each constraint; None: not asked
 
 _UNUSED_DAY = "You don't need to fill in the information for this or later days."
 _CRASHES = (KeyError, TypeError, AttributeError, IndexError, ValueError)
-# What accommodations say that do not allow what a party wants to do, and of their type.
-_FORBIDDEN = {
-    "smoking": "No smoking",
-    "parties": "No parties",
-    "children under 10": "No children under 10",
-    "visitors": "No visitors",
-    "pets": "No pets",
-}
-_ROOM_TYPES = {
-    "shared room": "Shared room",
-    "private room": "Private room",
-    "entire room": "Entire home/apt",
-}
 _UNWANTED = {"no flight": "Flight", "no self-driving": "Self-driving"}
 
 
@@ -68,8 +55,9 @@ def _given(plan: Plan, *slots: str) -> list[str]:
     return [day[slot] for day in plan for slot in slots if is_given(day, slot)]
 
 
-def _attractions(text: str) -> list[str]:
-    return text.split(";")[:-1]
+def _sights(plan: Plan) -> list[str]:
+    """All attractions that a semicolon follows."""
+    return [sight for text in _given(plan, "attraction") for sight in text.split(";")[:-1]]
 
 
 def cities_of(text: str) -> list[str]:
@@ -118,8 +106,8 @@ def is_valid_restaurants(query: Query, plan: Plan, database: Database) -> bool:
 
 def is_valid_attractions(query: Query, plan: Plan, database: Database) -> bool:
     """No attraction twice."""
-    seen = [sight for text in _given(plan, "attraction") for sight in _attractions(text)]
-    return len(set(seen)) == len(seen)
+    sights = _sights(plan)
+    return len(set(sights)) == len(sights)
 
 
 def is_valid_accommodation(query: Query, plan: Plan, database: Database) -> bool:
@@ -160,8 +148,7 @@ def is_valid_information_in_current_city(query: Query, plan: Plan, database: Dat
         is_leg = is_given(day, "transportation")
         if is_leg and any(city not in day["transportation"] for city in cities):
             return False
-        things = _given([day], *MEALS)
-        things += [sight for text in _given([day], "attraction") for sight in _attractions(text)]
+        things = _given([day], *MEALS) + _sights([day])
         if not all(any(city in thing for city in cities) for thing in things):
             return False
         if is_given(day, "accommodation") and cities[-1] not in day["accommodation"]:
@@ -173,10 +160,16 @@ def _flight_number(text: str) -> str:
     return text.split("Flight Number: ")[1].split(",")[0]
 
 
-def _ends(day: Mapping[str, Any]) -> tuple[str, str] | tuple[None, None]:
-    """The route of a day's vehicle, that of the day where its text names none."""
-    ends = route_of(day["transportation"])
-    return route_of(day["current_city"]) if ends[0] is None else ends
+def _leg(day: Mapping[str, Any]) -> tuple[str, Sequence[str | None]]:
+    """The vehicle of a day, "" for none or an unknown one, and its route or that of the day."""
+    text = _filled(day["transportation"])
+    if not text:
+        return "", (None, None)
+    ends = route_of(text)
+    if ends[0] is None:
+        ends = route_of(day["current_city"])
+    known = ("flight number", "self-driving", "taxi")
+    return next((vehicle for vehicle in known if vehicle in text.lower()), ""), ends
 
 
 def _drive(database: Database, ends: Sequence[str]) -> Drive | None:
@@ -186,31 +179,24 @@ def _drive(database: Database, ends: Sequence[str]) -> Drive | None:
 
 def is_valid_information_in_sandbox(query: Query, plan: Plan, database: Database) -> bool:
     """Every flight, road, restaurant, attraction and accommodation is in the data base."""
+    lookups = (
+        (database.restaurant, lambda day: _given([day], *MEALS)),
+        (database.attraction, lambda day: _sights([day])),
+        (database.accommodation, lambda day: _given([day], "accommodation")),
+    )
     return all(
         _is_known_leg(day, database)
-        and all(database.restaurant(*name_and_city(meal)) for meal in _given([day], *MEALS))
-        and all(
-            database.attraction(*name_and_city(sight))
-            for text in _given([day], "attraction")
-            for sight in _attractions(text)
-        )
-        and all(
-            database.accommodation(*name_and_city(stay)) for stay in _given([day], "accommodation")
-        )
+        and all(find(*name_and_city(text)) for find, texts in lookups for text in texts(day))
         for day in plan
     )
 
 
 def _is_known_leg(day: Mapping[str, Any], database: Database) -> bool:
-    text = _filled(day["transportation"])
-    if not text:
-        return True
-    ends, vehicle = _ends(day), text.lower()
-    if "flight number" in vehicle:
+    vehicle, ends = _leg(day)
+    if vehicle == "flight number":
         ends = map(before_parenthesis, ends)
-        return database.flights.exists(_flight_number(text), *ends)
-    by_road = "self-driving" in vehicle or "taxi" in vehicle
-    return not by_road or (ends[0] is not None and _drive(database, ends) is not None)
+        return database.flights.exists(_flight_number(day["transportation"]), *ends)
+    return not vehicle or (ends[0] is not None and _drive(database, ends) is not None)
 
 
 def is_not_absent(query: Query, plan: Plan, database: Database) -> bool:
@@ -253,31 +239,26 @@ def total_cost(query: Query, plan: Plan, database: Database) -> float:
             if _filled(day[meal]):
                 restaurant = database.restaurant(*name_and_city(day[meal]))
                 total += restaurant.cost * people if restaurant else 0
-        accommodation = _accommodation(day, database)
-        total += accommodation.cost(people) if accommodation else 0
+        (stay,) = _stays([day], database)
+        total += stay.cost(people) if stay else 0
     return total
 
 
 def _transportation_cost(people: int, day: Mapping[str, Any], database: Database) -> float:
-    text = _filled(day["transportation"])
-    if not text:
+    vehicle, ends = _leg(day)
+    if ends[0] is None or not vehicle:
         return 0
-    ends, vehicle = _ends(day), text.lower()
-    if ends[0] is None:
-        return 0
-    if "flight number" in vehicle:
-        return (database.flights.price(_flight_number(text)) or 0) * people
-    if "self-driving" in vehicle:
-        return _drive(database, ends).car_cost(people)
-    if "taxi" in vehicle:
-        return _drive(database, ends).taxi_cost(people)
-    return 0
+    if vehicle == "flight number":
+        return (database.flights.price(_flight_number(day["transportation"])) or 0) * people
+    drive = _drive(database, ends)
+    return drive.taxi_cost(people) if vehicle == "taxi" else drive.car_cost(people)
 
 
-def _accommodation(day: Mapping[str, Any], database: Database) -> Accommodation | None:
-    """The accommodation of a day, if there is one and the data base has it."""
-    text = _filled(day["accommodation"])
-    return database.accommodation(*name_and_city(text)) if text else None
+def _stays(plan: Plan, database: Database) -> Iterator[Accommodation | None]:
+    """The accommodation of each day, if there is one and the data base has it."""
+    for day in plan:
+        text = _filled(day["accommodation"])
+        yield database.accommodation(*name_and_city(text)) if text else None
 
 
 def valid_cost(query: Query, plan: Plan, database: Database) -> bool:
@@ -287,14 +268,12 @@ def valid_cost(query: Query, plan: Plan, database: Database) -> bool:
 
 def valid_room_rule(query: Query, plan: Plan, database: Database) -> bool:
     """No accommodation forbids what the party wants to do."""
-    stays = (_accommodation(day, database) for day in plan)
-    return all(_allows(query, stay) for stay in stays if stay)
+    return all(_allows(query, stay) for stay in _stays(plan, database) if stay)
 
 
 def valid_room_type(query: Query, plan: Plan, database: Database) -> bool:
     """Every accommodation is of the type asked for."""
-    stays = (_accommodation(day, database) for day in plan)
-    return all(_is_of_type(query, stay) for stay in stays if stay)
+    return all(_is_of_type(query, stay) for stay in _stays(plan, database) if stay)
 
 
 def suits(query: Query, stay: Accommodation) -> bool:
@@ -303,13 +282,15 @@ def suits(query: Query, stay: Accommodation) -> bool:
 
 
 def _allows(query: Query, stay: Accommodation) -> bool:
-    return query.house_rule is None or _FORBIDDEN[query.house_rule] not in stay.rules
+    return query.house_rule is None or f"No {query.house_rule}" not in stay.rules
 
 
 def _is_of_type(query: Query, stay: Accommodation) -> bool:
     if query.room_type == "not shared room":
         return stay.room_type != "Shared room"
-    return query.room_type is None or stay.room_type == _ROOM_TYPES[query.room_type]
+    if query.room_type == "entire room":
+        return stay.room_type == "Entire home/apt"
+    return query.room_type is None or stay.room_type == query.room_type.capitalize()
 
 
 def valid_cuisine(query: Query, plan: Plan, database: Database) -> bool:
