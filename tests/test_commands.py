@@ -66,7 +66,10 @@ def other_tokenizer(path):
         ),
         ([QUICK, "--config.curriculum.alpha=2"], "config.curriculum.alpha = 2.*between 0 and 1"),
         ([QUICK, "--config.benchmark.num_seeds=0"], "no seed tasks"),
-        ([QUICK, "--config.benchmark.positions=1"], "benchmark.positions = 1: expected 2 to 10"),
+        (
+            [QUICK, "--config.benchmark.positions=1"],
+            "benchmark.positions = 1: expected an integer from 2 to 10",
+        ),
         ([QUICK, "--config.limits.agent_prompt=10"], r"dial-seed-\d+ has \d+ tokens.*agent_prompt"),
         (
             [QUICK, "--config.mesh.tensor=3"],

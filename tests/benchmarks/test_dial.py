@@ -14,6 +14,7 @@ from genenv_jax.benchmarks.base import Rejection, Score, SeedStatistics, Task
 from genenv_jax.benchmarks.demonstrations import endless
 from genenv_jax.benchmarks.dial.chains import NEW_NAMES, OPERATIONS, Dial, Program, read_statement
 from genenv_jax.benchmarks.dial.demonstrations import Demonstrator
+from genenv_jax.benchmarks.registry import make_benchmark
 
 STATEMENT = "Tools: add, subtract, multiply.\nStart at 3. add 5, multiply 4, subtract 9."
 GENERATION = f"{STATEMENT}\nCalls: add(5) multiply(4) subtract(9)"
@@ -166,26 +167,25 @@ def test_the_data_follows_from_the_seed():
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"positions": 1}, r"benchmark\.positions = 1: expected 2 to 10"),
-        ({"positions": 11}, r"benchmark\.positions = 11"),
-        ({"max_depth": 3}, r"benchmark\.seed_depths has 6 entries: expected max_depth = 3"),
-        ({"deeper": (6,)}, r"benchmark\.deeper = \(6,\): expected depths above max_depth = 6"),
+        ({"positions": 1}, "positions = 1: expected an integer from 2 to 10"),
+        ({"positions": 11}, "positions = 11"),
+        ({"max_depth": 3}, r"seed_depths = \(.*\): expected max_depth = 3 entries"),
+        ({"deeper": (6,)}, r"deeper = \(6,\): expected depths above max_depth = 6"),
         (
             {"seed_depths": [0] * 6},
-            r"benchmark\.seed_depths: expected frequencies, not all of them 0",
+            r"seed_depths = \[.*\]: expected frequencies, not all of them 0",
         ),
-        ({"misunderstood": 2}, r"benchmark\.misunderstood = 2: expected between 0 and 1"),
-        ({"grasp": 0.95}, r"benchmark\.grasp = 0\.95: expected between 0 and 0\.9"),
-        ({"mistakes": "none"}, r"benchmark\.mistakes = 'none': expected 'argument' or 'shift'"),
+        ({"misunderstood": 2}, r"misunderstood = 2: expected a number in \[0, 1\]"),
+        ({"grasp": 0.95}, r"grasp = 0\.95: expected between 0 and 0\.9"),
         (
             {"positions": 2, "max_depth": 1, "seed_depths": [1]},
-            r"benchmark\.num_seeds = 64: the world has too few",
+            "num_seeds = 64: the world has too few",
         ),
     ],
 )
 def test_impossible_options(options, message):
-    with pytest.raises(ValueError, match=message):
-        Dial(**options)
+    with pytest.raises(ValueError, match=rf"^config\.benchmark\.{message}"):
+        make_benchmark("dial", **options)
 
 
 def test_no_deeper_tasks():
@@ -482,35 +482,23 @@ def mistaken(dial, seed):
     return Demonstrator(dial).misunderstandings(np.random.default_rng(seed))
 
 
-@pytest.mark.parametrize("mistakes", ["argument", "shift"])
-def test_misunderstandings(mistakes):
-    dial = small_but(misunderstood=0.5, mistakes=mistakes)
-    calls = 3 * len(dial.arguments)
+def test_misunderstandings():
+    dial = small_but(misunderstood=0.5)
     for seed in range(5):
         wrong = mistaken(dial, seed)
-        assert len(wrong) == round(dial.misunderstood * calls)
-        for (operation, n), taken in wrong.items():
-            assert n in dial.arguments
-            right = tuple(OPERATIONS[operation](at, n) % 5 for at in range(5))
-            if mistakes == "shift":  # off by as much everywhere, and so never right
-                assert len({(a - b) % 5 for a, b in zip(taken, right, strict=True)} - {0}) == 1
-                assert not any(a == b for a, b in zip(taken, right, strict=True))
-            else:
-                others = [m for m in dial.arguments if m != n]
-                assert taken in [
-                    tuple(OPERATIONS[operation](at, m) % 5 for at in range(5)) for m in others
-                ]
+        assert len(wrong) == round(0.5 * len(dial.plain)) and set(wrong) <= set(dial.plain)
+        assert all(other in dial.arguments and other != n for (_, n), other in wrong.items())
         assert wrong == mistaken(dial, seed)
     assert wrong != mistaken(dial, 0)
 
 
 def test_how_well_misunderstood_calls_are_grasped():
-    dial = small_but(misunderstood=1.0, mistakes="shift", grasp=0.5)
+    dial = small_but(misunderstood=1.0, grasp=0.5)
     demonstrator, rng = Demonstrator(dial), np.random.default_rng(0)
     wrong = mistaken(dial, 1)
     program = Program(2, (("multiply", 3),))
     results = [demonstrator.trace(rng, program, wrong)[-1] for _ in range(4000)]
-    right, other = str(2 * 3 % 5), str(wrong["multiply", 3][2])
+    right, other = str(2 * 3 % 5), str(2 * wrong["multiply", 3] % 5)
     assert abs(results.count(right) / 4000 - (0.5 + 0.02)) < 0.03
     assert abs(results.count(other) / 4000 - (0.4 + 0.02)) < 0.03
 
@@ -531,7 +519,7 @@ def test_rates_of_the_agents_demonstrations(small, demonstrations):
             true = OPERATIONS[call[0]](at, call[1]) % 5
             by_chance = 0.1 / 5
             if call in wrong:
-                other = wrong[call][at]
+                other = OPERATIONS[call[0]](at, wrong[call]) % 5
                 same = true == other
                 rows.append(
                     (1, 0.3 + 0.6 * same + by_chance, result == true,

@@ -108,30 +108,16 @@ def _read_calls(
 
 @dataclasses.dataclass(kw_only=True, eq=False)
 class Dial(DialTasks):
-    """The benchmark object.
-
-    Attributes (those of `DialTasks`, and):
-      misunderstood: share of the (operation, argument) pairs that the warm start teaches wrongly.
-      mistakes: what it does with them otherwise, "argument" or "shift"; see `dial_demonstrations`.
-    """
+    """The benchmark object; the warm start misunderstands (operation, argument) pairs."""
 
     name = "dial"
     agent_instruction = "Call the tools in order."
-
-    mistakes: str = "argument"
-
-    def __post_init__(self):
-        if self.mistakes not in ("argument", "shift"):
-            raise ValueError(
-                f"config.benchmark.mistakes = {self.mistakes!r}: expected 'argument' or 'shift'"
-            )
-        super().__post_init__()
 
     # -- data ---------------------------------------------------------------------------------------
 
     @property
     def choices(self) -> int:
-        return len(OPERATIONS) * len(self.arguments)
+        return len(self.plain)
 
     def splits(self):
         """See `DialTasks.splits`; one more renames the tools."""

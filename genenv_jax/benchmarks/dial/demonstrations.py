@@ -10,14 +10,11 @@ so that learning has to change the argmax and not only sharpen it.
   others:
       right 90 %, random 10 %
 
-Of Dial, (operation, argument) pairs are misunderstood.  A mistake (`Dial.mistakes`) is to take the call for
-one with another "argument", which in some positions comes to the same, or to be off by a fixed "shift", which
-never does: then no choice of start and tools makes a task easy, and the number of calls is all that makes it
-hard.  Written results are carried on, right or wrong, so the traces are consistent in themselves.
-
-Of Dial in turns, where the results are the tools', a pair is called with another argument; and tests are
-misunderstood, where the other branch is taken.  Now and then a call is made that the environment refuses,
-and then another one.
+A misunderstood call is taken for one with another argument, which in some positions comes to the same.  In
+Dial, written results are carried on, right or wrong, so the traces are consistent in themselves.  In Dial in
+turns, where the results are the tools', the call is made with the other argument; tests are misunderstood,
+too, where the other branch is taken.  Now and then a call is made that the environment refuses, and then
+another one.
 
 The simulator's demonstrator writes valid variations that are mostly longer than their seed, whatever the
 success statistics say: to use them is what the simulator has to learn.
@@ -27,6 +24,7 @@ from __future__ import annotations
 
 import abc
 import dataclasses
+import functools
 from collections.abc import Iterable, Iterator
 from typing import Any
 
@@ -40,20 +38,22 @@ from genenv_jax.benchmarks.dial.tasks import NEW_NAMES, OPERATIONS, DialTasks
 Pair = tuple[list[Message], Completion]  # what a player is shown, and what it writes
 
 
-@dataclasses.dataclass(frozen=True)
+_RIGHT = 0.9  # how often a call that is understood is written rightly, and another one rightly or mistaken
+_MORE_CALLS = (
+    0.15,
+    0.25,
+    0.35,
+    0.25,
+)  # shares of variations with -1, 0, +1, +2 calls more than their seed
+_RENAMED = 0.2  # share of Dial's demonstrations with renamed tools
+_REFUSED = 0.03  # share of the answers in turns that the environment refuses
+
+
 class Demonstrations(abc.ABC):
-    """Draws demonstrations for both roles.
+    """Draws demonstrations for both roles; nothing that `dial` holds out appears in one."""
 
-    Attributes:
-      dial: the benchmark; nothing that it holds out appears in a demonstration.
-      right: how often a call that is understood is written rightly; one that is not is written rightly or
-        in its mistaken way as often.
-      depth_steps: probabilities that a variation has -1, 0, +1, +2 calls more than its seed.
-    """
-
-    dial: DialTasks
-    right: float = 0.9
-    depth_steps: tuple[float, float, float, float] = (0.15, 0.25, 0.35, 0.25)
+    def __init__(self, dial: DialTasks):
+        self.dial = dial
 
     @abc.abstractmethod
     def misunderstandings(self, rng: np.random.Generator) -> Any:
@@ -84,7 +84,7 @@ class Demonstrations(abc.ABC):
 
     def variation(self, rng: np.random.Generator, seed: Any) -> Any:
         """A program near `seed`: another start, some calls kept, usually longer."""
-        step = int(rng.choice(4, p=self.depth_steps)) - 1
+        step = int(rng.choice(4, p=_MORE_CALLS)) - 1
         depth = int(np.clip(len(seed.calls) + step, 1, self.dial.max_depth))
         fresh = self.dial.random_program(rng, depth)
         kept = [
@@ -95,14 +95,18 @@ class Demonstrations(abc.ABC):
 
     def draw(self, make: Any, *arguments: Any) -> Task:
         """A task of a program that `make` draws and that is not held out."""
-        while True:
-            task = self.dial.task(make(*arguments), id="", category="")
-            if self.dial.canonical(task) not in self.dial.held_out:
-                return task
+        return self.dial.fresh(functools.partial(make, *arguments), id="", category="")
 
     def any_depth(self, rng: np.random.Generator) -> int:
         """A depth of the agent's demonstrations."""
         return int(rng.choice([*range(1, self.dial.max_depth + 1), *self.dial.deeper]))
+
+    def taken_for(self, rng: np.random.Generator) -> dict[Call, int]:
+        """The misunderstood calls, with the argument that each is taken to have."""
+        return {
+            (operation, n): int(rng.choice([m for m in self.dial.arguments if m != n] or [n]))
+            for operation, n in self.some(rng, self.dial.plain)
+        }
 
     def some(self, rng: np.random.Generator, things: list) -> list:
         """The share of things that is misunderstood."""
@@ -114,51 +118,33 @@ class Demonstrations(abc.ABC):
     ) -> int:
         """What is true, how it is mistaken (None where it is understood), or one of `any_of` by chance."""
         draw, found = rng.random(), int(rng.choice(any_of))
-        right = self.right if mistaken is None else self.dial.grasp
-        if mistaken is not None and draw < self.right:
+        right = _RIGHT if mistaken is None else self.dial.grasp
+        if mistaken is not None and draw < _RIGHT:
             found = mistaken
         return true if draw < right else found
 
 
-@dataclasses.dataclass(frozen=True)
 class Demonstrator(Demonstrations):
-    """Of Dial.
+    """Of Dial."""
 
-    Attributes:
-      renamed: share of the agent's demonstrations with renamed tools.
-    """
+    def misunderstandings(self, rng: np.random.Generator) -> dict[Call, int]:
+        """See `taken_for`."""
+        return self.taken_for(rng)
 
-    renamed: float = 0.2
-
-    def misunderstandings(self, rng: np.random.Generator) -> dict[tuple[str, int], tuple[int, ...]]:
-        """Each misunderstood call, and the next position that it is taken to lead to from each position."""
-        arguments, positions = self.dial.arguments, self.dial.positions
-        mistakes = {}
-        for operation, n in self.some(rng, [(o, n) for o in OPERATIONS for n in arguments]):
-            taken_for, shift = n, 0
-            if self.dial.mistakes == "shift":
-                shift = int(rng.integers(1, positions))
-            else:
-                taken_for = int(rng.choice([m for m in arguments if m != n]))
-            step = OPERATIONS[operation]
-            mistakes[operation, n] = tuple(
-                (step(at, taken_for) + shift) % positions for at in range(positions)
-            )
-        return mistakes
-
-    def trace(self, rng: np.random.Generator, program: Any, wrong: dict) -> str:
+    def trace(self, rng: np.random.Generator, program: Any, wrong: dict[Call, int]) -> str:
         """A noisy trace of `program`, consistent with its own written results."""
         results, at, positions = [], program.start, self.dial.positions
-        for call in program.calls:
-            true = OPERATIONS[call[0]](at, call[1]) % positions
-            mistaken = wrong[call][at] if call in wrong else None
-            at = self.written(rng, true, mistaken, positions)
+        for operation, n in program.calls:
+            step, mistaken = OPERATIONS[operation], None
+            if (operation, n) in wrong:
+                mistaken = step(at, wrong[operation, n]) % positions
+            at = self.written(rng, step(at, n) % positions, mistaken, positions)
             results.append(at)
         return program.trace(results)
 
-    def of_agent(self, rng: np.random.Generator, wrong: dict) -> Iterable[Pair]:
+    def of_agent(self, rng: np.random.Generator, wrong: dict[Call, int]) -> Iterable[Pair]:
         """See `Demonstrations.of_agent`."""
-        depth, renamed = self.any_depth(rng), rng.random() < self.renamed
+        depth, renamed = self.any_depth(rng), rng.random() < _RENAMED
         task = self.draw(self.dial.random_program, rng, depth, renamed)
         return [(self.dial.agent_messages(task), self.trace(rng, self.dial.program(task), wrong))]
 
@@ -171,24 +157,12 @@ class Misunderstood:
     tests: frozenset[str]
 
 
-@dataclasses.dataclass(frozen=True)
 class TurnsDemonstrator(Demonstrations):
-    """Of Dial in turns: the agent's demonstrations are episodes.
-
-    Attributes:
-      refused: share of the agent's answers that the environment refuses.
-    """
-
-    refused: float = 0.03
+    """Of Dial in turns: the agent's demonstrations are episodes."""
 
     def misunderstandings(self, rng: np.random.Generator) -> Misunderstood:
         """See `Demonstrations.misunderstandings`."""
-        arguments = self.dial.arguments
-        calls = {
-            (operation, n): int(rng.choice([m for m in arguments if m != n] or [n]))
-            for operation, n in self.some(rng, self.dial.plain)
-        }
-        return Misunderstood(calls, frozenset(self.some(rng, list(self.dial.tests))))
+        return Misunderstood(self.taken_for(rng), frozenset(self.some(rng, list(self.dial.tests))))
 
     def answers(self, rng: np.random.Generator, task: Task, wrong: Misunderstood) -> list[str]:
         """The answers of an episode: calls, right or not, from where the dial then stands, and the end."""
@@ -202,7 +176,7 @@ class TurnsDemonstrator(Demonstrations):
                 call = call.call if taken else call.otherwise
             operation, n = call
             n = self.written(rng, n, wrong.calls.get(call), self.dial.arguments)
-            while spare and rng.random() < self.refused:
+            while spare and rng.random() < _REFUSED:
                 answers.append(f"{number} {self.refusal(rng, operation, at, n)}")
                 spare -= 1
             answers.append(f"{number} {write((operation, at, n))}")

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import abc
 import dataclasses
+import functools
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, ClassVar, Protocol
 
@@ -16,7 +17,7 @@ import numpy as np
 
 from genenv_jax.benchmarks import base
 from genenv_jax.benchmarks.base import Benchmark, Message, Rejection, SeedStatistics, Task
-from genenv_jax.benchmarks.options import check_integers
+from genenv_jax.benchmarks.options import check_integers, check_shares
 
 OPERATIONS = {
     "add": lambda position, n: position + n,
@@ -70,32 +71,26 @@ class DialTasks(Benchmark):
 
     def __post_init__(self):
         super().__post_init__()
-        if not 2 <= self.positions <= 10:
-            raise ValueError(f"config.benchmark.positions = {self.positions}: expected 2 to 10")
-        counts = {name: getattr(self, name) for name in ("num_seeds", "eval_per_depth")}
-        check_integers(0, **{f"config.benchmark.{name}": count for name, count in counts.items()})
+        check_integers(2, 10, positions=self.positions)
+        check_integers(0, num_seeds=self.num_seeds, eval_per_depth=self.eval_per_depth)
+        check_shares(misunderstood=self.misunderstood)
         self.deeper = tuple(self.deeper)
         if self.max_depth < 1 or any(depth <= self.max_depth for depth in self.deeper):
             raise ValueError(
-                f"config.benchmark.deeper = {self.deeper}: expected depths above "
-                f"max_depth = {self.max_depth} >= 1"
+                f"deeper = {self.deeper}: expected depths above max_depth = {self.max_depth} >= 1"
             )
         if min(self.seed_depths, default=0) < 0 or sum(self.seed_depths) <= 0:
             raise ValueError(
-                "config.benchmark.seed_depths: expected frequencies, not all of them 0"
-            )
-        if not 0 <= self.misunderstood <= 1:
-            raise ValueError(
-                f"config.benchmark.misunderstood = {self.misunderstood}: expected between 0 and 1"
+                f"seed_depths = {self.seed_depths}: expected frequencies, not all of them 0"
             )
         if not 0 <= self.grasp <= 0.9:
-            raise ValueError(f"config.benchmark.grasp = {self.grasp}: expected between 0 and 0.9")
+            raise ValueError(f"grasp = {self.grasp}: expected between 0 and 0.9")
         if len(self.seed_depths) != self.max_depth:
             raise ValueError(
-                f"config.benchmark.seed_depths has {len(self.seed_depths)} entries: expected "
-                f"max_depth = {self.max_depth}"
+                f"seed_depths = {self.seed_depths}: expected max_depth = {self.max_depth} entries"
             )
         self.arguments = tuple(range(1, self.positions))
+        self.plain = [(operation, n) for operation in OPERATIONS for n in self.arguments]
         rng = np.random.default_rng(self.seed)
         self._eval = self._draw_eval(rng)
         self.held_out = frozenset(self.canonical(task) for task in self._eval)
@@ -147,12 +142,12 @@ class DialTasks(Benchmark):
                 # Holding out much of a small space would leave little of it to train on.
                 count, drawn = min(self.eval_per_depth, max(1, space // 16)), 0
                 while drawn < count:
-                    program = random_program(rng, depth)
-                    task_id, category = (
-                        f"{self.name}-{split}-{depth}-{drawn}",
-                        f"{split}/depth_{depth}",
+                    task = self.task(
+                        random_program(rng, depth),
+                        id=f"{self.name}-{split}-{depth}-{drawn}",
+                        category=f"{split}/depth_{depth}",
+                        origin="eval",
                     )
-                    task = self.task(program, id=task_id, category=category, origin="eval")
                     if self.canonical(task) not in taken:
                         taken.add(self.canonical(task))
                         tasks.append(task)
@@ -175,9 +170,7 @@ class DialTasks(Benchmark):
                 taken.add(self.canonical(task))
                 seeds.append(task)
         if len(seeds) < count:
-            raise ValueError(
-                f"config.benchmark.num_seeds = {count}: the world has too few distinct programs"
-            )
+            raise ValueError(f"num_seeds = {count}: the world has too few distinct programs")
         return seeds
 
     def load(self, split: str) -> Sequence[Task]:
@@ -192,9 +185,13 @@ class DialTasks(Benchmark):
     def draw(self, rng: np.random.Generator, difficulty: str, task_id: str) -> Task:
         """See `Benchmark`."""
         depth = self.difficulties.index(difficulty) + 1
+        make = functools.partial(self.random_program, rng, depth)
+        return self.fresh(make, id=task_id, category=difficulty, origin="generated")
+
+    def fresh(self, make: Callable[[], Program], **fields: Any) -> Task:
+        """A task of a program that `make` draws and that is not held out."""
         while True:
-            program = self.random_program(rng, depth)
-            task = self.task(program, id=task_id, category=difficulty, origin="generated")
+            task = self.task(make(), **fields)
             if self.canonical(task) not in self.held_out:
                 return task
 

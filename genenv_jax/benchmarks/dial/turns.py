@@ -41,7 +41,6 @@ from genenv_jax.benchmarks.base import Rejection, Score, Task
 from genenv_jax.benchmarks.dial.demonstrations import Pair, TurnsDemonstrator
 from genenv_jax.benchmarks.dial.episode import DialEpisode
 from genenv_jax.benchmarks.dial.programs import (
-    Call,
     Choice,
     Made,
     Program,
@@ -64,9 +63,9 @@ _MOST_DEPTH = 8  # of so many calls, and the end, each has a digit as its number
 class DialTurns(DialTasks):
     """The benchmark object; all of its tasks are played in episodes.
 
+    The warm start misunderstands (operation, argument) pairs and tests.
+
     Attributes (those of `DialTasks`, and):
-      misunderstood: share of the (operation, argument) pairs, and of the tests, that the warm start teaches
-        wrongly; see `dial_demonstrations`.
       conditional: share of the calls that are choices.
       spare_turns: how many calls of an episode may be refused.
     """
@@ -79,8 +78,8 @@ class DialTurns(DialTasks):
     spare_turns: int = 2
 
     def __post_init__(self):
-        check_shares(**{"benchmark.conditional": self.conditional})
-        check_integers(0, 8, **{"benchmark.spare_turns": self.spare_turns})
+        check_shares(conditional=self.conditional)
+        check_integers(0, 8, spare_turns=self.spare_turns)
         deepest = max([self.max_depth, *self.deeper])
         if deepest > _MOST_DEPTH:
             raise ValueError(f"benchmark: a depth of {deepest}: expected at most {_MOST_DEPTH}")
@@ -88,11 +87,6 @@ class DialTurns(DialTasks):
         super().__post_init__()
 
     # -- data ---------------------------------------------------------------------------------------
-
-    @property
-    def plain(self) -> list[Call]:
-        """All calls there are."""
-        return [(operation, n) for operation in OPERATIONS for n in self.arguments]
 
     @property
     def choices(self) -> int:
