@@ -23,7 +23,7 @@ from genenv_jax.benchmarks.places import place
 from genenv_jax.benchmarks.safe_parse import check_text, parse_json, unfenced
 from genenv_jax.benchmarks.subsets import stable_position, stable_subset
 from genenv_jax.benchmarks.success_record import success_record
-from genenv_jax.benchmarks.task import (
+from genenv_jax.benchmarks.task import (  # noqa: F401  a benchmark needs this module alone
     BAD_ANSWER,
     BAD_TOOLS,
     CONTAMINATED,
@@ -51,40 +51,6 @@ from genenv_jax.benchmarks.task import (
     Task,
 )
 from genenv_jax.benchmarks.wording import letters
-
-# A benchmark needs this module alone: the types of `task` are found here, too.
-__all__ = [
-    "BAD_ANSWER",
-    "BAD_TOOLS",
-    "CONTAMINATED",
-    "DUPLICATE",
-    "EMPTY",
-    "ENVIRONMENT_ERROR",
-    "GIVEN_AWAY",
-    "GROUNDED",
-    "MALFORMED",
-    "MAX_GENERATION",
-    "NEAR_DUPLICATE",
-    "NOT_ASKED",
-    "NOT_EVALUATED",
-    "NOT_EXECUTABLE",
-    "NOT_TEXT",
-    "STEP_LIMIT",
-    "TOO_DEEP",
-    "TOO_LONG",
-    "TRUNCATED",
-    "UNDECIDED",
-    "UNPARSABLE",
-    "WRONG_ANSWER",
-    "Benchmark",
-    "Episode",
-    "Message",
-    "Rejection",
-    "Score",
-    "SeedStatistics",
-    "Task",
-    "skills",
-]
 
 # What reading a task raises whose fields are not those of its benchmark.
 MALFORMED = (KeyError, TypeError, ValueError, AttributeError, IndexError)
