@@ -49,6 +49,7 @@ from genenv_jax.benchmarks.task import (  # noqa: F401  a benchmark needs this m
     Score,
     SeedStatistics,
     Task,
+    chat,
 )
 from genenv_jax.benchmarks.wording import letters
 
@@ -285,10 +286,7 @@ class Benchmark(abc.ABC):
                 f"{m['role'].capitalize()}: {m['content']}" for m in seed.messages[:-1]
             )
             parts.insert(0, f"What comes before the prompt, and stays as it is:\n{said}")
-        return [
-            {"role": "system", "content": system},
-            {"role": "user", "content": "\n\n".join(parts)},
-        ]
+        return chat(system, *parts)
 
     def simulator_answer(self, task: Task, seed: Task | None = None) -> str:
         """The text that the simulator would write for `task`; `parse` inverts it.

@@ -8,6 +8,15 @@ from typing import Any
 
 Message = Mapping[str, str]  # {"role": "system" | "user" | "assistant", "content": text}
 
+
+def chat(system: str, *parts: str) -> list[Message]:
+    """A system message and one of the user, whose parts stand in paragraphs."""
+    return [
+        {"role": "system", "content": system},
+        {"role": "user", "content": "\n\n".join(parts)},
+    ]
+
+
 # Reasons for which a generation is rejected.  A benchmark may add reasons of its own; they are short
 # snake_case words, because they become metric names.
 EMPTY = "empty"  # nothing but white space

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from genenv_jax.benchmarks.alfworld import commands, kinds, rooms
-from genenv_jax.benchmarks.base import Message, SeedStatistics
+from genenv_jax.benchmarks.base import Message, SeedStatistics, chat
 from genenv_jax.benchmarks.success_record import success_record
 
 # Characters of the agent's prompt; 4,096 tokens of a Qwen tokeniser hold about 10,500 of such text, which
@@ -121,10 +121,7 @@ def agent_messages(state: str, grammar: str, admissible: Sequence[str] = ()) -> 
       admissible: commands that are possible; none where the agent is not told them.
     """
     listed = [_ADMISSIBLE.format(commands="\n".join(admissible))] if admissible else []
-    return [
-        {"role": "system", "content": _AGENT_RULES.format(put=_PUT[grammar])},
-        {"role": "user", "content": "\n\n".join([state, *listed, _ASK])},
-    ]
+    return chat(_AGENT_RULES.format(put=_PUT[grammar]), state, *listed, _ASK)
 
 
 def agent_chars(grammar: str) -> int:
@@ -140,13 +137,7 @@ def simulator_messages(sections: str, grammar: str, statistics: SeedStatistics) 
         put=_PUT[grammar],
         more=", help" if grammar == commands.MOVE_TO else "",
     )
-    return [
-        {"role": "system", "content": system},
-        {
-            "role": "user",
-            "content": f"{sections}\n\n{success_record(statistics, what='situation')}",
-        },
-    ]
+    return chat(system, sections, success_record(statistics, what="situation"))
 
 
 def sections_text(goal: str, observations: str, admissible: str, action: str) -> str:
@@ -167,10 +158,7 @@ def room_messages(room: str, statistics: SeedStatistics) -> list[Message]:
         object_kinds=", ".join(sorted(kinds.OBJECTS | kinds.LAMPS)),
     )
     record = success_record(statistics, what="game")
-    return [
-        {"role": "system", "content": system},
-        {"role": "user", "content": f"{room}\n\n{record}"},
-    ]
+    return chat(system, room, record)
 
 
 # Characters of a step's situation; the longest list of commands of a published game has 2,300.

@@ -8,7 +8,7 @@ from typing import Any
 
 from genenv_jax.benchmarks.api_bank.calls import write_call
 from genenv_jax.benchmarks.api_bank.tasks import CALL, CALL_PREFIX
-from genenv_jax.benchmarks.base import Message, SeedStatistics, Task
+from genenv_jax.benchmarks.base import Message, SeedStatistics, Task, chat
 from genenv_jax.benchmarks.success_record import success_record
 
 TOOLS_HEADER = "New Tools:"
@@ -114,10 +114,7 @@ def agent_messages(task: Task) -> list[Message]:
         )
     else:
         system = _RESPONSE_RULES.format(year=year(task), tools=tools)
-    return [
-        {"role": "system", "content": system},
-        {"role": "user", "content": _CONVERSATION + dialogue(task) + cue},
-    ]
+    return chat(system, _CONVERSATION + dialogue(task) + cue)
 
 
 def simulator_messages(seed: Task, statistics: SeedStatistics) -> list[Message]:
@@ -140,7 +137,4 @@ def simulator_messages(seed: Task, statistics: SeedStatistics) -> list[Message]:
         f"{'Correct call' if call else 'Reply'}:\n{reference(seed)}",
         success_record(statistics, who="assistant"),
     ]
-    return [
-        {"role": "system", "content": system},
-        {"role": "user", "content": "\n\n".join(parts)},
-    ]
+    return chat(system, *parts)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 
-from genenv_jax.benchmarks.base import Message, SeedStatistics, Task
+from genenv_jax.benchmarks.base import Message, SeedStatistics, Task, chat
 from genenv_jax.benchmarks.success_record import success_record
 
 TASK_HEADER = "New Task:"
@@ -60,10 +60,7 @@ def agent_messages(task: Task, searches: int) -> list[Message]:
     """Instructions and the question; `searches` 0 is closed book."""
     system = _SEARCH.format(searches=searches) if searches else _CLOSED_BOOK
     cue = "" if searches else _CUE
-    return [
-        {"role": "system", "content": system},
-        {"role": "user", "content": f"Question: {question(task)}{cue}"},
-    ]
+    return chat(system, f"Question: {question(task)}{cue}")
 
 
 def simulator_messages(seed: Task, statistics: SeedStatistics) -> list[Message]:
@@ -82,7 +79,4 @@ def simulator_messages(seed: Task, statistics: SeedStatistics) -> list[Message]:
         parts.append(f"Steps:\n{write_steps(seed)}")
     parts.append(f"Answer:\n{SEPARATOR.join(seed.answer['answers'])}")
     parts.append(success_record(statistics, who="assistant", what="question"))
-    return [
-        {"role": "system", "content": system},
-        {"role": "user", "content": "\n\n".join(parts)},
-    ]
+    return chat(system, *parts)

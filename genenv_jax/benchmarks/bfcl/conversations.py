@@ -28,6 +28,7 @@ from genenv_jax.benchmarks.base import (
     Score,
     SeedStatistics,
     Task,
+    chat,
 )
 from genenv_jax.benchmarks.bfcl import multi_turn, prompts, soundness
 from genenv_jax.benchmarks.bfcl.backends import (
@@ -228,10 +229,7 @@ def simulator_messages(seed: Task, statistics: SeedStatistics) -> list[Message]:
     task = f"Task:\n{prompts.shortened(write(seed), max(0, space - least))}"
     space = max(0, min(prompts.MAX_TOOL_CHARS, space - len(task)))
     functions = f"Functions, one a line:\n{prompts.tool_text(tools_of(seed), space)}"
-    return [
-        {"role": "system", "content": system},
-        {"role": "user", "content": "\n\n".join([functions, task, record])},
-    ]
+    return chat(system, functions, task, record)
 
 
 def agent_answer(task: Task) -> str:

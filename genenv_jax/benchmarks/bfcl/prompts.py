@@ -7,7 +7,7 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from genenv_jax.benchmarks.base import Message, SeedStatistics, Task
+from genenv_jax.benchmarks.base import Message, SeedStatistics, Task, chat
 from genenv_jax.benchmarks.bfcl import ast_checker
 from genenv_jax.benchmarks.bfcl.categories import CONVERSATION, STATIC_MATCH, TURN_STATE
 from genenv_jax.benchmarks.success_record import success_record
@@ -387,10 +387,7 @@ def simulator_messages(seed: Task, answer: str, statistics: SeedStatistics) -> l
         history = "\n".join(f"{m['role']}: {m['content']}" for m in earlier)
         parts.append(f"{_HISTORY}\n{history}")
     parts.append(f"{_REQUEST}\n{latest['content']}")
-    return [
-        {"role": "system", "content": system},
-        {"role": "user", "content": "\n\n".join([*parts, *closing])},
-    ]
+    return chat(system, *parts, *closing)
 
 
 def _state_text(scenario: Mapping[str, Any], max_chars: int) -> str:

@@ -16,7 +16,7 @@ from typing import Any, ClassVar, Protocol
 import numpy as np
 
 from genenv_jax.benchmarks import base
-from genenv_jax.benchmarks.base import Benchmark, Message, Rejection, SeedStatistics, Task
+from genenv_jax.benchmarks.base import Benchmark, Message, Rejection, SeedStatistics, Task, chat
 from genenv_jax.benchmarks.options import check_integers, check_shares
 
 OPERATIONS = {
@@ -210,10 +210,7 @@ class DialTasks(Benchmark):
         # Tenths rather than counts: the context says how hard the seed's variations are, in one digit.
         rate = statistics.success_rate
         solved = "unknown" if rate is None else f"{round(10 * rate)} of 10"
-        return [
-            {"role": "system", "content": SIMULATOR_INSTRUCTION},
-            {"role": "user", "content": f"{self.text(seed)}\nSolved: {solved}"},
-        ]
+        return chat(SIMULATOR_INSTRUCTION, f"{self.text(seed)}\nSolved: {solved}")
 
     def read(self, text: str, seed: Task) -> Task | Rejection:
         """See `Benchmark.read`."""

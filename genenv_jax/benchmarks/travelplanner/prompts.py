@@ -22,7 +22,7 @@ import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
-from genenv_jax.benchmarks.base import Message, SeedStatistics
+from genenv_jax.benchmarks.base import Message, SeedStatistics, chat
 from genenv_jax.benchmarks.success_record import success_record
 from genenv_jax.benchmarks.travelplanner.database import (
     Accommodation,
@@ -111,10 +111,7 @@ def agent_messages(information: str, text: str) -> list[Message]:
       information: reference information as text.
       text: the query.
     """
-    return [
-        {"role": "system", "content": AGENT_RULES},
-        {"role": "user", "content": f"{information}\n\n# Request\n{text}\n\n{_CUE}"},
-    ]
+    return chat(AGENT_RULES, f"{information}\n\n# Request\n{text}\n\n{_CUE}")
 
 
 def agent_overhead(text: str) -> int:
@@ -152,10 +149,7 @@ def simulator_messages(
     if cost is not None:
         parts.append(f"A plan that meets everything in this task costs ${cost:,.0f}.")
     parts.append(success_record(statistics))
-    return [
-        {"role": "system", "content": system},
-        {"role": "user", "content": "\n\n".join(parts)},
-    ]
+    return chat(system, *parts)
 
 
 def _options(values: tuple[str, ...]) -> str:
