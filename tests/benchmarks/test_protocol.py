@@ -27,6 +27,7 @@ _TOOLS = (
     "New Tools: same\nNew Task: User: x\nNew Answer: {0}",
 )
 _STEP = "New Task: {}\nNew Observations: {}\nNew Commands: {}\nNew Action: {}"
+_DIAL = "Tools: add, subtract, multiply.\n"
 # Where hostile text may stand in answers and generations.
 AROUND = {
     "alfworld": (
@@ -42,6 +43,12 @@ AROUND = {
         '{{"prompt": "{0}", "answer": "Velm"}}',
         '{{"prompt": "Which town is it?", "answer": {0}}}',
     ),
+    "dial": (
+        "add({0}, 5) = 8",
+        _DIAL + "Start at {0}. add 5.",
+        _DIAL + "Start at 3. add 5.\nCalls: {0}",
+    ),
+    "dial_turns": ("1 add(3, 4)\n{0}", _DIAL + "{0}", _DIAL + "Start at 3. 1 add 4 [{0}]."),
     "travelplanner": ('[{{"current_city": "{0}"}}]', '{{"query": "{0}"}}'),
 }
 
@@ -50,7 +57,7 @@ AROUND = {
     scope="module",
     params=[
         pytest.param((name, data), marks=[pytest.mark.data] if data == "real" else [])
-        for name in ALL_WRITERS
+        for name in (*ALL_WRITERS, "dial", "dial_turns")
         for data in ("small", "real")[: 1 + (name in WRITERS)]
     ],
     ids=lambda param: "-".join(param),
@@ -58,11 +65,11 @@ AROUND = {
 def make(request, tmp_path_factory):
     """A function from options to a benchmark."""
     name, data = request.param
-    if data == "small":
-        directory = ALL_WRITERS[name](tmp_path_factory.mktemp(name))
-    else:
-        directory = request.getfixturevalue("data_dir")
-    options = {"data_dir": str(directory)} | OPTIONS.get(name, {})
+    options = dict(OPTIONS.get(name, {}))
+    if data == "real":
+        options["data_dir"] = str(request.getfixturevalue("data_dir"))
+    elif name in ALL_WRITERS:
+        options["data_dir"] = str(ALL_WRITERS[name](tmp_path_factory.mktemp(name)))
     return lambda **more: registry.make_benchmark(name, **options, **more)
 
 
@@ -106,7 +113,7 @@ def test_reference_answers_earn_full_reward(benchmark):
     numbers = benchmark.aggregate(results)
     assert next(value for key, value in numbers.items() if key.endswith("accuracy")) == 1.0
     assert benchmark.aggregate(results + results) == pytest.approx(numbers)  # any multiset
-    assert benchmark.aggregate([])["accuracy"] == 0.0
+    assert benchmark.aggregate([]).get("accuracy", 0.0) == 0.0
 
 
 def test_prompts_fit_and_hold_the_task(benchmark):
@@ -116,7 +123,8 @@ def test_prompts_fit_and_hold_the_task(benchmark):
         for messages in (agent, simulator):
             assert messages[0]["role"] == "system" and messages[-1]["role"] == "user"
             assert sum(len(message["content"]) for message in messages) < PROMPT_CHARS
-        assert "9 of 10" in simulator[-1]["content"] and "harder" in simulator[-1]["content"]
+        said = simulator[-1]["content"]
+        assert "9 of 10" in said and ("harder" in said or "dial" in benchmark.name)
 
 
 def test_tasks_are_of_kinds(benchmark):
@@ -170,7 +178,7 @@ def test_seeds_are_sound_and_come_back_from_their_text(benchmark):
 def test_it_can_be_sent_to_a_worker(benchmark):
     task = benchmark.tasks("eval")[0]
     data = pickle.dumps(benchmark)
-    assert len(data) < 10_000  # without the tasks
+    assert len(data) < 10_000 or "dial" in benchmark.name  # without the tasks
     copy = pickle.loads(data)
     assert copy.tasks("eval") == benchmark.tasks("eval")
     assert copy.score(task, benchmark.agent_answer(task)).success
@@ -236,7 +244,9 @@ def test_demonstrations_are_of_the_seeds_alone(benchmark, monkeypatch):
     own = {benchmark.canonical(seed) for seed in seeds}
     for seed, agent, simulator in zip(seeds, of_agent, of_simulator, strict=True):
         assert agent.messages == benchmark.agent_messages(seed)
-        assert benchmark.score(seed, *agent.completions).reward == 1.0
+        (answer,) = agent.completions
+        answer = answer if isinstance(answer, str) else "\n".join(answer.answers)
+        assert benchmark.score(seed, answer).reward == 1.0
         written = [benchmark.parse(text, seed, "g", 0) for text in simulator.completions]
         assert all(benchmark.verify(task) is None for task in written)
         texts = {benchmark.canonical(task) for task in written}
@@ -314,14 +324,16 @@ def test_worked_examples_are_seeds_of_other_records(make, benchmark, shots):
         for example, question, answer in zip(examples, turns[::2], turns[1::2], strict=True):
             assert benchmark.score(example, answer["content"]).reward == 1.0
             assert benchmark.text(example).split("\n")[-1][-40:] in question["content"]
-    if hasattr(shown, "about"):
-        assert "shots" not in benchmark.about()
-        assert str(shots) in shown.about()["shots"]
+    assert "shots" not in benchmark.about()
+    assert str(shots) in shown.about()["shots"]
 
 
 def test_worked_examples_need_seeds(make):
     shown = make(shots=1)
-    task = next(t for t in shown.tasks("eval") if not shown.is_interactive(t))
+    task = next((t for t in shown.tasks("eval") if not shown.is_interactive(t)), None)
+    if task is None:
+        return
+    shown.tasks("seed")
     shown._loaded["seed"] = ()
     with pytest.raises(ValueError, match="shots = 1: expected seeds"):
         shown.agent_messages(task)
