@@ -1,8 +1,8 @@
 """A grammar of BFCL conversations in the simulator's format: sound by construction, or broken in one way.
 
-A conversation is drawn class by class: `SCENES` has for each class an initial state and a writer of turns,
-which keeps track of what is there.  `BROKEN` has the ways in which one is spoilt, with the reason for which
-it is to be turned away.
+A conversation is drawn class by class: `SCENES` has for each class an initial state, the turns that come
+first and the turns that may come again and again.  `BROKEN` has the ways in which one is spoilt, with the
+reason for which it is to be turned away.
 """
 
 from __future__ import annotations
@@ -20,187 +20,112 @@ _WORDS = (
 ).split()
 _SYMBOLS = ("AAPL", "GOOG", "TSLA", "MSFT", "ALPH", "OMEG", "QUAS")
 _DOORS = "'driver', 'passenger', 'rear_left', 'rear_right'"
-
-
-def _names(rng: random.Random) -> Iterator[str]:
-    """Words, none twice."""
-    for number, word in enumerate(rng.sample(_WORDS, len(_WORDS))):
-        yield f"{word}{number}"
-
-
-def _files(rng: random.Random) -> tuple[dict[str, Any], Iterator[Turn]]:
-    names = _names(rng)
-    folder, known, text = next(names), f"{next(names)}.txt", next(names)
-    contents = {
-        known: {"type": "file", "content": f"{text} {next(names)}"},
-        folder: {"type": "directory", "contents": {}},
-    }
-    state = {"root": {"home": {"type": "directory", "contents": contents}}}
-
-    def turns() -> Iterator[Turn]:
-        yield f"Show me what {known} says.", f"[cat(file_name='{known}')]"
-        for name in names:
-            match rng.randrange(4):
-                case 0:
-                    yield f"Make a folder named {name}.", f"[mkdir(dir_name='{name}')]"
-                case 1:
-                    yield (
-                        f"Create an empty file named {name}.txt.",
-                        f"[touch(file_name='{name}.txt')]",
-                    )
-                case 2:
-                    yield (
-                        f"Create the file {name}.md, then write '{name} is due' into it.",
-                        f"[touch(file_name='{name}.md'), "
-                        f"echo(content='{name} is due', file_name='{name}.md')]",
-                    )
-                case 3:
-                    yield (
-                        f"Make the folder {name}, and once it is there copy {known} into it.",
-                        f"[mkdir(dir_name='{name}'), cp(source='{known}', destination='{name}')]",
-                    )
-
-    return state, turns()
-
-
-def _numbers(rng: random.Random) -> tuple[dict[str, Any], Iterator[Turn]]:
-    def turns() -> Iterator[Turn]:
-        for number in rng.sample(range(10, 1000), 20):
-            yield f"What is {number} plus 0.5?", f"[add(a={number}, b=0.5)]"
-
-    return {}, turns()
-
-
-def _tweets(rng: random.Random) -> tuple[dict[str, Any], Iterator[Turn]]:
-    names = _names(rng)
-    state = {"username": next(names), "authenticated": True, "tweet_counter": rng.randrange(1, 50)}
-
-    def turns() -> Iterator[Turn]:
-        for name in names:
-            if rng.random() < 0.5:
-                yield f"Tweet 'All about {name}'.", f"[post_tweet(content='All about {name}')]"
-            else:
-                yield f"Follow the user {name}.", f"[follow_user(username_to_follow='{name}')]"
-
-    return state, turns()
-
-
-def _messages(rng: random.Random) -> tuple[dict[str, Any], Iterator[Turn]]:
-    names = _names(rng)
-    user = next(names)
-    state = {
-        "user_count": 2, "user_map": {"Me": "USR001", user: "USR002"}, "current_user": "USR001",
-        "inbox": [], "message_count": 0,
-    }  # fmt: skip
-
-    def turns() -> Iterator[Turn]:
-        yield f"What is the user id of {user}?", f"[get_user_id(user='{user}')]"
-        for name in names:
-            if rng.random() < 0.5:
-                yield (
-                    f"Send {user} (USR002) the message 'The {name} is here'.",
-                    f"[send_message(receiver_id='USR002', message='The {name} is here')]",
-                )
-            else:
-                yield f"Add {name} to my contacts.", f"[add_contact(user_name='{name}')]"
-
-    return state, turns()
-
-
-def _tickets(rng: random.Random) -> tuple[dict[str, Any], Iterator[Turn]]:
-    names = _names(rng)
-    number = rng.randrange(1, 90)
-    state = {"current_user": next(names), "ticket_counter": number, "ticket_queue": []}
-
-    def turns() -> Iterator[Turn]:
-        for made, name in enumerate(names):
-            level = rng.randrange(2, 6)
-            yield (
-                f"Open a ticket titled 'Broken {name}' with priority {level}.",
-                f"[create_ticket(title='Broken {name}', priority={level})]",
-            )
-            if rng.random() < 0.5:
-                yield (
-                    f"Close ticket {number + made} again.",
-                    f"[close_ticket(ticket_id={number + made})]",
-                )
-
-    return state, turns()
-
-
-def _shares(rng: random.Random) -> tuple[dict[str, Any], Iterator[Turn]]:
-    state = {"authenticated": True, "watch_list": ["NVDA"], "market_status": "Open"}
-
-    def turns() -> Iterator[Turn]:
-        for symbol in rng.sample(_SYMBOLS, len(_SYMBOLS)):
-            if rng.random() < 0.5:
-                yield f"How is the stock {symbol} doing?", f"[get_stock_info(symbol='{symbol}')]"
-            yield f"Put {symbol} on my watchlist.", f"[add_to_watchlist(stock='{symbol}')]"
-
-    return state, turns()
-
-
-def _flights(rng: random.Random) -> tuple[dict[str, Any], Iterator[Turn]]:
-    token = str(rng.randrange(10_000, 99_999))
-    state = {"access_token": token, "token_expires_in": 3600, "credit_card_list": {}}
-
-    def turns() -> Iterator[Turn]:
-        for amount in rng.sample(range(200, 9000), 20):
-            if rng.random() < 0.5:
-                yield (
-                    f"My token is {token}. Limit my budget to {amount} dollars.",
-                    f"[set_budget_limit(access_token='{token}', budget_limit={amount}.0)]",
-                )
-            else:
-                yield (
-                    f"What is {amount} USD in EUR?",
-                    f"[compute_exchange_rate(base_currency='USD', target_currency='EUR', value={amount}.0)]",
-                )
-
-    return state, turns()
-
-
-def _car(rng: random.Random) -> tuple[dict[str, Any], Iterator[Turn]]:
-    state = {
-        "fuelLevel": float(rng.randrange(1, 9)),
-        "headLightStatus": "off",
-        "batteryVoltage": 12.5,
-    }
-
-    def turns() -> Iterator[Turn]:
-        yield "Lock all four doors.", f"[lockDoors(unlock=False, door=[{_DOORS}])]"
-        yield "Turn the headlights on.", "[setHeadlights(mode='on')]"
-        for name, tenths in zip(rng.sample(_WORDS, 6), rng.sample(range(10, 50), 6), strict=True):
-            amount = tenths / 10
-            yield f"Fill up {amount} gallons of fuel.", f"[fillFuelTank(fuelAmount={amount})]"
-            yield f"Navigate to {name} street.", f"[set_navigation(destination='{name} street')]"
-
-    return state, turns()
-
-
-Scene = Callable[[random.Random], tuple[dict[str, Any], Iterator[Turn]]]
-SCENES: dict[str, Scene] = {
-    "GorillaFileSystem": _files,
-    "MathAPI": _numbers,
-    "TwitterAPI": _tweets,
-    "MessageAPI": _messages,
-    "TicketAPI": _tickets,
-    "TradingBot": _shares,
-    "TravelAPI": _flights,
-    "VehicleControlAPI": _car,
+_FILES = {
+    "<name>.txt": {"type": "file", "content": "<second> and more"},
+    "<second>": {"type": "directory", "contents": {}},
 }
+_CLOSED = ("Close ticket <ticket> again.", "[close_ticket(ticket_id=<ticket>)]")
+_OPENED = (
+    "Open a ticket titled 'Broken <new>' with priority <level>.",
+    "[create_ticket(title='Broken <new>', priority=<level>)]",
+)
+_WATCHED = ("Put <symbol> on my watchlist.", "[add_to_watchlist(stock='<symbol>')]")
+# Class: initial state, first turns, and sequences of turns that may follow.  <name>, <second>, <token> and
+# <count> are those of the scene, <new>, <number>, <fuel>, <level>, <symbol> and <ticket> of a sequence.
+SCENES: dict[str, tuple[dict[str, Any], Sequence[Turn], Sequence[Sequence[Turn]]]] = {
+    "GorillaFileSystem": (
+        {"root": {"home": {"type": "directory", "contents": _FILES}}},
+        [("Show me what <name>.txt says.", "[cat(file_name='<name>.txt')]")],
+        [[("Make a folder named <new>.", "[mkdir(dir_name='<new>')]")],
+         [("Create an empty file named <new>.txt.", "[touch(file_name='<new>.txt')]")],
+         [("Create the file <new>.md, then write '<new> is due' into it.",
+           "[touch(file_name='<new>.md'), echo(content='<new> is due', file_name='<new>.md')]")],
+         [("Make the folder <new>, and once it is there copy <name>.txt into it.",
+           "[mkdir(dir_name='<new>'), cp(source='<name>.txt', destination='<new>')]")]],
+    ),
+    "MathAPI": ({}, [], [[("What is <number> plus 0.5?", "[add(a=<number>, b=0.5)]")]]),
+    "TwitterAPI": (
+        {"username": "<name>", "authenticated": True, "tweet_counter": "<count>"}, [],
+        [[("Tweet 'All about <new>'.", "[post_tweet(content='All about <new>')]")],
+         [("Follow the user <new>.", "[follow_user(username_to_follow='<new>')]")]],
+    ),
+    "MessageAPI": (
+        {"user_count": 2, "user_map": {"Me": "USR001", "<name>": "USR002"}, "current_user": "USR001",
+         "inbox": [], "message_count": 0},
+        [("What is the user id of <name>?", "[get_user_id(user='<name>')]")],
+        [[("Send <name> (USR002) the message 'The <new> is here'.",
+           "[send_message(receiver_id='USR002', message='The <new> is here')]")],
+         [("Add <new> to my contacts.", "[add_contact(user_name='<new>')]")]],
+    ),
+    "TicketAPI": (
+        {"current_user": "<name>", "ticket_counter": "<count>", "ticket_queue": []}, [],
+        [[_OPENED], [_OPENED, _CLOSED]],
+    ),
+    "TradingBot": (
+        {"authenticated": True, "watch_list": ["NVDA"], "market_status": "Open"}, [],
+        [[_WATCHED],
+         [("How is the stock <symbol> doing?", "[get_stock_info(symbol='<symbol>')]"), _WATCHED]],
+    ),
+    "TravelAPI": (
+        {"access_token": "<token>", "token_expires_in": 3600, "credit_card_list": {}}, [],
+        [[("My token is <token>. Limit my budget to <number> dollars.",
+           "[set_budget_limit(access_token='<token>', budget_limit=<number>.0)]")],
+         [("What is <number> USD in EUR?",
+           "[compute_exchange_rate(base_currency='USD', target_currency='EUR', value=<number>.0)]")]],
+    ),
+    "VehicleControlAPI": (
+        {"fuelLevel": 4.0, "headLightStatus": "off", "batteryVoltage": 12.5},
+        [("Lock all four doors.", f"[lockDoors(unlock=False, door=[{_DOORS}])]"),
+         ("Turn the headlights on.", "[setHeadlights(mode='on')]")],
+        [[("Fill up <fuel> gallons of fuel.", "[fillFuelTank(fuelAmount=<fuel>)]")],
+         [("Navigate to <new> street.", "[set_navigation(destination='<new> street')]")]],
+    ),
+}  # fmt: skip
+
+
+def _filled(value: Any, values: dict[str, Any]) -> Any:
+    """A state or a text with values in the places of their names."""
+    if isinstance(value, dict):
+        return {_filled(key, values): _filled(entry, values) for key, entry in value.items()}
+    if isinstance(value, str):
+        if value == "<count>":
+            return values["count"]
+        for name, given in values.items():
+            value = value.replace(f"<{name}>", str(given))
+    return value
+
+
+def _scene(rng: random.Random, name: str) -> tuple[dict[str, Any], Iterator[Turn]]:
+    """An initial state of a class, and turns on it."""
+    state, first, following = SCENES[name]
+    names = [f"{word}{number}" for number, word in enumerate(rng.sample(_WORDS, len(_WORDS)))]
+    numbers, symbols = rng.sample(range(200, 1000), 7), rng.sample(_SYMBOLS, 7)
+    scene = {"name": names.pop(), "second": names.pop(), "count": rng.randrange(1, 90)}
+    scene["token"] = rng.randrange(10_000, 99_999)
+
+    def turns() -> Iterator[Turn]:
+        yield from (_pair(turn, scene) for turn in first)
+        for made, (number, symbol) in enumerate(zip(numbers, symbols, strict=True)):
+            values = scene | {
+                "new": names.pop(), "number": number, "symbol": symbol, "fuel": number / 100,
+                "level": 2 + number % 4, "ticket": scene["count"] + made,
+            }  # fmt: skip
+            yield from (_pair(turn, values) for turn in rng.choice(following))
+
+    return _filled(state, scene), turns()
+
+
+def _pair(turn: Turn, values: dict[str, Any]) -> Turn:
+    return _filled(turn[0], values), _filled(turn[1], values)
 
 
 def draw(rng: random.Random, classes: Sequence[str]) -> Conversation:
     """A sound conversation of 2 to 6 turns over some of the classes."""
-    state, writers = {}, []
-    for name in classes:
-        state[name], turns = SCENES[name](rng)
-        writers.append(turns)
-    wanted = rng.randrange(2, 7)
-    found = [next(writers[i % len(writers)]) for i in range(wanted)]
+    scenes = {name: _scene(rng, name) for name in classes}
+    writers = [turns for _, turns in scenes.values()]
+    found = [next(writers[i % len(writers)]) for i in range(rng.randrange(2, 7))]
     return {
-        "state": {name: config for name, config in state.items() if config},
+        "state": {name: state for name, (state, _) in scenes.items() if state},
         "turns": [{"request": request, "calls": calls} for request, calls in found],
     }
 

@@ -202,41 +202,30 @@ def test_a_generation_is_read_proven_and_written_again(benchmark):
 @pytest.mark.parametrize(
     ("turns", "reason"),
     [
-        ([("Show lost.", "[cat(file_name='lost')]")], base.NOT_EXECUTABLE),
-        ([("Look around: ls.", "[ls()]"), ("Now ls again.", "[ls()]")], soundness.ALREADY_KNOWN),
         ([("Make the file a1.", "[touch('a1')]"), ("Make the file A1!", "[touch('a1')]")],
          soundness.REPEATED_TURN),
-        ([("Tell me a joke.", "[cat(file_name='notes')]")], base.NOT_ASKED),
-        ([("Do cat(file_name='notes').", "[cat(file_name='notes')]")], base.GIVEN_AWAY),
-        # Also of a call that another one needs.
+        # A call is given away also where another one needs it.
         ([("First mkdir(dir_name='d1'), then enter it.", "[mkdir('d1'), cd('d1')]")], base.GIVEN_AWAY),
         ([("First make the folder d1, then enter it.", "[mkdir('d1'), cd('d1')]")], ""),
         ([("Make the files red and blue.", "[touch('red'), touch('blue')]")], ""),
         ([("Make a folder.", "[mkdir(dir_name='zebra')]")], base.NOT_ASKED),
         ([("Write into notes.", "[echo(content='The quick brown fox jumps', file_name='notes')]")],
          base.NOT_ASKED),
-        ([("Look around.", "[]")], conversations.EMPTY_TURN),
         ([("", "[ls()]")], conversations.EMPTY_TURN),
-        ([], conversations.EMPTY_TURN),
-        ([("Look around.", "[ls()]")] * 9, conversations.TOO_MANY_TURNS),
-        ([("Look around.", f"[{', '.join(['ls()'] * 60)}]")], episode.TOO_MANY_CALLS),
-        ([("Fly.", "[fly()]")], base.BAD_ANSWER),
-        ([("Show it.", "[cat()]")], base.BAD_ANSWER),
         ([("Show it.", "[cat(")], base.BAD_ANSWER),
     ],
 )  # fmt: skip
 def test_unsound_generations_are_turned_away(benchmark, turns, reason):
+    """What the grammar does not spoil."""
     assert _verdict(benchmark, _written(*turns)) == reason
 
 
 @pytest.mark.parametrize(
     ("state", "reason"),
     [
-        ({"Nothing": {}}, soundness.BAD_STATE),
         ({"TicketAPI": {}}, soundness.BAD_STATE),  # not one of the seed's
         ({"GorillaFileSystem": []}, soundness.BAD_STATE),
         ([], soundness.BAD_STATE),
-        ({"GorillaFileSystem": {"root": {}}}, soundness.BAD_STATE),
         ({"GorillaFileSystem": {"root": {"a": {"type": "directory"}}}}, soundness.BAD_STATE),
         ({"MathAPI": {"x": 1}}, soundness.BAD_STATE),
         ({"GorillaFileSystem": {"root": "a" * 9_000}}, base.TOO_LONG),
@@ -281,11 +270,8 @@ def test_withheld_functions_are_the_simulators_too(executable, files):
     assert "cat" not in {tool["name"] for tool in seed.tools}
     assert "cat" in {tool["name"] for tool in tools_of(seed)}
     read = benchmark.parse(benchmark.simulator_answer(seed), seed, "g", 0)
-    assert [len(calls) for calls in read.answer["calls"]] == [
-        1,
-        2,
-        2,
-    ]  # four turns were told in three
+    # Four turns were told in three.
+    assert [len(calls) for calls in read.answer["calls"]] == [1, 2, 2]
     for task in (*seeds, *held_out):
         assert episode.play(task, benchmark.agent_answers(task)).reward == 1.0
     # A request of a held-out conversation, in one of its own.
@@ -349,10 +335,6 @@ def test_three_hundred_of_the_grammar_on_the_official_classes(data_dir):
         bfcl_grammar.SCENES
     )
     sound, broken = _of_grammar(benchmark, seeds, 300, random.Random(0))
-    reasons = collections.Counter()
-    for (_, reason), count in broken.items():
-        reasons[reason] += count
-    print("accepted:", sound[""], "of 300; turned away:", dict(reasons))
     assert sound == {"": 300}
     assert not [pair for pair in broken if pair[1] != bfcl_grammar.BROKEN[pair[0]][1]]
 
@@ -371,5 +353,4 @@ def test_every_reference_is_played_to_its_end(data_dir, category):
             score = played.step(answer)
             assert score is not None or _grows(before, answer, played.messages())
         won += score is not None and score.success and score.reward == 1.0
-    print(category, won, "of", len(tasks))
     assert won == len(tasks) == 200
