@@ -489,7 +489,7 @@ def invent(name: str, plan: Plan, world: World) -> Plan:
 
 def of_task(benchmark: Benchmark, task: Task, rng: random.Random) -> Iterator[tuple[str, str]]:
     """See `bad_answers`."""
-    world, right = benchmark._read(), json.loads(benchmark.agent_answer(task))
+    world, right = benchmark.world, json.loads(benchmark.agent_answer(task))
     mutator = Mutator(task, world, "bad answers to")
     for kind, plan in plans(right, [{}], mutator, rng):
         yield kind, json.dumps(plan)

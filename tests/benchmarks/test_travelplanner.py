@@ -154,7 +154,7 @@ def test_another_route_is_rejected_and_can_be_shown(benchmark, place):
     """No seed's information describes it, so the prompt is made from the data base."""
     seed = _seed(benchmark, "easy_3_days")
     query, text = seed.answer["query"], seed.messages[0]["content"]
-    database = benchmark._read().database
+    database = benchmark.world.database
     known = [city for city in database.restaurants if city in database.states]
     for away in (known[0], known[-1]):
         if away in (query["org"], query["dest"]):
@@ -204,7 +204,7 @@ def _odd_fields(rng, seed, places):
 def test_whatever_can_be_read_can_be_shown_answered_and_scored(benchmark):
     """Also what `verify` rejects: by a counted reason, not by an error."""
     rng = random.Random("variations")
-    database = benchmark._read().database
+    database = benchmark.world.database
     places = ["Atlantis", "x" * 64, "{0}", "## a\nb", "\u202e", *list(database.states)[:40]]
     places += sorted(set(database.states.values()))
     reasons = collections.Counter()

@@ -374,7 +374,7 @@ def test_plans_that_are_right_earn_everything(benchmarks):
 def test_inventions_earn_no_more_than_nothing_in_their_place(benchmarks, name):
     """Officially many of them pass; the score says so, and no reward does."""
     final, micro = benchmarks["final"], benchmarks["micro"]
-    world, held_out = final._read(), final.tasks("eval")
+    world, held_out = final.world, final.tasks("eval")
     official = 0
     for task in held_out:
         for plan in _right_plans(final, task):
@@ -396,7 +396,7 @@ def test_one_template_for_all_queries_earns_what_its_route_does(benchmarks):
     final, micro = benchmarks["final"], benchmarks["micro"]
     held_out, official = final.tasks("eval"), 0
     for task in held_out:
-        plan = template(task, final._read())
+        plan = template(task, final.world)
         score, paid = (b.score(task, json.dumps(plan)) for b in (final, micro))
         official += score.success
         bare = [
@@ -411,7 +411,7 @@ def test_one_template_for_all_queries_earns_what_its_route_does(benchmarks):
 def test_no_plan_earns_more_than_what_exists_of_it(benchmarks):
     """Nor more than officially; on plans that are wrong in many ways."""
     micro = benchmarks["micro"]
-    world = micro._read()
+    world = micro.world
     for task in micro.tasks("eval")[::5]:
         query = tasks.query_of(task)
         right, mutator = _right_plans(micro, task)[-1], Mutator(task, world, "grounded")
@@ -427,7 +427,7 @@ def test_no_plan_earns_more_than_what_exists_of_it(benchmarks):
 def test_the_score_stays_official_and_both_are_reported(benchmarks):
     """A success is official for a held-out task; in training it is what is paid for."""
     benchmark = benchmarks["final"]
-    world, held_out = benchmark._read(), benchmark.tasks("eval")
+    world, held_out = benchmark.world, benchmark.tasks("eval")
     right = [(task, benchmark.agent_answer(task)) for task in held_out]
     invented = [
         (task, json.dumps(invent("teleports", json.loads(answer), world))) for task, answer in right

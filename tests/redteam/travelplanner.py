@@ -53,20 +53,20 @@ def slots(change: Callable[[str, str], str], *names: str) -> Callable[[Scene, Ta
 def _invented(name: str) -> Callable[[Scene, Task], str | None]:
     def make(scene: Scene, task: Task) -> str | None:
         plan = _plan(scene, task)
-        other = invent(name, plan, scene.benchmark._read())
+        other = invent(name, plan, scene.benchmark.world)
         return None if other == plan else json.dumps(other)
 
     return make
 
 
 def _template(scene: Scene, task: Task) -> str:
-    return json.dumps(template(task, scene.benchmark._read()))
+    return json.dumps(template(task, scene.benchmark.world))
 
 
 def _every_thing(scene: Scene, task: Task) -> str:
     """Every restaurant of the city in every slot."""
     plan = _plan(scene, task)
-    database = scene.benchmark._read().database
+    database = scene.benchmark.world.database
     for day in plan:
         city = day["current_city"].split(" ")[-1]
         names = "; ".join(f"{row.name}, {city}" for row in database.restaurants.get(city, ())[:20])

@@ -14,6 +14,7 @@ reference information, which has all that the training queries can use; results 
 from __future__ import annotations
 
 import dataclasses
+import functools
 import json
 import os
 from collections.abc import Collection, Sequence
@@ -72,19 +73,18 @@ class TravelPlanner(Published):
         check_shares(seed_fraction=self.seed_fraction)
         check_integers(_MIN_PROMPT_CHARS, prompt_chars=self.prompt_chars)
         check_integers(0, simulator_chars=self.simulator_chars)
-        self._world: tasks.World | None = None
 
     def __getstate__(self) -> dict[str, Any]:
-        return super().__getstate__() | {"_world": None}
+        return {k: v for k, v in super().__getstate__().items() if k != "world"}
 
-    def _read(self) -> tasks.World:
-        if self._world is None:
-            directory = tasks.find_directory(self.data_dir)
-            self._world = tasks.read_world(directory, self.flights, self.verify_files)
-        return self._world
+    @functools.cached_property
+    def world(self) -> tasks.World:
+        """All that is read of the files, on first use."""
+        directory = tasks.find_directory(self.data_dir)
+        return tasks.read_world(directory, self.flights, self.verify_files)
 
     def facts(self) -> dict[str, str]:
-        world = self._read()
+        world = self.world
         flights = (
             f"the flight table {os.path.basename(self.flights)}"
             if self.flights
@@ -120,7 +120,7 @@ class TravelPlanner(Published):
 
     def load(self, split: str) -> list[Task]:
         """FileNotFoundError where eval="validation" and the validation queries are absent."""
-        world = self._read()
+        world = self.world
         published, fraction = world.tasks[tasks.TRAIN], self.seed_fraction
         if self.eval == VALIDATION:
             fraction = 1.0
@@ -143,17 +143,17 @@ class TravelPlanner(Published):
     def _shown(self, task: Task) -> Reference:
         """The information that the agent is shown."""
         space = self.prompt_chars - prompts.agent_overhead(self.text(task))
-        return self._read().information(task, space)
+        return self.world.information(task, space)
 
     def _plan(self, task: Task, shown: Reference) -> list[dict[str, Any]] | None:
-        return find_plan(query_of(task), shown, self._read().database)
+        return find_plan(query_of(task), shown, self.world.database)
 
     def prompt(self, task: Task) -> list[Message]:
         return prompts.agent_messages(prompts.render(self._shown(task)), self.text(task))
 
     def worked(self, seed: Task) -> tuple[list[Message], str]:
         """With as much information as the simulator is shown, and a plan that is made of it."""
-        shown = self._read().information(seed, self.simulator_chars)
+        shown = self.world.information(seed, self.simulator_chars)
         messages = prompts.agent_messages(prompts.render(shown), self.text(seed))
         return messages, write_plan(self._plan(seed, shown) or [])
 
@@ -167,7 +167,7 @@ class TravelPlanner(Published):
 
     def simulator_messages(self, seed: Task, statistics: SeedStatistics) -> list[Message]:
         """See `Benchmark.simulator_messages`."""
-        world = self._read()
+        world = self.world
         plan = self._plan(seed, self._shown(seed))
         cost = None
         if plan is not None:
@@ -195,7 +195,7 @@ class TravelPlanner(Published):
 
         There must be a plan, made of the rows that the agent is shown, which passes all constraints.
         """
-        if rejection := generations.fault(task, self._read()):
+        if rejection := generations.fault(task, self.world):
             return rejection
         if super().fault(task) is None:
             return None
@@ -228,7 +228,7 @@ class TravelPlanner(Published):
 
     def verdict(self, task: Task, answer: str) -> Score:
         """See `reward.score_plan`."""
-        return score_plan(task, answer, self._read().database, self.reward)
+        return score_plan(task, answer, self.world.database, self.reward)
 
     def aggregate(self, results: Sequence[tuple[Task, Score]]) -> dict[str, float]:
         """See `Benchmark.aggregate` and `scoring.official_metrics`.
