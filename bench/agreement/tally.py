@@ -8,6 +8,7 @@ import time
 from collections.abc import Callable, Iterable
 from typing import Any
 
+from bench.tables import markdown
 from genenv_jax.benchmarks.base import Task
 
 BOTH, NEITHER = "both accept", "both refuse"
@@ -93,22 +94,19 @@ class Tally:
 
     def total(self, *outcomes: str) -> int:
         """Cases of these outcomes; of all where none is named."""
-        counts = self.kinds.values()
-        return (
-            sum(c[o] for c in counts for o in outcomes)
-            if outcomes
-            else sum(map(sum, map(_values, counts)))
-        )
+        counts = sum(self.kinds.values(), collections.Counter())
+        return sum(counts[outcome] for outcome in outcomes or counts)
 
     def table(self) -> str:
         """All counts as Markdown: kinds, then what differs with an example each."""
         outcomes = (BOTH, NEITHER, OFFICIAL, OURS, OTHER)
-        lines = [f"| kind | answers | {' | '.join(outcomes)} |", f"|---|{'---:|' * 6}"]
-        for kind, counts in sorted(self.kinds.items()):
-            cells = [counts.total(), *(counts[outcome] for outcome in outcomes)]
-            lines.append(f"| {kind} | {' | '.join(f'{cell:,}' for cell in cells)} |")
-        cells = [self.total(), *map(self.total, outcomes)]
-        lines.append(f"| all | {' | '.join(f'{cell:,}' for cell in cells)} |")
+        rows = [
+            [kind, counts.total(), *(counts[outcome] for outcome in outcomes)]
+            for kind, counts in sorted(self.kinds.items())
+        ]
+        rows.append(["all", self.total(), *map(self.total, outcomes)])
+        cells = ([kind, *(f"{count:,}" for count in counts)] for kind, *counts in rows)
+        lines = [markdown(("kind", "answers", *outcomes), cells)]
         for (outcome, there, here), kinds in sorted(self.classes.items()):
             title = f"{outcome}; official: {there or 'accepted'}; here: {here or 'accepted'}"
             lines += ["", f"{title}: {kinds.total()}"]
@@ -121,7 +119,3 @@ class Tally:
         """Verdicts a CPU second of both sides."""
         rates = [self.total() / each if each else float("inf") for each in self.seconds]
         return f"verdicts a CPU second: {rates[0]:,.0f} here, {rates[1]:,.0f} officially"
-
-
-def _values(counts: collections.Counter[str]) -> Iterable[int]:
-    return counts.values()
