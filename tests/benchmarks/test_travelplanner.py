@@ -151,7 +151,7 @@ def test_a_variation_without_a_plan_is_rejected(benchmark):
 
 @pytest.mark.parametrize("place", ["org", "dest"])
 def test_another_route_is_rejected_and_can_be_shown(benchmark, place):
-    """No seed's information describes it, so the prompt is made from the data base."""
+    """No seed's information describes it, so the prompt is made from the database."""
     seed = _seed(benchmark, "easy_3_days")
     query, text = seed.answer["query"], seed.messages[0]["content"]
     database = benchmark.world.database

@@ -48,7 +48,7 @@ def test_the_queries_and_their_information(directory):
 
 
 def test_validation_queries_can_be_held_out(directory):
-    """Without their information it is made from the data base: no flights, the nearest cities."""
+    """Without their information it is made from the database: no flights, the nearest cities."""
     benchmark = TravelPlanner(data_dir=directory, eval="validation")
     held_out = benchmark.tasks("eval")
     answers = [benchmark.agent_answer(task) for task in held_out]

@@ -81,7 +81,7 @@ def queries() -> list[tuple[str, list[str], list[str]]]:
 
 
 def _table(name: str) -> list[dict[str, Any]]:
-    """Rows of a table of the data base."""
+    """Rows of a table of the database."""
     rows: list[dict[str, Any]] = []
     for city in STATES:
         if name == "Restaurants":

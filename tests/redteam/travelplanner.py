@@ -1,6 +1,6 @@
 """TravelPlanner: plans of things that do not exist, and queries that nobody can answer.
 
-The plans that the official evaluator accepts are `tests.benchmarks.travelplanner_inventions`'s.
+The plans that the official evaluator accepts are those of `bench.bad_answers.travelplanner`.
 """
 
 from __future__ import annotations

@@ -43,7 +43,7 @@ class TravelPlanner(Published):
     Args, beside those of `Published`:
       eval: "held_out": training queries that are kept from training; "validation": the official
         validation queries.  Their reference information (validation_ref_info.jsonl) and the flight table
-        are used where they are there; else the information is made from the data base, without flights,
+        are used where they are there; else the information is made from the database, without flights,
         and numbers cannot be compared with published ones.
       seed_fraction: with eval="held_out", the share of training queries that become seeds, in each of
         the nine strata of level and days by a hash; 0.6 gives 27 seeds and 18 held-out tasks.  0 holds
@@ -94,7 +94,7 @@ class TravelPlanner(Published):
         source = "published, shortened to the prompt's length"
         if self.eval == VALIDATION and "validation_1" not in world.references:
             source = (
-                "made from the data base without flights, because validation_ref_info.jsonl is absent: "
+                "made from the database without flights, because validation_ref_info.jsonl is absent: "
                 "not comparable with published numbers"
             )
         held_out = (

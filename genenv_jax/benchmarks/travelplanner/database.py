@@ -1,4 +1,4 @@
-"""TravelPlanner's data base: the tables that a plan is checked against.
+"""TravelPlanner's database: the tables that a plan is checked against.
 
 Read with the standard library as the official tools read them with pandas: rows with a missing value
 are left out of every table but the distances, rows keep the order of the file, and a name is looked for
@@ -103,7 +103,7 @@ def text_of(place: Place) -> str:
 
 
 class Drive(NamedTuple):
-    """The road between two cities, in the words of the data base ("2 hours 3 mins", "317 km")."""
+    """The road between two cities, in the words of the database ("2 hours 3 mins", "317 km")."""
 
     duration: str
     distance: str

@@ -102,7 +102,7 @@ def travel_days(days: int) -> tuple[int, ...]:
 
 
 def build_reference(query: Query, cities: Sequence[str], database: Database) -> Reference:
-    """Reference information for a route, from the data base.
+    """Reference information for a route, from the database.
 
     Args:
       query: what is asked; the legs are on its days, in the usual layout.
@@ -163,7 +163,7 @@ def layout_of(reference: Reference, query: Query) -> tuple[int, ...] | None:
 
 
 def choose_cities(query: Query, database: Database) -> list[str]:
-    """Cities for a query without published reference information, from the data base alone.
+    """Cities for a query without published reference information, from the database alone.
 
     The destination of a 3-day trip; else each time the nearest city of the state by road, and the first
     of the file where no road is known.

@@ -3,7 +3,7 @@
 The official rules (`scoring`) take a part of a name for the name, look at no attraction without a
 semicolon behind it, at no vehicle but three words and at no change of city without "from", and let what they
 do not find cost nothing.  An agent that is paid by them alone learns to write what is nowhere.  So these are
-looked for in the data base again, each in full:
+looked for in the database again, each in full:
 
   * legs: every change of city is a leg of the trip that was asked for, the first from the departure, each
     from where the last one led, those of a 3-day trip to its destination and back; and it has a price, that

@@ -178,7 +178,7 @@ def _drive(database: Database, ends: Sequence[str]) -> Drive | None:
 
 
 def is_valid_information_in_sandbox(query: Query, plan: Plan, database: Database) -> bool:
-    """Every flight, road, restaurant, attraction and accommodation is in the data base."""
+    """Every flight, road, restaurant, attraction and accommodation is in the database."""
     lookups = (
         (database.restaurant, lambda day: _given([day], *MEALS)),
         (database.attraction, lambda day: _sights([day])),
@@ -231,7 +231,7 @@ def _has_city_number(query: Query, plan: Plan) -> bool:
 
 
 def total_cost(query: Query, plan: Plan, database: Database) -> float:
-    """Dollars that a plan takes; what is not in the data base costs nothing."""
+    """Dollars that a plan takes; what is not in the database costs nothing."""
     people, total = query.people_number, 0.0
     for day in plan:
         total += _transportation_cost(people, day, database)
@@ -255,7 +255,7 @@ def _transportation_cost(people: int, day: Mapping[str, Any], database: Database
 
 
 def _stays(plan: Plan, database: Database) -> Iterator[Accommodation | None]:
-    """The accommodation of each day, if there is one and the data base has it."""
+    """The accommodation of each day, if there is one and the database has it."""
     for day in plan:
         text = _filled(day["accommodation"])
         yield database.accommodation(*name_and_city(text)) if text else None

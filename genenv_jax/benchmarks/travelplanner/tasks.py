@@ -100,7 +100,7 @@ class World:
         return published if name == task.id else adapt(published, query_of(task), self.database)
 
     def information(self, task: Task, max_chars: int) -> Reference:
-        """The reference information of a task, shortened; made from the data base where there is none."""
+        """The reference information of a task, shortened; made from the database where there is none."""
         query = query_of(task)
         try:
             reference = self.reference(task)
