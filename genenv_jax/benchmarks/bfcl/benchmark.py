@@ -103,6 +103,7 @@ class BFCL(Published):
     """
 
     name = "bfcl"
+    max_generation = 32_768
 
     version: str = "v4"
     multi_turn_rule: str = "turn_static"
@@ -204,9 +205,9 @@ class BFCL(Published):
             return episode.reference_answers(task.answer)
         return super().agent_answers(task)
 
-    def parse(self, text: str, seed: Task, task_id: str, generation: int) -> Task | Rejection:
-        """See `Benchmark.parse`, and `turns.parse` and `conversations.parse` for the reasons."""
-        return self._of(seed).parse(text, seed, task_id, generation)
+    def read(self, text: str, seed: Task) -> Task | Rejection:
+        """See `turns.read` and `conversations.read`."""
+        return self._of(seed).read(text, seed)
 
     def fault(self, task: Task) -> Rejection | None:
         """Reasons of `turns.fault` and `soundness.fault`, WRONG_ANSWER, UNPARSABLE, CONTAMINATED.

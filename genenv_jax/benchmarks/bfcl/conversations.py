@@ -87,7 +87,6 @@ _EXAMPLE = {
     ],
 }
 _HEADING_CHARS = 100  # of the headings of the simulator's message together
-_MAX_GENERATION = 32_768  # characters
 _MAX_TURNS = 8
 _MAX_REQUEST = 1_200  # characters of a turn's
 _MAX_CALLS = 40  # in all turns
@@ -95,7 +94,7 @@ _MAX_STATE = 8_192  # characters of the initial state as JSON
 
 
 def write(task: Task, same_tools: bool = True) -> str:
-    """The text that `parse` inverts, where every turn of the task has calls.
+    """The text that `read` inverts, where every turn of the task has calls.
 
     It has no functions, which are always the seed's.  The request of a turn without calls is told with the
     next one's.  Keys of the state that its class does
@@ -123,16 +122,14 @@ def write(task: Task, same_tools: bool = True) -> str:
     return json.dumps({"state": state, "turns": turns}, ensure_ascii=False)
 
 
-def parse(text: Any, seed: Task, task_id: str, generation: int) -> Task | Rejection:
-    """Reads a generation; total.
+def read(text: str, seed: Task) -> Task | Rejection:
+    """The conversation that a generation holds, with the classes and all functions of `seed`.  Total.
 
-    Returns:
-      The conversation with the classes and all functions of `seed`, or a `Rejection`: EMPTY, NOT_TEXT,
-      TOO_LONG, TOO_DEEP, UNPARSABLE (the JSON), BAD_STATE (a class that the seed does not have),
-      TOO_MANY_TURNS, EMPTY_TURN, TOO_MANY_CALLS, BAD_ANSWER (calls that do not decode or do not fit their
-      functions).
+    Rejections: NOT_TEXT, TOO_DEEP, UNPARSABLE (the JSON), BAD_STATE (a class that the seed does not have),
+    TOO_MANY_TURNS, EMPTY_TURN, TOO_MANY_CALLS, BAD_ANSWER (calls that do not decode or do not fit their
+    functions).
     """
-    value = parse_json(text, _MAX_GENERATION)
+    value = parse_json(text, len(text))
     if isinstance(value, Rejection):
         return value
     if not _has_keys(value, "state", "turns") or not isinstance(value["turns"], list):
@@ -156,22 +153,13 @@ def parse(text: Any, seed: Task, task_id: str, generation: int) -> Task | Reject
     count = sum(map(len, calls))
     if count > _MAX_CALLS:
         return Rejection(TOO_MANY_CALLS, f"{count} calls, limit {_MAX_CALLS}")
-    return Task(
-        id=task_id,
-        benchmark=seed.benchmark,
-        category=seed.category,
-        messages=tuple(turns[0]),
-        tools=tools,
-        answer=conversation_answer(
-            dataclasses.replace(scenario, config=value["state"]),
-            turns,
-            [[written_call(call) for call in turn] for turn in calls],
-            [call.name for turn in calls for call in turn],
-        ),
-        seed_id=seed.id,
-        origin="generated",
-        generation=generation,
+    answer = conversation_answer(
+        dataclasses.replace(scenario, config=value["state"]),
+        turns,
+        [[written_call(call) for call in turn] for turn in calls],
+        [call.name for turn in calls for call in turn],
     )
+    return dataclasses.replace(seed, messages=tuple(turns[0]), tools=tools, answer=answer)
 
 
 def _state_fault(state: Any, classes: Sequence[str]) -> Rejection | None:

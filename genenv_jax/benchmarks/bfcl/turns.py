@@ -5,6 +5,7 @@ It has the functions of `conversations`, for tasks that are answered once.
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import re
 from collections.abc import Mapping, Sequence
@@ -36,7 +37,6 @@ from genenv_jax.benchmarks.wording import fold
 
 NO_REFUSAL = "no_refusal"  # no call, officially, but no words either
 _NO_CALL = ("irrelevance", "relevance")
-_MAX_GENERATION = 32_768  # characters
 _MAX_REQUEST = 12_288
 # How a call or its remains look: they begin with a bracket or `name(`, or have in them `name(argument=`, the
 # keys of a call as JSON, or the tag that some models put around one.
@@ -111,7 +111,7 @@ def simulator_messages(seed: Task, statistics: SeedStatistics) -> list[Message]:
 
 
 def write(task: Task, same_tools: bool) -> str:
-    """The text that `parse` inverts; with the word `same` for tools that are the seed's."""
+    """The text that `read` inverts; with the word `same` for tools that are the seed's."""
     tools = prompts.SAME_TOOLS
     if not same_tools:
         tools = json.dumps([dict(tool) for tool in task.tools], ensure_ascii=False)
@@ -119,16 +119,12 @@ def write(task: Task, same_tools: bool) -> str:
     return "\n".join(f"{h} {s}" for h, s in zip(prompts.HEADERS, sections, strict=True))
 
 
-def parse(generated: str, seed: Task, task_id: str, generation: int) -> Task | Rejection:
-    """Reads a generation: three sections, once each, in order, with nothing before them.  Total.
+def read(generated: str, seed: Task) -> Task | Rejection:
+    """The task of a generation: three sections, once each, in order, with nothing before them.  Total.
 
-    Returns:
-      The task, or a `Rejection`: EMPTY, NOT_TEXT, TOO_LONG, UNPARSABLE (sections), BAD_TOOLS, BAD_ANSWER, and
-      NOT_EXECUTABLE for functions of its own under the rule "turn_state".
+    Rejections: UNPARSABLE (sections), TOO_LONG or NOT_TEXT (the request), BAD_TOOLS, BAD_ANSWER, and
+    NOT_EXECUTABLE for functions of its own under the rule "turn_state".
     """
-    rejection = check_text(generated, _MAX_GENERATION)
-    if rejection:
-        return rejection
     sections = parse_headers(generated, prompts.HEADERS)
     if isinstance(sections, Rejection):
         return sections
@@ -143,7 +139,7 @@ def parse(generated: str, seed: Task, task_id: str, generation: int) -> Task | R
     if not same_tools:
         if spec["rule"] == TURN_STATE:
             return Rejection(NOT_EXECUTABLE, "functions of its own")
-        tools = parse_json(listed, _MAX_GENERATION)
+        tools = parse_json(listed, len(generated))
         if isinstance(tools, Rejection):
             return Rejection(BAD_TOOLS, f"{tools.reason}: {tools.detail}"[:200])
         rejection = schemas.check_tools(tools, spec["language"])
@@ -163,17 +159,8 @@ def parse(generated: str, seed: Task, task_id: str, generation: int) -> Task | R
     if spec["rule"] == TURN_STATE:
         calls = reference.strip("`\n ").removeprefix("[").removesuffix("]")
         answer |= {"scenario": spec["scenario"], "history": spec["history"], "calls": [calls]}
-    return Task(
-        id=task_id,
-        benchmark=seed.benchmark,
-        category=seed.category,
-        messages=(*seed.messages[:-1], {"role": "user", "content": request}),
-        tools=tuple(tools),
-        answer=answer,
-        seed_id=seed.id,
-        origin="generated",
-        generation=generation,
-    )
+    messages = (*seed.messages[:-1], {"role": "user", "content": request})
+    return dataclasses.replace(seed, messages=messages, tools=tuple(tools), answer=answer)
 
 
 def fault(task: Task) -> Rejection | None:

@@ -186,9 +186,9 @@ class TravelPlanner(Published):
         """See `Benchmark.simulator_answer`."""
         return generations.write(task)
 
-    def parse(self, text: str, seed: Task, task_id: str, generation: int) -> Task | Rejection:
-        """See `Benchmark.parse`, and `generation.parse` for the reasons."""
-        return generations.parse(text, seed, task_id, generation)
+    def read(self, text: str, seed: Task) -> Task | Rejection:
+        """See `generation.read`."""
+        return generations.read(text, seed)
 
     def fault(self, task: Task) -> Rejection | None:
         """Reasons of `generation.fault`; UNSOLVABLE.

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from typing import Any
 
 from genenv_jax.benchmarks.base import (
     BAD_ANSWER,
@@ -27,20 +26,17 @@ _MAX_DEPTH = 8
 
 
 def write(task: Task) -> str:
-    """The text that `parse` inverts: one JSON object, the text and the official fields."""
+    """The text that `read` inverts: one JSON object, the text and the official fields."""
     text = task.messages[-1]["content"]
     return json.dumps({"query": text, **task.answer["query"]}, ensure_ascii=False)
 
 
-def parse(text: Any, seed: Task, task_id: str, generation: int) -> Task | Rejection:
-    """Reads a generation, one JSON object, perhaps in a code fence; total.
+def read(text: str, seed: Task) -> Task | Rejection:
+    """The task that a generation holds, one JSON object, perhaps in a code fence; total.
 
-    Returns:
-      The task, or a `Rejection`: EMPTY, NOT_TEXT, TOO_LONG, TOO_DEEP, UNPARSABLE, BAD_ANSWER (fields).
-      A task of another route than its seed's, which `fault` rejects, can be shown and scored all the same.
+    Rejections: NOT_TEXT, TOO_LONG, TOO_DEEP, UNPARSABLE, BAD_ANSWER (fields).  A task of another route than
+    its seed's, which `fault` rejects, can be shown and scored all the same.
     """
-    if rejection := check_text(text, MAX_GENERATION):
-        return rejection
     record = parse_json(unfenced(text), MAX_GENERATION, _MAX_DEPTH)
     if isinstance(record, Rejection):
         return record
@@ -54,15 +50,7 @@ def parse(text: Any, seed: Task, task_id: str, generation: int) -> Task | Reject
         query = Query.from_json(record)
     except MALFORMED as error:
         return Rejection(BAD_ANSWER, str(error)[:200])
-    return make_task(
-        task_id,
-        wording.strip(),
-        query,
-        reference=seed.answer["reference"],
-        seed_id=seed.id,
-        origin="generated",
-        generation=generation,
-    )
+    return make_task(seed.id, wording.strip(), query, seed.answer["reference"])
 
 
 def fault(task: Task, world: World) -> Rejection | None:
