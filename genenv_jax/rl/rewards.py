@@ -1,44 +1,11 @@
-"""Rewards of both players: Eq. 1, 2 and 3 of arXiv 2512.19682, the difficulty filter and RWR weights.
+"""The simulator's reward: Eq. 2 and 3 of arXiv 2512.19682, the difficulty filter and RWR weights.
 
-Pure NumPy on the host: these are a handful of numbers an epoch.
+The agent's, Eq. 1, is each benchmark's own (`Benchmark.verdict`).  Pure NumPy on the host: these are a handful of numbers an epoch.
 """
 
 from __future__ import annotations
 
-import collections
-
 import numpy as np
-
-
-def agent_reward(answer, target) -> float:
-    """R_agent of Eq. 1, in [0, 1].
-
-    A structured target (anything but a string: a call, a list of calls) is matched exactly; free text
-    is compared by token F1.
-    """
-    if not isinstance(target, str):
-        return float(_same(answer, target))
-    return token_f1(answer, target) if isinstance(answer, str) else 0.0
-
-
-def _same(a, b) -> bool:
-    """Equality of JSON values that tells 1 from True and from 1.0, at any depth."""
-    if type(a) is not type(b):
-        return False
-    if isinstance(a, (list, tuple)):
-        return len(a) == len(b) and all(map(_same, a, b))
-    if isinstance(a, dict):
-        return a.keys() == b.keys() and all(_same(a[key], b[key]) for key in a)
-    return a == b
-
-
-def token_f1(answer: str, target: str) -> float:
-    """F1 between the bags of lower-cased, white-space separated tokens; 1 where both are empty."""
-    a, b = answer.lower().split(), target.lower().split()
-    if not a or not b:
-        return float(a == b)
-    common = sum((collections.Counter(a) & collections.Counter(b)).values())
-    return 2 * common / (len(a) + len(b))
 
 
 def success_rate(successes, attempts) -> np.ndarray:

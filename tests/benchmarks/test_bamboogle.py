@@ -98,8 +98,8 @@ def test_em_and_f1_equal_a_maintained_library():
     equal = partial = 0
     for prediction, golds, em, f1 in json.loads(bamboogle_references.FILE.read_text()):
         found = scoring.measure(prediction, golds)
-        assert found.em == em, (prediction, golds)
-        assert found.f1 == pytest.approx(f1, abs=1e-4), (prediction, golds)
+        assert found["em"] == em, (prediction, golds)
+        assert found["f1"] == pytest.approx(f1, abs=1e-4), (prediction, golds)
         equal += em == 1
         partial += 0 < f1 < 1
     assert equal > 40 and partial > 60
@@ -132,9 +132,9 @@ def test_the_library_gives_the_stored_numbers():
 )
 def test_measures(prediction, golds, em, sub_em, f1):
     found = scoring.measure(prediction, golds)
-    assert (found.em, found.sub_em) == (em, sub_em) and found.f1 == pytest.approx(f1)
-    if found.f1 not in (0, 1):
-        assert {found.precision, found.recall} == {0.5, 1.0}
+    assert (found["em"], found["sub_em"]) == (em, sub_em) and found["f1"] == pytest.approx(f1)
+    if found["f1"] not in (0, 1):
+        assert {found["precision"], found["recall"]} == {0.5, 1.0}
 
 
 @pytest.mark.parametrize(

@@ -7,7 +7,6 @@ greatest over the gold answers.
 
 from __future__ import annotations
 
-import dataclasses
 import re
 import string
 from collections import Counter
@@ -21,24 +20,8 @@ _NO_PUNCTUATION = str.maketrans("", "", string.punctuation)
 _CLOSED = ("yes", "no", "noanswer")  # answers that have no part
 MAX_CHARS = 8_192  # of an answer that is read
 NO_ANSWER = "no_answer"
+MEASURES = ("em", "sub_em", "f1", "precision", "recall")
 _OPEN_TAG, _CLOSE_TAG = "<answer>", "</answer>"
-
-
-@dataclasses.dataclass(frozen=True)
-class Measures:
-    """How well a prediction agrees with the gold answers; all in [0, 1].
-
-    Attributes:
-      em: equality after normalisation.
-      sub_em: a gold answer is contained in the prediction, both normalised ("acc" in FlashRAG).
-      f1, precision, recall: of words; 0 where one of the two is yes, no or noanswer and they differ.
-    """
-
-    em: float
-    sub_em: float
-    f1: float
-    precision: float
-    recall: float
 
 
 def normalize(text: str) -> str:
@@ -62,17 +45,20 @@ def extract(text: str) -> str:
         position = end + len(_CLOSE_TAG)
 
 
-def measure(prediction: str, golds: Sequence[str]) -> Measures:
-    """Compares one prediction with its gold answers; all zero where there are none."""
-    found = normalize(prediction)
-    best = {"em": 0.0, "sub_em": 0.0, "f1": 0.0, "precision": 0.0, "recall": 0.0}
-    for gold in golds:
-        expected = normalize(gold)
-        best["em"] = max(best["em"], float(found == expected))
-        best["sub_em"] = max(best["sub_em"], float(bool(expected) and expected in found))
-        for name, value in zip(("f1", "precision", "recall"), _words(found, expected), strict=True):
-            best[name] = max(best[name], value)
-    return Measures(**best)
+def measure(prediction: str, golds: Sequence[str]) -> dict[str, float]:
+    """How well a prediction agrees with its gold answers; all in [0, 1], and 0 where there are none.
+
+    Returns:
+      em: equality after normalisation.
+      sub_em: a gold answer is contained in the prediction, both normalised ("acc" in FlashRAG).
+      f1, precision, recall: of words; 0 where one of the two is yes, no or noanswer and they differ.
+    """
+    found, best = normalize(prediction), dict.fromkeys(MEASURES, 0.0)
+    for expected in map(normalize, golds):
+        contained = bool(expected) and expected in found
+        values = (float(found == expected), float(contained), *_words(found, expected))
+        best = {name: max(best[name], v) for name, v in zip(MEASURES, values, strict=True)}
+    return best
 
 
 def _words(found: str, expected: str) -> tuple[float, float, float]:
@@ -97,7 +83,7 @@ def score(golds: Sequence[str], answer: str, reward: str) -> Score:
     if rejection:
         return Score(0.0, False, False, rejection.reason)
     prediction = extract(answer)
-    found = dataclasses.asdict(measure(prediction, golds))
+    found = measure(prediction, golds)
     if not normalize(prediction):
         return Score(0.0, False, False, NO_ANSWER, found)
     success = found["em"] == 1.0
@@ -110,7 +96,7 @@ def official_metrics(results: Sequence[tuple[Task, Score]]) -> dict[str, float]:
 
     Returns:
       accuracy                          share of successes (the headline; exact match);
-      em, f1, sub_em, precision, recall see `Measures`; an answer that was not read counts 0;
+      em, f1, sub_em, precision, recall see `measure`; an answer that was not read counts 0;
       searches, found                   with a search tool: searches made and sub-questions found, a
                                         question;
       judge, judge_failures             with a judge: share that it calls correct, of those that it

@@ -107,7 +107,7 @@ def grade(checker: str, reference: Any, text: str) -> float:
         near = 1e-9 if reference == int(reference) else 1e-6
         return float(number is not None and math.isclose(number, reference, rel_tol=near))
     if checker == F1:
-        return scoring.measure(text, golds(reference)).f1
+        return scoring.measure(text, golds(reference))["f1"]
     return float(_normal(text) in map(_normal, golds(reference)))
 
 

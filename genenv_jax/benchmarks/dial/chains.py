@@ -29,7 +29,6 @@ from genenv_jax.benchmarks import base
 from genenv_jax.benchmarks.base import Rejection, Score, Task
 from genenv_jax.benchmarks.dial.demonstrations import Demonstrator, Pair
 from genenv_jax.benchmarks.dial.tasks import NEW_NAMES, OPERATIONS, DialTasks
-from genenv_jax.rl.rewards import agent_reward
 
 # Not \d, which matches the digits of every script.
 _STATEMENT = re.compile(r"Tools: ([a-z =,]{1,200})\.\nStart at ([0-9])\. ([a-z0-9 ,]{1,400})\.")
@@ -225,9 +224,8 @@ class Dial(DialTasks):
         given = answer.split("\n")
         if not all(_ANSWER_CALL.fullmatch(line) for line in given):
             return Score(0.0, False, False, base.UNPARSABLE if answer else base.EMPTY)
-        reward = agent_reward(given, expected)
-        if reward == 1.0:
-            return Score(reward, True, True)
+        if given == expected:
+            return Score(1.0, True, True)
         if len(given) != len(expected):
             return Score(0.0, False, True, "wrong_number_of_calls")
         call = lambda line: line.partition(" = ")[0]  # noqa: E731
