@@ -1,6 +1,7 @@
 """The simulator's reward: Eq. 2 and 3 of arXiv 2512.19682, the difficulty filter and RWR weights.
 
-The agent's, Eq. 1, is each benchmark's own (`Benchmark.verdict`).  Pure NumPy on the host: these are a handful of numbers an epoch.
+The agent's, Eq. 1, is each benchmark's own (`Benchmark.verdict`).  Pure NumPy on the host: these are a
+handful of numbers an epoch.
 """
 
 from __future__ import annotations
