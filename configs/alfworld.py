@@ -3,43 +3,42 @@
     genenv train --config=configs/alfworld.py --workdir=runs/alfworld \\
         --config.model.path=Qwen/Qwen2.5-7B-Instruct
 
-The paper's protocol: games are decomposed into single (state, action) pairs, the agent answers one
-command, and it is right if it is the expert's.  Seeds are the steps of the training games, held out those
-of the 134 games of valid_unseen.  The games are read from $ALFWORLD_DATA or $GENENV_DATA
-(docs/benchmarks.md, Data); neither that nor training needs the engine.  Qwen2.5-7B-Instruct plays both
+The paper's protocol: games are decomposed into single (state, action) pairs, and the agent answers one
+command, which is right if it is the expert's.  Seeds are the steps of the training games; the steps of the
+134 games of valid_unseen are held out.  The games are read from $ALFWORLD_DATA or $GENENV_DATA
+(docs/benchmarks.md, Data).  Neither this nor training needs the engine.  Qwen2.5-7B-Instruct plays both
 roles, 10 epochs, batches of 64 tasks with 8 rollouts each, 4 variations a seed.
 
     genenv train --config=configs/alfworld.py:episodes --workdir=runs/alfworld-episodes
 
-evaluates with whole games on the real engine instead, as ALFWorld's authors do: 50 steps, success = won.
-It needs `pip install -e '.[alfworld]'`.  `--config.benchmark.eval_splits="('valid_unseen',
+evaluates whole games on the real engine instead, as ALFWorld's authors do: 50 steps, success means won.
+This needs `pip install -e '.[alfworld]'`.  `--config.benchmark.eval_splits="('valid_unseen',
 'valid_seen')"` adds the seen rooms where their games are there, and `--config.benchmark.grammar=move_to`
 plays with the texts of alfworld 0.4 ("move X to Y") instead of the games' own ("put X in/on Y").
 
     genenv train --config=configs/alfworld.py:games --workdir=runs/alfworld-games
 
-trains on whole games as well: the agent plays the training games, and those that the simulator writes as
-rooms in JSON (docs/benchmarks.md), each proven by a planner.  An episode is one conversation of up to 20
-commands, which are not listed.  Held out are the games of valid_unseen, 50 steps.  Games are played on the
-engine where it is installed, and by our own rules elsewhere, which take a hundredth of the time:
-`--config.benchmark.played_on=rules`.
+trains on whole games as well: the agent plays the training games, and games in rooms that the simulator
+writes in JSON (docs/benchmarks.md) and a planner solves.  An episode is one conversation of up to 20
+commands, without a list of possible commands.  The games of valid_unseen are held out, with 50 steps.  Games
+are played on the engine where it is installed, and by our own rules elsewhere; the rules take a hundredth of
+the time (`--config.benchmark.played_on=rules`).
 
     genenv train --config=configs/alfworld.py:games,debug --workdir=runs/alfworld-games-debug
 
-is that with a small random model, by the rules, and
+does the same with a small random model and our own rules, and
 
     genenv train --config=configs/alfworld.py:debug --workdir=runs/alfworld-debug
 
-runs the same code on a few steps with a small, randomly initialised model: two epochs in
-about two minutes on a CPU, most of it compiling.  Such a model writes no valid task and no right command;
-the run shows that the parts work together and how rejections are counted.
+checks in two minutes on a CPU that the parts work together: two epochs on a few real records, with a small,
+randomly initialised model, which solves nothing.
 
-Metrics, of valid_unseen (and valid_seen): `valid_unseen/accuracy` is the share of right steps
-(= `valid_unseen/step_accuracy`), or of games won (= `valid_unseen/success_rate`); `valid_unseen/<type>` the
-same of each of the six types of chore, `valid_unseen/mean_over_types` their mean;
-`valid_unseen/inadmissible` the share of commands that were not possible, `valid_unseen/steps` the mean
-length of the games won.  The two protocols' numbers do not compare.  The paper reports 14.2 before and 54.5
-after training; its expert's steps are not published, so those numbers are of other steps than these.
+Metrics of valid_unseen (and valid_seen): `valid_unseen/accuracy` is the share of right steps (=
+`valid_unseen/step_accuracy`) or of games won (= `valid_unseen/success_rate`).  `valid_unseen/<type>` is the
+same for each of the six types of chore, `valid_unseen/mean_over_types` their mean.
+`valid_unseen/inadmissible` is the share of commands that were not possible, `valid_unseen/steps` the mean
+length of the games won.  Numbers of the two protocols cannot be compared.  The paper reports 14.2 before and
+54.5 after training, for steps of an expert that are not published.
 """
 
 from genenv_jax.config import default_config

@@ -4,29 +4,28 @@
         --config.model.path=Qwen/Qwen2.5-7B-Instruct
 
 Qwen2.5-7B-Instruct plays both roles, 10 epochs, batches of 64 tasks with 8 rollouts each, 4 variations
-a seed.  There is no training data: a fifth of the 125 questions and their sub-questions are the seeds,
-and what they could give away is dropped.  102 questions are held out.
+a seed.  There is no training data: a fifth of the 125 questions and their sub-questions are the seeds.
+Questions whose answers these seeds give away are dropped; 102 questions are held out.
 
     genenv evaluate --config=configs/bamboogle.py --workdir=runs/bamboogle-eval \\
         --model=Qwen/Qwen2.5-7B-Instruct --config.benchmark.seed_fraction=0.0
 
-evaluates on all 125, which is what published numbers are about (the paper: 76.0 trained, 68.0 base; it
-does not say by which measure).  `accuracy` is exact match (`em`), the standard; `f1`, `sub_em`,
+evaluates on all 125, as published numbers do (the paper: 76.0 trained, 68.0 base, by a measure that it does
+not name).  `accuracy` is exact match (`em`), the standard; `f1`, `sub_em`,
 `precision` and `recall` stand beside it.  `--config.benchmark.judge_url=...` and `judge_model` add a
 `judge`'s share of correct answers.
 
     genenv train --config=configs/bamboogle.py:search --workdir=runs/bamboogle-search \\
         --config.model.path=Qwen/Qwen2.5-7B-Instruct
 
-lets the agent search for the question's own sub-questions, three times at most; `searches` and `found`
-say how often it did, and with what success.  Trained with it, agents are trained on whole searches, and the
-seeds are the 16 questions of two hops alone.
+lets the agent search for the question's own sub-questions, three times at most.  `searches` and `found` say
+how often it searched, and with what success.  Agents are trained on whole searches, and the seeds are the 16
+questions of two hops alone.
 
     genenv train --config=configs/bamboogle.py:debug --workdir=runs/bamboogle-debug
 
-(and `:search,debug`) runs the same code on a few of the real questions with a small, randomly initialised
-model: two epochs in about two minutes on a CPU, most of it compiling.  Such a model answers nothing; the run
-shows that the parts work together, with an accuracy of 0 and all generations rejected.
+(and `:search,debug`) checks in two minutes on a CPU that the parts work together: two epochs on a few real
+questions, with a small, randomly initialised model, which solves nothing.
 """
 
 from genenv_jax.config import default_config

@@ -7,15 +7,15 @@ Qwen2.5-7B-Instruct plays both roles, 10 epochs, batches of 64 tasks with 8 roll
 a seed: 539 seeds, 191 held-out turns of other conversations.  The records are read from $GENENV_DATA or
 from where `genenv datasets --name=bfcl` puts them, and compared with the published ones.
 
-The paper does not publish how it compares calls.  Where the package of the official classes is installed,
+The paper does not say how it compares calls.  Where the package of the official classes is installed,
 
     pip install --no-deps bfcl-eval==2026.3.23 && pip install mpmath==1.3.0
 
-(without its dependencies), calls are executed: the reference calls of the turns before, then the answer;
-state and results must be the reference's, and needless calls cost reward.  The number reported is
-`multi_turn_long_context_turn_state`.  Elsewhere the calls must be the reference calls, to the letter and in
-their order: `multi_turn_long_context_static_match`.  The choice stands in the run's config.json and in the
-names of its metrics; `--config.benchmark.multi_turn_rule=turn_state` (or `turn_static`) makes it.
+(without its dependencies), calls are executed: first the reference calls of earlier turns, then the answer.
+State and results must equal the reference's, and needless calls cost reward.  The metric is
+`multi_turn_long_context_turn_state`.  Elsewhere the calls must equal the reference calls, in their order:
+`multi_turn_long_context_static_match`.  `--config.benchmark.multi_turn_rule=turn_state` (or `turn_static`)
+chooses; the choice stands in the run's config.json.
 
 `turn_static` also judges tasks with functions that the simulator made up; under `turn_state` a generated
 task has its seed's functions, and its reference calls must run.
@@ -24,12 +24,12 @@ The whole leaderboard, as its authors score it, of any model:
 
     genenv evaluate --config=configs/bfcl.py:official --workdir=runs/bfcl-official
 
-holds out every category: single turns by the AST checker, multi-turn categories as whole conversations (the
-package above) of up to 21 answers a turn.  Metrics have the leaderboard's names: each category, `non_live`,
-`live`, `irrelevance_overall`, `multi_turn`, `overall`.  Memory and web search are not run and count 0, so
-that `overall` is at most 0.6.  `configs/bfcl.py:official_v3` reads the records of v3 and forms its
-aggregates; answers are decoded, checked and executed by the rules of v4 (bfcl-eval 2026.3.23), so that its
-numbers are not quite those of the v3 leaderboard.
+holds out every category.  The AST checker judges single turns; multi-turn categories are whole conversations
+(with the package above) of up to 21 answers a turn.  Metrics have the leaderboard's names: each category,
+`non_live`, `live`, `irrelevance_overall`, `multi_turn`, `overall`.  Memory and web search are not run and
+count 0, so that `overall` is at most 0.6.  `configs/bfcl.py:official_v3` reads the records of v3 and forms
+its aggregates; answers are decoded, checked and executed by the rules of v4 (bfcl-eval 2026.3.23), so that
+its numbers are not quite those of the v3 leaderboard.
 
     genenv train --config=configs/bfcl.py:conversations --workdir=runs/bfcl-conversations \\
         --config.model.path=Qwen/Qwen2.5-7B-Instruct
@@ -40,9 +40,8 @@ calls again until a turn is done, and the simulator writes conversations: initia
 
     genenv train --config=configs/bfcl.py:debug --workdir=runs/bfcl-debug
 
-(and `:conversations,debug`) runs the same code on a few of the real records with a small, randomly
-initialised model: two epochs in some minutes on a CPU, most of it compiling.  Such a model writes no valid
-task; the run shows that the parts work together and how rejections are counted.
+(and `:conversations,debug`) checks in some minutes on a CPU that the parts work together: two epochs on a few
+real records, with a small, randomly initialised model, which solves nothing.
 """
 
 from genenv_jax.benchmarks.bfcl import backends

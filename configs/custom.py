@@ -22,9 +22,8 @@ generated tasks an epoch.  `:small,cpu` has sizes for two cores, with which API-
     genenv train --config=configs/custom.py:debug --workdir=runs/mine-debug \\
         --config.benchmark.train=train.jsonl
 
-runs the same code on a few of the questions with a small, randomly initialised model: two epochs in about two
-minutes on a CPU, most of it compiling.  Such a model answers nothing; the run shows that the parts work
-together.
+checks in two minutes on a CPU that the parts work together: two epochs on a few of the questions, with a
+small, randomly initialised model, which solves nothing.
 """
 
 from genenv_jax.config import default_config

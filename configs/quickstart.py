@@ -3,19 +3,20 @@
     genenv train --config=configs/quickstart.py --workdir=runs/quickstart
 
 A 0.2 M parameter Qwen2 model is trained on noisy demonstrations (once, then cached) and becomes both
-the agent and the simulator of the Dial benchmark.  On two cores 3 to 4 minutes, more than half of them
-for that model; 40 seconds once it and the compiled programs are kept.  Expect held-out accuracy at
+the agent and the simulator of the Dial benchmark.  It takes 3 to 4 minutes on two cores, more than half of
+them for that model, and 40 seconds once model and compiled programs are cached.  Expect held-out accuracy at
 temperature 1 to rise by 0.6 on three seeds of four (0 to 3; by 0.1 on the fourth), and p̂ of the generated
 tasks to go from 0.1 to 0.6 to 0.8.  Other hardware rounds differently and gives a different run.
 
     genenv train --config=configs/quickstart.py:lora --workdir=runs/quickstart-lora
 
-trains adapters of rank 8 on that model instead of all its parameters, to much the same result.
+trains adapters of rank 8 on that model instead of all its parameters, with much the same result.
 
-Unlike the paper's settings (`default_config`): p̂ is taken of each task rather than of a seed's four
-variations, since a batch that mixes easy and hard tasks would be kept for its mean; advantages are not
-divided by their standard deviation; a few seeds an epoch, a wider band and steeper weights; learning rates
-fit a tiny model; and no base data is mixed in.  docs/results/curriculum.md says what was tried.
+What differs from the paper's settings (`default_config`): p̂ is measured for each task instead of a seed's
+four variations, since a batch that mixes easy and hard tasks would be kept for its mean.  Advantages are not
+divided by their standard deviation.  There are few seeds an epoch, a wider band and steeper weights.
+Learning rates fit a tiny model, and no base data is mixed in.  docs/results/curriculum.md says what was
+tried.
 """
 
 from genenv_jax.config import default_config

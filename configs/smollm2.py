@@ -3,7 +3,7 @@
     genenv train --config=configs/smollm2.py:api_bank --workdir=runs/smollm2 \\
         --config.model.path=/models/SmolLM2-135M-Instruct
 
-A warm start teaches it the forms of both roles on seed tasks, then agent and simulator are trained against
+A warm start on seed tasks teaches it the forms of both roles, then agent and simulator are trained against
 each other.  `:api_bank` (the default), `:bfcl` (single turns), `:alfworld`, `:bamboogle`, `:travelplanner`,
 `:dial` and `:dial_turns` are the benchmarks; the limits are the lengths of their prompts and answers in the
 tokens of the model.
@@ -11,10 +11,8 @@ tokens of the model.
     genenv train --config=configs/smollm2.py:api_bank,cpu --workdir=runs/smollm2-cpu \\
         --config.model.path=/models/SmolLM2-135M-Instruct
 
-has sizes for two cores: a short warm start, 16 generated tasks an epoch, 96 of the held-out tasks.
-
-Products take bfloat16 operands there, which pays on CPUs with AVX512_BF16; on others set
-`--config.model.matmul_dtype=""`.
+has sizes for two cores: a short warm start, 16 generated tasks an epoch, 96 of the held-out tasks.  Products
+take bfloat16 operands, which pays on CPUs with AVX512_BF16; on others set `--config.model.matmul_dtype=""`.
 
 `:api_bank,cpu` has been run: 50 minutes for the warm start, 23 for ten epochs, 17 GB.  Expect a fifth of the
 held-out calls, from 0, by the warm start, no more by the epochs, and p̂ from .4 to .6 (docs/results/).

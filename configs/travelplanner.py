@@ -27,14 +27,13 @@ holds out all 45: the official "train" numbers of any model.  `:validation` hold
 queries instead, and trains on all 45.  Their reference information and flights are not in this data; put
 validation_ref_info.jsonl of the official repository into travelplanner/HEAD/database, or set
 config.benchmark.flights to the path of clean_Flights_2022.csv.  Without either, the information is made
-from the database without flights, 143 of the 180 have a plan that passes, and results say that they do
-not compare.
+from the database without flights.  Then 143 of the 180 have a plan that passes, and results say that they
+cannot be compared.
 
     genenv train --config=configs/travelplanner.py:debug --workdir=runs/travelplanner-debug
 
-runs the same code on a few of the real records with a small, randomly initialised model:
-two epochs in about two minutes on a CPU, most of it compiling.  Such a model writes no plan (all rates
-are 0) and no valid task; the run shows that the parts work together and how rejections are counted.
+checks in two minutes on a CPU that the parts work together: two epochs on a few real records, with a small,
+randomly initialised model, which solves nothing.
 """
 
 from genenv_jax.config import default_config

@@ -26,8 +26,8 @@ def one_line_errors(
 ) -> Iterator[None]:
     """Turns errors into one line: by default a bad value, and a file that is missing or cannot be written.
 
-    `code` is the exit code, but 1 where something did not come in time (TimeoutError): it may next time, so a
-    launcher may start the command again.  GENENV_TRACEBACK=1 shows where it arose.
+    `code` is the exit code.  A TimeoutError has 1 instead, so that a launcher starts the command again.  With
+    GENENV_TRACEBACK=1 the error is raised with its traceback.
     """
     try:
         yield
@@ -44,10 +44,10 @@ def fail(error: BaseException | str, code: int = 2) -> NoReturn:
 
 
 class Parser(argparse.ArgumentParser):
-    """Of the commands that take no configuration."""
+    """The parser of commands that take no configuration."""
 
     def error(self, message: str) -> NoReturn:
-        """A mistake is one line, too."""
+        """Prints a mistake as one line."""
         fail(f"{message}; {self.prog} --help says more")
 
 
@@ -56,30 +56,30 @@ _REQUIRED = re.compile(r"flag --(\w+)=None: Flag --\1 must have a value other th
 
 
 def _missing(name: str) -> str:
-    """What to say of a flag that is required."""
+    """The message for a required flag that is missing."""
     text = flags.FLAGS[name].help.rstrip(".")
     what = f"the {text[:1].lower() if text[1:2].islower() else text[:1]}{text[1:]}"
     return config_files.MISSING if name == "config" else f"--{name} is missing: expected {what}"
 
 
 def _flag_error(error: Exception) -> str:
-    """What to say of flags that cannot be parsed."""
+    """The message for flags that cannot be parsed."""
     text = str(error).strip()
     if isinstance(error, flags.UnrecognizedFlagError):
         name, dot, rest = error.flagname.partition(".")
-        if name == "config" and name in flags.FLAGS:  # its settings are flags once it is given
+        if name == "config":  # its settings are flags once it is given
             return _missing(name)
         close = difflib.get_close_matches(name, list(flags.FLAGS), 1)
         hint = f"did you mean --{close[0]}{dot}{rest}?" if close else "--help lists the flags"
         return f"--{error.flagname} is not a flag; {hint}"
     if missing := _REQUIRED.match(text):
         return _missing(missing[1])
-    # A configuration file that raises arrives as a whole traceback: its last line says it.
+    # An error of a configuration file arrives as a whole traceback; its last line has the message.
     return f"bad flags: {text.splitlines()[-1] if 'Traceback' in text else text}"
 
 
 def _check_names(argv: Sequence[str]) -> None:
-    """Raises UnrecognizedFlagError, before a configuration is loaded: that imports JAX."""
+    """Raises UnrecognizedFlagError for an unknown flag, before the configuration imports JAX."""
     for argument in itertools.takewhile(lambda argument: argument != "--", argv[1:]):
         name = argument.partition("=")[0].removeprefix("--")
         known = {name, name.removeprefix("no"), name.partition(".")[0]} & set(flags.FLAGS)
@@ -88,9 +88,9 @@ def _check_names(argv: Sequence[str]) -> None:
 
 
 def _unknown(error: str, argv: Sequence[str]) -> str:
-    """Names the flag that sets something inside a group that is none.
+    """The message for a flag that sets something in a group that does not exist.
 
-    error: begins with the group's name in quotes; what would have been closest may follow on another line.
+    error: begins with the group's name in quotes; the closest name may follow on another line.
     """
     named, _, meant = error.partition("\n")
     group = named.strip("'\"")
@@ -107,9 +107,9 @@ def _unknown(error: str, argv: Sequence[str]) -> str:
 def define_config(help_string: str) -> None:
     """The flag --config, a configuration file, and --config.KEY=VALUE for any of its settings.
 
-    A file of configs/ that the working directory lacks is the installed package's, see `config_files`.
-    Keys that the file does not name are accepted here, for a benchmark's own options; `validate` refuses
-    unknown ones.
+    Where the working directory has no such file in configs/, the installed package's is taken, see
+    `config_files`.  Keys that the file does not name are accepted here, since a benchmark has options of its
+    own; `validate` refuses unknown ones.
     """
     config_flags.DEFINE_config_file(
         "config",
@@ -123,7 +123,7 @@ def define_config(help_string: str) -> None:
 
 
 def define_process_flags() -> None:
-    """The flags of a run of several processes; `run` joins them before it calls main."""
+    """The flags of a run of several processes; `run` joins the processes before it calls main."""
     flags.DEFINE_string(
         "coordinator_address", None, "host:port of process 0, where the processes of a run meet."
     )
@@ -147,35 +147,35 @@ def define_process_flags() -> None:
 def run(main: Callable[[], Any], buckets: bool = False) -> None:
     """Parses the flags, keeps libraries' progress notes off the terminal, and calls `main`.
 
-    buckets: whether --workdir may be a URL, which `main` then checks; other directories never are.
+    buckets: whether --workdir may be a URL, which `main` then checks; other directories may not.
 
-    SIGTERM and SIGINT end it with exit code 143 and 130, and with one line.
+    SIGTERM and SIGINT end the command with exit code 143 and 130, and with one line.
     """
 
     def parse(argv: Sequence[str]) -> list[str]:
         argv = ["--help" if argument == "-h" else argument for argument in argv]
-        argv = config_files.find_in(argv)
-        if "config" in flags.FLAGS:
-            if error := config_files.missing(argv):
-                fail(error)
-            for name in flags.FLAGS.flags_by_module_dict()[__name__]:
-                # Shown by --help beside the command's own.
-                flags.FLAGS.register_key_flag_for_module(argv[0], name)
+        try:
+            argv = config_files.find_in(argv)
+        except ValueError as error:
+            fail(error)
+        for name in flags.FLAGS.flags_by_module_dict()[__name__]:
+            # Shown by --help beside the command's own.
+            flags.FLAGS.register_key_flag_for_module(argv[0], name)
         try:
             _check_names(argv)
             rest = flags.FLAGS(argv)
         except SystemExit as end:
-            # absl ends with 1 where it shows the help.
+            # absl exits with 1 after it has shown the help.
             names = {argument.partition("=")[0].lstrip("-") for argument in argv}
             sys.exit(0 if names & _HELP else end.code)
-        # A group that the configuration has not is a KeyError of its name alone.
+        # An unknown group is a KeyError with its name alone.
         except KeyError as error:
             fail(f"bad flags: {_unknown(str(error.args[0]), argv)}")
-        # A mistyped setting is an AttributeError of the configuration's.
+        # A mistyped setting is an AttributeError of the configuration.
         except (flags.Error, AttributeError, OSError, ValueError, TypeError) as error:
             fail(_flag_error(error))
         try:
-            # A file that cannot be loaded is an error on first use only.  Who needs none checks that himself.
+            # A file that cannot be loaded raises on first use.  A command may need no configuration.
             if flags.FLAGS.config is not None:
                 flags.FLAGS.config.keys()
         except Exception as error:
@@ -192,16 +192,16 @@ def run(main: Callable[[], Any], buckets: bool = False) -> None:
 
     if allocator.arrays_in_host_memory():
         allocator.keep_freed_buffers()
-    # Read when a path is first used: gs:// goes through gcsfs, also where TensorFlow is installed.
+    # It is read when a path is first used: gs:// then goes through gcsfs, even if TensorFlow is installed.
     os.environ.setdefault("EPATH_USE_TF", "false")
-    # Read when transformers is imported, which is later: it would advise to install PyTorch.
+    # It is read when transformers is imported, later: transformers would advise to install PyTorch.
     os.environ.setdefault("TRANSFORMERS_NO_ADVISORY_WARNINGS", "1")
 
     def call(argv: Sequence[str]) -> None:
         del argv
         if not flags.FLAGS["verbosity"].present:
             logging.set_verbosity(logging.WARNING)
-        # Here and not above: it imports JAX, and a wrong flag is said at once.
+        # Imported here, since it imports JAX: a wrong flag is reported at once.
         from genenv_jax.parallel import joining, processes
 
         if "num_processes" in flags.FLAGS:

@@ -10,7 +10,11 @@ import sys
 from collections.abc import Sequence
 from typing import NoReturn
 
-_NEEDED = ("absl", "jax", "ml_collections")  # some of the dependencies, by which it is known
+_NEEDED = (
+    "absl",
+    "jax",
+    "ml_collections",
+)  # some of the dependencies: they show whether all are installed
 
 # Command: its module, and what it does.
 COMMANDS = {
@@ -40,7 +44,7 @@ def usage() -> str:
 
 
 def main(argv: Sequence[str] | None = None) -> None:
-    """Runs the module of a command as `python -m` would; `argv`: without the program's name."""
+    """Runs the module of a command as `python -m` would; `argv` lacks the program's name."""
     name, *arguments = (sys.argv[1:] if argv is None else list(argv)) or ["--help"]
     if name in ("--help", "-h", "help"):
         print(usage())
@@ -58,7 +62,7 @@ def main(argv: Sequence[str] | None = None) -> None:
             "(`. .venv/bin/activate`), or `pip install -e .` here"
         )
     sys.argv = [f"genenv {name}", *arguments]
-    # It replaces __main__, which processes that it starts import by name.
+    # The module must be __main__, which the processes that it starts import by name.
     runpy.run_module(f"genenv_jax.{COMMANDS[name][0]}", run_name="__main__", alter_sys=True)
 
 
@@ -70,6 +74,6 @@ def _version() -> str:
 
 
 def _fail(message: str) -> NoReturn:
-    """As `cli.fail`, which a Python without the package's dependencies cannot import."""
+    """Like `cli.fail`, which cannot be imported where the dependencies are missing."""
     print(f"error: {message}", file=sys.stderr)
     sys.exit(2)

@@ -1,8 +1,8 @@
 """A run's configuration: the paper's settings as defaults, and checks before anything is computed.
 
-Each group of settings is a frozen dataclass beside the code that it is for; `Config` collects them.  A file
-in configs/ defines `get_config(arg)`, which starts from `default_config()` and changes what is its own.
-`validate` refuses unknown keys, wrong types and impossible combinations, naming the key and what was
+Each group of settings is a frozen dataclass beside the code that uses it; `Config` collects them.  A file in
+configs/ defines `get_config(arg)`, which starts from `default_config()` and changes some settings.
+`validate` refuses unknown keys, wrong types and impossible combinations; its errors name the key and what was
 expected.
 """
 
@@ -88,12 +88,12 @@ class Config(Settings):
 
 
 def default_config() -> ConfigDict:
-    """The settings of `Config` as a dictionary that may be changed."""
+    """The settings of `Config` as a dictionary that can be changed."""
     return ConfigDict(Config().to_dict())
 
 
 def use_model(config: ConfigDict, path: str) -> None:
-    """Makes the model `path` (directory or hub id) the configuration's, as it is: without a warm start."""
+    """Sets the model of a configuration to `path`, a directory or hub id, without a warm start."""
     config.model.path = path
     config.model.make.vocab_size = config.warm_start.steps = 0
 
@@ -140,7 +140,7 @@ def _group(kind: type[Settings], given: Any, where: str) -> Any:
 
 
 def hint(key: str, known: Mapping[str, Any], where: str) -> str:
-    """What to write instead of an unknown key: one like it, one with these initials, one elsewhere."""
+    """What to write instead of an unknown key: a similar one, one with these initials, or one elsewhere."""
     close = difflib.get_close_matches(key, list(known), 1)
     close = close or [name for name in known if _initials(name) == key]
     meant = [f"{where}.{name}" for name in close] or [
@@ -174,7 +174,7 @@ def _typed(value: Any, default: Any, key: str, choices: Any) -> Any:
 def changes(config: ConfigDict) -> dict[str, tuple[Any, Any]]:
     """Dotted key to (value, default) of the settings that differ from the defaults.
 
-    A benchmark's options differ from its constructor's.
+    A benchmark's options are compared with the defaults of its constructor.
     """
     given, defaults = flatten(config.to_dict()), flatten(default_config().to_dict())
     options = registry.default_options(config.benchmark.name) if config.benchmark.name else {}

@@ -8,15 +8,14 @@ import sys
 from collections.abc import Sequence
 
 _PACKAGE = pathlib.Path(__file__).resolve().parent
+_FLAGS = ("--config", "-config")
 MISSING = "--config is missing: expected a file such as configs/quickstart.py"
 
 
 def find(path: str) -> str:
-    """The path, or that of the same file of the package where there is none.
+    """The path, or that of the package's file where the working directory has none; a line on stderr says so.
 
-    A line on stderr says so then.
-
-    path: "FILE.py" or "FILE.py:ARGUMENT"; only files of a relative directory configs/ are looked for.
+    path: "FILE.py" or "FILE.py:ARGUMENT"; only files in the relative directory configs/ are looked for.
     """
     file, colon, argument = path.partition(":")
     relative = pathlib.PurePath(file)
@@ -30,36 +29,34 @@ def find(path: str) -> str:
 
 
 def find_in(argv: Sequence[str]) -> list[str]:
-    """Command-line arguments in which --config has the path that `find` gives."""
+    """Command-line arguments in which --config has the path that `find` gives.
+
+    Raises ValueError where --config names no file that exists; it says which ones do.
+    """
     found = []
     for argument, before in zip(argv, ["", *argv], strict=False):
         name, equals, value = argument.partition("=")
-        if equals and name in ("--config", "-config"):
-            argument = f"{name}={find(value)}"
-        elif before in ("--config", "-config"):
-            argument = find(argument)
+        if equals and name in _FLAGS:
+            argument = f"{name}={_existing(value)}"
+        elif before in _FLAGS:
+            argument = _existing(argument)
         found.append(argument)
     return found
 
 
-def missing(argv: Sequence[str]) -> str:
-    """What to say where the file that --config names does not exist, with those that do; else ""."""
-    for argument, following in zip(argv, [*argv[1:], ""], strict=True):
-        name, given, value = argument.partition("=")
-        if name not in ("--config", "-config"):
-            continue
-        file = (value if given else following).partition(":")[0]
-        path, configs = pathlib.Path(file), pathlib.Path("configs")
-        if not file:
-            return MISSING
-        if path.is_file():
-            return ""
-        there = {name.stem: name for name in path.parent.glob("*.py")}
-        known = {name.stem: configs / name.name for name in (_PACKAGE / configs).glob("*.py")}
-        for files in (there, known):
-            if close := difflib.get_close_matches(path.stem, files, 1):
-                return f"--config={file}: no such file; did you mean {files[close[0]]}?"
-        folder = path.parent if there and path.parent != pathlib.Path() else configs
-        names = sorted(name.name for name in (there if folder != configs else known).values())
-        return f"--config={file}: no such file; in {folder}/ are {', '.join(names)}"
-    return ""
+def _existing(path: str) -> str:
+    file = path.partition(":")[0]
+    if not file:
+        raise ValueError(MISSING)
+    found = find(path)
+    if pathlib.Path(found.partition(":")[0]).is_file():
+        return found
+    asked, configs = pathlib.Path(file), pathlib.Path("configs")
+    there = {name.stem: name for name in asked.parent.glob("*.py")}
+    known = {name.stem: configs / name.name for name in (_PACKAGE / configs).glob("*.py")}
+    for files in (there, known):
+        if close := difflib.get_close_matches(asked.stem, files, 1):
+            raise ValueError(f"--config={file}: no such file; did you mean {files[close[0]]}?")
+    folder = asked.parent if there and asked.parent != pathlib.Path() else configs
+    names = sorted(name.name for name in (there if folder != configs else known).values())
+    raise ValueError(f"--config={file}: no such file; in {folder}/ are {', '.join(names)}")

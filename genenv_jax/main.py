@@ -2,13 +2,13 @@
 
     genenv train --config=configs/quickstart.py --workdir=runs/quickstart
 
-A workdir, also gs://BUCKET/RUN, that holds an interrupted run is continued; one run at a time may have it.
---arm=NAME applies an arm of the ablations (`genenv_jax.experiment.arms`).  --print_config shows what is set
-beyond the paper's defaults, and ends; --dry_run loads and checks everything, says what the run would do and
-cost, and ends.
+An interrupted run in the workdir is continued.  A workdir may be gs://BUCKET/RUN, and one run at a time may
+use it.  --arm=NAME applies an arm of the ablations (`genenv_jax.experiment.arms`).  --print_config only
+prints the settings that differ from the paper's defaults.  --dry_run only loads and checks everything, and
+prints what the run would do and cost.
 
-On several hosts the same command is started on each, with --coordinator_address, --num_processes and
---process_id, or with --distributed=auto; the workdir must lie on storage that all of them see, or in gs://.
+On several hosts, start the same command on each, with --coordinator_address, --num_processes and
+--process_id, or with --distributed=auto.  The workdir must lie on storage that all hosts see, or in gs://.
 """
 
 from __future__ import annotations
@@ -58,7 +58,8 @@ def main() -> None:
             run = Coevolution(config, workdir)
         if processes.is_writer():
             show({"workdir": given.workdir} | overview(config, run), sys.stderr)
-        # Launchers start the run again after a fault of the machine; an update would diverge again.
+        # Exit code 1 tells launchers to start the run again after a fault of the machine; an update that
+        # diverged would diverge again.
         with cli.one_line_errors((FloatingPointError,)), cli.one_line_errors((OSError,), code=1):
             run.run()
         if processes.is_writer():

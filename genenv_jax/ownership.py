@@ -1,9 +1,9 @@
-"""Whose a directory is: locks that name their holder, and scratch names that tell what the dead left.
+"""Who owns a directory: locks that name their holder, and names of unfinished files that name their writer.
 
-A lock is a file that says who holds it: host, process, when that began, and since when it is held.  On its
-own host a holder that has ended, in whatever way, holds nothing any more.  Of another host that cannot be
-known, so there a lock is held until its file is removed.  Where the file system knows flock, that decides as
-well: also between two containers of a host, and between hosts that share locks.
+A lock is a file that says who holds it: host, process, when the process began, and when it took the lock.  A
+process of this host that has ended no longer holds its locks.  Whether a process of another host runs cannot
+be known, so its lock is held until the file is removed.  Where the file system supports flock, flock decides
+too: it also works between two containers of a host, and between hosts that share locks.
 
 Needs no JAX.
 """
@@ -33,12 +33,12 @@ def owned(
     """Holds the lock in the file `path` within the block.
 
     Args:
-      path: removed when the block ends, however it ends.
-      what: is held, for the message.
-      wait: called once with who it is where another holds it, which is waited for then.
+      path: is removed when the block ends, however it ends.
+      what: the name of what is held, for the message.
+      wait: is called once with the holder where another process holds the lock; then the lock is waited for.
     Raises:
-      ValueError: another process holds it and `wait` is None.  It says who, since when and, for another
-        host's, what to remove.
+      ValueError: another process holds the lock and `wait` is None.  The message says which process, since
+        when, and which file to remove if that process is of another host.
     """
     handle = _take(path)
     if handle is None:
@@ -66,12 +66,12 @@ def _take(path: pathlib.Path) -> int | None:
         except BlockingIOError:
             os.close(handle)
             return None
-        except OSError:  # a file system without it
+        except OSError:  # the file system does not support flock
             pass
         with contextlib.suppress(FileNotFoundError):
             if os.path.samestat(os.fstat(handle), os.stat(path)):
                 break
-        os.close(handle)  # its holder has removed it meanwhile
+        os.close(handle)  # the holder has removed the file meanwhile
     holder = parse(os.pread(handle, 4096, 0))
     if holder and not has_ended(holder):
         os.close(handle)
@@ -83,7 +83,7 @@ def _take(path: pathlib.Path) -> int | None:
     except OSError as error:
         path.unlink(missing_ok=True)
         os.close(handle)
-        raise OSError(error.errno, error.strerror, str(path)) from error  # it names none
+        raise OSError(error.errno, error.strerror, str(path)) from error  # it names no file
     return handle
 
 
@@ -99,7 +99,7 @@ def me() -> bytes:
 
 
 def parse(content: bytes) -> dict[str, Any] | None:
-    """The holder that a lock names; None where it names none, as it was killed meanwhile."""
+    """The holder that a lock names; None where the holder was killed before it had written its name."""
     with contextlib.suppress(ValueError, RecursionError, TypeError, KeyError):
         holder = json.loads(content)
         fields = {"host": str, "process": int, "began": str, "since": str}
@@ -109,7 +109,7 @@ def parse(content: bytes) -> dict[str, Any] | None:
 
 
 def describe(holder: dict[str, Any] | None, lock: object) -> str:
-    """Who holds the lock of that name, for a message."""
+    """The holder of the lock with that name, for a message."""
     if holder is None:
         return f"another process ({lock})"
     return f"process {holder['process']} on host {holder['host']} since {holder['since']}"
@@ -129,26 +129,26 @@ def is_here(holder: dict[str, Any]) -> bool:
 
 
 def has_ended(holder: dict[str, Any]) -> bool:
-    """Whether a holder was a process of this host, and runs no more; its number may be another's by now."""
+    """Whether a holder was a process of this host that has ended; another process may have its number now."""
     began = _began(holder["process"])
     return is_here(holder) and not (began and began == holder["began"])
 
 
 def _began(process: int) -> str:
-    """When a process of this host began: boot and clock ticks since; "" where there is none such."""
+    """When a process of this host began: boot and clock ticks since then; "" where it does not run."""
     try:
         status = pathlib.Path(f"/proc/{process}/stat").read_text()
         boot = pathlib.Path("/proc/sys/kernel/random/boot_id").read_text().strip()
     except OSError:
         if pathlib.Path("/proc/self/stat").exists():
             return ""
-        with contextlib.suppress(PermissionError):  # it is another user's, but it runs
+        with contextlib.suppress(PermissionError):  # another user's process, which runs
             try:
                 os.kill(process, 0)
             except ProcessLookupError:
                 return ""
         return "unknown"
-    fields = status.rpartition(")")[2].split()  # behind the name, which may hold anything
+    fields = status.rpartition(")")[2].split()  # after the name, which may contain anything
     return "" if fields[0] in "ZX" else f"{boot}/{fields[19]}"
 
 
@@ -156,12 +156,12 @@ def _began(process: int) -> str:
 
 
 def scratch_name(path: pathlib.Path, ending: str = "tmp") -> pathlib.Path:
-    """A hidden name beside `path`, of this process alone, for what will be `path` when it is complete."""
+    """A hidden name beside `path` that only this process uses, until the file is complete and renamed."""
     return path.with_name(f".{path.name}.{socket.gethostname()}.{os.getpid()}.{ending}")
 
 
 def remove_stale(directory: pathlib.Path) -> None:
-    """Removes what processes of this host that are dead left under a `scratch_name` in a directory."""
+    """Removes the unfinished files (`scratch_name`) that dead processes of this host left in a directory."""
     pattern = re.compile(rf"\..+\.{re.escape(socket.gethostname())}\.(\d+)\.(tmp|old)")
     if not directory.is_dir():
         return

@@ -2,10 +2,10 @@
 
     genenv play --config=configs/quickstart.py --run=runs/quickstart
 
-takes the players that a run has exported; --agent and --simulator name other model directories, and without
-any the configuration's own model plays both roles.  What is typed is a task as the simulator would write it
-for the current seed, with its reference answer, ended by an empty line; /ask takes a request alone, and /help
-lists what else there is.
+takes the players that a run has exported.  --agent and --simulator name other model directories; without any,
+the configuration's own model plays both roles.  You type a task as the simulator would write it for the
+current seed, with its reference answer, and end it with an empty line.  /ask takes a request alone, and /help
+lists the other commands.
 """
 
 from __future__ import annotations
@@ -58,9 +58,9 @@ class Game:
     """Both players, and what checks and scores them.
 
     Attributes:
-      agent, simulator: sample a group of attempts, and the variations of a seed.
-      verifier: admits tasks; each admitted one bars its copies.
-      scorer: its completions are texts, or tokens of the agent.
+      agent, simulator: policies that sample a group of attempts, and the variations of a seed.
+      verifier: admits tasks; each admitted task bars its copies.
+      scorer: scores texts, or tokens of the agent.
     """
 
     config: Config
@@ -76,7 +76,7 @@ class Game:
         self._seed, self._turns = next(self._seeds), itertools.count()
 
     def answer(self, line: str) -> Iterator[str]:
-        """What a line of the user brings about, as lines to show.  Raises EOFError for /quit."""
+        """Carries out a line of the user; yields lines to show.  Raises EOFError for /quit."""
         command = line.strip()
         if command in _ENDS:
             raise EOFError
@@ -104,7 +104,7 @@ class Game:
         yield _shown(self.benchmark.simulator_answer(self._seed))
 
     def _ask(self, request: str) -> Iterator[str]:
-        """The agent's answers to a request in the place of the current seed's last message."""
+        """The agent's answers to a request that replaces the current seed's last message."""
         policy = dataclasses.replace(self.agent, key=self._key())
         asked = self.benchmark.agent_messages(self._seed)
         messages = [*asked[:-1], {**asked[-1], "content": request}]
@@ -166,7 +166,7 @@ class Game:
 
 
 def _spoken(attempt: Attempt) -> str:
-    """What the agent said, and what an episode's environment replied."""
+    """The agent's answers, and the replies of an episode's environment."""
     turns = itertools.zip_longest(attempt.answers, attempt.replies)
     said = (_shown(answer) + (f"\n→ {_shown(reply)}" if reply else "") for answer, reply in turns)
     return "\n".join(said).replace("\n", "\n    ")
@@ -181,7 +181,7 @@ def _shown(text: str) -> str:
 
 
 def load(config: Config, benchmark: Benchmark, path: str) -> tuple[build.ModelOnMesh, Params]:
-    """The model in the directory `path`, or the configuration's own where that is ""."""
+    """The model in the directory `path`, or the configuration's own model where `path` is ""."""
     if path:
         given = ConfigDict(config.to_dict())
         use_model(given, path)
@@ -193,7 +193,7 @@ def load(config: Config, benchmark: Benchmark, path: str) -> tuple[build.ModelOn
 
 
 def _policy(config: Config, host: build.ModelOnMesh, params: Params, role: str) -> Policy:
-    """A player that is asked one thing at a time, or as many as the mesh must have."""
+    """A policy that answers one prompt at a time, or as many as the mesh needs."""
     rows = host.mesh.shape["data"] * host.mesh.shape["fsdp"] if host.mesh else 1
     agent, simulator = config.agent, config.simulator
     samples, temperature = (

@@ -1,4 +1,4 @@
-"""SIGTERM and SIGINT: they end a command with exit code 143 or 130, and wait where it must not be cut in two.
+"""SIGTERM and SIGINT end a command with exit code 143 or 130; a block may hold them back until it has ended.
 
 Needs no JAX.
 """
@@ -12,18 +12,18 @@ import threading
 from collections.abc import Iterator
 from typing import Any
 
-_AGAIN = 0.05  # seconds until a signal that went unheard is repeated
+_AGAIN = 0.05  # seconds until a lost signal is repeated
 BOTH = (signal.SIGTERM, signal.SIGINT)
 
 
 def end(signum: int, frame: Any = None) -> None:
-    """A handler: raises SystemExit(128 + signum), so that the blocks under way are left in good order."""
+    """A handler: raises SystemExit(128 + signum), so that open context managers are closed."""
     del frame
     raise SystemExit(128 + signum)
 
 
 def say(code: Any) -> None:
-    """Prints one line where an exit code is that of a signal, which the user should see."""
+    """Tells the user in one line that a signal ended the command, if the exit code says so."""
     if code in (128 + signum for signum in BOTH):
         name = signal.Signals(code - 128).name
         print(f"ended by {name}; the same command goes on from there", file=sys.stderr, flush=True)
@@ -31,11 +31,11 @@ def say(code: Any) -> None:
 
 @contextlib.contextmanager
 def ending(*which: int) -> Iterator[None]:
-    """Within the block these signals `end` the main thread; elsewhere it changes nothing."""
+    """Within the block these signals `end` the main thread; in other threads nothing changes."""
     before = sys.unraisablehook
 
     def repeat(unraisable: Any) -> None:
-        """Where Python must drop an exception, as in a weak reference's callback, the signal comes again."""
+        """Sends the signal again where Python drops its exception, as in a weak reference's callback."""
         code = getattr(unraisable.exc_value, "code", None)
         if code not in (128 + signum for signum in which):
             before(unraisable)
@@ -53,7 +53,7 @@ def ending(*which: int) -> Iterator[None]:
 
 @contextlib.contextmanager
 def held() -> Iterator[None]:
-    """Holds both signals back until the block has ended, however it ends; the first is delivered then."""
+    """Holds both signals back until the block has ended, however it ends; then delivers the first."""
     came: list[int] = []
     try:
         with _handled(BOTH, lambda signum, _: came.append(signum)):
@@ -68,7 +68,7 @@ def _handled(which: tuple[int, ...], handler: Any) -> Iterator[None]:
     if threading.current_thread() is not threading.main_thread():
         yield
         return
-    # What a shell or nohup has made it ignore stays ignored.
+    # A signal that a shell or nohup made the process ignore stays ignored.
     heard = [signum for signum in which if signal.getsignal(signum) is not signal.SIG_IGN]
     previous = {signum: signal.signal(signum, handler) for signum in heard}
     try:

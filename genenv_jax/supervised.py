@@ -3,8 +3,8 @@
     genenv supervised --config=configs/quickstart.py --out=runs/base
 
 makes the configuration's small model, or takes the one that `model.path` names, trains it as
-`config.warm_start` says and writes a Hugging Face directory.  `main` does the same when the model is not in
-the cache yet.
+`config.warm_start` says and writes a Hugging Face directory.  `genenv train` does the same when the model is
+not in the cache yet.
 """
 
 from __future__ import annotations
@@ -12,12 +12,10 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import hashlib
-import io
 import itertools
 import json
 import pathlib
 import shutil
-import tarfile
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
@@ -56,7 +54,7 @@ from genenv_jax.signals import held
 from genenv_jax.trainers.warm_start import fine_tune, train
 from genenv_jax.user_cache import user_cache
 
-# Raised when the training of made models, or of given ones, changes, so that cached ones are made anew.
+# Increased when the training of made models, or of given ones, changes, so that cached ones are made anew.
 _MADE, _TUNED = 3, 3
 _LONGEST_WARM_START = 24 * 3600.0  # seconds that the other processes wait
 _TOKENIZER_TEXTS = 4000  # demonstrations that the tokenizer is trained on
@@ -66,60 +64,59 @@ def base_model(config: Config, benchmark: Benchmark, mesh: Mesh) -> pathlib.Path
     """The directory of the model that both players start from.
 
     A named model is resolved (directory or hub id), and fine-tuned if `warm_start.steps` says so.  Otherwise
-    a small one is made and trained.  What is trained is trained once: it is cached under a name that changes
-    with all that it depends on, demonstrations and settings.  A made model holds out what the benchmark
-    does, so runs that only differ in their seed tasks share it.  Of several processes the first one makes
-    it and the others wait; where they do not share the cache, they get its files.
+    a small one is made and trained, by the first of several processes.  What is trained is trained once: it
+    is kept, in a cache that all processes share, under a name that changes with all that it depends on,
+    demonstrations and settings.  A made model holds out what the benchmark does, so runs that only differ in
+    their seed tasks share it.
 
-    Raises ValueError, before it trains, where the mesh does not divide the small model, or where the files of
-    the one in the cache are not those that were written.
+    Raises ValueError, before it trains, where processes do not share the cache, where prompts exceed the
+    limits, where the mesh does not divide the small model, or where the files of the model in the cache are
+    not those that were written.
     """
-    if config.model.path:
-        path = huggingface.resolve(config.model.path)
-        return fine_tuned(config, benchmark, path, mesh) if config.warm_start.steps else path
-    depends_on = {
-        "format": _MADE,
-        "seed": config.seed,
-        "make": config.model.make.shape(),
-        "warm_start": dataclasses.asdict(config.warm_start),
-        "demonstrations": _digest(_tokenizer_texts(benchmark, config.seed)),
-        "held_out": _digest(sorted(benchmark.canonical(task) for task in benchmark.tasks("eval"))),
-        "limits": _limits(config),
-    }
-    directory = cache_dir(config) / _cache_name(benchmark.name, depends_on)
-    if processes.is_writer():
-        remove_stale(directory.parent)
-        if not (directory / "config.json").is_file():
-            make_base_model(config, benchmark, directory, mesh)
-    processes.barrier("the base model", timeout=_LONGEST_WARM_START)
-    _hand_out(directory)
-    _check_cached(directory)
-    return directory
-
-
-def fine_tuned(
-    config: Config, benchmark: Benchmark, path: pathlib.Path, mesh: Mesh
-) -> pathlib.Path:
-    """The directory of the model in `path` after its warm start on the benchmark's seed tasks.
-
-    All processes train it together, on the mesh, and share the cache.
-
-    Raises ValueError, before it trains, where they do not, or where prompts exceed the limits.
-    """
-    name = _fine_tuned_name(config, benchmark, path)
+    given = _given(config)
+    if given and not config.warm_start.steps:
+        return given
     cache = cache_dir(config)
+    name = _fine_tuned_name(config, benchmark, given) if given else _made_name(config, benchmark)
     directory = cache / name
     make_shared(cache, setting="config.model.make.cache_dir")
     if processes.is_writer():
         remove_stale(cache)
-    if processes.agree("warm start", str((directory / "config.json").is_file())) == "False":
-        fine_tune_model(config, benchmark, path, directory, mesh)
+    if not _is_there(directory):
+        _make(config, benchmark, given, directory, mesh)
     _check_cached(directory)
     return directory
 
 
+def _make(
+    config: Config,
+    benchmark: Benchmark,
+    given: pathlib.Path | None,
+    directory: pathlib.Path,
+    mesh: Mesh,
+) -> None:
+    """Fine-tunes the given model, or makes a small one, into `directory`."""
+    if given:
+        fine_tune_model(config, benchmark, given, directory, mesh)
+        return
+    if processes.is_writer():
+        make_base_model(config, benchmark, directory, mesh)
+    processes.barrier("the base model", timeout=_LONGEST_WARM_START)
+
+
+def _given(config: Config) -> pathlib.Path | None:
+    """The directory of the model that `config.model.path` names, downloaded where it is a hub id."""
+    return huggingface.resolve(config.model.path) if config.model.path else None
+
+
+def _is_there(directory: pathlib.Path) -> bool:
+    """Whether a model is in the cache, as process 0 sees it."""
+    there = (directory / "config.json").is_file()
+    return processes.agree("is the model there", str(there)) == "True"
+
+
 def _check_cached(directory: pathlib.Path) -> None:
-    """Raises ValueError where a cached model is not what was written."""
+    """Raises ValueError where a cached model is damaged."""
     error = ""
     if processes.is_writer():
         try:
@@ -130,10 +127,18 @@ def _check_cached(directory: pathlib.Path) -> None:
         raise ValueError(error)
 
 
-def _seal(directory: pathlib.Path) -> None:
-    """Puts the digests of a complete model beside it, by which `_check_cached` judges it."""
-    if processes.is_writer():
-        digests.seal(directory)
+def _made_name(config: Config, benchmark: Benchmark) -> str:
+    """A name that changes with all that the made model depends on."""
+    depends_on = {
+        "format": _MADE,
+        "seed": config.seed,
+        "make": config.model.make.shape(),
+        "warm_start": dataclasses.asdict(config.warm_start),
+        "demonstrations": _digest(_tokenizer_texts(benchmark, config.seed)),
+        "held_out": _digest(sorted(benchmark.canonical(task) for task in benchmark.tasks("eval"))),
+        "limits": _limits(config),
+    }
+    return _cache_name(benchmark.name, depends_on)
 
 
 def _fine_tuned_name(config: Config, benchmark: Benchmark, path: pathlib.Path) -> str:
@@ -157,15 +162,15 @@ def fine_tune_model(
 ) -> None:
     """Fine-tunes the model in `path` and writes it to `directory`, whole or not at all.
 
-    Beside the model, warm_start.json has the losses, and which step was kept.  What was killed goes on where
-    it was, in the directory's parent: a checkpoint lies there until the model does.
+    Beside the model, warm_start.json has the losses, and which step was kept.  A killed training continues
+    from its checkpoint, which lies in the directory's parent until the model is complete.
 
     Raises what `fine_tune` does.
     """
     unfinished = directory.parent / f".{_fine_tuned_name(config, benchmark, path)}"
     with _alone(unfinished):
-        if processes.agree("warm start", str((directory / "config.json").is_file())) == "True":
-            return  # another run has made it meanwhile
+        if _is_there(directory):
+            return  # another run has made the model meanwhile
         host = build.open_model(config, path, mesh)
         seeds, held_out = benchmark.tasks("seed"), benchmark.tasks("eval")
         check_prompts(config.limits, host.model, benchmark, seeds, held_out)
@@ -197,20 +202,20 @@ def fine_tune_model(
             checkpoints.close()
             params = place(tuned.params, on_device=True)
             if config.lora.rank:
-                # Into the base as it was read: the compute type may have rounded the frozen one.
+                # Merged into the base as it was read: the compute type may have rounded the frozen base.
                 params = lora.join(host.load_params(), params)
             notes = {"best": tuned.best, "losses": tuned.records}
             best = next(record for record in tuned.records if record["step"] == tuned.best)
             files = {"warm_start.json": notes, CARD: card.of_warm_start(config, path, best)}
             host.model.save(directory, params, lora=model.config.lora, notes=files)
-        _seal(directory)
         if processes.is_writer():
+            digests.seal(directory)
             shutil.rmtree(unfinished)
 
 
 @contextlib.contextmanager
 def _alone(unfinished: pathlib.Path) -> Iterator[None]:
-    """Waits while another run makes the same model."""
+    """Holds the model's lock; waits while another run makes the same model."""
     with contextlib.ExitStack() as stack:
         if processes.is_writer():
             unfinished.parent.mkdir(parents=True, exist_ok=True)
@@ -226,7 +231,7 @@ def _say_waiting(holder: str) -> None:
 def _demonstrations(
     config: Config, benchmark: Benchmark
 ) -> tuple[list[Demonstration], list[Demonstration]]:
-    """Of the seeds that are trained on, and of those that the loss is measured on."""
+    """Demonstrations of the seeds that are trained on, and of those that the loss is measured on."""
     order = rng(config.seed, Stream.DEMONSTRATIONS)
     parts = split_seeds(benchmark, config.warm_start.validation_share)
     training, validation = (
@@ -247,10 +252,12 @@ def _text(messages: Sequence[Message], completion: Completion) -> str:
 
 
 def _limits(config: Config) -> dict[str, Any]:
-    """The limits, but for the widths that only other updates have."""
+    """The limits that the warm start depends on: all but the widths of other updates."""
     limits = dataclasses.asdict(config.limits)
     if not limits["agent_episode"]:
-        del limits["agent_episode"]  # as models were named before there were episodes
+        del limits[
+            "agent_episode"
+        ]  # models keep the names that they had before there were episodes
     return {name: limit for name, limit in limits.items() if name != "response_buckets"}
 
 
@@ -260,7 +267,7 @@ def _cache_name(prefix: str, depends_on: Mapping[str, Any]) -> str:
 
 
 def _tokenizer_texts(benchmark: Benchmark, seed: int) -> Iterator[str]:
-    """The first demonstrations.  They come from one random stream, so they tell what follows, too."""
+    """The first demonstrations.  One random stream draws all of them, so these determine the others."""
     pairs = itertools.islice(endless(benchmark, rng(seed, Stream.DEMONSTRATIONS)), _TOKENIZER_TEXTS)
     return (_text(messages, completion) for messages, completion in pairs)
 
@@ -272,32 +279,10 @@ def _digest(texts: Iterable[str]) -> str:
     return digest.hexdigest()
 
 
-def _hand_out(directory: pathlib.Path) -> None:
-    """Gives process 0's copy of a small model to the processes that lack it."""
-    lacks = not (directory / "config.json").is_file()
-    if not any(processes.gather("base model", "lacks" if lacks else "")):
-        return
-    packed = io.BytesIO()
-    if processes.is_writer():
-        with tarfile.open(fileobj=packed, mode="w") as archive:
-            archive.add(directory, ".")
-    content = processes.broadcast(packed.getvalue())
-    if not lacks:
-        return
-    directory.parent.mkdir(parents=True, exist_ok=True)
-    with _scratch(directory) as scratch:
-        model = scratch / "model"
-        with tarfile.open(fileobj=io.BytesIO(content)) as archive:
-            archive.extractall(model, filter="data")
-        # Another process of this host, or a slow network file system, may have brought it meanwhile.
-        if not (directory / "config.json").is_file():
-            model.rename(directory)
-
-
 @contextlib.contextmanager
 def _scratch(directory: pathlib.Path) -> Iterator[pathlib.Path]:
-    """A directory beside the model's for what is only needed to make it; `remove_stale` knows its name."""
-    # Not a scratch name of the directory itself: writing that clears them.
+    """A temporary directory beside the model's; `remove_stale` removes it if this process dies."""
+    # Not a scratch name of the directory itself: saving a model there removes those.
     scratch = scratch_name(directory.with_name(f"{directory.name}-parts"))
     shutil.rmtree(scratch, ignore_errors=True)
     scratch.mkdir(parents=True)
@@ -316,12 +301,12 @@ def cache_dir(config: Config) -> pathlib.Path:
 
 
 def make_base_model(
-    config: Config, benchmark: Benchmark, directory: pathlib.Path, mesh: Mesh | None = None
+    config: Config, benchmark: Benchmark, directory: pathlib.Path, mesh: Mesh
 ) -> None:
     """Makes a model, trains it for `warm_start.steps` and leaves it in `directory`.
 
-    The model appears when it is complete, so neither a kill nor a second process that makes the same
-    one leaves half of it behind; whichever process is first keeps its own, and they are equal.
+    The directory appears when the model is complete.  Where two processes make the same model, the first one
+    to finish keeps its own; both are equal.
     """
     directory.parent.mkdir(parents=True, exist_ok=True)
     with _scratch(directory) as scratch:
@@ -335,8 +320,7 @@ def make_base_model(
         make_model(untrained, texts, **shape, max_positions=positions, seed=config.seed)
         model = LanguageModel.load(untrained, unroll_layers=config.model.unroll_layers)
         check_prompts(limits, model, benchmark, benchmark.tasks("seed"), benchmark.tasks("eval"))
-        if mesh:
-            param_shardings(model.config, mesh)  # raises where it does not divide the model
+        param_shardings(model.config, mesh)  # raises where it does not divide the model
         pairs = endless(benchmark, rng(config.seed, Stream.DEMONSTRATIONS))
         Progress(0).line(
             f"base model  made from scratch for both roles, once; kept in {directory.parent}"
@@ -361,11 +345,7 @@ def main() -> None:
         if config.compilation_cache:
             enable_compilation_cache()
         benchmark, mesh = build.make_benchmark(config.benchmark), build.open_mesh(config)
-        if config.model.path:
-            path = huggingface.resolve(config.model.path)
-            fine_tune_model(config, benchmark, path, out, mesh)
-        else:
-            make_base_model(config, benchmark, out, mesh)
+        _make(config, benchmark, _given(config), out, mesh)
     print(flags.FLAGS.out)
 
 

@@ -12,10 +12,9 @@ from tests.experiment.suites import parsed
 
 SUITES = {
     **{f"suite.py{argument}": f"suite.py{argument}" for argument in ("", ":growth", ":quick")},
-    **{name: f"studies.py:{name}" for name in ("batch", "range", "growth", "map", "alpha")},
-    "admission": "studies.py:admission",
+    **{name: f"studies.py:{name}" for name in ("batch", "range", "map")},
 }
-TUNING = ("batch", "range", "growth")
+TUNING = ("batch", "range")
 
 
 def suite(name):

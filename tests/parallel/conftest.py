@@ -9,19 +9,17 @@ from tests.parallel.launch import end, finish, toy_run
 
 @pytest.fixture(scope="module")
 def runs(tmp_path_factory):
-    """The same two epochs in one process and in two.  Process 1 has a model cache of its own."""
+    """The same two epochs in one process and in two."""
     directory = tmp_path_factory.mktemp("runs")
     one, two = directory / "one", directory / "two"
     finish(one, toy_run(one, 1, "--config.epochs=2"))
-    caches = [directory / "models", directory / "other models"]
-    texts = finish(two, toy_run(two, 2, "--config.epochs=2", caches=caches))
-    return one, two, texts, caches
+    return one, two, finish(two, toy_run(two, 2, "--config.epochs=2"))
 
 
 @pytest.fixture(scope="module")
 def killed(runs):
     """A run of two processes that were killed outright after the first epoch's checkpoint."""
-    one, _, _, _ = runs
+    one, _, _ = runs
     workdir = one.parent / "killed"
     started = toy_run(workdir, 2, "--config.epochs=2")
     deadline = time.monotonic() + 900
