@@ -17,7 +17,7 @@ import pytest
 from bench.agreement.alfworld_walkthroughs import WALKTHROUGHS
 from genenv_jax.benchmarks.alfworld import commands, engine, expert, planner, tasks
 from genenv_jax.benchmarks.alfworld.benchmark import ALFWorld
-from genenv_jax.benchmarks.alfworld.world import NOTHING_HAPPENS
+from genenv_jax.benchmarks.alfworld.world import NOTHING_HAPPENS, World
 from genenv_jax.benchmarks.base import Task
 from tests.benchmarks.alfworld_rooms import differences, drawn
 from tests.benchmarks.alfworld_toys import write_game
@@ -45,6 +45,15 @@ def play(benchmark: ALFWorld, task, written: list[str]):
         episode.close()
 
 
+def follow(running: engine.Engine, world: World) -> None:
+    """Takes the expert's way in both, which say the same at each step."""
+    for command in expert.walkthrough(world):
+        assert list(running.admissible) == list(world.admissible())
+        assert running.step(command) == world.apply(command)
+        assert running.won == world.won()
+    assert running.won
+
+
 @pytest.fixture(scope="module")
 def directory(data_dir):
     return tasks.find_directory(data_dir)
@@ -55,14 +64,9 @@ def test_the_rules_are_the_engines(grammar, directory):
     """Every text and every list of commands, on the way of the explorer."""
     found = tasks.load(directory, "valid_unseen")
     for game in (found[0], found[60]):
-        world = game.world(grammar)
         running = engine.Engine(game, grammar)
-        assert (running.overview, running.goal) == (world.overview(), game.goal)
-        for command in expert.walkthrough(world):
-            assert list(running.admissible) == list(world.admissible())
-            assert running.step(command) == world.apply(command)
-            assert running.won == world.won()
-        assert running.won
+        assert (running.overview, running.goal) == (game.world(grammar).overview(), game.goal)
+        follow(running, game.world(grammar))
         running.close()
 
 
@@ -101,11 +105,7 @@ def test_an_environment_is_used_again(directory):
     assert first.step("look") == NOTHING_HAPPENS
     second = open_game(found[1], commands.PUT_IN_ON)
     assert open_game._idle == []
-    world = found[1].world()
-    for command in expert.walkthrough(world):
-        assert list(second.admissible) == list(world.admissible())
-        assert second.step(command) == world.apply(command)
-    assert second.won
+    follow(second, found[1].world())
     second.close()
     assert len(open_game._idle) == 1 and pickle.loads(pickle.dumps(open_game))._idle == []
 

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import json
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -140,13 +141,13 @@ class ALFWorld(Steps):
         """See `Benchmark.simulator_messages`."""
         if not self.is_interactive(seed):
             return super().simulator_messages(seed, statistics)
-        return prompts.room_messages(games.written(seed), statistics)
+        return prompts.room_messages(self.simulator_answer(seed), statistics)
 
     def simulator_answer(self, task: Task, seed: Task | None = None) -> str:
         """See `Benchmark.simulator_answer`; of a game its room."""
         if not self.is_interactive(task):
             return super().simulator_answer(task, seed)
-        return games.written(task)
+        return json.dumps(task.answer["room"])
 
     def parse(self, text: str, seed: Task, task_id: str, generation: int) -> Task | Rejection:
         """See `Benchmark.parse`; of a game the reasons are those of `games.parse`."""
@@ -162,6 +163,7 @@ class ALFWorld(Steps):
         if "texts" not in task.answer:
             return None  # of the data set
         self._game(task)  # ValueError where there are no such texts
+        # That the plan wins is checked as any benchmark's reference is.
         return games.fault(task, self.train_steps) or super(Steps, self).fault(task)
 
     # -- episodes ---------------------------------------------------------------------------------------

@@ -88,3 +88,9 @@ def translate(command: str, grammar: str) -> str:
     if grammar == MOVE_TO:
         return _PUT_IN_ON.sub(r"move \1 to \2", command)
     return _MOVE_TO.sub(r"put \1 in/on \2", command)
+
+
+def kind_and_number(name: str) -> tuple[str, int]:
+    """("cabinet", 3) of "cabinet 3", by which names are sorted; 0 where there is no number."""
+    kind, _, number = name.partition(" ")
+    return kind, int(number) if number.isdecimal() else 0

@@ -10,7 +10,8 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping
 
 from genenv_jax.benchmarks.alfworld.chores import CHORES
-from genenv_jax.benchmarks.alfworld.world import World, kind_and_number
+from genenv_jax.benchmarks.alfworld.commands import kind_and_number
+from genenv_jax.benchmarks.alfworld.world import World
 
 # (type of object, type of receptacle) -> expected number of such objects in one such receptacle
 Likelihood = Mapping[tuple[str, str], float]

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import dataclasses
-import json
 import pathlib
 from collections.abc import Callable
 from typing import Any
 
 from genenv_jax.benchmarks.alfworld import expert, kinds, pddl, planner, rooms, tasks
 from genenv_jax.benchmarks.alfworld.chores import CHORES
-from genenv_jax.benchmarks.alfworld.world import World, kind_and_number
+from genenv_jax.benchmarks.alfworld.commands import kind_and_number
+from genenv_jax.benchmarks.alfworld.world import World
 from genenv_jax.benchmarks.base import BAD_ANSWER, Rejection, Task
 
 TOO_MANY_STEPS = "too_many_steps"  # more than an episode has
@@ -149,11 +149,6 @@ def fault(task: Task, max_steps: int) -> Rejection | None:
     return None
 
 
-def written(task: Task) -> str:
-    """The room of a task as the simulator writes it."""
-    return json.dumps(task.answer["room"])
-
-
 def signature(task: Task) -> str:
     """Chore, kind of object and kind of place."""
     goal = task.answer["room"]["goal"]
@@ -177,38 +172,40 @@ def compact(world: World) -> rooms.Room | None:
     if isinstance(plan, Rejection):
         return None
     told = " ".join(plan) + " "
-    named = {
-        entity: (kind, kind_and_number(world.names[entity])[1])
-        for kinds_of in (world.receptacle_kind, world.object_kind)
-        for entity, kind in kinds_of.items()
-    }
+    kind_of = world.receptacle_kind | world.object_kind
+
+    def name(entity: str) -> str:
+        return f"{kind_of[entity]} {kind_and_number(world.names[entity])[1]}"
 
     def order(entity: str) -> tuple[bool, int, str]:
         """What the plan is about first, then the first of each kind, the second of each, ..."""
-        kind, number = named[entity]
+        kind, number = kind_and_number(name(entity))
         return f"{world.names[entity]} " not in told, number, kind
 
-    kept: dict[str, list[str]] = {}
+    places: dict[str, list[str]] = {}
     left, seen = _OBJECTS, set()  # in some games an object is in two receptacles
-    known = [r for r in world.receptacles if r in named and named[r][0] in kinds.HOLDS]
-    for receptacle in sorted(known, key=order)[:_PLACES]:
+    known = [r for r in world.receptacles if kind_of.get(r) in kinds.HOLDS]
+    chosen = sorted(known, key=order)[:_PLACES]
+    for receptacle in chosen:
         things = [
             thing
             for thing in world.contents(receptacle)
-            if thing in named and thing not in seen
-            if kinds.can_stand(named[thing][0], named[receptacle][0])
+            if thing in kind_of and thing not in seen
+            if kinds.can_stand(kind_of[thing], kind_of[receptacle])
         ]
-        kept[receptacle] = sorted(things, key=order)[: min(_CONTENTS, left)]
-        left -= len(kept[receptacle])
-        seen.update(kept[receptacle])
-    places = {named[r]: [named[thing] for thing in things] for r, things in kept.items()}
-    closed = [named[r] for r in kept if not world.is_accessible(r)]
-    room = rooms.from_parts(goal.kind, goal.object_kind, goal.place_kind, places, closed)
-    checked = rooms.read(room.to_json())
-    if isinstance(checked, Rejection):
+        things = sorted(things, key=order)[: min(_CONTENTS, left)]
+        places[name(receptacle)] = [name(thing) for thing in things]
+        left -= len(things)
+        seen.update(things)
+    room = rooms.read({
+        "goal": {"task": goal.kind, "object": goal.object_kind, "place": goal.place_kind},
+        "places": places,
+        "closed": [name(r) for r in chosen if not world.is_accessible(r)],
+    })  # fmt: skip
+    if isinstance(room, Rejection):
         return None
-    own = _world(checked, world.grammar)
-    return None if own.won() or isinstance(planner.shortest(own), Rejection) else checked
+    own = _world(room, world.grammar)
+    return None if own.won() or isinstance(planner.shortest(own), Rejection) else room
 
 
 def _world(room: rooms.Room, grammar: str) -> World:

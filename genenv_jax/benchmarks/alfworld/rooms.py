@@ -13,14 +13,14 @@ from __future__ import annotations
 
 import dataclasses
 import re
-from collections import Counter, defaultdict
+from collections import Counter
 from collections.abc import Iterable, Mapping
 from typing import Any
 
 from genenv_jax.benchmarks import safe_parse
 from genenv_jax.benchmarks.alfworld import kinds
 from genenv_jax.benchmarks.alfworld.chores import CHORES
-from genenv_jax.benchmarks.alfworld.commands import MAX_TEXT
+from genenv_jax.benchmarks.alfworld.commands import MAX_TEXT, kind_and_number
 from genenv_jax.benchmarks.base import UNPARSABLE, Rejection
 
 # Why a room is turned away.
@@ -201,24 +201,25 @@ def read(value: Any) -> Room | Rejection:
     )
 
 
-def from_parts(
-    task: str, thing: str, place: str, places: Mapping[Name, Iterable[Name]], closed: Iterable[Name]
-) -> Room:
-    """A room in its normal form; the parts must fit together."""
-    of_places, of_things = _ranks(places), _ranks(t for things in places.values() for t in things)
-    shut = {of_places[name] for name in closed}
-    shut |= {name for name in of_places.values() if name[0] in kinds.CLOSED}
-    sorted_places = {
-        of_places[name]: tuple(sorted(of_things[t] for t in places[name]))
-        for name in sorted(places)
-    }
-    return Room(task, thing, place, sorted_places, frozenset(shut))
-
-
 def _room(goal: Mapping[str, str], places: Mapping[str, list[str]], closed: list[str]) -> Room:
-    named = {_name(place): [_name(t) for t in things] for place, things in places.items()}
-    shut = [_name(place) for place in closed]
-    return from_parts(goal["task"], goal["object"], goal["place"], named, shut)
+    of_places, of_things = _ranks(places), _ranks(t for things in places.values() for t in things)
+    shut = {of_places[place] for place in closed}
+    shut |= {name for name in of_places.values() if name[0] in kinds.CLOSED}
+    filled = {
+        name: tuple(sorted(of_things[t] for t in places[place]))
+        for place, name in sorted(of_places.items(), key=lambda pair: pair[1])
+    }
+    return Room(goal["task"], goal["object"], goal["place"], filled, frozenset(shut))
+
+
+def _ranks(names: Iterable[str]) -> dict[str, Name]:
+    """Names with the numbers of each kind from 1 on, in their order."""
+    found, counts = {}, Counter()
+    for name in sorted(names, key=kind_and_number):
+        kind, _ = kind_and_number(name)
+        counts[kind] += 1
+        found[name] = (kind, counts[kind])
+    return found
 
 
 def _counts(places: Mapping[str, list[str]], closed: list[str]) -> Rejection | None:
@@ -255,7 +256,7 @@ def _misplaced(places: Mapping[str, list[str]]) -> Rejection | None:
             return Rejection(IN_TWO_PLACES, f"{thing} is there {times} times")
     for place, things in places.items():
         for thing in things:
-            if not kinds.can_stand(_name(thing)[0], _name(place)[0]):
+            if not kinds.can_stand(kind_and_number(thing)[0], kind_and_number(place)[0]):
                 return Rejection(CANNOT_HOLD, f"{thing} at {place}")
     return None
 
@@ -264,7 +265,7 @@ def _misclosed(places: Mapping[str, list[str]], closed: list[str]) -> Rejection 
     for place in closed:
         if place not in places:
             return Rejection(UNKNOWN_PLACE, f"closed: {place[:40]!r} is not among the places")
-        if _name(place)[0] not in kinds.CLOSABLE | kinds.CLOSED:
+        if kind_and_number(place)[0] not in kinds.CLOSABLE | kinds.CLOSED:
             return Rejection(CANNOT_CLOSE, f"{place} has no door")
     return None
 
@@ -287,23 +288,8 @@ def _goal_fault(goal: Mapping[str, str]) -> Rejection | None:
     return None
 
 
-def _name(text: str) -> Name:
-    kind, _, number = text.partition(" ")
-    return kind, int(number)
-
-
 def _text(name: Name) -> str:
     return f"{name[0]} {name[1]}"
-
-
-def _ranks(names: Iterable[Name]) -> dict[Name, Name]:
-    """Names with the numbers of each kind from 1 on, in their order."""
-    by_kind = defaultdict(list)
-    for name in sorted(names):
-        by_kind[name[0]].append(name)
-    return {
-        name: (kind, rank) for kind, same in by_kind.items() for rank, name in enumerate(same, 1)
-    }
 
 
 def _identifier(name: Name) -> str:

@@ -68,12 +68,6 @@ def entity_names(identifiers: set[str]) -> dict[str, str]:
     return names
 
 
-def kind_and_number(name: str) -> tuple[str, int]:
-    """("cabinet", 3) of "cabinet 3", by which names are sorted; 0 where there is no number."""
-    kind, _, number = name.partition(" ")
-    return kind, int(number) if number.isdecimal() else 0
-
-
 def _kind(pddl_type: str) -> str:
     return pddl_type.removesuffix("type")
 
