@@ -15,11 +15,11 @@ from bench.fuzz import texts
 from bench.fuzz.promises import check_messages, check_rejection, check_score, check_task, promise
 from genenv_jax.benchmarks import registry
 from genenv_jax.benchmarks.alfworld.episode import RulesGame
-from genenv_jax.benchmarks.api_bank import generation
 from genenv_jax.benchmarks.api_bank import prompts as api_bank_prompts
 from genenv_jax.benchmarks.base import Benchmark, Rejection, Score, Task
 from genenv_jax.benchmarks.bfcl import backends
 from genenv_jax.benchmarks.bfcl.categories import TURN_STATE
+from genenv_jax.benchmarks.headers import write_with_tools
 from genenv_jax.scoring import requests
 from genenv_jax.scoring.open_episodes import OpenEpisodes
 from genenv_jax.scoring.verification import PARSED, PROVEN, VerificationConfig, Verifier, inspect
@@ -232,7 +232,7 @@ def _with_tools(benchmark: Benchmark, seed: Task) -> list[str]:
         searched = f"{dialogue}\nAPI-Request: [ToolSearcher(keywords='book')]->{found}"
         call = "[Book(n='3', list='['a', 4]')]"
         return [
-            generation.write(seed.tools, dialogue, reference), generation.write(None, searched, call)
+            write_with_tools(seed.tools, dialogue, reference), write_with_tools(None, searched, call)
         ]  # fmt: skip
     if seed.benchmark == "bfcl" and seed.answer["rule"] != TURN_STATE and len(seed.tools) < 8:
         own = dataclasses.replace(seed, answer={**seed.answer, "same_tools": False})

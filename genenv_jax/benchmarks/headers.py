@@ -2,9 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import json
+from collections.abc import Mapping, Sequence
+from typing import Any
 
-from genenv_jax.benchmarks.task import UNPARSABLE, Rejection
+from genenv_jax.benchmarks.safe_parse import check_text, parse_json
+from genenv_jax.benchmarks.task import BAD_TOOLS, EMPTY, UNPARSABLE, Rejection
+
+TOOLS, TASK, ANSWER = "New Tools:", "New Task:", "New Answer:"
+SAME = "same"  # in place of tools: those of the seed
 
 
 def parse_headers(text: str, headers: Sequence[str]) -> tuple[str, ...] | Rejection:
@@ -36,3 +42,49 @@ def parse_headers(text: str, headers: Sequence[str]) -> tuple[str, ...] | Reject
         if not part:
             return Rejection(UNPARSABLE, f"{header} is empty")
     return tuple(parts)
+
+
+def write_with_tools(tools: Sequence[Mapping[str, Any]] | None, task: str, answer: str) -> str:
+    """A task with tools, as a simulator writes it; None: those of the seed."""
+    listed = SAME
+    if tools is not None:
+        listed = json.dumps([dict(tool) for tool in tools], ensure_ascii=False)
+    return f"{TOOLS} {listed}\n{TASK} {task.strip()}\n{ANSWER} {answer}"
+
+
+def read_with_tools(text: str, name: str, most: int) -> tuple[str | None, str, str] | Rejection:
+    """Inverts `write_with_tools`, but for the JSON of the tools (`read_tools`).
+
+    Args:
+      name: what the task is called in a rejection.
+      most: characters of the task.
+    """
+    sections = parse_headers(text, (TOOLS, TASK, ANSWER))
+    if isinstance(sections, Rejection):
+        return sections
+    listed, task, answer = sections
+    if rejection := part_fault(task, name, most):
+        return rejection
+    return None if is_same(listed) else listed, task, answer
+
+
+def read_tools(listed: str) -> Any:
+    """The JSON of tools, or BAD_TOOLS."""
+    tools = parse_json(listed, len(listed))
+    if isinstance(tools, Rejection):
+        return Rejection(BAD_TOOLS, f"{tools.reason}: {tools.detail}"[:200])
+    return tools
+
+
+def is_same(section: str) -> bool:
+    """Whether a section is no more than the word for what the seed has."""
+    return section.strip("`.").lower() == SAME
+
+
+def part_fault(text: Any, name: str, most: int) -> Rejection | None:
+    """As `check_text` of a part of a generation, which the rejection names; UNPARSABLE where it is empty."""
+    rejection = check_text(text, most)
+    if rejection is None:
+        return None
+    reason = UNPARSABLE if rejection.reason == EMPTY else rejection.reason
+    return Rejection(reason, f"{name}: {rejection.detail or 'empty'}")

@@ -19,7 +19,7 @@ from genenv_jax.benchmarks.base import (
     Rejection,
     Task,
 )
-from genenv_jax.benchmarks.headers import parse_headers
+from genenv_jax.benchmarks.headers import is_same, parse_headers
 from genenv_jax.benchmarks.safe_parse import check_text
 from genenv_jax.benchmarks.wording import fold
 
@@ -47,9 +47,9 @@ def parse(text: str, seed: Task, task_id: str, generation: int) -> Task | Reject
     goal = goal.removesuffix(".")
     if "\n" in goal:
         return Rejection(UNPARSABLE, "the task has more than one line")
-    if _is_same(observations):
+    if is_same(observations):
         observations = prompts.split_state(seed.messages[-1]["content"])[1]
-    admissible = seed.answer["admissible"] if _is_same(listed) else _command_list(listed)
+    admissible = seed.answer["admissible"] if is_same(listed) else _command_list(listed)
     action = commands.normalise(action) if "\n" not in action else ""
     if not action:
         return Rejection(BAD_ANSWER, "the action: expected one line")
@@ -70,10 +70,6 @@ def parse(text: str, seed: Task, task_id: str, generation: int) -> Task | Reject
         origin="generated",
         generation=generation,
     )
-
-
-def _is_same(section: str) -> bool:
-    return section.strip("`.").lower() == prompts.SAME
 
 
 def _command_list(text: str) -> list[str]:

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 from genenv_jax.benchmarks.alfworld import commands, kinds, rooms
 from genenv_jax.benchmarks.base import Message, SeedStatistics, chat
+from genenv_jax.benchmarks.headers import SAME
 from genenv_jax.benchmarks.success_record import success_record
 
 # Characters of the agent's prompt; 4,096 tokens of a Qwen tokeniser hold about 10,500 of such text, which
@@ -15,7 +16,6 @@ GOAL = "Your task is to: "
 COMMAND = "> "  # before a command in a situation
 LEFT_OUT = "[... earlier steps are left out ...]"
 HEADERS = ("New Task:", "New Observations:", "New Commands:", "New Action:")
-SAME = "same"
 
 _PUT = {
     commands.PUT_IN_ON: "put OBJECT in/on PLACE",

@@ -49,6 +49,7 @@ from genenv_jax.benchmarks.base import (
     SeedStatistics,
     Task,
 )
+from genenv_jax.benchmarks.headers import write_with_tools
 from genenv_jax.benchmarks.options import check_choice, check_names, check_shares
 from genenv_jax.benchmarks.records import Published
 from genenv_jax.benchmarks.subsets import stable_position
@@ -133,9 +134,8 @@ class APIBank(Published):
     def simulator_answer(self, task: Task, seed: Task | None = None) -> str:
         """See `Benchmark.simulator_answer`; a task of the data set keeps its own APIs."""
         new = task.answer.get("new_tools") if seed is None else task.tools != seed.tools
-        return generations.write(
-            task.tools if new else None, prompts.dialogue(task), prompts.reference(task)
-        )
+        tools = task.tools if new else None
+        return write_with_tools(tools, prompts.dialogue(task), prompts.reference(task))
 
     def agent_answer(self, task: Task) -> str:
         """See `Benchmark.agent_answer`."""

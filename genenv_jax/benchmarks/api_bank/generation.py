@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-import json
 import re
-from collections.abc import Mapping, Sequence
 from typing import Any
 
 from genenv_jax.benchmarks.api_bank import prompts, reward, scoring
@@ -21,7 +19,6 @@ from genenv_jax.benchmarks.api_bank.tasks import (
 from genenv_jax.benchmarks.base import (
     BAD_ANSWER,
     BAD_TOOLS,
-    EMPTY,
     GIVEN_AWAY,
     TOO_LONG,
     UNDECIDED,
@@ -30,8 +27,7 @@ from genenv_jax.benchmarks.base import (
     Task,
 )
 from genenv_jax.benchmarks.grounding import judge, leaves
-from genenv_jax.benchmarks.headers import parse_headers
-from genenv_jax.benchmarks.safe_parse import check_text, parse_json
+from genenv_jax.benchmarks.headers import read_tools, read_with_tools
 
 MAX_CHARS = 16_384  # of a generation
 _MAX_DIALOGUE = 8_192
@@ -39,19 +35,8 @@ _MAX_REPLY = 1_024  # of a reference reply: ROUGE-L costs words times words
 _MAX_PROMPT = 13_000  # of the agent's prompt; 4,096 tokens of a Qwen tokeniser hold about so much
 _MAX_TOOLS = 32
 _MAX_PARAMETERS = 32
-_DEPTH = 32
-_HEADERS = (prompts.TOOLS_HEADER, prompts.TASK_HEADER, prompts.ANSWER_HEADER)
 _TURNS = ("User:", "AI:", CALL_PREFIX)
 _SPEAKER = re.compile("^(?:User|AI):", re.MULTILINE)
-
-
-def write(tools: Sequence[Mapping[str, Any]] | None, dialogue: str, answer: str) -> str:
-    """The text that `read` inverts; `tools` None keeps the seed's."""
-    listed = prompts.SAME_TOOLS
-    if tools is not None:
-        listed = json.dumps([dict(tool) for tool in tools], ensure_ascii=False)
-    sections = (listed, dialogue.strip(), answer)
-    return "\n".join(f"{h} {s}" for h, s in zip(_HEADERS, sections, strict=True))
 
 
 def read(text: str, seed: Task) -> Task | Rejection:
@@ -59,24 +44,17 @@ def read(text: str, seed: Task) -> Task | Rejection:
 
     Rejections: UNPARSABLE (sections or conversation), TOO_LONG, BAD_TOOLS or BAD_ANSWER.
     """
-    sections = parse_headers(text, _HEADERS)
+    sections = read_with_tools(text, "conversation", _MAX_DIALOGUE)
     if isinstance(sections, Rejection):
         return sections
     listed, dialogue, answer = sections
-    rejection = check_text(dialogue, _MAX_DIALOGUE)
-    if rejection:
-        reason = UNPARSABLE if rejection.reason == EMPTY else rejection.reason
-        return Rejection(reason, f"conversation: {rejection.detail or 'empty'}")
     if not dialogue.startswith(_TURNS):
         return Rejection(UNPARSABLE, "the conversation does not begin with a turn")
-    tools, is_new = seed.tools, listed.strip("`.").lower() != prompts.SAME_TOOLS
-    if is_new:
-        tools = parse_json(listed, MAX_CHARS, _DEPTH)
-        if isinstance(tools, Rejection):
-            return Rejection(BAD_TOOLS, f"{tools.reason}: {tools.detail}"[:200])
-        rejection = check_tools(tools)
-        if rejection:
-            return rejection
+    tools = seed.tools if listed is None else read_tools(listed)
+    if isinstance(tools, Rejection):
+        return tools
+    if listed is not None and (rejection := check_tools(tools)):
+        return rejection
     kind = seed.answer["kind"]
     spec: dict[str, Any] = {"kind": kind, "level": seed.answer["level"]}
     if kind == CALL:
@@ -86,7 +64,7 @@ def read(text: str, seed: Task) -> Task | Rejection:
         spec |= call_spec(call.name, call.arguments, dialogue, tools)
     else:
         spec["text"] = answer
-    if is_new:
+    if listed is not None:
         spec["new_tools"] = True
     messages = ({"role": "user", "content": dialogue},)
     return dataclasses.replace(seed, messages=messages, tools=tuple(tools), answer=spec)

@@ -6,15 +6,11 @@ import json
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from genenv_jax.benchmarks import headers
 from genenv_jax.benchmarks.api_bank.calls import write_call
 from genenv_jax.benchmarks.api_bank.tasks import CALL, CALL_PREFIX
 from genenv_jax.benchmarks.base import Message, SeedStatistics, Task, chat
 from genenv_jax.benchmarks.success_record import success_record
-
-TOOLS_HEADER = "New Tools:"
-TASK_HEADER = "New Task:"
-ANSWER_HEADER = "New Answer:"
-SAME_TOOLS = "same"
 
 _FORM = "[ApiName(key1='value1', key2='value2')]"
 _YEAR = "It is the year 2023. "  # by which the dialogues of levels 1 and 2 complete their dates
@@ -122,10 +118,10 @@ def simulator_messages(seed: Task, statistics: SeedStatistics) -> list[Message]:
     call = seed.answer["kind"] == CALL
     system = _SIMULATOR_RULES.format(
         goal=_CALL_GOAL if call else _RESPONSE_GOAL,
-        tools_header=TOOLS_HEADER,
-        task_header=TASK_HEADER,
-        answer_header=ANSWER_HEADER,
-        same=SAME_TOOLS,
+        tools_header=headers.TOOLS,
+        task_header=headers.TASK,
+        answer_header=headers.ANSWER,
+        same=headers.SAME,
         schema=json.dumps([_SCHEMA_EXAMPLE]),
         prefix=CALL_PREFIX,
         form=_FORM,

@@ -8,7 +8,7 @@ from genenv_jax.benchmarks.bamboogle import prompts
 from genenv_jax.benchmarks.bamboogle.scoring import normalize
 from genenv_jax.benchmarks.bamboogle.tasks import make_task
 from genenv_jax.benchmarks.base import BAD_ANSWER, UNPARSABLE, Rejection, Task
-from genenv_jax.benchmarks.headers import parse_headers
+from genenv_jax.benchmarks.headers import ANSWER, TASK, parse_headers
 from genenv_jax.benchmarks.safe_parse import parse_json
 from genenv_jax.benchmarks.wording import fold
 
@@ -24,16 +24,16 @@ _MAX_DEPTH = 8
 
 def write(task: Task) -> str:
     """The text that `read` inverts."""
-    lines = [f"{prompts.TASK_HEADER} {prompts.question(task)}"]
+    lines = [f"{TASK} {prompts.question(task)}"]
     if task.answer["steps"]:
         lines.append(f"{prompts.STEPS_HEADER} {prompts.write_steps(task)}")
-    lines.append(f"{prompts.ANSWER_HEADER} {prompts.SEPARATOR.join(task.answer['answers'])}")
+    lines.append(f"{ANSWER} {prompts.SEPARATOR.join(task.answer['answers'])}")
     return "\n".join(lines)
 
 
 def read(text: str, seed: Task) -> Task | Rejection:
     """The task that a generation holds, of two hops where the seed is; UNPARSABLE or BAD_STEPS.  Total."""
-    headers = [prompts.TASK_HEADER, prompts.ANSWER_HEADER]
+    headers = [TASK, ANSWER]
     two_hops = bool(seed.answer["steps"])
     if two_hops:
         headers.insert(1, prompts.STEPS_HEADER)

@@ -5,11 +5,10 @@ from __future__ import annotations
 import json
 
 from genenv_jax.benchmarks.base import Message, SeedStatistics, Task, chat
+from genenv_jax.benchmarks.headers import ANSWER, TASK
 from genenv_jax.benchmarks.success_record import success_record
 
-TASK_HEADER = "New Task:"
 STEPS_HEADER = "New Steps:"
-ANSWER_HEADER = "New Answer:"
 SEPARATOR = " | "  # between answers that are all right
 
 
@@ -69,9 +68,9 @@ def simulator_messages(seed: Task, statistics: SeedStatistics) -> list[Message]:
     steps = _STEPS_LINE.format(header=STEPS_HEADER, example=json.dumps(_STEPS_EXAMPLE))
     system = _SIMULATOR_RULES.format(
         kind=_TWO_HOPS if two_hops else _ONE_HOP,
-        task_header=TASK_HEADER,
+        task_header=TASK,
         steps=steps if two_hops else "",
-        answer_header=ANSWER_HEADER,
+        answer_header=ANSWER,
         separator=SEPARATOR,
     )
     parts = [f"Question:\n{question(seed)}"]

@@ -7,16 +7,11 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from genenv_jax.benchmarks import headers
 from genenv_jax.benchmarks.base import Message, SeedStatistics, Task, chat
 from genenv_jax.benchmarks.bfcl import ast_checker
 from genenv_jax.benchmarks.bfcl.categories import CONVERSATION, STATIC_MATCH, TURN_STATE
 from genenv_jax.benchmarks.success_record import success_record
-
-TOOLS_HEADER = "New Tools:"
-TASK_HEADER = "New Task:"
-ANSWER_HEADER = "New Answer:"
-HEADERS = (TOOLS_HEADER, TASK_HEADER, ANSWER_HEADER)  # of what the simulator writes
-SAME_TOOLS = "same"
 
 # 4,096 tokens of a Qwen tokeniser hold about 14,000 characters of such text.
 MAX_CHARS = 13_500  # of a whole prompt, as far as shorter functions can bring it there
@@ -362,10 +357,10 @@ def simulator_messages(seed: Task, answer: str, statistics: SeedStatistics) -> l
     """
     spec = seed.answer
     system = _SIMULATOR_RULES.format(
-        tools_header=TOOLS_HEADER,
-        task_header=TASK_HEADER,
-        answer_header=ANSWER_HEADER,
-        same=SAME_TOOLS,
+        tools_header=headers.TOOLS,
+        task_header=headers.TASK,
+        answer_header=headers.ANSWER,
+        same=headers.SAME,
         schema=_json([_SCHEMA_EXAMPLE]),
         answer_form=_ANSWER_FORMS[spec["kind"]],
         types=", ".join(ast_checker.TYPES[spec["language"]]),
@@ -373,7 +368,7 @@ def simulator_messages(seed: Task, answer: str, statistics: SeedStatistics) -> l
     closing = [f"Correct calls:\n{answer}", success_record(statistics)]
     state = []
     if spec["rule"] == TURN_STATE:
-        system += _EXECUTED_RULES.format(same=SAME_TOOLS)
+        system += _EXECUTED_RULES.format(same=headers.SAME)
         needed = (system, *closing, tool_text(seed.tools, 0), seed.messages[-1]["content"])
         space = MAX_CHARS - sum(map(len, needed)) - _HEADING_CHARS
         state = [f"{_STATE}\n{_state_text(spec['scenario'], max(0, min(_STATE_CHARS, space)))}"]

@@ -6,21 +6,18 @@ It has the functions of `conversations`, for tasks that are answered once.
 from __future__ import annotations
 
 import dataclasses
-import json
 import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 from genenv_jax.benchmarks.base import (
     BAD_ANSWER,
-    BAD_TOOLS,
     EMPTY,
     NOT_EVALUATED,
     NOT_EXECUTABLE,
     NOT_TEXT,
     TOO_DEEP,
     TOO_LONG,
-    UNPARSABLE,
     Message,
     Rejection,
     Score,
@@ -31,8 +28,8 @@ from genenv_jax.benchmarks.bfcl import ast_checker, backends, multi_turn, prompt
 from genenv_jax.benchmarks.bfcl.categories import AST, STATIC_MATCH, TURN_STATE
 from genenv_jax.benchmarks.bfcl.source_calls import decode_source_calls
 from genenv_jax.benchmarks.grounding import judge, leaves
-from genenv_jax.benchmarks.headers import parse_headers
-from genenv_jax.benchmarks.safe_parse import check_text, parse_calls, parse_json
+from genenv_jax.benchmarks.headers import read_tools, read_with_tools, write_with_tools
+from genenv_jax.benchmarks.safe_parse import parse_calls
 from genenv_jax.benchmarks.wording import fold
 
 NO_REFUSAL = "no_refusal"  # no call, officially, but no words either
@@ -112,11 +109,7 @@ def simulator_messages(seed: Task, statistics: SeedStatistics) -> list[Message]:
 
 def write(task: Task, same_tools: bool) -> str:
     """The text that `read` inverts; with the word `same` for tools that are the seed's."""
-    tools = prompts.SAME_TOOLS
-    if not same_tools:
-        tools = json.dumps([dict(tool) for tool in task.tools], ensure_ascii=False)
-    sections = (tools, text(task).strip(), agent_answer(task))
-    return "\n".join(f"{h} {s}" for h, s in zip(prompts.HEADERS, sections, strict=True))
+    return write_with_tools(None if same_tools else task.tools, text(task), agent_answer(task))
 
 
 def read(generated: str, seed: Task) -> Task | Rejection:
@@ -125,25 +118,19 @@ def read(generated: str, seed: Task) -> Task | Rejection:
     Rejections: UNPARSABLE (sections), TOO_LONG or NOT_TEXT (the request), BAD_TOOLS, BAD_ANSWER, and
     NOT_EXECUTABLE for functions of its own under the rule "turn_state".
     """
-    sections = parse_headers(generated, prompts.HEADERS)
+    sections = read_with_tools(generated, "request", _MAX_REQUEST)
     if isinstance(sections, Rejection):
         return sections
     listed, request, reference = sections
-    rejection = check_text(request, _MAX_REQUEST)
-    if rejection:
-        reason = UNPARSABLE if rejection.reason == EMPTY else rejection.reason
-        return Rejection(reason, f"request: {rejection.detail or 'empty'}")
     spec = seed.answer
-    same_tools = listed.strip("`.").lower() == prompts.SAME_TOOLS
     tools: Any = seed.tools
-    if not same_tools:
+    if listed is not None:
         if spec["rule"] == TURN_STATE:
             return Rejection(NOT_EXECUTABLE, "functions of its own")
-        tools = parse_json(listed, len(generated))
+        tools = read_tools(listed)
         if isinstance(tools, Rejection):
-            return Rejection(BAD_TOOLS, f"{tools.reason}: {tools.detail}"[:200])
-        rejection = schemas.check_tools(tools, spec["language"])
-        if rejection:
+            return tools
+        if rejection := schemas.check_tools(tools, spec["language"]):
             return rejection
     truth = _ground_truth(reference, tools, spec)
     if isinstance(truth, Rejection):
@@ -153,7 +140,7 @@ def read(generated: str, seed: Task) -> Task | Rejection:
         "language": spec["language"],
         "rule": spec["rule"],
         "ground_truth": truth,
-        "same_tools": same_tools,
+        "same_tools": listed is None,
         "reference": reference,
     }
     if spec["rule"] == TURN_STATE:

@@ -6,14 +6,14 @@ import json
 
 from genenv_jax.benchmarks.base import (
     BAD_ANSWER,
-    EMPTY,
     MALFORMED,
     MAX_GENERATION,
     UNPARSABLE,
     Rejection,
     Task,
 )
-from genenv_jax.benchmarks.safe_parse import check_text, parse_json, unfenced
+from genenv_jax.benchmarks.headers import part_fault
+from genenv_jax.benchmarks.safe_parse import parse_json, unfenced
 from genenv_jax.benchmarks.travelplanner.queries import Query, parse_query
 from genenv_jax.benchmarks.travelplanner.references import Reference
 from genenv_jax.benchmarks.travelplanner.tasks import World, make_task, query_of
@@ -43,9 +43,8 @@ def read(text: str, seed: Task) -> Task | Rejection:
     if not isinstance(record, dict):
         return Rejection(UNPARSABLE, "no JSON object")
     wording = record.pop("query", None)
-    if rejection := check_text(wording, _MAX_QUERY):
-        reason = UNPARSABLE if rejection.reason == EMPTY else rejection.reason
-        return Rejection(reason, f"query: {rejection.detail or 'empty'}")
+    if rejection := part_fault(wording, "query", _MAX_QUERY):
+        return rejection
     try:
         query = Query.from_json(record)
     except MALFORMED as error:
