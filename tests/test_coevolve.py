@@ -32,7 +32,7 @@ from tests.models import adapters
 from tests.run.fake_trackers import Failing, FakeTracker, install
 from tests.runs import contents, forget_steps, lines, params, run, same, toy_config
 from tests.toy import Toy
-from tests.transfers import ExplicitTransfers, ImplicitTransfer
+from tests.transfers import ExplicitTransfers
 
 
 @pytest.fixture(scope="module")
@@ -55,21 +55,6 @@ def unbroken(cache, tmp_path_factory):
         experiment = run(cache, workdir, epochs=3)
     assert guard.reads > 0
     return experiment, workdir
-
-
-def test_the_guard_sees_transfers_that_nobody_asked_for():
-    x = jax.device_put(np.arange(3.0))
-    guard = ExplicitTransfers()
-    with guard.forbidding():
-        assert jax.device_get(jax.jit(lambda x: x.sum())(x)) == 3.0
-        for read in (lambda x: float(x.sum()), lambda x: (x * x).tolist(), np.asarray, np.array):
-            with pytest.raises(ImplicitTransfer):
-                read(x)
-        with pytest.raises(Exception, match="Disallowed host-to-device transfer"):
-            x + np.ones(3)
-        with guard.allowing():
-            assert float(x.sum()) == 3.0
-    assert guard.reads > 0
 
 
 def test_both_players_learn_every_epoch(unbroken):
@@ -110,7 +95,7 @@ def test_trackers_are_given_what_the_files_say(cache, tmp_path, unbroken, monkey
         with pytest.raises(Killed):
             run(cache, tmp_path, **options)
     assert good.closed_within is Killed
-    experiment = run(cache, tmp_path, **options)
+    run(cache, tmp_path, **options)
     assert good.closed == 2 and good.closed_within is None
     assert contents(tmp_path) == contents(unbroken[1])
     assert caplog.text.count("nothing more is sent to trackio") == 2 and not bad.logged
@@ -121,37 +106,17 @@ def test_trackers_are_given_what_the_files_say(cache, tmp_path, unbroken, monkey
     assert [number for *_, number in good.logged] == [1, 2, 3, 4]  # after the line, each once
     assert [{"step": step, **scalars} for step, scalars, *_ in good.logged] == lines(tmp_path)
     modes = {"samples/held_out_sampled", "samples/held_out_greedy"}
-    requests = {
-        task.id: task.messages[-1]["content"] for task in experiment.benchmark.tasks("seed")
-    }
-    generations, traces = lines(tmp_path, "tasks.jsonl"), lines(tmp_path, "d_train.jsonl")
-    requests |= {g["id"]: g["text"] for g in generations}
+    generations = lines(tmp_path, "tasks.jsonl")
     for step, _, tables, _ in good.logged:
         assert set(tables) == modes | (
             {"samples/generations", "samples/answers"} if step else set()
         )
-        for name in modes:
-            assert [row["epoch"] for row in tables[name]] == [step] * 3
-            assert all(row["task"].endswith("?") for row in tables[name])
-        if not step:
-            continue
-        mine = [g for g in generations if g["epoch"] == step]
-        for row, i in zip(tables["samples/generations"], (0, 5, 10), strict=True):
-            assert shows(row.pop("text"), mine[i]["text"])
-            columns = ("epoch", "verdict", "p_hat", "r_env", "weight")
-            assert row == {column: mine[i][column] for column in columns}
-        mine = [t for t in traces if t["epoch"] == step]
-        chosen = [mine[i * len(mine) // 3] for i in range(3)]
-        for row, trace in zip(tables["samples/answers"], chosen, strict=True):
-            assert shows(row["task"], requests[trace["task_id"]])
-            assert shows(row["answer"], trace["answer"])
-            verdict = "success" if trace["success"] else trace["reason"]
-            assert (row["reward"], row["verdict"]) == (trace["reward"], verdict)
-
-
-def shows(cell, text):
-    """Whether a cell is a text of a model; one that cannot be printed is spelled out."""
-    return cell == text if text.isprintable() else len(cell) > len(text) and "\\u" in cell
+        assert all(row["epoch"] == step for rows in tables.values() for row in rows)
+        assert {len(rows) for rows in tables.values()} == {3}
+        if step:
+            mine = [g for g in generations if g["epoch"] == step]
+            shown = [row["verdict"] for row in tables["samples/generations"]]
+            assert shown == [mine[i]["verdict"] for i in (0, 5, 10)]
 
 
 def test_the_files_tell_the_whole_story(unbroken):

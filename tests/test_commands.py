@@ -4,12 +4,8 @@ import errno
 import importlib.metadata
 import json
 import os
-import pathlib
 import re
 import signal
-import subprocess
-import sys
-import time
 from contextlib import nullcontext
 
 import numpy as np
@@ -20,34 +16,16 @@ from genenv_jax.commands import COMMANDS
 from genenv_jax.ownership import owned
 from genenv_jax.run.jsonl import write_json
 from tests import tiny
-from tests.commands import COMPILE_FAST, QUICK, ROOT, call, command
+from tests.commands import QUICK, ROOT, call, command
 from tests.evaluate.fake_server import serve
 from tests.runs import lines
-
-
-def damaged(path):
-    """A model whose weights are cut off."""
-    model = tiny.write_model(path)
-    weights = model / "model.safetensors"
-    weights.write_bytes(weights.read_bytes()[:-100])
-    return model
-
-
-def other_tokenizer(path):
-    """A model whose tokenizer has more tokens than the model."""
-    model = tiny.write_model(path)
-    config = json.loads((model / "config.json").read_text())
-    (model / "config.json").write_text(json.dumps(config | {"vocab_size": 100}))
-    return model
 
 
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
         ([QUICK, "--config.agent.learnin_rate=1"], "agent.learnin_rate.*agent.learning_rate"),
-        ([QUICK, "--config.epoch=1"], "config.epoch is not a setting; did you mean config.epochs"),
         ([QUICK, "--config.agent.group_size=many"], "config.agent.group_size.*many"),
-        ([QUICK, "--config.benchmark.grap=0.1"], "benchmark.grap is not an option.*grasp"),
         (
             [QUICK, "--config.benchmark.grasp=2.0"],
             "error: config.benchmark.grasp = 2.0: expected between",
@@ -55,17 +33,10 @@ def other_tokenizer(path):
         ([QUICK, "--arm=best"], "--arm=best: expected one of .*, random, "),
         ([], "^error: --config is missing: expected a file such as configs/quickstart.py$"),
         (["--config="], "^error: --config is missing: expected a file"),
-        (["--config.epochs=3"], "^error: --config is missing: expected a file"),
         (["--config=quickstart"], "quickstart: no such file; did you mean configs/quickstart.py"),
         (["--confg=x"], r"--confg is not a flag; did you mean --config\?$"),
         ([QUICK, "--nodry_rn"], r"--nodry_rn is not a flag; did you mean --dry_run\?$"),
-        ([QUICK, "--config.agent.kl_coef=-1"], "config.agent.kl_coef.*at least 0"),
-        (
-            [QUICK, "--config.simulator.method=grpo", "--config.simulator.temperature=0.5"],
-            "config.simulator.temperature = 0.5: expected 1.0",
-        ),
         ([QUICK, "--config.curriculum.alpha=2"], "config.curriculum.alpha = 2.*between 0 and 1"),
-        ([QUICK, "--config.benchmark.num_seeds=0"], "no seed tasks"),
         (
             [QUICK, "--config.benchmark.positions=1"],
             "benchmark.positions = 1: expected an integer from 2 to 10",
@@ -75,14 +46,11 @@ def other_tokenizer(path):
             [QUICK, "--config.mesh.tensor=3"],
             "embedding: .* mesh axis 'tensor' of size 3 does not divide",
         ),
-        ([QUICK, "--config.seed=-1"], "config.seed = -1: expected between 0 and 4294967295"),
         (
             [QUICK, "--config.arms.random.agent.x=1"],
             "config.arms.random.agent.x is not a setting: there is no group 'arms'",
         ),
-        ([QUICK, "--config.agent.lr=1"], r"did you mean config\.agent\.learning_rate\?"),
         ([QUICK, "--config.group_size=4"], r"did you mean config\.agent\.group_size\?"),
-        ([QUICK, "--config.agent.group_size=1"], "group_size = 1: expected at least 2"),
         ([QUICK, "extra"], "unexpected argument 'extra'"),
         (
             ["--config=configs/missing.py"],
@@ -239,43 +207,15 @@ def test_what_a_configuration_changes_is_shown():
     assert not any("curriculum.alpha" in line for line in shown)  # the paper's
 
 
-@pytest.mark.parametrize(
-    ("make", "message"),
-    [
-        (damaged, r"model\.safetensors"),
-        (other_tokenizer, "tokenizer has .* tokens.*vocab_size is 100"),
-        (lambda path: path.mkdir() or path, r"config\.json"),
-    ],
-)
-def test_a_model_that_is_unfit_is_named(tmp_path, make, message):
-    model = make(tmp_path / "model")
+def test_a_model_that_is_unfit_is_named(tmp_path):
+    model = tiny.write_model(tmp_path / "model")
+    weights = model / "model.safetensors"
+    weights.write_bytes(weights.read_bytes()[:-100])
     options = [f"--config.model.path={model}", "--config.model.make.vocab_size=0"]
     options += ["--config.limits.agent_prompt=240", "--config.limits.simulator_prompt=240"]
     result = call("main", QUICK, *options, f"--workdir={tmp_path / 'run'}")
     assert result.returncode == 2, result.stderr
-    assert re.search(message, result.stderr.splitlines()[-1])
-
-
-@pytest.mark.data
-@pytest.mark.slow
-def test_bfcl_runs_on_the_real_records(data_dir, tmp_path):
-    result = command(
-        "main",
-        "--config=configs/bfcl.py:debug",
-        "--config.benchmark.max_seeds=3",
-        "--config.benchmark.max_eval=3",
-        "--config.limits.prompt_buckets=(2048,)",  # half of the time is for compiling
-        "--config.epochs=1",
-        f"--config.model.make.cache_dir={tmp_path / 'models'}",
-        f"--workdir={tmp_path / 'run'}",
-        GENENV_DATA=str(data_dir),
-    )
-    assert result.returncode == 0, result.stderr
-    start, line = lines(tmp_path / "run")
-    assert "eval/test/greedy/accuracy" in start and line["step"] == 1
-    rejected = sum(v for k, v in line.items() if k.startswith("generated/rejected/"))
-    assert line["generated/count"] == 6
-    assert rejected == round(6 * (1 - line["generated/valid_share"]))
+    assert "model.safetensors" in result.stderr.splitlines()[-1]
 
 
 # The default run, cut down.
@@ -321,33 +261,6 @@ def test_a_run_leaves_what_the_documentation_lists(finished):
     text = (ROOT / "docs" / "running.md").read_text()
     listed = re.search(r"```text\nrun/\n(.*?)```", text, re.S)[1]
     assert {line.split()[0].rstrip("/") for line in listed.splitlines()} <= names
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("killed_by", [signal.SIGKILL, signal.SIGTERM])
-def test_a_killed_process_continues_to_the_same_files(finished, tmp_path, killed_by):
-    arguments = [
-        *SHORT,
-        "--config.epochs=4",
-        f"--config.model.make.cache_dir={finished / 'models'}",
-    ]
-    whole, broken, shared = tmp_path / "whole", tmp_path / "broken", programs(finished)
-    assert command("main", *arguments, f"--workdir={whole}", **shared).returncode == 0
-    line = [sys.executable, "-m", "genenv_jax.main", *arguments, f"--workdir={broken}"]
-    environment = os.environ | {"XLA_FLAGS": COMPILE_FAST} | shared
-    process = subprocess.Popen(line, cwd=ROOT, env=environment)
-    metrics = broken / "metrics.jsonl"
-    while not (metrics.exists() and metrics.read_bytes().count(b"\n") >= 3):
-        assert process.poll() is None
-        time.sleep(0.05)
-    process.send_signal(killed_by)
-    assert process.wait(60) in (-signal.SIGKILL, 143)
-    assert command("main", *arguments, f"--workdir={broken}", **shared).returncode == 0
-    for name in ("metrics.jsonl", "tasks.jsonl", "d_train.jsonl", "d_env.jsonl"):
-        assert (broken / name).read_bytes() == (whole / name).read_bytes()
-    for player in ("agent", "simulator"):
-        weights = pathlib.Path(player) / "model.safetensors"
-        assert (broken / weights).read_bytes() == (whole / weights).read_bytes()
 
 
 def test_supervised_writes_the_model_that_main_caches(finished, tmp_path):
@@ -417,9 +330,8 @@ def test_evaluate_asks_a_server(tmp_path):
         and [v["samples"] for v in verdicts] == [2] * 6 + [1] * 6
     )
     first = lines(tmp_path, "predictions.jsonl")[0]
-    assert first["request"].startswith("Tools: ") and " = " in first["reference"]
-    asked = [request["messages"] for request in requests]
-    assert first["prompt"] in asked and first["prompt"][-1]["content"] == first["request"]
+    assert first["prompt"] in [request["messages"] for request in requests]
+    assert first["prompt"][-1]["content"] == first["request"]
     assert first["prompt_tokens"] is None  # the server has the tokenizer
     assert "<h2>Metrics</h2>" in (tmp_path / "report.html").read_text()
 
@@ -444,10 +356,8 @@ def test_evaluate_scores_an_exported_player(finished, tmp_path):
     ["README.md", *(str(path.relative_to(ROOT)) for path in sorted((ROOT / "docs").rglob("*.md")))],
 )
 def test_the_files_of_a_page_and_its_commands_exist(page):
-    """Links, configurations, modules, commands and their flags."""
+    """Links, targets of make, and modules; commands in blocks are run in tests/documented."""
     text, folder = (ROOT / page).read_text(), (ROOT / page).parent
-    for path in re.findall(r"--config=(configs/[\w/]+\.py)", text):
-        assert (ROOT / path).is_file(), path
     for path in re.findall(r"\]\(([^)\s#]+)[^)]*\)", text):
         assert re.match(r"https?:", path) or (folder / path).exists(), path
     for path, anchor in re.findall(r"\]\(([^)\s#]*)#([^)\s]+)\)", text):
@@ -461,11 +371,3 @@ def test_the_files_of_a_page_and_its_commands_exist(page):
     for module in re.findall(r"python -m ((?:genenv_jax|bench|tests)[\w.]*)", text):
         place = ROOT / module.replace(".", "/")
         assert place.with_suffix(".py").is_file() or (place / "__main__.py").is_file(), module
-    for script in re.findall(r"python ((?:launch|bench)/[\w/]+\.py)", text):
-        assert (ROOT / script).is_file(), script
-    for name in re.findall(r"^genenv ([a-z]+)", text, re.M):
-        assert name in COMMANDS, name
-    if page == "README.md":
-        for flags in re.findall(r"genenv_jax\.main[^\n`]*|^genenv train [^\n]*", text, re.M):
-            given = set(re.findall(r"--([a-z_]+)", flags)) - {"config"}
-            assert given <= {"workdir", "arm", "print_config", "dry_run"}, flags

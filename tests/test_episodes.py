@@ -170,18 +170,6 @@ def test_broken_environments_and_missing_room_are_counted(trained):
     assert (rollouts.lengths == 0).all()
 
 
-def test_more_tasks_than_are_open_at_once(trained):
-    experiment, _ = trained
-    tasks = experiment.benchmark.tasks("seed")[:20]
-    assert len(tasks) > experiment.agent.engine.batch_size
-    attempts, rollouts = play(experiment, tasks)
-    few, some = play(experiment, tasks[:16])
-    assert [[a.answers for a in of] for of in attempts[:16]] == [
-        [a.answers for a in of] for of in few
-    ]
-    np.testing.assert_array_equal(rollouts.tokens[:16], some.tokens)
-
-
 def test_an_episode_that_rewrites_its_conversation_is_refused(trained):
     experiment, _ = trained
     benchmark = Talking()

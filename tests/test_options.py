@@ -163,15 +163,6 @@ def test_the_run_ends_when_its_rollouts_are_spent(cache, tmp_path):
 
 
 @pytest.mark.slow
-def test_static_tasks_are_the_same_every_epoch(cache, tmp_path):
-    run(cache, tmp_path, epochs=3, **{"tasks.source": "static", "tasks.count": 7})
-    fixed = {task["id"] for task in lines(tmp_path, "fixed_tasks.jsonl")}
-    used = {record["task"]["id"] for record in lines(tmp_path, "tasks.jsonl")}
-    assert len(fixed) == 7 and used == fixed
-    assert lines(tmp_path, "d_env.jsonl") == []
-
-
-@pytest.mark.slow
 def test_measuring_again_changes_nothing(cache, tmp_path):
     plain = run(cache, tmp_path / "plain", epochs=2)
     again = run(cache, tmp_path / "again", epochs=2, **{"evaluation.reroll": 5})

@@ -10,8 +10,6 @@ import pytest
 
 from genenv_jax.models.scoring import CompletionBatch, score_completions
 from genenv_jax.models.transformer import Transformer
-from genenv_jax.parallel import rules
-from genenv_jax.parallel.mesh import make_mesh
 from genenv_jax.players import learner
 from genenv_jax.players.optimizer import OptimizerConfig, make_optimizer
 from genenv_jax.rl import grpo
@@ -240,18 +238,6 @@ def test_a_step_that_is_not_finite_is_not_taken(params, rwr_batch, rwr_steps):
         assert all(np.isfinite(x).all() for x in jax.tree.leaves(jax.device_get(state)))
 
 
-def test_rows_of_weight_zero_do_not_move_the_simulator(params, rwr_batch, rwr_steps):
-    optimizer, capped, _ = rwr_steps
-    completions = rwr_batch.generations.completions.copy()
-    completions[WEIGHTS == 0] = 5
-    other = rwr_batch._replace(
-        generations=rwr_batch.generations._replace(completions=completions),
-        ref_logp=np.where(WEIGHTS[..., None] == 0, -1.0, rwr_batch.ref_logp).astype(np.float32),
-    )
-    states = [capped(learner.init_state(params, optimizer), {}, x)[0] for x in (rwr_batch, other)]
-    close(gradient_of(states[0]), gradient_of(states[1]), atol=1e-6)
-
-
 def test_the_state_is_donated_and_nothing_is_compiled_again(params, rwr_batch, rwr_steps):
     optimizer, capped, _ = rwr_steps
     state = learner.init_state(params, optimizer)
@@ -281,35 +267,6 @@ def test_grpo_steps_improve_the_objective(params, batch, start, grpo_steps):
     assert step._cache_size() == 1 and int(state.step) == 3
     change = np.asarray(score_completions(state.params, batch, CONFIG)) - start
     assert change[:, 0].sum() > 0.1 > -0.1 > change[:, 1].sum()
-
-
-def test_on_a_mesh(params, grpo_batch, grpo_steps, compilations):
-    """Moments are split like their parameters from the start, stay so, and the step is the same."""
-    optimizer, _, step = grpo_steps
-    want, _ = step(learner.init_state(params, optimizer), {}, grpo_batch)
-    mesh = make_mesh(1, 2, 2, devices=jax.devices()[:4])
-    shardings = rules.param_shardings(CONFIG, mesh)
-    placed = jax.device_put(params, shardings)
-    with rules.activate(mesh, CONFIG):
-        state = learner.init_state(placed, optimizer)
-        batch = jax.device_put(grpo_batch, rules.batch_sharding(mesh))
-
-        def check(state):
-            moments = optax.tree_utils.tree_get(state.opt_state, "mu")
-            for tree in (state.params, moments):
-                jax.tree.map(
-                    lambda x, s: x.sharding.is_equivalent_to(s, x.ndim) or pytest.fail(str(s)),
-                    tree, shardings,
-                )  # fmt: skip
-
-        check(state)
-        state, _ = step(state, {}, batch)
-        check(state)
-        close(jax.device_get(gradient_of(state)), jax.device_get(gradient_of(want)))
-        assert sum(compilations.lap()) > 0
-        state, _ = step(state, {}, batch)
-        assert compilations.lap() == (0, 0)
-        check(state)
 
 
 def test_a_fresh_batch_is_taken_to_the_steps_own_log_probs(params, batch, start, grpo_batch):

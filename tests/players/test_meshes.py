@@ -1,7 +1,4 @@
-"""One update, whatever the mesh: full and LoRA, GRPO and RWR.
-
-The fast tests take RWR with adapters; `test_learner` has GRPO of all parameters on a mesh.
-"""
+"""One update, whatever the mesh: full and LoRA, GRPO and RWR."""
 
 import dataclasses
 
@@ -41,13 +38,10 @@ def random_params(config):
     return jax.tree.map(lambda x: rng.normal(0, 0.3, x.shape).astype("f4"), shapes)
 
 
-_SLOW = [
-    pytest.param(case, marks=pytest.mark.slow)
-    for case in (("lora", "grpo"), ("full", "rwr"), ("full", "grpo"))
-]
+_SLOW = [pytest.param(c, marks=pytest.mark.slow) for c in (("lora", "grpo"), ("full", "rwr"))]
 
 
-@pytest.fixture(scope="module", params=[("lora", "rwr"), *_SLOW], ids="-".join)
+@pytest.fixture(scope="module", params=[("lora", "rwr"), ("full", "grpo"), *_SLOW], ids="-".join)
 def case(request):
     """(configuration, frozen, trained, batch, log-probs, method), all on the host."""
     trained, method = request.param
