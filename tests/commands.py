@@ -62,3 +62,12 @@ def call(module, *arguments, cwd=ROOT):
             delattr(flags.FLAGS, name)
         flags.FLAGS.unparse_flags()
     return subprocess.CompletedProcess(arguments, code, stdout.getvalue(), stderr.getvalue())
+
+
+def exit_code(main, arguments):
+    """The exit code of a command whose `main` takes arguments."""
+    try:
+        main(arguments)
+    except SystemExit as end:
+        return end.code
+    return 0

@@ -16,8 +16,8 @@ from genenv_jax import cli
 from genenv_jax.benchmarks import data_files
 
 
-def main(argv: Sequence[str] | None = None) -> int:
-    """Command line, `argv` without the program's name; returns the exit code (2: a mistake)."""
+def main(argv: Sequence[str] | None = None) -> None:
+    """Command line, `argv` without the program's name; exits with 2 after a mistake."""
     from genenv_jax.datasets import builders
 
     parser = cli.Parser(
@@ -43,32 +43,25 @@ def main(argv: Sequence[str] | None = None) -> int:
         tfds.disable_progress_bar()
     manual = arguments.manual_dir
     if manual and not pathlib.Path(manual).is_dir():
-        print(f"error: --manual_dir: {manual} is no directory", file=sys.stderr)
-        return 2
+        cli.fail(f"--manual_dir: {manual} is no directory")
     options = tfds.download.DownloadConfig(
         manual_dir=manual, force_checksums_validation=True, verify_ssl=True
     )
-    try:
+    with cli.one_line_errors((OSError, ValueError, tfds.download.DownloadError)):
         builder = builders.builder(arguments.name, arguments.data_dir)
-        builder.download_and_prepare(download_config=options)
-    except requests.ConnectionError as error:
-        host = urllib.parse.urlsplit(error.request.url).hostname if error.request else "the server"
-        print(
-            f"error: {host} cannot be reached; --manual_dir takes files that you have",
-            file=sys.stderr,
-        )
-        return 2
-    except (OSError, ValueError, tfds.download.DownloadError) as error:
-        print(f"error: {' '.join(str(error).split())}", file=sys.stderr)
-        return 2
+        try:
+            builder.download_and_prepare(download_config=options)
+        except requests.ConnectionError as error:
+            url = error.request.url if error.request else ""
+            host = urllib.parse.urlsplit(url).hostname or "the server"
+            cli.fail(f"{host} cannot be reached; --manual_dir takes files that you have")
     for name, split in builder.info.splits.items():
         print(f"{name:40} {split.num_examples:6}")
     print(f"data set: {builder.data_path}")
     if not arguments.manual_dir:
         files = data_files.prepared_directory(arguments.data_dir) / builder.benchmark
         print(f"files:    {files}")
-    return 0
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    main()

@@ -11,15 +11,14 @@ is made if missing.  The token is that of $HF_TOKEN or of `hf auth login`.
 from __future__ import annotations
 
 import pathlib
-import sys
 from collections.abc import Sequence
 
 from genenv_jax import cli
 from genenv_jax.publish.push import push
 
 
-def main(argv: Sequence[str] | None = None) -> int:
-    """Command line, `argv` without the program's name; returns the exit code (2: nothing was uploaded)."""
+def main(argv: Sequence[str] | None = None) -> None:
+    """Command line, `argv` without the program's name; exits with 2 where nothing was uploaded."""
     parser = cli.Parser(
         prog="genenv publish",
         description="Uploads an exported model to the Hugging Face hub.",
@@ -28,14 +27,9 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser.add_argument("name", help="repository on the hub, OWNER/NAME")
     parser.add_argument("--public", action="store_true", help="for everybody to see")
     arguments = parser.parse_args(argv)
-    try:
-        url = push(pathlib.Path(arguments.directory), arguments.name, arguments.public)
-    except (OSError, ValueError) as error:
-        print(f"error: {' '.join(str(error).split())}", file=sys.stderr)
-        return 2
-    print(url)
-    return 0
+    with cli.one_line_errors():
+        print(push(pathlib.Path(arguments.directory), arguments.name, arguments.public))
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    main()

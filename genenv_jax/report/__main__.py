@@ -20,8 +20,8 @@ from genenv_jax.report.tables import summary_table
 from genenv_jax.run.remote import Store, opened, shared
 
 
-def main(argv: Sequence[str] | None = None) -> int:
-    """Command line, `argv` without the program's name; returns the exit code (2: bad workdir)."""
+def main(argv: Sequence[str] | None = None) -> None:
+    """Command line, `argv` without the program's name; exits with 2 for a bad workdir."""
     parser = cli.Parser(prog="genenv report", description="Figures and tables from a run.")
     parser.add_argument("workdir", help="workdir of a run")
     parser.add_argument(
@@ -30,15 +30,12 @@ def main(argv: Sequence[str] | None = None) -> int:
         "directory)",
     )
     arguments = parser.parse_args(argv)
-    try:
+    with cli.one_line_errors():
         if arguments.out and "://" in arguments.out:
             raise ValueError(f"--out={arguments.out}: expected a directory")
         with opened(arguments.workdir, "WORKDIR") as directory:
             run = _load(directory, arguments.workdir)
-            return _write(run, pathlib.Path(arguments.out or _default_out(run)))
-    except (OSError, ValueError) as error:
-        print(f"error: {error}", file=sys.stderr)
-        return 2
+            _write(run, pathlib.Path(arguments.out or _default_out(run)))
 
 
 def _load(directory: pathlib.Path, workdir: str) -> Run:
@@ -49,17 +46,15 @@ def _load(directory: pathlib.Path, workdir: str) -> Run:
         raise ValueError(str(error).replace(str(directory), workdir)) from error
 
 
-def _write(run: Run, out: pathlib.Path) -> int:
+def _write(run: Run, out: pathlib.Path) -> None:
     try:
         figures = draw(run, out)
         page = write_page(run, figures, out / "report.html")
     except OSError as error:
-        print(f"error: cannot write to {out}: {error}", file=sys.stderr)
-        return 1
+        cli.fail(f"cannot write to {out}: {error}", code=1)
     text = f"{summary_table(run)}\n\nfigure: {figures['report']}\npage:   {page}"
     encoding = getattr(sys.stdout, "encoding", None) or "utf-8"
     print(text.encode(encoding, "replace").decode(encoding))
-    return 0
 
 
 def _default_out(run: Run) -> pathlib.Path:
@@ -68,4 +63,4 @@ def _default_out(run: Run) -> pathlib.Path:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    main()

@@ -19,6 +19,7 @@ from genenv_jax.datasets.__main__ import main
 from tests.benchmarks import bfcl_tasks
 from tests.benchmarks.published import published
 from tests.benchmarks.small import WRITERS
+from tests.commands import exit_code
 
 CONTENT = {"a.json": b'["one", "two"]\n', "deep/b.json": b'["three"]\n'}
 
@@ -131,21 +132,19 @@ def test_files_that_are_missing_or_empty_are_named(files, tmp_path):
 
 def test_the_command_says_mistakes_in_one_line(tmp_path, capsys, monkeypatch):
     monkeypatch.setenv("TFDS_DATA_DIR", str(tmp_path))
-    assert main(["--name=nothing"]) == 2
+    assert exit_code(main, ["--name=nothing"]) == 2
     assert "data set 'nothing': expected one of alfworld, api_bank" in capsys.readouterr().err
-    with pytest.raises(SystemExit) as ended:
-        main([])
-    assert ended.value.code == 2
+    assert exit_code(main, []) == 2
     assert "error: --name is missing: expected one of alfworld," in capsys.readouterr().err
     for name in ("NO_PROXY", "no_proxy"):
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setenv("https_proxy", "http://127.0.0.1:9")  # nobody is there
-    assert main(["--name=bamboogle"]) == 2
+    assert exit_code(main, ["--name=bamboogle"]) == 2
     *_, last = capsys.readouterr().err.splitlines()
     assert last == (
         "error: raw.githubusercontent.com cannot be reached; --manual_dir takes files that you have"
     )
-    assert main(["--name=bfcl", f"--manual_dir={tmp_path / 'no'}"]) == 2
+    assert exit_code(main, ["--name=bfcl", f"--manual_dir={tmp_path / 'no'}"]) == 2
     assert "--manual_dir" in capsys.readouterr().err
 
 
@@ -172,7 +171,12 @@ def test_small_files_make_data_sets(tmp_path, name, capsys):
         WRITERS[name](directory)
     directory = directory / "bfcl" if benchmark == "bfcl" else directory
     with published(benchmark, directory):
-        assert main([f"--name={name}", f"--data_dir={tmp_path}", f"--manual_dir={directory}"]) == 0
+        assert (
+            exit_code(
+                main, [f"--name={name}", f"--data_dir={tmp_path}", f"--manual_dir={directory}"]
+            )
+            == 0
+        )
     out = capsys.readouterr().out
     builder = builders.builder(name, tmp_path)
     expected = {split: tasks for split, tasks in builder._read(directory).items() if tasks}
@@ -184,13 +188,13 @@ def test_small_files_make_data_sets(tmp_path, name, capsys):
 
 def test_the_command_downloads_and_names_what_it_cannot_get(files, tmp_path, capsys, monkeypatch):
     monkeypatch.setitem(builders._BUILDERS, "made_up", MadeUp)
-    assert main(["--name=made_up", f"--data_dir={tmp_path}"]) == 0
+    assert exit_code(main, ["--name=made_up", f"--data_dir={tmp_path}"]) == 0
     assert (
         f"files:    {data_files.prepared_directory(tmp_path) / 'made_up'}"
         in capsys.readouterr().out
     )
     (files / "a.json").unlink()
-    assert main(["--name=made_up", f"--data_dir={tmp_path / 'other'}"]) == 2
+    assert exit_code(main, ["--name=made_up", f"--data_dir={tmp_path / 'other'}"]) == 2
     assert "a.json" in capsys.readouterr().err
 
 

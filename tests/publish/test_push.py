@@ -7,6 +7,7 @@ import huggingface_hub
 import pytest
 
 from genenv_jax.publish.__main__ import main
+from tests.commands import exit_code
 
 
 @pytest.fixture
@@ -55,7 +56,7 @@ def hub(monkeypatch):
 
 def test_an_export_is_uploaded_privately(exported, hub, capsys):
     found = hub(Hub())
-    assert main([str(exported), "me/model"]) == 0
+    assert exit_code(main, [str(exported), "me/model"]) == 0
     assert capsys.readouterr().out == "https://huggingface.co/me/model/commit/1\n"
     assert found.token == "hf_secret"
     create, upload = found.calls
@@ -73,17 +74,17 @@ def test_an_export_is_uploaded_privately(exported, hub, capsys):
 
 def test_public_is_asked_for(exported, hub, capsys):
     found = hub(Hub(public=True))
-    assert main([str(exported), "me/model"]) == 2
+    assert exit_code(main, [str(exported), "me/model"]) == 2
     assert "me/model is public: expected --public" in capsys.readouterr().err
     assert [name for name, *_ in found.calls] == ["create_repo"]
-    assert main([str(exported), "me/model", "--public"]) == 0
+    assert exit_code(main, [str(exported), "me/model", "--public"]) == 0
     assert found.calls[-2][2]["private"] is False
 
 
 @pytest.mark.parametrize("name", ["model", "a/b/c", "me/a--b", "me/.x", "/model", "me/"])
 def test_a_bad_name_is_one_line(exported, hub, capsys, name):
     found = hub(Hub())
-    assert main([str(exported), name]) == 2
+    assert exit_code(main, [str(exported), name]) == 2
     error = capsys.readouterr().err
     assert error.startswith(f"error: repository {name!r}: expected OWNER/NAME")
     assert error.count("\n") == 1 and not found.calls
@@ -92,14 +93,14 @@ def test_a_bad_name_is_one_line(exported, hub, capsys, name):
 def test_without_a_token_it_is_one_line(exported, hub, capsys, monkeypatch):
     found = hub(Hub())
     monkeypatch.setattr(huggingface_hub, "get_token", lambda: None)
-    assert main([str(exported), "me/model"]) == 2
+    assert exit_code(main, [str(exported), "me/model"]) == 2
     assert "error: no token for the hub: expected one in HF_TOKEN" in capsys.readouterr().err
     assert not found.calls
 
 
 def test_what_the_hub_refuses_is_one_line(exported, hub, capsys):
     hub(Hub(error=ConnectionError("no route\nto host")))
-    assert main([str(exported), "me/model"]) == 2
+    assert exit_code(main, [str(exported), "me/model"]) == 2
     assert capsys.readouterr().err == "error: me/model could not be uploaded: no route to host\n"
 
 
@@ -115,7 +116,7 @@ def test_what_the_hub_refuses_is_one_line(exported, hub, capsys):
 def test_what_is_no_export_is_named(exported, hub, capsys, change, message):
     found = hub(Hub())
     change(exported)
-    assert main([str(exported), "me/model"]) == 2
+    assert exit_code(main, [str(exported), "me/model"]) == 2
     assert message in capsys.readouterr().err and not found.calls
 
 
@@ -126,9 +127,9 @@ def test_an_adapter_of_a_base_on_this_disk_is_refused(exported, hub, capsys, mon
     (exported.parent / "here").mkdir()
     adapter = exported / "adapter_config.json"
     adapter.write_text(json.dumps({"base_model_name_or_path": base}))
-    assert main([str(exported), "me/model"]) == 2
+    assert exit_code(main, [str(exported), "me/model"]) == 2
     error = capsys.readouterr().err
     assert f"base_model_name_or_path = {base!r} is a place on this machine" in error
     assert not found.calls
     adapter.write_text(json.dumps({"base_model_name_or_path": "Qwen/Qwen2.5-7B-Instruct"}))
-    assert main([str(exported), "me/model"]) == 0
+    assert exit_code(main, [str(exported), "me/model"]) == 0

@@ -4,6 +4,7 @@ import pytest
 
 from genenv_jax.report.__main__ import main
 from genenv_jax.report.runs import load_run
+from tests.commands import exit_code
 from tests.report.synthetic import EPOCHS, GENERATIONS, append, generation, write_run
 from tests.runs import lines
 
@@ -57,7 +58,7 @@ def test_a_bad_workdir_is_one_line_and_exit_code_2(tmp_path, capsys, name, conte
         (tmp_path / name).unlink()
     else:
         (tmp_path / name).write_text(content)
-    assert main([str(tmp_path)]) == 2
+    assert exit_code(main, [str(tmp_path)]) == 2
     captured = capsys.readouterr()
     with pytest.raises((OSError, ValueError), match=message) as error:
         load_run(tmp_path)
