@@ -18,7 +18,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from genenv_jax.benchmarks.options import check_integers, check_most
+from genenv_jax.benchmarks.options import check_integers
 from genenv_jax.benchmarks.places import place
 from genenv_jax.benchmarks.safe_parse import check_text, parse_json, unfenced
 from genenv_jax.benchmarks.subsets import stable_position, stable_subset
@@ -106,7 +106,7 @@ class Benchmark(abc.ABC):
     shots: int = 0
 
     def __post_init__(self):
-        check_most(max_seeds=self.max_seeds, max_eval=self.max_eval)
+        check_integers(0, max_seeds=self.max_seeds, max_eval=self.max_eval)
         check_integers(0, 8, shots=self.shots)
 
     # -- what every benchmark says --------------------------------------------------------------------------

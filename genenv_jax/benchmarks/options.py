@@ -33,8 +33,3 @@ def check_integers(low: int, high: int | None = None, /, **options: Any) -> None
     for option, value in options.items():
         if type(value) is not int or value < low or (high is not None and value > high):
             raise ValueError(f"{option} = {value!r}: expected an integer {expected}")
-
-
-def check_most(**options: Any) -> None:
-    """Raises ValueError for an option that is not a number of tasks; 0 stands for all of them."""
-    check_integers(0, **options)

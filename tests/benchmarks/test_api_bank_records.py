@@ -72,17 +72,16 @@ def test_an_entry_is_found_by_time_or_by_content():
         "3": {"username": "ann", "content": "cook", "time": "11:00"},
     }
 
-    def exact(api, token, content, time):
+    def exact(token, content, time):
         parameters = {"token": token, "content": content, "time": time}
-        return records.exact_parameters(api, parameters, accounts, entries)
+        return records.exact_parameters(parameters, accounts, entries)
 
-    assert exact("DeleteReminder", "t1", "read", "10:00") == []
-    assert exact("DeleteReminder", "t1", "read", "12:00") == ["content"]
-    assert exact("DeleteReminder", "t1", "read", "11:00") == ["content"]  # entry 2 comes first
-    assert exact("DeleteReminder", "t1", "swim", "11:00") == []
-    assert exact("DeleteReminder", "t1", "swim", "12:00") == []
-    assert exact("DeleteReminder", "t9", "read", "12:00") == []
-    assert exact("AddReminder", "t1", "read", "12:00") == []
+    assert exact("t1", "read", "10:00") == []
+    assert exact("t1", "read", "12:00") == ["content"]
+    assert exact("t1", "read", "11:00") == ["content"]  # entry 2 comes first
+    assert exact("t1", "swim", "11:00") == []
+    assert exact("t1", "swim", "12:00") == []
+    assert exact("t9", "read", "12:00") == []
 
 
 @pytest.mark.parametrize(
@@ -135,5 +134,3 @@ def test_directories_and_names(directory, tmp_path):
     assert records.find_directory(directory) == records.find_directory(tmp_path) == directory
     with pytest.raises(FileNotFoundError, match=r"genenv datasets --name=api_bank"):
         records.find_directory(directory / "HEAD")
-    with pytest.raises(ValueError, match=r"split 'level-4': expected one of level-1-api"):
-        records.load(tmp_path, ["level-4"])

@@ -128,7 +128,6 @@ class APIBank(Published):
         return task.answer.get("sample", task.id)
 
     def simulator_messages(self, seed: Task, statistics: SeedStatistics) -> list[Message]:
-        """See `Benchmark.simulator_messages`."""
         return prompts.simulator_messages(seed, statistics)
 
     def simulator_answer(self, task: Task, seed: Task | None = None) -> str:
@@ -138,7 +137,6 @@ class APIBank(Published):
         return write_with_tools(tools, prompts.dialogue(task), prompts.reference(task))
 
     def agent_answer(self, task: Task) -> str:
-        """See `Benchmark.agent_answer`."""
         prefix = CALL_PREFIX if task.answer["kind"] == CALL else ""
         return prefix + prompts.reference(task)
 
@@ -174,7 +172,6 @@ class APIBank(Published):
         return 1.0 + prompts.dialogue(task).count(CALL_PREFIX)
 
     def grounding(self, task: Task) -> Rejection | str:
-        """See `Benchmark.grounding`."""
         try:
             return generations.grounding(task)
         except MALFORMED:

@@ -111,11 +111,8 @@ def load(
 
     Raises:
       FileNotFoundError: a missing file.
-      ValueError: an unknown split, or a malformed record (named as file:record or file:line).
+      ValueError: a malformed record (named as file:record or file:line).
     """
-    for name in names:
-        if name not in SPLITS:
-            raise ValueError(f"API-Bank split {name!r}: expected one of {', '.join(SPLITS)}")
     reader = _Reader(directory, verify_files)
     return [task for name in names for task in reader.tasks(SPLITS[name], origin)]
 
@@ -187,7 +184,6 @@ def table_of(api: str) -> str | None:
 
 
 def exact_parameters(
-    api: str,
     parameters: Mapping[str, str],
     accounts: Mapping[str, Mapping[str, Any]],
     entries: Mapping[str, Mapping[str, Any]],
@@ -200,7 +196,6 @@ def exact_parameters(
     bear.
 
     Args:
-      api: its name.
       parameters: the gold ones.
       accounts: {user: {"token", ...}}.
       entries: {key: {"username", "content", "time", ...}} of the API's table.
@@ -209,7 +204,7 @@ def exact_parameters(
       ["content"], or [] where the time finds the entry (or nothing does: the data base was edited after
       the dialogues were written).
     """
-    if table_of(api) is None or not {"token", "content", "time"} <= set(parameters):
+    if not {"token", "content", "time"} <= set(parameters):
         return []
     owners = [user for user, entry in accounts.items() if entry.get("token") == parameters["token"]]
     for entry in entries.values():
@@ -296,7 +291,7 @@ class _Reader:
         table = table_of(api)
         if table is None:
             return []
-        return exact_parameters(api, parameters, self._table(ACCOUNTS), self._table(table))
+        return exact_parameters(parameters, self._table(ACCOUNTS), self._table(table))
 
     def _level_3(self) -> list[list[Any]]:
         """The calls of each sample."""

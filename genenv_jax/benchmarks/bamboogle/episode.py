@@ -55,7 +55,6 @@ class SearchEpisode(Episode):
         self._found: set[int] = set()
 
     def take(self, answer: str) -> Score | Sequence[Message]:
-        """See `Episode.take`."""
         after = self._search(answer)
         if isinstance(after, str):
             return [{"role": "user", "content": f"<information>{after}</information>"}]

@@ -173,7 +173,6 @@ class Dial(DialTasks):
         return f"{self.text(task)}\nCalls: {self.program(task).reference()}"
 
     def read_generation(self, text: str) -> tuple[str, int, dict[str, Any]] | Rejection:
-        """See `DialTasks.read_generation`."""
         statement, mark, reference = text.partition("\nCalls: ")
         if not mark:
             return Rejection(base.UNPARSABLE, "no line 'Calls: ...'")
@@ -206,7 +205,6 @@ class Dial(DialTasks):
         return None
 
     def demonstrations(self, rng: np.random.Generator) -> Iterator[Pair]:
-        """See `Benchmark.demonstrations`."""
         return Demonstrator(self).pairs(rng)
 
     # -- the agent's text ---------------------------------------------------------------------------

@@ -143,7 +143,6 @@ class Demonstrator(Demonstrations):
         return program.trace(results)
 
     def of_agent(self, rng: np.random.Generator, wrong: dict[Call, int]) -> Iterable[Pair]:
-        """See `Demonstrations.of_agent`."""
         depth, renamed = self.any_depth(rng), rng.random() < _RENAMED
         task = self.draw(self.dial.random_program, rng, depth, renamed)
         return [(self.dial.agent_messages(task), self.trace(rng, self.dial.program(task), wrong))]
@@ -161,7 +160,6 @@ class TurnsDemonstrator(Demonstrations):
     """Of Dial in turns: the agent's demonstrations are episodes."""
 
     def misunderstandings(self, rng: np.random.Generator) -> Misunderstood:
-        """See `Demonstrations.misunderstandings`."""
         return Misunderstood(self.taken_for(rng), frozenset(self.some(rng, list(self.dial.tests))))
 
     def answers(self, rng: np.random.Generator, task: Task, wrong: Misunderstood) -> list[str]:

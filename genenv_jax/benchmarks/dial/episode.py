@@ -54,7 +54,6 @@ class DialEpisode(Episode):
         self._refused: list[str] = []
 
     def take(self, answer: str) -> Score | list[Message]:
-        """See `Episode.take`."""
         if len(answer) > ANSWER_CHARS:
             return self._end(False, base.TOO_LONG)
         said = _ANSWER.fullmatch(answer.strip())

@@ -179,11 +179,9 @@ class DialTasks(Benchmark):
 
     @property
     def difficulties(self) -> tuple[str, ...]:
-        """See `Benchmark`."""
         return tuple(f"depth_{depth}" for depth in range(1, self.max_depth + 1))
 
     def draw(self, rng: np.random.Generator, difficulty: str, task_id: str) -> Task:
-        """See `Benchmark`."""
         depth = self.difficulties.index(difficulty) + 1
         make = functools.partial(self.random_program, rng, depth)
         return self.fresh(make, id=task_id, category=difficulty, origin="generated")
@@ -202,18 +200,15 @@ class DialTasks(Benchmark):
     # -- prompts and what the simulator writes ------------------------------------------------------
 
     def prompt(self, task: Task) -> list[Message]:
-        """See `Benchmark.prompt`."""
         return [{"role": "system", "content": self.agent_instruction}, *task.messages]
 
     def simulator_messages(self, seed: Task, statistics: SeedStatistics) -> list[Message]:
-        """See `Benchmark.simulator_messages`."""
         # Tenths rather than counts: the context says how hard the seed's variations are, in one digit.
         rate = statistics.success_rate
         solved = "unknown" if rate is None else f"{round(10 * rate)} of 10"
         return chat(SIMULATOR_INSTRUCTION, f"{self.text(seed)}\nSolved: {solved}")
 
     def read(self, text: str, seed: Task) -> Task | Rejection:
-        """See `Benchmark.read`."""
         if not text.isascii() or not all(c.isprintable() or c == "\n" for c in text):
             return Rejection(base.NOT_TEXT, "characters outside printable ASCII")
         read = self.read_generation(text.strip())

@@ -139,7 +139,6 @@ class DialTurns(DialTasks):
         return _noted(self.text(task), task.answer)
 
     def read_generation(self, text: str) -> tuple[str, int, dict[str, Any]] | Rejection:
-        """See `DialTasks.read_generation`."""
         statement = _NOTE.sub("", text)
         program = read_statement(statement)
         if program is None:
@@ -177,13 +176,11 @@ class DialTurns(DialTasks):
         return None if score.success else Rejection(base.WRONG_ANSWER, score.reason)
 
     def demonstrations(self, rng: np.random.Generator) -> Iterator[Pair]:
-        """See `Benchmark.demonstrations`."""
         return TurnsDemonstrator(self).pairs(rng)
 
     # -- the agent's answers ------------------------------------------------------------------------
 
     def episode(self, task: Task) -> DialEpisode:
-        """See `Benchmark.episode`."""
         calls = _calls(task)
         turns = len(calls) + 1 + self.spare_turns
         opening, start = self.agent_messages(task), task.answer["start"]
