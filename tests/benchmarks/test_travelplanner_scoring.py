@@ -427,10 +427,10 @@ def test_no_plan_earns_more_than_what_exists_of_it(benchmarks):
 def test_the_score_stays_official_and_both_are_reported(benchmarks):
     """A success is official for a held-out task; in training it is what is paid for."""
     benchmark = benchmarks["final"]
-    world, held_out = benchmark.world, benchmark.tasks("eval")
-    right = [(task, benchmark.agent_answer(task)) for task in held_out]
+    right = [(task, benchmark.agent_answer(task)) for task in benchmark.tasks("eval")]
     invented = [
-        (task, json.dumps(invent("teleports", json.loads(answer), world))) for task, answer in right
+        (task, json.dumps(invent("teleports", json.loads(answer), benchmark.world)))
+        for task, answer in right
     ]
     scores = [[(t, benchmark.score(t, text)) for t, text in of] for of in (right, invented)]
     good, bad = (benchmark.aggregate(of) for of in scores)
