@@ -462,7 +462,6 @@ def test_a_level_on_both_sides_is_divided_by_dialogue(api_bank_dir):
         data_dir=api_bank_dir,
         seed_splits=["level-1-api", "level-1-response"],
         eval_splits=["level-1-api"],
-        seed_fraction=0.6,
     )
     seeds, held_out = benchmark.tasks("seed"), benchmark.tasks("eval")
     shown = {task.answer["sample"] for task in held_out}
@@ -567,7 +566,6 @@ def test_metrics_have_the_official_names(loaded):
     [
         ({"seed_splits": ("level-4",)}, r"seed_splits = \('level-4',\): expected a list of names"),
         ({"eval_splits": "level-1-api"}, r"eval_splits = 'level-1-api': expected a list"),
-        ({"seed_fraction": 1.5}, r"seed_fraction = 1.5: expected a number in \[0, 1\]"),
         ({"max_seeds": -1}, "max_seeds = -1: expected"),
         ({"tool_search": "fuzzy"}, "tool_search = 'fuzzy': expected one of exact, words"),
     ],

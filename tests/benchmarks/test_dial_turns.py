@@ -154,15 +154,9 @@ def test_tasks_are_drawn(dial):
     assert 0.45 < kinds[True] / kinds.total() < 0.55
 
 
-def test_no_choices():
-    dial = DialTurns(conditional=0.0, num_seeds=20)
-    assert not any("if" in dial.text(task) for task in (*dial.tasks("seed"), *dial.tasks("eval")))
-
-
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"conditional": 1.5}, r"conditional = 1\.5: expected a number in \[0, 1\]"),
         ({"spare_turns": -1}, "spare_turns = -1: expected an integer from 0 to 8"),
         ({"deeper": (7, 9)}, "benchmark: a depth of 9: expected at most 8"),
     ],

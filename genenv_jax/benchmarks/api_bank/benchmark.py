@@ -50,10 +50,12 @@ from genenv_jax.benchmarks.base import (
     Task,
 )
 from genenv_jax.benchmarks.headers import write_with_tools
-from genenv_jax.benchmarks.options import check_choice, check_names, check_shares
+from genenv_jax.benchmarks.options import check_choice, check_names
 from genenv_jax.benchmarks.records import Published
 from genenv_jax.benchmarks.subsets import stable_position
 from genenv_jax.benchmarks.wording import letters
+
+_SEED_SHARE = 0.5  # of a level that is on both sides
 
 
 @dataclasses.dataclass(kw_only=True, eq=False)
@@ -62,9 +64,8 @@ class APIBank(Published):
 
     Args, beside those of `Published`:
       seed_splits: splits to train on (`tasks.SPLITS`).
-      eval_splits: splits to hold out.  Where a level's test data is named in both, it is divided by a
+      eval_splits: splits to hold out.  Where a level's test data is named in both, it is halved by a
         stable hash of the dialogue or sample, whose calls and replies stay together.
-      seed_fraction: share of such data that becomes seeds.
       tool_search: how a tool search's keywords are compared, "exact" or "words" (leniently).  For reward,
         "words" admits one word that the gold search does not have, and that must be one of the conversation.
     """
@@ -74,14 +75,12 @@ class APIBank(Published):
 
     seed_splits: Sequence[str] = ("lv3-api-train",)
     eval_splits: Sequence[str] = ("level-1-api", "level-2-api", "level-3-batch-inf")
-    seed_fraction: float = 0.5
     tool_search: str = scoring.EXACT
 
     def __post_init__(self):
         super().__post_init__()
         check_names("seed_splits", self.seed_splits, tuple(SPLITS))
         check_names("eval_splits", self.eval_splits, tuple(SPLITS))
-        check_shares(seed_fraction=self.seed_fraction)
         check_choice("tool_search", self.tool_search, (scoring.EXACT, scoring.WORDS))
 
     def facts(self) -> dict[str, str]:
@@ -115,7 +114,7 @@ class APIBank(Published):
         directory = tasks.find_directory(self.data_dir)
         for task in tasks.load(directory, names, split, self.verify_files):
             pool = SPLITS[task.category].pool
-            is_seed = stable_position(f"{pool}:{self.source(task)}") < self.seed_fraction
+            is_seed = stable_position(f"{pool}:{self.source(task)}") < _SEED_SHARE
             if pool not in shared or is_seed == (split == "seed"):
                 found.append(task)
         return found

@@ -51,11 +51,12 @@ from genenv_jax.benchmarks.dial.programs import (
     write,
 )
 from genenv_jax.benchmarks.dial.tasks import OPERATIONS, DialTasks
-from genenv_jax.benchmarks.options import check_integers, check_shares
+from genenv_jax.benchmarks.options import check_integers
 
 NO_CHOICE = "no_choice"  # a choice of which one side is never taken, or both are the same
 _REFERENCE = re.compile(rf"({'|'.join(OPERATIONS)})\(([0-9]), ([0-9])\) at ([0-9])")
 _NOTE = re.compile(r" \[([^]\[]*)\]")
+_CHOICES = 0.5  # share of the calls that are choices
 _MOST_DEPTH = 8  # of so many calls, and the end, each has a digit as its number
 
 
@@ -66,7 +67,6 @@ class DialTurns(DialTasks):
     The warm start misunderstands (operation, argument) pairs and tests.
 
     Attributes (those of `DialTasks`, and):
-      conditional: share of the calls that are choices.
       spare_turns: how many calls of an episode may be refused.
     """
 
@@ -74,11 +74,9 @@ class DialTurns(DialTasks):
     episodes = True
     agent_instruction = "Call the tools one at a time."
 
-    conditional: float = 0.5
     spare_turns: int = 2
 
     def __post_init__(self):
-        check_shares(conditional=self.conditional)
         check_integers(0, 8, spare_turns=self.spare_turns)
         deepest = max([self.max_depth, *self.deeper])
         if deepest > _MOST_DEPTH:
@@ -91,12 +89,12 @@ class DialTurns(DialTasks):
     @property
     def choices(self) -> int:
         plain = len(self.plain)
-        return plain + (len(self.tests) * plain * (plain - 1) if self.conditional else 0)
+        return plain + len(self.tests) * plain * (plain - 1)
 
     def random_program(self, rng: np.random.Generator, depth: int) -> Program:
         """A program of `depth` calls; the choices among them, and all else, are uniform."""
         calls = []
-        for choice in rng.random(depth) < self.conditional:
+        for choice in rng.random(depth) < _CHOICES:
             first, second = rng.choice(len(self.plain), 2, replace=False)
             call = self.plain[first]
             if choice:
