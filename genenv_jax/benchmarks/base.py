@@ -50,6 +50,7 @@ from genenv_jax.benchmarks.task import (  # noqa: F401  a benchmark needs this m
     SeedStatistics,
     Task,
     chat,
+    mean,
 )
 from genenv_jax.benchmarks.wording import letters
 
@@ -378,8 +379,8 @@ class Benchmark(abc.ABC):
         if not results:
             return {"accuracy": 0.0}
         metrics = {
-            "accuracy": sum(score.success for _, score in results) / len(results),
-            "reward": sum(score.reward for _, score in results) / len(results),
+            "accuracy": mean([score.success for _, score in results]),
+            "reward": mean([score.reward for _, score in results]),
         }
         counts = Counter(task.category for task, _ in results)
         solved = Counter(task.category for task, score in results if score.success)

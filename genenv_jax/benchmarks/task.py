@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import Any
 
 Message = Mapping[str, str]  # {"role": "system" | "user" | "assistant", "content": text}
@@ -15,6 +15,11 @@ def chat(system: str, *parts: str) -> list[Message]:
         {"role": "system", "content": system},
         {"role": "user", "content": "\n\n".join(parts)},
     ]
+
+
+def mean(values: Collection[float]) -> float:
+    """Of one value at least."""
+    return sum(values) / len(values)
 
 
 # Reasons for which a generation is rejected.  A benchmark may add reasons of its own; they are short

@@ -6,12 +6,12 @@ configs/base_config.yaml: valid_seen is eval_in_distribution, valid_unseen eval_
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Sequence
 
 from genenv_jax.benchmarks.alfworld import commands
 from genenv_jax.benchmarks.alfworld.chores import TASK_TYPES
 from genenv_jax.benchmarks.alfworld.tasks import EVAL_SPLITS
-from genenv_jax.benchmarks.base import Rejection, Score, Task
+from genenv_jax.benchmarks.base import Rejection, Score, Task, mean
 
 INADMISSIBLE = "inadmissible"  # a command that is not possible
 OTHER_ACTION = "other_action"  # a possible command that is not the expert's
@@ -77,10 +77,10 @@ def _details(results: Sequence[tuple[Task, Score]]) -> dict[str, float]:
         found["step_accuracy"] = _success(asked)
     found |= types
     if types:
-        found["mean_over_types"] = _mean(types.values())
+        found["mean_over_types"] = mean(types.values())
     steps = [s.detail["steps"] for _, s in played if s.success and "steps" in s.detail]
     if steps:
-        found["steps"] = _mean(steps)
+        found["steps"] = mean(steps)
     tried = sum(s.detail.get("steps", 0) for _, s in results)
     if tried:
         found["inadmissible"] = sum(s.detail.get("inadmissible", 0) for _, s in results) / tried
@@ -88,8 +88,4 @@ def _details(results: Sequence[tuple[Task, Score]]) -> dict[str, float]:
 
 
 def _success(results: Sequence[tuple[Task, Score]]) -> float:
-    return _mean([float(score.success) for _, score in results])
-
-
-def _mean(values: Collection[float]) -> float:
-    return sum(values) / len(values)
+    return mean([float(score.success) for _, score in results])

@@ -21,7 +21,7 @@ from typing import Any
 from genenv_jax.benchmarks.api_bank.calls import MAX_CHARS, Call
 from genenv_jax.benchmarks.api_bank.rouge import rouge_l
 from genenv_jax.benchmarks.api_bank.tasks import CALL, RESPONSE, SPLITS, TOOL_SEARCHER
-from genenv_jax.benchmarks.base import Rejection, Score, Task
+from genenv_jax.benchmarks.base import Rejection, Score, Task, mean
 from genenv_jax.benchmarks.safe_parse import check_text, parse_json, parse_literal
 
 EXACT, WORDS = "exact", "words"  # how a ToolSearcher's keywords are compared
@@ -364,35 +364,31 @@ def official_metrics(results: Sequence[tuple[Task, Score]]) -> dict[str, float]:
             metrics[prefix + key] = value
     if sum(SPLITS[name].kind == CALL for name in order) > 1:
         calls = [score.success for task, score in results if task.answer["kind"] == CALL]
-        metrics["calls/accuracy"] = _mean(calls)
+        metrics["calls/accuracy"] = mean(calls)
     return metrics or {"accuracy": 0.0}
 
 
 def _split_metrics(results: Sequence[tuple[Task, Score]]) -> dict[str, float]:
-    metrics = {"accuracy": _mean([score.success for _, score in results])}
+    metrics = {"accuracy": mean([score.success for _, score in results])}
     split = SPLITS[results[0][0].category]
     if split.kind == RESPONSE:
-        metrics["rouge_l"] = _mean([score.detail.get("rouge_l", 0.0) for _, score in results])
+        metrics["rouge_l"] = mean([score.detail.get("rouge_l", 0.0) for _, score in results])
         return metrics
     searches = [score for task, score in results if task.answer["name"] == TOOL_SEARCHER]
     others = [(task, score) for task, score in results if task.answer["name"] != TOOL_SEARCHER]
     if others and not split.training:
         accepted = [score.success and not rejects_gold(task) for task, score in others]
-        metrics["accuracy_executed"] = _mean(accepted)
+        metrics["accuracy_executed"] = mean(accepted)
     if split.level < 2:
         return metrics
     if others:
-        metrics["accuracy_without_tool_search"] = _mean([score.success for _, score in others])
+        metrics["accuracy_without_tool_search"] = mean([score.success for _, score in others])
     lenient = [score.detail.get("tool_search_words", score.success) for _, score in results]
-    metrics["accuracy_tool_search_words"] = _mean(lenient)
+    metrics["accuracy_tool_search_words"] = mean(lenient)
     metrics["tool_search_errors"] = float(sum(not score.success for score in searches))
     if split.level == 3:
         right: dict[str, bool] = defaultdict(lambda: True)
         for task, score in results:
             right[task.answer["sample"]] &= score.success
-        metrics["sample_accuracy"] = _mean(list(right.values()))
+        metrics["sample_accuracy"] = mean(list(right.values()))
     return metrics
-
-
-def _mean(values: Sequence[float]) -> float:
-    return sum(values) / len(values) if values else 0.0

@@ -12,7 +12,7 @@ import string
 from collections import Counter
 from collections.abc import Sequence
 
-from genenv_jax.benchmarks.base import Score, Task
+from genenv_jax.benchmarks.base import Score, Task, mean
 from genenv_jax.benchmarks.safe_parse import check_text
 
 _ARTICLES = re.compile(r"\b(a|an|the)\b")
@@ -105,17 +105,17 @@ def official_metrics(results: Sequence[tuple[Task, Score]]) -> dict[str, float]:
     if not results:
         return {"accuracy": 0.0}
     scores = [score for _, score in results]
-    metrics = {"accuracy": sum(score.success for score in scores) / len(scores)}
+    metrics = {"accuracy": mean([score.success for score in scores])}
     for name in ("em", "f1", "sub_em", "precision", "recall"):
-        metrics[name] = sum(score.detail.get(name, 0.0) for score in scores) / len(scores)
+        metrics[name] = mean([score.detail.get(name, 0.0) for score in scores])
     for name in ("searches", "found"):
         values = [score.detail[name] for score in scores if name in score.detail]
         if values:
-            metrics[name] = sum(values) / len(values)
+            metrics[name] = mean(values)
     verdicts = [score.detail["judge"] for score in scores if "judge" in score.detail]
     if verdicts:
         judged = [verdict for verdict in verdicts if verdict is not None]
         if judged:
-            metrics["judge"] = sum(judged) / len(judged)
+            metrics["judge"] = mean(judged)
         metrics["judge_failures"] = 1 - len(judged) / len(verdicts)
     return metrics

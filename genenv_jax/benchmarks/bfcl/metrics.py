@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
+from genenv_jax.benchmarks.base import mean
 from genenv_jax.benchmarks.bfcl.categories import LIVE, MULTI_TURN, NON_LIVE
 
 _V4_WEIGHTS = {"non_live": 0.1, "live": 0.1, "irrelevance_overall": 0.1}
@@ -41,11 +42,11 @@ def official_metrics(version: str, successes: Mapping[str, Sequence[float]]) -> 
       Any other aggregate is present only if all that it is made of was scored.  Turns on their own, compared
       statically or executed, never enter official aggregates.
     """
-    metrics = {name: _mean(values) for name, values in sorted(successes.items()) if values}
+    metrics = {name: mean(values) for name, values in sorted(successes.items()) if values}
     scored = [value for values in successes.values() for value in values]
     if not scored:
         return {"accuracy": 0.0}
-    aggregates = {"accuracy": _mean(scored)}
+    aggregates = {"accuracy": mean(scored)}
 
     simple_name = "simple" if version == "v4" else "simple_ast"
     _put(aggregates, simple_name, metrics, NON_LIVE[version][:3])
@@ -57,7 +58,7 @@ def official_metrics(version: str, successes: Mapping[str, Sequence[float]]) -> 
         live_parts += ["live_irrelevance", "live_relevance"]
     _put(aggregates, "non_live", sources, parts)
     if all(successes.get(name) for name in live_parts):
-        aggregates["live"] = _mean([v for name in live_parts for v in successes[name]])
+        aggregates["live"] = mean([v for name in live_parts for v in successes[name]])
     _put(aggregates, "multi_turn", metrics, MULTI_TURN)
     multi_turn = aggregates.get("multi_turn", 0.0)
     if version == "v4":
@@ -71,12 +72,8 @@ def official_metrics(version: str, successes: Mapping[str, Sequence[float]]) -> 
     return {**metrics, **aggregates}
 
 
-def _mean(values: Sequence[float]) -> float:
-    return sum(values) / len(values)
-
-
 def _put(
     target: dict[str, float], name: str, sources: Mapping[str, float], parts: Sequence[str]
 ) -> None:
     if all(part in sources for part in parts):
-        target[name] = _mean([sources[part] for part in parts])
+        target[name] = mean([sources[part] for part in parts])
