@@ -101,9 +101,6 @@ def fault(task: Task) -> Rejection | None:
     parameters of it, none of them empty.  Calls are not executed: new APIs have no implementation.
     """
     spec, dialogue = task.answer, prompts.dialogue(task)
-    rejection = check_tools(task.tools) if spec.get("new_tools") else None
-    if rejection:
-        return rejection
     if not dialogue.strip():
         return Rejection(UNPARSABLE, "no conversation")
     if spec["kind"] == CALL:
@@ -118,9 +115,9 @@ def fault(task: Task) -> Rejection | None:
     elif task.origin == "generated" and len(spec["text"]) > _MAX_REPLY:
         return Rejection(TOO_LONG, f"a reply of {len(spec['text'])} characters")
     size = sum(len(message["content"]) for message in prompts.agent_messages(task))
-    return (
-        Rejection(TOO_LONG, f"an agent prompt of {size} characters") if size > _MAX_PROMPT else None
-    )
+    if size > _MAX_PROMPT:
+        return Rejection(TOO_LONG, f"an agent prompt of {size} characters")
+    return None
 
 
 def grounding(task: Task) -> Rejection | str:
