@@ -128,9 +128,3 @@ def test_a_malformed_file_is_named(directory, path, text, message):
     (directory / path).unlink()
     with pytest.raises(FileNotFoundError, match=f"{(directory / path).name} is missing"):
         records.splits(directory)
-
-
-def test_directories_and_names(directory, tmp_path):
-    assert records.find_directory(directory) == records.find_directory(tmp_path) == directory
-    with pytest.raises(FileNotFoundError, match=r"genenv datasets --name=api_bank"):
-        records.find_directory(directory / "HEAD")

@@ -28,7 +28,7 @@ from collections.abc import Sequence
 from genenv_jax.benchmarks.bamboogle import generation as generations
 from genenv_jax.benchmarks.bamboogle import prompts, scoring, tasks
 from genenv_jax.benchmarks.bamboogle.episode import MAX_SEARCHES, SearchEpisode, search_answer
-from genenv_jax.benchmarks.bamboogle.judge import EndpointJudge, Judge
+from genenv_jax.benchmarks.bamboogle.judge import EndpointJudge
 from genenv_jax.benchmarks.bamboogle.scoring import normalize
 from genenv_jax.benchmarks.base import WRONG_ANSWER, Message, Rejection, Score, SeedStatistics, Task
 from genenv_jax.benchmarks.options import check_choice, check_shares
@@ -74,7 +74,7 @@ class Bamboogle(Published):
         if url and not model:
             raise ValueError("judge_model = '': expected the judge's name at judge_url")
         self.episodes = self.mode == SEARCH
-        self.judge: Judge | None = EndpointJudge(url, model) if url else None
+        self.judge = EndpointJudge(url, model) if url else None
         # A request may hang longer than its time-out says: scored in processes, with a limit.
         self.isolated = bool(url)
         self.worker_needs = ("network",) if url else ()

@@ -7,10 +7,9 @@ decide.  The verdict is a metric of its own and needs the package `openai`, whic
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
-Judge = Callable[[str, Sequence[str], str], bool]
-
+_SECONDS = 20.0  # for one verdict
 _MAX_PREDICTION = 2_000
 _PROMPT = """\
 Decide whether a proposed answer to a question means the same as a reference answer. The question and the \
@@ -43,14 +42,15 @@ def read_verdict(text: str) -> bool:
 class EndpointJudge:
     """Asks a model at temperature 0; the client is made when first used, so this can be pickled.
 
+    The key is read from $OPENAI_API_KEY, if there is one.
+
     Args:
       url: base URL of an OpenAI-compatible endpoint, for example http://localhost:8000/v1.
       model: its name there.
-      timeout: seconds for one verdict.  The key is read from $OPENAI_API_KEY, if there is one.
     """
 
-    def __init__(self, url: str, model: str, timeout: float = 20.0):
-        self.url, self.model, self.timeout = url, model, timeout
+    def __init__(self, url: str, model: str):
+        self.url, self.model = url, model
         self._client = None
 
     def __getstate__(self):
@@ -63,7 +63,7 @@ class EndpointJudge:
 
             key = os.environ.get("OPENAI_API_KEY") or "none"
             self._client = openai.OpenAI(
-                base_url=self.url, api_key=key, timeout=self.timeout, max_retries=1
+                base_url=self.url, api_key=key, timeout=_SECONDS, max_retries=1
             )
         reply = self._client.chat.completions.create(
             model=self.model,
