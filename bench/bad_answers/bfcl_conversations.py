@@ -31,7 +31,7 @@ _FORMS = (
 
 def plays(task: Task, rng: random.Random, count: int) -> Iterator[tuple[str, Play]]:
     """(kind, play): the reference, and `count` - 1 others, each of a kind of its own."""
-    made = backends.Backends(backends.Scenario.from_json(task.answer["scenario"]))
+    made = backends.Backends(task.answer["scenario"])
     reference = reference_turns(task, made.parameter_order())
     yield "reference", write_play(reference, rng, plain=True)
     for kind in rng.sample([*CHANGES, *_FORMS], count - 1):

@@ -7,7 +7,7 @@ import pathlib
 from typing import Any
 
 from genenv_jax.benchmarks.base import Task
-from genenv_jax.benchmarks.bfcl.backends import Scenario
+from genenv_jax.benchmarks.bfcl.backends import scenario
 from genenv_jax.benchmarks.bfcl.categories import (
     CONVERSATION,
     MULTI_TURN,
@@ -91,7 +91,7 @@ FILES = {
         }
     }
 }
-SCENARIO = Scenario(tuple(FUNCTIONS), {"GorillaFileSystem": FILES}, False)
+SCENARIO = scenario(tuple(FUNCTIONS), {"GorillaFileSystem": FILES})
 TOOLS = FUNCTIONS["GorillaFileSystem"]
 
 
@@ -100,7 +100,7 @@ def conversation(calls: list[list[str]], turns: list | None = None) -> Task:
     turns = turns or [[{"role": "user", "content": f"Request {i}."}] for i in range(len(calls))]
     answer = {
         "kind": CONVERSATION, "language": "python", "rule": CONVERSATION, "ground_truth": [],
-        "same_tools": True, "scenario": SCENARIO.to_json(), "turns": turns, "calls": calls,
+        "same_tools": True, "scenario": SCENARIO, "turns": turns, "calls": calls,
         "functions": [],
     }  # fmt: skip
     category = "multi_turn_base"
@@ -112,7 +112,7 @@ def turn(calls: list[str], history: tuple[list[str], ...] = ()) -> Task:
     answer = {
         "kind": "parallel", "language": "python", "rule": TURN_STATE,
         "ground_truth": [{"touch": {"file_name": ["x"]}}], "same_tools": True,
-        "scenario": SCENARIO.to_json(), "history": list(history), "calls": calls,
+        "scenario": SCENARIO, "history": list(history), "calls": calls,
     }  # fmt: skip
     messages = ({"role": "user", "content": "Make the file x."},)
     category = "multi_turn_base"

@@ -9,7 +9,7 @@ import pytest
 from bench.bad_answers.common import HOSTILE
 from genenv_jax.benchmarks.base import Rejection
 from genenv_jax.benchmarks.bfcl import backends
-from genenv_jax.benchmarks.bfcl.backends import Backends, Scenario, decode, same_state
+from genenv_jax.benchmarks.bfcl.backends import Backends, decode, same_state, scenario
 from tests.benchmarks.bfcl_classes import HEAVY
 from tests.benchmarks.bfcl_tasks import FILES, SCENARIO
 
@@ -111,10 +111,10 @@ def test_hostile_calls_take_less_than_a_second(made, text):
 
 def test_unknown_classes_and_broken_states_are_named(executable):
     with pytest.raises(ValueError, match="'Nothing': expected one of GorillaFileSystem"):
-        Backends(Scenario(("Nothing",), {}, False))
+        Backends(scenario(("Nothing",), {}))
     broken = {"GorillaFileSystem": {"root": {"a": {"type": "directory"}}}}
     with pytest.raises(ValueError, match="initial state of GorillaFileSystem does not load"):
-        Backends(Scenario(("GorillaFileSystem",), broken, False))
+        Backends(scenario(("GorillaFileSystem",), broken))
     with pytest.raises(ValueError, match="do not parse"):
         backends.reference(["cd("], {})
 
@@ -130,8 +130,8 @@ def test_absent_package_is_named_with_the_command(monkeypatch):
 def test_only_the_classes_modules_are_imported():
     program = (
         "import sys\n"
-        "from genenv_jax.benchmarks.bfcl.backends import Backends, Scenario, CLASSES\n"
-        "Backends(Scenario(tuple(CLASSES), {}, False))\n"
+        "from genenv_jax.benchmarks.bfcl.backends import CLASSES, Backends, scenario\n"
+        "Backends(scenario(CLASSES, {}))\n"
         "print([m for m in sys.modules if m.startswith(('bfcl_eval.', 'jax', 'requests'))])\n"
     )
     done = subprocess.run(

@@ -13,7 +13,7 @@ from bench.bad_answers.common import HOSTILE
 from genenv_jax.benchmarks import base
 from genenv_jax.benchmarks.base import Rejection, SeedStatistics, Task
 from genenv_jax.benchmarks.bfcl import backends, conversations, episode, multi_turn, soundness
-from genenv_jax.benchmarks.bfcl.backends import Scenario
+from genenv_jax.benchmarks.bfcl.backends import scenario
 from genenv_jax.benchmarks.bfcl.benchmark import BFCL
 from genenv_jax.benchmarks.bfcl.categories import CONVERSATION, MULTI_TURN
 from genenv_jax.benchmarks.bfcl.conversation_tasks import tools_of
@@ -64,7 +64,7 @@ def _seed(calls=(["touch(file_name='x')"], ["ls()"]), **fields):
 
 def _written(*turns, state=None):
     """A generation over the small classes."""
-    config = dict(SCENARIO.config) if state is None else state
+    config = dict(SCENARIO["config"]) if state is None else state
     return json.dumps(
         {
             "state": config,
@@ -106,8 +106,8 @@ def test_the_reference_reads_before_it_uses(benchmark):
     contents = {"notes": {"type": "file", "content": "zebra"}}
     files = {"GorillaFileSystem": {"root": {"home": {"type": "directory", "contents": contents}}}}
     task = _seed([["cat('notes')", "touch('zebra')"], ["ls()", "pwd()"]])
-    scenario = Scenario(_SMALL, files, False).to_json()
-    task = dataclasses.replace(task, answer=task.answer | {"scenario": scenario})
+    start = scenario(_SMALL, files)
+    task = dataclasses.replace(task, answer=task.answer | {"scenario": start})
     answers = benchmark.agent_answers(task)
     assert answers == [
         "[cat(file_name='notes')]", "[touch(file_name='zebra')]", "Done.", "[ls(), pwd()]", "Done.",
@@ -234,7 +234,7 @@ def test_unsound_generations_are_turned_away(benchmark, turns, reason):
 def test_states_that_no_class_has_are_turned_away(benchmark, state, reason):
     config = state
     if isinstance(state, dict) and "GorillaFileSystem" not in state:
-        config = dict(SCENARIO.config) | state
+        config = dict(SCENARIO["config"]) | state
     assert _verdict(benchmark, _written(("Look around.", "[ls()]"), state=config)) == reason
 
 
@@ -317,9 +317,7 @@ def _of_grammar(benchmark, seeds, count, rng):
 
 
 def test_the_grammar_on_small_classes(benchmark):
-    seed = dataclasses.replace(
-        _seed(), answer=_seed().answer | {"scenario": Scenario(_SMALL, {}, False).to_json()}
-    )
+    seed = dataclasses.replace(_seed(), answer=_seed().answer | {"scenario": scenario(_SMALL, {})})
     sound, broken = _of_grammar(benchmark, [seed], 20, random.Random(0))
     assert sound == {"": 20}
     assert not [pair for pair in broken if pair[1] != bfcl_grammar.BROKEN[pair[0]][1]]

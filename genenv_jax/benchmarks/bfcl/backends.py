@@ -49,6 +49,11 @@ CLASSES = {  # and their modules
 _STATELESS = "MathAPI"
 # Names that the official executor rejects before it evaluates a call.
 _FORBIDDEN = ("kill", "exit", "quit", "remove", "unlink", "popen", "Popen", "run")
+_PRECISIONS = {
+    "logarithm": "precision",
+    "square_root": "precision",
+    "round_number": "decimal_places",
+}
 _MAX_RESULT_BITS = 14_300  # a little more than the 4,300 digits that Python writes out
 _MAX_PRECISION = 500  # digits; no reference asks for more than 10
 _MAX_NODES = 10_000  # files and directories that `du` and `find` walk through
@@ -83,7 +88,7 @@ def package_version() -> str:
 
 @dataclasses.dataclass(frozen=True)
 class Call:
-    """One decoded call: a name and its arguments, with calls and dictionaries inside as `_Nested`."""
+    """One decoded call: a name and its arguments, with calls inside as `Call`, dictionaries as `_Entries`."""
 
     name: str
     arguments: Mapping[str, Any]
@@ -123,12 +128,16 @@ def decode(
         return Rejection(TOO_LONG, f"{len(calls)} calls, limit {max_calls}")
     try:
         return [
-            Call(name, {key: _plan(value) for key, value in arguments.items()})
-            for call in calls
-            for name, arguments in call.items()
+            Call(call.name, {key: _plan(value) for key, value in call.arguments.items()})
+            for call in as_calls(calls)
         ]
     except ValueError as error:
         return Rejection(UNPARSABLE, str(error))
+
+
+def as_calls(parsed: Sequence[Mapping[str, Mapping[str, Any]]]) -> list[Call]:
+    """What `safe_parse.parse_calls` returns as calls."""
+    return [Call(name, arguments) for call in parsed for name, arguments in call.items()]
 
 
 def reference(calls: Sequence[str], order: Mapping[str, Sequence[str]]) -> list[Call]:
@@ -139,7 +148,7 @@ def reference(calls: Sequence[str], order: Mapping[str, Sequence[str]]) -> list[
     parsed = parse_calls(f"[{', '.join(calls)}]", 1 << 20, parameter_order=order)
     if isinstance(parsed, Rejection):
         raise ValueError(f"reference calls do not parse: {parsed.detail}")
-    return [Call(name, arguments) for call in parsed for name, arguments in call.items()]
+    return as_calls(parsed)
 
 
 def written(calls: Sequence[Call]) -> str:
@@ -175,28 +184,20 @@ def _plan(value: Any) -> Any:
     return _Entries(entries)
 
 
-@dataclasses.dataclass(frozen=True)
-class Scenario:
-    """What the objects of a conversation start from.
+Scenario = Mapping[str, Any]  # made by `scenario`
 
-    Attributes:
+
+def scenario(
+    classes: Sequence[str], config: Mapping[str, Any], long_context: bool = False
+) -> dict[str, Any]:
+    """What the objects of a conversation start from, as JSON.
+
+    Args:
       classes: names of the classes, in the order of the record.
       config: their initial states by class name (`initial_config` of the record).
       long_context: whether they pad what they return (the long_context category).
     """
-
-    classes: tuple[str, ...]
-    config: Mapping[str, Any]
-    long_context: bool
-
-    def to_json(self) -> dict[str, Any]:
-        """A dict of plain JSON values; `from_json` inverts it."""
-        return dataclasses.asdict(self) | {"classes": list(self.classes)}
-
-    @classmethod
-    def from_json(cls, record: Mapping[str, Any]) -> Scenario:
-        """Inverse of `to_json`."""
-        return cls(tuple(record["classes"]), record["config"], record["long_context"])
+    return {"classes": list(classes), "config": dict(config), "long_context": long_context}
 
 
 class _Consulted(dict):
@@ -245,7 +246,7 @@ class Backends:
     """One set of objects with their state; calls change it.
 
     Args:
-      scenario: classes and initial state.
+      scenario: classes and initial state, see `scenario`.
 
     Raises:
       ValueError: the package is absent, a class is unknown or a state cannot be loaded.
@@ -255,16 +256,15 @@ class Backends:
         require()
         self.objects: dict[str, Any] = {}
         self._methods: dict[str, Any] = {}
-        for name in scenario.classes:
+        for name in scenario["classes"]:
             made = _new(name)
             if name != _STATELESS:
-                state = copy.deepcopy(dict(scenario.config.get(name, {})))
-                _load(made, name, state, scenario.long_context)
+                state = copy.deepcopy(dict(scenario["config"].get(name, {})))
+                _load(made, name, state, scenario["long_context"])
             self.objects[name] = made
             for method, function in inspect.getmembers(made, predicate=inspect.ismethod):
                 if not method.startswith("_"):  # a later class hides an earlier one's, as there
                     self._methods[method] = function
-        self._owners = {method: function.__self__ for method, function in self._methods.items()}
 
     def parameter_order(self) -> dict[str, tuple[str, ...]]:
         """The order of each method's parameters, by which reference calls are bound."""
@@ -316,12 +316,13 @@ class Backends:
         """Rejects what would run for minutes: ValueError, as Python raises for very long integers."""
         if not _is_light(arguments):
             raise ValueError(f"arguments of more than {_MAX_WEIGHT} characters")
-        owner = type(self._owners[name]).__name__
-        if owner == "MathAPI":
+        owner = self._methods[name].__self__
+        kind = type(owner).__name__
+        if kind == "MathAPI":
             _check_numbers(name, arguments)
-        elif owner == "GorillaFileSystem" and name in ("du", "find"):
+        elif kind == "GorillaFileSystem" and name in ("du", "find"):
             # Copies of directories share their contents, so a few calls make a tree without end.
-            waiting, seen = [self._owners[name].root], 0
+            waiting, seen = [owner.root], 0
             while waiting:
                 entry = waiting.pop()
                 seen += 1
@@ -350,12 +351,9 @@ def _check_numbers(name: str, arguments: Mapping[str, Any]) -> None:
         whole = isinstance(base, int) and isinstance(exponent, int)
         if whole and exponent * max(abs(base).bit_length() - 1, 0) > _MAX_RESULT_BITS:
             raise ValueError("Exceeds the limit (4300 digits) for integer string conversion")
-    precisions = {"logarithm": "precision", "square_root": "precision"}
-    precisions["round_number"] = "decimal_places"
-    if name in precisions:
-        precision = arguments.get(precisions[name], 0)
-        if isinstance(precision, int | float) and abs(precision) > _MAX_PRECISION:
-            raise ValueError(f"a precision of more than {_MAX_PRECISION} digits")
+    precision = arguments.get(_PRECISIONS.get(name), 0)
+    if isinstance(precision, int | float) and abs(precision) > _MAX_PRECISION:
+        raise ValueError(f"a precision of more than {_MAX_PRECISION} digits")
     if any(isinstance(value, str | list | tuple) and len(value) > MAX_CHARS for value in values):
         raise ValueError(f"a value of more than {MAX_CHARS} elements")
 

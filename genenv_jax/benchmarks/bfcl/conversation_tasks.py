@@ -13,7 +13,7 @@ from typing import Any
 
 from genenv_jax.benchmarks.base import Message, Rejection, Task
 from genenv_jax.benchmarks.bfcl import prompts
-from genenv_jax.benchmarks.bfcl.backends import CLASSES, Scenario
+from genenv_jax.benchmarks.bfcl.backends import CLASSES, Scenario, scenario
 from genenv_jax.benchmarks.bfcl.categories import CONVERSATION, TURN_STATE
 from genenv_jax.benchmarks.bfcl.files import Files, answer_of, messages, tool
 from genenv_jax.benchmarks.bfcl.multi_turn import reference_results
@@ -63,7 +63,7 @@ def read(files: Files, category: str, origin: str, rule: str) -> Iterator[Task]:
         if isinstance(parsed, Rejection):
             raise ValueError(f"{answer_at}: reference calls do not parse: {parsed.detail}")
         answer = conversation_answer(
-            Scenario(tuple(classes), config, padded),
+            scenario(classes, config, padded),
             [list(turn) for turn in turns],
             [list(turn) for turn in calls],
             [name for call in parsed for name in call],
@@ -117,7 +117,7 @@ def _withheld(
 
 
 def conversation_answer(
-    scenario: Scenario, turns: list, calls: list[list[str]], names: Iterable[str]
+    start: Scenario, turns: list, calls: list[list[str]], names: Iterable[str]
 ) -> dict[str, Any]:
     """`Task.answer` of a whole conversation.
 
@@ -130,7 +130,7 @@ def conversation_answer(
         "rule": CONVERSATION,
         "ground_truth": [],
         "same_tools": True,
-        "scenario": scenario.to_json(),
+        "scenario": start,
         "turns": turns,
         "calls": calls,
         "functions": sorted(names),
@@ -156,7 +156,7 @@ def _turns(whole: Task, added: Sequence[_Tools], rule: str, where: str) -> Itera
         return
     results: list[list[str]] = []
     if rule == TURN_STATE:
-        results = reference_results(Scenario.from_json(spec["scenario"]), spec["calls"])
+        results = reference_results(spec["scenario"], spec["calls"])
     tools = list(whole.tools)
     history: tuple[Message, ...] = ()
     for index, (turn, calls) in enumerate(zip(spec["turns"], spec["calls"], strict=True)):

@@ -34,7 +34,7 @@ from genenv_jax.benchmarks.bfcl import multi_turn, prompts, soundness
 from genenv_jax.benchmarks.bfcl.backends import (
     Backends,
     Call,
-    Scenario,
+    as_calls,
     keys_read,
     reference,
     written,
@@ -97,27 +97,22 @@ def write(task: Task, same_tools: bool = True) -> str:
     """The text that `read` inverts, where every turn of the task has calls.
 
     It has no functions, which are always the seed's.  The request of a turn without calls is told with the
-    next one's.  Keys of the state that its class does
-    not read are left out.
+    next one's.  Keys of the state that its class does not read are left out.
     """
     spec = task.answer
-    scenario = Scenario.from_json(spec["scenario"])
+    scenario = spec["scenario"]
     order = Backends(scenario).parameter_order()
     turns, waiting = [], []
     for messages, calls in zip(spec["turns"], spec["calls"], strict=False):
-        waiting += [
-            m["content"]
-            for m in messages
-            if m["role"] == "user" and not prompts.is_announcement(m["content"])
-        ]
+        waiting += [said for said in spoken(messages) if not prompts.is_announcement(said)]
         if calls:
             request = "\n".join(waiting).strip()
             turns.append({"request": request, "calls": written(reference(calls, order))})
             waiting = []
     state = {
         name: {key: value for key, value in config.items() if key in read}
-        for name, config in scenario.config.items()
-        if name in scenario.classes and (read := keys_read(name, config))
+        for name, config in scenario["config"].items()
+        if name in scenario["classes"] and (read := keys_read(name, config))
     }
     return json.dumps({"state": state, "turns": turns}, ensure_ascii=False)
 
@@ -134,8 +129,8 @@ def read(text: str, seed: Task) -> Task | Rejection:
         return value
     if not _has_keys(value, "state", "turns") or not isinstance(value["turns"], list):
         return Rejection(UNPARSABLE, 'expected {"state": {...}, "turns": [...]}')
-    scenario = Scenario.from_json(seed.answer["scenario"])
-    rejection = _state_fault(value["state"], scenario.classes)
+    scenario = seed.answer["scenario"]
+    rejection = _state_fault(value["state"], scenario["classes"])
     if rejection:
         return rejection
     if len(value["turns"]) > _MAX_TURNS:
@@ -154,7 +149,7 @@ def read(text: str, seed: Task) -> Task | Rejection:
     if count > _MAX_CALLS:
         return Rejection(TOO_MANY_CALLS, f"{count} calls, limit {_MAX_CALLS}")
     answer = conversation_answer(
-        dataclasses.replace(scenario, config=value["state"]),
+        {**scenario, "config": value["state"]},
         turns,
         [[written_call(call) for call in turn] for turn in calls],
         [call.name for turn in calls for call in turn],
@@ -196,7 +191,7 @@ def _turn(turn: Any, tools: Sequence[Mapping[str, Any]]) -> tuple[str, list[Call
     truth = ground_truth_of(calls, tools, "python", defaults_are_optional=True)
     if isinstance(truth, Rejection):
         return Rejection(BAD_ANSWER, truth.detail)
-    return request, [Call(name, arguments) for call in calls for name, arguments in call.items()]
+    return request, as_calls(calls)
 
 
 def _has_keys(value: Any, *keys: str) -> bool:
@@ -223,7 +218,7 @@ def simulator_messages(seed: Task, statistics: SeedStatistics) -> list[Message]:
 def agent_answer(task: Task) -> str:
     """The reference as the text that `score` reads: the answers of each turn, as JSON."""
     spec = task.answer
-    order = Backends(Scenario.from_json(spec["scenario"])).parameter_order()
+    order = Backends(spec["scenario"]).parameter_order()
     turns = [
         [written(reference(calls, order)), END_OF_TURN] if calls else [END_OF_TURN]
         for calls in spec["calls"]

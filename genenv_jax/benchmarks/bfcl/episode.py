@@ -16,7 +16,6 @@ from genenv_jax.benchmarks.bfcl import prompts
 from genenv_jax.benchmarks.bfcl.backends import (
     Backends,
     Call,
-    Scenario,
     decode,
     reference,
     written,
@@ -47,7 +46,7 @@ class _Conversation(Episode):
     def __init__(self, task: Task, opening: Sequence[Message]):
         super().__init__(opening)
         self._task, self._spec = task, task.answer
-        self._judge = Judge(Scenario.from_json(self._spec["scenario"]))
+        self._judge = Judge(self._spec["scenario"])
         self._turn, self._step = 0, 0
 
     def next_turn(self) -> Score | Sequence[Message]:
@@ -159,7 +158,7 @@ def reference_answers(spec: Mapping[str, Any]) -> list[str]:
 
     Raises ValueError where the initial state does not load or a call does not parse.
     """
-    backends = Backends(Scenario.from_json(spec["scenario"]))
+    backends = Backends(spec["scenario"])
     order = backends.parameter_order()
     answers, read = [], ""
     for turn, calls in zip(spec["turns"], spec["calls"], strict=False):

@@ -117,7 +117,7 @@ def score_transcript(task: Task, answer: str) -> Score:
     detail = {"turns": len(spec["calls"]), "passed_turns": 0, "steps": sum(map(len, decoded))}
     if len(turns) != len(spec["calls"]):
         return Score(0.0, False, True, FORCE_TERMINATED, detail)
-    judge = Judge(Scenario.from_json(spec["scenario"]))
+    judge = Judge(spec["scenario"])
     for index, (steps, reference) in enumerate(zip(decoded, spec["calls"], strict=True)):
         for calls in steps:
             judge.run(calls)
@@ -143,7 +143,7 @@ def score_turn(task: Task, answer: str) -> Score:
         return Score(0.0, False, False, calls.reason if calls.reason in known else "decoder_failed")
     if spec["calls"] and not calls:
         return Score(0.0, False, True, EMPTY_TURN)
-    judge = Judge(Scenario.from_json(spec["scenario"]))
+    judge = Judge(spec["scenario"])
     for earlier in spec["history"]:
         judge.replay(earlier)
     judge.run(calls)
@@ -165,7 +165,7 @@ def reference_results(scenario: Scenario, turns: Sequence[Sequence[str]]) -> lis
 
 def execution_fault(spec: Mapping[str, Any]) -> Rejection | None:
     """NOT_EXECUTABLE if a reference call of a turn does not run on the state that its history leaves."""
-    scenario = Scenario.from_json(spec["scenario"])
+    scenario = spec["scenario"]
     results = reference_results(scenario, [*spec["history"], spec["calls"]])[-1]
     failed = next((result for result in results if is_error(result)), None)
     return Rejection(NOT_EXECUTABLE, failed[:200]) if failed is not None else None

@@ -28,11 +28,11 @@ from genenv_jax.benchmarks.bfcl import prompts, schemas
 from genenv_jax.benchmarks.bfcl.backends import (
     Backends,
     Call,
-    Scenario,
     is_error,
     keys_read,
     reference,
     same_state,
+    scenario,
     written,
     written_call,
 )
@@ -178,7 +178,7 @@ class _Plays:
 
     def __init__(self, task: Task):
         spec = task.answer
-        self._scenario, self._calls = Scenario.from_json(spec["scenario"]), spec["calls"]
+        self._scenario, self._calls = spec["scenario"], spec["calls"]
         backends = Backends(self._scenario)
         order = backends.parameter_order()
         self.turns: list[_Turn] = []
@@ -214,15 +214,15 @@ class _Plays:
         return any(map(_failed, self.without(turn, place)[0]))
 
 
-def _state_fault(scenario: Mapping[str, Any]) -> Rejection | None:
+def _state_fault(start: Mapping[str, Any]) -> Rejection | None:
     """BAD_STATE, if the classes do not read a state as it is meant."""
     try:
-        defaults = Backends(Scenario(tuple(scenario["classes"]), {}, False)).objects
+        defaults = Backends(scenario(start["classes"], {})).objects
     except ValueError:  # a class without a state of its own
         defaults = {}
     try:
-        Backends(Scenario.from_json(scenario))
-        for name, config in scenario["config"].items():
+        Backends(start)
+        for name, config in start["config"].items():
             unread = sorted(set(config) - keys_read(name, config))
             if unread:
                 return Rejection(BAD_STATE, f"{name} does not read {unread[0][:60]!r}")

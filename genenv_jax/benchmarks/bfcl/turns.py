@@ -63,7 +63,7 @@ def agent_answer(task: Task) -> str:
     if "reference" in spec:
         return spec["reference"]
     if spec["rule"] == TURN_STATE:
-        made = backends.Backends(backends.Scenario.from_json(spec["scenario"]))
+        made = backends.Backends(spec["scenario"])
         return backends.written(backends.reference(spec["calls"], made.parameter_order()))
     if spec["kind"] == "irrelevance":
         return "[]"
