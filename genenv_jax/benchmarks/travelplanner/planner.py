@@ -48,17 +48,16 @@ def find_plan(
     Returns:
       The days, or None where there is no such plan.
     """
-    if len(reference.legs) != len(reference.cities) + 1:
-        return None
-    if len(reference.cities) != query.visiting_city_number:
+    cities = len(reference.cities)
+    if (cities, len(reference.legs)) != (query.visiting_city_number, cities + 1):
         return None
     layouts = dict.fromkeys([layout_of(reference, query), travel_days(query.days)])
-    for layout in layouts:
-        if layout is None or len(layout) != len(reference.legs):
-            continue
+    for layout in filter(None, layouts):
         stays = [
             _stay(city, query, after - before, database)
-            for city, before, after in zip(reference.cities, layout, layout[1:], strict=False)
+            for city, (before, after) in zip(
+                reference.cities, itertools.pairwise(layout), strict=True
+            )
         ]
         if not all(stays):
             continue
