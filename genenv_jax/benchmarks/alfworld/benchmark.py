@@ -13,13 +13,18 @@ import contextlib
 import dataclasses
 import json
 from collections.abc import Callable, Mapping
-from typing import Any
 
-from genenv_jax.benchmarks.alfworld import commands, engine, expert, games, prompts, tasks
-from genenv_jax.benchmarks.alfworld import generation as generations
+from genenv_jax.benchmarks.alfworld import (
+    commands,
+    engine,
+    expert,
+    games,
+    generation,
+    prompts,
+    tasks,
+)
 from genenv_jax.benchmarks.alfworld.episode import GameEpisode, RulesGame, RunningGame
 from genenv_jax.benchmarks.alfworld.steps import Steps
-from genenv_jax.benchmarks.alfworld.world import World
 from genenv_jax.benchmarks.base import Message, Rejection, Score, SeedStatistics, Task
 from genenv_jax.benchmarks.options import check_choice, check_integers
 from genenv_jax.benchmarks.wording import letters
@@ -102,13 +107,10 @@ class ALFWorld(Steps):
         known = {} if room is None else {"room": room.to_json()}
         if split == "eval":
             return game.task(split, **known)
-        solution = self._solve(world)
+        solution = games.solve(world, self.likely, self.train_steps)
         if room is None or isinstance(solution, Rejection):
             return None
         return game.task(split, **known, **solution)
-
-    def _solve(self, world: World) -> dict[str, Any] | Rejection:
-        return games.solve(world, self.likely, self.train_steps)
 
     def canonical(self, task: Task) -> str:
         """See `Benchmark.canonical`; a game is its room, or its id."""
@@ -133,7 +135,7 @@ class ALFWorld(Steps):
         if task.answer.get("plan"):
             return float(len(task.answer["plan"]))
         goal, _ = prompts.split_state(task.messages[-1]["content"])
-        return 2.0 + 2 * len(generations.asked(goal))
+        return 2.0 + 2 * len(generation.asked(goal))
 
     # -- the simulator ----------------------------------------------------------------------------------
 
@@ -149,12 +151,12 @@ class ALFWorld(Steps):
             return super().simulator_answer(task, seed)
         return json.dumps(task.answer["room"])
 
-    def parse(self, text: str, seed: Task, task_id: str, generation: int) -> Task | Rejection:
-        """See `Benchmark.parse`; of a game the reasons are those of `games.parse`."""
+    def read(self, text: str, seed: Task) -> Task | Rejection:
+        """See `Steps.read`; of a game `games.read`."""
         if not self.is_interactive(seed):
-            return super().parse(text, seed, task_id, generation)
+            return super().read(text, seed)
         grammar = seed.answer.get("grammar") or self._game(seed).played_in(self.grammar)
-        return games.parse(text, seed, task_id, generation, grammar, self._solve)
+        return games.read(text, seed, grammar, self.likely, self.train_steps)
 
     def fault(self, task: Task) -> Rejection | None:
         """See `Steps.fault`; of a written game `games.fault`, and WRONG_ANSWER."""

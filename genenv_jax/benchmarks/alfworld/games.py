@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 import pathlib
-from collections.abc import Callable
 from typing import Any
 
 from genenv_jax.benchmarks.alfworld import expert, kinds, pddl, planner, rooms, tasks
@@ -86,32 +85,26 @@ def solve(world: World, likely: expert.Likelihood, max_steps: int) -> dict[str, 
     return {"plan": plan, "shortest": len(shortest)}
 
 
-def parse(
-    text: str,
-    seed: Task,
-    task_id: str,
-    generation: int,
-    grammar: str,
-    solved: Callable[[World], dict[str, Any] | Rejection],
+def read(
+    text: str, seed: Task, grammar: str, likely: expert.Likelihood, max_steps: int
 ) -> Task | Rejection:
     """The game of a room that a simulator wrote.  Total.
 
     Args:
-      text, seed, task_id, generation: see `Benchmark.parse`.
+      text, seed: see `Benchmark.read`.
       grammar: one of `commands.GRAMMARS`.
-      solved: see `solve`.
+      likely, max_steps: see `solve`.
 
     Reasons: those of `rooms.parse` and `solve`.
     """
     room = rooms.parse(text)
     if isinstance(room, Rejection):
         return room
-    solution = solved(_world(room, grammar))
+    solution = solve(_world(room, grammar), likely, max_steps)
     if isinstance(solution, Rejection):
         return solution
-    return Task(
-        id=task_id,
-        benchmark=seed.benchmark,
+    return dataclasses.replace(
+        seed,
         category=CHORES[room.task].task_type,
         messages=(_message(room),),
         answer={
@@ -123,9 +116,6 @@ def parse(
             "room": room.to_json(),
             **solution,
         },
-        seed_id=seed.id,
-        origin="generated",
-        generation=generation,
     )
 
 

@@ -6,6 +6,7 @@ Nothing can execute an invented room, but what the text says of itself must fit 
 
 from __future__ import annotations
 
+import dataclasses
 import re
 from collections.abc import Sequence
 
@@ -20,7 +21,6 @@ from genenv_jax.benchmarks.base import (
     Task,
 )
 from genenv_jax.benchmarks.headers import is_same, parse_headers
-from genenv_jax.benchmarks.safe_parse import check_text
 from genenv_jax.benchmarks.wording import fold
 
 MAX_COMMANDS = 200
@@ -33,13 +33,8 @@ _BULLET = re.compile(r"(?:[-*>•]|[0-9]{1,3}[.)]) +")
 _WORDS = {"clean": ("clean",), "heat": ("hot", "heat", "warm"), "cool": ("cool", "cold", "chill")}
 
 
-def parse(text: str, seed: Task, task_id: str, generation: int) -> Task | Rejection:
-    """The step of four sections.  Total.
-
-    Reasons: EMPTY, NOT_TEXT, TOO_LONG, UNPARSABLE (sections), BAD_ANSWER (the action).
-    """
-    if rejection := check_text(text, commands.MAX_TEXT):
-        return rejection
+def read(text: str, seed: Task) -> Task | Rejection:
+    """The step of four sections.  Total.  Reasons: UNPARSABLE (sections), BAD_ANSWER (the action)."""
     found = parse_headers(text, prompts.HEADERS)
     if isinstance(found, Rejection):
         return found
@@ -53,10 +48,8 @@ def parse(text: str, seed: Task, task_id: str, generation: int) -> Task | Reject
     action = commands.normalise(action) if "\n" not in action else ""
     if not action:
         return Rejection(BAD_ANSWER, "the action: expected one line")
-    return Task(
-        id=task_id,
-        benchmark=seed.benchmark,
-        category=seed.category,
+    return dataclasses.replace(
+        seed,
         messages=({"role": "user", "content": prompts.state_text(goal, observations)},),
         answer={
             "kind": "step",
@@ -66,9 +59,6 @@ def parse(text: str, seed: Task, task_id: str, generation: int) -> Task | Reject
             "admissible": list(admissible),
             "action": action,
         },
-        seed_id=seed.id,
-        origin="generated",
-        generation=generation,
     )
 
 

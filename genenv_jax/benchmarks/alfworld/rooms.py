@@ -164,8 +164,6 @@ def parse(text: str) -> Room | Rejection:
 
     Reasons: those of `safe_parse.parse_json` and `read`.
     """
-    if rejection := safe_parse.check_text(text, MAX_TEXT):
-        return rejection
     value = safe_parse.parse_json(safe_parse.unfenced(text), MAX_TEXT, _MAX_DEPTH)
     return value if isinstance(value, Rejection) else read(value)
 

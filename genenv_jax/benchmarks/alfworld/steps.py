@@ -12,8 +12,7 @@ import pathlib
 from collections import Counter
 from collections.abc import Sequence
 
-from genenv_jax.benchmarks.alfworld import commands, expert, prompts, scoring, tasks
-from genenv_jax.benchmarks.alfworld import generation as generations
+from genenv_jax.benchmarks.alfworld import commands, expert, generation, prompts, scoring, tasks
 from genenv_jax.benchmarks.base import BAD_TOOLS, Message, Rejection, Score, SeedStatistics, Task
 from genenv_jax.benchmarks.options import check_choice, check_names
 from genenv_jax.benchmarks.records import Published
@@ -37,6 +36,7 @@ class Steps(Published):
     """
 
     name = tasks.NAME
+    max_generation = commands.MAX_TEXT
 
     eval_splits: Sequence[str] = ("valid_unseen",)
     grammar: str = tasks.OWN_GRAMMAR
@@ -108,7 +108,7 @@ class Steps(Published):
         """See `Benchmark.signature`: what the chore asks to be done, and the next verb."""
         goal, _ = prompts.split_state(task.messages[-1]["content"])
         verb = task.answer.get("action", "").partition(" ")[0]
-        return " ".join([*generations.asked(goal), verb])
+        return " ".join([*generation.asked(goal), verb])
 
     def difficulty(self, task: Task) -> float:
         """See `Benchmark.difficulty`: commands before the situation."""
@@ -145,13 +145,13 @@ class Steps(Published):
         listed = "\n".join(task.answer["admissible"])
         return prompts.sections_text(goal, observations, listed, task.answer["action"])
 
-    def parse(self, text: str, seed: Task, task_id: str, generation: int) -> Task | Rejection:
-        """See `Benchmark.parse`, and `generation.parse` for the reasons."""
-        return generations.parse(text, seed, task_id, generation)
+    def read(self, text: str, seed: Task) -> Task | Rejection:
+        """See `Benchmark.read`, and `generation.read` for the reasons."""
+        return generation.read(text, seed)
 
     def fault(self, task: Task) -> Rejection | None:
         """Reasons of `generation.fault`, BAD_TOOLS, WRONG_ANSWER."""
-        if rejection := generations.fault(task):
+        if rejection := generation.fault(task):
             return rejection
         length = sum(len(message["content"]) for message in self.prompt(task))
         if length > prompts.PROMPT_CHARS:
