@@ -38,7 +38,6 @@ class _Child:
     directory: pathlib.Path
     process: subprocess.Popen
     started: float
-    from_share: float  # of the run, done before
 
     @property
     def is_cold(self) -> bool:
@@ -71,8 +70,6 @@ class Runner:
         self.plan, self.workdir, self._command, self._say = plan, workdir, tuple(command), say
         self.failed: list[tuple[str, int]] = []
         self._children: list[_Child] = []
-        # Of a whole run, by arm: those that ended in this session.
-        self._seconds: dict[str, list[float]] = {}
         self._signal = 0
 
     def run(self) -> bool:
@@ -134,8 +131,7 @@ class Runner:
                 start_new_session=True,
                 pass_fds=(lock,),
             )
-        share = self.plan.share(arm, directory)
-        self._children.append(_Child(arm, seed, directory, process, time.monotonic(), share))
+        self._children.append(_Child(arm, seed, directory, process, time.monotonic()))
         self._say(
             f"{arm} seed {seed}: " + (f"continues after epoch {before}" if before else "starts")
         )
@@ -147,13 +143,11 @@ class Runner:
         if code == 0 and self.plan.share(arm, child.directory) == 1:
             last_start = {"epochs": step, "minutes_of_last_start": seconds / 60}
             write_json(child.directory / DONE, last_start)
-            if child.from_share < 1:
-                self._seconds.setdefault(arm, []).append(seconds / (1 - child.from_share))
             total = len(self.plan.runs())
             finished = total - len(left) - len(self._children) - len(self.failed)
             self._say(
                 f"[{finished}/{total}] {arm} seed {seed}: finished in {_duration(seconds)}"
-                f"{self._scores(child)}{self._time_left(left)}"
+                f"{self._scores(child)}"
             )
             return
         self.failed.append((arm, seed))
@@ -174,25 +168,6 @@ class Runner:
             if isinstance(record.get(self.plan.suite.metric), (int, float))
         ]
         return f", held-out {scores[0]:.3f} → {scores[-1]:.3f}" if scores else ""
-
-    def _time_left(self, left: Sequence[tuple[str, int]]) -> str:
-        """From the seconds that each arm's runs took so far, or all arms' where it has none."""
-        everything = [s for seconds in self._seconds.values() for s in seconds]
-        if not everything or not (left or self._children):
-            return ""
-
-        def seconds(arm: str, share: float) -> float:
-            known = self._seconds.get(arm, everything)
-            return share * sum(known) / len(known)
-
-        expected = 0.0
-        for arm, seed in left:
-            directory = run_dir(self.workdir, arm, seed)
-            expected += seconds(arm, 1 - self.plan.share(arm, directory))
-        for child in self._children:
-            whole = seconds(child.arm, 1 - child.from_share)
-            expected += max(0.0, whole - (time.monotonic() - child.started))
-        return f"; about {_duration(expected / self.plan.suite.jobs)} left"
 
     def _log_path(self, arm: str, seed: int) -> pathlib.Path:
         return self.workdir / arm / f"seed-{seed}.log"

@@ -126,7 +126,7 @@ class Simulator(Player):
             # The first writer draws as if it were the only one.
             drawn = jax.random.fold_in(key, processes.put(np.uint32(first))) if first else key
             parts.append(engine(params, prompts, drawn, on_completion=finished))
-        return Rollouts.concat_samples(parts)
+        return Rollouts.concat(parts, axis=1)
 
     def generate_initial(
         self,

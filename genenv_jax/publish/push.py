@@ -64,12 +64,9 @@ def check(directory: pathlib.Path) -> None:
     """Raises ValueError or OSError where a directory is no complete export, or names a place on this disk."""
     if not directory.is_dir():
         raise NotADirectoryError(f"{directory} is no directory; expected an exported model")
-    if not any((directory / name).is_file() for name in ("config.json", "adapter_config.json")):
-        raise FileNotFoundError(f"{directory} holds no config.json; {_EXPECTED}")
-    if not any(directory.glob("*.safetensors")):
-        raise FileNotFoundError(f"{directory} holds no weights (*.safetensors); {_EXPECTED}")
-    if not (directory / CARD).is_file():
-        raise FileNotFoundError(f"{directory} holds no {CARD}; {_EXPECTED}")
+    for pattern in ("*config.json", "*.safetensors", CARD):
+        if not any(directory.glob(pattern)):
+            raise FileNotFoundError(f"{directory} holds no {pattern}; {_EXPECTED}")
     for file in sorted(directory.glob("*config.json")):
         for key, value in read_json(file).items():
             if key.endswith("name_or_path") and value and not _on_hub(value):

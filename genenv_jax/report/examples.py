@@ -65,21 +65,10 @@ def shown_epochs(run: Run) -> list[int]:
 def nearest_tasks(
     tasks: Iterable[Mapping[str, Any]], targets: Sequence[float]
 ) -> list[Mapping[str, Any] | None]:
-    """For each target the task whose p̂ is nearest to it; None where no task is left.
-
-    No task is taken twice: one that suits two targets goes to the nearer.  Of equals, the first is taken.
-    """
+    """For each target in turn the task whose p̂ is nearest to it, none twice; None where no task is left."""
     left = list(tasks)
-    chosen: dict[int, Mapping[str, Any]] = {}
-    while left and len(chosen) < len(targets):
-        _, index, place = min(
-            (abs(p_hat_of(task) - target), index, place)
-            for index, target in enumerate(targets)
-            if index not in chosen
-            for place, task in enumerate(left)
-        )
-        chosen[index] = left.pop(place)
-    return [chosen.get(index) for index in range(len(targets))]
+    nearest = lambda target: left.index(min(left, key=lambda t: abs(p_hat_of(t) - target)))  # noqa: E731
+    return [left.pop(nearest(target)) if left else None for target in targets]
 
 
 def tasks_by_success(run: Run, targets: Sequence[float]) -> list[tuple[int, list[dict[str, Any]]]]:

@@ -171,41 +171,24 @@ def _lines_by_epoch(path: pathlib.Path) -> collections.Counter[int]:
 
 
 def _difficulty(run: Run) -> Figure | None:
-    mean, spread = run.series("generated/difficulty_mean"), run.series("generated/difficulty_sd")
     panels = [
+        ("generated/difficulty_mean", "Difficulty of the accepted tasks", "mean difficulty"),
+        ("generated/difficulty_sd", "Spread of the difficulty", "SD over tasks"),
         ("generated/distinct_signatures", "Distinct signatures", "kinds of task per epoch"),
         ("generated/signature_entropy", "Entropy of signatures", "nats"),
     ]
     panels = [panel for panel in panels if run.series(panel[0])]
-    if not mean and not panels:
+    if not panels:
         return None
-    columns = bool(mean) + len(panels)
-    figure = Figure(figsize=(3.4 * columns + 0.2, 3.0), layout="constrained")
-    cells = list(figure.subplots(1, columns, squeeze=False)[0])
-    if mean:
-        axes = cells.pop(0)
-        steps, values = np.array(list(mean)), np.array(list(mean.values()))
-        deviations = np.array([spread.get(step, 0.0) for step in steps])
-        axes.fill_between(
-            steps,
-            values - deviations,
-            values + deviations,
-            color=COLOURS[0],
-            alpha=0.18,
-            linewidth=0,
-            label="± SD over tasks",
-        )
-        axes.plot(steps, values, "o-", color=COLOURS[0], label="mean")
-        axes.set_title("Difficulty of the accepted tasks")
-        axes.set_ylabel("difficulty")
-        axes.legend(loc="best")
-        epoch_axis(axes)
-    for axes, (name, title, label) in zip(cells, panels, strict=True):
+    figure = Figure(figsize=(3.4 * len(panels) + 0.2, 3.0), layout="constrained")
+    for axes, (name, title, label) in zip(
+        figure.subplots(1, len(panels), squeeze=False)[0], panels, strict=True
+    ):
         series = run.series(name)
-        axes.plot(list(series), list(series.values()), "o-", color=COLOURS[2])
+        axes.plot(list(series), list(series.values()), "o-", color=COLOURS[0])
         axes.set_title(title)
         axes.set_ylabel(label)
-        axes.set_ylim(0, 1.08 * max(series.values()) or 1.0)
+        axes.set_ylim(bottom=0)
         epoch_axis(axes)
     return figure
 

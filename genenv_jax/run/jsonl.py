@@ -142,13 +142,20 @@ def read_jsonl_at(path: str | os.PathLike[str], start: int) -> dict[str, Any]:
 
 def _record(line: bytes, place: str) -> dict[str, Any]:
     try:
-        record = json.loads(line)
-    except (ValueError, RecursionError) as error:
-        reason = "nested too deeply" if isinstance(error, RecursionError) else str(error)
-        raise ValueError(f"{place}: damaged line: {reason}") from None
-    if not isinstance(record, dict):
-        raise ValueError(f"{place}: damaged line: not a JSON object")
-    return record
+        return _object(line)
+    except ValueError as error:
+        raise ValueError(f"{place}: damaged line: {error}") from None
+
+
+def _object(data: bytes) -> dict[str, Any]:
+    """A JSON object.  Raises ValueError with the reason why it is none."""
+    try:
+        content = json.loads(data)
+    except RecursionError:
+        raise ValueError("nested too deeply") from None
+    if not isinstance(content, dict):
+        raise ValueError("not a JSON object")
+    return content
 
 
 def read_json(path: str | os.PathLike[str], expected: str) -> dict[str, Any]:
@@ -163,12 +170,9 @@ def read_json(path: str | os.PathLike[str], expected: str) -> dict[str, Any]:
 def parse_json(data: bytes, path: str | os.PathLike[str], expected: str) -> dict[str, Any]:
     """The JSON object that was read of the file `path`; see `read_json`."""
     try:
-        content = json.loads(data)
-        if not isinstance(content, dict):
-            raise ValueError("not a JSON object")
-    except (ValueError, RecursionError) as error:
+        return _object(data)
+    except ValueError as error:
         raise ValueError(f"{path} is damaged: {error}; expected {expected}") from None
-    return content
 
 
 def write_jsonl(path: str | os.PathLike[str], records: Iterable[Mapping[str, Any]]) -> None:

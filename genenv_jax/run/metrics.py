@@ -19,8 +19,6 @@ from genenv_jax.run.jsonl import JsonLines, iter_jsonl
 if TYPE_CHECKING:
     from genenv_jax.run.tracking import Tables, Tracker
 
-_RESERVED = ("step", "nonfinite")
-
 
 class MetricWriter(JsonLines):
     """A file of JSON lines by step.
@@ -52,22 +50,15 @@ class MetricWriter(JsonLines):
             written as null, and their names are listed under "nonfinite".
           tables: for the tracker alone.
         Raises:
-          TypeError: a value that is not a real scalar, or a name that is not a string.
-          ValueError: a step that is not larger than the last one, or a reserved name.
+          TypeError: a value that is not a real scalar.
+          ValueError: a step that is not larger than the last one.
           OSError: the line could not be written; the file is left as it was.
         """
-        if isinstance(step, bool) or not isinstance(step, (int, np.integer)) or step < 0:
-            raise ValueError(f"step must be a non-negative integer, not {step!r}")
         if self._last_step is not None and step <= self._last_step:
             raise ValueError(
                 f"{self.path} already holds step {self._last_step}; cannot write step {step}. "
                 "Call truncate() with the checkpoint's offset before running epochs again"
             )
-        for name in scalars:
-            if not isinstance(name, str):
-                raise TypeError(f"metric names are strings, not {name!r}")
-            if name in _RESERVED:
-                raise ValueError(f"metric name {name!r} is reserved")
         numbers = {name: _scalar(name, value) for name, value in scalars.items()}
         nonfinite = sorted(name for name, x in numbers.items() if not math.isfinite(x))
         record = numbers | dict.fromkeys(nonfinite) | {"step": int(step)}
@@ -161,15 +152,17 @@ def cells(metrics: Mapping[str, float]) -> dict[str, str]:
         for name, value in metrics.items()
         if name.startswith("eval/") and name.endswith(f"{mode}/accuracy")
     ]
-    shown = {"held-out": held_out[0] if held_out else ""}
-    for title, name, form in (
-        ("valid", "generated/valid_share", ".0%"),
-        ("p̂", "generated/p_hat_mean", ".2f"),
+    columns = (
         ("reward", "agent/reward_mean", ".2f"),
+        ("p̂", "generated/p_hat_mean", ".2f"),
+        ("valid", "generated/valid_share", ".0%"),
         ("agent KL", "agent/kl", ".3f"),
-    ):
-        shown[title] = format(metrics[name], form) if name in metrics else ""
-    return {name: shown[name] for name in ("reward", "p̂", "valid", "agent KL", "held-out")}
+    )
+    shown = {
+        title: format(metrics[name], form) if name in metrics else ""
+        for title, name, form in columns
+    }
+    return shown | {"held-out": held_out[0] if held_out else ""}
 
 
 def _scalar(name: str, value: Any) -> int | float:

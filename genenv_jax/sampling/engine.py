@@ -103,21 +103,13 @@ class Rollouts:
         }
 
     @classmethod
-    def concat_samples(cls, parts: Sequence[Rollouts]) -> Rollouts:
-        """Rollouts of the same prompts, joined along the samples."""
+    def concat(cls, parts: Sequence[Rollouts], axis: int = 0) -> Rollouts:
+        """Rollouts joined along the prompts (0) or, of the same prompts, along the samples (1)."""
         first, *rest = parts
         if not rest:
             return first
-        return cls(first.prompts, **first._map(lambda *x: np.concatenate(x, axis=1), *rest))
-
-    @classmethod
-    def concat_prompts(cls, parts: Sequence[Rollouts]) -> Rollouts:
-        """Rollouts of different prompts with equally many samples, joined along the prompts."""
-        first, *rest = parts
-        if not rest:
-            return first
-        prompts = [prompt for part in parts for prompt in part.prompts]
-        return cls(prompts, **first._map(lambda *x: np.concatenate(x), *rest))
+        prompts = first.prompts if axis else [prompt for part in parts for prompt in part.prompts]
+        return cls(prompts, **first._map(lambda *x: np.concatenate(x, axis), *rest))
 
     def __len__(self) -> int:
         return len(self.prompts)

@@ -18,10 +18,8 @@ from typing import Any, Protocol
 import jax
 import numpy as np
 
-from genenv_jax.models.config import TransformerConfig
 from genenv_jax.parallel import processes, rules
 from genenv_jax.sampling import decoding, parts, turns
-from genenv_jax.sampling.draw import SamplingParams
 from genenv_jax.sampling.engine import (
     Engine,
     Rollouts,
@@ -92,10 +90,10 @@ class EpisodeEngine:
         there = [i for i, prompt in enumerate(prompts) if prompt]
         buckets = self.sampler.prompt_buckets
         widths = [bucket(len(prompts[i]), buckets, f"prompt {i}") for i in there]
-        result = Rollouts.empty(prompts, self._options, self.sampler.episode)
-        weights = decoding.prepare(params, config=self._config)
+        result = Rollouts.empty(prompts, self.sampler.options, self.sampler.episode)
+        weights = decoding.prepare(params, config=self.sampler.config)
         slots = self.sampler.batch_size
-        most = slots * self._options.group_size * self.sampler.episode
+        most = slots * self.sampler.options.group_size * self.sampler.episode
         for width, of in by_bucket(widths, slots, most):
             call = _Call(self, weights, environments, key, first_row, result, width)
             call.play(collections.deque(there[row] for row in of))
@@ -107,8 +105,8 @@ class EpisodeEngine:
         return [functools.partial(self._warm_up, params, width) for width in widths]
 
     def _warm_up(self, params: Callable[[], Params], width: int) -> None:
-        weights = decoding.prepare(params(), config=self._config)
-        empty = Rollouts.empty([], self._options, self.sampler.episode)
+        weights = decoding.prepare(params(), config=self.sampler.config)
+        empty = Rollouts.empty([], self.sampler.options, self.sampler.episode)
         call = _Call(self, weights, None, jax.random.key(0), 0, empty, width)
         call.admit([], *2 * (np.zeros(0, int),))
         for size in (call.size, *call.sizes):
@@ -116,14 +114,6 @@ class EpisodeEngine:
             call.decode()
             for observed in OBSERVATION_WIDTHS:
                 call.observe([], observed, [])
-
-    @property
-    def _config(self) -> TransformerConfig:
-        return self.sampler.config
-
-    @property
-    def _options(self) -> SamplingParams:
-        return self.sampler.options
 
 
 def history_sizes(length: int) -> list[int]:

@@ -1,4 +1,4 @@
-"""The skyline: tasks of the benchmark's own generator, at the agent's frontier."""
+"""The upper bound: tasks of the benchmark's own generator, at the agent's frontier."""
 
 from __future__ import annotations
 

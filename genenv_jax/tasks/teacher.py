@@ -181,9 +181,7 @@ class Teacher:
 
         On all processes what the first one got.
         """
-        packed = ""
-        if processes.is_writer():
-            packed = json.dumps(self._request(jobs))
+        packed = json.dumps(self._request(jobs)) if processes.is_writer() else ""
         answers, failure = json.loads(processes.agree("the teacher's answers", packed))
         return answers, failure
 
@@ -200,26 +198,20 @@ class Teacher:
             fits = len(completion.text) <= longest
             return place, completion.text[:longest], completion.ended and fits
 
-        answers: list[tuple[int, str | None, Any]] = []
-        failure = None
         threads = concurrent.futures.ThreadPoolExecutor(CONCURRENCY, "teacher")
         try:
             futures = [threads.submit(answer, *job) for job in jobs]
-            for future in concurrent.futures.as_completed(futures):
-                try:
-                    answers.append(future.result())
-                except concurrent.futures.CancelledError:
-                    continue
-                except EndpointError as error:
-                    failure = failure or {
-                        "text": str(error),
-                        "budget": isinstance(error, BudgetSpent),
-                    }
-                    for waiting in futures:
-                        waiting.cancel()
-        finally:
+            concurrent.futures.wait(futures, return_when=concurrent.futures.FIRST_EXCEPTION)
+        finally:  # after a failure what is on its way is still taken
             threads.shutdown(wait=True, cancel_futures=True)
-        return sorted(answers), failure
+        ended = [future for future in futures if not future.cancelled()]
+        answers = sorted(future.result() for future in ended if not future.exception())
+        error = next(filter(None, (future.exception() for future in ended)), None)
+        if error is None:
+            return answers, None
+        if not isinstance(error, EndpointError):
+            raise error
+        return answers, {"text": str(error), "budget": isinstance(error, BudgetSpent)}
 
     def _judge(
         self,

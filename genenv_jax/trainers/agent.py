@@ -98,7 +98,7 @@ class AgentTrainer:
                 count, last = sum(len(r) for _, r in pending), start + c.batch_size >= len(items)
                 # The agent has not changed since the first of them, so they are all its own.
                 if count and (count >= c.batch_size or last):
-                    together = Rollouts.concat_prompts([taken for taken, _ in pending])
+                    together = Rollouts.concat([taken for taken, _ in pending])
                     earned = np.concatenate([rewards for _, rewards in pending])
                     with session.measure("update agent"):
                         updated = self.update(together, earned)

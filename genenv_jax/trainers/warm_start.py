@@ -17,8 +17,6 @@ import numpy as np
 
 from genenv_jax.benchmarks.base import Message
 from genenv_jax.benchmarks.demonstrations import (
-    AGENT,
-    SIMULATOR,
     Completion,
     Demonstration,
     Transcript,
@@ -322,15 +320,11 @@ def _examples(
     model: LanguageModel, limits: LimitsConfig, demonstrations: Sequence[Demonstration]
 ) -> tuple[dict[str, list[Example]], int]:
     """The examples of each role, and how many completions were too long, or their prompts."""
-    most = {
-        AGENT: (limits.agent_prompt, max(limits.agent_response, limits.agent_episode)),
-        SIMULATOR: (limits.simulator_prompt, limits.simulator_response),
-    }
     found: dict[str, list[Example]] = collections.defaultdict(list)
     for d in demonstrations:
-        longest_prompt, longest_answer = most[d.role]
+        longest_prompt, *longest = limits.of(d.role)
         e = _encode(model, d.messages, d.completions)
-        fits = [len(answer) <= longest_answer for answer in e.completions]
+        fits = [len(answer) <= max(longest) for answer in e.completions]
         if any(fits) and len(e.prompt) <= longest_prompt:
             parts = (list(itertools.compress(part, fits)) for part in (e.completions, e.loss_mask))
             found[d.role].append(Example(e.prompt, *parts))

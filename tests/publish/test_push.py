@@ -108,8 +108,8 @@ def test_what_the_hub_refuses_is_one_line(exported, hub, capsys):
     ("change", "message"),
     [
         (lambda at: (at / "README.md").unlink(), "no README.md; expected an exported model"),
-        (lambda at: (at / "config.json").unlink(), "no config.json"),
-        (lambda at: (at / "model.safetensors").unlink(), "no weights"),
+        (lambda at: (at / "config.json").unlink(), "no *config.json"),
+        (lambda at: (at / "model.safetensors").unlink(), "no *.safetensors"),
         (lambda at: (at / "config.json").write_text("["), "not valid JSON"),
     ],
 )

