@@ -397,6 +397,7 @@ def test_a_good_generation_becomes_a_task(benchmark):
         (_generation(answer="Quito"), generation.BAD_STEPS),
         (_generation(answer="the"), base.BAD_ANSWER),
         (_generation(answer="Lima |"), base.BAD_ANSWER),
+        (_generation(answer="Lima</answer>, Peru"), base.WRONG_ANSWER),
         (_generation(answer="| ".join("abcdefghi")), base.BAD_ANSWER),
         (_generation(answer="x" * 300), base.BAD_ANSWER),
         (_generation(question="In which year was Lima, Peru founded?"), generation.LEAKED),

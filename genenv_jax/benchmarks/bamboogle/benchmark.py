@@ -30,7 +30,7 @@ from genenv_jax.benchmarks.bamboogle import prompts, scoring, tasks
 from genenv_jax.benchmarks.bamboogle.episode import MAX_SEARCHES, SearchEpisode, search_answer
 from genenv_jax.benchmarks.bamboogle.judge import EndpointJudge
 from genenv_jax.benchmarks.bamboogle.scoring import normalize
-from genenv_jax.benchmarks.base import WRONG_ANSWER, Message, Rejection, Score, SeedStatistics, Task
+from genenv_jax.benchmarks.base import Message, Rejection, Score, SeedStatistics, Task
 from genenv_jax.benchmarks.options import check_choice, check_shares
 from genenv_jax.benchmarks.records import Published
 from genenv_jax.benchmarks.subsets import stable_position
@@ -153,11 +153,8 @@ class Bamboogle(Published):
         Whether a generated answer is true cannot be checked without a source; the steps must lead to
         it, and the question must not hold it.
         """
-        if rejection := generations.fault(task):
+        if rejection := generations.fault(task) or super().fault(task):
             return rejection
-        found = scoring.score(task.answer["answers"], self.agent_answer(task), "f1")
-        if not found.success or found.reward < 1.0:
-            return Rejection(WRONG_ANSWER, "wrong_answer")
         return self._search_fault(task) if self.episodes else None
 
     def _search_fault(self, task: Task) -> Rejection | None:
