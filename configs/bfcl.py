@@ -25,10 +25,11 @@ The whole leaderboard, as its authors score it, of any model:
     genenv evaluate --config=configs/bfcl.py:official --workdir=runs/bfcl-official
 
 holds out every category.  The AST checker judges single turns; multi-turn categories are whole conversations
-(with the package above) of up to 21 answers a turn.  Metrics have the leaderboard's names: each category,
-`non_live`, `live`, `irrelevance_overall`, `multi_turn`, `overall`.  Memory and web search are not run and
-count 0, so that `overall` is at most 0.6.  `configs/bfcl.py:official_v3` reads the records of v3 and forms
-its aggregates; answers are decoded, checked and executed by the rules of v4 (bfcl-eval 2026.3.23), so that
+(with the package above) of up to 21 answers a turn.  The categories in Java and JavaScript need the extra
+`bfcl` (`pip install -e '.[bfcl]'`).  Metrics have the leaderboard's names: each category, `non_live`, `live`,
+`irrelevance_overall`, `multi_turn`, `overall`.  Memory and web search are not run and count 0, so that
+`overall` is at most 0.6.  `configs/bfcl.py:official_v3` reads the records of v3 and forms its aggregates;
+answers are decoded, checked and executed by the rules of v4 (bfcl-eval 2026.3.23), so that
 its numbers are not quite those of the v3 leaderboard.
 
     genenv train --config=configs/bfcl.py:conversations --workdir=runs/bfcl-conversations \\

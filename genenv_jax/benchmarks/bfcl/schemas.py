@@ -300,8 +300,6 @@ def _render(value: Any, schema: Mapping[str, Any], language: str) -> str:
     if isinstance(value, str):
         return _quoted(value)
     if language == "javascript":
-        if isinstance(value, list):
-            return f"[{', '.join(_javascript(element) for element in value)}]"
         return _javascript(value) + ("n" if declared == "Bigint" else "")
     if isinstance(value, list):
         nested = schema.get("items", {}).get("type", "any")

@@ -20,7 +20,7 @@ from typing import Any
 from genenv_jax.benchmarks.base import TOO_DEEP, UNPARSABLE, Rejection
 from genenv_jax.benchmarks.safe_parse import bracketed, check_text
 
-INSTALL = "pip install 'genenv_jax[bfcl]'"
+INSTALL = "pip install -e '.[bfcl]'"
 POSITIONAL = "*"  # key of an argument that has no name
 _MODULES = {"java": "tree_sitter_java", "javascript": "tree_sitter_javascript"}
 _MAX_CHARS = (
