@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import contextlib
 import difflib
+import functools
 import itertools
 import os
 import re
@@ -144,6 +145,44 @@ def define_process_flags() -> None:
     )
 
 
+def _parse(argv: Sequence[str], buckets: bool) -> list[str]:
+    """Parses the flags; exits with one line where they are wrong.  `buckets`: see `run`."""
+    argv = ["--help" if argument == "-h" else argument for argument in argv]
+    try:
+        argv = config_files.find_in(argv)
+    except ValueError as error:
+        fail(error)
+    for name in flags.FLAGS.flags_by_module_dict()[__name__]:
+        # Shown by --help beside the command's own.
+        flags.FLAGS.register_key_flag_for_module(argv[0], name)
+    try:
+        _check_names(argv)
+        rest = flags.FLAGS(argv)
+    except SystemExit as end:
+        # absl exits with 1 after it has shown the help.
+        names = {argument.partition("=")[0].lstrip("-") for argument in argv}
+        sys.exit(0 if names & _HELP else end.code)
+    # An unknown group is a KeyError with its name alone.
+    except KeyError as error:
+        fail(f"bad flags: {_unknown(str(error.args[0]), argv)}")
+    # A mistyped setting is an AttributeError of the configuration.
+    except (flags.Error, AttributeError, OSError, ValueError, TypeError) as error:
+        fail(_flag_error(error))
+    try:
+        # A file that cannot be loaded raises on first use.  A command may need no configuration.
+        if flags.FLAGS.config is not None:
+            flags.FLAGS.config.keys()
+    except Exception as error:
+        fail(f"--config: {error.__cause__ or error}")
+    if len(rest) > 1:
+        fail(f"unexpected argument {rest[1]!r}; settings are --config.KEY=VALUE")
+    for name in ("out", "run") if buckets else ("workdir", "out", "run"):
+        given = flags.FLAGS[name].value if name in flags.FLAGS else None
+        if given and "://" in given:
+            fail(f"--{name}={given}: expected a directory (a bucket can be mounted with gcsfuse)")
+    return rest
+
+
 def run(main: Callable[[], Any], buckets: bool = False) -> None:
     """Parses the flags, keeps libraries' progress notes off the terminal, and calls `main`.
 
@@ -151,45 +190,6 @@ def run(main: Callable[[], Any], buckets: bool = False) -> None:
 
     SIGTERM and SIGINT end the command with exit code 143 and 130, and with one line.
     """
-
-    def parse(argv: Sequence[str]) -> list[str]:
-        argv = ["--help" if argument == "-h" else argument for argument in argv]
-        try:
-            argv = config_files.find_in(argv)
-        except ValueError as error:
-            fail(error)
-        for name in flags.FLAGS.flags_by_module_dict()[__name__]:
-            # Shown by --help beside the command's own.
-            flags.FLAGS.register_key_flag_for_module(argv[0], name)
-        try:
-            _check_names(argv)
-            rest = flags.FLAGS(argv)
-        except SystemExit as end:
-            # absl exits with 1 after it has shown the help.
-            names = {argument.partition("=")[0].lstrip("-") for argument in argv}
-            sys.exit(0 if names & _HELP else end.code)
-        # An unknown group is a KeyError with its name alone.
-        except KeyError as error:
-            fail(f"bad flags: {_unknown(str(error.args[0]), argv)}")
-        # A mistyped setting is an AttributeError of the configuration.
-        except (flags.Error, AttributeError, OSError, ValueError, TypeError) as error:
-            fail(_flag_error(error))
-        try:
-            # A file that cannot be loaded raises on first use.  A command may need no configuration.
-            if flags.FLAGS.config is not None:
-                flags.FLAGS.config.keys()
-        except Exception as error:
-            fail(f"--config: {error.__cause__ or error}")
-        if len(rest) > 1:
-            fail(f"unexpected argument {rest[1]!r}; settings are --config.KEY=VALUE")
-        for name in ("out", "run") if buckets else ("workdir", "out", "run"):
-            given = flags.FLAGS[name].value if name in flags.FLAGS else None
-            if given and "://" in given:
-                fail(
-                    f"--{name}={given}: expected a directory (a bucket can be mounted with gcsfuse)"
-                )
-        return rest
-
     if allocator.arrays_in_host_memory():
         allocator.keep_freed_buffers()
     # It is read when a path is first used: gs:// then goes through gcsfs, even if TensorFlow is installed.
@@ -197,29 +197,29 @@ def run(main: Callable[[], Any], buckets: bool = False) -> None:
     # It is read when transformers is imported, later: transformers would advise to install PyTorch.
     os.environ.setdefault("TRANSFORMERS_NO_ADVISORY_WARNINGS", "1")
 
-    def call(argv: Sequence[str]) -> None:
-        del argv
+    def call(_: Sequence[str]) -> None:
         if not flags.FLAGS["verbosity"].present:
             logging.set_verbosity(logging.WARNING)
         # Imported here, since it imports JAX: a wrong flag is reported at once.
         from genenv_jax.parallel import joining, processes
 
-        if "num_processes" in flags.FLAGS:
+        given = flags.FLAGS
+        if "num_processes" in given:
             with one_line_errors():
                 joining.initialize(
-                    flags.FLAGS.coordinator_address,
-                    flags.FLAGS.num_processes,
-                    flags.FLAGS.process_id,
-                    auto=flags.FLAGS.distributed == "auto",
-                    timeout=flags.FLAGS.initialization_timeout,
-                    heartbeat_timeout=flags.FLAGS.heartbeat_timeout,
+                    given.coordinator_address,
+                    given.num_processes,
+                    given.process_id,
+                    auto=given.distributed == "auto",
+                    timeout=given.initialization_timeout,
+                    heartbeat_timeout=given.heartbeat_timeout,
                 )
         with processes.together():
             main()
 
     with signals.ending(*signals.BOTH):
         try:
-            app.run(call, flags_parser=parse)
+            app.run(call, flags_parser=functools.partial(_parse, buckets=buckets))
         except SystemExit as end:
             signals.say(end.code)
             raise

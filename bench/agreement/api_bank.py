@@ -115,7 +115,7 @@ class Official:
         ]
 
     def manager(self, level: int, api: str) -> Any:
-        """A tool manager with a fresh data base (of the API that is called, and of tokens)."""
+        """A tool manager with a fresh database (of the API that is called, and of tokens)."""
         first = self.managers[3 if level == 3 else 1]
         fresh = copy.copy(first)
         fresh.inited_tools = {}

@@ -4,8 +4,8 @@
 
 batch     updates of Random's agent: of how many groups, of informative ones or of any, at what learning rate
 range     what keeps the simulator's tasks varied: weights by how rare its skills are, a stronger KL penalty,
-          a floor of tasks of the initial simulator, one pass; beside tasks at the depths that the agent
-          solves half of the time, told by the world itself
+          a share of tasks of the initial simulator, one pass; compared with tasks that the benchmark draws
+          at the depths that the agent solves half of the time
 map       GenEnv and Random from seed tasks of other depths: what a trained simulator is worth depends on
           what the frozen one writes
 """

@@ -1,4 +1,4 @@
-"""Values and text that a model or a damaged file wrote, made safe to reckon with and to show."""
+"""Values and text that a model or a damaged file wrote, made safe to compute with and to show."""
 
 from __future__ import annotations
 

@@ -79,7 +79,7 @@ def test_found_apis_bring_their_parameters_types(splits):
 
 def test_contents_that_must_be_equal_are_few(splits):
     exact = [task.id for tasks in splits.values() for task in tasks if task.answer.get("exact")]
-    # Found by content: the data base has another time than the call.
+    # Found by content: the database has another time than the call.
     assert len(exact) == 12
     assert all("Agenda" in task_id or "Reminder" in task_id for task_id in exact)
 

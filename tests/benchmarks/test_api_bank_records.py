@@ -28,7 +28,7 @@ def test_calls_and_replies_of_three_levels(directory):
     wish = "User: This is Ada, ada-0451. Forget that I water the fern at 0:00."
     assert ada.messages == ({"role": "user", "content": wish},)
     assert [tool["name"] for tool in ada.tools] == ["DeleteReminder", "BookTable"]
-    # The data base has the first reminder at another time, the second at this one.
+    # The database has the first reminder at another time, the second at this one.
     assert [task.answer.get("exact") for task in splits["level-1-api"][:3]] == [
         ["content"],
         None,

@@ -8,7 +8,7 @@ Why call match, and not the official execution.  The official evaluators run eve
 base and compare the result with a stored one.  Fed with its own gold calls, that code accepts 337 of the
 399 calls of level 1 (84.5 %), 80 of the 90 of level 2 and 121 of the 131 of level 3 that are no tool
 search.  The rest cannot be won: lists in quotes are cut by its regular expression, two-step APIs need a
-state that a fresh data base lacks, the data base was edited after the dialogues were written, an API's
+state that a fresh database lacks, the database was edited after the dialogues were written, an API's
 parameter was renamed, one check reads a field that does not exist, translation needs a network.  Here
 the name and the parameters are compared with the gold call's, under the same relaxations for each
 parameter, and every gold call is accepted.  Where the official execution accepts the gold call, both

@@ -5,7 +5,7 @@ Dates and times compare as such (`2023-3-5` is `2023-03-05`), free text loosely 
 words in common), people, genres and codes without regard to case, and parameters of type `int`, `float`
 and `bool` after a cast.  Everything else is equal or not.  `_RULES` states this for each parameter.
 
-Officially the call is also executed on a fresh data base and its result compared with a stored one.  That
+Officially the call is also executed on a fresh database and its result compared with a stored one.  That
 rejects many gold calls (see `benchmark`), so nothing is executed here.
 """
 
@@ -308,7 +308,7 @@ def score_reply(spec: Mapping[str, Any], answer: str) -> Score:
 
 # Gold calls that the official execution rejects (`benchmark`), tool searches aside: a right answer to one of
 # these 82 of 620 counts as wrong in every published number.  No call of some APIs is accepted, and eight
-# calls ask for what a fresh data base does not hold.  It accepted no other answer to them either, of 3,787
+# calls ask for what a fresh database does not hold.  It accepted no other answer to them either, of 3,787
 # that were tried.  `bench/agreement/api_bank.py` finds them.
 _REJECTED_APIS = frozenset(
     "AddMeeting CancelTimedSwitch DeleteMeeting Dictionary ModifyMeeting QueryMeeting QueryScene "

@@ -201,7 +201,7 @@ def exact_parameters(
       entries: {key: {"username", "content", "time", ...}} of the API's table.
 
     Returns:
-      ["content"], or [] where the time finds the entry (or nothing does: the data base was edited after
+      ["content"], or [] where the time finds the entry (or nothing does: the database was edited after
       the dialogues were written).
     """
     if not {"token", "content", "time"} <= set(parameters):
