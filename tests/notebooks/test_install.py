@@ -95,7 +95,6 @@ def test_an_installed_package_needs_no_checkout(tmp_path):
     library.mkdir()
     ignored = shutil.ignore_patterns("__pycache__")
     shutil.copytree(ROOT / "genenv_jax", library / "genenv_jax", ignore=ignored)
-    shutil.copytree(ROOT / "configs", library / "genenv_jax" / "configs", ignore=ignored)
     parameters = "".join(PARAMETERS.format(cell=cell(name, "parameters")) for name in NAMES)
     code = INSTALLED.format(install=cell("ablations", "install"), parameters=parameters)
     kept = {k: v for k, v in os.environ.items() if not k.startswith(("GENENV_", "TPU_"))}

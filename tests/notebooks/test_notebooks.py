@@ -73,29 +73,6 @@ def test_the_settings_of_smollm2_are_settings(monkeypatch, quick, accelerator):
     assert values["CONFIG"].endswith(",cpu") == (quick or not accelerator)
 
 
-@pytest.mark.parametrize("accelerator", ["", "cuda"])
-def test_worked_examples_have_room_in_the_prompts(monkeypatch, tmp_path, accelerator):
-    monkeypatch.delenv("GENENV_QUICK", raising=False)
-    values = parameters("smollm2", accelerator)
-    config = load_config(values["CONFIG"], "CONFIG")
-    before = validate(config).limits
-    commands = []
-    exec(
-        cell("smollm2", "zero-shot"),
-        values
-        | {"config": config, "model": "M", "here": tmp_path}
-        | {"run": lambda *command: commands.append(command)},
-    )
-    as_it_is, with_examples = ([f for f in c if f.startswith("--config")] for c in commands)
-    more = [flag.removeprefix("--config.").split("=") for flag in with_examples[len(as_it_is) :]]
-    config.update_from_flattened_dict({key: ast.literal_eval(value) for key, value in more})
-    checked = validate(config)
-    assert checked.benchmark["shots"] == values["EXAMPLES"] == 2
-    # Of API-Bank's prompts the longest has 1,952 tokens with two examples.
-    assert checked.limits.agent_prompt > max(2048, before.agent_prompt)
-    assert checked.limits.buckets(before.agent_prompt) == before.buckets(before.agent_prompt)
-
-
 @pytest.mark.parametrize("size", ["quick", "small", "full"])
 def test_the_suites_of_all_sizes_are_valid(monkeypatch, tmp_path, size, capsys):
     monkeypatch.setenv("GENENV_QUICK", str(int(size == "quick")))
