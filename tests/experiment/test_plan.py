@@ -109,9 +109,11 @@ def test_arms_keep_their_order_and_flags_may_set_anything(tmp_path):
         (changed("metric", "accuracy"), "config.metric = 'accuracy'"),
         (changed("strata", ""), "config.strata = ''"),
         (changed("contrasts", (("a", "c"),)), "config.contrasts: 'c': expected one of"),
+        (changed("contrasts", (("a", "a"),)), "a pair of two arms"),
         (changed("contrasts", (("a", "b"), ("a", "b"))), "each of them once"),
         (changed("threshold_arm", ""), "config.threshold_arm = ''"),
         (changed("overrides", {"epoch": 1}), "config.arms.a: config.epoch .* config.epochs?"),
+        (changed("overrides", {"epochs": 0}), "evaluation.every and epochs must be positive"),
         (changed("overrides", {"curriculum": {"alpha": 2.0}}), "curriculum.alpha = 2.0"),
         (changed("overrides", {"seed": 4}), "seed is set"),
         (
