@@ -33,6 +33,7 @@ from tests.runs import lines
         ([QUICK, "--arm=best"], "--arm=best: expected one of .*, random, "),
         ([], "^error: --config is missing: expected a file such as configs/quickstart.py$"),
         (["--config="], "^error: --config is missing: expected a file"),
+        (["--config.epochs=3"], "^error: --config is missing: expected a file"),
         (["--config=quickstart"], "quickstart: no such file; did you mean configs/quickstart.py"),
         (["--confg=x"], r"--confg is not a flag; did you mean --config\?$"),
         ([QUICK, "--nodry_rn"], r"--nodry_rn is not a flag; did you mean --dry_run\?$"),
@@ -51,6 +52,7 @@ from tests.runs import lines
             "config.arms.random.agent.x is not a setting: there is no group 'arms'",
         ),
         ([QUICK, "--config.group_size=4"], r"did you mean config\.agent\.group_size\?"),
+        ([QUICK, "--config.agent.group_size=1"], "group_size = 1: expected at least 2"),
         ([QUICK, "extra"], "unexpected argument 'extra'"),
         (
             ["--config=configs/missing.py"],
