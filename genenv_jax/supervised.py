@@ -110,8 +110,8 @@ def _given(config: Config) -> pathlib.Path | None:
 
 
 def _is_there(directory: pathlib.Path) -> bool:
-    """Whether a model is in the cache, as process 0 sees it."""
-    there = (directory / "config.json").is_file()
+    """Whether a complete model is in the cache, as process 0 sees it: its digests are written last."""
+    there = (directory / digests.NAME).is_file()
     return processes.agree("is the model there", str(there)) == "True"
 
 
@@ -326,9 +326,14 @@ def make_base_model(
             f"base model  made from scratch for both roles, once; kept in {directory.parent}"
         )
         params = train(config.warm_start, limits, pairs, model, model.load_params())
-        if not (directory / "config.json").is_file():
-            model.save(directory, params, notes={CARD: card.of_warm_start(config, None)})
-            digests.seal(directory)
+        made = scratch / "made"
+        model.save(made, params, notes={CARD: card.of_warm_start(config, None)})
+        digests.seal(made)
+        try:
+            made.rename(directory)
+        except OSError:
+            if not (directory / digests.NAME).is_file():
+                raise
 
 
 def main() -> None:
