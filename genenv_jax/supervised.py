@@ -207,9 +207,14 @@ def fine_tune_model(
             notes = {"best": tuned.best, "losses": tuned.records}
             best = next(record for record in tuned.records if record["step"] == tuned.best)
             files = {"warm_start.json": notes, CARD: card.of_warm_start(config, path, best)}
-            host.model.save(directory, params, lora=model.config.lora, notes=files)
+            # With its digests at once: what is in the cache without them is not complete.
+            made = unfinished.with_name(f"{unfinished.name}.made")
+            if processes.is_writer():
+                shutil.rmtree(made, ignore_errors=True)  # of one that was killed here
+            host.model.save(made, params, lora=model.config.lora, notes=files)
         if processes.is_writer():
-            digests.seal(directory)
+            digests.seal(made)
+            made.rename(directory)
             shutil.rmtree(unfinished)
 
 
