@@ -54,7 +54,7 @@ def main() -> None:
     options = flags.FLAGS
     with cli.one_line_errors():
         config = validate(options.config)
-        benchmark = make_benchmark(config.benchmark)
+        benchmark = make_benchmark(config)
         model = LanguageModel.load(config.model.path, dtype="float32")
     tasks = benchmark.tasks("eval")
     encoded = [model.encode_messages(benchmark.agent_messages(task)) for task in tasks]

@@ -68,7 +68,7 @@ class Coevolution:
         settings = RunSettings(workdir, config.to_dict())
         if config.compilation_cache:
             enable_compilation_cache(workdir)
-        self.benchmark = benchmark = build.make_benchmark(config.benchmark)
+        self.benchmark = benchmark = build.make_benchmark(config)
         settings.add_tasks(compare_data(benchmark))
         config.tasks.check(benchmark)
         teacher = open_teacher(config, benchmark, workdir)
@@ -120,6 +120,7 @@ class Coevolution:
             workdir=workdir,
             start=host.model.path,
             tasks=len(eval_tasks),
+            tools=benchmark.about().get("tools", ""),
             commit=provenance.commit(),
         )
         with host.activate():

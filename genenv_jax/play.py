@@ -211,7 +211,7 @@ def play(
 
     Raises ValueError or FileNotFoundError for what is missing or unfit.
     """
-    benchmark = build.make_benchmark(config.benchmark)
+    benchmark = build.make_benchmark(config)
     config = dataclasses.replace(config, evaluation=EvaluationConfig(max_tasks=64))
     host, params = load(config, benchmark, agent)
     first = _policy(config, host, params, "agent")

@@ -206,7 +206,8 @@ def fine_tune_model(
                 params = lora.join(host.load_params(), params)
             notes = {"best": tuned.best, "losses": tuned.records}
             best = next(record for record in tuned.records if record["step"] == tuned.best)
-            files = {"warm_start.json": notes, CARD: card.of_warm_start(config, path, best)}
+            tools = benchmark.about().get("tools", "")
+            files = {"warm_start.json": notes, CARD: card.of_warm_start(config, path, best, tools)}
             # With its digests at once: what is in the cache without them is not complete.
             made = unfinished.with_name(f"{unfinished.name}.made")
             if processes.is_writer():
@@ -354,7 +355,7 @@ def main() -> None:
             raise ValueError(f"--out {out} holds a model already: expected a new directory")
         if config.compilation_cache:
             enable_compilation_cache()
-        benchmark, mesh = build.make_benchmark(config.benchmark), build.open_mesh(config)
+        benchmark, mesh = build.make_benchmark(config), build.open_mesh(config)
         _make(config, benchmark, _given(config), out, mesh)
     print(flags.FLAGS.out)
 

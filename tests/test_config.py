@@ -128,7 +128,7 @@ _CHARACTERS = {
 def test_prompts_fit_the_recipes_of_small_models(monkeypatch, data_dir, name):
     monkeypatch.setenv("GENENV_DATA", str(data_dir))
     config = validate(_module("smollm2").get_config(name))
-    benchmark = make_benchmark(config.benchmark)
+    benchmark = make_benchmark(config)
     seeds, held_out = benchmark.tasks("seed"), benchmark.tasks("eval")
     prompts = (
         map(benchmark.agent_messages, [*seeds, *held_out]),

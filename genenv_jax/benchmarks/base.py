@@ -52,6 +52,7 @@ from genenv_jax.benchmarks.task import (  # noqa: F401  a benchmark needs this m
     chat,
     mean,
 )
+from genenv_jax.benchmarks.thoughts import after_thoughts
 from genenv_jax.benchmarks.wording import letters
 
 # What reading a task raises whose fields are not those of its benchmark.
@@ -80,6 +81,7 @@ class Benchmark(abc.ABC):
       isolated: True where `parse`, `verify` or `score` may be slow, hang or crash because of what a text
         says (an external engine).  They then run in worker processes with a time limit.  The benchmark
         must be picklable, and its modules must not import JAX.
+      has_tools: True where the agent calls tools that a chat template can show, see `tools.ToolBenchmark`.
       worker_needs: what such a process needs beside computing and reading files: some of "network" and
         "files", see `genenv_jax.scoring.isolation`.
       max_generation: characters of a generation that are read; of a longer one none is.
@@ -98,6 +100,7 @@ class Benchmark(abc.ABC):
     episodes: ClassVar[bool] = False
     difficulties: ClassVar[Sequence[str]] = ()
     isolated: ClassVar[bool] = False
+    has_tools: ClassVar[bool] = False
     worker_needs: ClassVar[Collection[str]] = ()
     max_generation: ClassVar[int] = MAX_GENERATION
     rules: ClassVar[str] = ""
@@ -206,6 +209,20 @@ class Benchmark(abc.ABC):
 
     # -- the agent ------------------------------------------------------------------------------------------
 
+    def use_template(self, written_call: str, takes_results: bool) -> None:  # noqa: B027
+        """Says, before anything is asked, what the model's chat template does with tools.
+
+        Args:
+          written_call: how it writes a call; "" where it takes no tools.
+          takes_results: whether it has the role "tool" for what a call returns.
+        Raises:
+          ValueError: the benchmark was to show its tools in the template, which takes none.
+        """
+
+    def own_form(self, task: Task, answer: str) -> str:
+        """An answer in the form that `verdict` reads, where a chat template asks for another.  Total."""
+        return answer
+
     def prompt(self, task: Task) -> list[Message]:
         """What the agent reads of a task, system messages first.  Default: the task's messages."""
         return [dict(message) for message in task.messages]
@@ -253,9 +270,15 @@ class Benchmark(abc.ABC):
         return json.dumps(task.answer, ensure_ascii=False)
 
     def score(self, task: Task, answer: str) -> Score:
-        """The `verdict` on what the agent wrote; not valid where it raises.  Total, in bounded time."""
+        """The `verdict` on what the agent wrote after its thoughts; not valid where it raises.
+
+        Total, in bounded time.
+        """
         try:
-            return self.verdict(task, answer)
+            said = after_thoughts(answer)
+            if isinstance(said, Rejection):
+                return Score(0.0, False, False, said.reason)
+            return self.verdict(task, self.own_form(task, said))
         except Exception as error:
             return Score(0.0, False, False, f"malformed_task_{type(error).__name__.lower()}")
 
@@ -426,7 +449,7 @@ class Episode(abc.ABC):
       opening: the messages that the agent reads first.
       max_turns: answers after which `stop` ends the episode; 0: no limit.
     Attributes:
-      answers: those that were given, as they were written.
+      answers: those that were given, as they were written; `take` reads what follows their thoughts.
       result: the score once the episode has ended, else None.
     """
 
@@ -444,7 +467,12 @@ class Episode(abc.ABC):
         """Takes one answer.  The score where it ended the episode, also after the end; else None.  Total."""
         if self.result is None:
             self.answers.append(answer)
-            after = self.take(answer)
+            said = after_thoughts(answer)
+            after = (
+                Score(0.0, False, False, said.reason)
+                if isinstance(said, Rejection)
+                else self.take(said)
+            )
             self._messages.append({"role": "assistant", "content": self.shown(answer)})
             if not isinstance(after, Score) and len(self.answers) == self._max_turns:
                 after = self.stop()

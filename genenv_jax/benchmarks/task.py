@@ -6,7 +6,10 @@ import dataclasses
 from collections.abc import Collection, Mapping
 from typing import Any
 
-Message = Mapping[str, str]  # {"role": "system" | "user" | "assistant", "content": text}
+# {"role": "system" | "user" | "assistant" | "tool", "content": text}; the content of a message of the role
+# `TOOLS` is a JSON list of tools in OpenAI's form, which a chat template or a server takes as such.
+Message = Mapping[str, str]
+TOOLS = "tools"
 
 
 def chat(system: str, *parts: str) -> list[Message]:
@@ -26,6 +29,7 @@ def mean(values: Collection[float]) -> float:
 # snake_case words, because they become metric names.
 EMPTY = "empty"  # nothing but white space
 TRUNCATED = "truncated"  # the token limit came before an end token
+UNFINISHED_THOUGHT = "unfinished_thought"  # a thought before the answer that does not end
 NOT_TEXT = "not_text"  # bytes that are not UTF-8, or control characters
 TOO_LONG = "too_long"  # more characters than the benchmark reads
 TOO_DEEP = "too_deep"  # nested beyond the benchmark's limit

@@ -171,7 +171,7 @@ def run(
     # A model that is made or trained here is trained on the seeds.
     trained = not checked.model.path or checked.warm_start.steps > 0
     need_seeds = role == SIMULATOR or (trained and not endpoint)
-    benchmark = build.make_benchmark(checked.benchmark, need_seeds)
+    benchmark = build.make_benchmark(checked, need_seeds, server=bool(endpoint))
     compare_data(benchmark)
     tasks = checked.evaluation.tasks(benchmark, "seed" if role == SIMULATOR else "eval")
     if not tasks:

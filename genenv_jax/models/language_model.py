@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import functools
 import hashlib
+import json
 import os
 import pathlib
 import re
@@ -16,6 +17,14 @@ from genenv_jax.models.config import TransformerConfig
 from genenv_jax.models.make import MakeConfig
 from genenv_jax.settings import Settings, choice
 from genenv_jax.typing import Params
+
+TOOLS = "tools"  # the role of a message whose content is a JSON list of tools, in OpenAI's form
+_PROBE = {"type": "object", "properties": {"x": {"type": "integer", "description": "A number."}}}
+_PROBE_TOOL = {
+    "type": "function",
+    "function": {"name": "probe_tool", "description": "A probe.", "parameters": _PROBE},
+}
+HERMES_CALL = '<tool_call>\n{"name": "probe_tool", "arguments": {"x": 1}}\n</tool_call>'
 
 
 @dataclasses.dataclass(frozen=True)
@@ -141,7 +150,8 @@ class LanguageModel:
         ordinary text.  Other conversations give exactly the tokens of the template's text.
 
         Args:
-          messages: dicts with the strings "role" and "content".
+          messages: dicts with the strings "role" and "content".  The tools of a message of the role `TOOLS`
+            are given to the template as such.
         Raises:
           ValueError: the tokenizer has no chat template, a message is malformed, or the template
             refuses the conversation.
@@ -197,6 +207,44 @@ class LanguageModel:
             f"{self.path}: the chat template's pieces are not the tokens of the whole conversation"
         )
 
+    @functools.cached_property
+    def written_call(self) -> str:
+        """How the chat template writes `probe_tool(x=1)` as an answer; "" where it takes no tools.
+
+        A template that shows tools but writes no calls gives those of Hermes, the most common form.
+        """
+        tools = {"role": TOOLS, "content": json.dumps([_PROBE_TOOL])}
+        asked = {"role": "user", "content": "a"}
+        try:
+            shown = self._render([tools, asked])
+        except ValueError:
+            return ""
+        if "probe_tool" not in shown:
+            return ""
+        for arguments in ({"x": 1}, '{"x": 1}'):  # templates differ in what they take
+            function = {"name": "probe_tool", "arguments": arguments}
+            call = {"id": "probe0000", "type": "function", "function": function}
+            answer = {"role": "assistant", "content": "", "tool_calls": [call]}
+            try:
+                written = self._render([tools, asked, answer]).removeprefix(shown)
+            except ValueError:
+                continue
+            if "probe_tool" in written:
+                return written
+        return HERMES_CALL
+
+    @functools.cached_property
+    def takes_results(self) -> bool:
+        """Whether the chat template has a role of its own, "tool", for what a call returns."""
+        tools = {"role": TOOLS, "content": json.dumps([_PROBE_TOOL])}
+        asked, answered = {"role": "user", "content": "a"}, {"role": "assistant", "content": "b"}
+        try:
+            return "probe_result" in self._render(
+                [tools, asked, answered, {"role": "tool", "content": "probe_result"}]
+            )
+        except ValueError:
+            return False
+
     def _around(
         self, messages: Sequence[Mapping[str, str]], reply: Sequence[Mapping[str, str]]
     ) -> tuple[str, str, list[str], str]:
@@ -232,12 +280,20 @@ class LanguageModel:
         for number, message in enumerate(messages):
             if not all(isinstance(message.get(part), str) for part in ("role", "content")):
                 raise ValueError(f"message {number} lacks a string 'role' or 'content'")
-            contents.append(_valid_unicode(message["content"]))
+            content = _valid_unicode(message["content"])
+            if message["role"] == TOOLS:  # without escapes, in which control tokens could hide
+                content = json.dumps(json.loads(content), ensure_ascii=False)
+            contents.append(content)
         # It depends on all contents, so none of them can hold it.
         secret = hashlib.sha256("\0".join(contents).encode()).hexdigest()
         marked = []
-        for n, (message, content) in enumerate(zip(messages, contents, strict=True)):
-            if n == always or any(token in content for token in self._control_tokens):
+        for n, (message, content) in enumerate(zip(messages, tuple(contents), strict=True)):
+            if message["role"] == TOOLS:
+                for token in self._control_tokens:
+                    if token in content:
+                        content = content.replace(token, f"{secret}:{len(contents)}:")
+                        contents.append(token)
+            elif n == always or any(token in content for token in self._control_tokens):
                 content = f"{secret}:{n}:"
             marked.append({**message, "content": content})
         return marked, contents, secret
@@ -254,38 +310,62 @@ class LanguageModel:
         """Token ids of `text`, with nothing added around it.
 
         Control tokens (such as <|im_end|>) that are spelt out in the text are ordinary text, unless
-        `control_tokens` is true; set it only for text that no model wrote.  Total: lone surrogates
-        are replaced.
+        `control_tokens` is true; set it only for text that no model wrote.  Other special tokens, such as a
+        tag that a tokenizer has as one, are themselves.  Total: lone surrogates are replaced.
         """
-        return self.tokenizer.encode(
-            _valid_unicode(text),
-            add_special_tokens=False,
-            split_special_tokens=not control_tokens,
-        )
+        text = _valid_unicode(text)
+        control = [] if control_tokens else [t for t in self._control_tokens if t in text]
+        if not control:
+            return self.tokenizer.encode(text, add_special_tokens=False)
+        ids: list[int] = []
+        for piece in re.split(f"({'|'.join(map(re.escape, control))})", text):
+            ids += self.tokenizer.encode(
+                piece, add_special_tokens=False, split_special_tokens=piece in control
+            )
+        return ids
 
     def decode(self, ids: Iterable[int]) -> str:
-        """Text of token ids, without control tokens.
+        """Text of token ids, without control tokens; tags that are special tokens stay.
 
         Total: ids without a token (models have more rows than tokens) are left out, and bytes that
         are not UTF-8 become U+FFFD.
         """
-        known = range(self.config.vocab_size)
+        known, control = range(self.config.vocab_size), self._control_tokens.values()
         ids = (int(token) for token in ids)
         return self.tokenizer.decode(
-            [token for token in ids if token in known],
-            skip_special_tokens=True,
+            [token for token in ids if token in known and token not in control],
+            skip_special_tokens=False,
             clean_up_tokenization_spaces=False,
         )
 
     @functools.cached_property
-    def _control_tokens(self) -> list[str]:
-        added = self.tokenizer.added_tokens_decoder.values()
-        return [token.content for token in added if token.special]
+    def _control_tokens(self) -> dict[str, int]:
+        """The special tokens that begin, end or pad texts and turns, with their ids.
 
-    def _render(self, messages: list[dict[str, str]]) -> str:
+        They are those of the template's plain conversations; without a template all are.
+        """
+        added = self.tokenizer.added_tokens_decoder
+        special = {token.content: number for number, token in added.items() if token.special}
+        turns = [{"role": role, "content": "a"} for role in ("system", "user", "assistant", "user")]
+        for messages in (turns, turns[1:]):  # some templates know no system messages
+            try:
+                text = self._render(messages)
+            except ValueError:
+                continue
+            named = {self.tokenizer.bos_token_id, self.pad_id, *self.eos_ids}
+            return {
+                token: number
+                for token, number in special.items()
+                if token in text or number in named
+            }
+        return special
+
+    def _render(self, messages: Sequence[Mapping[str, Any]]) -> str:
+        tools = [m["content"] for m in messages if m["role"] == TOOLS]
         try:
             return self.tokenizer.apply_chat_template(
-                messages,
+                [m for m in messages if m["role"] != TOOLS],
+                tools=[tool for content in tools for tool in json.loads(content)] or None,
                 add_generation_prompt=True,
                 tokenize=False,
                 # Llama 3's templates put today's date in, by default; a prompt must not depend on the day.

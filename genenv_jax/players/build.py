@@ -7,7 +7,6 @@ import dataclasses
 import functools
 import math
 import os
-from collections.abc import Mapping
 from typing import Any
 
 import jax
@@ -18,7 +17,7 @@ from genenv_jax.benchmarks import registry
 from genenv_jax.benchmarks.base import Benchmark
 from genenv_jax.config import Config
 from genenv_jax.models.config import TransformerConfig
-from genenv_jax.models.language_model import LanguageModel
+from genenv_jax.models.language_model import HERMES_CALL, LanguageModel
 from genenv_jax.models.lora import split
 from genenv_jax.models.transformer import init_adapters
 from genenv_jax.parallel import processes
@@ -34,13 +33,27 @@ from genenv_jax.run.streams import Stream
 from genenv_jax.typing import Params
 
 
-def make_benchmark(options: Mapping[str, Any], need_seeds: bool = True) -> Benchmark:
+def make_benchmark(config: Config, need_seeds: bool = True, server: bool = False) -> Benchmark:
     """The benchmark that `config.benchmark` names, with its options.
 
+    Args:
+      config: of the run; the chat template of `config.model.path` says whether tools can be shown in it.
+      need_seeds: there must be some.
+      server: a server answers, which takes tools beside the messages.
     Raises what its constructor raises, and ValueError where seeds are needed and there are none.
     """
-    options = dict(options)
+    options = dict(config.benchmark)
     benchmark = registry.make_benchmark(options.pop("name"), **options)
+    if benchmark.has_tools:
+        path = config.model.path
+        model = LanguageModel.load(path) if path and not server else None
+        try:
+            if model is None:
+                benchmark.use_template(HERMES_CALL if server else "", takes_results=server)
+            else:
+                benchmark.use_template(model.written_call, model.takes_results)
+        except ValueError as error:
+            raise ValueError(f"config.benchmark.{error}") from error
     if need_seeds and not benchmark.tasks("seed"):
         raise ValueError(f"benchmark {benchmark.name!r} has no seed tasks: expected at least one")
     return benchmark

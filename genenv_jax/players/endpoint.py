@@ -15,12 +15,14 @@ import hashlib
 import importlib
 import json
 import os
+import re
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
-from genenv_jax.benchmarks.base import Message
+from genenv_jax.benchmarks.calls import HERMES, write_calls
+from genenv_jax.benchmarks.task import TOOLS, Message
 from genenv_jax.run.jsonl import JsonLines
 from genenv_jax.sampling.engine import OnCompletion
 from genenv_jax.scoring.attempts import ChatModel
@@ -160,7 +162,7 @@ class Endpoint:
         Raises:
           RequestRefused, BudgetSpent, EndpointError: see there.
         """
-        request = {**self._settings, "messages": [dict(m) for m in messages], "seed": seed}
+        request = {**self._settings, **_conversation(messages), "seed": seed}
         if temperature is not None:
             request["temperature"] = temperature
         text = json.dumps({"url": self.url, **request}, sort_keys=True)
@@ -263,15 +265,37 @@ def _completion(response: Any, url: str) -> Completion:
     try:
         choice = response.choices[0]
         text = choice.message.content
+        text = "\n".join([*([text] if isinstance(text, str) else []), *_calls(choice.message)])
     except (AttributeError, LookupError, TypeError) as error:
         raise EndpointError(f"{url}: the response is no chat completion ({error})") from error
     usage = getattr(response, "usage", None)
     return Completion(
-        text if isinstance(text, str) else "",
+        text,
         choice.finish_reason != "length",
         _count(getattr(usage, "prompt_tokens", 0)),
         _count(getattr(usage, "completion_tokens", 0)),
     )
+
+
+def _calls(message: Any) -> Iterator[str]:
+    """The calls of a message, each as the text of Hermes' form; arguments as the model wrote them."""
+    for call in getattr(message, "tool_calls", None) or ():
+        yield write_calls([{call.function.name: call.function.arguments}], HERMES)
+
+
+def _conversation(messages: Sequence[Message]) -> dict[str, Any]:
+    """A request's messages, and its tools where a message has some.
+
+    OpenAI takes letters, digits, "_" and "-" in a name, so other characters become "_".
+    """
+    said = [dict(message) for message in messages if message["role"] != TOOLS]
+    tools = [json.loads(m["content"]) for m in messages if m["role"] == TOOLS]
+    if not tools:
+        return {"messages": said}
+    functions = [dict(tool["function"]) for part in tools for tool in part]
+    for function in functions:
+        function["name"] = re.sub(r"[^\w-]", "_", function["name"], flags=re.ASCII)[:64]
+    return {"messages": said, "tools": [{"type": "function", "function": f} for f in functions]}
 
 
 def _count(tokens: Any) -> int:

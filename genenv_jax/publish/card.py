@@ -46,6 +46,7 @@ def of_run(
     workdir: pathlib.Path,
     start: pathlib.Path,
     tasks: int,
+    tools: str,
     commit: str,
 ) -> dict[str, str]:
     """What `Player.export` writes of a finished run beside the weights, as its arguments.
@@ -55,6 +56,7 @@ def of_run(
       workdir: of the run; its config.json and metrics.jsonl are read.
       start: directory of the model that the players started from.
       tasks: how many held-out tasks are scored.
+      tools: how the agent was shown its tools, `Benchmark.about`'s; "" where it has none.
       commit: of the code, as it was when the run began.
     """
     metrics = read_steps(workdir / "metrics.jsonl")
@@ -67,6 +69,7 @@ def of_run(
         "commit": commit,
         "scores": _scores(metrics),
         "tasks": tasks,
+        "tools": tools,
         "modes": config.evaluation.modes(),
         "written": _of_epochs(metrics) if role == "simulator" else None,
         "spent": {"epochs": last["step"]}
@@ -82,13 +85,17 @@ def of_run(
 
 
 def of_warm_start(
-    config: Config, start: pathlib.Path | None, best: Mapping[str, float] | None = None
+    config: Config,
+    start: pathlib.Path | None,
+    best: Mapping[str, float] | None = None,
+    tools: str = "",
 ) -> str:
     """The card of a model that `genenv_jax.supervised` has trained.
 
     Args:
       start: directory of the model that was trained; None: it was made.
       best: the step that was kept, and its losses, by name.
+      tools: see `of_run`.
     """
     spent = {
         "steps": config.warm_start.steps,
@@ -96,7 +103,7 @@ def of_warm_start(
         "seed": config.seed,
     }
     context = {"fingerprint": "", "trained": True, "scores": None, "written": None}
-    context |= {"spent": spent, "commit": provenance.commit()}
+    context |= {"spent": spent, "commit": provenance.commit(), "tools": tools}
     return _render("warm start", config, start, context)
 
 

@@ -46,6 +46,7 @@ _REASON_COLOURS = {
     "truncated": "#88CCEE",
     "empty": "#005A5A",
     "not_text": "#44AA99",
+    "unfinished_thought": "#6699CC",
     "too_long": "#117733",
     "too_deep": "#AADB7A",
     "not_evaluated": "#557799",

@@ -17,6 +17,7 @@ from collections.abc import Callable, Collection, Iterable, Sequence
 
 from genenv_jax.benchmarks import base
 from genenv_jax.benchmarks.base import Benchmark, Rejection, Task
+from genenv_jax.benchmarks.thoughts import after_thoughts
 from genenv_jax.benchmarks.wording import Subsequences, fold, words
 from genenv_jax.settings import Settings, choice, within
 
@@ -193,7 +194,10 @@ def inspect(
         return Rejection(base.EMPTY)
     if not done:
         return Rejection(base.TRUNCATED, "no end token before the limit")
-    task = benchmark.parse(text, seed, task_id, generation)
+    said = after_thoughts(text)
+    if isinstance(said, Rejection):
+        return said
+    task = benchmark.parse(said, seed, task_id, generation)
     if isinstance(task, Rejection):
         return task
     fault = _fault(benchmark, task)

@@ -342,3 +342,122 @@ def test_base_and_long_context_conversations_share_a_side(bfcl_dir):
         for split in ("seed", "eval")
     ]
     assert not numbers[0] & numbers[1] and all(numbers)
+
+
+# -- tools in the chat template -----------------------------------------------------------------------------
+
+HERMES = '<tool_call>{"name": "probe_tool", "arguments": {"x": 1}}</tool_call>'
+RIGHT = '{"name": "weather.get", "arguments": {"city": "Oslo", "days": 2}}'
+
+
+@pytest.fixture
+def shown_in_template(benchmark):
+    benchmark.use_template(HERMES, takes_results=True)
+    return benchmark
+
+
+def test_tools_in_the_template(shown_in_template):
+    tools, system, request = shown_in_template.agent_messages(seed_task())
+    first, second = (tool["function"] for tool in json.loads(tools["content"]))
+    assert (tools["role"], first["name"], second["name"]) == ("tools", "weather.get", "book")
+    assert first["parameters"]["type"] == "object"
+    assert second["parameters"]["properties"]["contact"]["type"] == "object"
+    assert system["role"] == "system" and "[name(" not in system["content"]
+    assert request == seed_task().messages[0]
+    assert shown_in_template.about()["tools"].startswith("in the chat template")
+    assert BFCL().about()["tools"] == "as text"
+
+
+@pytest.mark.parametrize(
+    ("answer", "reason", "valid"),
+    [
+        (f"<tool_call>{RIGHT}</tool_call>", "", True),
+        (f"```json\n{RIGHT}\n```", "", True),
+        (RIGHT, "", True),
+        ("[weather.get(city='Oslo', days=2)]", "", True),
+        (RIGHT.replace("weather.get", "weather_get"), "", True),
+        (f"<think>{RIGHT}? Yes.</think>\n{RIGHT}", "", True),
+        (f"<think>{RIGHT}", "unfinished_thought", False),
+        (RIGHT.replace("Oslo", "Bergen"), "cannot_find_match", True),
+        (f"{RIGHT}\n{RIGHT}", "wrong_count", True),
+        (RIGHT[:-1], "decoder_failed", False),
+        ("I cannot help.", "decoder_failed", False),
+        (RIGHT + "\0", "not_text", False),
+    ],
+)
+def test_calls_as_the_template_asks_for_them(shown_in_template, answer, reason, valid):
+    score = shown_in_template.score(seed_task(), answer)
+    assert (score.reason, score.valid, score.success) == (reason, valid, not reason)
+
+
+def test_a_refusal_and_a_call_where_none_fits(shown_in_template):
+    task = seed_task(kind="irrelevance", category="irrelevance", truth=[])
+    assert shown_in_template.score(task, shown_in_template.agent_answer(task)).reward == 1
+    assert shown_in_template.score(task, f"<tool_call>{RIGHT}</tool_call>").reward == 0
+    assert not shown_in_template.score(task, f"<tool_call>{RIGHT}</tool_call>").success
+
+
+@pytest.mark.parametrize(
+    "call", [HERMES, '[TOOL_CALLS][{"name": "probe_tool"}]', '{"parameters": {"x": 1}}']
+)
+@pytest.mark.parametrize("rule", ["ast", "static_match"])
+def test_the_reference_is_written_in_the_templates_form(benchmark, call, rule):
+    benchmark.use_template(call, takes_results=False)
+    task = seed_task(rule=rule)
+    answer = benchmark.agent_answer(task)
+    assert json.dumps("Oslo") in answer and not answer.startswith("[weather")
+    assert benchmark.score(task, answer).reward == 1
+    assert benchmark.fault(task) is None
+
+
+def test_java_values_are_source_text(shown_in_template):
+    truth = [{"weather.get": {"city": ['"Oslo"'], "days": ["2"]}}]
+    tool = {**WEATHER, "parameters": {**WEATHER["parameters"], "properties": {
+        "city": {"type": "String", "description": "The city."},
+        "days": {"type": "integer", "description": "Days."},
+    }}}  # fmt: skip
+    task = dataclasses.replace(
+        seed_task("simple", language="java", category="simple_java", truth=truth), tools=(tool,)
+    )
+    shown = json.loads(shown_in_template.agent_messages(task)[0]["content"])[0]["function"]
+    days = shown["parameters"]["properties"]["days"]
+    assert days["type"] == "string" and "java" in days["description"]
+    pytest.importorskip("tree_sitter")
+    answer = '{"name": "weather.get", "arguments": {"city": "\\"Oslo\\"", "days": "2"}}'
+    assert (
+        shown_in_template.score(task, answer).reason
+        == BFCL().score(task, 'weather.get(city="Oslo", days=2)').reason
+    )
+
+
+def test_earlier_answers_are_shown_in_the_templates_form(shown_in_template):
+    task = seed_task()
+    for said, shown in (
+        (
+            "[book(guests=2)]",
+            '<tool_call>\n{"name": "book", "arguments": {"guests": 2}}\n</tool_call>',
+        ),
+        ("[book(guests={2})]", "[book(guests={2})]"),  # a set, which JSON does not have
+        ("Done.", "Done."),
+    ):
+        history = ({"role": "user", "content": "a"}, {"role": "assistant", "content": said})
+        asked = dataclasses.replace(task, messages=(*history, *task.messages))
+        assert shown_in_template.agent_messages(asked)[3]["content"] == shown
+
+
+def test_functions_that_do_not_fit_the_template_stand_in_the_text(shown_in_template):
+    many = [{**WEATHER, "name": f"weather.get{n}"} for n in range(60)]
+    task = dataclasses.replace(seed_task(), tools=tuple(many))
+    assert [message["role"] for message in shown_in_template.agent_messages(task)] == [
+        "system",
+        "user",
+    ]
+
+
+def test_a_template_without_tools():
+    benchmark = BFCL(tools_in="template")
+    with pytest.raises(ValueError, match="takes no tools; expected 'text' or 'auto'"):
+        benchmark.use_template("", takes_results=False)
+    text = BFCL(tools_in="text")
+    text.use_template(HERMES, takes_results=True)
+    assert text.template is None

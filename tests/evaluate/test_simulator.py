@@ -35,7 +35,7 @@ class Saying:
 
 def test_generations_are_counted_by_reason(cache, tmp_path):
     config = validate(toy_config(cache))
-    benchmark = make_benchmark(config.benchmark)
+    benchmark = make_benchmark(config)
     seeds = benchmark.tasks("seed")[:3]
     held_out = benchmark.simulator_answer(benchmark.tasks("eval")[0])
     fresh, unreadable = "a task without copy", "sevenths" * 7  # the toy reads no lengths of 7 n
@@ -68,7 +68,7 @@ def test_a_model_varies_every_seed(cache, tmp_path):
     given = toy_config(cache, {"simulator.variations": 8})
     found = command.run(given, "", str(tmp_path), role="simulator")
     tasks = lines(tmp_path, "tasks.jsonl")
-    seeds = make_benchmark(validate(given).benchmark).tasks("seed")
+    seeds = make_benchmark(validate(given)).tasks("seed")
     assert len(tasks) == found["generated/count"]["value"] == 8 * len(seeds)
     assert [task["seed_id"] for task in tasks[::8]] == [seed.id for seed in seeds]
     ended = [task for task in tasks if task["verdict"] not in ("truncated", "empty")]

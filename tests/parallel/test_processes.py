@@ -209,7 +209,7 @@ def test_a_mistake_ends_all_processes_with_its_line(runs):
 def test_two_processes_fine_tune_a_given_model(tmp_path):
     """Together, to the losses of one process, into a cache that they share; apart they do not begin."""
     config = validate(toy_config(tmp_path / "given", {"warm_start.steps": 0}))
-    benchmark = make_benchmark(config.benchmark)
+    benchmark = make_benchmark(config)
     given = supervised.base_model(config, benchmark, open_mesh(config))
     settings = [
         *(f"--config.model.path={given}", "--config.model.make.vocab_size=0"),

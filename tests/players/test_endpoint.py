@@ -7,6 +7,7 @@ import sys
 
 import pytest
 
+from genenv_jax.benchmarks.tools import read_tool_calls
 from genenv_jax.players.endpoint import (
     BudgetSpent,
     Completion,
@@ -51,6 +52,23 @@ def test_responses_that_leave_something_out():
     ):
         with serve(lambda _, body=body: (200, body)) as (url, _):
             assert Endpoint(url, "m").complete(HELLO) == expected
+
+
+def test_tools_are_sent_beside_the_messages_and_calls_come_back_as_text():
+    function = {"name": "m.f", "description": "d", "parameters": {"type": "object"}}
+    tools = [{"type": "function", "function": function}]
+    asked = [{"role": "tools", "content": json.dumps(tools)}, *HELLO]
+    body = completion("Well:", "tool_calls")
+    of = {"name": "m_f", "arguments": '{"x": [1, "</tool_call>"]}'}
+    body["choices"][0]["message"]["tool_calls"] = [
+        {"id": "1", "type": "function", "function": of}
+    ] * 2
+    with serve(lambda _: (200, body)) as (url, requests):
+        text = Endpoint(url, "m").complete(asked).text
+    assert requests[0]["messages"] == HELLO
+    assert requests[0]["tools"][0]["function"] == function | {"name": "m_f"}
+    assert text.startswith("Well:\n<tool_call>")
+    assert read_tool_calls(text, [function]) == [{"m.f": {"x": [1, "</tool_call>"]}}] * 2
 
 
 HTML = "<!doctype html><html><title>502 Bad Gateway</title></html>"

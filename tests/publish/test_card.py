@@ -39,11 +39,19 @@ def make(tmp_path):
     write_jsonl(tmp_path / "metrics.jsonl", METRICS)
     write_json(tmp_path / "config.json", {"fingerprint": "ab" * 32})
 
-    def make(role="agent", **overrides):
+    def make(role="agent", tools="as text", **overrides):
         config = validate(toy_config(tmp_path / "cache", overrides))
-        return card.of_run(role, config, tmp_path, tmp_path / "base", tasks=4, commit="c0ffee")
+        return card.of_run(
+            role, config, tmp_path, tmp_path / "base", tasks=4, tools=tools, commit="c0ffee"
+        )
 
     return make
+
+
+def test_a_card_says_where_tools_are_shown(make):
+    assert "tools stand in the text" in make()["card"]
+    shown = make(tools="in the chat template, calls of the form hermes")["card"]
+    assert "tools are given to it as its `tools`" in shown and "--tool-call-parser" in shown
 
 
 def test_the_scores_are_those_of_metrics(make):

@@ -79,9 +79,9 @@ def test_a_reason_looks_the_same_in_every_run():
 def test_reasons_that_all_benchmarks_share_are_told_apart():
     shared = {
         value for name, value in vars(task).items() if name.isupper() and isinstance(value, str)
-    } - {task.GROUNDED, task.UNDECIDED, task.ENVIRONMENT_ERROR, *task.LIMITS}
+    } - {task.GROUNDED, task.UNDECIDED, task.ENVIRONMENT_ERROR, task.TOOLS, *task.LIMITS}
     styles = {reason_style(reason)["facecolor"] for reason in shared}
-    assert len(styles) == len(shared) == 16
+    assert len(styles) == len(shared) == 17
 
 
 @pytest.mark.parametrize("name", panels.PANELS)

@@ -37,16 +37,14 @@ SETTINGS = {
 def given(cache):
     """A model that has learnt nothing: what `model.path` names in these tests."""
     config = validate(toy_config(cache, {"warm_start.steps": 0}))
-    return supervised.base_model(
-        config, build.make_benchmark(config.benchmark), build.open_mesh(config)
-    )
+    return supervised.base_model(config, build.make_benchmark(config), build.open_mesh(config))
 
 
 def warm_start(cache, given, **overrides):
     """The trained directory, and the toy benchmark."""
     settings = SETTINGS | {"model.path": str(given)} | overrides
     config = validate(toy_config(cache, settings))
-    benchmark = build.make_benchmark(config.benchmark)
+    benchmark = build.make_benchmark(config)
     return supervised.base_model(config, benchmark, build.open_mesh(config)), benchmark
 
 

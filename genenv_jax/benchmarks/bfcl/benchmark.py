@@ -77,11 +77,12 @@ from genenv_jax.benchmarks.bfcl.metrics import official_metrics
 from genenv_jax.benchmarks.options import check_choice, check_names, check_shares
 from genenv_jax.benchmarks.records import Published
 from genenv_jax.benchmarks.subsets import stable_position
+from genenv_jax.benchmarks.tools import ToolBenchmark, as_python
 from genenv_jax.benchmarks.wording import letters
 
 
 @dataclasses.dataclass(kw_only=True, eq=False)
-class BFCL(Published):
+class BFCL(Published, ToolBenchmark):
     """BFCL tasks, prompts and scoring; a `Benchmark`.
 
     Args, beside those of `Published`:
@@ -180,7 +181,19 @@ class BFCL(Published):
         return conversations if self.is_interactive(task) else turns
 
     def prompt(self, task: Task) -> list[Message]:
-        return prompts.agent_messages(task)
+        shown = prompts.template_messages(task, self.template) if self._in_template(task) else None
+        return shown or prompts.agent_messages(task)
+
+    def _in_template(self, task: Task) -> bool:
+        return self.template is not None and not self.is_interactive(task)
+
+    def own_form(self, task: Task, answer: str) -> str:
+        """See `Benchmark.own_form`: calls as `[f(x=1)]`, values of other languages as source text."""
+        if not self._in_template(task):
+            return answer
+        if task.answer["language"] == "python":
+            return as_python(answer, task.tools)
+        return turns.as_source(answer, task.tools)
 
     def source(self, task: Task) -> str:
         """See `Benchmark.source`: the turns of a conversation, and of its other categories, share it."""
@@ -197,7 +210,8 @@ class BFCL(Published):
 
     def agent_answer(self, task: Task) -> str:
         """See `Benchmark.agent_answer`; of a conversation the text that `verdict` reads."""
-        return self._of(task).agent_answer(task)
+        answer = self._of(task).agent_answer(task)
+        return turns.in_form(task, answer, self.template) if self._in_template(task) else answer
 
     def agent_answers(self, task: Task) -> list[str]:
         """See `Benchmark.agent_answers`: of a conversation the calls of its turns, each turn with its end."""

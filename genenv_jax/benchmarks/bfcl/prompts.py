@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import json
 import re
 from collections.abc import Mapping, Sequence
@@ -10,8 +11,10 @@ from typing import Any
 from genenv_jax.benchmarks import headers
 from genenv_jax.benchmarks.base import Message, SeedStatistics, Task, chat
 from genenv_jax.benchmarks.bfcl import ast_checker
-from genenv_jax.benchmarks.bfcl.categories import CONVERSATION, STATIC_MATCH, TURN_STATE
+from genenv_jax.benchmarks.bfcl.categories import AST, CONVERSATION, STATIC_MATCH, TURN_STATE
+from genenv_jax.benchmarks.safe_parse import parse_calls
 from genenv_jax.benchmarks.success_record import success_record
+from genenv_jax.benchmarks.tools import Template, rewritten, tools_message
 
 # 4,096 tokens of a Qwen tokeniser hold about 14,000 characters of such text.
 MAX_CHARS = 13_500  # of a whole prompt, as far as shorter functions can bring it there
@@ -23,17 +26,18 @@ _MAX_NESTING = 4
 _DESCRIPTION_CHARS = (None, 160, 80)  # by level of detail: all, a sentence, half a sentence
 _PARAMETER_CHARS = (None, 80, 0)
 
+# The form stands last: Qwen2.5-Coder-0.5B answers in lists of texts where the functions come after it (none
+# of 48 single turns is right), and in the form where they come before it (20 are).
 _AGENT_RULES = """\
-You answer requests by calling functions. Reply with nothing but a list of calls in this form:
-[name(parameter=value, other_parameter=value), second_name(parameter=value)]
-Name every parameter, write values as {language} literals, and use only the functions listed \
-below. Leave out optional parameters that the request does not need. {scope}If none of the \
-functions can do what is asked, or a required value is missing, say so in one sentence and call \
-nothing.
+You can call these functions:
+{tools}
 {note}
-Functions, one a line:
-{tools}"""
-_ONE_TURN = "Give all calls that the latest request needs, in the order in which they are to run. "
+Find out which calls the {latest}request needs, one or several, and reply with these calls alone, in this \
+form:
+[name1(parameter1=value1, parameter2=value2), name2(parameter3=value3)]
+{scope}Do not write anything else. If none of the functions can do what is asked, or a required value is \
+missing, say so in one sentence instead."""
+_ONE_TURN = "Write them in the order in which they are to run. "
 _SCOPES = {
     STATIC_MATCH: _ONE_TURN,
     TURN_STATE: _ONE_TURN,
@@ -42,6 +46,10 @@ _SCOPES = {
         "is dealt with; then answer in plain words, without a call. "
     ),
 }
+_TEMPLATE_SCOPE = (
+    "Call functions to do what is asked. A request may need one call or several; make all of them in one "
+    "answer. If none of the functions can do it, say so in one sentence and call nothing."
+)
 _NEW_FUNCTIONS = "From now on these functions can be called too. Deal with what was asked above."
 _FUNCTIONS = "Functions, one a line:"
 _HISTORY = "Conversation so far (it stays as it is):"
@@ -274,12 +282,60 @@ def agent_messages(
     own = ""
     if messages and messages[0]["role"] == "system":
         own = f"\n\n{messages.pop(0)['content']}"
-    rules = _AGENT_RULES.format(
-        language=name, scope=_SCOPES.get(spec["rule"], ""), note=note, tools="{tools}"
-    ).removesuffix("{tools}")
-    space = max_chars - len(rules) - len(own)
+    scope, latest = _SCOPES.get(spec["rule"], ""), "" if spec["rule"] == AST else "latest "
+    rules = functools.partial(_AGENT_RULES.format, scope=scope, note=note, latest=latest)
+    space = max_chars - len(rules(tools="")) - len(own)
     tools, messages = _fitted(task.tools, messages, max_tool_chars, space)
-    return [{"role": "system", "content": f"{rules}{tools}{own}"}, *merged(messages)]
+    return [{"role": "system", "content": f"{rules(tools=tools)}{own}"}, *merged(messages)]
+
+
+def template_messages(task: Task, template: Template) -> list[Message] | None:
+    """The tools for a chat template, then the conversation; None where they do not fit.
+
+    The template says how calls are written.  Descriptions are as detailed as fits; nothing else is shortened.
+    """
+    messages = list(task.messages)
+    own = [messages.pop(0)["content"]] if messages and messages[0]["role"] == "system" else []
+    system = {"role": "system", "content": "\n\n".join([_TEMPLATE_SCOPE, *own])}
+    said = [_in_form(message, template) for message in merged(messages)]
+    space = min(MAX_TOOL_CHARS, MAX_CHARS - _size([system, *said]))
+    for detail in range(len(_DESCRIPTION_CHARS)):
+        described = [_described(tool, task.answer["language"], detail) for tool in task.tools]
+        tools = tools_message(described)
+        if len(tools["content"]) <= space:
+            return [tools, system, *said]
+    return None
+
+
+def _described(tool: Mapping[str, Any], language: str, detail: int) -> dict[str, Any]:
+    """A function with shorter descriptions; values of other languages than Python are source texts."""
+    properties = {}
+    for name, schema in tool["parameters"]["properties"].items():
+        schema = dict(schema)
+        text = str(schema.pop("description", ""))
+        if language != "python":
+            text = (
+                f"{text} A {language} value of the type {schema['type']}, as source text.".strip()
+            )
+            schema = {"type": "string"}
+        elif detail:
+            limit = _PARAMETER_CHARS[detail] or 0
+            text = first_sentence(text, limit) if limit else ""
+        properties[name] = schema | ({"description": text} if text else {})
+    description = str(tool.get("description", "")).split(_PREAMBLE)[-1].strip()
+    return {
+        "name": tool["name"],
+        "description": first_sentence(description, _DESCRIPTION_CHARS[detail]),
+        "parameters": {**tool["parameters"], "properties": properties},
+    }
+
+
+def _in_form(message: Message, template: Template) -> Message:
+    """A message of a conversation as the template's model would have written or read it."""
+    if message["role"] != "assistant":
+        return message
+    said = message["content"]
+    return {**message, "content": rewritten(said, parse_calls(said), template)}
 
 
 def _fitted(

@@ -30,8 +30,10 @@ from genenv_jax.benchmarks.bfcl.source_calls import decode_source_calls
 from genenv_jax.benchmarks.grounding import judge, leaves
 from genenv_jax.benchmarks.headers import read_tools, read_with_tools, write_with_tools
 from genenv_jax.benchmarks.safe_parse import parse_calls
+from genenv_jax.benchmarks.tools import Template, read_tool_calls, rewritten
 from genenv_jax.benchmarks.wording import fold
 
+_NOTHING_TO_CALL = "None of the functions can do that."
 NO_REFUSAL = "no_refusal"  # no call, officially, but no words either
 _NO_CALL = ("irrelevance", "relevance")
 _MAX_REQUEST = 12_288
@@ -180,6 +182,27 @@ def _ground_truth(
         return Rejection(BAD_ANSWER, f"{len(calls)} calls in a {spec['kind']} task")
     truth = schemas.ground_truth_of(calls, tools, spec["language"], spec["rule"] != AST)
     return [] if spec["kind"] in _NO_CALL and isinstance(truth, list) else truth
+
+
+def as_source(answer: str, tools: Sequence[Mapping[str, Any]]) -> str:
+    """An answer with its calls as Java or JavaScript, of which their values are source texts already."""
+    found = read_tool_calls(answer, tools)
+    if isinstance(found, Rejection):
+        return answer
+    written = (
+        f"{name}({', '.join(f'{key}={value}' for key, value in arguments.items())})"
+        for call in found
+        for name, arguments in call.items()
+    )
+    return f"[{', '.join(written)}]"
+
+
+def in_form(task: Task, answer: str, template: Template) -> str:
+    """A reference answer, from `agent_answer`, as the template's model would write it."""
+    spec = task.answer
+    if spec["kind"] == "irrelevance":
+        return _NOTHING_TO_CALL
+    return rewritten(answer, _decode(answer, task.tools, spec), template)
 
 
 # -- what an agent answers ----------------------------------------------------------------------------------

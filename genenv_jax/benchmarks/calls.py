@@ -1,0 +1,349 @@
+"""Function calls in the forms in which models write them.
+
+A family's chat template asks for calls in a form of its own.  `read_calls` reads them all: what a text holds
+decides, not which model wrote it.  Of `f(x=1)`:
+
+    <tool_call>{"name": "f", "arguments": {"x": 1}}</tool_call>                Hermes, Qwen2.5, Qwen3
+    <tool_call><function=f><parameter=x>1</parameter></function></tool_call>   Qwen3-Coder
+    <function=f>{"x": 1}</function>                                            Llama 3.1 and 3.2
+    <|python_tag|>{"name": "f", "parameters": {"x": 1}}; {...}                 Llama 3.x
+    <|python_tag|>f.call(x=1)                                                  Llama 3.x, built-in tools
+    [TOOL_CALLS][{"name": "f", "arguments": {"x": 1}}]                         Mistral
+    [TOOL_CALLS]f[ARGS]{"x": 1}                                                Mistral, newer
+    <｜tool▁call▁begin｜>function<｜tool▁sep｜>f, and a fence of JSON              DeepSeek V3, R1
+    <｜tool▁call▁begin｜>f<｜tool▁sep｜>{"x": 1}<｜tool▁call▁end｜>                  DeepSeek V3.1
+    a fence of tool_code with print(f(x=1))                                    Gemma
+    fences of JSON, with or without words around them                          Qwen2.5-Coder
+    a JSON object, a list of objects, or one object after the other            Llama 3.x, Phi, Granite
+    [f(x=1), g(y=2)]                                                           BFCL's own prompt
+
+Nothing is evaluated, and all is bounded.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import Any
+
+from genenv_jax.benchmarks.safe_parse import (
+    check_text,
+    parse_calls,
+    parse_json,
+)
+from genenv_jax.benchmarks.task import TOO_LONG, UNPARSABLE, Rejection
+
+Call = dict[str, dict[str, Any]]  # {name: arguments}
+Found = list[Call] | Rejection
+
+MAX_CALLS = 128  # in one answer
+HERMES, QWEN3_CODER, LLAMA, LLAMA_TAGS = "hermes", "qwen3_coder", "llama", "llama_tags"
+MISTRAL, DEEPSEEK = "mistral", "deepseek"
+# What tells the forms apart that chat templates write, the most particular one first.
+_TAGS = {
+    QWEN3_CODER: ("<function=", "<parameter="),
+    HERMES: ("<tool_call>",),
+    LLAMA_TAGS: ("<function=",),
+    MISTRAL: ("[TOOL_CALLS]",),
+    DEEPSEEK: ("<｜tool▁call▁begin｜>",),
+    LLAMA: ('"parameters"',),
+}
+_LINE = "\n"
+_NAME = re.compile(r"[A-Za-z_][\w.\-]{0,255}")
+_EXPECTED = 'expected {"name": ..., "arguments": {...}}'
+_PRINTED = re.compile(r"print\((.*)\)", re.DOTALL)
+_FUNCTION = re.compile(
+    r"<function=([^<>]{1,256})>(.*?)(?:</function>|(?=<function=)|\Z)", re.DOTALL
+)
+_PARAMETER = re.compile(
+    r"<parameter=([^<>]{1,256})>(.*?)(?:</parameter>|(?=<parameter=)|\Z)", re.DOTALL
+)
+_MISTRAL = re.compile(r"\s*([\w.\-]+)\s*(?:\[ARGS\])?\s*(?=\{)")
+_DEEPSEEK_TYPED = re.compile(r"\s*function<｜tool▁sep｜>([^\n<]+)\n(.*)", re.DOTALL)
+_DEEPSEEK_PLAIN = re.compile(r"\s*([^\n<]+)<｜tool▁sep｜>(.*)", re.DOTALL)
+_CALL_METHOD = re.compile(r"^(\s*[\w.]+)\.call\(")
+
+
+def read_calls(text: Any, types: Mapping[str, Mapping[str, str]] | None = None) -> Found:
+    """The calls that an answer makes, in their order.  Total, in time linear in the text.
+
+    Where the text has a family's tags, what they enclose is read, and words around them are no calls.  All
+    calls are read, or none: one that is broken makes the answer a rejection.
+
+    Args:
+      text: what a model wrote after its thoughts, of at most `MAX_CHARS` characters.
+      types: JSON types of the parameters by function, for forms whose values are bare texts.
+
+    Returns:
+      {name: arguments} for each call, at least one; or a `Rejection`, with the reasons of `safe_parse`.
+    """
+    rejection = check_text(text)
+    if rejection:
+        return rejection
+    for tag, reader in _READERS.items():
+        if tag in text:
+            return _checked(reader(text, types or {}))
+    fences = _fences(text)
+    if fences and not any(language == "python" for language, _ in fences):
+        return _checked(_joined(_of_json, (body for _, body in fences)))
+    if text.lstrip()[0] == "{" or re.match(r"\s*\[\s*\{", text):
+        return _checked(_of_json(text))
+    return _checked(parse_calls(text))
+
+
+def form_of(written: str) -> str:
+    """The form of `write_calls` in which a chat template writes a call; `written`: what it wrote."""
+    for form, tags in _TAGS.items():
+        if all(tag in written for tag in tags):
+            return form
+    return HERMES
+
+
+def write_calls(calls: Sequence[Mapping[str, Mapping[str, Any]]], form: str) -> str:
+    """Calls as a model of a family writes them; `read_calls` inverts it.
+
+    Args:
+      calls: {name: arguments} each; arguments are JSON values.
+      form: see `form_of`.
+    """
+    pairs = [(name, arguments) for call in calls for name, arguments in call.items()]
+    if form == QWEN3_CODER:
+        return "\n".join(_qwen3_coder(name, arguments) for name, arguments in pairs)
+    if form == LLAMA_TAGS:
+        return "".join(
+            f"<function={name}>{_dump(arguments)}</function>" for name, arguments in pairs
+        )
+    if form == LLAMA:
+        return "; ".join(_dump({"name": name, "parameters": of}) for name, of in pairs)
+    written = [_dump({"name": name, "arguments": arguments}) for name, arguments in pairs]
+    if form == MISTRAL:
+        return f"[TOOL_CALLS][{', '.join(written)}]"
+    if form == DEEPSEEK:
+        blocks = (
+            f"<｜tool▁call▁begin｜>function<｜tool▁sep｜>{name}\n```json\n{_dump(of)}\n```<｜tool▁call▁end｜>"
+            for name, of in pairs
+        )
+        return f"<｜tool▁calls▁begin｜>{_LINE.join(blocks)}<｜tool▁calls▁end｜>"
+    return "\n".join(f"<tool_call>\n{call}\n</tool_call>" for call in written)
+
+
+def _dump(value: Any) -> str:
+    """JSON in which no value can be taken for one of the tags."""
+    text = json.dumps(value, ensure_ascii=False)
+    return text.replace("<", "\\u003c") if "tool_call>" in text else text
+
+
+def _qwen3_coder(name: str, arguments: Mapping[str, Any]) -> str:
+    lines = [f"<tool_call>\n<function={name}>"]
+    for key, value in arguments.items():
+        text = value if isinstance(value, str) else _dump(value)
+        lines.append(f"<parameter={key}>\n{text}\n</parameter>")
+    return "\n".join([*lines, "</function>\n</tool_call>"])
+
+
+def call_of(value: Any) -> Call | None:
+    """A call from its JSON: {"name", "arguments" or "parameters"}, perhaps in OpenAI's wrapper; else None.
+
+    Arguments may be an object, the JSON text of one, or absent.
+    """
+    if not isinstance(value, dict):
+        return None
+    inside = value.get("function")
+    if isinstance(inside, dict):
+        value = inside
+    name = value.get("name", inside if isinstance(inside, str) else None)
+    arguments = value.get("arguments", value.get("parameters"))
+    if isinstance(arguments, str):
+        arguments = parse_json(arguments) if arguments.strip() else {}
+    if arguments is None:
+        arguments = {}
+    if not isinstance(name, str) or not _NAME.fullmatch(name) or not isinstance(arguments, dict):
+        return None
+    return {name: arguments}
+
+
+def _checked(found: Found) -> Found:
+    if isinstance(found, Rejection):
+        return found
+    if not found:
+        return Rejection(UNPARSABLE, "no call")
+    if len(found) > MAX_CALLS:
+        return Rejection(TOO_LONG, f"{len(found)} calls, limit {MAX_CALLS}")
+    return found
+
+
+def _joined(reader: Callable[[str], Found], parts: Iterable[str]) -> Found:
+    calls: list[Call] = []
+    for part in parts:
+        found = reader(part)
+        if isinstance(found, Rejection):
+            return found
+        calls += found
+        if len(calls) > MAX_CALLS:
+            break
+    return calls
+
+
+def _of_json(text: str) -> Found:
+    """Calls of one JSON value, or of several with white space, commas or semicolons between them."""
+    calls: list[Call] = []
+    for part in _values(text):
+        value = parse_json(part)
+        if isinstance(value, Rejection):
+            return value
+        for entry in value if isinstance(value, list) else [value]:
+            call = call_of(entry)
+            if call is None:
+                return Rejection(UNPARSABLE, _EXPECTED)
+            calls.append(call)
+            if len(calls) > MAX_CALLS:
+                return calls
+    return calls
+
+
+def _fences(text: str) -> list[tuple[str, str]]:
+    """(language, content) of each code fence; one that does not end is none."""
+    fences: list[tuple[str, str]] = []
+    language, body = None, []
+    for line in text.splitlines():
+        if not line.strip().startswith("```"):
+            body.append(line)
+        elif language is None:
+            language, body = line.strip().removeprefix("```").strip().lower(), []
+        else:
+            fences.append((language, "\n".join(body)))
+            language = None
+    return fences
+
+
+_STRUCTURE = re.compile(r'"(?:[^"\\]|\\.)*"|[\[{]|[\]}]', re.DOTALL)
+
+
+def _values(text: str) -> Iterator[str]:
+    """The top-level objects and lists of a text that holds nothing else; the rest as it is otherwise."""
+    depth, start = 0, 0
+    for found in _STRUCTURE.finditer(text):
+        symbol = found.group()
+        if symbol in "[{":
+            if depth == 0:
+                between = text[start : found.start()]
+                if between.strip(" \t\r\n;,"):
+                    break
+                start = found.start()
+            depth += 1
+        elif symbol in "]}":
+            depth -= 1
+            if depth == 0:
+                yield text[start : found.end()]
+                start = found.end()
+    rest = text[start:]
+    if rest.strip(" \t\r\n;,"):
+        yield rest
+
+
+def _between(text: str, opening: str, closing: str) -> Iterator[str]:
+    """What follows each opening tag, up to the closing one, the next opening one or the end."""
+    for part in text.split(opening)[1 : MAX_CALLS + 2]:
+        yield part.partition(closing)[0]
+
+
+def _tool_call_tags(text: str, types: Mapping[str, Mapping[str, str]]) -> Found:
+    def read(part: str) -> Found:
+        return _function_tags(part, types) if "<function=" in part else _of_json(part)
+
+    return _joined(read, _between(text, "<tool_call>", "</tool_call>"))
+
+
+def _function_tags(text: str, types: Mapping[str, Mapping[str, str]]) -> Found:
+    calls: list[Call] = []
+    for name, body in _FUNCTION.findall(text)[: MAX_CALLS + 1]:
+        if "<parameter=" in body:
+            of = types.get(name, {})
+            pairs = [(key, _typed(value, of.get(key))) for key, value in _PARAMETER.findall(body)]
+            arguments: Any = dict(pairs)
+            if len(arguments) != len(pairs):
+                return Rejection(UNPARSABLE, "repeated key")
+        else:
+            arguments = parse_json(body) if body.strip() else {}
+        if isinstance(arguments, Rejection):
+            return arguments
+        call = call_of({"name": name, "arguments": arguments})
+        if call is None:
+            return Rejection(UNPARSABLE, _EXPECTED)
+        calls.append(call)
+    return calls
+
+
+def _typed(text: str, kind: str | None) -> Any:
+    """A value that stands as a bare text between tags, by its parameter's JSON type."""
+    text = text.removeprefix("\n").removesuffix("\n")
+    if kind == "string":
+        return text
+    value = parse_json(text)
+    return text if isinstance(value, Rejection) else value
+
+
+def _python_tag(text: str, types: Mapping[str, Mapping[str, str]]) -> Found:
+    said = (
+        text.partition("<|python_tag|>")[2].replace("<|python_tag|>", "").removesuffix("<|eom_id|>")
+    )
+    if said.lstrip().startswith(("{", "[{")):
+        return _of_json(said)
+    return parse_calls(_CALL_METHOD.sub(r"\1(", said))
+
+
+def _mistral(text: str, types: Mapping[str, Mapping[str, str]]) -> Found:
+    def read(part: str) -> Found:
+        if part.lstrip().startswith(("[", "{")):
+            return _of_json(part)
+        named = _MISTRAL.match(part)
+        if not named:
+            return Rejection(UNPARSABLE, _EXPECTED)
+        arguments = parse_json(part[named.end() :])
+        if isinstance(arguments, Rejection):
+            return arguments
+        call = call_of({"name": named[1], "arguments": arguments})
+        return Rejection(UNPARSABLE, _EXPECTED) if call is None else [call]
+
+    return _joined(read, _between(text, "[TOOL_CALLS]", "</s>"))
+
+
+def _deepseek(text: str, types: Mapping[str, Mapping[str, str]]) -> Found:
+    def read(part: str) -> Found:
+        named = _DEEPSEEK_TYPED.match(part) or _DEEPSEEK_PLAIN.match(part)
+        if not named:
+            return Rejection(UNPARSABLE, _EXPECTED)
+        fences = _fences(named[2])
+        arguments = parse_json(fences[0][1] if fences else named[2])
+        if isinstance(arguments, Rejection):
+            return arguments
+        call = call_of({"name": named[1].strip(), "arguments": arguments})
+        return Rejection(UNPARSABLE, _EXPECTED) if call is None else [call]
+
+    return _joined(read, _between(text, "<｜tool▁call▁begin｜>", "<｜tool▁call▁end｜>"))
+
+
+def _tool_code(text: str, types: Mapping[str, Mapping[str, str]]) -> Found:
+    def read(body: str) -> Found:
+        lines = [line.strip() for line in body.splitlines() if line.strip()]
+        printed = [_PRINTED.fullmatch(line) for line in lines]
+        return parse_calls(
+            "["
+            + ", ".join(p[1] if p else line for p, line in zip(printed, lines, strict=True))
+            + "]"
+        )
+
+    return _joined(read, (body for language, body in _fences(text) if language == "tool_code"))
+
+
+_Reader = Callable[[str, Mapping[str, Mapping[str, str]]], Found]
+# By the tag that shows the form; the first that a text has decides.
+_READERS: dict[str, _Reader] = {
+    "<tool_call>": _tool_call_tags,
+    "<function=": _function_tags,
+    "<|python_tag|>": _python_tag,
+    "[TOOL_CALLS]": _mistral,
+    "<｜tool▁call▁begin｜>": _deepseek,
+    "```tool_code": _tool_code,
+}

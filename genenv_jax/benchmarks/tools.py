@@ -1,0 +1,191 @@
+"""Tools as data: JSON schemas for a chat template, and the calls that come back.
+
+Where a model's chat template takes tools, it writes them as the model was trained to read them, and the model
+writes calls in its family's form.  Otherwise a benchmark describes its tools in words and asks for a form of
+its own.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import itertools
+import json
+import keyword
+import re
+from collections.abc import Mapping, Sequence
+from typing import Any, ClassVar
+
+from genenv_jax.benchmarks.base import Benchmark
+from genenv_jax.benchmarks.calls import Found, form_of, read_calls, write_calls
+from genenv_jax.benchmarks.options import check_choice
+from genenv_jax.benchmarks.task import TOOLS, Message, Rejection
+
+AUTO, TEMPLATE, TEXT = "auto", "template", "text"
+_MAX_DEPTH = 16
+# The types of descriptions that are not JSON schema's, as BFCL's evaluator converts them for models that take
+# tools.  What is unknown is a string there, and here.
+_TYPES = {
+    "dict": "object",
+    "hashmap": "object",
+    "hashtable": "object",
+    "float": "number",
+    "double": "number",
+    "long": "integer",
+    "short": "integer",
+    "byte": "integer",
+    "bigint": "integer",
+    "bool": "boolean",
+    "tuple": "array",
+    "list": "array",
+    "arraylist": "array",
+    "queue": "array",
+    "stack": "array",
+    "set": "array",
+}
+_JSON_TYPES = ("object", "array", "string", "number", "integer", "boolean", "null")
+
+
+@dataclasses.dataclass(frozen=True)
+class Template:
+    """A chat template that takes tools.
+
+    Attributes:
+      form: in which it asks for calls, see `calls.form_of`.
+      results_role: the role of a message with what calls returned.
+    """
+
+    form: str
+    results_role: str = "user"
+
+
+@dataclasses.dataclass(kw_only=True, eq=False)
+class ToolBenchmark(Benchmark):
+    """A benchmark whose agent calls functions.
+
+    Args, beside those of `Benchmark`:
+      tools_in: where the agent reads its tools: in its chat "template", as "text" of the benchmark's own, or
+        "auto": in the template where that takes tools.
+    Attributes:
+      template: the model's, where tools are shown in it; else None.
+    """
+
+    has_tools: ClassVar[bool] = True
+
+    tools_in: str = AUTO
+
+    def __post_init__(self):
+        super().__post_init__()
+        check_choice("tools_in", self.tools_in, (AUTO, TEMPLATE, TEXT))
+        self.template: Template | None = None
+
+    def use_template(self, written_call: str, takes_results: bool) -> None:
+        """See `Benchmark.use_template`."""
+        if self.tools_in == TEMPLATE and not written_call:
+            raise ValueError(
+                "tools_in = 'template': the model's chat template takes no tools; expected 'text' or 'auto'"
+            )
+        if written_call and self.tools_in != TEXT:
+            role = "tool" if takes_results else "user"
+            self.template = Template(form_of(written_call), role)
+
+    def shown(self) -> str:
+        """Where the agent reads its tools, in words."""
+        if self.template is None:
+            return "as text"
+        return f"in the chat template, calls of the form {self.template.form}"
+
+    def about(self) -> dict[str, str]:
+        """See `Benchmark.about`."""
+        return super().about() | {"tools": self.shown()}
+
+
+def rewritten(text: str, calls: Found, template: Template) -> str:
+    """A text with its calls as the template's model would write them, if JSON has their values."""
+    if isinstance(calls, Rejection) or not calls:
+        return text
+    try:
+        return write_calls(calls, template.form)
+    except TypeError:
+        return text
+
+
+def tools_message(tools: Sequence[Mapping[str, Any]]) -> Message:
+    """The message that gives a chat template its tools.
+
+    tools: descriptions with "name", "description" and "parameters", whose types may be BFCL's.
+    """
+    functions = [
+        {
+            "name": tool["name"],
+            "description": str(tool.get("description", "")),
+            "parameters": json_schema(tool.get("parameters", {"type": "object"})),
+        }
+        for tool in tools
+    ]
+    wrapped = [{"type": "function", "function": function} for function in functions]
+    return {"role": TOOLS, "content": json.dumps(wrapped, ensure_ascii=False)}
+
+
+def json_schema(schema: Any, depth: int = 0) -> Any:
+    """A parameter's description as JSON schema, of bounded depth; what is no description is any string."""
+    if not isinstance(schema, Mapping) or depth > _MAX_DEPTH:
+        return {"type": "string"}
+    converted = dict(schema)
+    kind = str(schema.get("type", "string"))
+    kind = _TYPES.get(kind.lower(), kind.lower())
+    converted["type"] = kind if kind in _JSON_TYPES else "string"
+    if isinstance(schema.get("properties"), Mapping):
+        properties = schema["properties"].items()
+        converted["properties"] = {name: json_schema(of, depth + 1) for name, of in properties}
+    if "items" in schema:
+        converted["items"] = json_schema(schema["items"], depth + 1)
+    return converted
+
+
+def read_tool_calls(text: str, tools: Sequence[Mapping[str, Any]]) -> Found:
+    """`read_calls`, with the names and types of the tools that were shown.
+
+    Servers and some families write "_" for the dots of a name; it is read back where that is not ambiguous.
+    """
+    types = {
+        str(tool.get("name")): {
+            name: str(json_schema(of)["type"]) for name, of in _properties(tool).items()
+        }
+        for tool in tools
+    }
+    found = read_calls(text, types)
+    if isinstance(found, Rejection):
+        return found
+    names = _original_names(types)
+    return [{names.get(name, name): of for name, of in call.items()} for call in found]
+
+
+def as_python(answer: str, tools: Sequence[Mapping[str, Any]]) -> str:
+    """An answer with its calls as `[f(x=1)]`; one in which none can be read or written so, as it is."""
+    found = read_tool_calls(answer, tools)
+    if isinstance(found, Rejection):
+        return answer
+    return write_python(found) or answer
+
+
+def write_python(calls: Sequence[Mapping[str, Mapping[str, Any]]]) -> str:
+    """Calls as a Python list of them; "" where a name is none of Python's."""
+    pairs = [(name, of) for call in calls for name, of in call.items()]
+    names = itertools.chain.from_iterable([*name.split("."), *of] for name, of in pairs)
+    if not all(name.isidentifier() and not keyword.iskeyword(name) for name in names):
+        return ""
+    written = (f"{name}({', '.join(f'{k}={v!r}' for k, v in of.items())})" for name, of in pairs)
+    return f"[{', '.join(written)}]"
+
+
+def _properties(tool: Mapping[str, Any]) -> Mapping[str, Any]:
+    parameters = tool.get("parameters")
+    properties = parameters.get("properties") if isinstance(parameters, Mapping) else None
+    return properties if isinstance(properties, Mapping) else {}
+
+
+def _original_names(names: Mapping[str, Any]) -> dict[str, str]:
+    safe: dict[str, list[str]] = {}
+    for name in names:
+        safe.setdefault(re.sub(r"[^\w-]", "_", name), []).append(name)
+    return {name: of[0] for name, of in safe.items() if len(of) == 1}
