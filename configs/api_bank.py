@@ -3,26 +3,26 @@
     genenv train --config=configs/api_bank.py --workdir=runs/api_bank \\
         --config.model.path=Qwen/Qwen2.5-7B-Instruct
 
-Qwen2.5-7B-Instruct plays both roles, 10 epochs, batches of 64 tasks with 8 rollouts each, 4 variations
-a seed.  Seeds are the 845 sound and distinct calls of the published training file of level 3 (907; those
-of levels 1 and 2 are not published any more); all 399 + 135 + 245 test calls are held out.
+Qwen2.5-7B-Instruct plays both roles: 10 epochs, batches of 64 tasks with 8 rollouts each, 4 variations
+per seed.  The seeds are the 845 sound, distinct calls of the 907 in the published training file of level 3
+(those of levels 1 and 2 are no longer published); all 399 + 135 + 245 test calls are held out.
 
     genenv evaluate --config=configs/api_bank.py --workdir=runs/api_bank-eval \\
         --model=Qwen/Qwen2.5-7B-Instruct
 
-writes, for each level, `level-1-api/accuracy` (the headline), `level-2-api/accuracy`,
-`level-3-batch-inf/accuracy`, and `calls/accuracy` over all three: name and parameters of the call against
-the gold call, with the official relaxations; `accuracy_executed` of each what the official execution makes
-of the same answers (docs/benchmarks.md).  Levels 2 and 3 also have `accuracy_without_tool_search`,
-`accuracy_tool_search_words` and `tool_search_errors`, level 3 `sample_accuracy`.  The splits
+writes `level-1-api/accuracy` (the headline), `level-2-api/accuracy` and `level-3-batch-inf/accuracy` for the
+three levels, and `calls/accuracy` over all three.  They compare name and parameters of the call with the
+gold call, with the official relaxations; each `accuracy_executed` scores the same answers by the official
+execution (docs/benchmarks.md).  Levels 2 and 3 also have `accuracy_without_tool_search`,
+`accuracy_tool_search_words` and `tool_search_errors`; level 3 also has `sample_accuracy`.  The splits
 `level-1-response`, `level-2-response` and `level-3-batch-inf-response` in `eval_splits` give `rouge_l`.
-The paper reports one number, 79.1 for the trained agent and 61.6 for the base model, and does not say of
+The paper reports one number, 79.1 for the trained agent and 61.6 for the base model, and does not say for
 which level; compare it with `calls/accuracy`.
 
     genenv train --config=configs/api_bank.py:debug --workdir=runs/api_bank-debug
 
-checks in two minutes on a CPU that the parts work together: two epochs on a few real records, with a small,
-randomly initialised model, which solves nothing.
+is a two-minute smoke test on a CPU: two epochs on a few real records, with a small, randomly initialised
+model, which solves nothing.
 """
 
 from genenv_jax.config import default_config

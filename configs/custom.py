@@ -1,9 +1,9 @@
-"""Questions and answers of your own, from files or from a class; docs/your_benchmark.md shows both.
+"""Your own questions and answers, from files or from a class; docs/your_benchmark.md shows both.
 
     genenv train --config=configs/custom.py --workdir=runs/mine \\
         --config.benchmark.train=train.jsonl --config.benchmark.held_out=held_out.jsonl
 
-Qwen2.5-7B-Instruct plays both roles, with the paper's settings.  A line of a file is
+Qwen2.5-7B-Instruct plays both roles, with the paper's settings.  Each line of a file is
 {"prompt": ..., "answer": ...}; `benchmark.checker` says how answers are compared: "exact", "f1", "numeric" or
 "call".  Parquet files of verl and of GenEnv's public code are read as they are.  Without `held_out`, a fifth
 of `train` is held out.
@@ -11,19 +11,19 @@ of `train` is held out.
     genenv train --config=configs/custom.py --workdir=runs/units \\
         --config.benchmark.name=units:Units
 
-takes a class of yours, whose options are settings too.
+uses your own class; its options are settings too.
 
     genenv train --config=configs/custom.py:small --workdir=runs/mine-small \\
         --config.benchmark.train=train.jsonl --config.model.path=/models/SmolLM2-135M-Instruct
 
 is for a chat model of 0.1 to 0.5 B parameters on one accelerator: a warm start on your questions, then 64
-generated tasks an epoch.  `:small,cpu` has sizes for two cores, with which API-Bank took 73 minutes.
+generated tasks per epoch.  `:small,cpu` has sizes for two cores; with these, API-Bank took 73 minutes.
 
     genenv train --config=configs/custom.py:debug --workdir=runs/mine-debug \\
         --config.benchmark.train=train.jsonl
 
-checks in two minutes on a CPU that the parts work together: two epochs on a few of the questions, with a
-small, randomly initialised model, which solves nothing.
+is a two-minute smoke test on a CPU: two epochs on a few of the questions, with a small, randomly initialised
+model, which solves nothing.
 """
 
 from genenv_jax.config import default_config

@@ -3,17 +3,17 @@
     genenv train --config=configs/dial_turns.py --workdir=runs/dial-turns
 
 A 0.2 M parameter Qwen2 model is trained on noisy demonstrations (once, then cached) and becomes both the
-agent and the simulator of Dial in turns: the agent calls one tool at a time and reads where the dial stands
-then, on which some calls depend.  The simulator writes the programs, with the calls that they lead to.
+agent and the simulator of Dial in turns.  The agent calls one tool at a time and reads the dial's new
+position, on which some calls depend.  The simulator writes the programs and the calls that they make.
 
-On two cores with other work on them: 6 minutes for that model, 4 for the epochs.  One seed: held-out success
-at temperature 1 rose from .26 to .54 and that of the deeper tasks from .03 to .29, p̂ of the generated tasks
-from .25 to .7 or more, too easy in the end; a quarter of the first generations was valid, later about a half.
+On two busy cores, the model takes 6 minutes and the epochs 4.  With one random seed, held-out success at
+temperature 1 rose from .26 to .54, on the deeper tasks from .03 to .29, and p̂ of the generated tasks rose
+from .25 to .7 or more, too easy in the end.  A quarter of the first generations was valid, later about half.
 
     genenv train --config=configs/dial_turns.py:debug --workdir=runs/dial-turns-debug
 
-checks in a minute on a CPU that the parts work together: two epochs on a dozen tasks, with a model that has
-hardly been trained.
+is a one-minute smoke test on a CPU: two epochs on a dozen tasks, with a model that has hardly been
+trained.
 """
 
 from ml_collections import ConfigDict
@@ -26,8 +26,8 @@ def get_config(arg: str = ""):
         raise ValueError(f"configs/dial_turns.py takes no argument or 'debug', got {arg!r}")
     config = quickstart.get_config()
     config.epochs = 25
-    # Small enough that a model of this size, after some minutes, writes valid programs: it must work out each
-    # choice and each position that a program leads to.
+    # Small enough that a model of this size writes valid programs after a few minutes of training: it must
+    # compute every choice and every position in a program.
     config.benchmark = ConfigDict(
         {
             "name": "dial_turns",

@@ -3,19 +3,19 @@
     genenv train --config=configs/quickstart.py --workdir=runs/quickstart
 
 A 0.2 M parameter Qwen2 model is trained on noisy demonstrations (once, then cached) and becomes both
-the agent and the simulator of the Dial benchmark.  It takes 3 to 4 minutes on two cores, more than half of
-them for that model, and 40 seconds once model and compiled programs are cached.  Expect held-out accuracy at
-temperature 1 to rise by 0.6 on three seeds of four (0 to 3; by 0.1 on the fourth), and p̂ of the generated
-tasks to go from 0.1 to 0.6 to 0.8.  Other hardware rounds differently and gives a different run.
+the agent and the simulator of the Dial benchmark.  A run takes 3 to 4 minutes on two cores, more than half of
+it for that model, or 40 seconds once the model and the compiled programs are cached.  Expect held-out
+accuracy at temperature 1 to rise by 0.6 on three of four random seeds (0 to 3; by 0.1 on the fourth), and p̂
+of the generated tasks from 0.1 to 0.6-0.8.  Other hardware rounds differently and gives a different run.
 
     genenv train --config=configs/quickstart.py:lora --workdir=runs/quickstart-lora
 
-trains adapters of rank 8 on that model instead of all its parameters, with much the same result.
+trains rank-8 adapters on that model instead of all its parameters, with much the same result.
 
-What differs from the paper's settings (`default_config`): p̂ is measured for each task instead of a seed's
+Differences from the paper's settings (`default_config`): p̂ is measured for each task instead of a seed's
 four variations, since a batch that mixes easy and hard tasks would be kept for its mean.  Advantages are not
-divided by their standard deviation.  There are few seeds an epoch, a wider band and steeper weights.
-Learning rates fit a tiny model, and no base data is mixed in.  docs/results/curriculum.md says what was
+divided by their standard deviation.  There are few seeds per epoch, a wider band and steeper weights.
+Learning rates fit a tiny model, and no base data is mixed in.  docs/results/curriculum.md lists what was
 tried.
 """
 
@@ -41,8 +41,8 @@ def get_config(arg: str = ""):
 
     config.benchmark.name = "dial"
     config.benchmark.positions = 5
-    # The simulator starts out writing tasks that are too hard, for an agent that is wrong about two tools of
-    # three: that is what a curriculum is for (see the studies in configs/ablations for easier starts).
+    # At first the simulator's tasks are too hard for an agent that is wrong about two of three tools: that is
+    # what a curriculum is for (see the studies in configs/ablations for easier starts).
     config.benchmark.seed_depths = (0.02, 0.05, 0.08, 0.15, 0.3, 0.4)
     config.benchmark.misunderstood = 0.65
     config.limits.agent_prompt = 36
@@ -54,24 +54,24 @@ def get_config(arg: str = ""):
     config.agent.learning_rate = 3e-4
     config.agent.advantage_scale = "none"
     config.agent.group_size = 10  # k / 10 can meet the band 0.5 ± 0.1 exactly
-    # Many small updates, each on groups that say something: more is learnt from the same tokens.
+    # Many small updates, each on informative groups, teach more from the same tokens.
     config.agent.groups = "informative"
     config.agent.batch_size = config.agent.minibatch_size = 4
     config.agent.base_share = 0.0
 
-    # Few seeds an epoch: the simulator follows the agent more closely.
+    # With few seeds per epoch, the simulator follows the agent more closely.
     config.curriculum.seeds_per_epoch = 16
-    # A wide band, graded by steep weights: in the paper's narrow one a handful of records an epoch would be
-    # left, and training on so few spoils a small simulator.
+    # A wide band, graded by steep weights: the paper's narrow band would leave a few records per epoch, and
+    # training on so few spoils a small simulator.
     config.curriculum.k_min = 0.3
     config.curriculum.beta = 4.0
     config.simulator.rwr_temperature = 4.0
     config.simulator.success_rate_over = "task"
     config.simulator.learning_rate = 5e-4
     config.simulator.batch_size = config.simulator.minibatch_size = 16
-    config.simulator.kl_coef = 0.2  # the anchor that keeps its tasks varied
-    # A simulator that is trained on its own tasks drifts towards the calls that the agent already knows.
-    # So half of the tasks are the initial simulator's, and rare skills count more.
+    config.simulator.kl_coef = 0.2  # keeps its tasks varied
+    # A simulator trained on its own tasks drifts towards the calls that the agent already knows.
+    # So the initial simulator writes half of the tasks, and rare skills get more weight.
     config.simulator.mixture = 0.5
     config.simulator.coverage = 1.0
     config.verification.near_duplicate = 0.0
@@ -82,6 +82,6 @@ def get_config(arg: str = ""):
     if arg == "lora":
         config.lora.rank = 8
         config.lora.alpha = 16.0
-        config.agent.learning_rate = 1.5e-3  # adapters start from zero and are few: larger steps
+        config.agent.learning_rate = 1.5e-3  # adapters are small and start from zero: larger steps
         config.simulator.learning_rate = 1.5e-3
     return config

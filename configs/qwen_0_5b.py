@@ -1,12 +1,12 @@
-"""Qwen2.5-0.5B-Instruct from its weights to a score on one accelerator.
+"""Qwen2.5-0.5B-Instruct, from pretrained weights to a score on one accelerator.
 
     genenv train --config=configs/qwen_0_5b.py:bfcl --workdir=runs/qwen
 
-A warm start on the seed tasks, then agent and simulator against each other, as in configs/smollm2.py.
-`:api_bank` (the default), `:bfcl` (single turns), `:alfworld`, `:bamboogle`, `:travelplanner`, `:dial` and
-`:dial_turns` are the benchmarks.
-Both players are adapters; all parameters (`--config.lora.rank=0` and a tenth of the learning rates) need
-22 GiB, more than a small chip has (docs/memory.md, "Small models on one chip").  Nobody has run it yet.
+A warm start on the seed tasks, then co-evolution of agent and simulator, as in configs/smollm2.py.
+The benchmarks are `:api_bank` (the default), `:bfcl` (single turns), `:alfworld`, `:bamboogle`,
+`:travelplanner`, `:dial` and `:dial_turns`.
+Both players are adapters.  Training all parameters (`--config.lora.rank=0` and a tenth of the learning rates)
+needs 22 GiB, more than a small chip has (docs/memory.md, "Small models on one chip").  Nobody has run it yet.
 """
 
 from genenv_jax.configs import smollm2

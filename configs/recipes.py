@@ -1,4 +1,4 @@
-"""What several configurations share."""
+"""Helpers shared by several configurations."""
 
 from ml_collections import ConfigDict
 
@@ -11,14 +11,14 @@ def debug(
     tasks: int = 12,
     batch_size: int = 4,
 ) -> None:
-    """Makes a configuration one that runs on a CPU in minutes, and learns nothing.
+    """Changes a configuration to run on a CPU in minutes; it learns nothing.
 
-    The model is small, made here and randomly initialised; there are two epochs, and answers are short.
+    The model is small, created here and randomly initialised; there are two epochs, and answers are short.
 
     Args:
-      agent_prompt, simulator_prompt, prompt_buckets: of `config.limits`, in tokens of that model.
-      tasks: how many seeds and how many held-out tasks there are at most.
-      batch_size: tasks of a batch.
+      agent_prompt, simulator_prompt, prompt_buckets: values for `config.limits`, in tokens of that model.
+      tasks: maximum number of seeds, and of held-out tasks.
+      batch_size: tasks per batch.
     """
     config.epochs = 2
     config.model.path = ""

@@ -1,34 +1,34 @@
-"""SmolLM2-135M-Instruct, a real pretrained chat model, from its weights to a score on one machine.
+"""SmolLM2-135M-Instruct, a real chat model, from pretrained weights to a score on one machine.
 
     genenv train --config=configs/smollm2.py:api_bank --workdir=runs/smollm2 \\
         --config.model.path=/models/SmolLM2-135M-Instruct
 
-A warm start on seed tasks teaches it the forms of both roles, then agent and simulator are trained against
-each other.  `:api_bank` (the default), `:bfcl` (single turns), `:alfworld`, `:bamboogle`, `:travelplanner`,
-`:dial` and `:dial_turns` are the benchmarks; the limits are the lengths of their prompts and answers in the
-tokens of the model.
+A warm start on seed tasks teaches it the output formats of both roles; then agent and simulator co-evolve.
+The benchmarks are `:api_bank` (the default), `:bfcl` (single turns), `:alfworld`, `:bamboogle`,
+`:travelplanner`, `:dial` and `:dial_turns`; the limits fit the lengths of their prompts and answers in the
+model's tokens.
 
     genenv train --config=configs/smollm2.py:api_bank,cpu --workdir=runs/smollm2-cpu \\
         --config.model.path=/models/SmolLM2-135M-Instruct
 
-has sizes for two cores: a short warm start, 16 generated tasks an epoch, 96 of the held-out tasks.  Products
-take bfloat16 operands, which pays on CPUs with AVX512_BF16; on others set `--config.model.matmul_dtype=""`.
+has sizes for two cores: a short warm start, 16 generated tasks per epoch, 96 held-out tasks.  Matmuls take
+bfloat16 operands, which pays off on CPUs with AVX512_BF16; on others set `--config.model.matmul_dtype=""`.
 
-`:api_bank,cpu` has been run: 50 minutes for the warm start, 23 for ten epochs, 17 GB.  Expect a fifth of the
-held-out calls, from 0, by the warm start, no more by the epochs, and p̂ from .4 to .6 (docs/results/).
-`:bfcl,cpu`, with a warm start of 80 steps: 37 minutes, 28 for ten epochs, 15 GB: .47 of the held-out single
-turns by the warm start, from 0, no more by the epochs; one in four generated tasks is valid, p̂ .1 to .5.
-`:dial_turns,cpu`, with steps of eight prompts: 45 minutes, 25 for ten epochs (with other work), 10 GiB;
-.64 of the episodes by the warm start, from 0, and no more by the epochs.
-The other sizes are first guesses; of `:api_bank` the TPU compiler says that it fits (docs/memory.md).
+`:api_bank,cpu` has been run: 50 minutes for the warm start, 23 for ten epochs, 17 GB.  The warm start raises
+held-out accuracy from 0 to a fifth, the epochs add nothing, and p̂ goes from .4 to .6 (docs/results/).
+`:bfcl,cpu`, with a warm start of 80 steps: 37 minutes, 28 for ten epochs, 15 GB.  The warm start raises
+held-out single turns from 0 to .47, the epochs add nothing; a quarter of the tasks is valid, p̂ .1 to .5.
+`:dial_turns,cpu`, with steps of eight prompts: 45 minutes, 25 for ten epochs (on a busy machine), 10 GiB.
+The warm start raises held-out success from 0 to .64, and the epochs add nothing.
+The other sizes are first guesses; the TPU compiler confirms that `:api_bank` fits (docs/memory.md).
 """
 
 from ml_collections import ConfigDict
 
 from genenv_jax.config import default_config
 
-# Of each benchmark: the longest prompt and completion of the agent and of the simulator, and prompt buckets,
-# in tokens of a byte-level vocabulary of 50,000 to 150,000; seeds and held-out tasks fit, with some room.
+# For each benchmark: the longest prompt and completion of the agent and of the simulator, and prompt buckets,
+# in tokens of a byte-level vocabulary of 50,000 to 150,000; seeds and held-out tasks fit with some margin.
 _LENGTHS = {
     "api_bank": ((1408, 96), (1152, 640), (448, 768)),
     "bfcl": ((1088, 352), (1216, 640), (448, 768)),
@@ -50,7 +50,7 @@ _OPTIONS = {
     "alfworld": {"verify_files": True},
     "bamboogle": {"verify_files": True},
     "travelplanner": {"verify_files": True},
-    # As in configs/dial_turns.py: a small model must work out every position that a program leads to.
+    # As in configs/dial_turns.py: a small model must compute every position in a program.
     "dial_turns": {
         "positions": 4,
         "max_depth": 3,
@@ -74,9 +74,9 @@ def get_config(arg: str = "api_bank"):
 
 
 def on_accelerator(benchmark: str) -> ConfigDict:
-    """For a pretrained chat model of 0.1 to 0.5 B parameters on one accelerator.
+    """The configuration for a pretrained chat model of 0.1 to 0.5 B parameters on one accelerator.
 
-    Raises ValueError for a benchmark whose lengths are not known here.
+    Raises ValueError for a benchmark that is not in `_LENGTHS`.
     """
     if benchmark not in _LENGTHS:
         raise ValueError(f"benchmark {benchmark!r}: expected one of {', '.join(_LENGTHS)}")
@@ -95,23 +95,23 @@ def on_accelerator(benchmark: str) -> ConfigDict:
     config.warm_start.micro_batches = 4
     config.warm_start.learning_rate = 2e-4
     config.warm_start.warmup_steps = 10
-    # A small model takes larger steps than the paper's 7B.
+    # A small model needs larger steps than the paper's 7B model.
     config.agent.learning_rate = config.simulator.learning_rate = 1e-5
     config.agent.groups = "informative"
     config.agent.micro_batches = config.simulator.micro_batches = 4
     config.simulator.batch_size = config.simulator.minibatch_size = 16
     config.simulator.success_rate_over = "task"
-    # Eight attempts seldom meet the paper's band of 0.5 ± 0.1.
+    # With eight attempts, p̂ is seldom in the paper's band of 0.5 ± 0.1.
     config.curriculum.k_min = 0.3
     config.curriculum.seeds_per_epoch = 16
     return config
 
 
 def _fit_two_cores(config: ConfigDict) -> None:
-    """Sizes with which 0.1 B parameters train on two cores within two hours."""
+    """Sets sizes at which a 0.1 B parameter model trains on two cores within two hours."""
     config.model.dtype = "float32"
     config.model.matmul_dtype = "bfloat16"
-    config.compile_ahead = False  # compiles what is used
+    config.compile_ahead = False  # compile only what is used
     limits = config.limits
     if config.benchmark.name == "api_bank":
         limits.prompt_buckets = (288, 416, 512, 640, 768)
@@ -128,10 +128,10 @@ def _fit_two_cores(config: ConfigDict) -> None:
     config.agent.minibatch_size = config.agent.micro_batches = 4
     config.simulator.batch_size = 4
     config.simulator.minibatch_size = config.simulator.micro_batches = 4
-    # Some 30 steps in all.
+    # About 30 steps in total.
     config.agent.learning_rate = config.simulator.learning_rate = 2e-5
     config.evaluation.every = 5
     config.evaluation.sampled = 0
     config.evaluation.max_tasks = 96
-    # Of prompts with worked examples, 2,400 tokens; a process then has 14.7 GB.
+    # For prompts with worked examples, 2,400 tokens; the process then takes 14.7 GB.
     config.evaluation.batch_size = 16

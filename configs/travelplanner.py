@@ -3,37 +3,37 @@
     genenv train --config=configs/travelplanner.py --workdir=runs/travelplanner \\
         --config.model.path=Qwen/Qwen2.5-7B-Instruct
 
-Qwen2.5-7B-Instruct plays both roles, 10 epochs, 8 rollouts a task, 4 variations a seed: 27 seeds and 18
-held-out queries, three and two of each level and length.  Only the training queries come with published
-reference information, so that only they can be scored in full without the official flight table.  Files
-are read from $GENENV_DATA or from where `genenv datasets --name=travelplanner` puts them.
+Qwen2.5-7B-Instruct plays both roles: 10 epochs, 8 rollouts per task, 4 variations per seed; 27 seeds and 18
+held-out queries, three and two for each level and length.  Only the training queries come with published
+reference information, so only they can be scored in full without the official flight table.  Files are
+read from $GENENV_DATA or from where `genenv datasets --name=travelplanner` puts them.
 
-Plans take up to 1,000 tokens, hence 1,280 for an answer instead of the paper's 512.  Reference
+Plans take up to 1,000 tokens, so the answer limit is 1,280 instead of the paper's 512.  Reference
 information is shortened to the prompt's 4,096 tokens; each of the 45 prompts still admits a plan that
-passes all constraints.  Where final passes are too rare to learn from, `--config.benchmark.reward=micro`
-rewards the share of the constraints that are passed.  Both rewards ask besides that what a plan names exists,
-which the official evaluator does not always do (docs/benchmarks.md, "TravelPlanner's reward").
+passes all constraints.  If final passes are too rare to learn from, `--config.benchmark.reward=micro`
+rewards the share of constraints passed.  Both rewards also require that everything a plan names exists,
+which the official evaluator does not always check (docs/benchmarks.md, "TravelPlanner's reward").
 
 Metrics, with the official evaluator's names in snake case: `delivery_rate` (plans that could be read),
 `commonsense_constraint_micro_pass_rate` and `..._macro_...` (8 constraints), `hard_constraint_micro_...`
-and `..._macro_...` (budget and what was asked for), `final_pass_rate` (all; also as `accuracy`).
-`genenv_mean` is the mean of the two micro and two macro rates, the number of the GenEnv paper (14.3 before
-and 16.6 after training).  The rate of each constraint has the name of the official paper (`budget`, ...).
-`grounded_final_pass_rate` and the other `grounded_...` rates are of the plans as the reward reads them.
+and `..._macro_...` (budget and explicit requests), `final_pass_rate` (all constraints; also as `accuracy`).
+`genenv_mean` is the mean of the two micro and two macro rates, the number in the GenEnv paper (14.3 before
+and 16.6 after training).  The rate of each constraint has the official paper's name (`budget`, ...).
+`grounded_final_pass_rate` and the other `grounded_...` rates score the plans as the reward reads them.
 
     genenv evaluate --config=configs/travelplanner.py:train --workdir=runs/tp-train
 
-holds out all 45: the official "train" numbers of any model.  `:validation` holds out the 180 validation
-queries instead, and trains on all 45.  Their reference information and flights are not in this data; put
-validation_ref_info.jsonl of the official repository into travelplanner/HEAD/database, or set
-config.benchmark.flights to the path of clean_Flights_2022.csv.  Without either, the information is made
-from the database without flights.  Then 143 of the 180 have a plan that passes, and results say that they
-cannot be compared.
+holds out all 45: the official "train" results of any model.  `:validation` holds out the 180 validation
+queries instead and trains on all 45.  This data lacks their reference information and flights: put
+validation_ref_info.jsonl from the official repository into travelplanner/HEAD/database, or set
+config.benchmark.flights to the path of clean_Flights_2022.csv.  Without either, the reference information
+is made from the database without flights.  Then 143 of the 180 queries have a plan that passes, and results
+say that they cannot be compared.
 
     genenv train --config=configs/travelplanner.py:debug --workdir=runs/travelplanner-debug
 
-checks in two minutes on a CPU that the parts work together: two epochs on a few real records, with a small,
-randomly initialised model, which solves nothing.
+is a two-minute smoke test on a CPU: two epochs on a few real records, with a small, randomly initialised
+model, which solves nothing.
 """
 
 from genenv_jax.config import default_config

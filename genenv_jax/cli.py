@@ -1,4 +1,4 @@
-"""What the commands share: a user's mistake ends in one line on stderr and exit code 2."""
+"""Shared by all commands: flags, and errors; a user's mistake ends in one line on stderr and exit code 2."""
 
 from __future__ import annotations
 
@@ -25,9 +25,9 @@ def one_line_errors(
     kinds: tuple[type[Exception], ...] = (ValueError, OSError),
     code: int = 2,
 ) -> Iterator[None]:
-    """Turns errors into one line: by default a bad value, and a file that is missing or cannot be written.
+    """Turns errors into one line: by default bad values, and files that are missing or cannot be written.
 
-    `code` is the exit code.  A TimeoutError has 1 instead, so that a launcher starts the command again.  With
+    `code` is the exit code, but it is 1 for a TimeoutError, so that a launcher restarts the command.  With
     GENENV_TRACEBACK=1 the error is raised with its traceback.
     """
     try:
@@ -48,7 +48,7 @@ class Parser(argparse.ArgumentParser):
     """The parser of commands that take no configuration."""
 
     def error(self, message: str) -> NoReturn:
-        """Prints a mistake as one line."""
+        """Prints the error as one line and exits."""
         fail(f"{message}; {self.prog} --help says more")
 
 
@@ -68,14 +68,14 @@ def _flag_error(error: Exception) -> str:
     text = str(error).strip()
     if isinstance(error, flags.UnrecognizedFlagError):
         name, dot, rest = error.flagname.partition(".")
-        if name == "config":  # its settings are flags once it is given
+        if name == "config":  # settings become flags once --config is given
             return _missing(name)
         close = difflib.get_close_matches(name, list(flags.FLAGS), 1)
         hint = f"did you mean --{close[0]}{dot}{rest}?" if close else "--help lists the flags"
         return f"--{error.flagname} is not a flag; {hint}"
     if missing := _REQUIRED.match(text):
         return _missing(missing[1])
-    # An error of a configuration file arrives as a whole traceback; its last line has the message.
+    # An error in a configuration file arrives as a whole traceback; its last line is the message.
     return f"bad flags: {text.splitlines()[-1] if 'Traceback' in text else text}"
 
 
@@ -89,9 +89,9 @@ def _check_names(argv: Sequence[str]) -> None:
 
 
 def _unknown(error: str, argv: Sequence[str]) -> str:
-    """The message for a flag that sets something in a group that does not exist.
+    """The message for a setting in a group that does not exist.
 
-    error: begins with the group's name in quotes; the closest name may follow on another line.
+    error: begins with the group's name in quotes; the closest name may follow on the next line.
     """
     named, _, meant = error.partition("\n")
     group = named.strip("'\"")
@@ -106,11 +106,11 @@ def _unknown(error: str, argv: Sequence[str]) -> str:
 
 
 def define_config(help_string: str) -> None:
-    """The flag --config, a configuration file, and --config.KEY=VALUE for any of its settings.
+    """Defines --config, a configuration file, and --config.KEY=VALUE for any of its settings.
 
-    Where the working directory has no such file in configs/, the installed package's is taken, see
-    `config_files`.  Keys that the file does not name are accepted here, since a benchmark has options of its
-    own; `validate` refuses unknown ones.
+    If configs/ in the working directory has no such file, the installed package's is used; see
+    `config_files`.  Keys that are not in the file are accepted here, since benchmarks have their own options;
+    `validate` rejects unknown ones.
     """
     config_flags.DEFINE_config_file(
         "config",
@@ -119,12 +119,12 @@ def define_config(help_string: str) -> None:
         lock_config=False,
         accept_new_attributes=True,
     )
-    # --help would show it as a file of the name None.
+    # Otherwise --help would show "None" as the default file.
     flags.FLAGS["config"].default_as_str = None
 
 
 def define_process_flags() -> None:
-    """The flags of a run of several processes; `run` joins the processes before it calls main."""
+    """Defines the flags of a multi-process run; `run` joins the processes before it calls main."""
     flags.DEFINE_string(
         "coordinator_address", None, "host:port of process 0, where the processes of a run meet."
     )
@@ -146,30 +146,30 @@ def define_process_flags() -> None:
 
 
 def _parse(argv: Sequence[str], buckets: bool) -> list[str]:
-    """Parses the flags; exits with one line where they are wrong.  `buckets`: see `run`."""
+    """Parses the flags; exits with one line if they are wrong.  `buckets`: see `run`."""
     argv = ["--help" if argument == "-h" else argument for argument in argv]
     try:
         argv = config_files.find_in(argv)
     except ValueError as error:
         fail(error)
     for name in flags.FLAGS.flags_by_module_dict()[__name__]:
-        # Shown by --help beside the command's own.
+        # Makes --help show them with the command's own flags.
         flags.FLAGS.register_key_flag_for_module(argv[0], name)
     try:
         _check_names(argv)
         rest = flags.FLAGS(argv)
     except SystemExit as end:
-        # absl exits with 1 after it has shown the help.
+        # absl exits with 1 after showing the help.
         names = {argument.partition("=")[0].lstrip("-") for argument in argv}
         sys.exit(0 if names & _HELP else end.code)
-    # An unknown group is a KeyError with its name alone.
+    # An unknown group raises KeyError with only its name.
     except KeyError as error:
         fail(f"bad flags: {_unknown(str(error.args[0]), argv)}")
-    # A mistyped setting is an AttributeError of the configuration.
+    # A misspelt setting raises AttributeError.
     except (flags.Error, AttributeError, OSError, ValueError, TypeError) as error:
         fail(_flag_error(error))
     try:
-        # A file that cannot be loaded raises on first use.  A command may need no configuration.
+        # A file that cannot be loaded raises on first use.  Some commands need no configuration.
         if flags.FLAGS.config is not None:
             flags.FLAGS.config.keys()
     except Exception as error:
@@ -184,23 +184,23 @@ def _parse(argv: Sequence[str], buckets: bool) -> list[str]:
 
 
 def run(main: Callable[[], Any], buckets: bool = False) -> None:
-    """Parses the flags, keeps libraries' progress notes off the terminal, and calls `main`.
+    """Parses the flags, keeps libraries' progress messages off the terminal, and calls `main`.
 
     buckets: whether --workdir may be a URL, which `main` then checks; other directories may not.
 
-    SIGTERM and SIGINT end the command with exit code 143 and 130, and with one line.
+    SIGTERM and SIGINT end the command with exit codes 143 and 130 and one line of output.
     """
     if allocator.arrays_in_host_memory():
         allocator.keep_freed_buffers()
-    # It is read when a path is first used: gs:// then goes through gcsfs, even if TensorFlow is installed.
+    # Read at the first use of a path; makes gs:// go through gcsfs even if TensorFlow is installed.
     os.environ.setdefault("EPATH_USE_TF", "false")
-    # It is read when transformers is imported, later: transformers would advise to install PyTorch.
+    # Read when transformers is imported later; otherwise it would advise installing PyTorch.
     os.environ.setdefault("TRANSFORMERS_NO_ADVISORY_WARNINGS", "1")
 
     def call(_: Sequence[str]) -> None:
         if not flags.FLAGS["verbosity"].present:
             logging.set_verbosity(logging.WARNING)
-        # Imported here, since it imports JAX: a wrong flag is reported at once.
+        # Imported here because it imports JAX, so that a wrong flag is reported at once.
         from genenv_jax.parallel import joining, processes
 
         given = flags.FLAGS

@@ -1,11 +1,11 @@
-"""Algorithm 1 of arXiv 2512.19682: the agent and its simulator, trained against each other.
+"""Algorithm 1 of arXiv 2512.19682: trains the agent and its simulator against each other.
 
-Everything random is drawn from a stream of (seed, name, epoch), and everything else that an epoch depends on
-is in the checkpoint of the epoch before, so an interrupted run repeats itself exactly.
+All random numbers come from streams keyed by (seed, name, epoch), and everything else that an epoch depends
+on is in the previous epoch's checkpoint, so a resumed run repeats an interrupted one exactly.
 
-For the same reason several processes can run it side by side: each executes all of this on the same data and
-comes to the same decisions, its devices hold their parts of the arrays, and what is sampled is fetched whole
-by all.  Only the first process writes files.
+For the same reason a run can have several processes.  Each executes all of this on the same data and makes
+the same decisions, its devices hold their shards of the arrays, and every process fetches all samples.  Only
+the first process writes files.
 """
 
 from __future__ import annotations
@@ -40,26 +40,26 @@ from genenv_jax.trainers.simulator import make_simulator_trainer
 
 
 class Coevolution:
-    """A run in a workdir: its parts, put together once from the configuration, and the loop over them.
+    """A run in a workdir: its parts, built once from the configuration, and the training loop.
 
     The constructor loads and checks everything; `run` trains.
 
     Args:
       config: checked configuration.
-      workdir: made if missing; an interrupted run in it is continued.
+      workdir: made if missing; an interrupted run in it is resumed.
     Attributes:
       host: the model and its devices.
       mesh: of the devices.
       session: workdir, records, checkpoints, clock and signals.
       agent, simulator: the players.
-      source: gives an epoch its tasks.
+      source: provides an epoch's tasks.
       mixture: adds base data and tasks of D_train to them.
-      agent_trainer, simulator_trainer: how the players learn.
-      objective: p̂, R_env, filter and weights.
-      held_out: evaluations.
-      cards: the model cards of a finished run, by role.
+      agent_trainer, simulator_trainer: train the players.
+      objective: computes p̂, R_env, filter and weights.
+      held_out: evaluates on held-out tasks.
+      cards: makes the model cards of a finished run, by role.
     Raises:
-      ValueError, FileNotFoundError: something that the configuration names is missing or unfit.
+      ValueError, FileNotFoundError: something that the configuration names is missing or invalid.
     """
 
     def __init__(self, config: Config, workdir: pathlib.Path):
@@ -128,7 +128,7 @@ class Coevolution:
         session.open(Trackers(config.tracking, workdir, settings.state()))
 
     def run(self) -> None:
-        """Trains to the end of the run, see `Session`."""
+        """Trains until the run ends; see `Session`."""
         session = self.session
         with self.scorer, session.running(), self.host.activate():
             if self.config.compile_ahead and not session.ended:
@@ -144,19 +144,19 @@ class Coevolution:
 
     def epoch(self, epoch: int) -> None:
         """One epoch of Algorithm 1; `epoch` counts from 0."""
-        # 1. Generation: n variations of each seed, conditioned on how its last ones fared.
+        # 1. Generation: n variations of each seed, conditioned on its previous variations' success.
         batch = self.source.tasks(epoch)
         self.held_out.reroll(epoch, batch.accepted)
 
-        # 1. Interaction and 2. GRPO, a batch of tasks at a time, so that the updates stay on-policy.
+        # 1. Interaction and 2. GRPO, one batch of tasks at a time, so that updates stay on-policy.
         items = self.mixture.draw(epoch, batch)
         interaction = self.agent_trainer.step(epoch, items)
 
-        # 1. p̂ and R_env of each task, then 2. the filter, the weights and RWR on the simulator.
+        # 1. p̂ and R_env of each task, then 2. filter, weights and RWR on the simulator.
         self.objective.assign(batch)
         update = self.simulator_trainer.step(epoch, batch)
 
-        # 3. Aggregation into D_train and D_env, and the statistics of the next epoch.
+        # 3. Aggregation into D_train and D_env, and statistics for the next epoch.
         self.aggregate(epoch, batch, items, interaction)
         curriculum = self.config.curriculum
         metrics = generation_metrics(
@@ -169,7 +169,7 @@ class Coevolution:
     def aggregate(
         self, epoch: int, batch: TaskBatch, items: Sequence[Item], interaction: Interaction
     ) -> None:
-        """Writes the epoch's generations, D_train, D_env and samples; tells source and mixture of them."""
+        """Writes the epoch's generations, D_train, D_env and samples; updates source and mixture."""
         session, files, traces = self.session, self.session.files, interaction.traces
         records = [g.record(epoch + 1, self.benchmark) for g in batch.generations]
         files.tasks.append(records)
@@ -182,7 +182,7 @@ class Coevolution:
         self.mixture.record(batch)
 
     def warm_up(self) -> None:
-        """Compiles every program of an epoch, so that no prompt width first comes up in the middle."""
+        """Compiles every program of an epoch, so that no new prompt width compiles during training."""
         parts = self.agent_trainer, self.source, self.simulator_trainer, self.held_out
         chains = [part.warm_up() for part in parts]
         alone = self.mesh.size == 1 and self.mesh.devices.flat[0].platform == "cpu"

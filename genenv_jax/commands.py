@@ -14,9 +14,9 @@ _NEEDED = (
     "absl",
     "jax",
     "ml_collections",
-)  # some of the dependencies: they show whether all are installed
+)  # a few dependencies, to check whether all are installed
 
-# Command: its module, and what it does.
+# Command: its module and its description.
 COMMANDS = {
     "train": ("main", "train an agent and its simulator against each other"),
     "evaluate": ("evaluate", "score a model, or a server, on a benchmark's held-out tasks"),
@@ -44,7 +44,7 @@ def usage() -> str:
 
 
 def main(argv: Sequence[str] | None = None) -> None:
-    """Runs the module of a command as `python -m` would; `argv` lacks the program's name."""
+    """Runs a command's module as `python -m` would; `argv` excludes the program's name."""
     name, *arguments = (sys.argv[1:] if argv is None else list(argv)) or ["--help"]
     if name in ("--help", "-h", "help"):
         print(usage())
@@ -62,7 +62,7 @@ def main(argv: Sequence[str] | None = None) -> None:
             "(`. .venv/bin/activate`), or `pip install -e .` here"
         )
     sys.argv = [f"genenv {name}", *arguments]
-    # The module must be __main__, which the processes that it starts import by name.
+    # The module must be __main__, which child processes import by name.
     runpy.run_module(f"genenv_jax.{COMMANDS[name][0]}", run_name="__main__", alter_sys=True)
 
 
@@ -74,6 +74,6 @@ def _version() -> str:
 
 
 def _fail(message: str) -> NoReturn:
-    """Like `cli.fail`, which cannot be imported where the dependencies are missing."""
+    """Like `cli.fail`, which cannot be imported if the dependencies are missing."""
     print(f"error: {message}", file=sys.stderr)
     sys.exit(2)

@@ -1,9 +1,9 @@
 """A run's configuration: the paper's settings as defaults, and checks before anything is computed.
 
-Each group of settings is a frozen dataclass beside the code that uses it; `Config` collects them.  A file in
+Each group of settings is a frozen dataclass next to the code that uses it; `Config` collects them.  A file in
 configs/ defines `get_config(arg)`, which starts from `default_config()` and changes some settings.
-`validate` refuses unknown keys, wrong types and impossible combinations; its errors name the key and what was
-expected.
+`validate` rejects unknown keys, wrong types and impossible combinations; its errors name the key and the
+expected value.
 """
 
 from __future__ import annotations
@@ -44,20 +44,20 @@ class Config(Settings):
     """Settings of arXiv 2512.19682 (Table 2 and the public configuration) for a 7B model.
 
     Attributes:
-      seed: of the whole run.
-      epochs: the run ends after so many.
-      rollouts: it ends after the epoch in which the agent has made so many, of any kind; 0: no limit.
-      tokens: it ends after the epoch in which both players have processed so many; 0: no limit.
+      seed: random seed of the run.
+      epochs: number of epochs after which the run ends.
+      rollouts: the run ends after the epoch in which the agent reaches this many rollouts; 0: no limit.
+      tokens: the run ends after the epoch in which both players have processed this many; 0: no limit.
       benchmark: its `name`, and the options of its constructor.
-      export: writes both players as Hugging Face directories at the end.
-      compile_ahead: compiles all programs before the first epoch, one for each prompt width; otherwise each
-        program is compiled when it is first needed.
-      compilation_cache: keeps compiled programs for later runs, see `run.programs.enable_compilation_cache`.
+      export: write both players as Hugging Face directories at the end.
+      compile_ahead: compile all programs, one for each prompt width, before the first epoch; otherwise
+        each is compiled when it is first needed.
+      compilation_cache: keep compiled programs for later runs, see `run.programs.enable_compilation_cache`.
 
     The other attributes are groups of settings.
     """
 
-    seed: int = within(0, 0, 2**32 - 1)  # JAX's keys are made of so many bits
+    seed: int = within(0, 0, 2**32 - 1)  # JAX keys take 32-bit seeds
     epochs: int = within(10, 0)
     rollouts: int = within(0, 0)
     tokens: int = within(0, 0)
@@ -83,12 +83,12 @@ class Config(Settings):
     tracking: TrackingConfig = TrackingConfig()
 
     def to_dict(self) -> dict[str, Any]:
-        """As nested plain values."""
+        """The settings as nested plain values."""
         return dataclasses.asdict(self)
 
 
 def default_config() -> ConfigDict:
-    """The settings of `Config` as a dictionary that can be changed."""
+    """The settings of `Config` as a mutable dictionary."""
     return ConfigDict(Config().to_dict())
 
 
@@ -99,7 +99,7 @@ def use_model(config: ConfigDict, path: str) -> None:
 
 
 def validate(config: ConfigDict) -> Config:
-    """The checked configuration.  Raises ValueError for the first setting that is wrong."""
+    """The checked configuration.  Raises ValueError for the first invalid setting."""
     checked = _group(Config, config.to_dict(), "config")
     if not checked.benchmark.get("name"):
         raise ValueError("config.benchmark.name is empty: expected the name of a benchmark")
@@ -112,7 +112,7 @@ def validate(config: ConfigDict) -> Config:
 
 
 def _group(kind: type[Settings], given: Any, where: str) -> Any:
-    """A group of settings from plain values; `where` is its dotted key."""
+    """Makes a group of settings from plain values; `where` is its dotted key."""
     if not isinstance(given, Mapping):
         raise ValueError(f"{where} = {given!r}: expected a group of settings")
     fields = {field.name: field for field in dataclasses.fields(kind)}
@@ -140,7 +140,7 @@ def _group(kind: type[Settings], given: Any, where: str) -> Any:
 
 
 def hint(key: str, known: Mapping[str, Any], where: str) -> str:
-    """What to write instead of an unknown key: a similar one, one with these initials, or one elsewhere."""
+    """Suggests a key for an unknown one: a similar key, one with these initials, or one in another group."""
     close = difflib.get_close_matches(key, list(known), 1)
     close = close or [name for name in known if _initials(name) == key]
     meant = [f"{where}.{name}" for name in close] or [
@@ -158,7 +158,7 @@ def _initials(name: str) -> str:
 
 
 def _typed(value: Any, default: Any, key: str, choices: Any) -> Any:
-    """A value of the default's type; whole numbers are floats too, and lists tuples."""
+    """Checks that a value has the default's type; converts integers to floats and lists to tuples."""
     kind = type(default)
     if kind is float and type(value) is int:
         return float(value)
@@ -166,15 +166,15 @@ def _typed(value: Any, default: Any, key: str, choices: Any) -> Any:
         of = type(default[0]) if default else int
         if all(type(item) is of for item in value):
             return tuple(value)
-    elif type(value) is kind or choices:  # a wrong choice has a message of its own
+    elif type(value) is kind or choices:  # a wrong choice has its own message
         return value
     raise ValueError(f"{key} = {value!r}: expected a value of type {kind.__name__}")
 
 
 def changes(config: ConfigDict) -> dict[str, tuple[Any, Any]]:
-    """Dotted key to (value, default) of the settings that differ from the defaults.
+    """Dotted key to (value, default), for the settings that differ from the defaults.
 
-    A benchmark's options are compared with the defaults of its constructor.
+    A benchmark's options are compared with its constructor's defaults.
     """
     given, defaults = flatten(config.to_dict()), flatten(default_config().to_dict())
     options = registry.default_options(config.benchmark.name) if config.benchmark.name else {}

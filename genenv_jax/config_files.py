@@ -1,4 +1,4 @@
-"""Where a configuration file is: genenv_jax.configs has the files of configs/, in a checkout by a link."""
+"""Finds configuration files: genenv_jax/configs has the files of configs/, in a checkout through a link."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ MISSING = "--config is missing: expected a file such as configs/quickstart.py"
 
 
 def find(path: str) -> str:
-    """The path, or that of the package's file where the working directory has none; a line on stderr says so.
+    """The path, or the package's file if the working directory has none; prints a line on stderr if so.
 
-    path: "FILE.py" or "FILE.py:ARGUMENT"; only files in the relative directory configs/ are looked for.
+    path: "FILE.py" or "FILE.py:ARGUMENT"; the package is searched only for files in the relative configs/.
     """
     file, colon, argument = path.partition(":")
     relative = pathlib.PurePath(file)
@@ -29,9 +29,9 @@ def find(path: str) -> str:
 
 
 def find_in(argv: Sequence[str]) -> list[str]:
-    """Command-line arguments in which --config has the path that `find` gives.
+    """The command-line arguments, with --config's path replaced by the one from `find`.
 
-    Raises ValueError where --config names no file that exists; it says which ones do.
+    Raises ValueError if --config names a file that does not exist; the message lists existing ones.
     """
     found = []
     for argument, before in zip(argv, ["", *argv], strict=False):

@@ -1,4 +1,4 @@
-"""What a run will do and cost: printed at the start of each run, and by --dry_run without a run."""
+"""What a run will do and cost: printed at the start of each run, and by --dry_run without running."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from genenv_jax.tasks.sources import TasksConfig
 
 
 def overview(config: Config, run: Coevolution) -> dict[str, str]:
-    """Title to text: devices, model, benchmark, and upper bounds of the run's work; `run` has not begun."""
+    """Title to text: devices, model, benchmark, and upper bounds on the run's work; before `run` begins."""
     agent, devices = run.agent, jax.devices()
     model, mesh = agent.model.config, run.mesh
     axes = ", ".join(f"{name} {size}" for name, size in mesh.shape.items())
@@ -69,7 +69,7 @@ def _evaluations(config: Config, run: Coevolution) -> str:
 
 
 def _costs(config: Config, run: Coevolution) -> dict[str, str]:
-    """Title to text: upper bounds of optimiser steps and tokens, and memory."""
+    """Title to text: upper bounds on optimiser steps and tokens, and memory."""
     most, c, s, limits = run.mixture.most, config.agent, config.simulator, config.limits
     asked = run.mixture.asked
     agent_steps = -(-most // c.minibatch_size) * c.update_epochs
@@ -112,7 +112,7 @@ def _size(count: float) -> str:
 
 
 def outcome(config: Config, workdir: str) -> dict[str, str]:
-    """Title to text: what a finished run has written, and what to do with it."""
+    """Title to text: what a finished run has written, and the next command."""
     players = ", agent/, simulator/" if config.export else ""
     return {
         "finished": f"{workdir}/",
@@ -124,10 +124,10 @@ def outcome(config: Config, workdir: str) -> dict[str, str]:
 def dry_run(config: Config, workdir: pathlib.Path | None) -> dict[str, str]:
     """Loads and checks everything that a run needs; returns what the run would do.
 
-    It trains nothing and leaves no files.  Fixed tasks are not made.  A given model is not fine-tuned, and a
-    model that the run would make is made without training in a temporary directory.
+    It trains nothing and leaves no files.  Fixed tasks are not made.  A given model is not fine-tuned; one
+    that the run would make is made untrained in a temporary directory.
 
-    workdir: of the run; if it exists, its settings are compared, and the text says how far the run is.
+    workdir: of the run; if it exists, its settings are compared, and the text includes the run's progress.
     Raises what the run would raise before its first epoch.
     """
     if workdir is not None and workdir.exists():
@@ -148,13 +148,13 @@ def dry_run(config: Config, workdir: pathlib.Path | None) -> dict[str, str]:
         config.tasks.check(run.benchmark)
         if done:
             run.session.reached(done)
-        with run.session.running():  # closes the files at its end
+        with run.session.running():  # closes the files at the end
             return overview(config, run) | _costs(config, run)
 
 
 @contextlib.contextmanager
 def _scratch(workdir: pathlib.Path | None) -> Iterator[str]:
-    """A temporary directory; several processes share one beside the workdir, which all of them see."""
+    """A temporary directory; several processes share one next to the workdir, which all of them see."""
     if processes.process_count() == 1:
         with tempfile.TemporaryDirectory() as scratch:
             yield scratch

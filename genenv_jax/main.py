@@ -2,9 +2,9 @@
 
     genenv train --config=configs/quickstart.py --workdir=runs/quickstart
 
-An interrupted run in the workdir is continued.  A workdir may be gs://BUCKET/RUN, and one run at a time may
+An interrupted run in the workdir is resumed.  A workdir may be gs://BUCKET/RUN; only one run at a time may
 use it.  --arm=NAME applies an arm of the ablations (`genenv_jax.experiment.arms`).  --print_config only
-prints the settings that differ from the paper's defaults.  --dry_run only loads and checks everything, and
+prints the settings that differ from the paper's defaults.  --dry_run only loads and checks everything and
 prints what the run would do and cost.
 
 On several hosts, start the same command on each, with --coordinator_address, --num_processes and
@@ -58,8 +58,8 @@ def main() -> None:
             run = Coevolution(config, workdir)
         if processes.is_writer():
             show({"workdir": given.workdir} | overview(config, run), sys.stderr)
-        # Exit code 1 tells launchers to start the run again after a fault of the machine; an update that
-        # diverged would diverge again.
+        # Exit code 1 tells launchers to restart the run after a machine failure; a diverged update would
+        # diverge again.
         with cli.one_line_errors((FloatingPointError,)), cli.one_line_errors((OSError,), code=1):
             run.run()
         if processes.is_writer():

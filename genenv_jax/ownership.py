@@ -1,9 +1,9 @@
-"""Who owns a directory: locks that name their holder, and names of unfinished files that name their writer.
+"""Ownership of directories: locks that name their holder, and unfinished files whose names name their writer.
 
-A lock is a file that says who holds it: host, process, when the process began, and when it took the lock.  A
-process of this host that has ended no longer holds its locks.  Whether a process of another host runs cannot
-be known, so its lock is held until the file is removed.  Where the file system supports flock, flock decides
-too: it also works between two containers of a host, and between hosts that share locks.
+A lock is a file that names its holder: host, process id, the process's start time, and when it took the lock.
+A process of this host that has ended no longer holds its locks.  Whether another host's process still runs is
+unknown, so its lock is held until the file is removed.  If the file system supports flock, flock decides too:
+it also works between containers of one host, and between hosts that share locks.
 
 Needs no JAX.
 """
@@ -23,7 +23,7 @@ import time
 from collections.abc import Callable, Iterator
 from typing import Any
 
-_POLL = 0.5  # seconds between two looks at a lock that is waited for
+_POLL = 0.5  # seconds between attempts to take a lock while waiting
 
 
 @contextlib.contextmanager
@@ -33,12 +33,12 @@ def owned(
     """Holds the lock in the file `path` within the block.
 
     Args:
-      path: is removed when the block ends, however it ends.
+      path: removed when the block ends, even by an exception.
       what: the name of what is held, for the message.
-      wait: is called once with the holder where another process holds the lock; then the lock is waited for.
+      wait: if another process holds the lock, it is called once with the holder before waiting for the lock.
     Raises:
       ValueError: another process holds the lock and `wait` is None.  The message says which process, since
-        when, and which file to remove if that process is of another host.
+        when, and which file to remove if that process runs on another host.
     """
     handle = _take(path)
     if handle is None:
@@ -58,7 +58,7 @@ def owned(
 
 
 def _take(path: pathlib.Path) -> int | None:
-    """The lock's open file, or None where another holds it."""
+    """Takes the lock; returns its open file, or None if another process holds it."""
     while True:
         handle = os.open(path, os.O_RDWR | os.O_CREAT, 0o644)
         try:
@@ -71,7 +71,7 @@ def _take(path: pathlib.Path) -> int | None:
         with contextlib.suppress(FileNotFoundError):
             if os.path.samestat(os.fstat(handle), os.stat(path)):
                 break
-        os.close(handle)  # the holder has removed the file meanwhile
+        os.close(handle)  # the holder removed the file meanwhile
     holder = parse(os.pread(handle, 4096, 0))
     if holder and not has_ended(holder):
         os.close(handle)
@@ -88,7 +88,7 @@ def _take(path: pathlib.Path) -> int | None:
 
 
 def me() -> bytes:
-    """What a lock of this process says."""
+    """The contents of a lock held by this process."""
     holder = {
         "host": socket.gethostname(),
         "process": os.getpid(),
@@ -99,7 +99,7 @@ def me() -> bytes:
 
 
 def parse(content: bytes) -> dict[str, Any] | None:
-    """The holder that a lock names; None where the holder was killed before it had written its name."""
+    """The holder that a lock names; None if the holder was killed before it wrote its name."""
     with contextlib.suppress(ValueError, RecursionError, TypeError, KeyError):
         holder = json.loads(content)
         fields = {"host": str, "process": int, "began": str, "since": str}
@@ -109,7 +109,7 @@ def parse(content: bytes) -> dict[str, Any] | None:
 
 
 def describe(holder: dict[str, Any] | None, lock: object) -> str:
-    """The holder of the lock with that name, for a message."""
+    """Describes the holder of a lock, for a message; `lock` is the lock's name."""
     if holder is None:
         return f"another process ({lock})"
     return f"process {holder['process']} on host {holder['host']} since {holder['since']}"
@@ -124,31 +124,31 @@ def _holder(path: pathlib.Path) -> str:
 
 
 def is_here(holder: dict[str, Any]) -> bool:
-    """Whether a holder is or was a process of this host."""
+    """Whether the holder is or was a process of this host."""
     return holder["host"] == socket.gethostname()
 
 
 def has_ended(holder: dict[str, Any]) -> bool:
-    """Whether a holder was a process of this host that has ended; another process may have its number now."""
+    """Whether the holder was a process of this host that has ended; its process id may have been reused."""
     began = _began(holder["process"])
     return is_here(holder) and not (began and began == holder["began"])
 
 
 def _began(process: int) -> str:
-    """When a process of this host began: boot and clock ticks since then; "" where it does not run."""
+    """When a process of this host began: boot id and clock ticks since boot; "" if it does not run."""
     try:
         status = pathlib.Path(f"/proc/{process}/stat").read_text()
         boot = pathlib.Path("/proc/sys/kernel/random/boot_id").read_text().strip()
     except OSError:
         if pathlib.Path("/proc/self/stat").exists():
             return ""
-        with contextlib.suppress(PermissionError):  # another user's process, which runs
+        with contextlib.suppress(PermissionError):  # another user's running process
             try:
                 os.kill(process, 0)
             except ProcessLookupError:
                 return ""
         return "unknown"
-    fields = status.rpartition(")")[2].split()  # after the name, which may contain anything
+    fields = status.rpartition(")")[2].split()  # after the name, which may contain any character
     return "" if fields[0] in "ZX" else f"{boot}/{fields[19]}"
 
 
@@ -156,7 +156,7 @@ def _began(process: int) -> str:
 
 
 def scratch_name(path: pathlib.Path, ending: str = "tmp") -> pathlib.Path:
-    """A hidden name beside `path` that only this process uses, until the file is complete and renamed."""
+    """A hidden name next to `path`, unique to this process, for a file until it is complete and renamed."""
     return path.with_name(f".{path.name}.{socket.gethostname()}.{os.getpid()}.{ending}")
 
 

@@ -1,10 +1,10 @@
-"""A session with both players: type tasks, watch how they are checked, answered and scored.
+"""A session with both players: type tasks and watch how they are checked, answered and scored.
 
     genenv play --config=configs/quickstart.py --run=runs/quickstart
 
-takes the players that a run has exported.  --agent and --simulator name other model directories; without any,
+loads the players that a run has exported.  --agent and --simulator name other model directories; without any,
 the configuration's own model plays both roles.  You type a task as the simulator would write it for the
-current seed, with its reference answer, and end it with an empty line.  /ask takes a request alone, and /help
+current seed, with its reference answer, and end it with an empty line.  /ask takes just a request, and /help
 lists the other commands.
 """
 
@@ -49,17 +49,17 @@ HELP = """\
 Anything else is a task for the current seed.  An empty line ends it, or TEXT."""
 
 _ENDS = ("/quit", "/exit", "quit", "exit")
-# Rejections of a text for its form.
+# Reasons to reject a text for its form.
 _FORM = (base.UNPARSABLE, base.BAD_TOOLS, base.BAD_ANSWER)
 
 
 @dataclasses.dataclass
 class Game:
-    """Both players, and what checks and scores them.
+    """Both players, with the verifier and the scorer.
 
     Attributes:
       agent, simulator: policies that sample a group of attempts, and the variations of a seed.
-      verifier: admits tasks; each admitted task bars its copies.
+      verifier: admits tasks; copies of an admitted task are rejected.
       scorer: scores texts, or tokens of the agent.
     """
 
@@ -76,7 +76,7 @@ class Game:
         self._seed, self._turns = next(self._seeds), itertools.count()
 
     def answer(self, line: str) -> Iterator[str]:
-        """Carries out a line of the user; yields lines to show.  Raises EOFError for /quit."""
+        """Handles a line of user input; yields lines to show.  Raises EOFError for /quit."""
         command = line.strip()
         if command in _ENDS:
             raise EOFError
@@ -127,9 +127,9 @@ class Game:
             yield from self._judge(text, done)
 
     def _judge(self, text: str, done: bool) -> Generator[str, None, str]:
-        """The gate's verdict on a task of the simulator or of the user, and the agent's attempts at it.
+        """The gate's verdict on a task by the simulator or the user, and the agent's attempts at it.
 
-        Returns the reason of a rejection, or "".
+        Returns the reason for a rejection, or "".
         """
         turn, batch = next(self._turns), self.scorer.batch()
         about = done, self._seed, f"played-{turn}", turn, self.config.verification.admit
@@ -166,7 +166,7 @@ class Game:
 
 
 def _spoken(attempt: Attempt) -> str:
-    """The agent's answers, and the replies of an episode's environment."""
+    """The agent's answers, and the environment's replies in an episode."""
     turns = itertools.zip_longest(attempt.answers, attempt.replies)
     said = (_shown(answer) + (f"\n→ {_shown(reply)}" if reply else "") for answer, reply in turns)
     return "\n".join(said).replace("\n", "\n    ")
@@ -181,7 +181,7 @@ def _shown(text: str) -> str:
 
 
 def load(config: Config, benchmark: Benchmark, path: str) -> tuple[build.ModelOnMesh, Params]:
-    """The model in the directory `path`, or the configuration's own model where `path` is ""."""
+    """The model in the directory `path`, or the configuration's own model if `path` is ""."""
     if path:
         given = ConfigDict(config.to_dict())
         use_model(given, path)
@@ -193,7 +193,7 @@ def load(config: Config, benchmark: Benchmark, path: str) -> tuple[build.ModelOn
 
 
 def _policy(config: Config, host: build.ModelOnMesh, params: Params, role: str) -> Policy:
-    """A policy that answers one prompt at a time, or as many as the mesh needs."""
+    """A policy that answers one prompt at a time, or as many as the mesh's data axes require."""
     rows = host.mesh.shape["data"] * host.mesh.shape["fsdp"] if host.mesh else 1
     agent, simulator = config.agent, config.simulator
     samples, temperature = (
@@ -207,9 +207,9 @@ def _policy(config: Config, host: build.ModelOnMesh, params: Params, role: str) 
 def play(
     config: Config, agent: str, simulator: str, ask: Callable[[str], str], say: Callable
 ) -> None:
-    """Opens the players and answers until `ask`, which takes a prompt, raises EOFError.
+    """Loads the players and answers until `ask`, which takes a prompt, raises EOFError.
 
-    Raises ValueError or FileNotFoundError for what is missing or unfit.
+    Raises ValueError or FileNotFoundError if something is missing or invalid.
     """
     benchmark = build.make_benchmark(config)
     config = dataclasses.replace(config, evaluation=EvaluationConfig(max_tasks=64))
@@ -241,7 +241,7 @@ def play(
 
 
 def read(ask: Callable[[str], str]) -> str:
-    """A command, or the lines up to an empty one.  Raises EOFError where there is nothing more."""
+    """Reads a command, or lines up to an empty one.  Raises EOFError at the end of the input."""
     lines = [ask("> ")]
     first = lines[0].strip()
     ends = first in _ENDS or (first.startswith("/") and first.split()[0] != "/ask")

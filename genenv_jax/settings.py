@@ -1,4 +1,4 @@
-"""Groups of settings: frozen dataclasses that stand beside the code they are for and say their own bounds.
+"""Groups of settings: frozen dataclasses next to the code that uses them, with bounds for their values.
 
     @dataclasses.dataclass(frozen=True)
     class CheckpointConfig(Settings):
@@ -17,20 +17,20 @@ from typing import Any
 
 
 def within(default: Any, low: float, high: float | None = None) -> Any:
-    """A field that holds a finite number from `low` to `high`, both included; None: no upper bound."""
+    """A field for a finite number from `low` to `high`, inclusive; None: no upper bound."""
     return dataclasses.field(default=default, metadata={"low": low, "high": high})
 
 
 def choice(default: Any, *others: Any) -> Any:
-    """A field that holds its default or one of `others`."""
+    """A field whose value is its default or one of `others`."""
     return dataclasses.field(default=default, metadata={"choices": (default, *others)})
 
 
 @dataclasses.dataclass(frozen=True)
 class Settings:
-    """A group of settings.  A subclass may check how its settings fit together after this has run.
+    """A group of settings.  A subclass may check combinations of its settings in its `__post_init__`.
 
-    Raises ValueError, whose message begins with the setting's name, for a value out of its bounds.
+    Raises ValueError, whose message begins with the setting's name, for a value out of bounds.
     """
 
     def __post_init__(self):
@@ -47,7 +47,7 @@ class Settings:
 
 
 def flatten(config: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
-    """A nested configuration by dotted keys."""
+    """Flattens a nested configuration to dotted keys."""
     flat: dict[str, Any] = {}
     for key, value in config.items():
         if isinstance(value, Mapping):

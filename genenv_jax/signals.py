@@ -1,4 +1,4 @@
-"""SIGTERM and SIGINT end a command with exit code 143 or 130; a block may hold them back until it has ended.
+"""SIGTERM and SIGINT end a command with exit code 143 or 130; a block can defer them until it has ended.
 
 Needs no JAX.
 """
@@ -23,7 +23,7 @@ def end(signum: int, frame: Any = None) -> None:
 
 
 def say(code: Any) -> None:
-    """Tells the user in one line that a signal ended the command, if the exit code says so."""
+    """Prints one line that a signal ended the command, if the exit code says so."""
     if code in (128 + signum for signum in BOTH):
         name = signal.Signals(code - 128).name
         print(f"ended by {name}; the same command goes on from there", file=sys.stderr, flush=True)
@@ -31,11 +31,11 @@ def say(code: Any) -> None:
 
 @contextlib.contextmanager
 def ending(*which: int) -> Iterator[None]:
-    """Within the block these signals `end` the main thread; in other threads nothing changes."""
+    """Makes these signals `end` the main thread within the block; does nothing in other threads."""
     before = sys.unraisablehook
 
     def repeat(unraisable: Any) -> None:
-        """Sends the signal again where Python drops its exception, as in a weak reference's callback."""
+        """Sends the signal again if Python drops its exception, as in a weak reference's callback."""
         code = getattr(unraisable.exc_value, "code", None)
         if code not in (128 + signum for signum in which):
             before(unraisable)
@@ -53,7 +53,7 @@ def ending(*which: int) -> Iterator[None]:
 
 @contextlib.contextmanager
 def held() -> Iterator[None]:
-    """Holds both signals back until the block has ended, however it ends; then delivers the first."""
+    """Defers both signals until the block has ended, even by an exception; then delivers the first."""
     came: list[int] = []
     try:
         with _handled(BOTH, lambda signum, _: came.append(signum)):
@@ -68,7 +68,7 @@ def _handled(which: tuple[int, ...], handler: Any) -> Iterator[None]:
     if threading.current_thread() is not threading.main_thread():
         yield
         return
-    # A signal that a shell or nohup made the process ignore stays ignored.
+    # Keep ignoring a signal that a shell or nohup made the process ignore.
     heard = [signum for signum in which if signal.getsignal(signum) is not signal.SIG_IGN]
     previous = {signum: signal.signal(signum, handler) for signum in heard}
     try:

@@ -2,9 +2,9 @@
 
     genenv supervised --config=configs/quickstart.py --out=runs/base
 
-makes the configuration's small model, or takes the one that `model.path` names, trains it as
-`config.warm_start` says and writes a Hugging Face directory.  `genenv train` does the same when the model is
-not in the cache yet.
+makes the configuration's small model, or loads the one that `model.path` names, trains it according to
+`config.warm_start` and writes a Hugging Face directory.  `genenv train` does the same if the model is not in
+the cache yet.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ from genenv_jax.signals import held
 from genenv_jax.trainers.warm_start import fine_tune, train
 from genenv_jax.user_cache import user_cache
 
-# Increased when the training of made models, or of given ones, changes, so that cached ones are made anew.
+# Increase when the training of made models, or of given ones, changes, so that cached ones are rebuilt.
 _MADE, _TUNED = 3, 3
 _LONGEST_WARM_START = 24 * 3600.0  # seconds that the other processes wait
 _TOKENIZER_TEXTS = 4000  # demonstrations that the tokenizer is trained on
@@ -63,15 +63,14 @@ _TOKENIZER_TEXTS = 4000  # demonstrations that the tokenizer is trained on
 def base_model(config: Config, benchmark: Benchmark, mesh: Mesh) -> pathlib.Path:
     """The directory of the model that both players start from.
 
-    A named model is resolved (directory or hub id), and fine-tuned if `warm_start.steps` says so.  Otherwise
-    a small one is made and trained, by the first of several processes.  What is trained is trained once: it
-    is kept, in a cache that all processes share, under a name that changes with all that it depends on,
-    demonstrations and settings.  A made model holds out what the benchmark does, so runs that only differ in
-    their seed tasks share it.
+    A named model (directory or hub id) is resolved, and fine-tuned if `warm_start.steps` is positive.
+    Otherwise the first process makes and trains a small model.  A model is trained only once: it is kept in a
+    cache that all processes share, under a name derived from everything that it depends on (demonstrations
+    and settings).  A made model's demonstrations hold out the benchmark's held-out tasks, so runs that differ
+    only in their seed tasks share it.
 
-    Raises ValueError, before it trains, where processes do not share the cache, where prompts exceed the
-    limits, where the mesh does not divide the small model, or where the files of the model in the cache are
-    not those that were written.
+    Raises ValueError before training if processes do not share the cache, prompts exceed the limits, the mesh
+    does not divide the small model, or the cached model's files are damaged.
     """
     given = _given(config)
     if given and not config.warm_start.steps:
@@ -105,18 +104,18 @@ def _make(
 
 
 def _given(config: Config) -> pathlib.Path | None:
-    """The directory of the model that `config.model.path` names, downloaded where it is a hub id."""
+    """The directory of the model that `config.model.path` names, downloaded if it is a hub id."""
     return huggingface.resolve(config.model.path) if config.model.path else None
 
 
 def _is_there(directory: pathlib.Path) -> bool:
-    """Whether a complete model is in the cache, as process 0 sees it: its digests are written last."""
+    """Whether process 0 sees a complete model in the cache; a model's digests are written last."""
     there = (directory / digests.NAME).is_file()
     return processes.agree("is the model there", str(there)) == "True"
 
 
 def _check_cached(directory: pathlib.Path) -> None:
-    """Raises ValueError where a cached model is damaged."""
+    """Raises ValueError if a cached model is damaged."""
     error = ""
     if processes.is_writer():
         try:
@@ -128,7 +127,7 @@ def _check_cached(directory: pathlib.Path) -> None:
 
 
 def _made_name(config: Config, benchmark: Benchmark) -> str:
-    """A name that changes with all that the made model depends on."""
+    """A name derived from everything that the made model depends on."""
     depends_on = {
         "format": _MADE,
         "seed": config.seed,
@@ -142,7 +141,7 @@ def _made_name(config: Config, benchmark: Benchmark) -> str:
 
 
 def _fine_tuned_name(config: Config, benchmark: Benchmark, path: pathlib.Path) -> str:
-    """A name that changes with all that the fine-tuned model depends on."""
+    """A name derived from everything that the fine-tuned model depends on."""
     depends_on = {
         "format": _TUNED,
         "seed": config.seed,
@@ -162,15 +161,15 @@ def fine_tune_model(
 ) -> None:
     """Fine-tunes the model in `path` and writes it to `directory`, whole or not at all.
 
-    Beside the model, warm_start.json has the losses, and which step was kept.  A killed training continues
-    from its checkpoint, which lies in the directory's parent until the model is complete.
+    Beside the model, warm_start.json records the losses and the kept step.  A killed training resumes from
+    its checkpoint, which stays in the directory's parent until the model is complete.
 
     Raises what `fine_tune` does.
     """
     unfinished = directory.parent / f".{_fine_tuned_name(config, benchmark, path)}"
     with _alone(unfinished):
         if _is_there(directory):
-            return  # another run has made the model meanwhile
+            return  # another run has made it meanwhile
         host = build.open_model(config, path, mesh)
         seeds, held_out = benchmark.tasks("seed"), benchmark.tasks("eval")
         check_prompts(config.limits, host.model, benchmark, seeds, held_out)
@@ -202,16 +201,16 @@ def fine_tune_model(
             checkpoints.close()
             params = place(tuned.params, on_device=True)
             if config.lora.rank:
-                # Merged into the base as it was read: the compute type may have rounded the frozen base.
+                # Merge into the base as stored on disk: the frozen base may be rounded to the compute dtype.
                 params = lora.join(host.load_params(), params)
             notes = {"best": tuned.best, "losses": tuned.records}
             best = next(record for record in tuned.records if record["step"] == tuned.best)
             tools = benchmark.about().get("tools", "")
             files = {"warm_start.json": notes, CARD: card.of_warm_start(config, path, best, tools)}
-            # With its digests at once: what is in the cache without them is not complete.
+            # Renamed into the cache together with its digests: without them it is not complete.
             made = unfinished.with_name(f"{unfinished.name}.made")
             if processes.is_writer():
-                shutil.rmtree(made, ignore_errors=True)  # of one that was killed here
+                shutil.rmtree(made, ignore_errors=True)  # left by a killed run
             host.model.save(made, params, lora=model.config.lora, notes=files)
         if processes.is_writer():
             digests.seal(made)
@@ -221,7 +220,7 @@ def fine_tune_model(
 
 @contextlib.contextmanager
 def _alone(unfinished: pathlib.Path) -> Iterator[None]:
-    """Holds the model's lock; waits while another run makes the same model."""
+    """Holds the model's lock within the block; waits while another run makes the same model."""
     with contextlib.ExitStack() as stack:
         if processes.is_writer():
             unfinished.parent.mkdir(parents=True, exist_ok=True)
@@ -237,7 +236,7 @@ def _say_waiting(holder: str) -> None:
 def _demonstrations(
     config: Config, benchmark: Benchmark
 ) -> tuple[list[Demonstration], list[Demonstration]]:
-    """Demonstrations of the seeds that are trained on, and of those that the loss is measured on."""
+    """Demonstrations for training, and demonstrations of the held-back seeds for validation."""
     order = rng(config.seed, Stream.DEMONSTRATIONS)
     parts = split_seeds(benchmark, config.warm_start.validation_share)
     training, validation = (
@@ -258,12 +257,10 @@ def _text(messages: Sequence[Message], completion: Completion) -> str:
 
 
 def _limits(config: Config) -> dict[str, Any]:
-    """The limits that the warm start depends on: all but the widths of other updates."""
+    """The limits that the warm start depends on: all but the completion widths of later updates."""
     limits = dataclasses.asdict(config.limits)
     if not limits["agent_episode"]:
-        del limits[
-            "agent_episode"
-        ]  # models keep the names that they had before there were episodes
+        del limits["agent_episode"]  # keeps the cache names from before episodes existed
     return {name: limit for name, limit in limits.items() if name != "response_buckets"}
 
 
@@ -273,7 +270,7 @@ def _cache_name(prefix: str, depends_on: Mapping[str, Any]) -> str:
 
 
 def _tokenizer_texts(benchmark: Benchmark, seed: int) -> Iterator[str]:
-    """The first demonstrations.  One random stream draws all of them, so these determine the others."""
+    """The first demonstrations.  One random stream draws all of them, so these determine the rest."""
     pairs = itertools.islice(endless(benchmark, rng(seed, Stream.DEMONSTRATIONS)), _TOKENIZER_TEXTS)
     return (_text(messages, completion) for messages, completion in pairs)
 
@@ -287,8 +284,8 @@ def _digest(texts: Iterable[str]) -> str:
 
 @contextlib.contextmanager
 def _scratch(directory: pathlib.Path) -> Iterator[pathlib.Path]:
-    """A temporary directory beside the model's; `remove_stale` removes it if this process dies."""
-    # Not a scratch name of the directory itself: saving a model there removes those.
+    """A temporary directory next to the model's; `remove_stale` removes it if this process dies."""
+    # Not a scratch name of `directory` itself, since saving a model there removes those.
     scratch = scratch_name(directory.with_name(f"{directory.name}-parts"))
     shutil.rmtree(scratch, ignore_errors=True)
     scratch.mkdir(parents=True)
@@ -300,7 +297,7 @@ def _scratch(directory: pathlib.Path) -> Iterator[pathlib.Path]:
 
 
 def cache_dir(config: Config) -> pathlib.Path:
-    """Where made models are kept: `model.make.cache_dir`, else the user's cache directory."""
+    """The cache of trained models: `model.make.cache_dir`, else in the user's cache directory."""
     if config.model.make.cache_dir:
         return pathlib.Path(config.model.make.cache_dir)
     return user_cache() / "models"
@@ -309,10 +306,10 @@ def cache_dir(config: Config) -> pathlib.Path:
 def make_base_model(
     config: Config, benchmark: Benchmark, directory: pathlib.Path, mesh: Mesh
 ) -> None:
-    """Makes a model, trains it for `warm_start.steps` and leaves it in `directory`.
+    """Makes a model, trains it for `warm_start.steps` and writes it to `directory`.
 
-    The directory appears when the model is complete.  Where two processes make the same model, the first one
-    to finish keeps its own; both are equal.
+    The directory appears when the model is complete.  If two processes make the same model, the first one to
+    finish wins; both models are equal.
     """
     directory.parent.mkdir(parents=True, exist_ok=True)
     with _scratch(directory) as scratch:
@@ -326,7 +323,7 @@ def make_base_model(
         make_model(untrained, texts, **shape, max_positions=positions, seed=config.seed)
         model = LanguageModel.load(untrained, unroll_layers=config.model.unroll_layers)
         check_prompts(limits, model, benchmark, benchmark.tasks("seed"), benchmark.tasks("eval"))
-        param_shardings(model.config, mesh)  # raises where it does not divide the model
+        param_shardings(model.config, mesh)  # raises if it does not divide the model
         pairs = endless(benchmark, rng(config.seed, Stream.DEMONSTRATIONS))
         Progress(0).line(
             f"base model  made from scratch for both roles, once; kept in {directory.parent}"

@@ -17,6 +17,6 @@ from typing import Any
 import jax
 
 Array = jax.Array
-Params = Any  # a pytree of arrays: nested dicts as Linen makes them
+Params = Any  # a pytree of arrays: nested dicts, as made by Linen
 PRNGKey = jax.Array  # typed key, from jax.random.key
-WarmUp = Callable[[], None]  # compiles a part of what a run needs
+WarmUp = Callable[[], None]  # compiles one or more of a run's programs

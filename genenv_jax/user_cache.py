@@ -1,4 +1,4 @@
-"""Where the package keeps what later runs of the user may need: made models, compiled programs, mirrors."""
+"""The directory for what later runs of the user may need: trained models, compiled programs, mirrors."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""Compiling for TPU slices that this machine does not have: topology, memory and collectives.
+"""Compiles for TPU slices that this machine does not have: topology, memory and collectives.
 
-libtpu's compiler needs no TPU: `jax.experimental.topologies` describes a slice, a program is lowered
-with abstract arguments on a mesh of its devices, and the compiled program says what it needs a chip.
+libtpu's compiler needs no TPU.  `jax.experimental.topologies` describes a slice, a program is lowered with
+abstract arguments on a mesh of its devices, and the compiled program reports its needs per chip.
 """
 
 from __future__ import annotations
@@ -20,11 +20,11 @@ import jax
 
 GIB = 2**30
 
-# A generation's memory that one program may use, GiB a chip: what the compiler enforces where its
-# messages name it (v5e, v6e), else the published size.
+# Memory that one program may use, in GiB per chip: the limit that the compiler enforces if its
+# messages name it (v5e, v6e), otherwise the published size.
 HBM_GIB = {"v4": 32.0, "v5e": 15.75, "v5p": 95.0, "v6e": 31.24}
 
-# What a chip does at best, as published: bfloat16 operations, and bytes of its memory, a second.
+# Published peak rates of a chip, per second: bfloat16 operations, and bytes of memory traffic.
 PEAKS = {
     "v4": (275e12, 1228e9),
     "v5e": (197e12, 819e9),
@@ -32,8 +32,8 @@ PEAKS = {
     "v6e": (918e12, 1640e9),
 }
 
-# Chips -> topology.  v5e and v6e are two-dimensional, v4 and v5p three-dimensional; Cloud TPU's names
-# count chips for the former and TensorCores, two a chip, for the latter.
+# Chips -> topology.  v5e and v6e are two-dimensional, v4 and v5p three-dimensional.  Cloud TPU names
+# count chips for the former and TensorCores, two per chip, for the latter.
 _SHAPES = {
     2: {1: "1x1", 4: "2x2", 8: "2x4", 16: "4x4", 32: "4x8", 64: "8x8", 128: "8x16", 256: "16x16"},
     3: {4: "2x2x1", 8: "2x2x2", 16: "2x2x4", 32: "2x4x4", 64: "4x4x4", 128: "4x4x8"},
@@ -44,7 +44,7 @@ _ALIASES = {"v5litepod": "v5e", "v5lite": "v5e"}
 
 @dataclasses.dataclass(frozen=True)
 class Slice:
-    """A TPU slice.  name: as Cloud TPU calls it; topology: as the compiler does; hbm: GiB a chip."""
+    """A TPU slice.  name: Cloud TPU's name; topology: the compiler's name; hbm: GiB per chip."""
 
     name: str
     topology: str
@@ -53,14 +53,14 @@ class Slice:
 
     @property
     def peaks(self) -> tuple[float, float]:
-        """bfloat16 operations, and bytes of its memory, a second and chip."""
+        """Peak bfloat16 operations and bytes of memory traffic, per second and chip."""
         return PEAKS[self.topology.partition(":")[0]]
 
 
 def parse_slice(text: str) -> Slice:
-    """Reads "v5e:4x4" (a topology) or "v5e-16" (a Cloud TPU name; v4 and v5p count TensorCores).
+    """Parses "v5e:4x4" (a topology) or "v5e-16" (a Cloud TPU name; v4 and v5p count TensorCores).
 
-    Raises ValueError for a generation or a size that is not known, naming those that are.
+    Raises ValueError for an unknown generation or size, naming the known ones.
     """
     match = re.fullmatch(r"(v\d\w*)(?::(\d+(?:x\d+)+)|-(\d+))", text.strip().lower())
     generation = _ALIASES.get(match[1], match[1]) if match else None
@@ -88,15 +88,15 @@ def parse_slice(text: str) -> Slice:
 
 
 def slice_devices(part: Slice) -> list[Any]:
-    """The slice's devices, which compile and cannot run.
+    """The slice's devices, which can be compiled for but run nothing.
 
     Raises RuntimeError without libtpu, and ValueError for a topology that the compiler refuses.
     """
-    # libtpu asks which machine it runs on, and complains where that is no TPU; here it does not matter.
+    # libtpu asks which machine it runs on and complains if it has no TPU; here that does not matter.
     os.environ.setdefault("TPU_SKIP_MDS_QUERY", "1")
     os.environ.setdefault("TPU_WORKER_HOSTNAMES", "localhost")
     os.environ.setdefault("TPU_HOST_BOUNDS", "1,1,1")
-    # A compilation takes no TPU, so several may run at once, and beside a program that has one.
+    # Compiling takes no TPU, so several compilations may run at once, also beside a program using a TPU.
     os.environ.setdefault("ALLOW_MULTIPLE_LIBTPU_LOAD", "1")
     try:
         import libtpu  # noqa: F401
@@ -109,7 +109,7 @@ def slice_devices(part: Slice) -> list[Any]:
 
     logging.getLogger("jax._src.xla_bridge").setLevel(logging.ERROR)
     try:
-        # Hosts have four chips, but for the machine of one.
+        # Hosts have four chips, except the one-chip machine.
         host = {"chips_per_host_bounds": (1, 1, 1)} if part.chips == 1 else {}
         return list(topologies.get_topology_desc(part.topology, "tpu", **host).devices)
     except Exception as error:
@@ -139,13 +139,13 @@ def shard_bytes(tree: Any) -> int:
 
 @dataclasses.dataclass(frozen=True)
 class Footprint:
-    """What a compiled program needs of one chip, in bytes.
+    """Memory that a compiled program needs on one chip, in bytes.
 
-    outputs are those that are not written over donated arguments; aliased, those that are.
-    total = arguments + temporaries + outputs + code.  Where the program does not compile for want of
-    memory, `error` is the compiler's reason, total what it says the program needs, and the parts
-    are None.  host_*: of arguments and temporaries in pinned host memory, which total leaves out.
-    collectives: operations by kind in the compiled text, each loop body counted once; None where the
+    outputs: those not written over donated arguments.  aliased: those that are.
+    total = arguments + temporaries + outputs + code.  If the program does not compile for lack of
+    memory, `error` is the compiler's reason, total is what it says the program needs, and the parts
+    are None.  host_*: arguments and temporaries in pinned host memory, which total excludes.
+    collectives: operations by kind in the compiled text, with each loop body counted once; None if the
     compiler cannot print the program.
     """
 
@@ -174,9 +174,9 @@ _NEEDED = re.compile(
 
 
 def measure(lowered: jax.stages.Lowered) -> Footprint:
-    """Compiles a lowered program and reports what it needs of one chip.
+    """Compiles a lowered program and reports what it needs on one chip.
 
-    Raises whatever the compiler raises, unless it is that the program exceeds the chip's memory.
+    Raises whatever the compiler raises, except when the program exceeds the chip's memory.
     """
     start = time.perf_counter()
     try:
@@ -207,7 +207,7 @@ def measure(lowered: jax.stages.Lowered) -> Footprint:
 
 
 def collectives(compiled: jax.stages.Compiled) -> dict[str, int] | None:
-    """Collective operations by kind; None where the compiler fails to print its program."""
+    """Collective operations by kind; None if the compiler cannot print the program."""
     try:
         text = compiled.as_text()
     except Exception:  # libtpu 0.0.5x cannot print some programs for v5p and v6e

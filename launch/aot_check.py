@@ -1,20 +1,20 @@
-"""Says whether a configuration fits a TPU slice, before the slice is paid for.
+"""Checks whether a configuration fits a TPU slice, before you pay for the slice.
 
     python launch/aot_check.py --config=configs/bfcl.py --topology=v5e:4x4
 
-compiles every program of the run with the TPU compiler, which needs no TPU, and prints what each needs
-of one chip beside everything else that is resident then.  Nothing runs, and no weights are read.
+compiles every program of the run with the TPU compiler, which needs no TPU.  It prints what each program
+needs on one chip, together with everything else resident at that time.  It runs nothing and reads no weights.
 
     --model=Qwen2.5-7B       a published shape (launch/published_models.json), a directory, a config.json
-                             or a hub id; without it, what the configuration names
-    --mesh=1,16,1            data, fsdp, tensor; "auto": the configuration's, or one that divides all
-    --lora=32                rank of the adapters; without it, what the configuration says
-    --programs=sample,score  only those whose names contain one of these
-    --fast                   compile with little effort: in a fifth of the time, for up to a fifth more memory
+                             or a hub id; by default the configuration's model
+    --mesh=1,16,1            data, fsdp, tensor; "auto": the configuration's, or one that divides everything
+    --lora=32                rank of the adapters; by default the configuration's
+    --programs=sample,score  only programs whose names contain one of these
+    --fast                   compile with little effort: a fifth of the time, up to a fifth more memory
     --json                   one JSON object instead of the table
     --config.KEY=VALUE       any setting, such as --config.memory.offload=player
 
-Exit code 0: everything fits; 1: something does not; 2: bad input, said in one line.
+Exit code 0: everything fits; 1: something does not; 2: bad input, with a one-line message.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ import pathlib
 import sys
 from typing import TYPE_CHECKING, Any
 
-# Described devices compile for TPUs; this process itself needs no accelerator, and takes none.
+# Described devices are enough to compile for TPUs; this process must not take an accelerator.
 os.environ["JAX_PLATFORMS"] = "cpu"
 
 from absl import flags
@@ -42,7 +42,7 @@ _SHAPES = pathlib.Path(__file__).with_name("published_models.json")
 
 
 def read_model(name: str, config: Config) -> dict[str, Any]:
-    """The config.json that `name` stands for: a published shape, a file, a directory or a hub id."""
+    """Reads the config.json that `name` refers to: a published shape, a file, a directory or a hub id."""
     from genenv_jax.models import huggingface
 
     shapes = json.loads(_SHAPES.read_text(encoding="utf-8"))
@@ -66,7 +66,7 @@ def read_model(name: str, config: Config) -> dict[str, Any]:
 
 
 def made_model(config: Config) -> dict[str, Any]:
-    """The config.json of the small model that a configuration makes on the spot."""
+    """The config.json of the small model that a configuration creates itself."""
     c = config.model.make
     return {
         "model_type": "qwen2",
@@ -81,7 +81,7 @@ def made_model(config: Config) -> dict[str, Any]:
 
 
 def model_config(name: str, config: Config, lora_rank: int | None):
-    """The players' decoder: --model, or what the configuration names, with the configured options."""
+    """The players' decoder: --model or the configuration's model, with the configured options."""
     from genenv_jax.models.config import TransformerConfig
 
     lora = config.lora
@@ -93,10 +93,10 @@ def model_config(name: str, config: Config, lora_rank: int | None):
 
 
 def choose_mesh(text: str, config: Config, model, devices):
-    """The mesh that --mesh asks for.
+    """The mesh requested by --mesh.
 
-    "auto" takes the configuration's sizes where they suit devices, model and batches; otherwise the
-    widest "fsdp" that does, then "tensor", then "data".  Raises ValueError where nothing does.
+    "auto" takes the configuration's sizes if they fit devices, model and batches; otherwise the
+    widest "fsdp" that fits, then "tensor", then "data".  Raises ValueError if nothing fits.
     """
     from genenv_jax.parallel.mesh import make_mesh
 
@@ -131,7 +131,7 @@ def choose_mesh(text: str, config: Config, model, devices):
 
 
 def check_mesh(mesh, config: Config, model) -> None:
-    """Raises ValueError where a mesh does not divide the model or the batches."""
+    """Raises ValueError if a mesh does not divide the model or the batches."""
     from genenv_jax.parallel.rules import param_shardings
     from genenv_jax.players.build import check_batches
 
@@ -141,7 +141,7 @@ def check_mesh(mesh, config: Config, model) -> None:
 
 @dataclasses.dataclass(frozen=True)
 class Row:
-    """A program in the table: bytes a chip, what all chips compute (flops) or one moves, least seconds."""
+    """A program in the table: bytes per chip, flops of all chips, memory traffic of one, least seconds."""
 
     name: str
     phase: str
@@ -159,7 +159,7 @@ class Row:
 def measure_all(config: Config, model, mesh, part, wanted: list[str], report=lambda row: None):
     """Compiles the programs whose names contain one of `wanted` (all if empty); returns their rows.
 
-    As many at a time as there are cores: one compilation keeps one busy.
+    Compiles one program per core at a time, because a compilation keeps one core busy.
     """
     import aot
     import aot_costs
@@ -195,14 +195,14 @@ _COLUMNS = ("arguments", "temporaries", "outputs", "aliased")
 
 
 def table_header() -> str:
-    """Head of the table."""
+    """The table's header line."""
     names = ("args", "temp", "out", "(alias)", "beside", "total", "left")
     names += ("TFLOP", "GiB r/w", "least s", "most MFU")
     return f"{'program':24}" + "".join(f"{name:>9}" for name in names)
 
 
 def table_row(row: Row, part) -> str:
-    """One line of the table: GiB a chip, TFLOP a chip, and the roofline."""
+    """One line of the table: GiB per chip, TFLOP per chip, and the roofline."""
     limit = part.hbm
     cells = [row.footprint[name] for name in _COLUMNS]
     cells += [sum(row.residents.values()), row.total, limit * GIB - row.total]
@@ -216,7 +216,7 @@ def table_row(row: Row, part) -> str:
 
 
 def collective_lines(rows: list[Row]) -> list[str]:
-    """Collectives by kind for every program, in lines."""
+    """Lines that list each program's collectives by kind."""
     lines = []
     for row in rows:
         kinds = row.footprint["collectives"]
@@ -231,7 +231,7 @@ def collective_lines(rows: list[Row]) -> list[str]:
 
 
 def main() -> None:
-    """Reads the flags, compiles, prints, and exits with the verdict."""
+    """Reads the flags, compiles, prints the table, and exits with the verdict."""
     import aot
     import jax
 
@@ -304,7 +304,7 @@ def main() -> None:
 
 
 def sizes_of(config: Config, model, mesh) -> dict[str, int]:
-    """Bytes a chip of the large trees."""
+    """Bytes per chip of the large trees."""
     import aot_programs
 
     return aot_programs.tree_bytes(model, mesh, config.memory.moments)

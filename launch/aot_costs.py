@@ -1,6 +1,6 @@
-"""Floating-point operations, bytes and least seconds of a run's programs, from formulas.
+"""Floating-point operations, memory traffic and least seconds of a run's programs, from formulas.
 
-The compiler's own figures count a loop's body once, and here layers, decoding steps, logit chunks and
+The compiler's own figures count a loop's body once, but here layers, decoding steps, logit chunks and
 micro-batches are loops.
 """
 
@@ -19,7 +19,7 @@ from genenv_jax.parallel.rules import param_shapes
 
 
 def _sizes(config: TransformerConfig) -> tuple[int, int]:
-    """Parameters in the layers' matrices, and in the output projection."""
+    """Number of parameters in the layers' matrices, and in the output projection."""
     flat = traverse_util.flatten_dict(param_shapes(config.base), sep="/")
     layers = sum(
         math.prod(x.shape)
@@ -30,18 +30,18 @@ def _sizes(config: TransformerConfig) -> tuple[int, int]:
 
 
 def _pairs(work: Work, prompts: int) -> float:
-    """Query-key pairs that attention computes, of prompts and their completions at full length."""
+    """Query-key pairs in attention, for prompts and their completions at full length."""
     completion = work.completion * work.prompt + work.completion * (work.completion + 1) / 2
     return prompts * (work.prompt * (work.prompt + 1) / 2 + work.group * completion)
 
 
 def flops(program: Program, work: Work, config: TransformerConfig) -> float:
-    """Operations of all chips together, all rows at full length.
+    """Operations of all chips together, with all rows at full length.
 
-    2 for each weight and token, 4 n h for each layer and query-key pair, and the logits of completion
-    tokens; three times that for a gradient (under LoRA two times, since frozen weights have none, the
-    adapters' own left out).  What remat computes again is not counted, nor the RWR step's repeated
-    measurements of its KL beyond the first.
+    Counts 2 per weight and token, 4 n h per layer and query-key pair, and the logits of completion
+    tokens; three times that with a gradient (twice under LoRA, because frozen weights have no gradient
+    and the adapters' own is left out).  Excludes what remat recomputes, and the RWR step's KL
+    measurements after the first.
     """
     layers, head = _sizes(config)
     per_pair = 4 * config.num_layers * config.num_heads * config.head_dim
@@ -63,7 +63,7 @@ def flops(program: Program, work: Work, config: TransformerConfig) -> float:
 
 
 def recomputed(program: Program, work: Work, config: TransformerConfig) -> float:
-    """Operations of all chips that `flops` leaves out: the layers' forward pass, again for the gradient."""
+    """Operations of all chips that `flops` excludes: the forward pass that remat repeats for the gradient."""
     if program.phase != "update" or config.remat not in ("full", "offload"):
         return 0.0
     passes = (2 if config.lora else 3) + (program.player == "simulator")
@@ -73,9 +73,9 @@ def recomputed(program: Program, work: Work, config: TransformerConfig) -> float
 def least_seconds(
     program: Program, work: Work, config: TransformerConfig, mesh: Mesh, part: Slice
 ) -> float:
-    """The roofline: what operations or bytes of one chip take at its published rates, whichever is more.
+    """The roofline: the time for a chip's operations or bytes at its published rates, whichever is longer.
 
-    Neither collectives nor activations are in it, so it is a bound and no forecast.
+    It excludes collectives and activations, so it is a bound, not a forecast.
     """
     operations, bandwidth = part.peaks
     computed = flops(program, work, config) + recomputed(program, work, config)
@@ -84,11 +84,11 @@ def least_seconds(
 
 
 def memory_traffic(program: Program, work: Work, config: TransformerConfig, mesh: Mesh) -> float:
-    """Least bytes that one chip moves between its memory and its cores, all rows at full length.
+    """Least bytes that one chip moves between its memory and its cores, with all rows at full length.
 
-    Weights in the compute type once a pass (a pass of prompts reads them gathered over "fsdp", a
-    decoding step its own part), keys and values as they are read by decoding, and in an update the
-    train state and the gradient, float32, once in and once out.  Activations are not counted.
+    Counts weights in the compute dtype once per pass (gathered over "fsdp" in a pass over prompts, only
+    the chip's own part in a decoding step), keys and values that decoding reads, and in an update the
+    float32 train state and gradient, read once and written once.  Activations are not counted.
     """
     layers, head = _sizes(config)
     width = jax.numpy.dtype(config.dtype).itemsize
@@ -109,7 +109,7 @@ def memory_traffic(program: Program, work: Work, config: TransformerConfig, mesh
         return program.steps * (gathered / mesh.shape["fsdp"] + own_head + cache)
     if program.phase == "score":
         return gathered + own_head
-    passes = 4 if program.player == "simulator" else 3  # forward, again for the gradient, backward
+    passes = 4 if program.player == "simulator" else 3  # forward, recomputed forward, backward
     weights = work.micro_batches * passes * (gathered + own_head)
     if config.lora:
         return weights

@@ -1,4 +1,4 @@
-"""The programs of a run on a mesh, lowered without a device, and what is resident beside each."""
+"""The programs of a run on a mesh, lowered without devices, and what else is resident during each."""
 
 from __future__ import annotations
 
@@ -38,10 +38,10 @@ from genenv_jax.sampling.engine import Engine
 
 @dataclasses.dataclass(frozen=True)
 class Work:
-    """How much a player's programs compute.  Lengths are in tokens, the longest that are allowed.
+    """How much a player's programs compute.  Lengths are the maximum allowed, in tokens.
 
-    prompts: prompts that decode at a time.  minibatch: prompts an optimiser step, of which micro_batches
-    parts are computed in turn.  group: completions a prompt, of which `lanes` decode at a time (0: all).
+    prompts: prompts decoded at a time.  minibatch: prompts per optimiser step, computed in `micro_batches`
+    parts.  group: completions per prompt, of which `lanes` decode at a time (0: all).
     """
 
     prompts: int
@@ -84,13 +84,13 @@ class Program:
     """One jitted function of a run.
 
     Attributes:
-      name: as the table shows it.
-      player: "agent" or "simulator", whose work it is.
-      phase: "sample", "score" or "update": it decides what is resident.
+      name: its name in the table.
+      player: "agent" or "simulator".
+      phase: "sample", "score" or "update"; determines what is resident.
       trees: names of the large trees among its arguments, as in `loaded_trees`.
-      prompts: how many it works on.
+      prompts: number of prompts it works on.
       lower: lowers it with abstract arguments.
-      steps: decoding steps.
+      steps: number of decoding steps.
     """
 
     name: str
@@ -103,9 +103,9 @@ class Program:
 
 
 def tree_bytes(config: TransformerConfig, mesh: Mesh, moments: str) -> dict[str, int]:
-    """Bytes a chip of the trees that `loaded_trees` names, exactly.
+    """Exact bytes per chip of the trees named by `loaded_trees`.
 
-    config: of the players, with adapters under LoRA.  moments: type of the optimiser's moments.
+    config: of the players, with adapters under LoRA.  moments: dtype of the optimiser's moments.
     """
     trees = _Trees(config, mesh, moments)
     state = trees.state()
@@ -122,18 +122,18 @@ def tree_bytes(config: TransformerConfig, mesh: Mesh, moments: str) -> dict[str,
 def residents(
     program: Program, sizes: Mapping[str, int], offload: str, lora: bool
 ) -> dict[str, int]:
-    """Bytes a chip of the trees that lie beside a program's arguments while it runs."""
+    """Bytes per chip of the trees resident while a program runs, besides its arguments."""
     names = loaded_trees(program.phase, offload, lora) - program.trees
     return {name: sizes[name] for name in sorted(names)}
 
 
 def programs(config: Config, model: TransformerConfig, mesh: Mesh) -> list[Program]:
-    """Every program of a run whose size depends on the model, in the order of an epoch.
+    """All programs of a run whose size depends on the model, in the order of an epoch.
 
     Args:
       config: of the run.
       model: of the players' decoder, with adapters under LoRA.
-      mesh: of described or of real devices.
+      mesh: of described or real devices.
     """
     trees = _Trees(model, mesh, config.memory.moments)
     lora = frozenset({"reference"}) if model.lora else frozenset()
@@ -189,7 +189,7 @@ class _Trees:
         else:
             self.frozen, self.trained = {}, params
             self.reference = jax.tree.map(stored, params)
-        # Neither the learning rate nor the decay has a part in the program's size.
+        # The learning rate and the decay do not affect the program's size.
         self.optimizer = make_optimizer(OptimizerConfig(1e-6, moments=moments))
 
     def state(self) -> learner.TrainState:
@@ -211,12 +211,12 @@ class _Trees:
         )
 
     def engine(self, work: Work) -> Engine:
-        # Which tokens end a completion is of no consequence here.
+        # The choice of end tokens does not matter here.
         options = SamplingParams(work.completion, work.group, (0, 1))
         return Engine(self.config, options, work.prompts, (work.prompt,), lanes=work.lanes)
 
     def sampling(self, work: Work) -> tuple[Engine, decoding.Weights, decoding.State]:
-        """The engine of this work, and its weights and state, whose cache has its largest size."""
+        """The engine for this work, its weights, and its state with the cache at its largest size."""
         engine = self.engine(work)
         params = join(self.frozen, self.trained)
         weights = jax.eval_shape(lambda x: decoding.prepare(x, config=self.config), params)
@@ -238,7 +238,7 @@ class _Trees:
         return engine, weights, jax.tree.map(self._place_rows, state)
 
     def _place_rows(self, x: jax.ShapeDtypeStruct) -> jax.ShapeDtypeStruct:
-        """Places an array of the sampler's state, a cache or something with a leading batch axis."""
+        """Shards an array of the sampler's state: a cache, or an array with a leading batch axis."""
         axes = ("batch", *(None,) * (x.ndim - 1)) if x.ndim else ()
         if x.ndim == 6:
             axes = ("layers", "batch", "group", "cache_heads", None, None)
@@ -268,7 +268,7 @@ class _Trees:
             )
 
     def lower_score(self, work: Work, own: bool = False) -> jax.stages.Lowered:
-        """By the reference, or by the player itself."""
+        """Lowers scoring by the reference, or by the player itself if `own`."""
         batch = self.completions(work, work.minibatch)
         params = join(self.frozen, self.trained) if own else self.reference
         config = self.config if own else self.config.base

@@ -1,12 +1,12 @@
-"""The table of docs/memory.md: which model fits which slice, in full and with LoRA.
+"""Makes the table of docs/memory.md: which model fits which slice, with full training and with LoRA.
 
     python launch/aot_table.py --output=aot.jsonl                                  compile
-    python launch/aot_table.py --output=aot.jsonl --table=docs/results/memory.csv    write what is there
+    python launch/aot_table.py --output=aot.jsonl --table=docs/results/memory.csv    write the table
 
-A cell is one run of aot_check.py, and one line of the output.  Cells that are there already are not
-compiled again, so the command continues where it was stopped.  They are compiled with little effort, with
-which an update needs up to a fifth more memory than in a run.  A cell whose train state and gradient alone
-exceed the chip, with everything else in host memory, is not compiled: the line says how much they take.
+Each cell is one run of aot_check.py and one line of the output.  Existing cells are not compiled again, so
+an interrupted command can continue.  Cells are compiled with little effort, which makes an update need up
+to a fifth more memory than in a run.  If a cell's train state and gradient alone exceed the chip, with
+everything else in host memory, it is not compiled: its line says how much they take.
 """
 
 from __future__ import annotations
@@ -29,14 +29,14 @@ GIB = 2**30
 MODELS = ("Qwen2.5-0.5B", "Qwen2.5-1.5B", "Qwen2.5-7B", "Qwen2.5-14B")
 SLICES = ("v5e-1", "v5e-4", "v5e-8", "v5e-16", "v5e-32", "v6e-1", "v6e-8", "v5p-8")
 RANK = 32
-# The simulator's prompts and responses are the longer ones, so its sampling and scoring stand for the
-# agent's too.
+# The simulator's prompts and responses are longer, so its sampling and scoring also bound the
+# agent's.
 _PROGRAMS = "simulator,GRPO"
 _CHECK = pathlib.Path(__file__).with_name("aot_check.py")
 
 
 def cells() -> Iterator[tuple[str, int, str]]:
-    """(model, rank, slice) in the table's order; rank 0 is full training."""
+    """(model, rank, slice) in table order; rank 0 is full training."""
     for model in MODELS:
         for rank in (0, RANK):
             for part in SLICES:
@@ -44,11 +44,11 @@ def cells() -> Iterator[tuple[str, int, str]]:
 
 
 def settings(model: str, rank: int, chips: int) -> dict[str, Any]:
-    """The settings of a cell that are not the configuration's.
+    """The settings of a cell that differ from the configuration.
 
-    With adapters the gradient is small, so accumulating it is free: one prompt a chip at a time.  In
-    full training a second gradient would cost more than a prompt, so a step takes one part, and on
-    fewer than 16 chips half as many prompts; one chip takes them one by one.
+    With adapters, the gradient is small, so accumulating it is free: one prompt per chip at a time.  In
+    full training, a second gradient would cost more than a prompt, so a step has a single micro-batch,
+    and half as many prompts on fewer than 16 chips; one chip takes prompts one by one.
     """
     few = chips < 16
     mesh = (1, min(chips, 16), max(1, chips // 16))
@@ -76,7 +76,7 @@ def _config(model: str, chosen: dict[str, Any]) -> Any:
 
 
 def too_large(model: str, rank: int, part: Any, chosen: dict[str, Any]) -> str:
-    """Why a cell cannot fit whatever its programs' temporaries are; empty if it may."""
+    """Why a cell cannot fit even without its programs' temporaries; empty if it may fit."""
     import aot
     import aot_check
     import aot_programs
@@ -104,7 +104,7 @@ def too_large(model: str, rank: int, part: Any, chosen: dict[str, Any]) -> str:
 
 
 def compile_cell(model: str, rank: int, name: str, config: str, timeout: int) -> dict[str, Any]:
-    """One line of the output: what aot_check found, or the reason why there is nothing."""
+    """One line of the output: aot_check's result, or the reason why there is none."""
     start = time.monotonic()
     import aot
 
@@ -135,7 +135,7 @@ def compile_cell(model: str, rank: int, name: str, config: str, timeout: int) ->
 
 
 def read_lines(path: pathlib.Path) -> dict[tuple[str, int, str], dict[str, Any]]:
-    """The cells of an output file; a later line of a cell replaces the programs that it has."""
+    """Reads the cells of an output file; a later line of a cell replaces the programs it lists."""
     cells_read: dict[tuple[str, int, str], dict[str, Any]] = {}
     text = path.read_text(encoding="utf-8") if path.exists() else ""
     for line in map(json.loads, filter(None, text.splitlines())):
@@ -149,7 +149,7 @@ def read_lines(path: pathlib.Path) -> dict[tuple[str, int, str], dict[str, Any]]
 
 
 def peaks(line: dict[str, Any], offload: str) -> dict[str, float]:
-    """GiB a chip of every program with what is resident beside it under `offload`."""
+    """GiB per chip of every program, including what else is resident under `offload`."""
     from aot_programs import Program, residents
 
     result = line["result"]
@@ -170,7 +170,7 @@ def peaks(line: dict[str, Any], offload: str) -> dict[str, float]:
 
 
 def rooflines(line: dict[str, Any]) -> tuple[float, float]:
-    """The most that the chips' rates allow: the simulator's tokens a second, and MFU of a GRPO step."""
+    """Upper bounds from the chips' rates: the simulator's tokens per second, and the MFU of a GRPO step."""
     import aot
     import aot_programs
 
@@ -192,15 +192,15 @@ _OFFLOADS = ("none", "player", "phase")
 
 
 def fitting(line: dict[str, Any]) -> tuple[dict[str, float], str]:
-    """GiB of the largest program under each `memory.offload`, and the least of these that fits, or "no"."""
+    """GiB of the largest program under each `memory.offload`, and the least offload that fits, or "no"."""
     worst = {offload: max(peaks(line, offload).values()) for offload in _OFFLOADS}
     return worst, next((o for o in _OFFLOADS if worst[o] <= line["hbm"]), "no")
 
 
 def summary(lines: dict[tuple[str, int, str], dict[str, Any]]) -> str:
-    """What fits where: a row for each model and mode, a column a slice; empty where nothing is known.
+    """The summary table: a row per model and mode, a column per slice.
 
-    "yes", or the `memory.offload` that it takes, or "no".
+    Each cell is "yes", the `memory.offload` it needs, "no", or empty if unknown.
     """
     rows = [["model", "mode", *SLICES], ["---"] * (2 + len(SLICES))]
     for model, rank in dict.fromkeys((model, rank) for model, rank, _ in cells()):
@@ -220,7 +220,7 @@ def _table(rows: list[list[str]]) -> str:
 
 
 def table(lines: dict[tuple[str, int, str], dict[str, Any]]) -> list[list[str]]:
-    """All numbers: a row of names, then one a cell that has been compiled or ruled out."""
+    """All numbers: a header row, then one row per cell that was compiled or ruled out."""
     names = ("prefill", "decode", "score", "GRPO", "RWR")
     head = ["model", "mode", "slice", "mesh", "prompts a step", *names, *_OFFLOADS, "fits with"]
     rows = [[*head, "most tokens/s", "most MFU", "seconds to compile"]]
@@ -252,7 +252,7 @@ def table(lines: dict[tuple[str, int, str], dict[str, Any]]) -> list[list[str]]:
 
 
 def main(argv: list[str]) -> None:
-    """Compiles the missing cells, or prints the table."""
+    """Compiles the missing cells, or writes the table."""
     del argv
     options = flags.FLAGS
     path = pathlib.Path(options.output)

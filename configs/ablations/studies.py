@@ -1,19 +1,19 @@
-"""Smaller questions about the curriculum, each a suite.
+"""Smaller studies of the curriculum, each an experiment suite.
 
     genenv experiment --config=configs/ablations/studies.py:map --workdir=runs/map
 
-batch     updates of Random's agent: of how many groups, of informative ones or of any, at what learning rate
-range     what keeps the simulator's tasks varied: weights by how rare its skills are, a stronger KL penalty,
-          a share of tasks of the initial simulator, one pass; compared with tasks that the benchmark draws
-          at the depths that the agent solves half of the time
-map       GenEnv and Random from seed tasks of other depths: what a trained simulator is worth depends on
+batch     updates of Random's agent: how many groups, informative ones or any, and at what learning rate
+range     what keeps the simulator's tasks varied: more weight for rare skills, a stronger KL penalty,
+          a share of tasks from the initial simulator, or one pass; compared with tasks that the benchmark
+          draws at the depths that the agent solves half of the time
+map       GenEnv and Random with seed tasks of other depths: the benefit of training the simulator depends on
           what the frozen one writes
 """
 
 from genenv_jax.experiment.arms import ARMS, EQUAL_ROLLOUTS
 from genenv_jax.experiment.plan import default_suite
 
-# Frequencies of depths 1 to 6 among the seeds, which the simulator varies.
+# Frequencies of depths 1 to 6 among the seeds.
 _SEEDS = {
     "single": (0.9, 0.1, 0.0, 0.0, 0.0, 0.0),
     "shallow": (0.6, 0.4, 0.0, 0.0, 0.0, 0.0),
@@ -29,7 +29,7 @@ _PAIR = ("genenv", "random")
 
 
 def _update(groups: str, size: int, rate: float) -> dict[str, object]:
-    """Random with updates of `size` groups."""
+    """The arm Random with updates of `size` groups."""
     agent = {"batch_size": size, "minibatch_size": size, "groups": groups, "learning_rate": rate}
     return ARMS["random"] | {f"agent.{key}": value for key, value in agent.items()}
 
@@ -96,7 +96,7 @@ def get_config(arg: str = ""):
     arms, contrasts, threshold_arm = _STUDIES[arg]
     suite = default_suite(arms, EQUAL_ROLLOUTS)
     suite.contrasts, suite.threshold_arm = contrasts, threshold_arm
-    # Settings are chosen on other seeds than those that the results are of.
+    # Settings are chosen on other random seeds than those of the reported results.
     suite.seeds = (200, 201, 202, 203) if arg == "map" else (0, 1)
     suite.jobs = 2
     return suite

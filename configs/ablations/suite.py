@@ -1,13 +1,13 @@
-"""The main comparison: eight seeds of each arm on the embedded default, at equal numbers of tokens.
+"""The main comparison: eight random seeds of each arm on the embedded default, at equal token counts.
 
     genenv experiment --config=configs/ablations/suite.py --workdir=runs/suite
     genenv experiment --config=configs/ablations/suite.py:growth --workdir=runs/growth
 
-The seed tasks of the first are mostly too hard for the agent.  Those of `:growth` have one or two calls, and
-what counts is the held-out tasks with more than any seed.  `:quick`: two seeds of three arms for two epochs,
-to see that it works.  The contrasts that the correction for multiple tests is over are named beforehand.
-A run takes a minute on a core after the base model of its seed is trained.  It ends after 10,000 rollouts,
-of `:growth` 20,000, and what is compared is what all runs have reached.
+The seed tasks of the first are mostly too hard for the agent.  Those of `:growth` have one or two calls; its
+metric is success on held-out tasks with more calls than any seed task.  `:quick` is a smoke test: two random
+seeds of three arms for two epochs.  The contrasts in the multiple-testing correction are fixed in advance.
+A run takes a minute on one core once the base model for its random seed is trained.  It ends after 10,000
+rollouts (`:growth`: 20,000), and runs are compared at a point that all of them have reached.
 """
 
 from genenv_jax.experiment.arms import ARMS, EQUAL_ROLLOUTS
@@ -25,7 +25,7 @@ _GROWTH = {
     "frozen-growth": _GROW | ARMS["random"],
     "teacher-3x": ARMS["teacher"],
 }
-# Twice as long: the seeds teach enough at first.
+# Twice as long, since the seeds teach enough at first.
 _SHALLOW = {
     "benchmark.seed_depths": (0.6, 0.4, 0.0, 0.0, 0.0, 0.0),
     "epochs": 120,
@@ -45,7 +45,7 @@ _QUICK = {
     "benchmark.deeper": (5,),
     "benchmark.seed_depths": (0.3, 0.3, 0.2, 0.2),
     "benchmark.eval_per_depth": 8,
-    "agent.base_share": 0.5,  # rollouts even where so young a simulator writes no tasks
+    "agent.base_share": 0.5,  # gives rollouts even if such an untrained simulator writes no valid tasks
 }
 
 
@@ -66,8 +66,8 @@ def get_config(arg: str = ""):
         suite = default_suite(_HARD, EQUAL_ROLLOUTS)
         suite.contrasts = tuple(("genenv", name) for name in ("random", "paper", "static-512"))
     if arg != "quick":
-        # A base model that writes less than half of its tasks validly, before any update, is left out
-        # (`genenv evaluate --role=simulator --config.seed=S`): 207, of which 26 % are valid, for 208.
+        # A base model is left out if less than half of its tasks are valid before any update (`genenv
+        # evaluate --role=simulator --config.seed=S`): 208 replaces 207, whose tasks are 26 % valid.
         suite.seeds = (200, 201, 202, 203, 204, 205, 206, 208)
     suite.threshold_arm = "random"
     suite.jobs = 2

@@ -1,9 +1,9 @@
-"""The base classes of benchmarks and of their episodes.
+"""The base classes for benchmarks and their episodes.
 
-A benchmark is a small object that knows nothing of models.  It loads tasks, writes the messages that
-each player reads, turns what the simulator wrote into a `Task` or a `Rejection`, and scores what the
-agent answered.  Text from a model is hostile input: it is parsed, never evaluated, and every method
-that receives such text is total: it returns a `Rejection` or an invalid `Score`, and never raises.
+A benchmark is a small object that knows nothing about models.  It loads tasks, writes the prompts of both
+players, parses the simulator's output into a `Task` or a `Rejection`, and scores the agent's answers.
+Model output is hostile input: it is parsed, never evaluated.  Every method that receives it is total: it
+returns a `Rejection` or an invalid `Score`, and never raises.
 """
 
 from __future__ import annotations
@@ -55,10 +55,10 @@ from genenv_jax.benchmarks.task import (  # noqa: F401  a benchmark needs this m
 from genenv_jax.benchmarks.thoughts import after_thoughts
 from genenv_jax.benchmarks.wording import letters
 
-# What reading a task raises whose fields are not those of its benchmark.
+# Exceptions raised when a task's fields are not those its benchmark expects.
 MALFORMED = (KeyError, TypeError, ValueError, AttributeError, IndexError)
 MAX_GENERATION = 8_192
-_MAX_DEPTH = 8  # of the JSON in a generation
+_MAX_DEPTH = 8  # nesting of the JSON in a generation
 _RULES = """\
 You write training tasks for an agent. You are shown one task with its answer, and how well the agent does \
 on tasks like it. Write one new task: a variation, not a copy. It must have one right answer, which follows \
@@ -69,31 +69,31 @@ Reply with one JSON object and nothing else: {{"prompt": the task, "answer": {an
 
 @dataclasses.dataclass(kw_only=True, eq=False)
 class Benchmark(abc.ABC):
-    """A benchmark.  A subclass has a `name`, `load` and `verdict`; everything else has a default.
+    """A benchmark.  A subclass defines `name`, `load` and `verdict`; everything else has a default.
 
-    Its options are the fields of the dataclass, and keys of `config.benchmark`.  All methods are
+    The dataclass fields are the benchmark's options, set as keys of `config.benchmark`.  All methods are
     deterministic, free of side effects, and called from several threads.
 
     Attributes:
       name: the benchmark's name in results and messages.
-      episodes: True where its seeds and generated tasks are played in episodes that agents are trained on.
-      difficulties: names of difficulties, from easy to hard, where `draw` draws tasks of them.
-      isolated: True where `parse`, `verify` or `score` may be slow, hang or crash because of what a text
-        says (an external engine).  They then run in worker processes with a time limit.  The benchmark
+      episodes: True if seeds and generated tasks are played as episodes and agents train on those.
+      difficulties: names of the difficulties that `draw` accepts, from easy to hard; empty if it draws none.
+      isolated: True if some model output can make `parse`, `verify` or `score` slow, hang or crash (an
+        external engine).  They then run in worker processes with a time limit.  The benchmark
         must be picklable, and its modules must not import JAX.
-      has_tools: True where the agent calls tools that a chat template can show, see `tools.ToolBenchmark`.
-      worker_needs: what such a process needs beside computing and reading files: some of "network" and
+      has_tools: True if the agent calls tools that a chat template can show, see `tools.ToolBenchmark`.
+      worker_needs: what a worker process needs besides computing and reading files: some of "network" and
         "files", see `genenv_jax.scoring.isolation`.
-      max_generation: characters of a generation that are read; of a longer one none is.
-      rules: what the default simulator prompt asks of a task beside what holds for all.
+      max_generation: longest generation that is read, in characters; a longer one is rejected.
+      rules: what the default simulator prompt asks of a task, besides the rules common to all benchmarks.
 
     Args:
-      max_seeds: at most so many seeds, chosen by a hash of its own; 0: all.
-      max_eval: at most so many held-out tasks, likewise.
-      shots: worked examples in the agent's prompts, as turns of user and assistant before the task.  They
-        are seeds, of the task's category as far as there are any, chosen by a hash.  Episodes have none.
+      max_seeds: maximum number of seeds, chosen by a hash used for nothing else; 0: all.
+      max_eval: maximum number of held-out tasks, chosen the same way; 0: all.
+      shots: worked examples in the agent's prompts, as user and assistant turns before the task.  They
+        are seeds chosen by a hash, from the task's category as far as possible.  Episodes have none.
     Raises:
-      ValueError: an option is out of its range; names option, value and what was expected.
+      ValueError: an option is out of range; names the option, its value and what was expected.
     """
 
     name: ClassVar[str] = ""
@@ -113,23 +113,23 @@ class Benchmark(abc.ABC):
         check_integers(0, max_seeds=self.max_seeds, max_eval=self.max_eval)
         check_integers(0, 8, shots=self.shots)
 
-    # -- what every benchmark says --------------------------------------------------------------------------
+    # -- what every benchmark defines -----------------------------------------------------------------------
 
     @abc.abstractmethod
     def load(self, split: str) -> Sequence[Task]:
-        """All tasks of `split`: "seed" (training data, what the simulator varies) or "eval" (held out).
+        """All tasks of `split`: "seed" (training data, which the simulator varies) or "eval" (held out).
 
-        Raises ValueError or FileNotFoundError naming the file and line of a missing or malformed record.
+        Raises ValueError or FileNotFoundError, naming the file and line of a missing or malformed record.
         """
 
     @abc.abstractmethod
     def verdict(self, task: Task, answer: str) -> Score:
-        """The score of an answer to a task that is well formed; may raise for one that is not."""
+        """Scores an answer to a well-formed task; may raise for a malformed task."""
 
     # -- tasks ----------------------------------------------------------------------------------------------
 
     def tasks(self, split: str) -> Sequence[Task]:
-        """`load`, after `max_seeds` or `max_eval`; read on first use and kept."""
+        """`load`, limited to `max_seeds` or `max_eval`; cached after the first call."""
         if split not in ("seed", "eval"):
             raise ValueError(f"split {split!r}: expected 'seed' or 'eval'")
         loaded: dict[str, tuple[Task, ...]] = vars(self).setdefault("_loaded", {})
@@ -139,11 +139,11 @@ class Benchmark(abc.ABC):
         return loaded[split]
 
     def __getstate__(self) -> dict[str, Any]:
-        """Without loaded tasks: a worker process reads them again if it needs them."""
+        """Leaves out the loaded tasks: a worker process reads them again if it needs them."""
         return {k: v for k, v in vars(self).items() if k not in ("_loaded", "_examples")}
 
     def sound(self, candidates: Iterable[Task], held_out: Iterable[Task]) -> list[Task]:
-        """The candidates that pass `verify` and ask nothing that a held-out task asks (`canonical`)."""
+        """The candidates that pass `verify` and whose `canonical` form matches no held-out task."""
         taken = {self.canonical(task) for task in held_out}
         return [
             task
@@ -152,23 +152,23 @@ class Benchmark(abc.ABC):
         ]
 
     def draw(self, rng: np.random.Generator, difficulty: str, task_id: str) -> Task:
-        """A random task of one of `difficulties` that passes `verify` and is not held out."""
+        """A random task of the given difficulty that passes `verify` and is not held out."""
         raise NotImplementedError(f"{self.name} draws no tasks")
 
     def demonstrations(
         self, rng: np.random.Generator
     ) -> Iterator[tuple[list[Message], Any]] | None:
-        """Endless (messages, completion) pairs for a warm start; None: made of the seed tasks."""
+        """Endless (messages, completion) pairs for a warm start; None: they are made from the seed tasks."""
         return None
 
-    # -- what is known of a task ----------------------------------------------------------------------------
+    # -- properties of a task -------------------------------------------------------------------------------
 
     def text(self, task: Task) -> str:
-        """The wording that near-duplicate detection compares.  Default: the last message."""
+        """The text that near-duplicate detection compares.  Default: the last message."""
         return task.messages[-1]["content"]
 
     def canonical(self, task: Task) -> str:
-        """Equal for two tasks that ask the same thing; used for duplicates and decontamination.
+        """A key that is equal for tasks asking the same thing; finds duplicates and contamination.
 
         Default: the conversation without case, white space and punctuation.
         """
@@ -176,59 +176,59 @@ class Benchmark(abc.ABC):
         return json.dumps(said, ensure_ascii=False)
 
     def source(self, task: Task) -> str:
-        """The record that a task of the data set was made of; tasks of one record may share a split only."""
+        """The record a data set task was made from; all tasks made from one record stay in the same split."""
         return task.id
 
     def requests(self, task: Task) -> Sequence[tuple[str, Sequence[str]]]:
-        """Each request of a task in free words: its wording, and what it asks for whatever the wording.
+        """(wording, target) of each free-text request in a task; decontamination compares them.
 
-        The latter is the names of the functions that its reference calls, or a reference that calls none.
-        Decontamination compares them.  Default: none, since `canonical` tells all.
+        The target does not depend on the wording: the names of the functions that the reference calls, or
+        the reference itself if it calls none.  Default: no requests, since `canonical` is enough.
         """
         return ()
 
     def grounding(self, task: Task) -> Rejection | str | None:
-        """Whether the reference follows from the request, where `verify` does not prove it.  Total.
+        """Whether the reference follows from the request, if `verify` does not prove it.  Total.
 
-        GROUNDED, UNDECIDED, or a rejection (NOT_ASKED, GIVEN_AWAY).  None: `verify` proves it.  Generated
-        tasks are held to it, those of the data set are not.
+        Returns GROUNDED, UNDECIDED, or a rejection (NOT_ASKED, GIVEN_AWAY); None: `verify` proves it.  The
+        check applies to generated tasks, not to data set tasks.
         """
         return None
 
     def signature(self, task: Task) -> str:
-        """Equal for two tasks that ask for the same skills in the same way.  Default: the category."""
+        """A key that is equal for tasks needing the same skills in the same way.  Default: the category."""
         return task.category
 
     def skills(self, task: Task) -> Collection[str]:
-        """What the agent must be able to do, such as each of the calls to make.  Default: the signature."""
+        """What the agent must be able to do, such as each call it must make.  Default: the signature."""
         return [self.signature(task)]
 
     def difficulty(self, task: Task) -> float | None:
-        """A number that grows with difficulty, such as the number of steps; None where nothing is known."""
+        """A number that grows with difficulty, such as the number of steps; None if unknown."""
         return None
 
     # -- the agent ------------------------------------------------------------------------------------------
 
     def use_template(self, written_call: str, takes_results: bool) -> None:  # noqa: B027
-        """Says, before anything is asked, what the model's chat template does with tools.
+        """Receives the tool support of the model's chat template, before any prompt is made.
 
         Args:
-          written_call: how it writes a call; "" where it takes no tools.
-          takes_results: whether it has the role "tool" for what a call returns.
+          written_call: a call as the template writes it; "" if the template takes no tools.
+          takes_results: whether the template has the role "tool" for results of calls.
         Raises:
-          ValueError: the benchmark was to show its tools in the template, which takes none.
+          ValueError: the benchmark must show its tools in the template, but the template takes none.
         """
 
     def own_form(self, task: Task, answer: str) -> str:
-        """An answer in the form that `verdict` reads, where a chat template asks for another.  Total."""
+        """Converts an answer from the chat template's form to the form that `verdict` reads.  Total."""
         return answer
 
     def prompt(self, task: Task) -> list[Message]:
-        """What the agent reads of a task, system messages first.  Default: the task's messages."""
+        """The agent's prompt for a task, system messages first.  Default: the task's messages."""
         return [dict(message) for message in task.messages]
 
     def agent_messages(self, task: Task) -> list[Message]:
-        """The conversation from which the agent answers `task`: `prompt`, after `shots` worked examples."""
+        """The conversation in which the agent answers `task`: `shots` worked examples, then `prompt`."""
         own, examples = self.prompt(task), self.examples(task)
         if not examples:
             return own
@@ -241,7 +241,7 @@ class Benchmark(abc.ABC):
         return [*system, *turns, *own[len(system) :]]
 
     def examples(self, task: Task) -> list[Task]:
-        """The seeds that are worked examples for `task`, none of a record that it was made of."""
+        """The seeds that are worked examples for `task`; none shares a source record with it or its seed."""
         if not self.shots or self.is_interactive(task):
             return []
         if "_examples" not in vars(self):
@@ -257,20 +257,20 @@ class Benchmark(abc.ABC):
         return sorted(others, key=lambda seed: seed.category != task.category)[: self.shots]
 
     def worked(self, seed: Task) -> tuple[list[Message], str]:
-        """A worked example: prompt and answer."""
+        """The prompt and the answer of a worked example."""
         return self.prompt(seed), self.agent_answer(seed)
 
     def agent_answer(self, task: Task) -> str:
-        """The task's own reference answer as the agent would write it; scores full reward.
+        """The reference answer as the agent would write it; it earns full reward.
 
-        Default: `Task.answer` if it is a text, else its JSON.
+        Default: `Task.answer` if it is a string, else its JSON.
         """
         if isinstance(task.answer, str):
             return task.answer
         return json.dumps(task.answer, ensure_ascii=False)
 
     def score(self, task: Task, answer: str) -> Score:
-        """The `verdict` on what the agent wrote after its thoughts; not valid where it raises.
+        """The `verdict` on what the agent wrote after its thoughts; an invalid score if `verdict` raises.
 
         Total, in bounded time.
         """
@@ -285,23 +285,23 @@ class Benchmark(abc.ABC):
     # -- episodes -------------------------------------------------------------------------------------------
 
     def is_interactive(self, task: Task) -> bool:
-        """Whether `task` is played with `episode`, rather than answered once and scored."""
+        """Whether `task` is played with `episode` rather than answered once."""
         return self.episodes
 
     def episode(self, task: Task) -> Episode:
-        """A fresh attempt at `task`.  May take seconds; raises where the engine cannot open the task."""
+        """A fresh attempt at `task`.  May take seconds; raises if the engine cannot open the task."""
         raise NotImplementedError(f"{self.name} has no episodes")
 
     def agent_answers(self, task: Task) -> list[str]:
-        """The reference's answers in their order: an episode that is given them ends in a success."""
+        """The reference answers in order; an episode that is given them ends in success."""
         return [self.agent_answer(task)]
 
     # -- the simulator --------------------------------------------------------------------------------------
 
     def simulator_messages(self, seed: Task, statistics: SeedStatistics) -> list[Message]:
-        """The conversation from which the simulator writes one variation of `seed`.
+        """The simulator's prompt for one variation of `seed`.
 
-        Default: `rules`, the seed as `simulator_answer` writes it, and how the agent has fared.
+        Default: `rules`, the seed as `simulator_answer` writes it, and the agent's success statistics.
         """
         system = _RULES.format(rules=self.rules and f" {self.rules}", answer=self.answer_form(seed))
         parts = [f"Task:\n{self.simulator_answer(seed)}", success_record(statistics)]
@@ -318,27 +318,27 @@ class Benchmark(abc.ABC):
         Default: one JSON object, {"prompt": ..., "answer": ...}.
 
         Args:
-          seed: what the simulator varies to write it; None: what the task itself was made from.
+          seed: the seed that the simulator varies; None: the one that `task` was made from.
         """
         written = {"prompt": task.messages[-1]["content"], "answer": self.write_answer(task)}
         return json.dumps(written, ensure_ascii=False)
 
     def answer_form(self, seed: Task) -> str:
-        """How the default prompt of the simulator describes the JSON of an answer."""
+        """How the default simulator prompt describes the JSON of an answer."""
         return "the answer"
 
     def write_answer(self, task: Task) -> Any:
-        """The reference as JSON, as the simulator writes it.  Default: `Task.answer`."""
+        """The reference as the JSON value that the simulator writes.  Default: `Task.answer`."""
         return task.answer
 
     def read_answer(self, value: Any, seed: Task) -> Any:
-        """`Task.answer` of the JSON that the simulator wrote.  Raises ValueError: says what was expected."""
+        """Makes `Task.answer` from the simulator's JSON.  Raises ValueError that says what was expected."""
         return value
 
     def parse(self, text: str, seed: Task, task_id: str, generation: int) -> Task | Rejection:
-        """Reads one generation of the simulator.  Total: any text gives a Task or a Rejection.
+        """Parses one generation of the simulator.  Total: any text gives a Task or a Rejection.
 
-        Default: `read`, where the text has at most `max_generation` characters.
+        Default: `read`, if the text has at most `max_generation` characters.
         """
         if rejection := check_text(text, self.max_generation):
             return rejection
@@ -349,10 +349,10 @@ class Benchmark(abc.ABC):
         return dataclasses.replace(read, **new)
 
     def read(self, text: str, seed: Task) -> Task | Rejection:
-        """What a generation says, as a task like its seed; `parse` says whose it is.  Total.
+        """Reads a generation as a task like its seed; `parse` then fills in the ids and the origin.  Total.
 
-        Default: a JSON object with prompt and answer, perhaps in a code fence; tools and the messages
-        before the prompt are the seed's.
+        Default: a JSON object with prompt and answer, optionally in a code fence; the tools and the
+        messages before the prompt come from the seed.
         """
         value = parse_json(unfenced(text), self.max_generation, _MAX_DEPTH)
         if isinstance(value, Rejection):
@@ -371,7 +371,7 @@ class Benchmark(abc.ABC):
         return dataclasses.replace(seed, messages=(*seed.messages[:-1], message), answer=answer)
 
     def verify(self, task: Task) -> Rejection | None:
-        """Why a parsed task is unsound, or None: `fault`, and BAD_ANSWER where it raises.  Total."""
+        """Why a parsed task is unsound, or None: `fault`, or BAD_ANSWER if `fault` raises.  Total."""
         try:
             return self.fault(task)
         except Exception as error:
@@ -391,13 +391,12 @@ class Benchmark(abc.ABC):
     def aggregate(self, results: Sequence[tuple[Task, Score]]) -> dict[str, float]:
         """Metrics under the official evaluator's names.
 
-        The headline number is "accuracy", or "<split>/accuracy" where there are several held-out
-        splits, the main one first.  Default: shares of successes, in all and by category, and the mean
-        reward.
+        The headline number is "accuracy", or "<split>/accuracy" if there are several held-out splits, the
+        main one first.  Default: success rates, overall and by category, and the mean reward.
 
         Args:
-          results: tasks with scores; perhaps several answers of a task, and any subset or multiset of the
-            tasks (for bootstrap intervals).
+          results: tasks with scores; a task may have several answers, and the tasks may be any subset or
+            multiset (for bootstrap intervals).
         """
         if not results:
             return {"accuracy": 0.0}
@@ -408,18 +407,18 @@ class Benchmark(abc.ABC):
         counts = Counter(task.category for task, _ in results)
         solved = Counter(task.category for task, score in results if score.success)
         if len(counts) > 1:
-            # What stands before a slash would be taken for a split.
+            # The part before a slash would be taken for a split.
             metrics |= {
                 f"accuracy_{c.replace('/', '-')}": solved[c] / counts[c] for c in sorted(counts)
             }
         return metrics
 
     def facts(self) -> dict[str, str]:
-        """What a reader of its numbers must know beside their names: versions, rules, sources of the data."""
+        """What a reader of the metrics must know besides their names: versions, rules, data sources."""
         return {}
 
     def about(self) -> dict[str, str]:
-        """`facts` and the worked examples; written beside every result."""
+        """`facts` and the worked examples used; stored with every result."""
         facts = dict(self.facts())
         if self.shots:
             used = {seed.id for task in self.tasks("eval") for seed in self.examples(task)}
@@ -428,9 +427,9 @@ class Benchmark(abc.ABC):
 
 
 def skills(benchmark: Benchmark, task: Task) -> list[str]:
-    """The skills that a task asks for, at least one.
+    """The skills that a task needs, at least one.
 
-    In one order for all processes, which a set of strings is not: sums over them are the same to the bit.
+    Sorted, since the order of a set of strings differs between processes: sums over skills are bit-identical.
     """
     return sorted(benchmark.skills(task)) or [benchmark.signature(task)]
 
@@ -438,18 +437,18 @@ def skills(benchmark: Benchmark, task: Task) -> list[str]:
 class Episode(abc.ABC):
     """One attempt at a task that takes several answers: a game, a conversation, a search.
 
-    A subclass says in `take` what follows an answer; the base class keeps the books.  Where the messages
-    only grow, an agent reads what is new; otherwise it reads the conversation anew.  Agents are trained on
-    episodes of the first kind only.
+    A subclass defines in `take` what follows an answer; the base class tracks messages, answers and turns.
+    If the conversation only grows, the agent reads just the new messages; otherwise it reads the whole
+    conversation again.  Agents are trained only on episodes that grow.
 
-    Not used by two threads at a time.  It is deterministic: the same answers lead to the same end, so
-    that an episode whose process was lost is played again from its answers.
+    Never used by two threads at once.  Deterministic: the same answers lead to the same result, so an
+    episode whose process died is replayed from its answers.
 
     Args:
       opening: the messages that the agent reads first.
       max_turns: answers after which `stop` ends the episode; 0: no limit.
     Attributes:
-      answers: those that were given, as they were written; `take` reads what follows their thoughts.
+      answers: the answers so far, as written; `take` receives each without its thoughts.
       result: the score once the episode has ended, else None.
     """
 
@@ -460,11 +459,11 @@ class Episode(abc.ABC):
         self.result: Score | None = None
 
     def messages(self) -> list[Message]:
-        """The conversation that the agent answers next, short enough for the agent's prompt."""
+        """The conversation that the agent answers next, short enough for its prompt limit."""
         return [dict(message) for message in self._messages]
 
     def step(self, answer: str) -> Score | None:
-        """Takes one answer.  The score where it ended the episode, also after the end; else None.  Total."""
+        """Takes one answer.  Returns the score if the episode has ended, now or before; else None.  Total."""
         if self.result is None:
             self.answers.append(answer)
             said = after_thoughts(answer)
@@ -484,22 +483,22 @@ class Episode(abc.ABC):
 
     @abc.abstractmethod
     def take(self, answer: str) -> Score | Sequence[Message]:
-        """The score where an answer ends the episode, else the messages that follow it.  Total."""
+        """The score if `answer` ends the episode, else the messages that follow it.  Total."""
 
     def shown(self, answer: str) -> str:
-        """An answer as the conversation keeps it.  Default: as it was written."""
+        """An answer as it appears in the conversation.  Default: as written."""
         return answer
 
     def stop(self) -> Score:
-        """The score of an episode that ends where it stands.  Default: none was reached."""
+        """The score of an episode that is cut off here.  Default: reward 0, STEP_LIMIT."""
         return Score(0.0, False, True, STEP_LIMIT)
 
     def close(self) -> None:  # noqa: B027  most episodes hold nothing
-        """Frees what the episode holds.  Default: nothing."""
+        """Releases the episode's resources.  Default: does nothing."""
 
 
 def _one_turn(messages: Sequence[Message], system: Sequence[Message]) -> str:
-    """A prompt as one message, without the system messages that the task's own prompt has, too."""
+    """A prompt as one message, without system messages that are also in the task's own prompt."""
     rest = [message for message in messages if message not in system]
     spoken = sum(message["role"] != "system" for message in rest)
     return "\n\n".join(

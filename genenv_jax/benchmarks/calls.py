@@ -1,7 +1,7 @@
-"""Function calls in the forms in which models write them.
+"""Function calls in the formats that models write.
 
-A family's chat template asks for calls in a form of its own.  `read_calls` reads them all: what a text holds
-decides, not which model wrote it.  Of `f(x=1)`:
+Each model family's chat template asks for its own call format.  `read_calls` reads them all: the text alone
+decides, not the model that wrote it.  The formats, for the call `f(x=1)`:
 
     <tool_call>{"name": "f", "arguments": {"x": 1}}</tool_call>                Hermes, Qwen2.5, Qwen3
     <tool_call><function=f><parameter=x>1</parameter></function></tool_call>   Qwen3-Coder
@@ -12,12 +12,12 @@ decides, not which model wrote it.  Of `f(x=1)`:
     [TOOL_CALLS]f[ARGS]{"x": 1}                                                Mistral, newer
     <｜tool▁call▁begin｜>function<｜tool▁sep｜>f, and a fence of JSON              DeepSeek V3, R1
     <｜tool▁call▁begin｜>f<｜tool▁sep｜>{"x": 1}<｜tool▁call▁end｜>                  DeepSeek V3.1
-    a fence of tool_code with print(f(x=1))                                    Gemma
-    fences of JSON, with or without words around them                          Qwen2.5-Coder
-    a JSON object, a list of objects, or one object after the other            Llama 3.x, Phi, Granite
+    a code fence of tool_code with print(f(x=1))                               Gemma
+    JSON in code fences, with or without words around them                     Qwen2.5-Coder
+    a JSON object, a list of objects, or several objects in a row              Llama 3.x, Phi, Granite
     [f(x=1), g(y=2)]                                                           BFCL's own prompt
 
-Nothing is evaluated, and all is bounded.
+Nothing is evaluated, and all work is bounded.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ Found = list[Call] | Rejection
 MAX_CALLS = 128  # in one answer
 HERMES, QWEN3_CODER, LLAMA, LLAMA_TAGS = "hermes", "qwen3_coder", "llama", "llama_tags"
 MISTRAL, DEEPSEEK = "mistral", "deepseek"
-# What tells the forms apart that chat templates write, the most particular one first.
+# The strings that identify each call format of the chat templates, most specific format first.
 _TAGS = {
     QWEN3_CODER: ("<function=", "<parameter="),
     HERMES: ("<tool_call>",),
@@ -66,17 +66,17 @@ _CALL_METHOD = re.compile(r"^(\s*[\w.]+)\.call\(")
 
 
 def read_calls(text: Any, types: Mapping[str, Mapping[str, str]] | None = None) -> Found:
-    """The calls that an answer makes, in their order.  Total, in time linear in the text.
+    """The calls in an answer, in order.  Total, in time linear in the text.
 
-    Where the text has a family's tags, what they enclose is read, and words around them are no calls.  All
-    calls are read, or none: one that is broken makes the answer a rejection.
+    If the text has a family's tags, only their contents are read; words around them are ignored.  One broken
+    call makes the whole answer a rejection.
 
     Args:
-      text: what a model wrote after its thoughts, of at most `MAX_CHARS` characters.
-      types: JSON types of the parameters by function, for forms whose values are bare texts.
+      text: what a model wrote after its thoughts, at most `MAX_CHARS` characters.
+      types: JSON types of the parameters of each function, for formats that write values as bare text.
 
     Returns:
-      {name: arguments} for each call, at least one; or a `Rejection`, with the reasons of `safe_parse`.
+      {name: arguments} for each call, at least one; or a `Rejection` with a reason from `safe_parse`.
     """
     rejection = check_text(text)
     if rejection:
@@ -93,7 +93,7 @@ def read_calls(text: Any, types: Mapping[str, Mapping[str, str]] | None = None) 
 
 
 def form_of(written: str) -> str:
-    """The form of `write_calls` in which a chat template writes a call; `written`: what it wrote."""
+    """The `write_calls` format of a chat template, detected from a call that the template wrote."""
     for form, tags in _TAGS.items():
         if all(tag in written for tag in tags):
             return form
@@ -101,10 +101,10 @@ def form_of(written: str) -> str:
 
 
 def write_calls(calls: Sequence[Mapping[str, Mapping[str, Any]]], form: str) -> str:
-    """Calls as a model of a family writes them; `read_calls` inverts it.
+    """Calls in the format of a model family; `read_calls` inverts it.
 
     Args:
-      calls: {name: arguments} each; arguments are JSON values.
+      calls: a {name: arguments} for each call; arguments are JSON values.
       form: see `form_of`.
     """
     pairs = [(name, arguments) for call in calls for name, arguments in call.items()]
@@ -129,7 +129,7 @@ def write_calls(calls: Sequence[Mapping[str, Mapping[str, Any]]], form: str) -> 
 
 
 def _dump(value: Any) -> str:
-    """JSON in which no value can be taken for one of the tags."""
+    """JSON in which no value can be mistaken for a tag."""
     text = json.dumps(value, ensure_ascii=False)
     return text.replace("<", "\\u003c") if "tool_call>" in text else text
 
@@ -143,9 +143,9 @@ def _qwen3_coder(name: str, arguments: Mapping[str, Any]) -> str:
 
 
 def call_of(value: Any) -> Call | None:
-    """A call from its JSON: {"name", "arguments" or "parameters"}, perhaps in OpenAI's wrapper; else None.
+    """A call from JSON {"name", "arguments" or "parameters"}, optionally in OpenAI's wrapper; else None.
 
-    Arguments may be an object, the JSON text of one, or absent.
+    The arguments may be an object, the JSON text of an object, or absent.
     """
     if not isinstance(value, dict):
         return None
@@ -186,7 +186,7 @@ def _joined(reader: Callable[[str], Found], parts: Iterable[str]) -> Found:
 
 
 def _of_json(text: str) -> Found:
-    """Calls of one JSON value, or of several with white space, commas or semicolons between them."""
+    """The calls in one or more JSON values, separated by white space, commas or semicolons."""
     calls: list[Call] = []
     for part in _values(text):
         value = parse_json(part)
@@ -203,7 +203,7 @@ def _of_json(text: str) -> Found:
 
 
 def _fences(text: str) -> list[tuple[str, str]]:
-    """(language, content) of each code fence; one that does not end is none."""
+    """(language, content) of each code fence; a fence that is never closed does not count."""
     fences: list[tuple[str, str]] = []
     language, body = None, []
     for line in text.splitlines():
@@ -221,7 +221,7 @@ _STRUCTURE = re.compile(r'"(?:[^"\\]|\\.)*"|[\[{]|[\]}]', re.DOTALL)
 
 
 def _values(text: str) -> Iterator[str]:
-    """The top-level objects and lists of a text that holds nothing else; the rest as it is otherwise."""
+    """The top-level objects and lists of a text; if it has anything else, the rest is yielded as it is."""
     depth, start = 0, 0
     for found in _STRUCTURE.finditer(text):
         symbol = found.group()
@@ -243,7 +243,7 @@ def _values(text: str) -> Iterator[str]:
 
 
 def _between(text: str, opening: str, closing: str) -> Iterator[str]:
-    """What follows each opening tag, up to the closing one, the next opening one or the end."""
+    """The text after each opening tag, up to the closing tag, the next opening tag or the end."""
     for part in text.split(opening)[1 : MAX_CALLS + 2]:
         yield part.partition(closing)[0]
 
@@ -276,7 +276,7 @@ def _function_tags(text: str, types: Mapping[str, Mapping[str, str]]) -> Found:
 
 
 def _typed(text: str, kind: str | None) -> Any:
-    """A value that stands as a bare text between tags, by its parameter's JSON type."""
+    """A value written as bare text between tags, converted to its parameter's JSON type."""
     text = text.removeprefix("\n").removesuffix("\n")
     if kind == "string":
         return text
@@ -338,7 +338,7 @@ def _tool_code(text: str, types: Mapping[str, Mapping[str, str]]) -> Found:
 
 
 _Reader = Callable[[str, Mapping[str, Mapping[str, str]]], Found]
-# By the tag that shows the form; the first that a text has decides.
+# Readers by the tag that identifies the format; the first tag found in the text decides.
 _READERS: dict[str, _Reader] = {
     "<tool_call>": _tool_call_tags,
     "<function=": _function_tags,

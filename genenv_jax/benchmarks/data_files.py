@@ -1,8 +1,8 @@
-"""Where the files of a benchmark are, and whether they are the published ones.
+"""Finds the files of a benchmark and checks that they are the published ones.
 
-Every benchmark has a table `sources/<name>.tsv` of its upstream files: path below the benchmark's
-directory, location, size in bytes and SHA-256, each file at a fixed commit.  `genenv_jax.datasets`
-downloads by this table; a run checks what it reads against it.
+The table `sources/<name>.tsv` lists a benchmark's upstream files: path below the benchmark's directory,
+URL, size in bytes and SHA-256, each file at a fixed commit.  `genenv_jax.datasets` downloads the files
+in this table; a run checks the files that it reads against it.
 """
 
 from __future__ import annotations
@@ -25,8 +25,8 @@ class Source:
 
     Attributes:
       path: relative to the benchmark's directory, with forward slashes.
-      url: where it is published, at a fixed commit.
-      size: bytes.
+      url: where the file is published, at a fixed commit.
+      size: in bytes.
       sha256: hexadecimal.
     """
 
@@ -37,13 +37,13 @@ class Source:
 
 
 def table(name: str) -> pathlib.Path:
-    """The file with the table of the benchmark `name`; there is none of one whose tasks are made."""
+    """The path of the benchmark's table of files; benchmarks that generate their tasks have none."""
     return _SOURCES / f"{name}.tsv"
 
 
 @functools.cache
 def sources(name: str) -> tuple[Source, ...]:
-    """The table of the benchmark `name`, in its order; ValueError for a malformed line."""
+    """The files in the benchmark's table, in order; raises ValueError for a malformed line."""
     path = table(name)
     with path.open(encoding="utf-8", newline="") as file:
         rows = csv.reader(file, delimiter="\t")
@@ -61,7 +61,7 @@ def prepared_directory(data_dir: str | os.PathLike[str] | None = None) -> pathli
     """Where `genenv_jax.datasets` puts downloaded files.
 
     Args:
-      data_dir: TensorFlow Datasets' directory; None reads $TFDS_DATA_DIR, whose default is
+      data_dir: the TensorFlow Datasets directory; None uses $TFDS_DATA_DIR, by default
         ~/tensorflow_datasets.
     """
     root = data_dir or os.environ.get("TFDS_DATA_DIR") or "~/tensorflow_datasets"
@@ -77,14 +77,14 @@ def find(
     """The directory that holds the files of a benchmark.
 
     Args:
-      name: of the benchmark, as in the configuration.
-      marker: a pattern (`pathlib.Path.glob`) that some file of that directory matches.
-      data_dir: that directory or one above it.  None or "" looks in $GENENV_DATA (default: the directory
-        `shared/data` beside the repository), then where `genenv_jax.datasets` downloads to.
-      subdirectories: further names below which the files may lie, beside `name`.
+      name: the benchmark's name in the configuration.
+      marker: a pattern (`pathlib.Path.glob`) that some file in the directory matches.
+      data_dir: the directory itself or one above it.  None or "" searches $GENENV_DATA (default:
+        `shared/data` next to the repository), then the download directory of `genenv_jax.datasets`.
+      subdirectories: names of subdirectories, besides `name`, that may hold the files.
 
     Raises:
-      FileNotFoundError: none of the places has the files; names the remedy and the roots.
+      FileNotFoundError: the files are in none of these places; names the remedy and the roots.
     """
     if data_dir:
         roots = [pathlib.Path(data_dir)]
@@ -105,16 +105,16 @@ def find(
 
 
 def verify(name: str, directory: pathlib.Path, paths: Iterable[str] | None = None) -> None:
-    """Compares files with the table of upstream files.
+    """Checks files against the table of upstream files.
 
     Args:
-      name: of the benchmark.
+      name: the benchmark's name.
       directory: the benchmark's directory.
-      paths: what to compare, relative to it; None: every file of the table.
+      paths: the files to check, relative to `directory`; None: every file in the table.
 
     Raises:
       FileNotFoundError: a file is missing.
-      ValueError: a file has another size (a broken download) or other contents, or is not in the table.
+      ValueError: a file has the wrong size (a broken download) or contents, or is not in the table.
     """
     published = {source.path: source for source in sources(name)}
     for path in published if paths is None else paths:
@@ -127,7 +127,7 @@ def verify(name: str, directory: pathlib.Path, paths: Iterable[str] | None = Non
 
 
 def verify_file(path: pathlib.Path, source: Source) -> None:
-    """Compares one file with its entry; see `verify`."""
+    """Checks one file against its entry; see `verify`."""
     remedy = "delete it and run `genenv datasets` again"
     if not path.is_file():
         raise FileNotFoundError(f"{path} is missing; it is published at {source.url}")

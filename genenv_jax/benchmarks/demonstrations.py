@@ -1,4 +1,4 @@
-"""Demonstrations of both roles, made of a benchmark's seed tasks, for supervised fine-tuning."""
+"""Demonstrations for both roles, made from a benchmark's seed tasks, for supervised fine-tuning."""
 
 from __future__ import annotations
 
@@ -13,23 +13,23 @@ from genenv_jax.benchmarks.base import Benchmark, Message, Rejection, SeedStatis
 from genenv_jax.benchmarks.subsets import stable_position
 
 AGENT, SIMULATOR = "agent", "simulator"
-_TRIES = 16  # seeds that are tried as a variation of another one
+_TRIES = 16  # how many other seeds are tried as a variation of one seed
 
 
 @dataclasses.dataclass(frozen=True)
 class Transcript:
-    """An episode as what is written after its opening.
+    """The part of an episode after its opening.
 
     Attributes:
-      answers: the agent's.
-      replies: the messages that came after each but the last.
+      answers: the agent's answers.
+      replies: the messages after each answer but the last.
     """
 
     answers: tuple[str, ...]
     replies: tuple[tuple[Message, ...], ...]
 
     def messages(self) -> list[Message]:
-        """All of it as messages."""
+        """The whole transcript as messages."""
         replies = (*self.replies, ())
         return [
             message
@@ -43,12 +43,12 @@ Completion = str | Transcript
 
 @dataclasses.dataclass(frozen=True)
 class Demonstration:
-    """What a player is shown, and what it should write.
+    """What a player reads and what it should write.
 
     Attributes:
       role: "agent" or "simulator".
-      messages: the player's conversation.
-      completions: each of them is a right one.
+      messages: the prompt.
+      completions: alternatives, each of them correct.
     """
 
     role: str
@@ -57,7 +57,7 @@ class Demonstration:
 
 
 def reference(benchmark: Benchmark, task: Task) -> tuple[list[Message], Completion]:
-    """What the agent reads of a task, and the reference's answer to it or episode of it."""
+    """The agent's prompt for a task, and the reference answer or the reference episode."""
     if benchmark.episodes:
         return play(benchmark, task, benchmark.agent_answers(task))
     return benchmark.agent_messages(task), benchmark.agent_answer(task)
@@ -66,9 +66,9 @@ def reference(benchmark: Benchmark, task: Task) -> tuple[list[Message], Completi
 def play(
     benchmark: Benchmark, task: Task, answers: Sequence[str]
 ) -> tuple[list[Message], Transcript]:
-    """An episode that is given these answers until it ends: its opening, and what follows.
+    """Plays an episode with the given answers until it ends; returns its opening and the transcript.
 
-    Raises ValueError where its conversation does not grow.
+    Raises ValueError if the conversation does not only grow.
     """
     episode = benchmark.episode(task)
     try:
@@ -91,10 +91,10 @@ def play(
 def endless(
     benchmark: Benchmark, rng: np.random.Generator
 ) -> Iterator[tuple[list[Message], Completion]]:
-    """Endless (messages, completion) pairs of both roles for supervised training.
+    """Endless (messages, completion) pairs for both roles, for supervised training.
 
-    The benchmark's own `demonstrations`.  Where it has none, the agent's pairs are the seed tasks with their
-    reference answers, and the simulator's pair a seed with another seed of its category.
+    They are the benchmark's own `demonstrations`.  If it has none, the agent's pairs are seed tasks with
+    their reference answers, and the simulator's pairs map a seed to another seed of its category.
     """
     own = benchmark.demonstrations(rng)
     if own is not None:
@@ -104,7 +104,7 @@ def endless(
     for index, task in enumerate(seeds):
         by_category.setdefault(task.category, []).append(index)
 
-    # A few seeds are drawn over and over, and writing one out may mean to execute its calls.
+    # Cached: the same few seeds are drawn repeatedly, and writing one may execute its calls.
     @functools.cache
     def of_agent(seed: int) -> tuple[list[Message], Completion]:
         return reference(benchmark, seeds[seed])
@@ -123,7 +123,7 @@ def endless(
 
 
 def split_seeds(benchmark: Benchmark, validation_share: float) -> tuple[list[Task], list[Task]]:
-    """(training, validation) seeds, by a stable hash; those of one record stay on one side."""
+    """(training, validation) seeds, split by a stable hash; seeds from one record stay on one side."""
     sides: tuple[list[Task], list[Task]] = [], []
     for seed in benchmark.tasks("seed"):
         place = stable_position(f"validation:{benchmark.source(seed)}")
@@ -134,13 +134,13 @@ def split_seeds(benchmark: Benchmark, validation_share: float) -> tuple[list[Tas
 def seed_demonstrations(
     benchmark: Benchmark, seeds: Sequence[Task], variations: int, rng: np.random.Generator
 ) -> list[Demonstration]:
-    """A demonstration of each role for each of the seeds, which are all that is read of the benchmark.
+    """A demonstration for each role from each of the seeds; no other data of the benchmark is read.
 
-    The agent answers the seed with its reference answer, or plays it with the reference's answers.  The
-    simulator is shown the seed, with a success rate drawn at random, and writes up to `variations` other
-    seeds of its category that `parse` and `verify` accept as variations of it: of other records and with the
-    same tools, if there are such.  Where none is accepted it writes the seed itself, which shows the form at
-    least; a seed that it cannot write is the agent's only.
+    The agent answers the seed with its reference answer, or plays it with the reference answers.  The
+    simulator reads the seed, with a random success rate, and writes up to `variations` other seeds of its
+    category that `parse` and `verify` accept as variations: preferably from other records and with the
+    same tools.  If none is accepted, it writes the seed itself, which at least shows the format.  A seed that
+    the simulator cannot write gives a demonstration for the agent only.
     """
     by_category: dict[str, list[Task]] = {}
     for seed in seeds:
@@ -165,7 +165,7 @@ def seed_demonstrations(
 def _variations(
     benchmark: Benchmark, seed: Task, tasks: Sequence[Task], most: int
 ) -> tuple[str, ...]:
-    """The first tasks, at most so many, that pass as variations of `seed`, as a simulator writes them."""
+    """The first `most` tasks that pass as variations of `seed`, as the simulator's text."""
     texts = (
         text
         for task in tasks
@@ -175,7 +175,7 @@ def _variations(
 
 
 def _is_variation(benchmark: Benchmark, text: str, seed: Task, task: Task) -> bool:
-    """Whether `text`, written for `seed`, is read as `task`, and passes."""
+    """Whether `text`, written for `seed`, parses to `task` and passes verification."""
     read = benchmark.parse(text, seed, task.id, 0)
     if isinstance(read, Rejection) or benchmark.canonical(read) != benchmark.canonical(task):
         return False

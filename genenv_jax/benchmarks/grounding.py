@@ -1,10 +1,10 @@
-"""Does a reference answer follow from its request?  What can be said of that by looking at words.
+"""Checks by words alone whether a reference answer follows from its request.
 
-The values of the reference calls must be in the request, in the same words or in a form that leads to them:
-case, punctuation, numbers as words, in another unit or as a percentage, dates and times of day written
-otherwise.  What takes knowledge or a calculation (the code of an airport, the cards of a deck) cannot be told
-from what was made up.  So a request that holds fewer than a third of the values, even in part, is rejected;
-one that lacks some is undecided, and so is one of whose reference nothing can be looked for.
+The request must contain the values of the reference calls, in the same words or in an equivalent form: other
+case or punctuation, numbers as words, in another unit or as a percentage, dates and times in another format.
+A value that takes knowledge or a calculation (an airport's code, the cards of a deck) looks the same as a
+made-up one.  So a request with fewer than a third of the values, even in part, is rejected.  A request that
+lacks some values is undecided; so is one whose reference has no value to look for.
 """
 
 from __future__ import annotations
@@ -27,8 +27,8 @@ _FUNCTION_WORDS = frozenset(
 )
 _HOURS = frozenset(map(str, range(1, 12)))
 _LEADING_ZEROS = re.compile("^0+(?=[0-9])")
-_STEM = 5  # letters that words have in common which are related (`remind`, `reminder`)
-_ROW = 3  # letters that are found whatever stands around them (`EUR` in `euros`)
+_STEM = 5  # words that share this many first letters are related (`remind`, `reminder`)
+_ROW = 3  # values of at least this many letters are also found inside words (`EUR` in `euros`)
 _UNSPOKEN = re.compile(r"[\s'\"`]")
 
 
@@ -40,17 +40,17 @@ def judge(
     described: str,
     known: str = "",
 ) -> Rejection | str:
-    """Whether reference calls follow from a request, and are not there themselves.
+    """Whether reference calls follow from a request and are not written out in it.
 
     Args:
-      calls: (function, arguments) of each.  They are there where a request has `function(`, or in one line
-        the function and each `argument=value` or `argument: value`.
-      values: those that must be said; lists and mappings are taken apart (`leaves`).
+      calls: (function, arguments) of each call.  A request writes a call out if it has `function(`, or in one
+        line the function and each `argument=value` or `argument: value`.
+      values: the values that the request must contain; lists and mappings are flattened (`leaves`).
       request: what the agent is asked, without calls that were made before.
-      context: all that the agent reads of the conversation.
-      described: what the agent reads of the functions that are called.  Where no value must be said, the
-        request must at least have a word of it, if it is not empty.
-      known: what is known whatever is asked, such as the year: it completes a value, but is no part of one.
+      context: everything that the agent reads of the conversation.
+      described: the descriptions of the called functions that the agent reads.  If no value is required, the
+        request must at least share a word with them, unless they are empty.
+      known: text known for any request, such as the year; it can complete a value, but not match it in part.
     Returns:
       GROUNDED, UNDECIDED, or a `Rejection`: GIVEN_AWAY, NOT_ASKED.
     """
@@ -72,7 +72,7 @@ def judge(
 
 
 def _is_written(name: str, arguments: Mapping[str, Any], line: str) -> bool:
-    """Whether a squeezed line has a function's name and each of its arguments with the value."""
+    """Whether a squeezed line has a function's name and each argument with its value."""
     if not arguments or _squeezed(name) not in line:
         return False
     pairs = [(fold(key), _squeezed(_text(value))) for key, value in arguments.items()]
@@ -85,7 +85,7 @@ def _squeezed(text: str) -> str:
 
 
 class _Said:
-    """A text, as far as values are looked for in it."""
+    """A text prepared for looking up values."""
 
     def __init__(self, text: str):
         self._words = set(map(_form, words(text)))
@@ -97,11 +97,11 @@ class _Said:
         self._letters = letters(text)
 
     def whole(self, value: Any) -> bool:
-        """Whether all words of a value are there, or its letters in a row."""
+        """Whether the text has all words of a value, or its letters in a row."""
         return all(map(self._has, _needed(value))) or self._in_a_row(value)
 
     def part(self, value: Any) -> bool:
-        """Whether a word of a value is there or another of its stem, or its letters in a row."""
+        """Whether the text has a word of a value, a word with the same stem, or its letters in a row."""
         words_of = _needed(value)
         return (
             any(map(self._has, words_of))
@@ -118,7 +118,7 @@ class _Said:
 
 
 def leaves(value: Any) -> Iterator[Any]:
-    """What is in lists and mappings, however deep; another value itself."""
+    """The values inside nested lists and mappings; any other value itself."""
     if isinstance(value, Mapping):
         value = list(value.values())
     if isinstance(value, list | tuple):
@@ -129,7 +129,7 @@ def leaves(value: Any) -> Iterator[Any]:
 
 
 def _needed(value: Any) -> list[str]:
-    """The words of a value that must be said; [] of booleans, of zero and of function words."""
+    """The words of a value that the request must contain; [] for booleans, zero and function words."""
     if value is None or isinstance(value, bool):
         return []
     found = map(_form, words(_text(value)))
@@ -143,10 +143,10 @@ def _text(value: Any) -> str:
 
 
 def _form(word: str) -> str:
-    """A month as its number, a number without leading zeros."""
+    """A month as its number; a number without leading zeros."""
     return _MONTH.get(word) or _LEADING_ZEROS.sub("", word)
 
 
 def _digits(word: str) -> str:
-    """The digits of a number that remain in any unit; another word as it is."""
+    """The digits of a number that stay the same in any unit; any other word as it is."""
     return word.replace(".", "").strip("0") if word[0].isdigit() else word

@@ -1,4 +1,4 @@
-"""The form in which simulators write tasks: sections that begin with headers, each at the start of a line."""
+"""The format of simulator output: sections that begin with headers, each at the start of a line."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ from genenv_jax.benchmarks.safe_parse import check_text, parse_json
 from genenv_jax.benchmarks.task import BAD_TOOLS, EMPTY, UNPARSABLE, Rejection
 
 TOOLS, TASK, ANSWER = "New Tools:", "New Task:", "New Answer:"
-SAME = "same"  # in place of tools: those of the seed
+SAME = "same"  # written instead of tools: use the seed's
 
 
 def parse_headers(text: str, headers: Sequence[str]) -> tuple[str, ...] | Rejection:
     """The sections of a text, stripped, in the order of the headers.
 
-    UNPARSABLE unless each header is there once, in order, with nothing before the first and something
+    Returns UNPARSABLE unless each header appears once, in order, with nothing before the first and text
     after each.
     """
     found: list[tuple[int, int, int]] = []
@@ -45,7 +45,7 @@ def parse_headers(text: str, headers: Sequence[str]) -> tuple[str, ...] | Reject
 
 
 def write_with_tools(tools: Sequence[Mapping[str, Any]] | None, task: str, answer: str) -> str:
-    """A task with tools, as a simulator writes it; None: those of the seed."""
+    """A task with its tools, as a simulator writes it; `tools` None: the seed's tools."""
     listed = SAME
     if tools is not None:
         listed = json.dumps([dict(tool) for tool in tools], ensure_ascii=False)
@@ -53,11 +53,11 @@ def write_with_tools(tools: Sequence[Mapping[str, Any]] | None, task: str, answe
 
 
 def read_with_tools(text: str, name: str, most: int) -> tuple[str | None, str, str] | Rejection:
-    """Inverts `write_with_tools`, but for the JSON of the tools (`read_tools`).
+    """Inverts `write_with_tools`, except the JSON of the tools (`read_tools`).
 
     Args:
-      name: what the task is called in a rejection.
-      most: characters of the task.
+      name: what a rejection calls the task.
+      most: maximum length of the task, in characters.
     """
     sections = parse_headers(text, (TOOLS, TASK, ANSWER))
     if isinstance(sections, Rejection):
@@ -69,7 +69,7 @@ def read_with_tools(text: str, name: str, most: int) -> tuple[str | None, str, s
 
 
 def read_tools(listed: str) -> Any:
-    """The JSON of tools, or BAD_TOOLS."""
+    """The tools from their JSON, or BAD_TOOLS."""
     tools = parse_json(listed, len(listed))
     if isinstance(tools, Rejection):
         return Rejection(BAD_TOOLS, f"{tools.reason}: {tools.detail}"[:200])
@@ -77,12 +77,12 @@ def read_tools(listed: str) -> Any:
 
 
 def is_same(section: str) -> bool:
-    """Whether a section is no more than the word for what the seed has."""
+    """Whether a section is only the word `SAME`."""
     return section.strip("`.").lower() == SAME
 
 
 def part_fault(text: Any, name: str, most: int) -> Rejection | None:
-    """As `check_text` of a part of a generation, which the rejection names; UNPARSABLE where it is empty."""
+    """`check_text` for one part of a generation, named in the rejection; UNPARSABLE if the part is empty."""
     rejection = check_text(text, most)
     if rejection is None:
         return None

@@ -1,4 +1,4 @@
-"""A benchmark's class by the name of its module: "my_module:MyBenchmark"."""
+"""Imports a benchmark class by a name like "my_module:MyBenchmark"."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from genenv_jax.benchmarks.places import place
 
 
 def find(name: str) -> type:
-    """The class that `name` says; its module is looked for in the working directory, too.
+    """The class with this name; the working directory is also searched for its module.
 
     Raises:
-      ValueError: the module is not found or cannot be imported, or has no such class, or that is no
-        benchmark.
+      ValueError: the module is not found, cannot be imported or has no such class, or the class is not
+        a benchmark.
     """
     module_name, _, class_name = name.partition(":")
     where = f"config.benchmark.name = {name!r}"

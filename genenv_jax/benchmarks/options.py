@@ -1,4 +1,4 @@
-"""Checks of the options of a benchmark.  Errors name the option, its value and what was expected."""
+"""Checks for benchmark options.  Errors name the option, its value and what was expected."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Where in a user's own code an error arose."""
+"""Finds where in the user's own code an error arose."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import os
 import sysconfig
 import traceback
 
-# How files begin that are not a user's: of this package, of Python, of installed packages, generated.
+# Path prefixes of files that are not the user's: this package, Python, installed packages, generated code.
 _LIBRARIES = (
     os.path.join(os.path.dirname(os.path.dirname(__file__)), ""),
     *(os.path.join(sysconfig.get_path(kind), "") for kind in ("stdlib", "purelib", "platlib")),
@@ -15,9 +15,9 @@ _LIBRARIES = (
 
 
 def place(error: BaseException) -> str:
-    """The last line of a user's own that an error went through, as " (mine.py:3 in questions)"; or ""."""
+    """The last line of the user's code in an error's traceback, as " (mine.py:3 in questions)"; or ""."""
     if isinstance(error, SyntaxError):
-        return ""  # it says so itself
+        return ""  # its message has the line
     for frame in reversed(traceback.extract_tb(error.__traceback__)):
         if not frame.filename.startswith(_LIBRARIES):
             inside = "" if frame.name == "<module>" else f" in {frame.name}"

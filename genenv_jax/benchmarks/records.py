@@ -1,4 +1,4 @@
-"""Benchmarks whose tasks are read from published files, and the readers of their JSON."""
+"""The base class for benchmarks read from published files, and readers for their JSON."""
 
 from __future__ import annotations
 
@@ -16,16 +16,16 @@ from genenv_jax.benchmarks.base import Benchmark
 class Published(Benchmark):
     """A benchmark whose tasks are read from published files.
 
-    Args, beside those of `Benchmark`:
-      data_dir: where the files are; "" or None looks in the usual places.
-      verify_files: compare every file that is read with the table of published files.
+    Args, besides those of `Benchmark`:
+      data_dir: directory of the files; "" or None searches the usual places.
+      verify_files: check every file that is read against the table of published files.
     """
 
     data_dir: str | os.PathLike[str] | None = ""
     verify_files: bool = False
 
     def __getstate__(self) -> dict[str, Any]:
-        """With a place of the files that holds in any working directory."""
+        """Makes `data_dir` absolute, so that it is valid in any working directory."""
         place = os.path.abspath(self.data_dir) if self.data_dir else ""
         return super().__getstate__() | {"data_dir": place}
 
@@ -33,12 +33,12 @@ class Published(Benchmark):
 def read_lines(
     path: pathlib.Path, parse: Callable[[str], Any] = json.loads
 ) -> Iterator[tuple[str, dict[str, Any]]]:
-    """("file:line", record) of each JSON object of a file, one a line; blank lines are skipped.
+    """("file:line", record) for each line of a file of JSON objects; blank lines are skipped.
 
     Args:
-      parse: reads a line; raises ValueError for one that is not JSON.
+      parse: parses a line; raises ValueError if the line is not JSON.
     Raises:
-      FileNotFoundError: there is no such file.
+      FileNotFoundError: the file does not exist.
       ValueError: a line is not UTF-8, not JSON or not an object; names file and line.
     """
     if not path.is_file():
@@ -58,7 +58,7 @@ def read_lines(
 
 
 def read_json(path: pathlib.Path) -> Any:
-    """The value of a JSON file.  Raises FileNotFoundError, or ValueError naming the file."""
+    """The value in a JSON file.  Raises FileNotFoundError, or ValueError naming the file."""
     if not path.is_file():
         raise FileNotFoundError(f"{path} is missing: expected a JSON file")
     try:
@@ -68,7 +68,7 @@ def read_json(path: pathlib.Path) -> Any:
 
 
 def read_list(path: pathlib.Path) -> Iterator[tuple[str, dict[str, Any]]]:
-    """("file: record index", record) of each object of a file that holds one list of them.
+    """("file: record index", record) for each object in a file that holds one JSON list of objects.
 
     Raises FileNotFoundError, or ValueError naming file and record.
     """
@@ -83,7 +83,7 @@ def read_list(path: pathlib.Path) -> Iterator[tuple[str, dict[str, Any]]]:
 
 
 def field(record: Any, name: str, kind: type, where: str) -> Any:
-    """A field of a record; ValueError naming place and field where it is not of this kind."""
+    """A field of a record; raises ValueError naming place and field if it is not of type `kind`."""
     value = record.get(name) if isinstance(record, dict) else None
     if not isinstance(value, kind) or isinstance(value, bool):
         raise ValueError(f"{where}: {name!r} is missing or not a {kind.__name__}")

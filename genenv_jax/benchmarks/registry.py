@@ -12,7 +12,7 @@ from genenv_jax.benchmarks import imported
 from genenv_jax.benchmarks.base import Benchmark
 from genenv_jax.benchmarks.places import place
 
-# Imported when asked for: a benchmark may need packages that others do not.
+# Imported only on use: a benchmark may need packages that others do not.
 _BENCHMARKS = {
     "alfworld": ("genenv_jax.benchmarks.alfworld.benchmark", "ALFWorld"),
     "api_bank": ("genenv_jax.benchmarks.api_bank.benchmark", "APIBank"),
@@ -26,18 +26,18 @@ _BENCHMARKS = {
 
 
 def make_benchmark(name: str, **options: Any) -> Benchmark:
-    """The benchmark `name`, constructed with `options`.
+    """Constructs the benchmark `name` with `options`.
 
     Args:
-      name: of one of the package, or "module:Class" of one's own.
+      name: a benchmark of this package, or "module:Class" for the user's own.
     Raises:
-      ValueError: an unknown name or option, or one that is missing; and what the constructor raises.
+      ValueError: a name or option is unknown, a required option is missing, or the constructor raised it.
     """
     check_options(name, **options)
     try:
         benchmark = _constructor(name)(**options)
     except ValueError as error:
-        # A constructor knows its option, and this is what the option is called from outside.
+        # The constructor's message begins with its option; prefix the option's full name for the user.
         if str(error).partition(" = ")[0] in default_options(name):
             raise ValueError(f"config.benchmark.{error}") from error
         raise
@@ -53,7 +53,7 @@ def make_benchmark(name: str, **options: Any) -> Benchmark:
 
 
 def check_options(name: str, **options: Any) -> None:
-    """Raises ValueError for an unknown name or option of a benchmark, or one that it cannot be without."""
+    """Raises ValueError if the benchmark or an option is unknown, or a required option is missing."""
     known = default_options(name)
     for option, default in known.items():
         if default is inspect.Parameter.empty and option not in options:

@@ -1,8 +1,8 @@
 """Bounded parsing of text that a model wrote.
 
 Nothing here evaluates code.  Every function is total: it returns a value or a `Rejection` whose
-reason is counted.  Text is measured (length, then nesting) before a parser sees it, because the
-parsers of the standard library recurse, and the cost of that has no bound.
+reason is counted.  Length and then nesting are checked before a parser sees the text, because the
+standard library's parsers recurse without a bound on the cost.
 """
 
 from __future__ import annotations
@@ -29,13 +29,13 @@ MAX_CHARS = 16_384
 MAX_DEPTH = 64
 _MAX_OPERATORS = 256  # operators, dots and brackets on one path from the root of a syntax tree
 _MAX_JSON_DIGITS = 64
-_MAX_BITS = 1_000  # of an integer that is worked out: about 10^300
+_MAX_BITS = 1_000  # of a computed integer: about 10^300
 
-# Control characters other than tab, line feed and carriage return; surrogates are never text.
+# Control characters except tab, line feed and carriage return; surrogates, which are never text.
 _NOT_TEXT = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\ud800-\udfff]")
 _OPERATOR = re.compile(r"[-+~*/%@<>=!&|^.:]|\b(?:not|lambda|if|else|await|for|and|or|in|is)\b")
-# What changes the nesting of Python text: quotes (perhaps with a prefix), comments, brackets,
-# separators and operators.  Everything between two such tokens is irrelevant to depth.
+# Tokens that change the nesting of Python text: quotes (perhaps with a prefix), comments, brackets,
+# separators and operators.  Text between two such tokens does not affect the depth.
 _PYTHON_TOKEN = re.compile(
     r"(?P<prefix>\b[A-Za-z]{1,2})?(?P<quote>'''|\"\"\"|'|\")"
     r"|(?P<comment>#)|(?P<open>[\[({])|(?P<close>[\])}])|(?P<comma>,)|(?P<operator>"
@@ -46,11 +46,11 @@ _JSON_TOKEN = re.compile(r'(?P<quote>")|(?P<open>[\[{])|(?P<close>[\]}])')
 
 
 class _OutOfBoundsError(Exception):
-    """Arithmetic that is well formed and would be evaluated officially, but is not worked out here."""
+    """Well-formed arithmetic that the official decoder evaluates, but that is too large to compute here."""
 
 
 class _NotEvaluatedError(Exception):
-    """Arithmetic that officially goes to `eval`, with operands on which nothing is worked out here."""
+    """Arithmetic that the official decoder gives to `eval`, with operands that are not supported here."""
 
 
 _ERRORS = (
@@ -66,15 +66,15 @@ _ERRORS = (
 
 
 def check_text(text: Any, max_chars: int = MAX_CHARS) -> Rejection | None:
-    """Rejects what is not a text of reasonable size, at a cost that does not depend on what it holds.
+    """Rejects anything but text of reasonable size, at a cost that does not depend on the contents.
 
     Args:
-      text: what a model wrote.  U+FFFD (a decoder's mark for bytes that were not UTF-8) is text.
+      text: what a model wrote.  U+FFFD (a decoder's mark for bytes that were not UTF-8) is accepted.
       max_chars: longest text to accept, in characters.
 
     Returns:
       None for acceptable text, else a rejection: EMPTY (only white space), NOT_TEXT (not a string,
-      control characters, lone surrogates) or TOO_LONG, looked for in this order.
+      control characters, lone surrogates) or TOO_LONG, checked in this order.
     """
     if not isinstance(text, str):
         return Rejection(NOT_TEXT, f"expected str, got {type(text).__name__}")
@@ -89,7 +89,7 @@ def check_text(text: Any, max_chars: int = MAX_CHARS) -> Rejection | None:
 
 
 def string_end(text: str, start: int, quote: str, newline_ends: bool = False) -> int:
-    """Index after the string literal whose body begins at `start` (or of where it must stop)."""
+    """Index just after the string literal whose body begins at `start`, or where the literal must stop."""
     position = start
     while position < len(text):
         character = text[position]
@@ -105,10 +105,10 @@ def string_end(text: str, start: int, quote: str, newline_ends: bool = False) ->
 
 
 def _python_nesting(text: str, max_depth: int) -> Rejection | None:
-    """Bounds the depth of the syntax tree of `text`, in one pass and without building it.
+    """Bounds the depth of the syntax tree of `text`, in one pass and without building the tree.
 
-    A tree grows deeper by brackets and by chains of operators (`a.b.c`, `- - 1`, `x()()`), so both
-    are counted along each path: a comma starts a new path at its level, a bracket a new level.
+    Brackets and chains of operators (`a.b.c`, `- - 1`, `x()()`) deepen a tree, so both are counted
+    along each path: a comma starts a new path at its level, and a bracket starts a new level.
     """
     levels = [0]
     total = 0
@@ -119,7 +119,7 @@ def _python_nesting(text: str, max_depth: int) -> Rejection | None:
         if kind == "quote":
             quote = found["quote"]
             if (found["prefix"] or "").lower() in ("f", "fr", "rf"):
-                return Rejection(NOT_EVALUATED, "formatted string")  # its braces hold expressions
+                return Rejection(NOT_EVALUATED, "formatted string")  # braces contain expressions
             position = string_end(text, position, quote, newline_ends=len(quote) == 1)
         elif kind == "comment":
             newline = text.find("\n", position)
@@ -191,7 +191,7 @@ def _no_constant(name: str) -> None:
 
 
 def unfenced(text: str) -> str:
-    """What stands between the lines of a code fence, ``` or ```json, that is all of the text; or the text."""
+    """The contents of a code fence (``` or ```json) if the fence is the whole text; else the text."""
     lines = text.strip().split("\n")
     if len(lines) > 2 and lines[0].rstrip() in ("```", "```json") and lines[-1].strip() == "```":
         return "\n".join(lines[1:-1])
@@ -217,14 +217,14 @@ def parse_json(text: Any, max_chars: int = MAX_CHARS, max_depth: int = MAX_DEPTH
         )
     except (ValueError, RecursionError, MemoryError) as error:
         return Rejection(UNPARSABLE, _describe(error))
-    # An escape may stand for what `check_text` rejects in plain text.
+    # An escape may encode what `check_text` rejects in plain text.
     if "\\u" in text and any(map(_NOT_TEXT.search, _texts(value))):
         return Rejection(NOT_TEXT, "escaped control character or lone surrogate")
     return value
 
 
 def _texts(value: Any) -> Iterator[str]:
-    """All texts in a JSON value, keys too; as deep as the value is."""
+    """All strings in a JSON value, including keys, at any depth."""
     if isinstance(value, str):
         yield value
     elif isinstance(value, list | dict):
@@ -243,8 +243,8 @@ def _parse_expression(text: str) -> ast.expr:
 def parse_literal(text: Any, max_chars: int = MAX_CHARS, max_depth: int = MAX_DEPTH) -> Any:
     """Parses one Python literal (numbers, strings, containers, True, False, None).
 
-    An integer that is too long to be written in decimals (4,300 digits), as hexadecimals make it, is
-    UNPARSABLE like one with as many decimals: whoever writes the value out would raise.
+    A hexadecimal integer too long to write in decimal (4,300 digits) is UNPARSABLE, like a decimal one
+    of that length: code that writes the value out would raise.
 
     Returns:
       The value, or a `Rejection` (EMPTY, NOT_TEXT, TOO_LONG, TOO_DEEP, NOT_EVALUATED, UNPARSABLE).
@@ -261,7 +261,7 @@ def parse_literal(text: Any, max_chars: int = MAX_CHARS, max_depth: int = MAX_DE
 
 
 def bracketed(text: str) -> str:
-    """A list of calls with the brackets that may be left out, and without a code fence's backticks."""
+    """A list of calls with its optional outer brackets added and a code fence's backticks removed."""
     text = text.strip("`\n ")
     text = text if text.startswith("[") else "[" + text
     return text if text.endswith("]") else text + "]"
@@ -275,28 +275,28 @@ def parse_calls(
 ) -> list[dict[str, dict[str, Any]]] | Rejection:
     """Parses `[f(a=1), g.h(b="x")]` as BFCL's prompting decoder does.
 
-    The rules of `default_decode_ast_prompting` (bfcl_eval/model_handler/utils.py): backticks,
-    line breaks and spaces are stripped from both ends, missing outer brackets are added, each
-    element must be a call, dotted names are joined, only keyword arguments count, a bare name is
-    its own text, a call without keywords or a subscript as a value is its source text, a call with
-    keywords as a value is a nested {name: arguments}, and a unary operator before a constant
-    negates it, whichever operator it is.  A `**mapping` argument is kept under the key "**".
+    It follows `default_decode_ast_prompting` (bfcl_eval/model_handler/utils.py): backticks, line
+    breaks and spaces are stripped from both ends, and missing outer brackets are added.  Each element
+    must be a call; dotted names are joined; only keyword arguments count.  As a value, a bare name,
+    a subscript or a call without keywords is its own source text, and a call with keywords is a
+    nested {name: arguments}.  Any unary operator before a constant negates it.  A `**mapping`
+    argument is kept under the key "**".
 
-    The official decoder gives arithmetic to `eval`.  Here it is worked out for numbers, for texts and lists
-    that are added or repeated, and within bounds: integers of up to a thousand bits (10^300), texts and lists
-    of up to `MAX_CHARS`.  Beyond them the answer is TOO_LONG.  What else `eval` might take is NOT_EVALUATED:
-    calls, names, indices and conditions inside arithmetic, formatting by `%`, sets and dictionaries joined
-    by `|`, byte strings; and so are formatted strings anywhere.
+    The official decoder gives arithmetic to `eval`.  This function computes arithmetic on numbers, and adds
+    and repeats strings and lists, within bounds: integers up to a thousand bits (10^300), strings and lists
+    up to `MAX_CHARS`; beyond these the result is TOO_LONG.  Whatever else `eval` might accept gives
+    NOT_EVALUATED: calls, names, indices and conditions inside arithmetic, `%` formatting, sets and
+    dictionaries joined by `|`, byte strings.  Formatted strings give NOT_EVALUATED anywhere.
 
     Args:
       text: what a model wrote.
       max_chars: longest text to accept, in characters.
       max_depth: deepest nesting of brackets to accept.
-      parameter_order: for each function name the order of its parameters; positional arguments are
-        bound by it.  None drops them, as the official decoder does.
+      parameter_order: the order of parameters of each function, used to bind positional arguments.
+        None drops positional arguments, as the official decoder does.
 
     Returns:
-      One {name: {argument: value}} a call, or a `Rejection` (EMPTY, NOT_TEXT, TOO_LONG, TOO_DEEP,
+      One {name: {argument: value}} per call, or a `Rejection` (EMPTY, NOT_TEXT, TOO_LONG, TOO_DEEP,
       NOT_EVALUATED, UNPARSABLE).  An empty list is a valid result.
     """
     rejection = check_text(text, max_chars)
@@ -394,7 +394,7 @@ _BINARY = {
 
 
 def _arithmetic(node: ast.expr) -> Any:
-    """Value of an expression of constants; else _NotEvaluatedError, _OutOfBoundsError or one of `_ERRORS`."""
+    """Value of a constant expression; raises _NotEvaluatedError, _OutOfBoundsError or one of `_ERRORS`."""
     match node:
         case ast.Constant(value=value) if isinstance(value, int | float | complex | str):
             return value
@@ -414,7 +414,7 @@ def _bounded_binary(op: ast.operator, left: Any, right: Any) -> Any:
     if numeric:
         if isinstance(left, int) and isinstance(right, int):
             bits = abs(left).bit_length()
-            # Both are bounded before they are worked out: the result is nearly as long as this says.
+            # Both are bounded before they are computed: this estimates the result's length closely.
             if isinstance(op, ast.Pow) and (bits - 1) * right > _MAX_BITS:
                 raise _OutOfBoundsError("power out of bounds")
             if isinstance(op, ast.LShift) and bits + right > _MAX_BITS:
@@ -440,7 +440,7 @@ def _bounded_binary(op: ast.operator, left: Any, right: Any) -> Any:
 
 
 def _weight(value: Any) -> int:
-    """Size of a value written out: repeated lists share memory until someone serialises them."""
+    """Size of a value when written out: repeated lists share memory only until they are serialised."""
     if isinstance(value, list | tuple):
         return 1 + sum(_weight(element) for element in value)
     return len(value) if isinstance(value, str) else 1

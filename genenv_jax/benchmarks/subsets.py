@@ -1,4 +1,4 @@
-"""Subsets that stay the same between runs and versions, chosen by hashes of ids."""
+"""Subsets chosen by hashes of ids, so that they are the same in every run and version."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ def stable_position(key: str) -> float:
 def stable_subset(tasks: Sequence[Task], most: int) -> list[Task]:
     """At most `most` of the tasks, in their order; 0: all.
 
-    The hash is another than that of splits, which have already sorted out where a task may be.
+    The hash differs from that of splits, because tasks of one split are already selected by the latter.
     """
     if not most or most >= len(tasks):
         return list(tasks)

@@ -1,4 +1,4 @@
-"""What a simulator is told of how the agent has fared."""
+"""The agent's success statistics in the simulator's prompt."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ _KEEP = (0.4, 0.6)  # success rates at which the difficulty is right
 
 
 def success_record(statistics: SeedStatistics, who: str = "agent", what: str = "task") -> str:
-    """The agent's success statistics in words, with what they ask of the next task.
+    """The agent's success statistics in words, with what they call for in the next task.
 
     Args:
-      statistics: of the seed's variations.
-      who: the agent, as the prompt calls it.
-      what: a task, as the prompt calls it.
+      statistics: statistics over the seed's variations.
+      who: the prompt's word for the agent.
+      what: the prompt's word for a task.
     """
     rate = statistics.success_rate
     if rate is None:

@@ -11,9 +11,9 @@ _ENDS = re.compile(r"</(?:think|thinking|reasoning)>")
 
 
 def after_thoughts(text: str) -> str | Rejection:
-    """What follows the last end of a thought; UNFINISHED_THOUGHT where a text is a thought without an end.
+    """The text after the last closing thought tag; UNFINISHED_THOUGHT if a thought is never closed.
 
-    A template may have opened the thought itself, so that its end alone is in the text.
+    The chat template may have opened the thought, so that the text has only the closing tag.
     """
     *_, answer = _ENDS.split(text)
     return Rejection(UNFINISHED_THOUGHT) if _OPENS.match(answer) else answer

@@ -1,8 +1,8 @@
 """Tools as data: JSON schemas for a chat template, and the calls that come back.
 
-Where a model's chat template takes tools, it writes them as the model was trained to read them, and the model
-writes calls in its family's form.  Otherwise a benchmark describes its tools in words and asks for a form of
-its own.
+If a model's chat template takes tools, it shows them as the model was trained to read them, and the model
+writes calls in its family's format.  Otherwise the benchmark describes its tools in the prompt's text and
+asks for its own call format.
 """
 
 from __future__ import annotations
@@ -22,8 +22,8 @@ from genenv_jax.benchmarks.task import TOOLS, Message, Rejection
 
 AUTO, TEMPLATE, TEXT = "auto", "template", "text"
 _MAX_DEPTH = 16
-# The types of descriptions that are not JSON schema's, as BFCL's evaluator converts them for models that take
-# tools.  What is unknown is a string there, and here.
+# How BFCL's evaluator converts types that are not JSON schema's, for models that take tools.  Unknown types
+# become strings, as they do there.
 _TYPES = {
     "dict": "object",
     "hashmap": "object",
@@ -50,8 +50,8 @@ class Template:
     """A chat template that takes tools.
 
     Attributes:
-      form: in which it asks for calls, see `calls.form_of`.
-      results_role: the role of a message with what calls returned.
+      form: the call format it asks for, see `calls.form_of`.
+      results_role: the role of a message with the results of calls.
     """
 
     form: str
@@ -62,11 +62,11 @@ class Template:
 class ToolBenchmark(Benchmark):
     """A benchmark whose agent calls functions.
 
-    Args, beside those of `Benchmark`:
-      tools_in: where the agent reads its tools: in its chat "template", as "text" of the benchmark's own, or
-        "auto": in the template where that takes tools.
+    Args, besides those of `Benchmark`:
+      tools_in: where the agent reads its tools: in its chat "template", as the benchmark's own "text", or
+        "auto": in the template if it takes tools.
     Attributes:
-      template: the model's, where tools are shown in it; else None.
+      template: the model's chat template if it shows the tools, else None.
     """
 
     has_tools: ClassVar[bool] = True
@@ -100,7 +100,7 @@ class ToolBenchmark(Benchmark):
 
 
 def rewritten(text: str, calls: Found, template: Template) -> str:
-    """A text with its calls as the template's model would write them, if JSON has their values."""
+    """A text with its calls in the template's format, if JSON can express their values."""
     if isinstance(calls, Rejection) or not calls:
         return text
     try:
@@ -110,9 +110,9 @@ def rewritten(text: str, calls: Found, template: Template) -> str:
 
 
 def tools_message(tools: Sequence[Mapping[str, Any]]) -> Message:
-    """The message that gives a chat template its tools.
+    """The message that passes tools to a chat template.
 
-    tools: descriptions with "name", "description" and "parameters", whose types may be BFCL's.
+    tools: descriptions with "name", "description" and "parameters"; their types may be BFCL's.
     """
     functions = [
         {
@@ -127,7 +127,7 @@ def tools_message(tools: Sequence[Mapping[str, Any]]) -> Message:
 
 
 def json_schema(schema: Any, depth: int = 0) -> Any:
-    """A parameter's description as JSON schema, of bounded depth; what is no description is any string."""
+    """A parameter's description as JSON schema, of bounded depth; anything malformed becomes a string."""
     if not isinstance(schema, Mapping) or depth > _MAX_DEPTH:
         return {"type": "string"}
     converted = dict(schema)
@@ -145,7 +145,7 @@ def json_schema(schema: Any, depth: int = 0) -> Any:
 def read_tool_calls(text: str, tools: Sequence[Mapping[str, Any]]) -> Found:
     """`read_calls`, with the names and types of the tools that were shown.
 
-    Servers and some families write "_" for the dots of a name; it is read back where that is not ambiguous.
+    Servers and some families replace the dots of a name by "_"; this is undone if it is unambiguous.
     """
     types = {
         str(tool.get("name")): {
@@ -161,7 +161,7 @@ def read_tool_calls(text: str, tools: Sequence[Mapping[str, Any]]) -> Found:
 
 
 def as_python(answer: str, tools: Sequence[Mapping[str, Any]]) -> str:
-    """An answer with its calls as `[f(x=1)]`; one in which none can be read or written so, as it is."""
+    """An answer with its calls as `[f(x=1)]`, or unchanged if they cannot be read or written that way."""
     found = read_tool_calls(answer, tools)
     if isinstance(found, Rejection):
         return answer
@@ -169,7 +169,7 @@ def as_python(answer: str, tools: Sequence[Mapping[str, Any]]) -> str:
 
 
 def write_python(calls: Sequence[Mapping[str, Mapping[str, Any]]]) -> str:
-    """Calls as a Python list of them; "" where a name is none of Python's."""
+    """Calls as a Python list; "" if a name is not a Python identifier."""
     pairs = [(name, of) for call in calls for name, of in call.items()]
     names = itertools.chain.from_iterable([*name.split("."), *of] for name, of in pairs)
     if not all(name.isidentifier() and not keyword.iskeyword(name) for name in names):

@@ -1,4 +1,4 @@
-"""Texts without what is easily changed in them: case, accents, look-alike letters, ways to write numbers."""
+"""Normalizes what is easily changed in a text: case, accents, look-alike letters, ways to write numbers."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import unicodedata
 from collections.abc import Sequence
 
 # Letters that look like Latin ones, after Unicode's confusables.txt (UTS #39).  The small letters в, к, м,
-# н and т look like small capitals, and go the way of their capitals.
+# н and т look like small capitals, so they are mapped like their capitals.
 _LOOK_ALIKES = str.maketrans(
     "АВЕКМНОРСТУХІЈЅԌԚԜавекмнорстухіјѕԁһӏԛԝѵү"  # Cyrillic
     "ΑΒΕΖΗΙΚΜΝΟΡΤΥΧαγινορσυ"  # Greek
@@ -30,7 +30,7 @@ _NUMBERS = {
 
 
 def fold(text: str) -> str:
-    """A text in NFKC without case, accents and invisible characters, look-alikes as Latin letters."""
+    """A text in NFKC without case, accents and invisible characters; look-alikes become Latin letters."""
     if text.isascii():
         return text.lower()
     decomposed = unicodedata.normalize("NFKD", text).translate(_LOOK_ALIKES).casefold()
@@ -44,7 +44,7 @@ def letters(text: str) -> str:
 
 
 def words(text: str) -> list[str]:
-    """The folded words and numbers of a text; `1,000.0` and `1000`, `two` and `2` are the same."""
+    """The folded words and numbers of a text; `1,000.0` equals `1000`, and `two` equals `2`."""
     return [_number(word) for word in _WORD.findall(fold(text))]
 
 
@@ -59,9 +59,9 @@ def _number(word: str) -> str:
 class Subsequences:
     """Longest common subsequences of one sequence of words with others.
 
-    The table of the textbook algorithm is computed row by row, a row being the bits of one integer (Hyyrö,
-    "Bit-parallel LCS-length computation revisited", 2004), so a comparison costs as many operations on
-    integers of `len(sequence)` bits as the other sequence has words of this one.
+    The table of the textbook algorithm is computed row by row; the bits of one integer hold a row (Hyyrö,
+    "Bit-parallel LCS-length computation revisited", 2004).  A comparison costs one row update, on integers
+    of `len(sequence)` bits, for each word of the other sequence that is also in this one.
     """
 
     def __init__(self, sequence: Sequence[str]):

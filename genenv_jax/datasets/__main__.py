@@ -17,7 +17,7 @@ from genenv_jax.benchmarks import data_files
 
 
 def main(argv: Sequence[str] | None = None) -> None:
-    """Command line, `argv` without the program's name; exits with 2 after a mistake."""
+    """The command line; `argv` excludes the program name.  Exits with status 2 on a user error."""
     from genenv_jax.datasets import builders
 
     parser = cli.Parser(
@@ -36,7 +36,7 @@ def main(argv: Sequence[str] | None = None) -> None:
     import tensorflow_datasets as tfds
     from tensorflow_datasets.core.download import downloader
 
-    # Not ten tries of each file, with a warning each: the last error says it.
+    # Instead of ten tries of each file, with a warning each: the last error says enough.
     downloader.MAX_RETRIES = 2
     logging.getLogger("urllib3").setLevel(logging.ERROR)
     if not sys.stderr.isatty():

@@ -1,7 +1,7 @@
 """A TensorFlow Datasets builder for each benchmark; its examples are `Task`s.
 
-What is downloaded, from where, and the checksums are the tables in genenv_jax/benchmarks/sources; the
-files are read by the benchmarks' own readers.
+The tables in genenv_jax/benchmarks/sources list the files to download, their URLs and checksums.  The
+benchmarks' own readers read the files.
 """
 
 from __future__ import annotations
@@ -25,10 +25,10 @@ _JSON = ("messages", "tools", "answer")
 
 
 class TaskBuilder(tfds.core.GeneratorBasedBuilder, skip_registration=True):
-    """What the builders have in common.
+    """The base class of the builders.
 
-    An example has the fields of `Task` as texts; "messages", "tools" and "answer" are JSON.  `to_task`
-    makes a task of it.
+    An example has the fields of `Task` as strings; "messages", "tools" and "answer" are JSON.  `to_task`
+    turns an example into a task.
     """
 
     VERSION = tfds.core.Version("1.0.0")
@@ -40,7 +40,7 @@ class TaskBuilder(tfds.core.GeneratorBasedBuilder, skip_registration=True):
     homepage: ClassVar[str]
     citation: ClassVar[str]
     reader: ClassVar[str]  # the module whose `splits(directory)` reads the files
-    optional: ClassVar[tuple[str, ...]] = ()  # files without which there are fewer splits
+    optional: ClassVar[tuple[str, ...]] = ()  # optional files; without them there are fewer splits
 
     def __init__(self, **options: Any):
         super().__init__(**{"file_format": "array_record", **options})
@@ -49,7 +49,7 @@ class TaskBuilder(tfds.core.GeneratorBasedBuilder, skip_registration=True):
     @tfds.core.utils.classproperty
     @classmethod
     def url_infos(cls) -> dict[str, Any]:
-        """Size and SHA-256 of each file, by which TensorFlow Datasets checks a download."""
+        """Size and SHA-256 of each file, for TensorFlow Datasets to check downloads."""
         return {
             source.url: tfds.download.checksums.UrlInfo(
                 size=source.size, checksum=source.sha256, filename=source.path.rsplit("/", 1)[-1]
@@ -64,7 +64,7 @@ class TaskBuilder(tfds.core.GeneratorBasedBuilder, skip_registration=True):
             features=tfds.features.FeaturesDict({name: tfds.features.Text() for name in _FIELDS}),
             homepage=self.homepage,
             citation=self.citation,
-            disable_shuffling=True,  # the order of the files
+            disable_shuffling=True,  # keep the order of the files
         )
 
     def _split_generators(self, dl_manager: tfds.download.DownloadManager) -> Mapping[str, Any]:
@@ -81,10 +81,10 @@ class TaskBuilder(tfds.core.GeneratorBasedBuilder, skip_registration=True):
         return _reader(self.reader)(directory)
 
     def _manual(self, dl_manager: tfds.download.DownloadManager) -> pathlib.Path | None:
-        """The directory of files that are already there, compared with the published ones."""
+        """The directory of files that the user already has, checked against the published ones."""
         try:
             manual = pathlib.Path(dl_manager.manual_dir)
-        except AssertionError:  # there is none
+        except AssertionError:  # no manual directory was given
             return None
         directory = next((d for d in (manual / self.benchmark, manual) if d.is_dir()), manual)
         there = [
@@ -96,11 +96,11 @@ class TaskBuilder(tfds.core.GeneratorBasedBuilder, skip_registration=True):
         return directory
 
     def _paths(self) -> list[str]:
-        """The files of the table that this builder reads."""
+        """The files in the table that this builder reads."""
         return [source.path for source in data_files.sources(self.benchmark)]
 
     def _download(self, dl_manager: tfds.download.DownloadManager) -> pathlib.Path:
-        """Downloads what is not there yet, and lays the files out as the benchmark expects them."""
+        """Downloads missing files and lays all files out as the benchmark expects them."""
         directory = data_files.prepared_directory(self._files_root) / self.benchmark
         wanted = set(self._paths())
         missing = [
@@ -115,7 +115,7 @@ class TaskBuilder(tfds.core.GeneratorBasedBuilder, skip_registration=True):
         for source in missing:
             target = directory / source.path
             target.parent.mkdir(parents=True, exist_ok=True)
-            # In one step: an interrupted command leaves no half a file under its name.
+            # Renamed in one step: an interrupted command leaves no partial file under the final name.
             partial = target.with_name(target.name + ".partial")
             shutil.copyfile(paths[source.path], partial)
             os.replace(partial, target)
@@ -132,7 +132,7 @@ def _reader(module: str) -> Callable[[pathlib.Path], Mapping[str, list[Task]]]:
 
 
 def from_task(task: Task) -> dict[str, str]:
-    """The example of a task."""
+    """The example for a task."""
     record = task.to_json()
     return {
         name: json.dumps(record[name], ensure_ascii=False) if name in _JSON else record[name]
@@ -141,7 +141,7 @@ def from_task(task: Task) -> dict[str, str]:
 
 
 def to_task(example: Mapping[str, Any]) -> Task:
-    """The task of an example, whose texts may be str or bytes; inverts `from_task`."""
+    """The task in an example, whose strings may be str or bytes; inverts `from_task`."""
     record = {
         name: example[name].decode() if isinstance(example[name], bytes) else str(example[name])
         for name in _FIELDS
@@ -150,7 +150,7 @@ def to_task(example: Mapping[str, Any]) -> Task:
 
 
 class BFCLConfig(tfds.core.BuilderConfig):
-    """v3 or v4 of the leaderboard."""
+    """Version of the leaderboard, v3 or v4."""
 
 
 class GenenvBfcl(TaskBuilder):
@@ -241,14 +241,14 @@ def names() -> list[str]:
 
 
 def builder(name: str, data_dir: str | os.PathLike[str] | None = None) -> TaskBuilder:
-    """The builder of a benchmark, prepared or not.
+    """The builder for a benchmark, prepared or not.
 
     Args:
       name: see `names`.
-      data_dir: TensorFlow Datasets' directory; None reads $TFDS_DATA_DIR, whose default is
+      data_dir: the TensorFlow Datasets directory; None uses $TFDS_DATA_DIR, by default
         ~/tensorflow_datasets.
     Raises:
-      ValueError: an unknown name.
+      ValueError: the name is unknown.
     """
     benchmark, _, config = name.partition("/")
     cls = _BUILDERS.get(benchmark)

@@ -1,1 +1,1 @@
-"""Scoring models on benchmarks: who answers, how episodes are played, and what the numbers say."""
+"""Evaluating models on benchmarks: held-out scores with intervals, simulator output, result files, page."""

@@ -1,35 +1,35 @@
-"""Scores a model on a benchmark's held-out tasks, or what it writes as the simulator.
+"""Scores a model on a benchmark's held-out tasks, or the tasks it writes as the simulator.
 
     genenv evaluate --config=configs/quickstart.py --model=runs/quickstart/agent \\
         --workdir=runs/quickstart-eval
 
-Without --model it scores what the configuration's players start from.  With --endpoint it asks a server
-that speaks OpenAI's chat completions (the key is read from $OPENAI_API_KEY):
+Without --model, it scores the model that the configuration's players start from.  With --endpoint, it queries
+a server with OpenAI's chat completions API (the key is read from $OPENAI_API_KEY):
 
     genenv evaluate --config=configs/bfcl.py --endpoint=http://localhost:8000/v1 \\
         --endpoint_model=Qwen/Qwen2.5-7B-Instruct --workdir=runs/bfcl-eval
 
-Both get the same prompts, and `config.evaluation` says how often and at what temperature they are asked.
-It writes to the workdir
+Both get the same prompts; `config.evaluation` sets the number of samples and the temperature.  Files in the
+workdir:
 
     predictions.jsonl   every answer (all of an episode's) and its verdict, with request, reference and prompt
-    verdicts.jsonl      each task: samples, successes, mean reward
+    verdicts.jsonl      samples, successes and mean reward of each task
     metrics.json        the benchmark's metrics
-    results.json        the same with 95 % intervals, and what a reader must know about them
+    results.json        the same with 95 % intervals, and the facts needed to read them
     report.html         all this as a page
 
-and prints the accuracies, the form of the answers and pass@k.  An endpoint's answers are kept in
-endpoint.jsonl: a command that was interrupted goes on from there.  --endpoint_budget=2000000 ends it with an
-error when these answers have cost so many tokens, prompts included; with a larger budget it goes on.
+It prints accuracies, shares of valid and truncated answers, and pass@k.  An endpoint's answers are kept in
+endpoint.jsonl, from which an interrupted command continues.  With --endpoint_budget=2000000 it stops with an
+error once these answers have cost that many tokens, prompts included; a larger budget continues it.
 
     genenv evaluate --role=simulator --config=configs/smollm2.py --model=MODEL \\
         --workdir=runs/smollm2-simulator
 
-lets it vary seeds (`config.evaluation.max_tasks` of them, each `config.simulator.variations` times) as in the
-first epoch of a run, and verifies what comes:
+lets the model vary seeds (`config.evaluation.max_tasks` of them, each `config.simulator.variations` times) as
+in the first epoch of a run, and verifies the results:
 
     tasks.jsonl         every generation and its verdict, as a run writes them
-    metrics.json        the share that is valid, rejections by reason, how much the tasks differ
+    metrics.json        valid share, rejections by reason, diversity of the tasks
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ from genenv_jax.supervised import base_model
 
 
 def modes_of(config: Config, role: str) -> dict[str, tuple[int, float]]:
-    """(samples, temperature) of each way of answering; the simulator's has the name of its role."""
+    """(samples, temperature) by mode; the simulator's only mode is named after its role."""
     if role == SIMULATOR:
         return {role: (config.simulator.variations, config.simulator.temperature)}
     return config.evaluation.modes()
@@ -72,7 +72,7 @@ def modes_of(config: Config, role: str) -> dict[str, tuple[int, float]]:
 def open_policies(
     config: Config, benchmark: Benchmark, tasks: Sequence[Task], role: str
 ) -> Iterator[dict[str, ChatModel]]:
-    """Policies of the configuration's model by mode; tasks: that it answers, or seeds that it varies."""
+    """Policies of the configuration's model by mode; tasks: those it answers, or the seeds it varies."""
     mesh = build.open_mesh(config)
     host = build.open_model(config, base_model(config, benchmark, mesh), mesh)
     seeds, held_out = (tasks, ()) if role == SIMULATOR else ((), tasks)
@@ -95,9 +95,9 @@ def open_endpoint(
     workdir: pathlib.Path,
     budget: int,
 ) -> dict[str, ChatModel]:
-    """Chat models by mode, of a server that is there or whose answers are kept.
+    """Chat models by mode, for a server that is reachable or whose answers are kept.
 
-    budget: tokens that they may spend together, 0: no limit.
+    budget: tokens that they may spend together; 0: no limit.
     """
     from genenv_jax.players.endpoint import Endpoint, EndpointModel
 
@@ -121,7 +121,7 @@ def compile_policies(
     tasks: Sequence[Task],
     progress: Progress,
 ) -> None:
-    """Compiles what policies need for the tasks, as a phase of its own."""
+    """Compiles what policies need for the tasks, as a separate phase."""
     policies = [a for a in chat_models.values() if isinstance(a, Policy)]
     if not policies:
         return
@@ -142,17 +142,17 @@ def run(
     budget: int = 0,
     role: str = AGENT,
 ) -> dict[str, dict[str, float]]:
-    """Evaluates a model or an endpoint; returns what the first process writes.
+    """Evaluates a model or an endpoint; returns its metrics, {} on all processes but the first.
 
     See `write_results`, and `evaluate_simulator`, which gives no intervals.
 
     Args:
       config: a run's configuration, not validated yet.
       model_path: directory or hub id; "": the configuration's own model.
-      budget: tokens that the endpoint may cost in all, see `Endpoint`.
+      budget: tokens that the endpoint may spend in total, see `Endpoint`.
       role: "agent" or "simulator".
     Raises:
-      ValueError or FileNotFoundError for what is missing or unfit.
+      ValueError, FileNotFoundError: something is missing or invalid.
     """
     if budget and not endpoint:
         raise ValueError(f"--endpoint_budget={budget}: expected --endpoint beside it")
@@ -166,7 +166,7 @@ def run(
         enable_compilation_cache()
     out = pathlib.Path(workdir)
     served: dict[str, ChatModel] = {}
-    if endpoint:  # before the data, which may take long to load
+    if endpoint:  # before the data, which may be slow to load
         served = open_endpoint(checked, endpoint, endpoint_model, role, concurrency, out, budget)
     # A model that is made or trained here is trained on the seeds.
     trained = not checked.model.path or checked.warm_start.steps > 0

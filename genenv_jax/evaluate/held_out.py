@@ -38,15 +38,15 @@ class EvaluationConfig(Settings):
     """`config.evaluation`.
 
     Attributes:
-      every: epochs between two evaluations; one is before the first epoch, one after the last; 0: the first
-        alone.
-      batch_size: tasks that are answered at the same time.
-      sampled: samples a task at `temperature`; 0: none.
-      temperature: of these.
-      greedy: one greedy answer a task as well.
-      max_tasks: held-out tasks, spread evenly over all; 0: all.
-      reroll: fresh tasks an epoch whose success rates are measured again, by rollouts that decide nothing and
-        are not counted.
+      every: epochs between evaluations, which also come before the first epoch and after the last; 0: only
+        before the first.
+      batch_size: tasks answered at the same time.
+      sampled: samples per task at `temperature`; 0: none.
+      temperature: sampling temperature of these samples.
+      greedy: whether each task also gets one greedy answer.
+      max_tasks: how many held-out tasks to use, spread evenly over all; 0: all.
+      reroll: fresh tasks per epoch whose success rates are measured again, by rollouts that affect nothing
+        and are not counted.
     """
 
     every: int = within(1, 0)
@@ -65,7 +65,7 @@ class EvaluationConfig(Settings):
             )
 
     def modes(self) -> dict[str, tuple[int, float]]:
-        """(samples, temperature) of each way of answering: "sampled", "greedy"."""
+        """(samples, temperature) by mode: "sampled", "greedy"."""
         wanted = {"sampled": (self.sampled, self.temperature), "greedy": (int(self.greedy), 0.0)}
         return {mode: how for mode, how in wanted.items() if how[0]}
 
@@ -100,12 +100,11 @@ def evaluate(
     """Attempts every task `chat_model.samples` times.
 
     Args:
-      scorer: scores while the chat_model goes on.
+      scorer: scores answers while the chat model generates.
       on_completion, waiting: see `attempt`.
     Returns:
-      the benchmark's metrics over all attempts, and the attempts by task.  An answer that the token limit
-      cut off is scored as it stands.  Among the metrics: how many answers could not be scored, by reason,
-      where there were any.
+      the benchmark's metrics over all attempts, and the attempts by task.  An answer cut off by the token
+      limit is scored as it stands.  If answers could not be scored, the metrics count them by reason.
     """
     attempts = attempt(benchmark, tasks, chat_model, scorer, on_completion, waiting)
     reasons = [a.score.reason for of in attempts for a in of]
@@ -114,9 +113,9 @@ def evaluate(
 
 
 def metric_name(mode: str, name: str) -> str:
-    """The metric "eval/<split>/<mode>/<metric>" of a benchmark's "<split>/<metric>".
+    """The name "eval/<split>/<mode>/<metric>" for a benchmark's "<split>/<metric>".
 
-    The split is "test" where the benchmark names none.
+    The split is "test" if the benchmark names none.
     """
     split, _, metric = name.rpartition("/")
     return f"eval/{split or 'test'}/{mode}/{metric}"
@@ -128,10 +127,10 @@ def warm_up(
     tasks: Sequence[Task],
     params: Callable[[], Params],
 ) -> list[WarmUp]:
-    """What compiles evaluations: the widths of the tasks, and all of them where some are episodes.
+    """Steps that compile evaluations: the tasks' prompt widths, and all widths if some tasks are episodes.
 
-    policies: of one model.
-    params: gives the decoder's parameters, when a step is called.
+    policies: all of the same model.
+    params: returns the decoder's parameters; called when a step runs.
     """
     played = any(benchmark.is_interactive(task) for task in tasks)
     asked = [benchmark.agent_messages(task) for task in tasks if not benchmark.is_interactive(task)]
@@ -143,21 +142,21 @@ def warm_up(
         samplers.append(dataclasses.replace(engine, prompt_buckets=tuple(sorted(widths))))
         if played and policy.continues and benchmark.episodes:
             samplers.append(EpisodeEngine(engine))
-        elif played:  # a conversation grows through all widths
+        elif played:  # an episode's conversation grows through all widths
             samplers.append(policy.turns)
     return [step for sampler in samplers for step in sampler.warm_up(params)]
 
 
 class HeldOut:
-    """The evaluations of a run's agent; they train nothing and count for nothing.
+    """The evaluations of a run's agent; they do not train it or count towards the run's cost.
 
     Args:
       config: settings.
-      agent: is evaluated.
+      agent: the agent to evaluate.
       tasks: held-out tasks.
-      benchmark, scorer: score its answers.
+      benchmark, scorer: score the agent's answers.
       engines: by mode, see `EvaluationConfig.engines`.
-      session: of the run.
+      session: the run's session.
     """
 
     def __init__(
@@ -175,14 +174,14 @@ class HeldOut:
         self._engines, self._session = engines, session
 
     def after(self, epoch: int) -> dict[str, float]:
-        """Held-out metrics after an epoch where they are due, else none."""
+        """Held-out metrics after an epoch if an evaluation is due, else {}."""
         every, done = self._config.every, epoch + 1
         if not every or not (self._session.is_last(epoch) or done % every == 0):
             return {}
         return self.evaluate(done)
 
     def evaluate(self, step: int) -> dict[str, float]:
-        """Metrics "eval/..."; the same draws at every step, so that curves compare like with like."""
+        """The "eval/..." metrics; every step uses the same random draws, so that curves are comparable."""
         metrics, session = {}, self._session
         self._agent.load_for("sample")
         for mode, engine in self._engines.items():
@@ -204,13 +203,13 @@ class HeldOut:
             session.sample(
                 f"held_out_{mode}", answers, lambda a: answer_row(step, a.task, a.record())
             )
-            # The greedy answers where there are any: the same for the same agent.
+            # Prefer the greedy answers: they are the same for the same agent.
             if mode == "greedy" or "greedy" not in self._engines:
                 self._keep(step, mode, attempts)
         return metrics
 
     def _keep(self, step: int, mode: str, attempts: Sequence[Sequence[Attempt]]) -> None:
-        """Writes an answer to each task into the workdir: those before training, and the latest."""
+        """Writes one answer per task into the workdir: those before training, and the latest."""
         if not processes.is_writer():
             return
         directory = self._session.workdir / "held_out"
@@ -224,7 +223,7 @@ class HeldOut:
 
     @functools.cached_property
     def _beside(self) -> dict[str, dict[str, str]]:
-        """Task id to what stands beside its answer."""
+        """Task id to the request and reference that are written beside its answer."""
         benchmark = self._benchmark
         return {
             task.id: {
@@ -235,10 +234,10 @@ class HeldOut:
         }
 
     def reroll(self, epoch: int, fresh: Sequence[Generation]) -> None:
-        """Measures the success rates of some fresh tasks by rollouts that nothing else depends on.
+        """Measures the success rates of some fresh tasks again, by rollouts that nothing else depends on.
 
-        The p̂ that decide what is kept look closer to alpha than they are, for they were chosen; these
-        were not.
+        The p̂ of kept tasks are biased towards alpha, since tasks are selected by them; these rates are
+        not.
         """
         count, session = min(self._config.reroll, len(fresh)), self._session
         if not count:
@@ -258,7 +257,7 @@ class HeldOut:
             g.rerolled = float(np.mean(judged)) if judged else None
 
     def warm_up(self) -> list[WarmUp]:
-        """What compiles evaluations, see `warm_up`."""
+        """Steps that compile evaluations, see `warm_up`."""
         policies = [self._policy(engine) for engine in self._engines.values()]
         return warm_up(policies, self._benchmark, self._tasks, self._agent.sampling_params)
 

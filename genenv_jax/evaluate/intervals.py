@@ -1,4 +1,4 @@
-"""Numbers of an evaluation and how sure they are."""
+"""An evaluation's metrics and their confidence intervals."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ import numpy as np
 from genenv_jax.benchmarks.base import Benchmark
 from genenv_jax.scoring.attempts import Attempt
 
-RESAMPLES = 1000  # of a bootstrap
-Attempts = Sequence[Sequence[Attempt]]  # of each task all its attempts
+RESAMPLES = 1000  # per bootstrap
+Attempts = Sequence[Sequence[Attempt]]  # all attempts, by task
 
 
 def pass_at_k(samples: int, successes: int, k: int) -> float:
@@ -24,7 +24,7 @@ def pass_at_k(samples: int, successes: int, k: int) -> float:
 
     Args:
       samples: n, how many were drawn.
-      successes: c of them succeeded.
+      successes: c, how many succeeded.
       k: at most n.
     """
     if not 0 <= successes <= samples or not 1 <= k <= samples:
@@ -33,18 +33,17 @@ def pass_at_k(samples: int, successes: int, k: int) -> float:
 
 
 def evaluation_metrics(benchmark: Benchmark, attempts: Attempts) -> dict[str, float]:
-    """The benchmark's metrics over all samples; the form of the answers; of several samples a task, pass@k.
+    """The benchmark's metrics over all samples, validity of the answers, and pass@k.
 
-    "valid_share" is the share of answers that could be read and judged, "invalid_<reason>" that of the
-    others by reason: what is no matter of right or wrong; "truncated_share" that of the answers that the
-    token limit cut off.
-    k = 2, 4, 8, ... up to the number of samples, and that number; pass@1 is the mean success.  The
-    metrics are means over samples, so they estimate those of a single one.
-    They are "all/pass@k" and so on where the benchmark's own metrics are "<split>/<metric>".
+    "valid_share": share of answers that could be read and judged.  "invalid_<reason>": share of the others,
+    by reason; they are neither right nor wrong.  "truncated_share": share cut off by the token limit.
+    pass@k needs several samples per task: k = 1 (the mean success), 2, 4, 8, ... up to the number of samples,
+    and that number.  The metrics are means over samples, so they estimate those of a single sample.
+    Names are "all/pass@k" and so on if the benchmark's own are "<split>/<metric>".
     """
     answers = [a for of in attempts for a in of]
     metrics = benchmark.aggregate([(a.task, a.score) for a in answers])
-    # Over all tasks, also where the benchmark has several held-out splits.
+    # Over all tasks, even if the benchmark has several held-out splits.
     prefix = "all/" if any("/" in name for name in metrics) else ""
     if answers:
         invalid = collections.Counter(a.score.reason for a in answers if not a.score.valid)
@@ -65,11 +64,11 @@ def evaluation_metrics(benchmark: Benchmark, attempts: Attempts) -> dict[str, fl
 
 
 def share_sizes(benchmark: Benchmark, attempts: Attempts) -> dict[str, int]:
-    """How many tasks the metrics are about that are shares of successes, of valid or of cut-off answers.
+    """The number of tasks behind each metric that is a share: of successes, valid or cut-off answers.
 
-    A benchmark's own metric is such a share where it is 0 when all fail and 1 when all succeed, and about
-    the tasks whose success moves it, which is tried on one task of each category and each task beside them;
-    an accuracy that none moves is about all.
+    A benchmark's own metric is a share if it is 0 when all tasks fail and 1 when all succeed.  It covers the
+    tasks whose success moves it, tested on each task together with one task of every category.  An accuracy
+    that no task moves covers all.
     """
     sizes: collections.Counter[str] = collections.Counter()
     anchors = list({of[0].task.category: of[0] for of in attempts}.values())
@@ -97,7 +96,7 @@ def share_sizes(benchmark: Benchmark, attempts: Attempts) -> dict[str, int]:
 def wilson_interval(share: float, n: int, confidence: float = 0.95) -> tuple[float, float]:
     """Wilson's score interval of a share of `n` independent trials (JASA 22, 1927).
 
-    Its width is never 0: no success in n leaves up to z² / (n + z²).
+    Its width is never 0: with no success in n trials, its upper end is z² / (n + z²).
     """
     z = statistics.NormalDist().inv_cdf((1 + confidence) / 2)
     middle, scale = share + z * z / (2 * n), 1 + z * z / n
@@ -113,20 +112,20 @@ def intervals(
     confidence: float = 0.95,
     seed: int = 0,
 ) -> dict[str, tuple[float, float]]:
-    """Percentile bootstrap intervals of `evaluation_metrics`, and where they have no width Wilson's.
+    """Percentile bootstrap intervals of `evaluation_metrics`, or Wilson's where these have no width.
 
-    Tasks are drawn with replacement within their category, each with all of its samples: categories
-    keep their sizes, and samples of one task are not taken for independent ones.  Categories of one task,
-    in which nothing varies, are drawn from together.  The intervals are about which tasks the benchmark
-    happens to have; they say nothing of training seeds.
+    Tasks are drawn with replacement within their category, each with all of its samples, so categories
+    keep their sizes and samples of one task are not treated as independent.  Categories with a single task
+    are pooled, since nothing varies within them.  The intervals cover the benchmark's choice of tasks, not
+    the training seed.
 
-    Where all resamples agree, as where all verdicts do, or some lack the metric, a bootstrap knows nothing.
-    A share then has `wilson_interval` of its tasks, any other metric none.
+    A bootstrap fails if all resamples agree, as when all verdicts do, or if some lack the metric.  A share
+    then gets the `wilson_interval` over its tasks, any other metric none.
 
     Args:
       sizes: see `share_sizes`.
     Returns:
-      (low, high) of each metric that has one.
+      (low, high) of each metric that has an interval.
     """
     strata: dict[str, list[int]] = collections.defaultdict(list)
     for index, (first, *_) in enumerate(attempts):

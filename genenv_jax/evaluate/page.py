@@ -1,4 +1,4 @@
-"""The page of one evaluation: its numbers with intervals, why answers failed, and the answers themselves."""
+"""The page of one evaluation: metrics with intervals, reasons of failure, and the answers themselves."""
 
 from __future__ import annotations
 
@@ -14,20 +14,20 @@ from genenv_jax.report.html import render
 from genenv_jax.report.untrusted import bounded, number, readable
 from genenv_jax.run.jsonl import iter_jsonl, read_json, write_text
 
-_BYTES = 8 * 2**20  # HTML of the list of answers
-_ANSWERS = 40  # different answers to one task
+_BYTES = 8 * 2**20  # most HTML in the list of answers
+_ANSWERS = 40  # most distinct answers per task
 _ANSWER = ("mode", "group", "verdict", "reward", "detail", "text")
-_TURN = 1500  # characters of one answer of an episode
-_MESSAGES = 40  # of one prompt
+_TURN = 1500  # characters per answer in an episode
+_MESSAGES = 40  # per prompt
 _MODES = 8
-_VERDICTS = 40  # of one group
+_VERDICTS = 40  # per group
 
 
 def write_evaluation_page(workdir: str | os.PathLike[str]) -> pathlib.Path:
-    """Writes report.html of the workdir of `genenv_jax.evaluate`, and returns its path.
+    """Writes report.html in a workdir of `genenv_jax.evaluate`, and returns its path.
 
-    The list of answers says of each what was asked, the reference, the prompt and the verdict.  It has at
-    most 8 MiB; where there is more, texts are shortened, then tasks left out.  Text of a model is escaped.
+    The list of answers shows each one's request, reference, prompt and verdict.  It is at most 8 MiB: beyond
+    that, texts are shortened, then tasks are left out.  Model text is escaped.
 
     Raises:
       FileNotFoundError: results.json or predictions.jsonl is missing.
@@ -55,7 +55,7 @@ def write_evaluation_page(workdir: str | os.PathLike[str]) -> pathlib.Path:
 
 
 def _by_split(metrics: Mapping[str, Any]) -> dict[str, dict[str, dict[str, Any]]]:
-    """Split to metric to {"share": of the first mode, where it is one; "cells": mode to text}."""
+    """Split to metric to {"share": the first mode's value if it is a share, "cells": mode to text}."""
     found: dict[str, dict[str, dict[str, Any]]] = collections.defaultdict(dict)
     # The headline first.
     for full in sorted(metrics, key=lambda name: (not name.endswith("/accuracy"), name)):
@@ -69,7 +69,7 @@ def _by_split(metrics: Mapping[str, Any]) -> dict[str, dict[str, dict[str, Any]]
         text = f"{value:.3f}" if abs(value) < 1000 else f"{value:,.0f}"
         if low is not None and high is not None:
             text += f" [{low:.3f}, {high:.3f}]"
-        is_count = isinstance(ends["value"], int)  # how many could not be scored
+        is_count = isinstance(ends["value"], int)  # a count of answers that could not be scored
         if is_count:
             text = f"{value:,.0f}"
         row["cells"][mode] = text
@@ -80,7 +80,7 @@ def _by_split(metrics: Mapping[str, Any]) -> dict[str, dict[str, dict[str, Any]]
 
 
 def _by_task(predictions: Iterable[Mapping[str, Any]]) -> list[dict[str, Any]]:
-    """The tasks as the macro "evaluated_task" shows them; equal answers to one are counted."""
+    """The tasks as the macro "evaluated_task" shows them; equal answers to a task are merged and counted."""
     tasks: dict[tuple[str, str], dict[str, Any]] = {}
     for record in predictions:
         key = bounded(record.get("category"), 80), bounded(record.get("task_id"), 200)
@@ -115,7 +115,7 @@ def _task(category: str, task_id: str, record: Mapping[str, Any]) -> dict[str, A
         ],
         "prompt_tokens": number(record.get("prompt_tokens")),
         "counts": collections.Counter(),
-        "verdicts": [],  # of all answers: mode, group, reason
+        "verdicts": [],  # (mode, group, reason) of every answer
     }
 
 

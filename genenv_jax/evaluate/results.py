@@ -1,4 +1,4 @@
-"""The files of an evaluation."""
+"""Writes the files of an evaluation."""
 
 from __future__ import annotations
 
@@ -26,13 +26,13 @@ def write_results(
     out: pathlib.Path,
     prompt_tokens: Mapping[str, int | None],
 ) -> dict[str, dict[str, float]]:
-    """Writes the files that `genenv_jax.evaluate` names, with intervals.
+    """Writes the files listed in `genenv_jax.evaluate`, with intervals.
 
     Args:
-      prompt_tokens: task id to the length of its prompt, None where it is not known.
+      prompt_tokens: task id to the length of its prompt; None if it is unknown.
     Returns:
-      the metrics by name: "value", "low" and "high" where there is an interval, and of a share "tasks", how
-      many it is about.
+      the metrics by name: "value"; "low" and "high" if there is an interval; and for a share "tasks", the
+      number of tasks it covers.
     """
     out.mkdir(parents=True, exist_ok=True)
     found: dict[str, dict[str, float]] = {name: {"value": value} for name, value in metrics.items()}
@@ -74,7 +74,7 @@ def write_results(
 def _beside(
     benchmark: Benchmark, task: Task, prompt_tokens: Mapping[str, int | None]
 ) -> dict[str, Any]:
-    """What a task's lines in predictions.jsonl have of the task itself."""
+    """The fields of the task itself in its lines of predictions.jsonl."""
     return {
         "request": request_text(benchmark, task),
         "reference": reference_text(benchmark, task),
@@ -84,7 +84,7 @@ def _beside(
 
 
 def verdict(attempts: Sequence[Attempt]) -> dict[str, object]:
-    """A task's line in verdicts.jsonl: how many samples, how many succeeded, the mean reward."""
+    """A task's line in verdicts.jsonl: samples, successes, mean reward."""
     task, scores = attempts[0].task, [a.score for a in attempts]
     return {
         "task_id": task.id,

@@ -1,4 +1,4 @@
-"""What a model writes as the simulator, untrained: how much of it is valid, and why the rest is not."""
+"""Evaluates a model as an untrained simulator: how much of its output is valid, and why the rest is not."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from genenv_jax.scoring.verification import Verifier
 from genenv_jax.tasks.metrics import generation_metrics
 from genenv_jax.tasks.simulated import write_tasks
 
-AGENT, SIMULATOR = "agent", "simulator"  # what a model can be evaluated as
+AGENT, SIMULATOR = "agent", "simulator"  # roles in which a model can be evaluated
 
 
 def evaluate_simulator(
@@ -35,7 +35,7 @@ def evaluate_simulator(
     Writes tasks.jsonl and metrics.json into `out`.
 
     Returns:
-      "generated/..." to {"value": ...}, as in a run's metrics.jsonl; {} in all processes but the first.
+      "generated/..." to {"value": ...}, as in a run's metrics.jsonl; {} on all processes but the first.
     """
     fits = lambda task: None  # noqa: E731  # a server enforces its own limit
     if isinstance(chat_model, Policy):

@@ -1,4 +1,4 @@
-"""What an evaluation says on the terminal; all of it is in results.json."""
+"""What an evaluation prints; results.json has all of it."""
 
 from __future__ import annotations
 
@@ -6,13 +6,13 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from genenv_jax.scoring.attempts import Attempt
 
-_CUT = 0.1  # share of the answers from which on it is said that they were cut off
+_CUT = 0.1  # share of cut-off answers at which a warning is printed
 
 
 def summary(results: Mapping[str, Mapping[str, float]]) -> list[str]:
-    """The headline numbers of `write_results`, then what every benchmark has: form of the answers, pass@k.
+    """Lines with the headline metrics of `write_results`, then those of every benchmark: validity, pass@k.
 
-    The headline is each split's accuracy, by mode, with the number of its tasks.
+    The headline is each split's accuracy by mode, with its number of tasks.
     """
     heads: dict[str, list[list[str]]] = {}  # by split, the main one first
     rest: list[list[str]] = []
@@ -20,7 +20,7 @@ def summary(results: Mapping[str, Mapping[str, float]]) -> list[str]:
     for full, found in results.items():
         _, split, mode, name = full.split("/", 3)
         value = found["value"]
-        # How many answers could not be scored is a count.
+        # Integers count the answers that could not be scored.
         text = f"{value:,}" if isinstance(value, int) else f"{value:.3f}"
         if "low" in found:
             text += f" [{found['low']:.3f}, {found['high']:.3f}]"
@@ -41,7 +41,7 @@ def summary(results: Mapping[str, Mapping[str, float]]) -> list[str]:
 
 
 def cut_off(attempts: Mapping[str, Sequence[Sequence[Attempt]]], limits: str) -> str:
-    """A warning where many answers were cut off, else ""; attempts: by mode and task."""
+    """A warning if many answers were cut off, else ""; attempts: by mode and task."""
     ended = [a.ended for made in attempts.values() for of in made for a in of]
     cut = len(ended) - sum(ended)
     if not ended or cut < _CUT * len(ended):

@@ -1,1 +1,1 @@
-"""Arms × seeds: what `genenv experiment` is made of."""
+"""Arms × seeds: the implementation of `genenv experiment`."""

@@ -1,12 +1,11 @@
-"""The protocol: arms × seeds, then statistics, tables, figures and one page.
+"""Runs the protocol: arms × seeds, then statistics, tables, figures and one page.
 
     genenv experiment --config=configs/ablations/suite.py --workdir=runs/suite
 
-Each run is a process of `genenv_jax.main` in WORKDIR/<arm>/seed-<s>.  An interrupted suite is continued by
-the same command: finished runs are kept, an interrupted run is continued.  A run that fails is reported
-with the end of its log and does not stop the others; the exit code is then 1.  With --report_only nothing
-is run, and the report is of the runs that are finished so far; it needs no --config.  It is written to
-WORKDIR/report.
+Each run is a process of `genenv_jax.main` in WORKDIR/<arm>/seed-<s>.  The same command continues an
+interrupted suite: finished runs are kept, interrupted runs are continued.  A failed run is reported with the
+end of its log and does not stop the others; the exit code is then 1.  With --report_only, nothing is run and
+the report covers the runs finished so far; it needs no --config.  The report is written to WORKDIR/report.
 """
 
 from __future__ import annotations

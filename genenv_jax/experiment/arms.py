@@ -1,17 +1,17 @@
-"""The arms of the ablations: what each changes in a configuration of any benchmark.
+"""The arms of the ablations: what each one changes in any benchmark's configuration.
 
     genenv train --config=configs/bfcl.py --arm=random --workdir=runs/random
 
-`teacher` trains on tasks that the benchmark draws itself.  Where it draws none, a model behind any server
-that speaks OpenAI's chat completions writes them before anything is trained
-(`pip install -e '.[endpoint]'`; the key is $OPENAI_API_KEY; the budget is of tokens, with prompts):
+`teacher` trains on tasks that the benchmark generates itself.  If it cannot, a model behind any server with
+OpenAI's chat completions API writes them before training
+(`pip install -e '.[endpoint]'`; the key is $OPENAI_API_KEY; the budget is in tokens, prompts included):
 
     genenv train --config=configs/bfcl.py --arm=teacher --workdir=runs/teacher-bfcl \\
         --config.tasks.teacher.url=http://localhost:8000/v1 \\
         --config.tasks.teacher.model=Qwen/Qwen2.5-72B-Instruct --config.tasks.teacher.budget=5000000
 
-All arms of a suite share the warm start of a seed and the optimisers.  They are compared at equal processed
-tokens, up to what every run has reached.
+All arms of a suite share each seed's warm start and the optimisers.  They are compared at equal numbers of
+processed tokens, up to the number that every run has reached.
 """
 
 from __future__ import annotations
@@ -23,28 +23,28 @@ from ml_collections import ConfigDict
 _FROZEN = {"simulator.train": False, "simulator.mixture": 0.0}  # it stays the initial simulator
 
 ARMS: dict[str, dict[str, object]] = {
-    # GenEnv as the configuration has it: the simulator learns, by reward-weighted regression on R_env.
+    # GenEnv as configured: the simulator learns by reward-weighted regression on R_env.
     "genenv": {},
-    # The paper: its simulator writes all tasks, and a record weighs exp(λ R_env), however many are like it.
+    # The paper: the simulator writes all tasks, and a record's weight is exp(λ R_env), however common it is.
     "paper": {"simulator.mixture": 0.0, "simulator.coverage": 0.0, "simulator.update_epochs": 4},
     # GenEnv-Random: the simulator writes fresh tasks and is never trained.
     "random": _FROZEN,
-    # GenEnv-Static: tasks that the initial simulator writes once; five of each seed in the paper.
+    # GenEnv-Static: tasks that the initial simulator writes once; five per seed in the paper.
     "static-64": {**_FROZEN, "tasks.source": "static", "tasks.count": 64},
     "static-512": {**_FROZEN, "tasks.source": "static", "tasks.count": 512},
     "static": {**_FROZEN, "tasks.source": "static", "simulator.variations": 5},
-    # The simulator learns by policy gradient, its variations compared within each seed.
+    # The simulator learns by policy gradient, with its variations compared within each seed.
     "seed-grpo": {"simulator.method": "grpo", "simulator.coverage": 0.0},
-    # Offline data of a stronger, fixed generator, 3.3 times the seeds as in the paper: the benchmark's own,
-    # or a model behind a server where tasks.teacher.url and tasks.teacher.model are set.
+    # Offline data from a stronger, fixed generator, 3.3 tasks per seed as in the paper: the benchmark's own
+    # generator, or a model behind a server if tasks.teacher.url and tasks.teacher.model are set.
     "teacher": {**_FROZEN, "tasks.source": "teacher", "tasks.teacher.per_seed": 3.3},
     # The upper bound: tasks at the difficulties that the agent solves with the target success rate.
     "oracle": {**_FROZEN, "tasks.source": "oracle"},
 }
 
-# What the suites set for all arms: runs end after the same number of rollouts, which also counts those of
-# groups that were not trained on, and some tasks are rolled out a second time, which measures p̂ without the
-# bias of having been chosen by it.
+# Settings that the suites use for all arms.  Runs end after the same number of rollouts, including those of
+# groups that were not trained on.  Some tasks are rolled out a second time, to measure p̂ without selection
+# bias.
 EQUAL_ROLLOUTS: dict[str, object] = {
     "epochs": 60,
     "rollouts": 10_000,
@@ -56,7 +56,7 @@ EQUAL_ROLLOUTS: dict[str, object] = {
 
 
 def apply_arm(config: ConfigDict, name: str) -> None:
-    """Sets what an arm changes.  Raises ValueError for an unknown name."""
+    """Applies an arm's changes to `config`.  Raises ValueError for an unknown name."""
     if name not in ARMS:
         close = difflib.get_close_matches(name, ARMS, 1)
         hint = f"did you mean {close[0]}?" if close else f"expected one of {', '.join(ARMS)}"

@@ -1,4 +1,4 @@
-"""Differences of two arms over the seeds that both have: the main contrasts, and all others."""
+"""Differences between two arms over their common seeds: the main contrasts, and all others."""
 
 from __future__ import annotations
 
@@ -10,17 +10,17 @@ import numpy as np
 from genenv_jax.experiment import statistics
 from genenv_jax.experiment.results import Results
 
-_RESAMPLES = 2000  # of the probability of improvement
+_RESAMPLES = 2000  # for the probability of improvement
 
 
 @dataclasses.dataclass(frozen=True)
 class Contrast:
-    """First arm minus second arm over the seeds that both have, of one number of `run_scores`.
+    """First arm minus second arm in one number of `run_scores`, over their common seeds.
 
-    interval, t_interval: 95 % of the mean difference, by bootstrap and by Student's t; None for one seed.
-    ratio: of the arms' means over these seeds; None where the second is not positive.
+    interval, t_interval: 95 % intervals of the mean difference, bootstrap and Student's t; None for one seed.
+    ratio: of the arms' means over these seeds; None if the second is not positive.
     improvement: probability of improvement, and its interval.
-    holm: p adjusted over the suite's contrasts; None for those outside of them.
+    holm: p adjusted over the suite's contrasts; None for other contrasts.
     """
 
     first: str
@@ -43,7 +43,7 @@ class Contrast:
 
 
 def contrast(results: Results, first: str, second: str, name: str) -> Contrast | None:
-    """Compares two arms; None where they have no seed in common."""
+    """Compares two arms; None if they have no seed in common."""
     a, b = results.score(first, name), results.score(second, name)
     seeds = tuple(seed for seed in a if seed in b)
     if not seeds:
@@ -69,10 +69,10 @@ def contrast(results: Results, first: str, second: str, name: str) -> Contrast |
 
 
 def main_contrasts(results: Results) -> list[Contrast]:
-    """The suite's contrasts in the primary number, the area under the curve, adjusted by Holm.
+    """The suite's contrasts in the primary number, the area under the curve, with Holm's correction.
 
-    The correction counts every contrast of the suite.  One whose arms share no seed yet enters with
-    p = 1, so that an unfinished suite is not corrected less; it is left out of the list.
+    The correction counts every contrast of the suite.  A contrast whose arms share no seed yet counts with
+    p = 1, so that an unfinished suite is not corrected less, and is left out of the list.
     """
     name = f"auc/{results.primary.key}"
     found = [contrast(results, *pair, name) for pair in results.suite.contrasts]
@@ -81,7 +81,7 @@ def main_contrasts(results: Results) -> list[Contrast]:
 
 
 def secondary_contrasts(results: Results) -> list[Contrast]:
-    """The main contrasts' arms in all other held-out numbers, and against the other costs; not corrected."""
+    """The main contrasts in all other held-out numbers and against the other costs; not corrected."""
     keys = [metric.key for metric in results.accuracies]
     costs = [name for name in results.names if name.startswith("auc over ")]
     names = [f"auc/{key}" for key in keys[1:]] + [f"final/{key}" for key in keys] + costs + ["cvar"]
@@ -90,7 +90,7 @@ def secondary_contrasts(results: Results) -> list[Contrast]:
 
 
 def exploratory_contrasts(results: Results) -> list[Contrast]:
-    """Every pair of arms that is no main contrast, in AUC, without a correction."""
+    """All pairs of arms that are not main contrasts, in AUC, without correction."""
     main = {frozenset(pair) for pair in results.suite.contrasts}
     pairs = [p for p in itertools.combinations(results.runs, 2) if frozenset(p) not in main]
     found = [contrast(results, *pair, f"auc/{results.primary.key}") for pair in pairs]

@@ -1,4 +1,4 @@
-"""The suite's report: tables, figures and one HTML page that needs no other file."""
+"""The suite's report: tables, figures and one self-contained HTML page."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ from genenv_jax.report.untrusted import bounded
 from genenv_jax.run.jsonl import write_text
 
 _SHOWN_MISSING = 20
-_SHORT = 0.8  # of the median run: where R is less, a note names those that ended early
+_SHORT = 0.8  # share of the median run: if R is smaller, a note names the runs that ended early
 _AFTER = 2  # tables above the figures
 
 
 @dataclasses.dataclass(frozen=True)
 class Report:
-    """Paths of what was written, and the first tables as text."""
+    """Paths of the written files, and the first tables as text."""
 
     page: pathlib.Path
     tables: dict[str, pathlib.Path]
@@ -30,7 +30,7 @@ class Report:
 
 
 def write_report(results: Results, out: pathlib.Path) -> Report:
-    """Writes tables.md, runs.csv, the figures and report.html into `out`, made if missing."""
+    """Writes tables.md, runs.csv, the figures and report.html into `out`, created if missing."""
     figures = draw(results, out)
     made, about = tables(results), facts(results)
     files = {name: out / name for name in ("tables.md", "runs.csv")}
@@ -51,7 +51,7 @@ def write_report(results: Results, out: pathlib.Path) -> Report:
 
 
 def facts(results: Results) -> list[tuple[str, str]]:
-    """What the numbers rest on: runs, range, metric, and what is missing."""
+    """The facts behind the numbers: runs, range, metric, and missing runs."""
     runs, suite = results.all_runs(), results.suite
     unit = COSTS[suite.cost]
     ends = {run.name: results.primary_curve(run)[0][-1] for run in runs}

@@ -1,9 +1,9 @@
-"""The plan of an experiment: the settings of a suite, checked, and its workdir.
+"""The plan of an experiment: a suite's checked settings, and its workdir.
 
 workdir/
   suite.json           the settings that the workdir was started with
-  <arm>/seed-<s>/      the workdir of a run of `genenv_jax.main`; suite_done.json in it: it is finished
-  <arm>/seed-<s>.log   its output
+  <arm>/seed-<s>/      the workdir of a `genenv_jax.main` run; suite_done.json in it marks a finished run
+  <arm>/seed-<s>.log   the run's output
 """
 
 from __future__ import annotations
@@ -28,10 +28,10 @@ from genenv_jax.run.metrics import read_steps
 from genenv_jax.settings import Settings, choice, within
 
 DONE = "suite_done.json"
-# What a comparison may be against, in words.  Runs may be limited by all but the last.
+# Costs that runs may be compared against, in words.  All but the last can also limit a run.
 COSTS = {"tokens": "processed tokens", "rollouts": "rollouts", "seconds": "device seconds"}
 LIMITS = ("tokens", "rollouts")
-_FREE = ("jobs",)  # settings of a suite that do not change what is computed
+_FREE = ("jobs",)  # settings of a suite that do not change its results
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_+=,-]*")
 
 
@@ -41,16 +41,16 @@ class Suite(Settings):
 
     Attributes:
       base: configuration file of all runs, "FILE.py" or "FILE.py:ARGUMENT".
-      arms: name to what the arm sets on top of `base`, by dotted key.  Their order is that of the runs of a
-        seed, of the tables and of the figures.
-      overrides: what all arms set, by dotted key.
-      seeds: of the runs of each arm.
-      contrasts: pairs (arm, arm) fixed beforehand: first minus second, Holm's correction over all of them.
-      threshold_arm: its mean final held-out score is what "cost to the threshold" counts up to.
-      cost: what the curves are against, see `Results`: "tokens", "rollouts" or "seconds".
+      arms: name to the settings that the arm changes in `base`, by dotted key.  A seed's runs, the tables and
+        the figures follow the order of the arms.
+      overrides: settings of all arms, by dotted key.
+      seeds: seeds of each arm's runs.
+      contrasts: pairs (arm, arm) fixed beforehand: first minus second, with Holm's correction over all pairs.
+      threshold_arm: arm whose mean final held-out score is the threshold in "cost to the threshold".
+      cost: x axis of the curves, see `Results`: "tokens", "rollouts" or "seconds".
       metric: the primary held-out score, eval/<split>/<mode>/<metric> of metrics.jsonl.
-      strata: how the names of its strata begin, metrics of the same split and mode.
-      bootstrap: resamples of each interval.
+      strata: name prefix of its strata, which are metrics of the same split and mode.
+      bootstrap: resamples per interval.
       jobs: processes at a time.
     """
 
@@ -70,9 +70,9 @@ class Suite(Settings):
 def default_suite(
     arms: Mapping[str, Mapping[str, Any]], overrides: Mapping[str, Any] | None = None
 ) -> ConfigDict:
-    """The settings of `Suite` as a dictionary that may be changed.
+    """The settings of `Suite` as a mutable dictionary.
 
-    Its arms and overrides are nested like a run's configuration, since a ConfigDict takes no dots in keys:
+    Its arms and overrides are nested like a run's configuration, since a ConfigDict allows no dots in keys:
     `--config.overrides.agent.group_size=4`.
 
     Args:
@@ -80,7 +80,7 @@ def default_suite(
     """
     suite = ConfigDict(dataclasses.asdict(Suite()), sort_keys=False)
     suite.arms = ConfigDict({name: nested(arm) for name, arm in arms.items()}, sort_keys=False)
-    suite.overrides = _groups(Config().to_dict())  # so that a flag may name any setting
+    suite.overrides = _groups(Config().to_dict())  # so that a flag can name any setting
     suite.overrides.update(nested(overrides or {}))
     return suite
 
@@ -88,7 +88,7 @@ def default_suite(
 def nested(settings: Mapping[str, Any]) -> dict[str, Any]:
     """Settings by dotted key as nested dictionaries: the inverse of `genenv_jax.config.flatten`.
 
-    Raises ValueError for a key below another one's value.
+    Raises ValueError for a key below another key's value.
     """
     tree: dict[str, Any] = {}
     for key, value in settings.items():
@@ -103,7 +103,7 @@ def nested(settings: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _groups(settings: Mapping[str, Any]) -> dict[str, Any]:
-    """The groups of nested settings alone."""
+    """Only the groups of nested settings, without their values."""
     return {key: _groups(value) for key, value in settings.items() if isinstance(value, Mapping)}
 
 
@@ -113,25 +113,25 @@ class Plan:
 
     Attributes:
       suite: its settings.
-      configs: arm to all settings of its runs by dotted key; the seed is not that of a run.
+      configs: arm to all settings of its runs by dotted key, except that `seed` is not a run's seed.
     """
 
     suite: Suite
     configs: Mapping[str, Mapping[str, Any]]
 
     def runs(self) -> list[tuple[str, int]]:
-        """(arm, seed), seed by seed: what the runs of a seed share, its first one makes."""
+        """(arm, seed), seed by seed: a seed's first run makes what its runs share."""
         return [(arm, seed) for seed in self.suite.seeds for arm in self.suite.arms]
 
     def share(self, arm: str, directory: pathlib.Path) -> float:
-        """How much of a run of the arm is done, in [0, 1]: 1 after its epochs, tokens or rollouts."""
+        """The finished share of an arm's run, in [0, 1]: 1 after its epochs, tokens or rollouts."""
         config = self.configs[arm]
         step, spent = progress(directory)
         shares = [spent[key] / config[key] for key in LIMITS if config[key]]
         return min(1.0, max((step or 0) / config["epochs"], *shares, 0.0))
 
     def is_done(self, workdir: pathlib.Path, arm: str, seed: int) -> bool:
-        """Whether a run has its marker, and its metrics reach the end."""
+        """Whether a run has its marker and its metrics reach the end."""
         directory = run_dir(workdir, arm, seed)
         return (directory / DONE).is_file() and self.share(arm, directory) == 1
 
@@ -144,7 +144,7 @@ def run_dir(workdir: pathlib.Path, arm: str, seed: int) -> pathlib.Path:
 def progress(directory: pathlib.Path) -> tuple[int | None, dict[str, float]]:
     """Last step of a run, and the tokens and rollouts up to it.
 
-    None and 0 where its metrics are missing or damaged.
+    None and 0 if its metrics are missing or damaged.
     """
     steps = {}
     with contextlib.suppress(OSError, ValueError):
@@ -158,10 +158,10 @@ def progress(directory: pathlib.Path) -> tuple[int | None, dict[str, float]]:
 
 
 def make_plan(config: ConfigDict) -> Plan:
-    """Checks a suite, and the configuration of each of its arms.
+    """Checks a suite and the configuration of each of its arms.
 
     Raises:
-      ValueError: a setting is unknown or unfit; the message names it, and the arm.
+      ValueError: a setting is unknown or invalid; the message names it and the arm.
     """
     suite = _suite(config.to_dict())
     base = flatten(load_config(suite.base, "config.base").to_dict())
@@ -190,19 +190,19 @@ def make_plan(config: ConfigDict) -> Plan:
 
 
 def load_config(path: str, where: str) -> ConfigDict:
-    """`get_config` of "FILE.py" or "FILE.py:ARGUMENT", as --config of a run understands it.
+    """The result of `get_config` in "FILE.py" or "FILE.py:ARGUMENT", as for a run's --config.
 
-    Raises ValueError, whose message begins with `where`, for whatever goes wrong in the file.
+    Raises ValueError, with a message that begins with `where`, if anything fails in the file.
     """
     file, colon, argument = config_files.find(path).partition(":")
     if not pathlib.Path(file).is_file():
         raise ValueError(f"{where} = {path!r}: no such file {file}")
     try:
-        # Not imported: Python's compiled copy of a file hides an edit that was made within a second.
+        # Not imported: Python's cached bytecode can hide an edit made within the same second.
         module: dict[str, Any] = {"__name__": "configuration", "__file__": file}
         exec(compile(pathlib.Path(file).read_bytes(), file, "exec"), module)
         config = module["get_config"](argument) if colon else module["get_config"]()
-    except Exception as error:  # the file is a user's program
+    except Exception as error:  # the file is user code
         raise ValueError(f"{where} = {path!r}: {type(error).__name__}: {error}") from error
     if not isinstance(config, ConfigDict):
         raise ValueError(f"{where} = {path!r}: get_config returned no ConfigDict")
@@ -210,7 +210,7 @@ def load_config(path: str, where: str) -> ConfigDict:
 
 
 def _suite(given: Mapping[str, Any]) -> Suite:
-    """A suite from plain values, each of its default's type; lists are tuples."""
+    """A suite from plain values, each of its default's type; lists become tuples."""
     known = dataclasses.asdict(Suite())
     for key in given:
         if key not in known:
@@ -279,12 +279,12 @@ def _checked(suite: Suite) -> Suite:
 def compare_or_store(plan: Plan, workdir: pathlib.Path, store: bool = True) -> None:
     """Writes suite.json, or compares it with the plan; only `jobs` may change.
 
-    A finished run is not repeated, so a suite whose settings changed on the way would mix runs of both,
-    and contrasts that are chosen after the results are no tests.  Without `store`, where nothing is run, the
-    finished runs may be read against another `cost`.
+    Finished runs are not repeated, so changing the settings midway would mix runs of both, and contrasts
+    chosen after seeing the results are not tests.  Without `store`, when nothing is run, the finished runs
+    may be reported against another `cost`.
 
     Raises:
-      ValueError: the workdir holds a suite of other settings, or suite.json is damaged.
+      ValueError: the workdir holds a suite with other settings, or suite.json is damaged.
     """
     path = workdir / "suite.json"
     if path.is_file():
@@ -304,7 +304,7 @@ def compare_or_store(plan: Plan, workdir: pathlib.Path, store: bool = True) -> N
 
 
 def _compared(plan: Plan) -> dict[str, Any]:
-    """What must not change, by the name that a message gives it, with values as JSON has them."""
+    """The values that must not change, as JSON, by the names that messages use."""
     suite = {"arms": sorted(plan.suite.arms)} | flatten(dataclasses.asdict(plan.suite))
     named = {f"config.{key}": value for key, value in suite.items() if key not in _FREE}
     for arm, config in plan.configs.items():
@@ -338,7 +338,7 @@ def stored_plan(workdir: str | os.PathLike[str]) -> Plan:
 def arm_differences(plan: Plan) -> dict[str, dict[str, str]]:
     """Arm to {setting: value as JSON} where it differs from the suite's first arm.
 
-    The first arm has its own values of all settings in which another arm differs.
+    The first arm maps every setting in which another arm differs to its own value.
     """
     arms = {
         arm: {key: json.dumps(value) for key, value in config.items()}

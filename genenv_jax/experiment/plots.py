@@ -1,14 +1,14 @@
-"""The suite's figures, by arm with intervals over seeds: what the paper's Figures 4 to 8 show, and more.
+"""The suite's figures, by arm with intervals over seeds: the paper's Figures 4 to 8, and more.
 
 validation, validation_arms   held-out score against the suite's cost
-validation_splits             by epoch, each split and mode
+validation_splits             held-out score by epoch, for each split and mode
 reward                        the agent's training reward by epoch
-p_hat                         success rate of the generated tasks by epoch, with the band
-lengths                       of responses and of tasks
+p_hat                         success rate of the generated tasks by epoch, with the target band
+lengths                       lengths of responses and tasks
 solved                        generated tasks that all attempts solve, or none
 final                         bars of the final scores
 contrasts                     paired differences, seed by seed
-diversity                     of the generated tasks, where recorded
+diversity                     diversity of the generated tasks, if recorded
 """
 
 from __future__ import annotations
@@ -40,12 +40,12 @@ from genenv_jax.report.style import (
 )
 from genenv_jax.report.untrusted import shown_in_figure
 
-# The palette's yellow is too light for lines on white; grey takes its place as the eighth.
+# The palette's yellow is too light for lines on white; grey replaces it as the eighth colour.
 ARM_COLOURS = (*COLOURS, "#999999")
 _MARKERS = ("o", "s", "^", "D", "v", "P", "X", "*")
-_DASHES = ("-", "--")  # of arms beyond the colours: the second round is dashed
+_DASHES = ("-", "--")  # arms beyond the colours are dashed
 _LIGHT = "#C8C8C8"
-_RESAMPLES = 2000  # of each point of a curve
+_RESAMPLES = 2000  # per point of a curve
 CAPTIONS = {
     "validation": "Held-out score against what training has cost, rejected tasks included; "
     "means over seeds. On the right: 95 % intervals of the curves' ends.",
@@ -83,7 +83,7 @@ _DIVERSITY: list[Panel] = [
 
 
 def draw(results: Results, out: pathlib.Path) -> dict[str, pathlib.Path]:
-    """Writes the figures as PNG into `out`; name to path.  What no run recorded is not drawn."""
+    """Writes the figures as PNG into `out`; returns paths by name.  Figures without data are skipped."""
     by_epoch = functools.partial(_by_epoch, results)
     makers: dict[str, Callable[[], Figure | None]] = {
         "validation": functools.partial(_validation, results),
@@ -104,7 +104,7 @@ def draw(results: Results, out: pathlib.Path) -> dict[str, pathlib.Path]:
 
 
 def _validation(results: Results) -> Figure:
-    """All arms' means, with the intervals of their ends beside the curves."""
+    """The means of all arms, with the intervals of their end points beside the curves."""
     figure = Figure(figsize=(7.2, 4.2), layout="constrained")
     axes = figure.subplots()
     arms = list(results.runs)
@@ -180,7 +180,7 @@ def _p_hat(results: Results) -> Figure | None:
 
 
 def _by_epoch(results: Results, panels: list[Panel], from_zero: bool = False) -> Figure | None:
-    """Panels side by side; None where no run has any of them."""
+    """Panels side by side; None if no run recorded any of them."""
     shown = [panel for panel in panels if panel[0] in results.metrics]
     if not shown:
         return None
@@ -199,7 +199,7 @@ def _by_epoch(results: Results, panels: list[Panel], from_zero: bool = False) ->
 
 
 def shared_curve(runs: Iterable[Run], name: str) -> tuple[np.ndarray, np.ndarray]:
-    """(steps (s,), values (runs, s)) of a metric: the steps that all runs that have it share."""
+    """(steps (s,), values (runs, s)) of a metric, at the steps shared by all runs that recorded it."""
     found = [series for run in runs if (series := run.series(name))]
     steps = sorted(set.intersection(*map(set, found))) if found else []
     return np.array(steps), np.array([[s[step] for step in steps] for s in found])
@@ -255,7 +255,7 @@ def _contrasts(results: Results) -> Figure | None:
     found = [*main, *exploratory_contrasts(results)]
     if not found:
         return None
-    if len(main) < len(found) and len(found) > 14:  # every pair of many arms would be unreadable
+    if len(main) < len(found) and len(found) > 14:  # all pairs of many arms would be unreadable
         found = main or found[:14]
     figure = Figure(figsize=(7.2, 0.9 + 0.36 * len(found)), layout="constrained")
     axes = figure.subplots()
@@ -278,15 +278,15 @@ def _contrasts(results: Results) -> Figure | None:
     return figure
 
 
-# -- what they share -------------------------------------------------------------------------------------
+# -- shared parts ----------------------------------------------------------------------------------------
 
 
 def _grid(
     count: int, columns: int, width: float, height: tuple[float, float], **subplots: bool
 ) -> tuple[Figure, list[tuple[Axes, bool, bool]]]:
-    """A figure of `count` cells: (axes, whether it is the leftmost, whether it is the lowest).
+    """A figure with `count` cells, each (axes, whether leftmost in its row, whether lowest in its column).
 
-    width: of a cell, in inches; height: of the margin, and of a row.
+    width: of a cell; height: of the margin and of a row; all in inches.
     """
     columns = min(columns, count)
     rows = math.ceil(count / columns)

@@ -1,4 +1,4 @@
-"""Reads a suite's finished runs: their curves, and the numbers that each run comes down to."""
+"""Reads a suite's finished runs: their curves, and the scores that summarise each run."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from genenv_jax.experiment.plan import COSTS, LIMITS, Plan, Suite, progress, run
 from genenv_jax.report.runs import Run, load_run
 
 CVAR_SHARE = 0.2
-# Measures of the generated tasks' diversity ("generated/NAME"): title, axis, how numbers are written.
+# Measures of the generated tasks' diversity ("generated/NAME"): title, axis label, number format.
 DIVERSITY = {
     "difficulty_sd": ("Spread of difficulty", "SD of difficulty", ".2f"),
     "distinct_signatures": ("Distinct signatures", "signatures per epoch", ".1f"),
@@ -23,7 +23,7 @@ DIVERSITY = {
 }
 _DEVICE_PHASES = ("generate", "interact", "update agent", "update simulator")
 _FIRST_IN_BAND = 3  # epochs before this one do not count for "p̂ in the band"
-_BAND_SLACK = 1e-9  # 0.6 counts as 0.5 + 0.1, whatever the rounding
+_BAND_SLACK = 1e-9  # 0.6 counts as 0.5 + 0.1, despite rounding
 
 
 @dataclasses.dataclass(frozen=True)
@@ -36,7 +36,7 @@ class Metric:
 
     @classmethod
     def parse(cls, full: str) -> Metric | None:
-        """None for a name of another form."""
+        """Parses a full name; None if it has another form."""
         parts = full.split("/", 3)
         return cls(*parts[1:]) if len(parts) == 4 and parts[0] == "eval" else None
 
@@ -45,7 +45,7 @@ class Metric:
 
     @property
     def key(self) -> str:
-        """What names in `run_scores` end in."""
+        """The suffix of names in `run_scores`."""
         return f"{self.split}/{self.mode}"
 
     @property
@@ -56,12 +56,12 @@ class Metric:
 
 @dataclasses.dataclass(frozen=True)
 class Results:
-    """The finished runs of a suite, and what they come down to.
+    """The finished runs of a suite, and their scores.
 
     Attributes:
       suite: its settings.
-      runs: arm to {seed: run}, of arms with at least one, in the suite's order; a run's tasks are not read.
-      missing: (arm, seed, last epoch or None) of the runs that are not finished.
+      runs: arm to {seed: run} for arms with at least one, in the suite's order; runs' tasks are not read.
+      missing: (arm, seed, last epoch or None) of the unfinished runs.
     """
 
     suite: Suite
@@ -79,12 +79,12 @@ class Results:
 
     @property
     def horizon(self) -> float:
-        """R: the cost that all finished runs have reached, to which every curve is cut."""
+        """R: the cost that all finished runs have reached; every curve is cut there."""
         return self.horizons[self.suite.cost]
 
     @functools.cached_property
     def horizons(self) -> dict[str, float]:
-        """The same for each cost that all runs have recorded."""
+        """R for each cost that all runs have recorded."""
         found = {}
         for cost in COSTS:
             ends = [curve(run, self.suite.metric, cost)[0] for run in self.all_runs()]
@@ -100,7 +100,7 @@ class Results:
 
     @functools.cached_property
     def accuracies(self) -> list[Metric]:
-        """All held-out scores of the primary metric's name, its own split and mode first."""
+        """All held-out scores with the primary metric's name, the primary split and mode first."""
         one = self.primary
         found = [m for name in self.metrics if (m := Metric.parse(name)) and m.name == one.name]
         return sorted(
@@ -117,14 +117,14 @@ class Results:
 
     @functools.cached_property
     def scores(self) -> dict[str, dict[int, dict[str, float]]]:
-        """Arm and seed to `run_scores`."""
+        """`run_scores` by arm and seed."""
         return {
             arm: {seed: run_scores(run, self) for seed, run in runs.items()}
             for arm, runs in self.runs.items()
         }
 
     def score(self, arm: str, name: str) -> dict[int, float]:
-        """Seed to a number of `run_scores`, of the arm's runs that have it."""
+        """One number of `run_scores` by seed, for the arm's runs that have it."""
         scores = self.scores.get(arm, {})
         return {seed: found[name] for seed, found in scores.items() if name in found}
 
@@ -136,7 +136,7 @@ class Results:
 
     @functools.cached_property
     def threshold(self) -> float | None:
-        """Mean final score of the threshold arm; None where none of its runs is finished."""
+        """Mean final score of the threshold arm; None if none of its runs is finished."""
         finals = self.score(self.suite.threshold_arm, f"final/{self.primary.key}")
         return float(np.mean(list(finals.values()))) if finals else None
 
@@ -156,7 +156,7 @@ class Results:
         grid, values = self.on_grid(arm, points=401)
         if self.threshold is None or not len(values):
             return None
-        # Not from rounding alone: the threshold arm's own mean ends exactly at the threshold.
+        # Allow for rounding: the threshold arm's own mean ends exactly at the threshold.
         reached = self.threshold - 1e-12
         return statistics.cost_to_threshold(grid, values.mean(axis=0), reached, self.horizon)
 
@@ -172,7 +172,7 @@ class Results:
 
 
 def load_results(plan: Plan, workdir: pathlib.Path) -> Results:
-    """Reads the runs of a plan that have reached their last epoch.
+    """Reads the finished runs of a plan.
 
     Raises:
       ValueError: a file is damaged; a finished run lacks the suite's metric; nothing was spent; or no run
@@ -184,7 +184,7 @@ def load_results(plan: Plan, workdir: pathlib.Path) -> Results:
         for seed in plan.suite.seeds:
             directory = run_dir(workdir, arm, seed)
             if plan.share(arm, directory) == 1:
-                run = load_run(directory, tasks=False)  # of which a suite has gigabytes
+                run = load_run(directory, tasks=False)  # a suite has gigabytes of tasks
                 _check_curve(run, plan.suite)
                 name = f"{arm}/{directory.name}"
                 runs.setdefault(arm, {})[seed] = dataclasses.replace(run, name=name)
@@ -211,10 +211,10 @@ def _check_curve(run: Run, suite: Suite) -> None:
 
 
 def curve(run: Run, name: str, cost: str) -> tuple[np.ndarray, np.ndarray]:
-    """(costs (s,), values (s,)) of a metric; both empty where it is not recorded.
+    """(costs (s,), values (s,)) of a metric; both empty if it is not recorded.
 
-    Step 0 is at 0.  A step whose cost is not recorded is left out; of several at the same cost, as after an
-    epoch without tasks, the last one stays.
+    Step 0 has cost 0.  Steps without a recorded cost are left out.  If several steps have the same cost, as
+    after an epoch without tasks, the last one is kept.
     """
     points: dict[float, float] = {}
     spent = {0: 0.0} | _spent(run, cost)
@@ -225,41 +225,41 @@ def curve(run: Run, name: str, cost: str) -> tuple[np.ndarray, np.ndarray]:
 
 
 def _spent(run: Run, cost: str) -> dict[int, float]:
-    """Step to what the run had spent by then.
+    """Step to the run's cost so far.
 
-    cost: "tokens" or "rollouts", as recorded; "seconds": of the phases of an epoch in which the devices work,
-    with compiling and without held-out tasks.
+    cost: "tokens" or "rollouts", as recorded; "seconds": those of the epoch phases that use the devices,
+    with compilation and without held-out tasks.
     """
     if cost in LIMITS:
         return run.series(f"{cost}/total")
     total, found = 0.0, {}
     for record in run.timing:
         step = int(record.get("step", 0))
-        if step:  # what comes before the first epoch is no cost of an arm
+        if step:  # time before the first epoch is not charged to an arm
             total += sum(record.get(f"seconds/{phase}", 0.0) for phase in _DEVICE_PHASES)
             found[step] = total
     return found
 
 
-# -- what a run comes down to --------------------------------------------------------------------------
+# -- scores of a run -----------------------------------------------------------------------------------
 
 
 def run_scores(run: Run, results: Results) -> dict[str, float]:
-    """What a run comes down to, by name, without what it did not record.
+    """A run's scores by name, without those that it has no data for.
 
-    auc/S/M, start/S/M, final/S/M, gain/S/M: of each held-out split S and mode M, up to the cost R
-      (`statistics.area_under_curve`), before training, at R, and final less start.
-    last/S/M: the last evaluation, whatever it cost.
-    auc over C/S/M: of the primary score against another cost C.
+    auc/S/M, start/S/M, final/S/M, gain/S/M: for each held-out split S and mode M, the area up to the cost R
+      (`statistics.area_under_curve`), the score before training, the score at R, and final minus start.
+    last/S/M: score of the last evaluation, at whatever cost.
+    auc over C/S/M: area under the primary score against another cost C.
     stratum/NAME: final score of a stratum of the primary split and mode.
-    cvar: `statistics.conditional_value_at_risk` over these strata, of equal weight.  Runs record no
-      success by task, so it is of the worst fifth of the strata.
+    cvar: `statistics.conditional_value_at_risk` over these strata, equally weighted.  It covers the worst
+      fifth of the strata, since runs record no success by task.
     p_hat/epochs_in_band: share of the epochs from the third on whose mean p̂ over generated tasks is in
-      [α − k_min, α + k_min].  p_hat/tasks_in_band: mean share of tasks in it, over the same epochs.
-    p_hat/mean: mean p̂ over these epochs.  p_hat/rerolled: the same by independent rollouts of some tasks;
-      p_hat/gap and p_hat/rerolled_gap: mean |p̂ − α| of the tasks in the band, by their own rollouts and by
+      [α − k_min, α + k_min].  p_hat/tasks_in_band: mean share of tasks in the band over these epochs.
+    p_hat/mean: mean p̂ over these epochs.  p_hat/rerolled: the same over independent rollouts of some tasks.
+      p_hat/gap, p_hat/rerolled_gap: mean |p̂ − α| of the tasks in the band, over their own rollouts and over
       the independent ones (`evaluation.reroll`).
-    diversity/NAME/start, end, ratio: first and last epoch's, and the last by the first.
+    diversity/NAME/start, end, ratio: value in the first and the last epoch, and last divided by first.
     tokens/total, rollouts/total: at the end of the run; minutes: of all its phases.
     """
     scores = dict(_held_out(run, results)) | dict(_p_hat(run)) | dict(_diversity(run))

@@ -1,4 +1,4 @@
-"""The runs of a plan as child processes, `jobs` at a time."""
+"""Executes a plan's runs as child processes, `jobs` at a time."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ from genenv_jax.experiment.plan import DONE, Plan, compare_or_store, progress, r
 from genenv_jax.run.jsonl import write_json
 from genenv_jax.run.metrics import read_steps
 
-_PATIENCE = 120.0  # seconds that a run may take to write its checkpoints when it is told to end
+_PATIENCE = 120.0  # seconds that a run has to write its checkpoints after it is told to end
 _POLL = 0.1  # seconds
-_TAIL = 12  # lines of a failed run's log that are shown
+_TAIL = 12  # lines shown of a failed run's log
 
 
 class Interrupted(Exception):
@@ -41,22 +41,22 @@ class _Child:
 
     @property
     def is_cold(self) -> bool:
-        """It has not yet evaluated what it starts from, so it may still be making that."""
+        """Whether it has not evaluated its starting model yet, and so may still be making it."""
         return progress(self.directory)[0] is None
 
 
 class Runner:
     """Runs what is left of a plan, `jobs` processes at a time.
 
-    Of one seed a single run goes ahead until it has written its first metrics: it makes the warm start
-    that the others of the seed then find in the cache.
+    For each seed, a single run goes ahead until it has written its first metrics: it makes the warm start
+    that the seed's other runs then find in the cache.
 
     Args:
       plan, workdir: of the suite; suite.json is compared or written.
-      command: what a run is, before its flags.
-      say: takes one line of progress.
+      command: command of a run, before its flags.
+      say: prints one line of progress.
     Raises:
-      ValueError: see `compare_or_store`; or the suite is at work already.
+      ValueError: see `compare_or_store`; or the suite is running already.
     """
 
     def __init__(
@@ -76,7 +76,7 @@ class Runner:
         """Runs what is left; returns whether all runs of the plan are finished now.
 
         Raises:
-          Interrupted: SIGTERM or SIGINT came; the runs at work were told to end and will be continued.
+          Interrupted: SIGTERM or SIGINT arrived; the active runs were told to end and can be continued.
         """
         runs = self.plan.runs()
         left = [run for run in runs if not self.plan.is_done(self.workdir, *run)]
@@ -90,7 +90,7 @@ class Runner:
                         left.remove(run)
                         self._start(*run, lock)
                     for child in [c for c in self._children if c.process.poll() is not None]:
-                        # A run that the signal ended is still among the children then.
+                        # Checked first, so that a run ended by the signal is still among the children.
                         self._raise_if_interrupted()
                         self._children.remove(child)
                         self._collect(child, left)
@@ -121,8 +121,8 @@ class Runner:
         with self._log_path(arm, seed).open("ab") as log:
             log.write(f"$ {' '.join(arguments)}\n".encode())
             log.flush()
-            # In a session of its own, so that Ctrl-C reaches it through the suite, in good order; and
-            # with the suite's lock, which a run that outlives the suite then still holds.
+            # In its own session, so that Ctrl-C reaches it only through the suite, which ends it cleanly;
+            # and with the suite's lock, so that a run that outlives the suite still holds it.
             process = subprocess.Popen(
                 arguments,
                 stdin=subprocess.DEVNULL,
@@ -137,7 +137,7 @@ class Runner:
         )
 
     def _collect(self, child: _Child, left: Sequence[tuple[str, int]]) -> None:
-        """Takes note of a run that has ended."""
+        """Records the outcome of a run that has ended."""
         arm, seed, code = child.arm, child.seed, child.process.returncode
         seconds, (step, _) = time.monotonic() - child.started, progress(child.directory)
         if code == 0 and self.plan.share(arm, child.directory) == 1:
@@ -176,7 +176,7 @@ class Runner:
 
     @contextlib.contextmanager
     def _lock(self) -> Iterator[int]:
-        """Keeps a second suite, and this one's second start, away from runs that are at work."""
+        """Keeps another suite, or another start of this one, away from active runs."""
         handle = os.open(self.workdir / "suite.lock", os.O_RDWR | os.O_CREAT, 0o644)
         try:
             try:
@@ -210,7 +210,7 @@ class Runner:
             raise Interrupted(self._signal)
 
     def _end_children(self) -> None:
-        """Tells the runs to end, which leaves them to be continued; kills those that do not."""
+        """Tells the runs to end, so that they can be continued; kills those that do not."""
         for child in self._children:
             with contextlib.suppress(ProcessLookupError):
                 child.process.terminate()
@@ -227,7 +227,7 @@ class Runner:
 
 
 def tail(path: pathlib.Path, lines: int = _TAIL) -> list[str]:
-    """The last lines of a log, with what a terminal would overwrite or obey left out."""
+    """The last lines of a log, without what a terminal would overwrite or interpret."""
     with contextlib.suppress(OSError), path.open("rb") as file:
         file.seek(max(0, path.stat().st_size - 16_384))
         text = file.read().decode("utf-8", "replace")

@@ -1,6 +1,6 @@
-"""The protocol's statistics: curves to numbers, and numbers of paired seeds to differences.
+"""The protocol's statistics: numbers from curves, and differences between paired seeds.
 
-A run is a sample; a seed is its pairing.  Nothing here knows of files.
+Each run is one sample, and runs are paired by seed.  Nothing here touches files.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from numpy.typing import ArrayLike
 from scipy import stats
 
 EXACT_LIMIT = 16  # up to 2^16 sign assignments are enumerated
-_SEED = 0  # of all resampling: a report is the same each time it is written
+_SEED = 0  # for all resampling, so that reports are reproducible
 
 
 def area_under_curve(spent: Sequence[float], scores: Sequence[float], until: float) -> float:
@@ -40,10 +40,10 @@ def area_under_curve(spent: Sequence[float], scores: Sequence[float], until: flo
 def cost_to_threshold(
     spent: Sequence[float], scores: Sequence[float], threshold: float, until: float = math.inf
 ) -> float | None:
-    """What had been spent when the curve first reached the threshold, interpolated linearly.
+    """The cost at which the curve first reaches the threshold, interpolated linearly.
 
-    spent: (s,), ascending; scores: (s,).  The curve is read up to `until`.  None where it stays below: the
-    run is censored there.
+    spent: (s,), ascending; scores: (s,).  The curve is read up to `until`.  None if it stays below: the run
+    is censored there.
     """
     x, y = np.asarray(spent, float), np.asarray(scores, float)
     above = np.flatnonzero(y >= threshold)
@@ -62,7 +62,7 @@ def cost_to_threshold(
 class SignFlip:
     """Result of a sign-flip test: the mean difference, its two-sided p, and how that was computed.
 
-    assignments: 2^n where all were enumerated (`exact`), else how many were drawn.
+    assignments: 2^n if all were enumerated (`exact`), else the number drawn.
     """
 
     mean: float
@@ -85,14 +85,14 @@ def sign_flip_test(differences: Sequence[float], resamples: int = 100_000) -> Si
     if d.ndim != 1 or not d.size or not np.isfinite(d).all():
         raise ValueError("a sign-flip test needs at least one difference, all of them finite")
     exact = len(d) <= EXACT_LIMIT
-    if len(d) == 1:  # which scipy refuses: both assignments are as extreme
+    if len(d) == 1:  # scipy refuses this; both assignments are equally extreme
         return SignFlip(float(d[0]), 1.0, exact, 2)
     scale = np.abs(d).sum() or 1.0
 
     def size(x: np.ndarray, axis: int) -> np.ndarray:
         return np.round(
             np.abs(x.sum(axis=axis)) / scale, 12
-        )  # sums that differ by rounding are ties
+        )  # sums that differ only by rounding are ties
 
     test = stats.permutation_test(
         (d,),
@@ -110,8 +110,8 @@ def sign_flip_test(differences: Sequence[float], resamples: int = 100_000) -> Si
 def holm(p_values: Sequence[float]) -> list[float]:
     """Holm's adjusted p-values, in the order given (Holm 1979).
 
-    Of the k-th smallest of m: max_{j ≤ k} min(1, (m − j + 1) p_(j)).  Rejecting those below 0.05 keeps
-    the chance of any false rejection below 0.05, whatever the dependence.
+    For the k-th smallest of m: max_{j ≤ k} min(1, (m − j + 1) p_(j)).  Rejecting those below 0.05 keeps
+    the chance of any false rejection below 0.05, however the tests depend on each other.
     """
     order = sorted(range(len(p_values)), key=lambda i: p_values[i])
     adjusted, largest = [0.0] * len(order), 0.0
@@ -126,15 +126,15 @@ def bootstrap_interval(
 ) -> np.ndarray | None:
     """Percentile 95 % bootstrap interval over runs (Efron 1979).
 
-    Of paired differences it is an interval of the paired mean; several samples are drawn anew, each by
-    itself.  With few runs it is too narrow: of 8 normal values the interval of the mean covers it about 90 %
-    of the time; `t_interval` is the one to compare it with.
+    For paired differences, it is an interval of the paired mean; several samples are resampled independently.
+    With few runs it is too narrow: for 8 normal values, the interval covers the mean about 90 % of the time;
+    compare it with `t_interval`.
 
     Args:
       samples: (runs,), or curves (runs, s), whose intervals are pointwise.
       statistic: called with the samples and `axis`.
     Returns:
-      (2,) or (2, s), low and high; None for fewer than two runs, about whose spread nothing is known.
+      (2,) or (2, s), low and high; None for fewer than two runs, whose spread is unknown.
     """
     arrays = [np.asarray(sample, float) for sample in samples]
     if min(map(len, arrays)) < 2:
@@ -167,7 +167,7 @@ def t_interval(values: Sequence[float], confidence: float = 0.95) -> tuple[float
 
 
 def interquartile_mean(values: Sequence[float]) -> float:
-    """Mean of the middle half: ⌊n/4⌋ values fall off at each end.
+    """Mean of the middle half: ⌊n/4⌋ values are dropped at each end.
 
     The IQM of Agarwal et al. 2021 (arXiv 2108.13264, rliable's `aggregate_iqm`).
     """
@@ -185,7 +185,7 @@ def probability_of_improvement(x: ArrayLike, y: ArrayLike, axis: int = 0) -> Arr
 
 
 def conditional_value_at_risk(values: Sequence[float], share: float = 0.2) -> float:
-    """CVaR: the mean of the lowest `share` of the values, the last of them counted in part.
+    """CVaR: the mean of the lowest `share` of the values, with the last one counted in part.
 
     With m = share · n: (Σ of the ⌊m⌋ lowest + (m − ⌊m⌋) · the next) / m, which is (1/share) ∫_0^share of
     the quantile function (Rockafellar & Uryasev 2000); over tasks as in arXiv 2408.15099.

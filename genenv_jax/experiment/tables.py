@@ -1,4 +1,4 @@
-"""The suite's tables, arms or contrasts as rows, as text; and the numbers of all runs as CSV."""
+"""The suite's tables as text, with arms or contrasts as rows; and the scores of all runs as CSV."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ _CONTRAST = (
 
 @dataclasses.dataclass(frozen=True)
 class Table:
-    """A titled table of text; `notes` say what its columns are."""
+    """A titled table of text; `notes` explain its columns."""
 
     title: str
     header: tuple[str, ...]
@@ -42,7 +42,7 @@ class Table:
     notes: str
 
     def markdown(self) -> str:
-        """A section with a Markdown table."""
+        """The table as a Markdown section."""
         ruler = ["---", *["---:"] * (len(self.header) - 1)]
         cells = ([table_cell(cell) for cell in row] for row in (self.header, *self.rows))
         head, *rows = (f"| {' | '.join(row)} |" for row in cells)
@@ -51,7 +51,7 @@ class Table:
 
 
 def tables(results: Results) -> list[Table]:
-    """All tables; those for which nothing is recorded are left out."""
+    """All tables that have data."""
     made = [
         _headline(results),
         _main(results),
@@ -69,7 +69,7 @@ def tables(results: Results) -> list[Table]:
 
 
 def runs_csv(results: Results) -> str:
-    """All numbers of `run_scores`, and the cost to the threshold, with a run a line."""
+    """All numbers of `run_scores`, and the cost to the threshold, with one line per run."""
     rows: list[dict[str, object]] = []
     for arm, scores in results.scores.items():
         crossings = results.crossings(arm)
@@ -89,11 +89,11 @@ def runs_csv(results: Results) -> str:
 
 # -- arms ------------------------------------------------------------------------------------------------
 
-Column = tuple[str, str, str]  # name in `run_scores`, title, how its numbers are written
+Column = tuple[str, str, str]  # name in `run_scores`, title, number format
 
 
 def _by_arm(results: Results, title: str, columns: Sequence[Column], notes: str) -> Table:
-    """Means with intervals over seeds, an arm a row; columns that no run recorded are left out."""
+    """Means with intervals over seeds, one row per arm; columns that no run recorded are left out."""
     columns = [column for column in columns if column[0] in results.names]
     rows = [
         (arm, *(_summary(results, arm, name, style) for name, _, style in columns))
@@ -160,8 +160,8 @@ def _threshold(results: Results) -> Table | None:
     for arm in results.runs:
         crossings = list(results.crossings(arm).values())
         reached = [c for c in crossings if c is not None]
-        # The restricted mean survival time with horizon R (Royston & Parmar 2013): all runs are followed up
-        # to R, so that its estimate is the plain mean of min(T, R).
+        # The restricted mean survival time with horizon R (Royston & Parmar 2013): all runs are observed up
+        # to R, so its estimate is the plain mean of min(T, R).
         restricted = [horizon if c is None else c for c in crossings]
         at_least = "≥ " if len(reached) < len(crossings) else ""
         mean = results.mean_crossing(arm)
@@ -304,7 +304,7 @@ def _contrast_row(c: Contrast) -> tuple[str, ...]:
 
 
 def _summary(results: Results, arm: str, name: str, style: str = ".3f") -> str:
-    """Mean and interval over seeds; "–" where nothing is recorded."""
+    """Mean and interval over seeds; "–" if nothing is recorded."""
     return _mean(results, list(results.score(arm, name).values()), style)
 
 

@@ -1,12 +1,12 @@
 """Attention over several key/value segments, some of them shared by a group of rows.
 
-`causal_attention` is what the decoder calls.  The kernel behind it is a matter of memory and speed:
+The decoder calls `causal_attention`.  The choice of kernel affects only memory and speed:
 
-    "xla"      plain matrix products, on any backend; long inputs a block of queries at a time
-    "splash"   `attention_splash`, on TPUs (elsewhere interpreted, for tests)
+    "xla"      plain matrix products, on any backend; long inputs one block of queries at a time
+    "splash"   `attention_splash`, on TPUs (interpreted on CPUs, for tests)
     "cudnn"    `attention_cudnn`, on NVIDIA GPUs, in bfloat16 or float16
 
-Decoding steps take the plain path whatever is chosen: one query a row leaves a kernel nothing to save.
+Decoding steps always take the plain path: with one query per row, a kernel saves nothing.
 """
 
 from __future__ import annotations
@@ -25,16 +25,16 @@ from genenv_jax.typing import Array
 
 Segment = tuple[Array, Array, Array]  # keys, values, mask
 
-# Scores that a head has of one prompt's queries at a time, 4 MiB in float32, on the plain path.
+# Most scores per prompt and head at a time on the plain path: 4 MiB in float32.
 _MAX_SCORES = 2**20
 
 
 def check_attention(implementation: str, dtype: str) -> None:
-    """Raises ValueError for a kernel that is not there, or not for activations of this type.
+    """Raises ValueError for an unknown kernel, or one that does not support this activation dtype.
 
     Args:
       implementation: "xla", "splash" or "cudnn".
-      dtype: name of the type of activations.
+      dtype: name of the activation dtype.
     """
     if implementation not in ("xla", *_KERNELS):
         raise ValueError(
@@ -48,19 +48,19 @@ def check_attention(implementation: str, dtype: str) -> None:
 def causal_attention(
     q: Array, k: Array, v: Array, past: list[Segment], implementation: str = "xla"
 ) -> Array:
-    """New tokens attend to the past segments and, causally, to themselves.
+    """Attention of new tokens to past segments and, causally, to themselves.
 
     Args:
       q: (b, g, t, n, h).
       k, v: (b, g, t, k, h), of the same tokens.
-      past: earlier segments as `attend` takes them.  The kernels take segments that the group shares,
-        masked by key; others go the plain way.
+      past: earlier segments, as in `attend`.  The kernels take only segments that the group shares and
+        that are masked by key; others use the plain path.
       implementation: "xla", "splash" or "cudnn".
     Returns:
       (b, g, t, n, h).
     Raises:
-      ValueError: the kernel is unknown, or does not run on the platform of the current mesh (of the
-        default backend where there is none).
+      ValueError: the kernel is unknown, or does not run on the platform of the current mesh (without
+        one, of the default backend).
     """
     shared = all(keys.shape[1] == 1 and mask.shape[1:3] == (1, 1) for keys, _, mask in past)
     if implementation == "xla" or q.shape[2] == 1 or not shared:
@@ -93,7 +93,7 @@ _KERNELS = {"cudnn": _cudnn_kernel, "splash": _splash_kernel}
 
 
 def _join(past: list[Segment], b: int) -> SharedPast | None:
-    """Segments that the group shares, one after the other."""
+    """Concatenates the segments that the group shares."""
     if not past:
         return None
     k, v = (jnp.concatenate([segment[i][:, 0] for segment in past], axis=1) for i in (0, 1))
@@ -102,7 +102,7 @@ def _join(past: list[Segment], b: int) -> SharedPast | None:
 
 
 def _plain_attention(q: Array, k: Array, v: Array, past: list[Segment]) -> Array:
-    """Attention as matrix products; by blocks of queries where the scores would take much memory."""
+    """Attention as matrix products, in blocks of queries if the scores would take much memory."""
     _, g, t, _, _ = q.shape
     keys = t + sum(segment[0].shape[2] for segment in past)
     block = max(1, _MAX_SCORES // (g * keys))
@@ -113,19 +113,19 @@ def _plain_attention(q: Array, k: Array, v: Array, past: list[Segment]) -> Array
 
 
 def _blocked_attention(q: Array, k: Array, v: Array, past: list[Segment], block: int) -> Array:
-    """The same a block of queries at a time, each computed again in the backward pass."""
+    """The same, one block of queries at a time; each block is recomputed in the backward pass."""
     b, g, t, n, h = q.shape
     blocks = math.ceil(t / block)
 
     def split(x):  # (·, ·, t, ...) -> (blocks, ·, ·, block, ...)
         pads = [(0, 0)] * x.ndim
         pads[2] = (0, blocks * block - t)
-        x = jnp.pad(x, pads, mode="edge")  # a padded query sees what the last one does
+        x = jnp.pad(x, pads, mode="edge")  # a padded query sees what the last query sees
         return jnp.moveaxis(x.reshape(*x.shape[:2], blocks, block, *x.shape[3:]), 2, 0)
 
-    # Masks with a query axis are cut into blocks, the others are the same for every block.
+    # Masks with a query axis are cut into blocks; the others are the same for every block.
     by_query = [split(mask) if mask.shape[2] == t else None for *_, mask in past]
-    # As float32, so that the gradients of keys and values are added up over blocks in float32.
+    # In float32, so that gradients of keys and values are summed over blocks in float32.
     wide = [
         (keys.astype(jnp.float32), values.astype(jnp.float32))
         for keys, values, *_ in (*past, (k, v))
@@ -150,14 +150,14 @@ def _blocked_attention(q: Array, k: Array, v: Array, past: list[Segment], block:
 def attend(q: Array, segments: list[tuple[Array, Array, Array]]) -> Array:
     """Grouped-query attention over several key/value segments under one softmax.
 
-    Each segment is a plain batched matrix product in the layout that suits it, and the segments meet
-    in the softmax's maximum and sum only, so that their scores are never concatenated or transposed:
+    Each segment is a plain batched matrix product in its best layout.  Segments share only the
+    softmax's maximum and sum, so their scores are never concatenated or transposed:
         softmax([s1, s2]) @ [v1; v2] = (e1 @ v1 + e2 @ v2) / (Σe1 + Σe2),   ei = exp(si - max(s1, s2))
 
     Args:
       q: (b, g, t, n, h).
-      segments: (keys, values, mask) each; keys and values (b, g or 1, s, k, h), mask boolean and
-        broadcastable to (b, g, t, s), true where a query may look.  Every query may look somewhere.
+      segments: (keys, values, mask) each; keys and values (b, g or 1, s, k, h); mask boolean,
+        broadcastable to (b, g, t, s), true where a query may attend.  Each query attends to some key.
     Returns:
       (b, g, t, n, h), in q's dtype; scores and softmax are float32.
     """
@@ -168,7 +168,7 @@ def attend(q: Array, segments: list[tuple[Array, Array, Array]]) -> Array:
     for keys, values, mask in segments:
         s = keys.shape[2]
         mask = jnp.broadcast_to(mask, (b, *mask.shape[1:3], s))
-        if keys.shape[1] == 1:  # shared by the group, whose rows then join the query axis
+        if keys.shape[1] == 1:  # shared by the group, so its rows join the query axis
             layout, batch = (0, 3, 1, 4, 2, 5), (b, k)
             mask = mask[:, None, :, None]
         else:

@@ -12,7 +12,7 @@ _DTYPES = ("bfloat16", "float16")
 
 
 def check_cudnn_dtype(dtype: str) -> None:
-    """Raises ValueError for a type of activations that cuDNN's attention does not compute in."""
+    """Raises ValueError for an activation dtype that cuDNN's attention does not support."""
     if dtype not in _DTYPES:
         raise ValueError(
             f"attention = 'cudnn' computes in {' or '.join(_DTYPES)}, but dtype = {dtype!r}; set "
@@ -23,29 +23,29 @@ def check_cudnn_dtype(dtype: str) -> None:
 def cudnn_attention(
     q: Array, k: Array, v: Array, past: SharedPast | None, *, implementation: str = "cudnn"
 ) -> Array:
-    """Causal attention of a group's rows, each over the shared past and itself.
+    """Causal attention of a group's rows, each to the shared past and itself.
 
-    Without a past it is cuDNN's causal attention.  With one, the rows of a group take turns: a row's
-    keys are put behind the prompt's, under a mask (b, 1, t, s + t) that is the same for every row.  So
-    what is alive is one row's copy of the keys and one mask, whatever the group size, and a row's
-    queries are never compared with the keys of another.  (Two kernel calls, over the prompt and over
-    the row, would need no mask, but merging them needs the log-sum-exp that JAX returns in bfloat16 and
-    does not differentiate.)
+    Without a past this is cuDNN's causal attention.  With one, the rows of a group run one at a time:
+    a row's keys are appended to the prompt's, under a mask (b, 1, t, s + t) that is the same for every
+    row.  So only one row's copy of the keys and one mask are alive, whatever the group size, and a
+    row's queries never meet another row's keys.  (Two kernel calls, one over the prompt and one over
+    the row, would need no mask, but merging them needs the log-sum-exp, which JAX returns in bfloat16
+    and does not differentiate.)
 
     Args:
       q: (b, g, t, n, h) in bfloat16 or float16.
       k, v: (b, g, t, k, h), of the same tokens.
       past: shared by the group, or None.
-      implementation: "cudnn", or "xla" to run the same layout and masks without a GPU.
+      implementation: "cudnn"; or "xla", to run the same layout and masks without a GPU.
     Returns:
       (b, g, t, n, h) in q's dtype.
     Raises:
-      ValueError: a type that the kernel does not compute in.
+      ValueError: the kernel does not support the dtype.
     """
     if implementation == "cudnn":
         check_cudnn_dtype(q.dtype.name)
     b, g, t, _, _ = q.shape
-    # The kernel's backward pass wants even lengths; rows of the mask start at multiples of 16 bytes.
+    # The kernel's backward pass needs even lengths; mask rows must start at multiples of 16 bytes.
     q, k, v = (_pad(x, axis=2) for x in (q, k, v))
     if past is None:
         flat = [x.reshape(b * g, *x.shape[2:]) for x in (q, k, v)]
@@ -60,7 +60,7 @@ def cudnn_attention(
         ],
         axis=-1,
     )
-    # As float32, so that the gradients of the prompt are added up over the rows in float32.
+    # In float32, so that the prompt's gradients are summed over rows in float32.
     wide_k, wide_v = (x.astype(jnp.float32) for x in prompt[:2])
 
     def attend_row(row):
@@ -69,14 +69,14 @@ def cudnn_attention(
         v = jnp.concatenate([wide_v.astype(v.dtype), v], axis=1)
         return jax.nn.dot_product_attention(q, k, v, mask=mask, implementation=implementation)
 
-    # Of each row the backward pass keeps what the kernel returned, and copies the keys once more.
+    # For each row, the backward pass keeps the kernel's outputs and copies the keys again.
     attend_row = jax.checkpoint(attend_row, prevent_cse=False, policy=_is_kernel_output)
     out = jax.lax.map(attend_row, tuple(jnp.moveaxis(x, 1, 0) for x in (q, k, v)))
     return jnp.moveaxis(out, 0, 1)[:, :, :t]
 
 
 def _is_kernel_output(primitive, *_, **__) -> bool:
-    """Checkpoint policy: keep the output and the softmax statistics of cuDNN's forward kernel."""
+    """Checkpoint policy: saves the output and softmax statistics of cuDNN's forward kernel."""
     return "dot_product_attention_fwd" in primitive.name
 
 

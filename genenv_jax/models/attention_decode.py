@@ -1,12 +1,12 @@
-"""Attention of a decoding step: one query a row over caches that are laid out for reading.
+"""Attention of a decoding step: one query per row over caches laid out for reading.
 
-A step reads every key and value once and computes little with it, so the layout decides its speed:
+A step reads every key and value once and computes little, so the layout determines its speed:
 
-    keys    ([l,] b, g or 1, k, s, h), or (..., k, h, s) where `time_last`
+    keys    ([l,] b, g or 1, k, s, h), or (..., k, h, s) if `time_last`
     values  ([l,] b, g or 1, k, s, h)
 
-Heads come before tokens, so that both products are plain batched ones, and a cache whose group axis is
-1 is read once for all rows of a group.
+Heads come before tokens, so that both products are plain batched ones.  A cache whose group axis is 1
+is read once for all rows of a group.
 """
 
 from __future__ import annotations
@@ -25,9 +25,9 @@ Tree = TypeVar("Tree")
 
 @flax.struct.dataclass
 class CacheSegment:
-    """Keys (rotated) and values of a run of tokens, as in the module's docstring.
+    """Keys (rotated) and values of a run of tokens, laid out as in the module docstring.
 
-    The leading axis of layers is absent inside one layer.
+    Inside one layer, the leading layer axis is absent.
     """
 
     k: Array
@@ -36,22 +36,22 @@ class CacheSegment:
 
 
 def repeat_heads(tree: Tree, heads: int) -> Tree:
-    """Keys or values (..., k, h) with each head repeated in its place, until there are so many."""
+    """Repeats each head of keys or values (..., k, h) in place, up to `heads` heads."""
     return jax.tree.map(lambda x: jnp.repeat(x, heads // x.shape[-2], axis=-2), tree)
 
 
 def decode_attention(
     q: Array, k: Array, v: Array, past: Sequence[tuple[CacheSegment, Array]]
 ) -> Array:
-    """One new token a row attends to the caches and to itself, under one softmax.
+    """Attention of one new token per row to the caches and itself, under one softmax.
 
-    The parts meet in the softmax's maximum and sum only, as in `attention.attend`.
+    The parts share only the softmax's maximum and sum, as in `attention.attend`.
 
     Args:
       q: (b, g, 1, n, h).
       k, v: (b, g, 1, k, h), of the same token.
-      past: caches (b, g or 1, k, s, h), or with the heads repeated as `rules.cache_heads` says, and for each
-        a boolean mask that broadcasts to (b, g, 1, s).
+      past: caches (b, g or 1, k, s, h), possibly with heads repeated as in `rules.cache_heads`, each with a
+        boolean mask that broadcasts to (b, g, 1, s).
     Returns:
       (b, g, 1, n, h) in q's dtype; scores and softmax are float32.
     """

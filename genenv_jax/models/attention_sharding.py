@@ -1,4 +1,4 @@
-"""Attention kernels on a mesh: each device works on its own batch rows and heads."""
+"""Attention kernels on a mesh: each device computes its own batch rows and heads."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from genenv_jax.typing import Array
 
 
 class SharedPast(NamedTuple):
-    """Earlier tokens that all rows of a group see, such as their prompt.
+    """Earlier tokens visible to all rows of a group, such as their prompt.
 
     k, v: (b, s, k, h).  valid: (b, s) bool, false at padding.
     """
@@ -29,15 +29,15 @@ Kernel = Callable[[Array, Array, Array, SharedPast | None], Array]
 
 
 def run_per_device(kernel: Kernel, q: Array, k: Array, v: Array, past: SharedPast | None) -> Array:
-    """Calls a kernel that the compiler cannot partition, on each device's part of its arguments.
+    """Runs a kernel that the compiler cannot partition on each device's part of the arguments.
 
-    The split is that of the logical names "batch", "heads" and "kv_heads" under the current mesh and
-    rules (`parallel.rules.activate`).  Where key/value heads are replicated and query heads are not,
-    each device picks the key/value heads that its query heads read.  An axis that does not divide its
-    dimension does not split it: the work is then repeated, and the result the same.
+    Arguments are split by the logical names "batch", "heads" and "kv_heads" under the current mesh and
+    rules (`parallel.rules.activate`).  If key/value heads are replicated and query heads are not, each
+    device picks the key/value heads that its query heads read.  An axis that does not divide its
+    dimension does not split it: devices then repeat the work, with the same result.
 
     Args:
-      kernel: from (q, k, v, past) to (b, g, t, n, h), each row and key/value head by itself.
+      kernel: maps (q, k, v, past) to (b, g, t, n, h), independently for each row and key/value head.
       q: (b, g, t, n, h).
       k, v: (b, g, t, k, h).
       past: shared by the group, or None.
@@ -71,12 +71,12 @@ def run_per_device(kernel: Kernel, q: Array, k: Array, v: Array, past: SharedPas
         local,
         in_specs=(queries, pairs, pairs, past_specs),
         out_specs=queries,
-        check_vma=False,  # Pallas calls do not say along which axes their results vary
+        check_vma=False,  # Pallas calls do not declare along which axes their results vary
     )(q, k, v, past)
 
 
 def _mesh_axes(name: str, size: int) -> tuple[str, ...] | None:
-    """Axes of the current mesh that split a dimension of this logical name, None for none."""
+    """Axes of the current mesh that split a dimension of this logical name; None if there are none."""
     axes = nn.logical_to_mesh_axes((name,))[0]
     if not isinstance(axes, str | tuple):
         return None
@@ -86,10 +86,10 @@ def _mesh_axes(name: str, size: int) -> tuple[str, ...] | None:
 
 
 def _heads_read(x: Array, first: Array, count: int, group: int) -> Array:
-    """Key/value heads (..., k', h) that query heads first, ..., first + count - 1 read.
+    """Key/value heads (..., k', h) read by query heads first, ..., first + count - 1.
 
-    `group` query heads read one key/value head of x (..., k, h).
+    Each key/value head of x (..., k, h) serves `group` query heads.
     """
     if group % count == 0:
         return jax.lax.dynamic_slice_in_dim(x, first // group, 1, axis=-2)
-    return jnp.take(x, (first + jnp.arange(count)) // group, axis=-2)  # one for each query head
+    return jnp.take(x, (first + jnp.arange(count)) // group, axis=-2)  # one per query head

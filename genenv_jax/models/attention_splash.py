@@ -1,14 +1,14 @@
 """Flash attention on TPUs: the splash kernel of JAX's Pallas library over a group of rows.
 
-The rows of a group become one sequence of queries, so that their prompt is read once for all of them:
+The rows of a group become one sequence of queries, so that their prompt is read once for all rows:
 
                       prompt        row 0   row 1   row 2
         row 0    [  1 1 1 1 1 1    causal     .       .    ]        1: every query sees every key
         row 1    [  1 1 1 1 1 1      .     causal     .    ]        .: block of zeros, not computed
         row 2    [  1 1 1 1 1 1      .       .     causal  ]
 
-This much is known when the program is traced.  The lengths of the prompts are not: padding of a prompt
-carries another segment id than the queries.
+This mask is known when the program is traced.  Prompt lengths are not, so a prompt's padding gets a
+different segment id than the queries.
 """
 
 from __future__ import annotations
@@ -24,17 +24,17 @@ from jax.experimental.pallas.ops.tpu import splash_attention as splash
 from genenv_jax.models.attention_sharding import SharedPast
 from genenv_jax.typing import Array
 
-_LANES = 128  # the kernel's blocks are multiples of it
+_LANES = 128  # the kernel's block sizes are multiples of this
 
 
 @dataclasses.dataclass(frozen=True)
 class GroupMask(splash.Mask):
-    """Which of the prompt's and of the group's keys each query sees; made a block at a time.
+    """Which keys of the prompt and of the group each query sees; built one block at a time.
 
     Attributes:
-      prompt: keys that all queries see, which come first.
-      rows: rows of the group.
-      length: queries a row, and keys a row.
+      prompt: number of keys that all queries see; they come first.
+      rows: number of rows in the group.
+      length: queries per row, and keys per row.
     """
 
     prompt: int
@@ -64,16 +64,16 @@ def splash_attention(
     interpret: bool,
     max_block: int = 512,
 ) -> Array:
-    """Causal attention of a group's rows, each over the shared past and itself.
+    """Causal attention of a group's rows, each to the shared past and itself.
 
-    Scores exist a block at a time, in the backward pass too, and key/value heads are not repeated.
+    Scores exist one block at a time, also in the backward pass; key/value heads are not repeated.
 
     Args:
       q: (b, g, t, n, h).
       k, v: (b, g, t, k, h), of the same tokens.
       past: shared by the group, or None.
-      interpret: run the kernel as plain JAX operations, where there is no TPU.
-      max_block: the most queries, and keys, of a block; a multiple of 128.
+      interpret: run the kernel as plain JAX operations, for machines without a TPU.
+      max_block: most queries, and most keys, in a block; a multiple of 128.
     Returns:
       (b, g, t, n, h) in q's dtype; scores and softmax are float32.
     """
@@ -85,7 +85,7 @@ def splash_attention(
         prompt = _round_up(past.k.shape[1], block)
         k = jnp.concatenate([_sequence(past.k[:, None], prompt), k], axis=2)
         v = jnp.concatenate([_sequence(past.v[:, None], prompt), v], axis=2)
-        # Keys with id 1 are hidden.  No query is left with nothing to see: there is its own key.
+        # Keys with id 1 are hidden.  Every query still sees at least its own key.
         hidden = jnp.pad(
             ~past.valid, [(0, 0), (0, prompt - past.valid.shape[1])], constant_values=True
         )
@@ -108,9 +108,9 @@ def splash_attention(
 
 
 def _blocks(t: int, g: int, max_block: int) -> tuple[int, int]:
-    """Padded length of a row of t tokens, and the block size; blocks end where rows end.
+    """Padded length of a row of t tokens, and the block size; block ends match row ends.
 
-    A long row is cut into equal blocks; short rows share one, as many as fit.
+    A long row is cut into equal blocks; as many short rows as fit share one block.
     """
     count = math.ceil(t / max_block)
     block = _round_up(math.ceil(t / count), _LANES)

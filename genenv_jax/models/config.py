@@ -22,13 +22,13 @@ _COUNTS = (*_REQUIRED, "num_key_value_heads", "head_dim", "max_position_embeddin
 
 @dataclasses.dataclass(frozen=True)
 class TransformerConfig:
-    """One decoder family member.  Families differ in these values only, never in code paths of their own.
+    """Shape and options of one decoder.  Families differ only in these values, never in code paths.
 
     `qk_norm` normalises queries and keys over each head before they are rotated.
-    `dtype` is the type of activations and of matrix products; parameters keep the type they are
-    stored in and are cast at use.  `matmul_dtype` "bfloat16" under float32 rounds the operands of products
-    with parameters (`models.matmul`).  `remat` names what the backward pass keeps of a layer
-    (`transformer.REMAT_POLICIES`), `attention` the kernel (see `models.attention`).
+    `dtype` is the dtype of activations and matrix products; parameters keep their stored dtype and are
+    cast at use.  `matmul_dtype` "bfloat16" under float32 rounds the operands of products with parameters
+    (`models.matmul`).  `remat` names what each layer saves for the backward pass
+    (`transformer.REMAT_POLICIES`); `attention` names the kernel (see `models.attention`).
     `unroll_layers` unrolls the scan over layers: slower to compile, a third faster to train on a CPU.
     """
 
@@ -72,7 +72,7 @@ class TransformerConfig:
 
     @property
     def operand_dtype(self) -> str:
-        """Type of the operands of the products with parameters."""
+        """Dtype of the operands in products with parameters."""
         return self.matmul_dtype or self.dtype
 
     @property
@@ -87,10 +87,10 @@ class TransformerConfig:
     @classmethod
     def from_huggingface(cls, config: Mapping[str, Any], **options: Any) -> TransformerConfig:
         """Reads the dict of a config.json; `options` are dtype, matmul_dtype, remat, attention,
-        unroll_layers, lora.
+        unroll_layers and lora.
 
-        Raises ValueError for an architecture, activation, attention, quantisation or rope variant
-        that this decoder does not have, and for a missing or impossible value, naming it.
+        Raises ValueError for an architecture, activation, attention, quantisation or rope variant that
+        this decoder does not support, and for a missing or invalid value, naming it.
         """
         model_type = config.get("model_type")
         if not isinstance(model_type, str) or model_type not in FAMILIES:
@@ -131,7 +131,7 @@ class TransformerConfig:
             o_bias=attention_bias,
             mlp_bias=family.mlp_bias_option and bool(config.get("mlp_bias")),
             qk_norm=family.qk_norm,
-            # A yarn recipe lengthens the context without touching max_position_embeddings.
+            # YaRN extends the context without changing max_position_embeddings.
             max_positions=max(positions, scaling.max_positions if scaling else 0),
             **options,
         )
@@ -139,16 +139,16 @@ class TransformerConfig:
 
 @dataclasses.dataclass(frozen=True)
 class Family:
-    """What sets a family apart from the others; everything else stands in its config.json.
+    """What distinguishes a model family; everything else is in its config.json.
 
     Attributes:
-      architecture: the only entry that "architectures" may have.
+      architecture: the only entry allowed in "architectures".
       qkv_bias: queries, keys and values have biases, whatever config.json says.
       attention_bias_option: "attention_bias" gives all four attention projections biases.
       mlp_bias_option: "mlp_bias" gives the three MLP projections biases.
       qk_norm: see `TransformerConfig`.
-      head_dim, max_positions: where config.json does not say; None: hidden size over heads.
-      sliding_window: the family can limit attention to a window, which this decoder cannot.
+      head_dim, max_positions: defaults for config.json; head_dim None: hidden size / heads.
+      sliding_window: the family may limit attention to a window, which this decoder does not support.
     """
 
     architecture: str
@@ -175,7 +175,7 @@ FAMILIES: dict[str, Family] = {
 
 
 def _check_supported(config: Mapping[str, Any], family: Family) -> None:
-    """Refuses by name what would change the computation and is not built."""
+    """Raises ValueError, naming the option, for options that change the computation and are unsupported."""
     architectures = config.get("architectures") or [family.architecture]
     if architectures != [family.architecture]:
         raise ValueError(
@@ -202,7 +202,7 @@ def _check_supported(config: Mapping[str, Any], family: Family) -> None:
                 "one for each layer"
             )
     elif family.sliding_window and config.get("use_sliding_window"):
-        first = config.get("max_window_layers", 28)  # layers from here on slide
+        first = config.get("max_window_layers", 28)  # layers from here on use a sliding window
         if config.get("sliding_window", 4_096) and first < config["num_hidden_layers"]:
             raise ValueError(
                 f"use_sliding_window = true with max_window_layers = {first} is not supported; "

@@ -1,4 +1,4 @@
-"""A language model as the host loop sees it: configuration, tokenizer, end tokens.  No weights."""
+"""A language model as the host sees it: configuration, tokenizer and end tokens, but no weights."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from genenv_jax.models.make import MakeConfig
 from genenv_jax.settings import Settings, choice
 from genenv_jax.typing import Params
 
-TOOLS = "tools"  # the role of a message whose content is a JSON list of tools, in OpenAI's form
+TOOLS = "tools"  # role of a message whose content is a JSON list of tools, in OpenAI's format
 _PROBE = {"type": "object", "properties": {"x": {"type": "integer", "description": "A number."}}}
 _PROBE_TOOL = {
     "type": "function",
@@ -52,9 +52,9 @@ class ModelConfig(Settings):
     make: MakeConfig = MakeConfig()
 
     def options(self, platform: str) -> dict[str, Any]:
-        """The options of `TransformerConfig` that are settings, adapters apart.
+        """The options of `TransformerConfig` that are settings, except adapters.
 
-        platform: of the devices, "cpu", "gpu" or "tpu"; it decides what attention "auto" is.
+        platform: of the devices: "cpu", "gpu" or "tpu"; it resolves attention "auto".
         """
         names = ("dtype", "matmul_dtype", "remat", "attention", "unroll_layers")
         options = {name: getattr(self, name) for name in names}
@@ -65,14 +65,14 @@ class ModelConfig(Settings):
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class LanguageModel:
-    """What a model directory says besides its weights.
+    """Everything in a model directory except the weights.
 
     Attributes:
       config: shape and options of the decoder.
       hf_config: config.json as read.
       tokenizer: a transformers fast tokenizer.
       eos_ids: token ids that end a completion; the first is the one to write.
-      pad_id: token id that fills unused places; never used to tell padding from text.
+      pad_id: token id that fills unused positions; never used to tell padding from text.
       path: the directory.
     """
 
@@ -85,10 +85,10 @@ class LanguageModel:
 
     @classmethod
     def load(cls, path: str | os.PathLike, **options: Any) -> LanguageModel:
-        """Reads everything but the weights of a model directory or of a model on the hub.
+        """Reads everything but the weights from a model directory or a model on the hub.
 
-        The end tokens are the tokenizer's own and those of generation_config.json, or else those
-        of config.json.
+        The end tokens are the tokenizer's, plus those of generation_config.json (if it has none, those
+        of config.json).
 
         Args:
           path: directory or hub id, see `huggingface.resolve`.
@@ -96,7 +96,7 @@ class LanguageModel:
         Raises:
           FileNotFoundError: the directory, its configuration or its tokenizer is missing.
           ValueError: a file is damaged, the architecture is not supported, there is no end token,
-            or the tokenizer does not fit the model.
+            or the tokenizer does not match the model.
         """
         path = huggingface.resolve(path)
         hf_config = huggingface.read_config(path)
@@ -132,11 +132,11 @@ class LanguageModel:
         return cls(config, hf_config, tokenizer, eos_ids, pad_id, path)
 
     def load_params(self, shardings: Params | None = None, param_dtype: Any = "float32") -> Params:
-        """The directory's weights, see `huggingface.load_params`."""
+        """Loads the directory's weights, see `huggingface.load_params`."""
         return huggingface.load_params(self.path, self.config, shardings, param_dtype)
 
     def save(self, path: str | os.PathLike, params: Params, **options: Any) -> pathlib.Path:
-        """Writes `params` with this configuration and the tokenizer's files, see `huggingface.save_model`."""
+        """Saves `params` with this configuration and the tokenizer's files, see `huggingface.save_model`."""
         generation = huggingface.read_generation_config(self.path)
         generation |= {"eos_token_id": list(self.eos_ids), "pad_token_id": self.pad_id}
         return huggingface.save_model(
@@ -144,14 +144,14 @@ class LanguageModel:
         )
 
     def encode_messages(self, messages: Sequence[Mapping[str, str]]) -> list[int]:
-        """Token ids of a conversation under the chat template, up to where the assistant speaks.
+        """Token ids of a conversation under the chat template, up to the assistant's next turn.
 
-        A message cannot forge a turn: control tokens spelt out in its content are encoded as
-        ordinary text.  Other conversations give exactly the tokens of the template's text.
+        A message cannot forge a turn: control tokens spelled out in its content are encoded as
+        ordinary text.  All other conversations give exactly the tokens of the template's text.
 
         Args:
-          messages: dicts with the strings "role" and "content".  The tools of a message of the role `TOOLS`
-            are given to the template as such.
+          messages: dicts with strings "role" and "content".  A message with the role `TOOLS` lists tools,
+            which are passed to the template as tools.
         Raises:
           ValueError: the tokenizer has no chat template, a message is malformed, or the template
             refuses the conversation.
@@ -167,18 +167,18 @@ class LanguageModel:
     def encode_reply(
         self, messages: Sequence[Mapping[str, str]], reply: Sequence[Mapping[str, str]], done: bool
     ) -> list[int]:
-        """Token ids that follow an answer to `messages`, up to where the assistant speaks again.
+        """Token ids that follow an answer to `messages`, up to the assistant's next turn.
 
-        `encode_messages(messages)`, the answer and these are the tokens of the whole conversation, however
-        the answer's text would be split into tokens again.
+        `encode_messages(messages)`, the answer and these ids form the whole conversation's tokens, even if
+        the tokenizer would split the answer's text differently.
 
         Args:
           messages: the conversation that was answered.
-          reply: what comes after the answer; none of it the assistant's.
-          done: whether the answer's own tokens end with an end token, which is not repeated.
+          reply: the messages after the answer, none from the assistant.
+          done: whether the answer already ends with an end token, which is then not repeated.
         Raises:
-          ValueError: as `encode_messages` does, or the template rewrites what comes before a reply, or writes
-            no end token after an answer.
+          ValueError: as in `encode_messages`, or the template rewrites what comes before a reply, or it
+            writes no end token after an answer.
         """
         _, after, contents, secret = self._around(messages, reply)
         ids = self._encode_marked(after, contents, secret)
@@ -191,7 +191,7 @@ class LanguageModel:
 
     @functools.cached_property
     def why_not_continuable(self) -> str:
-        """Why the chat template cannot go on with an episode's tokens; "" where it can."""
+        """Why the chat template cannot continue from an episode's tokens; "" if it can."""
         opening = [{"role": "user", "content": "a"}]
         reply = [{"role": "user", "content": "c"}]
         answered = [*opening, {"role": "assistant", "content": "b"}, *reply]
@@ -209,9 +209,9 @@ class LanguageModel:
 
     @functools.cached_property
     def written_call(self) -> str:
-        """How the chat template writes `probe_tool(x=1)` as an answer; "" where it takes no tools.
+        """How the chat template writes an answer that calls `probe_tool(x=1)`; "" if it takes no tools.
 
-        A template that shows tools but writes no calls gives those of Hermes, the most common form.
+        If a template shows tools but writes no calls, this is the Hermes form, the most common one.
         """
         tools = {"role": TOOLS, "content": json.dumps([_PROBE_TOOL])}
         asked = {"role": "user", "content": "a"}
@@ -221,7 +221,7 @@ class LanguageModel:
             return ""
         if "probe_tool" not in shown:
             return ""
-        for arguments in ({"x": 1}, '{"x": 1}'):  # templates differ in what they take
+        for arguments in ({"x": 1}, '{"x": 1}'):  # templates accept one or the other
             function = {"name": "probe_tool", "arguments": arguments}
             call = {"id": "probe0000", "type": "function", "function": function}
             answer = {"role": "assistant", "content": "", "tool_calls": [call]}
@@ -235,7 +235,7 @@ class LanguageModel:
 
     @functools.cached_property
     def takes_results(self) -> bool:
-        """Whether the chat template has a role of its own, "tool", for what a call returns."""
+        """Whether the chat template has a "tool" role for what a call returns."""
         tools = {"role": TOOLS, "content": json.dumps([_PROBE_TOOL])}
         asked, answered = {"role": "user", "content": "a"}, {"role": "assistant", "content": "b"}
         try:
@@ -248,10 +248,10 @@ class LanguageModel:
     def _around(
         self, messages: Sequence[Mapping[str, str]], reply: Sequence[Mapping[str, str]]
     ) -> tuple[str, str, list[str], str]:
-        """The template's texts before and after the answer to `messages`, where `reply` follows it.
+        """The template's text before and after the answer to `messages`, when `reply` follows the answer.
 
-        The first is that of `messages`, but for what the template puts before an answer and drops once it has
-        been given, as Qwen3's does with an empty thought.  Placeholders are as `_mark` gives them.
+        The first text is that of `messages`, without what the template puts before an answer and later drops,
+        such as Qwen3's empty thought.  Placeholders are as in `_mark`.
         """
         answered = [*messages, {"role": "assistant", "content": ""}, *reply]
         marked, contents, secret = self._mark(answered, always=len(messages))
@@ -266,9 +266,9 @@ class LanguageModel:
     def _mark(
         self, messages: Sequence[Mapping[str, str]], always: int = -1
     ) -> tuple[list[dict[str, str]], list[str], str]:
-        """The messages with placeholders for contents that spell out control tokens, and for `always`.
+        """Replaces contents that spell out control tokens, and that of message `always`, by placeholders.
 
-        Returns also all contents, and the word that placeholders begin with.  Raises ValueError for a
+        Also returns all contents, and the word that placeholders begin with.  Raises ValueError for a
         malformed message.
         """
         if not self.tokenizer.chat_template:
@@ -281,10 +281,10 @@ class LanguageModel:
             if not all(isinstance(message.get(part), str) for part in ("role", "content")):
                 raise ValueError(f"message {number} lacks a string 'role' or 'content'")
             content = _valid_unicode(message["content"])
-            if message["role"] == TOOLS:  # without escapes, in which control tokens could hide
+            if message["role"] == TOOLS:  # remove escapes, which could hide control tokens
                 content = json.dumps(json.loads(content), ensure_ascii=False)
             contents.append(content)
-        # It depends on all contents, so none of them can hold it.
+        # A hash of all contents, so none of them can contain it.
         secret = hashlib.sha256("\0".join(contents).encode()).hexdigest()
         marked = []
         for n, (message, content) in enumerate(zip(messages, tuple(contents), strict=True)):
@@ -299,7 +299,7 @@ class LanguageModel:
         return marked, contents, secret
 
     def _encode_marked(self, text: str, contents: Sequence[str], secret: str) -> list[int]:
-        """Token ids of the template's text; the contents that placeholders stand for are encoded apart."""
+        """Token ids of the template's text; the contents behind placeholders are encoded separately."""
         ids: list[int] = []
         for n, piece in enumerate(re.split(f"{secret}:([0-9]+):", text)):
             inside = n % 2 == 1
@@ -309,9 +309,9 @@ class LanguageModel:
     def encode(self, text: str, *, control_tokens: bool = False) -> list[int]:
         """Token ids of `text`, with nothing added around it.
 
-        Control tokens (such as <|im_end|>) that are spelt out in the text are ordinary text, unless
-        `control_tokens` is true; set it only for text that no model wrote.  Other special tokens, such as a
-        tag that a tokenizer has as one, are themselves.  Total: lone surrogates are replaced.
+        Control tokens (such as <|im_end|>) spelled out in the text are encoded as ordinary text, unless
+        `control_tokens` is true; set it only for text that no model wrote.  Other special tokens, such as
+        tags with a token of their own, keep their ids.  Never raises: lone surrogates are replaced.
         """
         text = _valid_unicode(text)
         control = [] if control_tokens else [t for t in self._control_tokens if t in text]
@@ -325,10 +325,10 @@ class LanguageModel:
         return ids
 
     def decode(self, ids: Iterable[int]) -> str:
-        """Text of token ids, without control tokens; tags that are special tokens stay.
+        """Text of token ids, without control tokens; tags that are special tokens are kept.
 
-        Total: ids without a token (models have more rows than tokens) are left out, and bytes that
-        are not UTF-8 become U+FFFD.
+        Never raises: ids without a token (models have more rows than tokens) are dropped, and bytes
+        that are not UTF-8 become U+FFFD.
         """
         known, control = range(self.config.vocab_size), self._control_tokens.values()
         ids = (int(token) for token in ids)
@@ -342,12 +342,12 @@ class LanguageModel:
     def _control_tokens(self) -> dict[str, int]:
         """The special tokens that begin, end or pad texts and turns, with their ids.
 
-        They are those of the template's plain conversations; without a template all are.
+        These are the ones in the template's plain conversations; without a template, all of them.
         """
         added = self.tokenizer.added_tokens_decoder
         special = {token.content: number for number, token in added.items() if token.special}
         turns = [{"role": role, "content": "a"} for role in ("system", "user", "assistant", "user")]
-        for messages in (turns, turns[1:]):  # some templates know no system messages
+        for messages in (turns, turns[1:]):  # some templates reject system messages
             try:
                 text = self._render(messages)
             except ValueError:
@@ -368,19 +368,19 @@ class LanguageModel:
                 tools=[tool for content in tools for tool in json.loads(content)] or None,
                 add_generation_prompt=True,
                 tokenize=False,
-                # Llama 3's templates put today's date in, by default; a prompt must not depend on the day.
+                # Llama 3's templates insert today's date by default; a prompt must not depend on the day.
                 date_string="26 Jul 2024",
-                # Qwen3's let the model think first, by default; all of an answer is read, and it is bounded.
+                # Qwen3's think first by default; here the whole answer is read, and its length is limited.
                 enable_thinking=False,
             )
-        except Exception as error:  # a template is a program: it may raise anything
+        except Exception as error:  # a template is a program and may raise anything
             raise ValueError(
                 f"{self.path}: the chat template refuses the messages: {error}"
             ) from error
 
 
 def _valid_unicode(text: str) -> str:
-    """The text with lone surrogates, which JSON can carry and no tokenizer accepts, replaced."""
+    """Replaces lone surrogates, which JSON can carry but no tokenizer accepts."""
     return text.encode("utf-8", "replace").decode("utf-8")
 
 
@@ -394,13 +394,13 @@ def _ids(config: Mapping[str, Any], name: str) -> tuple[int, ...]:
 
 
 def _load_tokenizer(path: pathlib.Path) -> Any:
-    # Imported here: transformers takes seconds, and configurations are read without it.
+    # Imported here: transformers takes seconds to import, and reading a configuration does not need it.
     from transformers import PreTrainedTokenizerFast
 
     if not (path / "tokenizer.json").is_file():
         raise FileNotFoundError(f"{path} holds no tokenizer.json; expected a fast tokenizer")
     try:
-        # Not AutoTokenizer: for some families it replaces the splitting rules of tokenizer.json.
+        # Not AutoTokenizer: for some families it overrides the splitting rules of tokenizer.json.
         return PreTrainedTokenizerFast.from_pretrained(path)
     except Exception as error:  # the tokenizers library raises bare Exception
         raise ValueError(f"{path}: the tokenizer cannot be read: {error}") from error

@@ -1,8 +1,8 @@
 """Low-rank adapters (LoRA, arXiv 2106.09685): y = x W + (α / r) (x A) B, with W frozen.
 
-A model with adapters is the same module with a `LoraConfig`: each target projection has two parameters
-more, "lora_a" and "lora_b".  The frozen rest is one tree, the adapters another of the same nesting, so
-several policies share one base: `join(base, adapters)` is what the module is applied to, and the base
+A model with adapters is the same module with a `LoraConfig`: each target projection gets two more
+parameters, "lora_a" and "lora_b".  The frozen base is one tree and the adapters another with the same
+nesting, so several policies share one base.  The module is applied to `join(base, adapters)`; the base
 alone is the reference policy.
 """
 
@@ -18,7 +18,7 @@ from flax import traverse_util
 from genenv_jax.settings import Settings, within
 from genenv_jax.typing import Array, Params
 
-# Target names are those of Hugging Face checkpoints; without "_proj" they are our modules'.
+# Target names follow Hugging Face checkpoints; without "_proj" they name our modules.
 TARGETS = ("q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj", "down_proj")
 
 
@@ -57,14 +57,14 @@ class LoraConfig(Settings):
 
 
 def init_a(contract: int) -> nn.initializers.Initializer:
-    """Initialiser of A, as in PEFT: uniform on ±1/√fan_in, over `contract` input axes.  B starts at 0."""
+    """Initialiser of A, as in PEFT: uniform on ±1/√fan_in over `contract` input axes.  B starts at 0."""
     return nn.initializers.variance_scaling(
         1.0 / 3.0, "fan_in", "uniform", in_axis=tuple(range(contract)), out_axis=-1
     )
 
 
 def split(params: Params) -> tuple[Params, Params]:
-    """(frozen base, adapters) of a tree that holds both; works on any leaves."""
+    """Splits a tree into (frozen base, adapters); works on any leaves."""
     flat = traverse_util.flatten_dict(params)
     adapters = {path: leaf for path, leaf in flat.items() if path[-1].startswith("lora_")}
     base = {path: leaf for path, leaf in flat.items() if path not in adapters}
@@ -72,9 +72,9 @@ def split(params: Params) -> tuple[Params, Params]:
 
 
 def join(frozen: Params, trained: Params) -> Params:
-    """One tree of the leaves of two; inverse of `split`.  Neither is copied.
+    """Joins the leaves of two trees, without copies; the inverse of `split`.
 
-    Raises ValueError where both have a leaf of the same path.
+    Raises ValueError if both have a leaf at the same path.
     """
     first, second = traverse_util.flatten_dict(frozen), traverse_util.flatten_dict(trained)
     if both := first.keys() & second.keys():
@@ -84,7 +84,7 @@ def join(frozen: Params, trained: Params) -> Params:
 
 @jax.jit
 def merge_kernel(kernel: Array, a: Array, b: Array, scale: float) -> Array:
-    """W + scale · A B of l layers, float32: a small update of a bfloat16 kernel would round to none.
+    """W + scale · A B for l layers, in float32: in bfloat16, a small update would round to zero.
 
     kernel (l, in…, out…), a (l, in…, r), b (l, r, out…).
     """

@@ -1,7 +1,7 @@
-"""Makes a small model: a tokenizer trained on given texts and random weights.
+"""Makes a small model with random weights and a tokenizer trained on given texts.
 
-The result is an ordinary Hugging Face directory (a Qwen2 config.json, tokenizer.json, safetensors), so
-everything after this runs as it would on a downloaded model.
+The result is an ordinary Hugging Face directory (a Qwen2 config.json, tokenizer.json and safetensors),
+so everything else works as it does with a downloaded model.
 """
 
 from __future__ import annotations
@@ -62,21 +62,21 @@ CHAT_TEMPLATE = (
 
 
 def chat_text(messages: Iterable[Mapping[str, str]]) -> str:
-    """A conversation under `CHAT_TEMPLATE`: what the tokenizer will meet."""
+    """The text of a conversation under `CHAT_TEMPLATE`, as the tokenizer will see it."""
     return "".join(f"{START}{turn['role']}\n{turn['content']}{END}\n" for turn in messages)
 
 
 def train_tokenizer(texts: Iterable[str], vocab_size: int) -> Any:
-    """A byte-level BPE tokenizer with ChatML control tokens, as a transformers fast tokenizer.
+    """Trains a byte-level BPE tokenizer with ChatML control tokens, as a transformers fast tokenizer.
 
-    Digits stay single tokens; what lies between digits may become one token, phrases included, which
-    keeps the sequences of a formulaic world short.  Any text can be encoded.
+    Digits stay single tokens.  Text between digits may become one token, even a whole phrase, which keeps
+    sequences short in a formulaic world.  Any text can be encoded.
     """
     from transformers import PreTrainedTokenizerFast
 
     tokenizer = _tokenizer()
     tokenizer.decoder = decoders.ByteLevel()
-    # Before training, so that the texts are split at control tokens and no merge spans one.
+    # Added before training, so that texts are split at control tokens and no merge spans one.
     tokenizer.add_special_tokens([PAD, START, END])
     trainer = trainers.BpeTrainer(
         vocab_size=vocab_size,
@@ -94,7 +94,7 @@ def train_tokenizer(texts: Iterable[str], vocab_size: int) -> Any:
 
 
 def _tokenizer() -> Tokenizer:
-    """It has no words yet, but the rules by which it splits text."""
+    """An untrained tokenizer that has only the rules for splitting text."""
     tokenizer = Tokenizer(models.BPE())
     tokenizer.pre_tokenizer = pre_tokenizers.Sequence(
         [
@@ -106,9 +106,9 @@ def _tokenizer() -> Tokenizer:
 
 
 def has_made_tokenizer(directory: pathlib.Path) -> bool:
-    """Whether the tokenizer of a model directory splits text as those of `train_tokenizer` do.
+    """Whether a model directory's tokenizer splits text like those of `train_tokenizer`.
 
-    transformers' AutoTokenizer does not: it gives every Qwen2 model the rules of Qwen2.
+    If so, transformers' AutoTokenizer misreads it: it gives every Qwen2 model Qwen2's rules.
     """
     file = directory / "tokenizer.json"
     rules = json.loads(_tokenizer().to_str())["pre_tokenizer"]
@@ -131,10 +131,10 @@ def make_model(
     """Writes a randomly initialised Qwen2 model with tied embeddings; returns its directory.
 
     Args:
-      directory: where to; replaced as a whole if it exists.
-      texts: what the tokenizer is trained on.
-      vocab_size: most tokens; at least 259 (256 bytes and three control tokens).
-      seed: of the weights.  The other arguments are the fields of the Qwen2 configuration.
+      directory: where to write; replaced as a whole if it exists.
+      texts: training texts of the tokenizer.
+      vocab_size: maximum number of tokens, at least 259 (256 bytes and three control tokens).
+      seed: of the weights.  The other arguments are fields of the Qwen2 configuration.
     """
     if vocab_size < 259:
         raise ValueError(f"model.make.vocab_size = {vocab_size}: expected at least 259")

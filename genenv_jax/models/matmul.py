@@ -1,4 +1,4 @@
-"""The decoder's matrix product, with operands that may be narrower than the activations."""
+"""The decoder's matrix product, whose operands may be narrower than the activations."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from genenv_jax.typing import Array
 def matmul(x: Array, kernel: Array) -> Array:
     """x @ kernel in x's dtype; x (rows, in), kernel (in, out).
 
-    A bfloat16 kernel under float32 rows: both operands of the product, and of its gradient by x, are rounded
-    to bfloat16 and the sums are float32, as a TPU computes float32 products by default.
+    With float32 rows and a bfloat16 kernel, the operands of the product and of its gradient with respect to x
+    are rounded to bfloat16, and sums are float32, as in a TPU's default float32 product.
     """
     return _mixed(x, kernel) if kernel.dtype != x.dtype else x @ kernel
 
@@ -28,7 +28,7 @@ def _mixed_forward(x, kernel):
 
 def _mixed_gradient(saved, gradient):
     x, kernel = saved
-    # Of its two operands the CPU backend would have to transpose one, for which it has no narrow product.
+    # In float32: one operand needs transposing, and the CPU backend has no narrow product for that.
     of_kernel = jax.lax.dot_general(x, gradient, (((0,), (0,)), ((), ())))
     return _rounded(gradient, kernel, ((1,), (1,))), of_kernel.astype(kernel.dtype)
 

@@ -1,4 +1,4 @@
-"""Writes adapters in the format of the PEFT library: adapter_config.json and adapter_model.safetensors."""
+"""Writes adapters in the PEFT library's format: adapter_config.json and adapter_model.safetensors."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from genenv_jax.typing import Params
 CONFIG = "adapter_config.json"
 WEIGHTS = "adapter_model.safetensors"
 
-# Options of PEFT that change what an adapter computes, with the values that ours has.
+# PEFT options that change what an adapter computes, with the values that match ours.
 _PLAIN = {
     "bias": "none",
     "fan_in_fan_out": False,
@@ -50,15 +50,15 @@ def save_adapter(
 ) -> pathlib.Path:
     """Writes adapters as a directory that `peft.PeftModel.from_pretrained` loads.
 
-    It appears whole or not at all.  In a run of several processes all must call this.
+    The directory appears whole or not at all.  In a run with several processes, all must call this.
 
     Args:
-      path: the directory to make.
-      adapters: as `lora.split` gives them, layers stacked, on any devices.
+      path: the directory to create.
+      adapters: as returned by `lora.split`, with stacked layers, on any devices.
       lora: their rank, scale and targets.
-      base_model: directory or hub id of the base, for the reader's information.
-      overwrite: replace `path` where it exists.
-      notes: texts to write beside them, by name of the file.
+      base_model: directory or hub id of the base, recorded for information.
+      overwrite: replace `path` if it exists.
+      notes: more texts to write, by file name.
     Raises:
       FileExistsError: `path` exists and `overwrite` is false.
       ValueError: an adapter holds NaN or infinity.
@@ -72,7 +72,7 @@ def save_adapter(
         if not np.isfinite(stacked.astype(np.float32)).all():
             raise ValueError(f"{'/'.join(name)} holds NaN or infinity; not written")
         for layer, x in enumerate(stacked):
-            # Ours are (in…, r) and (r, out…); PEFT's are the matrices (r, in) and (out, r).
+            # Ours are (in…, r) and (r, out…); PEFT's are matrices (r, in) and (out, r).
             x = x.reshape(-1, lora.rank) if name[-1] == "lora_a" else x.reshape(lora.rank, -1)
             tensors[_key(name, layer)] = np.ascontiguousarray(x.T)
     described = {

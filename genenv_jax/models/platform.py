@@ -1,4 +1,4 @@
-"""What kind of device a program is for, while it is traced."""
+"""The platform that a program is being traced for."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import jax
 def target_platform() -> str:
     """Platform of the current mesh's devices, else of the default backend: "cpu", "gpu" or "tpu".
 
-    The devices of a described topology are not the host's.
+    They differ when the mesh comes from a topology description.
     """
     device = jax.sharding.get_abstract_mesh().abstract_device
     return jax.default_backend() if device is None else device.platform

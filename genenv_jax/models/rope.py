@@ -23,15 +23,15 @@ def rope_tables(
     if scaling is not None and scaling.attention_factor != 1:
         cos, sin = cos * scaling.attention_factor, sin * scaling.attention_factor
     if target_platform() == "cpu":
-        # XLA's CPU backend would compute them again in every layer's rotation, for every head.  It takes
-        # no elementwise work into a matrix product, nor out of one, and this one is exact.
+        # XLA's CPU backend would recompute them in every layer's rotation, for every head.  It fuses no
+        # elementwise work across a matrix product, and this product is exact.
         identity = jnp.eye(cos.shape[-1], dtype=cos.dtype)
         cos, sin = cos @ identity, sin @ identity
     return cos, sin
 
 
 def apply_rope(x: Array, tables: tuple[Array, Array]) -> Array:
-    """Rotates (b, g, t, heads, h); the pairs are (i, i + h / 2), as in Hugging Face checkpoints."""
+    """Rotates x (b, g, t, heads, h) in pairs (i, i + h / 2), as in Hugging Face checkpoints."""
     cos, sin = tables
     first, second = jnp.split(x.astype(jnp.float32), 2, axis=-1)
     rotated = jnp.concatenate([first * cos - second * sin, second * cos + first * sin], axis=-1)

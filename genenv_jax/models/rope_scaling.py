@@ -1,7 +1,7 @@
-"""How a checkpoint stretches its rotary embeddings to longer contexts.
+"""Rotary embedding scaling: how a checkpoint extends its context.
 
-Host arithmetic only, in NumPy: the frequencies are constants of a traced program.  They have to agree
-with what the model was trained with to the last bit, since a position of 32,000 multiplies any error.
+NumPy on the host only: the frequencies are constants of a traced program.  They must match the training
+frequencies to the last bit, because a position of 32,000 multiplies any error.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-# rope type: (required keys, optional keys), as Hugging Face config.json files spell them.
+# rope type: (required keys, optional keys), as spelled in Hugging Face config.json files.
 _KEYS: dict[str, tuple[frozenset[str], frozenset[str]]] = {
     "default": (frozenset(), frozenset()),
     "linear": (frozenset({"factor"}), frozenset()),
@@ -40,18 +40,18 @@ _KEYS: dict[str, tuple[frozenset[str], frozenset[str]]] = {
 
 @dataclasses.dataclass(frozen=True)
 class RopeScaling:
-    """Rescaled rotary frequencies; each type uses the fields that its name stands at.
+    """Rescaled rotary frequencies; each type uses the fields marked with its name.
 
     Attributes:
       rope_type: "linear" (position interpolation), "llama3" (Llama 3.1's) or "yarn" (arXiv
         2309.00071).
       factor: how many times longer the context becomes.
-      original_max_positions: context length of the first training (llama3, yarn).
+      original_max_positions: context length in pretraining (llama3, yarn).
       low_freq_factor, high_freq_factor: original length over the wavelength above which a frequency
         is divided by `factor`, and below which it is kept (llama3).
       beta_fast, beta_slow: rotations within the original length above which a frequency is kept, and
         below which it is divided by `factor` (yarn).
-      attention_factor: multiplies queries and keys, by way of cosines and sines (yarn).
+      attention_factor: scales queries and keys through the cosines and sines (yarn).
       truncate: round the ends of yarn's ramp to whole dimensions.
     """
 
@@ -67,16 +67,16 @@ class RopeScaling:
 
     @property
     def max_positions(self) -> int:
-        """The context length that this scaling makes room for; 0 where it does not say."""
+        """The context length that this scaling supports; 0 if unspecified."""
         return round(self.factor * self.original_max_positions) if self.rope_type == "yarn" else 0
 
 
 def read_rope(config: Mapping[str, Any], default_theta: float) -> tuple[float, RopeScaling | None]:
     """(base θ, scaling or None) from the dict of a config.json.
 
-    Both spellings are read: "rope_scaling" beside a top-level "rope_theta", and transformers 5's
-    "rope_parameters" that holds both.  Raises ValueError for a type, a key or a value that this
-    package does not have, by name, and where the two spellings disagree.
+    Reads both spellings: "rope_scaling" beside a top-level "rope_theta", and transformers 5's
+    "rope_parameters", which holds both.  Raises ValueError, naming it, for an unsupported type, key or
+    value, and if the two spellings disagree.
     """
     spelt = [key for key in ("rope_parameters", "rope_scaling") if config.get(key)]
     if not spelt:
@@ -137,7 +137,7 @@ def _scaling(config: Mapping[str, Any], where: str) -> RopeScaling | None:
 
     if rope_type == "linear":
         return RopeScaling("linear", number("factor"))
-    # A length at the top level goes before the one inside, as in transformers.
+    # A length at the top level takes precedence, as in transformers.
     length = config.get("original_max_position_embeddings") or given.get(
         "original_max_position_embeddings", config.get("max_position_embeddings")
     )
@@ -173,7 +173,7 @@ def _scaling(config: Mapping[str, Any], where: str) -> RopeScaling | None:
 
 
 def _yarn_attention_factor(factor: float, mscale: float, mscale_all_dim: float) -> float:
-    """YaRN's 0.1 ln s + 1 (its Eq. 22), or the ratio of two such where both weights are given."""
+    """YaRN's 0.1 ln s + 1 (its Eq. 22), or a ratio of two such terms if both weights are given."""
 
     def temperature(weight: float) -> float:
         return 1.0 if factor <= 1 else 0.1 * weight * math.log(factor) + 1.0
@@ -186,8 +186,8 @@ def _yarn_attention_factor(factor: float, mscale: float, mscale_all_dim: float) 
 def inverse_frequencies(head_dim: int, theta: float, scaling: RopeScaling | None) -> np.ndarray:
     """Angle per position of each pair of dimensions: (h / 2,) float32.
 
-    Equals `transformers.modeling_rope_utils.ROPE_INIT_FUNCTIONS` in float32, rounding included:
-    the powers are rounded to float32 before anything is done with them.
+    Equals `transformers.modeling_rope_utils.ROPE_INIT_FUNCTIONS` in float32, including rounding:
+    the powers are rounded to float32 before any other operation.
     """
     exponent = np.arange(0, head_dim, 2, dtype=np.float32) / np.float32(head_dim)
     power = (theta ** exponent.astype(np.float64)).astype(np.float32)
@@ -202,10 +202,10 @@ def inverse_frequencies(head_dim: int, theta: float, scaling: RopeScaling | None
 
 
 def _llama3(plain: np.ndarray, s: RopeScaling) -> np.ndarray:
-    """Long waves are slowed by `factor`, short ones kept; between them the two are mixed."""
+    """Slows long waves by `factor`, keeps short ones, and interpolates in between."""
     f32 = np.float32
     length, low, high = s.original_max_positions, s.low_freq_factor, s.high_freq_factor
-    # Reciprocals first: this is how PyTorch divides a number by a tensor.
+    # Reciprocals first, because PyTorch divides a number by a tensor that way.
     wavelength = f32(1) / plain * f32(2 * math.pi)
     smooth = (f32(1) / wavelength * f32(length) - f32(low)) / f32(high - low)
     mixed = (f32(1) - smooth) * plain / f32(s.factor) + smooth * plain
@@ -214,11 +214,11 @@ def _llama3(plain: np.ndarray, s: RopeScaling) -> np.ndarray:
 
 
 def _yarn(power: np.ndarray, head_dim: int, theta: float, s: RopeScaling) -> np.ndarray:
-    """A linear ramp over the dimensions from the plain frequencies to those divided by `factor`."""
+    """A linear ramp over the dimensions, from plain frequencies to those divided by `factor`."""
     f32 = np.float32
 
     def dimension(rotations: float) -> float:
-        """Where a pair makes that many rotations within the original length (Eq. 17 solved)."""
+        """The dimension whose pair makes that many rotations in the original length (from Eq. 17)."""
         turns = s.original_max_positions / (rotations * 2 * math.pi)
         return head_dim * math.log(turns) / (2 * math.log(theta))
 

@@ -1,7 +1,7 @@
-"""Log-probabilities of completions under a model: what training and scoring have in common.
+"""Log-probs of completions under a model, shared by training and scoring.
 
-A prompt passes through the network once; its g completions read its keys and values.  Exact, gradients
-included, and logits are computed at completion tokens only, a chunk at a time.
+A prompt passes through the network once, and its g completions read its keys and values.  Results and
+gradients are exact.  Logits are computed only at completion tokens, one chunk at a time.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ class CompletionBatch(NamedTuple):
 
     prompts: (b, p) int32.            prompt_lengths: (b,) int32, at least 1.
     completions: (b, g, c) int32.     completion_lengths: (b, g) int32; 0 marks an empty row.
-    loss_mask: (b, g, c) bool, which tokens the policy wrote, the others being an environment's; None: all.
+    loss_mask: (b, g, c) bool, true at tokens the policy wrote, not the environment; None: all.
     """
 
     prompts: Array
@@ -34,7 +34,7 @@ class CompletionBatch(NamedTuple):
 
     @property
     def mask(self) -> Array:
-        """(b, g, c) float32: 1 at completion tokens, 0 at padding and at what an environment wrote."""
+        """(b, g, c) float32: 1 at completion tokens, 0 at padding and at tokens from the environment."""
         c = self.completions.shape[-1]
         mask = jnp.arange(c) < self.completion_lengths[..., None]
         if self.loss_mask is not None:
@@ -44,10 +44,10 @@ class CompletionBatch(NamedTuple):
 
 @jax.custom_vjp
 def token_logprobs(logits: Array, tokens: Array) -> tuple[Array, Array]:
-    """Log-probs of tokens (...) and entropies (...) in nats, of softmax(logits), logits (..., v) float32.
+    """Log-probs of tokens (...) and entropies (...), in nats, under softmax of logits (..., v) float32.
 
-    Its gradient is one expression of the logits, where that of `log_softmax` and what is made of it
-    would keep and read several arrays of their size:
+    The gradient is a single expression of the logits.  Differentiating through `log_softmax` would save
+    and read several arrays of the logits' size:
 
         d log p(token) / d logit_j = 1[j = token] - p_j
         d entropy / d logit_j = -p_j (log p_j + entropy)
@@ -61,7 +61,7 @@ def _token_logprobs(logits, tokens):
     mass = jnp.sum(weight, axis=-1)
     total = top[..., 0] + jnp.log(mass)
     entropy = total - jnp.sum(weight * logits, axis=-1) / mass
-    # Not a gather: the vocabulary may be split over devices, and this sum is local but for its end.
+    # Not a gather: the vocabulary may be sharded, and only the end of this sum crosses devices.
     chosen = jnp.arange(logits.shape[-1]) == tokens[..., None]
     logp = jnp.sum(jnp.where(chosen, logits, 0.0), axis=-1) - total
     return (logp, entropy), (logits, tokens, total, entropy)
@@ -87,9 +87,9 @@ def completion_logprobs(
     Args:
       params: parameters of `Transformer(config)`.
       batch: prompts and completions.
-      chunk: completion tokens whose logits (chunk, v) exist at one time; None: `logit_chunk`.
+      chunk: completion tokens whose logits (chunk, v) exist at a time; None: `logit_chunk`.
     Returns:
-      log-probs and entropies in nats, both (b, g, c) float32 and 0 where `batch.mask` is.
+      log-probs and entropies in nats, both (b, g, c) float32, and 0 where `batch.mask` is 0.
     """
     model = Transformer(config)
     b, p = batch.prompts.shape
@@ -98,8 +98,8 @@ def completion_logprobs(
     prompts = batch.prompts[:, None], jnp.broadcast_to(jnp.arange(p), (b, 1, p))
     if c > 1:
         prompt_mask = (jnp.arange(p) < batch.prompt_lengths[:, None])[:, None, None]
-        # The last token's hidden state predicts nothing.  It is computed where that keeps the width
-        # a multiple of a tile (128), since TPUs compute the whole tile anyway.
+        # The last token's hidden state predicts nothing.  It is computed only if that keeps the width a
+        # multiple of a tile (128), because TPUs compute whole tiles anyway.
         rows = batch.completions if c % 128 == 0 else batch.completions[:, :, :-1]
         positions = batch.prompt_lengths[:, None, None] + jnp.arange(rows.shape[-1])
         positions = jnp.broadcast_to(positions, rows.shape)
@@ -118,7 +118,7 @@ def completion_logprobs(
         hidden, target = args
         return token_logprobs(model.apply(weights, hidden, head, method="logits"), target)
 
-    # Chunks run along the completion tokens and keep the batch axis whole, so that it stays sharded.
+    # Chunks split the completion tokens, not the batch axis, which therefore stays sharded.
     width = max(1, (chunk or logit_chunk(config)) // b)
     rows = hidden.reshape(b, g * c, -1), batch.completions.reshape(b, g * c)
     if g * c > width:
@@ -127,7 +127,7 @@ def completion_logprobs(
             lambda x: jnp.pad(x, [(0, 0), (0, pad)] + [(0, 0)] * (x.ndim - 2)), rows
         )
         chunks = jax.tree.map(lambda x: x.reshape(b, -1, width, *x.shape[2:]).swapaxes(0, 1), rows)
-        # Recomputed in the backward pass, so that only one chunk of logits is ever alive.
+        # Recompute in the backward pass, so that only one chunk of logits is ever alive.
         chunks = jax.lax.map(jax.checkpoint(score), chunks)
         logp, entropy = (x.swapaxes(0, 1).reshape(b, -1)[:, : g * c] for x in chunks)
     else:
@@ -137,10 +137,10 @@ def completion_logprobs(
 
 
 def logit_chunk(config: TransformerConfig) -> int:
-    """How many tokens' logits are computed at one time.
+    """How many tokens' logits are computed at a time.
 
-    On a CPU so few that they stay in its cache, where they are read several times; elsewhere as many
-    as a matrix product needs to be efficient.
+    On a CPU, few enough to stay in its cache, because they are read several times.  Elsewhere, enough
+    for an efficient matrix product.
     """
     return max(256, 2**20 // config.vocab_size) if target_platform() == "cpu" else 2048
 

@@ -1,15 +1,15 @@
-"""The decoder: one Linen module for every family, prefill, decoding, scoring and training.
+"""The decoder: one Linen module for all families, and for prefill, decoding, scoring and training.
 
 The rows of a batch come in groups: `b` prompts, each with `g` continuations.  Attention reads a list
-of key/value segments, and a segment whose group axis is 1 is shared by the whole group.  So a prompt
-is computed once however many continuations it has, in sampling and in training alike:
+of key/value segments; a segment whose group axis is 1 is shared by the whole group.  So a prompt is
+computed once, however many continuations it has, both in sampling and in training:
 
     prompt pass         tokens (b, 1, p)                               -> KV segment (l, b, 1, p, k, h)
-    both, by layers     prompts (b, 1, p) and completions (b, g, c)    -> hidden     (b, g, c, d)
+    both, per layer     prompts (b, 1, p) and completions (b, g, c)    -> hidden     (b, g, c, d)
     decoding step       tokens (b, g, 1), context = (prompt, generated)
 
-Rows are right-padded and causal, so padding is never attended to by a real token within a pass; a
-context segment carries a mask made from lengths (never from the pad token's id).
+Rows are right-padded and causal, so within a pass no real token attends to padding.  A context segment
+carries a mask computed from lengths, never from the pad token's id.
 """
 
 from __future__ import annotations
@@ -43,14 +43,14 @@ class KVSegment(NamedTuple):
 
 
 def constrain(x: Array, batch: str, *features: str, length: str = "length") -> Array:
-    """Shards (b, g, t, ...) by logical names: of the rows, the tokens and the axes after them."""
+    """Shards (b, g, t, ...) by the logical names of the rows, the tokens and the later axes."""
     if x.shape[2] == 1:
         length = "length"  # a decoding step's one token is never split
     return nn.with_logical_constraint(x, (batch, "group", length, *features))
 
 
 class RMSNorm(nn.Module):
-    """Root-mean-square normalisation in float32 (Zhang and Sennrich, 2019), then a learnt scale."""
+    """Root-mean-square normalisation in float32 (Zhang and Sennrich, 2019), then a learned scale."""
 
     eps: float
     axis: str = "embed"
@@ -67,8 +67,8 @@ class RMSNorm(nn.Module):
 class Projection(nn.Module):
     """A matrix product over the last `contract` axes of the input, with an optional bias and adapter.
 
-    The kernel has shape in_shape + out_shape and one logical axis name for each of its axes.  It is cast to
-    `dtype` (the input's if None).
+    The kernel has shape in_shape + out_shape and one logical name per axis.  It is cast to `dtype`, or to
+    the input's dtype if None.
     """
 
     in_shape: tuple[int, ...]
@@ -91,11 +91,11 @@ class Projection(nn.Module):
         kernel = self.param(
             "kernel", nn.with_logical_partitioning(init, self.axes), self.in_shape + self.out_shape
         )
-        # Cast on the shard, so that what travels between devices has the compute type; and the
-        # gradient comes back as a shard, not whole.
+        # Cast on the shard, so that devices exchange the compute dtype, and the gradient comes back
+        # as a shard, not whole.
         kernel = nn.with_logical_constraint(kernel.astype(self.dtype or x.dtype), self.axes)
         # One plain matrix product: with several contracted or batch axes, XLA's CPU backend computes
-        # the kernel's gradient an order of magnitude more slowly.
+        # the kernel's gradient ten times more slowly.
         rows, width = x.shape[: x.ndim - contract], math.prod(self.in_shape)
         y = matmul(x.reshape(-1, width), kernel.reshape(width, -1))
         y = y.reshape(*rows, *self.out_shape)
@@ -107,7 +107,7 @@ class Projection(nn.Module):
         return y
 
     def _adapter(self, x: Array) -> Array:
-        """(α / r) (x A) B of rows x (rows, in)."""
+        """(α / r) (x A) B for x (rows, in)."""
         contract, rank = len(self.in_shape), self.lora.rank
         init = nn.with_logical_partitioning(init_a(contract), (*self.axes[:contract], "rank"))
         a = self.param("lora_a", init, (*self.in_shape, rank)).astype(x.dtype)
@@ -117,7 +117,7 @@ class Projection(nn.Module):
 
 
 class Attention(nn.Module):
-    """Self-attention of the new tokens over themselves (causal) and over the context segments."""
+    """Attention of the new tokens to themselves (causal) and to the context segments."""
 
     config: TransformerConfig
 
@@ -157,13 +157,13 @@ class Attention(nn.Module):
         out = constrain(out, "projection_batch", "heads", "head_dim")
         o_axes = ("heads", "head_dim", "embed")
         out = project(queries, model, o_axes, c.o_bias, c.adapter("o"), name="o")(out)
-        if decoding:  # else the kernel would be gathered
+        if decoding:  # otherwise the kernel would be gathered
             out = constrain(out, "projection_batch", "projection_embed")
         return out, KVSegment(k, v)
 
 
 class MLP(nn.Module):
-    """Gated feed-forward network, SwiGLU (Shazeer, 2020)."""
+    """Gated feed-forward network: SwiGLU (Shazeer, 2020)."""
 
     config: TransformerConfig
 
@@ -180,11 +180,11 @@ class MLP(nn.Module):
         return down(constrain(jax.nn.silu(gate) * up, "projection_batch", "mlp"))
 
 
-# What the backward pass keeps of a layer besides its input ("none": everything).
+# What each layer saves for the backward pass besides its input ("none": everything).
 REMAT_POLICIES = {
-    "full": None,  # nothing: every layer is computed again
+    "full": None,  # nothing: every layer is recomputed
     "dots": jax.checkpoint_policies.dots_with_no_batch_dims_saveable,  # the projections' outputs
-    # As "full", and the layers' inputs wait in host memory.
+    # Like "full", but with the layers' inputs in host memory.
     "offload": jax.checkpoint_policies.save_and_offload_only_these_names(
         names_which_can_be_saved=[],
         names_which_can_be_offloaded=["layer_input"],
@@ -197,9 +197,9 @@ REMAT_POLICIES = {
 class DecoderLayer(nn.Module):
     """One pre-norm block.  Its signature is what `nn.scan` needs: carry first, then scanned inputs.
 
-    The carry is a tuple of streams, each a (b, g or 1, t, d) run of tokens: besides the context, a
-    stream attends to those before it.  Two streams through one layer read its weights once, which
-    devices that hold a part of them each have to gather, and give one gradient.
+    The carry is a tuple of streams, each a (b, g or 1, t, d) run of tokens.  A stream attends to the
+    context and to the streams before it.  With two streams in one layer, sharded weights are gathered
+    once and get one gradient.
     """
 
     config: TransformerConfig
@@ -224,8 +224,8 @@ class Transformer(nn.Module):
     """Decoder-only language model.
 
     `apply(params, tokens, positions, context, masks)` gives hidden states and the new tokens' KV
-    segment; `apply(params, hidden, method="logits")` gives logits, so that a caller computes them only
-    where they are needed.
+    segment.  `apply(params, hidden, method="logits")` gives logits, so that callers compute them only
+    where needed.
     """
 
     config: TransformerConfig
@@ -240,8 +240,8 @@ class Transformer(nn.Module):
         layer = DecoderLayer
         if c.remat != "none":
             layer = nn.remat(layer, prevent_cse=False, policy=REMAT_POLICIES[c.remat])
-        # The cache enters as a scanned input and leaves as a scanned output, never as the carry: a
-        # carried cache costs a second copy of itself on TPUs.
+        # The cache is a scanned input and a scanned output, never the carry: on TPUs a carried cache
+        # is copied once more.
         self.layers = nn.scan(
             layer,
             variable_axes={"params": 0},
@@ -267,15 +267,15 @@ class Transformer(nn.Module):
         Args:
           tokens: (b, g, t) int32, right-padded.
           positions: (b, g, t) int32, each token's place in its own sequence.
-          context: KV segments of earlier tokens; group axis g, or 1 where the group shares it.
-            Caches (see `models.attention_decode`) where t = 1.
-          masks: for each context segment a boolean array broadcastable to (b, g, t, s).
+          context: KV segments of earlier tokens; group axis g, or 1 if the group shares it.
+            If t = 1 they may be caches (see `models.attention_decode`).
+          masks: for each context segment, a boolean array broadcastable to (b, g, t, s).
         Returns:
           hidden states (b, g, t, d) after the final norm, and the KV segment of these tokens.
         """
         (hidden,), (segment,) = self._run(((tokens, positions),), context, (masks,))
         if self.is_initializing() and not self.config.tie_embeddings:
-            self.lm_head(hidden)  # Linen creates a submodule's parameters where it is first called
+            self.lm_head(hidden)  # Linen creates a submodule's parameters at its first call
         return hidden, segment
 
     def grouped(
@@ -286,10 +286,10 @@ class Transformer(nn.Module):
         rows: Array,
         positions: Array,
     ) -> tuple[Array, Array]:
-        """Runs the decoder over prompts and their continuations, layer by layer together.
+        """Runs the decoder over prompts and their continuations together, layer by layer.
 
-        Exactly two calls, the second with the first one's segment as its context, but each layer's
-        weights are read once, and the prompts' keys and values exist for one layer at a time.
+        Equivalent to two calls, the second with the first's segment as context, but it reads each
+        layer's weights once and holds the prompts' keys and values for only one layer at a time.
 
         Args:
           prompts, prompt_positions: (b, 1, p) int32.
@@ -320,14 +320,14 @@ class Transformer(nn.Module):
         context: tuple[tuple[CacheSegment, ...], ...],
         masks: tuple[Array, ...],
     ) -> tuple[Array, tuple[KVSegment, ...]]:
-        """A decoding step with the parameters and caches of each layer apart.
+        """A decoding step with separate parameters and caches for each layer.
 
-        Slices of stacked parameters would be copied at every step of a loop.
+        In a loop, slices of stacked parameters would be copied at every step.
 
         Args:
           layers: parameters of each layer.
-          tokens, positions, masks: as `__call__` takes them, t = 1.
-          context: caches, each a tuple with a segment for each layer.
+          tokens, positions, masks: as in `__call__`, with t = 1.
+          context: caches, each a tuple with one segment per layer.
         Returns:
           hidden states (b, g, 1, d) after the final norm, and each layer's new KV segment.
         """
@@ -342,17 +342,17 @@ class Transformer(nn.Module):
         return self.norm(x[0]), tuple(segments)
 
     def embed(self, tokens: Array) -> Array:
-        """Embeddings (b, g, t, d) of tokens (b, g, t) in the compute type."""
+        """Embeddings (b, g, t, d) of tokens (b, g, t) in the compute dtype."""
         x = jnp.take(self.embedding, tokens, axis=0).astype(self.config.dtype)
-        # Every device looks up its part of the width for all rows; then rows go where they belong.
-        # Otherwise the table would travel.
+        # Each device looks up its part of the width for all rows, then the rows are redistributed.
+        # Otherwise the table would be sent between devices.
         x = constrain(x, "head_batch", "lookup_embed")
         return constrain(x, "batch", "activation_embed", length="residual_length")
 
     def head(self) -> Array:
-        """The output projection (d, v), split by vocabulary.
+        """The output projection (d, v), sharded by vocabulary.
 
-        A caller that computes logits in a loop takes it out of the loop, and its redistribution too.
+        A caller that computes logits in a loop calls this, and so redistributes it, before the loop.
         """
         if self.config.tie_embeddings:
             head = self.embedding.T
@@ -361,9 +361,9 @@ class Transformer(nn.Module):
         return nn.with_logical_constraint(head, ("activation_embed", "head_vocab"))
 
     def logits(self, hidden: Array, head: Array | None = None) -> Array:
-        """Logits (..., v) in float32 of hidden states (..., d).
+        """Float32 logits (..., v) of hidden states (..., d).
 
-        Each device computes a part of the vocabulary for all rows: the head is never gathered.
+        Each device computes its part of the vocabulary for all rows, so the head is never gathered.
         """
         head = (self.head() if head is None else head).astype(self.config.operand_dtype)
         middle = (None,) * (hidden.ndim - 2)
@@ -379,15 +379,15 @@ class Transformer(nn.Module):
 
 
 def init_params(config: TransformerConfig, key: Array):
-    """Random parameters in float32, with Linen's logical axis metadata still on the leaves."""
+    """Random float32 parameters; the leaves keep Linen's logical axis metadata."""
     token = jnp.zeros((1, 1, 1), jnp.int32)
     return Transformer(config).init(key, token, token)["params"]
 
 
 def init_adapters(config: TransformerConfig, key: Array):
-    """Fresh adapters of `config.lora`, float32, without Linen's metadata.
+    """Fresh float32 adapters for `config.lora`, without Linen's metadata.
 
-    Under jit the rest of the model is never made.
+    Under jit, the rest of the model is never materialised.
     """
     boxed = init_params(config, key)
     is_box = lambda x: isinstance(x, nn.LogicallyPartitioned)  # noqa: E731

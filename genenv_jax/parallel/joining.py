@@ -1,6 +1,6 @@
-"""How the processes of a run come together, by jax.distributed.
+"""Joins the processes of a run through jax.distributed.
 
-A port in use, an unknown host, and processes that are missing or differ end in an error of one line.
+A port in use, an unknown host, or missing or differing processes give a one-line error.
 """
 
 from __future__ import annotations
@@ -31,20 +31,20 @@ def initialize(
     timeout: float = 300.0,
     heartbeat_timeout: float = 100.0,
 ) -> None:
-    """Joins the processes of a run.  With no argument there is one process, and nothing is done.
+    """Joins the processes of a run.  Without arguments there is one process, and this does nothing.
 
     Args:
-      coordinator_address: "host:port" of process 0, a free port there.
-      num_processes: how many there are.
-      process_id: which one this is, from 0.
-      auto: JAX finds the three by itself (Cloud TPU, Slurm, Open MPI, Kubernetes).
-      timeout: seconds to wait for process 0, and from then on for all others.
+      coordinator_address: "host:port" of process 0, with a port that is free there.
+      num_processes: number of processes.
+      process_id: index of this process, from 0.
+      auto: JAX detects all three (Cloud TPU, Slurm, Open MPI, Kubernetes).
+      timeout: seconds to wait for process 0, and then again for all others.
       heartbeat_timeout: seconds of silence after which a process counts as dead.
     Raises:
-      ValueError: arguments given in part or out of range, an unknown host, a port in use, or processes
-        that differ in num_processes, program or number of devices.
-      RuntimeError: devices are in use already, or it was called before.
-      TimeoutError: process 0 does not answer, or not all processes joined.  The process must exit then:
+      ValueError: arguments are incomplete or out of range, the host is unknown, the port is in use, or
+        processes differ in num_processes, program or number of devices.
+      RuntimeError: devices are already in use, or this was called before.
+      TimeoutError: process 0 does not answer, or not all processes joined.  The process must then exit:
         JAX is still waiting in the background.
     """
     flags = {
@@ -97,9 +97,9 @@ def initialize(
             "and --process_id"
         ) from error
     finally:
-        # JAX's preemption service handles SIGTERM itself and would let the process live on.
+        # JAX's preemption service handles SIGTERM itself and would keep the process alive.
         sigterm_handler(previous)
-    # Every process waits here until the devices of all are up.
+    # Every process waits here until all devices are up.
     devices = f"{jax.local_device_count()} local devices"
     flag = f"--num_processes={distributed.global_state.num_processes}"
     same_everywhere("the setup", f"{flag}\n{_program()}\n{devices}")
@@ -117,7 +117,7 @@ def _split_address(address: str) -> tuple[str, int]:
 
 
 def _check_port(port: int) -> None:
-    """Raises ValueError unless the port is free on all interfaces; JAX may crash where it is not."""
+    """Raises ValueError unless the port is free on all interfaces; JAX may crash if it is not."""
     both = socket.has_dualstack_ipv6()
     family = socket.AF_INET6 if both else socket.AF_INET
     try:
@@ -130,14 +130,14 @@ def _check_port(port: int) -> None:
 
 
 def _wait_for_process_0(host: str, port: int, timeout: float) -> None:
-    """Returns when the coordinator's port accepts connections.  Raises ValueError, TimeoutError."""
+    """Waits until the coordinator's port accepts connections.  Raises ValueError, TimeoutError."""
     deadline = time.monotonic() + timeout
     while (left := deadline - time.monotonic()) > 0:
         try:
             return socket.create_connection((host, port), timeout=left).close()
         except socket.gaierror as error:
             raise ValueError(f"--coordinator_address={host}:{port}: {error.strerror}") from error
-        except OSError:  # not there yet
+        except OSError:  # not up yet
             time.sleep(min(0.1, left))
     raise TimeoutError(
         f"process 0 did not answer at {host}:{port} within {timeout:.0f} s; expected it to be started "
@@ -146,9 +146,9 @@ def _wait_for_process_0(host: str, port: int, timeout: float) -> None:
 
 
 def _join(timeout: float, **arguments: Any) -> None:
-    """jax.distributed.initialize, with a TimeoutError where JAX's own time-out aborts the process.
+    """Calls jax.distributed.initialize; raises TimeoutError, where JAX's own timeout aborts the process.
 
-    JAX waits in a thread, and longer than `timeout`.
+    JAX waits in a thread, for longer than `timeout`.
     """
     arguments["initialization_timeout"] = round(timeout + _HOUR)
     joined: concurrent.futures.Future[None] = concurrent.futures.Future()
@@ -164,7 +164,7 @@ def _join(timeout: float, **arguments: Any) -> None:
         joined.result(timeout)
     except TimeoutError:
         address = distributed.global_state.coordinator_address
-        distributed.global_state = distributed.State()  # at exit JAX would wait for the others
+        distributed.global_state = distributed.State()  # otherwise JAX waits for the others at exit
         raise TimeoutError(
             f"not all processes joined process 0 at {address} within {timeout:.0f} s; expected the same "
             "command in each, with the same --num_processes and a --process_id of its own"
@@ -172,7 +172,7 @@ def _join(timeout: float, **arguments: Any) -> None:
 
 
 def _program() -> str:
-    """This package's source by its digest, and the version of JAX."""
+    """The digest of this package's source, and the JAX version."""
     package = pathlib.Path(__file__).parents[1]
     digest = hashlib.sha256()
     for file in sorted(package.rglob("*.py")):

@@ -1,4 +1,4 @@
-"""The one device mesh: data parallel, fully sharded data parallel, tensor parallel."""
+"""The device mesh: data parallel, fully sharded data parallel and tensor parallel."""
 
 from __future__ import annotations
 
@@ -37,15 +37,14 @@ def make_mesh(
 ) -> Mesh:
     """Arranges devices in a mesh with the axes ("data", "fsdp", "tensor"), all of type Auto.
 
-    `data` splits the batch over copies of the parameters, `fsdp` splits the batch and the
-    parameters alike, and `tensor` splits heads, MLP width and vocabulary, so it
-    should stay within fast links.
+    `data` splits the batch over copies of the parameters.  `fsdp` splits both the batch and the
+    parameters.  `tensor` splits heads, MLP width and vocabulary, and should stay within fast links.
 
     Args:
-      data, fsdp, tensor: sizes, at least 1; one of them may be -1 and takes what the others leave.
-      devices: the devices to use, all of them by default (those of a topology description too).
+      data, fsdp, tensor: sizes, at least 1; one may be -1 and takes what the others leave.
+      devices: the devices to use; all by default.  Those of a topology description work too.
     Raises:
-      ValueError: a size is neither -1 nor positive, two are -1, or the sizes do not multiply to the
+      ValueError: a size is neither -1 nor positive, two are -1, or the product of the sizes is not the
         number of devices.
     """
     devices = list(jax.devices() if devices is None else devices)

@@ -1,14 +1,14 @@
-"""Several processes, one run: every process executes the same program on the same data, each with its
-own devices of one mesh, and only process 0 writes.
+"""Runs with several processes: all execute the same program on the same data, each process drives its own
+devices of one mesh, and only process 0 writes.
 
     joining.initialize("10.0.0.1:8476", num_processes=2, process_id=0)   # before any device is used
-    with together():                                             # one process exits: all exit
+    with together():                                             # if one process exits, all exit
         x = put(host_array, sharding)                            # whole on every host -> sharded
         y = fetch(f(x))                                          # sharded -> whole on every host
 
-Agreements between processes use the key-value store of JAX's coordination service in process 0, not
-collectives, so a process may wait an hour for the others.  With one process, arrays are placed and fetched
-by JAX alone, and nothing else here does anything.
+Processes agree through the key-value store of JAX's coordination service in process 0, not through
+collectives, so a process may wait an hour for the others.  With one process, JAX alone places and fetches
+arrays, and everything else here does nothing.
 """
 
 from __future__ import annotations
@@ -33,30 +33,30 @@ from jax.sharding import Sharding
 from genenv_jax import signals
 
 _HOUR = 3600.0
-_STOP = "genenv_jax/stop"  # the key under which a process notes that, and why, it ends the run
-_POLL = 0.5  # seconds between two reads of it
-_GRACE = 5.0  # seconds that the main thread has to end by itself
+_STOP = "genenv_jax/stop"  # key under which a process records why it ends the run
+_POLL = 0.5  # seconds between reads of that key
+_GRACE = 5.0  # seconds the main thread has to exit by itself
 
 
 def sigterm_handler(handler: Any = None) -> Any:
-    """The handler of SIGTERM, which the main thread also sets to `handler` where one is given."""
+    """Returns the SIGTERM handler, after setting it to `handler` if given (in the main thread only)."""
     if handler is not None and threading.current_thread() is threading.main_thread():
         signal.signal(signal.SIGTERM, handler)
     return signal.getsignal(signal.SIGTERM)
 
 
 def process_count() -> int:
-    """Number of processes of the run.  With one it does not start JAX's devices, as JAX's own does."""
+    """Number of processes of the run.  Unlike JAX's own, it does not start the devices if there is one."""
     return jax.process_count() if jax.distributed.is_initialized() else 1
 
 
 def process_index() -> int:
-    """Which of them this is, from 0."""
+    """Index of this process, from 0."""
     return jax.process_index() if jax.distributed.is_initialized() else 0
 
 
 def is_writer() -> bool:
-    """Whether this is process 0, which alone writes files and shows progress."""
+    """Whether this is process 0, the only one that writes files and shows progress."""
     return process_index() == 0
 
 
@@ -64,11 +64,11 @@ def is_writer() -> bool:
 
 
 def put(tree: Any, sharding: Any = None) -> Any:
-    """Places host arrays that every process holds whole; each device copies its own part.
+    """Places host arrays that every process holds in full; each device copies its own part.
 
     Args:
       tree: pytree of arrays, equal in all processes.
-      sharding: one sharding for all, or a pytree of them; None leaves them where JAX puts them.
+      sharding: one sharding for all, or a pytree of shardings; None leaves placement to JAX.
     Returns:
       the tree with jax.Arrays.
     """
@@ -87,10 +87,10 @@ def _put_array(x: Any, sharding: Sharding) -> jax.Array:
 
 
 def fetch(tree: Any) -> Any:
-    """Device arrays as NumPy arrays, whole on every host.
+    """Fetches device arrays as NumPy arrays, in full on every host.
 
-    All processes must call it on the same arrays in the same order.  Arrays are gathered one at a time: the
-    devices need room for the largest.
+    All processes must call this on the same arrays in the same order.  Arrays are gathered one at a time, so
+    the devices need room for the largest.
     """
     if process_count() == 1:
         return jax.device_get(tree)
@@ -104,7 +104,7 @@ def _fetch_array(x: Any) -> Any:
 
 
 def broadcast(data: bytes | None) -> bytes:
-    """The bytes of process 0, on every process; the others' `data` is ignored."""
+    """Returns process 0's `data` on every process; the others' is ignored."""
     if process_count() == 1:
         return data or b""
     own = np.frombuffer(data or b"", np.uint8) if is_writer() else np.zeros(0, np.uint8)
@@ -117,9 +117,9 @@ def broadcast(data: bytes | None) -> bytes:
 
 
 def barrier(name: str, timeout: float = _HOUR) -> None:
-    """Returns when every process has reached the barrier `name`.
+    """Waits until every process has reached the barrier `name`.
 
-    Raises TimeoutError after `timeout` seconds; it names the barrier and, from JAX, which are missing.
+    Raises TimeoutError after `timeout` seconds, naming the barrier and, from JAX, the missing processes.
     """
     if process_count() == 1:
         return
@@ -134,7 +134,7 @@ def barrier(name: str, timeout: float = _HOUR) -> None:
 
 
 def gather(name: str, text: str, timeout: float = _HOUR) -> list[str]:
-    """Every process's `text`, by process, on every process; all of them must call it."""
+    """Returns every process's `text`, in process order, on every process; all processes must call it."""
     if process_count() == 1:
         return [text]
     client = distributed.global_state.client
@@ -146,14 +146,14 @@ def gather(name: str, text: str, timeout: float = _HOUR) -> list[str]:
 
 
 def agree(name: str, text: str = "", timeout: float = _HOUR) -> str:
-    """The `text` of process 0, on every process; all of them must call it."""
+    """Returns process 0's `text` on every process; all processes must call it."""
     return gather(name, text if is_writer() else "", timeout)[0]
 
 
 def same_everywhere(name: str, text: str) -> None:
-    """Raises ValueError, on every process, unless `text` is the same on all.
+    """Raises ValueError on every process unless `text` is the same on all.
 
-    The message names the processes that differ from process 0, and the first line in which each does.
+    The message names each process that differs from process 0, and the first line that differs.
     """
     if process_count() == 1:
         return
@@ -171,7 +171,7 @@ def same_everywhere(name: str, text: str) -> None:
 
 
 def _round(key: str) -> str:
-    """`key` with the number of its uses by this process: a barrier's name can be used once."""
+    """Appends to `key` the number of its uses by this process: a barrier's name can be used only once."""
     client = distributed.global_state.client
     return f"{key}/{client.key_value_increment(f'{key}/count/{process_index()}', 1)}"
 
@@ -181,11 +181,11 @@ def _round(key: str) -> str:
 
 @contextlib.contextmanager
 def together() -> Iterator[None]:
-    """Within the block, when one process exits early, all exit.
+    """Within the block, if one process exits early, all exit.
 
-    A process that leaves the block by an exception, SIGTERM included (exit code 143), notes its reason for
-    the others and exits; they exit within seconds with code 143 and print the process and its reason.  One
-    that is killed outright leaves no note: the others fail in their next collective, or JAX aborts them when
+    A process that leaves the block with an exception, including SIGTERM (exit code 143), records its reason
+    and exits; the others exit within seconds with code 143 and print that process and its reason.  A process
+    that is killed outright records nothing: the others fail in their next collective, or JAX aborts them when
     its heartbeats have been missing for `heartbeat_timeout`.  Nothing is restarted.
     """
     if process_count() == 1:
@@ -204,7 +204,7 @@ def together() -> Iterator[None]:
         code = _leave(error)
         sys.stdout.flush()
         sys.stderr.flush()
-        # Not sys.exit: there JAX waits minutes for processes that may be gone.
+        # Not sys.exit, in which JAX would wait minutes for processes that may be gone.
         os._exit(code)
     finally:
         sigterm_handler(previous)
@@ -218,13 +218,13 @@ def _stop_reason() -> dict[str, Any] | None:
 
 
 def _watch(done: threading.Event) -> None:
-    """Ends this process when another has ended the run."""
+    """Ends this process when another one has ended the run."""
     while not done.wait(_POLL):
         if not (reason := _stop_reason()):
             continue
-        if done.wait(2 * _POLL):  # it ended by itself, often for the same reason
+        if done.wait(2 * _POLL):  # this process ended by itself, often for the same reason
             return
-        # To the main thread, which it wakes; inside a collective it has no effect.
+        # Signal the main thread, which wakes it; inside a collective this has no effect.
         signal.pthread_kill(threading.main_thread().ident, signal.SIGTERM)
         if not done.wait(_GRACE):
             _print(reason)
@@ -233,13 +233,13 @@ def _watch(done: threading.Event) -> None:
 
 
 def _leave(error: BaseException) -> int:
-    """Notes why this process ends, or prints which other one ended first; returns the exit code."""
+    """Records why this process ends, or prints which one ended first; returns the exit code."""
     reason, own = _stop_reason(), process_index()
     code = 1
     if isinstance(error, SystemExit):
         code = error.code if isinstance(error.code, int) else 1
     if reason and reason["process"] != own:
-        # Whoever exits by itself has printed its error, often the same one.
+        # A process that exits by itself has printed its own error, often the same one.
         if not isinstance(error, SystemExit) or code == 143:
             _print(reason)
             code = 143
@@ -261,7 +261,7 @@ def _leave(error: BaseException) -> int:
 
 
 def _acknowledge() -> None:
-    """Notes that this process ends.  Process 0 keeps the store until all others have done so."""
+    """Records that this process ends.  Process 0 keeps the store alive until all others have done so."""
     client, own = distributed.global_state.client, distributed.global_state.process_id
     with contextlib.suppress(jax.errors.JaxRuntimeError):
         client.key_value_set(f"genenv_jax/stopped/{own}", "")

@@ -1,4 +1,4 @@
-"""Where every array lives: one table from logical axis names to mesh axes."""
+"""How every array is sharded: one table from logical axis names to mesh axes."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ RULES: Rules = (
     ("vocab", "tensor"),
     ("embed", "fsdp"),
     ("heads", "tensor"),
-    ("kv_heads", "tensor"),  # replicated where the axis does not divide them, see `logical_rules`
+    ("kv_heads", "tensor"),  # replicated if the axis does not divide them, see `logical_rules`
     ("cache_heads", "tensor"),  # see `cache_heads`
     ("head_dim", None),
     ("mlp", "tensor"),
@@ -34,10 +34,10 @@ RULES: Rules = (
     ("group", None),
     ("length", None),
     ("activation_embed", None),
-    ("residual_length", "tensor"),  # between sub-layers, where every token is on its own
-    ("projection_batch", ("data", "fsdp")),  # at projections, which decoding splits otherwise
+    ("residual_length", "tensor"),  # between sub-layers, where tokens are independent
+    ("projection_batch", ("data", "fsdp")),  # at projections, which decoding splits differently
     ("projection_embed", None),
-    # At the two ends every device has all rows of its fsdp group, and a part of the table.
+    # At the embedding and the head, each device has all rows of its fsdp group and a part of the table.
     ("head_batch", "data"),
     ("head_vocab", ("tensor", "fsdp")),
     ("lookup_embed", "fsdp"),
@@ -45,12 +45,11 @@ RULES: Rules = (
 
 
 def logical_rules(mesh: Mesh, config: TransformerConfig | None = None) -> Rules:
-    """The table as it holds for one model on one mesh.
+    """The rules for one model on one mesh.
 
-    Key/value heads are few, so where the tensor axis does not divide their number they are
-    replicated instead of refused.  A vocabulary that "tensor" and "fsdp" together do not divide is
-    split over "tensor" alone when logits are computed.  Without `config` the table is returned as it
-    stands.
+    Key/value heads are few, so if the tensor axis does not divide their number, they are replicated
+    rather than refused.  If "tensor" and "fsdp" together do not divide the vocabulary, logits are
+    split over "tensor" alone.  Without `config`, the table is returned unchanged.
     """
     if config is None:
         return RULES
@@ -65,19 +64,19 @@ def logical_rules(mesh: Mesh, config: TransformerConfig | None = None) -> Rules:
 
 
 def decoding_rules(mesh: Mesh, config: TransformerConfig) -> Rules:
-    """The table for decoding steps, in which weights stay where they are and activations travel.
+    """The rules for decoding steps, in which weights stay in place and activations are exchanged.
 
-    A step has one token a row, so its activations are a thousandth of the weights.  The MLP is split
-    over "tensor" and "fsdp" by its width; the attention's projections stay split by the model's width,
-    and their products are summed over "fsdp".  Nothing is gathered but rows of activations, and the
-    weights' copy for decoding takes no more memory than a shard in the compute type.
+    A step has one token per row, so activations are a thousandth of the weights.  The MLP is split over
+    "tensor" and "fsdp" by its width.  Attention projections stay split by the model's width, and their
+    products are summed over "fsdp".  Only activation rows are gathered, and the decoding copy of the
+    weights takes no more memory than a shard in the compute dtype.
     """
     parts = mesh.shape["tensor"] * mesh.shape["fsdp"]
     if config.intermediate_size % parts or config.vocab_size % parts:
-        return logical_rules(mesh, config)  # weights are gathered layer by layer, as in training
+        return logical_rules(mesh, config)  # gather weights layer by layer, as in training
     rules = dict(logical_rules(mesh, config))
     changes = {"projection_batch": "data", "projection_embed": "fsdp"}
-    # The first rule takes the axis: "embed" is not split where "mlp" is.
+    # The first rule takes the mesh axis: an array split by "mlp" is not split by "embed".
     return (("mlp", ("tensor", "fsdp")), *((rules | changes).items()))
 
 
@@ -90,9 +89,9 @@ def logical_sharding(
 ) -> NamedSharding:
     """Sharding of an array whose axes have these logical names (None: not split).
 
-    For example the key/value segments of a model (l, b, g, s, k, h):
+    For example, for a model's key/value segments (l, b, g, s, k, h):
     `logical_sharding(mesh, ("layers", "batch", None, None, "kv_heads", "head_dim"), config)`.
-    Raises ValueError for a name that the table lacks.
+    Raises ValueError for a name not in the table.
     """
     known = {name for name, _ in RULES}
     if unknown := [axis for axis in axes if axis is not None and axis not in known]:
@@ -101,21 +100,21 @@ def logical_sharding(
 
 
 def batch_sharding(mesh: Mesh) -> NamedSharding:
-    """Sharding of an input whose leading axis is the batch: split over "data" and "fsdp"."""
+    """Sharding of an input whose leading axis is the batch, split over "data" and "fsdp"."""
     return logical_sharding(mesh, ("batch",))
 
 
 @functools.cache  # tracing the initialiser takes a tenth of a second
 def abstract_params(config: TransformerConfig) -> Params:
     """Shapes and logical axes of the parameters, boxed in Linen's metadata; allocates nothing."""
-    # Without rules Linen applies no constraint to what it initialises, whichever mesh is active.
+    # Without rules, Linen constrains nothing that it initialises, whichever mesh is active.
     with nn.logical_axis_rules(()):
         return jax.eval_shape(lambda: init_params(config, jax.random.key(0)))
 
 
 def param_shapes(config: TransformerConfig) -> Params:
-    """The parameters' tree with a jax.ShapeDtypeStruct (float32) for each array."""
-    # Unboxing under an active mesh would constrain the value, and a shape cannot be constrained.
+    """The parameter tree with a float32 jax.ShapeDtypeStruct for each array."""
+    # Under an active mesh, unboxing would constrain the value, and a shape cannot be constrained.
     return jax.tree.map(
         lambda box: box.unbox(apply_constraint=False),
         abstract_params(config),
@@ -127,10 +126,10 @@ def param_shardings(config: TransformerConfig, mesh: Mesh) -> Params:
     """Shardings of the parameters on a mesh made by `make_mesh`.
 
     Returns:
-      The parameters' tree with a NamedSharding for each array.
+      The parameter tree with a NamedSharding for each array.
     Raises:
-      ValueError: a mesh axis does not divide a dimension that it splits.  Key/value heads are the
-        exception: they are replicated then.
+      ValueError: a mesh axis does not divide a dimension that it splits.  Key/value heads are an
+        exception: they are then replicated.
     """
     names = nn.get_partition_spec(abstract_params(config))
     shardings = nn.logical_to_mesh_sharding(names, mesh, list(logical_rules(mesh, config)))
@@ -158,33 +157,33 @@ def _check_divisible(where: str, shape: tuple[int, ...], names: PartitionSpec, s
 
 @contextlib.contextmanager
 def activate(mesh: Mesh, config: TransformerConfig | None = None) -> Iterator[Mesh]:
-    """Makes `mesh` the current mesh and gives the logical names in the model their meaning.
+    """Makes `mesh` the current mesh and maps the model's logical names to its axes.
 
-    Trace and call jitted functions inside it.  (`with mesh:` alone is not enough: Linen then drops
-    every logical constraint without a word.)  Pass `config` where the model's key/value heads may
-    be fewer than the tensor axis.
+    Trace and call jitted functions inside this context.  (`with mesh:` alone is not enough: Linen then
+    silently drops every logical constraint.)  Pass `config` if the model may have fewer key/value heads
+    than the size of the tensor axis.
     """
     with jax.set_mesh(mesh), nn.logical_axis_rules(list(logical_rules(mesh, config))):
         yield mesh
 
 
 def current_mesh() -> AbstractMesh | None:
-    """The mesh of `activate` while a function is traced; None outside it."""
+    """The mesh set by `activate`, also while tracing; None outside it."""
     mesh = jax.sharding.get_abstract_mesh()
     return None if mesh.empty or not nn.get_logical_axis_rules() else mesh
 
 
 def batch_shards() -> int:
-    """How many parts of the batch axis the current mesh makes; 1 where none is active."""
+    """Number of shards of the batch axis on the current mesh; 1 if none is active."""
     mesh = current_mesh()
     return 1 if mesh is None else mesh.shape["data"] * mesh.shape["fsdp"]
 
 
 def cache_heads(config: TransformerConfig) -> int:
-    """Heads of the keys and values that sampling keeps.
+    """Number of key/value heads in the sampling cache.
 
-    Where the tensor axis is a multiple of the model's key/value heads they are repeated, so that each device
-    keeps the one that its queries read, and not all of them.
+    If the tensor axis is a multiple of the model's key/value heads, heads are repeated, so that each device
+    keeps only the one that its queries read.
     """
     mesh = current_mesh()
     return config.num_kv_heads if mesh is None else _cache_heads(mesh, config)
@@ -196,7 +195,7 @@ def _cache_heads(mesh: Mesh | AbstractMesh, config: TransformerConfig) -> int:
 
 
 def decoding(config: TransformerConfig) -> contextlib.AbstractContextManager:
-    """Lets `decoding_rules` hold for what is traced inside it; does nothing where no mesh is active."""
+    """Applies `decoding_rules` to what is traced inside; does nothing if no mesh is active."""
     mesh = current_mesh()
     if mesh is None:
         return contextlib.nullcontext()
@@ -204,9 +203,9 @@ def decoding(config: TransformerConfig) -> contextlib.AbstractContextManager:
 
 
 def cast_params(params: Params, config: TransformerConfig) -> Params:
-    """The parameters in the types in which they are computed with, cast on their shards.
+    """Casts the parameters, shard by shard, to the dtypes they are used in.
 
-    The model casts each parameter at its use, so it computes the same with the copy.
+    The model casts each parameter at use anyway, so results do not change.
     """
 
     def cast(path, x):
@@ -216,16 +215,16 @@ def cast_params(params: Params, config: TransformerConfig) -> Params:
 
 
 def decoding_params(params: Params, config: TransformerConfig) -> Params:
-    """The parameters split as decoding steps need them; unchanged where no mesh is active."""
+    """Shards the parameters for decoding steps; unchanged if no mesh is active."""
     with decoding(config):
         return _constrained(params, config)
 
 
 def stored_params(params: Params, config: TransformerConfig) -> Params:
-    """The parameters, their gradient or any part of such a tree, split as the parameters are stored.
+    """Shards the parameters, their gradient or any part of such a tree as the parameters are stored.
 
-    Without it the way in which a parameter is used decides how an update of it is computed: moments
-    would travel instead of parameters.  Unchanged where no mesh is active.
+    Otherwise the use of a parameter would decide how its update is sharded, and moments would be
+    exchanged instead of parameters.  Unchanged if no mesh is active.
     """
     return _constrained(params, config)
 

@@ -14,13 +14,13 @@ from genenv_jax.typing import Params, PRNGKey, WarmUp
 
 @dataclasses.dataclass(frozen=True)
 class AgentConfig(PlayerConfig, GRPOConfig):
-    """`config.agent`: the player's, GRPO's, and what its tasks and groups are.
+    """`config.agent`: settings of the player, of GRPO, and of its tasks and groups.
 
     Attributes:
-      group_size: rollouts a task.
+      group_size: rollouts per task.
       advantage_scale: "std" divides by the group's sample standard deviation; "none" does not (Dr. GRPO).
-      groups: which groups of rollouts are trained on: "all", or the "informative" ones, whose rewards differ,
-        as DAPO's dynamic sampling (arXiv 2503.14476) keeps them; batches are filled up with the next ones.
+      groups: groups of rollouts to train on: "all", or only the "informative" ones, whose rewards differ, as
+        in DAPO's dynamic sampling (arXiv 2503.14476); batches are then filled up with later groups.
       base_share: share of the training tasks that come from the data set; the agent attempts them anew.
       replay_share: share of the training tasks that come from D_train; the agent attempts them anew.
     """
@@ -53,20 +53,20 @@ class Agent(Player):
     config: AgentConfig
 
     def __init__(self, setup: Setup, config: AgentConfig, trained: Params):
-        # The ratio of GRPO is taken to the policy that sampled.
+        # GRPO's ratio is to the policy that sampled, hence temperature 1.
         super().__init__(setup, config, trained, "agent", config.group_size, temperature=1.0)
 
     def policy(self, key: PRNGKey) -> Policy:
-        """The agent as it is now, drawing by `key`."""
+        """The current agent as a policy that samples with `key`."""
         self.load_for("sample")
         return Policy(self.model, self.engine, self.params, key)
 
     def warm_up(self) -> list[WarmUp]:
-        """What compiles all that sampling may run, for every prompt width that is planned."""
+        """Functions that compile every program of sampling, for every planned prompt width."""
         player = EpisodeEngine(self.engine) if self.engine.episode else self.engine
         return player.warm_up(self.sampling_params)
 
     def sampling_params(self) -> Params:
-        """The parameters, brought to where they can sample."""
+        """Loads the parameters for sampling and returns them."""
         self.load_for("sample")
         return self.params

@@ -1,4 +1,4 @@
-"""From a configuration to a benchmark and loaded players, with every check that needs no training."""
+"""Builds the benchmark and the players from a configuration, with every check that needs no training."""
 
 from __future__ import annotations
 
@@ -37,10 +37,10 @@ def make_benchmark(config: Config, need_seeds: bool = True, server: bool = False
     """The benchmark that `config.benchmark` names, with its options.
 
     Args:
-      config: of the run; the chat template of `config.model.path` says whether tools can be shown in it.
-      need_seeds: there must be some.
-      server: a server answers, which takes tools beside the messages.
-    Raises what its constructor raises, and ValueError where seeds are needed and there are none.
+      config: of the run; the chat template of `config.model.path` decides whether it can show tools.
+      need_seeds: whether seed tasks are required.
+      server: whether a server answers, which takes tools separately from the messages.
+    Raises what the constructor raises, and ValueError if seeds are required and there are none.
     """
     options = dict(config.benchmark)
     benchmark = registry.make_benchmark(options.pop("name"), **options)
@@ -61,11 +61,11 @@ def make_benchmark(config: Config, need_seeds: bool = True, server: bool = False
 
 @dataclasses.dataclass(frozen=True)
 class ModelOnMesh:
-    """The model and the devices as the host loop uses them.
+    """The model and the devices, as the host loop uses them.
 
     Attributes:
-      model: what both players start from.
-      mesh: None on one device, where constraints and shardings would only be in the way.
+      model: the model that both players start from.
+      mesh: None on one device, which needs no constraints or shardings.
     """
 
     model: LanguageModel
@@ -76,7 +76,7 @@ class ModelOnMesh:
         return processes.put(tree, self.mesh and batch_sharding(self.mesh))
 
     def activate(self) -> contextlib.AbstractContextManager:
-        """A context in which jitted functions see the mesh."""
+        """A context that makes the mesh visible to jitted functions."""
         return activate(self.mesh, self.model.config) if self.mesh else contextlib.nullcontext()
 
     def shardings(self, config: TransformerConfig) -> Params | None:
@@ -89,29 +89,29 @@ class ModelOnMesh:
 
 
 def open_mesh(config: Config) -> Mesh:
-    """Makes the mesh.  Raises ValueError where mesh, devices and batch sizes do not fit together."""
+    """Makes the mesh.  Raises ValueError if mesh, devices and batch sizes do not match."""
     sizes = (config.mesh.data, config.mesh.fsdp, config.mesh.tensor)
     devices = jax.devices()
     if -1 not in sizes and jax.process_count() == 1:
-        devices = devices[: math.prod(sizes)]  # a smaller mesh leaves the other devices alone
+        devices = devices[: math.prod(sizes)]  # a smaller mesh leaves other devices unused
     mesh = make_mesh(*sizes, devices=devices)
     check_batches(config, mesh)
     return mesh
 
 
 def open_model(config: Config, path: str | os.PathLike[str], mesh: Mesh) -> ModelOnMesh:
-    """Reads everything of the model in the directory `path` but its weights.
+    """Reads the model in the directory `path`, except for its weights.
 
-    Raises ValueError where the mesh does not divide the model.
+    Raises ValueError if the mesh does not divide the model.
     """
     model = LanguageModel.load(path, **config.model.options(mesh.devices.flat[0].platform))
     if mesh.size > 1:
-        param_shardings(model.config, mesh)  # raises where the mesh does not divide the model
+        param_shardings(model.config, mesh)  # raises if the mesh does not divide the model
     return ModelOnMesh(model, mesh if mesh.size > 1 else None)
 
 
 def check_batches(config: Config, mesh: Mesh) -> None:
-    """Raises ValueError for a batch that the data axes of the mesh do not divide, naming its setting."""
+    """Raises ValueError if the mesh's data axes do not divide a batch size; the message names the setting."""
     rows = mesh.shape["data"] * mesh.shape["fsdp"]
     sizes = {"evaluation.batch_size": config.evaluation.batch_size}
     for player, c in (("agent", config.agent), ("simulator", config.simulator)):
@@ -136,14 +136,14 @@ def make_players(config: Config, host: ModelOnMesh) -> tuple[Agent, Simulator]:
     model, dtype = host.model, jnp.dtype(config.model.dtype)
     offloader = Offloader(config.memory.offload, lora=config.lora.rank > 0)
     if config.lora.rank:
-        # The base is not trained, so it is kept in the type that it is computed in.
+        # The base is not trained, so it is kept in the compute dtype.
         reference = Reference(host.load_params(dtype.name), model.config)
         adapted = dataclasses.replace(model.config, lora=config.lora)
         model = dataclasses.replace(model, config=adapted)
         trained = [make_adapters(adapted, host, config.seed, number) for number in range(2)]
     else:
         loaded = host.load_params()
-        # In the type that it is computed in: cast at use or beforehand, it computes the same.
+        # Kept in the compute dtype: casting now or at use gives the same results.
         reference = Reference(jax.tree.map(lambda x: x.astype(dtype), loaded), model.config)
         trained = [jax.tree.map(jnp.copy, loaded) for _ in range(2)]
     offloader.add_reference(reference)
@@ -162,7 +162,7 @@ def make_policy(
     temperature: float,
     max_concurrent: int,
 ) -> Policy:
-    """A player that samples as in a run's evaluations and is not trained; see `make_engine`."""
+    """A policy that samples as in a run's evaluations, without training; see `make_engine`."""
     lanes, limits = config.sampling.lanes, config.limits
     engine = make_engine(
         host.model, limits, host.put, role, samples, temperature, max_concurrent, lanes
@@ -172,7 +172,7 @@ def make_policy(
 
 
 def make_adapters(config: TransformerConfig, host: ModelOnMesh, seed: int, number: int) -> Params:
-    """Fresh adapters, sharded over the mesh; the players' are number 0 and 1, a warm start's 2."""
+    """New adapters, sharded over the mesh; players use number 0 and 1, a warm start 2."""
     shardings = host.shardings(config)
     make = jax.jit(
         functools.partial(init_adapters, config),

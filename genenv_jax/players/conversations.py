@@ -1,4 +1,4 @@
-"""Between a sampler's tokens and the episodes that are played in other processes."""
+"""Connects the sampler's tokens with the episodes that worker processes play."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ class Conversations:
 
     Args:
       model: tokenizer and chat template.
-      tasks: what is played; the first number of a row is a task's place among them.
-      episodes: play.
-      on_completion: called for each episode once, when it has ended.
-      waiting: makes a context in which episodes are waited for.
+      tasks: the tasks to play; the first number of a row is an index into them.
+      episodes: plays them.
+      on_completion: called once per episode, when it has ended.
+      waiting: makes a context that is entered while waiting for episodes.
     Attributes:
-      attempts: at the tasks, by row.
+      attempts: finished attempts, by row.
     """
 
     def __init__(
@@ -46,13 +46,13 @@ class Conversations:
         self.attempts: dict[Row, Attempt] = {}
 
     def open(self, samples: int, max_concurrent: int, longest: int) -> list[list[int]]:
-        """The tokens with which the episodes of each task begin.
+        """The opening prompt of each task's episodes, as tokens.
 
-        An episode that does not open, or whose opening does not fit, ends here: its tokens are empty.
+        An episode that does not open, or whose opening does not fit, ends here; its tokens are empty.
 
         Args:
-          samples: episodes of each task.
-          max_concurrent: how many may be open at the same time; of more tasks the episodes are closed again.
+          samples: episodes per task.
+          max_concurrent: most episodes open at a time; with more tasks than that, they are closed again.
           longest: most tokens of an opening.
         """
         prompts: list[list[int]] = []
@@ -86,7 +86,7 @@ class Conversations:
     def replies(self, wait: bool) -> Mapping[Row, Sequence[int] | None]:
         """See `Environments`.
 
-        Raises ValueError where a conversation does not grow as `benchmarks.base.Episode` promises.
+        Raises ValueError if a conversation does not grow as `benchmarks.base.Episode` promises.
         """
         with self._waiting() if wait else contextlib.nullcontext():
             states = self._episodes.collect_some(wait)

@@ -3,8 +3,8 @@
     endpoint = Endpoint("http://localhost:8000/v1", "Qwen/Qwen2.5-7B-Instruct", cache="answers.jsonl")
     endpoint.complete([{"role": "user", "content": "Hello"}], seed=0)   # a Completion
 
-Requests go through the `openai` package (an extra), which repeats those that fail in passing.  Every
-answer is kept in a file as it arrives, so what was paid for once is not asked again.
+Requests go through the `openai` package (an extra), which retries transient failures.  Every answer is
+written to a file as it arrives, so no request is paid for twice.
 """
 
 from __future__ import annotations
@@ -33,11 +33,11 @@ _REACH = 10.0  # seconds that the first attempt to reach a server may take
 
 
 class EndpointError(ValueError):
-    """The server cannot be used: it is not there, refuses, or the budget is spent."""
+    """The server cannot be used: it is unreachable, refuses, or the budget is spent."""
 
 
 class RequestRefused(EndpointError):
-    """The server refuses this one conversation: it is too long, or a filter turned it away."""
+    """The server refuses this conversation: it is too long, or a filter rejected it."""
 
 
 class BudgetSpent(EndpointError):
@@ -49,9 +49,9 @@ class Completion:
     """One answer of a server.
 
     Attributes:
-      text: "" where the model wrote none.
-      ended: False where it was cut off at the token limit.
-      prompt_tokens, completion_tokens: as the server counts them; 0 where it does not say.
+      text: "" if the model wrote none.
+      ended: False if the text was cut off at the token limit.
+      prompt_tokens, completion_tokens: as counted by the server; 0 if it does not report them.
     """
 
     text: str
@@ -61,23 +61,22 @@ class Completion:
 
 
 class Endpoint:
-    """See the module's docstring.  Used by several threads.
+    """See the module's docstring.  Thread-safe.
 
     Args:
-      url: base URL, with the path that precedes "/chat/completions" (usually "/v1").
-      model: the model's name there.
+      url: base URL, including the path before "/chat/completions" (usually "/v1").
+      model: the model's name on the server.
       temperature: 0 for greedy.
       max_tokens: longest answer, in tokens.
-      cache: file of the answers so far, one JSON object a line; made if missing.  None: nothing is kept.
+      cache: file of the answers so far, one JSON object a line; made if missing.  None: no cache.
       timeout: seconds that a response may take to begin, and then to end.
-      retries: how often a request is repeated that fails in passing (no connection, 408, 409, 429, 5xx).
-      max_tokens_total: prompt and completion tokens that may be spent in all, on the answers in the cache
-        too, so that a command that is started again and again has one budget; 0: no limit.  Requests
-        that are on their way when it is spent are still paid.
+      retries: retries of a request after a transient failure (no connection, 408, 409, 429, 5xx).
+      max_tokens_total: limit on all prompt and completion tokens; 0: no limit.  Cached answers count, so
+        restarts of a command share one budget.  Requests in flight when it is spent are still paid for.
       api_key: None reads $OPENAI_API_KEY.
     Raises:
       EndpointError: the `openai` package is missing, or url or model is empty.
-      ValueError: the cache is damaged; names the line.
+      ValueError: the cache is damaged; the message names the line.
     """
 
     def __init__(
@@ -108,20 +107,20 @@ class Endpoint:
             ) from error
         self.url, self.model = url, model
         self._settings = {"model": model, "temperature": temperature, "max_tokens": max_tokens}
-        self._limit = "max_tokens"  # the name under which the server takes it
+        self._limit = "max_tokens"  # the server's name for it
         self._budget = max_tokens_total
         self._unreachable = openai.APIConnectionError
-        # Beyond the client's own: a response that is no JSON, or nested too deeply.
+        # Besides the client's own errors: a response that is not JSON, or nested too deeply.
         self._failures = (openai.OpenAIError, ValueError, RecursionError)
         self._refusals = (openai.BadRequestError, openai.UnprocessableEntityError)
-        # A local server takes any key, and the client insists on one.
+        # The client requires a key; a local server accepts any.
         key = api_key or os.environ.get("OPENAI_API_KEY") or "none"
         self._client = openai.OpenAI(
             base_url=url,
             api_key=key,
             timeout=timeout,
             max_retries=retries,
-            # What is compressed would have no bound.
+            # A compressed response could exceed any size limit.
             default_headers={"Accept-Encoding": "identity"},
             http_client=_bounded_client(openai.DefaultHttpxClient, timeout),
         )
@@ -133,9 +132,9 @@ class Endpoint:
         self._spent = sum(c.prompt_tokens + c.completion_tokens for c in self._known.values())
 
     def reach(self) -> None:
-        """Raises EndpointError where no server is there: one attempt, none where answers are kept.
+        """Raises EndpointError if no server can be reached: one attempt, none if the cache has answers.
 
-        A server that takes its time, refuses, or does not list its models is there.
+        A server that is slow, refuses, or does not list its models counts as reachable.
         """
         if self._known:
             return
@@ -143,7 +142,7 @@ class Endpoint:
             self._client.with_options(max_retries=0, timeout=_REACH).models.list()
         except self._unreachable as error:
             cause = error.__cause__ or error
-            if not type(cause).__name__.startswith("Read"):  # it has been connected to
+            if not type(cause).__name__.startswith("Read"):  # a read error means it connected
                 raise EndpointError(
                     f"{self.url}: no server can be reached there ({str(cause)[:200]})"
                 ) from error
@@ -153,14 +152,14 @@ class Endpoint:
     def complete(
         self, messages: Sequence[Message], seed: int = 0, temperature: float | None = None
     ) -> Completion:
-        """One answer, from the cache where it is there.
+        """One answer, from the cache if possible.
 
         Args:
           messages: the conversation.
-          seed: sent to the server, which may ignore it; tells samples of one conversation apart.
-          temperature: None takes the endpoint's own.
+          seed: sent to the server, which may ignore it; distinguishes samples of one conversation.
+          temperature: None uses the endpoint's own.
         Raises:
-          RequestRefused, BudgetSpent, EndpointError: see there.
+          RequestRefused, BudgetSpent, EndpointError: see these classes.
         """
         request = {**self._settings, **_conversation(messages), "seed": seed}
         if temperature is not None:
@@ -180,7 +179,7 @@ class Endpoint:
         except self._failures as error:
             kind = RequestRefused if isinstance(error, self._refusals) else EndpointError
             text = f"{self.url}: {type(error).__name__}: {str(error)[:1000]}"
-            if error.__cause__ is not None:  # the client's own words for it say little
+            if error.__cause__ is not None:  # the client's message says little
                 text += f" ({str(error.__cause__)[:200]})"
             raise kind("".join(c if c.isprintable() else " " for c in text)) from error
         completion = _completion(response, self.url)
@@ -198,7 +197,7 @@ class Endpoint:
         return completion
 
     def _create(self, request: dict[str, Any]) -> Any:
-        """The server's response.  OpenAI's own newer models take "max_tokens" under another name only."""
+        """The server's response.  OpenAI's newer models accept "max_tokens" only under another name."""
         name, longest = self._limit, request.pop("max_tokens")  # other threads may change the name
         try:
             return self._client.chat.completions.create(**request, **{name: longest})
@@ -209,7 +208,7 @@ class Endpoint:
         return self._client.chat.completions.create(**request, **{_NEWER: longest})
 
     def usage(self) -> dict[str, int]:
-        """Requests and tokens of all answers, those included that an earlier object has kept."""
+        """Requests and tokens of all answers, including those that were in the cache."""
         with self._lock:
             known = list(self._known.values())
         return {
@@ -220,9 +219,9 @@ class Endpoint:
 
 
 def _bounded_client(make: Callable[..., Any], timeout: float) -> Any:
-    """A client whose responses end, in `timeout` seconds from their head and `_LONGEST` bytes.
+    """A client that limits responses to `timeout` seconds after their headers and to `_LONGEST` bytes.
 
-    make: the client's class, of whichever HTTP library the `openai` package uses.
+    make: the client class of whichever HTTP library the `openai` package uses.
     """
     http = importlib.import_module(make.__mro__[1].__module__.partition(".")[0])
 
@@ -261,7 +260,7 @@ def _read_cache(file: JsonLines) -> Iterator[tuple[str, Completion]]:
 
 
 def _completion(response: Any, url: str) -> Completion:
-    """What a response says; servers differ in what they leave out."""
+    """Parses a response; servers differ in what they leave out."""
     try:
         choice = response.choices[0]
         text = choice.message.content
@@ -278,15 +277,15 @@ def _completion(response: Any, url: str) -> Completion:
 
 
 def _calls(message: Any) -> Iterator[str]:
-    """The calls of a message, each as the text of Hermes' form; arguments as the model wrote them."""
+    """The tool calls of a message, each as text in Hermes' format; arguments as the model wrote them."""
     for call in getattr(message, "tool_calls", None) or ():
         yield write_calls([{call.function.name: call.function.arguments}], HERMES)
 
 
 def _conversation(messages: Sequence[Message]) -> dict[str, Any]:
-    """A request's messages, and its tools where a message has some.
+    """A request's messages, and its tools if a message has some.
 
-    OpenAI takes letters, digits, "_" and "-" in a name, so other characters become "_".
+    OpenAI accepts letters, digits, "_" and "-" in a tool's name; other characters become "_".
     """
     said = [dict(message) for message in messages if message["role"] != TOOLS]
     tools = [json.loads(m["content"]) for m in messages if m["role"] == TOOLS]
@@ -299,7 +298,7 @@ def _conversation(messages: Sequence[Message]) -> dict[str, Any]:
 
 
 def _count(tokens: Any) -> int:
-    """A number of tokens as a server says it: 0 where that is none."""
+    """A token count reported by a server; 0 if it is not a positive integer."""
     return tokens if type(tokens) is int and tokens > 0 else 0
 
 
@@ -310,9 +309,9 @@ class EndpointModel(ChatModel):
     Attributes:
       endpoint: the server.
       samples, max_concurrent: see `ChatModel`.
-      seed: of the first sample of each conversation; the following ones count up.
-      concurrency: requests on their way at the same time.
-      temperature: None takes the endpoint's own.
+      seed: seed of each conversation's first sample; later samples count up from it.
+      concurrency: requests in flight at a time.
+      temperature: None uses the endpoint's own.
     """
 
     endpoint: Endpoint
@@ -323,7 +322,7 @@ class EndpointModel(ChatModel):
     temperature: float | None = None
 
     def answer(self, conversations: Sequence[list[Message]], on_completion: OnCompletion) -> None:
-        """See `ChatModel`.  Raises EndpointError where a request fails for good."""
+        """See `ChatModel`.  Raises EndpointError if a request fails after all retries."""
         jobs = [(i, j) for i in range(len(conversations)) for j in range(self.samples)]
         self._ask([(i, j, conversations[i], self.seed + j) for i, j in jobs], on_completion)
 
@@ -332,7 +331,7 @@ class EndpointModel(ChatModel):
     ) -> None:
         """See `ChatModel`.
 
-        Every place has a seed of its own: two attempts at one game begin with the same conversation.
+        Each row has its own seed, since two attempts at one game begin with the same conversation.
         """
         jobs = [
             (i, 0, messages, self.seed + 1_000_003 * i + turn)
@@ -353,5 +352,5 @@ class EndpointModel(ChatModel):
                 completion = future.result()
                 on_completion(*futures[future], completion.text, completion.ended)
         finally:
-            # The first failure ends all: what has been answered is in the cache.
+            # The first failure cancels the rest; answers so far are in the cache.
             threads.shutdown(wait=True, cancel_futures=True)

@@ -1,7 +1,7 @@
-"""What both players' updates share: the train state, gradient accumulation and the jitted steps.
+"""Shared by both players' updates: the train state, gradient accumulation and the jitted steps.
 
-A step takes (state, frozen, batch).  `frozen` are the parameters that are not trained: none ({}) in full
-training, the whole base under LoRA, where the state holds the adapters only.
+A step takes (state, frozen, batch).  `frozen` holds the parameters that are not trained: {} in full
+training, the whole base under LoRA, where the state holds only the adapters.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from genenv_jax.typing import Array, Params
 
 
 class TrainState(NamedTuple):
-    """Everything of a player that training changes.
+    """Everything that training changes in a player.
 
     params: the trained parameters, float32.  step: () int32, optimiser steps taken.
     """
@@ -35,9 +35,9 @@ class TrainState(NamedTuple):
 def init_state(
     params: Params, optimizer: optax.GradientTransformation, *, copy: bool = True
 ) -> TrainState:
-    """A fresh state, whose moments are sharded as the parameters are.
+    """A new state, whose moments are sharded like the parameters.
 
-    Updates donate the state: without `copy` it takes `params` over, and the first one destroys them.
+    Updates donate the state: without `copy`, the first update destroys `params`.
     """
     if copy:
         params = jax.tree.map(jnp.copy, params)
@@ -54,7 +54,7 @@ def init_state(
 def state_shardings(
     params: Params, shardings: Params, optimizer: optax.GradientTransformation
 ) -> TrainState:
-    """Shardings of a train state: moments lie as their parameters do, counters everywhere.
+    """Shardings of a train state: moments are sharded like their parameters, counters replicated.
 
     params: arrays or ShapeDtypeStructs.  shardings: a NamedSharding for each of them.
     """
@@ -70,7 +70,7 @@ def state_shardings(
 
 
 def _map_moments(moments: Callable, others: Callable, opt_state: Any, params: Params) -> Any:
-    """An optimiser's state with `moments` applied to each tree of the parameters' structure in it."""
+    """Applies `moments` to each tree of the parameters' structure in `opt_state`, `others` to the rest."""
     structure = jax.tree.structure(params)
 
     def like_params(x) -> bool:
@@ -82,7 +82,7 @@ def _map_moments(moments: Callable, others: Callable, opt_state: Any, params: Pa
 
 
 def _stored(state: TrainState, config: TransformerConfig) -> TrainState:
-    """A state split as `init_state` splits it, so that the next step finds what it was compiled for."""
+    """The state with `init_state`'s shardings, so that the next step does not recompile."""
     opt_state = _map_moments(
         lambda moment: stored_params(moment, config), lambda x: x, state.opt_state, state.params
     )
@@ -97,9 +97,9 @@ def _split(batch: Any, parts: int) -> Any:
 def accumulate(loss_fn: Callable, params: Params, batch: Any, micro_batches: int):
     """Gradient and metrics of `loss_fn(params, part)` summed over `micro_batches` parts of `batch`.
 
-    The loss of a part must already be divided by the whole batch's denominator.  Leaves of `batch`
-    have a leading axis that `micro_batches` divides.  Of metrics whose name ends in "_max", which are not
-    negative, the largest is taken.  Returns (gradient, metrics).
+    Each part's loss must already be divided by the whole batch's denominator.  `micro_batches` must divide
+    the leading axis of every leaf of `batch`.  Metrics whose name ends in "_max" must not be negative; their
+    maximum is taken.  Returns (gradient, metrics).
     """
     value_and_grad = jax.value_and_grad(loss_fn, has_aux=True)
     if micro_batches == 1:
@@ -172,7 +172,7 @@ def make_grpo_step(
 
 
 def gaps(metrics: Mapping[str, Array]) -> dict[str, Array]:
-    """Those metrics of a GRPO step that say how far sampler and trainer are apart."""
+    """The metrics of a GRPO step that measure the gap between sampler and trainer."""
     return {name: value for name, value in metrics.items() if "logp_gap" in name}
 
 
@@ -197,8 +197,8 @@ def make_rwr_step(
 ) -> Callable[[TrainState, Params, RWRBatch], tuple[TrainState, dict[str, Array]]]:
     """A jitted RWR step whose KL from the update's start is capped; the state is donated.
 
-    Among the metrics: "update_kl", the KL after the step, and "step_scale", by how much the optimiser's
-    step was shortened to keep it within `kl_cap` (0: not taken).  `kl_cap` = inf switches the cap off.
+    Metrics include "update_kl", the KL after the step, and "step_scale", the factor by which the optimiser's
+    step was shortened to keep the KL within `kl_cap` (0: not taken).  `kl_cap` = inf disables the cap.
     """
 
     def step(state: TrainState, frozen: Params, batch: RWRBatch):
@@ -216,22 +216,22 @@ def make_rwr_step(
         gradient = stored_params(gradient, config)
 
         def stepped(scale, gradient):
-            """Parameters and optimiser state after the optimiser's step, scaled."""
+            """Parameters and optimiser state after the scaled optimiser step."""
             updates, opt_state = optimizer.update(gradient, state.opt_state, state.params)
-            # Scale 0 times an update that is not finite must leave the parameters as they are.
+            # With scale 0 even a non-finite update must leave the parameters unchanged.
             updates = jax.tree.map(lambda u: jnp.where(scale > 0, scale * u, 0), updates)
-            # A step that is not taken leaves no trace in the moments either, above all no NaN.
+            # A step that is not taken must not change the moments either (it could put NaN there).
             opt_state = jax.tree.map(
                 lambda new, old: jnp.where(scale > 0, new, old), opt_state, state.opt_state
             )
             return stored_params(optax.apply_updates(state.params, updates), config), opt_state
 
         def kl_at(scale):
-            # The step is computed anew at every scale: kept, it and the moments after it would be
-            # three more trees of the parameters' size.  Without the barrier XLA would keep them.
+            # Recompute the step at every scale: keeping it and the new moments would cost three more
+            # trees of the parameters' size.  Without the barrier XLA would keep them.
             scale, again = jax.lax.optimization_barrier((scale, gradient))
             params = jax.tree.map(lambda x: x.astype(config.dtype), stepped(scale, again)[0])
-            # As in the gradient, only one part's activations exist at a time.
+            # As in the gradient, hold only one part's activations at a time.
             logp = jax.lax.map(
                 lambda part: completion_logprobs(join(frozen, params), part, config)[0], parts
             )
@@ -253,7 +253,7 @@ def make_rwr_step(
 def make_supervised_step(
     config: TransformerConfig, optimizer: optax.GradientTransformation, micro_batches: int = 1
 ) -> Callable[[TrainState, Params, CompletionBatch], tuple[TrainState, dict[str, Array]]]:
-    """A jitted step of maximum likelihood on completions, token mean; the state is donated."""
+    """A jitted maximum-likelihood step on completions, averaged over tokens; the state is donated."""
 
     def step(state: TrainState, frozen: Params, batch: CompletionBatch):
         total = grpo.denominator(batch.mask, "token-mean")

@@ -1,4 +1,4 @@
-"""Lengths of prompts and completions: their limits, and checks that are made before anything is trained."""
+"""Limits on the lengths of prompts and completions, and the checks of them before training."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ class LimitsConfig(Settings):
     """`config.limits`: longest prompts and completions of both players, in tokens.
 
     Attributes:
-      agent_prompt: of the agent's prompts.
-      agent_response: of one answer of the agent.
-      agent_episode: of an episode's answers and observations together; 0: no episodes are trained on.
-      simulator_prompt: of the simulator's prompts.
-      simulator_response: of a task that the simulator writes.
-      prompt_buckets: smaller prompt widths that programs are compiled for, too.
-      response_buckets: smaller completion widths that updates are compiled for, too, and with any of them the
-        simulator's for 1, 2, 4, ... records of a seed: a batch of few short completions costs less.
+      agent_prompt: longest prompt of the agent.
+      agent_response: longest single answer of the agent.
+      agent_episode: longest episode, answers and observations together; 0: no training on episodes.
+      simulator_prompt: longest prompt of the simulator.
+      simulator_response: longest task that the simulator writes.
+      prompt_buckets: further, smaller prompt widths to compile programs for.
+      response_buckets: further, smaller completion widths to compile updates for, so that batches of short
+        completions cost less; if set, the simulator's are also compiled for 1, 2, 4, ... records per seed.
     """
 
     agent_prompt: int = within(4096, 1)
@@ -40,17 +40,17 @@ class LimitsConfig(Settings):
                 raise ValueError(f"{name} = {getattr(self, name)}: expected positive widths")
 
     def of(self, role: str) -> tuple[int, int, int]:
-        """(prompt, answer, episode) of a role, "agent" or "simulator"; no episode: 0."""
+        """Limits (prompt, answer, episode) of a role, "agent" or "simulator"; 0: no episodes."""
         if role == "agent":
             return self.agent_prompt, self.agent_response, self.agent_episode
         return self.simulator_prompt, self.simulator_response, 0
 
     def buckets(self, limit: int) -> tuple[int, ...]:
-        """The prompt widths that are compiled for prompts of at most `limit` tokens, ascending."""
+        """Compiled prompt widths for prompts of at most `limit` tokens, ascending."""
         return _up_to(limit, self.prompt_buckets)
 
     def widths(self, limit: int) -> tuple[int, ...]:
-        """The completion widths that updates are compiled for, of completions of at most `limit` tokens."""
+        """Compiled completion widths of updates, for completions of at most `limit` tokens, ascending."""
         return _up_to(limit, self.response_buckets)
 
 
@@ -61,7 +61,7 @@ def _up_to(limit: int, sizes: Sequence[int]) -> tuple[int, ...]:
 def check_length(
     model: LanguageModel, limit: int, benchmark: Benchmark, task: Task
 ) -> Rejection | None:
-    """A rejection where the agent's prompt for a task has more than `limit` tokens."""
+    """A rejection if the agent's prompt for the task exceeds `limit` tokens, else None."""
     length = len(model.encode_messages(benchmark.agent_messages(task)))
     if length > limit:
         return Rejection(TOO_LONG, f"{length} prompt tokens, limit {limit}")
@@ -75,13 +75,13 @@ def check_prompts(
     seeds: Sequence[Task],
     eval_tasks: Sequence[Task],
 ) -> None:
-    """Refuses a prompt that is longer than its limit, or a limit that the model's positions lack.
+    """Checks that prompts fit their limits and that the limits fit the model's positions.
 
-    Episodes are left out: what they show is known when they are played, and one that outgrows the limit
-    ends there.
+    Episodes are not checked: their contents are known only when they are played, and one that outgrows the
+    limit ends there.
 
-    Raises ValueError naming the task, its length and the setting; also where agents are trained on episodes
-    and there is no room for them, or the chat template cannot go on with their tokens.
+    Raises ValueError naming the task, its length and the setting.  Also raises it if the agent is trained on
+    episodes and there is no room for them, or the chat template cannot continue their tokens.
     """
     if benchmark.episodes:
         if limits.agent_episode < limits.agent_response:

@@ -1,7 +1,7 @@
-"""Which weights are on the devices in which phase, and which wait in host memory.
+"""Which weights are on the devices in which phase, and which are offloaded to host memory.
 
-A co-evolution holds five large trees: parameters and moments of each player, and the reference that they
-share.  What a phase computes with:
+A co-evolution holds five large trees: each player's parameters and moments, and the shared reference.
+Each phase computes with:
 
     phase              parameters   moments   reference
     sample, evaluate   own          -         -
@@ -9,9 +9,9 @@ share.  What a phase computes with:
     both               own          -         yes
     update             own          own       -
 
-`config.memory.offload` says what becomes of the rest: "none" leaves it where it is; "player" keeps the
-other player's trees in host memory; "phase" keeps everything there that the table does not name.  Under
-LoRA the reference is the base that everything runs on, so it always stays.
+`config.memory.offload` says what happens to the rest: "none" leaves it on the devices; "player" keeps the
+other player's trees in host memory; "phase" offloads everything that the table does not list.  Under LoRA
+the reference is the base that everything runs on, so it always stays on the devices.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ import jax
 
 from genenv_jax.settings import Settings, choice
 
-# What a phase computes with, as in the table above.
+# Trees that a phase computes with, as in the table above.
 NEEDS = {
     "sample": frozenset({"parameters"}),
     "score": frozenset({"reference"}),
@@ -35,12 +35,12 @@ OFFLOADS = ("none", "player", "phase")
 
 @dataclasses.dataclass(frozen=True)
 class MemoryConfig(Settings):
-    """`config.memory`: what the optimisers keep, and where.
+    """`config.memory`: the type of the optimisers' moments, and offloading to host memory.
 
     Attributes:
-      moments: type of the optimisers' moments; bfloat16 halves them.
-      offload: what waits in host memory: "none": nothing, "player": the other player's weights and moments,
-        "phase": all that a phase does not compute with.
+      moments: type of the optimisers' moments; bfloat16 halves their memory.
+      offload: what is kept in host memory: "none": nothing, "player": the other player's weights and moments,
+        "phase": everything that the current phase does not compute with.
     """
 
     moments: str = choice("float32", "bfloat16")
@@ -48,10 +48,10 @@ class MemoryConfig(Settings):
 
 
 class Resident(Protocol):
-    """An owner of trees that can be moved: a player, or the reference that players share."""
+    """An owner of trees that can be moved: a player, or the shared reference."""
 
     def place(self, **on_device: bool) -> None:
-        """Moves each tree named to the devices (true) or to host memory (false)."""
+        """Moves each named tree to the devices (true) or to host memory (false)."""
 
 
 def loaded_trees(phase: str, offload: str, lora: bool = False) -> frozenset[str]:
@@ -70,7 +70,7 @@ def loaded_trees(phase: str, offload: str, lora: bool = False) -> frozenset[str]
 
 
 class Offloader:
-    """Moves trees between devices and host memory at the phases' boundaries.
+    """Moves trees between devices and host memory when the phase changes.
 
     Args:
       offload: one of `OFFLOADS`.
@@ -83,26 +83,26 @@ class Offloader:
         self._reference: Resident | None = None
 
     def add_reference(self, reference: Resident) -> None:
-        """Takes charge of the reference."""
+        """Manages the reference from now on."""
         self._reference = reference
         if self.offload == "phase" and not self._lora:
             reference.place(params=False)
 
     def add_player(self, player: Resident) -> None:
-        """Takes charge of a player; its trees wait in host memory where that is configured."""
+        """Manages a player from now on; unless `offload` is "none", its trees move to host memory."""
         self._players.append(player)
         if self.offload != "none":
             player.place(parameters=False, moments=False)
 
     def load_for(self, phase: str, player: Resident) -> None:
-        """Brings to the devices what `player` needs for `phase`, after making room for it."""
+        """Loads what `player` needs for `phase` onto the devices, after making room for it."""
         if self.offload == "none":
             return
         trees = loaded_trees(phase, self.offload, self._lora)
         for other in self._players:
             if other is not player:
                 other.place(parameters=False, moments=False)
-        # First out, then in: otherwise both would be there for a moment.
+        # Move out before moving in, so that both are never on the devices together.
         for wanted in (False, True):
             for name in ("parameters", "moments"):
                 if (f"own {name}" in trees) is wanted:
@@ -112,9 +112,9 @@ class Offloader:
 
 
 def place(tree: Any, on_device: bool) -> Any:
-    """The tree in device memory or in page-locked host memory, with its shardings kept.
+    """Moves a tree to device memory or to page-locked host memory; shardings are kept.
 
-    Arrays that are there already are not touched.
+    Arrays that are already there are not touched.
     """
     kind = "device" if on_device else "pinned_host"
 

@@ -20,9 +20,9 @@ class OptimizerConfig(Settings):
 
     Attributes:
       learning_rate: after the warm-up.
-      warmup_steps: over which it rises linearly.
-      decay_steps: by which a cosine takes it to 0; 0: it stays.
-      moments: type in which both moments are kept between steps.
+      warmup_steps: steps of the linear warm-up.
+      decay_steps: step at which a cosine decay reaches 0; 0: no decay.
+      moments: type of both moments between steps.
     """
 
     learning_rate: float = within(1e-6, 0)
@@ -47,11 +47,11 @@ def make_optimizer(config: OptimizerConfig) -> optax.GradientTransformation:
 
 
 def make_muon(config: OptimizerConfig) -> optax.GradientTransformation:
-    """Muon (Jordan et al., 2024) for the layers' kernels and AdamW for all else, after the same clipping.
+    """Muon (Jordan et al., 2024) for the layers' kernels and AdamW for the rest, after the same clipping.
 
-    Both with Nesterov's momentum.  Muon's updates are scaled to a root mean square of 0.2 (Liu et al.,
-    arXiv 2502.16982, Eq. 4), about that of AdamW's, so one learning rate serves both.  `b1`, `eps` and
-    `moments` are not read.
+    Both use Nesterov momentum.  Muon's updates are scaled to a root mean square of 0.2 (Liu et al.,
+    arXiv 2502.16982, Eq. 4), close to that of AdamW's, so both share one learning rate.  `b1`, `eps` and
+    `moments` are ignored.
     """
     muon = optax.contrib.muon(
         _schedule(config),
@@ -65,7 +65,7 @@ def make_muon(config: OptimizerConfig) -> optax.GradientTransformation:
 
 
 def _matrices(params: Params) -> Any:
-    """Of each kernel of the layers (l, ...) the axes that it contracts and its outputs; of the rest None."""
+    """Contracted and output axes of each layer kernel (l, ...); None for all other parameters."""
 
     def axes(path: tuple[jax.tree_util.DictKey, ...], x: Array) -> MuonDimensionNumbers | None:
         names = [key.key for key in path]
@@ -99,12 +99,12 @@ class RoundedState(NamedTuple):
 def store_rounded(
     transformation: optax.GradientTransformation, dtype: Any = jnp.bfloat16
 ) -> optax.GradientTransformation:
-    """Keeps a transformation's float32 arrays in bfloat16, rounded stochastically after each step.
+    """Stores a transformation's float32 arrays in bfloat16, rounded stochastically after each step.
 
-    Rounding to nearest would stop an average that moves by less than half a unit in the last place:
-    with b2 = 0.999 the second moment moves by at most 0.1 % a step, and bfloat16 has 0.4 to 0.8 %, so
-    it could grow but never decay.  Rounded up or down at random, the stored value is right in
-    expectation.  The random bits follow from the step count, so a repeated run repeats them.
+    Rounding to nearest would freeze an average that moves by less than half a unit in the last place.
+    With b2 = 0.999 the second moment decays by at most 0.1 % a step, but bfloat16's spacing is 0.4 to
+    0.8 %, so it could grow but never decay.  With stochastic rounding the stored value is right in
+    expectation.  The random bits depend only on the step count, so a repeated run repeats them.
 
     Raises ValueError for a dtype other than bfloat16.
     """
@@ -134,7 +134,7 @@ def store_rounded(
 def round_stochastically(x: Array, key: PRNGKey) -> Array:
     """x (float32) as bfloat16: the neighbour above or below, with mean x.
 
-    NaN stays NaN and infinity infinity; exact values stay as they are.
+    NaN, infinity and exactly representable values are unchanged.
     """
     bits = jax.lax.bitcast_convert_type(x, jnp.uint32)
     # bfloat16 is the upper half of float32: a carry out of the lower half rounds away from zero.

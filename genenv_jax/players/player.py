@@ -1,4 +1,4 @@
-"""What the two players have in common: weights, a reference, a place in memory, an export."""
+"""The base of both players: weights, the shared reference, offloading, export."""
 
 from __future__ import annotations
 
@@ -26,12 +26,12 @@ from genenv_jax.typing import Array, Params
 
 @dataclasses.dataclass(frozen=True)
 class PlayerConfig(Settings):
-    """The settings that both players have.
+    """Settings that both players have.
 
     Attributes:
       learning_rate: of AdamW, without warm-up or decay.
-      batch_size: prompts between two sampling phases.
-      minibatch_size: prompts an optimiser step.
+      batch_size: prompts per sampling phase.
+      minibatch_size: prompts per optimiser step.
       micro_batches: parts that a mini-batch's gradient is accumulated from.
       update_epochs: passes over a batch.
       weight_decay: of AdamW.
@@ -54,21 +54,21 @@ class PlayerConfig(Settings):
 
 
 def recomputes(dtype: str) -> bool:
-    """Whether updates of a model that computes in `dtype` start from log-probs computed anew.
+    """Whether updates of a model that computes in `dtype` recompute the samples' log-probs.
 
-    The ratio of GRPO and the KL cap of RWR are taken to the trainer's log-probs of the samples.  In float32
-    the sampler's are the same but for rounding, and save the pass.
+    GRPO's ratio and RWR's KL cap compare with the trainer's log-probs of the samples.  In float32 the
+    sampler's log-probs differ only by rounding, so they are used instead and save a forward pass.
     """
     return dtype != "float32"
 
 
 class Reference:
-    """The model that both players start from, which stays as it is.
+    """The model that both players start from; it is never trained.
 
-    It is the policy of both KL terms and, under LoRA, the base of both players.
+    It is the reference policy of both KL terms and, under LoRA, the base of both players.
 
     Args:
-      params: its parameters, in the compute type.
+      params: its parameters, in the compute dtype.
       config: of the decoder, without adapters.
     """
 
@@ -86,15 +86,15 @@ class Reference:
 
 @dataclasses.dataclass(frozen=True)
 class Setup:
-    """What both players are made with.
+    """Arguments that both players share.
 
     Attributes:
       model: configuration and tokenizer; its `config.lora` says whether the players are adapters.
       reference: shared by both.
-      offloader: takes charge of where the weights are.
+      offloader: moves weights between devices and host memory.
       put: places host arrays on the devices.
       limits, sampling: settings.
-      moments: type in which the optimisers' moments are kept.
+      moments: type of the optimisers' moments.
     """
 
     model: LanguageModel
@@ -112,14 +112,14 @@ class Player:
     Args:
       setup: what it shares with the other player.
       config: its settings.
-      trained: what is trained, float32: all parameters, or the adapters alone.  Taken over.
+      trained: trained parameters, float32: all, or the adapters alone.  Donated to the first update.
       role: "agent" or "simulator".
-      group: samples a prompt.
+      group: samples per prompt.
       temperature: of the samples.
     Attributes:
       buckets: ascending prompt widths.
       widths: ascending completion widths of updates.
-      groups: ascending numbers of completions a prompt in updates.
+      groups: ascending numbers of completions per prompt in updates.
       engine: samples `group` completions of each prompt.
       state: parameters and moments.
     """
@@ -156,20 +156,20 @@ class Player:
 
     @property
     def recomputes(self) -> bool:
-        """Whether its updates start from log-probs computed anew, see `recomputes`."""
+        """Whether its updates recompute the samples' log-probs; see the function `recomputes`."""
         return recomputes(self.model.config.dtype)
 
     @property
     def params(self) -> Params:
-        """All parameters, as the module takes them; nothing is copied."""
+        """All parameters, in the module's layout; nothing is copied."""
         return lora.join(self.frozen, self.state.params)
 
     def logprobs(self, batch: CompletionBatch) -> Array:
-        """Log-probs (b, g, c) of completions under the player as it is now."""
+        """Log-probs (b, g, c) of completions under the current parameters."""
         return score_completions(self.params, batch, self.model.config)
 
     def blank_batches(self) -> list[Rollouts]:
-        """Rollouts of one prompt for each shape that an update may have, to compile it with."""
+        """Blank rollouts of one prompt for each shape of an update, to compile it with."""
         engine = self.engine
         blank = [Rollouts.empty([[0] * w], engine.options, engine.episode) for w in self.buckets]
         return [
@@ -182,9 +182,9 @@ class Player:
         ]
 
     def minibatch(self, rollouts: Rollouts, rows: Sequence[int], *arrays: np.ndarray) -> tuple:
-        """A mini-batch of rollouts, and the same rows of `arrays`, filled up with zeros; host arrays.
+        """A mini-batch of rollouts and the same rows of `arrays`, padded with zeros; host arrays.
 
-        arrays: (N, g, c), cut to the width of the mini-batch, or (N, g).
+        arrays: (N, g, c), cut to the mini-batch's width, or (N, g).
         """
         size = self.config.minibatch_size
         taken, pad = rollouts.take(rows).cut(self.widths), size - len(rows)
@@ -196,11 +196,11 @@ class Player:
         )
 
     def load_for(self, phase: str) -> None:
-        """Brings what this player needs for "sample", "score", "both" or "update" to the devices."""
+        """Loads what this player needs for "sample", "score", "both" or "update" onto the devices."""
         self._offloader.load_for(phase, self)
 
     def place(self, *, parameters: bool | None = None, moments: bool | None = None) -> None:
-        """Moves weights to the devices (true) or to host memory (false); None leaves them."""
+        """Moves weights to the devices (true) or to host memory (false); None leaves them alone."""
         state = self.state
         if parameters is not None:
             state = state._replace(params=place(state.params, parameters))
@@ -216,14 +216,14 @@ class Player:
         adapter_card: str = "",
         base_model: str = "",
     ) -> None:
-        """Writes the player as a Hugging Face directory, replacing what is there.
+        """Writes the player as a Hugging Face directory, replacing an existing one.
 
-        Under LoRA the adapters are merged into it, and a directory beside it, "<name>_adapter", holds
-        them alone in PEFT's format.
+        Under LoRA the adapters are merged into it, and a second directory, "<name>_adapter", holds only the
+        adapters, in PEFT's format.
 
         Args:
-          card, adapter_card: the text of either's README.md; "": it has none.
-          base_model: what readers of the adapters shall load; "": the directory that the base was read from.
+          card, adapter_card: text of each README.md; "": none is written.
+          base_model: base that the adapters name; "": the directory that the base was read from.
         """
         self.load_for("sample")
         params, adapter = self.params, self.model.config.lora

@@ -1,4 +1,4 @@
-"""A policy: a model and its sampler as a `ChatModel`, something that turns conversations into texts."""
+"""A policy: a model and its sampler behind the `ChatModel` interface."""
 
 from __future__ import annotations
 
@@ -39,8 +39,8 @@ def make_engine(
     Args:
       model: its decoder and end tokens.
       put: see `Engine`.
-      samples: of each prompt, at `temperature`.
-      max_concurrent, lanes: prompts, and completions of each, that decode at the same time; see `Engine`.
+      samples: samples per prompt, at `temperature`.
+      max_concurrent, lanes: prompts, and completions of each, that are decoded together; see `Engine`.
     """
     prompt, response, episode = limits.of(role)
     return Engine(
@@ -60,9 +60,9 @@ class Policy(ChatModel):
 
     Attributes:
       model: tokenizer and chat template.
-      engine: the sampler, whose group size is the number of samples.
+      engine: the sampler; its group size is the number of samples.
       params: parameters of the decoder.
-      key: of the draws; an answer depends on its conversation's place and sample, and on the turn.
+      key: PRNG key; an answer also depends on its conversation's index, its sample and the turn.
     """
 
     model: LanguageModel
@@ -80,12 +80,12 @@ class Policy(ChatModel):
 
     @property
     def continues(self) -> bool:
-        """See `ChatModel`: it has room for episodes, and a chat template that goes on with them."""
+        """See `ChatModel`: it has room for episodes, and a chat template that can continue them."""
         return bool(self.engine.episode) and not self.model.why_not_continuable
 
     @functools.cached_property
     def turns(self) -> Engine:
-        """The engine that draws one sample a conversation."""
+        """The engine that draws one sample per conversation."""
         options = dataclasses.replace(self.engine.options, group_size=1)
         return dataclasses.replace(self.engine, options=options)
 
@@ -119,7 +119,7 @@ class Policy(ChatModel):
         return attempts, rollouts
 
     def fits(self, conversation: list[Message]) -> bool:
-        """See `ChatModel`: its tokens against the largest prompt width."""
+        """See `ChatModel`: whether its tokens fit the largest prompt width."""
         return self.tokens(conversation) <= self.engine.prompt_buckets[-1]
 
     def tokens(self, conversation: list[Message]) -> int:

@@ -20,20 +20,20 @@ from genenv_jax.typing import Array, Params, PRNGKey, WarmUp
 
 @dataclasses.dataclass(frozen=True)
 class SimulatorConfig(PlayerConfig):
-    """`config.simulator`; its batches are of seeds.
+    """`config.simulator`; its batches are batches of seeds.
 
     Attributes:
-      train: whether it learns; where not, it stays the initial simulator.
+      train: whether the simulator is trained; otherwise it stays the initial simulator.
       temperature: of its generations.
-      variations: generations a seed and epoch (n).
+      variations: generations per seed and epoch (n).
       rwr_temperature: λ in exp(λ R_env).
-      success_rate_over: p̂ of a seed's n variations together ("batch", Eq. 2), or of each "task".
-      method: "rwr", the paper's; "grpo": policy gradient with R_env less the mean over the seed's variations.
-      coverage: c of w / share^c, share being that of the records that ask for the same skill (`rl.weights`).
-      invalid_reward: R_env of a generation that was rejected, under "grpo".
+      success_rate_over: p̂ over a seed's n variations together ("batch", Eq. 2), or over each "task".
+      method: "rwr", the paper's; "grpo": policy gradient; its advantage is R_env minus the seed's mean.
+      coverage: c in w / share^c, with the share of records that ask for the same skill (`rl.weights`).
+      invalid_reward: R_env of a rejected generation, under "grpo".
       mixture: share of the variations that the initial simulator writes.
-      kl_coef: of the KL penalty to the initial simulator.
-      kl_cap: nats a token that one update may move; 0: no cap.
+      kl_coef: coefficient of the KL penalty to the initial simulator.
+      kl_cap: largest KL of one update, in nats a token; 0: no cap.
     """
 
     train: bool = True
@@ -88,7 +88,7 @@ class Simulator(Player):
         if setup.limits.response_buckets:
             self.groups = tuple(sorted({n, *(2**i for i in range(n.bit_length()) if 2**i < n)}))
         self._initial = dataclasses.replace(self.engine, config=self.reference.config)
-        # Who writes how many of a seed's variations.
+        # (whether it is the trained simulator, its engine), each with its share of a seed's variations.
         self._engines = [
             (own, _with_group(engine, count))
             for own, engine, count in (
@@ -99,7 +99,7 @@ class Simulator(Player):
         ]
 
     def has_room(self, benchmark: Benchmark, task: Task) -> bool:
-        """Whether the prompt in which `task` is the one to vary is short enough."""
+        """Whether the prompt that asks to vary `task` is short enough."""
         messages = benchmark.simulator_messages(task, SeedStatistics(100, 100))
         return len(self.model.encode_messages(messages)) <= self.buckets[-1]
 
@@ -109,9 +109,9 @@ class Simulator(Player):
         key: PRNGKey,
         on_completion: OnCompletion = ignore,
     ) -> Rollouts:
-        """`variations` generations from each context (a seed and its success statistics).
+        """`variations` generations for each context (a seed and its success statistics).
 
-        The initial simulator writes the last `num_from_initial` of each.  "logprobs" are the writer's.
+        The initial simulator writes the last `num_from_initial` of each; "logprobs" are the writer's.
         """
         prompts = [self.model.encode_messages(messages) for messages in contexts]
         self.load_for(self._sampling)
@@ -123,7 +123,7 @@ class Simulator(Player):
                 on_completion(i, first + j, tokens, done)
 
             params = self.params if own else self.reference.params
-            # The first writer draws as if it were the only one.
+            # The first writer draws the same numbers as if it were the only one.
             drawn = jax.random.fold_in(key, processes.put(np.uint32(first))) if first else key
             parts.append(engine(params, prompts, drawn, on_completion=finished))
         return Rollouts.concat(parts, axis=1)
@@ -134,15 +134,15 @@ class Simulator(Player):
         key: PRNGKey,
         on_completion: OnCompletion = ignore,
     ) -> Rollouts:
-        """`variations` generations of the initial simulator from each context."""
+        """`variations` generations of the initial simulator for each context."""
         prompts = [self.model.encode_messages(messages) for messages in contexts]
         self.load_for("score")
         return self._initial(self.reference.params, prompts, key, on_completion=on_completion)
 
     def start_logprobs(self, generations: Rollouts, used: np.ndarray) -> np.ndarray:
-        """(S, n, c) log-probs under the simulator as it is now; 0 outside the rows `used`.
+        """(S, n, c) log-probs under the current simulator; 0 outside the rows `used`.
 
-        The sampler's, unless the initial simulator wrote some of the generations or `recomputes`.
+        The sampler's log-probs, unless the initial simulator wrote some generations or `recomputes` is true.
         """
         if not (self.config.num_from_initial or self.recomputes):
             return generations.logprobs
@@ -155,7 +155,7 @@ class Simulator(Player):
         return self._logprobs(generations, used, self.reference.logprobs)
 
     def warm_up(self) -> list[WarmUp]:
-        """What compiles all that `generate` may run, for every prompt width that is planned."""
+        """Functions that compile every program of `generate`, for every planned prompt width."""
 
         def params(own: bool) -> Params:
             self.load_for(self._sampling)
@@ -184,6 +184,6 @@ class Simulator(Player):
 
 
 def _with_group(engine: Engine, count: int) -> Engine:
-    """The same sampler with another group size."""
+    """The same sampler with a different group size."""
     options = dataclasses.replace(engine.options, group_size=count)
     return dataclasses.replace(engine, options=options)

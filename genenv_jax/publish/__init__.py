@@ -1,1 +1,1 @@
-"""What leaves the machine: the cards of exported models, and their way to the Hugging Face hub."""
+"""Publishing: cards of exported models, and their upload to the Hugging Face hub."""

@@ -1,11 +1,11 @@
-"""Uploads an exported model to the Hugging Face hub, private unless it is told otherwise.
+"""Uploads an exported model to the Hugging Face hub, private by default.
 
     genenv publish runs/quickstart/agent OWNER/NAME
     genenv publish runs/quickstart/agent OWNER/NAME --public
 
 DIRECTORY is agent/, simulator/, agent_adapter/ or simulator_adapter/ of a finished run, or the --out of
-`genenv_jax.supervised`.  Its model files and its card (README.md) are uploaded, in one commit; the repository
-is made if missing.  The token is that of $HF_TOKEN or of `hf auth login`.
+`genenv_jax.supervised`.  Its model files and its card (README.md) are uploaded in one commit; the repository
+is created if missing.  The token comes from $HF_TOKEN or from `hf auth login`.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from genenv_jax.publish.push import push
 
 
 def main(argv: Sequence[str] | None = None) -> None:
-    """Command line, `argv` without the program's name; exits with 2 where nothing was uploaded."""
+    """Command line; `argv` lacks the program's name.  Exits with 2 if nothing was uploaded."""
     parser = cli.Parser(
         prog="genenv publish",
         description="Uploads an exported model to the Hugging Face hub.",

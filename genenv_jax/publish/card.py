@@ -1,7 +1,7 @@
-"""Model cards: what an exported directory is and how it is used, as its README.md.
+"""Model cards: the README.md of an exported directory, which says what it is and how to use it.
 
-They hold facts of the settings and of metrics.jsonl, but no text that a model wrote, no path of the machine
-and no time: a run that is repeated, or continued, writes the same bytes.
+They hold facts from the settings and metrics.jsonl, but no model-written text, no local path and no time, so
+that a repeated or continued run writes the same bytes.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from genenv_jax.publish import provenance
 from genenv_jax.run.jsonl import read_json
 from genenv_jax.run.metrics import read_steps
 
-PAPER = "arxiv:2512.19682"  # the hub makes a link of such a tag
+PAPER = "arxiv:2512.19682"  # the hub turns such a tag into a link
 BIBTEX = """\
 @article{guo2025genenv,
   title   = {{GenEnv}: Difficulty-Aligned Co-Evolution Between {LLM} Agents and Environment Simulators},
@@ -49,15 +49,15 @@ def of_run(
     tools: str,
     commit: str,
 ) -> dict[str, str]:
-    """What `Player.export` writes of a finished run beside the weights, as its arguments.
+    """The arguments of `Player.export` for what it writes beside the weights of a finished run.
 
     Args:
       role: "agent" or "simulator".
-      workdir: of the run; its config.json and metrics.jsonl are read.
+      workdir: the run's workdir; its config.json and metrics.jsonl are read.
       start: directory of the model that the players started from.
-      tasks: how many held-out tasks are scored.
-      tools: how the agent was shown its tools, `Benchmark.about`'s; "" where it has none.
-      commit: of the code, as it was when the run began.
+      tasks: number of held-out tasks that are scored.
+      tools: how the agent was shown its tools, from `Benchmark.about`; "" if it has none.
+      commit: the code's commit when the run began.
     """
     metrics = read_steps(workdir / "metrics.jsonl")
     last = metrics[max(metrics)]
@@ -79,7 +79,7 @@ def of_run(
     found = {"card": _render(role, config, start, context)}
     if config.lora.rank:
         found["adapter_card"] = _render(role, config, start, context, adapter=True)
-        # After a warm start the base is a model that nobody else has.
+        # After a warm start, nobody else has the base model.
         found["base_model"] = "" if config.warm_start.steps else base_id(config)
     return found
 
@@ -93,8 +93,8 @@ def of_warm_start(
     """The card of a model that `genenv_jax.supervised` has trained.
 
     Args:
-      start: directory of the model that was trained; None: it was made.
-      best: the step that was kept, and its losses, by name.
+      start: directory of the model that was trained; None: a newly made model.
+      best: the step that was kept and its losses, by name.
       tools: see `of_run`.
     """
     spent = {
@@ -108,7 +108,7 @@ def of_warm_start(
 
 
 def base_id(config: Config) -> str:
-    """The hub id that `config.model.path` is; "" where it is a directory, or empty."""
+    """The hub id in `config.model.path`; "" if that is a directory or empty."""
     path = config.model.path
     return "" if not path or _is_local(path) else path
 
@@ -150,7 +150,7 @@ def _render(
         sources=sources,
         table=table,
         verified=bool(config.benchmark.get("verify_files")),
-        # Servers load it by AutoTokenizer.
+        # Servers can load its tokenizer with AutoTokenizer.
         standard=start is not None and not has_made_tokenizer(start),
         thinks=start is not None and _thinks(start),
         limits=_limits(role, config),
@@ -159,11 +159,11 @@ def _render(
         versions=provenance.versions(),
         bibtex=BIBTEX,
     )
-    return str(ModelCard(text))  # raises where the front matter cannot be read back
+    return str(ModelCard(text))  # raises if the front matter cannot be read back
 
 
 def _thinks(start: pathlib.Path) -> bool:
-    """Whether the chat template of a model directory has a switch for thinking, as Qwen3's."""
+    """Whether the chat template of a model directory has a switch for thinking, like Qwen3's."""
     files = (start / name for name in ("chat_template.jinja", "tokenizer_config.json"))
     return any("enable_thinking" in file.read_text("utf-8") for file in files if file.is_file())
 
@@ -191,19 +191,19 @@ def _base(config: Config) -> str:
 
 
 def _license(start: pathlib.Path | None) -> dict[str, str]:
-    """The licence that the card of the model in `start` names; nothing where it names none."""
+    """The licence named in the card of the model in `start`; {} if it names none."""
     from huggingface_hub import metadata_load
 
     try:
         found = (start and metadata_load(start / CARD)) or {}
-    except Exception:  # a stranger's file: unreadable, no text, no YAML
+    except Exception:  # a third party's file: it may be unreadable, not text, or not YAML
         return {}
     names = ("license", "license_name", "license_link")
     return {name: found[name] for name in names if isinstance(found.get(name), str)}
 
 
 def _settings(config: Config) -> list[str]:
-    """What differs from the defaults, as --print_config shows it; without places on the machine."""
+    """The settings that differ from the defaults, as --print_config shows them, without local paths."""
     return [
         f"config.{key} = {_public(value)!r}  (default: {_public(default)!r})".replace("`", "'")
         for key, (value, default) in changes(ConfigDict(config.to_dict())).items()
@@ -211,7 +211,7 @@ def _settings(config: Config) -> list[str]:
 
 
 class _Hidden(str):
-    """Stands for a value that is not shown."""
+    """Placeholder for a value that is not shown."""
 
     def __repr__(self) -> str:
         return str(self)
@@ -233,7 +233,7 @@ def _public(value: Any) -> Any:
 
 
 def _scores(metrics: Mapping[int, Mapping[str, Any]]) -> dict[str, Any] | None:
-    """The first and the last evaluation: accuracies where there are such metrics, else all of them."""
+    """The first and the last evaluation: their accuracies if there are any, else all metrics."""
     evaluated = [
         step for step, record in metrics.items() if any(n.startswith("eval/") for n in record)
     ]
@@ -249,7 +249,7 @@ def _scores(metrics: Mapping[int, Mapping[str, Any]]) -> dict[str, Any] | None:
 
 
 def _of_epochs(metrics: Mapping[int, Mapping[str, Any]]) -> dict[str, Any] | None:
-    """How the tasks were that the simulator wrote in the first and in the last epoch."""
+    """Metrics of the tasks that the simulator wrote in the first and the last epoch."""
     epochs = [step for step, record in metrics.items() if _WRITTEN[0] in record]
     if not epochs:
         return None
@@ -263,10 +263,10 @@ def _number(value: float | None) -> str:
 
 
 def _sources(benchmark: str) -> tuple[list[tuple[str, int, str]], str]:
-    """(repository at its commit, files, bytes) of the published files, and the digest of their table."""
+    """(repository at its commit, files, bytes) of the published data files, and their table's digest."""
     try:
         files = data_files.sources(benchmark)
-    except FileNotFoundError:  # its tasks are made
+    except FileNotFoundError:  # its tasks are generated
         return [], ""
     sizes: dict[str, list[int]] = collections.defaultdict(list)
     for file in files:
@@ -277,7 +277,7 @@ def _sources(benchmark: str) -> tuple[list[tuple[str, int, str]], str]:
 
 
 def _limits(role: str, config: Config) -> Sequence[str]:
-    """The lengths that it was trained with, a line a role."""
+    """The lengths used in training, one line per role."""
     lines = []
     for player in ("agent", "simulator"):
         if role in (player, "warm start"):

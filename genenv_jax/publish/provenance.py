@@ -1,4 +1,4 @@
-"""Which code ran: its commit, and the versions of the packages that its numbers depend on."""
+"""Which code ran: its commit, and the versions of the packages that its results depend on."""
 
 from __future__ import annotations
 
@@ -17,17 +17,17 @@ _PACKAGES = (
 )
 
 
-@functools.cache  # what this process runs was read when it began
+@functools.cache  # this process runs the code as it was at the start
 def commit() -> str:
-    """The commit of the code, with "and changes" where tracked files differ from it; "" where it is unknown.
+    """The commit of the code, with "and changes" if tracked files differ from it; "" if it is unknown.
 
-    Of a checkout it is git's; of an installation from a repository what pip wrote down.
+    For a checkout it comes from git, for an installation from a repository from pip's record.
     """
     return _of_checkout() or _of_installation()
 
 
 def versions() -> dict[str, str]:
-    """Versions by name, of Python and of those packages that are installed."""
+    """Versions by name, of Python and of the installed ones among the packages."""
     found = {"python": platform.python_version()}
     for name in _PACKAGES:
         try:
@@ -38,7 +38,7 @@ def versions() -> dict[str, str]:
 
 
 def _of_checkout() -> str:
-    # An environment may lie inside somebody else's repository: this file must be one of git's.
+    # An environment may lie inside another repository, so this file must be tracked by git.
     head = _git("rev-parse", "--verify", "HEAD")
     if not head or not _git("ls-files", "--", str(pathlib.Path(__file__).resolve())):
         return ""
@@ -47,7 +47,7 @@ def _of_checkout() -> str:
 
 
 def _git(*arguments: str) -> str:
-    """What git says; "" where it fails, or is not there."""
+    """The output of git; "" if it fails or is not installed."""
     environment = {name: value for name, value in os.environ.items() if not name.startswith("GIT_")}
     try:
         return subprocess.run(

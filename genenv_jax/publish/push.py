@@ -1,4 +1,4 @@
-"""An exported directory onto the Hugging Face hub."""
+"""Uploads an exported directory to the Hugging Face hub."""
 
 from __future__ import annotations
 
@@ -12,21 +12,21 @@ _EXPECTED = "expected an exported model, such as agent/ of a finished run"
 
 
 def push(directory: pathlib.Path, name: str, public: bool = False) -> str:
-    """Uploads the files of an exported model or adapter to the hub repository `name`, made if missing.
+    """Uploads the files of an exported model or adapter to the hub repository `name`, created if missing.
 
     Args:
-      directory: as `genenv_jax.main` and `genenv_jax.supervised` export it.
+      directory: as exported by `genenv_jax.main` or `genenv_jax.supervised`.
       name: "OWNER/NAME".
-      public: whether a new repository is public; one that is public already asks for it too.
+      public: whether a new repository is public; also required for a repository that is public already.
     Returns:
       the address of the commit.
     Raises:
-      ValueError, OSError: the directory is none of these, or names a place on this machine; the name is no
-        repository's; there is no token; the repository is public and `public` is false; or the hub refuses,
-        or is not reached.
+      ValueError, OSError: the directory is not a complete export, or refers to a local path; the name is not
+        valid; there is no token; the repository is public and `public` is false; or the hub refuses or cannot
+        be reached.
     """
     check(directory)
-    # Imported here: it is slow, and a wrong directory is said at once.
+    # Imported here: it is slow, and a wrong directory should be reported at once.
     import huggingface_hub
     from huggingface_hub.utils import validate_repo_id
 
@@ -42,13 +42,13 @@ def push(directory: pathlib.Path, name: str, public: bool = False) -> str:
     hub = huggingface_hub.HfApi(token=token)
     try:
         hub.create_repo(name, private=not public, exist_ok=True)
-        # An existing one keeps its visibility.
+        # An existing repository keeps its visibility.
         open_to_all = not public and not hub.repo_info(name).private
         if not open_to_all:
             commit = hub.upload_folder(
                 repo_id=name,
                 folder_path=directory,
-                allow_patterns=list(HUB_FILES),  # nothing else of it leaves the machine
+                allow_patterns=list(HUB_FILES),  # no other file leaves the machine
                 ignore_patterns=["*/*"],
                 commit_message=f"Upload of {directory.resolve().name}",
             )
@@ -61,7 +61,7 @@ def push(directory: pathlib.Path, name: str, public: bool = False) -> str:
 
 
 def check(directory: pathlib.Path) -> None:
-    """Raises ValueError or OSError where a directory is no complete export, or names a place on this disk."""
+    """Raises ValueError or OSError if a directory is not a complete export, or refers to a local path."""
     if not directory.is_dir():
         raise NotADirectoryError(f"{directory} is no directory; expected an exported model")
     for pattern in ("*config.json", "*.safetensors", CARD):
@@ -77,6 +77,6 @@ def check(directory: pathlib.Path) -> None:
 
 
 def _on_hub(name: object) -> bool:
-    """Whether it may be a model's name there, and is no directory here."""
+    """Whether `name` can be a model's name on the hub, and is not a local directory."""
     known = isinstance(name, str) and re.fullmatch(r"([\w-][\w.-]*/)?[\w-][\w.-]*", name)
     return bool(known) and not os.path.isdir(str(name))

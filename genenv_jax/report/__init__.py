@@ -1,1 +1,1 @@
-"""What `genenv report` is made of; reading, figures, tables and page."""
+"""The implementation of `genenv report`: reading runs, figures, tables and the page."""

@@ -2,8 +2,8 @@
 
     genenv report WORKDIR [--out DIR]
 
-Reads config.json, metrics.jsonl, timing.jsonl, tasks.jsonl and d_train.jsonl of a run, also of one that is
-still at work; WORKDIR may be gs://BUCKET/RUN.  Needs no JAX.  `genenv experiment` compares runs.
+Reads config.json, metrics.jsonl, timing.jsonl, tasks.jsonl and d_train.jsonl of a run, finished or still
+running; WORKDIR may be gs://BUCKET/RUN.  Needs no JAX.  `genenv experiment` compares runs.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from genenv_jax.run.remote import Store, opened, shared
 
 
 def main(argv: Sequence[str] | None = None) -> None:
-    """Command line, `argv` without the program's name; exits with 2 for a bad workdir."""
+    """Command line; `argv` lacks the program's name.  Exits with 2 for a bad workdir."""
     parser = cli.Parser(prog="genenv report", description="Figures and tables from a run.")
     parser.add_argument("workdir", help="workdir of a run")
     parser.add_argument(
@@ -42,7 +42,7 @@ def _load(directory: pathlib.Path, workdir: str) -> Run:
     Store(directory).fetch()
     try:
         return load_run(directory)
-    except (OSError, ValueError) as error:  # of a mirror, what is mirrored is to be named
+    except (OSError, ValueError) as error:  # name the bucket, not its local mirror
         raise ValueError(str(error).replace(str(directory), workdir)) from error
 
 

@@ -1,4 +1,4 @@
-"""Records of answers: why each failed, as text, and those of two models side by side."""
+"""Recorded answers: why each one failed, their text, and those of two models side by side."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ from genenv_jax.report.untrusted import bounded
 from genenv_jax.run.jsonl import iter_jsonl
 from genenv_jax.scoring.requests import EPISODE_TOO_LONG, FAILED_SCORES, PROMPT_TOO_LONG
 
-_ANSWERS = 60  # of one episode that are shown
-# (solved before, solved after) to what became of a task, in the order shown.
+_ANSWERS = 60  # shown per episode
+# (solved before, solved after) to a task's outcome, in the order shown.
 _CHANGES = {
     (False, True): "learnt",
     (True, False): "lost",
@@ -27,7 +27,7 @@ _CHANGES = {
 def read_answers(
     workdir: str | os.PathLike[str], mode: str = "greedy"
 ) -> dict[str, Mapping[str, Any]]:
-    """Task id to its first line of predictions.jsonl in that mode, of a workdir of `genenv_jax.evaluate`.
+    """Task id to its first answer in that mode, from a `genenv_jax.evaluate` workdir's predictions.jsonl.
 
     Raises:
       FileNotFoundError: no predictions.jsonl.
@@ -45,7 +45,7 @@ def read_held_out(
 ) -> tuple[dict[str, Mapping[str, Any]], dict[str, Mapping[str, Any]]]:
     """(before, after): task id to the agent's answer before training and at the latest evaluation of a run.
 
-    Both are empty where the run lacks one of them.  Raises ValueError for a damaged line.
+    Both are empty if the run lacks one of them.  Raises ValueError for a damaged line.
     """
     paths = [pathlib.Path(workdir) / "held_out" / f"{name}.jsonl" for name in ("before", "after")]
     if not all(path.is_file() for path in paths):
@@ -61,7 +61,7 @@ def _first_answers(records: Iterable[Mapping[str, Any]]) -> dict[str, Mapping[st
     return answers
 
 
-# What a verdict says of an answer, in the order shown.
+# Groups of verdicts, in the order shown.
 CORRECT, WRONG, UNFINISHED = "correct", "wrong answer", "unfinished"
 FORM, UNSCORED = "form", "not scored"
 GROUPS = {
@@ -75,7 +75,7 @@ _LIMITS = (*LIMITS, PROMPT_TOO_LONG, EPISODE_TOO_LONG)
 
 
 def verdict_group(reason: str, valid: bool = True) -> str:
-    """Which of `GROUPS` a reason of failure belongs to; valid: whether the answer was well formed."""
+    """The group in `GROUPS` of a reason of failure; valid: whether the answer was well formed."""
     if reason in FAILED_SCORES:
         return UNSCORED
     if reason in _LIMITS:
@@ -84,7 +84,7 @@ def verdict_group(reason: str, valid: bool = True) -> str:
 
 
 def verdict(record: Mapping[str, Any]) -> tuple[str, str]:
-    """An answer's group and verdict: its reason, with a note where the token limit cut the answer off."""
+    """An answer's group and its reason, with a note if the token limit cut the answer off."""
     found = verdict_of(record)
     if record.get("success") is True:
         return CORRECT, found
@@ -102,9 +102,9 @@ def verdict_of(record: Mapping[str, Any]) -> str:
 
 
 def answer_text(record: Mapping[str, Any], limit: int) -> str:
-    """An answer, or an episode turn by turn, each text bounded by `limit` characters.
+    """An answer, or an episode turn by turn, with each text cut to `limit` characters.
 
-    What came back after an answer, where the record has it, is marked by an arrow.
+    The reply to an answer, if recorded, is marked by an arrow.
     """
     answers, replies = record.get("answers"), record.get("replies")
     texts = answers if isinstance(answers, list) else [record.get("answer")]
@@ -117,7 +117,7 @@ def answer_text(record: Mapping[str, Any], limit: int) -> str:
 
 
 def detail_text(record: Mapping[str, Any]) -> str:
-    """What the scorer says beside the reason, in one bounded line."""
+    """The scorer's details besides the reason, in one bounded line."""
     detail = record.get("detail")
     if not isinstance(detail, Mapping):
         return ""
@@ -132,10 +132,10 @@ def detail_text(record: Mapping[str, Any]) -> str:
 def changes(
     before: Mapping[str, Mapping[str, Any]], after: Mapping[str, Mapping[str, Any]]
 ) -> dict[str, list[str]]:
-    """Ids of the tasks that were learnt, lost, never or always solved, by category.
+    """Ids of the tasks that were learnt, lost, never or always solved, each list sorted by category.
 
     Args:
-      before, after: from `read_answers`; what both have is compared.
+      before, after: from `read_answers`; tasks in both are compared.
     """
     found = collections.defaultdict(list)
     for task_id in sorted(

@@ -1,6 +1,6 @@
-"""Lists of tasks that a reader filters and pages through: what they show, and how long they may get.
+"""Lists that a reader can filter and page through: what they show, and how long they may get.
 
-The page holds each item once, as HTML: without JavaScript it is a plain list.
+The page holds each item once, as HTML; without JavaScript it is a plain list.
 """
 
 from __future__ import annotations
@@ -15,20 +15,20 @@ from markupsafe import Markup
 from genenv_jax.report.html import macro_html
 
 _LONGEST, _SHORTEST = 6000, 300  # characters of one text
-_TEXTS = 8  # of one item, about
-_CHOICES = 200  # of one filter
+_TEXTS = 8  # texts per item, roughly
+_CHOICES = 200  # most per filter
 
 T = TypeVar("T")
 
 
 @dataclasses.dataclass(frozen=True)
 class Filter:
-    """A control above a list: which value of an item's attribute `data-key` is wanted.
+    """A control above a list that selects items by the value of their attribute `data-key`.
 
     Attributes:
-      key: of the attribute; lower-case letters.
-      label: for the reader.
-      choices: the values with how often they occur; none: a range of numbers from `low` to `high`.
+      key: name of the attribute, in lower-case letters.
+      label: shown to the reader.
+      choices: the values and their counts; empty: a range of numbers from `low` to `high`.
     """
 
     key: str
@@ -48,7 +48,7 @@ def choices(key: str, label: str, values: Iterable[str], by_count: bool = True) 
 
 @dataclasses.dataclass(frozen=True)
 class Browser:
-    """A list as the macro "browser" shows it: rendered items in order, and how many there are in all."""
+    """A list as the macro "browser" shows it: rendered items in order, and the total number of items."""
 
     name: str
     filters: Sequence[Filter]
@@ -57,7 +57,7 @@ class Browser:
 
 
 def spread(records: Sequence[T], kind_of: Callable[[T], Hashable]) -> list[int]:
-    """Indices of records so that any first part of them has all kinds in equal numbers, as far as it can."""
+    """Indices of records, ordered so that any prefix has all kinds in numbers as equal as possible."""
     members: dict[Hashable, list[int]] = collections.defaultdict(list)
     for index, record in enumerate(records):
         members[kind_of(record)].append(index)
@@ -74,13 +74,13 @@ def browser(
     budget: int,
     total: int | None = None,
 ) -> Browser:
-    """Renders records with a macro (record, characters of a text) until their HTML has `budget` bytes.
+    """Renders records with a macro (record, characters per text) until their HTML has `budget` bytes.
 
-    Where not all fit, texts are shorter, and then some records are left out, evenly over the kinds.
+    If not all fit, texts are shortened, then some records are left out, evenly over the kinds.
 
     Args:
-      name: what the items are, for the reader ("tasks").
-      total: how many there are in all, where `records` are not all.
+      name: what the items are called on the page ("tasks").
+      total: total number of items, if `records` are not all of them.
     """
     limit = max(_SHORTEST, min(_LONGEST, budget // (_TEXTS * max(1, len(records)))))
     found: dict[int, Markup] = {}

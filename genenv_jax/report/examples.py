@@ -1,4 +1,4 @@
-"""Which generated tasks to show, and how."""
+"""Selects the generated tasks to show, and prepares them for display."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ from genenv_jax.report.runs import P_HAT, Run, p_hat_of
 from genenv_jax.report.untrusted import bounded, number, readable
 from genenv_jax.run.jsonl import iter_jsonl
 
-_MESSAGES = 8  # of one conversation that are shown
-_ANSWERS = 8  # different answers to one task that are shown
-_EPISODE = 1000  # characters of one turn
+_MESSAGES = 8  # shown per conversation
+_ANSWERS = 8  # distinct answers shown per task
+_EPISODE = 1000  # characters per turn
 
 
 @dataclasses.dataclass(frozen=True)
 class Count:
-    """How often a value was met, its share of all records, and the first record that had it."""
+    """How often a value occurred, its share of all records, and the first record with it."""
 
     value: str
     count: int
@@ -31,7 +31,7 @@ class Count:
 def count_by(
     records: Sequence[Mapping[str, Any]], value_of: Callable[[Mapping[str, Any]], str]
 ) -> list[Count]:
-    """The values that records have, the most frequent first."""
+    """The counts of the records' values, most frequent first."""
     counts: collections.Counter[str] = collections.Counter()
     first: dict[str, Mapping[str, Any]] = {}
     for record in records:
@@ -42,7 +42,7 @@ def count_by(
 
 
 def rejections(run: Run) -> list[Count]:
-    """The verdicts of a run's generations but for "accepted", the most frequent first."""
+    """The verdicts of a run's generations except "accepted", most frequent first."""
     counts = count_by(run.tasks, lambda task: bounded(task.get("verdict"), 80))
     return [
         dataclasses.replace(count, first=run.whole(count.first))
@@ -65,20 +65,20 @@ def shown_epochs(run: Run) -> list[int]:
 def nearest_tasks(
     tasks: Iterable[Mapping[str, Any]], targets: Sequence[float]
 ) -> list[Mapping[str, Any] | None]:
-    """For each target in turn the task whose p̂ is nearest to it, none twice; None where no task is left."""
+    """For each target in turn, the unused task whose p̂ is nearest to it; None if no task is left."""
     left = list(tasks)
     nearest = lambda target: left.index(min(left, key=lambda t: abs(p_hat_of(t) - target)))  # noqa: E731
     return [left.pop(nearest(target)) if left else None for target in targets]
 
 
 def tasks_by_success(run: Run, targets: Sequence[float]) -> list[tuple[int, list[dict[str, Any]]]]:
-    """(epoch, nearest task to each target) of the first, a middle and the last epoch.
+    """(epoch, nearest task to each target) for the first, a middle and the last epoch.
 
-    A task has "epoch", "verdict", "detail", "origin", "success_rate" (None where it was not attempted),
+    A task has "epoch", "verdict", "detail", "origin", "success_rate" (None if it was not attempted),
     "p_hat" (the same in words), "facts" (reward, weight, lengths in tokens, ids), "messages" (role and
     content), "tools" (their names), "descriptions" (of the tools), "answer" (the reference), "text" (what the
-    simulator wrote, or "" of a task that it did not write) and "rollouts" (see `_rollouts`, or None).
-    Templates bound the texts.
+    simulator wrote, or "" if it did not write the task) and "rollouts" (see `_rollouts`, or None).
+    Templates truncate the texts.
     """
     chosen = []
     for epoch in shown_epochs(run):
@@ -95,7 +95,7 @@ def tasks_by_success(run: Run, targets: Sequence[float]) -> list[tuple[int, list
 
 
 def generations(run: Run, most: int) -> list[dict[str, Any]]:
-    """At most `most` of a run's generations as in `tasks_by_success`, evenly of all epochs and verdicts."""
+    """At most `most` of a run's generations, evenly over epochs and verdicts, as in `tasks_by_success`."""
     order = spread(run.tasks, lambda task: (task["epoch"], bounded(task.get("verdict"), 80)))
     chosen = [run.tasks[index] for index in sorted(order[:most])]
     rollouts = _rollouts(run, [task for task in chosen if p_hat_of(task) is not None])
@@ -105,7 +105,7 @@ def generations(run: Run, most: int) -> list[dict[str, Any]]:
 def compared(
     before: Mapping[str, Mapping[str, Any]], after: Mapping[str, Mapping[str, Any]], limit: int
 ) -> list[dict[str, Any]]:
-    """The tasks that both have, as the macro "compared_task" shows them, by what became of them.
+    """The tasks in both, grouped by outcome, as the macro "compared_task" shows them.
 
     Args:
       before, after: from `read_answers` or `read_held_out`.
@@ -130,11 +130,11 @@ def compared(
 def _rollouts(
     run: Run, tasks: Iterable[Mapping[str, Any]]
 ) -> dict[tuple[float | None, str], dict[str, Any]]:
-    """What became of the attempts at these tasks, by epoch and task; {} where D_train cannot be read.
+    """Outcomes of the attempts at these tasks, by epoch and task id; {} if D_train cannot be read.
 
-    "answers" are ((text, reward, verdict), count) of the valid ones, the most frequent first, the verdict
-    "success" or why it failed; "others" counts the valid ones beside them, "invalid" the attempts that
-    D_train lacks.
+    "answers" are ((text, reward, verdict), count) of the valid attempts, most frequent first; the verdict is
+    "success" or the reason of failure.  "others" counts the valid attempts that are not among them, "invalid"
+    the attempts that D_train lacks.
     """
     valid: dict[Any, collections.Counter] = {_key(task): collections.Counter() for task in tasks}
     try:
@@ -151,7 +151,7 @@ def _rollouts(
     except (OSError, ValueError):
         return {}
     attempts: collections.Counter = collections.Counter()
-    for task in attempted(run):  # an epoch may have the same task several times
+    for task in attempted(run):  # an epoch may contain the same task several times
         if (key := _key(task)) in valid:
             attempts[key] += int(number(task.get("attempts")) or 0)
     found = {}
@@ -166,7 +166,7 @@ def _rollouts(
 
 
 def _key(task: Mapping[str, Any]) -> tuple[float | None, str]:
-    """Epoch and id of the task that a generation became, as D_train has them."""
+    """Epoch and id of the task that a generation became, as in D_train."""
     return task["epoch"], bounded(_mapping(task.get("task")).get("id"), 200)
 
 

@@ -1,4 +1,4 @@
-"""HTML from the templates beside this file, with everything escaped that they show."""
+"""Renders the templates beside this file to HTML; everything they show is escaped."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ _TEMPLATES = pathlib.Path(__file__).with_name("templates")
 
 
 def render(template: str, **context: Any) -> str:
-    """A template of `report/templates` with its context, as HTML.
+    """Renders a template of `report/templates` with its context to HTML.
 
-    Everything that a template shows is escaped, and characters that do not print are spelled out.
-    What a model wrote is bounded by the caller, or in the template (`text | bounded(400)`).
+    Everything that a template shows is escaped, and non-printing characters are spelled out.
+    Model text is truncated by the caller, or in the template (`text | bounded(400)`).
 
     Raises:
       jinja2.UndefinedError: the context lacks a name that the template uses.
@@ -30,12 +30,12 @@ def render(template: str, **context: Any) -> str:
 
 
 def macro_html(macro: str, *arguments: Any) -> Markup:
-    """A macro of templates/macros.html as HTML."""
+    """Renders a macro of templates/macros.html to HTML."""
     return getattr(_environment().get_template("macros.html").module, macro)(*arguments)
 
 
 def data_uri(path: str | os.PathLike[str]) -> str:
-    """A PNG file as the address of an image that a page carries within itself."""
+    """A PNG file as a data URI, to embed it in a page."""
     data = base64.b64encode(pathlib.Path(path).read_bytes()).decode("ascii")
     return f"data:image/png;base64,{data}"
 
@@ -51,7 +51,7 @@ def _environment() -> jinja2.Environment:
         lstrip_blocks=True,
     )
     environment.filters |= {"bounded": bounded, "data_uri": data_uri}
-    # The one script, which the pages' policy allows by its hash.
+    # The only script; the pages' Content-Security-Policy allows it by its hash.
     script = _TEMPLATES.joinpath("browse.js").read_text("utf-8")
     digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode("ascii")
     environment.globals |= {"script": Markup(script), "script_hash": f"sha256-{digest}"}

@@ -1,4 +1,4 @@
-"""What the notebooks need beside the library: commands as child processes, and HTML for output cells."""
+"""Helpers for the notebooks: commands as child processes, and HTML for output cells."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ from genenv_jax.report.examples import compared, rejections, tasks_by_success
 from genenv_jax.report.html import render
 from genenv_jax.report.runs import Run
 
-_TEXT_LIMIT = 1200  # characters of an answer beside others
+_TEXT_LIMIT = 1200  # characters per answer in a comparison
 
 
 def run(module: str, *arguments: str) -> None:
-    """Runs `python -m MODULE ARGUMENTS` and prints its output as it comes.
+    """Runs `python -m MODULE ARGUMENTS` and prints its output as it arrives.
 
-    A process of its own, so that it has the accelerator to itself and gives it back at its end.  An interrupt
-    reaches it too, after which a run can be continued.
+    It is a separate process, so that it has the accelerator to itself and releases it at the end.  An
+    interrupt reaches it too; a run can be continued afterwards.
 
     Raises:
       RuntimeError: the command failed.
@@ -42,7 +42,7 @@ def run(module: str, *arguments: str) -> None:
             for line in process.stdout:
                 print(line, end="", flush=True)
         except BaseException:
-            process.terminate()  # it ends in good order; leaving the block waits for that
+            process.terminate()  # it shuts down cleanly; leaving the block waits for that
             raise
     if process.returncode:
         raise RuntimeError(
@@ -51,19 +51,19 @@ def run(module: str, *arguments: str) -> None:
 
 
 def part(macro: str, *arguments: Any) -> str:
-    """A macro of templates/macros.html as HTML for an output cell, with the pages' style."""
+    """Renders a macro of templates/macros.html to HTML for an output cell, with the pages' style."""
     return render("fragment.html", macro=macro, arguments=arguments)
 
 
 def figure(
     figures: Mapping[str, pathlib.Path], name: str, width: int = 1000, caption: str = ""
 ) -> str:
-    """One figure as HTML, no more than `width` pixels wide, or a note where it was not drawn."""
+    """One figure as HTML, no more than `width` pixels wide, or a note if it was not drawn."""
     return part("figure", figures.get(name), name, width, caption)
 
 
 def texts_by_success(run: Run, targets: Sequence[float] = (0.1, 0.5, 0.9)) -> str:
-    """Of early, middle and late epochs the task whose p̂ is nearest to each target, as HTML."""
+    """For early, middle and late epochs, the task whose p̂ is nearest to each target, as HTML."""
     return part("tasks_by_success", targets, tasks_by_success(run, targets))
 
 
@@ -81,9 +81,9 @@ def compare_answers(
     """How many tasks were learnt, lost, always or never solved, and some of each, as HTML.
 
     Args:
-      before, after: from `read_answers`; what both have is compared.
-      prompts: task id to the task in words, where known.
-      shown: tasks of each kind that are shown, spread over their categories.
+      before, after: from `read_answers`; tasks in both are compared.
+      prompts: task id to the task in words, if known.
+      shown: how many tasks of each kind to show, spread over their categories.
     """
     kinds = changes(before, after)
     total = max(1, sum(map(len, kinds.values())))

@@ -1,4 +1,4 @@
-"""One HTML page that needs no other file."""
+"""A run's report as one self-contained HTML page."""
 
 from __future__ import annotations
 
@@ -26,20 +26,20 @@ _CAPTIONS = {
     "validity": "Generations that were rejected, by reason.",
     "learning": "Mean reward of the agent on generated tasks; the simulator's KL to its start.",
 }
-_TASKS_BYTES, _ANSWERS_BYTES = 4 * 2**20, 2 * 2**20  # HTML of the lists
-_MOST = 4000  # generations that are considered
-_EPISODE = 1000  # characters of an answer
+_TASKS_BYTES, _ANSWERS_BYTES = 4 * 2**20, 2 * 2**20  # most HTML in the lists
+_MOST = 4000  # most generations considered
+_EPISODE = 1000  # characters per answer
 
 
 def write_page(
     run: Run, figures: Mapping[str, pathlib.Path], path: str | os.PathLike[str]
 ) -> pathlib.Path:
-    """Writes one HTML page that needs no other file, and returns its path.
+    """Writes one self-contained HTML page, and returns its path.
 
-    It holds the figures but for the overview of all panels, the tables, where the time went, the agent's
-    answers to held-out tasks before and after training, and the generated tasks with their rollouts and
-    rejections, to be filtered.  Text of a model is escaped and bounded; the page's Content-Security-Policy
-    allows its own script by its hash, and no loads from anywhere.  The lists have at most 6 MiB.
+    It holds the figures except the overview of all panels, the tables, the time spent per phase, the agent's
+    answers to held-out tasks before and after training, and a list to filter of the generated tasks with
+    their rollouts and rejections.  Model text is escaped and truncated.  The page's Content-Security-Policy
+    allows only its own script, by its hash, and no loads from anywhere.  The lists have at most 6 MiB.
 
     Args:
       run: from `load_run`.
@@ -86,7 +86,7 @@ def _phases(run: Run) -> list[tuple[str, float, float]]:
 
 
 def _answers(run: Run) -> dict[str, Any]:
-    """What became of the held-out tasks, and the answers side by side; nothing where it was not recorded."""
+    """Outcomes of the held-out tasks, and the answers side by side; empty if they were not recorded."""
     try:
         before, after = read_held_out(run.workdir)
     except (OSError, ValueError):

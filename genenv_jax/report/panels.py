@@ -25,7 +25,7 @@ from genenv_jax.report.untrusted import shown_in_figure
 
 _SHOWN_REASONS = 6  # the others are drawn together
 _MARKERS = ("o", "s", "^", "D", "v", "P", "X")
-_LINE_STYLES = {"greedy": "-", "sampled": "--"}  # of each way of answering
+_LINE_STYLES = {"greedy": "-", "sampled": "--"}  # by mode
 
 
 def panel_p_hat(figure: Figure, cell: SubplotSpec, run: Run) -> Axes:
@@ -58,7 +58,7 @@ def panel_p_hat(figure: Figure, cell: SubplotSpec, run: Run) -> Axes:
 
 
 def panel_accuracy(figure: Figure, cell: SubplotSpec, run: Run) -> Axes:
-    """Held-out accuracy by split and way of answering."""
+    """Held-out accuracy by split and mode."""
     axes = figure.add_subplot(cell)
     axes.set_title("Held-out accuracy")
     found = evaluations(run)
@@ -171,7 +171,7 @@ PANELS: dict[str, Callable[[Figure, SubplotSpec, Run], Axes]] = {
 def _stacked(
     figure: Figure, cell: SubplotSpec, run: Run, title: str, rows: Sequence[tuple[str, str, str]]
 ) -> Axes:
-    """One small plot above another, for quantities whose scales differ."""
+    """Small plots stacked vertically, for quantities whose scales differ."""
     cells = cell.subgridspec(len(rows), 1).subplots(sharex=True)
     for axes, (name, label, unit) in zip(cells, rows, strict=True):
         if _line(axes, run, name):
@@ -192,7 +192,7 @@ def _line(
     style: str = "-",
     marker: str = "o",
 ) -> bool:
-    """Draws a metric by epoch; False where it is not recorded."""
+    """Draws a metric by epoch; returns False if it is not recorded."""
     series = run.series(name)
     if series:
         axes.plot(list(series), list(series.values()), style, color=colour, marker=marker)

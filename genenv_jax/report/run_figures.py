@@ -1,4 +1,4 @@
-"""Draws a run as PNG files: the panels, and more of what it recorded.
+"""Draws a run's figures as PNG files: the panels, and further details.
 
 reward       R_env against p̂, with the tasks of an early, a middle and a late epoch on the curve
 pools        lines of D_train and D_env, by epoch
@@ -42,7 +42,7 @@ def draw(run: Run, out_dir: str | os.PathLike[str]) -> dict[str, pathlib.Path]:
 
     Args:
       run: from `load_run`.
-      out_dir: created where missing.
+      out_dir: created if missing.
 
     Returns:
       Name to path: "report" (all six panels) and one figure for each panel ("p_hat", "accuracy",
@@ -53,13 +53,13 @@ def draw(run: Run, out_dir: str | os.PathLike[str]) -> dict[str, pathlib.Path]:
 
 
 def draw_details(run: Run, out_dir: str | os.PathLike[str]) -> dict[str, pathlib.Path]:
-    """Writes the figures of one run that this module's docstring lists, as PNG; name to path.
+    """Writes the figures listed in this module's docstring as PNG; returns paths by name.
 
-    What the run did not record is not drawn.
+    Figures without data are skipped.
 
     Args:
       run: from `load_run`.
-      out_dir: created where missing.
+      out_dir: created if missing.
     Raises:
       ValueError: a pool's file is damaged; the message names it and the line.
     """
@@ -104,7 +104,7 @@ def _reward(run: Run) -> Figure | None:
         if alpha is not None and beta is not None:
             curve = curriculum_reward(grid, alpha, beta)
             axes.plot(grid, curve, color=GREY, linewidth=1, zorder=1, label=r"Eq. 3 at $\hat p$")
-        # Many tasks share a point, since p̂ = k / n: its area says how many.
+        # Many tasks share a point, since p̂ = k / n; its area shows how many.
         counts: dict[bool, collections.Counter[tuple[float, float]]] = {
             kept: collections.Counter() for kept in (False, True)
         }
@@ -127,7 +127,7 @@ def _reward(run: Run) -> Figure | None:
         axes.set_xlabel(f"{P_HAT} of the task")
         axes.set_xlim(-0.06, 1.06)
     cells[0].set_ylabel(r"$R_{env}$")
-    # The same size for all, whatever the largest point is.
+    # The same size for all legend markers, whatever the largest point is.
     handles, labels = cells[0].get_legend_handles_labels()
     legend = figure.legend(handles, labels, loc="outside lower center", ncols=len(handles))
     for handle in legend.legend_handles:

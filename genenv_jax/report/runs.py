@@ -1,4 +1,4 @@
-"""Reads what a run left in its workdir."""
+"""Reads the files in a run's workdir."""
 
 from __future__ import annotations
 
@@ -15,24 +15,24 @@ from genenv_jax.run.jsonl import iter_jsonl, iter_jsonl_at, read_json, read_json
 from genenv_jax.run.metrics import read_steps
 
 P_HAT = "p̂"
-# Of a line of tasks.jsonl, what is kept of every one, and where in the file it begins.
+# The fields kept from each line of tasks.jsonl, and the key for the line's offset in the file.
 _COUNTED = ("id", "verdict", "attempts", "successes", "p_hat", "r_env", "weight")
 _START = "first byte"
-_MODES = {"greedy": 0, "sampled": 1}  # ways of answering, in the order shown
+_MODES = {"greedy": 0, "sampled": 1}  # modes, in the order shown
 
 
 @dataclasses.dataclass(frozen=True)
 class Run:
-    """What one workdir holds.
+    """The contents of one workdir.
 
     Attributes:
       name: label; the directory's name.
       workdir: the directory.
-      config: config.json, or {} where there is none.
+      config: config.json, or {} if there is none.
       metrics: step to {name: finite number}, by ascending step; nulls are left out.
-      timing: the objects of timing.jsonl, numbers only, the step among them.
-      tasks: of each object of tasks.jsonl what is counted and drawn (`whole` has the rest, since a run may
-        have more than fit); "epoch" is the step of that epoch's metrics.
+      timing: the records of timing.jsonl, numbers only, including the step.
+      tasks: from each record of tasks.jsonl, the fields that are counted and drawn (full records may not fit
+        in memory; `whole` reads them); "epoch" is the step of that epoch's metrics.
     """
 
     name: str
@@ -43,7 +43,7 @@ class Run:
     tasks: Sequence[Mapping[str, Any]]
 
     def series(self, name: str) -> dict[int, float]:
-        """Step to value of one metric, by ascending step; {} where it was not recorded."""
+        """Step to value of one metric, by ascending step; {} if it was not recorded."""
         return {step: values[name] for step, values in self.metrics.items() if name in values}
 
     def setting(self, name: str) -> Any:
@@ -56,7 +56,7 @@ class Run:
         return value
 
     def whole(self, task: Mapping[str, Any]) -> Mapping[str, Any]:
-        """The object of tasks.jsonl that one of `tasks` is of; as it is where the file has changed."""
+        """The full record of one of `tasks`, from tasks.jsonl; the task itself if the file has changed."""
         if _START not in task:
             return task
         with contextlib.suppress(OSError, ValueError):
@@ -67,7 +67,7 @@ class Run:
 
     @property
     def band(self) -> tuple[float, float] | None:
-        """(alpha - k_min, alpha + k_min), or None where the configuration lacks one of them."""
+        """(alpha - k_min, alpha + k_min), or None if the configuration lacks one of them."""
         alpha = number(self.setting("curriculum.alpha"))
         k_min = number(self.setting("curriculum.k_min"))
         return None if alpha is None or k_min is None else (alpha - k_min, alpha + k_min)
@@ -85,9 +85,9 @@ class Run:
 
 
 def load_run(workdir: str | os.PathLike[str], tasks: bool = True) -> Run:
-    """Reads a workdir, also of a run that is still at work.
+    """Reads the workdir of a run, finished or still running.
 
-    A step or a task that appears twice counts once, as it was written last.
+    If a step or a task appears twice, only its last record counts.
 
     Args:
       workdir: of `genenv_jax.main`.
@@ -138,14 +138,14 @@ def _read_tasks(path: pathlib.Path) -> list[dict[str, Any]]:
 def _part(record: Mapping[str, Any]) -> dict[str, Any]:
     part = {name: record[name] for name in _COUNTED if name in record}
     if isinstance(verdict := part.get("verdict"), str):
-        part["verdict"] = sys.intern(verdict)  # a few texts, which all lines repeat
+        part["verdict"] = sys.intern(verdict)  # all lines repeat the same few texts
     if isinstance(task := record.get("task"), Mapping):
         part["task"] = {name: task[name] for name in ("id", "origin") if name in task}
     return part
 
 
 def p_hat_of(task: Mapping[str, Any]) -> float | None:
-    """The p̂ of an object of tasks.jsonl; None where it has none (a rejected generation)."""
+    """The p̂ of a record of tasks.jsonl; None if it has none (a rejected generation)."""
     return number(task.get("p_hat"))
 
 

@@ -1,4 +1,4 @@
-"""What all figures have in common: matplotlib's settings, colours, how reasons look, axes, legends, files."""
+"""What all figures share: matplotlib's settings, colours, styles of reasons, axes, legends, files."""
 
 from __future__ import annotations
 
@@ -35,12 +35,12 @@ STYLE = {
     "hatch.linewidth": 0.6,
 }
 DPI = 200  # of saved figures
-# Okabe and Ito's palette, which the common forms of colour blindness tell apart.
+# Okabe and Ito's palette, which is distinguishable under the common forms of colour blindness.
 COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000")
 GREY = "#666666"
-BAND = "#E3E3E3"  # of the target band
-# A colour for each reason that all benchmarks share, the same in every run: blues and greens for texts that
-# are not read, reds and yellows for tasks that are wrong, purples for copies, alternately dark and light.
+BAND = "#E3E3E3"  # the target band
+# A colour for each reason that all benchmarks share, the same in every run: blues and greens for unreadable
+# texts, reds and yellows for wrong tasks, purples for copies, alternating between dark and light.
 _REASON_COLOURS = {
     "unparsable": "#332288",
     "truncated": "#88CCEE",
@@ -72,7 +72,7 @@ _OTHER_COLOURS = tuple(
 def save_figures(
     makers: Mapping[str, Callable[[], Figure | None]], out_dir: str | os.PathLike[str]
 ) -> dict[str, pathlib.Path]:
-    """Writes what is made as PNG and removes older files of what is not; name to path."""
+    """Writes the figures as PNG, and removes old files of those not made; returns paths by name."""
     out = pathlib.Path(out_dir)
     out.mkdir(parents=True, exist_ok=True)
     paths = {}
@@ -103,7 +103,7 @@ def epoch_axis(axes: Axes, ticks: int = 9, label: bool = True) -> None:
 
 
 def reason_style(reason: str) -> dict[str, Any]:
-    """Colour and hatching of a reason of rejection, which depend on its name alone."""
+    """Colour and hatching of a rejection reason; they depend only on its name."""
     if reason in _REASON_COLOURS:
         return {"facecolor": _REASON_COLOURS[reason]}
     hatched, index = divmod(zlib.crc32(reason.encode("utf-8", "replace")), len(_OTHER_COLOURS))

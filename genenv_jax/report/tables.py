@@ -19,7 +19,7 @@ def summary_table(run: Run) -> str:
 
 
 def headline(run: Run) -> list[Row]:
-    """The rows of the table."""
+    """The rows of `summary_table`."""
     rows = [
         start_end(run, f"eval/{split}/{mode}/accuracy", f"accuracy, {split}, {mode}", 3)
         for split, mode in evaluations(run)
@@ -36,7 +36,7 @@ def headline(run: Run) -> list[Row]:
 
 
 def start_end(run: Run, name: str, label: str, digits: int) -> Row:
-    """First and last recorded value of a metric and their difference, as text; "-" for none."""
+    """First and last recorded value of a metric and their difference, as text; "-" if there is none."""
     values = list(run.series(name).values())
     if not values:
         return label, "-", "-", "-"
@@ -54,7 +54,7 @@ def _in_band(run: Run) -> Row:
         return f"epochs with {P_HAT} in band", "", "-", ""
     low, high = run.band
     series = run.series("generated/p_hat_mean")
-    # 0.6 counts as 0.5 + 0.1, whatever the rounding.
+    # 0.6 counts as 0.5 + 0.1, despite rounding.
     inside = [step for step, p in series.items() if low - 1e-9 <= p <= high + 1e-9]
     first = f" (first: epoch {inside[0]})" if inside else ""
     text = f"{len(inside)} of {len(series)}{first}" if series else "-"

@@ -1,4 +1,4 @@
-"""Values and text that a model or a damaged file wrote, made safe to compute with and to show."""
+"""Makes values and text from a model or a damaged file safe to compute with and to show."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def number(value: Any) -> float | None:
 
 
 def numbers(record: Mapping[str, Any]) -> dict[str, float]:
-    """The finite numbers of a line of a log, but for its step."""
+    """The finite numbers in a record of a log, except its step."""
     pairs = ((name, number(value)) for name, value in record.items() if name != "step")
     return {name: value for name, value in pairs if value is not None}
 
@@ -36,7 +36,7 @@ def bounded(text: Any, limit: int = 4000) -> str:
 
 
 def readable(value: Any) -> str:
-    """A JSON value, or a text that is a JSON object or list, by indented lines; other text as it is."""
+    """A JSON value, or text that is a JSON object or list, as indented lines; other text unchanged."""
     text = isinstance(value, str)
     if text and value.lstrip()[:1] not in ("{", "["):
         return value
@@ -47,7 +47,7 @@ def readable(value: Any) -> str:
 
 
 def visible(text: str) -> str:
-    """Text with control and direction characters and lone surrogates spelled out; newlines stay."""
+    """Text with control and direction characters and lone surrogates spelled out; newlines are kept."""
     if text.isprintable():
         return text
     text = text.replace("\t", "    ")
@@ -55,7 +55,7 @@ def visible(text: str) -> str:
 
 
 def shown_in_figure(text: str, limit: int = 40) -> str:
-    """Text for matplotlib, which reads "$" as mathematics and hides labels that begin with "_"."""
+    """Text for matplotlib, which would read "$" as mathematics and hide labels that begin with "_"."""
     text = text if len(text) <= limit else f"{text[: limit - 1]}…"
     text = "".join(c if c.isprintable() else "?" for c in text).replace("$", r"\$")
     return f" {text}" if text.startswith("_") else text

@@ -9,21 +9,21 @@ def group_advantages(rewards: np.ndarray, *, scale: str = "std", eps: float = 1e
     """A_ij = (r_ij - mean_j r_ij) / (std_j r_ij + eps), within each row.
 
     Args:
-      rewards: (tasks, g) rewards of the g rollouts of each task; NaN where there is none: such a rollout is
+      rewards: (tasks, g) rewards of each task's g rollouts; NaN marks a rollout without a reward, which is
         left out of its group's mean and deviation.
       scale: "std" divides by the group's sample standard deviation (torch.std; verl's default, used by the
         paper's configuration); "none" does not (Liu et al., 2025, Dr. GRPO).
     Returns:
-      (tasks, g) float32; zero in a group whose rewards are all equal, and where there is none.
+      (tasks, g) float32; zero in groups whose rewards are all equal, and for rollouts without a reward.
     Raises:
-      ValueError for another `scale`.
+      ValueError: unknown `scale`.
     """
     rewards = np.asarray(rewards, np.float64)
     if np.isnan(rewards).any():
         rows = [_without_gaps(row, scale, eps) for row in rewards]
         return np.stack(rows).astype(np.float32)
     centred = rewards - rewards.mean(axis=1, keepdims=True)
-    centred[zero_variance(rewards)] = 0.0  # the mean of equal numbers is rounded
+    centred[zero_variance(rewards)] = 0.0  # the mean of equal numbers may be off by rounding
     if scale == "none":
         return centred.astype(np.float32)
     if scale != "std":
@@ -43,9 +43,9 @@ def _without_gaps(row: np.ndarray, scale: str, eps: float) -> np.ndarray:
 
 
 def zero_variance(rewards: np.ndarray) -> np.ndarray:
-    """(tasks,) bool: groups whose rollouts all earned the same, so that they carry no gradient.
+    """(tasks,) bool: True for groups whose rollouts all have the same reward, so they carry no gradient.
 
-    Rollouts without a reward (NaN) do not count.
+    Rollouts without a reward (NaN) are ignored.
     """
     rewards = np.asarray(rewards, np.float64)
     there = ~np.isnan(rewards)

@@ -1,4 +1,4 @@
-"""The GRPO loss (Shao et al., 2024) with the choices of the paper's public configuration as defaults.
+"""The GRPO loss (Shao et al., 2024), with defaults from the paper's public configuration.
 
 For a token with probability ratio ρ = π / π_old and advantage A the surrogate is
     min(ρ A, clip(ρ, 1 - ε_low, 1 + ε_high) A),
@@ -22,17 +22,17 @@ AGGREGATIONS = ("token-mean", "sequence-mean")
 
 @dataclasses.dataclass(frozen=True)
 class GRPOConfig(Settings):
-    """Choices of the loss.
+    """Settings of the loss.
 
     Attributes:
       clip_low: ratios below 1 - clip_low are clipped.
       clip_high: ratios above 1 + clip_high are clipped.
-      dual_clip: where the advantage is negative, the surrogate is at least so many times it; 0: no bound.
-      kl_coef: of the KL penalty to the reference model.
-      kl_estimator: of that penalty (Schulman, 2020).
-      entropy_coef: of the entropy bonus.
-      aggregation: "token-mean" averages over all tokens of the mini-batch; "sequence-mean" averages each
-        completion first, then over completions.
+      dual_clip: for negative advantages, the surrogate's lower bound as a multiple of them; 0: no bound.
+      kl_coef: coefficient of the KL penalty to the reference model.
+      kl_estimator: estimator of that KL (Schulman, 2020).
+      entropy_coef: coefficient of the entropy bonus.
+      aggregation: "token-mean" averages over all tokens of the mini-batch; "sequence-mean" averages within
+        each completion first, then over completions.
     """
 
     clip_low: float = within(0.2, 0, 1)
@@ -50,10 +50,10 @@ class GRPOConfig(Settings):
 
 
 def denominator(mask: Array, aggregation: str) -> Array:
-    """What sums over a mini-batch are divided by: its tokens, or its non-empty completions.
+    """The divisor of sums over a mini-batch: its number of tokens, or of non-empty completions.
 
-    Computed over the whole mini-batch and handed to every micro-batch, so that gradient accumulation
-    weighs each token as one large batch would.  mask: (b, g, c).
+    Computed over the whole mini-batch and passed to every micro-batch, so that gradient accumulation
+    weights each token as one large batch would.  mask: (b, g, c).
     """
     if aggregation == "token-mean":
         return jnp.maximum(jnp.sum(mask), 1.0)
@@ -61,7 +61,7 @@ def denominator(mask: Array, aggregation: str) -> Array:
 
 
 def aggregate(values: Array, mask: Array, total: Array, aggregation: str) -> Array:
-    """Sums per-token `values` (b, g, c) into a scalar under `aggregation`, over `total`."""
+    """Reduces per-token `values` (b, g, c) to a scalar by `aggregation`, divided by `total`."""
     if aggregation == "sequence-mean":
         values = values / jnp.maximum(jnp.sum(mask, axis=-1, keepdims=True), 1.0)
     elif aggregation not in AGGREGATIONS:
@@ -86,16 +86,16 @@ def grpo_loss(
       logp, entropy: (b, g, c) log-probs and entropies under the policy being trained.
       old_logp: (b, g, c) log-probs under the policy that sampled.
       ref_logp: (b, g, c) log-probs under the reference policy.
-      advantages: (b, g), one a completion, or (b, g, c), one a token.
+      advantages: (b, g), one per completion, or (b, g, c), one per token.
       mask: (b, g, c), 1 at completion tokens.
       total: `denominator` of the whole mini-batch.
-      on_policy: (b, g), 1 where the policy being trained is still the one that sampled, whatever the
-        rounding of `old_logp`: there the ratio is 1, and its gradient that of log π.  None: nowhere.
+      on_policy: (b, g), 1 where the policy being trained is still the one that sampled.  The ratio there
+        is 1, despite rounding in `old_logp`, and its gradient is that of log π.  None: nowhere.
     Returns:
-      scalar loss, and scalars that add up over the micro-batches of a mini-batch, but for names that end
-      in "_max", of which the largest is taken.  All others are means under `config.aggregation`;
-      "clip_share" counts the tokens whose gradient the clip removes.  Where `kl_coef` is 0 there is no "kl",
-      and `ref_logp` may be anything.
+      scalar loss, and scalar metrics.  Metrics are summed over the micro-batches of a mini-batch, except
+      that names ending in "_max" take the maximum.  All others are means under `config.aggregation`;
+      "clip_share" is the share of tokens whose gradient the clip removes.  If `kl_coef` is 0, there is no
+      "kl" and `ref_logp` is ignored.
     """
 
     def mean(values):

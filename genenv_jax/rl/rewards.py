@@ -1,7 +1,7 @@
 """The simulator's reward: Eq. 2 and 3 of arXiv 2512.19682, the difficulty filter and RWR weights.
 
-The agent's, Eq. 1, is each benchmark's own (`Benchmark.verdict`).  Pure NumPy on the host: these are a
-handful of numbers an epoch.
+Each benchmark defines the agent's reward, Eq. 1 (`Benchmark.verdict`).  Pure NumPy on the host: there are
+only a handful of numbers per epoch.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ import numpy as np
 
 
 def success_rate(successes, attempts) -> np.ndarray:
-    """p̂ = k / n of Eq. 2, elementwise; NaN where there were no attempts."""
+    """p̂ = k / n of Eq. 2, elementwise; NaN where there are no attempts."""
     successes, attempts = np.asarray(successes, float), np.asarray(attempts, float)
     with np.errstate(invalid="ignore", divide="ignore"):
         return np.where(attempts > 0, successes / attempts, np.nan)
@@ -22,7 +22,7 @@ def curriculum_reward(p_hat, alpha: float, beta: float) -> np.ndarray:
 
 
 def difficulty_filter(p_hat, alpha: float, k_min: float) -> np.ndarray:
-    """True where a batch takes part in the simulator's update: |p̂ - α| <= k_min (False at NaN).
+    """True where a batch enters the simulator's update: |p̂ - α| <= k_min (False for NaN).
 
     The comparison allows for the rounding of k / n, so that 4 of 10 is inside 0.5 ± 0.1.
     """
@@ -32,7 +32,7 @@ def difficulty_filter(p_hat, alpha: float, k_min: float) -> np.ndarray:
 def rwr_weights(rewards, temperature: float) -> np.ndarray:
     """w_i ∝ exp(λ R_env,i) with λ = `temperature`, normalised to a mean of 1 over the records.
 
-    A mean of 1 (rather than a sum of 1) makes the loss independent of how many records there are.
+    A mean of 1 (rather than a sum of 1) makes the loss independent of the number of records.
     """
     rewards = np.asarray(rewards, float)
     if rewards.size == 0:

@@ -2,8 +2,8 @@
 
     L = Σ_i w_i Σ_t -log π(y_it) / Σ_i w_i |y_i|  +  kl_coef · KL(π || π_initial)
 
-with w_i ∝ exp(λ R_env(p̂_i)).  Each update's KL from the policy that it started from is capped by
-`capped_scale`: an optimiser step that would pass the cap is shortened until it does not.
+with w_i ∝ exp(λ R_env(p̂_i)).  `capped_scale` caps each update's KL from its starting policy: an optimiser
+step that would exceed the cap is shortened until it does not.
 """
 
 from __future__ import annotations
@@ -28,14 +28,14 @@ def rwr_loss(
     """Weighted negative log-likelihood and the KL penalty to the initial simulator.
 
     Args:
-      logp, ref_logp: (b, g, c) log-probs of the generations under the simulator and its initial self.
-      weights: (b, g), 0 for a generation that takes no part.
+      logp, ref_logp: (b, g, c) log-probs of the generations under the current and the initial simulator.
+      weights: (b, g), 0 for a generation that is left out.
       mask: (b, g, c), 1 at generation tokens.
-      total: Σ_i w_i |y_i| of the whole mini-batch (its micro-batches share it).
-      kl_coef: of the penalty to the initial simulator.
+      total: Σ_i w_i |y_i| of the whole mini-batch, shared by its micro-batches.
+      kl_coef: coefficient of the KL penalty to the initial simulator.
     Returns:
-      scalar loss and scalars that add up over micro-batches.  All terms are token means under the
-      weights, so a filtered generation has no part in any.
+      scalar loss, and scalar metrics that are summed over micro-batches.  All terms are weighted token
+      means, so a filtered generation contributes to none.
     """
     token_weight = weights[..., None] * mask / total
     nll = -jnp.sum(logp * token_weight)
@@ -50,10 +50,10 @@ def weighted_total(weights: Array, mask: Array) -> Array:
 
 
 def update_kl(logp: Array, start_logp: Array, weights: Array, mask: Array) -> Array:
-    """Mean k3 estimate of the KL between an update's start and now, over the tokens it trains on.
+    """Mean k3 estimate of the KL between an update's starting and current policy, over its tokens.
 
-    The tokens were drawn from the policy at the start, so log π_start and log π take the places of
-    log π and log π_ref in the estimator.  Rows with weight 0 do not count.  Scalar, in nats a token.
+    The tokens were sampled from the starting policy, so log π_start and log π take the places of
+    log π and log π_ref in the estimator.  Rows with weight 0 are ignored.  Scalar, in nats per token.
     """
     counted = (weights > 0)[..., None] * mask
     return jnp.sum(kl_estimate(start_logp, logp, "k3") * counted) / jnp.maximum(jnp.sum(counted), 1)
@@ -65,20 +65,20 @@ def capped_scale(
     """The largest of 1, 1/2, 1/4, ... at which a step's KL is within `cap`, or 0 if none is.
 
     Args:
-      kl_at: KL of the update if the step is scaled by the argument; evaluated at most halvings + 2 times.
-      cap: most KL that the update may reach, in nats a token.
+      kl_at: maps a step scale to the update's KL; called at most halvings + 2 times.
+      cap: largest KL that the update may reach, in nats per token.
     Returns:
-      (scale, KL at that scale).  With scale 0 the KL is that of taking no step.
+      (scale, KL at that scale).  At scale 0, the KL is that of taking no step.
     """
 
     def too_far(carry):
         scale, kl = carry
-        return ~(kl <= cap) & (scale > 0)  # NaN is too far as well
+        return ~(kl <= cap) & (scale > 0)  # NaN counts as too far
 
     def shorten(carry):
         scale, _ = carry
         scale = jnp.where(scale > 2.0**-halvings, scale / 2, 0.0)
         return scale, kl_at(scale)
 
-    # One place where the KL is measured, so that its forward pass is compiled once.
+    # `kl_at` is called in only one place, so that its forward pass is compiled once.
     return jax.lax.while_loop(too_far, shorten, (jnp.float32(2.0), jnp.float32(jnp.nan)))

@@ -1,6 +1,6 @@
-"""Weights by coverage of the simulator's generations.
+"""Coverage weights for the simulator's generations.
 
-Compared over all kinds of task, the kinds that the agent solves half of the time crowd out the others.
+Without them, the kinds of task that the agent solves half of the time crowd out the others.
 
 Pure NumPy on the host, in float64.
 """
@@ -18,14 +18,14 @@ def coverage_weights(
 ) -> np.ndarray:
     """w_i times the mean of share(s)^-c over the record's skills s, normalised to a mean of 1.
 
-    share(s) is the share of the records that ask for s.  So a record counts less, the more common its skills
-    are.  c = 0 changes nothing.  Where every record asks for one skill, under c = 1 all skills have the same
-    weight in the update, and the distribution that RWR regresses on is uniform over those that are there:
-    inverse-frequency weights, as of count-based exploration (with 1/N for the bonus).
+    share(s) is the share of records that ask for skill s, so records with common skills count less.  c = 0
+    changes nothing.  If every record asks for one skill, c = 1 gives all skills the same weight in the
+    update, and RWR regresses on a distribution that is uniform over the skills present: inverse-frequency
+    weights, as in count-based exploration (with 1/N as the bonus).
 
     Args:
-      weights: (N,) of mean 1, at least 0.
-      skills: (N,), of each record at least one, none of them twice.
+      weights: (N,), nonnegative, with mean 1.
+      skills: (N,) skills of each record, at least one and without duplicates.
       coverage: c, at least 0.
     Returns:
       (N,) float64.

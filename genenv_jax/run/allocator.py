@@ -1,4 +1,4 @@
-"""Host memory that is kept instead of being given back and fetched again at every step."""
+"""Makes malloc keep freed host memory instead of returning it and faulting it in again at every step."""
 
 from __future__ import annotations
 
@@ -10,26 +10,26 @@ import os
 _TRIM_THRESHOLD, _TOP_PAD, _MMAP_MAX, _ARENA_MAX = -1, -2, -4, -8
 
 
-# Packages that bring JAX an accelerator.
+# Packages that add an accelerator to JAX.
 _PLUGINS = ("libtpu", "jax_cuda12_plugin", "jax_cuda13_plugin", "jax_rocm7_plugin")
 
 
 def arrays_in_host_memory() -> bool:
-    """Whether JAX will find CPU devices only; it need not be imported."""
+    """Whether JAX will find only CPU devices; does not import JAX."""
     if platforms := os.environ.get("JAX_PLATFORMS"):
         return platforms == "cpu"
     return not any(importlib.util.find_spec(name) for name in _PLUGINS)
 
 
 def keep_freed_buffers() -> bool:
-    """Lets glibc keep freed buffers, for programs whose arrays are in host memory.
+    """Makes glibc keep freed buffers, for programs whose arrays are in host memory.
 
-    By default it maps every large buffer anew and gives it back afterwards, so that each step faults
-    in all pages of its temporaries: a tenth of a small model's training time.  The price is that the
-    process does not shrink below its peak.  Call it before any thread has started.
+    By default glibc maps every large buffer anew and unmaps it when freed, so each step faults in all
+    pages of its temporaries, which takes a tenth of a small model's training time.  The price is that
+    the process does not shrink below its peak.  Call this before any thread has started.
 
-    Returns whether it was done: not with another C library, nor where the environment has settings of
-    its own (MALLOC_MMAP_MAX_).
+    Returns whether it was done.  It is not with another C library, or if the environment already sets
+    MALLOC_MMAP_MAX_.
     """
     if "MALLOC_MMAP_MAX_" in os.environ:
         return False
@@ -38,7 +38,7 @@ def keep_freed_buffers() -> bool:
     except (OSError, AttributeError, TypeError):
         return False
     settings = {
-        _ARENA_MAX: 1,  # the arenas of other threads hand large buffers back whatever is set
+        _ARENA_MAX: 1,  # arenas of other threads return large buffers whatever the settings
         _MMAP_MAX: 0,
         _TRIM_THRESHOLD: 2**31 - 1,
         _TOP_PAD: 64 * 2**20,

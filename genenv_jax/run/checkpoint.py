@@ -1,14 +1,14 @@
-"""Checkpoints: everything that a run needs to go on, in one atomic Orbax Composite.
+"""Checkpoints: everything that a run needs to resume, in one atomic Orbax Composite.
 
-Part of each are the digests of its files, which are compared before it is restored.
+Each checkpoint contains digests of its files, which are checked before it is restored.
 
-Saved at epoch boundaries: both players' train states, and as JSON the finished epochs, the curriculum, the
-settings, the number of rollouts, and length and digest of every file that the run appends to.  PRNG keys are
-not state: each is derived from (seed, epoch, phase), so a repeated epoch draws the same numbers.
+A checkpoint is saved at the end of an epoch.  It holds both players' train states and, as JSON, the finished
+epochs, the curriculum, the settings, the number of rollouts, and the length and digest of every append-only
+file.  PRNG keys are not state: they derive from (seed, epoch, phase), so a repeated epoch draws the same.
 
-In a run of several processes the directory is shared, every process writes and reads the parts of the
-arrays that its devices hold, and all methods are called by all of them.  It may lie in Cloud Storage
-(`run.remote`): there Orbax writes under the final name, and what it writes last makes a checkpoint whole.
+In a multi-process run the directory is shared, every process writes and reads the shards on its devices, and
+all processes call all methods.  The directory may lie in Cloud Storage (`run.remote`): there Orbax writes
+under the final name, and the file that it writes last marks a checkpoint as complete.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ from genenv_jax.run import digests
 from genenv_jax.settings import Settings, within
 from genenv_jax.signals import held
 
-# Seconds that the other processes wait while the first one reads a checkpoint again for its digests.
+# Seconds that the other processes wait while the first one re-reads a checkpoint for its digests.
 _LONGEST_SEAL = 3600
 
 
@@ -45,8 +45,8 @@ class CheckpointConfig(Settings):
     """`config.checkpoint`.
 
     Attributes:
-      every: epochs between two.
-      keep: how many are kept.
+      every: epochs between two checkpoints.
+      keep: newest checkpoints to keep.
     """
 
     every: int = within(1, 1)
@@ -56,21 +56,21 @@ class CheckpointConfig(Settings):
 class Checkpoints:
     """The checkpoints of one workdir.
 
-    No method is cut in two by a signal: it is delivered when the method has ended.
+    Signals do not interrupt a method: they are delivered when it has ended.
 
     Args:
-      directory: where they are, absolute; made if missing.  What a killed save left there is removed.
-      keep: how many are kept.
+      directory: absolute path; made if missing.  Leftovers of a killed save are removed.
+      keep: newest checkpoints to keep.
     """
 
     def __init__(self, directory: str | os.PathLike, keep: int):
         _say_errors_once()
         self._directory = epath.Path(directory)
-        if processes.is_writer():  # what a killed save left; the workdir is this run's alone
+        if processes.is_writer():  # remove leftovers of a killed save
             for path in self._directory.iterdir() if self._directory.exists() else ():
                 if path.is_dir() and not ocp.utils.is_checkpoint_finalized(path):
                     path.rmtree()
-        # Called by the first process when all of them have written, and before the name is the final one.
+        # The first process calls it when all have written, before the checkpoint gets its final name.
         sealing = ocp.AsyncOptions(
             timeout_secs=_LONGEST_SEAL, post_finalization_callback=lambda: self._seal()
         )
@@ -78,7 +78,7 @@ class Checkpoints:
         self._manager = ocp.CheckpointManager(self._directory, options=options)
         self._saving, self._keep = -1, keep
         if processes.is_writer():
-            remove_stale(pathlib.Path(directory))  # of this machine
+            remove_stale(pathlib.Path(directory))  # only this host's
 
     @held()
     def save(self, epoch: int, states: Mapping[str, Any], host: Mapping[str, Any]) -> None:
@@ -89,7 +89,7 @@ class Checkpoints:
           host: plain JSON values.
         Raises:
           FloatingPointError: a state holds NaN or infinity; nothing is saved.
-          OSError: this checkpoint or the one before could not be written.
+          OSError: this checkpoint or the previous one could not be written.
         """
         wrong = processes.gather("finite states", _not_finite(states))
         if found := next(filter(None, wrong), ""):
@@ -106,7 +106,7 @@ class Checkpoints:
             self._manager.save(epoch, args=args)
 
     def _probe(self) -> None:
-        """Raises OSError where nothing can be written: Orbax's threads would wait for it beyond the end."""
+        """Raises OSError if the directory is not writable; Orbax's threads would hang past the run's end."""
         if processes.is_writer():
             probe = scratch_name(self._directory / "probe")
             probe.mkdir(exist_ok=True)
@@ -118,23 +118,23 @@ class Checkpoints:
             self._directory.glob(f"{self._saving}.orbax-checkpoint-tmp*"),
             self._directory / str(self._saving),
         )
-        digests.seal(partial, without=["_CHECKPOINT_METADATA"])  # Orbax adds when it ended
+        digests.seal(partial, without=["_CHECKPOINT_METADATA"])  # Orbax adds its end time later
 
     @held()
     def restore(
         self, states: Mapping[str, Any], fits: Callable[[Mapping[str, Any]], None] | None = None
     ) -> tuple[dict[str, Any], dict[str, Any]] | None:
-        """The newest checkpoint that is whole and fits, or None where there is none.
+        """The newest checkpoint that is intact and fits, or None if there are no checkpoints.
 
         Args:
-          states: pytrees of the same structure; their shapes, types and shardings are what is restored.
-          fits: raises ValueError or OSError where the files of the workdir are not those that the host values
-            say; of several processes the first one asks.
+          states: pytrees of the same structure; their shapes, types and shardings are restored.
+          fits: raises ValueError or OSError if the workdir's files do not match the host values; only the
+            first process calls it.
         Returns:
-          (states by name, host values).  A damaged checkpoint, or one that does not fit, is reported and the
-          one before is tried.
+          (states by name, host values).  A checkpoint that is damaged or does not fit is reported, and the
+          previous one is tried.
         Raises:
-          ValueError: there are checkpoints, and none can be taken.
+          ValueError: there are checkpoints, but none can be restored.
         """
         abstract = jax.tree.map(ocp.utils.to_shape_dtype_struct, dict(states))
         items = {name: ocp.args.StandardRestore(state) for name, state in abstract.items()}
@@ -144,7 +144,7 @@ class Checkpoints:
         reason = ""
         for step in steps:
             found, error = self._read(step, args, fits)
-            # Damage may lie in the part of one process: what one cannot read, none takes.
+            # Damage may affect one process's shards only: if one cannot read a checkpoint, all skip it.
             errors = processes.gather("restore", error)
             if any(errors):
                 reason = "; ".join(
@@ -157,8 +157,8 @@ class Checkpoints:
                         "checkpoint %d cannot be taken, trying the one before: %s", step, reason
                     )
                 continue
-            # Newer ones would stand in the way of the epochs' new ones.  Of older ones a save that was killed
-            # before its end left one too many.
+            # Newer checkpoints would collide with those of the repeated epochs.  A save that was killed
+            # before its end leaves one old checkpoint too many.
             older = [s for s in steps if s <= step]
             for other in [s for s in steps if s > step] + older[self._keep :]:
                 self._manager.delete(other)
@@ -172,7 +172,7 @@ class Checkpoints:
         return None
 
     def _read(self, step: int, args: ocp.args.Composite, fits: Callable | None) -> tuple[Any, str]:
-        """A checkpoint, or why it cannot be taken."""
+        """Reads a checkpoint; returns it, or the reason why it cannot be restored."""
         directory, index = self._directory / str(step), processes.process_index()
         try:
             digests.check(directory, index, processes.process_count())
@@ -185,13 +185,13 @@ class Checkpoints:
 
     @held()
     def close(self) -> None:
-        """Returns when every save is on disk, and lets go of the directory; raises what `save` does."""
+        """Waits until every save is on disk and releases the directory; raises what `save` does."""
         with self._named():
             self._manager.close()
 
     @contextlib.contextmanager
     def _named(self) -> Iterator[None]:
-        """Names the directory in what the storage layers raise, which often is long and names nothing."""
+        """Names the directory in the storage layers' errors, which are often long and name no file."""
         try:
             yield
         except Exception as error:
@@ -201,21 +201,21 @@ class Checkpoints:
 
 
 def _say_errors_once() -> None:
-    """Keeps the storage layers from printing every error of every thread, beside raising it where it counts.
+    """Keeps the storage layers from also printing every thread's errors, which they raise where it counts.
 
-    Orbax logs them, asyncio those of Orbax's tasks, and TensorStore prints that the event loop has gone which
-    it would tell of a failed write.
+    Orbax logs its errors, asyncio logs those of Orbax's tasks, and TensorStore prints that the event loop is
+    closed to which it would have reported a failed write.
     """
     logging.get_absl_logger().addFilter(_not_of_orbax)
     python_logging.getLogger("asyncio").addFilter(_not_of_its_tasks)
-    for name in ("unraisablehook", "excepthook"):  # TensorStore's threads call the second one
+    for name in ("unraisablehook", "excepthook"):  # TensorStore's threads call the second
         hook = getattr(sys, name)
         if not isinstance(hook, _Quiet):
             setattr(sys, name, _Quiet(hook))
 
 
 class _Quiet:
-    """One of `sys`'s hooks without the errors of a closed event loop."""
+    """Wraps one of `sys`'s hooks and drops errors about a closed event loop."""
 
     def __init__(self, hook: Callable[..., None]):
         self._hook = hook
@@ -235,7 +235,7 @@ def _not_of_its_tasks(record: Any) -> bool:
 
 
 def newest_host(directory: str | os.PathLike) -> dict[str, Any] | None:
-    """The host values of the newest checkpoint in which they can be read, or None."""
+    """The host values of the newest checkpoint whose host values are readable, or None."""
     directory = epath.Path(directory)
     steps = [int(path.name) for path in directory.glob("[0-9]*") if path.name.isdigit()]
     args = ocp.args.Composite(host=ocp.args.JsonRestore())
@@ -246,9 +246,9 @@ def newest_host(directory: str | os.PathLike) -> dict[str, Any] | None:
 
 
 def _reader(directory: epath.Path, read: Callable[[ocp.CheckpointManager], Any]) -> Any:
-    """What `read` returns of a manager for this process alone.
+    """Calls `read` with a manager for this process alone.
 
-    In a common one the others would wait without end for a process that found damage.
+    With a shared manager, the other processes would wait forever for one that found damage.
     """
     index = processes.process_index()
     alone = ocp.options.MultiprocessingOptions(
@@ -260,7 +260,7 @@ def _reader(directory: epath.Path, read: Callable[[ocp.CheckpointManager], Any])
 
 
 def _not_finite(states: Mapping[str, Any]) -> str:
-    """The first array, by its path, whose part on this process holds NaN or infinity; "" for none."""
+    """The path of the first array whose shards on this process hold NaN or infinity; "" if none."""
     for path, leaf in jax.tree_util.tree_flatten_with_path(dict(states))[0]:
         if jax.numpy.issubdtype(leaf.dtype, jax.numpy.floating):
             parts = (x.data for x in leaf.addressable_shards if x.replica_id == 0)
@@ -270,13 +270,13 @@ def _not_finite(states: Mapping[str, Any]) -> str:
 
 
 def _view(x: jax.Array) -> jax.Array:
-    """The same buffer as another array: an array keeps the copy on the host that was once asked for."""
+    """A new array on the same buffer, since an array caches its host copy once that was requested."""
     return jax.make_array_from_single_device_arrays(x.shape, x.sharding, [x])
 
 
 def _first_line(error: Exception) -> str:
-    """What an error says first: after it, storage layers print what they were asked for."""
-    if "No space left on device" in str(error):  # far behind, after what could not be written
+    """The first line of an error; after it, storage layers print the whole request."""
+    if "No space left on device" in str(error):  # comes late, after what could not be written
         return "no space left on device"
     text = str(error)[:500].partition("\n")[0]
     return text if type(error) in (ValueError, OSError) else f"{type(error).__name__}: {text}"

@@ -1,4 +1,4 @@
-"""Digests of files, by which damage is noticed that a file's own format does not show.
+"""Digests of files, to detect damage that a file's own format does not reveal.
 
 Directories may lie in an object store, see `run.remote`.  Needs no JAX.
 """
@@ -26,14 +26,14 @@ def of_file(path: str | os.PathLike[str], size: int | None = None) -> str:
 
 
 class Growing:
-    """The digest of a file that is only appended to: what has been read once is not read again."""
+    """The digest of an append-only file; no byte is read twice."""
 
     def __init__(self, path: str | os.PathLike[str], open_file: Callable[..., Any] = open):
         self._path, self._open = path, open_file
         self._digest, self._done = hashlib.blake2b(digest_size=32), 0
 
     def __call__(self, size: int | None = None) -> str:
-        """Digest (hex) of the file's first `size` bytes, at least as many as the last time; or of all."""
+        """Digest (hex) of the first `size` bytes (not fewer than in the last call), or of the whole file."""
         with self._open(self._path, "rb") as file:
             file.seek(self._done)
             while size is None or self._done < size:
@@ -46,19 +46,19 @@ class Growing:
 
 
 def _digests(files: fsspec.AbstractFileSystem, root: str, names: list[str]) -> dict[str, str]:
-    # hashlib lets go of the interpreter, so threads are worth it.
+    # hashlib releases the GIL, so threads help.
     with concurrent.futures.ThreadPoolExecutor(4) as pool:
         found = pool.map(lambda name: Growing(f"{root}/{name}", files.open)(), names)
         return dict(zip(names, found, strict=True))
 
 
 def _names(files: fsspec.AbstractFileSystem, root: str) -> set[str]:
-    """The files of a directory and those below it, relative to it."""
+    """All files below a directory, relative to it."""
     return {path[len(root) + 1 :] for path in files.find(root)}
 
 
 def seal(directory: str | os.PathLike[str], without: Collection[str] = ()) -> None:
-    """Writes the digests of all files of a complete directory into it, before others may see it.
+    """Writes the digests of all files of a complete directory into it, before other processes see it.
 
     without: names of files that may still change.
     """
@@ -71,8 +71,8 @@ def seal(directory: str | os.PathLike[str], without: Collection[str] = ()) -> No
 def check(directory: str | os.PathLike[str], part: int = 0, parts: int = 1) -> None:
     """Compares a sealed directory with its digests.
 
-    part, parts: of several processes, each reads every `parts`-th file, from number `part`.
-    Raises ValueError, naming the file, where one is damaged or missing, and OSError where one cannot be read.
+    part, parts: with several processes, each reads every `parts`-th file, starting at number `part`.
+    Raises ValueError, naming the file, if one is damaged or missing, and OSError if one cannot be read.
     """
     files, root = fsspec.url_to_fs(os.fspath(directory))
     content = files.cat_file(f"{root}/{NAME}")

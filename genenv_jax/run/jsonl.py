@@ -1,7 +1,7 @@
 """Files of JSON lines that survive any kill, and single files that are whole or absent.
 
-A run's records are append-only.  Their length in bytes is part of every checkpoint: a resumed run cuts a file
-back to that length and writes the rest again, so it ends up with the bytes of an unbroken run.
+A run's records are append-only.  Every checkpoint stores their length in bytes.  A resumed run truncates each
+file to that length and writes the rest again, so it ends with the same bytes as an uninterrupted run.
 
 Needs no JAX.
 """
@@ -22,14 +22,14 @@ _BLOCK = 65_536  # bytes read at a time, from a file's end
 
 
 class JsonLines:
-    """One append-only file of JSON objects, a line each.
+    """One append-only file of JSON objects, one a line.
 
-    A line is whole or absent: records are on the disk (fsync) before `append` returns, a failed write is cut
-    off again, and so is the torn last line of a killed process when the file is opened.
+    A line is whole or absent: records are on disk (fsync) before `append` returns, a failed write is
+    truncated, and opening the file removes the torn last line of a killed process.
 
     Args:
       path: the file; made if missing, with its directory.
-      read_only: the file is another process's: `append` and `truncate` leave it as it is.
+      read_only: the file belongs to another process: `append` and `truncate` do not change it.
     """
 
     def __init__(self, path: str | os.PathLike[str], read_only: bool = False):
@@ -46,7 +46,7 @@ class JsonLines:
         _sync_directory(self.path.parent)
 
     def _whole(self) -> int:
-        """Length of the whole lines: up to the last newline."""
+        """Length in bytes of the complete lines, up to the last newline."""
         end = self.offset()
         while end:
             start = max(0, end - _BLOCK)
@@ -57,9 +57,9 @@ class JsonLines:
         return 0
 
     def append(self, records: Iterable[Mapping[str, Any]]) -> int:
-        """Writes records with sorted keys; returns how many.
+        """Writes records with sorted keys; returns their number.
 
-        Raises ValueError for a number that is not finite, OSError where the file cannot be written.
+        Raises ValueError for a number that is not finite, OSError if the file cannot be written.
         """
         lines = [json.dumps(record, sort_keys=True, allow_nan=False) + "\n" for record in records]
         if self._file < 0:
@@ -75,14 +75,14 @@ class JsonLines:
         return len(lines)
 
     def offset(self) -> int:
-        """Length in bytes: what a checkpoint keeps."""
+        """Length in bytes, as stored in checkpoints."""
         return self.path.stat().st_size
 
     def truncate(self, offset: int) -> None:
-        """Cuts the file back to a length from `offset`.
+        """Truncates the file to a length that `offset` returned earlier.
 
-        Raises ValueError where the file is shorter than that, so that records which the checkpoint knows of
-        are gone, or where the offset lies inside a line.
+        Raises ValueError if the file is shorter, so that records of the checkpoint are gone, or if the offset
+        lies inside a line.
         """
         if self._file < 0:
             return
@@ -109,9 +109,9 @@ class JsonLines:
 
 
 def iter_jsonl(path: str | os.PathLike[str], size: int | None = None) -> Iterator[dict[str, Any]]:
-    """Yields the objects of a JSON lines file, one a line, in order; with `size` those of its first bytes.
+    """Yields the objects of a JSON lines file in order; with `size`, those in its first `size` bytes.
 
-    A last line without its newline is torn (a writer was killed, or is still at work) and ignored.
+    A last line without a newline is torn (its writer was killed, or is still writing) and is ignored.
 
     Raises:
       FileNotFoundError: no such file.
@@ -123,7 +123,7 @@ def iter_jsonl(path: str | os.PathLike[str], size: int | None = None) -> Iterato
 def iter_jsonl_at(
     path: str | os.PathLike[str], size: int | None = None
 ) -> Iterator[tuple[int, dict[str, Any]]]:
-    """As `iter_jsonl`, each object with the byte at which its line begins, for `read_jsonl_at`."""
+    """Like `iter_jsonl`, with the byte offset of each object's line, for `read_jsonl_at`."""
     with open(path, "rb") as file:
         start = 0
         for number, line in enumerate(file, start=1):
@@ -134,7 +134,7 @@ def iter_jsonl_at(
 
 
 def read_jsonl_at(path: str | os.PathLike[str], start: int) -> dict[str, Any]:
-    """The object of the line that begins at a byte of a file; raises what `iter_jsonl` does."""
+    """The object in the line at a byte offset of a file; raises what `iter_jsonl` does."""
     with open(path, "rb") as file:
         file.seek(start)
         return _record(file.readline(), f"{path}, byte {start}")
@@ -148,7 +148,7 @@ def _record(line: bytes, place: str) -> dict[str, Any]:
 
 
 def _object(data: bytes) -> dict[str, Any]:
-    """A JSON object.  Raises ValueError with the reason why it is none."""
+    """Parses a JSON object.  Raises ValueError with the reason if `data` is not one."""
     try:
         content = json.loads(data)
     except RecursionError:
@@ -159,16 +159,16 @@ def _object(data: bytes) -> dict[str, Any]:
 
 
 def read_json(path: str | os.PathLike[str], expected: str) -> dict[str, Any]:
-    """A file's JSON object.
+    """The JSON object in a file.
 
-    expected: what it holds, for the message.
-    Raises FileNotFoundError, or ValueError where the file is damaged; both name it.
+    expected: what the file should hold, for the message.
+    Raises FileNotFoundError, or ValueError if the file is damaged; both name it.
     """
     return parse_json(pathlib.Path(path).read_bytes(), path, expected)
 
 
 def parse_json(data: bytes, path: str | os.PathLike[str], expected: str) -> dict[str, Any]:
-    """The JSON object that was read of the file `path`; see `read_json`."""
+    """Parses the contents `data` of the file `path`; see `read_json`."""
     try:
         return _object(data)
     except ValueError as error:
@@ -186,7 +186,7 @@ def write_json(path: str | os.PathLike[str], content: Any, sort_keys: bool = Fal
 
 
 def write_text(path: str | os.PathLike[str], text: str) -> None:
-    """Writes a file that is whole or absent, whenever the process is killed."""
+    """Writes a file that is whole or absent even if the process is killed."""
     path = pathlib.Path(path)
     partial = scratch_name(path)
     try:
@@ -203,12 +203,12 @@ def write_text(path: str | os.PathLike[str], text: str) -> None:
 
 
 def _naming(error: OSError, path: pathlib.Path) -> OSError:
-    """An error of the same kind that names the file: a failed write names none."""
+    """The same error with the file's name, which a failed write does not include."""
     return OSError(error.errno, error.strerror, str(path))
 
 
 def _sync_directory(directory: pathlib.Path) -> None:
-    """Makes a new file's name durable, not only its bytes."""
+    """Makes a new file's directory entry durable, not only its bytes."""
     handle = os.open(directory, os.O_RDONLY)
     try:
         os.fsync(handle)

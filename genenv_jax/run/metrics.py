@@ -1,8 +1,8 @@
-"""Numbers of a run: JSON lines by step, what trackers are given of them, means inside an epoch.
+"""Metrics of a run: JSON lines by step, which trackers receive too, and means over an epoch.
 
-`metrics.jsonl` holds one object a step (step = completed epochs, 0 = before training) and only values that a
-resumed run reproduces; wall-clock figures are kept apart, in timing.jsonl.  JAX and clu are imported where
-they are used: reading a run needs neither.
+`metrics.jsonl` has one object per step (step = completed epochs, 0 = before training) and only values that a
+resumed run reproduces; wall-clock figures go to timing.jsonl.  JAX and clu are imported only where they are
+used, since reading a run needs neither.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ class MetricWriter(JsonLines):
 
     Args:
       path: the file.
-      tracker: is given the same scalars after each line; closed by who made it.
+      tracker: receives the same scalars after each line; its creator closes it.
       read_only: see `JsonLines`.
     Raises:
       ValueError: the file's last line has no step.
@@ -48,11 +48,11 @@ class MetricWriter(JsonLines):
           step: number of completed epochs; larger than every step already in the file.
           scalars: name to a number, or to a NumPy or JAX array of shape ().  NaN and infinities are
             written as null, and their names are listed under "nonfinite".
-          tables: for the tracker alone.
+          tables: for the tracker only.
         Raises:
-          TypeError: a value that is not a real scalar.
-          ValueError: a step that is not larger than the last one.
-          OSError: the line could not be written; the file is left as it was.
+          TypeError: a value is not a real scalar.
+          ValueError: the step is not larger than the last one.
+          OSError: the line could not be written; the file is unchanged.
         """
         if self._last_step is not None and step <= self._last_step:
             raise ValueError(
@@ -81,11 +81,11 @@ class MetricWriter(JsonLines):
 
 
 class EpochMeans:
-    """Weighted means over the updates of one epoch, in float32; of names that end in "_max" the largest.
+    """Weighted means over the updates of one epoch, in float32; maxima for names that end in "_max".
 
-    The mean over unequal mini-batches is that of their elements, not of their means, so each name has
-    a `clu.metrics.Average`, a (total, count) pair.  Values stay on the device until `compute` fetches
-    all of them at once: an update neither waits for the step that computes them nor adds programs.
+    The mean over unequal mini-batches weights elements equally, not mini-batches, so each name has a
+    `clu.metrics.Average`, a (total, count) pair.  Values stay on the device until `compute` fetches all
+    of them at once: an update neither waits for its step to finish nor adds programs.
     """
 
     def __init__(self) -> None:
@@ -96,14 +96,14 @@ class EpochMeans:
 
         Args:
           values: name to a scalar of shape (): the mean over this update's elements.
-          weight: scalar: how many elements it averages (tokens, samples).  A value of weight 0 is
-            ignored, NaN included: the mean over no element says nothing.
+          weight: scalar, the number of elements (tokens, samples) averaged.  Values of weight 0 are
+            ignored, NaN included, since a mean over no elements is meaningless.
         """
         self._updates.append((dict(values), weight))
 
     def compute(self) -> dict[str, float]:
-        """Waits for the device and returns name to mean; NaN where all weights were 0."""
-        import jax  # here, so that reading a run stays free of JAX
+        """Waits for the device and returns name to mean; NaN if all weights were 0."""
+        import jax  # here, so that reading a run does not import JAX
         from clu import metrics as clu_metrics
 
         averages: dict[str, Any] = {}
@@ -127,7 +127,7 @@ class EpochMeans:
 def read_steps(path: str | os.PathLike[str]) -> dict[int, dict[str, Any]]:
     """The records of a metrics file by step, ascending.
 
-    Raises FileNotFoundError, or ValueError (`file:line`) for a damaged line or one without a step.
+    Raises FileNotFoundError, or ValueError (`file:line`) for a line that is damaged or has no step.
     """
     found = {
         step_of(record, path, number): record
@@ -137,7 +137,7 @@ def read_steps(path: str | os.PathLike[str]) -> dict[int, dict[str, Any]]:
 
 
 def step_of(record: Mapping[str, Any], path: str | os.PathLike[str], number: int) -> int:
-    """The step of line `number` of `path`; raises ValueError (`file:line`) where there is none."""
+    """The step of line `number` of `path`; raises ValueError (`file:line`) if it has none."""
     step = record.get("step")
     if isinstance(step, bool) or not isinstance(step, int) or step < 0:
         raise ValueError(f"{path}:{number}: damaged line: no step")
@@ -145,7 +145,7 @@ def step_of(record: Mapping[str, Any], path: str | os.PathLike[str], number: int
 
 
 def cells(metrics: Mapping[str, float]) -> dict[str, str]:
-    """An epoch in a few numbers, by what they are called; "" where there is none."""
+    """A few key numbers of an epoch as text, by column title; "" for a missing one."""
     held_out = [
         f"{value:.3f}"
         for mode in ("sampled", "greedy")
@@ -166,7 +166,7 @@ def cells(metrics: Mapping[str, float]) -> dict[str, str]:
 
 
 def _scalar(name: str, value: Any) -> int | float:
-    """A Python number; ml_dtypes' floats (bfloat16) have kind "V", hence the attempt at float()."""
+    """Converts to a Python number; ml_dtypes' floats (bfloat16) have kind "V", so float() is tried."""
     if isinstance(value, int):
         return int(value)
     array = np.asarray(value)

@@ -1,4 +1,4 @@
-"""Compiled programs: kept for later runs, and made side by side where that is safe."""
+"""Compiled programs: cached for later runs, and compiled in parallel where that is safe."""
 
 from __future__ import annotations
 
@@ -18,29 +18,29 @@ from genenv_jax.run.remote import shared
 from genenv_jax.typing import WarmUp
 from genenv_jax.user_cache import user_cache
 
-_AT_ONCE = 4  # chains that are compiled at a time: a compilation keeps about one core busy
+_AT_ONCE = 4  # chains compiled at a time; a compilation keeps about one core busy
 
 
 def enable_compilation_cache(workdir: pathlib.Path | None = None) -> None:
-    """Lets JAX keep what it compiles, so that a later run of the same shapes finds it.
+    """Enables JAX's persistent compilation cache, so that a later run with the same shapes can reuse it.
 
-    Kept are programs that take some time, in the directory that JAX_COMPILATION_CACHE_DIR names; else, in
-    a run of several processes, in the workdir, where all of them see it; else in the user's cache directory.
+    Caches programs that take some time to compile.  The directory is JAX_COMPILATION_CACHE_DIR if set; else,
+    in a multi-process run, the workdir, which all processes see; else the user's cache directory.
     """
     jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.2)
-    # XLA's own caches would bring their directory, and so the user's, into the key of every program.
+    # XLA's own caches would put their directory, which contains the user's, into every program's key.
     jax.config.update("jax_persistent_cache_enable_xla_caches", "none")
     if jax.config.jax_compilation_cache_dir:
         return
     directory = user_cache() / "xla" / _processor()
-    # What a mirror holds goes with it, and the others do not see it.
+    # Not in a mirror: it is removed at the end, and other processes do not see it.
     if workdir and processes.process_count() > 1 and shared(workdir) == workdir.absolute():
         directory = workdir / "xla_cache"
     jax.config.update("jax_compilation_cache_dir", str(directory.absolute()))
 
 
 def _processor() -> str:
-    """A name of this processor's instructions: programs for a CPU do not run on one that lacks some."""
+    """A name for this CPU's instruction set: programs do not run on a CPU that lacks instructions."""
     described = platform.processor()
     with contextlib.suppress(OSError, StopIteration):
         lines = pathlib.Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines()
@@ -55,20 +55,20 @@ def compile_in_parallel(
     side_by_side: bool,
     done: Callable[[], None],
 ) -> None:
-    """Runs the steps of each chain in their order.
+    """Runs the steps of each chain in order.
 
     Args:
-      chains: of steps that compile something.
-      activate: makes the context in which they do.
-      side_by_side: several chains at a time, each in a thread.  Not where programs run on several devices,
-        which could wait for each other, nor where a step may take another's memory.
+      chains: sequences of steps that compile something.
+      activate: makes the context in which they compile.
+      side_by_side: run several chains at a time, each in a thread.  Do not use it if programs run on several
+        devices, which could deadlock, or if one step may move memory that another one needs.
       done: called after each step, by one thread at a time.
-    Raises what a step raises, after the chains that have begun have ended.
+    Raises what a step raises, after the running chains have ended.
     """
     one = threading.Lock()
 
     def run(chain: Sequence[WarmUp]) -> None:
-        with activate():  # it holds for one thread
+        with activate():  # it is thread-local
             for step in chain:
                 step()
                 with one:

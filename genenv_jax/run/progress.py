@@ -1,4 +1,4 @@
-"""Progress display: what a run does now, how fast, and how long it still takes; drawn by rich."""
+"""Progress display, drawn by rich: what a run is doing, how fast, and how long it will still take."""
 
 from __future__ import annotations
 
@@ -15,25 +15,24 @@ from rich.console import Console
 from rich.table import Column
 from rich.text import Text
 
-_PLAIN_EVERY = 60.0  # seconds between the lines of a long phase where there is no terminal
-_WIDTH = 8  # of a table's column at least: all of them fit 80
+_PLAIN_EVERY = 60.0  # seconds between lines of a long phase, without a terminal
+_WIDTH = 8  # smallest width of a table's column; all columns fit into 80 characters
 
 
 class Progress:
     """Shows the phases of a run.
 
-    On a terminal, one live line for the phase under way, redrawn four times a second whatever the phase does,
-    and one row of a table an epoch.  Anywhere else plain lines: when a phase or an epoch ends, and once a
-    minute in a long phase that counts.  A display never stops a run: where the stream is closed or broken it
-    falls silent.
+    On a terminal: one live line for the current phase, redrawn four times a second, and one table row per
+    epoch.  Elsewhere: plain lines when a phase or an epoch ends, and once a minute in a long phase that
+    counts units.  The display never stops a run: if the stream is closed or broken, it falls silent.
 
     Args:
-      epochs: of the whole run; 0 for work outside of one.
+      epochs: of the whole run; 0 for work outside a run.
       done: epochs that were complete when this process started.
-      silent: shows nothing, as all processes of a run but one do.
+      silent: show nothing; true in all processes of a run but one.
       stream: where to write; sys.stderr by default.
       clock: seconds from any origin, never decreasing.
-      compiling: seconds that compiling has taken so far, which estimates leave out.
+      compiling: seconds spent on compiling so far, which estimates leave out.
     """
 
     def __init__(
@@ -74,9 +73,9 @@ class Progress:
 
         Args:
           name: what is being done.
-          total: units to do, or None where that is not known.
+          total: units to do; None if unknown.
           unit: what is counted, in the plural.
-          epoch: number to show, where it is not the one after the last finished epoch.
+          epoch: number to show, if it is not the one after the last finished epoch.
         """
         epoch = min(self._done + 1, self._epochs) if epoch is None else epoch
         phase = Phase(f"{self._label(epoch)}{name}", total, unit, self._clock)
@@ -88,18 +87,18 @@ class Progress:
                 ended = "stopped after"
                 raise
             finally:
-                # On a terminal an epoch has its row.
+                # On a terminal an epoch has a table row instead.
                 if not self._console or not epoch or ended != "in":
                     self.line(phase.text(ended))
 
     def epoch_began(self) -> None:
-        """What comes now belongs to the next epoch."""
+        """Starts the next epoch's time."""
         self._began, self._compiled = self._clock(), self._compiling()
 
     def epoch_done(self, epoch: int, cells: Mapping[str, str] | None = None) -> None:
-        """Ends an epoch with a line or a row of its own; `cells` are shown as they are.
+        """Ends an epoch and shows its line or table row; `cells` are shown unchanged.
 
-        The evaluation before training, epoch 0, does not count in the estimate of an epoch.
+        The evaluation before training, epoch 0, does not count in the estimate of an epoch's time.
         """
         seconds = self._clock() - self._began
         if epoch > self._done:
@@ -120,7 +119,7 @@ class Progress:
         self.line("  ".join(parts + ([f"run left {left}"] if left else [])))
 
     def _row(self, cells: Mapping[str, str]) -> None:
-        """A row of the table; every 25 rows its head."""
+        """Prints a row of the table, and its header every 25 rows."""
         if self._rows % 25 == 0:
             self.line("".join(_aligned(name, name) for name in cells))
         self._rows += 1
@@ -133,7 +132,7 @@ class Progress:
 
     @contextlib.contextmanager
     def _drawn(self, phase: Phase) -> Iterator[None]:
-        """Shows a phase as it advances: the live line, or a line a minute."""
+        """Shows a phase as it advances: a live line, or one line a minute."""
         if self._console is None:
             phase.watch = self._minutely
             yield
@@ -143,7 +142,7 @@ class Progress:
             one_line = Column(no_wrap=True, overflow="ellipsis")
             self._live = rich_progress.Progress(
                 rich_progress.TextColumn("{task.description}", markup=False, table_column=one_line),
-                # Where the terminal is narrow the line keeps its numbers, and the bar what is left.
+                # On a narrow terminal the numbers stay and the bar shrinks.
                 rich_progress.BarColumn(min(20, max(4, self._console.width - 76))),
                 rich_progress.TextColumn("{task.fields[count]}"),
                 rich_progress.TimeElapsedColumn(),
@@ -183,7 +182,7 @@ class Progress:
 
 
 class Phase:
-    """One phase, as `Progress.phase` yields it.
+    """One phase, as yielded by `Progress.phase`.
 
     Args:
       label: epoch and name.
@@ -191,7 +190,7 @@ class Phase:
       clock: seconds.
     Attributes:
       done: units done so far.
-      shown: seconds after which it was last shown.
+      shown: seconds from its start to when it was last shown.
       watch: called with the phase when it has advanced.
     """
 
@@ -203,11 +202,11 @@ class Phase:
 
     @property
     def seconds(self) -> float:
-        """Since it began."""
+        """Seconds since it began."""
         return self._clock() - self._began
 
     def advance(self, n: int = 1) -> None:
-        """Counts `n` more units.  Raises ValueError where `n` is negative."""
+        """Counts `n` more units.  Raises ValueError if `n` is negative."""
         if n < 0:
             raise ValueError(f"advance takes a non-negative number, not {n}")
         self.done += n
@@ -215,13 +214,13 @@ class Phase:
 
     @property
     def count(self) -> str:
-        """The units so far, of all; "" where they are not known, and none is done."""
+        """The units done, of the total; "" if the total is unknown and none is done."""
         if self.total is None:
             return f"{self.done:,} {self.unit}" if self.done else ""
         return f"{self.done:,}/{self.total:,} {self.unit}"
 
     def text(self, ended: str) -> str:
-        """How far it came, how long it took, and how fast it was; ended: the word before the time."""
+        """Units done, time taken and rate; ended: the word before the time."""
         time_taken = f"{ended} {format_seconds(self.seconds)}"
         if not self.done:
             return f"{self.label}  {time_taken}"
@@ -232,14 +231,14 @@ class Phase:
 
 
 def _aligned(text: str, name: str) -> str:
-    """Right-aligned in the column of that name; the hat of p̂ has no width."""
+    """Right-aligns text in the column of that name; the hat of p̂ has no width."""
     return " " * max(max(_WIDTH, cell_len(name) + 1) - cell_len(text), 1) + text
 
 
 class _Quiet:
-    """A text stream that falls silent where the one behind it is closed or broken.
+    """A text stream that falls silent if the underlying stream is closed or broken.
 
-    What its encoding does not have becomes "?".
+    Characters that its encoding lacks become "?".
     """
 
     def __init__(self, stream: TextIO):
@@ -274,7 +273,7 @@ class _Quiet:
 
 
 def format_seconds(seconds: float) -> str:
-    """Seconds as m:ss or h:mm:ss, and one decimal below ten seconds."""
+    """Seconds as m:ss or h:mm:ss; below ten seconds with one decimal."""
     if seconds < 9.95:
         return f"{max(seconds, 0.0):.1f} s"
     minutes, rest = divmod(round(seconds), 60)

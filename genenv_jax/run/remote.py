@@ -1,32 +1,32 @@
 """Workdirs in Cloud Storage, gs://BUCKET/RUN: a local mirror of the files; checkpoints in the bucket itself.
 
-    with opened("gs://bucket/run") as workdir:       # a directory of this process, empty
+    with opened("gs://bucket/run") as workdir:       # an empty directory of this process
         with Store(workdir).owned():
             Store(workdir).fetch()
 
-Objects are replaced as a whole and never appended to, and a run appends to its records and cuts them back.
-So every process has a mirror, a directory in the user's cache that begins empty and is removed with it.  What
-a resume reads is fetched into it; the first process writes there as in any workdir, and `Store.push` replaces
-the objects whose files have changed.  The rest of the package knows a plain directory.  `shared` is what all
-processes see: there Orbax writes the checkpoints, every process its own shards, so that no host needs room
-for all of them.  Of a plain directory all of this is the directory itself.
+Objects can only be replaced as a whole, but a run appends to its records and truncates them.  So every
+process has a mirror: a directory in the user's cache that starts empty and is removed when the process ends.
+`Store.fetch` downloads what a resume reads.  The first process writes to its mirror as to any workdir, and
+`Store.push` replaces the objects whose files have changed.  The rest of the package sees a plain directory.
+`shared` is the location that all processes see: Orbax writes checkpoints there, each process its own shards,
+so no host needs room for all of them.  For a plain directory, mirror and shared location are the directory.
 
-Why a run that is killed anywhere goes on to the same bytes, with an empty mirror:
+Why a run that is killed at any point resumes to the same bytes, with an empty mirror:
 
-- An object has its old bytes or the new ones.  A checkpoint counts when its `commit_success.txt` is there,
-  which Orbax writes last, after the digests.
-- `Session.save` pushes the records before Orbax begins.  So when checkpoint N counts, each record in the
-  bucket has the bytes of which N has length and digest; a later push only adds to them.
-- Killed before or within the push of N: every record is that of N - 1 or has grown.  Killed after it, or
-  while Orbax writes: N does not count and is cleared away at the next start, and the records are longer than
-  N - 1 says.  Either way N - 1 is restored, and the mirror's records are cut back to its lengths.
-- Where a damaged newer checkpoint is passed over, it is removed before the shorter records are pushed.  One
-  whose removal was cut short lacks files, or asks for longer records than there are: it is passed over again.
+- An object has its old bytes or its new ones.  A checkpoint counts once it has `commit_success.txt`, which
+  Orbax writes last, after the digests.
+- `Session.save` pushes the records before Orbax starts.  So when checkpoint N counts, each record in the
+  bucket contains the bytes whose length and digest N stores; later pushes only append to them.
+- Killed before or during the push of N: every record is as in N - 1 or longer.  Killed after it, or while
+  Orbax writes: N does not count and is removed at the next start, and the records are longer than N - 1
+  says.  Either way N - 1 is restored, and the mirror's records are truncated to its lengths.
+- If a damaged newer checkpoint is skipped, it is removed before the shorter records are pushed.  One whose
+  removal was interrupted lacks files, or asks for longer records than there are, so it is skipped again.
 
-The lock is an object too, written only where it still is as it was read (a conditional write).  Its holder
-writes it anew every `_BEAT` seconds, so a newcomer that sees no beat for `_DEAD` seconds takes it over, on a
-fresh machine without anyone's help.  The guarantee is weaker than that of a file: a holder that was cut off
-or suspended for so long writes what it has under way, until its next beat finds the lock taken and ends it.
+The lock is an object too, written only if it is unchanged since it was read (a conditional write).  Its
+holder rewrites it every `_BEAT` seconds.  A new process that sees no beat for `_DEAD` seconds takes it over,
+so a run resumes on a fresh machine without manual steps.  The guarantee is weaker than a file lock's: a
+holder that was offline or suspended for so long may still write until its next beat finds the lock taken.
 
 Needs no JAX.
 """
@@ -53,17 +53,17 @@ from genenv_jax import ownership
 from genenv_jax.user_cache import user_cache
 
 _BEAT, _DEAD = 30.0, 180.0  # seconds
-_MARK = ".store"  # of a mirror: what it mirrors
-_FETCHED = ("", "held_out/")  # folders of which all files are read by a resume or a report
+_MARK = ".store"  # file in a mirror with the URL that it mirrors
+_FETCHED = ("", "held_out/")  # folders whose files a resume or a report reads
 _OWN = (
     "checkpoints",
     "xla_cache",
     "run.lock",
-)  # not pushed: in the bucket already, or of this machine
+)  # not pushed: already in the bucket, or local to this machine
 
 
 def is_remote(path: str, setting: str = "--workdir") -> bool:
-    """Whether a path is in Cloud Storage; raises ValueError, naming `setting`, for other URLs."""
+    """Whether a path is in Cloud Storage.  Raises ValueError, naming `setting`, for other URLs."""
     scheme, found, rest = path.partition("://")
     if not found:
         return False
@@ -77,9 +77,9 @@ def is_remote(path: str, setting: str = "--workdir") -> bool:
 
 @contextlib.contextmanager
 def opened(workdir: str, setting: str = "--workdir") -> Iterator[pathlib.Path]:
-    """The directory that stands for a workdir within the block: itself, or a new mirror of gs://BUCKET/PATH.
+    """Yields the local directory of a workdir: itself, or a new mirror of gs://BUCKET/PATH.
 
-    Raises ValueError, naming `setting`, for other URLs, and where gcsfs or the bucket is missing.
+    Raises ValueError, naming `setting`, for other URLs, and if gcsfs or the bucket is missing.
     """
     if not is_remote(workdir, setting):
         yield pathlib.Path(workdir)
@@ -90,7 +90,7 @@ def opened(workdir: str, setting: str = "--workdir") -> Iterator[pathlib.Path]:
             f"{setting}={workdir} needs gcsfs: expected `pip install 'genenv_jax[gcs]'` before, or a "
             "directory of this machine (a bucket can be mounted with gcsfuse)"
         )
-    # Others write: TensorStore, and the other processes.
+    # Listings become stale: TensorStore and other processes write too.
     fsspec.config.conf.setdefault("gcs", {})["use_listings_cache"] = False
     with _named(f"{setting}={workdir}", ValueError):
         from google.cloud import storage
@@ -114,7 +114,7 @@ def opened(workdir: str, setting: str = "--workdir") -> Iterator[pathlib.Path]:
 
 
 def shared(workdir: pathlib.Path) -> pathlib.Path | epath.Path:
-    """The directory that all processes of a run see: a workdir, absolute, or what it mirrors."""
+    """The directory that all processes of a run see: the workdir, absolute, or the URL that it mirrors."""
     url = _url(workdir)
     return epath.Path(url) if url else workdir.absolute()
 
@@ -126,7 +126,7 @@ def _url(workdir: pathlib.Path) -> str:
 
 @contextlib.contextmanager
 def _named(what: str, kind: type[Exception] = OSError) -> Iterator[None]:
-    """Turns what the storage layers raise, which often is long and names nothing, into one line."""
+    """Turns the storage layers' errors, which are often long and name no object, into one line."""
     try:
         yield
     except Exception as error:
@@ -137,9 +137,9 @@ def _named(what: str, kind: type[Exception] = OSError) -> Iterator[None]:
 
 
 class Store:
-    """The bucket behind a workdir.  Where it is a plain directory, nothing here does anything.
+    """The bucket behind a workdir.  For a plain directory all methods do nothing.
 
-    Raises OSError, naming what was asked for, where the bucket does not answer or refuses.
+    Raises OSError, naming the object, if the bucket does not answer or refuses.
     """
 
     def __init__(self, workdir: pathlib.Path):
@@ -149,7 +149,7 @@ class Store:
             self._files, self._root = fsspec.url_to_fs(self._url)
 
     def fetch(self) -> None:
-        """Brings what a resume or a report reads into the mirror."""
+        """Downloads what a resume or a report reads into the mirror."""
         for folder in _FETCHED if self._url else ():
             with _named(f"{self._url}/{folder}"):
                 (self._workdir / folder).mkdir(exist_ok=True)
@@ -160,7 +160,7 @@ class Store:
                         self._files.get_file(path, str(self._workdir / name))
 
     def push(self) -> None:
-        """Replaces the objects whose files have changed; of several processes the first one calls it."""
+        """Replaces the objects whose files have changed; only the first process calls it."""
         for path in sorted(self._workdir.rglob("*")) if self._url else ():
             name = path.relative_to(self._workdir).as_posix()
             hidden = any(part.startswith(".") for part in name.split("/"))
@@ -177,7 +177,7 @@ class Store:
     def owned(self) -> Iterator[None]:
         """Holds the object run.lock within the block.
 
-        Raises ValueError where another process does, saying who; it takes a few beats to be sure.
+        Raises ValueError, naming the holder, if another process has it; to be sure takes a few beats.
         """
         if not self._url:
             yield
@@ -194,15 +194,15 @@ class Store:
         finally:
             lock.ended.set()
             beats.join()
-            with contextlib.suppress(Exception):  # it will be taken over
+            with contextlib.suppress(Exception):  # the next run takes it over
                 lock.leave()
 
 
 class _Lock:
-    """See the module's docstring.  ended: set when the beats shall end."""
+    """See the module's docstring.  ended: set to stop the beats."""
 
     def __init__(self, url: str):
-        import tensorstore as ts  # Orbax's; it alone writes on conditions
+        import tensorstore as ts  # Orbax's; only it has conditional writes
 
         self._name, self.ended = f"{url}/run.lock", threading.Event()
         self._me, self._generation = ownership.me(), b""
@@ -214,33 +214,33 @@ class _Lock:
         return found.value
 
     def _write(self, content: bytes | None) -> bytes:
-        """Writes it, or removes it (None), where it is as it was last read or written; else returns b""."""
+        """Writes or removes (None) the lock if unchanged since our last access; else returns b""."""
         done = self._objects.write("run.lock", content, if_equal=self._generation).result()
         return done.generation
 
     def _keep(self) -> bool:
-        """Writes it anew; whether it is this process's now."""
+        """Rewrites the lock; returns whether this process now holds it."""
         if generation := self._write(self._me):
             self._generation = generation
             return True
         return self._read() == self._me  # the answer to an earlier attempt was lost
 
     def take(self) -> str:
-        """Takes it, or says who holds it."""
+        """Takes the lock; returns "" or a description of its holder."""
         content = self._read()
         holder = ownership.parse(content)
         if content and not (holder and ownership.has_ended(holder)):
             who = ownership.describe(holder, self._name)
             if (holder and ownership.is_here(holder)) or self._beats(who):
                 return who
-        return "" if self._keep() else self.take()  # another was faster
+        return "" if self._keep() else self.take()  # another process was faster
 
     def leave(self) -> None:
-        """Removes it where it is still this process's."""
+        """Removes the lock if this process still holds it."""
         self._write(None)
 
     def _beats(self, who: str) -> bool:
-        """Whether it is written anew within `_DEAD` seconds."""
+        """Whether its holder rewrites the lock within `_DEAD` seconds."""
         logging.warning(
             "%s: held by %s; looking for %.0f s whether it lives", self._name, who, _DEAD
         )
@@ -253,13 +253,13 @@ class _Lock:
         return False
 
     def beat(self) -> None:
-        """Writes it anew until `ended`; ends the process where another has taken it."""
+        """Rewrites the lock until `ended`; exits the process if another one has taken it."""
         while not self.ended.wait(_BEAT):
             try:
                 kept = self._keep()
-            except Exception as error:  # the bucket may answer again, before another takes the lock
+            except Exception as error:  # the bucket may recover before another run takes the lock
                 logging.warning("%s could not be written: %s", self._name, error)
                 continue
             if not kept:
                 print(f"error: another run has taken {self._name}", file=sys.stderr, flush=True)
-                os._exit(2)  # at once: nothing more may be written there
+                os._exit(2)  # at once, so that nothing more is written there

@@ -1,4 +1,4 @@
-"""A few rows of what the models wrote, for the tables of experiment trackers."""
+"""A few rows of the models' texts, for the tables of experiment trackers."""
 
 from __future__ import annotations
 
@@ -12,15 +12,15 @@ T = TypeVar("T")
 
 
 def spread(items: Sequence[T], most: int) -> list[T]:
-    """At most so many of the items, evenly over them: the same ones whenever a run is repeated."""
+    """At most `most` items, evenly spaced: the same ones whenever a run is repeated."""
     count = min(most, len(items))
     return [items[i * len(items) // count] for i in range(count)]
 
 
 def generation_row(record: Mapping[str, Any]) -> dict[str, Any]:
-    """What became of a generation.
+    """A generation and its verdict.
 
-    record: of tasks.jsonl.  Where the simulator did not write the task, the text is the task's.
+    record: from tasks.jsonl.  If the simulator did not write the task, the text is the task's request.
     """
     text, task = record["text"], record["task"]
     return {
@@ -32,9 +32,9 @@ def generation_row(record: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def answer_row(epoch: int, task: Task, record: Mapping[str, Any]) -> dict[str, Any]:
-    """An answer to a task, or those of an episode, with the verdict: "success", or why it failed.
+    """An answer to a task, or an episode's answers, with the verdict: "success", or why it failed.
 
-    record: of d_train.jsonl or predictions.jsonl.
+    record: from d_train.jsonl or predictions.jsonl.
     """
     return {
         "epoch": epoch,

@@ -1,4 +1,4 @@
-"""A run in a workdir: its settings, records, checkpoints, clock and signals, and how far it is."""
+"""A run in a workdir: its settings, records, checkpoints, clock, signals and progress."""
 
 from __future__ import annotations
 
@@ -34,15 +34,15 @@ T = TypeVar("T")
 
 
 class Stateful(Protocol):
-    """A part of a run whose state is in every checkpoint, as plain JSON."""
+    """A part of a run whose state every checkpoint stores as plain JSON."""
 
     def state(self) -> Any:
-        """What a checkpoint keeps."""
+        """The state to store in a checkpoint."""
 
     def restore(self, state: Any, tasks: Iterable[Task]) -> None:
-        """Inverse of `state`; `tasks` are the accepted ones of the run's records, in their order.
+        """Inverse of `state`; `tasks` are the accepted tasks in the run's records, in order.
 
-        They are read from the file each time that they are iterated over: a run may have more than fit.
+        Each iteration reads them from the file again, since a run may have more than fit in memory.
         """
 
 
@@ -53,7 +53,7 @@ class Trained(Protocol):
 
 
 class _AcceptedTasks:
-    """The tasks in the first bytes of tasks.jsonl, read anew by every loop over them."""
+    """The accepted tasks in the first `size` bytes of tasks.jsonl; every iteration reads the file again."""
 
     def __init__(self, path: pathlib.Path, size: int):
         self._path, self._size = path, size
@@ -64,22 +64,22 @@ class _AcceptedTasks:
 
 
 class Session:
-    """See the module's docstring.
+    """A run in progress; see the module's docstring.
 
-    Every stateful part is registered once; `open` brings all of them to where the last checkpoint stands.
+    Every stateful part is registered once; `open` restores all of them from the last checkpoint.
 
     Args:
       workdir: of the run; nothing is written there before `open`.
       seed: of the run.
-      epochs, rollouts, tokens: where it ends: after so many epochs, rollouts of the agent or tokens of both
-        players (0: no such limit).
+      epochs, rollouts, tokens: limits after which the run ends: epochs, rollouts of the agent, tokens of
+        both players (0: no such limit).
       checkpoint: settings.
     Attributes:
       finished: epochs done.
-      rollouts: of the agent, so far.
-      tokens: that passed through the players and their reference, so far; in an update three times, forward
-        and backward.  Those of held-out tasks, of what is made before the first epoch and of the padding do
-        not count.
+      rollouts: rollouts of the agent so far.
+      tokens: tokens processed so far by the players and their reference; an update counts them three times,
+        for forward and backward.  Held-out tasks, what is made before the first epoch, and padding do not
+        count.
       files: the run's records, after `open`.
     """
 
@@ -109,38 +109,38 @@ class Session:
     # -- state --------------------------------------------------------------------------------------
 
     def register(self, name: str, part: Stateful) -> None:
-        """Makes a part's state part of every checkpoint."""
+        """Adds a part's state to every checkpoint."""
         self._parts[name] = part
 
     def register_trained(self, name: str, part: Trained) -> None:
-        """Makes a part's arrays part of every checkpoint."""
+        """Adds a part's arrays to every checkpoint."""
         self._trained[name] = part
 
     def register_engines(self, engines: Sequence[Engine]) -> None:
-        """The samplers whose share of the time is recorded."""
+        """Sets the samplers whose share of the time is recorded."""
         self._engines = engines
 
     def open(self, trackers: Trackers) -> None:
-        """Opens the records; takes an interrupted run up where its last checkpoint stands.
+        """Opens the records; resumes an interrupted run from its last checkpoint.
 
-        What came after that is cut back.
+        Records written after that checkpoint are removed.
 
-        trackers: are given what metrics.jsonl is; closed with the run.
-        Raises ValueError where there are checkpoints and none is whole and fits the records.
+        trackers: receive the same metrics as metrics.jsonl; closed with the run.
+        Raises ValueError if there are checkpoints, but none is intact and fits the records.
         """
         self._trackers = trackers
         self._stack.callback(self._push_what_is_left)
-        self._stack.callback(trackers.close)  # after all but that: it may wait for a network
+        self._stack.callback(trackers.close)  # runs second to last, as it may wait for a network
         directory = shared(self.workdir) / "checkpoints"
         self._checkpoints = Checkpoints(directory, self._checkpoint.keep)
         self._stack.callback(self._checkpoints.close)
         for part in self._trained.values():
-            # Bound to where they lie, as restored ones are: so the same programs serve both.
+            # Committed to their devices like restored arrays, so that both use the same programs.
             part.state = jax.tree.map(lambda x: jax.device_put(x, x.sharding), part.state)
         digests: dict[str, Growing] = {}
 
         def fits(host: Mapping[str, Any]) -> None:
-            digests.clear()  # of the checkpoint that was tried before
+            digests.clear()  # those of the checkpoint tried before
             digests.update(check_files(self.workdir, host))
 
         found = self._checkpoints.restore(
@@ -162,7 +162,7 @@ class Session:
         logging.info("continuing after epoch %d", self.finished)
 
     def reached(self, host: Mapping[str, Any]) -> None:
-        """Sets how far the run is, by a checkpoint's host values."""
+        """Sets the run's progress from a checkpoint's host values."""
         self.finished, self.rollouts = host["finished_epochs"], host["total_rollouts"]
         self.tokens = host["total_tokens"]
 
@@ -175,10 +175,10 @@ class Session:
 
     @contextlib.contextmanager
     def running(self) -> Iterator[None]:
-        """The context of a run: its display, its clock, its end.
+        """The context of a run: its display, its clock and its cleanup.
 
-        SIGTERM ends the run at once with exit code 143, after pending checkpoints are on disk: the
-        interrupted epoch is repeated when the run is continued.
+        SIGTERM ends the run with exit code 143 as soon as pending checkpoints are on disk; a resumed run
+        repeats the interrupted epoch.
         """
         self._clock = clock = self._stack.enter_context(RunClock(self._engines, self.rollouts))
         silent = not processes.is_writer()
@@ -189,7 +189,7 @@ class Session:
             processes.barrier("the run is finished")
 
     def epochs(self) -> Iterator[int]:
-        """The epochs that are left, from 0; `finish` ends each."""
+        """The remaining epochs, counted from 0; `finish` ends each."""
         while not self.ended:
             epoch = self.finished
             self._progress.epoch_began()
@@ -198,12 +198,12 @@ class Session:
                 raise RuntimeError(f"epoch {epoch} has not been finished")
 
     def is_last(self, epoch: int) -> bool:
-        """Whether the run ends with an epoch that has made its rollouts and processed its tokens."""
+        """Whether the run ends with this epoch, whose rollouts and tokens are already counted."""
         spent = zip((self.rollouts, self.tokens), self._most, strict=True)
         return any(most and so_far >= most for so_far, most in spent) or epoch + 1 >= self._last
 
     def finish(self, epoch: int, metrics: Mapping[str, float]) -> None:
-        """Ends an epoch: writes its lines, and a checkpoint where one is due."""
+        """Ends an epoch: writes its lines, and a checkpoint if one is due."""
         self.finished = epoch + 1
         self.log(metrics)
         if self.ended or self.finished % self._checkpoint.every == 0:
@@ -211,7 +211,7 @@ class Session:
                 self.save()
 
     def log(self, metrics: Mapping[str, float]) -> None:
-        """Writes and shows the lines of the epochs that are done: metrics.jsonl and timing.jsonl."""
+        """Writes the finished epoch's lines to metrics.jsonl and timing.jsonl, and shows them."""
         self.files.metrics.write(self.finished, metrics, self._tables)
         self._tables = {}
         timing = self._clock.lap(self.rollouts)
@@ -223,12 +223,12 @@ class Session:
         self._progress.epoch_done(self.finished, shown)
 
     def sample(self, table: str, records: Sequence[T], row: Callable[[T], dict[str, Any]]) -> None:
-        """Gives the trackers the rows of a few records, beside the line that `log` writes next."""
+        """Gives the trackers rows of a few records, together with the next line that `log` writes."""
         if rows := [row(record) for record in spread(records, self._trackers.samples)]:
             self._tables[f"samples/{table}"] = rows
 
     def save(self) -> None:
-        """Saves a checkpoint, asynchronously; the records that it refers to are in the store before."""
+        """Saves a checkpoint asynchronously, after pushing the records that it refers to."""
         self._push()
         self._checkpoints.save(
             self.finished,
@@ -248,7 +248,7 @@ class Session:
             self._store.push()
 
     def _push_what_is_left(self) -> None:
-        """What a run that fails leaves to look at; nothing depends on it."""
+        """Pushes a failed run's files for inspection; nothing depends on them."""
         try:
             self._push()
         except OSError as error:
@@ -257,19 +257,19 @@ class Session:
     # -- randomness, display and clock ---------------------------------------------------------------
 
     def rng(self, stream: Stream, *ids: int) -> np.random.Generator:
-        """The host's generator of a stream."""
+        """A stream's generator on the host."""
         return streams.rng(self.seed, stream, *ids)
 
     def key(self, stream: Stream, *ids: int) -> PRNGKey:
-        """The devices' key of a stream."""
+        """A stream's key for the devices."""
         return streams.key(self._root_key, stream, *ids)
 
     def phase(
         self, name: str, total: int | None = None, unit: str = "items", epoch: int | None = None
     ) -> contextlib.AbstractContextManager[Phase]:
-        """A phase of the display, see `Progress.phase`."""
+        """A phase of the display; see `Progress.phase`."""
         return self._progress.phase(name, total, unit, epoch)
 
     def measure(self, name: str) -> contextlib.AbstractContextManager[None]:
-        """Adds the seconds of a block to `name`, see `RunClock.measure`."""
+        """Adds the seconds of a block to `name`; see `RunClock.measure`."""
         return self._clock.measure(name)

@@ -1,8 +1,7 @@
-"""Every stream of random numbers of a run, by name.
+"""All of a run's streams of random numbers, by name.
 
-A stream is a NumPy generator on the host, or a JAX key for the devices.  It follows from the run's seed,
-its name and its ids alone, so an epoch that is repeated draws the same numbers, and two streams never share
-any.
+A stream is a NumPy generator on the host or a JAX key for the devices.  It depends only on the run's seed,
+the stream's name and its ids, so a repeated epoch draws the same numbers, and no two streams share any.
 """
 
 from __future__ import annotations
@@ -17,39 +16,39 @@ from genenv_jax.typing import PRNGKey
 
 
 class Stream(enum.Enum):
-    """What is drawn, with the names of the ids that tell its streams apart.
+    """What is drawn, with the names of the ids that distinguish its streams.
 
-    A number belongs to its name for good: given to another one, it would repeat its draws.
+    Never reuse a number for another name: it would repeat the same draws.
     """
 
     # On the host.
-    SEEDS = 0, ("lap",)  # order in which a lap takes the seed tasks
-    FIXED_TASKS = 1, ("lap",)  # order in which a lap takes tasks that were written once
+    SEEDS = 0, ("lap",)  # order of the seed tasks in a lap
+    FIXED_TASKS = 1, ("lap",)  # order in a lap of tasks that were written once
     MIXTURE = 2, ("epoch",)  # base and replayed tasks, and the order of an epoch's tasks
     RECORDS = 3, ("epoch",)  # order of the simulator's records in its update
-    REROLLED = 4, ("epoch",)  # which tasks are rolled out a second time
+    REROLLED = 4, ("epoch",)  # tasks to roll out a second time
     GENERATOR = 5, ()  # tasks of the benchmark's own generator
     ORACLE = 6, ("epoch",)
     TEACHER_SEEDS = 7, ()  # order in which the teacher varies the seed tasks
     TEACHER_ANSWER = 8, ("request",)
     DEMONSTRATIONS = 9, ()  # of the warm start
     PASSES = 10, ()  # order of a given model's warm start
-    GROWTH = 11, ("epoch",)  # which tasks of earlier epochs are varied
+    GROWTH = 11, ("epoch",)  # tasks of earlier epochs to vary
     # On the devices.
     GENERATE = 16, ("epoch",)
     GENERATE_STATIC = 17, ("round",)
     INTERACT = 18, ("epoch", "first task")
     REROLL = 19, ("epoch",)
-    EVALUATE = 20, ()  # the same at every evaluation, so that curves compare like with like
+    EVALUATE = 20, ()  # the same at every evaluation, so that curves are comparable
     ADAPTERS = 21, ("player",)
 
 
 def rng(seed: int, stream: Stream, *ids: int) -> np.random.Generator:
     """The generator of a stream.
 
-    NumPy pads entropy with zeros, so that [5] and [5, 0] are one seed; a spawn key is not padded.
+    Ids go into the spawn key: NumPy pads entropy with zeros, so [5] and [5, 0] would be the same seed.
 
-    Raises ValueError unless `ids` are those of the stream.
+    Raises ValueError if the number of `ids` is not the stream's.
     """
     number, names = stream.value
     _check(stream, ids, names)
@@ -57,9 +56,9 @@ def rng(seed: int, stream: Stream, *ids: int) -> np.random.Generator:
 
 
 def key(root: PRNGKey, stream: Stream, *ids: int) -> PRNGKey:
-    """The key of a stream: `root` folded with its number and its ids.
+    """The key of a stream: its number and its ids folded into `root`.
 
-    root: typed key of the run's seed.  Raises ValueError unless `ids` are those of the stream.
+    root: typed key of the run's seed.  Raises ValueError if the number of `ids` is not the stream's.
     """
     number, names = stream.value
     _check(stream, ids, names)

@@ -1,4 +1,4 @@
-"""Where the time of an epoch goes, and how many programs were compiled in it."""
+"""Where an epoch's time goes, and how many programs it compiles."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from genenv_jax.sampling.engine import Engine
 class Stopwatch:
     """Seconds by name, which add up to the seconds since the last `lap`.
 
-    A measurement inside another one counts for the inner name alone.
+    A nested measurement counts only for the inner name.
 
     Args:
       clock: seconds from any origin, never decreasing.
@@ -26,7 +26,7 @@ class Stopwatch:
         self._clock = clock
         self._seconds: dict[str, float] = {}
         self._began = clock()
-        self._inside = [0.0]  # seconds of measurements that are over, by level
+        self._inside = [0.0]  # seconds of finished measurements, by nesting level
 
     @contextlib.contextmanager
     def measure(self, name: str) -> Iterator[None]:
@@ -42,7 +42,7 @@ class Stopwatch:
             self._seconds[name] = self._seconds.get(name, 0.0) + own
 
     def lap(self, rest: str) -> dict[str, float]:
-        """Seconds by name since the last lap, what was not measured as `rest`, and "total"."""
+        """Seconds by name since the last lap, with unmeasured time as `rest`, and "total"."""
         now = self._clock()
         total, seconds = now - self._began, self._seconds
         seconds[rest] = total - sum(seconds.values())
@@ -51,10 +51,10 @@ class Stopwatch:
 
 
 class Compilations:
-    """Counts the programs that JAX compiles from its construction to `close`.
+    """Counts the programs that JAX compiles between construction and `close`.
 
     Attributes:
-      seconds: that this has taken so far.
+      seconds: spent on compiling so far.
     """
 
     def __init__(self):
@@ -64,7 +64,7 @@ class Compilations:
         jax.monitoring.register_event_listener(self._happened)
 
     def lap(self) -> tuple[int, int]:
-        """(compiled, loaded) since the last lap: programs made here, and found in the persistent cache."""
+        """(compiled, loaded) since the last lap: programs compiled here, or found in the persistent cache."""
         counts, self._counts = self._counts, collections.Counter()
         return counts["wanted"] - counts["loaded"], counts["loaded"]
 
@@ -74,7 +74,7 @@ class Compilations:
         jax.monitoring.unregister_event_listener(self._happened)
 
     def _timed(self, event: str, seconds: float, **_: Any) -> None:
-        if event == "/jax/core/compile/backend_compile_duration":  # of either kind
+        if event == "/jax/core/compile/backend_compile_duration":  # also on a cache hit
             self._counts["wanted"] += 1
             self.seconds += seconds
 
@@ -84,11 +84,11 @@ class Compilations:
 
 
 class RunClock:
-    """Where the time of a run goes, by epoch: its phases, its programs, its samplers.
+    """Where a run's time goes, by epoch: phases, compilations and samplers.
 
     Args:
       engines: the samplers, whose seconds of prefill and decoding are added up.
-      rollouts: made so far.
+      rollouts: rollouts so far.
     """
 
     def __init__(self, engines: Sequence[Engine] = (), rollouts: int = 0):
@@ -101,16 +101,16 @@ class RunClock:
         return self._watch.measure(name)
 
     def compiling(self) -> float:
-        """Seconds that compiling has taken so far."""
+        """Seconds spent on compiling so far."""
         return self._compilations.seconds
 
     def lap(self, rollouts: int) -> dict[str, float]:
-        """Where the time since the lap before has gone.
+        """The timing metrics since the last lap.
 
-        "seconds/host" is all that no other name accounts for.  The host's share is that with checkpoints
-        and the waiting for verification and scores: the time in which the devices have nothing to do.
+        "seconds/host" is the time that no other name accounts for.  "host_share" also includes checkpoints
+        and waiting for verification and scores: the share of time in which the devices are idle.
 
-        rollouts: made so far.
+        rollouts: rollouts so far.
         """
         seconds = self._watch.lap(rest="host")
         timing = {f"seconds/{name}": value for name, value in seconds.items()}

@@ -1,8 +1,8 @@
 """Experiment trackers: TensorBoard, Weights & Biases and Trackio behind one interface.
 
-`metrics.jsonl` is the record.  A tracker is given a step after its line is written, and one that fails (no
-network, a full disk) is left out from then on, with one warning: none is worth a run.  Of several processes
-the first tracks.  A tracker's package is imported when it is opened.
+`metrics.jsonl` is the authoritative record.  Trackers receive a step after its line is written.  One that
+fails (no network, a full disk) is dropped with a single warning, so that it cannot stop the run.  Only the
+first process tracks.  A tracker's package is imported when the tracker is opened.
 """
 
 from __future__ import annotations
@@ -24,17 +24,17 @@ from genenv_jax.run.jsonl import read_json, write_json
 from genenv_jax.settings import Settings
 from genenv_jax.signals import held
 
-# Rows of one shape by the table's name; a cell is a text, a number or None.
+# Rows with the same columns, by table name; a cell is text, a number or None.
 Tables = Mapping[str, Sequence[Mapping[str, Any]]]
 
-# What each tracker imports.  clu's writer needs both packages, and TensorFlow may come without the other.
+# Packages that each tracker imports.  clu's writer needs both; TensorFlow may come without tensorboard.
 _PACKAGES = {
     "tensorboard": ("tensorflow", "tensorboard"),
     "wandb": ("wandb",),
     "trackio": ("trackio",),
 }
-SAMPLES = 8  # rows of each of the services' tables of generations, answers and held-out answers
-_PATIENCE = 60.0  # seconds that W&B may take to send the rest in the end
+SAMPLES = 8  # rows in each table of generations, answers and held-out answers
+_PATIENCE = 60.0  # seconds that W&B may take at the end to send the rest
 
 
 @dataclasses.dataclass(frozen=True)
@@ -42,10 +42,10 @@ class TrackingConfig(Settings):
     """`config.tracking`.
 
     Attributes:
-      trackers: any of "tensorboard", "wandb" and "trackio"; "auto" is TensorBoard where it is installed.
+      trackers: any of "tensorboard", "wandb" and "trackio"; "auto" is TensorBoard if it is installed.
       project: the runs' project in W&B and Trackio.
 
-    All else is said in the services' own environment variables: WANDB_API_KEY, WANDB_ENTITY,
+    Everything else is set in the services' own environment variables: WANDB_API_KEY, WANDB_ENTITY,
     WANDB_MODE=offline, WANDB_DIR (default: the workdir) and so on; TRACKIO_DIR (where Trackio keeps runs on
     this machine), or TRACKIO_SPACE_ID or TRACKIO_SERVER_URL (where it sends them).
     """
@@ -62,7 +62,7 @@ class TrackingConfig(Settings):
             raise ValueError("project is empty: expected the name of a project")
 
     def check(self) -> None:
-        """Raises ValueError where a tracker that is named is not installed; of use before a run begins."""
+        """Raises ValueError if a named tracker is not installed; call it before a run begins."""
         for name in self.trackers if processes.is_writer() else ():
             if name != "auto" and (missing := _missing(name)):
                 raise ValueError(
@@ -75,23 +75,23 @@ class Tracker(Protocol):
     """Shows a run elsewhere.  Any method may raise anything."""
 
     def log(self, step: int, scalars: Mapping[str, float], tables: Tables) -> None:
-        """Takes all of a step, which is one row for the services; steps ascend."""
+        """Receives everything of a step, which is one row for the services; steps ascend."""
 
     def close(self) -> None:
-        """Sends what is left.  Called within an exception's handling, the run has failed or was ended."""
+        """Sends what is left.  If called while an exception is handled, the run failed or was stopped."""
 
 
 class TensorBoard:
-    """Event files in the workdir's directory "tensorboard", for scalars alone.
+    """Event files in the workdir's directory "tensorboard", for scalars only.
 
-    They cannot be cut back; the values of a repeated step are equal, so the curves are unchanged.
+    They cannot be truncated; a repeated step has the same values, so the curves do not change.
     """
 
     def __init__(self, workdir: pathlib.Path):
         import tensorflow as tf
         from clu import metric_writers
 
-        # TensorFlow would otherwise claim the memory of the GPUs that JAX computes on.
+        # Otherwise TensorFlow would claim the memory of the GPUs that JAX computes on.
         tf.config.set_visible_devices([], "GPU")
         self._writer = metric_writers.SummaryWriter(os.fspath(workdir / "tensorboard"))
 
@@ -105,12 +105,12 @@ class TensorBoard:
 
 
 class WandB:
-    """A run in Weights & Biases, or with WANDB_MODE=offline a directory of the workdir for `wandb sync`."""
+    """A run in Weights & Biases; with WANDB_MODE=offline, a directory in the workdir for `wandb sync`."""
 
     def __init__(self, project: str, run_id: str, workdir: pathlib.Path, config: Mapping[str, Any]):
         import wandb
 
-        # At a terminal `init` would ask, and the run wait for an answer.
+        # At a terminal `init` would prompt, and the run would wait for an answer.
         asks = wandb.run is None and wandb.setup().settings.mode == "online"
         if asks and not wandb.login(prompt=False):
             raise PermissionError(
@@ -124,7 +124,7 @@ class WandB:
             resume="allow",
             config=dict(config),
             dir=os.environ.get("WANDB_DIR", os.fspath(workdir)),
-            # A run that a notebook has open stays as it is.
+            # Do not touch a run that a notebook has open.
             settings=wandb.Settings(reinit="create_new", finish_timeout=_PATIENCE),
         )
 
@@ -133,7 +133,7 @@ class WandB:
             name: self._table(columns=list(rows[0]), data=[list(row.values()) for row in rows])
             for name, rows in tables.items()
         }
-        # Without `commit` it would be sent with the next step.
+        # Without `commit` W&B would send it with the next step.
         self._run.log({**scalars, **shown}, step=step, commit=True)
 
     def close(self) -> None:
@@ -141,7 +141,7 @@ class WandB:
 
 
 class Trackio:
-    """A run in Trackio.  It finds runs by name, and warns of what it could not write instead of raising."""
+    """A run in Trackio, which finds runs by name and warns about failed writes instead of raising."""
 
     def __init__(self, project: str, run_id: str, workdir: pathlib.Path, config: Mapping[str, Any]):
         import trackio
@@ -164,13 +164,13 @@ _SERVICES = {"wandb": WandB, "trackio": Trackio}
 
 
 class RunId:
-    """tracking.json of a workdir: the run's id in W&B and Trackio, and the last step that they were given.
+    """tracking.json of a workdir: the run's id in W&B and Trackio, and the last step sent to them.
 
-    A step is noted before it is handed over.  So none is given twice, whatever a continued run repeats; one
-    whose handing over was cut off by SIGKILL is missing there.
+    A step is noted before it is sent.  So no step is sent twice, whatever a resumed run repeats; a step whose
+    sending was cut off by SIGKILL is missing there.
 
     Attributes:
-      id: made once of the workdir's name and eight random hexadecimal digits.
+      id: made once from the workdir's name and eight random hexadecimal digits.
     Raises:
       ValueError: the file is damaged.
     """
@@ -189,7 +189,7 @@ class RunId:
             raise ValueError(f"{self._path} is damaged: expected the run's id and its last step")
 
     def takes(self, step: int) -> bool:
-        """Whether a step has not been given yet; from now on it has."""
+        """Whether a step has not been sent yet; marks it as sent."""
         if step <= self._step:
             return False
         self._step = step
@@ -198,14 +198,14 @@ class RunId:
 
 
 class Trackers:
-    """Those of a run, as one `Tracker` that raises nothing.
+    """A run's trackers, as one `Tracker` that raises nothing.
 
     Args:
-      config: which.
+      config: settings.
       workdir: of the run.
       run: what W&B and Trackio show as its configuration.
     Attributes:
-      samples: how many rows a table shall have; 0 where nothing shows tables.
+      samples: rows that a table should have; 0 if no tracker shows tables.
     """
 
     def __init__(self, config: TrackingConfig, workdir: pathlib.Path, run: Mapping[str, Any]):
@@ -231,7 +231,7 @@ class Trackers:
         return [name for name in self._open if name in _SERVICES]
 
     def log(self, step: int, scalars: Mapping[str, float], tables: Tables) -> None:
-        """See `Tracker`; a repeated step is given to TensorBoard alone.  Signals wait for its end."""
+        """See `Tracker`; only TensorBoard receives a repeated step.  Signals are held until it returns."""
         with held():
             self._log(step, scalars, tables)
 
@@ -254,7 +254,7 @@ class Trackers:
 
     @contextlib.contextmanager
     def _or_left_out(self, *names: str) -> Iterator[None]:
-        """Lets go of trackers of which the block fails."""
+        """Drops the named trackers if the block fails."""
         try:
             yield
         except Exception as error:
@@ -267,7 +267,7 @@ class Trackers:
 
 
 def _missing(tracker: str) -> list[str]:
-    """The packages that a tracker needs and that are not installed."""
+    """The packages that a tracker needs and that are missing."""
     found = {name: importlib.util.find_spec(name) for name in _PACKAGES[tracker]}
-    # A directory of that name, such as what W&B and TensorBoard leave behind, is found as one without a file.
+    # A directory of that name, as W&B and TensorBoard leave behind, is found as a package without a file.
     return [name for name, spec in found.items() if spec is None or spec.origin is None]

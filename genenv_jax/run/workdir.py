@@ -1,8 +1,8 @@
-"""The files of a run: its settings, its append-only records, and how both are taken up again.
+"""The files of a run: its settings, its append-only records, and how a resumed run reopens both.
 
-In a run of several processes the workdir lies on storage that all of them see, or each has a mirror of what
-lies in Cloud Storage (`run.remote`).  The first one writes, all read, and what is read is the same for all,
-so that they decide alike.
+In a multi-process run the workdir lies on storage that all processes see, or each has a mirror of a workdir
+in Cloud Storage (`run.remote`).  The first process writes and all read.  They all read the same, so they make
+the same decisions.
 """
 
 from __future__ import annotations
@@ -32,8 +32,8 @@ from genenv_jax.run.remote import Store, shared
 from genenv_jax.run.tracking import Tracker
 from genenv_jax.settings import flatten
 
-# Settings that may change when a run is continued: they do not change what is computed, `mesh` to
-# `micro_batches` but for rounding (a preempted run may find another slice).
+# Settings that may change when a run is resumed, since they do not change its results; `mesh` to
+# `micro_batches` change rounding only (a preempted run may get another slice).
 _FREE = {
     *("epochs", "tracking", "export", "checkpoint", "scoring"),
     *("compilation_cache", "compile_ahead", "model.make.cache_dir"),
@@ -44,18 +44,18 @@ _FREE = {
 
 
 def settings(config: Mapping[str, Any]) -> dict[str, Any]:
-    """A configuration by dotted keys, in order, with values as JSON has them."""
+    """A configuration by dotted keys, sorted, with values as in JSON."""
     return json.loads(json.dumps(flatten(config), sort_keys=True))
 
 
 def compare_settings(config: Mapping[str, Any]) -> None:
-    """Raises ValueError where the processes of this run were started with other settings."""
+    """Raises ValueError if the processes of this run have different settings."""
     lines = (f"config.{key} = {json.dumps(value)}" for key, value in settings(config).items())
     processes.same_everywhere("the configuration", "\n".join(lines))
 
 
 def compare_data(benchmark: Benchmark) -> str:
-    """A digest of the benchmark's tasks.  Raises ValueError where the processes of this run read others."""
+    """A digest of the benchmark's tasks.  Raises ValueError if the run's processes read different ones."""
     lines = []
     for split in ("seed", "eval"):
         digest = hashlib.sha256()
@@ -70,8 +70,8 @@ def make_shared(workdir: pathlib.Path, patience: float = 10.0, setting: str = "-
     """Makes the workdir, or another directory, and checks that every process sees it.
 
     Args:
-      patience: seconds that a new file may take to show on the other hosts of a network file system.
-      setting: what names the directory, for the message.
+      patience: seconds that a new file may take to appear on other hosts of a network file system.
+      setting: the setting or flag that names the directory, for the message.
     Raises:
       ValueError: on every process, naming those that do not see what process 0 writes there.
     """
@@ -103,13 +103,13 @@ def make_shared(workdir: pathlib.Path, patience: float = 10.0, setting: str = "-
 
 @contextlib.contextmanager
 def lock(workdir: pathlib.Path) -> Iterator[None]:
-    """Makes the workdir this run's alone within the block, and clears away what a killed one left there.
+    """Locks the workdir for this run within the block, and removes leftovers of a killed run.
 
     A mirror then holds what a resume reads.
 
-    Of several processes the first one holds it.
+    In a run with several processes, the first one holds the lock.
 
-    Raises ValueError where another run does, saying who and since when.
+    Raises ValueError, saying who holds it since when, if another run does.
     """
     make_shared(workdir)
     with contextlib.ExitStack() as stack:
@@ -123,16 +123,16 @@ def lock(workdir: pathlib.Path) -> Iterator[None]:
 
 
 class RunSettings:
-    """config.json of a workdir, which is made if missing.  A copy is part of every checkpoint.
+    """config.json of a workdir, which is made if missing.  Every checkpoint has a copy.
 
-    Where the file is missing or damaged, the copy of the newest checkpoint stands for it.
+    If the file is missing or damaged, the newest checkpoint's copy replaces it.
 
     Args:
       workdir: of the run.
       config: its settings, nested.
     Raises:
-      ValueError: the workdir's run was started with other settings, or so were the processes of this run; the
-        file is damaged, and there is no copy; or not all processes see the workdir.
+      ValueError: the workdir's run, or a process of this run, has other settings; the file is damaged and
+        there is no copy; or not all processes see the workdir.
     """
 
     def __init__(self, workdir: pathlib.Path, config: Mapping[str, Any]):
@@ -145,7 +145,7 @@ class RunSettings:
         self._fingerprint, self._tasks = stored.get("fingerprint"), stored.get("tasks_digest")
 
     def _read(self) -> dict[str, Any]:
-        """What the workdir's run was started with; nothing where it has not been started."""
+        """The settings that the workdir's run was started with; {} if it has not been started."""
         error = None
         try:
             return read_json(self._path, "settings")
@@ -165,7 +165,7 @@ class RunSettings:
         return copy or {}
 
     def _compare(self, stored: Mapping[str, Any]) -> None:
-        """Raises ValueError where a run was started with other settings, or from another model."""
+        """Raises ValueError if the run was started with other settings or from another model."""
         given, before = settings(self._content), settings(stored)
         for key in ("fingerprint", "tasks_digest"):
             if key not in given or key not in before:  # not known yet
@@ -179,9 +179,9 @@ class RunSettings:
                 )
 
     def add_tasks(self, digest: str) -> None:
-        """Notes what the run's tasks are, before `write`; see `compare_data`.
+        """Adds the digest of the run's tasks, before `write`; see `compare_data`.
 
-        Raises ValueError where the run was started with other tasks.
+        Raises ValueError if the run was started with other tasks.
         """
         if self._tasks not in (None, digest):
             raise ValueError(
@@ -193,8 +193,8 @@ class RunSettings:
     def write(self, model: str | os.PathLike) -> None:
         """Writes the settings and the fingerprint of the model directory that the players start from.
 
-        Raises ValueError where the run was started from another model, or where the processes hold
-        different ones.
+        Raises ValueError if the run was started from another model, or if the processes have different
+        models.
         """
         fingerprint = huggingface.fingerprint(model)
         processes.same_everywhere("the model that the players start from", fingerprint)
@@ -209,11 +209,11 @@ class RunSettings:
             write_json(self._path, self._content, sort_keys=True)
 
     def state(self) -> dict[str, Any]:
-        """The copy, for a checkpoint; after `write`."""
+        """The copy for a checkpoint; call it after `write`."""
         return json.loads(json.dumps(self._content))
 
     def restore(self, state: Mapping[str, Any], tasks: Iterable[Task]) -> None:
-        """Raises ValueError where the checkpoint's run had other settings, or another model."""
+        """Raises ValueError if the checkpoint's run had other settings or another model."""
         del tasks
         self._compare(state)
 
@@ -222,15 +222,15 @@ _RECORDS = ("tasks", "d_train", "d_env", "metrics", "timing")
 
 
 def check_files(workdir: pathlib.Path, host: Mapping[str, Any]) -> dict[str, Growing]:
-    """Compares the files that a run appends to with what a checkpoint's host values say of them.
+    """Compares a run's append-only files with the lengths and digests in a checkpoint's host values.
 
-    timing.jsonl is not compared: nothing depends on it.
+    timing.jsonl is not compared, since nothing depends on it.
 
     Returns:
-      the digests of those that were compared, by name, which go on from there.
+      the digests of the compared files, by name, which can be extended from there.
     Raises:
-      ValueError: one is shorter than it was, or its bytes up to there are others; it names the file.
-      FileNotFoundError: one is gone.
+      ValueError: a file is shorter than it was, or its bytes up to there differ; names the file.
+      FileNotFoundError: a file is missing.
     """
     digests = {}
     for name in _RECORDS[:-1]:
@@ -249,17 +249,17 @@ def check_files(workdir: pathlib.Path, host: Mapping[str, Any]) -> dict[str, Gro
 class RunFiles:
     """The files that a run appends to.
 
-    tasks: every generation.  d_train, d_env: the two pools.  metrics: what is the same in a repeated run.
-    timing: what is not.  On all processes but the first they can be read, and nothing is written.
+    tasks: every generation.  d_train, d_env: the two pools.  metrics: values that a repeated run reproduces.
+    timing: values that it does not.  On all processes but the first the files are read-only.
 
-    Every file is cut back to its length in the checkpoint that the run goes on from.  Of timing.jsonl, what
-    is missing or damaged is left out.
+    Every file is truncated to its length in the checkpoint that the run resumes from.  Missing or damaged
+    lines of timing.jsonl are dropped.
 
     Args:
       workdir: of the run.
       tracker: see `MetricWriter`.
-      lengths: in bytes, by name; those of files that are not named are 0.
-      digests: of files up to there, by name, as `check_files` gives them; those of other files start anew.
+      lengths: in bytes, by name; 0 for files without an entry.
+      digests: of files up to there, by name, from `check_files`; files without an entry get new ones.
     Raises:
       ValueError: a file is shorter than that.
     """
@@ -286,13 +286,13 @@ class RunFiles:
         self._digests = new | dict(digests)
 
     def offsets(self) -> dict[str, int]:
-        """Lengths in bytes, for a checkpoint; of use on the process that writes."""
+        """Lengths in bytes, for a checkpoint; {} on processes that do not write."""
         if not processes.is_writer():
             return {}
         return {name: file.offset() for name, file in self._files.items()}
 
     def digests(self) -> dict[str, str]:
-        """Digests of their bytes, for a checkpoint; of use on the process that writes."""
+        """Digests of their bytes, for a checkpoint; {} on processes that do not write."""
         if not processes.is_writer():
             return {}
         return {name: digest() for name, digest in self._digests.items()}
@@ -304,7 +304,7 @@ class RunFiles:
 
 
 def _cut(path: pathlib.Path, length: int, needed: bool) -> None:
-    """Cuts a file of JSON lines back before it is opened, since what lies behind may be damaged."""
+    """Truncates a JSON lines file before it is opened, since the rest may be damaged."""
     if not needed and (readable := _readable(path)) < length:
         logging.warning("%s: lines are missing or damaged, and left out", path)
         length = readable
@@ -316,7 +316,7 @@ def _cut(path: pathlib.Path, length: int, needed: bool) -> None:
 
 
 def _readable(path: pathlib.Path) -> int:
-    """How many bytes there are before the first damaged line."""
+    """Number of bytes before the first damaged line."""
     length = 0
     with contextlib.suppress(OSError, ValueError), path.open("rb") as file:
         for number, line in enumerate(file, start=1):

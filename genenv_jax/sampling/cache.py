@@ -1,12 +1,12 @@
 """The key/value caches of sampling: their layout on each backend, and everything that writes to them.
 
-A cache is one `CacheSegment` with all layers in it, or a tuple of one a layer.  Which of the two, and
-how keys lie, is decided here and nowhere else:
+A cache is one `CacheSegment` holding all layers, or a tuple with one segment per layer.  This module
+alone decides which, and how keys are laid out:
 
-    scanned layers (TPUs, GPUs)   one array; layers read it, and the step's keys are appended once after
-                                  all of them, so that the scan carries no copy of it
-    unrolled layers (CPUs)        an array a layer, with the tokens last in the keys: read there in half
-                                  the time that tokens before features take
+    scanned layers (TPUs, GPUs)   one array; layers read it, and the step's keys are appended once, after
+                                  the last layer, so that the scan carries no copy of the cache
+    unrolled layers (CPUs)        one array per layer, with tokens as the last axis of the keys: CPUs read
+                                  that in half the time of tokens before features
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ Cache = CacheSegment | tuple[CacheSegment, ...]
 
 
 def per_layer(config: TransformerConfig) -> bool:
-    """Whether a cache is a tuple with a segment for each layer."""
+    """Whether a cache is a tuple with one segment per layer."""
     return config.unroll_layers
 
 
@@ -38,7 +38,7 @@ def empty(config: TransformerConfig, rows: int, group: int, length: int) -> Cach
 
 
 def from_segment(segment: KVSegment, config: TransformerConfig) -> Cache:
-    """A prefill's keys and values (l, b, g, s, k, h), laid out for reading."""
+    """Lays out a prefill's keys and values (l, b, g, s, k, h) for reading."""
     segment = repeat_heads(segment, rules.cache_heads(config))
     if per_layer(config):
         return tuple(
@@ -54,7 +54,7 @@ def _lay_out(segment: KVSegment, time_last: bool) -> CacheSegment:
 
 
 def shard(cache: Cache) -> Cache:
-    """Splits a cache by rows and key/value heads."""
+    """Shards a cache by rows and key/value heads."""
 
     def constrain(x: Array) -> Array:
         layers = ("layers",) * (x.ndim - 5)
@@ -64,27 +64,27 @@ def shard(cache: Cache) -> Cache:
 
 
 def length(cache: Cache) -> int:
-    """How many tokens a sequence's part of the cache holds."""
+    """How many tokens per sequence the cache holds."""
     return (cache[0] if isinstance(cache, tuple) else cache).v.shape[-2]
 
 
 def _batch_axis(cache: Cache) -> int:
-    """Where the rows are in each array of a cache."""
+    """The batch axis of each array in a cache."""
     return 0 if isinstance(cache, tuple) else 1
 
 
 def append(cache: Cache, new: KVSegment | tuple[KVSegment, ...], column: Array, x: Array) -> Cache:
-    """Writes one token's keys and values (b, g, 1, k, h), of each layer, at a column.
+    """Writes one token's keys and values (b, g, 1, k, h) of each layer to a column.
 
     Args:
       column: () int32.
-      x: any result of the step that has read the cache.
+      x: any result of the step that read the cache.
     """
     if not isinstance(cache, tuple):
         return shard(_write(cache, new, column))
-    # To write in place XLA must know that all reading comes first.  It takes no notice of the program's
-    # order, only of data: so the column depends on a result of the reading (0 is added, or 1 to a
-    # step that has gone to NaN anyway).  Without it every layer's cache is copied at every step.
+    # To write in place, XLA must know that all reads come first.  It ignores program order and sees only
+    # data dependencies, so the column is made to depend on a result of the reads (this adds 0, or 1 if
+    # the step is NaN anyway).  Without it, every layer's cache is copied at every step.
     result = x.reshape(-1)[0]
     column = column + (result != result).astype(column.dtype)
     return tuple(_write(part, kv, column) for part, kv in zip(cache, new, strict=True))
@@ -101,7 +101,7 @@ def _write(cache: CacheSegment, new: KVSegment, column: Array) -> CacheSegment:
 
 
 def insert(cache: Cache, part: Cache, slots: Array) -> Cache:
-    """Replaces rows of the batch axis by those of `part`; slots (n,) count within `parts`."""
+    """Replaces rows of the batch axis with those of `part`; slots (n,) count within their `parts`."""
     axis = _batch_axis(cache)
 
     def put(cache: Cache, part: Cache, slots: Array) -> Cache:
@@ -112,7 +112,7 @@ def insert(cache: Cache, part: Cache, slots: Array) -> Cache:
 
 
 def take_columns(cache: Cache, columns: Array) -> Cache:
-    """The cache with the tokens at `columns` (s,), in that order."""
+    """The cache with only the tokens at `columns` (s,), in that order."""
     segments = cache if isinstance(cache, tuple) else (cache,)
     taken = tuple(
         jax.tree.map(lambda x, axis: jnp.take(x, columns, axis=axis), s, _token_axes(s))
@@ -122,16 +122,16 @@ def take_columns(cache: Cache, columns: Array) -> Cache:
 
 
 def _token_axes(cache: CacheSegment) -> CacheSegment:
-    """Where the tokens are in each array of a segment."""
+    """The token axis of each array in a segment."""
     last = cache.v.ndim - 1
     return cache.replace(k=last if cache.time_last else last - 1, v=last - 1)
 
 
 def read_rows(cache: Cache, slots: Array, lanes: Array) -> KVSegment:
-    """The tokens of some rows as a context of their next ones.
+    """The cached tokens of some rows, as context for their next tokens.
 
-    slots, lanes: (n,) int32, a row's place on the batch axis, counted within `parts`, and on the group axis.
-    Returns keys and values (l, n, 1, s, k, h), with the cache's heads.
+    slots, lanes: (n,) int32, a row's index on the batch axis, within its part (`parts`), and the group axis.
+    Returns keys and values (l, n, 1, s, k, h) with the cache's heads.
     """
     axis = _batch_axis(cache)
 
@@ -150,10 +150,10 @@ def read_rows(cache: Cache, slots: Array, lanes: Array) -> KVSegment:
 
 
 def write_rows(cache: Cache, new: KVSegment, slots: Array, lanes: Array, columns: Array) -> Cache:
-    """Writes tokens of some rows, each where its own come next.
+    """Writes new tokens of some rows at the given columns.
 
-    new: keys and values (l, n, 1, w, k, h).  slots, lanes: (n,), as in `read_rows`.  columns: (n, w), where;
-    what has one beyond the cache is dropped.
+    new: keys and values (l, n, 1, w, k, h).  slots, lanes: (n,), as in `read_rows`.  columns: (n, w); tokens
+    whose column is beyond the cache are dropped.
     """
     new = repeat_heads(new, jax.tree.leaves(cache)[0].shape[-3])
     axes = (_batch_axis(cache), 1, 0, 0, 0)
@@ -174,12 +174,12 @@ def _write_rows(cache, new, slots, lanes, columns) -> Cache:
             )
         return tuple(written)
     at = (slice(None), slots, lanes, slice(None), columns)
-    k, v = (jnp.moveaxis(x, 0, 2) for x in (k, v))  # indices apart come first: (n, w, l, k, h)
+    k, v = (jnp.moveaxis(x, 0, 2) for x in (k, v))  # separated indices come first: (n, w, l, k, h)
     return cache.replace(k=cache.k.at[at].set(k), v=cache.v.at[at].set(v))
 
 
 def widen(cache: Cache, length: int) -> Cache:
-    """The cache with room for `length` tokens, those that it has in their places."""
+    """Pads the cache to `length` tokens; cached tokens keep their columns."""
 
     def pad(x: Array, axis: int) -> Array:
         return jnp.pad(x, [(0, length - n if i == axis else 0) for i, n in enumerate(x.shape)])

@@ -1,23 +1,23 @@
-"""Sampling inside jit: prompts are admitted to slots, and lanes decode their completions.
+"""Sampling inside jit: prompts enter slots, and lanes decode their completions.
 
     slot 0: prompt "Name a pet."         cache (k, p, h), read by all lanes of the slot
       lane 0:  A | cat | <eos> | A       sample 0, then sample 2
       lane 1:  The | dog | barks | at    sample 1
     slot 1: ...
 
-A slot holds one prompt and a group of g samples to be drawn for it; its lanes decode at the same time.
-A lane that has finished a sample takes the slot's next one in the same step: the first token of every
-sample is known since the prompt was admitted.  When all of a slot's samples are finished, another
-prompt is admitted to it.
+A slot holds one prompt and its group of g samples; its lanes decode at the same time.  A lane that
+finishes a sample takes the slot's next one in the same step, because the first token of every sample
+was drawn when the prompt was admitted.  When all samples of a slot are finished, another prompt is
+admitted to it.
 
-All lanes write their keys and values at one column of a cyclic cache, step mod s, so nothing has to be
-scattered: a lane that has cached n tokens of its sample has them in the last n columns.
+All lanes write their keys and values to the same column of a cyclic cache, step mod s, so nothing needs
+scattering: a lane that has cached n tokens of its sample has them in the last n columns.
 
-A sample depends on its own prompt, the key and its row id, and on nothing else: not on the other rows,
-the slots, the padding or the mesh.  That is what makes a resumed or re-batched run repeat itself.
+A sample depends only on its prompt, the key and its row id: not on the other rows, the slots, the
+padding or the mesh.  This makes a resumed or re-batched run reproduce its samples.
 
-On a mesh the prompts are read as in training, with each layer's weights gathered in turn.  A decoding
-step has too few tokens for that: its weights stay where they are (`rules.decoding_rules`).
+On a mesh, prompts are read as in training, gathering one layer's weights at a time.  A decoding step
+has too few tokens for that, so its weights stay sharded (`rules.decoding_rules`).
 """
 
 from __future__ import annotations
@@ -40,11 +40,11 @@ from genenv_jax.typing import Array, Params, PRNGKey
 
 
 class Weights(NamedTuple):
-    """Parameters as sampling reads them.
+    """Parameters in the form that sampling reads.
 
-    params: all of them in the compute type, split as they are stored.
-    decoding: for decoding steps: split by `rules.decoding_rules`, or one tree a layer where the layers
-      are unrolled, or () where `params` serve.
+    params: all parameters in the compute dtype, sharded as they are stored.
+    decoding: parameters for decoding steps: sharded by `rules.decoding_rules`; or one tree per layer if
+      the layers are unrolled; or (), to use `params`.
     """
 
     params: Params
@@ -52,19 +52,19 @@ class Weights(NamedTuple):
 
 
 class State(NamedTuple):
-    """Everything that a decoding step changes; b slots, each of `lanes` lanes and g samples.
+    """The state of decoding: b slots, each with `lanes` lanes and g samples.
 
     prompts: cache (b, 1, k, p, h).           prompt_lengths: (b,) int32.
     generated: cache (b, lanes, k, s, h).     step: () int32, columns written so far.
     sample: (b, lanes) int32, the lane's sample within its group; -1 where the lane is idle.
-    length: (b, lanes) int32, tokens that the lane's sample has, of which the last is not cached yet.
-    token: (b, lanes) int32, that last one.
+    length: (b, lanes) int32, number of tokens in the lane's sample; the last one is not cached yet.
+    token: (b, lanes) int32, that last token.
     pending: (b, g) bool, samples that no lane has taken yet.
     first: (b, g) int32, first token of every sample.
     limits: (b, g) int32, length limit of every sample.
     row_ids: (b, g) uint32.   key: typed key.
-    wanted: () int32, places for prompts at which decoding pauses.
-    room: () int32, prompts that each of the `parts` takes at a time.
+    wanted: () int32, decoding pauses when there is room for this many prompts.
+    room: () int32, prompts that each batch shard (`parts`) takes at a time.
     """
 
     prompts: Cache
@@ -84,12 +84,12 @@ class State(NamedTuple):
 
 
 class Prompts(NamedTuple):
-    """Prompts to be admitted, each at a place of its slot's part (`parts`).
+    """Prompts to admit, each at a place in its slot's batch shard (`parts`).
 
     tokens: (n, p) int32, right-padded.   lengths: (n,) int32; 0 marks an empty row, without samples.
-    row_ids: (n, g) integers that name the samples within the run.
+    row_ids: (n, g) integers that identify the samples within the run.
     limits: (n, g) int32, length limits, at least 1 and at most `max_new_tokens`.
-    slots: (n,) int32, where each goes; b: nowhere.   wanted: (n,) int32, the new `State.wanted`, n times.
+    slots: (n,) int32, the slot of each; b: none.   wanted: (n,) int32, the new `State.wanted`, n times.
     """
 
     tokens: Array
@@ -101,10 +101,10 @@ class Prompts(NamedTuple):
 
 
 class Emitted(NamedTuple):
-    """Tokens as they were drawn, whole on every device: (steps, b, lanes) each.
+    """The tokens drawn, replicated on every device: (steps, b, lanes) each.
 
     sample: int32, the token's sample within its group; -1 where there is no token.
-    position: int32, its place in the completion.   token: int32.   logprob: float32.
+    position: int32, its index in the completion.   token: int32.   logprob: float32.
     """
 
     sample: Array
@@ -115,7 +115,7 @@ class Emitted(NamedTuple):
 
 @functools.partial(jax.jit, static_argnames="config")
 def prepare(params: Params, *, config: TransformerConfig) -> Weights:
-    """Brings parameters into the compute type and into the form in which decoding reads them."""
+    """Casts parameters to the compute dtype and lays them out for decoding."""
     params = rules.cast_params(params, config)
     if caches.per_layer(config):
         layers = tuple(
@@ -141,7 +141,7 @@ def empty_state(
     prompt: int,
     length: int,
 ) -> State:
-    """A state without prompts, for prompts of `prompt` tokens and a cache of `length` columns."""
+    """A state without prompts: room for prompts of `prompt` tokens and a cache of `length` columns."""
 
     def rows(width: int, dtype=jnp.int32) -> Array:
         return by_rows(jnp.zeros((slots, width), dtype))
@@ -167,7 +167,7 @@ def empty_state(
 def prefill(
     params: Params, prompts: Array, prompt_lengths: Array, *, config: TransformerConfig
 ) -> tuple[Array, KVSegment]:
-    """Reads prompts (n, p), right-padded; lengths (n,), of which 0 counts as 1.
+    """Reads right-padded prompts (n, p) of lengths (n,); a length of 0 counts as 1.
 
     Returns the hidden states (n, d) of the last tokens and the prompts' keys and values
     (l, n, 1, p, k, h).
@@ -187,15 +187,15 @@ def admit(
     config: TransformerConfig,
     options: SamplingParams,
 ) -> tuple[State, Array, Array]:
-    """Reads prompts into slots whose samples are all finished, and draws every sample's first token.
+    """Reads prompts into slots whose samples are all finished, and draws the first token of each sample.
 
     The state is donated.
 
     Returns:
-      the state, and first tokens (n, g) int32 with their log-probs (n, g) float32, whole on every
-      device.  A sample that ends with its first token takes no lane.
+      the state, and the first tokens (n, g) int32 with their log-probs (n, g) float32, replicated on
+      every device.  A sample that ends with its first token takes no lane.
     """
-    # Without the completions' cache, so that one program serves all its sizes.
+    # Leave out the completion cache, so that one program serves all its sizes.
     cache, state = state.generated, state._replace(generated=())
     state, *first = read_prompts(weights, state, prompts, config=config, options=options)
     return state._replace(generated=cache), *first
@@ -248,10 +248,10 @@ def decode(
     options: SamplingParams,
     steps: int,
 ) -> tuple[State, Emitted]:
-    """Up to `steps` tokens a lane; pauses once there is room for `state.wanted` prompts, or none is left.
+    """Decodes up to `steps` tokens per lane; pauses when `state.wanted` prompts fit or all lanes are idle.
 
-    The state is donated.  The cache must have room: no sample may come to have more than s + 1 tokens,
-    s being the columns of `state.generated`.
+    The state is donated.  The cache must have room: no sample may grow beyond s + 1 tokens, where s is
+    the number of columns of `state.generated`.
     """
     head = Transformer(config).apply({"params": weights.params}, method="head")
     b, lanes = state.sample.shape
@@ -282,21 +282,21 @@ def decode(
 
 @functools.partial(jax.jit, static_argnames="length")
 def resize(state: State, *, length: int) -> State:
-    """The state with a cache of another number of columns, in which its samples must have room."""
+    """Changes the number of cache columns to `length`, which must hold the samples."""
     old = caches.length(state.generated)
-    # The time at which each new column was written last, and where that was.
+    # The step at which each new column was last written, and its old column.
     newest = state.step - 1
     written = newest - jnp.mod(newest - jnp.arange(length), length)
     return state._replace(generated=caches.take_columns(state.generated, jnp.mod(written, old)))
 
 
 def _step(weights, head, state: State, config, options) -> tuple[State, Emitted]:
-    """One token of every lane that has a sample."""
+    """Decodes one token for every lane that has a sample."""
     lanes, active = state.sample.shape[1], state.sample >= 0
     sample = jnp.maximum(state.sample, 0)
     p, s = caches.length(state.prompts), caches.length(state.generated)
     prompt_mask = jnp.arange(p) < state.prompt_lengths[:, None]
-    # How many steps ago each column was written, from 0.
+    # How many steps ago each column was written; 0 is the latest.
     ago = jnp.mod(state.step - 1 - jnp.arange(s), s)
     masks = (prompt_mask[:, None, None], (ago < state.length[..., None] - 1)[:, :, None])
     position = state.prompt_lengths[:, None] + state.length - 1
@@ -329,7 +329,7 @@ def _step(weights, head, state: State, config, options) -> tuple[State, Emitted]
 def decode_layers(
     weights: Weights, tokens: Array, positions: Array, context: tuple, masks: tuple, config
 ) -> tuple[Array, tuple]:
-    """Hidden states (b, lanes, 1, d) of one token a lane, and its keys and values."""
+    """Hidden states (b, lanes, 1, d) of one token per lane, and their keys and values."""
     model = Transformer(config)
     with rules.decoding(config):
         if caches.per_layer(config):
@@ -351,15 +351,15 @@ def choose(weights, head, hidden, keys, step, config, options) -> tuple[Array, A
     model = Transformer(config)
     logits = model.apply({"params": weights.params}, hidden, head, method="logits")
     logits = jnp.broadcast_to(logits, (*step.shape, logits.shape[-1]))
-    # From a part of the vocabulary for all rows to the whole vocabulary for some of the rows, first over
-    # "fsdp": in one step all would be gathered.
+    # Reshard from a part of the vocabulary for all rows to the whole vocabulary for some rows, over
+    # "fsdp" first: done in one step, everything would be gathered.
     for vocab in ("vocab", None):
         logits = nn.with_logical_constraint(logits, ("batch", "group", vocab))
     return next_token(logits, keys, step, options)
 
 
 def _take_samples(state: State) -> State:
-    """Idle lanes take pending samples of their slot, the lowest first."""
+    """Gives idle lanes the pending samples of their slot, lowest first."""
     idle, pending = state.sample < 0, state.pending
     lane_rank = jnp.cumsum(idle, axis=1) - 1
     sample_rank = jnp.cumsum(pending, axis=1) - 1
@@ -378,7 +378,7 @@ def _take_samples(state: State) -> State:
 
 
 def row_keys(key: PRNGKey, row_ids: Array) -> PRNGKey:
-    """A key for each row (b, g)."""
+    """One key per row (b, g)."""
     return jax.vmap(jax.vmap(lambda row: jax.random.fold_in(key, row)))(row_ids)
 
 
@@ -388,10 +388,10 @@ def ends_turn(token: Array, options: SamplingParams) -> Array:
 
 
 def by_rows(x: Array) -> Array:
-    """Splits an array (b, ...) by rows."""
+    """Shards an array (b, ...) by rows."""
     return nn.with_logical_constraint(x, ("batch", *(None,) * (x.ndim - 1)))
 
 
 def whole(x: Array) -> Array:
-    """The whole array on every device."""
+    """Replicates the array on every device."""
     return nn.with_logical_constraint(x, (None,) * x.ndim)

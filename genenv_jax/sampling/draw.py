@@ -1,4 +1,4 @@
-"""Drawing a token from logits: temperature, and an exact draw that costs little."""
+"""Draws tokens from logits: temperature, and a cheap exact draw."""
 
 from __future__ import annotations
 
@@ -9,17 +9,17 @@ import jax.numpy as jnp
 
 from genenv_jax.typing import Array, PRNGKey
 
-_BLOCK = 128  # tokens a block in the two-level draw
+_BLOCK = 128  # tokens per block in the two-level draw
 
 
 @dataclasses.dataclass(frozen=True)
 class SamplingParams:
-    """Static options of a sampler; every field is part of the compiled program's identity.
+    """Static options of a sampler; a change to any field recompiles.
 
     Attributes:
-      max_new_tokens: length limit of a completion, end token included.
-      group_size: samples a prompt (g).
-      eos_ids: ids that end a completion; the end token is part of it.
+      max_new_tokens: length limit of a completion, including the end token.
+      group_size: samples per prompt (g).
+      eos_ids: token ids that end a completion; the end token is part of it.
       temperature: 0 means greedy.
     """
 
@@ -38,15 +38,15 @@ class SamplingParams:
 def draw(logits: Array, uniform: Array) -> tuple[Array, Array]:
     """Draws from softmax(logits) by inverting its CDF in two levels (blocks, then tokens of a block).
 
-    One uniform number a row replaces the v Gumbel numbers of `jax.random.categorical`, and short sums
-    keep float32 exact enough for vocabularies of 150,000.
+    One uniform number per row replaces the v Gumbel numbers of `jax.random.categorical`.  Short sums
+    keep float32 accurate enough for vocabularies of 150,000.
 
     Args:
       logits: (..., v) float32; -inf excludes a token.
       uniform: (...) float32 in [0, 1).
     Returns:
-      (...) int32 token ids, of which none has probability 0; and (...) float32 logsumexp(logits),
-      which the draw has computed anyway.
+      (...) int32 token ids, never of probability 0, and (...) float32 logsumexp(logits), which the
+      draw computes anyway.
     """
     v = logits.shape[-1]
     top = jnp.max(logits, axis=-1, keepdims=True)
@@ -58,7 +58,7 @@ def draw(logits: Array, uniform: Array) -> tuple[Array, Array]:
     target = (uniform * block_cdf[..., -1])[..., None]
     last_block = block_cdf.shape[-1] - 1
     block = jnp.minimum(jnp.sum(block_cdf <= target, axis=-1), last_block)[..., None]
-    # XLA adds prefixes as a tree, so a block without weight can seem to have some: it is not taken.
+    # XLA sums prefixes as a tree, so a block of weight 0 can seem to have some: never take it.
     empty = jnp.take_along_axis(block_weight, block, axis=-1) <= 0
     block = jnp.where(empty, jnp.argmax(block_weight, axis=-1)[..., None], block)
     before = jnp.where(
@@ -66,7 +66,7 @@ def draw(logits: Array, uniform: Array) -> tuple[Array, Array]:
     )
     inside = jnp.take_along_axis(weight, block[..., None], axis=-2)[..., 0, :]
     offset = jnp.sum(jnp.cumsum(inside, axis=-1) <= target - before, axis=-1)
-    # Rounding can leave the target past the block's own sum: fall back to the block's likeliest token.
+    # Rounding can put the target past the block's own sum: fall back to the block's likeliest token.
     offset = jnp.minimum(offset, _BLOCK - 1)
     drawn = jnp.take_along_axis(inside, offset[..., None], axis=-1)[..., 0]
     offset = jnp.where(drawn > 0, offset, jnp.argmax(inside, axis=-1))
@@ -77,12 +77,12 @@ def draw(logits: Array, uniform: Array) -> tuple[Array, Array]:
 def next_token(
     logits: Array, row_keys: PRNGKey, step: Array, options: SamplingParams
 ) -> tuple[Array, Array]:
-    """One token a row, and its log-prob under the raw policy (temperature 1).
+    """Draws one token per row, and gives its log-prob under the raw policy (temperature 1).
 
     Args:
       logits: (b, g, v) float32.
       row_keys: (b, g) typed keys.
-      step: (b, g) integers, the token's place in its completion; the draw's key is
+      step: (b, g) integers, the token's index in its completion; the draw's key is
         fold_in(row key, step).
     Returns:
       (b, g) int32 and (b, g) float32.

@@ -1,4 +1,4 @@
-"""From lists of prompts to completions: batches of fixed shapes, so that nothing is ever recompiled."""
+"""Samples completions for lists of prompts, in batches of fixed shapes so that nothing recompiles."""
 
 from __future__ import annotations
 
@@ -21,18 +21,18 @@ from genenv_jax.sampling.draw import SamplingParams
 from genenv_jax.settings import Settings, within
 from genenv_jax.typing import Params, PRNGKey, WarmUp
 
-# (prompt, sample, the completion, whether it ended by itself); of a sampler the completion is its tokens.
+# (prompt, sample, completion, whether it ended by itself); the sampler gives the completion as tokens.
 OnCompletion = Callable[[int, int, Any, bool], None]
 
 
 def ignore(prompt: int, sample: int, completion: Any, done: bool) -> None:
-    """The `OnCompletion` of a caller that needs completions only at the end."""
+    """An `OnCompletion` for callers that need completions only at the end."""
 
 
 def bucket(length: int, buckets: Sequence[int], what: str) -> int:
     """The smallest of the ascending `buckets` that holds `length`.
 
-    Raises ValueError naming `what` where none does.
+    Raises ValueError, naming `what`, if none does.
     """
     for size in buckets:
         if length <= size:
@@ -43,7 +43,7 @@ def bucket(length: int, buckets: Sequence[int], what: str) -> int:
 def pad_rows(
     rows: Sequence[Sequence[int]], width: int, count: int
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Right-pads token lists to an int32 array (count, width); returns it and the lengths (count,)."""
+    """Right-pads token lists to an int32 array (count, width); returns the array and lengths (count,)."""
     tokens, lengths = np.zeros((count, width), np.int32), np.zeros(count, np.int32)
     for i, row in enumerate(rows):
         tokens[i, : len(row)] = row
@@ -52,18 +52,18 @@ def pad_rows(
 
 
 def take_samples(x: np.ndarray, order: np.ndarray) -> np.ndarray:
-    """Of an array (n, g, ...) the samples `order` (n, h) of each row, in that order: (n, h, ...)."""
+    """Reorders samples: from x (n, g, ...), takes the samples `order` (n, h) of each row; (n, h, ...)."""
     return np.take_along_axis(x, order.reshape(*order.shape, *[1] * (x.ndim - 2)), axis=1)
 
 
 @dataclasses.dataclass
 class Rollouts:
-    """Completions of N prompts, in the order of the prompts; host arrays.
+    """Completions of N prompts, in prompt order; host arrays.
 
     prompts: N token lists.  tokens: (N, g, c) int32.  lengths: (N, g).  logprobs: (N, g, c) float32,
-    of the raw policy that sampled.  done: (N, g) bool, false where the token limit cut a row off.
-    loss_mask: (N, g, c) bool, which tokens of an episode were sampled, the others being observations, whose
-    log-probs are 0; None: all.
+    under the raw sampling policy.  done: (N, g) bool, false where the token limit cut a row off.
+    loss_mask: (N, g, c) bool, true at the sampled tokens of an episode; the others are observations, with
+    log-prob 0.  None: all tokens were sampled.
     """
 
     prompts: list[list[int]]
@@ -75,14 +75,14 @@ class Rollouts:
 
     @property
     def num_generated(self) -> np.ndarray:
-        """(N, g) tokens that were sampled; `lengths` has an episode's observations, too."""
+        """(N, g) number of sampled tokens; `lengths` also counts an episode's observations."""
         return self.lengths if self.loss_mask is None else self.loss_mask.sum(axis=-1)
 
     @classmethod
     def empty(
         cls, prompts: Sequence[Sequence[int]], options: SamplingParams, length: int = 0
     ) -> Rollouts:
-        """Rollouts without a token yet.  length: most tokens of an episode; 0: of a completion."""
+        """Rollouts with no tokens yet.  length: most tokens of an episode; 0: single completions."""
         n, g, c = len(prompts), options.group_size, length or options.max_new_tokens
         return cls(
             [list(prompt) for prompt in prompts],
@@ -94,7 +94,7 @@ class Rollouts:
         )
 
     def _map(self, function: Callable[..., np.ndarray], *others: Rollouts) -> dict[str, Any]:
-        """`function` of each array, and of the `others`' of that name."""
+        """Applies `function` to each array of this and the same arrays of `others`."""
         names = ("tokens", "lengths", "logprobs", "done", "loss_mask")
         return {
             name: function(*(getattr(x, name) for x in (self, *others)))
@@ -104,7 +104,7 @@ class Rollouts:
 
     @classmethod
     def concat(cls, parts: Sequence[Rollouts], axis: int = 0) -> Rollouts:
-        """Rollouts joined along the prompts (0) or, of the same prompts, along the samples (1)."""
+        """Joins rollouts along the prompts (0), or along the samples (1) of the same prompts."""
         first, *rest = parts
         if not rest:
             return first
@@ -116,20 +116,20 @@ class Rollouts:
 
     @property
     def token_count(self) -> int:
-        """Tokens of the prompts, each once, and of the completions."""
+        """Tokens of all prompts (each counted once) and completions."""
         return sum(map(len, self.prompts)) + int(self.lengths.sum())
 
     def completion(self, i: int, j: int) -> list[int]:
-        """Tokens of one completion, its end token included."""
+        """Tokens of one completion, including its end token."""
         return self.tokens[i, j, : self.lengths[i, j]].tolist()
 
     def take(self, rows: Sequence[int]) -> Rollouts:
-        """The rollouts of some of the prompts."""
+        """The rollouts of the prompts `rows`."""
         rows = list(rows)
         return Rollouts([self.prompts[i] for i in rows], **self._map(lambda x: x[rows]))
 
     def only(self, kept: np.ndarray) -> Rollouts:
-        """The same with empty completions where `kept` (N, g) is false."""
+        """A copy in which completions are empty where `kept` (N, g) is false."""
         return dataclasses.replace(self, lengths=np.where(kept, self.lengths, 0))
 
     def samples(self, order: np.ndarray) -> Rollouts:
@@ -137,13 +137,13 @@ class Rollouts:
         return dataclasses.replace(self, **self._map(lambda x: take_samples(x, order)))
 
     def cut(self, widths: Sequence[int]) -> Rollouts:
-        """The same in the smallest of the ascending widths that holds all completions."""
+        """A copy cut to the smallest of the ascending widths that holds all completions."""
         width = bucket(int(self.lengths.max()), widths, "a completion")
         cut = self._map(lambda x: x[..., :width] if x.ndim == 3 else x)
         return dataclasses.replace(self, **cut)
 
     def batch(self, prompt_buckets: Sequence[int], count: int) -> CompletionBatch:
-        """As one training batch of `count` prompts, empty rows added, prompts in the smallest bucket."""
+        """One training batch of `count` prompts: padded with empty rows, prompts in the smallest bucket."""
         width = bucket(max(map(len, self.prompts)), prompt_buckets, "a prompt")
         prompts, prompt_lengths = pad_rows(self.prompts, width, count)
         pad = count - len(self)
@@ -159,15 +159,15 @@ class Rollouts:
 def by_bucket(
     widths: Sequence[int], batch_size: int, batch_tokens: int
 ) -> list[tuple[int, list[int]]]:
-    """Pairs of a prompt width and the prompts that are padded to it.
+    """Groups prompts by bucket: pairs of a width and the prompts padded to it.
 
-    Prompts that do not fill the slots go with those of the next larger bucket, where their padding is less
-    than the tokens that a batch decodes at most.
+    Prompts too few to fill the slots join the next larger bucket, unless that adds more padding than the
+    tokens a full batch can decode.
 
     Args:
       widths: each prompt's bucket.
-      batch_size: how many slots there are.
-      batch_tokens: the most that all of these decode.
+      batch_size: number of slots.
+      batch_tokens: most tokens that a full batch decodes.
     """
     present = sorted(set(widths))
     groups: list[tuple[int, list[int]]] = []
@@ -196,24 +196,24 @@ class SamplingConfig(Settings):
 
 @dataclasses.dataclass(frozen=True)
 class Engine:
-    """Samples any number of prompts, `batch_size` of them at a time.
+    """Samples completions for any number of prompts, `batch_size` at a time.
 
-    The device decodes in chunks of a few dozen steps, and the host reads one chunk's tokens while the
-    next is computed.  Where all samples of a prompt are finished, the next prompt takes its place.
+    The device decodes in chunks of a few dozen steps; the host reads one chunk's tokens while the
+    device computes the next.  When all samples of a prompt are finished, the next prompt takes its slot.
 
     Attributes:
-      config: of the decoder.
-      options: of the sampler.
-      batch_size: prompts that decode at the same time.
+      config: the decoder's configuration.
+      options: the sampler's options.
+      batch_size: prompts decoded at the same time.
       prompt_buckets: ascending prompt widths; each is compiled once.
-      put: places host arrays on the devices, split along their leading axis.
-      lanes: samples of one prompt that decode at the same time, the others following as these finish;
-        0: all g.  Where lengths differ much, fewer lanes and more prompts waste less.
-      chunk: decoding steps between two looks at what is finished.
-      prefill_tokens: prompts are read about so many tokens at a time, though at least one prompt a
-        part of the batch axis.
-      episode: most tokens of an episode after its prompt, see `sampling.episodes`; 0: none are played.
-      seconds: time that the device spent on "prefill" and "decode", added up over all calls.
+      put: places host arrays on the devices, sharded along their leading axis.
+      lanes: samples of one prompt decoded at the same time; the rest follow as these finish.  0: all g.
+        When lengths vary a lot, fewer lanes and more prompts waste less.
+      chunk: decoding steps between checks for finished samples.
+      prefill_tokens: approximate number of prompt tokens read at a time; at least one prompt per
+        batch shard.
+      episode: most tokens of an episode after its prompt, see `sampling.episodes`; 0: no episodes.
+      seconds: device time spent on "prefill" and "decode", summed over all calls.
     """
 
     config: TransformerConfig
@@ -241,13 +241,13 @@ class Engine:
         """Samples g completions of every prompt.
 
         Args:
-          params: parameters of the decoder.
+          params: the decoder's parameters.
           prompts: N token lists.
-          key: typed key; the j-th sample of prompt i has row id (first_row + i) * g + j, whatever the
-            batches are, so a sample depends on its prompt's place in the list and on nothing else.
-          on_completion: called for each completion as it is finished, while the device goes on, in an
-            order that is the same in every process.
-          limits: (N, g) integers, a length limit for every sample; None: `max_new_tokens` for all.
+          key: typed key; sample j of prompt i has row id (first_row + i) * g + j, however prompts are
+            batched, so a sample depends on its prompt's index in the list and not on the batching.
+          on_completion: called for each completion as it finishes, while the device keeps working; the
+            order is the same in every process.
+          limits: (N, g) integers, a length limit for each sample; None: `max_new_tokens` for all.
         Raises:
           ValueError: a prompt is empty or longer than the largest bucket, or a limit is out of range.
         """
@@ -264,15 +264,15 @@ class Engine:
             Rollouts.empty(prompts, self.options), limits, first_row, self.options, on_completion
         )
         weights = decoding.prepare(params, config=self.config)
-        # Prompts of one bucket go together; the order within a bucket stays.
+        # Prompts of one bucket run together, in their original order.
         for width, rows in by_bucket(widths, self.batch_size, self.batch_size * g * most):
             self._run(weights, key, work, rows, width)
         return work.result
 
     def warm_up(self, params: Callable[[], Params]) -> list[WarmUp]:
-        """What compiles every program that a call may need, by running it without prompts.
+        """Steps that compile every program a call may need, by running it without prompts.
 
-        params: gives the decoder's parameters, when a step is called.
+        params: returns the decoder's parameters; called when a step runs.
         """
         return [functools.partial(self._warm_up, params, width) for width in self.prompt_buckets]
 
@@ -300,7 +300,7 @@ class Engine:
         state = commit(self.empty_state(key, width, size))
         part = self.prompts_at_once(width)
         queue = collections.deque(rows)
-        slots = np.full(self.batch_size, -1)  # the prompt in each, -1 where it is free
+        slots = np.full(self.batch_size, -1)  # the prompt in each slot, -1 if free
         flight: collections.deque[_Flight] = collections.deque()
         left, clock = set(rows), time.monotonic()
         while left:
@@ -318,14 +318,14 @@ class Engine:
                 flight.append(_Flight("prefill", first, admitted))
             chunks = 0
             if self.options.max_new_tokens > 1:
-                # So many tokens may a sample have after the chunk on its way and this one.
+                # The cache must hold what a sample may have after the chunk in flight and this one.
                 chunks = 1 + sum(item.phase == "decode" for item in flight)
                 while sizes and work.longest(slots) + chunks * self.chunk > size + 1:
                     size = sizes.pop(0)
                     state = decoding.resize(state, length=size)
                 state, emitted = decoding.decode(weights, state, steps=self.chunk, **self._options)
                 flight.append(_Flight("decode", emitted, slots.copy()))
-            # The last chunk stays on its way while the host looks at what came before.
+            # The last chunk stays in flight while the host reads the earlier ones.
             while left and len(flight) > min(chunks, 1):
                 item = flight.popleft()
                 arrays = processes.fetch(item.arrays)
@@ -342,13 +342,13 @@ class Engine:
         return {"config": self.config, "options": self.options}
 
     def prompts_at_once(self, width: int) -> int:
-        """How many prompts of a bucket are read at a time."""
+        """How many prompts of this width are read at a time."""
         shards = rules.batch_shards()
         count = math.ceil(self.prefill_tokens / width / shards) * shards
         return min(count, self.batch_size)
 
     def empty_state(self, key: PRNGKey, width: int, columns: int) -> decoding.State:
-        """A fresh state for prompts of a bucket, with a cache of so many columns."""
+        """A fresh state for prompts of this width, with a cache of `columns` columns."""
         return decoding.empty_state(
             key,
             config=self.config,
@@ -361,7 +361,7 @@ class Engine:
 
     @property
     def cache_bytes(self) -> int:
-        """Of the state at its largest: mostly keys and values, on all devices together."""
+        """Size of the largest state, mostly keys and values, summed over all devices."""
         longest = cache_sizes(self.options.max_new_tokens)[-1]
         make = functools.partial(self.empty_state, width=self.prompt_buckets[-1], columns=longest)
         return sum(
@@ -372,7 +372,7 @@ class Engine:
     def _prompts(
         self, work: _Work, rows: np.ndarray, slots: np.ndarray, width: int, wanted: int
     ) -> decoding.Prompts:
-        """Prompts on the devices: `rows` (n,) of the call, -1 for none, and the slot of each."""
+        """Places prompts on the devices: indices `rows` (n,), -1 for none, and the slot of each."""
         n, g = len(rows), self.options.group_size
         there = rows >= 0
         given = [work.result.prompts[i] if i >= 0 else [] for i in rows]
@@ -391,18 +391,18 @@ class Engine:
 
 
 def commit(state: Any) -> Any:
-    """Binds a fresh state to where it lies, as restored parameters are bound.
+    """Commits a fresh state to its devices, like restored parameters.
 
-    Otherwise every mixture of bound and unbound arguments would be compiled for again.
+    Otherwise every mix of committed and uncommitted arguments would compile again.
     """
     return jax.tree.map(lambda x: jax.device_put(x, x.sharding), state)
 
 
 def cache_sizes(max_new_tokens: int) -> list[int]:
-    """The sizes through which a cache of completions grows: quarters of the limit, in steps of 32.
+    """The sizes through which the completion cache grows: quarters of the limit, rounded up to 32.
 
-    A step reads the whole cache, so a cache that grows costs five eighths of one that does not.  Each
-    size is a program of its own, so short completions have fewer.
+    Each step reads the whole cache, so a growing cache costs five eighths of a fixed one.  Each size
+    compiles its own program, so short completions get fewer sizes.
     """
     parts = min(max(max_new_tokens // 32, 1), 4)
     sizes = (math.ceil(max_new_tokens * i / parts / 32) * 32 for i in range(1, parts + 1))
@@ -410,7 +410,7 @@ def cache_sizes(max_new_tokens: int) -> list[int]:
 
 
 class _Flight(NamedTuple):
-    """Results that the device works on.  rows: of the prompts admitted, or in the slots; -1 for none."""
+    """Results still being computed.  rows: the prompts admitted, or those in the slots; -1 for none."""
 
     phase: str
     arrays: Any
@@ -418,7 +418,7 @@ class _Flight(NamedTuple):
 
 
 class _Work:
-    """What the host knows of a call: completions so far, and which of them are finished."""
+    """The host's view of a call: the completions so far, and which are finished."""
 
     def __init__(
         self,
@@ -433,13 +433,13 @@ class _Work:
         self._finished = np.zeros(limits.shape, bool)
 
     def longest(self, slots: np.ndarray) -> int:
-        """Tokens of the longest unfinished completion of the prompts in the slots, at least 1."""
+        """Length of the longest unfinished completion of the prompts in the slots, at least 1."""
         rows = slots[slots >= 0]
         lengths = np.where(self._finished[rows], 0, self.result.lengths[rows])
         return int(lengths.max(initial=1))
 
     def read_first(self, rows: np.ndarray, tokens: np.ndarray, logprobs: np.ndarray) -> set[int]:
-        """Takes the first tokens (n, g) of the prompts `rows`; those of which all samples are finished."""
+        """Records the first tokens (n, g) of prompts `rows`; returns the prompts that are now finished."""
         there, g = np.flatnonzero(rows >= 0), self.limits.shape[1]
         row, sample = np.repeat(rows[there], g), np.tile(np.arange(g), len(there))
         return self._record(row, sample, 0, tokens[there].ravel(), logprobs[there].ravel())
@@ -452,7 +452,7 @@ class _Work:
         token: np.ndarray,
         logprob: np.ndarray,
     ) -> set[int]:
-        """Takes a chunk's tokens, (steps, b, lanes) each; the prompts that it has finished."""
+        """Records a chunk's tokens, (steps, b, lanes) each; returns the prompts it has finished."""
         there = np.nonzero(sample >= 0)
         place = slots[there[1]], sample[there], position[there]
         return self._record(*place, token[there], logprob[there])
@@ -461,7 +461,7 @@ class _Work:
         result = self.result
         result.tokens[row, sample, position] = token
         result.logprobs[row, sample, position] = logprob
-        # In the order of time, so that the last of a sample's tokens sets its length.
+        # Tokens come in time order, so the last token of a sample sets its length.
         result.lengths[row, sample] = position + 1
         done = np.isin(token, self._eos)
         ends = np.flatnonzero(done | (position + 1 == self.limits[row, sample]))

@@ -1,7 +1,7 @@
-"""From prompts to episodes: rows that answer, read what their environment says, and answer again.
+"""Plays episodes from prompts: rows answer, read what their environment replies, and answer again.
 
-While some rows decode, the environments of others take their step; a prompt whose rows have all ended gives
-its place to the next one.  Shapes are fixed, so nothing is compiled in steady state.
+Some rows decode while the environments of others step.  When all rows of a prompt have ended, the next
+prompt takes its slot.  Shapes are fixed, so nothing compiles in steady state.
 """
 
 from __future__ import annotations
@@ -31,37 +31,37 @@ from genenv_jax.sampling.engine import (
 from genenv_jax.typing import Params, PRNGKey, WarmUp
 
 Row = tuple[int, int]  # prompt, sample
-# Place (slot, sample), tokens, how many of the row are in the history, whether that is all of the reply.
+# Place (slot, sample), tokens, how many of the row's tokens are in the history, whether the reply ends here.
 Observed = tuple[tuple[int, int], list[int], int, bool]
 
-# Widths of the parts in which observations are read: a few narrow ones cost less than a wide one.
+# Widths of the pieces in which observations are read: a few narrow ones cost less than a wide one.
 OBSERVATION_WIDTHS = (32, 256)
 _MOST_NARROW = 3
 
 
 class Environments(Protocol):
-    """What the rows talk to."""
+    """The environments that the rows interact with."""
 
     def answer(self, row: Row, tokens: Sequence[int], done: bool) -> None:
-        """Takes a row's answer, its end token included; its environment may take its time."""
+        """Takes a row's answer, including its end token; the environment may reply later."""
 
     def replies(self, wait: bool) -> Mapping[Row, Sequence[int] | None]:
-        """What came since the last call, the same in every process: tokens to read, or None at an end.
+        """Replies since the last call, the same in every process: tokens to read, or None at episode end.
 
-        wait: at least one is to come, since no row decodes.
+        wait: return at least one reply, because no row is decoding.
         """
 
     def no_room(self, row: Row) -> None:
-        """A row's reply does not fit its limit: the episode ends here."""
+        """Ends the episode of a row whose reply does not fit its token limit."""
 
 
 @dataclasses.dataclass(frozen=True)
 class EpisodeEngine:
-    """Plays episodes of any number of prompts, `sampler.batch_size` of them at a time, g rows each.
+    """Plays episodes from any number of prompts, `sampler.batch_size` at a time, with g rows each.
 
     Attributes:
-      sampler: its decoder, options and widths.  `max_new_tokens` limits an answer, and `episode` all that
-        comes after the prompt, answers and observations together.
+      sampler: gives the decoder, options and widths.  `max_new_tokens` limits each answer; `episode` limits
+        everything after the prompt, answers and observations together.
     """
 
     sampler: Engine
@@ -77,10 +77,10 @@ class EpisodeEngine:
         """Plays g episodes from every prompt.
 
         Args:
-          params: parameters of the decoder.
-          prompts: N token lists; an empty one has no episodes.
-          environments: take the answers and reply.
-          key: typed key; a sample depends on it, its prompt, its replies and its place, as in `Engine`.
+          params: the decoder's parameters.
+          prompts: N token lists; an empty one gets no episodes.
+          environments: receive the answers and reply.
+          key: typed key; a sample depends on it, its prompt, its replies and its row id, as in `Engine`.
           first_row: see `Engine`.
         Returns:
           rollouts with `loss_mask`; `done` says whether the last answer ended by itself.
@@ -100,7 +100,7 @@ class EpisodeEngine:
         return result
 
     def warm_up(self, params: Callable[[], Params]) -> list[WarmUp]:
-        """What compiles every program that a call may need, see `Engine.warm_up`."""
+        """Steps that compile every program a call may need, see `Engine.warm_up`."""
         widths = self.sampler.prompt_buckets
         return [functools.partial(self._warm_up, params, width) for width in widths]
 
@@ -117,27 +117,27 @@ class EpisodeEngine:
 
 
 def history_sizes(length: int) -> list[int]:
-    """The sizes through which the rows' caches grow: the half of a long one, then all of it.
+    """The sizes through which the rows' caches grow: half the length if it is long, then all of it.
 
-    Each is a few programs of its own, for every prompt width.
+    Each size compiles a few programs of its own for every prompt width.
     """
     return [length // 2, length] if length > 256 else [length]
 
 
 def part_width(count: int) -> int:
-    """The width in which the next part of `count` tokens is read."""
+    """The width in which to read the next piece of `count` tokens."""
     narrow, wide = OBSERVATION_WIDTHS
     return narrow if count <= _MOST_NARROW * narrow else wide
 
 
 class _Call:
-    """One call's prompts of one width: the caches on the devices, and where each row stands."""
+    """A call's prompts of one width: the caches on the devices, and the state of each row."""
 
     def __init__(
         self,
         engine: EpisodeEngine,
         weights: decoding.Weights,
-        environments: Environments | None,  # None: there are no rows
+        environments: Environments | None,  # None: no rows
         key: PRNGKey,
         first_row: int,
         result: Rollouts,
@@ -153,16 +153,16 @@ class _Call:
                 config=self._sampler.config, slots=b, group=g, prompt=width, length=self.size
             )
         )
-        self._slots = np.full(b, -1)  # the prompt in each
+        self._slots = np.full(b, -1)  # the prompt in each slot
         self._length = np.ones((b, g), np.int32)
         self._token = np.zeros((b, g), np.int32)
         self._limit = np.zeros((b, g), np.int32)
         self._running = np.zeros((b, g), bool)
         self._ended = np.ones((b, g), bool)
-        self._start = np.zeros((b, g), np.int32)  # of the answer that is being written
+        self._start = np.zeros((b, g), np.int32)  # where the current answer starts
 
     def play(self, queue: collections.deque[int]) -> None:
-        """Plays the prompts in the queue to their ends."""
+        """Plays all episodes of the prompts in the queue."""
         replies: dict[Row, list[int]] = {}
         while queue or not self._ended.all():
             self._slots[self._ended.all(axis=1)] = -1
@@ -190,7 +190,7 @@ class _Call:
         return parts.free_places(self._slots < 0, count, most)
 
     def admit(self, rows: Sequence[int], at: np.ndarray, slots: np.ndarray) -> None:
-        """Reads prompts, at these places of the batch, into slots; the rows' first tokens are drawn."""
+        """Reads prompts, at places `at` of the batch, into slots; draws the rows' first tokens."""
         count, g = self._sampler.prompts_at_once(self._width), self._options.group_size
         prompts: list[Sequence[int]] = [[] for _ in range(count)]
         given, to = np.full(count, -1), np.full(count, len(self._slots), np.int32)
@@ -211,9 +211,9 @@ class _Call:
                 self._draw(slot, j, token[place, j], logprob[place, j])
 
     def decode(self) -> None:
-        """One chunk of steps of all rows that are running."""
+        """Decodes one chunk of steps for all running rows."""
         running = self._running.copy()
-        # Copies: a CPU device reads an array where it lies, maybe after the first device's results are here.
+        # Copies: a CPU device reads host arrays in place, maybe after the first device's results are here.
         given = (x.copy() for x in (self._token, self._length, self._limit))
         rows = turns.Rows(*given, running, self._ids(self._slots))
         with self._timed("decode"):
@@ -231,7 +231,7 @@ class _Call:
                 self._draw(slot, j, token[step, slot, j], logprob[step, slot, j])
 
     def observe(self, rows: Sequence[Observed], width: int, at: Sequence[int]) -> None:
-        """Reads up to `width` tokens for some rows, at these places of the batch."""
+        """Reads up to `width` tokens for some rows, at places `at` of the batch."""
         count = self._observed_at_once(width)
         given: list[Sequence[int]] = [[] for _ in range(count)]
         slots, lanes, lengths = (np.zeros(count, np.int32) for _ in range(3))
@@ -253,7 +253,7 @@ class _Call:
                 self._draw(slot, j, token[place], logprob[place])
 
     def grow(self, size: int) -> None:
-        """Makes room for rows of so many tokens."""
+        """Makes room for rows of `size` tokens."""
         if size > self.size:
             self._state = turns.widen(self._state, length=size)
             self.size = size
@@ -264,7 +264,7 @@ class _Call:
             self.grow(fitting[0])
 
     def _read(self, replies: dict[Row, list[int]]) -> None:
-        """Reads replies, many rows at a time, and empties the dict."""
+        """Reads replies, many rows at a time, and clears the dict."""
         if not replies:
             return
         longest = max(int(self._length[row]) + len(tokens) for row, tokens in replies.items())
@@ -294,7 +294,7 @@ class _Call:
             ]
 
     def _observe_some(self, rows: list[Observed], width: int) -> list[Observed]:
-        """Reads for as many rows as there are places for in a batch; the others."""
+        """Reads one batch of rows; returns the rows that did not fit."""
         slots = np.array([slot for (slot, _), *_ in rows])
         at = parts.places(slots, len(self._slots), self._observed_at_once(width))
         taken = np.flatnonzero(at >= 0)
@@ -308,14 +308,14 @@ class _Call:
         return min(count, rows)
 
     def _begin(self, slot: int, j: int) -> None:
-        """A row begins an answer."""
+        """Starts a row's next answer."""
         length = int(self._length[slot, j])
         self._start[slot, j] = length
         most = min(length + self._options.max_new_tokens, self._sampler.episode)
         self._limit[slot, j], self._running[slot, j] = most, True
 
     def _draw(self, slot: int, j: int, token: int, logprob: float) -> None:
-        """A row's next token; where it ends the answer, the environment gets that."""
+        """Records a row's next token; if it ends the answer, sends the answer to the environment."""
         result, length = self._result, int(self._length[slot, j])
         place = int(self._slots[slot]), j
         result.tokens[place][length] = token
@@ -331,7 +331,7 @@ class _Call:
             self._environments.answer(place, answer, done)
 
     def _ids(self, rows: Any) -> np.ndarray:
-        """Row ids (n, g) of prompts (n,); those of none are 0."""
+        """Row ids (n, g) of prompts (n,); for -1, those of prompt 0."""
         g = self._options.group_size
         rows = np.maximum(np.asarray(rows), 0) + self._first_row
         return (rows[:, None] * g + np.arange(g)).astype(np.uint32)
@@ -342,7 +342,7 @@ class _Call:
 
     @contextlib.contextmanager
     def _timed(self, phase: str) -> Iterator[None]:
-        """Adds the block's time to the sampler's seconds of "prefill" or "decode"."""
+        """Adds the block's time to the sampler's "prefill" or "decode" seconds."""
         since = time.monotonic()
         yield
         self._sampler.seconds[phase] += time.monotonic() - since

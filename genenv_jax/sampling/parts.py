@@ -1,7 +1,7 @@
-"""Rows that stay on their devices: the batch axis as the equal parts in which a mesh splits it.
+"""Keeps rows on their devices: treats the batch axis as the equal parts (shards) that a mesh splits it into.
 
-A batch of n rows for b slots has n / parts rows of each part, in the order of the parts: so each part reads
-and writes its own slots, and no keys and values travel.  Without a mesh there is one part.
+A batch of n rows for b slots has n / parts rows for each part, in order of the parts.  So each part reads
+and writes only its own slots, and no keys or values move between devices.  Without a mesh there is one part.
 """
 
 from __future__ import annotations
@@ -18,9 +18,9 @@ from genenv_jax.typing import Array
 
 
 def places(slots: np.ndarray, batch_size: int, count: int) -> np.ndarray:
-    """Where rows for these slots (m,) stand in a batch of `count` rows; -1 where their part is full.
+    """Places in a batch of `count` rows for rows of these slots (m,); -1 where the slot's part is full.
 
-    batch_size: of the slots.
+    batch_size: number of slots.
     """
     parts = rules.batch_shards()
     part, room = slots // (batch_size // parts), count // parts
@@ -42,7 +42,7 @@ def free_places(free: np.ndarray, count: int, most: int) -> tuple[np.ndarray, np
 
 
 def local(slots: Array, batch_size: int) -> Array:
-    """Slots (n,) of a batch in order as counted within their parts; `batch_size` stays out of range."""
+    """Slots (n,) of a batch, renumbered within their parts; `batch_size` stays out of range."""
     parts = rules.batch_shards()
     part = jnp.arange(slots.shape[0]) // (slots.shape[0] // parts)
     return slots - part * (batch_size // parts)
@@ -51,7 +51,7 @@ def local(slots: Array, batch_size: int) -> Array:
 def mapped(
     function: Callable[..., Any], in_axes: tuple[int, ...], out_axes: int
 ) -> Callable[..., Any]:
-    """`function` of each part by itself.  The axes are where the batch is, as in `jax.vmap`."""
+    """Applies `function` to each part separately.  The axes give the batch axis, as in `jax.vmap`."""
     parts = rules.batch_shards()
     if parts == 1:
         return function
@@ -72,10 +72,10 @@ def mapped(
 
 
 def put_rows(x: Array, slots: Array, new: Array) -> Array:
-    """x (b, ...) with rows `new` (n, ...) in the slots (n,), which count within their parts."""
+    """x (b, ...) with rows `new` (n, ...) written to slots (n,), numbered within their parts."""
     return mapped(lambda x, slots, new: x.at[slots].set(new), (0, 0, 0), 0)(x, slots, new)
 
 
 def take_rows(x: Array, slots: Array) -> Array:
-    """Of x (b, ...) the rows (n, ...) in the slots (n,), which count within their parts."""
+    """The rows (n, ...) of x (b, ...) in slots (n,), numbered within their parts."""
     return mapped(lambda x, slots: x.at[slots].get(mode="clip"), (0, 0), 0)(x, slots)

@@ -1,14 +1,14 @@
-"""Sampling episodes inside jit: rows that go on where they stopped, each at its own place.
+"""Sampling episodes inside jit: each row continues where it stopped, at its own length.
 
     prompt        | answer      <end> | observation     | answer <end> | ...
-    shared cache  | history: a cache a row, of all tokens after the prompt
+    shared cache  | history: one cache per row, of all tokens after the prompt
 
-A chunk of decoding steps writes at one column of a small cache that all rows share; at its end each row's
-tokens move to where its history ends.  An observation is read as a prompt is, with prompt and history as
-its context.  So a turn costs its own tokens, and attention over what came before.
+A chunk of decoding steps writes to one column of a small cache shared by all rows; after the chunk, each
+row's tokens move to the end of its history.  An observation is read like a prompt, with the prompt and the
+history as context.  So a turn costs its own tokens plus attention over the earlier ones.
 
-A token depends on its row's key and its place after the prompt, and on nothing else: not on the other rows,
-nor on when its environment answered.
+The draw of a token depends only on its row's key and its position after the prompt: not on the other rows,
+nor on when its environment replied.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ from genenv_jax.typing import Array, PRNGKey
 
 
 class Caches(NamedTuple):
-    """What the devices keep of b prompts with g rows each.
+    """Device state of b prompts with g rows each.
 
     prompts: cache (b, 1, k, p, h).  lengths: (b,) int32.  history: cache (b, g, k, s, h).
     """
@@ -51,10 +51,10 @@ class Caches(NamedTuple):
 
 
 class Rows(NamedTuple):
-    """Where each row stands, (b, g) each; its length is how many tokens it has after the prompt.
+    """State of the rows, (b, g) each; a row's length counts its tokens after the prompt.
 
     token: int32, its last token.  length: int32; all but the last token are in the history.
-    limit: int32, the length at which it stops.  running: bool, whether it decodes.  ids: uint32.
+    limit: int32, the length at which the row stops.  running: bool, whether it decodes.  ids: uint32.
     """
 
     token: Array
@@ -65,9 +65,9 @@ class Rows(NamedTuple):
 
 
 class Prompts(NamedTuple):
-    """Prompts to be read, each at a place of its slot's part (`parts`).
+    """Prompts to read, each at a place in its slot's batch shard (`parts`).
 
-    tokens: (n, p) int32.  lengths: (n,) int32.  ids: (n, g) uint32.  slots: (n,) int32; b: nowhere.
+    tokens: (n, p) int32.  lengths: (n,) int32.  ids: (n, g) uint32.  slots: (n,) int32; b: none.
     """
 
     tokens: Array
@@ -77,11 +77,11 @@ class Prompts(NamedTuple):
 
 
 class Observations(NamedTuple):
-    """What rows read before they answer again, each at a place of its slot's part (`parts`).
+    """Tokens that rows read before they answer, each at a place in its slot's batch shard (`parts`).
 
     tokens: (n, w) int32, right-padded: the row's last token, then what follows.  counts: (n,) int32.
-    lengths: (n,) int32, tokens of the row that are in the history.  slots, lanes: (n,) int32, the row;
-    b: none.  ids: (n,) uint32.
+    lengths: (n,) int32, how many of the row's tokens are in the history.  slots, lanes: (n,) int32, the
+    row; slot b: none.  ids: (n,) uint32.
     """
 
     tokens: Array
@@ -93,7 +93,7 @@ class Observations(NamedTuple):
 
 
 class Emitted(NamedTuple):
-    """Tokens of a chunk, (steps, b, g), whole on every device: int32, -1 where there is none; float32."""
+    """Tokens (int32, -1 for none) and log-probs (float32) of a chunk: (steps, b, g), replicated."""
 
     token: Array
     logprob: Array
@@ -101,7 +101,7 @@ class Emitted(NamedTuple):
 
 @functools.partial(jax.jit, static_argnames=("config", "slots", "group", "prompt", "length"))
 def empty(*, config: TransformerConfig, slots: int, group: int, prompt: int, length: int) -> Caches:
-    """Caches for prompts of `prompt` tokens and rows of `length` tokens after them."""
+    """Empty caches for prompts of `prompt` tokens and rows of `length` more tokens."""
     return Caches(
         caches.empty(config, slots, 1, prompt),
         by_rows(jnp.zeros(slots, jnp.int32)),
@@ -111,7 +111,7 @@ def empty(*, config: TransformerConfig, slots: int, group: int, prompt: int, len
 
 @functools.partial(jax.jit, static_argnames="length")
 def widen(state: Caches, *, length: int) -> Caches:
-    """The caches with room for longer rows."""
+    """Widens the caches to rows of `length` tokens."""
     return state._replace(history=caches.widen(state.history, length))
 
 
@@ -129,7 +129,7 @@ def admit(
     Returns:
       the state, and each row's first token (n, g) int32 with its log-prob (n, g) float32.
     """
-    # Without the histories, so that one program serves all their sizes.
+    # Leave out the histories, so that one program serves all their sizes.
     history, state = state.history, state._replace(history=())
     state, *first = _read_prompts(weights, state, new, key, config=config, options=options)
     return state._replace(history=history), *first
@@ -161,7 +161,7 @@ def decode(
     options: SamplingParams,
     steps: int,
 ) -> tuple[Caches, Emitted]:
-    """Up to `steps` tokens of each running row, until its answer ends; the state is donated."""
+    """Decodes up to `steps` tokens per running row, until its answer ends; the state is donated."""
     head = Transformer(config).apply({"params": weights.params}, method="head")
     b, g = rows.token.shape
     p, s = caches.length(state.prompts), caches.length(state.history)
@@ -199,7 +199,7 @@ def decode(
     chunk = caches.empty(config, b, g, steps)
     carry = (jnp.int32(0), rows.token, rows.running, chunk, start)
     *_, chunk, emitted = jax.lax.while_loop(going_on, step, carry)
-    # As many tokens were read as were drawn: the one before each.
+    # Each drawn token cached the one before it, so as many were cached as drawn.
     count = jnp.sum(emitted.token >= 0, axis=0)
     ran = jnp.arange(steps) < count[..., None]
     columns = jnp.where(ran, rows.length[..., None] - 1 + jnp.arange(steps), s)
@@ -244,7 +244,7 @@ def observe(
     )
     place = jnp.arange(w) + new.lengths[:, None]
     positions = (prompt_lengths[:, None] + place)[:, None]
-    # Few queries over many keys, which the kernels are not made for.
+    # Few queries over many keys: the kernels are not built for that.
     plain = Transformer(dataclasses.replace(config, attention="xla"))
     hidden, segment = plain.apply(
         {"params": weights.params}, new.tokens[:, None], positions, context, masks

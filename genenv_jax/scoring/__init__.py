@@ -1,1 +1,1 @@
-"""Scoring and inspecting what models wrote, while the devices go on: threads, worker processes, outcomes."""
+"""Scores and inspects the models' texts while the devices keep sampling: threads, workers, outcomes."""

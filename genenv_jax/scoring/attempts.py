@@ -1,4 +1,4 @@
-"""Attempts at tasks: answers that are scored, and episodes that are played to their score."""
+"""Attempts at tasks: single answers that are scored, and episodes that end with a score."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ Waiting = Callable[[], contextlib.AbstractContextManager]
 
 
 class ChatModel:
-    """Who answers: a policy on this machine's devices (`players.policy`), or a server.
+    """A model that answers: a policy on this machine's devices (`players.policy`), or a server.
 
     Attributes:
       samples: answers to each conversation.
-      max_concurrent: how many conversations are worth asking about together.
-      continues: whether it goes on with an episode's tokens, see `play`.
+      max_concurrent: how many conversations to ask about at once.
+      continues: whether it can continue an episode's tokens; see `play`.
     """
 
     samples: int
@@ -31,16 +31,16 @@ class ChatModel:
     continues: bool = False
 
     def answer(self, conversations: Sequence[list[Message]], on_completion: OnCompletion) -> Any:
-        """Answers every conversation `samples` times; `on_completion` takes each as it is finished.
+        """Answers every conversation `samples` times; calls `on_completion` with each finished answer.
 
-        Returns the `Rollouts` where there are tokens.
+        Returns the `Rollouts` if there are tokens.
         """
         raise NotImplementedError
 
     def answer_turn(
         self, conversations: Sequence[list[Message]], turn: int, on_completion: OnCompletion
     ) -> None:
-        """Answers every conversation once: the turn `turn` (from 0) of a round of episodes."""
+        """Answers every conversation once, as turn `turn` (from 0) of a round of episodes."""
         raise NotImplementedError
 
     def play(
@@ -50,18 +50,18 @@ class ChatModel:
         on_completion: OnCompletion,
         waiting: Waiting,
     ) -> tuple[list[list[Attempt]], Any]:
-        """Plays `samples` episodes of each task to their ends; returns attempts, and their `Rollouts`.
+        """Plays `samples` episodes of each task to the end; returns attempts and their `Rollouts`.
 
-        `on_completion` is called for each episode once, when it has ended.
+        `on_completion` is called once per episode, when it has ended.
         """
         raise NotImplementedError
 
     def fits(self, conversation: list[Message]) -> bool:
-        """Whether a conversation is short enough to be answered; a server enforces its own limit."""
+        """Whether a conversation is short enough to answer; a server enforces its own limit."""
         return True
 
     def tokens(self, conversation: list[Message]) -> int | None:
-        """The length of a conversation as a prompt, in tokens; None where that is not known."""
+        """The length of a conversation as a prompt, in tokens; None if unknown."""
 
     def text(self, completion: Any) -> str:
         """A completion as text.  Called from several threads."""
@@ -73,12 +73,12 @@ class Attempt:
     """One attempt at a task.
 
     Attributes:
-      task: what was attempted.
-      sample: which attempt at it, from 0.
-      answers: the texts: one, or those of an episode in their order.
+      task: the task.
+      sample: index among the attempts at the task, from 0.
+      answers: the texts: one, or an episode's in order.
       ended: whether the last text ended by itself, rather than at the token limit.
       score: the verdict.
-      replies: of an episode's environment, after each answer but the last; () where they were not kept.
+      replies: the environment's, after each answer of an episode but the last; () if they were not kept.
     """
 
     task: Task
@@ -89,7 +89,7 @@ class Attempt:
     replies: tuple[str, ...] = ()
 
     def episode(self) -> dict[str, Any]:
-        """What records have of an episode, besides its last answer."""
+        """An episode's fields in records, besides its last answer; {} for a single answer."""
         if len(self.answers) < 2:
             return {}
         replies = {"replies": list(self.replies)} if self.replies else {}
@@ -123,10 +123,10 @@ def attempt(
     """Attempts every task `chat_model.samples` times.
 
     Args:
-      scorer: scores while the chat_model goes on; its `episodes` play.
-      on_completion: called as (task, sample, completion, done) for each answer, and for each episode once,
-        when it has ended.
-      waiting: makes a context in which scores and episodes are waited for.
+      scorer: scores while `chat_model` keeps sampling; its `episodes` play.
+      on_completion: called as (task, sample, completion, done) for each answer, and once per episode, when it
+        has ended.
+      waiting: makes a context that is entered while waiting for scores and episodes.
     Returns:
       the attempts at each task, in the order of the tasks.
     """
@@ -135,7 +135,7 @@ def attempt(
     found: dict[int, list[Attempt]] = {}
 
     def named(rows: Sequence[int]) -> OnCompletion:
-        """Tells `on_completion` of some of the tasks by their places among all."""
+        """`on_completion` for a subset of the tasks: maps row numbers to indices among all tasks."""
         return lambda row, *rest: on_completion(rows[row], *rest)
 
     if plain:
@@ -162,10 +162,10 @@ def answer(
     on_completion: OnCompletion = ignore,
     waiting: Waiting = contextlib.nullcontext,
 ) -> tuple[list[list[Attempt]], Any]:
-    """Attempts every task `chat_model.samples` times by a single answer each; see `attempt`.
+    """Attempts every task `chat_model.samples` times with a single answer each; see `attempt`.
 
     Returns:
-      the attempts at each task, and what `chat_model.answer` returns: of a policy the `Rollouts`.
+      the attempts at each task, and what `chat_model.answer` returns: for a policy, the `Rollouts`.
     """
     ended: dict[tuple[int, int], bool] = {}
     scores = scorer.batch()
@@ -192,9 +192,9 @@ def play(
     on_completion: OnCompletion,
     waiting: Waiting = contextlib.nullcontext,
 ) -> dict[tuple[int, int], Attempt]:
-    """Plays episodes to their end, `chat_model.max_concurrent` of them side by side; each turn is read anew.
+    """Plays episodes to the end, `chat_model.max_concurrent` at a time; each turn re-reads the conversation.
 
-    In each turn all open episodes get one answer; the next ones begin as others end.  An episode whose
+    In each turn every open episode gets one answer; new episodes begin as others end.  An episode whose
     conversation no longer fits ends there, without success.
 
     Args:
@@ -203,7 +203,7 @@ def play(
     waiting_keys = collections.deque(keys)
     answers: dict[tuple[int, int], list[str]] = {}
     ended: dict[tuple[int, int], bool] = {}
-    conversations: dict[tuple[int, int], list[Message]] = {}  # of the open episodes
+    conversations: dict[tuple[int, int], list[Message]] = {}  # open episodes
     attempts: dict[tuple[int, int], Attempt] = {}
     turn = 0
     while True:

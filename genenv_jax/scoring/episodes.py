@@ -1,11 +1,11 @@
-"""Plays episodes beside the devices: one answer goes in, the next conversation or the score comes out.
+"""Plays episodes while the devices sample: an answer goes in, the next conversation or the score comes out.
 
-    episodes.advance((i, j), task, answers)     # goes on in its process
+    episodes.advance((i, j), task, answers)     # runs in the episode's process
     states = episodes.collect()                 # {(i, j): messages or Score}
 
-Each episode has its own worker process for as long as that one lives.  Where it is killed (a step that
-takes too long, a crash), the episode whose step it was has failed, and the others that it held are
-played again, from their answers, in the process that takes its place.
+Each episode stays in one worker process while that process lives.  If the process is killed (a step that
+takes too long, a crash), the episode whose step was running has failed.  The other episodes that it held
+are replayed from their answers in the process that replaces it.
 """
 
 from __future__ import annotations
@@ -33,27 +33,27 @@ class Episodes:
     """See the module's docstring.
 
     Args:
-      benchmark: has the episodes.
-      workers: processes, each started when its first episode begins; none: a thread of this process
+      benchmark: whose episodes are played.
+      workers: processes, each started when its first episode begins; if empty, a thread of this process
         plays, without time limits.
     """
 
     def __init__(self, benchmark: Benchmark, workers: Sequence[Worker]):
         self._workers = workers
         self._here = OpenEpisodes(benchmark)
-        # One thread a process, so that a slow process delays its own episodes only.
+        # One thread per process, so that a slow process delays only its own episodes.
         names = [f"episodes {i}" for i in range(max(1, len(workers)))]
         self._threads = [ThreadPoolExecutor(1, name) for name in names]
         self._futures: dict[Key, Future[State | None]] = {}
         self._failures = 0
 
     def advance(self, key: Key, task: Task, answers: Sequence[str]) -> None:
-        """Plays an episode on.
+        """Continues an episode.
 
         Args:
-          key: task and attempt.
-          task: what is played.
-          answers: all answers so far; none: the episode begins.
+          key: (task, sample).
+          task: the task to play.
+          answers: all answers so far; if empty, the episode begins.
         Raises ValueError for a key that is being played and not collected yet.
         """
         if key in self._futures:
@@ -63,21 +63,21 @@ class Episodes:
         self._futures[key] = self._threads[place].submit(self._ask, place, *arguments)
 
     def drop(self, key: Key) -> None:
-        """Gives an episode up."""
+        """Abandons an episode."""
         place = self._place(key)
         self._threads[place].submit(self._ask, place, requests.DROP, (key,))
 
     def collect(self) -> dict[Key, State]:
-        """Waits for all that are being played, and says where each stands, in the order of the keys.
+        """Waits for all episodes that are being played; returns their states, sorted by key.
 
-        Every process of a run plays the same ones, and takes the first one's states.
+        Every process of a run collects the same episodes and uses the first process's states.
         """
         return self._take(sorted(self._futures))
 
     def collect_some(self, wait: bool) -> dict[Key, State]:
-        """As `collect`, but of those that have been played, and with `wait` of at least one.
+        """Like `collect`, but only for episodes that are done; with `wait`, waits for at least one.
 
-        Of several processes each waits for all, since they would not agree on which are done.
+        With several processes it waits for all episodes, since they would not agree on which are done.
         """
         if processes.process_count() > 1:
             return self.collect()
@@ -93,14 +93,14 @@ class Episodes:
         return dict(zip(keys, states, strict=True))
 
     def close(self) -> None:
-        """Ends threads and processes."""
+        """Stops threads and processes."""
         for threads in self._threads:
             threads.shutdown(wait=False, cancel_futures=True)
         for worker in self._workers:
             worker.close()
 
     def _place(self, key: Key) -> int:
-        return hash(key) % len(self._threads)  # of integers: the same in every run
+        return hash(key) % len(self._threads)  # hash of integers: the same in every run
 
     def _ask(self, place: int, question: str, arguments: tuple) -> State | None:
         if not processes.is_writer():
@@ -110,7 +110,7 @@ class Episodes:
                 return self._workers[place].ask(question, arguments)
             try:
                 return requests.answer(None, self._here, question, arguments)
-            except Exception as error:  # it promised not to; one episode must not end the run
+            except Exception as error:  # it should not raise; one episode must not end the run
                 raise NoAnswer(requests.CRASH, traceback.format_exc().strip()) from error
         except NoAnswer as error:
             self._failures += 1

@@ -1,15 +1,15 @@
-"""What a worker process may not do, and whether this system can enforce it.
+"""Restrictions on a worker process, and whether this system can enforce them.
 
     in the run:     room = Room(); environment(room.path, needs)
     in the worker:  protections = isolate(memory, needs, directory)
 
-What official packages execute can then reach nothing: no network, no other process, no file outside an
-empty directory, nothing of the run's environment; with bounds on memory and on what it writes.  Time is
-bounded by the worker's own limits.  On Linux this is seccomp, Landlock and resource limits, which a plain
-user and a container have; a system that lacks one does without, and the log says so.
+Code that official benchmark packages execute then has no access to the network, to other processes, to
+files outside an empty directory (for writing), or to the run's environment.  Its memory and its writes are
+bounded, and the worker limits its time.  On Linux this uses seccomp, Landlock and resource limits, which
+need no privileges and work in containers; if a system lacks one, the run goes on without it and logs so.
 
-Files can be read as before: modules and data lie anywhere, and there is no way out for what is read but
-the verdict.
+Files can still be read, since modules and data may lie anywhere; what is read can leave only through the
+verdict.
 """
 
 from __future__ import annotations
@@ -31,17 +31,17 @@ from typing import IO
 from genenv_jax.benchmarks import data_files
 from genenv_jax.scoring import landlock, seccomp
 
-# What a benchmark can ask for in its attribute `worker_needs`.
-NETWORK = "network"  # an endpoint that it calls, with the key for it
-FILES = "files"  # its directory may be written to
+# Permissions that a benchmark can request in its attribute `worker_needs`.
+NETWORK = "network"  # call an endpoint, with its key
+FILES = "files"  # write to the worker's directory
 NEEDS = (NETWORK, FILES)
 
 MAX_FILE = 64 * 2**20  # bytes of one file of a worker that may write
 MAX_DIRECTORY = 256 * 2**20  # bytes of all its files
 MAX_ENTRIES = 10_000  # files and directories
 _LAST_WORDS = 500  # characters of a dead worker's standard error that are quoted
-_MAX_MESSAGES = 2**20  # bytes that another one may write, to its standard error
-# Bytes of address space beside `memory`, for libraries and what threads only reserve.
+_MAX_MESSAGES = 2**20  # bytes that any other worker may write, to its standard error
+# Bytes of address space beyond `memory`, for libraries and what threads only reserve.
 _MAPPED = 2 * 2**30
 
 _INHERITED = ("PATH", "LANG", "LANGUAGE", "TZ", "LD_LIBRARY_PATH", "PYTHONHOME")
@@ -51,7 +51,7 @@ _OF_NETWORKS = (
 )
 _PR_SET_PDEATHSIG, _PR_SET_NO_NEW_PRIVS, _SIGKILL = 1, 38, 9
 _CAPABILITIES = 0x20080522  # version of the structure
-_READ_FILES = 0b110  # those by which root reads others' files; all others go
+_READ_FILES = 0b110  # capabilities by which root reads others' files; all others are dropped
 
 _DONE = "in force"
 
@@ -67,10 +67,10 @@ def check_needs(needs: Collection[str]) -> tuple[str, ...]:
 
 
 class Room:
-    """An empty directory for one worker process, and a file without a name for its standard error.
+    """An empty directory for one worker process, and an unnamed file for its standard error.
 
     Attributes:
-      path: of the directory; `ownership.remove_stale` removes it where the run was killed.
+      path: of the directory; `ownership.remove_stale` removes it after the run was killed.
       errors: the file.
     """
 
@@ -81,8 +81,8 @@ class Room:
         self.close = weakref.finalize(self, _clear, self.path, self.errors)
 
     def last_words(self) -> str:
-        """The last line that the process wrote to its standard error; "" where there is none."""
-        length, text = 4 * _LAST_WORDS, ""  # bytes: a character has four at most
+        """The last line that the process wrote to its standard error; "" if there is none."""
+        length, text = 4 * _LAST_WORDS, ""  # bytes; a character has at most four
         with contextlib.suppress(OSError, ValueError):  # closed by another thread
             begin = max(0, os.fstat(self.errors.fileno()).st_size - length)
             text = os.pread(self.errors.fileno(), length, begin).decode(errors="replace")
@@ -90,7 +90,7 @@ class Room:
         return lines[-1][-_LAST_WORDS:] if lines else ""
 
     def excess(self) -> str:
-        """By what the files in the directory exceed the bounds; "" for nothing."""
+        """How the files in the directory exceed the limits; "" if they do not."""
         waiting, size, entries = [self.path], 0, 0
         while waiting:
             with contextlib.suppress(OSError), os.scandir(waiting.pop()) as found:
@@ -114,9 +114,9 @@ def _clear(path: str, errors: IO[bytes]) -> None:
 
 
 def environment(directory: str, needs: Collection[str] = ()) -> dict[str, str]:
-    """A worker's environment variables: none of the run's but for a short list.
+    """A worker's environment variables: a short list of the run's, and no others.
 
-    Home and scratch are its own directory; where benchmarks' data and Python's packages lie stays as it is.
+    Home and temporary directory are its own directory; paths of benchmark data and packages are kept.
     """
     names = [*_INHERITED, *(_OF_NETWORKS if NETWORK in needs else ())]
     names += [name for name in os.environ if name.startswith("LC_")]
@@ -126,12 +126,12 @@ def environment(directory: str, needs: Collection[str] = ()) -> dict[str, str]:
     kept["TFDS_DATA_DIR"] = os.path.abspath(data_files.prepared_directory().parent)
     if shared := os.environ.get("GENENV_DATA"):
         kept["GENENV_DATA"] = os.path.abspath(shared)
-    # The order of sets is the same in every worker; and each takes one core.
+    # Sets iterate in the same order in every worker, and each worker uses one core.
     return kept | {"PYTHONHASHSEED": "0", "OMP_NUM_THREADS": "1"}
 
 
 def summary(protections: Mapping[str, str]) -> tuple[str, bool]:
-    """One line for the log: what is in force and what this system lacks; whether that is nothing."""
+    """(line, complete): a log line of what is in force and what this system lacks; whether it lacks none."""
     have = [f"{name} ({how})" for name, how in protections.items() if not how.startswith("NO")]
     lack = [
         f"{name} ({how[3:].strip()})" for name, how in protections.items() if how.startswith("NO")
@@ -144,14 +144,14 @@ def summary(protections: Mapping[str, str]) -> tuple[str, bool]:
 
 
 def isolate(memory: int, needs: Collection[str], directory: str) -> dict[str, str]:
-    """Takes from this process what it does not need; before a benchmark's packages are imported.
+    """Restricts this process to what it needs; call it before importing a benchmark's packages.
 
     Args:
-      memory: bytes of data that it may hold; 0 for no limit.
+      memory: limit on its data, in bytes; 0 for no limit.
       needs: some of `NEEDS`.
-      directory: the only place for files, where they are among the needs.
+      directory: the only place where it may write files, if it needs `FILES`.
     Returns:
-      for each protection the mechanism that is in force, or "NO: " and why there is none.
+      for each protection, the mechanism in force, or "NO: " and why there is none.
     """
     libc = ctypes.CDLL(None, use_errno=True)
     _end_with_the_run(libc)
@@ -186,7 +186,7 @@ def isolate(memory: int, needs: Collection[str], directory: str) -> dict[str, st
 
 
 def _limit(memory: int, file_size: int) -> dict[str, str]:
-    """Resource limits; no core dumps, as a crash is an outcome here."""
+    """Sets resource limits, and disables core dumps, as crashes are expected here."""
     wanted = {"file size": ("RLIMIT_FSIZE", file_size), "": ("RLIMIT_CORE", 0)}
     if memory:
         wanted["memory"] = ("RLIMIT_DATA", memory)
@@ -200,14 +200,14 @@ def _limit(memory: int, file_size: int) -> dict[str, str]:
             made[name] = f"{size / 2**20:.0f} MiB"
         except (AttributeError, OSError, ValueError) as error:
             made[name] = f"NO: {limit}, {error}"
-    # Where the machine runs out of memory, the kernel is to take this process first.
+    # If the machine runs out of memory, the kernel should kill this process first.
     with contextlib.suppress(OSError):
         pathlib.Path("/proc/self/oom_score_adj").write_text("1000")
     return {name: how for name, how in made.items() if name}
 
 
 def limit_cpu(seconds: float) -> None:
-    """From now on this process may use so much CPU time, of all threads; then SIGXCPU ends it."""
+    """Limits this process to `seconds` more CPU time over all threads; then SIGXCPU kills it."""
     used = resource.getrusage(resource.RUSAGE_SELF)
     limit = int(used.ru_utime + used.ru_stime + seconds) + 1
     with contextlib.suppress(OSError, ValueError):
@@ -216,13 +216,13 @@ def limit_cpu(seconds: float) -> None:
 
 
 def _end_with_the_run(libc: ctypes.CDLL) -> None:
-    """The kernel ends this process when the thread of the run that started it ends."""
+    """Makes the kernel kill this process when the thread of the run that started it ends."""
     with contextlib.suppress(AttributeError):
         libc.prctl(_PR_SET_PDEATHSIG, _SIGKILL, 0, 0, 0)
 
 
 def _drop_privileges(libc: ctypes.CDLL) -> str:
-    """No more than a plain user's rights for root, and none to be had by starting a program."""
+    """Reduces root to a plain user's rights, and prevents gaining rights by starting a program."""
 
     class Header(ctypes.Structure):
         _fields_ = [("version", ctypes.c_uint32), ("pid", ctypes.c_int)]

@@ -1,7 +1,7 @@
-"""Landlock on Linux (5.13 and later): a process gives up writing anywhere but below one directory.
+"""Landlock on Linux (5.13 and later): restricts a process to writing below one directory.
 
-Needs no privilege and cannot be taken back.  It also hides from the process what belongs to others: their
-memory, environments and open files below /proc.  Numbers: linux/landlock.h; which version knows what:
+It needs no privileges and is irreversible.  It also hides other processes' memory, environments and open
+files below /proc.  Numbers: linux/landlock.h; features by version:
 Documentation/userspace-api/landlock.rst.
 """
 
@@ -25,14 +25,14 @@ _SOCKETS, _SIGNALS = 0b01, 0b10  # abstract sockets; to processes outside; versi
 
 
 def version() -> int:
-    """What the kernel offers.  Raises OSError where it has none."""
-    if sys.platform != "linux":  # elsewhere the number means something else
+    """The kernel's Landlock version.  Raises OSError if it has none."""
+    if sys.platform != "linux":  # elsewhere the system call number means something else
         raise OSError(errno.ENOTSUP, os.strerror(errno.ENOTSUP))
     return _call(_CREATE, None, ctypes.c_size_t(0), _VERSION)
 
 
 def restrict(directory: str | None, network: bool) -> int:
-    """Forbids this process every change of the file system outside `directory`, and of /dev/null.
+    """Forbids this process all changes of the file system outside `directory` and /dev/null.
 
     Its `no_new_privs` must be set.
 
@@ -40,10 +40,10 @@ def restrict(directory: str | None, network: bool) -> int:
       directory: where files and directories may be made, written and removed; None: nowhere.
       network: whether TCP and abstract sockets stay allowed.
     Returns:
-      the version in force.  From 4 on TCP is refused, from 6 on abstract sockets and, in any case,
-      signals to other processes.
+      the version in force.  Unless `network`, TCP is refused from version 4 and abstract sockets from 6.
+      Signals to other processes are refused from version 6 in any case.
     Raises:
-      OSError: the kernel has none.
+      OSError: the kernel has no Landlock.
     """
     found = version()
     changes = _ALL_CHANGES

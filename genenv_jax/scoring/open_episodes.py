@@ -1,6 +1,6 @@
-"""The episodes that one process holds open, each known by a key.
+"""The episodes that one process holds open, by key.
 
-Nothing here imports JAX: this is the worker processes' side.
+Nothing here imports JAX, since it runs in worker processes.
 """
 
 from __future__ import annotations
@@ -14,8 +14,8 @@ from genenv_jax.benchmarks.base import Benchmark, Episode, Message, Score, Task
 class OpenEpisodes:
     """Advances episodes by the answers given so far.
 
-    An episode that is not open here (its process was lost, or it is new) is played from the start: all
-    that it depends on are its task and its answers.
+    An episode that is not open here (its process was lost, or it is new) is played from the start, since it
+    depends only on its task and its answers.
     """
 
     def __init__(self, benchmark: Benchmark):
@@ -23,12 +23,12 @@ class OpenEpisodes:
         self._open: dict[Hashable, tuple[Episode, int]] = {}
 
     def advance(self, key: Hashable, task: Task, answers: Sequence[str]) -> list[Message] | Score:
-        """Plays the answers that an episode has not taken yet.
+        """Plays the answers that an episode has not received yet.
 
         Returns:
-          the conversation to answer next, or the score of an episode that has ended; it is closed then.
+          the conversation to answer next, or the score of an episode that has ended, which is then closed.
         """
-        # Not among the open ones while it plays: one that raises is not to be played on.
+        # Not in `_open` while it plays, so that an episode that raises is not continued.
         episode, taken = self._open.pop(key, (None, 0))
         if episode is None:
             episode = self._benchmark.episode(task)
@@ -40,14 +40,14 @@ class OpenEpisodes:
                     return score
             messages = episode.messages()
         except BaseException:
-            with contextlib.suppress(Exception):  # the first error is the one to hear of
+            with contextlib.suppress(Exception):  # report the first error
                 episode.close()
             raise
         self._open[key] = episode, len(answers)
         return messages
 
     def drop(self, key: Hashable) -> None:
-        """Closes an episode that is not played to its end; nothing happens where it is not open."""
+        """Closes an episode before its end; does nothing if it is not open."""
         episode, _ = self._open.pop(key, (None, 0))
         if episode is not None:
             episode.close()

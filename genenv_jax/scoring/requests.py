@@ -1,6 +1,6 @@
-"""What is asked about a text that a model wrote, and what stands in where there is no answer.
+"""Questions about a text that a model wrote, and the outcomes that replace missing answers.
 
-Nothing here imports JAX: worker processes do not, since the chips of a TPU belong to one process.
+Nothing here imports JAX: worker processes must not, since the chips of a TPU belong to one process.
 """
 
 from __future__ import annotations
@@ -18,19 +18,19 @@ Outcome = Score | Task | Rejection | list[Message]
 SCORE = "score"  # (task, text) -> Score
 VERIFY = "verify"  # (done, seed, task_id, generation, admit, text) -> Task | Rejection
 EPISODE = "episode"  # (key, task, answers) -> messages | Score; see `OpenEpisodes`
-DROP = "drop"  # (key,) -> no messages: the episode is given up
+DROP = "drop"  # (key,) -> no messages: the episode is abandoned
 
-PROMPT_TOO_LONG = "prompt_too_long"  # of an episode whose conversation outgrew the prompt
-EPISODE_TOO_LONG = "episode_too_long"  # of one that outgrew the tokens of an episode
-TIMEOUT, CRASH = "timeout", "crash"  # how an answer can fail to come
+PROMPT_TOO_LONG = "prompt_too_long"  # an episode's conversation outgrew the prompt limit
+EPISODE_TOO_LONG = "episode_too_long"  # an episode outgrew its token limit
+TIMEOUT, CRASH = "timeout", "crash"  # why there is no answer
 
 
 def answer(
     benchmark: Benchmark, episodes: OpenEpisodes, question: str, arguments: Sequence[Any]
 ) -> Outcome:
-    """Answers a question; what the benchmark raises passes through.
+    """Answers a question; exceptions of the benchmark propagate.
 
-    episodes: those that the process that is asked holds open.
+    episodes: those that this process holds open.
     """
     if question == EPISODE:
         return episodes.advance(*arguments)
@@ -53,7 +53,7 @@ def answer(
 
 
 def failure(question: str, how: str, detail: str) -> Outcome:
-    """The outcome where no answer came: an invalid score, or a rejection.
+    """The outcome if there is no answer: an invalid score, or a rejection.
 
     Its reason is "score_timeout", "score_crash", "verify_timeout", "verify_crash", "episode_timeout" or
     "episode_crash".
@@ -68,7 +68,7 @@ def _reasons(question: str) -> tuple[str, ...]:
     return tuple(failure(question, how, "").reason for how in (TIMEOUT, CRASH))
 
 
-# Why an episode has no verdict, and why any answer has none.
+# Reasons why an episode has no verdict, and why any answer has none.
 BROKEN_EPISODES = (*_reasons(EPISODE), ENVIRONMENT_ERROR)
 FAILED_SCORES = (*_reasons(SCORE), *BROKEN_EPISODES)
 
@@ -84,7 +84,7 @@ def unpack(text: str) -> list[Outcome]:
 
 
 def to_json(outcome: Outcome) -> list[Any]:
-    """An outcome's kind and its plain values.  Raises AttributeError or TypeError for what is none."""
+    """An outcome's kind and its plain values.  Raises AttributeError or TypeError for other objects."""
     if isinstance(outcome, Score):
         verdict = float(outcome.reward), bool(outcome.success), bool(outcome.valid)
         return ["score", (*verdict, outcome.reason, dict(outcome.detail))]
@@ -96,7 +96,7 @@ def to_json(outcome: Outcome) -> list[Any]:
 
 
 def from_json(kind: str, value: Any) -> Outcome:
-    """Inverse of `to_json`.  Raises ValueError, TypeError or KeyError for what it does not write."""
+    """Inverse of `to_json`.  Raises ValueError, TypeError or KeyError for malformed values."""
     if kind == "task":
         return Task.from_json(value)
     if kind == "messages":

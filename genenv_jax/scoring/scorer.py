@@ -1,14 +1,14 @@
-"""The scorer: takes completions as they are finished, and answers when all of them are.
+"""The scorer: scores completions as they finish, and returns the outcomes when all are done.
 
     batch = scorer.batch()
     sampler(..., on_completion=lambda i, j, tokens, done: batch.add((i, j), tokens, SCORE, tasks[i]))
     outcomes = batch.collect()              # {(i, j): (text, Score)}, whatever the order of arrival
 
-Completions are decoded and scored in threads of this process while the devices go on.  With worker
-processes, each thread has one of them answer, within a time limit.
+Threads of this process decode and score completions while the devices keep sampling.  With worker
+processes, each thread sends its completion to one of them, with a time limit.
 
-In a run of several processes the first one scores, and all take its outcomes: a timeout is a matter of
-time, and two processes that disagree about one would come to different decisions.
+In a run with several processes, the first one scores and all use its outcomes: timeouts depend on timing,
+and processes that disagree about one would make different decisions.
 """
 
 from __future__ import annotations
@@ -38,17 +38,17 @@ from genenv_jax.settings import Settings, within
 
 Key = tuple[int, int]
 
-_LOGGED = 5  # failures of a kind that are logged
+_LOGGED = 5  # failures of each kind to log
 
 
 @dataclasses.dataclass(frozen=True)
 class ScoringConfig(Settings):
-    """`config.scoring`: who scores and verifies texts, while the devices sample.
+    """`config.scoring`: how texts are scored and verified while the devices sample.
 
     Attributes:
-      workers: processes; 0: a thread, or processes where the benchmark asks for them (`isolated`).
-      timeout: seconds for one text, in a process.
-      memory: GiB of one process; 0: no limit.
+      workers: worker processes; 0: a thread, or processes if the benchmark requires them (`isolated`).
+      timeout: seconds for one text in a worker process.
+      memory: GiB for each worker process; 0: no limit.
     """
 
     workers: int = within(0, 0)
@@ -57,9 +57,9 @@ class ScoringConfig(Settings):
 
 
 def worker_count(benchmark: Benchmark, workers: int) -> int:
-    """How many worker processes score: as many as are asked for; 0 means none.
+    """The number of worker processes: as many as configured; 0 means none.
 
-    A benchmark that is `isolated` gets some in any case: one for each core but one, 16 at most.
+    A benchmark that is `isolated` always gets some: by default one for each core but one, at most 16.
     """
     if workers or not getattr(benchmark, "isolated", False):
         return workers
@@ -73,12 +73,12 @@ class Scorer:
     Args:
       benchmark: scores and inspects.
       decode: token ids -> text.  Called from several threads at a time.
-      config: its settings; `worker_count` says how many processes that makes.
+      config: its settings; `worker_count` gives the number of processes.
     Attributes:
       episodes: plays the episodes of an interactive benchmark.
     Raises:
       ValueError: the benchmark cannot be scored in worker processes; the first one is started here.
-      RuntimeError: that one does not start.
+      RuntimeError: the first worker process does not start.
     """
 
     def __init__(
@@ -92,7 +92,7 @@ class Scorer:
         count = worker_count(benchmark, config.workers) if processes.is_writer() else 0
         limits = config.timeout, config.memory
         self._workers = [Worker(benchmark, *limits) for _ in range(count)]
-        # Of their own: an episode stays with its process, and a text is scored by any that is idle.
+        # Separate workers: an episode stays in its process, but any idle worker can score a text.
         stages = [Worker(benchmark, *limits) for _ in range(count)]
         self.episodes = Episodes(benchmark, stages)
         self._idle: queue.SimpleQueue[Worker] = queue.SimpleQueue()
@@ -102,9 +102,9 @@ class Scorer:
         self._failures: collections.Counter[str] = collections.Counter()
         self._closed = False
         if count:
-            with contextlib.suppress(OSError):  # directories of workers whose run was killed
+            with contextlib.suppress(OSError):  # directories of workers of killed runs
                 remove_stale(pathlib.Path(tempfile.gettempdir()))
-            self._workers[0].start()  # what is wrong with the benchmark shows here, before training
+            self._workers[0].start()  # the benchmark's errors show here, before training
             line, complete = isolation.summary(self._workers[0].protections)
             (logging.info if complete else logging.warning)("%s", line)
 
@@ -115,11 +115,11 @@ class Scorer:
         self.close()
 
     def batch(self) -> Batch:
-        """Takes the completions of one call of a sampler."""
+        """A new batch, for the completions of one sampler call."""
         return Batch(self)
 
     def close(self) -> None:
-        """Ends threads and processes; what has not been answered is dropped."""
+        """Stops threads and processes; unanswered questions are dropped."""
         self._closed = True
         self._threads.shutdown(wait=False, cancel_futures=True)
         for worker in self._workers:
@@ -129,13 +129,13 @@ class Scorer:
     def submit(
         self, tokens: Sequence[int], question: str, arguments: tuple[Any, ...]
     ) -> Future[tuple[str, requests.Outcome | None]]:
-        """Has a text answered as soon as a thread is free; see `Batch.add`."""
+        """Queues a question about a text; see `Batch.add`."""
         return self._threads.submit(self._answer, tokens, question, arguments)
 
     def _answer(
         self, tokens: Sequence[int], question: str, arguments: tuple[Any, ...]
     ) -> tuple[str, requests.Outcome | None]:
-        """Text and outcome; no outcome in processes that do not score."""
+        """(text, outcome); the outcome is None in processes that do not score."""
         text = self._decode(tokens)
         if not processes.is_writer():
             return text, None
@@ -154,7 +154,7 @@ class Scorer:
         if not self._workers:
             try:
                 return requests.answer(self._benchmark, self._here, question, arguments)
-            except Exception as error:  # it promised not to; one text must not end the run
+            except Exception as error:  # it should not raise; one text must not end the run
                 raise NoAnswer(requests.CRASH, traceback.format_exc().strip()) from error
         worker = self._idle.get()
         try:
@@ -164,9 +164,9 @@ class Scorer:
 
 
 class Batch:
-    """Completions of one call of a sampler, being scored.
+    """Completions of one sampler call, being scored.
 
-    Every process of a run adds the same ones, in whatever order, and collects.
+    Every process of a run adds the same completions, in any order, and collects.
     """
 
     def __init__(self, scorer: Scorer):
@@ -174,22 +174,22 @@ class Batch:
         self._futures: dict[Key, Future[tuple[str, requests.Outcome | None]]] = {}
 
     def add(self, key: Key, tokens: Sequence[int], question: str, *arguments: Any) -> None:
-        """Hands over a finished completion.
+        """Adds a finished completion.
 
         Args:
-          key: its prompt and its place among the prompt's samples; each once.
+          key: (prompt, sample); each may be added once.
           tokens: token ids.
           question: one of `requests`.
-          arguments: what the question takes before the text.
+          arguments: the question's arguments before the text.
         """
         if key in self._futures:
             raise ValueError(f"completion {key} was added before: expected each once")
         self._futures[key] = self._scorer.submit(tokens, question, arguments)
 
     def collect(self) -> dict[Key, tuple[str, requests.Outcome]]:
-        """Waits for all of them: text and outcome by key, in the order of the keys.
+        """Waits for all completions; returns (text, outcome) by key, sorted by key.
 
-        Raises RuntimeError or ValueError where a worker process cannot be started any more.
+        Raises RuntimeError or ValueError if a worker process cannot be restarted.
         """
         keys = sorted(self._futures)
         answers = [self._futures[key].result() for key in keys]

@@ -1,9 +1,9 @@
-"""A seccomp filter on Linux: system calls that a worker process has no need of are refused with EPERM.
+"""A seccomp filter on Linux: refuses system calls that a worker process does not need, with EPERM.
 
-What is refused holds for the process and all its threads, cannot be taken back, and needs no privilege.
-The filter is a list of what is refused, not of what is allowed, so that Python and native engines go on
-with whatever else they call.  Numbers: the kernel's tables (arch/x86/entry/syscalls/syscall_64.tbl and
-scripts/syscall.tbl); layout: linux/seccomp.h, linux/filter.h.
+The filter applies to the process and all its threads, is irreversible, and needs no privileges.  It is a
+deny list, not an allow list, so that Python and native engines keep working whatever else they call.
+Numbers: the kernel's tables (arch/x86/entry/syscalls/syscall_64.tbl and scripts/syscall.tbl); layout:
+linux/seccomp.h, linux/filter.h.
 """
 
 from __future__ import annotations
@@ -24,9 +24,9 @@ NETWORK, PROCESSES, OTHERS, METADATA, KERNEL = GROUPS = (
     "kernel",
 )
 
-# By group and name: the number on x86_64 and on aarch64, -1 where there is none.
+# By group and name: the number on x86_64 and on aarch64, -1 if there is none.
 _REFUSED = {
-    # No way to any peer, sockets of this machine (a container daemon's, an agent's) included.
+    # No connections at all, including local sockets (a container daemon's, an agent's).
     NETWORK: {"socket": (41, 198)},
     PROCESSES: {
         "fork": (57, -1),
@@ -36,7 +36,7 @@ _REFUSED = {
         "unshare": (272, 97),
         "setns": (308, 268),
     },
-    # To signal, read, change or slow down another process.
+    # Calls that signal, read, change or slow down another process.
     OTHERS: {
         "tkill": (200, 130),
         "rt_sigqueueinfo": (129, 138),
@@ -56,7 +56,7 @@ _REFUSED = {
         "sched_setparam": (142, 118),
         "sched_setattr": (314, 274),
     },
-    # Changes of files that Landlock does not know, or not in its first versions.
+    # File changes that Landlock does not cover, or not in its first versions.
     METADATA: {
         "truncate": (76, 45),
         "chmod": (90, -1),
@@ -80,7 +80,7 @@ _REFUSED = {
         "fremovexattr": (199, 16),
         "removexattrat": (466, 466),
     },
-    # Ways around the filter, around the limit on memory, and to the keys of the user's session.
+    # Ways around the filter or the memory limit, and access to the user's session keys.
     KERNEL: {
         "io_uring_setup": (425, 425),
         "memfd_create": (319, 279),
@@ -115,11 +115,11 @@ class _Program(ctypes.Structure):
 
 
 def install(refused: Collection[str]) -> None:
-    """Refuses the calls of some groups to this process.  Its `no_new_privs` must be set.
+    """Refuses some groups of system calls to this process.  Its `no_new_privs` must be set.
 
-    With PROCESSES a thread can be started and no process; with OTHERS, signals reach this process only.
+    With PROCESSES it can start threads but no processes; with OTHERS it can signal only itself.
 
-    Raises OSError where the kernel does not take the filter or the machine's calls are not known.
+    Raises OSError if the kernel rejects the filter or the machine's call numbers are unknown.
     """
     machine = platform.machine()
     if sys.platform != "linux" or machine not in _ARCHITECTURES or struct.calcsize("P") != 8:
@@ -139,7 +139,7 @@ def _filter(machine: str, refused: Collection[str], pid: int) -> Iterator[Sequen
     refuse = (_RETURN, 0, 0, _ERRNO | errno.EPERM)
     yield _LOAD, 0, 0, _ARCHITECTURE_AT
     yield _EQUAL, 1, 0, architecture
-    yield refuse  # 32-bit calls, whose numbers mean others
+    yield refuse  # 32-bit calls, which are numbered differently
     yield _LOAD, 0, 0, _NUMBER_AT
     if machine == "x86_64":
         yield _AT_LEAST, 0, 1, _X32
@@ -150,7 +150,7 @@ def _filter(machine: str, refused: Collection[str], pid: int) -> Iterator[Sequen
                 yield _EQUAL, 0, 1, numbers[column]
                 yield refuse
     if PROCESSES in refused:
-        # Its flags lie in memory, out of the filter's sight; without it the C library uses `clone`.
+        # The filter cannot see clone3's flags, which lie in memory; without clone3 libc uses `clone`.
         yield _EQUAL, 0, 1, _CLONE3
         yield _RETURN, 0, 0, _ERRNO | errno.ENOSYS
         yield from _unless(_CLONE[column], (_ANY_BIT, _CLONE_THREAD), refuse)
@@ -162,7 +162,7 @@ def _filter(machine: str, refused: Collection[str], pid: int) -> Iterator[Sequen
 
 
 def _unless(number: int, test: tuple[int, int], refuse: Sequence[int]) -> Iterator[Sequence[int]]:
-    """Refuses a call unless its first argument (the lower half) passes the test."""
+    """Refuses a call unless the lower half of its first argument passes the test."""
     yield _EQUAL, 0, 4, number
     yield _LOAD, 0, 0, _ARGUMENT_AT
     yield test[0], 0, 1, test[1]

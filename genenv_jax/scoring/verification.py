@@ -1,9 +1,9 @@
 """Verification: which generations become tasks.
 
-The paper trusts what the simulator writes; here a task enters training only when it parses strictly,
-its tools and reference answer are well formed, the reference answer earns full reward under the task's
-own checker and follows from the request as far as the benchmark can see, it is no copy of a seed, of a
-pool task or of a batch-mate, and it matches no held-out task.  Rejections are counted by reason.
+The paper trusts the simulator's output; here a task enters training only if it parses strictly, its tools
+and reference answer are well formed, the reference answer earns full reward under the task's own checker
+and follows from the request as far as the benchmark can tell, it is not a copy of a seed, a pool task or
+another task of its batch, and it matches no held-out task.  Rejections are counted by reason.
 """
 
 from __future__ import annotations
@@ -21,11 +21,11 @@ from genenv_jax.benchmarks.thoughts import after_thoughts
 from genenv_jax.benchmarks.wording import Subsequences, fold, words
 from genenv_jax.settings import Settings, choice, within
 
-# What is admitted: tasks that pass their own checks, or all that parse, as in the paper's public code.
+# Tasks to admit: those that pass their own checks, or all that parse, as in the paper's public code.
 PROVEN, PARSED = "proven", "parsed"
-_BOUNDS = (base.NOT_TEXT, base.TOO_LONG, base.TOO_DEEP)  # hold for both
+_BOUNDS = (base.NOT_TEXT, base.TOO_LONG, base.TOO_DEEP)  # apply to both
 _FEW_WORDS = 5
-_CROWDED = 16  # texts that are indexed by one shingle before its level rises
+_CROWDED = 16  # texts indexed by one shingle before its level rises
 
 
 @dataclasses.dataclass(frozen=True)
@@ -33,11 +33,11 @@ class VerificationConfig(Settings):
     """`config.verification`: which generated tasks are admitted.
 
     Attributes:
-      near_duplicate: similarity of the wording from which a task is a copy (`NearDuplicates`), and share of a
-        held-out request from which it is there again (`Requests`); 0: only canonical forms are compared.
-      pool_epochs: epochs for which an accepted task bars its copies; 0: always.
-      admit: "proven": tasks that pass their own checks; "parsed": all that can be read, with the answer that
-        the simulator wrote, as the paper's public code does.
+      near_duplicate: smallest similarity of wording that makes a task a copy (`NearDuplicates`), and smallest
+        share of a held-out request that repeats it (`Requests`); 0: only canonical forms are compared.
+      pool_epochs: epochs for which copies of an accepted task are rejected; 0: always.
+      admit: "proven": tasks that pass their own checks; "parsed": all that parse, with the simulator's own
+        reference answer, as in the paper's public code.
     """
 
     near_duplicate: float = within(0.8, 0, 1)
@@ -46,7 +46,7 @@ class VerificationConfig(Settings):
 
 
 def shingles(text: str, size: int = 5) -> frozenset[int]:
-    """64-bit hashes of all runs of `size` folded words (of the whole text where it is shorter)."""
+    """64-bit hashes of all runs of `size` folded words (of the whole text if it is shorter)."""
     parts = fold(text).split()
     runs = [" ".join(parts[i : i + size]) for i in range(max(1, len(parts) - size + 1))]
     hashed = (hashlib.blake2b(run.encode("utf-8", "replace"), digest_size=8) for run in runs)
@@ -57,15 +57,15 @@ class NearDuplicates:
     """Texts seen so far, searchable by Jaccard similarity of their shingles.
 
     An inverted index with prefix filtering (Chaudhuri et al., "A primitive operator for similarity joins in
-    data cleaning", ICDE 2006), which is exact: all shingles have one order, and a text of n shingles that has
-    to share m of them to be similar to any other is indexed, and looked up, by its first n − m + 1 alone.
-    Two similar texts have one of these in common; those found are compared whole.
+    data cleaning", ICDE 2006), which is exact.  All shingles have a global order.  A text of n shingles that
+    must share m of them to be similar to another text is indexed, and looked up, by its first n − m + 1 only.
+    Two similar texts have one of these in common; candidates are then compared in full.
 
-    Rare shingles come first, so that few texts are found: where more than `_CROWDED` · 2^level texts are
-    indexed by a shingle its level rises, and they are indexed by the one that is next in the new order.
+    Rare shingles come first, so that there are few candidates: if more than `_CROWDED` · 2^level texts are
+    indexed by a shingle, its level rises, and they are indexed by the next shingle in the new order.
 
     Args:
-      threshold: similarity from which a text counts as a copy, in (0, 1]; 0 switches the index off.
+      threshold: smallest similarity that makes a text a copy, in (0, 1]; 0 switches the index off.
     """
 
     def __init__(self, threshold: float):
@@ -73,18 +73,18 @@ class NearDuplicates:
         self._texts: list[array.array] = []  # shingles of each
         self._epochs: list[float] = []
         self._index: dict[int, list[int]] = {}  # shingle -> texts that have it among their first
-        self._levels: dict[int, int] = {}  # of shingles; those that are not here have level 0
+        self._levels: dict[int, int] = {}  # level of each shingle, if not 0
 
     def __len__(self) -> int:
         return len(self._texts)
 
     def add(self, text: str, epoch: float = float("inf")) -> None:
-        """Remembers a text and the epoch that it is from."""
+        """Adds a text and its epoch."""
         if self.threshold:
             self._insert(array.array("Q", shingles(text)), epoch)
 
     def matches(self, text: str, after: float = float("-inf")) -> bool:
-        """Whether some text remembered from after the epoch `after` is as similar as the threshold."""
+        """Whether the similarity to some text from after the epoch `after` reaches the threshold."""
         if not self.threshold:
             return False
         grams = shingles(text)
@@ -92,7 +92,7 @@ class NearDuplicates:
         return any(self._epochs[i] > after and self._similar(grams, self._texts[i]) for i in found)
 
     def forget(self, until: float) -> None:
-        """Lets go of the texts from the epoch `until` and before, as soon as they are half of all."""
+        """Removes the texts up to epoch `until`, once they are at least half of all texts."""
         kept = [i for i, epoch in enumerate(self._epochs) if epoch > until]
         if 2 * len(kept) <= len(self._texts):
             texts, epochs = self._texts, self._epochs
@@ -101,8 +101,8 @@ class NearDuplicates:
                 self._insert(texts[i], epochs[i])
 
     def _first(self, grams: Collection[int]) -> list[int]:
-        """The shingles of a text that it is indexed by."""
-        # `_similar` at its most favourable: to a text that is part of this one.
+        """The shingles that a text is indexed by."""
+        # The fewest shared shingles that can pass `_similar`: the other text is part of this one.
         shared = max(1, math.ceil(self.threshold * len(grams)))
         order = sorted(grams, key=lambda gram: (self._levels.get(gram, 0), gram))
         return order[: len(grams) - shared + 1]
@@ -128,7 +128,7 @@ class NearDuplicates:
             crowded |= self._file(moved)
 
     def _file(self, entries: Sequence[tuple[int, int]]) -> set[int]:
-        """Indexes texts by shingles; returns those of them that are crowded."""
+        """Indexes texts by shingles; returns the shingles that are now crowded."""
         for gram, i in entries:
             self._index.setdefault(gram, []).append(i)
         full = lambda gram: len(self._index[gram]) > _CROWDED << self._levels.get(gram, 0)  # noqa: E731
@@ -136,13 +136,13 @@ class NearDuplicates:
 
 
 class Requests:
-    """Requests, searchable for one that says the same in more or in some other words.
+    """Requests, searchable for repetitions with additional or slightly different words.
 
-    A request is there again if another one asks for the same (`Benchmark.requests`) and has so large a share
-    of its words (`wording.words`) in their order, whatever stands between, before and after them: one word in
-    five breaks all runs of words, and one sentence more dilutes a similarity.  Many requests contain one of
-    fewer than `_FEW_WORDS` words, so it must also be so large a share of the other.  Requests that ask for
-    something else are left to `NearDuplicates`.
+    A request repeats a known one if it asks for the same (`Benchmark.requests`) and contains at least the
+    `threshold` share of its words (`wording.words`) in order, with any words around them.  Shingles miss it:
+    one changed word in five breaks all runs, and an extra sentence dilutes the similarity.  Many requests
+    contain one of fewer than `_FEW_WORDS` words, so a short one must also be that large a share of the other.
+    Requests that ask for something else are left to `NearDuplicates`.
 
     Args:
       threshold: the share, in (0, 1]; 0 switches the index off.
@@ -153,12 +153,12 @@ class Requests:
         self._index: dict[tuple[str, ...], list[Subsequences]] = collections.defaultdict(list)
 
     def add(self, wording: str, asked: Sequence[str]) -> None:
-        """Remembers a request."""
+        """Adds a request."""
         if self.threshold and (sequence := words(wording)):
             self._index[tuple(asked)].append(Subsequences(sequence))
 
     def matches(self, wording: str, asked: Sequence[str]) -> bool:
-        """Whether a remembered request is there again."""
+        """Whether a request repeats a known one."""
         known = self._index.get(tuple(asked), ())
         other = words(wording) if known else []
         return any(
@@ -178,17 +178,17 @@ def inspect(
     generation: int,
     admit: str = PROVEN,
 ) -> Task | Rejection:
-    """Parses a generation and verifies what it says by itself, without a look at other tasks.
+    """Parses a generation and verifies it on its own, without comparing it with other tasks.
 
     Args:
       benchmark: parses, executes and scores.
       text: what the simulator wrote.
       done: whether it ended by itself, rather than at the token limit.
-      seed: the task that it was to vary.
-      task_id: id that the task gets.
+      seed: the task that it should vary.
+      task_id: id for the task.
       generation: epoch.
-      admit: PROVEN, or PARSED: a task that was read but fails its checks passes all the same, with the answer
-        that the simulator wrote for it, unless it exceeds a bound or the benchmark cannot work with it.
+      admit: PROVEN, or PARSED: a task that parses but fails its checks passes anyway, with the simulator's
+        own answer, unless it exceeds a bound or the benchmark cannot use it.
     """
     if not text.strip():
         return Rejection(base.EMPTY)
@@ -218,7 +218,7 @@ def _fault(benchmark: Benchmark, task: Task) -> Rejection | None:
 
 
 def _works(benchmark: Benchmark, task: Task) -> bool:
-    """Whether a task that failed its checks can be shown, answered, scored and described at all."""
+    """Whether a task that failed its checks can still be shown, answered, scored and described."""
     try:
         benchmark.agent_messages(task)
         benchmark.canonical(task)
@@ -233,17 +233,17 @@ def _works(benchmark: Benchmark, task: Task) -> bool:
 
 
 class Verifier:
-    """Checks generations one after the other; each accepted task becomes part of what it knows.
+    """Checks generations one after the other, each also against the tasks accepted before it.
 
-    `inspect`, which depends on the text alone, may be done before and elsewhere; `compare` is the rest.
+    `inspect`, which depends only on the text, can run earlier and in another process; `compare` is the rest.
 
     Args:
       benchmark: parses, executes and scores.
       seeds: tasks that a generation must not copy.
       held_out: evaluation tasks that a generation must not match.
-      config: its settings.  A small world runs out of new tasks, and to practise one again after some epochs
-        does no harm: hence `pool_epochs`.
-      fits: a rejection where the agent cannot read a task.
+      config: its settings.  `pool_epochs` is for small worlds that run out of new tasks, since practising a
+        task again after some epochs does no harm.
+      fits: returns a rejection if the task's prompt is too long for the agent, else None.
     """
 
     def __init__(
@@ -260,9 +260,9 @@ class Verifier:
         self._held_out_texts = NearDuplicates(near_duplicate)
         self._held_out_requests = Requests(near_duplicate)
         self._texts = NearDuplicates(near_duplicate)
-        # canonical form -> epoch in which it was last accepted; seeds always bar their copies.
+        # canonical form -> epoch in which it was last accepted; infinity for seeds.
         self._known: dict[str, float] = {}
-        self._latest = float("-inf")  # generation that was admitted
+        self._latest = float("-inf")  # newest admitted generation
         for task in held_out:
             self._held_out_texts.add(benchmark.text(task))
             for wording, asked in benchmark.requests(task):
@@ -272,7 +272,7 @@ class Verifier:
             self._texts.add(benchmark.text(task))
 
     def compare(self, task: Task) -> Task | Rejection:
-        """An inspected task, or its rejection: it matches one that must not be copied."""
+        """An inspected task, or its rejection if it matches a task that must not be copied."""
         canonical, wording = self.benchmark.canonical(task), self.benchmark.text(task)
         if (
             canonical in self._held_out
@@ -288,7 +288,7 @@ class Verifier:
         return task
 
     def decide(self, outcome: Task | Rejection) -> Task | Rejection:
-        """The verdict on an inspected generation; what passes `compare` and fits too is admitted."""
+        """The verdict on an inspected generation; a task that passes `compare` and fits is admitted."""
         if isinstance(outcome, Task):
             outcome = self.compare(outcome)
         if isinstance(outcome, Task):
@@ -298,7 +298,7 @@ class Verifier:
         return outcome
 
     def admit(self, task: Task) -> None:
-        """Makes an accepted task one that those of its own and of later generations must not copy."""
+        """Adds an accepted task, which tasks of its own and of later generations must not copy."""
         if self.pool_epochs and task.generation > self._latest:
             self._latest, forgotten = task.generation, self._forgotten(task.generation)
             self._texts.forget(forgotten)
@@ -308,13 +308,13 @@ class Verifier:
         self._texts.add(self.benchmark.text(task), task.generation)
 
     def _forgotten(self, generation: int) -> float:
-        """The last generation whose tasks bar no copy in this one."""
+        """The last generation whose tasks may be copied in this one."""
         return generation - self.pool_epochs if self.pool_epochs else float("-inf")
 
     def state(self) -> None:
-        """Nothing beside the recorded tasks, see `Stateful`."""
+        """None: the recorded tasks are all of its state; see `Stateful`."""
 
     def restore(self, state: None, tasks: Iterable[Task]) -> None:
-        """Admits the recorded tasks of an interrupted run again, in their order."""
+        """Admits the recorded tasks of an interrupted run again, in order."""
         for task in tasks:
             self.admit(task)

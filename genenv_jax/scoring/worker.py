@@ -1,15 +1,15 @@
-"""A worker process: its program, and how the run speaks with it.
+"""A worker process: its program, and how the run communicates with it.
 
     worker = Worker(benchmark, timeout=60)
     worker.ask("score", (task, text))       # a Score; or NoAnswer after 60 s, or when the process dies
 
-The program is started with the parent's import path and nothing else of the parent, in particular not
-its main module, as multiprocessing would: that may import JAX, or start the run again.  Requests go to it
-one at a time over a socket of its own, so whatever happens to a worker concerns one question only.
+The program gets the parent's import path and nothing else of the parent.  Unlike multiprocessing it does not
+import the parent's main module, which may import JAX or start the run again.  Requests go to it one at a
+time over its own socket, so a worker's failure affects one question only.
 
 A process contains accidents (endless loops, crashes of native code, exhausted memory), and `isolation`
-takes from it what it does not need: network, files, other processes.  Its replies are data, never
-unpickled.  What a model wrote is parsed there and not evaluated, as everywhere.
+removes its access to what it does not need: network, files, other processes.  Its replies are data and never
+unpickled.  As everywhere, a model's text is parsed, never evaluated.
 """
 
 from __future__ import annotations
@@ -35,8 +35,8 @@ from genenv_jax.scoring.open_episodes import OpenEpisodes
 
 _START_TIMEOUT = 300.0  # seconds to import a benchmark's packages
 _GRACE = 5.0  # seconds after the timeout at which a worker that was not killed ends itself
-_ATTEMPTS = 3  # to start a worker
-_LOOK = 0.5  # seconds between two looks at the directory of a worker that may write
+_ATTEMPTS = 3  # attempts to start a worker
+_LOOK = 0.5  # seconds between size checks of the directory of a worker that may write
 _MAX_REPLY = 2**26  # bytes
 
 _PROGRAM = (
@@ -46,7 +46,7 @@ _PROGRAM = (
 
 
 class NoAnswer(Exception):
-    """A worker gave none.  how: `requests.TIMEOUT` or `requests.CRASH`.  detail: for the reader."""
+    """A worker gave no answer.  how: `requests.TIMEOUT` or `requests.CRASH`.  detail: for the log."""
 
     def __init__(self, how: str, detail: str):
         super().__init__(how, detail)
@@ -54,16 +54,16 @@ class NoAnswer(Exception):
 
 
 class Worker:
-    """One worker process, replaced where it is lost.  Used by one thread at a time; `close` by any.
+    """One worker process, replaced if it dies.  Used by one thread at a time; any thread may `close` it.
 
     Args:
       benchmark: pickled once here, and unpickled in the process.
       timeout: seconds for one answer.
-      memory: GiB of data that the process may hold; 0 for no limit.
+      memory: limit on the process's data, in GiB; 0 for no limit.
     Attributes:
-      protections: what `isolation.isolate` could do in the process; empty before the first start.
+      protections: what `isolation.isolate` returned in the process; empty before the first start.
     Raises:
-      ValueError: the benchmark cannot be pickled, or needs what is unknown.
+      ValueError: the benchmark cannot be pickled, or its `worker_needs` has an unknown entry.
     """
 
     def __init__(self, benchmark: Benchmark, timeout: float, memory: float = 0.0):
@@ -87,7 +87,7 @@ class Worker:
 
     @property
     def pid(self) -> int | None:
-        """Process id; None where no process runs."""
+        """Process id; None if no process runs."""
         process = self._process
         return process.pid if process and process.poll() is None else None
 
@@ -95,8 +95,8 @@ class Worker:
         """Starts the process if none runs.
 
         Raises:
-          ValueError: the benchmark cannot be opened there, or it imports JAX.
-          RuntimeError: the process does not come up; or the worker is closed.
+          ValueError: the benchmark cannot be unpickled there, or it imports JAX.
+          RuntimeError: the process does not start, or the worker is closed.
         """
         if self.pid is not None:
             return
@@ -116,7 +116,7 @@ class Worker:
         ours, theirs = socket.socketpair()
         with ours, theirs:
             for option in (socket.SO_RCVTIMEO, socket.SO_SNDTIMEO):
-                # Bounds each read and write; `ask` bounds the wait for the answer.
+                # Limits each read and write; `ask` limits the wait for the answer.
                 seconds = max(self.timeout, 1.0)
                 ours.setsockopt(socket.SOL_SOCKET, option, struct.pack("ll", int(seconds), 0))
             with self._lock:
@@ -132,7 +132,7 @@ class Worker:
                     stdout=subprocess.DEVNULL,
                     stderr=self._room.errors,
                     pass_fds=[theirs.fileno()],
-                    # Its own group: Ctrl-C is for the run alone, and what it starts ends with it.
+                    # Its own group: Ctrl-C reaches only the run, and its children are killed with it.
                     start_new_session=True,
                 )
             self._connection = Connection(ours.detach())
@@ -150,15 +150,15 @@ class Worker:
         """The answer to one of `requests`.
 
         Raises:
-          NoAnswer: it took longer than the timeout (the process is ended), the process died, or the
+          NoAnswer: it took longer than the timeout (the process is killed), the process died, or the
             benchmark raised.
-          ValueError, RuntimeError: no process can be started, see `start`.
+          ValueError, RuntimeError: no process can be started; see `start`.
         """
         self.start()
         try:
             try:
                 self._connection.send((question, arguments))
-            except OSError:  # it died while it was idle, through no fault of this text
+            except OSError:  # it died while idle; this text is not at fault
                 self._end()
                 self.start()
                 self._connection.send((question, arguments))
@@ -195,7 +195,7 @@ class Worker:
             raise NoAnswer(requests.CRASH, excess)
 
     def close(self) -> None:
-        """Ends the process, also in the middle of an answer; none is started again."""
+        """Kills the process, even during an answer; it is not restarted."""
         with self._lock:
             self._closed = True
             process, room = self._process, self._room
@@ -205,7 +205,7 @@ class Worker:
             room.close()
 
     def _end(self) -> str:
-        """Ends the process if one runs.  How it has died and what it said last; "" where there was none."""
+        """Kills the process if one runs.  Returns how it died and its last words; "" if there was none."""
         if self._connection:
             self._connection.close()
         process, self._process, self._connection = self._process, None, None
@@ -223,10 +223,10 @@ class Worker:
 
 
 def _kill(process: subprocess.Popen) -> None:
-    """Ends a process and what it has started.  One that has died by itself keeps its exit code."""
+    """Kills a process and its children.  A process that has died by itself keeps its exit code."""
     with contextlib.suppress(ProcessLookupError, PermissionError):
         os.killpg(process.pid, signal.SIGKILL)
-    # A process stuck in a dead file system hears no signal: the wait is bounded.
+    # The wait is limited: a process stuck in a dead file system receives no signal.
     with contextlib.suppress(subprocess.TimeoutExpired):
         process.wait(_GRACE)
 
@@ -247,8 +247,8 @@ def serve(descriptor: int) -> None:
     if not complaint and "jax" in sys.modules:
         complaint = "it imports JAX, and the chips of a TPU belong to one process"
     connection.send_bytes(json.dumps([complaint, protections]).encode())
-    # If the run is killed during an answer, this process must end itself.  The default action of
-    # this signal needs no Python, so it ends native code too.
+    # If the run is killed during an answer, this process must end itself.  The signal's default
+    # action needs no Python, so it also ends native code.
     signal.signal(signal.SIGALRM, signal.SIG_DFL)
     episodes = OpenEpisodes(benchmark)
     while True:

@@ -1,4 +1,4 @@
-"""Tasks that are made once, and are the same in every epoch."""
+"""Tasks that are made once and stay the same in every epoch."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from genenv_jax.tasks.sources import TaskSource
 
 
 def exist(path: pathlib.Path) -> bool:
-    """Whether a file's tasks are made already.  Every process of a run calls this at the same time."""
+    """Whether the file of tasks exists already.  Every process of a run calls this at the same time."""
     return processes.agree("fixed tasks", str(path.exists())) == "True"
 
 
@@ -24,10 +24,10 @@ class FixedTasks(TaskSource):
     """Tasks that are made once and kept in a file of the workdir, which only the first process reads.
 
     Args:
-      path: of the file.
-      make: makes the tasks, at least one; called where there is no file yet, by every process of a run.
-      per_epoch: tasks an epoch.
-      seed: of the order in which they are taken.
+      path: the file.
+      make: makes the tasks, at least one; every process of a run calls it if there is no file yet.
+      per_epoch: tasks per epoch.
+      seed: seed of the order in which tasks are taken.
     """
 
     def __init__(
@@ -37,9 +37,9 @@ class FixedTasks(TaskSource):
         self._tasks: list[Task] = []
 
     def all(self) -> list[Task]:
-        """All of them.  Every process of a run calls this at the same time.
+        """All tasks.  Every process of a run calls this at the same time.
 
-        Raises ValueError for a damaged file, or where not one task was made.
+        Raises ValueError if the file is damaged, or if no task was made.
         """
         if not self._tasks:
             if not exist(self._path):
@@ -62,14 +62,14 @@ class FixedTasks(TaskSource):
         self.all()
 
     def tasks(self, epoch: int) -> TaskBatch:
-        """See `TaskSource`: each comes up once before any comes up twice."""
+        """See `TaskSource`; every task comes up once before any comes up twice."""
         tasks, n = self.all(), self._per_epoch
         order = shuffled_epochs(self._seed, Stream.FIXED_TASKS, len(tasks), epoch * n, n)
         return TaskBatch.of_tasks([tasks[i] for i in order])
 
 
 def generator_tasks(benchmark: Benchmark, count: int, seed: int) -> list[Task]:
-    """`count` distinct tasks of the benchmark's own generator, difficulties in turn."""
+    """Up to `count` distinct tasks from the benchmark's own generator, cycling through its difficulties."""
     draws = rng(seed, Stream.GENERATOR)
     known: dict[str, Task] = {}
     for attempt in range(100 * count):

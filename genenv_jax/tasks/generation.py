@@ -1,4 +1,4 @@
-"""An epoch's tasks: what the simulator wrote, and what became of each generation."""
+"""An epoch's tasks: what the simulator wrote, and each generation's outcome."""
 
 from __future__ import annotations
 
@@ -16,18 +16,18 @@ from genenv_jax.sampling.engine import Rollouts
 
 @dataclasses.dataclass
 class Generation:
-    """One text of the simulator and what became of it.
+    """One text that the simulator wrote, and its outcome.
 
     Attributes:
-      row, column: its context, and its place among that context's variations.
-      seed_statistics: how the seed's variations fared the last time, which is what the context says.
-      task, rejection: the task where it was accepted, else why not.
-      attempts, successes: the agent's.
-      response_tokens: of all attempts together.
-      prompt_tokens: of the agent's prompt.
-      p_hat: that of the update: its own, or that of its seed's variations.
-      weight: in the update; 0 where it takes no part.
-      rerolled: its success rate by rollouts that decide nothing; None where it was not measured.
+      row, column: index of its context, and its index among that context's variations.
+      seed_statistics: how the seed's variations fared last time, as stated in the prompt.
+      task, rejection: the task if it was accepted, else the reason why not.
+      attempts, successes: how often the agent attempted and solved it.
+      response_tokens: total over all attempts.
+      prompt_tokens: length of the agent's prompt.
+      p_hat: p̂ used in the update: its own, or that over its seed's variations.
+      weight: weight in the update; 0 if it is left out.
+      rerolled: success rate over extra rollouts that affect nothing else; None if not measured.
     """
 
     row: int
@@ -47,7 +47,7 @@ class Generation:
     rerolled: float | None = None
 
     def set_verdict(self, outcome: Task | Rejection) -> None:
-        """Takes the verifier's verdict."""
+        """Stores the verifier's verdict."""
         if isinstance(outcome, Rejection):
             self.rejection = outcome
         else:
@@ -55,11 +55,11 @@ class Generation:
 
     @property
     def success_rate(self) -> float:
-        """The task's own success rate; NaN where it was not attempted."""
+        """The task's own success rate; NaN if it was not attempted."""
         return float(success_rate(self.successes, self.attempts))
 
     def record(self, epoch: int, benchmark: Benchmark) -> dict[str, Any]:
-        """Its line in tasks.jsonl; epochs count from 1 there.  The benchmark writes the reference."""
+        """Its record in tasks.jsonl, where epochs count from 1.  The benchmark renders the reference."""
         attempted = self.attempts > 0
         return {
             "epoch": epoch,
@@ -86,8 +86,8 @@ class TaskBatch:
     """An epoch's generations.
 
     Attributes:
-      generations: by context and place.
-      rollouts: their tokens; None where the simulator did not write them.
+      generations: ordered by row and column.
+      rollouts: their tokens; None if the simulator did not write them.
     """
 
     generations: Sequence[Generation]
@@ -101,18 +101,18 @@ class TaskBatch:
 
     @property
     def accepted(self) -> list[Generation]:
-        """Those that are tasks."""
+        """The generations that were accepted as tasks."""
         return [g for g in self.generations if g.task]
 
     def weights(self) -> np.ndarray:
-        """(S, n) weights of the simulator's update; 0 where a generation takes no part."""
+        """(S, n) weights of the simulator's update; 0 for generations that are left out."""
         table = np.zeros(self.rollouts.lengths.shape)
         for g in self.generations:
             table[g.row, g.column] = g.weight
         return table
 
     def r_env(self, invalid_reward: float) -> np.ndarray:
-        """(S, n) R_env; of what was rejected `invalid_reward`, NaN where a task has none."""
+        """(S, n) R_env: `invalid_reward` for rejected generations, NaN for tasks without attempts."""
         table = np.full(self.rollouts.lengths.shape, np.nan)
         for g in self.generations:
             if g.rejection or g.attempts:

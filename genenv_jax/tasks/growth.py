@@ -1,8 +1,8 @@
-"""Tasks that outgrow the seeds: accepted tasks of earlier epochs take the places of seed tasks.
+"""Tasks that outgrow the seeds: accepted tasks of earlier epochs replace seed tasks.
 
-A variation of a variation goes further from the data set than a variation of a seed, a step at a time (POET,
-arXiv 1901.01753; ACCEL, 2203.01302; eva, 2411.00062).  The tasks that are varied are drawn at random.  What
-comes of them passes the same verification as any generation, decontamination included.
+A variation of a variation moves further from the data set than a variation of a seed, one step at a time
+(POET, arXiv 1901.01753; ACCEL, 2203.01302; eva, 2411.00062).  The tasks to vary are drawn at random.  Their
+variations go through the same verification as any generation, including decontamination.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from genenv_jax.settings import Settings, within
 from genenv_jax.tasks.generation import Generation, TaskBatch
 from genenv_jax.tasks.replay import TaskBuffer
 
-_CAPACITY = 512  # most tasks to choose from
+_CAPACITY = 512  # most tasks kept to choose from
 
 
 @dataclasses.dataclass(frozen=True)
@@ -34,13 +34,13 @@ class GrowthConfig(Settings):
 class Growth:
     """See the module's docstring.
 
-    A task is judged by the last attempts at what came of varying it, and before it was varied by those at
-    itself.
+    A task is judged by the latest attempts at its variations, or at the task itself until it has been
+    varied.
 
     Args:
       config: its settings.
       fits: whether the simulator's prompt has room for a task.
-      seed: of the run.
+      seed: the run's seed.
     """
 
     def __init__(self, config: GrowthConfig, fits: Callable[[Task], bool], seed: int):
@@ -48,17 +48,17 @@ class Growth:
         self._pool = TaskBuffer(_CAPACITY)
 
     def contexts(self, epoch: int, seeds: Sequence[Task]) -> list[Task]:
-        """The epoch's contexts: `seeds`, of which the last ones are replaced by tasks of earlier epochs."""
+        """The epoch's contexts: `seeds`, with the last ones replaced by tasks of earlier epochs."""
         draws = rng(self._seed, Stream.GROWTH, epoch)
         grown = self._pool.choose(draws, int(self._share * len(seeds)))
         return [*seeds[: len(seeds) - len(grown)], *grown]
 
     def statistics(self, task: Task) -> SeedStatistics | None:
-        """How the agent has fared on what a task is judged by; None for a task that is not grown."""
+        """The attempts by which a task is judged; None for a task that is not among the grown ones."""
         return self._pool[task.id]
 
     def record(self, batch: TaskBatch) -> None:
-        """Takes the outcome of an epoch."""
+        """Records the outcome of an epoch."""
         if not self._share:
             return
         variations: dict[str, list[Generation]] = {}
@@ -73,9 +73,9 @@ class Growth:
                 self._pool.add(g.task, g.attempts, g.successes)
 
     def state(self) -> Any:
-        """What a checkpoint keeps, as plain JSON."""
+        """The state to checkpoint, as plain JSON."""
         return self._pool.state()
 
     def restore(self, state: Any, tasks: Iterable[Task]) -> None:
-        """Inverse of `state`; `tasks` are those of the run's records."""
+        """Inverse of `state`; `tasks` are the tasks in the run's records."""
         self._pool.restore(state, tasks)

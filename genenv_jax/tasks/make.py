@@ -1,4 +1,4 @@
-"""From a configuration to a source of tasks."""
+"""Builds the task source that a configuration names."""
 
 from __future__ import annotations
 
@@ -23,9 +23,9 @@ _FILE = "fixed_tasks.jsonl"
 
 
 def open_teacher(config: Config, benchmark: Benchmark, workdir: pathlib.Path) -> Teacher | None:
-    """The teacher behind a server, where one is set and has its tasks still to write.
+    """The teacher behind a server, if one is configured and its tasks are not written yet, else None.
 
-    What it lacks shows here, before a model is loaded.  Raises what `Teacher` raises.
+    Anything missing is reported here, before a model is loaded.  Raises what `Teacher` raises.
     """
     if not config.tasks.teacher.url or exist(workdir / _FILE):
         return None

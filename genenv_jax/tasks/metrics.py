@@ -1,4 +1,4 @@
-"""Metrics "generated/..." of an epoch's generations."""
+"""The "generated/..." metrics of an epoch's generations."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ def generation_metrics(
 ) -> dict[str, float]:
     """Validity, rejections by reason, success rates, lengths and diversity.
 
-    "grown_share": of the generations whose context is a task of an earlier epoch.
-    Success rates here are the tasks' own, whatever the update's p̂ is taken over.  "p_hat_in_band": the share
-    within k_min of alpha.  "undecided_share": of the accepted tasks, those of which the benchmark cannot say
-    whether the reference follows from the request (`Benchmark.grounding`).
+    Success rates here are per task, whatever the update's p̂ is taken over.  "grown_share": share of the
+    generations whose context is a task of an earlier epoch.  "p_hat_in_band": share of tasks within k_min of
+    alpha.  "undecided_share": share of the accepted tasks where the benchmark cannot tell whether the
+    reference follows from the request (`Benchmark.grounding`).
     """
     metrics: dict[str, float] = {
         "count": len(generations),
@@ -51,9 +51,9 @@ def generation_metrics(
 
 
 def diversity(tasks: Sequence[Task], benchmark: Benchmark) -> dict[str, float]:
-    """How much tasks differ, where the benchmark can say.
+    """How much tasks differ; {} if the benchmark cannot tell.
 
-    Difficulty, kinds of task and their entropy (nats), and the entropy of the skills that they ask for.
+    Difficulty, number of kinds of task and their entropy (nats), and the entropy of the skills they need.
     """
     if not tasks or benchmark.difficulty(tasks[0]) is None:
         return {}
@@ -75,10 +75,10 @@ def _entropy(counts: Counter[str]) -> float:
 
 
 def calibration(generations: Sequence[Generation], alpha: float, k_min: float) -> dict[str, float]:
-    """Success rates by independent rollouts, of all re-rolled tasks and of those that were kept.
+    """Success rates over independent rollouts, of all re-rolled tasks and of those in the band.
 
-    "p_rerolled_mean"; "p_rerolled_in_band": mean of the independent rate over the tasks whose p̂ was within
-    k_min of alpha; "p_rerolled_gap": mean |rate − alpha| of those, where "p_hat_gap" is what their own p̂ say.
+    "p_rerolled_mean": over all.  "p_rerolled_in_band": mean independent rate of the tasks whose p̂ was within
+    k_min of alpha.  "p_rerolled_gap": their mean |rate − alpha|; "p_hat_gap": the same with their own p̂.
     """
     rerolled = [g for g in generations if g.rerolled is not None]
     if not rerolled:

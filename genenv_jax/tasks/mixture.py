@@ -1,4 +1,4 @@
-"""The agent's tasks of an epoch: fresh ones, base data and tasks of D_train, mixed."""
+"""The agent's tasks of an epoch: a mixture of fresh tasks, base data and tasks of D_train."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from genenv_jax.tasks.replay import TaskBuffer
 
 @dataclasses.dataclass(frozen=True)
 class Item:
-    """A task to attempt, and the generation that it is from where it is fresh."""
+    """A task to attempt, and its generation if it is fresh."""
 
     task: Task
     generation: Generation | None = None
@@ -22,18 +22,18 @@ class Item:
 class Mixture:
     """See the module's docstring.
 
-    The counts follow from the number of generations asked for rather than of those accepted, so a simulator
-    that writes little of use does not starve the agent.
+    The counts depend on the number of generations requested, not of those accepted, so a simulator that
+    writes few valid tasks does not starve the agent.
 
     Args:
       seeds: the base data.
-      asked: generations an epoch.
+      asked: generations requested per epoch.
       base_share, replay_share: shares of base data and of replayed tasks.
-      buffer: tasks of D_train; filled where some are replayed.
-      seed: of the run.
+      buffer: tasks of D_train; filled only if some are replayed.
+      seed: the run's seed.
     Attributes:
-      asked: generations an epoch.
-      most: tasks an epoch, where all generations are accepted.
+      asked: generations requested per epoch.
+      most: tasks per epoch if all generations are accepted.
     """
 
     def __init__(
@@ -62,7 +62,7 @@ class Mixture:
         return [items[i] for i in draws.permutation(len(items))]
 
     def record(self, batch: TaskBatch) -> None:
-        """Takes an epoch's fresh tasks."""
+        """Adds an epoch's fresh tasks to the buffer, if tasks are replayed."""
         if self._replays:
             for g in batch.accepted:
                 self._buffer.add(g.task, g.attempts, g.successes)

@@ -22,7 +22,7 @@ class CurriculumConfig(Settings):
       alpha: target success rate α of R_env.
       beta: how steeply R_env falls off on either side of α.
       k_min: generations with |p̂ − α| above it are left out of the simulator's update.
-      seeds_per_epoch: how many seed tasks an epoch varies; 0: all.
+      seeds_per_epoch: seed tasks varied per epoch; 0: all.
       growth: tasks that outgrow the seeds, see `tasks.growth`.
     """
 
@@ -39,7 +39,7 @@ class Objective:
     Args:
       curriculum: `config.curriculum`.
       simulator: `config.simulator`.
-      benchmark: says which skills a task asks for, where weights depend on them.
+      benchmark: says which skills a task asks for, if weights depend on them.
     """
 
     def __init__(
@@ -48,7 +48,7 @@ class Objective:
         self._curriculum, self._simulator, self._benchmark = curriculum, simulator, benchmark
 
     def assign(self, batch: TaskBatch) -> None:
-        """Fills in p̂ (Eq. 2), R_env and, where a generation passes the filter, its weight."""
+        """Sets p̂ (Eq. 2), R_env and, for generations that pass the filter, the weight."""
         attempted = [g for g in batch.generations if g.attempts]
         groups: dict[tuple[int, ...], list[Generation]] = {}
         over_batch = self._simulator.success_rate_over == "batch"

@@ -1,4 +1,4 @@
-"""The upper bound: tasks of the benchmark's own generator, at the agent's frontier."""
+"""The upper bound: tasks from the benchmark's own generator, at the agent's frontier."""
 
 from __future__ import annotations
 
@@ -14,17 +14,17 @@ from genenv_jax.tasks.sources import TaskSource
 
 
 class OracleTasks(TaskSource):
-    """Tasks at the difficulties where the agent's success rate passes alpha.
+    """Tasks at the difficulties where the agent's success rate crosses alpha.
 
-    Each difficulty's rate is that of the last attempts at it, and 1/2 before there were any.  The tasks
-    are divided between the two neighbouring difficulties on either side of alpha so that the expected
-    success rate is alpha; a tenth goes to all difficulties alike, to keep their rates up to date.
+    Each difficulty's rate is that of the latest attempts at it, or 1/2 before the first.  The tasks are
+    split between the two neighbouring difficulties on either side of alpha, so that the expected success
+    rate is alpha; a tenth is spread evenly over all difficulties, to keep their rates up to date.
 
     Args:
-      benchmark: draws.
+      benchmark: draws the tasks.
       alpha: target success rate.
-      per_epoch: tasks an epoch.
-      seed: of the draws.
+      per_epoch: tasks per epoch.
+      seed: seed of the draws.
     """
 
     def __init__(self, benchmark: Benchmark, alpha: float, per_epoch: int, seed: int):
@@ -45,7 +45,7 @@ class OracleTasks(TaskSource):
         return TaskBatch.of_tasks(tasks)
 
     def record(self, batch: TaskBatch) -> None:
-        """See `TaskSource`: by difficulty, the tasks' category."""
+        """See `TaskSource`; outcomes are grouped by difficulty, which is the task's category."""
         self.statistics.record(
             (g.task.category, g.attempts, g.successes) for g in batch.generations
         )
@@ -62,13 +62,13 @@ def _rate(statistics: SeedStatistics) -> float:
 
 
 def frontier_shares(rates: np.ndarray, alpha: float) -> np.ndarray:
-    """Shares of ascending difficulties whose success rates average alpha.
+    """Shares of the difficulties, in ascending order, at which the mean success rate is alpha.
 
     Args:
-      rates: (D,) success rates; need not fall strictly.
+      rates: (D,) success rates; need not be strictly decreasing.
     Returns:
-      (D,) shares that sum to 1: all on the difficulty closest to alpha where no neighbours lie on either
-      side of it.
+      (D,) shares that sum to 1.  If no two neighbours bracket alpha, the difficulty closest to it gets
+      everything.
     """
     shares = np.zeros(len(rates))
     for low in range(len(rates) - 1):

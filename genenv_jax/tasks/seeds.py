@@ -1,4 +1,4 @@
-"""Seed tasks: which of them an epoch varies, and how the agent fared on what came of them."""
+"""Seed tasks: which of them an epoch varies, and how the agent fared on their variations."""
 
 from __future__ import annotations
 
@@ -9,15 +9,15 @@ from genenv_jax.run.streams import Stream, rng
 
 
 def shuffled_epochs(seed: int, stream: Stream, size: int, first: int, count: int) -> list[int]:
-    """Places `first` to `first + count` of an endless order of `size` items.
+    """Positions `first` to `first + count` of an endless sequence of `size` items.
 
-    Pass after pass, each in an order of its own, so every item comes up once before any comes up twice.
+    Each pass over the items has its own random order, so every item comes up once before any does twice.
 
     Args:
-      seed: of the run.
-      stream: of the orders of the passes.
+      seed: the run's seed.
+      stream: random stream of the orders.
     Returns:
-      indices of items.
+      item indices.
     """
     places = [divmod(place, size) for place in range(first, first + count)]
     orders = {lap: rng(seed, stream, lap).permutation(size) for lap in {lap for lap, _ in places}}
@@ -29,8 +29,8 @@ class SeedTasks:
 
     Args:
       tasks: at least one.
-      per_epoch: how many an epoch varies; 0 for all.
-      seed: of the random order.
+      per_epoch: tasks varied per epoch; 0: all.
+      seed: seed of the random order.
     """
 
     def __init__(self, tasks: Sequence[Task], per_epoch: int, seed: int):
@@ -45,20 +45,20 @@ class SeedTasks:
 
 
 class LatestStatistics:
-    """The agent's success by name (a seed task, a difficulty) in the last epoch in which it was attempted.
+    """The agent's success by name (a seed task, a difficulty), in the last epoch that attempted it.
 
-    The agent changes, so that older attempts describe an agent that is gone.
+    Older attempts are dropped, since the agent has changed since.
     """
 
     def __init__(self):
         self._latest: dict[str, SeedStatistics] = {}
 
     def __getitem__(self, name: str) -> SeedStatistics:
-        """The latest; without attempts where there were none."""
+        """The latest statistics of a name; zero attempts if there were none."""
         return self._latest.get(name, SeedStatistics())
 
     def record(self, outcomes: Iterable[tuple[str, int, int]]) -> None:
-        """Takes an epoch's (name, attempts, successes), which add up; without attempts nothing changes."""
+        """Records an epoch's (name, attempts, successes), summed by name; names without attempts stay."""
         counts: dict[str, list[int]] = {}
         for name, attempts, successes in outcomes:
             count = counts.setdefault(name, [0, 0])
@@ -69,7 +69,7 @@ class LatestStatistics:
                 self._latest[name] = SeedStatistics(attempts, successes)
 
     def state(self) -> dict[str, list[int]]:
-        """What a checkpoint keeps, as plain JSON."""
+        """The state to checkpoint, as plain JSON."""
         return {name: [s.attempts, s.successes] for name, s in sorted(self._latest.items())}
 
     def restore(self, state: Mapping[str, Sequence[int]]) -> None:

@@ -22,20 +22,20 @@ from genenv_jax.tasks.seeds import LatestStatistics, SeedTasks
 from genenv_jax.tasks.sources import TaskSource
 from genenv_jax.typing import WarmUp
 
-_ROUNDS = 50  # times that all seeds are varied at most, for a given number of static tasks
+_ROUNDS = 50  # most passes over all seeds to reach a given number of static tasks
 
 
 class SimulatorTasks(TaskSource):
-    """n variations of each of the epoch's contexts, conditioned on how the context's last ones fared.
+    """n variations of each of the epoch's contexts, conditioned on how its previous variations fared.
 
     Args:
       seeds: the seed tasks.
       growth: replaces some of them by tasks of earlier epochs.
-      simulator: writes.
+      simulator: writes the variations.
       benchmark, scorer: parse and verify while the devices sample.
-      verifier: admits.
+      verifier: decides which variations are accepted.
       admit: see `scoring.verification`.
-      session: of the run.
+      session: the run's session.
     """
 
     def __init__(
@@ -66,7 +66,7 @@ class SimulatorTasks(TaskSource):
         generate: Callable[..., Rollouts],
         stream: Stream,
     ) -> TaskBatch:
-        """Variations of `seeds` by `generate`, of `Simulator`, which draws from `stream`."""
+        """Variations of `seeds` by `generate`, a method of `Simulator` that draws from `stream`."""
         session = self._session
         statistics = [self._growth.statistics(seed) or self._statistics[seed.id] for seed in seeds]
         total = len(seeds) * self._simulator.config.variations
@@ -136,13 +136,13 @@ def write_tasks(
     """Variations of seeds, each with its verdict.
 
     Args:
-      statistics: how each seed's last variations fared, which its prompt says.
-      generate: writes from the simulator's prompts, and calls back with each text as it is finished.
-      scorer: parses and inspects them meanwhile.
+      statistics: how each seed's previous variations fared, as stated in its prompt.
+      generate: samples from the simulator's prompts, and calls back with each text when it is finished.
+      scorer: parses and inspects the texts meanwhile.
       verifier, admit: see `scoring.verification`.
-      epoch: from 0, of the tasks' ids.
+      epoch: counted from 0; part of the tasks' ids.
       on_written: called like the callback of `generate`.
-      waiting: makes a context in which verdicts are waited for.
+      waiting: makes a context manager to be active while waiting for verdicts.
     """
     contexts = [benchmark.simulator_messages(*pair) for pair in zip(seeds, statistics, strict=True)]
     inspections = scorer.batch()
@@ -156,7 +156,7 @@ def write_tasks(
     with waiting():
         inspected = inspections.collect()
     generations = []
-    # In their order, since it is the later of two copies that is rejected.
+    # In order, since the later of two copies is rejected.
     for (row, column), (text, outcome) in inspected.items():
         generation = Generation(row, column, seeds[row], statistics[row], text)
         generation.set_verdict(verifier.decide(outcome))
@@ -167,12 +167,12 @@ def write_tasks(
 def static_tasks(
     simulated: SimulatorTasks, generate: Callable[..., Rollouts], count: int
 ) -> list[Task]:
-    """Tasks that the initial simulator writes, over as many rounds of the seeds as it takes.
+    """Tasks that the initial simulator writes, in as many rounds over the seeds as needed.
 
     Args:
-      simulated: writes them.
-      generate: of the initial simulator.
-      count: how many; 0: what comes of varying each seed once.
+      simulated: writes the tasks.
+      generate: the initial simulator's method.
+      count: how many; 0: whatever one variation round over all seeds yields.
     Raises:
       ValueError: too few pass verification.
     """

@@ -2,10 +2,10 @@
 
 "simulator"  fresh from the simulator, every epoch
 "static"     tasks that the initial simulator wrote once, before the first epoch
-"teacher"    tasks of a stronger, fixed generator, drawn once: the benchmark's own, or a model behind a server
+"teacher"    tasks from a stronger, fixed generator, drawn once: the benchmark's own, or a model on a server
              (`teacher.py`)
 "oracle"     the benchmark's own generator, every epoch, at the difficulties that the agent solves with the
-             target success rate.  It is told what no simulator knows, and so shows what is to be had.
+             target success rate.  It uses knowledge that no simulator has, so it is an upper bound.
 """
 
 from __future__ import annotations
@@ -25,15 +25,15 @@ SIMULATOR, STATIC, TEACHER, ORACLE = "simulator", "static", "teacher", "oracle"
 
 @dataclasses.dataclass(frozen=True)
 class TasksConfig(Settings):
-    """`config.tasks`: where fresh training tasks come from; the simulator learns from its own alone.
+    """`config.tasks`: where fresh training tasks come from; the simulator learns only from its own.
 
     Attributes:
       source: "simulator": its tasks, fresh in every epoch; "static": tasks that the initial simulator wrote
         once; "teacher": tasks of a fixed generator, drawn once; "oracle": tasks of the benchmark's generator
         at the difficulties that the agent solves with the target success rate.
-      count: how many fixed tasks; 0: a teacher's `per_seed` for each seed, else `config.simulator.variations`
-        of each.
-      teacher: a model behind a server that writes them.
+      count: number of fixed tasks; 0: `teacher.per_seed` per seed if that is set, else
+        `config.simulator.variations` per seed.
+      teacher: the server and model that write a teacher's tasks.
     """
 
     source: str = choice(SIMULATOR, STATIC, TEACHER, ORACLE)
@@ -56,14 +56,14 @@ class TasksConfig(Settings):
     def teacher_count(self, seeds: int, variations: int) -> int:
         """How many tasks the teacher writes.
 
-        seeds, variations: how many seeds there are, and variations of each where neither number is given.
+        seeds: how many there are.  variations: tasks per seed if neither `count` nor `per_seed` is set.
         """
         if self.teacher.per_seed and not self.count:
             return max(1, round(self.teacher.per_seed * seeds))
         return self.count or seeds * variations
 
     def check(self, benchmark: Benchmark) -> None:
-        """Raises ValueError where the benchmark has to be a source of tasks itself and cannot."""
+        """Raises ValueError if the benchmark would have to draw tasks itself and cannot."""
         drawn = self.source == ORACLE or (self.source == TEACHER and not self.teacher.url)
         if drawn and not benchmark.difficulties:
             teacher = self.source == TEACHER
@@ -75,9 +75,9 @@ class TasksConfig(Settings):
 
 
 class TaskSource:
-    """Gives each epoch its tasks, and hears how the agent fared on them.
+    """Provides each epoch's tasks, and records how the agent fared on them.
 
-    The defaults are those of a source whose tasks the simulator does not write, so that it learns nothing.
+    The defaults suit sources whose tasks are not written by the simulator, which then learns nothing.
     """
 
     def tasks(self, epoch: int) -> TaskBatch:
@@ -85,21 +85,21 @@ class TaskSource:
         raise NotImplementedError
 
     def record(self, batch: TaskBatch) -> None:
-        """Takes the outcome of an epoch."""
+        """Records the outcome of an epoch."""
 
     def d_env(self, epoch: int, batch: TaskBatch) -> Iterator[dict[str, Any]]:
-        """The epoch's lines of D_env: generations that the simulator has learnt from."""
+        """The epoch's lines of D_env: generations that the simulator learnt from."""
         return iter(())
 
     def prepare(self) -> None:
-        """What is done once, before a run begins.  Raises ValueError where it fails."""
+        """Called once, before a run begins.  Raises ValueError on failure."""
 
     def warm_up(self) -> list[WarmUp]:
-        """What compiles all that `tasks` may run."""
+        """Steps that compile everything `tasks` may run."""
         return []
 
     def state(self) -> Any:
-        """What a checkpoint keeps, as plain JSON."""
+        """The state to checkpoint, as plain JSON."""
 
     def restore(self, state: Any, tasks: Iterable[Task]) -> None:
         """Inverse of `state`; see `Stateful`."""

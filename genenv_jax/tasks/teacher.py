@@ -1,15 +1,14 @@
 """The offline teacher: tasks that a model behind an OpenAI-compatible server writes once.
 
-Each seed's conversation, as the simulator would get it before there are any statistics, is sent in turn,
-until enough of the answers have passed the verification of the simulator's own generations.  The workdir
-gets
+The seeds' prompts, as the simulator would get them before there are any statistics, are sent in turn until
+enough answers pass the same verification as the simulator's generations.  Files in the workdir:
 
-    teacher_answers.jsonl      every answer as it arrives: what was paid for is not asked again
+    teacher_answers.jsonl      every answer as it arrives, so that none is paid for twice
     teacher_generations.jsonl  every generation with its verdict, in order
-    teacher.json               what it cost and what came of it
+    teacher.json               cost and outcome
 
-Which tasks come out depends on the answers alone, not on when they arrive or how often the command was
-killed.  In a run of several processes the first one asks, and all of them judge.
+The resulting tasks depend only on the answers, not on when they arrive or how often the command was
+killed.  In a run with several processes, the first one sends the requests and all of them judge the answers.
 """
 
 from __future__ import annotations
@@ -35,16 +34,16 @@ from genenv_jax.scoring.verification import PROVEN
 from genenv_jax.settings import Settings, within
 from genenv_jax.tasks.generation import Generation
 
-REFUSED = "refused"  # the server would not answer this conversation
+REFUSED = "refused"  # the server refused to answer this prompt
 
-# A server none of whose first generations passes verification does not know the format.
+# If none of this many first generations passes verification, the model does not know the format.
 HOPELESS = 64
-ATTEMPTS = 10  # generations at most, for each task that is wanted
-CONCURRENCY = 8  # requests on their way at the same time
-TIMEOUT = 120.0  # seconds of a request
-RETRIES = 5  # of a request that fails in passing
-_WAVES = 4  # requests between two looks at what came, for each that is on its way
-_CHARS_A_TOKEN = 16  # no honest answer is longer
+ATTEMPTS = 10  # most generations per wanted task
+CONCURRENCY = 8  # requests in flight at the same time
+TIMEOUT = 120.0  # seconds per request
+RETRIES = 5  # per request, after transient failures
+_WAVES = 4  # rounds of concurrent requests before their answers are judged
+_CHARS_A_TOKEN = 16  # no genuine answer has more
 
 
 @dataclasses.dataclass(frozen=True)
@@ -55,10 +54,10 @@ class TeacherConfig(Settings):
       url: an OpenAI-compatible server such as http://localhost:8000/v1, whose key is $OPENAI_API_KEY; "": the
         benchmark's own generator.
       model: the name of the model on that server.
-      per_seed: tasks for each seed, where `tasks.count` is 0.
-      temperature: of its answers.
-      max_tokens: of one answer.
-      budget: tokens of all prompts and answers together; 0: no limit.
+      per_seed: tasks per seed, if `tasks.count` is 0.
+      temperature: sampling temperature of its answers.
+      max_tokens: most tokens in one answer.
+      budget: most tokens in all prompts and answers together; 0: no limit.
     """
 
     url: str = ""
@@ -76,7 +75,7 @@ class TeacherConfig(Settings):
                 fits = (
                     parts.scheme in ("http", "https") and parts.hostname and (parts.port or 1) > 0
                 )
-            except ValueError:  # no port, no address
+            except ValueError:  # malformed port or address
                 fits = False
             if not fits or parts.query or parts.fragment or any(c.isspace() for c in self.url):
                 raise ValueError("url: expected a base URL such as http://localhost:8000/v1")
@@ -89,16 +88,16 @@ class TeacherConfig(Settings):
 
 
 class Teacher:
-    """See the module's docstring.  Every process of a run makes one and calls `write` together.
+    """See the module's docstring.  Every process of a run makes one, and all call `write` together.
 
     Args:
-      benchmark: writes the conversations, parses and verifies.
+      benchmark: writes the prompts, parses and verifies the answers.
       settings: `config.tasks.teacher`.
-      workdir: of the files.
-      seed: of the order of the seeds and of the requests.
+      workdir: directory of the files.
+      seed: seed of the order of the seed tasks and of the requests.
     Raises:
       EndpointError: the `openai` package is missing.
-      ValueError: teacher_answers.jsonl is damaged; names the line.
+      ValueError: teacher_answers.jsonl is damaged; the message names the line.
     """
 
     def __init__(
@@ -127,17 +126,17 @@ class Teacher:
         scoring: ScoringConfig,
         on_tasks: Callable[[int], None] = lambda count: None,
     ) -> list[Task]:
-        """`count` tasks that pass verification, variations of `seeds` in turn.
+        """`count` tasks that pass verification, as variations of `seeds` in turn.
 
         Args:
           count: at least 1.
           seeds: at least one.
-          decide: the verdict on an inspected generation (`Verifier.decide`).
-          scoring: `config.scoring`, where texts are parsed and verified.
-          on_tasks: is told how many more there are.
+          decide: gives the verdict on an inspected generation (`Verifier.decide`).
+          scoring: `config.scoring`, for the scorer that parses and verifies texts.
+          on_tasks: called with the number of new tasks.
         Raises:
-          EndpointError: the server fails, the budget is spent, or too little passes; says how
-            many tasks there are and how to go on.
+          EndpointError: the server fails, the budget is spent, or too few answers pass; the message says
+            how many tasks there are and how to continue.
         """
         order = rng(self._seed, Stream.TEACHER_SEEDS).permutation(len(seeds))
         limit = ATTEMPTS * count
@@ -152,7 +151,7 @@ class Teacher:
                 most = limit if tasks else min(limit, HOPELESS)
                 if asked >= most:
                     raise EndpointError(self._too_few(count, generations, asked < limit))
-                # Never more than are missing, so that none is paid for in vain.
+                # Never request more than are missing, so that no answer is paid for in vain.
                 size = min(count - len(tasks), _WAVES * CONCURRENCY, most - asked)
                 jobs = [
                     (place, seeds[order[place % len(seeds)]])
@@ -177,9 +176,9 @@ class Teacher:
     def _ask(
         self, jobs: Sequence[tuple[int, Task]]
     ) -> tuple[list[tuple[int, str | None, Any]], dict[str, Any] | None]:
-        """(place, text, whether it ended) or (place, None, why it was refused); and what went wrong.
+        """(place, text, whether it ended) or (place, None, why it was refused) by job; and any failure.
 
-        On all processes what the first one got.
+        All processes return what the first one received.
         """
         packed = json.dumps(self._request(jobs)) if processes.is_writer() else ""
         answers, failure = json.loads(processes.agree("the teacher's answers", packed))
@@ -202,7 +201,7 @@ class Teacher:
         try:
             futures = [threads.submit(answer, *job) for job in jobs]
             concurrent.futures.wait(futures, return_when=concurrent.futures.FIRST_EXCEPTION)
-        finally:  # after a failure what is on its way is still taken
+        finally:  # after a failure, requests in flight still finish
             threads.shutdown(wait=True, cancel_futures=True)
         ended = [future for future in futures if not future.cancelled()]
         answers = sorted(future.result() for future in ended if not future.exception())
@@ -236,7 +235,7 @@ class Teacher:
             judged.append(generation)
         return judged
 
-    # -- what is written down -----------------------------------------------------------------------
+    # -- records ------------------------------------------------------------------------------------
 
     def _record(
         self, count: int, judged: Sequence[Generation], generations: Sequence[Generation]

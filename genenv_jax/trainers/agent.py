@@ -1,4 +1,4 @@
-"""The agent's part of an epoch: it attempts the epoch's tasks and learns from them by GRPO."""
+"""The agent's part of an epoch: it attempts the epoch's tasks and is trained on the rollouts with GRPO."""
 
 from __future__ import annotations
 
@@ -33,10 +33,10 @@ from genenv_jax.typing import WarmUp
 
 @dataclasses.dataclass
 class Interaction:
-    """What came of an epoch's attempts.
+    """The result of an epoch's attempts.
 
     Attributes:
-      traces: valid ones, as D_train keeps them.
+      traces: the valid rollouts, as D_train stores them.
       metrics: "agent/...".
     """
 
@@ -45,7 +45,7 @@ class Interaction:
 
 
 class AgentTrainer:
-    """Rolls the agent out on batches of tasks and trains it on each, so that updates stay on-policy.
+    """Rolls the agent out on one batch of tasks at a time and trains on it, so updates stay on-policy.
 
     Args:
       agent: attempts the tasks and learns.
@@ -74,7 +74,7 @@ class AgentTrainer:
         """
         c, session = self._agent.config, self._session
         result, means, groups = Interaction(), EpochMeans(), _Groups()
-        pending: list[tuple[Rollouts, np.ndarray]] = []  # they wait for a batch to be full
+        pending: list[tuple[Rollouts, np.ndarray]] = []  # groups waiting for a full batch
         trained, total = 0, len(items) * c.group_size
         with session.phase("interact and update agent", total, "rollouts") as display:
             for start in range(0, len(items), c.batch_size):
@@ -96,7 +96,7 @@ class AgentTrainer:
                 trained += len(rows)
                 pending.append((rollouts.take(rows), reward[rows]))
                 count, last = sum(len(r) for _, r in pending), start + c.batch_size >= len(items)
-                # The agent has not changed since the first of them, so they are all its own.
+                # The agent has not changed since the first pending group, so all of them are on-policy.
                 if count and (count >= c.batch_size or last):
                     together = Rollouts.concat([taken for taken, _ in pending])
                     earned = np.concatenate([rewards for _, rewards in pending])
@@ -118,7 +118,7 @@ class AgentTrainer:
     def _attempt(
         self, tasks: Sequence[Task], policy: Policy, on_completion: OnCompletion
     ) -> tuple[list[list[Attempt]], Rollouts]:
-        """Attempts each task `group_size` times, by one answer or by an episode."""
+        """Attempts each task `group_size` times, with one answer or one episode each."""
         waiting = functools.partial(self._session.measure, "score")
         if self._benchmark.episodes:
             episodes = self._scorer.episodes
@@ -129,13 +129,13 @@ class AgentTrainer:
         """One pass (or `update_epochs`) of GRPO over a batch of rollouts.
 
         Args:
-          rollouts: of T tasks, as the agent sampled them since its last update.
-          rewards: (T, g), R_agent of each rollout; NaN for an episode that its environment broke, which is
-            left out.
+          rollouts: of T tasks, sampled by the agent since its last update.
+          rewards: (T, g), R_agent of each rollout; NaN marks an episode that its environment broke, which
+            is left out.
         Returns:
-          metrics averaged over the optimiser steps; "sampler_trainer_logp_gap" (mean) and, where log-probs
-          are computed anew, "sampler_trainer_logp_gap_max" are those of the first step, before the
-          parameters have moved, so they are rounding and nothing else.
+          metrics averaged over the optimiser steps.  "sampler_trainer_logp_gap" (mean) and, if log-probs are
+          recomputed, "sampler_trainer_logp_gap_max" come from the first step, before the parameters have
+          moved, so they measure rounding only.
         """
         agent, c = self._agent, self._agent.config
         rollouts = rollouts.only(~np.isnan(rewards))
@@ -159,7 +159,7 @@ class AgentTrainer:
         return result
 
     def warm_up(self) -> list[WarmUp]:
-        """What compiles all that a step may run, for every prompt width that is planned."""
+        """Functions that compile every program of a step, for every planned prompt width."""
         agent, c = self._agent, self._agent.config
         rewards, batches = np.zeros((1, c.group_size)), []
 
@@ -186,8 +186,8 @@ class AgentTrainer:
         return group_advantages(rewards, scale=c.advantage_scale)
 
     def _scored(self, batches: list[learner.GRPOBatch]) -> list[learner.GRPOBatch]:
-        """The batches with the reference's log-probs."""
-        # Without a KL term the reference is not needed, and scoring with it would be waste.
+        """Adds the reference's log-probs to the batches."""
+        # Without a KL term the reference is not needed.
         if not self._agent.config.kl_coef:
             return batches
         self._agent.load_for("score")
@@ -195,9 +195,9 @@ class AgentTrainer:
         return [batch._replace(ref_logp=logprobs(batch.rollouts)) for batch in batches]
 
     def _passes(self, batches: Sequence[learner.GRPOBatch]) -> list[list[learner.GRPOBatch]]:
-        """The batches of each pass over them, with the log-probs that their ratios are taken to.
+        """The batches of each pass, with the old log-probs of the ratio.
 
-        Of the first batch in the first pass the step itself computes them.
+        For the first batch of the first pass, the step itself computes them.
         """
         agent, epochs = self._agent, self._agent.config.update_epochs
         if not agent.recomputes:
@@ -205,7 +205,7 @@ class AgentTrainer:
         agent.load_for("sample")
         stale = agent.put(np.zeros(batches[0].advantages.shape, np.float32))
         again = [
-            # By way of the host, as the sampler's came: arrays of a program would need another program.
+            # Through the host, like the sampler's log-probs: device arrays would make the step recompile.
             b._replace(
                 old_logp=agent.put(processes.fetch(agent.logprobs(b.rollouts))), on_policy=stale
             )
@@ -215,7 +215,7 @@ class AgentTrainer:
         return [first] + [again] * (epochs - 1)
 
     def _tokens(self, rollouts: Rollouts) -> int:
-        """How many tokens pass through a model in an update on a batch."""
+        """Tokens that models process in an update on this batch."""
         c = self._agent.config
         count = (bool(c.kl_coef) + 3 * c.update_epochs) * rollouts.token_count
         if self._agent.recomputes:  # as in `_passes`
@@ -224,11 +224,11 @@ class AgentTrainer:
         return count
 
     def _batch(self, rollouts: Rollouts, advantages: np.ndarray, start: int) -> learner.GRPOBatch:
-        """A mini-batch on the devices; old log-probs stand for the reference's."""
+        """A mini-batch on the devices; the old log-probs are placeholders for the reference's."""
         agent = self._agent
         rows = list(range(start, min(start + agent.config.minibatch_size, len(rollouts))))
         arrays = [rollouts.logprobs, advantages]
-        if agent.recomputes:  # the step itself computes them anew
+        if agent.recomputes:  # the step recomputes them itself
             arrays.append(np.ones(advantages.shape, np.float32))
         batch, old, *rest = agent.put(agent.minibatch(rollouts, rows, *arrays))
         return learner.GRPOBatch(batch, old, old, *rest)
@@ -242,7 +242,7 @@ def _record(
     lengths: np.ndarray,
     attempts: Sequence[Attempt],
 ) -> None:
-    """Notes a task's attempts: in its generation, and its valid traces."""
+    """Records a task's attempts in its generation, and its valid ones in the traces."""
     task = attempts[0].task
     kept = [a.score.reason not in BROKEN_EPISODES for a in attempts]
     judged = list(itertools.compress(attempts, kept))
@@ -278,7 +278,7 @@ class _Groups:
         self._failed: collections.Counter[str] = collections.Counter()
 
     def add(self, attempts: Sequence[Sequence[Attempt]], rollouts: Rollouts) -> np.ndarray:
-        """Takes the groups of a batch; returns their rewards (T, g), NaN for an episode that broke."""
+        """Adds the groups of a batch; returns their rewards (T, g), NaN for a broken episode."""
         scores = [[a.score for a in of] for of in attempts]
         broken = np.array([[score.reason in BROKEN_EPISODES for score in of] for of in scores])
         reward = np.where(broken, np.nan, [[score.reward for score in of] for of in scores])
@@ -292,7 +292,7 @@ class _Groups:
         return reward
 
     def metrics(self) -> dict[str, float]:
-        """Means over all groups, and how many answers could not be scored, by reason."""
+        """Means over all groups, and the number of answers that could not be scored, by reason."""
         reward = np.concatenate(self._rewards)
         judged = reward[~np.isnan(reward)]
         return {

@@ -1,9 +1,9 @@
-"""An update that has destroyed the model ends the run before anything of it is saved, and its batch is kept.
+"""Ends the run after a diverged update, before anything is saved, and keeps the update's batch.
 
     rollouts, rewards, _ = divergence.load("runs/quickstart/diverged/agent-7.npz")
     experiment.agent_trainer.update(rollouts, rewards)
 
-The file holds what the update was given.  The same command in the workdir comes to the same batch once more.
+The file holds the update's inputs.  Running the same command in the workdir again reproduces the batch.
 """
 
 from __future__ import annotations
@@ -18,14 +18,14 @@ from genenv_jax.parallel import processes
 from genenv_jax.run.session import Session
 from genenv_jax.sampling.engine import Rollouts, pad_rows
 
-MAX_KL = 1000.0  # nats a token, over which an update has diverged; a single token's estimate ends at e^20
+MAX_KL = 1000.0  # nats a token over which an update has diverged; one token gives at most e^20
 # Metrics of an update that are a KL divergence, in nats a token.
 _DIVERGENCES = ("kl", "kl_to_initial", "update_kl")
-_ARRAYS = ("tokens", "lengths", "logprobs", "done", "loss_mask")  # the last of episodes only
+_ARRAYS = ("tokens", "lengths", "logprobs", "done", "loss_mask")  # the last for episodes only
 
 
 def reason(metrics: Mapping[str, float]) -> str:
-    """Why an update has diverged, or "": a metric is not finite, or a KL divergence over `MAX_KL`."""
+    """Why an update has diverged: a metric is not finite, or a KL exceeds `MAX_KL`.  "" if it has not."""
     if wrong := [name for name, value in metrics.items() if not math.isfinite(value)]:
         return f"{', '.join(wrong)} not finite; lower its learning rate, or look for NaN in the weights"
     for name in _DIVERGENCES:
@@ -44,15 +44,15 @@ def check(
     rollouts: Rollouts,
     values: np.ndarray,
 ) -> None:
-    """Refuses an update that has diverged, and keeps its batch in the workdir.
+    """Raises if an update has diverged, after saving its batch in the workdir.
 
     Args:
       session: of the run.
       player: "agent" or "simulator".
       metrics: of the update, by name.
-      rollouts, values: what the update was given: samples, and (N, g) rewards or weights of them.
+      rollouts, values: inputs of the update: samples, and their (N, g) rewards or weights.
     Raises:
-      FloatingPointError: it has; the message names epoch, metric, value and file.
+      FloatingPointError: it has diverged; the message names epoch, metric, value and file.
     """
     why = reason(metrics)
     if not why:
@@ -81,7 +81,7 @@ def check(
 
 
 def load(path: str | os.PathLike[str]) -> tuple[Rollouts, np.ndarray, dict[str, float]]:
-    """Rollouts, values and metrics that `check` has kept."""
+    """Loads the rollouts, values and metrics that `check` saved."""
     with np.load(path) as kept:
         content = dict(kept)
     prompts = zip(content["prompts"].tolist(), content["prompt_lengths"], strict=True)

@@ -1,8 +1,8 @@
-"""The simulator's part of an epoch: it learns from what the agent made of its tasks.
+"""The simulator's part of an epoch: it is trained on the agent's results on its tasks.
 
-`Regression`      reward-weighted regression, the paper's
+`Regression`      reward-weighted regression, as in the paper
 `PolicyGradient`  GRPO over the variations of each seed
-`Frozen`          nothing is learnt
+`Frozen`          no training
 """
 
 from __future__ import annotations
@@ -32,10 +32,10 @@ _CLIP = 0.2  # of GRPO's ratio
 
 
 class Frozen:
-    """The simulator stays as it is."""
+    """Does not train the simulator."""
 
     def step(self, epoch: int, batch: TaskBatch) -> dict[str, float]:
-        """Metrics "simulator/..." of an epoch's update; none where the simulator wrote no tasks."""
+        """Metrics "simulator/..." of an epoch's update; none if the simulator wrote no tasks."""
         del epoch
         if batch.rollouts is None:
             return {}
@@ -46,12 +46,12 @@ class Frozen:
         }
 
     def warm_up(self) -> list[WarmUp]:
-        """What compiles all that a step may run, for every prompt width that is planned."""
+        """Functions that compile every program of a step, for every planned prompt width."""
         return []
 
 
 class _Learning(Frozen, abc.ABC):
-    """One update an epoch, in mini-batches of seeds.
+    """One update per epoch, in mini-batches of seeds.
 
     Args:
       simulator: the player.
@@ -68,7 +68,7 @@ class _Learning(Frozen, abc.ABC):
 
     @abc.abstractmethod
     def _weights(self, batch: TaskBatch) -> np.ndarray:
-        """(S, n) what each generation counts in the update; 0 leaves it out."""
+        """(S, n) weight of each generation in the update; 0 leaves it out."""
 
     @abc.abstractmethod
     def _passes(
@@ -78,11 +78,11 @@ class _Learning(Frozen, abc.ABC):
         used: np.ndarray,
         order: np.random.Generator,
     ) -> dict[str, float]:
-        """All optimiser steps of an update, on the contexts `used`; their metrics."""
+        """Runs all optimiser steps of an update on the contexts `used`; returns their metrics."""
 
     @abc.abstractmethod
     def _empty_batch(self, nothing: Rollouts) -> Any:
-        """A mini-batch without generations, of a prompt width."""
+        """A mini-batch without generations, of one prompt width."""
 
     def step(self, epoch: int, batch: TaskBatch) -> dict[str, float]:
         metrics, session = super().step(epoch, batch), self._session
@@ -104,11 +104,11 @@ class _Learning(Frozen, abc.ABC):
         """One update.
 
         Args:
-          generations: of S contexts, as the simulator wrote them since its last update.
+          generations: of S contexts, written by the simulator since its last update.
           weights: (S, n), w of each record, or advantages; 0 leaves a generation out.
-          order: shuffles the contexts of each pass.
+          order: shuffles the contexts in each pass.
         Returns:
-          metrics averaged over the optimiser steps; empty where all weights are 0.
+          metrics averaged over the optimiser steps; empty if all weights are 0.
         """
         used = np.flatnonzero((weights != 0).any(axis=1))
         if not used.size:
@@ -139,9 +139,8 @@ class _Learning(Frozen, abc.ABC):
 class Regression(_Learning):
     """Reward-weighted regression on the generations that pass the filter.
 
-    Its metric "update_kl" is the largest KL from the update's start that was measured after a step, never
-    above `kl_cap`: a step that would pass it is halved until it does not, and where no fraction fits, the
-    update ends.
+    The metric "update_kl" is the largest KL from the update's start measured after a step.  It never exceeds
+    `kl_cap`: a step that would exceed it is halved until it fits, and if no fraction fits, the update ends.
     """
 
     def _make_update(self, config: SimulatorConfig) -> Any:
@@ -164,7 +163,7 @@ class Regression(_Learning):
         order: np.random.Generator,
     ) -> dict[str, float]:
         simulator = self._simulator
-        generations = generations.only(weights != 0)  # the others have no part in any term
+        generations = generations.only(weights != 0)  # the others contribute to no term
         generations, weights = self._packed(generations, weights)
         initial = simulator.initial_logprobs(generations, used)
         start = simulator.start_logprobs(generations, used)
@@ -181,12 +180,12 @@ class Regression(_Learning):
                 if scale == 0:
                     break
                 steps, furthest = steps + 1, max(furthest, kl)
-            if scale == 0:  # the cap is reached: this epoch's update ends
+            if scale == 0:  # KL cap reached: this epoch's update ends
                 break
         return means.compute() | {"update_kl": furthest, "capped": float(capped), "steps": steps}
 
     def _packed(self, generations: Rollouts, weights: np.ndarray) -> tuple[Rollouts, np.ndarray]:
-        """The records of each context first, in the fewest places a context that updates are compiled for."""
+        """Moves each context's records to the front and cuts to the smallest compiled group that fits."""
         most = int((weights != 0).sum(axis=1).max())
         group = bucket(most, self._simulator.groups, "a context")
         if group == weights.shape[1]:
@@ -214,9 +213,9 @@ class Regression(_Learning):
 
 
 class PolicyGradient(_Learning):
-    """GRPO with R_env less the mean over the seed's variations as the advantage.
+    """GRPO whose advantage is R_env minus its mean over the seed's variations.
 
-    The ratio is taken to whoever wrote a generation; see `players.player.recomputes` for whose log-probs.
+    The ratio is to the model that wrote the generation; `players.player.recomputes` says whose log-probs.
     """
 
     def _make_update(self, config: SimulatorConfig) -> Any:
@@ -232,8 +231,8 @@ class PolicyGradient(_Learning):
         )
 
     def _weights(self, batch: TaskBatch) -> np.ndarray:
-        # Within its seed a generation is rewarded for what the simulator made of it, and not for the seed.
-        # Without the division, seeds whose generations are much the same do not get the loudest gradient.
+        # Centred within its seed, a generation's advantage reflects the simulator's writing, not the seed.
+        # Not divided by the std, so that seeds with near-equal rewards do not dominate the gradient.
         return group_advantages(batch.r_env(self._simulator.config.invalid_reward), scale="none")
 
     def _passes(
@@ -260,9 +259,9 @@ class PolicyGradient(_Learning):
         return means.compute() | gaps | {"steps": steps}
 
     def _old(self, generations: Rollouts, used: np.ndarray, initial: np.ndarray) -> tuple:
-        """(S, n, c) log-probs that ratios are taken to, and (S, n) where the step computes them itself.
+        """Old log-probs (S, n, c) of the ratio, and a mask (S, n) of those that the step computes itself.
 
-        A pair of them, or a single array where it never does, for the first step and for later ones.
+        One such tuple for the first step and one for later steps; without the mask if it never does.
         """
         simulator = self._simulator
         if not simulator.recomputes:
@@ -296,7 +295,7 @@ class PolicyGradient(_Learning):
 def make_simulator_trainer(simulator: Simulator, writes_tasks: bool, session: Session) -> Frozen:
     """The trainer that `config.simulator` names.
 
-    writes_tasks: whether the epochs' tasks are the simulator's; it does not learn from others.
+    writes_tasks: whether the simulator writes the epochs' tasks; it is not trained on others.
     """
     if not (simulator.config.train and writes_tasks):
         return Frozen()

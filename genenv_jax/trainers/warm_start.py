@@ -1,4 +1,4 @@
-"""Supervised training of a model before the co-evolution: of a made one, and of a given one."""
+"""Supervised training before the co-evolution, of a model made from scratch or of a given one."""
 
 from __future__ import annotations
 
@@ -37,11 +37,11 @@ from genenv_jax.settings import Settings, within
 from genenv_jax.typing import Array, Params
 
 _WIDTHS = (32, 128, 256, 512)  # of completions
-Shape = tuple[int, int, int]  # of a prompt, a completion, and how many of these
+Shape = tuple[int, int, int]  # prompt width, completion width, number of completions
 
 
 class Example(NamedTuple):
-    """Tokens of a prompt and of each of its completions, and which of the latter are the player's."""
+    """Tokens of a prompt and of its completions; the mask is true where the player wrote the token."""
 
     prompt: Sequence[int]
     completions: Sequence[Sequence[int]]
@@ -53,18 +53,18 @@ class WarmStartConfig(Settings):
     """`config.warm_start`: supervised training before the co-evolution.
 
     Attributes:
-      steps: how many; 0: none.
-      batch_size: completions a step.
+      steps: number of training steps; 0: no warm start.
+      batch_size: completions per step.
       learning_rate: of AdamW.
-      warmup_steps: of the learning rate.
-      micro_batches: a step's gradient is added up over so many parts of equally many prompts; over fewer
-        where a prompt has several completions, as the simulator's have (`simulator.variations`).
-      validation_share: of the seed tasks, left out; the step with the lowest loss on them is kept.
+      warmup_steps: steps of the learning rate's linear warm-up.
+      micro_batches: parts of equally many prompts that a step's gradient is accumulated from; fewer for
+        prompts with several completions, such as the simulator's (`simulator.variations`).
+      validation_share: share of the seed tasks held back; the step with the lowest loss on them is kept.
       validate_every: steps between two measurements of that loss.
 
-    A made model learns from endless demonstrations, all of its parameters.  A given one (`model.path`) learns
-    from those of the seed tasks, in as many passes as `steps` batches are, and with `lora.rank` its adapters
-    alone.  Its steps are the agent's and the simulator's in turn.  The last three are for a given model.
+    A model made from scratch trains all parameters on endless demonstrations.  A given one (`model.path`)
+    trains on those of the seed tasks, in as many passes as `steps` batches make; with `lora.rank` only its
+    adapters.  Its steps alternate between agent and simulator.  It alone uses the last three settings.
     """
 
     steps: int = within(0, 0)
@@ -91,14 +91,14 @@ def train(
     model: LanguageModel,
     params: Params,
 ) -> Params:
-    """Trains a made model: `steps` steps of maximum likelihood by Muon, each pair used once.
+    """Trains a model made from scratch: `steps` steps of maximum likelihood with Muon, each pair used once.
 
     Args:
       pairs: (messages, completion); those that exceed the limits are left out.
     Returns:
       the trained parameters, on the host.
     Raises:
-      ValueError: the loss is not finite in the end.
+      ValueError: the final loss is not finite.
     """
     if not c.steps:
         return params
@@ -114,7 +114,7 @@ def train(
             if len(example.prompt) <= prompt and len(example.completions[0]) <= longest:
                 yield example
 
-    widths = (longest + 1) // 2, longest  # short completions apart: much less padding
+    widths = (longest + 1) // 2, longest  # separate short completions: much less padding
 
     def shape(example: Example) -> Shape:
         return prompt, bucket(len(example.completions[0]), widths, "a completion"), 1
@@ -131,7 +131,7 @@ def train(
     with Progress(0).phase("train base model", c.steps, "steps") as phase:
         for batch in itertools.islice(batches, c.steps):
             before, (state, metrics) = metrics, step(state, {}, batch)
-            jax.block_until_ready(before)  # so that steps are counted when they are done
+            jax.block_until_ready(before)  # count a step only when it is done
             phase.advance()
     _check_finite(float(metrics["loss"]))
     return jax.device_get(state.params)
@@ -139,13 +139,13 @@ def train(
 
 @dataclasses.dataclass
 class FineTuned:
-    """What `fine_tune` gives back.
+    """The result of `fine_tune`.
 
     Attributes:
       params: the trained parameters at the best step, on the devices or in host memory.
-      records: one for each measurement: "step", the training "loss" of the steps before it, and
+      records: one per measurement: "step", the training "loss" of the steps before it, and
         "validation/<role>"; losses in nats a token.
-      best: the step.
+      best: the best step.
     """
 
     params: Params
@@ -169,24 +169,24 @@ def fine_tune(
 ) -> FineTuned:
     """Trains a given model: maximum likelihood on the completions of demonstrations, in several passes.
 
-    Steps are the agent's and the simulator's in turn, of about as many completions: an agent's answer may
-    be a hundredth of a task, and those of as few prompts would be a noisy gradient.  Sequences of like
-    widths form a batch: a prompt has one of `limits.prompt_buckets`, a completion one of a few widths.
-    Demonstrations that exceed their role's limits are left out.  After each measurement all is saved;
-    started again with the same arguments it goes on from there, to the same numbers.
+    Steps alternate between agent and simulator and have about equally many completions: an agent's answer
+    may be a hundredth of a task's length, and answers to as few prompts would give a noisy gradient.  A batch
+    holds sequences of similar length: prompts are padded to one of `limits.prompt_buckets`, completions to
+    one of a few widths.  Demonstrations that exceed their role's limits are left out.  A checkpoint is saved
+    after each measurement; a restart with the same arguments continues from it to the same numbers.
 
     Args:
       variations: most completions of a prompt.
       moments: type of the optimiser's moments.
-      params: what is trained, float32: all parameters, or adapters.  Taken over.
+      params: trained parameters, float32: all, or the adapters.  Donated.
       frozen: the other parameters.
       put: places a batch on the devices.
-      demonstrations, validation: what is trained on, and what the loss is measured on.
+      demonstrations, validation: training and validation data.
       order: shuffles each pass.
       checkpoints: where the training is saved.
     Raises:
-      ValueError: nothing fits the limits; a loss is not finite; or the validation loss has risen at its
-        first measurement after the start.
+      ValueError: nothing fits the limits, a loss is not finite, or the first validation after the start
+        shows a higher loss.
     """
     progress = Progress(0, silent=not processes.is_writer())
     examples, left_out = _examples(model, limits, demonstrations)
@@ -244,9 +244,7 @@ def fine_tune(
                 step = steps[len(batch.prompts) // part]
                 state, metrics = step(state, frozen, put(batch))
                 trained.append(metrics["loss"])
-                jax.block_until_ready(
-                    trained[-2:-1]
-                )  # so that steps are counted when they are done
+                jax.block_until_ready(trained[-2:-1])  # count a step only when it is done
                 phase.advance()
             loss = float(np.mean(processes.fetch(trained)))
         done += stretch
@@ -261,7 +259,7 @@ def fine_tune(
                 f"the warm start's validation loss rose from {lowest:.3f} to {now:.3f} in its first "
                 f"{done} steps: lower config.warm_start.learning_rate = {c.learning_rate}"
             )
-        if now < lowest or not losses:  # without a validation the last step is kept
+        if now < lowest or not losses:  # without validation, keep the last step
             result.params, result.best, lowest = _kept(state.params), done, now
         if done < c.steps:
             trees = {"state": state, "best": place(result.params, on_device=True)}
@@ -304,7 +302,7 @@ def _encode_answer(model: LanguageModel, answer: str) -> tuple[list[int], list[b
 def _encode_transcript(
     model: LanguageModel, messages: Sequence[Message], transcript: Transcript
 ) -> tuple[list[int], list[bool]]:
-    """An episode's tokens as the sampler has them, and which of them are answers."""
+    """An episode's tokens as the sampler would have them, and a mask of the answers' tokens."""
     conversation, tokens, loss_mask = list(messages), [], []
     for answer, reply in zip(transcript.answers, (*transcript.replies, ()), strict=True):
         own, theirs = _encode_answer(model, answer)
@@ -319,7 +317,7 @@ def _encode_transcript(
 def _examples(
     model: LanguageModel, limits: LimitsConfig, demonstrations: Sequence[Demonstration]
 ) -> tuple[dict[str, list[Example]], int]:
-    """The examples of each role, and how many completions were too long, or their prompts."""
+    """The examples of each role, and how many completions were left out as too long, or their prompts."""
     found: dict[str, list[Example]] = collections.defaultdict(list)
     for d in demonstrations:
         longest_prompt, *longest = limits.of(d.role)
@@ -353,7 +351,7 @@ class _Shapes:
 
 
 def _batch(examples: Sequence[Example], shape: Shape, size: int, episodes: bool) -> CompletionBatch:
-    """`size` examples, filled up with empty ones.  episodes: whether some completions may be episodes."""
+    """Pads to `size` examples with empty ones.  episodes: whether some completions may be episodes."""
     longest_prompt, longest, most = shape
     prompts, lengths = pad_rows([e.prompt for e in examples], longest_prompt, size)
 
@@ -368,7 +366,7 @@ def _batch(examples: Sequence[Example], shape: Shape, size: int, episodes: bool)
 
 
 def _passes(examples: Sequence[Example], order: np.random.Generator) -> Iterator[Example]:
-    """Endless passes over the examples, each in another order."""
+    """Endless passes over the examples, each in a new order."""
     while True:
         yield from (examples[i] for i in order.permutation(len(examples)))
 
@@ -379,7 +377,7 @@ def _alike(
     size_of: Callable[[Shape], int],
     episodes: bool,
 ) -> Iterator[CompletionBatch]:
-    """Full batches of like shapes, each as soon as there are enough of it."""
+    """Groups examples of the same shape; yields a batch as soon as it is full."""
     waiting: dict[Shape, list[Example]] = collections.defaultdict(list)
     for example in examples:
         shape = shape_of(example)
@@ -433,5 +431,5 @@ def _mean(losses: Mapping[str, float]) -> float:
 
 
 def _kept(params: Params) -> Params:
-    """A copy in host memory: the next step's update destroys the arrays that it is given."""
+    """A copy in host memory, since the next step donates its input arrays."""
     return place(jax.tree.map(jnp.copy, params), on_device=False)

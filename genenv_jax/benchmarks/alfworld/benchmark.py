@@ -1,10 +1,10 @@
 """ALFWorld: household chores in TextWorld games.
 
 Two protocols:
-  * "step", the GenEnv paper's: see `steps`.
+  * "step", from the GenEnv paper: see `steps`.
   * "episode", the official one: the agent plays the game on the real engine, 50 steps, success = won.
-Training is on steps of the training games, or with `episodes` on whole games: theirs, and those that the
-simulator writes.
+Training uses single steps of the training games.  With `episodes` it uses whole games: the training games
+and those that the simulator writes.
 """
 
 from __future__ import annotations
@@ -30,29 +30,29 @@ from genenv_jax.benchmarks.options import check_choice, check_integers
 from genenv_jax.benchmarks.wording import letters
 
 STEP, EPISODE = "step", "episode"
-AUTO, ENGINE, RULES = "auto", "engine", "rules"  # what plays games
+AUTO, ENGINE, RULES = "auto", "engine", "rules"  # values of `played_on`
 
 
 @dataclasses.dataclass(kw_only=True, eq=False)
 class ALFWorld(Steps):
-    """ALFWorld's tasks: those of `Steps`, and whole games.
+    """ALFWorld's tasks: single steps, as in `Steps`, and whole games.
 
-    Args, beside those of `Steps`:
-      eval_protocol: "step" or "episode": what is held out.
-      max_steps: of an episode that is held out.
-      episodes: seeds and what the simulator writes are whole games rather than single steps, see `rooms`;
-        episodes are conversations that grow, without a list of possible commands.  Seeds are the training
-        games that the expert wins in `train_steps`.
-      train_steps: of an episode that is trained.
-      played_on: "engine", "rules" (our own, in a hundredth of the time), or "auto": the engine where it
-        is installed; elsewhere our rules with `episodes`, and an error without.
+    Args, besides those of `Steps`:
+      eval_protocol: the kind of held-out tasks, "step" or "episode".
+      max_steps: step limit of a held-out episode.
+      episodes: train on whole games instead of single steps, both seeds and generated games; see `rooms`.
+        An episode is a growing conversation without a list of possible commands.  Seeds are the training
+        games that the expert wins within `train_steps`.
+      train_steps: step limit of a training episode.
+      played_on: "engine", "rules" (our own rules, 100 times as fast), or "auto": the engine if it is
+        installed, otherwise our rules with `episodes` and an error without.
 
     Raises:
-      EngineMissing: episodes are asked for and the engine is not installed.
+      EngineMissing: games need the engine, and it is not installed.
 
     Attributes:
-      isolated: games on the engine run in worker processes with a time limit; the rest is cheap and bounded.
-      worker_needs: files, as the engine loads copies of Fast Downward's library.
+      isolated: games on the engine run in worker processes with a time limit; all else is cheap and bounded.
+      worker_needs: files, because the engine loads copies of Fast Downward's library.
     """
 
     worker_needs = ("files",)
@@ -80,7 +80,7 @@ class ALFWorld(Steps):
                 "eval_protocol = 'episode' and played_on = 'engine' play games on ALFWorld's engine; "
                 f"{engine.INSTALL}"
             )
-        # What opens a game; a test puts something else here.
+        # Opens a game; tests replace it.
         self.open_game: Callable[[tasks.Game, str], RunningGame] = (
             RulesGame if on_rules else engine.Engines()
         )
@@ -89,7 +89,7 @@ class ALFWorld(Steps):
     # -- tasks ------------------------------------------------------------------------------------------
 
     def found(self, split: str) -> list[Task]:
-        """Whole games where they are played, else the expert's steps."""
+        """Whole games if this split is played in episodes, otherwise the expert's steps."""
         if not (self.episodes if split == "seed" else self.eval_protocol == EPISODE):
             return super().found(split)
         if not self.episodes:
@@ -98,9 +98,9 @@ class ALFWorld(Steps):
         return [task for task in found if task is not None]
 
     def _with_room(self, game: tasks.Game, split: str) -> Task | None:
-        """A game with what of its room a simulator is shown, and if it is a seed with its expert's commands.
+        """The game with the room that a simulator is shown; seeds also get the expert's commands.
 
-        The rooms of held-out games are there so that copies of them are known.
+        Held-out games keep their rooms so that copies of them can be recognised.
         """
         world = game.world(self.grammar)
         room = games.compact(world)
@@ -113,14 +113,14 @@ class ALFWorld(Steps):
         return game.task(split, **known, **solution)
 
     def canonical(self, task: Task) -> str:
-        """See `Benchmark.canonical`; a game is its room, or its id."""
+        """See `Benchmark.canonical`; for a game, its room if known, otherwise its id."""
         if not self.is_interactive(task):
             return super().canonical(task)
         room = games.known_room(task)
         return letters(room.description()) if room else f"game {task.answer['game']}"
 
     def text(self, task: Task) -> str:
-        """See `Benchmark.text`: the situation, or what is in the room."""
+        """See `Benchmark.text`: the situation, or the contents of the room."""
         room = games.known_room(task)
         return room.wording() if room else super().text(task)
 
@@ -129,7 +129,7 @@ class ALFWorld(Steps):
         return games.signature(task) if "room" in task.answer else super().signature(task)
 
     def difficulty(self, task: Task) -> float:
-        """See `Benchmark.difficulty`; in a game the expert's commands."""
+        """See `Benchmark.difficulty`; for a game, the number of the expert's commands."""
         if not self.is_interactive(task):
             return super().difficulty(task)
         if task.answer.get("plan"):
@@ -146,26 +146,26 @@ class ALFWorld(Steps):
         return prompts.room_messages(self.simulator_answer(seed), statistics)
 
     def simulator_answer(self, task: Task, seed: Task | None = None) -> str:
-        """See `Benchmark.simulator_answer`; of a game its room."""
+        """See `Benchmark.simulator_answer`; for a game, its room."""
         if not self.is_interactive(task):
             return super().simulator_answer(task, seed)
         return json.dumps(task.answer["room"])
 
     def read(self, text: str, seed: Task) -> Task | Rejection:
-        """See `Steps.read`; of a game `games.read`."""
+        """See `Steps.read`; for a game, `games.read`."""
         if not self.is_interactive(seed):
             return super().read(text, seed)
         grammar = seed.answer.get("grammar") or self._game(seed).played_in(self.grammar)
         return games.read(text, seed, grammar, self.likely, self.train_steps)
 
     def fault(self, task: Task) -> Rejection | None:
-        """See `Steps.fault`; of a written game `games.fault`, and WRONG_ANSWER."""
+        """See `Steps.fault`; for a generated game, `games.fault` and WRONG_ANSWER."""
         if not self.is_interactive(task):
             return super().fault(task)
         if "texts" not in task.answer:
-            return None  # of the data set
-        self._game(task)  # ValueError where there are no such texts
-        # That the plan wins is checked as any benchmark's reference is.
+            return None  # a game of the data set
+        self._game(task)  # ValueError if its texts do not exist
+        # As in every benchmark, the reference answer is scored: the plan must win.
         return games.fault(task, self.train_steps) or super(Steps, self).fault(task)
 
     # -- episodes ---------------------------------------------------------------------------------------
@@ -178,7 +178,7 @@ class ALFWorld(Steps):
         """See `Benchmark.episode`.
 
         Raises:
-          ValueError: no such game, or the engine cannot open it.
+          ValueError: the game does not exist, or the engine cannot open it.
           EngineMissing: the engine is not installed.
         """
         game = self._game(task)
@@ -207,7 +207,7 @@ class ALFWorld(Steps):
         return self._index[name]
 
     def agent_answer(self, task: Task) -> str:
-        """See `Benchmark.agent_answer`; for a game all commands of the expert, one a line."""
+        """See `Benchmark.agent_answer`; for a game, all of the expert's commands, one per line."""
         if not self.is_interactive(task):
             return super().agent_answer(task)
         return "\n".join(self.agent_answers(task))
@@ -222,7 +222,7 @@ class ALFWorld(Steps):
         return [f"Action: {command}" for command in plan]
 
     def verdict(self, task: Task, answer: str) -> Score:
-        """See `Steps.verdict`; in a game the lines of the answer are played as commands."""
+        """See `Steps.verdict`; for a game, the lines of the answer are played as commands."""
         if not self.is_interactive(task):
             return super().verdict(task, answer)
         read = commands.parse(answer)

@@ -1,4 +1,4 @@
-"""The six chores of ALFWorld, and what an object goes through in each."""
+"""ALFWorld's six chores, and what each does to an object."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ class Chore:
 
     Attributes:
       task_type: its official name.
-      sentence: in words, of a kind of object and a kind of place.
-      flag: what the object must be, in the words of the PDDL domain; "" where any will do.
-      state: what it is afterwards.
-      tools: kinds of places where that is done.
+      sentence: a template for a kind of object and a kind of place.
+      flag: the PDDL predicate that the object must satisfy; "" if any object will do.
+      state: the PDDL predicate that holds for the object afterwards.
+      tools: kinds of places where the object gets that state.
     """
 
     task_type: str

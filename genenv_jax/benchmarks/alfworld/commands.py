@@ -1,7 +1,7 @@
-"""Commands of ALFWorld's text games: their two grammars, and how an agent's text becomes one.
+"""Commands of ALFWorld's text games: their two grammars, and how to parse an agent's text.
 
-The grammars differ in one command.  The games of json_2.1.1 say "put X in/on Y", alfworld 0.4 says
-"move X to Y" (and knows `help`): alfworld/data/alfred.twl2, and `grammar` in the game files.
+The grammars differ in one command.  The games of json_2.1.1 say "put X in/on Y"; alfworld 0.4 says
+"move X to Y" (and has `help`).  Sources: alfworld/data/alfred.twl2, and `grammar` in the game files.
 """
 
 from __future__ import annotations
@@ -14,8 +14,8 @@ from genenv_jax.benchmarks.safe_parse import check_text
 PUT_IN_ON, MOVE_TO = "put_in_on", "move_to"
 GRAMMARS = (PUT_IN_ON, MOVE_TO)
 
-NO_COMMAND = "not_a_command"  # a line that no command of the grammar looks like
-MAX_TEXT = 16_384  # characters of an answer or a generation that is read
+NO_COMMAND = "not_a_command"  # a line that matches no command of the grammar
+MAX_TEXT = 16_384  # characters; a longer answer or generation is rejected
 MAX_COMMAND = 120  # characters; the longest real command has about 60
 
 _THING = r"[a-z]{1,32} [0-9]{1,3}"
@@ -37,9 +37,9 @@ _EDGES = " \t\r`'\"*>.!"
 
 
 def parse(text: str) -> list[str] | Rejection:
-    """The commands that an agent's text gives, normalised; at least one.
+    """The normalised commands in an agent's text; at least one.
 
-    Every line that begins with "Action:" counts; without such a line the last one that is not empty
+    Every line that begins with "Action:" or has an <action> tag counts; without one, the last non-empty line
     does.  Prefixes ("Action:", ">"), <action> tags, quotes, backquotes and a final stop are dropped.
 
     Returns:
@@ -63,7 +63,7 @@ def parse(text: str) -> list[str] | Rejection:
 
 
 def normalise(line: str) -> str:
-    """One command in the usual form: lower case, single spaces, no quotes, "in/on" for "in" or "on"."""
+    """One command in normal form: lower case, single spaces, no quotes, "in/on" for "in" or "on"."""
     line = line[: 8 * MAX_COMMAND].lower()
     for tag in _TAGS:
         line = line.replace(tag, " ")
@@ -79,7 +79,7 @@ def is_command(command: str, grammar: str) -> bool:
 
 
 def entities(command: str) -> list[str]:
-    """What a command names, for example ["mug 1", "desk 2"], without the verb."""
+    """The things that a command names, without the verb, for example ["mug 1", "desk 2"]."""
     return _ENTITY.findall(command)
 
 
@@ -91,6 +91,6 @@ def translate(command: str, grammar: str) -> str:
 
 
 def kind_and_number(name: str) -> tuple[str, int]:
-    """("cabinet", 3) of "cabinet 3", by which names are sorted; 0 where there is no number."""
+    """Sort key for names: ("cabinet", 3) for "cabinet 3"; the number is 0 if the name has none."""
     kind, _, number = name.partition(" ")
     return kind, int(number) if number.isdecimal() else 0

@@ -1,8 +1,8 @@
 """One game on the real engine: TextWorld's PDDL environment with ALFWorld's names.
 
-The engine is the extra `alfworld` of this package (TextWorld, Fast Downward, numpy, spacy).  What is
-done here is what `AlfredTWEnv.init_env` does for evaluation (alfworld/agents/environment/
-alfred_tw_env.py): `AlfredDemangler(shuffle=False)`, admissible commands and `won`, no expert.
+The engine is the extra `alfworld` of this package (TextWorld, Fast Downward, numpy, spacy).  Games are
+set up as `AlfredTWEnv.init_env` does for evaluation (alfworld/agents/environment/alfred_tw_env.py):
+`AlfredDemangler(shuffle=False)`, admissible commands and `won`, no expert.
 """
 
 from __future__ import annotations
@@ -25,10 +25,10 @@ INSTALL = "run `pip install -e '.[alfworld]'`, or: pip install alfworld textworl
 _GREETING = "-= Welcome to TextWorld, ALFRED! =-"
 _TASK = "Your task is to: "
 _PLACE = re.compile(r"You arrive at loc \d+\. ")
-_MAX_CHARS = 4_000  # of an observation
+_MAX_CHARS = 4_000  # longest observation
 _DATA = "ALFWORLD_DATA"
 _OPENING = threading.Lock()
-_UNKNOWN_GOAL = "UNKNOWN GOAL"  # where alfred.twl2 wants the task
+_UNKNOWN_GOAL = "UNKNOWN GOAL"  # placeholder for the task in alfred.twl2
 
 
 class EngineMissing(ImportError):
@@ -36,7 +36,7 @@ class EngineMissing(ImportError):
 
 
 def versions() -> dict[str, str]:
-    """Installed versions of the engine's packages; "" for one that is absent."""
+    """Installed versions of the engine's packages; "" for a missing package."""
     found = {}
     for package in ("alfworld", "textworld", "fast-downward-textworld"):
         try:
@@ -55,8 +55,8 @@ def game_data(game: Game, grammar: str) -> dict[str, Any]:
     """The contents of a game file, with the rules and texts of `grammar`.
 
     Raises:
-      ValueError: the file's own grammar is another and the asked one is not in the installed package.
-      EngineMissing: the asked grammar is the package's, and there is no package.
+      ValueError: the file has a different grammar, and the installed package does not have `grammar`.
+      EngineMissing: `grammar` comes from the package, which is not installed.
     """
     data = dict(game.read())
     if grammar == game.grammar:
@@ -73,17 +73,17 @@ def game_data(game: Game, grammar: str) -> dict[str, Any]:
         text = file.read()
     if text.count(_UNKNOWN_GOAL) != 1:
         raise ValueError(f"{info.ALFRED_TWL2_PATH}: expected {_UNKNOWN_GOAL!r} once")
-    # As the script that upgrades old games does: the task's sentence stays.
+    # Like the script that upgrades old games, keep the task's sentence.
     data["grammar"] = text.replace(_UNKNOWN_GOAL, game.goal)
     return data
 
 
 class Engines:
-    """Opens games; an environment whose game was closed is used again, as TextWorld does itself.
+    """Opens games, and reuses the environments of closed games, as TextWorld itself does.
 
-    Each environment has a copy of Fast Downward's library, which stays in memory (3 to 5 MB) until the
-    process ends: `fast_downward.close_lib` crashes it while another game is open.  So there are only as many
-    as there are games open at the same time.  Picklable; the idle ones stay behind.
+    Each environment holds a copy of Fast Downward's library (3 to 5 MB), which stays in memory until the
+    process ends: `fast_downward.close_lib` crashes the process while another game is open.  Reuse keeps the
+    number of copies at the number of games open at once.  Pickling leaves idle environments behind.
     """
 
     def __init__(self) -> None:
@@ -98,12 +98,12 @@ class Engines:
 
 
 class Engine:
-    """One running game.  Not for two threads at a time.
+    """One running game.  Not thread-safe.
 
     Args:
-      game: what to play.
+      game: the game to play.
       grammar: one of `commands.GRAMMARS`.
-      idle: environments to use again; this game's is put there when it is closed.
+      idle: environments to reuse; closing this game adds its environment.
 
     Raises:
       EngineMissing: see `INSTALL`.
@@ -112,7 +112,7 @@ class Engine:
     Attributes:
       overview: the first observation: what is in the room.
       goal: the task's sentence.
-      admissible: commands that are possible now, sorted.
+      admissible: the commands that are possible now, sorted.
       won: whether the goal is reached.
     """
 
@@ -129,13 +129,13 @@ class Engine:
         infos = textworld.EnvInfos(won=True, admissible_commands=True)
         self._idle, self._env = idle, None
         try:
-            # The translator to Fast Downward's format goes through sys.argv and sys.stdout.
+            # The translator to Fast Downward's format uses sys.argv and sys.stdout.
             with _OPENING:
-                # One that cannot open its game is not used again.
+                # An environment that fails to open its game is not reused.
                 env = idle.pop() if idle else demangler(pddl_env(infos), shuffle=False)
                 env.load(data)
                 state = env.reset()
-        except Exception as error:  # the engine's parsers raise all kinds
+        except Exception as error:  # the engine's parsers raise exceptions of all kinds
             raise ValueError(
                 f"{game.path}: the engine cannot open it ({type(error).__name__}: {error})"[:500]
             ) from error
@@ -150,20 +150,20 @@ class Engine:
         self.won = bool(state["won"])
 
     def step(self, command: str) -> str:
-        """Does what `command` says, and returns what the game answers.
+        """Executes `command` and returns the game's answer.
 
-        "Nothing happens." where the command is not admissible, as the engine says it.  "You arrive at
-        loc 3. " is dropped, as in the literature on these games: the number names nothing.
+        Like the engine, answers "Nothing happens." to an inadmissible command.  "You arrive at loc 3. "
+        is dropped, as in the literature on these games, because the number names nothing.
         """
         if command not in self.admissible:
-            return NOTHING_HAPPENS  # the engine's state would stay as it is
+            return NOTHING_HAPPENS  # the engine's state would not change
         state, _, _ = self._env.step(command)
         self._take(state)
         text = _PLACE.sub("", state.feedback, count=1).strip()
         return text if len(text) <= _MAX_CHARS else text[:_MAX_CHARS] + " …"
 
     def close(self) -> None:
-        """Ends the game; its environment is free for another."""
+        """Ends the game and frees its environment for another."""
         env, self._env, self.admissible = self._env, None, ()
         if env is not None and self._idle is not None:
             self._idle.append(env)
@@ -172,7 +172,7 @@ class Engine:
 def _import(name: str) -> Any:
     known = os.environ.get(_DATA)
     try:
-        # Without it the package makes a directory in the user's home, and sets it.
+        # If it is unset, the package creates a directory in the user's home and sets it.
         os.environ[_DATA] = known or tempfile.gettempdir()
         return importlib.import_module(name)
     except ImportError as error:

@@ -1,4 +1,4 @@
-"""One attempt at a game, and a game that is played by our own rules."""
+"""One attempt at a game, and games played by our own rules."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ from genenv_jax.benchmarks.base import (
     Score,
 )
 
-MAX_OBSERVATION = 600  # characters of a message of a conversation; the longest real one has 318
-_MAX_OVERVIEW = 2_000  # of the first one
+MAX_OBSERVATION = 600  # characters of a message in a conversation; the longest real one has 318
+_MAX_OVERVIEW = 2_000  # characters of the first observation
 
 
 class RunningGame(Protocol):
-    """What an episode needs of a game: of `engine.Engine`, or of `RulesGame`."""
+    """The interface that an episode needs: `engine.Engine` and `RulesGame` have it."""
 
     overview: str
     goal: str
@@ -35,13 +35,13 @@ class RunningGame(Protocol):
 
 
 class RulesGame:
-    """A game by our own rules, in a hundredth of the engine's time.
+    """A game by our own rules, 100 times as fast as the engine.
 
     Args:
-      game: what to play.
+      game: the game to play.
       grammar: one of `commands.GRAMMARS`.
 
-    Raises ValueError for a problem that is not of these games; names the file.
+    Raises ValueError for a problem that is not one of ALFWorld's; names the file.
     """
 
     def __init__(self, game: Game, grammar: str):
@@ -50,7 +50,7 @@ class RulesGame:
         self.admissible, self.won = tuple(self._world.admissible()), self._world.won()
 
     def step(self, command: str) -> str:
-        """Does what an admissible command says, and returns what the game answers."""
+        """Executes an admissible command and returns the game's answer."""
         text = self._world.apply(command)
         self.admissible, self.won = tuple(self._world.admissible()), self._world.won()
         return text
@@ -63,13 +63,13 @@ class GameEpisode(Episode):
     """An attempt at a game; every answer counts as a step.
 
     Args:
-      game: at its beginning; the episode closes it.
-      task_type: for the score's detail.
+      game: a game at its start; the episode closes it.
+      task_type: goes into the score's detail.
       grammar: one of `commands.GRAMMARS`.
-      max_steps: answers after which the game is lost.
-      grows: messages are a conversation that grows by each answer and what the game says to it, rather than
-        one message with the history.
-      show_admissible: whether the agent is told what is possible; not in a conversation that grows.
+      max_steps: number of answers after which the game is lost.
+      grows: whether the prompt is a conversation that grows by each answer and the game's reply, rather than
+        one message with the whole history.
+      show_admissible: whether the prompt lists the possible commands; ignored if `grows`.
     """
 
     def __init__(
@@ -92,7 +92,7 @@ class GameEpisode(Episode):
         self._reason = ""
 
     def messages(self) -> list[Message]:
-        """See `Episode.messages`: the chore, what was seen (the latest, as far as it fits), commands."""
+        """See `Episode.messages`: the chore, the latest observations that fit, the possible commands."""
         if self._grows:
             return super().messages()
         goal, admissible = self._game.goal, self._game.admissible if self._show else ()
@@ -104,8 +104,8 @@ class GameEpisode(Episode):
     def take(self, answer: str) -> Score | Sequence[Message]:
         """See `Episode.take`.
 
-        An answer that gives no command that is possible now has the answer "Nothing happens." and counts
-        as a step, as in the official environment.  Of several commands the last one counts.
+        As in the official environment, an answer without a possible command gets "Nothing happens." and
+        counts as a step.  If an answer has several commands, the last one counts.
         """
         read = commands.parse(answer)
         command = "" if isinstance(read, Rejection) else read[-1]
@@ -119,7 +119,7 @@ class GameEpisode(Episode):
         self._inadmissible += not possible
         try:
             observation = self._game.step(command) if possible else NOTHING_HAPPENS
-        except Exception:  # of the engine: all kinds
+        except Exception:  # the engine raises exceptions of all kinds
             return Score(0.0, False, False, ENVIRONMENT_ERROR, self._detail())
         self._history.append((command[: commands.MAX_COMMAND], observation))
         if self._game.won:
@@ -127,7 +127,7 @@ class GameEpisode(Episode):
         return [{"role": "user", "content": observation[:MAX_OBSERVATION]}]
 
     def stop(self) -> Score:
-        """See `Episode.stop`; an episode without one readable command is no trace to learn from."""
+        """See `Episode.stop`; an episode without any readable command is invalid: nothing to learn from."""
         won, valid = self._game.won, self._readable > 0
         reason = "" if won else STEP_LIMIT if valid else self._reason
         return Score(float(won), won, valid, reason, self._detail())

@@ -1,7 +1,7 @@
-"""An expert for ALFWorld's games: which commands reach the goal.
+"""An expert for ALFWorld's games, which finds commands that reach the goal.
 
-It looks into one receptacle after another until it has seen what it needs, likely ones first, and so knows
-no more than a player does: its steps are what an agent can learn.  `planner` knows where everything is.
+It searches one receptacle after another, likely ones first, until it has seen what it needs.  It knows no
+more than a player does, so an agent can learn its steps.  `planner` knows where everything is.
 """
 
 from __future__ import annotations
@@ -13,16 +13,16 @@ from genenv_jax.benchmarks.alfworld.chores import CHORES
 from genenv_jax.benchmarks.alfworld.commands import kind_and_number
 from genenv_jax.benchmarks.alfworld.world import World
 
-# (type of object, type of receptacle) -> expected number of such objects in one such receptacle
+# (kind of object, kind of receptacle) -> expected number of such objects in one such receptacle
 Likelihood = Mapping[tuple[str, str], float]
 
 
 class NoPlan(Exception):
-    """The expert finds no way to the goal."""
+    """The expert cannot reach the goal."""
 
 
 def likelihood(worlds: Iterable[World]) -> dict[tuple[str, str], float]:
-    """Where objects of each type are at the beginning of some (training) games."""
+    """Where objects of each kind are at the start of some (training) games."""
     things: Counter[tuple[str, str]] = Counter()
     places: Counter[str] = Counter()
     for world in worlds:
@@ -39,16 +39,16 @@ def walkthrough(world: World, likely: Likelihood | None = None) -> list[str]:
     """Commands that win the game, in the world's grammar.
 
     Args:
-      world: at its beginning; it is not changed.
-      likely: what is searched first; None searches in the order of the names.
+      world: the game at its start; not modified.
+      likely: decides which receptacles are searched first; None searches in the order of the names.
 
     Raises:
-      NoPlan: there is no way, or none was found.
+      NoPlan: there is no plan, or none was found.
     """
     run = _Run(world.copy(), likely or {})
     try:
         run.solve()
-    except ValueError as error:  # a command that is not possible
+    except ValueError as error:  # an impossible command
         raise NoPlan(str(error)) from error
     if not run.world.won():
         raise NoPlan("the goal is not reached")
@@ -93,7 +93,7 @@ class _Run:
             self.do(put[0])
 
     def target(self) -> str:
-        """Where the objects go: of several receptacles the one that already holds most of them."""
+        """Where the objects go; for "two", the receptacle that already holds most of them."""
         world, goal = self.world, self.world.goal
         places = self.by_kind.get(goal.place_kind)
         if not places:
@@ -105,7 +105,7 @@ class _Run:
             kinds = [world.object_kind.get(o) for o in world.contents(receptacle)]
             return kinds.count(goal.object_kind) if receptacle in self.seen else 0
 
-        return max(places, key=held)  # the first of equals
+        return max(places, key=held)  # ties: the first
 
     def tool(self, kinds: tuple[str, ...]) -> str:
         for kind in kinds:
@@ -116,7 +116,7 @@ class _Run:
     def find(
         self, kind: str, flags: list[str], left_out: str | None = None, fits: str | None = None
     ) -> tuple[str, str]:
-        """An object of some type and the receptacle where it is, searched for if none was seen."""
+        """An object of the given kind and its receptacle; searches the room if none was seen yet."""
         world = self.world
         unseen = sorted((r for r in world.receptacles if r not in self.seen), key=self.rank(kind))
         while True:
@@ -133,7 +133,7 @@ class _Run:
             self.look_into(unseen.pop(0))
 
     def rank(self, kind: str):
-        """Sorts receptacles by what a look into them promises for its cost, then by name."""
+        """Sort key for receptacles: expected finds per command of a look, then name."""
         world = self.world
 
         def key(receptacle: str):
@@ -149,7 +149,7 @@ class _Run:
         return 1 if self.world.is_accessible(receptacle) else 2
 
     def cost(self, receptacle: str):
-        """Sorts receptacles whose contents are known: near ones first, then open ones."""
+        """Sort key for receptacles with known contents: near ones first, then open ones."""
         away = self.world.location[receptacle] != self.world.here
         return away, self.cost_of_a_look(receptacle), kind_and_number(self.world.names[receptacle])
 
@@ -171,7 +171,7 @@ class _Run:
     def go(self, receptacle: str) -> None:
         if self.world.location[receptacle] != self.world.here:
             self.do(f"go to {self.world.names[receptacle]}")
-            # What is seen on the way in needs no second visit.
+            # Contents seen on arrival need no second visit.
             if self.world.is_accessible(receptacle):
                 self.seen.add(receptacle)
 

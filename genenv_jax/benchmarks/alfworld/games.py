@@ -1,4 +1,4 @@
-"""Whole games as training tasks: those of the data set, and those that a simulator writes as `rooms`."""
+"""Whole games as training tasks: published games, and games that a simulator writes as `rooms`."""
 
 from __future__ import annotations
 
@@ -12,19 +12,19 @@ from genenv_jax.benchmarks.alfworld.commands import kind_and_number
 from genenv_jax.benchmarks.alfworld.world import World
 from genenv_jax.benchmarks.base import BAD_ANSWER, Rejection, Task
 
-TOO_MANY_STEPS = "too_many_steps"  # more than an episode has
+TOO_MANY_STEPS = "too_many_steps"  # more than an episode allows
 
-# Of a published game's room, so much is shown to the simulator.
+# How much of a published game's room the simulator is shown.
 _PLACES, _OBJECTS, _CONTENTS = 12, 20, 4
 
 
 @dataclasses.dataclass(frozen=True)
 class WrittenGame(tasks.Game):
-    """A game of a room; its rules and texts are those of a published game.
+    """A game compiled from a room, with the rules and texts of a published game.
 
     Attributes:
-      room: what the game is about.
-      texts: the game whose `pddl_domain` and `grammar` it has.
+      room: the room that was written.
+      texts: the published game that supplies `pddl_domain` and `grammar`.
     """
 
     room: rooms.Room
@@ -43,12 +43,12 @@ class WrittenGame(tasks.Game):
         }
 
     def problem(self) -> pddl.Problem:
-        """See `tasks.Game.problem`; the texts are not read for it."""
+        """See `tasks.Game.problem`; does not read the texts."""
         return pddl.parse(self.room.problem())
 
 
 def written_game(task: Task, texts: tasks.Game) -> WrittenGame:
-    """The game of a generated task; ValueError where its room is none."""
+    """The game of a generated task; ValueError if its room is invalid."""
     room = rooms.read(task.answer["room"])
     if isinstance(room, Rejection):
         raise ValueError(f"room: {room.reason}: {room.detail}")
@@ -59,15 +59,15 @@ def written_game(task: Task, texts: tasks.Game) -> WrittenGame:
 
 
 def solve(world: World, likely: expert.Likelihood, max_steps: int) -> dict[str, Any] | Rejection:
-    """How a game is won, or why not: UNSOLVABLE, UNDECIDED (`planner`), SOLVED, TOO_MANY_STEPS.
+    """How to win a game, or why it is rejected: UNSOLVABLE, UNDECIDED (`planner`), SOLVED, TOO_MANY_STEPS.
 
     Args:
-      world: at its beginning; it is not changed.
+      world: the game at its start; not modified.
       likely: see `expert.walkthrough`.
-      max_steps: of an episode.
+      max_steps: step limit of an episode.
 
     Returns:
-      What a task's answer says of it: the expert's commands as "plan", and how many the "shortest" plan has.
+      Entries of a task's answer: "plan", the expert's commands, and "shortest", the shortest plan's length.
     """
     if world.won():
         return Rejection(rooms.SOLVED, "the goal is met at the start")
@@ -88,7 +88,7 @@ def solve(world: World, likely: expert.Likelihood, max_steps: int) -> dict[str, 
 def read(
     text: str, seed: Task, grammar: str, likely: expert.Likelihood, max_steps: int
 ) -> Task | Rejection:
-    """The game of a room that a simulator wrote.  Total.
+    """The game of a room that a simulator wrote.  Never raises.
 
     Args:
       text, seed: see `Benchmark.read`.
@@ -120,7 +120,7 @@ def read(
 
 
 def fault(task: Task, max_steps: int) -> Rejection | None:
-    """Why a generated game is none, or None; whether its plan wins, an episode must tell.
+    """Why a generated game is invalid, or None.  Only an episode can tell whether its plan wins.
 
     Reasons: those of `rooms.read`, BAD_ANSWER, SOLVED, TOO_MANY_STEPS.
     """
@@ -140,22 +140,22 @@ def fault(task: Task, max_steps: int) -> Rejection | None:
 
 
 def signature(task: Task) -> str:
-    """Chore, kind of object and kind of place."""
+    """The chore, the kind of object and the kind of place."""
     goal = task.answer["room"]["goal"]
     return f"{goal['task']} {goal['object']} {goal['place']}"
 
 
 def known_room(task: Task) -> rooms.Room | None:
-    """The room of a task, if it has one."""
+    """The room of a task, or None if it has none."""
     room = rooms.read(task.answer.get("room"))
     return None if isinstance(room, Rejection) else room
 
 
 def compact(world: World) -> rooms.Room | None:
-    """What matters in a game, as a room that a simulator could have written.
+    """The important part of a game, as a room that a simulator could have written.
 
-    The places that a shortest plan visits and what is handled there; then one place of each kind, a second
-    of each, and so on, as many as a short text has room for.  None where its goal has no such room.
+    It has the places that a shortest plan visits and the objects it handles; then one place of each kind, a
+    second of each, and so on, as many as fit into a short text.  None if no such room has the game's goal.
     """
     goal = world.goal
     plan = planner.shortest(world)
@@ -168,12 +168,12 @@ def compact(world: World) -> rooms.Room | None:
         return f"{kind_of[entity]} {kind_and_number(world.names[entity])[1]}"
 
     def order(entity: str) -> tuple[bool, int, str]:
-        """What the plan is about first, then the first of each kind, the second of each, ..."""
+        """Sort key: things named in the plan, then the first of each kind, the second of each, ..."""
         kind, number = kind_and_number(name(entity))
         return f"{world.names[entity]} " not in told, number, kind
 
     places: dict[str, list[str]] = {}
-    left, seen = _OBJECTS, set()  # in some games an object is in two receptacles
+    left, seen = _OBJECTS, set()  # some games have an object in two receptacles
     known = [r for r in world.receptacles if kind_of.get(r) in kinds.HOLDS]
     chosen = sorted(known, key=order)[:_PLACES]
     for receptacle in chosen:

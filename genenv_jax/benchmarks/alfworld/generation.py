@@ -1,7 +1,7 @@
-"""The simulator's side: a situation in four sections, read and checked.
+"""The simulator's side: reads and checks a situation in four sections.
 
-A situation is one step of some game: a chore, what was seen, the possible commands, the right one.
-Nothing can execute an invented room, but what the text says of itself must fit together.
+A situation is one step of a game: a chore, the observations, the possible commands and the right one.
+An invented room cannot be executed, but its text must be consistent.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ _WORDS = {"clean": ("clean",), "heat": ("hot", "heat", "warm"), "cool": ("cool",
 
 
 def read(text: str, seed: Task) -> Task | Rejection:
-    """The step of four sections.  Total.  Reasons: UNPARSABLE (sections), BAD_ANSWER (the action)."""
+    """The step in four sections.  Never raises.  Reasons: UNPARSABLE (sections), BAD_ANSWER (the action)."""
     found = parse_headers(text, prompts.HEADERS)
     if isinstance(found, Rejection):
         return found
@@ -63,23 +63,23 @@ def read(text: str, seed: Task) -> Task | Rejection:
 
 
 def _command_list(text: str) -> list[str]:
-    """Commands one a line, normalised, without bullets, sorted as the games list them."""
+    """Commands from a list with one per line: normalised, without bullets, sorted as in the games."""
     lines = (_BULLET.sub("", line.strip(), count=1) for line in text.splitlines())
     return sorted({commands.normalise(line) for line in lines if line.strip()})
 
 
 def asked(goal: str) -> list[str]:
-    """What a task asks to be done beside fetching and putting: its type, in the words of its sentence."""
+    """What a task asks for besides fetching and putting: its type, found from the words of its sentence."""
     known = {**_WORDS, "examine": ("examine", "look at"), "two": ("two",)}
     return [what for what, told in known.items() if any(word in goal.lower() for word in told)]
 
 
 def fault(task: Task) -> Rejection | None:
-    """Why a situation does not fit together; None if it does.
+    """Why a situation is inconsistent; None if it is consistent.
 
-    Reasons: UNPARSABLE (the chore), BAD_TOOLS (the list of commands), BAD_ANSWER (the action is not
-    one of them, or has nothing to do with the chore), GIVEN_AWAY (the chore is the action), NOT_EXECUTABLE
-    (the observations speak against the action).
+    Reasons: UNPARSABLE (the chore), BAD_TOOLS (the list of commands), BAD_ANSWER (the action is not in
+    the list, or has nothing to do with the chore), GIVEN_AWAY (the chore spells out the action),
+    NOT_EXECUTABLE (the observations contradict the action).
     """
     goal, observations = prompts.split_state(task.messages[-1]["content"])
     admissible, action = task.answer["admissible"], task.answer["action"]
@@ -139,7 +139,7 @@ def _check_state(observations: str, admissible: Sequence[str], action: str) -> R
         if f"go to {place}" in admissible:
             return Rejection(NOT_EXECUTABLE, f"the agent is not at {place}")
     if prompts.LEFT_OUT in observations:
-        return None  # what is carried may have been told there
+        return None  # the omitted steps may say what is carried
     held = _held_object(observations)
     if verb == "take" and held:
         return Rejection(NOT_EXECUTABLE, f"{held} is in the hands")
@@ -149,7 +149,7 @@ def _check_state(observations: str, admissible: Sequence[str], action: str) -> R
 
 
 def _held_object(observations: str) -> str | None:
-    """What the agent carries according to what was told."""
+    """The object that the agent carries, according to the observations."""
     held = None
     for line in observations.splitlines():
         if found := _PICK.match(line):

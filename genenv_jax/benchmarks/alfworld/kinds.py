@@ -1,8 +1,8 @@
 """The kinds of things in ALFWorld's rooms: what can be done to each, and what fits where.
 
-Facts of VAL_RECEPTACLE_OBJECTS and VAL_ACTION_OBJECTS (alfworld/gen/constants.py), of which the published
-games have what their rooms need; of the objects, those that are in the games and whole.  Kinds are
-PDDL's types without "Type", in lower case, as the games' texts have them.
+From VAL_RECEPTACLE_OBJECTS and VAL_ACTION_OBJECTS (alfworld/gen/constants.py); a published game has the part
+that its room needs.  Only objects that occur in the games, and unsliced, are listed.  A kind is a PDDL type
+without "Type", in lower case, as in the games' texts.
 """
 
 from __future__ import annotations
@@ -69,11 +69,11 @@ HOLDS = {place: frozenset(kinds.split()) for place, kinds in _HOLDS.items()}
 HOLDS |= dict.fromkeys(("diningtable", "coffeetable", "sidetable"), HOLDS["countertop"])
 HOLDS |= dict.fromkeys(("ottoman", "sofa"), HOLDS["armchair"])
 
-CLOSABLE = frozenset({"cabinet", "drawer", "safe"})  # in some games closed, in others open shelves
+CLOSABLE = frozenset({"cabinet", "drawer", "safe"})  # closed in some games, open shelves in others
 CLOSED = frozenset({"fridge", "microwave"})  # always closed at the start
 
 OBJECTS = frozenset().union(*HOLDS.values())  # all of them can be carried
-LAMPS = frozenset({"desklamp"})  # can be turned on, stay where they are
+LAMPS = frozenset({"desklamp"})  # can be turned on but not moved
 LAMP_PLACES = frozenset({"desk", "sidetable", "dresser", "shelf", "coffeetable"})
 
 _FLAGS = {
@@ -84,10 +84,10 @@ _FLAGS = {
     "coolable": "apple bowl bread cup egg lettuce mug pan plate pot potato tomato winebottle",
     "sliceable": "apple bread egg lettuce potato tomato",
 }  # fmt: skip
-# What can be done to objects, in the domain's words, beside being carried -> kinds of objects.
+# PDDL flag (what can be done to an object, besides carrying it) -> kinds of objects.
 FLAGS = {flag: frozenset(kinds.split()) for flag, kinds in _FLAGS.items()}
 
 
 def can_stand(thing: str, place: str) -> bool:
-    """Whether an object of some kind may be at a place of some kind at the start."""
+    """Whether an object of kind `thing` may be at a place of kind `place` at the start."""
     return place in LAMP_PLACES if thing in LAMPS else thing in HOLDS[place]

@@ -1,7 +1,7 @@
 """The part of PDDL that ALFWorld's problem files use: facts of the initial state, and the goal.
 
-Format: `pddl_problem` in a game.tw-pddl file of json_2.1.1; names as Fast Downward reads them, which is
-in lower case.
+Format: `pddl_problem` in a game.tw-pddl file of json_2.1.1.  Names are in lower case, as Fast Downward
+reads them.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ class Problem:
 
 
 def parse(text: str) -> Problem:
-    """Reads a problem; ValueError for what is not one.  Facts about distances are left out."""
+    """Reads a problem; ValueError if the text is not one.  Facts about distances are left out."""
     tree = _tree(_COMMENT.sub("", text).lower())
     sections = {
         part[0]: part[1:]
@@ -60,7 +60,7 @@ def _tree(text: str) -> list[Any]:
             stack.append([])
         elif token == ")":
             if len(stack) == 1:
-                # The published files close one bracket more than they open, at the very end.
+                # The published files have one closing bracket too many at the very end.
                 break
             done = stack.pop()
             stack[-1].append(done)

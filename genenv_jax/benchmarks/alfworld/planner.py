@@ -1,7 +1,7 @@
-"""The shortest way to a game's goal, or the proof that there is none: A* over the rules, bounded in nodes.
+"""A* over the rules, with a limit on nodes: the shortest plan for a game's goal, or a proof that none exists.
 
-Every state is a `World`, and every step one of its own actions, so that a plan is a proof by the rules.  Only
-what the goal is about is moved, and only the places where it is or goes to are visited.
+Every state is a `World` and every step one of its actions, so the rules themselves prove that a plan works.
+The search moves only objects that the goal is about, and visits only the places they are at or go to.
 """
 
 from __future__ import annotations
@@ -16,19 +16,19 @@ from genenv_jax.benchmarks.base import Rejection
 
 UNSOLVABLE = "unsolvable"
 UNDECIDED = "planner_undecided"
-MAX_NODES = 1_000  # that are expanded; a published game takes some dozens, a random room fewer
+MAX_NODES = 1_000  # expanded states; a published game takes a few dozen, a random room fewer
 
 
 def shortest(world: World, max_nodes: int = MAX_NODES) -> list[str] | Rejection:
-    """Commands that win a game, as few as there are.
+    """The fewest commands that win a game.
 
     Args:
-      world: at its beginning; it is not changed.  Where no two receptacles are at one place the plan is a
-        shortest one.
-      max_nodes: states that are expanded.
+      world: the game at its start; not modified.  The plan is guaranteed to be a shortest one if no two
+        receptacles share a location.
+      max_nodes: limit on expanded states.
 
     Returns:
-      The commands, none where the goal is reached already, or a rejection: UNSOLVABLE, UNDECIDED.
+      The commands (none if the goal is already reached), or a rejection: UNSOLVABLE, UNDECIDED.
     """
     search = _Search(world)
     missing = search.missing()
@@ -43,7 +43,7 @@ def shortest(world: World, max_nodes: int = MAX_NODES) -> list[str] | Rejection:
         if state.won():
             return list(done)
         if known[search.key(state)] < len(done):
-            continue  # a shorter way was found meanwhile
+            continue  # a shorter path was found meanwhile
         if expanded == max_nodes:
             return Rejection(UNDECIDED, f"no plan within {max_nodes} states")
         expanded += 1
@@ -61,7 +61,7 @@ def shortest(world: World, max_nodes: int = MAX_NODES) -> list[str] | Rejection:
 
 
 class _Search:
-    """What a search needs to know of a game: what matters in it, and how many commands are left at least."""
+    """What a search knows about a game: the things that matter, and a lower bound on the commands left."""
 
     def __init__(self, world: World):
         goal = world.goal
@@ -93,7 +93,7 @@ class _Search:
         self.world = world
 
     def missing(self) -> str:
-        """What the goal needs and the room lacks, or ""."""
+        """Something that the goal needs and the room lacks, or ""."""
         goal, world = self.world.goal, self.world
         if len(self.goods) < (2 if goal.kind == "two" else 1):
             return f"{goal.object_kind} to take"
@@ -119,7 +119,7 @@ class _Search:
         return verb == self.goal
 
     def key(self, world: World):
-        """Equal for states that differ in nothing that matters."""
+        """Equal for states that do not differ in anything that matters."""
         return (
             world.here,
             world.held,
@@ -130,9 +130,9 @@ class _Search:
         )
 
     def left(self, world: World) -> int:
-        """Commands that are needed at least."""
+        """A lower bound on the commands still needed."""
         where: dict[str, set[str]] = {thing: set() for thing in self.goods}
-        for thing, r in world.inside:  # in some games an object is in two receptacles
+        for thing, r in world.inside:  # some games have an object in two receptacles
             if thing in where:
                 where[thing].add(r)
         if self.goal == "light":
@@ -161,7 +161,7 @@ class _Search:
         return self._legs(world, legs + fetch * max(0, 2 - there - len(legs)))
 
     def _legs(self, world: World, legs: list[tuple[Collection[str], int, bool]]) -> int:
-        """Commands for stations in their order: some places, commands there, whether they must be open."""
+        """Commands to visit stops in order; a stop is (any of these places, commands there, must be open)."""
         total, here = 0, {world.here}
         for places, commands, opening in legs:
             spots = {world.location[r] for r in places}

@@ -1,4 +1,4 @@
-"""What ALFWorld's two players read, and the sections that the simulator writes."""
+"""Prompts of the agent and the simulator in ALFWorld, and the sections that the simulator writes."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from genenv_jax.benchmarks.base import Message, SeedStatistics, chat
 from genenv_jax.benchmarks.headers import SAME
 from genenv_jax.benchmarks.success_record import success_record
 
-# Characters of the agent's prompt; 4,096 tokens of a Qwen tokeniser hold about 10,500 of such text, which
-# has many numbers.
+# Characters of the agent's prompt.  4,096 tokens of a Qwen tokeniser hold about 10,500 characters of such
+# text, because it has many numbers.
 PROMPT_CHARS = 9_500
 GOAL = "Your task is to: "
 COMMAND = "> "  # before a command in a situation
@@ -79,13 +79,13 @@ Kinds of object: {object_kinds}."""
 
 
 def transcript(overview: str, history: Sequence[tuple[str, str]], max_chars: int) -> str:
-    """What was seen so far: the room, then each command with its answer.
+    """Everything seen so far: the room, then each command with its answer.
 
     Args:
       overview: the first observation; always kept, as far as it fits.
-      history: (command, observation) pairs, oldest first; the oldest are left out where all together
-        are longer than `max_chars`, with a line in their place.
-      max_chars: of the result.
+      history: (command, observation) pairs, oldest first.  If they do not fit into `max_chars`, one line
+        replaces the oldest.
+      max_chars: limit on the result.
     """
     overview = overview[:max_chars]
     parts = [f"{COMMAND}{command}\n{observation}" for command, observation in history]
@@ -102,35 +102,35 @@ def transcript(overview: str, history: Sequence[tuple[str, str]], max_chars: int
 
 
 def state_text(goal: str, observations: str) -> str:
-    """The text of a task: the chore, an empty line, what was seen; `split_state` inverts it."""
+    """The text of a task: the chore, an empty line, the observations; `split_state` inverts it."""
     return f"{GOAL}{goal}.\n\n{observations}"
 
 
 def split_state(text: str) -> tuple[str, str]:
-    """Chore and observations of a task's text."""
+    """The chore and the observations in a task's text."""
     goal, _, observations = text.partition("\n\n")
     return goal.removeprefix(GOAL).removesuffix("."), observations
 
 
 def agent_messages(state: str, grammar: str, admissible: Sequence[str] = ()) -> list[Message]:
-    """Instructions as the system message, the situation as the user's.
+    """The instructions as the system message, the situation as the user message.
 
     Args:
       state: see `state_text`.
       grammar: one of `commands.GRAMMARS`.
-      admissible: commands that are possible; none where the agent is not told them.
+      admissible: possible commands to list; empty if the agent is not told them.
     """
     listed = [_ADMISSIBLE.format(commands="\n".join(admissible))] if admissible else []
     return chat(_AGENT_RULES.format(put=_PUT[grammar]), state, *listed, _ASK)
 
 
 def agent_chars(grammar: str) -> int:
-    """Characters of the agent's prompt beside the situation and the possible commands."""
+    """Characters of the agent's prompt without the situation and the possible commands."""
     return sum(len(m["content"]) for m in agent_messages("", grammar, [""]))
 
 
 def simulator_messages(sections: str, grammar: str, statistics: SeedStatistics) -> list[Message]:
-    """Asks for one variation of a situation, given as `sections_text`, and the agent's record."""
+    """Asks for one variation of a situation (as `sections_text`), given the agent's record."""
     system = _SIMULATOR_RULES.format(
         *HEADERS,
         same=SAME,
@@ -147,7 +147,7 @@ def sections_text(goal: str, observations: str, admissible: str, action: str) ->
 
 
 def room_messages(room: str, statistics: SeedStatistics) -> list[Message]:
-    """Asks for one more game like a room in JSON, given the agent's record."""
+    """Asks for a new game like a given room (as JSON), given the agent's record."""
     system = _ROOM_RULES.format(
         closable=", ".join(sorted(kinds.CLOSABLE)),
         closed=" or ".join(sorted(kinds.CLOSED)),
@@ -161,5 +161,5 @@ def room_messages(room: str, statistics: SeedStatistics) -> list[Message]:
     return chat(system, room, record)
 
 
-# Characters of a step's situation; the longest list of commands of a published game has 2,300.
+# Characters of a step's situation; the longest list of commands in a published game has 2,300 characters.
 STATE_CHARS = PROMPT_CHARS - agent_chars(commands.PUT_IN_ON) - 3_500

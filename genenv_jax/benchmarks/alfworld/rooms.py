@@ -1,12 +1,12 @@
-"""Rooms that a simulator writes: a small JSON schema, its checks, and the game that a room becomes.
+"""Rooms that a simulator writes: a small JSON schema, its checks, and the game compiled from a room.
 
     {"goal": {"task": "clean", "object": "mug", "place": "desk"},
      "places": {"desk 1": ["book 1"], "cabinet 1": ["mug 1"], "sinkbasin 1": []},
      "closed": ["cabinet 1"]}
 
-A room is a list of places with what is in or on each, and one of ALFWorld's six chores.  It is compiled to
-the PDDL problem of a game file, so that it is played by the rules and with the texts of the published games.
-The agent starts in the middle of the room, as in all of these: only there does a game tell what is there.
+A room has one of ALFWorld's six chores, and a list of places with the contents of each.  It is compiled to
+the PDDL problem of a game file, so it is played with the rules and texts of the published games.  As in
+those, the agent starts in the middle of the room: only there does a game list the places.
 """
 
 from __future__ import annotations
@@ -23,22 +23,22 @@ from genenv_jax.benchmarks.alfworld.chores import CHORES
 from genenv_jax.benchmarks.alfworld.commands import MAX_TEXT, kind_and_number
 from genenv_jax.benchmarks.base import UNPARSABLE, Rejection
 
-# Why a room is turned away.
+# Why a room is rejected.
 TOO_MANY = "too_many_things"
 BAD_NAME = "bad_name"  # not a kind and a number
 UNKNOWN_KIND = "unknown_kind"  # a kind that ALFWorld does not have
 IN_TWO_PLACES = "in_two_places"  # the same object twice
-CANNOT_HOLD = "cannot_hold"  # such an object is never at such a place
-UNKNOWN_PLACE = "unknown_place"  # "closed" names what is not there
-CANNOT_CLOSE = "cannot_close"  # "closed" names what has no door
-BAD_GOAL = "bad_goal"  # none of the six chores, or one that its kinds do not allow
+CANNOT_HOLD = "cannot_hold"  # such a place never holds such an object
+UNKNOWN_PLACE = "unknown_place"  # "closed" names a place that is not in the room
+CANNOT_CLOSE = "cannot_close"  # "closed" names a place without a door
+BAD_GOAL = "bad_goal"  # none of the six chores, or a chore that its kinds do not allow
 SOLVED = "solved_at_start"
 
-_MAX_DEPTH = 4  # of its JSON; a room has 3
+_MAX_DEPTH = 4  # nesting of the JSON; a room has 3
 MAX_PLACES, MAX_OBJECTS, MAX_CONTENTS = 20, 32, 10
 
 _NAME = re.compile(r"([a-z]{1,32}) ([1-9][0-9]?)")
-# Types that the domain names, whatever is in the room.
+# Types that the domain always names, even if the room has none of them.
 _OBJECT_TYPES = {"knife", "butterknife"}
 _PLACE_TYPES = {"sink", "sinkbasin", "microwave", "fridge"}
 
@@ -47,12 +47,12 @@ Name = tuple[str, int]  # kind and number
 
 @dataclasses.dataclass(frozen=True)
 class Room:
-    """A room whose parts fit together, in normal form: numbers of a kind from 1 on, all sorted.
+    """A consistent room in normal form: each kind is numbered from 1, and everything is sorted.
 
     Attributes:
       task: one of `CHORES`.
-      thing, place: kinds of the goal; for "light" the place is the kind of lamp.
-      places: with what is in or on each.
+      thing, place: the goal's kinds of object and place; for "light", `place` is the kind of lamp.
+      places: the contents of each place.
       closed: places that are closed at the start.
     """
 
@@ -63,7 +63,7 @@ class Room:
     closed: frozenset[Name]
 
     def to_json(self) -> dict[str, Any]:
-        """Plain JSON values, which `read` reads."""
+        """Plain JSON values; `read` inverts it."""
         return {
             "goal": {"task": self.task, "object": self.thing, "place": self.place},
             "places": {
@@ -78,7 +78,7 @@ class Room:
         return CHORES[self.task].sentence.format(self.thing, self.place)
 
     def description(self) -> str:
-        """The chore and the places with their contents, without numbers: equal for rooms that are alike."""
+        """The chore and the places with their contents, without numbers: equal for equivalent rooms."""
         lines = sorted(
             f"{self._told(place)}: {' '.join(sorted(kind for kind, _ in things))}"
             for place, things in self.places.items()
@@ -86,9 +86,9 @@ class Room:
         return "\n".join([self.sentence(), *lines])
 
     def wording(self) -> str:
-        """A sentence for each thing in the room, all with the chore, sorted.
+        """One sentence for each thing in the room, each with the chore, sorted.
 
-        Rooms share as large a part of their runs of words as of their things, where they have the same chore.
+        For rooms with the same chore, the share of common word n-grams is the share of common things.
         """
         facts = sorted(
             f"{kind} {self._told(place)}"
@@ -160,7 +160,7 @@ class Room:
 
 
 def parse(text: str) -> Room | Rejection:
-    """The room that a simulator wrote, perhaps in a code fence.  Total.
+    """The room that a simulator wrote, perhaps in a code fence.  Never raises.
 
     Reasons: those of `safe_parse.parse_json` and `read`.
     """
@@ -169,10 +169,10 @@ def parse(text: str) -> Room | Rejection:
 
 
 def read(value: Any) -> Room | Rejection:
-    """A room from JSON values.  Total.
+    """A room from JSON values.  Never raises.
 
     Returns:
-      The room in its normal form, or a rejection: UNPARSABLE (not the schema's shape), TOO_MANY, BAD_NAME,
+      The room in normal form, or a rejection: UNPARSABLE (does not match the schema), TOO_MANY, BAD_NAME,
       UNKNOWN_KIND, IN_TWO_PLACES, CANNOT_HOLD, UNKNOWN_PLACE, CANNOT_CLOSE, BAD_GOAL.
     """
     if not isinstance(value, Mapping) or set(value) - {"closed"} != {"goal", "places"}:
@@ -211,7 +211,7 @@ def _room(goal: Mapping[str, str], places: Mapping[str, list[str]], closed: list
 
 
 def _ranks(names: Iterable[str]) -> dict[str, Name]:
-    """Names with the numbers of each kind from 1 on, in their order."""
+    """Maps each name to its normal form: the names of each kind, in order, are numbered from 1."""
     found, counts = {}, Counter()
     for name in sorted(names, key=kind_and_number):
         kind, _ = kind_and_number(name)
@@ -291,9 +291,9 @@ def _text(name: Name) -> str:
 
 
 def _identifier(name: Name) -> str:
-    """A PDDL identifier that the game calls by this name: it gives out numbers from the highest down."""
+    """A PDDL identifier that the game shows under this name; games number from the highest down."""
     kind, number = name
-    # "basin" anywhere in an identifier is added to its name.
+    # If an identifier contains "basin", the game appends it to the name.
     short = kind.removesuffix("basin")
     return f"{short}_bar_{100 - number:02}" + (f"_bar_{kind}" if short != kind else "")
 

@@ -1,7 +1,7 @@
-"""The score of a step, and ALFWorld's numbers: success rate over a split, and by type of task.
+"""The score of a step, and ALFWorld's metrics: success rate of each split and each task type.
 
-Source of the numbers: alfworld/agents/environment/alfred_tw_env.py (success is `won`), and the splits of
-configs/base_config.yaml: valid_seen is eval_in_distribution, valid_unseen eval_out_of_distribution.
+Sources: alfworld/agents/environment/alfred_tw_env.py (success is `won`), and the splits in
+configs/base_config.yaml: valid_seen is eval_in_distribution, valid_unseen is eval_out_of_distribution.
 """
 
 from __future__ import annotations
@@ -13,13 +13,13 @@ from genenv_jax.benchmarks.alfworld.chores import TASK_TYPES
 from genenv_jax.benchmarks.alfworld.tasks import EVAL_SPLITS
 from genenv_jax.benchmarks.base import Rejection, Score, Task, mean
 
-INADMISSIBLE = "inadmissible"  # a command that is not possible
+INADMISSIBLE = "inadmissible"  # an impossible command
 OTHER_ACTION = "other_action"  # a possible command that is not the expert's
 OTHER = "generated"
 
 
 def step_score(task: Task, answer: str) -> Score:
-    """Of a step: 1 if every command that the answer gives is the expert's (normalised), else 0.
+    """The score of a step: 1 if every (normalised) command in the answer is the expert's, else 0.
 
     Reasons: those of `commands.parse` and NO_COMMAND (invalid), INADMISSIBLE, OTHER_ACTION.
     """
@@ -43,14 +43,14 @@ def aggregate(results: Sequence[tuple[Task, Score]]) -> dict[str, float]:
     """Metrics of any multiset of results.
 
     Returns: for each split, valid_unseen first,
-      <split>/accuracy            the headline: share of successes, of all answers or episodes of the split;
-      <split>/success_rate        the same, where games were played in episodes;
-      <split>/step_accuracy       the same, where expert steps were asked for one by one;
-      <split>/<type of task>      the same of one type;
-      <split>/mean_over_types     mean of those of the types that are there;
-      <split>/steps               mean number of steps of the games that were won;
+      <split>/accuracy            the headline: share of successes among all answers or episodes of the split;
+      <split>/success_rate        the same for games played as episodes;
+      <split>/step_accuracy       the same for expert steps asked one by one;
+      <split>/<type of task>      the same for one type;
+      <split>/mean_over_types     mean over the types that occur;
+      <split>/steps               mean number of steps in the games that were won;
       <split>/inadmissible        share of commands that were not possible.
-    {"accuracy": 0.0} where there are no results.
+    {"accuracy": 0.0} if there are no results.
     """
     by_split: dict[str, list[tuple[Task, Score]]] = {}
     for task, score in results:

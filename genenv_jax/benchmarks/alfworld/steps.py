@@ -1,7 +1,7 @@
-"""ALFWorld by single steps, as the GenEnv paper has it.
+"""ALFWorld as single steps, as in the GenEnv paper.
 
-An expert's games are decomposed into (state, action) pairs, and an answer is right if its command is the
-expert's.  Needs no engine: the rules are `world`'s.
+An expert's games are split into (state, action) pairs, and an answer is right if its command is the
+expert's.  This needs no engine: `world` has the rules.
 """
 
 from __future__ import annotations
@@ -28,11 +28,11 @@ _GRAMMAR_TEXT = {
 class Steps(Published):
     """Steps of an expert in ALFWorld's games.
 
-    Args, beside those of `Published`:
+    Args, besides those of `Published`:
       eval_splits: splits to hold out.
-      grammar: "games" (that of each game's own texts: "put X in/on Y" in json_2.1.1), "put_in_on" or
-        "move_to" (texts and rules of the installed alfworld >= 0.4).
-      show_admissible: whether prompts list the commands that are possible.
+      grammar: "games" (the grammar of each game's own texts: "put X in/on Y" in json_2.1.1), "put_in_on"
+        or "move_to" (texts and rules of the installed alfworld >= 0.4).
+      show_admissible: whether prompts list the possible commands.
     """
 
     name = tasks.NAME
@@ -53,7 +53,7 @@ class Steps(Published):
     # -- tasks ------------------------------------------------------------------------------------------
 
     def load(self, split: str) -> list[Task]:
-        """Seeds are of the training games, without what is held out."""
+        """Seeds come from the training games; those that match held-out tasks are left out."""
         held_out = self.found("eval")
         return held_out if split == "eval" else self.sound(self.found("seed"), held_out)
 
@@ -64,13 +64,13 @@ class Steps(Published):
 
     @functools.cached_property
     def likely(self) -> expert.Likelihood:
-        """What the expert knows about households: from the training games only."""
+        """Where the expert expects objects; computed from the training games only."""
         return expert.likelihood(game.world() for game in self.games("seed"))
 
     def games(self, split: str) -> list[tasks.Game]:
         """The games of "seed" or "eval"; read on first use and kept.
 
-        Raises ValueError naming a malformed file, FileNotFoundError where there are none.
+        Raises ValueError naming a malformed file, FileNotFoundError if there are no games.
         """
         if split not in self._games:
             directory = self.directory
@@ -89,7 +89,7 @@ class Steps(Published):
 
     @functools.cached_property
     def directory(self) -> pathlib.Path:
-        """Where the games are, also for a process in another working directory."""
+        """Where the games are; absolute, so it also holds in a process with another working directory."""
         return tasks.find_directory(self.data_dir).absolute()
 
     def source(self, task: Task) -> str:
@@ -99,26 +99,26 @@ class Steps(Published):
     def canonical(self, task: Task) -> str:
         """See `Benchmark.canonical`: the situation without case, punctuation and white space.
 
-        The action and the list of commands follow from the situation, so a restated held-out situation
-        is found whatever a restatement makes of them.
+        The action and the list of commands follow from the situation, so a copy of a held-out situation
+        is found even if it changes them.
         """
         return letters(task.messages[-1]["content"])
 
     def signature(self, task: Task) -> str:
-        """See `Benchmark.signature`: what the chore asks to be done, and the next verb."""
+        """See `Benchmark.signature`: the kind of chore and the next verb."""
         goal, _ = prompts.split_state(task.messages[-1]["content"])
         verb = task.answer.get("action", "").partition(" ")[0]
         return " ".join([*generation.asked(goal), verb])
 
     def difficulty(self, task: Task) -> float:
-        """See `Benchmark.difficulty`: commands before the situation."""
+        """See `Benchmark.difficulty`: the number of commands before the situation."""
         _, observations = prompts.split_state(task.messages[-1]["content"])
         return float(f"\n{observations}".count(f"\n{prompts.COMMAND}"))
 
     # -- the agent --------------------------------------------------------------------------------------
 
     def prompt(self, task: Task) -> list[Message]:
-        """Of a game in episodes, use `episode`."""
+        """For steps only; for a whole game, use `episode`."""
         spec = task.answer
         shown = spec.get("admissible", ()) if self.show_admissible else ()
         grammar = spec.get("grammar", commands.PUT_IN_ON)

@@ -1,6 +1,6 @@
 """ALFWorld's tasks: whole games, read from their files, and an expert's single steps in them.
 
-Layout of the files (alfworld-download, and the same in the literature's copies):
+Layout of the files (from alfworld-download; copies used in the literature have it too):
 json_2.1.1/<split>/<type>-<object>-<movable>-<receptacle>-<scene>/trial_<id>/game.tw-pddl.
 """
 
@@ -24,18 +24,18 @@ NAME = "alfworld"
 ROOT = "json_2.1.1"
 FILE = "game.tw-pddl"
 
-# "valid_train" is what a published copy calls its sample of 200 games of "train".
+# "valid_train" is the name of a 200-game sample of "train" in a published copy.
 TRAIN_SPLITS = ("train", "valid_train")
 EVAL_SPLITS = ("valid_unseen", "valid_seen")
 SPLITS = (*TRAIN_SPLITS, *EVAL_SPLITS)
 
-# Solvable games of the official evaluation splits: eval_out_of_distribution and eval_in_distribution.
+# Solvable games in the official evaluation splits: eval_out_of_distribution and eval_in_distribution.
 OFFICIAL_COUNTS = {"valid_unseen": 134, "valid_seen": 140}
 OWN_GRAMMAR = "games"  # the grammar of each game's own texts
 
-GOAL = re.compile(r'"Your task is to: ([^"\n]{1,400})"')  # of the texts of a game
+GOAL = re.compile(r'"Your task is to: ([^"\n]{1,400})"')  # in the texts of a game
 _PUT = re.compile(r"action\s+PutObject\s*\{\s*template\s*::\s*\"(\w+) ")
-_NAME = re.compile(r"[A-Za-z0-9_-]{1,120}")  # of a directory; no dots, so no way out
+_NAME = re.compile(r"[A-Za-z0-9_-]{1,120}")  # a directory; no dots, so no path traversal
 _LEFT_OUT = ("movable", "Sliced")
 
 
@@ -45,11 +45,11 @@ class Game:
 
     Attributes:
       id: "<split>/<directory>/<trial>".
-      path: of its file.
+      path: its file.
       split: one of `SPLITS`.
       task_type: one of `TASK_TYPES`.
       goal: the task's sentence, without a final stop.
-      grammar: one of `commands.GRAMMARS`: that of the file's own texts.
+      grammar: the grammar of the file's own texts, one of `commands.GRAMMARS`.
     """
 
     id: str
@@ -71,15 +71,15 @@ class Game:
             raise ValueError(f"{self.path}: pddl_problem: {error}") from None
 
     def world(self, grammar: str = OWN_GRAMMAR) -> World:
-        """The game at its beginning, by the rules; `grammar`: see `played_in`."""
+        """The game at its start, played by our rules; `grammar`: see `played_in`."""
         return World(self.problem(), self.played_in(grammar))
 
     def played_in(self, grammar: str) -> str:
-        """One of `commands.GRAMMARS`: the given one, or the game's own for `OWN_GRAMMAR`."""
+        """One of `commands.GRAMMARS`: the given one, or for `OWN_GRAMMAR` the game's own."""
         return self.grammar if grammar == OWN_GRAMMAR else grammar
 
     def task(self, origin: str = "eval", **known: Any) -> Task:
-        """The game as a task that is played in an episode; `known`: what else its answer says."""
+        """The game as a task that is played in an episode; `known`: more entries of its answer."""
         return Task(
             id=self.id,
             benchmark=NAME,
@@ -92,7 +92,7 @@ class Game:
     def steps(
         self, origin: str, likely: expert.Likelihood, grammar: str = OWN_GRAMMAR
     ) -> list[Task]:
-        """Every step of the expert as a task; none where it does not win.
+        """Every step of the expert as a task; none if the expert does not win.
 
         Args:
           origin: see `Task`.
@@ -134,9 +134,9 @@ def find_directory(data_dir: str | os.PathLike[str] | None = None) -> pathlib.Pa
 
     Args:
       data_dir: that directory or one above it; None or "" tries $ALFWORLD_DATA, where the official
-        alfworld-download puts the games, then the places of `data_files.find`.
+        alfworld-download puts the games, then the places that `data_files.find` searches.
 
-    Raises FileNotFoundError where there is none.
+    Raises FileNotFoundError if there is none.
     """
     marker = f"{ROOT}/*/*/*/{FILE}"
     official = os.environ.get("ALFWORLD_DATA")
@@ -156,10 +156,10 @@ def read_file(path: pathlib.Path) -> dict[str, Any]:
 def load(directory: pathlib.Path, split: str) -> list[Game]:
     """The games of a split that count officially, sorted by id.
 
-    `AlfredTWEnv.collect_game_files` leaves out games with "movable" or "Sliced" in their path, of other
-    types, and those that are not marked as solvable.
+    `AlfredTWEnv.collect_game_files` leaves out games with "movable" or "Sliced" in their path, games of
+    other types, and games that are not marked as solvable.
 
-    Raises ValueError for a malformed file, FileNotFoundError where the split has no directory.
+    Raises ValueError for a malformed file, FileNotFoundError if the split has no directory.
     """
     folder = directory / ROOT / split
     if not folder.is_dir():
@@ -171,7 +171,7 @@ def load(directory: pathlib.Path, split: str) -> list[Game]:
 
 
 def by_id(directory: pathlib.Path, identifier: str) -> Game:
-    """One game; ValueError where there is none of that id, or it does not count officially."""
+    """One game; ValueError if no game has that id, or it does not count officially."""
     parts = identifier.split("/")
     if len(parts) == 3 and parts[0] in SPLITS and all(_NAME.fullmatch(part) for part in parts):
         path = directory / ROOT / identifier / FILE
@@ -182,12 +182,12 @@ def by_id(directory: pathlib.Path, identifier: str) -> Game:
 
 
 def available(directory: pathlib.Path) -> list[str]:
-    """The splits that are there."""
+    """The splits that have a directory."""
     return [split for split in SPLITS if (directory / ROOT / split).is_dir()]
 
 
 def training(directory: pathlib.Path) -> list[Game]:
-    """The games to train on: of the first of `TRAIN_SPLITS` that is there.  Raises like `load`."""
+    """The games to train on: the first split of `TRAIN_SPLITS` that exists.  Raises like `load`."""
     for split in available(directory):
         if split in TRAIN_SPLITS:
             return load(directory, split)
@@ -197,13 +197,13 @@ def training(directory: pathlib.Path) -> list[Game]:
 
 
 def verify(directory: pathlib.Path, found: Iterable[Game]) -> None:
-    """Compares files of games with the table of published ones; raises ValueError."""
+    """Compares game files with the table of published files; raises ValueError if one differs."""
     paths = [game.path.relative_to(directory).as_posix() for game in found]
     data_files.verify(NAME, directory, paths)
 
 
 def splits(directory: pathlib.Path) -> dict[str, list[Task]]:
-    """All tasks of every split that is there: its games, and the steps in them under "<split>_steps"."""
+    """All tasks of every split that exists: its games, and their steps under "<split>_steps"."""
     games = {split: load(directory, split) for split in available(directory)}
     training = next((games[split] for split in TRAIN_SPLITS if split in games), [])
     likely = expert.likelihood(game.world() for game in training)

@@ -1,8 +1,8 @@
-"""What is true in a game, and what it says: the rules of ALFWorld's text games, without their engine.
+"""The rules of ALFWorld's text games without the engine: a game's state, and the texts that it answers.
 
-Training needs (state, action) pairs of hundreds of games, and the engine takes seconds a game.  This
-follows the same rules (the PDDL domain and the text grammar in the game files), in milliseconds.  The tests
-compare it with the engine, state by state.
+Training needs (state, action) pairs from hundreds of games, and the engine takes seconds per game.  This
+module follows the same rules (the PDDL domain and the text grammar in the game files) in milliseconds.
+The tests compare it with the engine, state by state.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from collections import Counter, defaultdict
 from genenv_jax.benchmarks.alfworld import commands, pddl
 from genenv_jax.benchmarks.alfworld.chores import TREATMENTS
 
-NOTHING_HAPPENS = "Nothing happens."  # what a game answers to a command that is not possible
+NOTHING_HAPPENS = "Nothing happens."  # a game's answer to an impossible command
 
 _KNIVES = ("knife", "butterknife")
 # `help.feedback` of alfworld/data/alfred.twl2 (0.4), as it is laid out there.
@@ -48,10 +48,10 @@ _SIGNS = (("_bar_", "|"), ("_minus_", "-"), ("_plus_", "+"), ("_dot_", "."), ("_
 
 
 def entity_names(identifiers: set[str]) -> dict[str, str]:
-    """Names as the game's text has them ("cabinet 3"), by PDDL identifier.
+    """Maps each PDDL identifier to its name in the game's text ("cabinet 3").
 
-    The numbering of `Demangler` (alfworld/agents/utils/misc.py) without shuffling: identifiers in
-    alphabetical order get the numbers of their kind from the highest down.
+    Numbers as `Demangler` (alfworld/agents/utils/misc.py) does without shuffling: in alphabetical order,
+    identifiers get the numbers of their kind from the highest down.
     """
     kinds = {}
     for identifier in sorted(identifiers):
@@ -74,12 +74,12 @@ def _kind(pddl_type: str) -> str:
 
 @dataclasses.dataclass(frozen=True)
 class Goal:
-    """What is to be done.
+    """The goal of a game.
 
     Attributes:
       kind: "put", "two", "clean", "heat", "cool" or "light".
-      object_kind: what is handled, such as "apple".
-      place_kind: kind of receptacle that it goes to; for "light" the kind of lamp.
+      object_kind: the kind of object that is handled, such as "apple".
+      place_kind: the kind of receptacle that it goes to; for "light", the kind of lamp.
     """
 
     kind: str
@@ -88,7 +88,7 @@ class Goal:
 
 
 def read_goal(tree: object) -> Goal:
-    """The goal of a problem (`pddl.Problem.goal`); ValueError where it is none of the six kinds."""
+    """The goal of a problem (`pddl.Problem.goal`); ValueError if it is none of the six kinds."""
     conditions = pddl.atoms(tree)
     predicates = {condition[0] for condition in conditions}
     objects = [_kind(c[2]) for c in conditions if c[0] == "objecttype" and len(c) == 3]
@@ -110,7 +110,7 @@ class World:
       grammar: one of `commands.GRAMMARS`.
 
     Raises:
-      ValueError: the problem lacks what every game has (an agent, receptacles), or its goal is unknown.
+      ValueError: the problem lacks an agent or receptacles, or its goal is unknown.
     """
 
     def __init__(self, problem: pddl.Problem, grammar: str = commands.PUT_IN_ON):
@@ -144,7 +144,7 @@ class World:
         self.here = facts["atlocation"][0][1]
 
     def copy(self) -> World:
-        """A world that changes on its own."""
+        """An independent copy."""
         other = copy.copy(self)
         other.opened, other.inside, other.near = set(self.opened), set(self.inside), set(self.near)
         other.states = {name: set(members) for name, members in self.states.items()}
@@ -155,15 +155,15 @@ class World:
         return sorted(o for o, r in self.inside if r == receptacle)
 
     def is_accessible(self, receptacle: str) -> bool:
-        """Whether things can be put in and taken out, from where it stands."""
+        """Whether an agent at its location can put things in and take them out."""
         return receptacle not in self.flags["openable"] or receptacle in self.opened
 
     def at(self) -> list[str]:
-        """Receptacles where the agent is."""
+        """The receptacles at the agent's location."""
         return [r for r in self.receptacles if self.location[r] == self.here]
 
     def fits(self, thing: str, receptacle: str) -> bool:
-        """Whether the rules let the object be put into the receptacle."""
+        """Whether the rules allow the object in the receptacle."""
         pair = self.receptacle_kind.get(receptacle), self.object_kind.get(thing)
         return pair in self.can_contain
 
@@ -191,7 +191,7 @@ class World:
     # -- commands ---------------------------------------------------------------------------------------
 
     def admissible(self) -> dict[str, tuple[str, ...]]:
-        """All commands that are possible now, sorted; for each its verb and PDDL identifiers."""
+        """All commands that are possible now, sorted, each with its verb and PDDL identifiers."""
         name, here = self.names, self.at()
         found = {"look": ("look",), "inventory": ("inventory",)}
         if self.grammar == commands.MOVE_TO:
@@ -200,8 +200,8 @@ class World:
             if self.location[r] != self.here:
                 found[f"go to {name[r]}"] = ("go", r)
         if self.held:
-            # The domain means what is in view too, but a comma in that precondition ("?l - location, ?r")
-            # makes Fast Downward read a type that nothing has.
+            # The domain also intends objects in view, but a comma in that precondition ("?l - location, ?r")
+            # makes Fast Downward read a type that no object has.
             found[f"examine {name[self.held]}"] = ("examine_object", self.held)
         for r in here:
             found[f"examine {name[r]}"] = ("examine", r)
@@ -222,7 +222,7 @@ class World:
         return dict(sorted(found.items()))
 
     def _with_held(self, receptacle: str) -> dict[str, tuple[str, ...]]:
-        """What can be done here with the object in hand and a receptacle."""
+        """The commands that use the held object and a receptacle here."""
         thing, found = self.held, {}
         o, r = self.names[thing], self.names[receptacle]
         if self.is_accessible(receptacle) and self.fits(thing, receptacle):
@@ -230,17 +230,17 @@ class World:
             found[put] = ("put", thing, receptacle)
         kind = self.receptacle_kind.get(receptacle)
         for verb, chore in TREATMENTS.items():
-            # The newer rules clean in a sink's basin only.
+            # The newer rules allow cleaning only in a sink's basin.
             tools = chore.tools if self.grammar == commands.PUT_IN_ON else chore.tools[:1]
             if kind in tools and thing in self.flags[chore.flag]:
                 found[f"{verb} {o} with {r}"] = (verb, thing, receptacle)
         return found
 
     def apply(self, command: str) -> str:
-        """Does what an admissible command says.
+        """Executes an admissible command.
 
         Returns:
-          What the game answers, without "You arrive at loc 3. ", which names no place.
+          The game's answer, without "You arrive at loc 3. ", which names no place.
         Raises:
           ValueError: the command is not admissible.
         """
@@ -251,7 +251,7 @@ class World:
         return self._told(*action)
 
     def act(self, action: tuple[str, ...]) -> None:
-        """Changes the state as one of the actions of `admissible` does."""
+        """Applies one of the actions of `admissible` to the state."""
         verb, *arguments = action
         thing = arguments[0] if arguments else ""
         if verb == "go":
@@ -279,7 +279,7 @@ class World:
                 self.states[opposite].discard(thing)
 
     def _told(self, verb: str, *arguments: str) -> str:
-        """What the game answers to an action that was done."""
+        """The game's answer to an action after it was applied."""
         names = [self.names[a] for a in arguments]
         if verb in _TOLD:
             return _TOLD[verb].format(*names)
@@ -300,9 +300,9 @@ class World:
         return self.look() if verb == "look" else self._examined(arguments[0])
 
     def look(self) -> str:
-        """What `look` says: the receptacles where the agent is; in the middle of the room, nothing.
+        """The answer to `look`: the receptacles at the agent's location; "nothing" in the middle of the room.
 
-        Where several receptacles are at one place, the engine now and then also tells of an object that is in
+        If several receptacles share a location, the engine occasionally also mentions an object that is in
         one of them and not in another.
         """
         facing = _listed([self.names[r] for r in self.at()])
@@ -326,7 +326,7 @@ class World:
         return f"This is a {words} {name}." if words else f"There's nothing special about {name}."
 
     def describe(self, receptacle: str) -> str:
-        """What is seen of a receptacle from where it stands."""
+        """The description of a receptacle that an agent at its location gets."""
         name = self.names[receptacle]
         if not self.is_accessible(receptacle):
             return f"The {name} is closed."

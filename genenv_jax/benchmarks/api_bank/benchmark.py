@@ -1,34 +1,33 @@
 """API-Bank (Li et al., EMNLP 2023), levels 1, 2 and 3, as a benchmark.
 
-Each task is one step of a conversation: either the API call that has to be made next (scored by call
-match, `scoring`) or what the assistant says next (scored by ROUGE-L F1, `rouge`).  Success, reward and the
-headline number are those of the calls: the official "Accuracy" of API calls, of each level.
+Each task is one step of a conversation: either the next API call (scored by call match, `scoring`) or the
+assistant's next reply (scored by ROUGE-L F1, `rouge`).  Success, reward and the headline number come from
+the calls: the official "Accuracy" of API calls, per level.
 
-Why call match, and not the official execution.  The official evaluators run every call on a fresh data
-base and compare the result with a stored one.  Fed with its own gold calls, that code accepts 337 of the
-399 calls of level 1 (84.5 %), 80 of the 90 of level 2 and 121 of the 131 of level 3 that are no tool
-search.  The rest cannot be won: lists in quotes are cut by its regular expression, two-step APIs need a
-state that a fresh database lacks, the database was edited after the dialogues were written, an API's
-parameter was renamed, one check reads a field that does not exist, translation needs a network.  Here
-the name and the parameters are compared with the gold call's, under the same relaxations for each
-parameter, and every gold call is accepted.  Where the official execution accepts the gold call, both
-give the same verdict on the 17,527 changed predictions that the rules were made with (tests/benchmarks),
-and on 13,427 of 13,445 random ones made afterwards.  The other 18 add an agenda or a reminder with the
-token of another user, which the official check never compares; here it is wrong.
+Why call match instead of the official execution: the official evaluators run every call on a fresh database
+and compare the result with a stored one.  Given its own gold calls, that code accepts 337 of the 399 calls of
+level 1 (84.5 %), and, tool searches aside, 80 of the 90 of level 2 and 121 of the 131 of level 3.  No answer
+can pass the rest: its regular expression cuts quoted lists short, two-step APIs need state that a fresh
+database lacks, the database was edited after the dialogues were written, an API's parameter was renamed, one
+check reads a field that does not exist, and translation needs a network.  Here the name and the parameters
+are compared with the gold call's, with the same relaxation for each parameter, and every gold call is
+accepted.  Where the official execution accepts the gold call, both methods agree on the 17,527 perturbed
+predictions that the rules were developed on (tests/benchmarks), and on 13,427 of 13,445 random ones made
+afterwards.  The other 18 add an agenda or a reminder with another user's token, which the official check
+never compares; here that is wrong.
 
-Score and reward part where the official relaxations leave a value open.  `success` of a held-out task is
-the official verdict, on which all metrics rest.  `reward`, and `success` of every other task, from which p̂
-and so the simulator's reward are made, ask for each parameter by its type (`reward`): what training pays for
-is learnt, also where it is a gap of the rule, and a curriculum must count what the agent is paid for.  The
-metrics `accuracy_executed` say what the official execution makes of the same answers, for comparison with
-published numbers.
+Score and reward differ where the official relaxations leave a value open.  For a held-out task, `success` is
+the official verdict, and all metrics use it.  `reward`, and `success` of every other task (which gives p̂ and
+so the simulator's reward), also check each parameter by its type (`reward`): the agent learns whatever
+training pays for, including loopholes, and the curriculum must count what the agent is paid for.  The metric
+`accuracy_executed` is the official execution's verdict on the same answers, for comparison with published
+numbers.
 
-A tool search is officially judged by what a sentence-embedding model finds.  Here its keywords are
-compared (`scoring.mismatch`): exactly, after capitals were split into words, or leniently; both
-numbers are among the metrics.
+Officially, a tool search is judged by what a sentence-embedding model finds.  Here its keywords are compared
+(`scoring.mismatch`), exactly after splitting at capitals, or leniently; the metrics include both numbers.
 
-The official training files of levels 1 and 2 are not published any more.  Seeds are therefore the
-training calls of level 3, and all three test files are held out.
+The official training files of levels 1 and 2 are no longer published.  So the seeds are the training calls
+of level 3, and all three test files are held out.
 """
 
 from __future__ import annotations
@@ -55,19 +54,19 @@ from genenv_jax.benchmarks.records import Published
 from genenv_jax.benchmarks.subsets import stable_position
 from genenv_jax.benchmarks.wording import letters
 
-_SEED_SHARE = 0.5  # of a level that is on both sides
+_SEED_SHARE = 0.5  # share of seeds in a level named in both splits
 
 
 @dataclasses.dataclass(kw_only=True, eq=False)
 class APIBank(Published):
     """API-Bank tasks, prompts and scoring.
 
-    Args, beside those of `Published`:
+    Args, in addition to those of `Published`:
       seed_splits: splits to train on (`tasks.SPLITS`).
-      eval_splits: splits to hold out.  Where a level's test data is named in both, it is halved by a
-        stable hash of the dialogue or sample, whose calls and replies stay together.
+      eval_splits: splits to hold out.  Test data of a level named in both is halved by a stable hash of
+        the dialogue or sample, so its calls and replies stay together.
       tool_search: how a tool search's keywords are compared, "exact" or "words" (leniently).  For reward,
-        "words" admits one word that the gold search does not have, and that must be one of the conversation.
+        "words" allows one word that the gold search lacks, if the conversation contains it.
     """
 
     name = "api_bank"
@@ -95,7 +94,7 @@ class APIBank(Published):
         }
 
     def load(self, split: str) -> list[Task]:
-        """Seeds come once each (`canonical`), and pass `verify`."""
+        """Loads tasks; seeds are deduplicated (`canonical`) and pass `verify`."""
         chosen = self._belonging(split)
         if split == "eval":
             return chosen
@@ -105,7 +104,7 @@ class APIBank(Published):
         return list(seeds.values())
 
     def _belonging(self, split: str) -> list[Task]:
-        """Tasks of the split's files, those of a level that is on both sides by the hash."""
+        """Tasks of the split's files; levels named in both splits are divided by the hash."""
         names, others = self.seed_splits, self.eval_splits
         if split == "eval":
             names, others = others, names
@@ -123,14 +122,14 @@ class APIBank(Published):
         return prompts.agent_messages(task)
 
     def source(self, task: Task) -> str:
-        """See `Benchmark.source`: the dialogue or sample, of which the calls are steps."""
+        """See `Benchmark.source`: the dialogue or sample that the task is a step of."""
         return task.answer.get("sample", task.id)
 
     def simulator_messages(self, seed: Task, statistics: SeedStatistics) -> list[Message]:
         return prompts.simulator_messages(seed, statistics)
 
     def simulator_answer(self, task: Task, seed: Task | None = None) -> str:
-        """See `Benchmark.simulator_answer`; a task of the data set keeps its own APIs."""
+        """See `Benchmark.simulator_answer`; data set tasks keep their own APIs."""
         new = task.answer.get("new_tools") if seed is None else task.tools != seed.tools
         tools = task.tools if new else None
         return write_with_tools(tools, prompts.dialogue(task), prompts.reference(task))
@@ -144,30 +143,30 @@ class APIBank(Published):
         return generations.read(text, seed)
 
     def fault(self, task: Task) -> Rejection | None:
-        """Reasons of `generation.fault`, and WRONG_ANSWER."""
+        """Reasons: those of `generation.fault`, and WRONG_ANSWER."""
         return generations.fault(task) or super().fault(task)
 
     def canonical(self, task: Task) -> str:
-        """See `Benchmark.canonical`: the conversation without case and punctuation, and the API."""
+        """See `Benchmark.canonical`: the conversation without case or punctuation, and the API."""
         spec = task.answer
         called = spec["name"] if spec["kind"] == CALL else ""
         return json.dumps([spec["kind"], letters(prompts.dialogue(task)), called])
 
     def text(self, task: Task) -> str:
-        """See `Benchmark.text`: the conversation without the results of calls."""
+        """See `Benchmark.text`: the conversation without call results."""
         return prompts.wording(task)
 
     def requests(self, task: Task) -> list[tuple[str, list[str]]]:
-        """See `Benchmark.requests`: the conversation, and the API."""
+        """See `Benchmark.requests`: the conversation and the API."""
         spec = task.answer
         return [(self.text(task), [spec["kind"], spec.get("name", "")])]
 
     def signature(self, task: Task) -> str:
-        """See `Benchmark.signature`: the API to call; "" where words are asked for."""
+        """See `Benchmark.signature`: the API to call; "" for a reply."""
         return task.answer.get("name", "")
 
     def difficulty(self, task: Task) -> float:
-        """See `Benchmark.difficulty`: which call of the conversation it is, from 1."""
+        """See `Benchmark.difficulty`: the call's position in the conversation, from 1."""
         return 1.0 + prompts.dialogue(task).count(CALL_PREFIX)
 
     def grounding(self, task: Task) -> Rejection | str:
@@ -177,7 +176,7 @@ class APIBank(Published):
             return UNDECIDED
 
     def verdict(self, task: Task, answer: str) -> Score:
-        """Calls by `reward.score_call`, replies by `scoring.score_reply`."""
+        """Scores calls with `reward.score_call`, replies with `scoring.score_reply`."""
         if task.answer["kind"] == CALL:
             lenient = self.tool_search == scoring.WORDS
             return reward.score_call(task, answer, prompts.dialogue(task), lenient)

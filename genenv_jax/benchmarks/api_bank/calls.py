@@ -1,12 +1,12 @@
-"""API-Bank's call notation, `[ApiName(key1='value1', key2='value2')]`: reading and writing it.
+"""Reads and writes API-Bank's call notation, `[ApiName(key1='value1', key2='value2')]`.
 
 The official reader (`api-bank/api_call_extraction.py`) takes the first `[Name(` of an answer up to the
 last `)]` of the same line, and finds the arguments with one regular expression.  `read_call` finds the
 call in the same place.  It reads arguments as they are printed: a quoted value ends at the quote that
-is followed by the next argument or by the end, so quoted lists (`attendees='['Ann', 'Bob']'`),
-apostrophes and empty values are whole, which the official expression cuts short.  Without quotes it reads
-one word or a list, and so does `read_call`; `read_gold` takes the rest too (`place=New York`).  Values are
-never evaluated; they are text.
+precedes the next argument or the end.  So it reads quoted lists (`attendees='['Ann', 'Bob']'`), apostrophes
+and empty values whole, where the official expression cuts them short.  An unquoted value is one word or a
+list in both readers; `read_gold` accepts any other too (`place=New York`).  Values stay text and are never
+evaluated.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from typing import Any
 from genenv_jax.benchmarks.base import EMPTY, Rejection
 from genenv_jax.benchmarks.safe_parse import check_text
 
-# Reasons, after the official evaluator's error statistics.
+# Reasons, named after the official evaluator's error statistics.
 NO_API_CALL = "no_api_call"
 FAILED_PARSE = "failed_parse_api_call"
 
@@ -37,19 +37,19 @@ _BARE_NAME = re.compile(r"(\w+)\((.*)\)\s*\Z")
 
 @dataclasses.dataclass(frozen=True)
 class Call:
-    """One call: the API's name, and its arguments as text, in the order in which they were written."""
+    """One call: the API's name and its arguments as text, in the order written."""
 
     name: str
     arguments: Mapping[str, str]
 
 
 def read_call(text: Any, max_chars: int = MAX_CHARS, gold: bool = False) -> Call | Rejection:
-    """The call in an answer; total, and linear in the length of the text.
+    """Reads the call in an answer.  Total; linear in the length of the text.
 
     Args:
       text: the answer.
       max_chars: longest text to read.
-      gold: whether values without quotes may be of any form.
+      gold: whether unquoted values may have any form.
 
     Returns:
       The call, or a `Rejection`: EMPTY, NOT_TEXT, TOO_LONG, NO_API_CALL (nothing of the form
@@ -58,8 +58,8 @@ def read_call(text: Any, max_chars: int = MAX_CHARS, gold: bool = False) -> Call
     rejection = check_text(text, max_chars)
     if rejection:
         return Rejection(NO_API_CALL, "empty") if rejection.reason == EMPTY else rejection
-    # As the official expression: the first "[Name(" that has a ")]" after it on its line ('.' in a
-    # regular expression ends at "\n" and at nothing else).
+    # Like the official expression: the first "[Name(" with a ")]" after it on the same line ('.' in a
+    # regular expression matches everything but "\n").
     for line in text.split("\n"):
         end = line.rfind(")]")
         start = _START.search(line)
@@ -69,7 +69,7 @@ def read_call(text: Any, max_chars: int = MAX_CHARS, gold: bool = False) -> Call
 
 
 def read_gold(text: str) -> Call | Rejection:
-    """The call of a training record; two of them lack the brackets and are read all the same."""
+    """Reads the call of a training record; also accepts the two records that lack the brackets."""
     call = read_call(text, len(text) + 1, gold=True)
     if isinstance(call, Rejection) and call.reason == NO_API_CALL:
         bare = _BARE_NAME.match(text.removeprefix("API-Request:").strip())
@@ -95,14 +95,14 @@ def _read_arguments(name: str, body: str, gold: bool) -> Call | Rejection:
             return Rejection(FAILED_PARSE, f"the value of {found[1][:40]!r} has no quotes")
         if _SECOND_CALL.search(read[0]):
             return Rejection(FAILED_PARSE, "more than one call on the line")
-        arguments[found[1]], end = read  # a repeated name: the last one counts, as officially
+        arguments[found[1]], end = read  # repeated name: the last one counts, as officially
         separator = body.find(",", end)
         position = len(body) if separator < 0 else separator + 1
     return Call(name, arguments)
 
 
 def _read_value(body: str, start: int) -> tuple[str, int] | None:
-    """The value that begins at `start` and the index after it; None where a quote stays open."""
+    """The value that begins at `start` and the index after it; None for an unclosed quote."""
     quote = body[start : start + 1]
     if quote and quote in "'\"":
         position = body.find(quote, start + 1)
@@ -127,6 +127,6 @@ def _read_value(body: str, start: int) -> tuple[str, int] | None:
 
 
 def write_call(name: str, arguments: Mapping[str, Any]) -> str:
-    """`[Name(key='value', ...)]`, every value in single quotes, as the official files print it."""
+    """Writes `[Name(key='value', ...)]`, every value in single quotes, like the official files."""
     inside = ", ".join(f"{key}='{value}'" for key, value in arguments.items())
     return f"[{name}({inside})]"

@@ -1,4 +1,4 @@
-"""The simulator's side of API-Bank: what it wrote is read into a task, and checked."""
+"""The simulator's side of API-Bank: reads its generations into tasks and checks them."""
 
 from __future__ import annotations
 
@@ -31,8 +31,8 @@ from genenv_jax.benchmarks.headers import read_tools, read_with_tools
 
 MAX_CHARS = 16_384  # of a generation
 _MAX_DIALOGUE = 8_192
-_MAX_REPLY = 1_024  # of a reference reply: ROUGE-L costs words times words
-_MAX_PROMPT = 13_000  # of the agent's prompt; 4,096 tokens of a Qwen tokeniser hold about so much
+_MAX_REPLY = 1_024  # of a reference reply: ROUGE-L is quadratic in words
+_MAX_PROMPT = 13_000  # of the agent's prompt: about 4,096 tokens of a Qwen tokeniser
 _MAX_TOOLS = 32
 _MAX_PARAMETERS = 32
 _TURNS = ("User:", "AI:", CALL_PREFIX)
@@ -40,7 +40,7 @@ _SPEAKER = re.compile("^(?:User|AI):", re.MULTILINE)
 
 
 def read(text: str, seed: Task) -> Task | Rejection:
-    """The task that a generation of at most `MAX_CHARS` holds; total.
+    """Reads a task from a generation of at most `MAX_CHARS`.  Total.
 
     Rejections: UNPARSABLE (sections or conversation), TOO_LONG, BAD_TOOLS or BAD_ANSWER.
     """
@@ -71,7 +71,7 @@ def read(text: str, seed: Task) -> Task | Rejection:
 
 
 def check_tools(tools: Any) -> Rejection | None:
-    """Whether API descriptions are well formed: BAD_TOOLS with the fault, or None."""
+    """Checks that API descriptions are well formed: BAD_TOOLS with the fault, or None."""
     if not isinstance(tools, list | tuple) or not 0 < len(tools) <= _MAX_TOOLS:
         return Rejection(BAD_TOOLS, f"expected a list of 1 to {_MAX_TOOLS} API descriptions")
     names = set()
@@ -95,10 +95,10 @@ def check_tools(tools: Any) -> Rejection | None:
 
 
 def fault(task: Task) -> Rejection | None:
-    """What is wrong with a task, but for its reference's score: BAD_TOOLS, BAD_ANSWER, UNPARSABLE, TOO_LONG.
+    """Checks a task except its reference's score: BAD_TOOLS, BAD_ANSWER, UNPARSABLE, TOO_LONG or None.
 
-    The gold call must be of an API that is described, or that a search in the conversation found, with
-    parameters of it, none of them empty.  Calls are not executed: new APIs have no implementation.
+    The gold call must use an API that is described or that a search in the conversation found, and only that
+    API's parameters, none of them empty.  Calls are not executed: new APIs have no implementation.
     """
     spec, dialogue = task.answer, prompts.dialogue(task)
     if not dialogue.strip():
@@ -121,9 +121,9 @@ def fault(task: Task) -> Rejection | None:
 
 
 def grounding(task: Task) -> Rejection | str:
-    """See `Benchmark.grounding`; a reply's words are its own, and undecided.
+    """See `Benchmark.grounding`; replies are free text, so UNDECIDED.
 
-    The keywords of a tool search follow from no request; one of them must be in it.
+    A request does not determine a tool search's keywords, but must contain one of them.
     """
     spec, dialogue = task.answer, prompts.dialogue(task)
     if spec["kind"] != CALL:

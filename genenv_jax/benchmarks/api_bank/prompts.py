@@ -1,4 +1,4 @@
-"""What API-Bank's two players read: the agent's and the simulator's messages."""
+"""API-Bank's prompts for the agent and the simulator."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from genenv_jax.benchmarks.base import Message, SeedStatistics, Task, chat
 from genenv_jax.benchmarks.success_record import success_record
 
 _FORM = "[ApiName(key1='value1', key2='value2')]"
-_YEAR = "It is the year 2023. "  # by which the dialogues of levels 1 and 2 complete their dates
+_YEAR = "It is the year 2023. "  # completes the dates in dialogues of levels 1 and 2
 
 _CALL_RULES = """\
 You are an assistant that serves a user through APIs. Read the conversation and write the one API call \
@@ -36,7 +36,7 @@ without any API call. {year}
 APIs, one a line:
 {tools}"""
 _CONVERSATION = "Conversation:\n"
-# The last line of a prompt: small models go on with a conversation that just ends.
+# Last line of a prompt: without it, small models continue the conversation.
 _CALL_CUE = "\n\nWrite the one API call that has to be made next."
 _RESPONSE_CUE = "\n\nWrite what you say to the user next."
 
@@ -67,7 +67,7 @@ _SCHEMA_EXAMPLE = {
 
 
 def tool_lines(tools: Sequence[Mapping[str, Any]]) -> str:
-    """API descriptions as JSON, one a line."""
+    """API descriptions as JSON, one per line."""
     return "\n".join(json.dumps(dict(tool), ensure_ascii=False) for tool in tools)
 
 
@@ -77,7 +77,7 @@ def dialogue(task: Task) -> str:
 
 
 def wording(task: Task) -> str:
-    """The conversation without the results of calls, which are boilerplate."""
+    """The conversation without call results, which are boilerplate."""
     return "\n".join(
         line.partition("->")[0] if line.startswith(CALL_PREFIX) else line
         for line in dialogue(task).split("\n")
@@ -85,18 +85,18 @@ def wording(task: Task) -> str:
 
 
 def reference(task: Task) -> str:
-    """A task's gold call or reply, as a simulator writes it."""
+    """A task's gold call or reply, as the simulator writes it."""
     spec = task.answer
     return write_call(spec["name"], spec["parameters"]) if spec["kind"] == CALL else spec["text"]
 
 
 def year(task: Task) -> str:
-    """What the agent is told of the year."""
+    """The sentence that tells the agent the year; "" for level 3."""
     return _YEAR if task.answer["level"] < 3 else ""
 
 
 def agent_messages(task: Task) -> list[Message]:
-    """Instructions and APIs as the system message, then the conversation and what to write."""
+    """The system message with instructions and APIs, then the conversation and what to write."""
     spec = task.answer
     tools, cue = tool_lines(task.tools), _RESPONSE_CUE
     if spec["kind"] == CALL:

@@ -1,8 +1,8 @@
-"""What training pays for a call: the official rules without what they leave open.
+"""The training reward for a call: the official rules with their loopholes closed.
 
-The official relaxations accept values of which nearly half of the words are made up, and some parameters
-they never compare.  So each parameter is also asked for by its type: texts by their words in order, lists
-entry by entry, booleans as such, and tool searches without words from elsewhere.
+The official relaxations accept values with nearly half of the words made up, and never compare some
+parameters.  So each parameter is also checked by its type: texts by their words in order, lists entry by
+entry, booleans as booleans, and tool searches for words from elsewhere.
 """
 
 from __future__ import annotations
@@ -18,21 +18,21 @@ from genenv_jax.benchmarks.api_bank.tasks import TOOL_SEARCHER
 from genenv_jax.benchmarks.base import Rejection, Score, Task
 from genenv_jax.benchmarks.wording import words
 
-_MOST_EXTRA = 1  # words of a tool search that are not those of the gold one
+_MOST_EXTRA = 1  # words of a tool search that the gold one lacks
 
 
 def _same_words(value: str, gold: str) -> bool:
-    """The same words in the same order, without regard to case and punctuation (`wording.words`)."""
+    """The same words in the same order, ignoring case and punctuation (`wording.words`)."""
     return scoring.TRIMMED(value, gold) or (bool(words(gold)) and words(value) == words(gold))
 
 
 def _only_a_language(value: str, gold: str) -> bool:
-    """Nothing but a name; the official rule finds `chinese` in any text."""
+    """Only a language name; the official rule finds `chinese` in any text."""
     names = {"chinese", "simplified", "traditional"}
     return "chinese" not in value.lower() or set(words(value)) <= names
 
 
-# What else a value must be under official rules that leave it open.
+# Extra checks for official rules that leave the value open.
 _STRICT: Mapping[Rule, Rule] = {
     scoring.most_words: _same_words,
     scoring.most_folded_words: _same_words,
@@ -43,7 +43,7 @@ _STRICT: Mapping[Rule, Rule] = {
 
 
 def is_paid(api: str, name: str, value: str, gold: str, kind: str) -> bool:
-    """What a parameter must pass beside the official rules."""
+    """Whether a parameter passes the checks added to the official rules."""
     official = scoring.rule_of(api, name)
     rule = _STRICT.get(official)
     if official is None and kind in scoring.BOOLEAN:
@@ -52,9 +52,9 @@ def is_paid(api: str, name: str, value: str, gold: str, kind: str) -> bool:
 
 
 def _is_padded(keywords: str, spec: Mapping[str, Any], dialogue: str) -> bool:
-    """Whether a search has more than one word that neither the gold keywords nor the found tool's name have.
+    """Whether a search has more than one word found in neither the gold keywords nor the found tool's name.
 
-    A repeated word counts, and the one must be in the conversation.
+    A repeated word counts as extra, and the one allowed word must be in the conversation.
     """
     found = scoring.keywords_of(keywords)
     expected = scoring.keywords_of(str(spec["parameters"]["keywords"]))
@@ -67,11 +67,11 @@ def _is_padded(keywords: str, spec: Mapping[str, Any], dialogue: str) -> bool:
 
 
 def score_call(task: Task, answer: str, dialogue: str, lenient_search: bool) -> Score:
-    """1 for a call that the rules of training accept, else 0.
+    """Reward 1 for a call that the training rules accept, else 0.
 
-    Success is the official match for a held-out task, else the strict one.  `reason` is the official error
-    statistic's name in snake case, or why the text was not read; an answer without a readable call is not
-    valid.
+    Success is the official match for a held-out task and the strict match otherwise.  `reason` is the
+    official error statistic's name in snake case, or why the text could not be read; an answer without a
+    readable call is not valid.
     """
     spec = task.answer
     call = read_call(answer)

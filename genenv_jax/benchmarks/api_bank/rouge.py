@@ -1,24 +1,24 @@
-"""ROUGE-L F1 as the package `rouge` 1.0.1 computes it, which the official evaluators call.
+"""ROUGE-L F1 as computed by the package `rouge` 1.0.1, which the official evaluators call.
 
-It is the summary-level variant over *sets* of words: sentences are what stands between full stops, and
-the score compares the union of all pairwise longest common subsequences with the words of either text.
+It is the summary-level variant over *sets* of words: sentences are the parts between full stops, and the
+score compares the union of all pairwise longest common subsequences with each text's words.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
-# Not the package itself: nobody has maintained it since its last release, of July 2021.
+# Reimplemented because the package has been unmaintained since its last release in July 2021.
 _EPSILON = 1e-8
 
 
 def sentences(text: str) -> list[list[str]]:
-    """Words of each sentence; a sentence of white space only has the one word "", as officially."""
+    """Words of each sentence; a sentence of only white space has the one word "", as officially."""
     return [" ".join(part.split()).split(" ") for part in text.split(".") if part]
 
 
 def rouge_l(reference: str, prediction: str) -> float:
-    """ROUGE-L F1 in [0, 1]; 0 where either text has no sentence (there the package raises).
+    """ROUGE-L F1 in [0, 1]; 0 if either text has no sentence (the package raises then).
 
     Time and memory grow with words(reference) * words(prediction), so callers bound both.
     """
@@ -30,8 +30,8 @@ def rouge_l(reference: str, prediction: str) -> float:
     for left in dict.fromkeys(map(tuple, expected)):
         known = frozenset(left)
         for right, words in others.items():
-            if not words & known <= common:  # else nothing can be added
-                # Words of the prediction that the sentence lacks never lie on the path that is kept.
+            if not words & known <= common:  # otherwise nothing can be added
+                # The traceback never keeps words of the prediction that the reference sentence lacks.
                 shared = [word for word in right if word in known]
                 common |= _common_words(left, shared)
     recall = len(common) / len({word for words in expected for word in words})
@@ -40,7 +40,7 @@ def rouge_l(reference: str, prediction: str) -> float:
 
 
 def _common_words(left: Sequence[str], right: Sequence[str]) -> set[str]:
-    """Words of one longest common subsequence; of several, the one that the package finds."""
+    """Words of one longest common subsequence: the one that the package finds."""
     table = [[0] * (len(right) + 1)]
     for word in left:
         above, row = table[-1], [0]

@@ -1,12 +1,12 @@
-"""Call match: a call against the gold call, by name and parameters; and API-Bank's metrics.
+"""Call match (a call against the gold call, by name and parameters) and API-Bank's metrics.
 
 The relaxations are those of `check_api_call_correctness`, which each API of API-Bank defines for itself.
-Dates and times compare as such (`2023-3-5` is `2023-03-05`), free text loosely (more than half of all
-words in common), people, genres and codes without regard to case, and parameters of type `int`, `float`
-and `bool` after a cast.  Everything else is equal or not.  `_RULES` states this for each parameter.
+Dates and times compare by value (`2023-3-5` is `2023-03-05`), free text loosely (more than half of all
+words in common), people, genres and codes case-insensitively, and parameters of type `int`, `float` and
+`bool` after a cast.  Everything else must be equal.  `_RULES` gives the rule for each parameter.
 
-Officially the call is also executed on a fresh database and its result compared with a stored one.  That
-rejects many gold calls (see `benchmark`), so nothing is executed here.
+The official evaluator also executes the call on a fresh database and compares its result with a stored one.
+That rejects many gold calls (see `benchmark`), so nothing is executed here.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from genenv_jax.benchmarks.safe_parse import check_text, parse_json, parse_liter
 
 EXACT, WORDS = "exact", "words"  # how a ToolSearcher's keywords are compared
 
-# Reasons, after the official evaluator's error statistics.
+# Reasons, named after the official evaluator's error statistics.
 NAME_MISMATCH = "api_name_mismatch"
 INVALID_PARAMETER = "invalid_input_parameter"
 MISSING_PARAMETER = "miss_input_argument"
@@ -35,7 +35,7 @@ _LOW_ROUGE = "low_rouge_l"
 
 BOOLEAN = ("bool", "boolean")
 
-_SUCCESS_ROUGE = 0.5  # from which a reply counts as a success in p̂; there is no official threshold
+_SUCCESS_ROUGE = 0.5  # lowest score that counts as a success in p̂; there is no official threshold
 _JACCARD = 0.5  # the official threshold: strictly more than half of the words in common
 _INTEGER = re.compile(r"-?[0-9]{1,40}")
 _NUMBER = re.compile(r"-?(?:[0-9]{1,40}(?:\.[0-9]{0,40})?|\.[0-9]{1,40})")
@@ -43,7 +43,7 @@ _DATE = "%Y-%m-%d"
 _TIME = "%Y-%m-%d %H:%M:%S"
 _LIST_DEPTH = 16
 _LIST_CHARS = 16_384
-_CODES = {  # languages by their codes; the official API takes either, in any case
+_CODES = {  # language name -> code; the official API takes either, case-insensitively
     "arabic": "ar", "dutch": "nl", "english": "en", "french": "fr", "german": "de", "greek": "el",
     "hebrew": "iw", "hindi": "hi", "indonesian": "id", "italian": "it", "japanese": "ja",
     "korean": "ko", "polish": "pl", "portuguese": "pt", "russian": "ru", "spanish": "es",
@@ -56,12 +56,12 @@ ParameterRule = Callable[[str, str, str, str, str], bool]
 
 
 def split_capitals(keywords: str) -> str:
-    """`QueryMeeting` -> "Query Meeting", as the official level-3 evaluator does to keywords."""
+    """`QueryMeeting` -> "Query Meeting", like the official level-3 evaluator."""
     return "".join(f" {c}" if c.isupper() else c for c in keywords).strip()
 
 
 def read_list(text: str) -> Any:
-    """The list or mapping that a value's text denotes (JSON or a Python literal), or a Rejection."""
+    """Parses a value's text (JSON or a Python literal) into a list or mapping, or a Rejection."""
     value = parse_json(text, _LIST_CHARS, _LIST_DEPTH)
     if isinstance(value, Rejection):
         value = parse_literal(text, _LIST_CHARS, _LIST_DEPTH)
@@ -69,12 +69,12 @@ def read_list(text: str) -> Any:
 
 
 def _after(change: Callable[[str], str]) -> Rule:
-    """Equality after a change of both values."""
+    """Equality after applying `change` to both values."""
     return lambda value, gold: change(value) == change(gold)
 
 
 def _canonical_time(text: str, form: str) -> str:
-    """A date or time with its leading zeros; the stripped text itself where it is neither."""
+    """A date or time with leading zeros; the stripped text if it is neither."""
     parts = text.strip().split("-")
     if len(parts) == 3:
         parts[0] = parts[0].zfill(4)
@@ -86,9 +86,9 @@ def _canonical_time(text: str, form: str) -> str:
 
 
 def _day_of(text: str) -> str:
-    """A day of the year: `10-06`, or a whole date whose year is dropped."""
+    """Day of the year such as `10-06`; drops the year of a full date."""
     text = _canonical_time(text, _DATE)
-    # A leap year stands for all: without a year, strptime knows no 29 February.
+    # Add a leap year: without a year, strptime rejects 29 February.
     for candidate in (text, f"2000-{text}"):
         try:
             return datetime.datetime.strptime(candidate, _DATE).strftime("%m-%d")
@@ -115,29 +115,29 @@ _DAYS = _after(_day_of)
 
 
 def receiver(value: str, gold: str) -> bool:
-    """Without regard to case, but the API rejects capitals before the @."""
+    """Equal ignoring case, but the API rejects capitals before the @."""
     name = value.strip().partition("@")[0]
     return TRIMMED(value, gold) or (FOLDED(value, gold) and name == name.lower())
 
 
 def most_words(value: str, gold: str) -> bool:
-    """More than half of all words in common, where words are what single spaces separate."""
+    """More than half of all words in common; words are separated by single spaces."""
     a, b = set(value.split(" ")), set(gold.split(" "))
     return len(a & b) / len(a | b) > _JACCARD
 
 
 def most_folded_words(value: str, gold: str) -> bool:
-    """The same, without regard to case."""
+    """Like `most_words`, ignoring case."""
     return most_words(value.lower(), gold.lower())
 
 
 def given(value: str, gold: str) -> bool:
-    """The official check asks for the argument but does not compare it."""
+    """The official check requires the argument but does not compare it."""
     return True
 
 
 def health_data(value: str, gold: str) -> bool:
-    """Records must be well formed, each name once; the official comparison of them is switched off."""
+    """Records must be well formed with unique names; the official comparison is disabled."""
     records = read_list(value)
     if not isinstance(records, list) or not records:
         return False
@@ -146,7 +146,7 @@ def health_data(value: str, gold: str) -> bool:
 
 
 def _devices(value: str, gold: str) -> bool:
-    """Devices of a scene, in any order, without regard to white space and the names' case."""
+    """Equal devices of a scene, ignoring order, white space and the case of names."""
 
     def sort(text: str) -> Any:
         devices = read_list(text)
@@ -160,7 +160,7 @@ def _devices(value: str, gold: str) -> bool:
     return found is not None and found == sort(gold)
 
 
-# What `check_api_call_correctness` does to a parameter, where it is not plain equality.
+# How `check_api_call_correctness` compares a parameter, where not by plain equality.
 _RULES: Mapping[str, Rule] = {
     parameter: rule
     for rule, parameters in (
@@ -170,7 +170,7 @@ _RULES: Mapping[str, Rule] = {
             "AddMeeting.meeting_topic ModifyMeeting.meeting_topic QueryMeeting.meeting_topic",
         ),
         (most_folded_words, "AddReminder.content ModifyReminder.content QueryReminder.content"),
-        # A deletion is checked by its time; what is deleted also depends on whose it is (the token).
+        # A deletion is checked by its time; the token also decides what is deleted.
         (given, "DeleteAgenda.content DeleteAgenda.location DeleteReminder.content"),
         (given, "DeleteMeeting.meeting_topic DeleteMeeting.end_time DeleteMeeting.location"),
         (given, "DeleteMeeting.attendees EmailReminder.content"),
@@ -199,21 +199,21 @@ _RULES: Mapping[str, Rule] = {
     for parameter in parameters.split()
 }
 
-# A parameter that was renamed after the dialogues were written: agents are shown the new name.
+# Parameters renamed after the dialogues were written: agents see the new name.
 _RENAMED = {("TimedSwitch", "name"): "device_id", ("CancelTimedSwitch", "name"): "device_id"}
 
 
 def rule_of(api: str, name: str) -> Rule | None:
-    """The official relaxation of a parameter, or None."""
+    """The official relaxation for a parameter, or None."""
     return _RULES.get(f"{api}.{name}")
 
 
 def typed(value: str, gold: str, kind: str) -> bool:
-    """Plain equality, after the cast that the official `ToolManager.api_call` makes."""
+    """Plain equality after the cast of the official `ToolManager.api_call`."""
     form = {"int": _INTEGER, "integer": _INTEGER, "float": _NUMBER, "number": _NUMBER}.get(kind)
     if form and form.fullmatch(value) and form.fullmatch(gold):
         return float(value) == float(gold)
-    if kind in BOOLEAN:  # the official cast takes whatever is not `True` for False
+    if kind in BOOLEAN:  # the official cast reads anything but `True` as False
         return (value == "True") == (gold == "True")
     if kind.startswith("list") or gold[:1] in ("[", "{"):
         expected = read_list(gold)
@@ -224,7 +224,7 @@ def typed(value: str, gold: str, kind: str) -> bool:
 
 
 def _plain(value: Any) -> str:
-    """One text for equal lists: a number and its text are the same, as they are between quotes."""
+    """The same text for equal lists; a number equals its text, because values are quoted."""
     if isinstance(value, Mapping):
         return json.dumps({str(k): _plain(v) for k, v in value.items()}, sort_keys=True)
     if isinstance(value, Sequence) and not isinstance(value, str):
@@ -233,16 +233,16 @@ def _plain(value: Any) -> str:
 
 
 def keywords_of(text: str) -> str:
-    """The words of a search for a tool, by which it is compared."""
+    """The words by which a tool search is compared."""
     return " ".join(split_capitals(text).lower().split())
 
 
 def _keywords_match(value: str, gold: str, target: str, lenient: bool) -> bool:
-    """Whether two searches for a tool are the same search, without regard to case.
+    """Whether two tool searches match, ignoring case.
 
-    Officially both are embedded by a sentence model and the tools that they find are compared; capitals
-    are split into words first.  Here the words so made must be equal.  Leniently more than half of all words
-    are in common with the gold keywords, or with the name of the tool that the gold search found.
+    The official evaluator splits keywords at capitals, embeds both with a sentence model and compares the
+    tools found.  Here the split words must be equal.  Leniently, more than half of all words must be shared
+    with the gold keywords, or with the name of the tool that the gold search found.
     """
     found, expected, name = map(keywords_of, (value, gold, target))
     if not lenient or not found or found == expected:
@@ -256,14 +256,14 @@ def mismatch(
     also: ParameterRule | None = None,
     lenient_search: bool = False,
 ) -> str:
-    """Why a call is not the gold call by the official rules; "" for a match.
+    """Why a call does not match the gold call under the official rules; "" for a match.
 
     Args:
       call: what the agent wrote.
       spec: {"name", "parameters": {parameter: gold value}, "types": {parameter: declared type},
         "target": the tool that a gold search found, "exact": parameters without relaxation (may be
         missing; `tasks.exact_parameters`)}.
-      also: what a parameter must pass beside the official rules.
+      also: a rule that each parameter must pass in addition to the official ones.
       lenient_search: see `_keywords_match`.
     """
     if call.name != spec["name"]:
@@ -294,10 +294,10 @@ def mismatch(
 
 
 def score_reply(spec: Mapping[str, Any], answer: str) -> Score:
-    """ROUGE-L F1 of a reply, rounded to four digits as officially; a low one has the reason "low_rouge_l"."""
+    """ROUGE-L F1 of a reply, rounded to four digits as officially; reason "low_rouge_l" if it is low."""
     if rejection := check_text(answer, MAX_CHARS):
         return Score(0.0, False, False, rejection.reason, {"rouge_l": 0.0})
-    if spec["level"] == 3:  # its evaluator takes the speakers' names away, and does not round
+    if spec["level"] == 3:  # its evaluator removes speaker names and does not round
         answer = answer.replace("User:", "").replace("AI:", "").strip()
     value = rouge_l(spec["text"], answer)
     reward = round(value, 4)
@@ -306,15 +306,15 @@ def score_reply(spec: Mapping[str, Any], answer: str) -> Score:
     return Score(reward, success, True, "" if success else _LOW_ROUGE, detail)
 
 
-# Gold calls that the official execution rejects (`benchmark`), tool searches aside: a right answer to one of
-# these 82 of 620 counts as wrong in every published number.  No call of some APIs is accepted, and eight
-# calls ask for what a fresh database does not hold.  It accepted no other answer to them either, of 3,787
-# that were tried.  `bench/agreement/api_bank.py` finds them.
+# Gold calls that the official execution rejects (`benchmark`), tool searches aside: 82 of 620.  Published
+# numbers count a right answer to them as wrong.  It accepts no call of some APIs, and eight calls need data
+# that a fresh database lacks.  It also rejected all 3,787 other answers that were tried for these calls.
+# `bench/agreement/api_bank.py` finds them.
 _REJECTED_APIS = frozenset(
     "AddMeeting CancelTimedSwitch DeleteMeeting Dictionary ModifyMeeting QueryMeeting QueryScene "
     "RecordHealthData SearchEngine TimedSwitch Translate".split()
 )
-_REJECTED_APIS_3 = frozenset(("AddMeeting", "MovieRecommendations"))  # level 3 has APIs of its own
+_REJECTED_APIS_3 = frozenset(("AddMeeting", "MovieRecommendations"))  # level 3 has its own APIs
 _REJECTED_CALLS = frozenset(
     f"level-1-api:{place}"
     for place in """
@@ -339,19 +339,19 @@ def rejects_gold(task: Task) -> bool:
 def official_metrics(results: Sequence[tuple[Task, Score]]) -> dict[str, float]:
     """Aggregates verdicts.
 
-    Returns, for each split that was scored, in the order of `SPLITS`:
+    Returns, for each scored split, in the order of `SPLITS`:
       <split>/accuracy    calls: matches over all calls ("Accuracy"); replies: share of successes.
       <split>/accuracy_executed   test calls, tool searches aside: share that the official execution accepts,
-                          which is matches less those whose gold call it rejects (`rejects_gold`).  At
-                          level 1 it is over all calls, as the published "Accuracy" is.
+                          i.e. matches minus those whose gold call it rejects (`rejects_gold`).  At
+                          level 1 it covers all calls, like the published "Accuracy".
       <split>/rouge_l     replies: mean ROUGE-L F1 (the official number for replies).
       <split>/accuracy_without_tool_search, <split>/accuracy_tool_search_words, <split>/tool_search_errors
-                          levels 2 and 3: accuracy over the other calls; accuracy with the lenient rule for
-                          keywords; number of wrong ToolSearcher calls ("ToolSearcher Error Num").
-      <split>/sample_accuracy   level 3: share of requirements of which no call is wrong ("Sample
-                          Accuracy", over 50 where all are there).
-    and calls/accuracy over the calls of all splits where there are several.  With one split the names
-    have no prefix.  No result: {"accuracy": 0.0}.
+                          levels 2 and 3: accuracy over the other calls; accuracy with the lenient
+                          keyword rule; number of wrong ToolSearcher calls ("ToolSearcher Error Num").
+      <split>/sample_accuracy   level 3: share of requirements without a wrong call ("Sample Accuracy",
+                          over 50 if all are present).
+    and calls/accuracy over all calls if several call splits were scored.  With one split the names have no
+    prefix.  No result: {"accuracy": 0.0}.
     """
     by_split: dict[str, list[tuple[Task, Score]]] = defaultdict(list)
     for task, score in results:

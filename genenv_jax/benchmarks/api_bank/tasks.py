@@ -1,9 +1,9 @@
 """Reads API-Bank's published files into tasks.
 
 Tests: `history_1d76900/test-data/*.json` (removed from the repository's tree in 2023, kept in its
-history).  Gold calls of levels 1 and 2 come from the dialogues below `HEAD/lv1-lv2-samples`, because the
-printed calls are ambiguous; those of level 3 from `level-3.json`.  Training: `training-data/lv3-*.json`.
-The training files of levels 1 and 2 are not published any more.
+history).  Gold calls of levels 1 and 2 come from the dialogues in `HEAD/lv1-lv2-samples`, because the
+printed calls are ambiguous; those of level 3 come from `level-3.json`.  Training:
+`training-data/lv3-*.json`.  The training files of levels 1 and 2 are no longer published.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ _LEVEL_3 = f"{_HISTORY}/test-data/level-3.json"
 _DESCRIPTIONS = "API descriptions:\n"
 _ARROW = "->"
 _DEPTH = 64
-# The APIs that look an entry up by its content or its time.
+# APIs that look up an entry by its content or time.
 _LOOK_UP = re.compile("(?:Modify|Delete|Query)(Agenda|Reminder)")
 
 
@@ -41,10 +41,10 @@ class Split:
     """One published file.
 
     Attributes:
-      name: the file's name, without its ending.
+      name: the file's name, without its extension.
       kind: CALL or RESPONSE.
       level: 1, 2 or 3.
-      dialogues: the directory of its dialogues; "" where there is none.
+      dialogues: the directory of its dialogues; "" if there is none.
       training: whether it is training data.
     """
 
@@ -56,12 +56,12 @@ class Split:
 
     @property
     def path(self) -> str:
-        """Relative to the benchmark's directory."""
+        """Path relative to the benchmark's directory."""
         return f"{_HISTORY}/{'training' if self.training else 'test'}-data/{self.name}.json"
 
     @property
     def pool(self) -> str:
-        """Equal for splits that are made of the same dialogues."""
+        """Equal for splits made from the same dialogues."""
         return f"level-{self.level}{'-train' if self.training else ''}"
 
 
@@ -86,7 +86,7 @@ def find_directory(data_dir: str | os.PathLike[str] | None = None) -> pathlib.Pa
 
 
 def splits(directory: pathlib.Path) -> dict[str, list[Task]]:
-    """All tasks under the names of the published files (`SPLITS`)."""
+    """All tasks by the name of their published file (`SPLITS`)."""
     return {name: load(directory, [name]) for name in SPLITS}
 
 
@@ -96,15 +96,15 @@ def load(
     """Loads splits as tasks, in the order of the files.
 
     Args:
-      directory: what `find_directory` returns.
-      names: of splits (`SPLITS`).
-      origin: `Task.origin` of what is loaded.
-      verify_files: compares every file that is read with the table of published files.
+      directory: the return value of `find_directory`.
+      names: names of splits (`SPLITS`).
+      origin: `Task.origin` of the loaded tasks.
+      verify_files: compare every file read with the table of published files.
 
     Returns:
-      Tasks.  `messages` is one user message, the dialogue up to the call or the reply; `tools` the API
-      descriptions that come with it; `answer` {"kind": "call", "level", "sample", "name", "parameters",
-      "types", "target", perhaps "exact"} (see `scoring.mismatch`) or {"kind": "response", "level",
+      Tasks.  `messages` is one user message: the dialogue up to the call or the reply.  `tools` holds the
+      API descriptions given with it.  `answer` is {"kind": "call", "level", "sample", "name", "parameters",
+      "types", "target", optionally "exact"} (see `scoring.mismatch`) or {"kind": "response", "level",
       "sample", "text"}.
       Ids are `<file>:<number>` as published: the dialogue and its turn, the sample and its call, or the
       record's index.
@@ -124,7 +124,7 @@ def call_spec(
     tools: Sequence[Mapping[str, Any]],
     target: str = "",
 ) -> dict[str, Any]:
-    """What `scoring.mismatch` reads of a gold call: values as text, and the parameters' declared types."""
+    """The form of a gold call for `scoring.mismatch`: values as text, with the parameters' declared types."""
     return {
         "name": name,
         "parameters": {key: str(value) for key, value in parameters.items()},
@@ -134,10 +134,10 @@ def call_spec(
 
 
 def known_apis(dialogue: str, tools: Sequence[Mapping[str, Any]]) -> dict[str, dict[str, str]]:
-    """APIs that may be called at the end of a dialogue: those described, and those that a search found.
+    """APIs that may be called at the end of a dialogue: those described and those found by a search.
 
     Returns:
-      {API: {parameter: declared type}}.  Results of searches that cannot be read are passed over.
+      {API: {parameter: declared type}}.  Unreadable search results are skipped.
     """
     found = {tool["name"]: _types(tool) for tool in tools}
     for line in dialogue.split("\n"):
@@ -148,7 +148,7 @@ def known_apis(dialogue: str, tools: Sequence[Mapping[str, Any]]) -> dict[str, d
 
 
 def described(result: Any) -> list[dict[str, Any]]:
-    """API descriptions in a search's result (text or value); [] where there are none."""
+    """API descriptions in a search result (text or value); [] if there are none."""
     if isinstance(result, str):
         text = result.strip()
         result = parse_literal(text, max_depth=_DEPTH)
@@ -161,7 +161,7 @@ def described(result: Any) -> list[dict[str, Any]]:
 
 
 def is_description(value: Any) -> bool:
-    """Whether a value describes an API: a name, and named parameters that are mappings."""
+    """Whether a value describes an API: a name and named parameters, each a mapping."""
     return (
         isinstance(value, dict)
         and isinstance(value.get("name"), str)
@@ -178,7 +178,7 @@ def _types(tool: Mapping[str, Any]) -> dict[str, str]:
 
 
 def table_of(api: str) -> str | None:
-    """Path of the published table in which an API looks its entry up, or None."""
+    """Path of the published table in which an API looks up its entry, or None."""
     found = _LOOK_UP.fullmatch(api)
     return f"HEAD/init_database/{found[1]}.json" if found else None
 
@@ -190,19 +190,18 @@ def exact_parameters(
 ) -> list[str]:
     """Parameters of a gold call that must be equal for the call to find its entry.
 
-    The official checks of agenda and reminder calls compare `content` loosely, but before that the API is
-    executed, and it finds the entry by *equal* content or equal time.  Where the gold call's entry has
-    another time than the call, only the exact content finds it, and the loose comparison never comes to
-    bear.
+    The official checks of agenda and reminder calls compare `content` loosely, but they execute the API
+    first, which finds the entry by *equal* content or equal time.  If the entry's time differs from the
+    gold call's, only the exact content finds it, and the loose comparison has no effect.
 
     Args:
-      parameters: the gold ones.
+      parameters: the gold parameters.
       accounts: {user: {"token", ...}}.
       entries: {key: {"username", "content", "time", ...}} of the API's table.
 
     Returns:
-      ["content"], or [] where the time finds the entry (or nothing does: the database was edited after
-      the dialogues were written).
+      ["content"], or [] if the time finds the entry (or nothing does, because the database was edited
+      after the dialogues were written).
     """
     if not {"token", "content", "time"} <= set(parameters):
         return []
@@ -215,7 +214,7 @@ def exact_parameters(
 
 
 class _Reader:
-    """Reads the files of one directory; keeps the dialogues and tables that it has read."""
+    """Reads the files of one directory and caches its dialogues and tables."""
 
     def __init__(self, directory: pathlib.Path, verify_files: bool):
         self._directory = directory
@@ -235,7 +234,7 @@ class _Reader:
                 tools = _descriptions(field(record, "instruction", str, where), where)
             dialogue = _without_order(text, where)
             if split.training:
-                # Records of one requirement follow each other; the requirement is the first line.
+                # Records of one requirement are adjacent; the requirement is the first line.
                 place, sample = str(index), dialogue.split("\n", 1)[0]
             elif split.level == 3:
                 number, turn = (field(record, k, int, where) for k in ("sample_id", "api_id"))
@@ -301,8 +300,8 @@ class _Reader:
     def _api_turn(self, directory: str, file: str, sample: int, where: str) -> dict[str, Any]:
         """The turn that `Sample.from_chat_history` numbers `sample`.
 
-        Every API turn gives two samples, itself and the turn after it.  Where that is a call as well,
-        the call is there twice, under two numbers (10 of level 1's 399).
+        Every API turn yields two samples: itself and the next turn.  If the next turn is also a call, that
+        call appears twice under two numbers (10 of level 1's 399).
         """
         relative = f"{_DIALOGUES}/{directory}/{file}"
         if relative not in self._turns:
@@ -326,17 +325,17 @@ def _gold_call(
     tools: Sequence[Mapping[str, Any]],
     where: str,
 ) -> dict[str, Any]:
-    """A call of the published dialogues; `fields` are the names of its parameters and of its result."""
+    """A call from the published dialogues; `fields` names its parameters and result."""
     api = field(gold, "api_name", str, where)
     parameters, result = (field(gold, name, dict, where) for name in fields)
     target = ""
     if api == TOOL_SEARCHER and (found := described(result.get("output"))):
-        target = found[-1]["name"]  # the first may be for a user's token
+        target = found[-1]["name"]  # the first may be the API for a user's token
     return call_spec(api, parameters, dialogue, tools, target)
 
 
 def _without_order(text: str, where: str) -> str:
-    """The dialogue of an input, whose last line asks for the call or the reply."""
+    """The dialogue of an input, without the last line that asks for the call or the reply."""
     dialogue, _, last = text.strip().rpartition("\n")
     if not last.startswith("Generate ") or not dialogue:
         raise ValueError(f"{where}: the input does not end with an order to generate")
@@ -344,7 +343,7 @@ def _without_order(text: str, where: str) -> str:
 
 
 def _descriptions(instruction: str, where: str) -> list[dict[str, Any]]:
-    """API descriptions at the end of an instruction, one a line."""
+    """API descriptions at the end of an instruction, one per line."""
     _, marker, lines = instruction.partition(_DESCRIPTIONS)
     if not marker:
         raise ValueError(f"{where}: the instruction has no API descriptions")
@@ -356,7 +355,7 @@ def _description(line: str, where: str) -> dict[str, Any]:
         value = json.loads(line)
     except ValueError as error:
         raise ValueError(f"{where}: an API description is not JSON: {error}") from None
-    if isinstance(value, dict) and "apiCode" in value:  # level 3 names the fields otherwise
+    if isinstance(value, dict) and "apiCode" in value:  # level 3 uses other field names
         value = {
             "name": value["apiCode"],
             "description": value.get("description", ""),

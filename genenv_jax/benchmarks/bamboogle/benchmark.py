@@ -1,21 +1,21 @@
-"""Bamboogle (Press et al., 2023): 125 questions of two hops, as a benchmark.
+"""Bamboogle (Press et al., 2023): 125 two-hop questions, as a benchmark.
 
-Scored by exact match, F1 and sub-EM after the standard normalisation (`scoring`), against one gold answer
-a question.  The last `<answer>...</answer>` counts, or the whole text where there is none.
+Answers are scored by exact match, F1 and sub-EM after the standard normalisation (`scoring`), against one
+gold answer per question.  The last `<answer>...</answer>` counts, or the whole text if there is none.
 
-What is standard: success and the headline are exact match, as in Search-R1.  The reward is the word F1
-by default, because the paper's Eq. 1 scores free-form answers by a similarity in [0, 1].
+Success and the headline are exact match, as in Search-R1.  The reward is the word F1 by default, because
+the paper's Eq. 1 scores free-form answers by a similarity in [0, 1].
 
-There is no training data: all 125 questions are one test split.  To train on something, a share of the
-questions becomes seeds (`seed_fraction`), with their sub-questions, and the rest is held out.  Seeds that
-share a sub-question or a first answer with a held-out question are dropped, since they give half of it
-away.  With `seed_fraction` 0 all 125 are held out; only that number compares with published ones.
+There is no training data: all 125 questions are one test split.  For training, a share of the questions
+(`seed_fraction`) becomes seeds, with their sub-questions, and the rest is held out.  Seeds that share a
+sub-question or a first answer with a held-out question are dropped, since they give half of it away.
+With `seed_fraction` 0 all 125 are held out; only those results compare with published ones.
 
-The published retrieval setting searches Wikipedia of 2018, a corpus of its own.  `mode="search"` stands
-in for it: a search finds the question's own sub-questions with their answers (`episode`).  Its numbers
-compare with each other, not with published ones.  The sub-questions are another group's work: an agent
+The published retrieval setting searches a separate corpus, Wikipedia of 2018.  `mode="search"` stands in
+for it: a search finds the question's own sub-questions with their answers (`episode`).  Its results
+compare with each other, not with published ones.  The sub-questions come from another group: an agent
 that follows both and answers with what it found has an exact match on 103 of the 125 (108 if it chooses
-well among several answers), and on 11 they lead to something else altogether.
+well among several answers); on 11 the sub-questions lead to a different answer altogether.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ from genenv_jax.benchmarks.subsets import stable_position
 from genenv_jax.benchmarks.wording import letters
 
 CLOSED_BOOK, SEARCH = "closed_book", "search"
-# What says nothing of the relation that a question asks for.
+# Words that say nothing about the relation that a question asks for.
 _COMMON = frozenset(
     "a an and are as at be been by did do does for from had has have how in into is it its most of on or "
     "she he his her that the their they this to was were what when where which who whom whose with".split()
@@ -48,13 +48,13 @@ _COMMON = frozenset(
 class Bamboogle(Published):
     """Bamboogle's tasks, prompts and scoring.
 
-    Args, beside those of `Published`:
-      mode: "closed_book" (one answer) or "search": the seeds, and what the simulator writes, are questions of
-        two hops that are searched for, in episodes.
+    Args, besides those of `Published`:
+      mode: "closed_book" (one answer) or "search": seeds and generated tasks are two-hop questions, answered
+        in episodes with searches.
       reward: "f1", "em" or "sub_em".
       seed_fraction: share of the questions that become seeds, by a stable hash, with their sub-questions.
-      judge_url: base URL of an OpenAI-compatible endpoint that judges held-out answers; "": none.
-      judge_model: the model's name there.
+      judge_url: base URL of an OpenAI-compatible endpoint that judges held-out answers; "": no judge.
+      judge_model: the model's name at that endpoint.
     """
 
     name = "bamboogle"
@@ -75,7 +75,7 @@ class Bamboogle(Published):
             raise ValueError("judge_model = '': expected the judge's name at judge_url")
         self.episodes = self.mode == SEARCH
         self.judge = EndpointJudge(url, model) if url else None
-        # A request may hang longer than its time-out says: scored in processes, with a limit.
+        # A request can outlast its timeout, so scoring runs in worker processes with a time limit.
         self.isolated = bool(url)
         self.worker_needs = ("network",) if url else ()
 
@@ -94,7 +94,7 @@ class Bamboogle(Published):
         return facts
 
     def load(self, split: str) -> list[Task]:
-        """Seeds give no held-out question away, come once each, and pass `verify`."""
+        """See `Benchmark.load`; seeds are distinct, pass `verify` and give no held-out question away."""
         directory = tasks.find_directory(self.data_dir)
         sides: dict[bool, list[Task]] = {True: [], False: []}  # whether it is a seed
         for task in tasks.load(directory, split, self.verify_files):
@@ -127,16 +127,16 @@ class Bamboogle(Published):
         return generations.write(task)
 
     def agent_answer(self, task: Task) -> str:
-        """See `Benchmark.agent_answer`; in an episode this ends it."""
+        """See `Benchmark.agent_answer`; this answer ends an episode."""
         return f"<answer>{task.answer['answers'][0]}</answer>"
 
     def agent_answers(self, task: Task) -> list[str]:
-        """See `Benchmark.agent_answers`: a search for each step, if there are any, and the answer."""
+        """See `Benchmark.agent_answers`: a search for each step, if any, then the answer."""
         steps = task.answer["steps"] if self.is_interactive(task) else []
         return [*(search_answer(step["question"]) for step in steps), self.agent_answer(task)]
 
     def is_interactive(self, task: Task) -> bool:
-        """See `Benchmark.is_interactive`: in search mode, where there is something to find."""
+        """See `Benchmark.is_interactive`: in search mode, if the task has steps to find."""
         return self.episodes and bool(task.answer["steps"])
 
     def episode(self, task: Task) -> SearchEpisode:
@@ -148,17 +148,17 @@ class Bamboogle(Published):
         return generations.read(text, seed)
 
     def fault(self, task: Task) -> Rejection | None:
-        """Reasons of `generation.fault`, and WRONG_ANSWER.
+        """See `Benchmark.fault`: the reasons of `generation.fault`, and WRONG_ANSWER.
 
-        Whether a generated answer is true cannot be checked without a source; the steps must lead to
-        it, and the question must not hold it.
+        Whether a generated answer is true cannot be checked without a source.  Only the steps must lead
+        to it, and the question must not contain it.
         """
         if rejection := generations.fault(task) or super().fault(task):
             return rejection
         return self._search_fault(task) if self.episodes else None
 
     def _search_fault(self, task: Task) -> Rejection | None:
-        """BAD_STEPS unless each of the reference's searches finds a step, and its answer is the end."""
+        """BAD_STEPS unless every reference search finds a step and the reference answer ends the episode."""
         if not self.is_interactive(task):
             return Rejection(generations.BAD_STEPS, "nothing to search for")
         episode, answers = self.episode(task), self.agent_answers(task)
@@ -172,7 +172,7 @@ class Bamboogle(Published):
         return letters(prompts.question(task))
 
     def signature(self, task: Task) -> str:
-        """See `Benchmark.signature`: the question's words, but for names, numbers and the commonest words."""
+        """See `Benchmark.signature`: the question's words except names, numbers and the commonest words."""
         words = re.findall(r"\w+", self.text(task))
         return " ".join(word for word in words if word.islower() and word not in _COMMON)
 
@@ -181,23 +181,23 @@ class Bamboogle(Published):
         return float(len(task.answer["steps"]) or 1)
 
     def requests(self, task: Task) -> list[tuple[str, list[str]]]:
-        """See `Benchmark.requests`: the question and its sub-questions, each with every answer of its own.
+        """See `Benchmark.requests`: the question and its sub-questions, each with all its answers.
 
-        One answer more does not make another question of it, and half of a question gives it away.
+        An additional answer does not make a new question, and half of a question gives it away.
         """
         asked = [(self.text(task), task.answer["answers"])]
         asked += [(step["question"], step["answers"]) for step in task.answer["steps"]]
         return [(question, [normalize(answer)]) for question, of in asked for answer in of]
 
     def verdict(self, task: Task, answer: str) -> Score:
-        """`scoring.score`; the judge's verdict on a held-out answer is a detail, None without a reply."""
+        """`scoring.score`; `detail` has the judge's verdict on a held-out answer, None without a reply."""
         golds = task.answer["answers"]
         score = scoring.score(golds, answer, self.reward)
         if self.judge is None or task.origin != "eval" or not score.valid:
             return score
         try:
             judged = {"judge": bool(self.judge(self.text(task), golds, scoring.extract(answer)))}
-        except Exception as error:  # of a network and a server: all kinds
+        except Exception as error:  # a network or a server can fail in any way
             judged = {"judge": None, "judge_error": f"{type(error).__name__}: {error}"[:200]}
         return dataclasses.replace(score, detail={**score.detail, **judged})
 
@@ -213,6 +213,6 @@ def _questions(task: Task) -> set[str]:
 
 
 def _first_answers(task: Task) -> set[str]:
-    """Normalised answers of the first sub-question, yes and no aside."""
+    """Normalised answers of the first sub-question, except yes and no."""
     answers = task.answer["steps"][0]["answers"] if task.answer["steps"] else []
     return {normalize(answer) for answer in answers} - {"yes", "no", ""}

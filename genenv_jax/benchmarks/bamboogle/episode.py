@@ -1,7 +1,7 @@
-"""One attempt at a question with searches, and the search, which needs no corpus.
+"""One attempt at a question with searches, and the search itself, which needs no corpus.
 
-What is found are the task's own two sub-questions with their answers.  The second sub-question names the
-answer of the first, so it is found only by a query that names that answer too, or after the first was
+A search finds the task's own two sub-questions with their answers.  The second sub-question names the
+answer to the first, so it is found only by a query that also names that answer, or after the first was
 found.  Queries that resemble neither find nothing.
 """
 
@@ -19,9 +19,9 @@ NOTHING = "no results"
 MAX_SEARCHES = 3
 _SEARCH, _END_SEARCH = "<search>", "</search>"
 _END_ANSWER = "</answer>"
-_LEAST_SIMILARITY = 0.4  # of a query and the sub-question that it finds
-_SEARCH_CHARS = 2_000  # of an answer that searches
-_INFORMATION_CHARS = 1_000  # of what comes back
+_LEAST_SIMILARITY = 0.4  # between a query and the sub-question that it finds
+_SEARCH_CHARS = 2_000  # longest answer with a search
+_INFORMATION_CHARS = 1_000  # a longer search result is cut
 _QUERY_CHARS = 400
 _COMMON = frozenset(
     "of in on at by for to from with and or is are was were be been did do does has have had that "
@@ -32,14 +32,14 @@ _COMMON = frozenset(
 class SearchEpisode(Episode):
     """A question, searches and an answer.
 
-    Each answer of the agent is either a search, `<search>query</search>`, or the end.  The tag that is
-    closed first decides.  A search beyond `MAX_SEARCHES` finds nothing; the next one ends the episode without
-    an answer.
+    Each of the agent's answers is a search, `<search>query</search>`, or the final answer.  The tag that is
+    closed first decides.  The first search beyond `MAX_SEARCHES` finds nothing; the next one ends the episode
+    without an answer.
 
     Args:
       opening: the messages that the agent reads first.
       steps: the question's two sub-questions, [{"question", "answers"}, ...].
-      finish: scores the last answer.
+      finish: scores the final answer.
     """
 
     def __init__(
@@ -62,7 +62,7 @@ class SearchEpisode(Episode):
         return dataclasses.replace(after, detail={**after.detail, **counts})
 
     def _search(self, answer: str) -> Score | str:
-        """What an answer's search finds, or the score that it ends with."""
+        """What an answer's search finds, or the score if the answer ends the episode."""
         if rejection := check_text(answer, MAX_CHARS):
             return Score(0.0, False, False, rejection.reason)
         query = _query(answer)
@@ -84,12 +84,12 @@ class SearchEpisode(Episode):
 
 
 def search_answer(question: str) -> str:
-    """An answer that searches."""
+    """The answer that searches for `question`."""
     return f"{_SEARCH}{question}{_END_SEARCH}"
 
 
 def _query(answer: str) -> str | None:
-    """The first search, if it is closed before an answer is; else None."""
+    """The first search query, if its tag closes before an answer's does; else None."""
     start = answer.find(_SEARCH)
     end = answer.find(_END_SEARCH, start + len(_SEARCH)) if start >= 0 else -1
     if end < 0:
@@ -99,12 +99,12 @@ def _query(answer: str) -> str | None:
 
 
 def find(query: str, steps: Sequence[Mapping[str, Any]], found: set[int]) -> int | None:
-    """The index of the sub-question that is most like the query; None where none is like it.
+    """The index of the sub-question most similar to the query; None if none is similar enough.
 
     Args:
-      query: what the agent looks for.
+      query: the agent's search query.
       steps: sub-questions, [{"question", "answers"}, ...].
-      found: those that were found before.
+      found: indices of the sub-questions found so far.
     """
     best, best_value = None, 0.0
     for index, step in enumerate(steps):
@@ -117,7 +117,7 @@ def find(query: str, steps: Sequence[Mapping[str, Any]], found: set[int]) -> int
 
 
 def similarity(query: str, question: str) -> float:
-    """F1 of the two texts' sets of words, common words aside; in [0, 1]."""
+    """F1 of the two texts' word sets without common words; in [0, 1]."""
     a, b = _words(query), _words(question)
     return 2 * len(a & b) / (len(a) + len(b)) if a and b else 0.0
 

@@ -1,4 +1,4 @@
-"""The simulator's side of Bamboogle: what it wrote is read into a task, and checked."""
+"""The simulator's side of Bamboogle: parses its output into a task and checks the task."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from genenv_jax.benchmarks.headers import ANSWER, TASK, parse_headers
 from genenv_jax.benchmarks.safe_parse import parse_json
 from genenv_jax.benchmarks.wording import fold
 
-BAD_STEPS = "bad_steps"  # sub-questions that are missing or not well formed
-LEAKED = "leaked"  # the question holds its own answer
+BAD_STEPS = "bad_steps"  # sub-questions are missing or malformed
+LEAKED = "leaked"  # the question contains its own answer
 
 _MAX_QUESTION = 500
 _MAX_ANSWER = 200
@@ -32,7 +32,7 @@ def write(task: Task) -> str:
 
 
 def read(text: str, seed: Task) -> Task | Rejection:
-    """The task that a generation holds, of two hops where the seed is; UNPARSABLE or BAD_STEPS.  Total."""
+    """Parses a generation into a task with as many hops as the seed; UNPARSABLE or BAD_STEPS.  Total."""
     headers = [TASK, ANSWER]
     two_hops = bool(seed.answer["steps"])
     if two_hops:
@@ -70,9 +70,9 @@ def _is_steps(value: Any) -> bool:
 def fault(task: Task) -> Rejection | None:
     """What is wrong with a question, its answers and its sub-questions; None for a sound task.
 
-    Sizes; answers that are nothing but articles and punctuation, or yes and no at once; a question that holds
-    its answer (yes and no aside), be it in look-alike or between invisible letters; a final answer that the
-    second sub-question does not lead to.
+    Checks sizes; answers that are only articles and punctuation, or both yes and no; a question that contains
+    its answer (except yes and no), even with look-alike or invisible letters; a final answer that the second
+    sub-question does not lead to.
     """
     question, answers, steps = prompts.question(task), task.answer["answers"], task.answer["steps"]
     pairs = [(question, answers), *((step["question"], step["answers"]) for step in steps)]
@@ -98,7 +98,7 @@ def fault(task: Task) -> Rejection | None:
 
 
 def _agree(left: str, right: str) -> bool:
-    """Whether one normalised answer holds the other, or both have the same words or letters."""
+    """Whether one normalised answer contains the other, or both have the same words or letters."""
     if left in right or right in left or left.replace(" ", "") == right.replace(" ", ""):
         return True
     return sorted(left.split()) == sorted(right.split())

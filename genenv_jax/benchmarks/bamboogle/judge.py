@@ -1,7 +1,7 @@
 """An optional judge: a language model behind an OpenAI-compatible endpoint.
 
-Two answers can mean the same and share no word ("1944" and "the year of D-Day"); some papers let a model
-decide.  The verdict is a metric of its own and needs the package `openai`, which is imported when used.
+Two answers can mean the same without sharing a word ("1944" and "the year of D-Day"), so some papers let a
+model decide.  The verdict is a separate metric and needs the package `openai`, which is imported on use.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 from collections.abc import Sequence
 
-_SECONDS = 20.0  # for one verdict
+_SECONDS = 20.0  # per verdict
 _MAX_PREDICTION = 2_000
 _PROMPT = """\
 Decide whether a proposed answer to a question means the same as a reference answer. The question and the \
@@ -30,7 +30,7 @@ def judge_prompt(question: str, golds: Sequence[str], prediction: str) -> str:
 
 
 def read_verdict(text: str) -> bool:
-    """The judge's word; ValueError where it is neither."""
+    """The judge's verdict; raises ValueError if the text is neither "correct" nor "incorrect"."""
     word = text.strip().strip('".*`').lower()
     if word.startswith("incorrect"):
         return False
@@ -40,13 +40,13 @@ def read_verdict(text: str) -> bool:
 
 
 class EndpointJudge:
-    """Asks a model at temperature 0; the client is made when first used, so this can be pickled.
+    """Asks a model at temperature 0; the client is created on first use, so the judge can be pickled.
 
-    The key is read from $OPENAI_API_KEY, if there is one.
+    The API key comes from $OPENAI_API_KEY, if set.
 
     Args:
       url: base URL of an OpenAI-compatible endpoint, for example http://localhost:8000/v1.
-      model: its name there.
+      model: the model's name at that endpoint.
     """
 
     def __init__(self, url: str, model: str):
@@ -57,7 +57,7 @@ class EndpointJudge:
         return {**self.__dict__, "_client": None}
 
     def __call__(self, question: str, golds: Sequence[str], prediction: str) -> bool:
-        """The verdict.  Raises ImportError without the package, and what the client raises."""
+        """The verdict.  Raises ImportError without the package `openai`, and whatever the client raises."""
         if self._client is None:
             import openai
 

@@ -1,4 +1,4 @@
-"""What Bamboogle's two players read: the agent's and the simulator's messages."""
+"""The prompts of Bamboogle's two players, the agent and the simulator."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from genenv_jax.benchmarks.headers import ANSWER, TASK
 from genenv_jax.benchmarks.success_record import success_record
 
 STEPS_HEADER = "New Steps:"
-SEPARATOR = " | "  # between answers that are all right
+SEPARATOR = " | "  # between alternative answers
 
 
 _CLOSED_BOOK = """\
@@ -41,7 +41,7 @@ _STEPS_EXAMPLE = [
     {"question": "the second question, which names that answer", "answers": ["its answer"]},
 ]
 
-# The last line of a prompt: small models overlook the system message.
+# The last line of the prompt, because small models overlook the system message.
 _CUE = "\n\nEnd with <answer>your answer</answer>."
 
 
@@ -56,7 +56,7 @@ def write_steps(task: Task) -> str:
 
 
 def agent_messages(task: Task, searches: int) -> list[Message]:
-    """Instructions and the question; `searches` 0 is closed book."""
+    """Instructions and the question; `searches` 0 means closed book."""
     system = _SEARCH.format(searches=searches) if searches else _CLOSED_BOOK
     cue = "" if searches else _CUE
     return chat(system, f"Question: {question(task)}{cue}")

@@ -1,8 +1,8 @@
-"""The official score: exact match, F1 and sub-EM with the standard normalisation of question answering.
+"""The official score: exact match, F1 and sub-EM with the standard question-answering normalisation.
 
 Normalisation: lower case, no ASCII punctuation, no articles, single spaces (SQuAD; the same in Search-R1
 `verl/utils/reward_score/qa_em.py` and FlashRAG `flashrag/evaluator/utils.py`).  Each measure is the
-greatest over the gold answers.
+maximum over the gold answers.
 """
 
 from __future__ import annotations
@@ -17,8 +17,8 @@ from genenv_jax.benchmarks.safe_parse import check_text
 
 _ARTICLES = re.compile(r"\b(a|an|the)\b")
 _NO_PUNCTUATION = str.maketrans("", "", string.punctuation)
-_CLOSED = ("yes", "no", "noanswer")  # answers that have no part
-MAX_CHARS = 8_192  # of an answer that is read
+_CLOSED = ("yes", "no", "noanswer")  # answers without partial credit
+MAX_CHARS = 8_192  # longest answer that is read
 NO_ANSWER = "no_answer"
 MEASURES = ("em", "sub_em", "f1", "precision", "recall")
 _OPEN_TAG, _CLOSE_TAG = "<answer>", "</answer>"
@@ -30,9 +30,9 @@ def normalize(text: str) -> str:
 
 
 def extract(text: str) -> str:
-    """The last `<answer>...</answer>`, stripped, or the whole text where there is none.
+    """The contents of the last `<answer>...</answer>`, stripped, or the whole text if there is none.
 
-    Pairs are found from the left, each opening tag with the next closing one, as Search-R1 does.
+    Pairs are matched from the left, each opening tag with the next closing tag, as in Search-R1.
     """
     found = text
     position = 0
@@ -46,12 +46,12 @@ def extract(text: str) -> str:
 
 
 def measure(prediction: str, golds: Sequence[str]) -> dict[str, float]:
-    """How well a prediction agrees with its gold answers; all in [0, 1], and 0 where there are none.
+    """How well a prediction agrees with its gold answers; all in [0, 1], and 0 without gold answers.
 
     Returns:
       em: equality after normalisation.
-      sub_em: a gold answer is contained in the prediction, both normalised ("acc" in FlashRAG).
-      f1, precision, recall: of words; 0 where one of the two is yes, no or noanswer and they differ.
+      sub_em: the prediction contains a gold answer, both normalised ("acc" in FlashRAG).
+      f1, precision, recall: over words; 0 if one of the two is yes, no or noanswer and they differ.
     """
     found, best = normalize(prediction), dict.fromkeys(MEASURES, 0.0)
     for expected in map(normalize, golds):
@@ -62,7 +62,7 @@ def measure(prediction: str, golds: Sequence[str]) -> dict[str, float]:
 
 
 def _words(found: str, expected: str) -> tuple[float, float, float]:
-    """(F1, precision, recall) of the words of two normalised texts."""
+    """(F1, precision, recall) over the words of two normalised texts."""
     if found != expected and (found in _CLOSED or expected in _CLOSED):
         return 0.0, 0.0, 0.0
     left, right = found.split(), expected.split()
@@ -74,10 +74,10 @@ def _words(found: str, expected: str) -> tuple[float, float, float]:
 
 
 def score(golds: Sequence[str], answer: str, reward: str) -> Score:
-    """Success is exact match; the reward is the measure of that name.  `detail` has all measures.
+    """Success is exact match; the reward is the measure named `reward`.  `detail` has all measures.
 
-    The reason of a wrong answer is "no_answer_tag" where all of the text is the answer, which is seldom
-    meant.
+    A wrong answer has the reason "no_answer_tag" if the whole text was taken as the answer, which is seldom
+    intended.
     """
     rejection = check_text(answer, MAX_CHARS)
     if rejection:
@@ -96,11 +96,11 @@ def official_metrics(results: Sequence[tuple[Task, Score]]) -> dict[str, float]:
 
     Returns:
       accuracy                          share of successes (the headline; exact match);
-      em, f1, sub_em, precision, recall see `measure`; an answer that was not read counts 0;
-      searches, found                   with a search tool: searches made and sub-questions found, a
+      em, f1, sub_em, precision, recall see `measure`; an unreadable answer counts 0;
+      searches, found                   with a search tool: searches made and sub-questions found, per
                                         question;
-      judge, judge_failures             with a judge: share that it calls correct, of those that it
-                                        judged; share of verdicts that could not be had.
+      judge, judge_failures             with a judge: share of judged answers that it calls correct;
+                                        share of verdicts that could not be obtained.
     """
     if not results:
         return {"accuracy": 0.0}

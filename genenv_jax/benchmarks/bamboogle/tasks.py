@@ -1,7 +1,7 @@
-"""Reads Bamboogle's 125 questions, with their two sub-questions each, into tasks.
+"""Reads Bamboogle's 125 questions, each with its two sub-questions, into tasks.
 
 The file is comp-gap's `data/bamboogle.json`, the copy that has the sub-questions.  Two other published
-copies hold the same questions and answers.
+copies have the same questions and answers.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ def find_directory(data_dir: str | os.PathLike[str] | None = None) -> pathlib.Pa
 
 
 def splits(directory: pathlib.Path) -> dict[str, list[Task]]:
-    """All tasks under the official split name: {"test": 125 tasks}."""
+    """All tasks by official split name: {"test": 125 tasks}."""
     return {TEST: load(directory)}
 
 
@@ -34,16 +34,16 @@ def load(directory: pathlib.Path, origin: str = "eval", verify_files: bool = Fal
 
     Args:
       directory: what `find_directory` returns.
-      origin: `Task.origin` of what is loaded.
-      verify_files: compares the file with the table of published files.
+      origin: `Task.origin` of the loaded tasks.
+      verify_files: check the file against the table of published files.
 
     Returns:
-      Tasks with the ids `bamboogle_1` ...; `answer` is {"answers": [...], "steps": [{"question",
+      Tasks with ids `bamboogle_1` ...; `answer` is {"answers": [...], "steps": [{"question",
       "answers"}, {"question", "answers"}]}.
 
     Raises:
       FileNotFoundError: the file is missing.
-      ValueError: a malformed record, named as file:record.
+      ValueError: a record is malformed; names it as file:record.
     """
     if verify_files:
         data_files.verify("bamboogle", directory, [FILE])
@@ -72,7 +72,7 @@ def make_task(
     steps: list[dict[str, Any]],
     **fields: Any,
 ) -> Task:
-    """A task of one question; `steps` are its sub-questions ([] for a question of one hop)."""
+    """A task from one question; `steps` are its sub-questions ([] for a one-hop question)."""
     return Task(
         id=task_id,
         benchmark="bamboogle",
@@ -84,7 +84,7 @@ def make_task(
 
 
 def sub_tasks(task: Task) -> list[Task]:
-    """The sub-questions of a task as tasks of one hop, with the ids `<id>:1` and `<id>:2`."""
+    """The sub-questions of a task as one-hop tasks, with ids `<id>:1` and `<id>:2`."""
     return [
         make_task(f"{task.id}:{n}", step["question"], step["answers"], [], origin=task.origin)
         for n, step in enumerate(task.answer["steps"], 1)
@@ -102,5 +102,5 @@ def _texts(entry: dict[str, Any], name: str, where: str) -> list[str]:
     values = field(entry, name, list, where)
     if not values or not all(isinstance(value, str) for value in values):
         raise ValueError(f"{where}: {name!r} is not a list of texts")
-    # One entry holds two answers.
+    # One entry contains two answers.
     return [part.strip() for text in values for part in text.split("|")]

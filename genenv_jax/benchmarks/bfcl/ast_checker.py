@@ -1,15 +1,15 @@
-"""BFCL's single-turn checker: are these calls the calls that were asked for?
+"""BFCL's single-turn checker: compares an agent's calls with the ground truth.
 
 The rules of `check` are those of `bfcl_eval/eval_checker/ast_eval/ast_checker.py` (BFCL v4, Apache-2.0),
-written anew from their description; the error words are the official ones.  Where the official code
-raises (a malformed schema, an int that overflows a float), it reports CHECKER_ERROR.
+reimplemented from their description with the official error words.  Where the official code raises (a
+malformed schema, an int that overflows a float), `check` reports CHECKER_ERROR.
 
-`check_in_order` is a stricter rule of our own for calls that are meant to be executed: there the case and
-the punctuation of a string matter, and often the order of the calls.
+`check_in_order` is our own stricter rule for calls that are meant to be executed: for them the case and
+punctuation of strings matter, and often the order of the calls.
 
 Data shapes:
   tools         [{"name", "parameters": {"type": "dict", "properties": {...}, "required": [...]}}]
-  calls         [{name: {argument: value}}]                  what the agent wrote, decoded
+  calls         [{name: {argument: value}}]                  the agent's decoded calls
   ground_truth  [{name: {argument: [acceptable value, ...]}}] with "" for "may be left out"
 """
 
@@ -61,11 +61,11 @@ _IGNORED_IN_STRINGS = re.compile(r"[ ,./\-_*^]")
 _Tool = Mapping[str, Any]
 _Call = Mapping[str, Mapping[str, Any]]
 _Expected = Mapping[str, Mapping[str, list[Any]]]
-_Standard = Callable[[str], str]  # the form of a string in which it is compared
+_Standard = Callable[[str], str]  # normalizes a string for comparison
 
 
 def convert(value: Any, schema: Mapping[str, Any], language: str) -> Any:
-    """The value that the checker compares: Java and JavaScript source text becomes a Python value.
+    """Converts an argument for comparison: Java and JavaScript source text becomes a Python value.
 
     Args:
       value: decoded argument; source text for Java and JavaScript.
@@ -74,7 +74,7 @@ def convert(value: Any, schema: Mapping[str, Any], language: str) -> Any:
 
     Raises:
       TypeError: a Java or JavaScript argument that is not text.
-      KeyError, NotImplementedError, ValueError: a type that the language does not have.
+      KeyError, NotImplementedError, ValueError: a type that the language lacks.
     """
     if language == "python":
         return value
@@ -86,7 +86,7 @@ def convert(value: Any, schema: Mapping[str, Any], language: str) -> Any:
 
 
 def standardize_string(text: str) -> str:
-    """Drops spaces and , . / - _ * ^, lowers the case, turns ' into a double quote."""
+    """Drops spaces and , . / - _ * ^, lower-cases, and turns ' into a double quote."""
     return _IGNORED_IN_STRINGS.sub("", text).lower().replace("'", '"')
 
 
@@ -101,7 +101,7 @@ def check(
 
     Args:
       tools: function descriptions shown to the agent.
-      calls: decoded calls, one {name: arguments} each.
+      calls: decoded calls, each {name: arguments}.
       ground_truth: acceptable calls.
       kind: "simple" (one call, the first tool), "multiple" (one call, the tool that the ground
         truth names) or "parallel" (each acceptable call takes the first call that satisfies it,
@@ -109,7 +109,7 @@ def check(
       language: "python", "java" or "javascript".
 
     Returns:
-      "" where the calls are accepted, else the official `error_type`.
+      "" if the calls are accepted, else the official `error_type`.
     """
     try:
         if kind == "parallel":
@@ -125,12 +125,11 @@ def check(
 def check_in_order(
     tools: Sequence[_Tool], calls: Sequence[_Call], ground_truth: Sequence[_Expected]
 ) -> str:
-    """Checks decoded Python calls one by one against a ground truth, strings as they are; total.
+    """Checks decoded Python calls one by one against a ground truth, without normalizing strings; total.
 
-    As `check`, but strings must be equal to the last character, call k must be the acceptable call k, and
-    the "" that says "may be left out" is not taken for a value.
-    Whether two calls may change places depends on what they do, which only their execution shows, so the
-    order of the ground truth is always required.
+    Like `check`, but strings must be identical, call k must match acceptable call k, and the "" that marks
+    "may be left out" is not accepted as a value.  Only execution can show whether two calls may be
+    reordered, so the order of the ground truth is always required.
     """
     try:
         if len(calls) != len(ground_truth):
@@ -149,7 +148,7 @@ def check_in_order(
 def _without_marks(
     options_of: Mapping[str, list[Any]], arguments: Mapping[str, Any]
 ) -> dict[str, list[Any]]:
-    """Acceptable values of the arguments that were given, without the mark for "may be left out"."""
+    """Acceptable values, without the mark for "may be left out" on arguments that were given."""
     return {
         name: (name in arguments and [option for option in options if option != ""]) or options
         for name, options in options_of.items()
@@ -174,7 +173,7 @@ def _check_parallel(
     free = list(range(len(calls)))
     for expected in ground_truth:
         tool = _find_tool(tools, next(iter(expected)))
-        for candidate in free:  # greedy, as the official checker: no search over assignments
+        for candidate in free:  # greedy, like the official checker: no search over assignments
             if not _check_call(tool, calls[candidate], expected, language):
                 free.remove(candidate)
                 break
@@ -252,7 +251,7 @@ def _check_type(
     """`type_checker`: (error or "", whether the value stands for a variable).
 
     Types must be identical, so True is not an integer.  An option whose type differs from the
-    schema's says that a variable or an expression was asked for; then its type is accepted too.
+    schema's means that a variable or an expression is expected; its type is accepted too.
     Elements are checked one level deep.
     """
     option_type = _option_type(options)
@@ -269,7 +268,7 @@ def _check_type(
                 return "", is_variable
         error = "type_error:nested"
     if option_type is not None and type(value) is option_type:
-        # A nested failure stays a failure even where the outer types agree.
+        # A nested failure stays a failure even if the outer types agree.
         return ("", True) if error == "type_error:simple" else (error, True)
     return "type_error:simple", is_variable
 

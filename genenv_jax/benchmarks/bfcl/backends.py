@@ -1,17 +1,17 @@
-"""BFCL's stateful classes (a file system, a ticket desk, ...), executed without evaluating text.
+"""Runs BFCL's stateful classes (a file system, a ticket desk, ...) without `eval`.
 
-The classes are the official ones, from the package `bfcl-eval`.  Its own dependencies pin versions that
-do not go together with JAX, and its classes need only `mpmath`, so it is installed without them
-(`INSTALL`).  Only the modules of the classes are imported: nothing of the package's models, networks or
-result directories.
+The classes are the official ones, from the package `bfcl-eval`.  Its dependencies pin versions that conflict
+with JAX, and its classes need only `mpmath`, so it is installed without its dependencies (`INSTALL`).  Only
+the modules of the classes are imported; the package's models, network code and result directories are not
+touched.
 
-The official code (`eval_checker/multi_turn_eval/multi_turn_utils.py`) writes each decoded call out as text
-again, puts the name of an object before every method name and gives the text to `eval`.  Here a call is
-looked up among the public methods of the task's objects and called.  The results are the same, except:
-  * the names of Python's built-in functions and of the official module's own variables are unknown
-    functions here; there `dict(result=5)` or `open(...)` is executed;
-  * text inside a string that looks like a call of a method is left alone; there it gets the object's name;
-  * numbers that would take minutes, and arguments that double at every call, are rejected by `_check_size`.
+The official code (`eval_checker/multi_turn_eval/multi_turn_utils.py`) turns each decoded call back into text,
+prefixes every method name with the name of its object and passes the text to `eval`.  Here a call is looked
+up among the public methods of the task's objects and called.  The results are the same, except:
+  * Python's built-in functions and the official module's own variables are unknown functions here; the
+    official code executes `dict(result=5)` or `open(...)`;
+  * text inside a string that looks like a method call stays unchanged; the official code prefixes it too;
+  * `_check_size` rejects numbers that would take minutes, and arguments that double at every call.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ from genenv_jax.benchmarks.safe_parse import MAX_CHARS, MAX_DEPTH, parse_calls
 INSTALL = "pip install --no-deps bfcl-eval==2026.3.23 && pip install mpmath==1.3.0"
 
 _PACKAGE = "bfcl_eval.eval_checker.multi_turn_eval.func_source_code"
-CLASSES = {  # and their modules
+CLASSES = {  # class -> module
     "GorillaFileSystem": "gorilla_file_system",
     "MathAPI": "math_api",
     "MessageAPI": "message_api",
@@ -47,20 +47,20 @@ CLASSES = {  # and their modules
     "VehicleControlAPI": "vehicle_control",
 }
 _STATELESS = "MathAPI"
-# Names that the official executor rejects before it evaluates a call.
+# Names that the official executor rejects before evaluating a call.
 _FORBIDDEN = ("kill", "exit", "quit", "remove", "unlink", "popen", "Popen", "run")
 _PRECISIONS = {
     "logarithm": "precision",
     "square_root": "precision",
     "round_number": "decimal_places",
 }
-_MAX_RESULT_BITS = 14_300  # a little more than the 4,300 digits that Python writes out
-_MAX_PRECISION = 500  # digits; no reference asks for more than 10
-_MAX_NODES = 10_000  # files and directories that `du` and `find` walk through
-_MAX_WEIGHT = 50_000  # characters of the arguments of one call, results inside them included
+_MAX_RESULT_BITS = 14_300  # slightly more than the 4,300 digits that Python prints
+_MAX_PRECISION = 500  # digits; no reference uses more than 10
+_MAX_NODES = 10_000  # files and directories that `du` and `find` may visit
+_MAX_WEIGHT = 50_000  # characters of one call's arguments, including results inside them
 _ERROR = "Error during execution: "
 
-# The official classes share dictionaries of their modules, and mpmath's precision is global.
+# The official classes share module-level dictionaries, and mpmath's precision is global.
 _ONE_AT_A_TIME = threading.Lock()
 
 
@@ -70,7 +70,7 @@ def is_installed() -> bool:
 
 
 def require() -> None:
-    """Raises ValueError with the remedy where the classes cannot be executed."""
+    """Raises ValueError with the remedy if the classes cannot be executed."""
     if not is_installed():
         raise ValueError(
             "benchmark.multi_turn_rule: 'conversation' and 'turn_state' execute calls with the package "
@@ -79,7 +79,7 @@ def require() -> None:
 
 
 def package_version() -> str:
-    """Version of the package whose classes are executed; "" where there is none."""
+    """Version of the package that provides the classes; "" if it is not installed."""
     try:
         return importlib.metadata.version("bfcl-eval")
     except importlib.metadata.PackageNotFoundError:
@@ -88,7 +88,7 @@ def package_version() -> str:
 
 @dataclasses.dataclass(frozen=True)
 class Call:
-    """One decoded call: a name and its arguments, with calls inside as `Call`, dictionaries as `_Entries`."""
+    """One decoded call: a name and arguments, with nested calls as `Call`, dictionaries as `_Entries`."""
 
     name: str
     arguments: Mapping[str, Any]
@@ -96,7 +96,7 @@ class Call:
 
 @dataclasses.dataclass(frozen=True)
 class _Entries:
-    """A dictionary as an argument: each value may hold calls.  None where it cannot be written."""
+    """A dictionary argument whose values may hold calls.  None if it cannot be written."""
 
     values: Mapping[str, Any] | None
 
@@ -108,18 +108,18 @@ def decode(
     max_calls: int = 128,
     parameter_order: Mapping[str, Sequence[str]] | None = None,
 ) -> list[Call] | Rejection:
-    """Reads an agent's answer as `default_decode_execute_prompting` and the official executor do.
+    """Reads an agent's answer like `default_decode_execute_prompting` and the official executor.
 
-    A dictionary whose values are all dictionaries is read as a call inside the call, and an empty one
-    makes the answer undecodable, as there.
+    As in the official code, a dictionary whose values are all dictionaries is read as a nested call, and an
+    empty dictionary makes the answer undecodable.
 
     Args:
-      text: what a model wrote.
+      text: the model's answer.
       max_chars: longest text, in characters.
       max_depth: deepest nesting of brackets.
       max_calls: most calls in one answer (the longest reference answer has 34).
-      parameter_order: see `safe_parse.parse_calls`; None drops positional arguments, as the official
-        decoder does.
+      parameter_order: see `safe_parse.parse_calls`; None drops positional arguments, like the official
+        decoder.
     """
     calls = parse_calls(text, max_chars, max_depth, parameter_order)
     if isinstance(calls, Rejection):
@@ -136,14 +136,14 @@ def decode(
 
 
 def as_calls(parsed: Sequence[Mapping[str, Mapping[str, Any]]]) -> list[Call]:
-    """What `safe_parse.parse_calls` returns as calls."""
+    """Converts the output of `safe_parse.parse_calls` to `Call`s."""
     return [Call(name, arguments) for call in parsed for name, arguments in call.items()]
 
 
 def reference(calls: Sequence[str], order: Mapping[str, Sequence[str]]) -> list[Call]:
-    """The calls of a reference answer, whose positional arguments are bound by `order`.
+    """The calls of a reference answer, with positional arguments bound by `order`.
 
-    Raises ValueError where they do not parse.
+    Raises ValueError if they do not parse.
     """
     parsed = parse_calls(f"[{', '.join(calls)}]", 1 << 20, parameter_order=order)
     if isinstance(parsed, Rejection):
@@ -152,17 +152,17 @@ def reference(calls: Sequence[str], order: Mapping[str, Sequence[str]]) -> list[
 
 
 def written(calls: Sequence[Call]) -> str:
-    """Reference calls as an agent writes them, every argument named."""
+    """Reference calls as an agent writes them, with named arguments."""
     return f"[{', '.join(map(written_call, calls))}]"
 
 
 def written_call(call: Call) -> str:
-    """One call, every argument named."""
+    """One call as text, with named arguments."""
     return f"{call.name}({', '.join(f'{key}={value!r}' for key, value in call.arguments.items())})"
 
 
 def _plan(value: Any) -> Any:
-    """An argument as the official executor would read it after writing it out."""
+    """An argument as the official executor reads it back from its text."""
     if not isinstance(value, dict):
         return value
     if all(isinstance(entry, dict) for entry in value.values()):
@@ -174,7 +174,7 @@ def _plan(value: Any) -> Any:
     for key, entry in value.items():
         planned = _plan(entry)
         try:
-            written = ast.literal_eval(f"'{key}'")  # a key is written out between quotes, unescaped
+            written = ast.literal_eval(f"'{key}'")  # officially, keys are quoted without escaping
         except (SyntaxError, ValueError, MemoryError):
             written = None
         if not isinstance(written, str) or entries is None:
@@ -190,18 +190,18 @@ Scenario = Mapping[str, Any]  # made by `scenario`
 def scenario(
     classes: Sequence[str], config: Mapping[str, Any], long_context: bool = False
 ) -> dict[str, Any]:
-    """What the objects of a conversation start from, as JSON.
+    """The starting point of a conversation's objects, as JSON.
 
     Args:
       classes: names of the classes, in the order of the record.
-      config: their initial states by class name (`initial_config` of the record).
-      long_context: whether they pad what they return (the long_context category).
+      config: initial states by class name (`initial_config` of the record).
+      long_context: whether the objects pad their results (the long_context category).
     """
     return {"classes": list(classes), "config": dict(config), "long_context": long_context}
 
 
 class _Consulted(dict):
-    """A dictionary that notes which of its keys are asked for."""
+    """A dictionary that records which keys are looked up."""
 
     def __init__(self, values: Mapping[str, Any]):
         super().__init__(values)
@@ -218,9 +218,9 @@ class _Consulted(dict):
 
 
 def keys_read(name: str, config: Mapping[str, Any]) -> set[str]:
-    """The keys of an initial state that its class reads, with those that it looks for in vain.
+    """The keys that a class looks up in its initial state, including absent ones.
 
-    Raises ValueError where the state does not load.
+    Raises ValueError if the state does not load.
     """
     if name == _STATELESS:
         return set()
@@ -243,13 +243,13 @@ def _load(made: Any, name: str, state: dict[str, Any], long_context: bool) -> No
 
 
 class Backends:
-    """One set of objects with their state; calls change it.
+    """A set of stateful objects that calls are executed on.
 
     Args:
       scenario: classes and initial state, see `scenario`.
 
     Raises:
-      ValueError: the package is absent, a class is unknown or a state cannot be loaded.
+      ValueError: the package is missing, a class is unknown or a state cannot be loaded.
     """
 
     def __init__(self, scenario: Scenario):
@@ -263,29 +263,29 @@ class Backends:
                 _load(made, name, state, scenario["long_context"])
             self.objects[name] = made
             for method, function in inspect.getmembers(made, predicate=inspect.ismethod):
-                if not method.startswith("_"):  # a later class hides an earlier one's, as there
+                if not method.startswith("_"):  # later classes override earlier ones, as officially
                     self._methods[method] = function
 
     def parameter_order(self) -> dict[str, tuple[str, ...]]:
-        """The order of each method's parameters, by which reference calls are bound."""
+        """The order of each method's parameters, used to bind reference calls."""
         return {
             name: tuple(inspect.signature(method).parameters)
             for name, method in self._methods.items()
         }
 
     def run_reference(self, calls: Sequence[str]) -> list[str]:
-        """Executes reference calls written as text; returns one result a call."""
+        """Executes reference calls given as text; returns one result per call."""
         return [self.run(call) for call in reference(calls, self.parameter_order())]
 
     def run(self, call: Call) -> str:
-        """Executes one call and returns its result as text, as the official executor writes it."""
+        """Executes one call and returns its result as text, in the official executor's format."""
         try:
             with _ONE_AT_A_TIME, decimal.localcontext():
                 return _text(self._call(call))
-        except Exception as error:  # any error of a class is a result, there as here
+        except Exception as error:  # any error of a class is a result, as officially
             try:
                 return f"{_ERROR}{error}"
-            except Exception:  # an error whose own text cannot be made
+            except Exception:  # the error itself cannot be converted to text
                 return f"{_ERROR}{type(error).__name__}"
 
     def _call(self, call: Call) -> Any:
@@ -309,11 +309,11 @@ class Backends:
             case _Entries(values=values):
                 return {key: self._argument(entry) for key, entry in values.items()}
         if _is_infinite(value):
-            raise NameError("name 'inf' is not defined")  # how an infinite number is written out
+            raise NameError("name 'inf' is not defined")  # infinity prints as `inf`
         return value
 
     def _check_size(self, name: str, arguments: Mapping[str, Any]) -> None:
-        """Rejects what would run for minutes: ValueError, as Python raises for very long integers."""
+        """Rejects calls that would run for minutes: ValueError, like Python for very long integers."""
         if not _is_light(arguments):
             raise ValueError(f"arguments of more than {_MAX_WEIGHT} characters")
         owner = self._methods[name].__self__
@@ -321,7 +321,7 @@ class Backends:
         if kind == "MathAPI":
             _check_numbers(name, arguments)
         elif kind == "GorillaFileSystem" and name in ("du", "find"):
-            # Copies of directories share their contents, so a few calls make a tree without end.
+            # Copied directories share their contents, so a few calls can build an endless tree.
             waiting, seen = [owner.root], 0
             while waiting:
                 entry = waiting.pop()
@@ -332,7 +332,7 @@ class Backends:
 
 
 def _is_light(value: Any) -> bool:
-    """Whether a value is small when written out: results inside arguments can double at every call."""
+    """Whether a value is small as text: results inside arguments can double at every call."""
     waiting, weight = [value], 0
     while waiting and weight <= _MAX_WEIGHT:
         entry = waiting.pop()
@@ -375,18 +375,18 @@ def _text(result: Any) -> str:
     if type(result) is dict:
         try:
             return json.dumps(result)
-        except Exception:  # a value that JSON does not know, or a dictionary that holds itself
+        except Exception:  # not a JSON value, or a dictionary that contains itself
             return str(result)
     return str(result)
 
 
 def is_error(result: str) -> bool:
-    """Whether a result says that a call failed: an exception, or a dictionary with an "error"."""
+    """Whether a result reports a failed call: an exception, or a dictionary with an "error"."""
     return result.startswith((_ERROR, '{"error":'))
 
 
 def same_state(one: Backends, other: Backends) -> bool:
-    """Whether all public attributes of all objects are equal (the official state rule)."""
+    """Whether all public attributes of all objects are equal (official state rule)."""
     with _ONE_AT_A_TIME:
         for name, reference_object in other.objects.items():
             found = vars(one.objects[name])
@@ -396,6 +396,6 @@ def same_state(one: Backends, other: Backends) -> bool:
                 try:
                     if attribute not in found or found[attribute] != value:
                         return False
-                except RecursionError:  # directories that hold themselves; officially an error
+                except RecursionError:  # directories that contain themselves; officially an error
                     return False
     return True

@@ -1,36 +1,36 @@
 """The Berkeley Function Calling Leaderboard (BFCL v3 and v4) as a benchmark.
 
-Which rule scores which category:
-  * single-turn categories: the official AST checker (`ast_checker`), and for (ir)relevance the
-    official "does it decode into a call" rule, under which any broken text is a correct "no call": it is
-    a success, but has no reward unless it says so in words (`turns.refuses`);
-  * multi-turn categories: what the option `multi_turn_rule` says.
+Scoring rule by category:
+  * single-turn categories: the official AST checker (`ast_checker`).  (Ir)relevance uses the official
+    "does it decode into a call" rule, under which any broken text is a correct "no call".  Such a text is
+    a success, but earns no reward unless it refuses in words (`turns.refuses`);
+  * multi-turn categories: the option `multi_turn_rule`.
       "conversation"  the official rule: whole conversations in episodes, state and response compared
                       after every turn (`multi_turn`).  Metrics have the official names.
       "turn_state"    the GenEnv paper's protocol, each turn on its own, executed: the reference calls
-                      of the turns before it are executed for both sides, then the agent's answer;
-                      state and response are compared.  Needless calls cost reward
-                      (`multi_turn.score_turn`).  Metrics are named `<category>_turn_state`.
-      "turn_static"   the same protocol without execution: the calls must be the reference calls, in
-                      their order, with strings that are equal to the last character
-                      (`ast_checker.check_in_order`), so equivalent detours fail, and so do calls that
-                      could as well change places.  Metrics are named `<category>_static_match`.
+                      of earlier turns are executed on both sides, then the agent's answer; state and
+                      response are compared.  Unneeded calls cost reward (`multi_turn.score_turn`).
+                      Metrics are named `<category>_turn_state`.
+      "turn_static"   the same protocol without execution: the calls must be the reference calls in the
+                      same order, with identical strings (`ast_checker.check_in_order`).  So equivalent
+                      detours fail, and so does any reordering, even of independent calls.  Metrics are
+                      named `<category>_static_match`.
 
-The paper takes turns independently and does not publish how it compares them.  "turn_state" and
+The paper scores turns independently and does not publish how it compares them.  "turn_state" and
 "conversation" execute calls with the package bfcl-eval (`backends.INSTALL`); `configs/bfcl.py` chooses
-"turn_state" where it is installed.  "turn_static", the default of the class, needs no package, and it also
-judges generated tasks with functions of their own, which nothing can execute.  Under "turn_state" a generated
-task keeps its seed's functions and must fit its state, which the simulator sees only in part.
+"turn_state" if it is installed.  "turn_static", the default of the class, needs no package and can also judge
+generated tasks with new functions, which nothing can execute.  Under "turn_state" a generated task keeps its
+seed's functions and must fit its seed's state, of which the simulator sees only part.
 
-With `episodes` agents are trained on whole conversations: the seeds are conversations, played in episodes
-that only grow (`episode`), and the simulator writes whole ones, with state, requests and calls
-(`conversations`), which are proven by execution (`soundness`).
+With `episodes`, agents train on whole conversations: the seeds are conversations, played in episodes that
+only grow (`episode`), and the simulator writes whole conversations with state, requests and calls
+(`conversations`), which are validated by execution (`soundness`).
 
-`turns` knows all of tasks that are answered once, `conversations` all of whole conversations; the class asks
-the one to which a task belongs.
+`turns` handles tasks that are answered once, `conversations` handles whole conversations; the class
+delegates each task to one of them.
 
-`version` says whose records are read, "v3" or "v4".  The rules are those of v4 (bfcl-eval 2026.3.23) for
-both: of v3 there are the data and the aggregates.
+`version` selects the records, "v3" or "v4".  Both use the rules of v4 (bfcl-eval 2026.3.23); only the data
+and the aggregates of v3 are its own.
 """
 
 from __future__ import annotations
@@ -85,22 +85,22 @@ from genenv_jax.benchmarks.wording import letters
 class BFCL(Published, ToolBenchmark):
     """BFCL tasks, prompts and scoring; a `Benchmark`.
 
-    Args, beside those of `Published`:
-      version: "v3" or "v4", of the records; see above.
+    Args, in addition to those of `Published`:
+      version: version of the records, "v3" or "v4"; see above.
       multi_turn_rule: how multi-turn categories are scored, see above.  Under "conversation" the seeds
         are turns with the rule "turn_state": the simulator varies one request at a time.
-      episodes: the seeds, and what the simulator writes, are whole conversations instead.  The rule must be
-        "conversation", the seeds' categories multi-turn ones, and `shots` 0.
+      episodes: use whole conversations as seeds and as generated tasks instead.  Requires the rule
+        "conversation", multi-turn seed categories and `shots` 0.
       seed_categories: categories to train on.
       eval_categories: categories to hold out.  A category named in both is split by a stable hash
-        of its official ids; the turns of a conversation, and the multi-turn categories (they ask
-        the same), stay on one side together.
+        of its official ids; the turns of a conversation, and its versions in the multi-turn
+        categories (they ask the same), stay on the same side.
       seed_fraction: share of such a category that becomes seeds.  0.75 gives 540 of the 731 turns
         of v4's multi_turn_long_context (539 after `tasks` has dropped a duplicate); the paper
         trains on 544 base samples.
     Raises:
-      ValueError: an option out of its range, or a rule that executes calls or a category in Java or
-        JavaScript where the package for it is absent.
+      ValueError: an option out of range, or a missing package for a rule that executes calls or for a
+        Java or JavaScript category.
     """
 
     name = "bfcl"
@@ -130,7 +130,7 @@ class BFCL(Published, ToolBenchmark):
         reads_source = any(language_of(name) != "python" for name in used)
         if reads_source:
             source_calls.require()
-        # The classes and the grammars are others' code: it runs in worker processes, with a time limit.
+        # The classes and grammars are third-party code: run it in worker processes with a time limit.
         self.isolated = self._executes or reads_source
         self.categories = {"seed": tuple(self.seed_categories), "eval": tuple(self.eval_categories)}
         self._held_out_requests: frozenset[str] | None = None
@@ -147,7 +147,7 @@ class BFCL(Published, ToolBenchmark):
             raise ValueError(f"shots = {self.shots}: expected 0 with episodes, which have none")
 
     def load(self, split: str) -> list[Task]:
-        """Held-out tasks are all there, those with a contradictory reference included."""
+        """Loads tasks; held-out tasks are kept even if their reference is contradictory."""
         held_out = self._load("eval")
         if split == "eval":
             return held_out
@@ -177,7 +177,7 @@ class BFCL(Published, ToolBenchmark):
         return (position < self.seed_fraction) == (split == "seed")
 
     def _of(self, task: Task) -> types.ModuleType:
-        """What knows the task: `turns` or `conversations`."""
+        """The module that handles the task: `turns` or `conversations`."""
         return conversations if self.is_interactive(task) else turns
 
     def prompt(self, task: Task) -> list[Message]:
@@ -188,7 +188,7 @@ class BFCL(Published, ToolBenchmark):
         return self.template is not None and not self.is_interactive(task)
 
     def own_form(self, task: Task, answer: str) -> str:
-        """See `Benchmark.own_form`: calls as `[f(x=1)]`, values of other languages as source text."""
+        """See `Benchmark.own_form`: calls as `[f(x=1)]`, Java and JavaScript values as source text."""
         if not self._in_template(task):
             return answer
         if task.answer["language"] == "python":
@@ -196,7 +196,7 @@ class BFCL(Published, ToolBenchmark):
         return turns.as_source(answer, task.tools)
 
     def source(self, task: Task) -> str:
-        """See `Benchmark.source`: the turns of a conversation, and of its other categories, share it."""
+        """See `Benchmark.source`: shared by the turns of a conversation in all multi-turn categories."""
         return tasks.split_key(task.id)
 
     def simulator_messages(self, seed: Task, statistics: SeedStatistics) -> list[Message]:
@@ -204,17 +204,17 @@ class BFCL(Published, ToolBenchmark):
         return self._of(seed).simulator_messages(seed, statistics)
 
     def simulator_answer(self, task: Task, seed: Task | None = None) -> str:
-        """See `Benchmark.simulator_answer`; a task that keeps its seed's tools has the word `same`."""
+        """See `Benchmark.simulator_answer`; unchanged tools are written as the word `same`."""
         same = task.answer["same_tools"] if seed is None else task.tools == seed.tools
         return self._of(task).write(task, same)
 
     def agent_answer(self, task: Task) -> str:
-        """See `Benchmark.agent_answer`; of a conversation the text that `verdict` reads."""
+        """See `Benchmark.agent_answer`; for a conversation, the text that `verdict` reads."""
         answer = self._of(task).agent_answer(task)
         return turns.in_form(task, answer, self.template) if self._in_template(task) else answer
 
     def agent_answers(self, task: Task) -> list[str]:
-        """See `Benchmark.agent_answers`: of a conversation the calls of its turns, each turn with its end."""
+        """See `Benchmark.agent_answers`: for a conversation, the calls of each turn and its end."""
         if self.is_interactive(task):
             return episode.reference_answers(task.answer)
         return super().agent_answers(task)
@@ -224,10 +224,10 @@ class BFCL(Published, ToolBenchmark):
         return self._of(seed).read(text, seed)
 
     def fault(self, task: Task) -> Rejection | None:
-        """Reasons of `turns.fault` and `soundness.fault`, WRONG_ANSWER, UNPARSABLE, CONTAMINATED.
+        """Reasons: those of `turns.fault` and `soundness.fault`, WRONG_ANSWER, UNPARSABLE, CONTAMINATED.
 
-        Where whole conversations are held out, no request of theirs may come back (their `canonical` is
-        another than a turn's).
+        If whole conversations are held out, a task must not repeat any of their requests; `canonical` cannot
+        detect this, because it differs between a conversation and a turn.
         """
         whole = self.is_interactive(task)
         if (task.origin == "generated" or not whole) and self._is_held_out_request(task):
@@ -255,27 +255,27 @@ class BFCL(Published, ToolBenchmark):
     def canonical(self, task: Task) -> str:
         """See `Benchmark.canonical`.
 
-        The latest request (of a conversation all) without case, punctuation and white space, the
-        sorted names of the tools, and the sorted names of the functions to call.  Argument values are
-        left out on purpose: BFCL accepts several for most parameters, and a restated evaluation task must be
-        found whichever of them the restatement chose.
+        The latest request (for a conversation, all requests) without case, punctuation or white space,
+        the sorted tool names, and the sorted names of the functions to call.  Argument values are left out on
+        purpose: BFCL accepts several for most parameters, and a restated evaluation task must be detected
+        whichever value it uses.
         """
         tools = sorted(tool["name"] for tool in task.tools)
         called = sorted(task.answer.get("functions") or self._calls(task))
         return json.dumps([letters(self.text(task)), tools, called], ensure_ascii=False)
 
     def text(self, task: Task) -> str:
-        """See `Benchmark.text`: the latest request, of a conversation all of them."""
+        """See `Benchmark.text`: the latest request; for a conversation, all requests."""
         return self._of(task).text(task)
 
     def requests(self, task: Task) -> list[tuple[str, list[str]]]:
-        """See `Benchmark.requests`: of a conversation those of its turns, each with the calls of the turn."""
+        """See `Benchmark.requests`: for a conversation, the request of each turn with its calls."""
         return self._of(task).requests(task)
 
     def signature(self, task: Task) -> str:
-        """See `Benchmark.signature`: the names of the functions to call, sorted; "" where none is.
+        """See `Benchmark.signature`: the sorted names of the functions to call; "" if there are none.
 
-        Of conversations, where these are the seeds, turn by turn.
+        Turn by turn for conversations, if `episodes` is set.
         """
         if self.episodes and self.is_interactive(task):
             return " | ".join(" ".join(names) for _, names in self.requests(task))
@@ -302,17 +302,17 @@ class BFCL(Published, ToolBenchmark):
     def verdict(self, task: Task, answer: str) -> Score:
         """See `turns.score`.
 
-        A whole conversation, which an agent plays with `episode`, is scored from the form that the official
-        result files have: JSON, a list of turns, each a list of the agent's answers as text.
+        A whole conversation, which an agent plays with `episode`, is scored from the form of the official
+        result files: JSON, a list of turns, each a list of the agent's answers as text.
         """
         return self._of(task).score(task, answer)
 
     def is_interactive(self, task: Task) -> bool:
-        """See `Benchmark.is_interactive`: whole conversations are."""
+        """See `Benchmark.is_interactive`: true for whole conversations."""
         return task.answer["rule"] == CONVERSATION
 
     def episode(self, task: Task) -> Episode:
-        """See `Benchmark.episode`; ValueError where calls cannot be executed."""
+        """See `Benchmark.episode`; raises ValueError if calls cannot be executed."""
         return (episode.GrowingEpisode if self.episodes else episode.ShortenedEpisode)(task)
 
     def facts(self) -> dict[str, str]:

@@ -1,4 +1,4 @@
-"""Names of BFCL's categories, which rule checks each, and the rules for multi-turn categories."""
+"""Names of BFCL's categories, their scoring rules, and the rules for multi-turn categories."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ CONVERSATION = "conversation"  # official rule: whole conversations, state and r
 TURN_STATE = "turn_state"  # one turn alone, executed: state and response
 STATIC_MATCH = "static_match"  # one turn alone, by the AST checker's `parallel` rule
 
-# Values of the option `multi_turn_rule` and the rules that they stand for.
+# Option `multi_turn_rule` -> rule.
 MULTI_TURN_RULES = {
     "conversation": CONVERSATION,
     "turn_state": TURN_STATE,
@@ -36,14 +36,14 @@ MULTI_TURN_RULES = {
 
 
 def categories(version: str) -> tuple[str, ...]:
-    """Official names of the categories that can be loaded; ValueError for an unknown version."""
+    """Official names of the loadable categories; ValueError for an unknown version."""
     if version not in NON_LIVE:
         raise ValueError(f"BFCL version {version!r}: expected one of {', '.join(NON_LIVE)}")
     return (*NON_LIVE[version], *LIVE, *RELEVANCE, *MULTI_TURN)
 
 
 def kind_of(category: str) -> str:
-    """Which rule checks a category's answers (see `ast_checker.check`)."""
+    """The rule that checks a category's answers (see `ast_checker.check`)."""
     if "irrelevance" in category:
         return "irrelevance"
     if "relevance" in category:
@@ -54,7 +54,7 @@ def kind_of(category: str) -> str:
 
 
 def language_of(category: str) -> str:
-    """The language in which a category's calls are written."""
+    """The language of a category's calls."""
     if "javascript" in category:
         return "javascript"
     return "java" if "java" in category else "python"

@@ -1,9 +1,8 @@
-"""Reads BFCL's multi-turn conversations, and makes tasks of whole ones and of their turns.
+"""Reads BFCL's multi-turn conversations and turns them, whole or turn by turn, into tasks.
 
-A record holds the requests of each turn and the classes that it involves; the function descriptions are
-those of the classes, in their order.  In `multi_turn_miss_func` some functions are withheld and announced
-at a later turn, which has no request of its own (`populate_test_cases_with_predefined_functions` of
-bfcl_eval/utils.py).
+A record holds the requests of each turn and the involved classes; the functions are those of the classes, in
+that order.  In `multi_turn_miss_func` some functions are withheld and announced at a later turn, which has no
+request of its own (`populate_test_cases_with_predefined_functions` of bfcl_eval/utils.py).
 """
 
 from __future__ import annotations
@@ -27,14 +26,14 @@ _Tools = Sequence[Mapping[str, Any]]
 def read(files: Files, category: str, origin: str, rule: str) -> Iterator[Task]:
     """The conversations of a multi-turn category as tasks, in the order of the file.
 
-    A whole conversation has the messages of its first turn and the tools that are known then; the answer of a
-    seed also has the functions that are announced later, as "withheld".
+    A whole conversation has the messages of its first turn and the tools known at that point; the answer of a
+    seed also lists the functions announced later, as "withheld".
 
     Args:
-      files: where they are.
+      files: the files to read.
       category: official name.
       origin: `Task.origin`.
-      rule: CONVERSATION makes a task of each, STATIC_MATCH and TURN_STATE make tasks of its turns.
+      rule: CONVERSATION gives one task per conversation, STATIC_MATCH and TURN_STATE one per turn.
     Raises:
       FileNotFoundError or ValueError, naming file and line.
     """
@@ -89,7 +88,7 @@ def read(files: Files, category: str, origin: str, rule: str) -> Iterator[Task]:
 def _documented(
     files: Files, classes: Sequence[str], documents: dict[str, list[dict[str, Any]]], where: str
 ) -> list[dict[str, Any]]:
-    """The functions of the classes; `documents` keeps those that were read."""
+    """The functions of the classes; `documents` caches those already read."""
     for name in classes:
         if name not in CLASSES:
             raise ValueError(f"{where}: unknown class {name!r}")
@@ -102,7 +101,7 @@ def _documented(
 def _withheld(
     tools: list[dict[str, Any]], missed: Any, turns: int, where: str
 ) -> tuple[list[dict[str, Any]], tuple[tuple[dict[str, Any], ...], ...]]:
-    """Functions without those that are announced later, and what is announced at each turn."""
+    """Functions known from the start, and those announced at each turn."""
     well_formed = isinstance(missed, dict) and all(
         turn.isdigit() and int(turn) < turns and isinstance(names, list)
         for turn, names in missed.items()
@@ -121,8 +120,8 @@ def conversation_answer(
 ) -> dict[str, Any]:
     """`Task.answer` of a whole conversation.
 
-    Beside the common keys it has "scenario", "turns" (messages of each), "calls" (reference calls of each)
-    and, for reports and for `canonical`, the names of the functions to call as "functions".
+    Besides the common keys it has "scenario", "turns" (messages per turn), "calls" (reference calls per turn)
+    and, for reports and `canonical`, "functions" (names of the functions to call).
     """
     return {
         "kind": CONVERSATION,
@@ -138,18 +137,18 @@ def conversation_answer(
 
 
 def _turns(whole: Task, added: Sequence[_Tools], rule: str, where: str) -> Iterator[Task]:
-    """Each turn that has reference calls as a task of its own; turn k is `<id>:turn<k>`.
+    """Makes each turn with reference calls a task of its own; turn k is `<id>:turn<k>`.
 
-    The request is preceded by the earlier turns' requests and reference calls, and under TURN_STATE by the
-    results of these.  A conversation whose answer has another number of turns than its question has none,
-    since which answer belongs to which request is not known (multi_turn_base_154 of v3).  A turn whose
-    reference calls a function that is announced only later is left out too (multi_turn_miss_func_49, turn 1).
+    The request follows the earlier turns' requests and reference calls, and under TURN_STATE also their
+    results.  Conversations whose question and answer differ in the number of turns are skipped, because
+    answers cannot be assigned to requests (multi_turn_base_154 of v3).  A turn is skipped too if its
+    reference calls a function that is announced only later (multi_turn_miss_func_49, turn 1).
 
     Args:
       whole: the conversation.
       added: functions announced at each turn.
       rule: STATIC_MATCH or TURN_STATE.
-      where: of its answer, for messages about it.
+      where: location of its answer, for error messages.
     """
     spec = whole.answer
     if len(spec["calls"]) != len(spec["turns"]):
@@ -208,15 +207,15 @@ def _static_truth(calls: Sequence[str], tools: _Tools, where: str) -> tuple[str,
 
 
 def tools_of(seed: Task) -> tuple[Mapping[str, Any], ...]:
-    """All functions of a conversation, those that are announced later included."""
+    """All functions of a conversation, including those announced later."""
     return (*seed.tools, *seed.answer.get("withheld", ()))
 
 
 def spoken(turn: Sequence[Message]) -> list[str]:
-    """The users' messages of a turn."""
+    """The user's messages in a turn."""
     return [message["content"] for message in turn if message["role"] == "user"]
 
 
 def all_spoken(turns: Sequence[Sequence[Message]]) -> list[str]:
-    """The users' messages of a conversation."""
+    """The user's messages in a conversation."""
     return [text for turn in turns for text in spoken(turn)]

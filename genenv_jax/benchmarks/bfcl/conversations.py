@@ -1,15 +1,15 @@
-"""Whole conversations: how a simulator writes them, what makes one sound, how answers are scored.
+"""Whole conversations: the simulator's format, soundness checks and scoring.
 
-It has the functions of `turns`, for tasks that are played in episodes.
+It has the same functions as `turns`, for tasks that are played in episodes.
 
 A simulator writes one JSON object:
 
     {"state": {"GorillaFileSystem": {"root": {"home": {"type": "directory", "contents": {}}}}},
      "turns": [{"request": "Make a folder named work.", "calls": "[mkdir(dir_name='work')]"}, ...]}
 
-"state" has the initial state of each stateful class, in the form of the data set's `initial_config`; what is
-left out is as the class has it by default.  The classes and their functions are the seed's.  "turns" has for
-each turn what the user asks, and the reference calls in the form in which agents write them.
+"state" has the initial state of each stateful class, in the form of the data set's `initial_config`; missing
+keys take the class's defaults.  The classes and their functions are the seed's.  "turns" has the user's
+request of each turn, and the reference calls in the form that agents use.
 """
 
 from __future__ import annotations
@@ -86,18 +86,18 @@ _EXAMPLE = {
         }
     ],
 }
-_HEADING_CHARS = 100  # of the headings of the simulator's message together
+_HEADING_CHARS = 100  # total, of the headings in the simulator's message
 _MAX_TURNS = 8
-_MAX_REQUEST = 1_200  # characters of a turn's
+_MAX_REQUEST = 1_200  # characters per turn
 _MAX_CALLS = 40  # in all turns
 _MAX_STATE = 8_192  # characters of the initial state as JSON
 
 
 def write(task: Task, same_tools: bool = True) -> str:
-    """The text that `read` inverts, where every turn of the task has calls.
+    """The inverse of `read`, if every turn of the task has calls.
 
-    It has no functions, which are always the seed's.  The request of a turn without calls is told with the
-    next one's.  Keys of the state that its class does not read are left out.
+    It omits the functions, which are always the seed's.  The request of a turn without calls is joined with
+    the next turn's.  State keys that the class does not read are left out.
     """
     spec = task.answer
     scenario = spec["scenario"]
@@ -118,9 +118,9 @@ def write(task: Task, same_tools: bool = True) -> str:
 
 
 def read(text: str, seed: Task) -> Task | Rejection:
-    """The conversation that a generation holds, with the classes and all functions of `seed`.  Total.
+    """Reads a conversation from a generation, with the classes and all functions of `seed`.  Total.
 
-    Rejections: NOT_TEXT, TOO_DEEP, UNPARSABLE (the JSON), BAD_STATE (a class that the seed does not have),
+    Rejections: NOT_TEXT, TOO_DEEP, UNPARSABLE (the JSON), BAD_STATE (a class that the seed lacks),
     TOO_MANY_TURNS, EMPTY_TURN, TOO_MANY_CALLS, BAD_ANSWER (calls that do not decode or do not fit their
     functions).
     """
@@ -216,7 +216,7 @@ def simulator_messages(seed: Task, statistics: SeedStatistics) -> list[Message]:
 
 
 def agent_answer(task: Task) -> str:
-    """The reference as the text that `score` reads: the answers of each turn, as JSON."""
+    """The reference as text for `score`: the answers of each turn, as JSON."""
     spec = task.answer
     order = Backends(spec["scenario"]).parameter_order()
     turns = [
@@ -241,7 +241,7 @@ def text(task: Task) -> str:
 
 
 def fault(task: Task) -> Rejection | None:
-    """See `soundness.fault`; conversations of the data set are taken as they are."""
+    """See `soundness.fault`; conversations of the data set are not checked."""
     return soundness.fault(task) if task.origin == "generated" else None
 
 

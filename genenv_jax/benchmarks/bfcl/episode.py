@@ -1,9 +1,8 @@
-"""Conversations in episodes, under the official verdict (`multi_turn`).
+"""Conversations as episodes, scored by the official rules (`multi_turn`).
 
-`ShortenedEpisode` is for evaluation: it shortens and drops what is old, so that any conversation fits into
-one prompt.  `GrowingEpisode` is for training: nothing that was shown changes, each answer stands as it was
-given, and what follows it is bounded when it is added.  An answer beyond the bounds ends the episode, with a
-reason of its own.
+`ShortenedEpisode` is for evaluation: it shortens and drops old messages, so that any conversation fits into
+one prompt.  `GrowingEpisode` is for training: messages never change once shown, answers are kept verbatim,
+and results are bounded when added.  An answer beyond the bounds ends the episode with its own reason.
 """
 
 from __future__ import annotations
@@ -27,20 +26,20 @@ from genenv_jax.benchmarks.task import FORCE_TERMINATED, TOO_MANY_CALLS
 
 ABOUT = "conversations only grow; answers, calls and results are bounded"
 END_OF_TURN = "Done."  # an answer without a call
-MAX_ANSWER = 8_192  # characters of an answer that an agent is trained on
-MAX_ANSWER_CALLS = 40  # in such an answer
-MAX_OBSERVATION = 2_000  # characters of what comes back after such an answer; more is shortened
-_MAX_CALLS = 160  # in all answers of such an episode
+MAX_ANSWER = 8_192  # characters per answer in training
+MAX_ANSWER_CALLS = 40  # calls per answer in training
+MAX_OBSERVATION = 2_000  # characters of results per answer in training; more is shortened
+_MAX_CALLS = 160  # calls per episode in training
 
 
 class _Conversation(Episode):
-    """One conversation.  It ends at the first turn that fails, which decides the verdict.
+    """One conversation.  It ends at the first failed turn, which decides the verdict.
 
     An answer that does not decode into calls ends the turn.
 
     Args:
       task: a task whose rule is "conversation".
-      opening: the messages that the agent reads first.
+      opening: the first messages that the agent reads.
     """
 
     def __init__(self, task: Task, opening: Sequence[Message]):
@@ -50,7 +49,7 @@ class _Conversation(Episode):
         self._turn, self._step = 0, 0
 
     def next_turn(self) -> Score | Sequence[Message]:
-        """Ends the turn: the messages of the next one, or the score."""
+        """Ends the turn; returns the next turn's messages, or the score."""
         turns, references = self._spec["turns"], self._spec["calls"]
         if self._turn < len(references):
             reason = self._judge.end_turn(references[self._turn])
@@ -62,17 +61,17 @@ class _Conversation(Episode):
         return self.end("" if len(turns) == len(references) else FORCE_TERMINATED)
 
     def end(self, reason: str) -> Score:
-        """The score of a conversation that ends here, for this reason; "" for a success."""
+        """The score of a conversation that ends here for `reason` ("" for a success)."""
         return Score(float(not reason), not reason, True, reason, self.detail())
 
     def detail(self) -> dict[str, Any]:
-        """What reports show of the conversation."""
+        """What reports show about the conversation."""
         turns, steps = len(self._spec["calls"]), len(self.answers)
         return {"turns": turns, "passed_turns": self._turn, "steps": steps}
 
 
 class ShortenedEpisode(_Conversation):
-    """A conversation in prompts of bounded length; the verdict never depends on what is shortened."""
+    """A conversation in prompts of bounded length; shortening never affects the verdict."""
 
     def __init__(self, task: Task):
         super().__init__(task, task.messages)
@@ -82,7 +81,7 @@ class ShortenedEpisode(_Conversation):
         return prompts.agent_messages(self._task, log=self._messages)
 
     def shown(self, answer: str) -> str:
-        """A broken answer may be of any length and hold anything; the agent needs only its beginning."""
+        """A broken answer can have any length and content, so the agent sees it shortened."""
         return prompts.readable(answer) if isinstance(answer, str) else ""
 
     def take(self, answer: str) -> Score | Sequence[Message]:
@@ -93,7 +92,7 @@ class ShortenedEpisode(_Conversation):
         results = self._judge.run(calls)
         self._step += 1
         if self._step > MAX_STEPS:
-            # Broken off; the official evaluator sees that only by the number of turns.
+            # Aborted; the official evaluator detects this only by the number of turns.
             last = self._turn == len(self._spec["turns"]) - 1
             return self.next_turn() if last else self.end(FORCE_TERMINATED)
         return [prompts.results_message([call.name for call in calls], results)]
@@ -102,8 +101,7 @@ class ShortenedEpisode(_Conversation):
 class GrowingEpisode(_Conversation):
     """A conversation whose messages only grow.
 
-    It also ends at an answer that is no text or beyond the limits, and with the 21st answer of a turn that
-    has calls.
+    It also ends at an answer that is not text or exceeds the limits, and at a turn's 21st answer with calls.
     """
 
     def __init__(self, task: Task):
@@ -129,10 +127,10 @@ class GrowingEpisode(_Conversation):
         return prompts.merged([prompts.results_message(names, results, MAX_OBSERVATION)])
 
     def end(self, reason: str, valid: bool = True) -> Score:
-        """The score.  A success has reward for as many needless calls as there are needed ones.
+        """The score.  In a success, as many unneeded calls are free as there are needed ones.
 
-        Of n calls where the reference has r, each beyond 2r costs 1 / (r + 1): the rules accept any number of
-        calls beside those that were needed, so that calling every function that only looks would pay.
+        If the reference has r calls, each call beyond 2r costs 1 / (r + 1).  The official rules accept any
+        number of extra calls, so without this cost, calling every read-only function would pay.
         """
         needed = sum(map(len, self._spec["calls"]))
         spared = spared_reward(self._calls, needed, free=needed)
@@ -141,7 +139,7 @@ class GrowingEpisode(_Conversation):
 
 
 def play(task: Task, answers: Sequence[str]) -> Score | None:
-    """The score of a growing episode with these answers; None where they do not end it."""
+    """The score of a growing episode with these answers; None if they do not end it."""
     episode, score = GrowingEpisode(task), None
     for answer in answers:
         score = episode.step(answer)
@@ -151,12 +149,12 @@ def play(task: Task, answers: Sequence[str]) -> Score | None:
 
 
 def reference_answers(spec: Mapping[str, Any]) -> list[str]:
-    """The reference calls of a conversation as the answers of an agent that could not look ahead.
+    """The reference calls of a conversation, as the answers of an agent that cannot look ahead.
 
-    The calls of a turn are one answer, but for a call with a value that only a result of the calls before it
-    shows: it goes into the next answer.  Then an answer without a call ends the turn.
+    The calls of a turn form one answer, except that a call goes into the next answer if one of its values
+    appears only in the results of earlier calls.  An answer without a call ends each turn.
 
-    Raises ValueError where the initial state does not load or a call does not parse.
+    Raises ValueError if the initial state does not load or a call does not parse.
     """
     backends = Backends(spec["scenario"])
     order = backends.parameter_order()

@@ -1,4 +1,4 @@
-"""Reads the lines of BFCL's files, with errors that name file and line.
+"""Reads the lines of BFCL's files; errors name the file and line.
 
 The files are the official ones (gorilla, `berkeley-function-call-leaderboard/bfcl_eval/data`): JSON lines
 named `BFCL_<version>_<category>.json`, answers under `possible_answer/`, function descriptions of the
@@ -25,11 +25,11 @@ def find_directory(version: str, data_dir: str | os.PathLike[str] | None = None)
 
     Args:
       version: "v3" or "v4".
-      data_dir: that directory itself, or one that holds it as `<version>` or `bfcl/<version>`; see
+      data_dir: the directory itself, or one that contains it as `<version>` or `bfcl/<version>`; see
         `data_files.find`, also for None and "".
 
     Raises:
-      FileNotFoundError: none of these places has the files; names the places and the remedy.
+      FileNotFoundError: the files are in none of these places; names the places and the remedy.
     """
     return data_files.find("bfcl", f"BFCL_{version}_*.json", data_dir, subdirectories=[version])
 
@@ -40,8 +40,8 @@ class Files:
 
     Attributes:
       version: "v3" or "v4".
-      directory: of this version.
-      verify: compare each file that is read with the table of published files.
+      directory: the directory of this version.
+      verify: compare each file read with the table of published files.
     """
 
     version: str
@@ -51,8 +51,8 @@ class Files:
     def lines(self, path: str) -> Iterator[tuple[str, dict[str, Any]]]:
         """("file:line", record) for each record of the file `path`, relative to the directory.
 
-        Raises FileNotFoundError for a missing file, ValueError for a malformed line or a file that is not
-        the published one.
+        Raises FileNotFoundError for a missing file, ValueError for a malformed line or a file that differs
+        from the published one.
         """
         if self.verify:
             published = {source.path: source for source in data_files.sources("bfcl")}
@@ -67,7 +67,7 @@ class Files:
         return self.lines(f"BFCL_{self.version}_{category}.json")
 
     def answers(self, category: str) -> dict[str, tuple[str, list[Any]]]:
-        """("file:line", ground truth) by the id of the record."""
+        """("file:line", ground truth) by record id."""
         return {
             field(record, "id", str, where): (where, field(record, "ground_truth", list, where))
             for where, record in self.lines(f"possible_answer/BFCL_{self.version}_{category}.json")
@@ -75,7 +75,7 @@ class Files:
 
 
 def messages(turn: Any, where: str) -> tuple[Message, ...]:
-    """The messages of one turn of a question; ValueError that names `where`."""
+    """The messages of one turn of a question; a ValueError names `where`."""
     well_formed = isinstance(turn, list) and all(
         isinstance(message, dict)
         and message.get("role") in _ROLES
@@ -88,7 +88,7 @@ def messages(turn: Any, where: str) -> tuple[Message, ...]:
 
 
 def tool(record: Any, where: str) -> dict[str, Any]:
-    """A function description with "required" filled in; ValueError that names `where`."""
+    """A function description with "required" filled in; a ValueError names `where`."""
     if not isinstance(record, dict) or not isinstance(record.get("name"), str):
         raise ValueError(f"{where}: a function has no name")
     parameters = record.get("parameters")
@@ -102,7 +102,7 @@ def tool(record: Any, where: str) -> dict[str, Any]:
 def answer_of(
     answers: Mapping[str, tuple[str, list[Any]]], task_id: str, where: str
 ) -> tuple[str, list[Any]]:
-    """An entry of `Files.answers`; ValueError that names `where` if there is none."""
+    """An entry of `Files.answers`; raises a ValueError naming `where` if there is none."""
     if task_id not in answers:
         raise ValueError(f"{where}: no possible_answer for {task_id}")
     return answers[task_id]

@@ -1,9 +1,9 @@
-"""Java source text to values, as BFCL's checker reads it.
+"""Converts Java source text to values, like BFCL's checker.
 
-Rules of `type_convertor/java_type_converter.py` (BFCL v4), whose regular expressions are written so that no
-text makes them backtrack.  Text that does not look like a literal of its type stays text, which then fails
-the type check.  The official limits are kept: elements are split at every comma (also inside quotes), a map
-literal is read up to its first closing brace, and `char` values keep their quotes.
+The rules are those of `type_convertor/java_type_converter.py` (BFCL v4), with its regular expressions
+rewritten so that no text makes them backtrack.  Text that is not a literal of its type stays text, which then
+fails the type check.  The official limitations are kept: elements are split at every comma (even inside
+quotes), a map literal ends at its first closing brace, and `char` values keep their quotes.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ TYPES = {
     "Hashtable": dict,
 }
 
-# Declared in the official table, but its converter has no rule for them.
+# In the official type table, but the official converter has no rule for them.
 UNSUPPORTED_TYPES = ("Queue", "Stack", "Set", "Hashtable")
 
 _INTEGER = re.compile(r"-?\d+\n?")
@@ -40,7 +40,7 @@ _FLOAT = re.compile(r"-?\d+(?:\.\d+)?(?:[eE][+-]?\d+)?[fF]\n?")
 _DOUBLE = re.compile(r"-?\d+(?:\.\d+)?(?:[eE][+-]?\d+)?\n?")
 _LIST_OF = re.compile(r"new\s+ArrayList<\w*>\(Arrays\.asList\((.(?:[^)\n]++|\)(?!\)))*+)\)\)")
 _LIST_NEW = re.compile(r"new\s+ArrayList<\w*>\(\)")
-# The first character of a block may also be its white space.
+# The first character of a block may also be white space.
 _LIST_BLOCK = re.compile(
     _LIST_NEW.pattern + r"\s*\{\{((?:\s*+.|\s)(?:[^}]++|\}(?!\}))*+)\}\}", re.DOTALL
 )
@@ -48,16 +48,16 @@ _ADD = re.compile(r"add\((.[^)\n]*)\)")
 _ARRAY = re.compile(r"new\s+\w+\[\]\s*\{([^}\n]*)\}")
 _MAP = re.compile(r"new\s+HashMap<")
 _MAP_BLOCK = re.compile(r">\s*\(\)\s*\{([^}]*)\}")
-_MAP_EMPTY = re.compile(r"new\s+HashMap<.*?>\s*\(\)")  # no entries: the type must be on one line
+_MAP_EMPTY = re.compile(r"new\s+HashMap<.*?>\s*\(\)")  # no entries; the type must be on one line
 _PUT = re.compile(r'put\("((?:[^"\n]++|"(?!,))*+)",\s*+([^)\n]*)\)')
 
 
 def convert(text: str, declared: str, nested: str | None = None) -> Any:
-    """Value of `text` as the Java type `declared`; `text` itself where it is not such a literal.
+    """Value of `text` as the Java type `declared`; `text` itself if it is not such a literal.
 
     Raises:
       KeyError: `declared` is not a BFCL Java type.
-      NotImplementedError: a type for which the official converter has no rule.
+      NotImplementedError: the official converter has no rule for the type.
     """
     match declared:
         case "byte" | "short" | "integer":
@@ -120,7 +120,7 @@ def _hash_map(text: str) -> Any:
 
 
 def guess(text: str) -> Any:
-    """Value of a Java literal whose type is not declared; other text stays text."""
+    """Value of a Java literal of undeclared type; other text stays text."""
     if text in ("true", "false"):
         return text == "true"
     if text.startswith('"') and text.endswith('"'):

@@ -1,8 +1,8 @@
-"""JavaScript source text to values, as BFCL's checker reads it.
+"""Converts JavaScript source text to values, like BFCL's checker.
 
-Rules of `type_convertor/js_type_converter.py` (BFCL v4), whose regular expressions are written so that no
-text makes them backtrack.  The official limits are kept: elements are split at every comma (also inside
-quotes), an object literal is read up to its first closing brace.
+The rules are those of `type_convertor/js_type_converter.py` (BFCL v4), with its regular expressions rewritten
+so that no text makes them backtrack.  The official limitations are kept: elements are split at every comma
+(even inside quotes), and an object literal ends at its first closing brace.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _INTEGER = re.compile(r"-?\d+\n?")
 _FLOAT = re.compile(r"-?\d+(?:\.\d+)?\n?")
 _BIGINT = re.compile(r"-?\d+n")
 _ARRAY = re.compile(r"\[([^\]\n]*)\]|new\s+Array\(([^)\n]*)\)")
-# `[[...], [...]]`: each row runs to some "]" on its own line, after which comes another row or the end.
+# `[[...], [...]]`: each row ends at a "]" on the same line, followed by another row or the end.
 _ROWS = "|".join(
     rf"{opening}\s*\[(?:[^\]\n]*+\](?!\s*{closing})(?:\s*,\s*\[)?)*+[^\]\n]*+\]\s*{closing}"
     for opening, closing in ((r"\[", r"\]"), (r"new\s+Array\(", r"\)"))
@@ -33,12 +33,12 @@ _ROWS = "|".join(
 _ROWS = re.compile(_ROWS)
 _ROW = re.compile(r"\[([^\]\n]*)\]")
 _OBJECT = re.compile(r"\{([^}\n]*)\}")
-# A value ends at a comma that another key follows, which has at least one character, if only a space.
+# A value ends at a comma followed by another key of at least one character (a space counts).
 _PAIR = re.compile(r"([^:]+):\s*(.*?)(?:,(?:\s*+(?=[^,]+:)|\s*(?=\s:))|$)")
 
 
 def convert(text: str, declared: str, nested: str | None = None) -> Any:
-    """Value of `text` as the JavaScript type `declared`; text where it is not such a literal.
+    """Value of `text` as the JavaScript type `declared`; `text` itself if it is not such a literal.
 
     Raises:
       KeyError: `declared` is not a BFCL JavaScript type.
@@ -68,7 +68,7 @@ def _quoted(text: str) -> bool:
 
 
 def guess(text: str) -> Any:
-    """Value of a JavaScript literal whose type is not declared; other text stays text."""
+    """Value of a JavaScript literal of undeclared type; other text stays text."""
     text = text.strip()
     if text in ("true", "false"):
         return text == "true"

@@ -1,7 +1,7 @@
 """BFCL's aggregates under the leaderboard's names.
 
-v4: `eval_checker/eval_runner_helper.py` of bfcl-eval 2026.3.23.  v3: the same file of its last v3
-release, where (ir)relevance still counts in the non_live and live means and the overall score is
+v4: `eval_checker/eval_runner_helper.py` of bfcl-eval 2026.3.23.  v3: the same file in the last v3
+release, where (ir)relevance still counts in the non_live and live means, and the overall score is
 the mean of three parts.
 """
 
@@ -22,14 +22,14 @@ def official_metrics(version: str, successes: Mapping[str, Sequence[float]]) -> 
     Args:
       version: "v3" or "v4".
       successes: for each category, or `<category>_static_match` or `<category>_turn_state`, one 0.0 or 1.0
-        a task.
+        per task.
 
     Returns:
       The accuracy of each category under its own name, and
-        accuracy     mean over all tasks that were scored (the headline; equals the category's
-                     accuracy where there is only one);
+        accuracy     mean over all scored tasks (the headline; with a single category, equal to its
+                     accuracy);
         simple       v4: mean of simple_python, simple_java, simple_javascript;
-                     v3 calls it simple_ast, because `simple` is a category there;
+                     v3: named simple_ast, because `simple` is a category there;
         non_live     mean of simple, multiple, parallel, parallel_multiple (v3: and irrelevance);
         live         mean over the tasks of the four live_* AST categories (v3: and of
                      live_irrelevance and live_relevance);
@@ -37,10 +37,10 @@ def official_metrics(version: str, successes: Mapping[str, Sequence[float]]) -> 
         multi_turn   mean of the four multi-turn categories as whole conversations;
         overall      v4: 0.1 non_live + 0.1 live + 0.1 irrelevance_overall + 0.3 multi_turn + 0.4 agentic;
                      v3: (non_live + live + multi_turn) / 3.  Agentic (memory, web search) is not run
-                     and counts 0, and so does multi_turn where it was not scored, as the leaderboard
-                     counts what was not run: a v4 overall is at most 0.6.
-      Any other aggregate is present only if all that it is made of was scored.  Turns on their own, compared
-      statically or executed, never enter official aggregates.
+                     and counts 0, and so does multi_turn if it was not scored, because the leaderboard
+                     counts missing parts as 0.  So a v4 overall is at most 0.6.
+      Any other aggregate is present only if all its parts were scored.  Turns scored on their own, statically
+      or by execution, never enter official aggregates.
     """
     metrics = {name: mean(values) for name, values in sorted(successes.items()) if values}
     scored = [value for values in successes.values() for value in values]

@@ -1,13 +1,13 @@
-"""Verdicts on multi-turn conversations by the official state and response rules.
+"""Scores multi-turn conversations by the official state and response rules.
 
 The rules are those of `multi_turn_checker` (bfcl_eval/eval_checker/multi_turn_eval) and of the loop around
 it (`inference_multi_turn_prompting`, bfcl_eval/model_handler/base_handler.py).  The agent and the reference
-each have their own objects.  In a turn the agent writes calls, sees their results, writes more, until an
-answer does not decode into calls.  Then the turn's reference calls are executed, and
+each have their own objects.  In each turn the agent writes calls, sees their results and writes more, until
+an answer does not decode into calls.  Then the turn's reference calls are executed, and
   1. the agent must have made a call, if there are reference calls;
   2. all public attributes of the agent's objects must equal the reference's;
-  3. each result of the turn's reference calls must be among the agent's results of all turns so far
-     (each as often as it occurs, in any order).
+  3. the agent's results of all turns so far must include each result of the turn's reference calls
+     (as often as it occurs, in any order).
 Turns without reference calls are not checked.
 """
 
@@ -40,19 +40,19 @@ from genenv_jax.benchmarks.bfcl.schemas import parameter_order
 from genenv_jax.benchmarks.safe_parse import parse_json
 from genenv_jax.benchmarks.task import FORCE_TERMINATED
 
-# Official limit: the answer after so many executed ones ends the turn if it has calls.
+# Official limit: after this many executed answers, another answer with calls ends the turn.
 MAX_STEPS = 20
 EMPTY_TURN = "empty_turn_model_response"
 STATE_MISMATCH = "instance_state_mismatch"
 RESPONSE_MISMATCH = "execution_response_mismatch"
-_MAX_TRANSCRIPT = 131_072  # characters of a whole conversation's answers as one text
+_MAX_TRANSCRIPT = 131_072  # characters of all answers of a conversation as one text
 
 
 class Judge:
     """Executes the agent's and the reference's calls side by side and compares them turn by turn.
 
     Args:
-      scenario: what both start from.
+      scenario: the initial state of both.
     """
 
     def __init__(self, scenario: Scenario):
@@ -61,12 +61,12 @@ class Judge:
         self._called = False
 
     def replay(self, calls: Sequence[str]) -> None:
-        """Executes reference calls on both sides, as the history of what follows."""
+        """Executes reference calls on both sides, as history."""
         self._agent.run_reference(calls)
         self._reference.run_reference(calls)
 
     def run(self, calls: Sequence[Call]) -> list[str]:
-        """Executes the agent's calls in the current turn; returns one result a call."""
+        """Executes the agent's calls in the current turn; returns one result per call."""
         results = []
         for call in calls:
             results.append(self._agent.run(call))
@@ -90,14 +90,14 @@ class Judge:
 
 
 def _digest(result: str) -> bytes:
-    """Stands for a result, of which there may be thousands of many kilobytes each."""
+    """A hash in place of a result: there may be thousands of results of many kilobytes each."""
     return hashlib.sha256(result.encode("utf-8", "surrogatepass")).digest()
 
 
 def score_transcript(task: Task, answer: str) -> Score:
-    """Verdict on a whole conversation from JSON: a list of turns, each a list of answers as text.
+    """Scores a whole conversation from JSON: a list of turns, each a list of answers as text.
 
-    A conversation with another number of turns than the reference is one that was broken off.
+    A conversation whose number of turns differs from the reference's counts as aborted.
     """
     turns = parse_json(answer, _MAX_TRANSCRIPT)
     if isinstance(turns, Rejection):
@@ -128,13 +128,12 @@ def score_transcript(task: Task, answer: str) -> Score:
 
 
 def score_turn(task: Task, answer: str) -> Score:
-    """Verdict on one turn alone, after the reference calls of the turns before it.
+    """Scores one turn alone, after the reference calls of the earlier turns.
 
-    Positional arguments are bound by the tools.  The state rule as above; the response rule with the results
-    of this turn only.  Both rules accept any number of calls beside those that were needed, so that calling
-    every function that only looks would often do.  The verdict stays theirs, but of n calls where the
-    reference has r, each of the n − r needless ones costs 1 / (r + 1) of the reward: it is
-    max(0, 1 − max(0, n − r) / (r + 1)) for a success.
+    The tools' parameter order binds positional arguments.  The state rule is as above; the response rule uses
+    only this turn's results.  Both rules accept any number of extra calls, so calling every read-only
+    function would often succeed.  The verdict follows the rules, but each unneeded call costs reward: with n
+    calls and r in the reference, a success has the reward max(0, 1 − max(0, n − r) / (r + 1)).
     """
     spec = task.answer
     calls = decode(answer, parameter_order=parameter_order(task.tools))
@@ -153,18 +152,18 @@ def score_turn(task: Task, answer: str) -> Score:
 
 
 def spared_reward(made: int, needed: int, free: int = 0) -> float:
-    """What is left of the reward where more calls were made than needed; `free` of them cost nothing."""
+    """The reward left after making more calls than needed; `free` extra calls cost nothing."""
     return max(0.0, 1.0 - max(0, made - needed - free) / (needed + 1))
 
 
 def reference_results(scenario: Scenario, turns: Sequence[Sequence[str]]) -> list[list[str]]:
-    """Results of executing the reference calls of each turn in order."""
+    """Results of executing each turn's reference calls in order."""
     backends = Backends(scenario)
     return [backends.run_reference(calls) for calls in turns]
 
 
 def execution_fault(spec: Mapping[str, Any]) -> Rejection | None:
-    """NOT_EXECUTABLE if a reference call of a turn does not run on the state that its history leaves."""
+    """NOT_EXECUTABLE if a turn's reference call fails on the state after its history."""
     scenario = spec["scenario"]
     results = reference_results(scenario, [*spec["history"], spec["calls"]])[-1]
     failed = next((result for result in results if is_error(result)), None)

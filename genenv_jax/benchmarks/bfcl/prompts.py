@@ -1,4 +1,4 @@
-"""What BFCL's two players read: tool signatures, the agent's and the simulator's messages."""
+"""BFCL's prompts: tool signatures, and the messages for the agent and the simulator."""
 
 from __future__ import annotations
 
@@ -17,17 +17,17 @@ from genenv_jax.benchmarks.success_record import success_record
 from genenv_jax.benchmarks.tools import Template, rewritten, tools_message
 
 # 4,096 tokens of a Qwen tokeniser hold about 14,000 characters of such text.
-MAX_CHARS = 13_500  # of a whole prompt, as far as shorter functions can bring it there
-MAX_TOOL_CHARS = 8_500  # of the functions in it; more is shortened (`tool_text`)
+MAX_CHARS = 13_500  # of a whole prompt, as far as shortening the functions allows
+MAX_TOOL_CHARS = 8_500  # of its functions; more is shortened (`tool_text`)
 
 _SENTENCE = re.compile(r"(?<=[.!?])\s")
-_PREAMBLE = "Tool description:"  # what the multi-turn classes put before each description
+_PREAMBLE = "Tool description:"  # prefix of descriptions in the multi-turn classes
 _MAX_NESTING = 4
 _DESCRIPTION_CHARS = (None, 160, 80)  # by level of detail: all, a sentence, half a sentence
 _PARAMETER_CHARS = (None, 80, 0)
 
-# The form stands last: Qwen2.5-Coder-0.5B answers in lists of texts where the functions come after it (none
-# of 48 single turns is right), and in the form where they come before it (20 are).
+# The form comes last: with the functions after it, Qwen2.5-Coder-0.5B answers with lists of texts (0 of 48
+# single turns right); with the functions before it, it uses the form (20 of 48 right).
 _AGENT_RULES = """\
 You can call these functions:
 {tools}
@@ -55,18 +55,18 @@ _FUNCTIONS = "Functions, one a line:"
 _HISTORY = "Conversation so far (it stays as it is):"
 _REQUEST = "Request:"
 _STATE = "State at the beginning:"
-_HEADING_CHARS = 200  # of all headings of the simulator's message together
+_HEADING_CHARS = 200  # total, of the headings in the simulator's message
 _RESULTS_KIND = "results"
-_MESSAGE_CHARS = 2_000  # of an agent's own answer that it is shown again
-_RESULTS_CHARS = 8_000  # of the results of one answer's calls together
+_MESSAGE_CHARS = 2_000  # of an agent's own answer when shown again
+_RESULTS_CHARS = 8_000  # total, of the results of one answer's calls
 _LEAST_RESULT_CHARS = 120
-# About what a Qwen tokenizer splits at: words with what stands before them, digits, other characters.
+# Approximates a Qwen tokenizer's splits: words with the character before them, digits, other characters.
 _TOKEN = re.compile(r"[^\w\n]?[^\W\d_]+|\d|[^\w\s]{1,3}|_|\s+")
-_WORD_CHARS = 8  # of a word beyond which it is more than one token
-_CAPITALS_CHARS = 3  # the same of one in capitals, such as a symbol of a stock
-_CHARS_A_TOKEN = 3.3  # of prompts in which functions are described
-_BETWEEN = 12  # characters between two messages, at most: a role's name and line ends
-# Characters of a results message, older ones and the latest, that are tried in turn until a prompt fits.
+_WORD_CHARS = 8  # longer words are more than one token
+_CAPITALS_CHARS = 3  # the same for words in capitals, such as stock symbols
+_CHARS_A_TOKEN = 3.3  # in prompts that describe functions
+_BETWEEN = 12  # most characters between two messages: a role's name and line ends
+# Characters of older results messages and of the latest, tried in order until a prompt fits.
 _RESULT_STEPS = (
     (8_000, 8_000),
     (3_000, 6_000),
@@ -124,7 +124,7 @@ _ANSWER_FORMS = {
 
 
 def first_sentence(text: str, max_chars: int | None) -> str:
-    """The first sentence of `text`, cut at `max_chars`; all of it where `max_chars` is None."""
+    """The first sentence of `text`, cut at `max_chars`; all of `text` if `max_chars` is None."""
     text = " ".join(text.split())
     if max_chars is None:
         return text
@@ -137,7 +137,7 @@ def signature(tool: Mapping[str, Any], detail: int = 0) -> str:
 
     Args:
       tool: BFCL function description.
-      detail: 0 keeps descriptions whole, 1 their first sentences, 2 drops those of parameters.
+      detail: 0 keeps full descriptions, 1 their first sentences, 2 drops those of parameters.
         Types, "required", enumerations and defaults are always kept.
     """
     parameters = tool["parameters"]
@@ -179,7 +179,7 @@ def _type_text(schema: Any, depth: int = 0) -> str:
     properties = schema.get("properties")
     if isinstance(properties, Mapping) and properties:
         required = schema.get("required")
-        required = required if isinstance(required, list | tuple) else ()  # nothing checked it
+        required = required if isinstance(required, list | tuple) else ()  # may be anything
         inside = (
             f"{name}{'' if name in required or not required else '?'}: "
             + _type_text(entry, depth + 1)
@@ -196,7 +196,7 @@ def _json(value: Any) -> str:
 
 
 def _literal(value: Any) -> str:
-    """A value inside a JSON string: with single quotes, which need no escapes there."""
+    """A value inside a JSON string, in single quotes, which need no escapes there."""
     if isinstance(value, str):
         return repr(value)
     if isinstance(value, list | tuple):
@@ -205,7 +205,7 @@ def _literal(value: Any) -> str:
 
 
 def tool_text(tools: Sequence[Mapping[str, Any]], max_chars: int) -> str:
-    """Signatures one a line, as detailed as fits into `max_chars` (the least detailed if none)."""
+    """Signatures, one per line, as detailed as `max_chars` allows (least detailed if none fit)."""
     text = ""
     for detail in range(len(_DESCRIPTION_CHARS)):
         text = "\n".join(signature(tool, detail) for tool in tools)
@@ -215,7 +215,7 @@ def tool_text(tools: Sequence[Mapping[str, Any]], max_chars: int) -> str:
 
 
 def shortened(text: str, max_chars: int) -> str:
-    """`text`, or its beginning and end with the number of characters between that were left out."""
+    """`text`, or its beginning and end with the number of characters left out between them."""
     if len(text) <= max_chars:
         return text
     tail = max_chars // 4
@@ -225,16 +225,16 @@ def shortened(text: str, max_chars: int) -> str:
 
 
 def readable(answer: str) -> str:
-    """An agent's answer as it is shown again: of bounded length, and always valid Unicode."""
+    """An agent's answer as shown to it again: of bounded length and valid Unicode."""
     return shortened(answer.encode("utf-8", "replace").decode(), _MESSAGE_CHARS)
 
 
 def results_message(
     names: Sequence[str], results: Sequence[str], max_chars: int = _RESULTS_CHARS
 ) -> Message:
-    """What comes back after calls: a line for each call with its result.
+    """The message with call results, one line per call.
 
-    Long results are shortened; the message is marked, so that `_fitted` may shorten it further.
+    Long results are shortened; the message is marked so that `_fitted` can shorten it further.
     """
     share = max(_LEAST_RESULT_CHARS, max_chars // max(1, len(results)))
     lines = [
@@ -246,12 +246,12 @@ def results_message(
 
 
 def announcement(tools: Sequence[Mapping[str, Any]]) -> str:
-    """Says that functions which were not listed can be called now."""
+    """Announces functions that were not listed before."""
     return f"{tool_text(tools, _MESSAGE_CHARS)}\n{_NEW_FUNCTIONS}"
 
 
 def is_announcement(text: str) -> bool:
-    """Whether a message is one of `announcement`."""
+    """Whether a message comes from `announcement`."""
     return text.endswith(_NEW_FUNCTIONS)
 
 
@@ -263,14 +263,14 @@ def agent_messages(
 ) -> list[Message]:
     """Instructions and tools as the system message, then the conversation.
 
-    What does not fit is shortened in this order: results of calls, descriptions of functions, results
-    further; then the oldest messages are left out, never the latest request and what follows it.
+    To fit, call results are shortened first, then function descriptions, then results further.  Then the
+    oldest messages are dropped, never the latest request, and what follows it only as a last resort.
 
     Args:
-      task: the task; its own system message follows the instructions in the same message.
+      task: the task; its own system message is appended to the instructions.
       max_tool_chars: space for the tools.
       max_chars: space for everything.
-      log: the conversation so far; None: `task.messages`.
+      log: the conversation so far; None means `task.messages`.
     """
     spec = task.answer
     language = spec["language"]
@@ -290,9 +290,9 @@ def agent_messages(
 
 
 def template_messages(task: Task, template: Template) -> list[Message] | None:
-    """The tools for a chat template, then the conversation; None where they do not fit.
+    """The tools for a chat template, then the conversation; None if they do not fit.
 
-    The template says how calls are written.  Descriptions are as detailed as fits; nothing else is shortened.
+    The template defines the call format.  Descriptions are as detailed as fits; nothing else is shortened.
     """
     messages = list(task.messages)
     own = [messages.pop(0)["content"]] if messages and messages[0]["role"] == "system" else []
@@ -308,7 +308,7 @@ def template_messages(task: Task, template: Template) -> list[Message] | None:
 
 
 def _described(tool: Mapping[str, Any], language: str, detail: int) -> dict[str, Any]:
-    """A function with shorter descriptions; values of other languages than Python are source texts."""
+    """A function with shorter descriptions; Java and JavaScript values are source text."""
     properties = {}
     for name, schema in tool["parameters"]["properties"].items():
         schema = dict(schema)
@@ -331,7 +331,7 @@ def _described(tool: Mapping[str, Any], language: str, detail: int) -> dict[str,
 
 
 def _in_form(message: Message, template: Template) -> Message:
-    """A message of a conversation as the template's model would have written or read it."""
+    """A conversation's message in the format that the template's model writes or reads."""
     if message["role"] != "assistant":
         return message
     said = message["content"]
@@ -344,8 +344,8 @@ def _fitted(
     max_tool_chars: int,
     max_chars: int,
 ) -> tuple[str, list[Message]]:
-    """Text of the tools and messages that together fit into `max_chars`, if they can be made to."""
-    # A prompt in which every function has a sentence is worth more than long results.
+    """Tool text and messages that together fit into `max_chars`, if possible."""
+    # A sentence for every function is worth more than long results.
     texts = ["\n".join(signature(entry, detail) for entry in tools) for detail in (1, 2)]
     for least in texts:
         for older, latest in _RESULT_STEPS:
@@ -359,15 +359,15 @@ def _fitted(
         )
         if request == 0 and len(short) <= 2:
             break
-        # Before the latest request if there is anything; else the oldest answer after it.
+        # Drop the oldest message before the latest request; if none, the oldest answer after it.
         del short[0 if request > 0 else 1]
     return texts[-1], short
 
 
 def _size(messages: Sequence[Message]) -> int:
-    """Size of messages in characters of prose, with room for what is put between them.
+    """Size of messages in characters of prose, with room for separators between them.
 
-    Tables of prices and ids have few characters a token: each digit is one, and so is most punctuation.
+    Tables of prices and ids have few characters per token: each digit, and most punctuation, is one token.
     """
     return sum(_prose_size(message["content"]) + _BETWEEN for message in messages)
 
@@ -381,7 +381,7 @@ def _prose_size(text: str) -> int:
 
 
 def _with_short_results(messages: Sequence[Message], older: int, latest: int) -> list[Message]:
-    """Messages whose results have at most `older` characters, the last results at most `latest`."""
+    """Messages with results cut to `older` characters, the last results to `latest`."""
     short = []
     last = max((i for i, m in enumerate(messages) if m.get("kind") == _RESULTS_KIND), default=0)
     for index, message in enumerate(messages):
@@ -393,7 +393,7 @@ def _with_short_results(messages: Sequence[Message], older: int, latest: int) ->
 
 
 def merged(messages: Sequence[Message]) -> list[Message]:
-    """Messages with role and content, those of one role in a row as one: chat templates ask for it."""
+    """Messages with role and content; merges adjacent messages of one role, as chat templates require."""
     merged: list[dict[str, str]] = []
     for message in messages:
         if merged and merged[-1]["role"] == message["role"]:
@@ -408,8 +408,8 @@ def simulator_messages(seed: Task, answer: str, statistics: SeedStatistics) -> l
 
     Args:
       seed: the task to vary.
-      answer: its reference calls, written out.
-      statistics: how the agent fared on earlier variations.
+      answer: its reference calls as text.
+      statistics: the agent's record on earlier variations.
     """
     spec = seed.answer
     system = _SIMULATOR_RULES.format(
@@ -442,7 +442,7 @@ def simulator_messages(seed: Task, answer: str, statistics: SeedStatistics) -> l
 
 
 def _state_text(scenario: Mapping[str, Any], max_chars: int) -> str:
-    """Initial states of the objects as JSON, each with its share of the space."""
+    """Initial states of the objects as JSON, each with an equal share of the space."""
     share = max_chars // max(1, len(scenario["classes"]))
     return "\n".join(
         f"{name}: {shortened(_json(scenario['config'].get(name, {})), share)}"

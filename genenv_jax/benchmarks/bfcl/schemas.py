@@ -23,10 +23,10 @@ def check_tools(tools: Any, language: str) -> Rejection | None:
 
     A description is {"name", "description", "parameters"}; parameters is {"type": "dict",
     "properties": {name: {"type", "description", ...}}, "required": [names]} with types that the
-    checker of `language` knows.  Names are unique and can be written in a call.
+    checker of `language` supports.  Names are unique and valid in a call.
 
     Returns:
-      None, or a BAD_TOOLS rejection that says what is wrong.
+      None, or a BAD_TOOLS rejection with the reason.
     """
     if not isinstance(tools, list | tuple) or not tools:
         return Rejection(BAD_TOOLS, "expected a list of at least one function")
@@ -70,7 +70,7 @@ def _tool_problem(tool: Any, language: str) -> str:
 
 
 def _is_name(pattern: re.Pattern[str], name: str, language: str) -> bool:
-    """Whether a call can be written with this name: `class` and `from` would not parse."""
+    """Whether a call can use this name: `class` and `from` would not parse."""
     reserved = language == "python" and any(map(keyword.iskeyword, name.split(".")))
     return bool(pattern.fullmatch(name)) and not reserved
 
@@ -94,7 +94,7 @@ def _schema_problem(schema: Any, language: str) -> str:
 
 
 def parameter_order(tools: Sequence[Mapping[str, Any]]) -> dict[str, tuple[str, ...]]:
-    """Order of each function's parameters, by which positional arguments are bound."""
+    """Order of each function's parameters, used to bind positional arguments."""
     return {entry["name"]: tuple(entry["parameters"]["properties"]) for entry in tools}
 
 
@@ -109,16 +109,16 @@ def ground_truth_of(
     Args:
       calls: decoded calls, {name: {argument: value}}.
       tools: well-formed function descriptions.
-      language: "python", "java" or "javascript"; the latter two have source text as values.
-      defaults_are_optional: accept an optional parameter at its schema's "default" as equal to its
-        absence, as BFCL's own answers do.
+      language: "python", "java" or "javascript"; values are source text for the latter two.
+      defaults_are_optional: treat an optional parameter at its schema's "default" like a missing one,
+        as BFCL's own answers do.
 
     Returns:
-      One {name: {argument: options}} a call, where an argument has one acceptable value (and "" if
-      it may be left out), or a BAD_ANSWER rejection: unknown function or parameter, missing
-      required parameter, a value that is neither of its declared type nor the name of a variable,
-      or one that JSON cannot hold.  The checker itself would let a wrong type pass here, because
-      it takes a ground truth of another type for a variable.
+      One {name: {argument: options}} per call, with one acceptable value per argument (and "" if it
+      may be left out), or a BAD_ANSWER rejection: unknown function or parameter, missing required
+      parameter, a value that neither has its declared type nor names a variable, or one that JSON
+      cannot hold.  The checker itself would let a wrong type pass, because it treats a ground truth
+      of another type as a variable.
     """
     by_name = {tool["name"]: tool for tool in tools}
     truth = []
@@ -163,7 +163,7 @@ def _option(value: Any, schema: Mapping[str, Any], language: str) -> Any:
 
 
 def _has_type(value: Any, schema: Mapping[str, Any], language: str) -> bool:
-    """Whether a value, and each element of a list, is of its declared type or names a variable."""
+    """Whether a value, and each element of a list, has its declared type or names a variable."""
     types = ast_checker.TYPES[language]
     expected = types[schema["type"]]
     if type(value) is expected:
@@ -211,12 +211,12 @@ def reference_calls(
     ground_truth: Sequence[Mapping[str, Mapping[str, list[Any]]]],
     tools: Sequence[Mapping[str, Any]],
 ) -> Iterator[tuple[str, dict[str, Any]]]:
-    """One call for each entry of a ground truth, by the first option of each parameter.
+    """One call for each entry of a ground truth, with the first option of each parameter.
 
     A required parameter takes its first option that is not "left out".
 
-    Where the only function of a task bears another name than its answer, the function's is taken:
-    that is the one which the official checker asks for.
+    If a task has only one function and its answer names another, the function's name is used, because
+    the official checker expects that one.
     """
     by_name = {tool["name"]: tool["parameters"] for tool in tools}
     for entry in ground_truth:
@@ -237,7 +237,7 @@ def reference_calls(
 def unlisted_values(
     calls: Sequence[tuple[str, Mapping[str, Any]]], tools: Sequence[Mapping[str, Any]]
 ) -> list[Any]:
-    """The values of calls, lists and mappings taken apart, that no schema has as "enum" or "default"."""
+    """The values of calls, lists and mappings flattened, except those in a schema's "enum" or "default"."""
     by_name = {tool["name"]: tool["parameters"]["properties"] for tool in tools}
     values = []
     for name, arguments in calls:
@@ -248,7 +248,7 @@ def unlisted_values(
 
 
 def _listed(schema: Any) -> Iterator[Any]:
-    """The values that a schema, or one inside it, lists or defaults to."""
+    """The values in "enum" or "default" of a schema or its nested schemas."""
     if isinstance(schema, Mapping):
         for key, entry in schema.items():
             yield from leaves(entry) if key in ("enum", "default") else _listed(entry)
@@ -281,7 +281,7 @@ def render_calls(
     tools: Sequence[Mapping[str, Any]],
     language: str = "python",
 ) -> str:
-    """The reference calls of a ground truth as an agent would write them: `[f(a=1), g(b='x')]`."""
+    """The reference calls of a ground truth, as an agent would write them: `[f(a=1), g(b='x')]`."""
     schemas = {tool["name"]: tool["parameters"]["properties"] for tool in tools}
     written = []
     for name, arguments in reference_calls(ground_truth, tools):
@@ -311,7 +311,7 @@ def _render(value: Any, schema: Mapping[str, Any], language: str) -> str:
         return _quoted(literal) if any(isinstance(e, str) for e in value) else literal
     if isinstance(value, dict):
         puts = " ".join(f'put("{key}", {_java(v, "any", "HashMap")});' for key, v in value.items())
-        # In quotes, because the official decoder drops the block of a bare `new`.
+        # Quoted, because the official decoder drops the block of an unquoted `new`.
         return _quoted(f"new HashMap<String, Object>() {{{{ {puts} }}}}")
     return _java(value, declared, "")
 
@@ -341,7 +341,7 @@ def _java(value: Any, declared: str, container: str) -> str:
         case bool():
             return "true" if value else "false"
         case str():
-            # The official converter keeps the quotes of an array's elements as part of the text.
+            # The official converter keeps the quotes of array elements as part of the text.
             return value if container == "Array" else f'"{value}"'
         case int() | float():
             suffix = {"long": "L", "float": "f"}.get(declared, "")

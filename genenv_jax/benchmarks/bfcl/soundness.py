@@ -1,10 +1,10 @@
-"""Is a generated conversation a sound task?  What its execution on the stateful classes can tell.
+"""Checks by execution on the stateful classes whether a generated conversation is a sound task.
 
-The checker compares state and results turn by turn (`multi_turn`).  So each turn of the reference is played
-again in other ways, after the turns before it: without its calls, without one of them, with two of them in
-the other order.  What the checker makes of these plays says whether it asks for anything, whether it asks for
-what nobody wanted, and whether it refuses what is as good.  What execution and words cannot tell, such as
-whether other functions or values would serve as well, is left undecided.
+The checker compares state and results turn by turn (`multi_turn`).  So each turn of the reference is replayed
+in variants, after the turns before it: without its calls, without one of them, with two of them swapped.  The
+checker's verdicts on these variants show whether it requires anything, whether it requires something that
+nobody asked for, and whether it rejects equally good answers.  What execution and wording cannot show, such
+as whether other functions or values would also do, is left undecided.
 """
 
 from __future__ import annotations
@@ -42,30 +42,30 @@ from genenv_jax.benchmarks.bfcl.multi_turn import RESPONSE_MISMATCH, STATE_MISMA
 from genenv_jax.benchmarks.grounding import judge, leaves
 from genenv_jax.benchmarks.wording import fold, letters, words
 
-BAD_STATE = "bad_state"  # an initial state that is not one of the seed's classes
+BAD_STATE = "bad_state"  # an initial state that does not fit the seed's classes
 NO_EFFECT = "no_effect"  # a turn changes nothing and returns nothing
-ALREADY_KNOWN = "already_known"  # a turn changes nothing and returns what was returned before
-REPEATED_TURN = "repeated_turn"  # a turn with the request and the calls of another one
-NEEDLESS_CALL = "needless_call"  # a call without effect, whose empty result the checker asks for
-OPEN_ORDER = "open_order"  # two calls of which the checker asks for one order, the request for none
+ALREADY_KNOWN = "already_known"  # a turn changes nothing and returns only earlier results
+REPEATED_TURN = "repeated_turn"  # a turn with the same request and calls as another one
+NEEDLESS_CALL = "needless_call"  # a call without effect, whose empty result the checker requires
+OPEN_ORDER = "open_order"  # the checker requires an order of two calls that the request does not
 _NOTHING = Call("nothing", {})  # counts as a call, does nothing and returns an error
 _ORDER = frozenset(
     "then after afterwards afterward before first firstly second secondly third next finally last lastly "
     "once followed later subsequently when until thereafter sequence beforehand prior upon having "
     "1st 2nd 3rd done ready".split()
 )
-_LEAST_SHARED = 3  # characters of a value that two calls share
-_MAX_RESULTS = 200_000  # characters that all calls return
-_LONG_TEXT = 4  # words of a text that is looked for word by word
+_LEAST_SHARED = 3  # least characters of a value shared by two calls
+_MAX_RESULTS = 200_000  # characters of all results
+_LONG_TEXT = 4  # texts of at least this many words are searched for word by word
 _NO_REJECTION = (GROUNDED, UNDECIDED)
 
 
 def fault(task: Task) -> Rejection | None:
     """Why a generated conversation is rejected, or None.
 
-    Reasons: BAD_STATE (a key that its class does not read, a value of another kind, a state that does not
-    load), NOT_EXECUTABLE (a reference call fails), TOO_LONG (what the calls return), NO_EFFECT,
-    REPEATED_TURN, ALREADY_KNOWN, NEEDLESS_CALL, OPEN_ORDER.
+    Reasons: BAD_STATE (a key that its class does not read, a value of the wrong kind, a state that does not
+    load), NOT_EXECUTABLE (a reference call fails), TOO_LONG (the results), NO_EFFECT, REPEATED_TURN,
+    ALREADY_KNOWN, NEEDLESS_CALL, OPEN_ORDER.
     """
     rejection = _state_fault(task.answer["scenario"])
     if rejection:
@@ -88,13 +88,13 @@ def fault(task: Task) -> Rejection | None:
 
 
 def grounding(task: Task) -> Rejection | str:
-    """Whether the reference calls follow from what the agent reads: see `Benchmark.grounding`.
+    """Whether the reference calls follow from what the agent reads; see `Benchmark.grounding`.
 
-    Each call's values must be in the requests up to then, in what the calls before it returned, or in the
-    initial state; what its schema lists, describes or defaults to need not be said.  So must the words of a
-    longer text.  The request of its turn must have a word of a call, its values or the description of its
-    function.  A call without which another one of its turn would fail follows from the state.  An argument
-    that may be left out must be said, if the checker refuses the call without it.
+    Each call's values, and each word of a longer text, must appear in the requests so far, in earlier results
+    or in the initial state.  Values that its schema lists, describes or defaults to need not appear.  The
+    request of a call's turn must contain a word of the call, its values or its function's description.  A
+    call that another call of its turn needs in order to succeed follows from the state.  An optional argument
+    must be stated if the checker rejects the call without it.
     """
     plays = _Plays(task)
     tools = {tool["name"]: tool for tool in tools_of(task)}
@@ -137,14 +137,14 @@ def _call_grounding(
             told = judge([], words(value), request, f"{heard}\n{state}", "")
             found = told if isinstance(told, Rejection) else found
     if found == GROUNDED and judge(called, values, request, heard, known) != GROUNDED:
-        return UNDECIDED  # it is only in the state
+        return UNDECIDED  # found only in the state
     return found
 
 
 def _unasked(plays: _Plays, turn: _Turn, place: int, tool: Mapping[str, Any], known: str) -> str:
-    """An argument that may be left out, which nobody told and the checker asks for; or "".
+    """An optional argument that was never stated but that the checker requires; or "".
 
-    A number must be in the turn's own request, a text in what is known or in its parameter's description.
+    A number must be in the turn's own request, a text in `known` or in its parameter's description.
     """
     call = turn.calls[place]
     for name, value in call.arguments.items():
@@ -165,7 +165,7 @@ def _unasked(plays: _Plays, turn: _Turn, place: int, tool: Mapping[str, Any], kn
 
 @dataclasses.dataclass(frozen=True)
 class _Turn:
-    """A turn of the reference: what is asked, the calls, what they returned."""
+    """A turn of the reference: the request, the calls and their results."""
 
     index: int
     request: str
@@ -174,7 +174,7 @@ class _Turn:
 
 
 class _Plays:
-    """The reference of a conversation, and its turns played otherwise."""
+    """The reference of a conversation, and variants of its turns."""
 
     def __init__(self, task: Task):
         spec = task.answer
@@ -188,7 +188,7 @@ class _Plays:
             self.turns.append(_Turn(index, "\n".join(spoken(messages)), calls, results))
 
     def instead(self, turn: _Turn, calls: Sequence[Call]) -> tuple[list[str], str]:
-        """What other calls return in a turn, and the checker's reason against them, or ""."""
+        """Plays other calls in a turn: their results, and the checker's reason to reject them or ""."""
         found = Judge(self._scenario)
         for earlier in self.turns[: turn.index]:
             found.run(earlier.calls)
@@ -197,11 +197,11 @@ class _Plays:
         return results, found.end_turn(self._calls[turn.index])
 
     def without(self, turn: _Turn, place: int) -> tuple[list[str], str]:
-        """The same with one call left out."""
+        """Like `instead`, with one call left out."""
         return self.instead(turn, turn.calls[:place] + turn.calls[place + 1 :])
 
     def changes(self, turn: _Turn, place: int) -> bool:
-        """Whether a call changes what the checker sees of the state."""
+        """Whether a call changes the state that the checker sees."""
         before, after = Backends(self._scenario), Backends(self._scenario)
         for calls in (*(t.calls for t in self.turns[: turn.index]), turn.calls[:place]):
             for call in calls:
@@ -215,10 +215,10 @@ class _Plays:
 
 
 def _state_fault(start: Mapping[str, Any]) -> Rejection | None:
-    """BAD_STATE, if the classes do not read a state as it is meant."""
+    """BAD_STATE if the classes do not read all of the state as intended."""
     try:
         defaults = Backends(scenario(start["classes"], {})).objects
-    except ValueError:  # a class without a state of its own
+    except ValueError:  # a class without its own state
         defaults = {}
     try:
         Backends(start)
@@ -235,7 +235,7 @@ def _state_fault(start: Mapping[str, Any]) -> Rejection | None:
 
 
 def _is_like(value: Any, usual: Any) -> bool:
-    """Whether a value is of the kind of what is there by default; nothing stands for a text or a number."""
+    """Whether a value has the kind of its default; a default of None allows None, a text or a number."""
     if usual is None:
         return value is None or isinstance(value, str | bool | int | float)
     for kind in (bool, int | float, str, list, dict):
@@ -245,7 +245,7 @@ def _is_like(value: Any, usual: Any) -> bool:
 
 
 def _failed(result: str) -> bool:
-    """Whether a call failed: an error, or a status that says so."""
+    """Whether a call failed: an error, or a status that reports failure."""
     if is_error(result):
         return True
     try:
@@ -258,7 +258,7 @@ def _failed(result: str) -> bool:
 
 
 def _tells(result: str) -> bool:
-    """Whether there is anything in a result."""
+    """Whether a result contains anything."""
     try:
         value = json.loads(result)
     except (ValueError, RecursionError):
@@ -289,7 +289,7 @@ def _effect_fault(plays: _Plays, turn: _Turn) -> Rejection | None:
 
 
 def _order_fault(plays: _Plays, turn: _Turn) -> Rejection | None:
-    """OPEN_ORDER: two calls that change the state, have nothing in common, and may not change places."""
+    """OPEN_ORDER: two calls change the state, have nothing in common, but must not be swapped."""
     if len(turn.calls) < 2 or _ORDER & set(words(turn.request)):
         return None
     changing = [

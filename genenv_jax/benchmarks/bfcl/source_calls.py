@@ -1,12 +1,11 @@
 """Decodes a Java or JavaScript call such as `A.f(x=1, y=new int[]{1, 2})` without running it.
 
-As BFCL's parsers do (`model_handler/parser/{java,js}_parser.py`), with the same grammars of tree-sitter, so
-that its repairs of broken text are theirs, too.  Of several calls one counts: in JavaScript the first
-statement that is a call and nothing else, in Java the first call wherever it stands.  An argument's value is
-its source text.
+It follows BFCL's parsers (`model_handler/parser/{java,js}_parser.py`) and uses the same tree-sitter grammars,
+so it repairs broken text in the same way.  Only one call counts: in JavaScript the first statement that is
+just a call, in Java the first call anywhere.  An argument's value is its source text.
 
-The official parser differs for Java: it refuses some short calls that lack a semicolon, and it reads text
-that is not ASCII at wrong offsets.  Here both are read as written.
+The official Java parser differs: it rejects some short calls without a semicolon, and reads non-ASCII text at
+wrong offsets.  Here both are read as written.
 """
 
 from __future__ import annotations
@@ -38,7 +37,7 @@ class _NestedError(Exception):
 
 
 def require() -> None:
-    """Raises ValueError with the remedy where the grammars are not installed."""
+    """Raises ValueError with the remedy if the grammars are not installed."""
     for name in ("tree_sitter", *_MODULES.values()):
         if importlib.util.find_spec(name) is None:
             raise ValueError(
@@ -54,11 +53,11 @@ def _language(name: str) -> Any:
 
 
 def decode_source_calls(text: str, language: str) -> list[dict[str, dict[str, str]]] | Rejection:
-    """Decodes what a model wrote as one Java or JavaScript call, the one that counts officially.
+    """Decodes a model's answer into one Java or JavaScript call, the one that counts officially.
 
     Args:
-      text: `[f(a=1, b="x")]`; backticks, spaces and the outer brackets are optional, and the call may stand
-        among other statements.
+      text: `[f(a=1, b="x")]`; backticks, spaces and the outer brackets are optional, and other statements may
+        surround the call.
       language: "java" or "javascript".
 
     Returns:
@@ -82,7 +81,7 @@ def decode_source_calls(text: str, language: str) -> list[dict[str, dict[str, st
 
 
 def _nodes(source: str, language: str) -> list[Any]:
-    """All nodes of the syntax tree, each before those in it."""
+    """All nodes of the syntax tree, parents before children."""
     parser = importlib.import_module("tree_sitter").Parser()
     parser.set_language(_language(language))
     found = list(_walk(parser.parse(source.encode())))
@@ -92,7 +91,7 @@ def _nodes(source: str, language: str) -> list[Any]:
 
 
 def _walk(tree: Any) -> Iterator[Any]:
-    cursor = tree.walk()  # not by recursion: the text says how deep the tree is
+    cursor = tree.walk()  # not recursive: the text controls the tree's depth
     yield cursor.node
     while True:
         if cursor.goto_first_child():
@@ -106,7 +105,7 @@ def _walk(tree: Any) -> Iterator[Any]:
 
 
 def _java_nodes(source: str) -> list[Any]:
-    """The nodes of a program, or of one call that lacks its semicolon."""
+    """The nodes of a program, or of one call without its semicolon."""
     try:
         return _nodes(source, "java")
     except _MalformedError:
@@ -134,7 +133,7 @@ def _java_call(nodes: list[Any]) -> dict[str, dict[str, str]]:
 
 
 def _java_value(node: Any, nested: bool = False) -> str:
-    """The official text of a value: that of its parts, but for some white space and bodies of classes."""
+    """The official text of a value: that of its parts, without some white space and class bodies."""
     if node is None:
         raise _MalformedError("an array or an object without a value")
     if node.type in ("string_literal", "character_literal"):

@@ -1,4 +1,4 @@
-"""Makes tasks of the Berkeley Function Calling Leaderboard's files (versions 3 and 4)."""
+"""Loads tasks from the Berkeley Function Calling Leaderboard's files (versions 3 and 4)."""
 
 from __future__ import annotations
 
@@ -35,20 +35,20 @@ def load(
       version: "v3" or "v4".
       names: official category names (`categories.categories(version)`).
       data_dir: see `files.find_directory`.
-      origin: `Task.origin` of what is loaded.
-      rule: of the multi-turn categories: CONVERSATION gives whole conversations, STATIC_MATCH and
+      origin: `Task.origin` of the loaded tasks.
+      rule: rule for the multi-turn categories: CONVERSATION gives whole conversations, STATIC_MATCH and
         TURN_STATE each turn on its own (see `conversation_tasks`).
       verify_files: compare each file with the table of published files.
 
     Returns:
       Tasks with the official ids; turn k of a conversation is `<id>:turn<k>`.  `Task.answer` is {"kind",
-      "language", "rule", "ground_truth", "same_tools"} with BFCL's own ground truth, and what the
+      "language", "rule", "ground_truth", "same_tools"} with BFCL's own ground truth, plus what the
       multi-turn rules need.
 
     Raises:
       FileNotFoundError: a missing directory or file.
-      ValueError: an unknown version or category, a malformed record (named as file:line), a file that is
-        not the published one, or TURN_STATE without the package of the executable classes.
+      ValueError: an unknown version or category, a malformed record (named as file:line), a file that
+        differs from the published one, or TURN_STATE without the package of the executable classes.
     """
     known = categories(version)
     for name in names:
@@ -69,12 +69,12 @@ def load(
 def splits(directory: str | os.PathLike[str], version: str = "v4") -> dict[str, list[Task]]:
     """All tasks of a version by category, with `Task.origin` "eval".
 
-    The multi-turn categories are there as whole conversations under their official names, and as
+    The multi-turn categories appear as whole conversations under their official names, and as
     independent turns, compared statically, under `<category>_turns`.
 
     Args:
-      directory: that holds the files of the version, or the versions' directories; see
-        `files.find_directory`.
+      directory: the directory of the version's files, or the one that holds the versions' directories;
+        see `files.find_directory`.
       version: "v3" or "v4".
     """
     found = {}
@@ -86,10 +86,10 @@ def splits(directory: str | os.PathLike[str], version: str = "v4") -> dict[str, 
 
 
 def split_key(task_id: str) -> str:
-    """What decides on which side of a split a task falls.
+    """The key that assigns a task to one side of a split.
 
-    The turns of one conversation share it, and so do the multi-turn categories, because
-    conversation n of `multi_turn_base` and of the other three ask nearly the same.
+    The turns of a conversation share it, across all multi-turn categories, because conversation n
+    asks nearly the same in `multi_turn_base` and in the other three.
     """
     conversation = task_id.split(":")[0]
     if conversation.startswith("multi_turn_"):

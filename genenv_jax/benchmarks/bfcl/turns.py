@@ -1,6 +1,6 @@
-"""Single turns, and turns of conversations taken on their own: generations, faults, verdicts.
+"""Single turns, and conversation turns taken on their own: generations, faults, verdicts.
 
-It has the functions of `conversations`, for tasks that are answered once.
+It has the same functions as `conversations`, for tasks that are answered once.
 """
 
 from __future__ import annotations
@@ -34,18 +34,18 @@ from genenv_jax.benchmarks.tools import Template, read_tool_calls, rewritten
 from genenv_jax.benchmarks.wording import fold
 
 _NOTHING_TO_CALL = "None of the functions can do that."
-NO_REFUSAL = "no_refusal"  # no call, officially, but no words either
+NO_REFUSAL = "no_refusal"  # officially no call, but no refusal in words either
 _NO_CALL = ("irrelevance", "relevance")
 _MAX_REQUEST = 12_288
-# How a call or its remains look: they begin with a bracket or `name(`, or have in them `name(argument=`, the
-# keys of a call as JSON, or the tag that some models put around one.
+# Calls or their fragments: they begin with a bracket or `name(`, or contain `name(argument=`, the keys of a
+# call as JSON, or the tag that some models put around a call.
 _FENCE = re.compile(r"\s*`*(?:(?<=```)\w+\n)?[\s`'\"]*")
 _CALL_FIRST = re.compile(r"[\[({<]|[\w.$]+\(")
 _CALL_INSIDE = re.compile(r"\w\s*\(\s*\w+\s*=|[\"'](?:name|arguments)[\"']\s*:|<tool_call>")
 _EXAMPLES = {"integer": 1, "float": 1.0, "boolean": True, "array": [], "tuple": [], "dict": {}}
 
 
-# -- what is known of a task --------------------------------------------------------------------------------
+# -- properties of a task -----------------------------------------------------------------------------------
 
 
 def text(task: Task) -> str:
@@ -60,7 +60,7 @@ def requests(task: Task) -> list[tuple[str, list[str]]]:
 
 
 def agent_answer(task: Task) -> str:
-    """The reference calls as an agent writes them; what a generated task was written with."""
+    """The reference calls as an agent writes them; a generated task's reference verbatim."""
     spec = task.answer
     if "reference" in spec:
         return spec["reference"]
@@ -75,7 +75,7 @@ def agent_answer(task: Task) -> str:
 
 
 def _any_call(tools: Sequence[Mapping[str, Any]]) -> str:
-    """A well-formed call of the first tool: all that relevance asks for."""
+    """A well-formed call of the first tool, which is all that relevance requires."""
     if not tools:
         return "[answer()]"
     parameters = tools[0]["parameters"]
@@ -89,8 +89,8 @@ def _any_call(tools: Sequence[Mapping[str, Any]]) -> str:
 def grounding(task: Task) -> Rejection | str:
     """See `Benchmark.grounding`.
 
-    What a schema lists or defaults to need not be said, nor any value of a turn: only the state of its
-    conversation may hold it.
+    Values that a schema lists or defaults to need not be stated, nor any value of a conversation's turn,
+    because it may be only in the conversation's state.
     """
     spec = task.answer
     calls = list(schemas.reference_calls(spec["ground_truth"], task.tools))
@@ -110,15 +110,15 @@ def simulator_messages(seed: Task, statistics: SeedStatistics) -> list[Message]:
 
 
 def write(task: Task, same_tools: bool) -> str:
-    """The text that `read` inverts; with the word `same` for tools that are the seed's."""
+    """The inverse of `read`; writes the word `same` for the seed's tools."""
     return write_with_tools(None if same_tools else task.tools, text(task), agent_answer(task))
 
 
 def read(generated: str, seed: Task) -> Task | Rejection:
-    """The task of a generation: three sections, once each, in order, with nothing before them.  Total.
+    """Reads a task from a generation: three sections, once each, in order, nothing before them.  Total.
 
     Rejections: UNPARSABLE (sections), TOO_LONG or NOT_TEXT (the request), BAD_TOOLS, BAD_ANSWER, and
-    NOT_EXECUTABLE for functions of its own under the rule "turn_state".
+    NOT_EXECUTABLE for new functions under the rule "turn_state".
     """
     sections = read_with_tools(generated, "request", _MAX_REQUEST)
     if isinstance(sections, Rejection):
@@ -153,11 +153,11 @@ def read(generated: str, seed: Task) -> Task | Rejection:
 
 
 def fault(task: Task) -> Rejection | None:
-    """What is wrong with a task, but for its reference's score: BAD_TOOLS, BAD_ANSWER, NOT_EXECUTABLE.
+    """Checks a task except its reference's score: BAD_TOOLS, BAD_ANSWER, NOT_EXECUTABLE or None.
 
-    A written reference must decode, call functions that exist with all required parameters and no unknown
-    ones, and agree with the ground truth made from it.  Tools of the data set are not held to the rules for
-    new ones.  Under "turn_state" the reference calls of a generated task must run without an error.
+    A generated reference must decode, call existing functions with all required parameters and no unknown
+    ones, and agree with the ground truth made from it.  Tools of the data set are exempt from the rules for
+    new tools.  Under "turn_state" the reference calls of a generated task must run without an error.
     """
     spec = task.answer
     rejection = None if spec["same_tools"] else schemas.check_tools(task.tools, spec["language"])
@@ -174,7 +174,7 @@ def fault(task: Task) -> Rejection | None:
 def _ground_truth(
     reference: str, tools: Sequence[Mapping[str, Any]], spec: Mapping[str, Any]
 ) -> list[Any] | Rejection:
-    """Ground truth of a written reference answer, or a BAD_ANSWER rejection."""
+    """Ground truth of a reference answer's text, or a BAD_ANSWER rejection."""
     calls = _decode(reference, tools, spec)
     if isinstance(calls, Rejection):
         return Rejection(BAD_ANSWER, f"{calls.reason}: {calls.detail}"[:200])
@@ -185,7 +185,7 @@ def _ground_truth(
 
 
 def as_source(answer: str, tools: Sequence[Mapping[str, Any]]) -> str:
-    """An answer with its calls as Java or JavaScript, of which their values are source texts already."""
+    """An answer with its calls as Java or JavaScript; their values are source text already."""
     found = read_tool_calls(answer, tools)
     if isinstance(found, Rejection):
         return answer
@@ -219,17 +219,17 @@ def _decode(
 
 
 def score(task: Task, answer: str) -> Score:
-    """A success is an answer that the category's rule accepts.  The reward is 1 for it, else 0, but
+    """Success means that the category's rule accepts the answer; the reward is then 1, else 0, except:
 
-      * for irrelevance the official rule accepts whatever does not decode; what is neither `[]` nor a
-        refusal in words (`refuses`) earns nothing and is not valid, NO_REFUSAL; of held-out tasks it is
-        a success all the same;
-      * under "turn_state" needless calls cost reward (`multi_turn.score_turn`).
+      * for irrelevance, the official rule accepts whatever does not decode; an answer that is neither
+        `[]` nor a refusal in words (`refuses`) earns nothing and is not valid (NO_REFUSAL), but is still
+        a success in held-out tasks;
+      * under "turn_state", unneeded calls cost reward (`multi_turn.score_turn`).
 
-    `reason` is the official error type in snake case.  An answer that does not decode is not
-    valid, but for irrelevance.  Answers that are too long, with arithmetic out of bounds
-    (`safe_parse.parse_calls`) or that are not text are wrong in every category; so are those that are
-    nested too deeply or hold what is not evaluated here, unless they refuse in words.
+    `reason` is the official error type in snake case.  An answer that does not decode is not valid,
+    except for irrelevance.  Answers that are too long, not text, or have arithmetic out of bounds
+    (`safe_parse.parse_calls`) are wrong in every category; so are answers that are nested too deeply
+    or contain what is not evaluated here, unless they refuse in words.
     """
     spec = task.answer
     if spec["rule"] == TURN_STATE:
@@ -243,7 +243,7 @@ def score(task: Task, answer: str) -> Score:
             return Score(float(not calls), not calls, True, "decoder_success" if calls else "")
         if calls.reason != EMPTY and refuses(answer, task.tools):
             return Score(1.0, True, True)
-        # Officially a call may be decoded from what was not read here.
+        # The official decoder may find a call in what was not read here.
         no_call = calls.reason not in (TOO_DEEP, NOT_EVALUATED)
         return Score(0.0, no_call and task.origin == "eval", False, NO_REFUSAL)
     if rejected:
@@ -269,15 +269,15 @@ def reason_word(error: str) -> str:
 
 
 def refuses(answer: str, tools: Sequence[Mapping[str, Any]]) -> bool:
-    """Whether an answer that does not decode says in words that nothing is called; total.
+    """Whether an answer that does not decode is a refusal in words; total.
 
-    It has at least two words, and does not look like a call that went wrong: it does not begin, after
-    quotes and the head of a code fence, with a bracket or with `name(`, and holds neither `name(argument=`,
-    nor the keys of a call as JSON, nor `<tool_call>`, nor a listed function's name before a parenthesis.
-    Look-alike and invisible letters hide none of these.  What the words say is not judged.
+    A refusal has at least two words and does not look like a failed call: after quotes and the head of a code
+    fence, it does not begin with a bracket or `name(`, and it contains neither `name(argument=`, nor the keys
+    of a call as JSON, nor `<tool_call>`, nor a listed function's name before a parenthesis.  Look-alike and
+    invisible letters hide none of these.  The meaning of the words is not judged.
 
     Args:
-      answer: what the agent wrote.
+      answer: the agent's answer.
       tools: the functions that it could call.
     """
     answer = fold(answer)
@@ -287,6 +287,6 @@ def refuses(answer: str, tools: Sequence[Mapping[str, Any]]) -> bool:
     names = "|".join(re.escape(fold(tool["name"].rpartition(".")[2])) for tool in tools)
     if names and re.search(rf"(?<!\w)(?:{names})\(", said):
         return False
-    # Scripts without spaces: any letter beyond ASCII counts as a word.
+    # For scripts without spaces, each non-ASCII letter counts as a word.
     words = sum(any(map(str.isalpha, word)) for word in said.split())
     return max(words, sum(c.isalpha() and not c.isascii() for c in said)) >= 2

@@ -1,4 +1,4 @@
-"""The base class of benchmarks of one's own that ask questions and compare answers with a reference.
+"""The base class for your own benchmark of questions whose answers are compared with a reference.
 
     class Units(Custom):
         name = "units"
@@ -6,8 +6,8 @@
 
         def questions(self, split): ...     # Question("How many metres are 3 km?", 3000), ...
 
-`config.benchmark.name = "my_module:Units"` makes it a run's benchmark.  docs/your_benchmark.md has a worked
-example, and one of a benchmark that needs `genenv_jax.benchmarks.base.Benchmark` itself.
+Set `config.benchmark.name = "my_module:Units"` to use it in a run.  docs/your_benchmark.md has a worked
+example, and an example of a benchmark that subclasses `genenv_jax.benchmarks.base.Benchmark` itself.
 """
 
 from __future__ import annotations
@@ -39,23 +39,23 @@ from genenv_jax.benchmarks.safe_parse import check_text
 from genenv_jax.benchmarks.wording import fold, letters, words
 
 _MAX_ANSWER = 8_192  # characters of an agent's answer that are read
-# What tells tasks apart: letters, digits, and the signs of arithmetic.
+# The characters that distinguish tasks: letters, digits and arithmetic signs.
 _TELLING = re.compile(r"[^\W_]+|[+*/^=<>%]|(?<=[0-9])\.(?=[0-9])|-(?=\s*[0-9(])")
 _DIGITS = re.compile(r"[0-9]+")
 
 
 @dataclasses.dataclass(frozen=True)
 class Question:
-    """What the agent is asked, and what is right.
+    """A question for the agent, with its reference answer.
 
     Attributes:
-      prompt: the last message of the user.
-      answer: the reference, as the checker takes it (`checkers.read_reference`).
-      id: unique in the benchmark; "": made of its place.
+      prompt: the last user message.
+      answer: the reference, in the checker's form (`checkers.read_reference`).
+      id: unique in the benchmark; "": made from the question's position.
       category: stratum of the metrics.
       checker: one of `checkers.CHECKERS`; "": the benchmark's.
-      context: messages before the prompt (a system message, what was said before).  Variations keep them.
-      where: its place for messages of errors, such as "train.jsonl:3".
+      context: messages before the prompt (a system message, earlier turns).  Variations keep them.
+      where: the question's place in error messages, such as "train.jsonl:3".
     """
 
     prompt: str
@@ -68,13 +68,13 @@ class Question:
 
 
 class Custom(Benchmark):
-    """Questions with reference answers.  A subclass has `questions`.
+    """Questions with reference answers.  A subclass defines `questions`.
 
     Attributes:
-      checker: how answers are compared, one of `checkers.CHECKERS`; a question may have its own.
+      checker: how answers are compared, one of `checkers.CHECKERS`; a question may override it.
       instruction: the agent's system message; None: the checker's, which says how to answer.
-      isolated: True, since a method of one's own may hang or fail on what a model wrote; False where none
-        does.
+      isolated: True, since your own methods may hang or crash on model output; set it to False if none of
+        them can.
     """
 
     name: ClassVar[str] = "custom"
@@ -84,34 +84,34 @@ class Custom(Benchmark):
 
     @abc.abstractmethod
     def questions(self, split: str) -> Iterable[Question]:
-        """The questions of "seed" (to train on) or "eval" (held out), the same ones at every call.
+        """The questions of "seed" (for training) or "eval" (held out), the same ones on every call.
 
-        Seeds that ask what a held-out question asks are left out.
+        Seeds that ask the same as a held-out question are dropped.
         """
 
     def grade(self, question: Question, answer: str) -> float:
-        """The reward of an answer, in [0, 1].  Default: as the question's checker says.
+        """The reward of an answer, in [0, 1].  Default: the question's checker decides.
 
-        answer: what `checkers.extract` finds in the agent's text; of calls all of it.
+        answer: what `checkers.extract` finds in the agent's text; for calls, the whole text.
         """
         return checkers.grade(question.checker, question.answer, answer)
 
     def check(self, question: Question) -> str:
-        """Why a question is unsound, such as "the answer is 3000"; "" if it is not.
+        """Why a question is unsound, such as "the answer is 3000"; "" if it is sound.
 
-        The place to work the answer out where that is possible: what the simulator wrote comes through here
-        before it becomes a task.  Default: nothing is known.
+        Compute the answer here if that is possible: every question from the simulator passes through this
+        method before it becomes a task.  Default: no check.
         """
         return ""
 
-    # -- what follows from it -------------------------------------------------------------------------------
+    # -- derived from the above -----------------------------------------------------------------------------
 
     def __getstate__(self) -> dict[str, Any]:
-        """With the tasks only where worked examples are taken from them: a worker reads none itself."""
+        """Keeps the tasks only if worked examples need them: a worker does not read any tasks itself."""
         return dict(vars(self)) if self.shots else super().__getstate__()
 
     def load(self, split: str) -> list[Task]:
-        """See `Benchmark.load`; a question that is not sound is named by its place."""
+        """See `Benchmark.load`; an error about an unsound question names its place."""
         held_out = self._made("eval")
         if split == "eval":
             return held_out
@@ -133,7 +133,7 @@ class Custom(Benchmark):
         except Exception as error:
             mine = place(error)
             if not mine and isinstance(error, ValueError | OSError):
-                raise  # of the package's own readers, which name the file
+                raise  # from the package's own readers, whose messages name the file
             raise ValueError(f"{where} raised {type(error).__name__}: {error}{mine}") from error
         made: dict[str, Task] = {}
         for index, question in enumerate(asked):
@@ -150,10 +150,10 @@ class Custom(Benchmark):
         return list(made.values())
 
     def _task(self, question: Question, task_id: str, origin: str) -> Task:
-        """The task of a sound question.
+        """Makes a task from a sound question.
 
-        `Task.answer` is {"reference", "checker", "listed"}; listed: the prompt names the answer, among
-        others perhaps, as a multiple choice does.
+        `Task.answer` is {"reference", "checker", "listed"}; listed: the prompt contains the answer, perhaps
+        among others, as in multiple choice.
         """
         listed = checkers.holds(question.prompt, question.checker, question.answer)
         return Task(
@@ -166,7 +166,7 @@ class Custom(Benchmark):
         )
 
     def prompt(self, task: Task) -> list[Message]:
-        """The task's messages, with the instruction at the end of its system message or as one."""
+        """The task's messages; the instruction ends the system message, or becomes one."""
         messages, said = super().prompt(task), self.instruction
         if said is None:
             said = checkers.INSTRUCTIONS[task.answer["checker"]]
@@ -185,15 +185,15 @@ class Custom(Benchmark):
         return checkers.FORMS[seed.answer["checker"]]
 
     def write_answer(self, task: Task) -> Any:
-        """See `Benchmark.write_answer`; of several references the first."""
+        """See `Benchmark.write_answer`; uses the first of several references."""
         checker, reference = task.answer["checker"], task.answer["reference"]
         return calls.to_json(reference) if checker == CALL else checkers.golds(reference)[0]
 
     def read_answer(self, value: Any, seed: Task) -> dict[str, Any]:
         """See `Benchmark.read_answer`.
 
-        A generated task has one answer: with a list of many any of which counts, it could be made to be
-        solved.
+        A generated task has one answer: otherwise the simulator could make a task trivial by listing many
+        accepted answers.
         """
         checker = seed.answer["checker"]
         if isinstance(value, list) and checker != CALL:
@@ -201,9 +201,9 @@ class Custom(Benchmark):
         return {**seed.answer, "reference": checkers.read_reference(checker, value)}
 
     def fault(self, task: Task) -> Rejection | None:
-        """UNPARSABLE, GIVEN_AWAY, WRONG_ANSWER.
+        """See `Benchmark.fault`: UNPARSABLE, GIVEN_AWAY or WRONG_ANSWER.
 
-        A generated task must not name its answer, unless its seed does.
+        A generated task must not contain its answer, unless its seed does.
         """
         question = _question(task)
         if not letters(question.prompt):
@@ -223,7 +223,7 @@ class Custom(Benchmark):
         )
 
     def verdict(self, task: Task, answer: str) -> Score:
-        """See `Benchmark.verdict`: `grade` of the answer that is found in the text."""
+        """See `Benchmark.verdict`: `grade` of the answer found in the text."""
         if rejection := check_text(answer, _MAX_ANSWER):
             return Score(0.0, False, False, rejection.reason)
         question = _question(task)
@@ -237,19 +237,19 @@ class Custom(Benchmark):
         return Score(reward, success, True, "" if success else "wrong_answer")
 
     def canonical(self, task: Task) -> str:
-        """See `Benchmark.canonical`; signs of arithmetic tell questions apart, too."""
+        """See `Benchmark.canonical`; arithmetic signs also distinguish questions."""
         said = (fold(message["content"]) for message in task.messages)
         return json.dumps(["".join(_TELLING.findall(text)) for text in said], ensure_ascii=False)
 
     def requests(self, task: Task) -> list[tuple[str, list[str]]]:
-        """See `Benchmark.requests`: the prompt with each of its references; of calls, the functions."""
+        """See `Benchmark.requests`: the prompt with each of its references, or for calls the functions."""
         reference = task.answer["reference"]
         if task.answer["checker"] == CALL:
             return [(self.text(task), [name for name, _ in calls.pairs(reference)])]
         return [(self.text(task), words(str(gold))) for gold in checkers.golds(reference)]
 
     def grounding(self, task: Task) -> Rejection | str:
-        """See `Benchmark.grounding`: certain where `check` is one's own; calls by their values."""
+        """See `Benchmark.grounding`: GROUNDED if `check` is overridden; calls are judged by their values."""
         if type(self).check is not Custom.check:
             return GROUNDED
         if task.answer["checker"] != CALL:
@@ -265,7 +265,7 @@ class Custom(Benchmark):
         return f"{task.category}: {' '.join(kept)}"
 
     def difficulty(self, task: Task) -> float:
-        """See `Benchmark.difficulty`: the words of the prompt."""
+        """See `Benchmark.difficulty`: the number of words in the prompt."""
         return float(len(words(self.text(task))))
 
     def facts(self) -> dict[str, str]:
@@ -277,7 +277,7 @@ class Custom(Benchmark):
 
 
 def _question(task: Task) -> Question:
-    """The question that a task was made of.  Raises for a task that is not of one."""
+    """The question that a task was made from.  Raises if the task was not made from a question."""
     *context, last = task.messages
     return Question(
         prompt=last["content"],
@@ -291,7 +291,7 @@ def _question(task: Task) -> Question:
 
 
 def _sound(question: Question, checker: str, where: str) -> Question:
-    """A question with its checker, or the benchmark's, and the reference as that keeps it."""
+    """The question with its checker filled in (default: the benchmark's) and its reference parsed."""
     checker = question.checker or checker
     if not isinstance(question.prompt, str) or not question.prompt.strip():
         raise ValueError(f"{where}: prompt {question.prompt!r}: expected a text")

@@ -1,8 +1,8 @@
 """Function calls as answers, compared by BFCL's checker.
 
-A reference is {"name": ..., "arguments": {...}}, or "parameters" as in the data of the paper's authors, or
-a list of such.  An answer is `[name(argument=value), ...]`, or JSON like the reference between `<tool_call>`
-and `</tool_call>`, one call in each.  What types arguments have is read off the reference.
+A reference is {"name": ..., "arguments": {...}} or a list of these; "parameters" may replace "arguments", as
+in the data of the paper's authors.  An answer is `[name(argument=value), ...]`, or JSON like the reference
+between `<tool_call>` and `</tool_call>`, one call per pair.  The reference determines the argument types.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ _EXPECTED = 'expected {"name": ..., "arguments": {...}} or a list of 1 to 16 suc
 
 
 def read_reference(value: Any) -> list[Call]:
-    """Calls from JSON.  Raises ValueError that says what was expected."""
+    """Reads calls from JSON.  Raises ValueError that says what was expected."""
     entries = value if isinstance(value, list) else [value]
     found = list(map(_from_json, entries)) if 0 < len(entries) <= _MAX_CALLS else [None]
     if None in found:
@@ -63,14 +63,14 @@ def write(reference: Sequence[Call]) -> str:
 
 
 def agree(reference: Sequence[Call], text: str) -> bool:
-    """Whether a text is the calls of a reference, in any order."""
+    """Whether a text consists of the reference's calls, in any order."""
     found, tools = read(text), _tools(reference)
     truth = ground_truth_of(reference, tools, "python", False)
     return not isinstance(found, Rejection) and not check(tools, found, truth, "parallel")
 
 
 def read(text: str) -> list[Call] | Rejection:
-    """The calls in an answer; reasons of a rejection are those of `safe_parse`.  Total."""
+    """The calls in an answer, or a rejection with a reason from `safe_parse`.  Total."""
     if _OPEN not in text:
         return parse_calls(text)
     found = []
@@ -85,7 +85,7 @@ def read(text: str) -> list[Call] | Rejection:
 
 
 def _from_json(value: Any) -> Call | None:
-    """A call, or None for what is none."""
+    """A call from its JSON, or None if it is not a call."""
     if not isinstance(value, dict) or len(value) != 2 or not isinstance(value.get("name"), str):
         return None
     arguments = value.get("arguments", value.get("parameters"))
@@ -93,7 +93,7 @@ def _from_json(value: Any) -> Call | None:
 
 
 def _tools(reference: Sequence[Call]) -> list[dict[str, Any]]:
-    """Descriptions of the functions, as BFCL's checker wants them."""
+    """Descriptions of the functions, in the form that BFCL's checker takes."""
     schemas: dict[str, dict[str, Any]] = {}
     for name, arguments in pairs(reference):
         of = schemas.setdefault(name, {})

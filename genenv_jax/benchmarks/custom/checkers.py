@@ -1,12 +1,12 @@
-"""How an answer is compared with a reference, where a benchmark says no more than a word.
+"""The checkers that compare an answer with a reference; a benchmark selects one by name.
 
-exact     the same text but for case, white space and quotes around it; of several references one
-f1        the F1 of words after SQuAD's normalisation, as Bamboogle's reward
-numeric   one number, equal to rounding
+exact     the same text apart from case, white space and surrounding quotes; any of several references
+f1        word F1 after SQuAD's normalisation, like Bamboogle's reward
+numeric   one number, equal up to rounding
 call      function calls, in any order, by the rules of BFCL's checker
 
-The answer is the last `<answer>...</answer>` of a text, else its last `\\boxed{...}`, else all of it.  Calls
-are read as `calls` says.
+The answer is the last `<answer>...</answer>` of a text, else its last `\\boxed{...}`, else the whole text.
+For calls, see the module `calls`.
 """
 
 from __future__ import annotations
@@ -27,19 +27,19 @@ MAX_ANSWER = 2_000  # characters of a reference
 _MAX_ANSWERS = 16
 _MAX_NUMBER = 1e100
 _AS = "End with the answer alone, as <answer>your answer</answer>."
-INSTRUCTIONS = {  # what the agent is told
+INSTRUCTIONS = {  # for the agent
     EXACT: _AS,
     F1: _AS,
     NUMERIC: "End with the answer, a number without its unit, as <answer>your answer</answer>.",
     CALL: "Reply with the function calls alone, as [name(argument=value), ...].",
 }
-FORMS = {  # what the simulator is told of the JSON of an answer
+FORMS = {  # how the simulator's prompt describes the JSON of an answer
     EXACT: "a text, as short as it can be",
     F1: "a text of a few words",
     NUMERIC: "a number",
     CALL: 'the call, {"name": ..., "arguments": {...}}, or a list of calls',
 }
-_SUCCESS_F1 = 0.5  # from which an F1 is a success
+_SUCCESS_F1 = 0.5  # least F1 that counts as a success
 _NUMBER = re.compile(
     r"(?<![\w.])[-+]?(?:[0-9]{1,3}(?:,[0-9]{3})+(?![0-9])(?:\.[0-9]+)?|[0-9]+(?:\.[0-9]+)?|\.[0-9]+)"
     r"(?:[eE][-+]?[0-9]{1,3})?"
@@ -49,11 +49,11 @@ _QUOTES = "`\"'\u201c\u201d\u2018\u2019"
 
 
 def read_reference(checker: str, value: Any) -> Any:
-    """A reference as it is kept: one text or a list of them, a number, or calls.
+    """Converts a reference to its stored form: a string, a list of strings, a number, or calls.
 
     Args:
       checker: one of CHECKERS.
-      value: of a file, of a user's class or of a simulator: JSON.
+      value: JSON from a file, from a user's class or from the simulator.
     Raises:
       ValueError: says what was expected.
     """
@@ -78,12 +78,12 @@ def read_reference(checker: str, value: Any) -> Any:
 
 
 def to_json(checker: str, reference: Any) -> Any:
-    """What `read_reference` reads."""
+    """Inverse of `read_reference`."""
     return calls.to_json(reference) if checker == CALL else reference
 
 
 def unreadable(checker: str, text: str) -> str:
-    """Why a text cannot be an answer, as a word; "" where it can."""
+    """Why a text cannot be an answer, as one word; "" if it can."""
     if checker == CALL:
         found = calls.read(text)
         return found.reason if isinstance(found, Rejection) else ""
@@ -97,13 +97,13 @@ def grade(checker: str, reference: Any, text: str) -> float:
 
     Args:
       reference: see `read_reference`.
-      text: what `extract` found; of calls all that the agent wrote.
+      text: what `extract` found; for calls, the agent's whole text.
     """
     if checker == CALL:
         return float(calls.agree(reference, text))
     if checker == NUMERIC:
         number = _number(text)
-        # Of a whole number every digit counts.
+        # For a whole number every digit counts.
         near = 1e-9 if reference == int(reference) else 1e-6
         return float(number is not None and math.isclose(number, reference, rel_tol=near))
     if checker == F1:
@@ -112,17 +112,17 @@ def grade(checker: str, reference: Any, text: str) -> float:
 
 
 def golds(reference: Any) -> list[Any]:
-    """All references of which an answer may be one."""
+    """All references; an answer may match any of them."""
     return reference if isinstance(reference, list) else [reference]
 
 
 def succeeds(checker: str, reward: float) -> bool:
-    """Whether a reward is a success."""
+    """Whether a reward counts as a success."""
     return reward >= (_SUCCESS_F1 if checker == F1 else 1.0)
 
 
 def extract(text: str) -> str:
-    """The answer in a text, without white space around it; see the module's docstring."""
+    """The answer in a text, stripped; see the module's docstring."""
     if "<answer>" in text:
         return scoring.extract(text)
     begin = text.rfind(_BOXED)
@@ -138,14 +138,14 @@ def extract(text: str) -> str:
 
 
 def write(checker: str, reference: Any) -> str:
-    """A reference as an agent writes it; of several the first."""
+    """A reference as an agent writes it; the first of several."""
     if checker == CALL:
         return calls.write(reference)
     return f"<answer>{golds(reference)[0]}</answer>"
 
 
 def holds(prompt: str, checker: str, reference: Any) -> bool:
-    """Whether a prompt has the words of its reference in a row; False for calls, which `grounding` judges."""
+    """Whether a prompt contains its reference word for word; False for calls, which `grounding` judges."""
     if checker == CALL:
         return False
     said = f" {' '.join(words(prompt))} "
@@ -154,7 +154,7 @@ def holds(prompt: str, checker: str, reference: Any) -> bool:
 
 
 def _number(text: Any) -> float | None:
-    """The only number in a text, units and currencies aside; None where there is none, or more than one."""
+    """The number in a text, ignoring units and currencies; None if there is not exactly one."""
     if check_text(text):
         return None
     found = [match.group() for match in _NUMBER.finditer(text.replace("\u2212", "-"))]

@@ -1,4 +1,4 @@
-"""A benchmark of questions in files, for whoever has data only.
+"""A benchmark of questions from files, for users who have data and no code.
 
 Files are JSON lines, or the parquet files that verl and the paper's authors use.
 
@@ -7,10 +7,10 @@ A record is one of
   {"prompt": ..., "answer": ..., "checker"?, "category"?, "id"?}
   {"prompt": ..., "reward_model": {"ground_truth": ...}, "data_source"?, "extra_info"?, ...}
 
-in either kind of file.  The prompt is a text, or a list of messages of which the user's is the last.  The
-second is what GenEnv's public code reads (Gen-Verse/GenEnv, README.md and genenv/utils/reward_functions.py):
-a ground truth may be {"answer": ...}, or JSON text of it, and a call has "parameters".  Other columns are not
-used.
+in either kind of file.  The prompt is a string, or a list of messages that ends with the user's.  GenEnv's
+public code reads the second form (Gen-Verse/GenEnv, README.md and genenv/utils/reward_functions.py): a ground
+truth may be {"answer": ...}, or the JSON text of that, and a call has "parameters".  Other columns are
+ignored.
 """
 
 from __future__ import annotations
@@ -41,17 +41,17 @@ _REWARD = "reward_model"
 class CustomFiles(Custom):
     """The questions of one or two files, compared by a checker.
 
-    Args, beside those of `Benchmark`:
-      checker: how answers are compared, one of `checkers.CHECKERS`; a question may have its own.
+    Args, besides those of `Benchmark`:
+      checker: how answers are compared, one of `checkers.CHECKERS`; a question may override it.
       instruction: the agent's system message; None: the checker's, which says how to answer.
-      train: the file of the seeds.
-      held_out: the file of the held-out questions; "": a share of `train`.
-      seed_fraction: share of a single file's questions that become seeds, by a hash of the prompt, so that it
-        depends neither on the order of the lines nor on the other lines.
-      data_dir: where relative paths start; "": the working directory.
+      train: the file with the seeds.
+      held_out: the file with the held-out questions; "": a share of `train`.
+      seed_fraction: share of a single file's questions that become seeds, by a hash of the prompt, so the
+        split depends neither on the order of the lines nor on other lines.
+      data_dir: directory that relative paths start from; "": the working directory.
     """
 
-    isolated = False  # all that touches a model's text is bounded
+    isolated = False  # all code that reads model output is bounded
 
     checker: str = EXACT
     instruction: str | None = None
@@ -87,7 +87,7 @@ class CustomFiles(Custom):
         return read(pathlib.Path(self.data_dir, name), self.checker, split)
 
     def source(self, task: Task) -> str:
-        """See `Benchmark.source`: questions that differ in signs alone are on one side of a split."""
+        """See `Benchmark.source`: questions that differ only in signs stay in the same split."""
         return letters(self.text(task)) or task.id
 
     def facts(self) -> dict[str, str]:
@@ -98,15 +98,15 @@ class CustomFiles(Custom):
 
 
 def read(path: pathlib.Path, checker: str, prefix: str) -> Iterator[Question]:
-    """The questions of a file, in its order; of parquet where its name ends so.
+    """The questions in a file, in order; a file named *.parquet is read as parquet.
 
     Args:
-      checker: of records that have none.
-      prefix: of the ids of records that have none.
+      checker: the checker for records that name none.
+      prefix: prefix of the ids made for records without one.
 
     Raises:
-      FileNotFoundError: there is no such file.
-      ValueError: a record that is not well formed, named as file:line (of parquet, row), from 1.
+      FileNotFoundError: the file does not exist.
+      ValueError: a record is malformed; names it as file:line (parquet: file:row), counted from 1.
     """
     records = _parquet(path) if path.suffix == ".parquet" else read_lines(path, _strictly)
     for where, record in records:
@@ -115,7 +115,7 @@ def read(path: pathlib.Path, checker: str, prefix: str) -> Iterator[Question]:
 
 
 def _strictly(line: str) -> Any:
-    """A line as strict JSON: of repeated keys, only a reader can tell which was meant."""
+    """Parses a line as strict JSON: repeated keys are an error, since it is unclear which one was meant."""
     value = parse_json(line.rstrip("\r\n"), _MAX_LINE)
     if isinstance(value, Rejection):
         detail = value.detail.replace("line 1 column", "column")
@@ -133,12 +133,12 @@ def _parquet(path: pathlib.Path) -> Iterator[tuple[str, dict[str, Any]]]:
     except pyarrow.ArrowException as error:
         raise ValueError(f"{path}: not a parquet file that can be read: {error}") from None
     for number, row in enumerate(rows, 1):
-        # A column has a value in each row: what a row lacks is None.
+        # Parquet columns have a value in every row: a field that a row lacks is None.
         yield f"{path}:{number}", {key: v for key, v in row.items() if v is not None}
 
 
 def _question(record: dict[str, Any], where: str, name: str, checker: str) -> Question:
-    """A record as a question whose answer has yet to be read."""
+    """Makes a question from a record; its answer is not parsed yet."""
     of_verl = _REWARD in record and "answer" not in record
     if not of_verl and (unknown := sorted(record.keys() - set(_KEYS) - {"data_source"})):
         raise ValueError(
@@ -161,7 +161,7 @@ def _question(record: dict[str, Any], where: str, name: str, checker: str) -> Qu
 
 
 def _conversation(prompt: Any, where: str) -> tuple[tuple[Message, ...], str]:
-    """Messages before the last one, and its text."""
+    """The messages before the last one, and the last one's text."""
     messages = [{"role": "user", "content": prompt}] if isinstance(prompt, str) else prompt
     well_formed = isinstance(messages, list) and all(
         isinstance(message, dict)
@@ -181,7 +181,7 @@ def _conversation(prompt: Any, where: str) -> tuple[tuple[Message, ...], str]:
 
 
 def _truth(reward: Any, checker: str, where: str) -> Any:
-    """The reference in a column `reward_model`."""
+    """The reference from a `reward_model` column."""
     if not isinstance(reward, dict) or "ground_truth" not in reward:
         raise ValueError(f'{where}: reward_model {reward!r:.60}: expected {{"ground_truth": ...}}')
     if reward.get("style", "rule") not in ("rule", None):
@@ -197,7 +197,7 @@ def _truth(reward: Any, checker: str, where: str) -> Any:
 
 
 def _without_none(truth: Any) -> Any:
-    """Calls without the arguments that are None: a struct of parquet has those of all rows."""
+    """Drops arguments that are None: a parquet struct has the arguments of all rows."""
     if isinstance(truth, list):
         return [_without_none(call) for call in truth]
     if not isinstance(truth, dict):

@@ -1,17 +1,17 @@
 """Dial, the embedded default benchmark: chains of tool calls that turn a dial.
 
-The dial has a few positions, 0 .. 4 say, and wraps around.  A task is a short program in words; the
-answer is the sequence of tool calls with the result of each; difficulty is the number of calls (depth),
-since one wrong result spoils everything after it.
+The dial has a few positions, for example 0 .. 4, and wraps around.  A task is a short program in words.
+The answer is the sequence of tool calls with their results.  The difficulty is the number of calls
+(depth), since one wrong result makes every later one wrong.
 
     Tools: add, subtract, multiply.                 add(3, 4) = 2
     Start at 3. add 4, multiply 4, subtract 1.  ->  multiply(2, 4) = 3
                                                     subtract(3, 1) = 2
 
-A task may rename its tools ("Tools: zap = add, ..."), and the answer must use the new names: the
-simulator never sees such tasks, so they measure whether what was learnt is about the tools or about
-their names.  What the simulator writes is the task and the reference calls; an interpreter runs both
-and they must agree.
+A task may rename its tools ("Tools: zap = add, ..."); the answer must then use the new names.  The
+simulator never sees such tasks, so they measure whether the agent learned the tools or just their
+names.  The simulator writes the task and the reference calls; an interpreter runs both and rejects the
+task if they disagree.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ class Program:
         return f"Tools: {tools}.\nStart at {self.start}. {steps}."
 
     def trace(self, results: Sequence[int]) -> str:
-        """The answer in words, with the given results; each call starts from the result before it."""
+        """The answer in words, with the given results; each call starts from the previous result."""
         names, starts = dict(self.names), [self.start, *results[:-1]]
         return "\n".join(
             f"{names[operation]}({at}, {n}) = {result}"
@@ -69,13 +69,13 @@ class Program:
         )
 
     def reference(self) -> str:
-        """The calls without their results, as the simulator writes them."""
+        """The calls without results, as the simulator writes them."""
         names = dict(self.names)
         return " ".join(f"{names[operation]}({n})" for operation, n in self.calls)
 
 
 def read_statement(text: str) -> Program | None:
-    """Reads a task's words, strictly; None where they do not follow the grammar."""
+    """Parses a task's words strictly; None if they do not follow the grammar."""
     match = _STATEMENT.fullmatch(text)
     if not match:
         return None
@@ -107,7 +107,7 @@ def _read_calls(
 
 @dataclasses.dataclass(kw_only=True, eq=False)
 class Dial(DialTasks):
-    """The benchmark object; the warm start misunderstands (operation, argument) pairs."""
+    """The benchmark object; the warm start teaches some (operation, argument) pairs wrongly."""
 
     name = "dial"
     agent_instruction = "Call the tools in order."
@@ -119,14 +119,14 @@ class Dial(DialTasks):
         return len(self.plain)
 
     def splits(self):
-        """See `DialTasks.splits`; one more renames the tools."""
+        """See `DialTasks.splits`; adds a split with renamed tools."""
         renamed = functools.partial(self.random_program, renamed=True)
         return [*super().splits(), ("renamed", range(1, self.max_depth + 1), renamed)]
 
     def random_program(
         self, rng: np.random.Generator, depth: int, renamed: bool = False
     ) -> Program:
-        """A uniform program of `depth` calls."""
+        """A uniformly random program of `depth` calls."""
         operations = rng.choice(list(OPERATIONS), depth)
         calls = tuple(
             (str(o), int(n))
@@ -139,7 +139,7 @@ class Dial(DialTasks):
         return Program(start, calls, tuple(zip(OPERATIONS, map(str, new), strict=True)))
 
     def specification(self, program: Program) -> dict[str, Any]:
-        """See `DialTasks.specification`: the program, as JSON."""
+        """See `DialTasks.specification`: the program as JSON."""
         return {
             "start": program.start,
             "calls": [list(call) for call in program.calls],
@@ -154,7 +154,7 @@ class Dial(DialTasks):
         return Program(spec["start"], calls, tuple(tuple(pair) for pair in spec["names"]))
 
     def signature(self, task: Task) -> str:
-        """See `Benchmark`: the operations in their order, without arguments."""
+        """See `Benchmark`: the operations in order, without arguments."""
         return " ".join(operation for operation, _ in self.program(task).calls)
 
     def skills(self, task: Task) -> Collection[str]:
@@ -163,7 +163,7 @@ class Dial(DialTasks):
 
     def canonical(self, task: Task) -> str:
         """See `Benchmark.canonical`: start and calls under standard names."""
-        # What is asked rather than the reference, which differs where a task is not proven.
+        # Uses the request, not the reference: they may differ in a task that is not verified yet.
         program = read_statement(self.text(task)) or self.program(task)
         return f"{program.start}: " + ", ".join(f"{o} {n}" for o, n in program.calls)
 
@@ -187,7 +187,7 @@ class Dial(DialTasks):
         return statement, len(asked.calls), answer
 
     def fault(self, task: Task) -> Rejection | None:
-        """See `Benchmark.fault`: the program runs, and its calls are the reference's."""
+        """See `Benchmark.fault`: the program must run, and its calls must equal the reference's."""
         asked = read_statement(task.messages[-1]["content"])
         if len(asked.calls) > self.max_depth:
             return Rejection(base.TOO_DEEP, f"{len(asked.calls)} calls, at most {self.max_depth}")
@@ -214,7 +214,7 @@ class Dial(DialTasks):
         return program.trace(program.run(self.positions))
 
     def verdict(self, task: Task, answer: str) -> Score:
-        """Eq. 1 with a structured action: 1 where every call and every result is right, else 0."""
+        """Eq. 1 with a structured action: 1 if every call and every result is right, else 0."""
         program = self.program(task)
         expected = program.trace(program.run(self.positions)).split("\n")
         if len(answer := answer.strip()) > 64 * (len(expected) + 2):

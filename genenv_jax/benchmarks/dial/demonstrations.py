@@ -1,23 +1,23 @@
-"""Demonstrations from which the embedded defaults' base models are trained (their supervised warm start).
+"""Demonstrations for the supervised warm start of the embedded defaults' base models.
 
-The agent's demonstrator is biased and noisy on purpose.  Trained on correct answers, a small model
-would be right from the start or fail outright, and reinforcement learning would have nothing to do;
-trained on these, its success falls smoothly with depth and its greedy answer is wrong for some tools,
-so that learning has to change the argmax and not only sharpen it.
+The agent's demonstrator is biased and noisy on purpose.  A small model trained on correct answers would
+be right from the start or fail outright, and reinforcement learning would have nothing to do.  Trained on
+these demonstrations, its success falls smoothly with depth and its greedy answer is wrong for some tools,
+so learning has to change the argmax and not only sharpen it.
 
-  misunderstood (a fixed share of all there is, `DialTasks.misunderstood`):
+  misunderstood (a fixed share of all calls and tests, `DialTasks.misunderstood`):
       right 30 % (`DialTasks.grasp`), mistaken in a fixed way 60 %, random 10 %
   others:
       right 90 %, random 10 %
 
-A misunderstood call is taken for one with another argument, which in some positions comes to the same.  In
-Dial, written results are carried on, right or wrong, so the traces are consistent in themselves.  In Dial in
-turns, where the results are the tools', the call is made with the other argument; tests are misunderstood,
-too, where the other branch is taken.  Now and then a call is made that the environment refuses, and then
-another one.
+A misunderstood call is mistaken for one with another argument, which in some positions has the same result.
+In Dial, later calls start from the written result, right or wrong, so traces are self-consistent.  In Dial
+in turns, where the tools compute the results, the call is made with the wrong argument; a misunderstood
+test takes the other branch.  Occasionally the agent makes a call that the environment refuses, followed by
+another call.
 
-The simulator's demonstrator writes valid variations that are mostly longer than their seed, whatever the
-success statistics say: to use them is what the simulator has to learn.
+The simulator's demonstrator writes valid variations that are mostly longer than their seed, regardless of
+the success statistics: the simulator has to learn to use these.
 """
 
 from __future__ import annotations
@@ -35,38 +35,38 @@ from genenv_jax.benchmarks.demonstrations import Completion, play
 from genenv_jax.benchmarks.dial.programs import Call, Choice, turned, write
 from genenv_jax.benchmarks.dial.tasks import NEW_NAMES, OPERATIONS, DialTasks
 
-Pair = tuple[list[Message], Completion]  # what a player is shown, and what it writes
+Pair = tuple[list[Message], Completion]  # a player's prompt and what it writes
 
 
-_RIGHT = 0.9  # how often a call that is understood is written rightly, and another one rightly or mistaken
+_RIGHT = 0.9  # share of answers that are not random: right ones, or mistaken ones if misunderstood
 _MORE_CALLS = (
     0.15,
     0.25,
     0.35,
     0.25,
-)  # shares of variations with -1, 0, +1, +2 calls more than their seed
+)  # shares of variations with -1, 0, +1, +2 calls relative to their seed
 _RENAMED = 0.2  # share of Dial's demonstrations with renamed tools
 _REFUSED = 0.03  # share of the answers in turns that the environment refuses
 
 
 class Demonstrations(abc.ABC):
-    """Draws demonstrations for both roles; nothing that `dial` holds out appears in one."""
+    """Draws demonstrations for both roles; none contains a task that `dial` holds out."""
 
     def __init__(self, dial: DialTasks):
         self.dial = dial
 
     @abc.abstractmethod
     def misunderstandings(self, rng: np.random.Generator) -> Any:
-        """What is misunderstood, and how."""
+        """Draws what is misunderstood, and how."""
 
     @abc.abstractmethod
     def of_agent(self, rng: np.random.Generator, wrong: Any) -> Iterable[Pair]:
-        """The pairs of the agent for one task; `wrong`: what is misunderstood."""
+        """The agent's pairs for one task; `wrong`: what is misunderstood."""
 
     def pairs(self, rng: np.random.Generator) -> Iterator[Pair]:
-        """Endless (messages, completion) pairs, the roles in turn, held-out programs left out.
+        """Endless (messages, completion) pairs, alternating between roles, without held-out programs.
 
-        The first draws of `rng` are the misunderstandings.
+        The first draws from `rng` choose the misunderstandings.
         """
         wrong = self.misunderstandings(rng)
         while True:
@@ -74,7 +74,7 @@ class Demonstrations(abc.ABC):
             yield self.of_simulator(rng)
 
     def of_simulator(self, rng: np.random.Generator) -> Pair:
-        """A pair of the simulator: a seed with a success rate, and a variation of it."""
+        """A pair for the simulator: a seed with a success rate, and a variation of the seed."""
         depth = int(rng.integers(1, self.dial.max_depth + 1))
         seed = self.draw(self.dial.random_program, rng, depth)
         task = self.draw(self.variation, rng, self.dial.program(seed))
@@ -83,7 +83,7 @@ class Demonstrations(abc.ABC):
         return self.dial.simulator_messages(seed, statistics), self.dial.simulator_answer(task)
 
     def variation(self, rng: np.random.Generator, seed: Any) -> Any:
-        """A program near `seed`: another start, some calls kept, usually longer."""
+        """A program similar to `seed`: another start, some calls kept, usually longer."""
         step = int(rng.choice(4, p=_MORE_CALLS)) - 1
         depth = int(np.clip(len(seed.calls) + step, 1, self.dial.max_depth))
         fresh = self.dial.random_program(rng, depth)
@@ -94,29 +94,29 @@ class Demonstrations(abc.ABC):
         return dataclasses.replace(fresh, calls=tuple(kept))
 
     def draw(self, make: Any, *arguments: Any) -> Task:
-        """A task of a program that `make` draws and that is not held out."""
+        """A task from a program that `make` draws and that is not held out."""
         return self.dial.fresh(functools.partial(make, *arguments), id="", category="")
 
     def any_depth(self, rng: np.random.Generator) -> int:
-        """A depth of the agent's demonstrations."""
+        """A random depth for an agent demonstration."""
         return int(rng.choice([*range(1, self.dial.max_depth + 1), *self.dial.deeper]))
 
     def taken_for(self, rng: np.random.Generator) -> dict[Call, int]:
-        """The misunderstood calls, with the argument that each is taken to have."""
+        """The misunderstood calls, each with the argument it is mistaken for."""
         return {
             (operation, n): int(rng.choice([m for m in self.dial.arguments if m != n] or [n]))
             for operation, n in self.some(rng, self.dial.plain)
         }
 
     def some(self, rng: np.random.Generator, things: list) -> list:
-        """The share of things that is misunderstood."""
+        """A random subset of `things`, of the misunderstood share."""
         count = round(self.dial.misunderstood * len(things))
         return [things[i] for i in rng.permutation(len(things))[:count]]
 
     def written(
         self, rng: np.random.Generator, true: int, mistaken: int | None, any_of: Any
     ) -> int:
-        """What is true, how it is mistaken (None where it is understood), or one of `any_of` by chance."""
+        """One of three at random: `true`, `mistaken` (None if it is understood) or a draw from `any_of`."""
         draw, found = rng.random(), int(rng.choice(any_of))
         right = _RIGHT if mistaken is None else self.dial.grasp
         if mistaken is not None and draw < _RIGHT:
@@ -125,7 +125,7 @@ class Demonstrations(abc.ABC):
 
 
 class Demonstrator(Demonstrations):
-    """Of Dial."""
+    """Demonstrations for Dial."""
 
     def misunderstandings(self, rng: np.random.Generator) -> dict[Call, int]:
         """See `taken_for`."""
@@ -150,20 +150,20 @@ class Demonstrator(Demonstrations):
 
 @dataclasses.dataclass(frozen=True)
 class Misunderstood:
-    """What is misunderstood of Dial in turns: calls, with the argument that is taken instead, and tests."""
+    """What is misunderstood in Dial in turns: tests, and calls with the argument used instead."""
 
     calls: dict[Call, int]
     tests: frozenset[str]
 
 
 class TurnsDemonstrator(Demonstrations):
-    """Of Dial in turns: the agent's demonstrations are episodes."""
+    """Demonstrations for Dial in turns; the agent's are episodes."""
 
     def misunderstandings(self, rng: np.random.Generator) -> Misunderstood:
         return Misunderstood(self.taken_for(rng), frozenset(self.some(rng, list(self.dial.tests))))
 
     def answers(self, rng: np.random.Generator, task: Task, wrong: Misunderstood) -> list[str]:
-        """The answers of an episode: calls, right or not, from where the dial then stands, and the end."""
+        """The answers of an episode: right or wrong calls from the dial's current position, then the end."""
         program, answers, spare = self.dial.program(task), [], self.dial.spare_turns
         at = program.start
         for number, call in enumerate(program.calls, 1):
@@ -182,13 +182,13 @@ class TurnsDemonstrator(Demonstrations):
         return [*answers, f"{len(program.calls) + 1} done {at}"]
 
     def refusal(self, rng: np.random.Generator, operation: str, at: int, n: int) -> str:
-        """A call that the environment refuses: of a tool that is not there, or from another position."""
+        """A call that the environment refuses: of an unknown tool, or from the wrong position."""
         if rng.integers(2):
             return write((str(rng.choice(NEW_NAMES)), at, n))
         return write((operation, (at + n) % self.dial.positions, n))
 
     def episode(self, rng: np.random.Generator, wrong: Misunderstood) -> tuple[Task, list[str]]:
-        """A task, and the answers to be given to its episode."""
+        """A task and the answers to give to its episode."""
         task = self.draw(self.dial.random_program, rng, self.any_depth(rng))
         return task, self.answers(rng, task, wrong)
 

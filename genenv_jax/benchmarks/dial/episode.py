@@ -10,7 +10,7 @@ from genenv_jax.benchmarks.base import STEP_LIMIT, Episode, Message, Score
 from genenv_jax.benchmarks.dial.programs import Made, turned
 from genenv_jax.benchmarks.dial.tasks import OPERATIONS
 
-# Why a call cannot be made, and what the agent reads of it; beside these base.EMPTY and base.UNPARSABLE.
+# Why a call is refused, and what the agent then reads; base.EMPTY and base.UNPARSABLE are reasons too.
 OTHER_NUMBER, UNKNOWN_TOOL = "other_number", "unknown_tool"
 OTHER_POSITION, UNKNOWN_ARGUMENT = "other_position", "unknown_argument"
 OBSERVATIONS = {
@@ -33,10 +33,10 @@ class DialEpisode(Episode):
 
     Args:
       opening: the messages that the agent reads first.
-      start: where the dial stands.
-      positions: how many it has.
-      calls: those to be made, in order.
-      turns: answers after which the episode is over.
+      start: the dial's first position.
+      positions: number of positions of the dial.
+      calls: the calls to make, in order.
+      turns: number of answers after which the episode ends.
     """
 
     def __init__(
@@ -68,12 +68,12 @@ class DialEpisode(Episode):
         return [{"role": "user", "content": OBSERVATIONS[refusal].format(self._at)}]
 
     def stop(self) -> Score:
-        """See `Episode.stop`: without success."""
-        # An episode without one call is no trace to learn from.
+        """See `Episode.stop`: no success."""
+        # An episode without a single call is not worth learning from, so its score is invalid.
         return self._end(bool(self._made), STEP_LIMIT if self._made else self._refused[-1])
 
     def _refusal(self, said: re.Match[str]) -> str:
-        """Why a call cannot be made, or ""."""
+        """Why a call is refused, or ""."""
         if int(said[1]) != len(self._made) + 1:
             return OTHER_NUMBER
         if said[5]:
@@ -85,7 +85,7 @@ class DialEpisode(Episode):
         return "" if 1 <= int(said[4]) < self._positions else UNKNOWN_ARGUMENT
 
     def _fault(self, final: int) -> str:
-        """What is wrong with the calls and the last position, or ""."""
+        """What is wrong with the calls or the last position, or ""."""
         if any(made != call for made, call in zip(self._made, self._calls, strict=False)):
             return "wrong_call"
         if len(self._made) != len(self._calls):

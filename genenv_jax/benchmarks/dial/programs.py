@@ -1,4 +1,4 @@
-"""The programs of Dial in turns: calls, and choices between two calls by where the dial stands."""
+"""The programs of Dial in turns: calls, and choices between two calls by the dial's position."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _STATEMENT = re.compile(
 
 
 def passing(positions: int) -> dict[str, frozenset[int]]:
-    """Each test of a dial, and the positions that pass it: some and not all."""
+    """Each test of a dial, with the positions that pass it: some, but not all."""
     at = range(positions)
     return {
         "even": frozenset(at[::2]),
@@ -32,26 +32,26 @@ def passing(positions: int) -> dict[str, frozenset[int]]:
 
 
 def words(call: Call | Choice) -> str:
-    """A call as a task asks for it."""
+    """A call or choice in the words of a task."""
     if isinstance(call, Choice):
         return f"if {call.test} {words(call.call)} else {words(call.otherwise)}"
     return f"{call[0]} {call[1]}"
 
 
 def turned(made: Made, positions: int) -> int:
-    """Where a call leaves the dial."""
+    """The dial's position after a call."""
     operation, at, n = made
     return OPERATIONS[operation](at, n) % positions
 
 
 def write(made: Made) -> str:
-    """A call as the agent makes it."""
+    """A call as the agent writes it."""
     return f"{made[0]}({made[1]}, {made[2]})"
 
 
 @dataclasses.dataclass(frozen=True)
 class Choice:
-    """One of two calls: the first where the dial's position passes the test."""
+    """One of two calls: the first if the dial's position passes the test."""
 
     test: str
     call: Call
@@ -71,7 +71,7 @@ class Program:
         return f"Tools: {', '.join(OPERATIONS)}.\nStart at {self.start}. {calls}."
 
     def run(self, positions: int) -> list[Made]:
-        """The calls that the program leads to.  Raises KeyError for a test that the dial does not have."""
+        """The calls that the program makes.  Raises KeyError for a test that the dial does not have."""
         at, made, tests = self.start, [], passing(positions)
         for call in self.calls:
             if isinstance(call, Choice):
@@ -82,7 +82,7 @@ class Program:
 
 
 def read_statement(text: str) -> Program | None:
-    """Reads a task's words, strictly; None where they do not follow the grammar."""
+    """Parses a task's words strictly; None if they do not follow the grammar."""
     match = _STATEMENT.fullmatch(text)
     if not match:
         return None

@@ -1,8 +1,8 @@
-"""What the benchmarks of the dial share: its tools, and tasks that are short programs in words.
+"""The common part of the two dial benchmarks: the tools, and tasks that are short programs in words.
 
-A program is a start position and some calls, in order; their number is what makes a task hard.  Here are the
-data set, the simulator's prompt, how what it wrote is read, and the metrics.  The grammar of the calls and
-how they are answered is each benchmark's own.
+A program is a start position and a sequence of calls; the number of calls sets the difficulty.  This module
+has the data set, the simulator's prompt, the parsing of its output, and the metrics.  Each benchmark defines
+the grammar of its calls and how they are answered.
 """
 
 from __future__ import annotations
@@ -24,13 +24,13 @@ OPERATIONS = {
     "subtract": lambda position, n: position - n,
     "multiply": lambda position, n: position * n,
 }
-# Names that renamed tasks use.  They are words of no language, so nothing is known of them beforehand.
+# Tool names in renamed tasks.  They are not words of any language, so a model has no prior about them.
 NEW_NAMES = ("zap", "nix", "hop", "wug", "dax", "fep", "kiv", "lum")
 SIMULATOR_INSTRUCTION = "Write a task that is solved half of the time."
 
 
 class Program(Protocol):
-    """A start position and what is to be called from there."""
+    """A start position and the calls to make from there."""
 
     start: int
     calls: Sequence[Any]
@@ -41,19 +41,19 @@ class Program(Protocol):
 
 @dataclasses.dataclass(kw_only=True, eq=False)
 class DialTasks(Benchmark):
-    """Seeds, held-out tasks and generations of a benchmark of the dial.
+    """Seeds, held-out tasks and generations of a dial benchmark.
 
     Attributes:
-      seed: of the generator that draws the data set; the same seed gives the same tasks.
-      positions: positions of the dial, at most 10.
-      max_depth: most calls that a task of the seeds or of the simulator may have.
+      seed: random seed of the data set; the same seed gives the same tasks.
+      positions: number of positions of the dial, at most 10.
+      max_depth: maximum number of calls in a seed task or a simulator task.
       deeper: depths of held-out tasks beyond max_depth.  The base model has seen demonstrations of
-        such length; neither the seeds nor the simulator's tasks ever have it.
-      num_seeds: size of the seed set.
+        this length, but neither the seeds nor the simulator's tasks ever have it.
+      num_seeds: number of seed tasks.
       seed_depths: relative frequency of depths 1 .. max_depth among the seeds.
-      eval_per_depth: held-out tasks of each depth and split, where the depth has enough programs.
-      misunderstood: share of what there is to understand that the warm start teaches wrongly.
-      grasp: how often it gets these right, at most 0.9.
+      eval_per_depth: held-out tasks for each depth and split, if the depth has enough programs.
+      misunderstood: share of the calls (and tests) that the warm start teaches wrongly.
+      grasp: how often demonstrations get these right, at most 0.9.
     """
 
     agent_instruction: ClassVar[str]
@@ -96,16 +96,16 @@ class DialTasks(Benchmark):
         self.held_out = frozenset(self.canonical(task) for task in self._eval)
         self._seeds = self._draw_seeds(rng)
 
-    # -- what a benchmark says of its own -----------------------------------------------------------
+    # -- what each benchmark defines ----------------------------------------------------------------
 
     @property
     @abc.abstractmethod
     def choices(self) -> int:
-        """How many different calls a program may have at each place."""
+        """Number of different calls that a program may have at each step."""
 
     @abc.abstractmethod
     def random_program(self, rng: np.random.Generator, depth: int) -> Program:
-        """A uniform program of `depth` calls."""
+        """A uniformly random program of `depth` calls."""
 
     @abc.abstractmethod
     def program(self, task: Task) -> Program:
@@ -113,14 +113,14 @@ class DialTasks(Benchmark):
 
     @abc.abstractmethod
     def specification(self, program: Program) -> Mapping[str, Any]:
-        """What the checker needs (`Task.answer`)."""
+        """The checker's data (`Task.answer`)."""
 
     @abc.abstractmethod
     def read_generation(self, text: str) -> tuple[str, int, Mapping[str, Any]] | Rejection:
-        """A task's words, its number of calls and what the checker needs, of what the simulator wrote."""
+        """Parses a generation into the task's words, its number of calls and the checker's data."""
 
     def splits(self) -> list[tuple[str, Sequence[int], Callable[..., Program]]]:
-        """The held-out splits: their names, depths, and what draws a program of a depth."""
+        """The held-out splits: name, depths, and the function that draws a program of a given depth."""
         return [
             ("in_distribution", range(1, self.max_depth + 1), self.random_program),
             ("deeper", self.deeper, self.random_program),
@@ -129,7 +129,7 @@ class DialTasks(Benchmark):
     # -- data ---------------------------------------------------------------------------------------
 
     def task(self, program: Program, **fields: Any) -> Task:
-        """Wraps a program as a task; `fields` are the task's other attributes."""
+        """Makes a task from a program; `fields` are the task's other attributes."""
         messages = ({"role": "user", "content": program.statement()},)
         answer = self.specification(program)
         return Task(benchmark=self.name, messages=messages, answer=answer, **fields)
@@ -139,7 +139,7 @@ class DialTasks(Benchmark):
         for split, depths, random_program in self.splits():
             for depth in depths:
                 space = self.positions * self.choices**depth
-                # Holding out much of a small space would leave little of it to train on.
+                # Holding out much of a small space would leave little to train on.
                 count, drawn = min(self.eval_per_depth, max(1, space // 16)), 0
                 while drawn < count:
                     task = self.task(
@@ -174,7 +174,7 @@ class DialTasks(Benchmark):
         return seeds
 
     def load(self, split: str) -> Sequence[Task]:
-        """See `Benchmark.load`: what was drawn when the benchmark was made."""
+        """See `Benchmark.load`: the tasks drawn when the benchmark was constructed."""
         return self._seeds if split == "seed" else self._eval
 
     @property
@@ -187,7 +187,7 @@ class DialTasks(Benchmark):
         return self.fresh(make, id=task_id, category=difficulty, origin="generated")
 
     def fresh(self, make: Callable[[], Program], **fields: Any) -> Task:
-        """A task of a program that `make` draws and that is not held out."""
+        """A task from a program that `make` draws and that is not held out."""
         while True:
             task = self.task(make(), **fields)
             if self.canonical(task) not in self.held_out:
@@ -197,13 +197,13 @@ class DialTasks(Benchmark):
         """See `Benchmark`: the number of calls."""
         return float(len(self.program(task).calls))
 
-    # -- prompts and what the simulator writes ------------------------------------------------------
+    # -- prompts and the simulator's output ---------------------------------------------------------
 
     def prompt(self, task: Task) -> list[Message]:
         return [{"role": "system", "content": self.agent_instruction}, *task.messages]
 
     def simulator_messages(self, seed: Task, statistics: SeedStatistics) -> list[Message]:
-        # Tenths rather than counts: the context says how hard the seed's variations are, in one digit.
+        # Tenths instead of counts: one digit says how hard the seed's variations are.
         rate = statistics.success_rate
         solved = "unknown" if rate is None else f"{round(10 * rate)} of 10"
         return chat(SIMULATOR_INSTRUCTION, f"{self.text(seed)}\nSolved: {solved}")
@@ -215,7 +215,7 @@ class DialTasks(Benchmark):
         if isinstance(read, Rejection):
             return read
         statement, depth, answer = read
-        # The words stay as the simulator wrote them; `verify` holds them against the reference calls.
+        # The words stay as the simulator wrote them; `verify` checks them against the reference calls.
         messages = ({"role": "user", "content": statement},)
         category = f"depth_{depth}"
         return dataclasses.replace(seed, category=category, messages=messages, answer=answer)
@@ -223,9 +223,9 @@ class DialTasks(Benchmark):
     # -- metrics ------------------------------------------------------------------------------------
 
     def aggregate(self, results: Sequence[tuple[Task, base.Score]]) -> dict[str, float]:
-        """Accuracy by "split/depth_d", and by split as the unweighted mean over its depths.
+        """Accuracy for each "split/depth_d", and for each split the unweighted mean over its depths.
 
-        "beyond_seeds": the mean over the depths above every seed's, where the split has others, too.
+        "beyond_seeds" is the mean over depths above that of every seed, if the split also has other depths.
         """
         by_category: dict[str, list[float]] = {}
         depths: dict[str, float] = {}

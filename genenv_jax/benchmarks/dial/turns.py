@@ -1,29 +1,28 @@
 """Dial in turns, the second embedded default: the tools are called one at a time.
 
-The dial stands in the environment.  Each answer of the agent is one call: its number, the position from which
-it turns the dial, and an argument.  What comes back is where the dial stands then.  When all is called the
-agent says so, with the last position.
+The environment holds the dial.  Each answer of the agent is one call: its number, the tool, the position from
+which it turns the dial, and an argument.  The reply is the dial's new position.  After the last call the
+agent answers "done" with the last position.
 
     Tools: add, subtract, multiply.               1 add(3, 4)        at 2
     Start at 3. 1 add 4,                      ->  2 multiply(2, 3)   at 1
     2 if even multiply 3 else add 2,              3 add(1, 1)        at 2
     3 if above 1 subtract 2 else add 1.           4 done 2
 
-Some calls are choices by where the dial then stands: even, odd, above or below a number (0 is even).  The
-agent has to look at the results, of which it is told nothing else.
+Some calls are choices that depend on the dial's current position: even, odd, above or below a number (0 is
+even).  The agent has to read the positions in the replies, which tell it nothing else.
 
-What a call costs.  A call that can be made is made, whether it was asked for or not: the dial moves, and an
-episode in which another call was made than the program asks for is lost, also where the dial comes to the
-same position and although the agent is not told.  So to try both branches, or all calls, does not pay, and
-nothing that comes back depends on the program.  A call that cannot be made (with a number that is not the
-next one, of a tool that is not there, from another position, with an argument that the dial does not have, or
-no call at all) leaves the dial as it is, is answered by what is wrong and where the dial stands, and costs
-one of a few spare turns.  An episode ends with "done" and a digit, after the last spare turn, or with an
-answer that is too long.
+What a call costs.  A valid call is always made, whether the program asks for it or not: the dial moves.  An
+episode with a call that the program does not ask for is lost, even if the dial reaches the same position, and
+the agent is not told.  So trying both branches, or all calls, does not pay, and no reply depends on the
+program.  An invalid call (not the next number, an unknown tool, from another position, an argument that
+the dial does not have, or no call at all) leaves the dial unchanged.  The reply says what is wrong and where
+the dial stands, and the call costs one of a few spare turns.  An episode ends with "done" and a digit, after
+the last spare turn, or with an answer that is too long.
 
-What the simulator writes is the task, and behind each call what it leads to: "1 add 4 [add(3, 4) at 2], 2 if
-even ... [multiply(2, 3) at 1]".  An interpreter runs the program and must come to the same, and the calls
-are played to the end.
+The simulator writes the task with the result of each call behind it: "1 add 4 [add(3, 4) at 2], 2 if even ...
+[multiply(2, 3) at 1]".  An interpreter runs the program and must get the same results, and the calls are
+played to the end.
 """
 
 from __future__ import annotations
@@ -53,21 +52,21 @@ from genenv_jax.benchmarks.dial.programs import (
 from genenv_jax.benchmarks.dial.tasks import OPERATIONS, DialTasks
 from genenv_jax.benchmarks.options import check_integers
 
-NO_CHOICE = "no_choice"  # a choice of which one side is never taken, or both are the same
+NO_CHOICE = "no_choice"  # a choice with a branch that is never taken, or with two equal branches
 _REFERENCE = re.compile(rf"({'|'.join(OPERATIONS)})\(([0-9]), ([0-9])\) at ([0-9])")
 _NOTE = re.compile(r" \[([^]\[]*)\]")
 _CHOICES = 0.5  # share of the calls that are choices
-_MOST_DEPTH = 8  # of so many calls, and the end, each has a digit as its number
+_MOST_DEPTH = 8  # at this many calls, each call and the end still have a one-digit number
 
 
 @dataclasses.dataclass(kw_only=True, eq=False)
 class DialTurns(DialTasks):
-    """The benchmark object; all of its tasks are played in episodes.
+    """The benchmark object; all its tasks are played in episodes.
 
-    The warm start misunderstands (operation, argument) pairs and tests.
+    The warm start teaches some (operation, argument) pairs and tests wrongly.
 
     Attributes (those of `DialTasks`, and):
-      spare_turns: how many calls of an episode may be refused.
+      spare_turns: how many calls may be refused in an episode.
     """
 
     name = "dial_turns"
@@ -92,7 +91,7 @@ class DialTurns(DialTasks):
         return plain + len(self.tests) * plain * (plain - 1)
 
     def random_program(self, rng: np.random.Generator, depth: int) -> Program:
-        """A program of `depth` calls; the choices among them, and all else, are uniform."""
+        """A random program of `depth` calls, some of them choices; everything is drawn uniformly."""
         calls = []
         for choice in rng.random(depth) < _CHOICES:
             first, second = rng.choice(len(self.plain), 2, replace=False)
@@ -103,7 +102,7 @@ class DialTurns(DialTasks):
         return Program(int(rng.integers(self.positions)), tuple(calls))
 
     def specification(self, program: Program) -> dict[str, Any]:
-        """See `DialTasks.specification`: where the dial stands, the calls made from there, and their ends."""
+        """See `DialTasks.specification`: the start position, the calls, and the position after each."""
         made = program.run(self.positions)
         return {
             "start": program.start,
@@ -112,18 +111,18 @@ class DialTurns(DialTasks):
         }
 
     def program(self, task: Task) -> Program:
-        """The program of a task, as it stands in its words."""
+        """The program of a task, parsed from its words."""
         program = read_statement(self.text(task))
         if program is None:
             raise ValueError(f"task {task.id}: its words do not follow the grammar")
         return program
 
     def signature(self, task: Task) -> str:
-        """See `Benchmark`: tests and operations in their order, without numbers."""
+        """See `Benchmark`: tests and operations in order, without numbers."""
         return re.sub(" [0-9]", "", ", ".join(map(words, self.program(task).calls)))
 
     def skills(self, task: Task) -> Collection[str]:
-        """See `Benchmark`: each call that the program leads to, operation and argument."""
+        """See `Benchmark`: the operation and argument of each call that the program makes."""
         return {f"{operation} {n}" for operation, _, n in _calls(task)}
 
     def canonical(self, task: Task) -> str:
@@ -153,7 +152,7 @@ class DialTurns(DialTasks):
         return statement, len(program.calls), answer
 
     def fault(self, task: Task) -> Rejection | None:
-        """See `Benchmark.fault`: the program runs, leads to the reference calls, and these win."""
+        """See `Benchmark.fault`: the program must run and make the reference calls, and these must win."""
         program = self.program(task)
         if len(program.calls) > self.max_depth:
             return Rejection(base.TOO_DEEP, f"{len(program.calls)} calls, at most {self.max_depth}")
@@ -185,16 +184,16 @@ class DialTurns(DialTasks):
         return DialEpisode(opening, start, self.positions, calls, turns)
 
     def agent_answers(self, task: Task) -> list[str]:
-        """See `Benchmark.agent_answers`: the reference calls, and where they end."""
+        """See `Benchmark.agent_answers`: the reference calls, then "done" with the last position."""
         said = [*map(write, _calls(task)), f"done {task.answer['ends'][-1]}"]
         return [f"{number} {call}" for number, call in enumerate(said, 1)]
 
     def agent_answer(self, task: Task) -> str:
-        """See `Benchmark.agent_answer`: the answers, a line each."""
+        """See `Benchmark.agent_answer`: one answer per line."""
         return "\n".join(self.agent_answers(task))
 
     def verdict(self, task: Task, answer: str) -> Score:
-        """The verdict on an episode whose answers are the lines of a text, which must end it."""
+        """Plays the lines of `answer` as an episode and scores it; they must end the episode."""
         if not answer.strip():
             return Score(0.0, False, False, base.EMPTY)
         episode, lines = self.episode(task), answer.strip().split("\n")
@@ -213,7 +212,7 @@ def _calls(task: Task) -> list[Made]:
 
 
 def _noted(statement: str, answer: Mapping[str, Any]) -> str:
-    """A task's words with what its calls lead to."""
+    """A task's words with the result of each call."""
     head, point, calls = statement.removesuffix(".").rpartition(". ")
     ends = zip(answer["calls"], answer["ends"], strict=True)
     notes = [f" [{write(tuple(call))} at {end}]" for call, end in ends]

@@ -1,14 +1,14 @@
 """TravelPlanner, sole-planning mode with reference information, scored as its authors score it.
 
-The agent reads a query and the information that a plan needs, shortened to the prompt's length, and
-answers with a plan, which eight commonsense and up to five hard constraints judge (`scoring`).
+The prompt has a query and the information that a plan needs, shortened to the prompt's length.  The answer
+is a plan, which eight commonsense and up to five hard constraints judge (`scoring`).
 
-Scores are the official ones: all rates, and `Score.success` of held-out tasks.  What trains, the reward
-and `Score.success` of other tasks (p̂ must count what is paid for), asks besides that what a plan names
-exists (`reward`).
+All rates, and `Score.success` of held-out tasks, are the official ones.  The training signals are the
+reward, and `Score.success` of other tasks (p̂ must count what the reward pays for).  They also require that
+everything a plan names exists (`reward`).
 
-The official flight table is not published with the repository.  Without it, flights are those of the
-reference information, which has all that the training queries can use; results say so (`about`).
+The official flight table is not published with the repository.  Without it, flights come from the
+reference information, which has all flights that the training queries can use; results say so (`about`).
 """
 
 from __future__ import annotations
@@ -40,21 +40,20 @@ _MIN_PROMPT_CHARS = 6_000
 class TravelPlanner(Published):
     """TravelPlanner's tasks, prompts and scoring.
 
-    Args, beside those of `Published`:
+    Args, besides those of `Published`:
       eval: "held_out": training queries that are kept from training; "validation": the official
         validation queries.  Their reference information (validation_ref_info.jsonl) and the flight table
-        are used where they are there; else the information is made from the database, without flights,
-        and numbers cannot be compared with published ones.
-      seed_fraction: with eval="held_out", the share of training queries that become seeds, in each of
-        the nine strata of level and days by a hash; 0.6 gives 27 seeds and 18 held-out tasks.  0 holds
-        all 45 out, which makes "train" numbers that can be compared.  With eval="validation" all are
-        seeds.
+        are used if present.  Otherwise the information is built from the database, without flights, and
+        the numbers are not comparable with published ones.
+      seed_fraction: with eval="held_out", the share of training queries that become seeds.  A hash picks
+        them in each of the nine strata of level and days; 0.6 gives 27 seeds and 18 held-out tasks.  0 holds
+        out all 45, so that "train" numbers are comparable.  With eval="validation" all are seeds.
       flights: the official clean_Flights_2022.csv, or "" for the flights of the reference information.
       reward: "final": 1 for a plan that passes all constraints, else 0; "micro": the share of the
-        constraints that apply which a plan passes.  In both, a plan must pass them as the official code
-        reads it and as `reward` does, so that nothing is paid for what does not exist.
-      prompt_chars: of the agent's whole prompt.  4,096 tokens hold about 12,000 characters of it.
-      simulator_chars: of the information in the simulator's prompt.
+        applicable constraints that the plan passes.  Either way a constraint counts as passed only if both
+        the official code and `reward` accept it, so things that do not exist earn nothing.
+      prompt_chars: limit on the agent's whole prompt.  4,096 tokens hold about 12,000 characters of it.
+      simulator_chars: limit on the information in the simulator's prompt.
     """
 
     name = tasks.NAME
@@ -79,7 +78,7 @@ class TravelPlanner(Published):
 
     @functools.cached_property
     def world(self) -> tasks.World:
-        """All that is read of the files, on first use."""
+        """Everything read from the files; read on first use."""
         directory = tasks.find_directory(self.data_dir)
         return tasks.read_world(directory, self.flights, self.verify_files)
 
@@ -119,7 +118,7 @@ class TravelPlanner(Published):
         }
 
     def load(self, split: str) -> list[Task]:
-        """FileNotFoundError where eval="validation" and the validation queries are absent."""
+        """Raises FileNotFoundError if eval="validation" and the validation queries are absent."""
         world = self.world
         published, fraction = world.tasks[tasks.TRAIN], self.seed_fraction
         if self.eval == VALIDATION:
@@ -152,16 +151,16 @@ class TravelPlanner(Published):
         return prompts.agent_messages(prompts.render(self._shown(task)), self.text(task))
 
     def worked(self, seed: Task) -> tuple[list[Message], str]:
-        """With as much information as the simulator is shown, and a plan that is made of it."""
+        """A prompt with as much information as the simulator is shown, and a plan made from it."""
         shown = self.world.information(seed, self.simulator_chars)
         messages = prompts.agent_messages(prompts.render(shown), self.text(seed))
         return messages, write_plan(self._plan(seed, shown) or [])
 
     def agent_answer(self, task: Task) -> str:
-        """A plan that passes all constraints, made of the rows of the agent's prompt.
+        """A plan that passes all constraints, made of the rows in the agent's prompt.
 
-        The annotated plans use rows that a shortened prompt may not have, so they are not taken.  "[]"
-        for a task that the planner cannot solve (a validation query without its flights).
+        The annotated plans are not used, because a shortened prompt may lack their rows.  "[]" for a task
+        that the planner cannot solve (a validation query without its flights).
         """
         return write_plan(self._plan(task, self._shown(task)) or [])
 
@@ -193,7 +192,7 @@ class TravelPlanner(Published):
     def fault(self, task: Task) -> Rejection | None:
         """Reasons of `generation.fault`; UNSOLVABLE.
 
-        There must be a plan, made of the rows that the agent is shown, which passes all constraints.
+        Some plan made of the rows that the agent is shown must pass all constraints.
         """
         if rejection := generations.fault(task, self.world):
             return rejection
@@ -204,7 +203,7 @@ class TravelPlanner(Published):
     def canonical(self, task: Task) -> str:
         """See `Benchmark.canonical`: the fields without the day of departure and the budget.
 
-        Those two are left out so that a held-out query is found again behind small changes.
+        Those two are left out so that a held-out query is recognised despite small changes.
         """
         query = task.answer["query"]
         local = query["local_constraint"]
@@ -213,16 +212,16 @@ class TravelPlanner(Published):
         return json.dumps([*fields, sorted(wishes.items())], ensure_ascii=False)
 
     def signature(self, task: Task) -> str:
-        """See `Benchmark.signature`: the days, and which local constraints there are."""
+        """See `Benchmark.signature`: the days and the local constraints asked for."""
         return " ".join(self.skills(task))
 
     def skills(self, task: Task) -> Collection[str]:
-        """See `Benchmark.skills`: the days, and each local constraint."""
+        """See `Benchmark.skills`: the days and each local constraint asked for."""
         query = query_of(task)
         return [f"{query.days} days", *query.asked]
 
     def difficulty(self, task: Task) -> float:
-        """See `Benchmark.difficulty`: cities to visit and local constraints together."""
+        """See `Benchmark.difficulty`: the number of cities to visit plus that of local constraints."""
         query = query_of(task)
         return float(query.visiting_city_number + len(query.asked))
 
@@ -233,6 +232,6 @@ class TravelPlanner(Published):
     def aggregate(self, results: Sequence[tuple[Task, Score]]) -> dict[str, float]:
         """See `Benchmark.aggregate` and `scoring.official_metrics`.
 
-        An answer that was never judged, as where its process was lost, counts as undelivered.
+        An answer that was never judged, for example because its process was lost, counts as undelivered.
         """
         return scoring.official_metrics(results, lambda task: self.verdict(task, "").detail)

@@ -1,8 +1,8 @@
 """TravelPlanner's database: the tables that a plan is checked against.
 
-Read with the standard library as the official tools read them with pandas: rows with a missing value
-are left out of every table but the distances, rows keep the order of the file, and a name is looked for
-as a part of a row's name within one city, the first such row giving price and properties.
+The standard library reads them as the official tools do with pandas: rows with a missing value are left
+out of every table but the distances, and rows keep the order of the file.  A name matches any row of its
+city whose name contains it; the first such row gives price and properties.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 
-# What pandas reads as a missing value (`pandas.read_csv`, na_values).
+# Strings that pandas reads as a missing value (`pandas.read_csv`, na_values).
 _MISSING = frozenset(
     "|#N/A|#N/A N/A|#NA|-1.#IND|-1.#QNAN|-NaN|-nan|1.#IND|1.#QNAN|<NA>|N/A|NA|NULL|NaN|None|n/a|nan"
     "|null".split("|")
@@ -28,7 +28,7 @@ _TAXI_SEATS = 4
 
 
 class Restaurant(NamedTuple):
-    """One restaurant; `cost` is the average of a meal in dollars, `cuisines` a list in one text."""
+    """One restaurant; `cost` is the average price of a meal in dollars, `cuisines` a list in one string."""
 
     name: str
     city: str
@@ -44,7 +44,7 @@ class Attraction(NamedTuple):
 
 
 class Accommodation(NamedTuple):
-    """One accommodation; `price` is dollars a night for a room of `guests` people."""
+    """One accommodation; `price` is dollars per night for a room of `guests` people."""
 
     name: str
     city: str
@@ -55,12 +55,12 @@ class Accommodation(NamedTuple):
     guests: float
 
     def cost(self, people: int) -> float:
-        """Dollars a night for as many rooms as `people` need."""
+        """Dollars per night for as many rooms as `people` need."""
         return self.price * math.ceil(people / self.guests)
 
 
 class Flight(NamedTuple):
-    """One flight; `price` is dollars a person, `date` as 2022-03-16, times as 15:40."""
+    """One flight; `price` is dollars per person, `date` looks like 2022-03-16, times like 15:40."""
 
     number: str
     price: float
@@ -89,7 +89,7 @@ _NUMBERS = ("Average Cost", "Price", "price", "minimum nights", "maximum occupan
 
 
 def read_row(kind: type[Row], record: Mapping[str, Any]) -> Row:
-    """A row of a table or of the reference information; ValueError says what is wrong with the record."""
+    """A row of a table or of the reference information; ValueError says what is wrong with `record`."""
     values = []
     for column in _COLUMNS[kind]:
         if column not in record:
@@ -99,7 +99,7 @@ def read_row(kind: type[Row], record: Mapping[str, Any]) -> Row:
 
 
 def text_of(place: Place) -> str:
-    """A place as plans name it."""
+    """A place in the form that plans use: "Name, City"."""
     return f"{place.name}, {place.city}"
 
 
@@ -123,7 +123,7 @@ class Drive(NamedTuple):
         return int(self.kilometres) * math.ceil(people / _TAXI_SEATS)
 
 
-# A flight's fields in bytes: the official table has 3.9 million, and Python's own objects would take 1.2 GB.
+# Flights are packed: the official table has 3.9 million, which would take 1.2 GB as Python objects.
 _FLIGHT = np.dtype(
     [
         ("number", "S16"),
@@ -138,10 +138,10 @@ _FLIGHT = np.dtype(
 
 
 class FlightTable:
-    """All flights, in the columns of one array, with their orders by number and by route.
+    """All flights in one structured array, with indices sorted by number and by route.
 
     Args:
-      flights: in the order of the table; of several with the same number the first gives the price.
+      flights: in the order of the table; among flights with the same number, the first gives the price.
     """
 
     def __init__(self, flights: Iterable[Flight]):
@@ -163,17 +163,17 @@ class FlightTable:
         return (self._flight(row) for row in self._rows)
 
     def exists(self, number: str, origin: str, destination: str) -> bool:
-        """Whether a flight of this number goes from `origin` to `destination`, on any day."""
+        """Whether a flight with this number goes from `origin` to `destination`, on any day."""
         ends = (self._cities.get(origin), self._cities.get(destination))
         return any((row["origin"], row["destination"]) == ends for row in self._of(number))
 
     def price(self, number: str) -> float | None:
-        """Dollars a person of the first flight of this number, wherever it goes."""
+        """Dollars per person of the first flight with this number, wherever it goes; None if none has it."""
         rows = self._of(number)
         return float(rows[0]["price"]) if len(rows) else None
 
     def between(self, origin: str, destination: str, date: str) -> list[Flight]:
-        """Flights of a day, in the order of the table."""
+        """The flights of a route on a day, in the order of the table."""
         if origin not in self._cities or destination not in self._cities:
             return []
         route = self._cities[origin] * len(self._cities) + self._cities[destination]
@@ -182,7 +182,7 @@ class FlightTable:
 
     def _of(self, number: str) -> np.ndarray:
         key = number.encode("utf-8", "replace").rstrip(b"\0")
-        if key != number.encode("utf-8", "replace"):  # NumPy takes no notice of zeros at an end
+        if key != number.encode("utf-8", "replace"):  # NumPy ignores trailing zero bytes
             return self._rows[:0]
         return self._rows[_equal(self._by_number, self._numbers, np.bytes_(key))]
 
@@ -193,13 +193,13 @@ class FlightTable:
 
 
 def _ordered(values: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """The rows in the order of their values, those of equal ones in the table's, and the values so."""
+    """The stable sort order of `values`, as row indices, and the sorted values."""
     order = np.argsort(values, kind="stable")
     return order, values[order]
 
 
 def _equal(order: np.ndarray, values: np.ndarray, key: Any) -> np.ndarray:
-    """The rows whose value is `key`."""
+    """The indices of the rows whose value is `key`."""
     begin, end = (np.searchsorted(values, key, side) for side in ("left", "right"))
     return order[begin:end]
 
@@ -209,11 +209,11 @@ class Database:
     """All tables.
 
     Attributes:
-      restaurants: rows of each city, in the order of the file; likewise the next two.
-      drives: the road from a city to another; None where no plan may use it, since the table has the pair
-        without a road or it takes a day or more.
+      restaurants, attractions, accommodations: rows of each city, in the order of the file.
+      drives: the road from one city to another; None if no plan may use it, because the table gives no
+        road for the pair or the drive takes a day or more.
       states: the state of each city.
-      flights: the flight table, or as much of it as there is.
+      flights: the flight table, or the part of it that is known.
     """
 
     restaurants: dict[str, list[Restaurant]]
@@ -249,7 +249,7 @@ def load(directory: pathlib.Path, flights: Iterable[Flight]) -> Database:
 
     Args:
       directory: the upstream directory `database`.
-      flights: what the flight table is made of.
+      flights: rows of the flight table.
 
     Raises:
       FileNotFoundError: a missing file.
@@ -274,7 +274,7 @@ def load(directory: pathlib.Path, flights: Iterable[Flight]) -> Database:
 
 
 def read_table(path: pathlib.Path, kind: type[Row]) -> Iterator[Row]:
-    """The rows of a table without missing values; raises as `load`."""
+    """The rows of a table that have no missing values; raises like `load`."""
     for where, record in _records(path, _COLUMNS[kind]):
         if _MISSING.isdisjoint(record.values()):
             try:
@@ -284,7 +284,7 @@ def read_table(path: pathlib.Path, kind: type[Row]) -> Iterator[Row]:
 
 
 def _records(path: pathlib.Path, columns: Sequence[str]) -> Iterator[tuple[str, dict[str, str]]]:
-    """("file:line", record) of each line of a table that has these columns."""
+    """("file:line", record) for each line of a table; ValueError if the table lacks one of `columns`."""
     if not path.is_file():
         raise FileNotFoundError(f"TravelPlanner file {path} is missing")
     empty = True

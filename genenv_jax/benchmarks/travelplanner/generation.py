@@ -1,4 +1,4 @@
-"""The simulator's side of TravelPlanner: what it wrote is read into a task, and checked."""
+"""The simulator's side of TravelPlanner: reads a generation into a task, and checks the task."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from genenv_jax.benchmarks.travelplanner.queries import Query, parse_query
 from genenv_jax.benchmarks.travelplanner.references import Reference
 from genenv_jax.benchmarks.travelplanner.tasks import World, make_task, query_of
 
-TEXT_DIFFERS = "text_differs"  # the text of a query and its fields do not say the same
+TEXT_DIFFERS = "text_differs"  # the text of a query and its fields disagree
 UNSOLVABLE = "unsolvable"  # the planner finds no plan that passes all constraints
 
 _MAX_QUERY = 2_000  # characters of the text of a query
@@ -26,16 +26,16 @@ _MAX_DEPTH = 8
 
 
 def write(task: Task) -> str:
-    """The text that `read` inverts: one JSON object, the text and the official fields."""
+    """A task as one JSON object with its text and the official fields; `read` inverts it."""
     text = task.messages[-1]["content"]
     return json.dumps({"query": text, **task.answer["query"]}, ensure_ascii=False)
 
 
 def read(text: str, seed: Task) -> Task | Rejection:
-    """The task that a generation holds, one JSON object, perhaps in a code fence; total.
+    """The task in a generation: one JSON object, perhaps in a code fence.  Never raises.
 
-    Rejections: NOT_TEXT, TOO_LONG, TOO_DEEP, UNPARSABLE, BAD_ANSWER (fields).  A task of another route than
-    its seed's, which `fault` rejects, can be shown and scored all the same.
+    Rejections: NOT_TEXT, TOO_LONG, TOO_DEEP, UNPARSABLE, BAD_ANSWER (fields).  `fault` rejects a task whose
+    route its seed does not allow, but such a task can still be shown and scored.
     """
     record = parse_json(unfenced(text), MAX_GENERATION, _MAX_DEPTH)
     if isinstance(record, Rejection):
@@ -53,10 +53,9 @@ def read(text: str, seed: Task) -> Task | Rejection:
 
 
 def fault(task: Task, world: World) -> Rejection | None:
-    """TEXT_DIFFERS or BAD_ANSWER; None where text and fields agree on a trip that can be made.
+    """TEXT_DIFFERS or BAD_ANSWER; None if text and fields agree on a possible trip.
 
-    The text must say what the fields say, and the route must be one that the seed's reference information
-    describes.
+    The text must say what the fields say, and the seed's reference information must describe the route.
     """
     query = query_of(task)
     try:
@@ -75,7 +74,7 @@ def fault(task: Task, world: World) -> Rejection | None:
 
 
 def destinations(reference: Reference, world: World) -> str:
-    """Where a variation may go, in words."""
+    """The destinations that a variation may have, in words."""
     names = [city.name for city in reference.cities]
     found = f"for 3 days and 1 city {' or '.join(names)}"
     states = {world.database.states.get(name) for name in names}

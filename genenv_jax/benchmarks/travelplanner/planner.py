@@ -1,7 +1,7 @@
-"""A planner that needs no model: finds a plan which passes all constraints, if the usual layout has one.
+"""A planner without a model: finds a plan that passes all constraints, if one exists in the usual layout.
 
-It searches only the rows that it is given, so that a plan from the rows of a prompt proves that the prompt
-admits one.  It writes the reference answers of tasks, and checks the tasks that the simulator writes.
+It searches only the rows that it is given, so a plan from the rows of a prompt proves that the prompt
+admits one.  It writes the reference answers of tasks and checks the tasks that the simulator writes.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _ATTRACTIONS_A_DAY = 2
 
 @dataclasses.dataclass(frozen=True)
 class _Choice:
-    """Something to put into a slot: its text, dollars for all, and the cuisines that it serves."""
+    """A candidate for a slot: its text, dollars for the whole party, and the cuisines that it serves."""
 
     text: str
     cost: float
@@ -40,13 +40,13 @@ def find_plan(
 ) -> list[dict[str, Any]] | None:
     """A plan that passes every constraint, made of the rows of `reference`.
 
-    Trips follow the route of the reference, on its days where they fit the query, else with two nights a
-    city.  For each of the two ways to travel (an own car; flights and taxis) the cheapest legs, the
-    cheapest accommodations that suit and the cheapest restaurants that serve all cuisines are taken; then
-    meals on days of travel as far as the budget allows.
+    The trip follows the route of the reference, on its days if they fit the query, otherwise with two nights
+    per city.  There are two ways to travel: by own car, or by flights and taxis.  For each, the planner takes
+    the cheapest legs, the cheapest suitable accommodations and the cheapest restaurants that serve all
+    cuisines.  Then it adds meals on travel days as far as the budget allows.
 
     Returns:
-      The days, or None where there is no such plan.
+      The days, or None if there is no such plan.
     """
     cities = len(reference.cities)
     if (cities, len(reference.legs)) != (query.visiting_city_number, cities + 1):
@@ -108,7 +108,7 @@ def _road(vehicle: str, leg: Leg, cost: int) -> str:
 
 
 def _stay(city: City, query: Query, nights: int, database: Database) -> _Choice | None:
-    """The cheapest accommodation that suits, as the evaluator sees it (the first of its name)."""
+    """The cheapest suitable accommodation, as the evaluator sees it (the first row with its name)."""
     choices = [
         _Choice(text_of(row), seen.cost(query.people_number) * nights)
         for row in city.accommodations
@@ -130,7 +130,7 @@ def _restaurants(city: City, query: Query, database: Database) -> list[_Choice]:
     return sorted(choices.values(), key=lambda choice: choice.cost)
 
 
-# What has been chosen from: (how many, which cuisines) -> (dollars, choices).
+# (number of choices, cuisines served) -> (dollars, choices), the cheapest for each key.
 _Table = dict[tuple[int, frozenset[str]], tuple[float, tuple[_Choice, ...]]]
 
 
@@ -150,9 +150,9 @@ def _selections(choices: Sequence[_Choice], most: int) -> _Table:
 def _cheapest_meals(
     tables: Sequence[_Table], needed: Sequence[int], cuisines: frozenset[str], budget: float
 ) -> tuple[tuple[_Choice, ...], ...] | None:
-    """Restaurants for each city: at least the needed ones, all cuisines, as many as can be paid.
+    """Restaurants for each city: at least `needed`, serving all cuisines, as many as the budget allows.
 
-    None where the needed ones and the cuisines cannot be had.
+    None if the budget or the rows do not suffice for `needed` and `cuisines`.
     """
     State = tuple[int, frozenset[str]]
     states: dict[State, tuple[float, tuple[tuple[_Choice, ...], ...]]]
@@ -183,7 +183,7 @@ def _fill(
     legs: Sequence[_Choice],
     stays: Sequence[_Choice],
 ) -> list[dict[str, Any]] | None:
-    """A plan for chosen legs and accommodations, or None where the money or the rows do not suffice."""
+    """A plan with the given legs and accommodations; None if the budget or the rows do not suffice."""
     left = query.budget - sum(choice.cost for choice in (*legs, *stays))
     if left < 0:
         return None

@@ -1,10 +1,10 @@
-"""Plans as text: reading what an agent wrote, writing a plan as an agent should, and what stands in a slot.
+"""Plans as text: reads what an agent wrote, writes a plan as an agent should, and parses the texts of slots.
 
 A plan is a list of days, as JSON (the official evaluation files) or as a Python literal (the annotated
-plans), perhaps in a code fence or between other text.  Routes, and names with their city, are read by the
+plans), perhaps in a code fence or between other text.  Routes, and names with their city, are parsed by the
 rules of `extract_before_parenthesis`, `extract_from_to` and `get_valid_name_city` (TravelPlanner,
-`utils/func.py` and `evaluation/commonsense_constraint.py`).  Theirs are regular expressions that take
-quadratic or cubic time on some texts; these give the same results in about linear time.
+`utils/func.py` and `evaluation/commonsense_constraint.py`).  The official regular expressions take
+quadratic or cubic time on some texts; these functions give the same results in about linear time.
 """
 
 from __future__ import annotations
@@ -21,14 +21,14 @@ from genenv_jax.benchmarks.safe_parse import check_text, parse_json, parse_liter
 SLOTS = "current_city transportation breakfast attraction lunch dinner accommodation".split()
 MEALS = ("breakfast", "lunch", "dinner")
 NO_PLAN = "no_plan"  # text without a list of days
-EMPTY_PLAN = "empty_plan"  # a list without a day
-BAD_PLAN = "bad_plan"  # days that are no objects, or slots that are no texts
+EMPTY_PLAN = "empty_plan"  # a list without days
+BAD_PLAN = "bad_plan"  # a day is not an object, or a slot is not a string
 
 _DEPTH = 8
-_STARTS = 16  # brackets at which a list may begin, of which so many are tried
+_STARTS = 16  # how many opening brackets are tried as the start of a list
 _MAX_DAYS = 64
 _MAX_SLOTS = 64  # keys of a day
-NO_NAME = ("-", "-")  # what stands for a text without a name and a city
+NO_NAME = ("-", "-")  # stands for a text without a name and a city
 
 _FROM = re.compile(r"from(?=\s)")
 _TO = re.compile(r"(?<=\s)to(?=\s)")
@@ -40,11 +40,11 @@ _TOKEN = re.compile(r"['\"\[\]{}]")
 def read_plan(text: str) -> list[dict[str, Any]] | Rejection:
     """The plan in a text that a model wrote: the last list of objects that parses, or else the last list.
 
-    Empty days at the end are padding and are dropped; an empty list is no plan.
+    Empty days at the end are padding and are dropped; an empty list is not a plan.
 
     Returns:
       The days, or a `Rejection`: EMPTY, NOT_TEXT, TOO_LONG (`safe_parse.MAX_CHARS`), `NO_PLAN` (no list, or
-      one that does not parse), `EMPTY_PLAN`, `BAD_PLAN`.
+      only lists that do not parse), `EMPTY_PLAN`, `BAD_PLAN`.
     """
     if rejection := check_text(text):
         return rejection
@@ -70,7 +70,7 @@ def read_plan(text: str) -> list[dict[str, Any]] | Rejection:
 
 
 def _end_of_list(text: str, start: int) -> int:
-    """Index after the bracket that closes the one at `start`; -1 where there is none."""
+    """Index after the bracket that closes the one at `start`; -1 if there is none."""
     depth = 0
     position = start
     while found := _TOKEN.search(text, position):
@@ -116,16 +116,16 @@ def _checked(days: list[Any]) -> list[dict[str, Any]] | Rejection:
 
 
 def write_plan(plan: Sequence[Mapping[str, Any]]) -> str:
-    """A plan as an agent should write it: JSON, a line a day."""
+    """A plan as an agent should write it: JSON, one line per day."""
     lines = ",\n".join(json.dumps(dict(day), ensure_ascii=False) for day in plan)
     return f"[{lines}]"
 
 
 def before_parenthesis(text: str) -> str:
-    """The part of `text` before its first parenthesis, e.g. "Denver" of "Denver(Colorado)".
+    """The part of `text` before its first parenthesis, e.g. "Denver" for "Denver(Colorado)".
 
-    The whole text if the parenthesis is not closed, or if a line ends before it.  TypeError for what is
-    not a text (None where a route was not found), as in the official code.
+    The whole text if the parenthesis is not closed, or if a line ends before it.  As in the official code,
+    TypeError if `text` is not a string (None if no route was found).
     """
     if not isinstance(text, str):
         raise TypeError(f"expected a text, got {type(text).__name__}")
@@ -136,17 +136,15 @@ def before_parenthesis(text: str) -> str:
 
 
 def route_of(text: str) -> tuple[str, str] | tuple[None, None]:
-    """A and B of "... from A to B, ..."; B ends at a comma.  (None, None) where there is no route.
+    """A and B in "... from A to B, ..."; B ends at a comma.  (None, None) if there is no route.
 
-    The first "from" that a route follows counts, and the shortest A.  A is on one line.
+    The first "from" with a route after it counts, and the shortest A.  A is on one line.
     """
-    ends: list[
-        tuple[int, int, int]
-    ] = []  # (where "to" starts, its white space before, where B starts)
+    ends: list[tuple[int, int, int]] = []  # starts of: "to", the white space before it, B
     for found in _TO.finditer(text):
         start = _SPACE.match(text, found.end()).end()
         if start == len(text) or text[start] == ",":
-            start -= 1  # B may be a single space, if another one follows "to"
+            start -= 1  # B may be a single space, if another space comes before it
             if start == found.end():
                 continue
         before = found.start()
@@ -170,9 +168,9 @@ def route_of(text: str) -> tuple[str, str] | tuple[None, None]:
 
 
 def name_and_city(text: str) -> tuple[str, str]:
-    """Name and city of "Name, City" or "Name, City(State)"; the last comma divides them.
+    """Name and city in "Name, City" or "Name, City(State)"; the last comma separates them.
 
-    `NO_NAME` where there is no comma or nothing behind the last one.  TypeError for what is no text.
+    `NO_NAME` if there is no comma, or nothing after the last one.  TypeError if `text` is not a string.
     """
     if not isinstance(text, str):
         raise TypeError(f"expected a text, got {type(text).__name__}")

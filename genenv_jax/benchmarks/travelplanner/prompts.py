@@ -1,17 +1,17 @@
-"""What TravelPlanner's two players read, and which rows of the reference information fit into it.
+"""Prompts of the agent and the simulator in TravelPlanner, and which rows of information fit into them.
 
-The published information takes 29,000 characters on average; the paper's prompts hold 4,096 tokens.  Columns
-that no constraint looks at (addresses, telephone numbers, ratings, ...) are left out, and rows are chosen
-until the space is used.  The choice depends on the query and the tables alone, never on an annotated plan:
+The published information has 29,000 characters on average; the paper's prompts hold 4,096 tokens.  Columns
+that no constraint uses (addresses, telephone numbers, ratings, ...) are left out, and rows are added until
+the space is full.  The choice depends only on the query and the tables, never on an annotated plan:
 
-  1. for each leg the road and the cheapest flight;
-  2. for each city the cheapest accommodations that can be booked for the nights there and that suit the
-     house rule and the room type asked for, the cheapest restaurants of each cuisine asked for and of any,
-     and the first attractions;
-  3. then more of everything in turn, accommodations that do not suit included, so that what was asked for
-     still has to be looked for.
+  1. for each leg, the road and the cheapest flight;
+  2. for each city, the cheapest accommodations that can be booked for the nights there and that suit the
+     house rule and room type asked for; the cheapest restaurants of each cuisine asked for, and of any
+     cuisine; and the first attractions;
+  3. then more of everything in turn, including unsuitable accommodations, so that the agent must still
+     search for what was asked.
 
-Rows stay in the order of the tables: their order says nothing of how they were chosen.
+Rows stay in the order of the tables, so their order does not reveal how they were chosen.
 """
 
 from __future__ import annotations
@@ -49,8 +49,8 @@ from genenv_jax.benchmarks.travelplanner.references import (
 )
 from genenv_jax.benchmarks.travelplanner.scoring import suits
 
-_SUITABLE = 2  # accommodations of a city that are always there
-_A_CUISINE = 2  # restaurants of a city and cuisine asked for that are always there
+_SUITABLE = 2  # suitable accommodations per city that are always shown
+_A_CUISINE = 2  # restaurants per city and requested cuisine that are always shown
 
 AGENT_RULES = """\
 You plan trips. Use only the information that you are given; copy names and flight numbers exactly.
@@ -105,7 +105,7 @@ There must be a plan that meets everything with the information below, or the ta
 
 
 def agent_messages(information: str, text: str) -> list[Message]:
-    """Rules, then the information, the query and what to write; nothing that was derived from the query.
+    """The rules, the information, the query and the instruction; nothing that was derived from the query.
 
     Args:
       information: reference information as text.
@@ -115,7 +115,7 @@ def agent_messages(information: str, text: str) -> list[Message]:
 
 
 def agent_overhead(text: str) -> int:
-    """Characters of `agent_messages` beside the information."""
+    """Characters of `agent_messages` without the information."""
     return sum(len(message["content"]) for message in agent_messages("", text))
 
 
@@ -133,9 +133,9 @@ def simulator_messages(
       information: reference information as text.
       task: the task, as the simulator would write it.
       record: its fields.
-      destinations: where a variation may go, in words.
-      cost: dollars of a plan that meets everything, if one is known.
-      statistics: how the agent fared on earlier variations.
+      destinations: the destinations that a variation may have, in words.
+      cost: the cost in dollars of a plan that passes all constraints, if one is known.
+      statistics: the agent's record on earlier variations.
     """
     system = _SIMULATOR_RULES.format(
         org=record["org"],
@@ -157,7 +157,7 @@ def _options(values: tuple[str, ...]) -> str:
 
 
 def row_text(row: Place | Flight) -> str:
-    """A row as it stands in a prompt."""
+    """A row as text for a prompt."""
     match row:
         case Restaurant():
             return f"{row.name} | ${_number(row.cost)} | {row.cuisines}"
@@ -208,7 +208,7 @@ def render(reference: Reference) -> str:
 
 
 def compact(reference: Reference, query: Query, database: Database, max_chars: int) -> Reference:
-    """The rows that fit into `max_chars` of `render`'s text; what must be there may take more."""
+    """The rows that fit into `max_chars` of `render`'s text; the rows that must be shown may exceed it."""
     essential, further = _order(reference, query, database)
     chosen = set(essential)
     tables = _tables(reference)
@@ -222,7 +222,7 @@ def compact(reference: Reference, query: Query, database: Database, max_chars: i
 
 
 def _tables(reference: Reference) -> list[Sequence[Place | Flight]]:
-    """The flights of each leg, then the three tables of each city; a row is called by table and index."""
+    """The flights of each leg, then the three tables of each city; (table, index) identifies a row."""
     tables: list[Sequence[Place | Flight]] = [leg.flights for leg in reference.legs]
     for city in reference.cities:
         tables += [city.attractions, city.restaurants, city.accommodations]
@@ -242,7 +242,7 @@ def _keep(reference: Reference, chosen: set[tuple[int, int]]) -> Reference:
 def _order(
     reference: Reference, query: Query, database: Database
 ) -> tuple[list[tuple[int, int]], Iterator[tuple[int, int]]]:
-    """Rows that must be there, and all rows in the order in which they are added."""
+    """The rows that must be shown, and further rows in the order in which they are added."""
     layout = layout_of(reference, query) or travel_days(query.days)
     essential: list[tuple[int, int]] = []
     queues: list[list[tuple[int, int]]] = []
@@ -250,7 +250,7 @@ def _order(
     def queue(table: int, rows: Iterable[tuple[int, Any]], always: int, copies: int = 1) -> None:
         found = [(table, index) for index, _ in rows]
         essential.extend(found[:always])
-        # A queue that is to grow faster than the others is served several times a round.
+        # A queue that should grow faster than the others gets several turns per round.
         for part in range(copies):
             queues.append(found[always + part :: copies])
 
@@ -283,7 +283,7 @@ def _order(
 
 
 def _suits(row: Accommodation, query: Query, nights: int, database: Database) -> bool:
-    """Whether a row can be booked; where another row has the same name, that one counts as well."""
+    """Whether a row can be booked; the row that the evaluator finds under its name must suit, too."""
     seen = database.accommodation(*name_and_city(text_of(row)))
     return seen is not None and all(
         stay.nights <= nights and suits(query, stay) for stay in (row, seen)
@@ -291,6 +291,6 @@ def _suits(row: Accommodation, query: Query, nights: int, database: Database) ->
 
 
 def _is_itself(row: Restaurant, database: Database) -> bool:
-    """Whether a restaurant's name leads to it, and not to an earlier one that contains the name."""
+    """Whether looking up a restaurant's name finds it, and not an earlier one that contains the name."""
     found = database.restaurant(*name_and_city(text_of(row)))
     return found is not None and (found.cost, found.cuisines) == (row.cost, row.cuisines)

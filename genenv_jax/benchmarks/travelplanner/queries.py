@@ -1,7 +1,7 @@
-"""What a traveller asks for: the fields that the constraints need, and how to read them from the text.
+"""What a traveller asks for: the fields that the constraints need, and how to parse them from the text.
 
-The published files of the training and validation queries have the texts alone; the fields are read from
-them here.  They serve scoring, and the choice of rows for a prompt (`prompts`); they are never shown.
+The published training and validation queries have only texts, so this module parses the fields from them.
+The fields are used for scoring and for choosing the rows of a prompt (`prompts`); they are never shown.
 """
 
 from __future__ import annotations
@@ -65,7 +65,7 @@ _NEGATION = _any_case(
 )
 _FLIGHT = _any_case(r"\bfl(?:y|ying|ights?)\b|\bair(?:line|plane| travel)\b")
 _DRIVE = _any_case(r"\bself-?driv\w*|\bdriv(?:e|ing)\b")
-# "a party of 3" and "visitor restrictions" are told apart by their plural, or do not matter.
+# The plural tells "parties" from "a party of 3"; for "visitor restrictions" the number does not matter.
 _RULE_WORDS = {
     "smoking": _any_case(r"\bsmok"),
     "parties": _any_case(r"\bparties\b"),
@@ -94,12 +94,12 @@ class Query:
 
     Attributes:
       org: city of departure.
-      dest: the city to visit for 3 days, else the state.
-      date: every day of the trip, as 2022-03-16: 3, 5 or 7.
+      dest: the city to visit on a 3-day trip; the state on longer trips.
+      date: every day of the trip, such as 2022-03-16; 3, 5 or 7 days.
       people_number: at least 1.
-      budget: dollars for all.
+      budget: dollars for the whole party.
       house_rule: what accommodations must allow (`HOUSE_RULES`), or None.
-      cuisine: what must be served (`CUISINES`); empty for none.
+      cuisine: cuisines that must be served (`CUISINES`); empty for none.
       room_type: one of `ROOM_TYPES`, or None.
       transportation: one of `TRANSPORTATION`, or None.
     """
@@ -126,7 +126,7 @@ class Query:
 
     @property
     def asked(self) -> list[str]:
-        """Those of `LOCAL_CONSTRAINTS` that are asked for."""
+        """The `LOCAL_CONSTRAINTS` that are asked for."""
         return [name for name in LOCAL_CONSTRAINTS if getattr(self, name)]
 
     @property
@@ -135,7 +135,7 @@ class Query:
         return LEVELS[min(len(self.asked), 2)]
 
     def to_json(self) -> dict[str, Any]:
-        """The official record without text and level; `from_json` inverts it."""
+        """The official record without its text and level; `from_json` inverts it."""
         local = {official: getattr(self, name) for name, official in LOCAL_CONSTRAINTS.items()}
         local["cuisine"] = list(self.cuisine) or None
         own = {"local_constraint": local, "date": list(self.date)}
@@ -145,7 +145,7 @@ class Query:
     def from_json(cls, record: Mapping[str, Any]) -> Query:
         """Reads and checks `to_json`'s record; ValueError says what is wrong with it.
 
-        Other keys are errors too.
+        Unknown keys are errors, too.
         """
         if odd := set(_FIELDS) ^ set(record):
             odd = ", ".join(sorted(map(str, odd)))
@@ -219,15 +219,15 @@ class Gazetteer:
         self._names = re.compile(rf"(?<![\w-])(?:{'|'.join(map(re.escape, names))})(?!\w)")
 
     def mentions(self, text: str) -> list[tuple[str, int, int]]:
-        """Names in a text from left to right, each with its begin and end; the longest at a place."""
+        """The names in a text from left to right, each with its start and end; the longest name wins."""
         return [(found.group(), *found.span()) for found in self._names.finditer(text)]
 
 
 def parse_query(text: str, gazetteer: Gazetteer) -> Query:
-    """Reads the fields from a query.
+    """Parses the fields from the text of a query.
 
-    The wording of the official queries is understood; ValueError names the field that is missing or
-    ambiguous in others.  A query that does not say how many people travel is for one.
+    It understands the wording of the official queries; for other texts, ValueError names the field that is
+    missing or ambiguous.  A query that does not say how many people travel is for one person.
     """
     dates = _dates(text)
     days = len(dates)
@@ -314,7 +314,7 @@ def _places(text: str, days: int, gazetteer: Gazetteer) -> tuple[str, str]:
             for name, begin, end in mentions
             if name in gazetteer.states
             and (begin, end) != origin[1:]
-            and text[origin[2] : begin] not in (" in ", ", ")  # the state of the departure
+            and text[origin[2] : begin] not in (" in ", ", ")  # the state of the departure city
         ]
     if not others:
         raise ValueError(f"dest: no known {'city' if days == 3 else 'state'}")
@@ -329,8 +329,8 @@ def _house_rule(text: str) -> str | None:
 
 
 def _unwanted_transportation(text: str) -> str | None:
-    # What is not wanted is in a sentence with a negation; flights go first, because who does not fly
-    # may speak of driving instead.
+    # The unwanted vehicle is in a sentence with a negation.  Flights are checked first, because a traveller
+    # who does not want to fly may mention driving instead.
     sentences = [s for s in _SENTENCE.split(text) if _NEGATION.search(s)]
     if any(_FLIGHT.search(sentence) for sentence in sentences):
         return "no flight"

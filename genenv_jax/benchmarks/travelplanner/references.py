@@ -1,8 +1,8 @@
 """Reference information: what a planner is given in the sole-planning mode.
 
-For each city of the route its attractions, restaurants and accommodations, and for each leg its flights
-and the road.  Published for the training queries (`database/train_ref_info.jsonl`); made from the data
-base in the same form for other queries.
+It has the attractions, restaurants and accommodations of each city on the route, and the flights and the
+road of each leg.  It is published for the training queries (`database/train_ref_info.jsonl`), and built
+from the database in the same form for other queries.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ class City:
 
 @dataclasses.dataclass(frozen=True)
 class Leg:
-    """The ways from one city to the next on a day; `drive` is None where there is no usable road."""
+    """The ways from one city to the next on a day; `drive` is None if there is no usable road."""
 
     origin: str
     destination: str
@@ -55,7 +55,7 @@ class Leg:
 
 @dataclasses.dataclass(frozen=True)
 class Reference:
-    """Cities in the order of the route, and the legs from the departure back to it."""
+    """Cities in the order of the route, and the legs from the city of departure back to it."""
 
     cities: tuple[City, ...]
     legs: tuple[Leg, ...]
@@ -92,12 +92,12 @@ def read_reference(record: Mapping[str, Any], where: str) -> Reference:
 
 
 def _read_rows(kind: type[Row], value: Any) -> tuple[Row, ...]:
-    """Rows of a table; a text says that there are none."""
+    """The rows of a table; a string in place of a table means that there are none."""
     return () if isinstance(value, str) else tuple(read_row(kind, record) for record in value)
 
 
 def travel_days(days: int) -> tuple[int, ...]:
-    """Days (from 1) on which one travels in the usual layout: two nights in each city."""
+    """The travel days (from 1) of the usual layout: two nights in each city."""
     return tuple(range(1, days + 1, 2))
 
 
@@ -105,9 +105,9 @@ def build_reference(query: Query, cities: Sequence[str], database: Database) -> 
     """Reference information for a route, from the database.
 
     Args:
-      query: what is asked; the legs are on its days, in the usual layout.
+      query: what is asked; its dates, in the usual layout, are the dates of the legs.
       cities: cities to visit, in order.
-      database: its flight table may lack the days asked for; the leg is then without flights.
+      database: if its flight table lacks the days asked for, the legs have no flights.
     """
     stops = [query.org, *cities, query.org]
     legs = []
@@ -121,10 +121,10 @@ def build_reference(query: Query, cities: Sequence[str], database: Database) -> 
 
 
 def adapt(reference: Reference, query: Query, database: Database) -> Reference:
-    """Reference information for a query whose route is made from that of the task.
+    """Reference information for a query whose route is made from the cities of `reference`.
 
-    It is the same where the route and its days are; else it is built for the first of the cities that
-    the query asks for.  ValueError where the query asks for another departure or destination.
+    If the route and its days are the same, so is the information.  Otherwise it is built for the first cities
+    that match the query.  ValueError if `reference` does not have the query's departure or destination.
     """
     known = [city.name for city in reference.cities]
     org = reference.legs[0].origin
@@ -150,7 +150,7 @@ def adapt(reference: Reference, query: Query, database: Database) -> Reference:
 
 
 def layout_of(reference: Reference, query: Query) -> tuple[int, ...] | None:
-    """Days (from 1) of the legs, or None where they do not fit the days of the query."""
+    """Days (from 1) of the legs, or None if they do not fit the days of the query."""
     try:
         start = datetime.date.fromisoformat(query.date[0])
         days = tuple(
@@ -165,8 +165,8 @@ def layout_of(reference: Reference, query: Query) -> tuple[int, ...] | None:
 def choose_cities(query: Query, database: Database) -> list[str]:
     """Cities for a query without published reference information, from the database alone.
 
-    The destination of a 3-day trip; else each time the nearest city of the state by road, and the first
-    of the file where no road is known.
+    For a 3-day trip, the destination.  For longer trips, each next city is the nearest in the state by road,
+    or the first in the file if no road is known.
     """
     if query.days == 3:
         return [query.dest]

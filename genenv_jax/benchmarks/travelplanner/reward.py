@@ -1,19 +1,19 @@
-"""What training pays for a plan: the official rules, and that what it names exists.
+"""The training reward of a plan: it must satisfy the official rules, and everything it names must exist.
 
-The official rules (`scoring`) take a part of a name for the name, look at no attraction without a
-semicolon behind it, at no vehicle but three words and at no change of city without "from", and let what they
-do not find cost nothing.  An agent that is paid by them alone learns to write what is nowhere.  So these are
-looked for in the database again, each in full:
+The official rules (`scoring`) accept a part of a name as the name.  They ignore attractions without a
+semicolon after them, vehicles other than three known words, and changes of city without "from".  Things that
+they do not find cost nothing.  An agent rewarded by these rules alone learns to invent things.  So the reward
+looks up each of these in the database again, in full:
 
-  * legs: every change of city is a leg of the trip that was asked for, the first from the departure, each
-    from where the last one led, those of a 3-day trip to its destination and back; and it has a price, that
-    of a flight of its number, route and day, or of a road for a car or a taxi.  The vehicle stands first in
-    the text; there is no other vehicle, and none for a day without a leg;
-  * restaurants and accommodations by the whole name and city, a city of the day, for accommodations the last;
-  * attractions by the whole name and city, semicolon or not.  They may be in any city, since one of the
-    annotated plans has some of another city.
+  * legs: every change of city is a leg of the requested trip.  The first leg starts at the departure, each
+    other leg where the last one ended; a 3-day trip goes to its destination and back.  A leg has a price: of
+    a flight with its number, route and day, or of a road for a car or a taxi.  The text starts with the
+    vehicle.  No other vehicle is allowed, and none on a day without a leg;
+  * restaurants and accommodations: whole name and city, a city of that day (for accommodations the last);
+  * attractions: whole name and city, with or without a semicolon.  Any city is allowed, because one of the
+    annotated plans has attractions of another city.
 
-White space around a name, and what stands in parentheses behind a city, do not count.
+White space around a name and parentheses after a city are ignored.
 """
 
 from __future__ import annotations
@@ -49,21 +49,21 @@ _ROAD = re.compile(r"(self-driving|taxi)\b", re.IGNORECASE)
 
 
 def score_plan(task: Task, answer: str, database: Database, reward: str) -> Score:
-    """The score of an answer; an empty one has all that a score can have in its `detail`.
+    """The score of an answer; `detail` is complete even for an empty answer.
 
-    Success is the official final pass for a held-out task, else that of the grounded plan.  `reason` is why
-    no plan was delivered (`plans.read_plan`), or the first constraint that failed.  For a plan that fails
-    only as it is read here, it is "missing_" and the first slot of what does not exist, or the first
-    constraint that failed in that reading.  A plan on which the official code raises an exception is not
-    valid.
+    Success is the official final pass for a held-out task, and the final pass of the grounded plan for
+    others.  `reason` says why no plan was delivered (`plans.read_plan`), or names the first constraint that
+    failed.  If only the grounded plan fails, it is "missing_" and the first slot that names something
+    nonexistent, or the first constraint that the grounded plan fails.  A plan is invalid if the official
+    code raises an exception on it.
 
-    `detail` has the official "delivered", "hard_evaluated", "crashed" and "constraints": True, False or None
-    (not asked) for each; and "grounded": "constraints", "hard_evaluated" and "missing" (slots) of that
-    reading.
+    `detail` has the official "delivered", "hard_evaluated", "crashed" and "constraints" (each True, False,
+    or None if not asked); and "grounded", with "constraints", "hard_evaluated" and "missing" (slots) of the
+    grounded plan.
 
     Args:
-      reward: "final": 1 for a grounded final pass, else 0; "micro": the share of the constraints that apply
-        which the grounded plan passes.
+      reward: "final": 1 for a grounded final pass, else 0; "micro": the share of the applicable constraints
+        that the grounded plan passes.
     """
     query = Query.from_json(task.answer["query"])
     plan, reason = read_plan(answer), ""
@@ -98,19 +98,19 @@ def score_plan(task: Task, answer: str, database: Database, reward: str) -> Scor
 def judge_grounded(
     query: Query, plan: Plan, database: Database, verdicts: Verdicts, evaluated: bool
 ) -> tuple[Verdicts, bool, list[str]]:
-    """The verdicts on a plan that count for a reward.
+    """The verdicts on a plan that count for the reward.
 
-    A constraint is passed if the plan passes it as it is written and its grounded part does so too.  Where
-    something is missing, `is_valid_information_in_sandbox` has failed, and with it, as in the official rules,
-    the hard constraints.  So no plan earns more than officially, nor more than without what does not exist.
+    A constraint is passed if both the plan as written and its grounded part pass it.  If something is
+    missing, `is_valid_information_in_sandbox` fails, and with it, as in the official rules, the hard
+    constraints.  So a plan never earns more than officially, nor more than its grounded part would.
 
     Args:
       query, plan, database: see `grounded_part`.
-      verdicts, evaluated: what `judge` says of the plan as it is written.
+      verdicts, evaluated: the results of `judge` for the plan as written.
 
     Returns:
-      Verdicts, and whether hard constraints were looked at, as `judge` gives them; and the slots of what is
-      missing.
+      The verdicts and whether hard constraints were evaluated, as in `judge`; and the slots that name
+      something missing.
     """
     part, missing = grounded_part(query, plan, database)
     grounded, evaluated_again, _ = judge(query, part, database)
@@ -130,13 +130,13 @@ def grounded_part(
 
     Args:
       query: what was asked.
-      plan: days as `plans.read_plan` gives them.
-      database: what they are looked for in.
+      plan: days as returned by `plans.read_plan`.
+      database: where the plan's entries are looked up.
 
     Returns:
-      The days of the trip with what was found, in its plainest wording ("Name, City", "Taxi, from A to B"),
-      and "-" for what was not.  The slots of what was not found, in the order of the plan; "current_city"
-      stands for a city that no leg leads to.
+      The days of the trip, with entries that were found in their plainest wording ("Name, City", "Taxi, from
+      A to B") and "-" for the others.  The slots with entries that were not found, in the order of the plan;
+      "current_city" stands for a city that no leg leads to.
     """
     part: list[dict[str, Any]] = []
     missing: list[str] = []
@@ -169,7 +169,7 @@ def grounded_part(
 
 
 def _cities(day: Mapping[str, Any]) -> list[str]:
-    """The city of a day or both of a day of travel; none where they cannot be read."""
+    """The city of a day, or both cities of a travel day; empty if they cannot be read."""
     try:
         return cities_of(day["current_city"])
     except (KeyError, TypeError):
@@ -177,7 +177,7 @@ def _cities(day: Mapping[str, Any]) -> list[str]:
 
 
 def _is_reached(cities: Sequence[str], here: str, day: Mapping[str, Any], query: Query) -> bool:
-    """Whether one is in a day's cities, coming from `here`."""
+    """Whether a traveller who is in `here` can reach the day's cities."""
     if len(cities) != 2:
         return list(cities) == [here]
     in_trip = query.days > 3 or cities[1] in (query.org, query.dest)
@@ -185,9 +185,9 @@ def _is_reached(cities: Sequence[str], here: str, day: Mapping[str, Any], query:
 
 
 def _leg(text: str, cities: Sequence[str], date: str, database: Database) -> str | None:
-    """The way from the first of two cities to the second, if there is one with a price.
+    """The leg from the first of two cities to the second, or None if it has no price.
 
-    A text that names no route is of the day's, as officially.
+    As in the official code, a text without a route has the day's route.
     """
     if len(cities) != 2:
         return None
@@ -207,7 +207,7 @@ def _leg(text: str, cities: Sequence[str], date: str, database: Database) -> str
 def _named(
     text: str, table: Mapping[str, Sequence[Place]], cities: Sequence[str] | None = None
 ) -> str | None:
-    """A thing as "Name, City" if a table has both; `cities`: where it must be."""
+    """An entry as "Name, City" if the table has it, otherwise None; `cities`: where it must be."""
     name, _, city = text.rpartition(",")
     name, city = name.strip(), before_parenthesis(city.strip()).strip()
     if cities is not None and city not in cities:

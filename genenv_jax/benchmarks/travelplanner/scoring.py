@@ -1,19 +1,19 @@
-"""TravelPlanner's thirteen constraints and its rates, as the official evaluator gives them.
+"""TravelPlanner's thirteen constraints and its rates, as the official evaluator computes them.
 
 The rules of `evaluation/commonsense_constraint.py` and `evaluation/hard_constraint.py` (TravelPlanner at
 commit da7c1d4), quirks included:
   * names match as parts of names, and the first match in the table counts;
   * on a day without "from" in its city, `within current city` compares with single letters of the city;
-  * only attractions that a semicolon follows count;
+  * only attractions with a semicolon after them count;
   * flights are looked up by number and cities, not by day, and priced by number alone;
-  * the minimum of nights holds only where the name fits exactly one accommodation;
-  * a restaurant in the city of departure ends the look at that day's cuisines.
-Where the official code raises an exception, which ends its whole run, the constraint counts as failed.
+  * the minimum number of nights applies only if the name matches exactly one accommodation;
+  * a restaurant in the city of departure ends the check of that day's cuisines.
+If the official code raises an exception, which ends its whole run, the constraint counts as failed.
 
-The rates are those of `evaluation/eval.py`, by their official names in snake case.  Micro: constraints
-passed of all constraints that apply (8 a plan; the budget and those asked for).  Macro: plans that pass all
-of a kind.  As in the official code, a plan whose hard constraints were not looked at does not count for the
-commonsense macro rate either.
+The rates are those of `evaluation/eval.py`, under their official names in snake case.  Micro: the share of
+applicable constraints (8 per plan; the budget and those asked for) that are passed.  Macro: the share of
+plans that pass all constraints of a kind.  As in the official code, a plan whose hard constraints were not
+evaluated does not pass in the commonsense macro rate either.
 """
 
 from __future__ import annotations
@@ -32,8 +32,8 @@ from genenv_jax.benchmarks.travelplanner.plans import (
 )
 from genenv_jax.benchmarks.travelplanner.queries import Query
 
-Plan = Sequence[Mapping[str, Any]]  # a day each; texts, or None (or another empty value) for none
-Verdicts = dict[str, bool | None]  # of each constraint; None: not asked
+Plan = Sequence[Mapping[str, Any]]  # days; slots hold strings, or None (or another empty value)
+Verdicts = dict[str, bool | None]  # by constraint; None: not asked
 
 _UNUSED_DAY = "You don't need to fill in the information for this or later days."
 _CRASHES = (KeyError, TypeError, AttributeError, IndexError, ValueError)
@@ -41,27 +41,27 @@ _UNWANTED = {"no flight": "Flight", "no self-driving": "Self-driving"}
 
 
 def is_given(day: Mapping[str, Any], slot: str) -> bool:
-    """Whether something stands in a slot."""
+    """Whether a slot is filled."""
     return slot in day and bool(_filled(day[slot]))
 
 
 def _filled(text: Any) -> Any:
-    """What stands in a slot; an empty value for "-"."""
+    """The text of a slot; empty for "-"."""
     return "" if text == "-" else text
 
 
 def _given(plan: Plan, *slots: str) -> list[str]:
-    """What stands in these slots, day after day."""
+    """The texts of the filled slots, day by day."""
     return [day[slot] for day in plan for slot in slots if is_given(day, slot)]
 
 
 def _sights(plan: Plan) -> list[str]:
-    """All attractions that a semicolon follows."""
+    """All attractions with a semicolon after them."""
     return [sight for text in _given(plan, "attraction") for sight in text.split(";")[:-1]]
 
 
 def cities_of(text: str) -> list[str]:
-    """The one city of a day, or both of a day of travel; TypeError if "from" begins no route."""
+    """The city of a day, or both cities of a travel day; TypeError if "from" does not begin a route."""
     if "from" in text:
         origin, destination = route_of(text)
         return [before_parenthesis(origin), before_parenthesis(destination)]
@@ -69,7 +69,7 @@ def cities_of(text: str) -> list[str]:
 
 
 def is_reasonable_visiting_city(query: Query, plan: Plan, database: Database) -> bool:
-    """A closed loop from the departure through known cities of the destination, none twice."""
+    """The route is a closed loop from the departure through known cities of the destination, none twice."""
     if not _starts_at_departure(query, plan):
         return False
     cities = [city for day in plan for city in cities_of(day["current_city"])]
@@ -129,7 +129,7 @@ def _vehicle(text: str) -> str | None:
 
 
 def is_valid_transportation(query: Query, plan: Plan, database: Database) -> bool:
-    """Something on the first day, and no own car together with flights or taxis."""
+    """The first day has transportation, and an own car is not combined with flights or taxis."""
     if not _filled(plan[0]["transportation"]):
         return False
     vehicles = {_vehicle(text) for text in _given(plan, "transportation")}
@@ -142,8 +142,8 @@ def is_valid_information_in_current_city(query: Query, plan: Plan, database: Dat
         text = day["current_city"]
         cities: Sequence[str] = cities_of(text)
         if "from" not in text:
-            # The official loops then run over the letters of the city (here each once), and the
-            # accommodation is compared with the last one.
+            # The official loops then run over the letters of the city (here each once), and compare the
+            # accommodation with the last letter.
             cities = [*dict.fromkeys(cities[0]), *cities[0][-1:]]
         is_leg = is_given(day, "transportation")
         if is_leg and any(city not in day["transportation"] for city in cities):
@@ -161,7 +161,7 @@ def _flight_number(text: str) -> str:
 
 
 def _leg(day: Mapping[str, Any]) -> tuple[str, Sequence[str | None]]:
-    """The vehicle of a day, "" for none or an unknown one, and its route or that of the day."""
+    """The vehicle of a day ("" if none or unknown), and its route, by default the day's route."""
     text = _filled(day["transportation"])
     if not text:
         return "", (None, None)
@@ -173,7 +173,7 @@ def _leg(day: Mapping[str, Any]) -> tuple[str, Sequence[str | None]]:
 
 
 def _drive(database: Database, ends: Sequence[str]) -> Drive | None:
-    # The official code cuts the parenthesis twice.
+    # The official code strips the parenthesis twice.
     return database.drive(*(before_parenthesis(before_parenthesis(end)) for end in ends))
 
 
@@ -200,7 +200,7 @@ def _is_known_leg(day: Mapping[str, Any], database: Database) -> bool:
 
 
 def is_not_absent(query: Query, plan: Plan, database: Database) -> bool:
-    """All days and cities, what each day needs, and half of all slots filled."""
+    """All days and cities are there, each day has what it needs, and half of all slots are filled."""
     used = [day for day in plan if day != {} and day["current_city"] != _UNUSED_DAY]
     if len(used) != query.days or not _has_city_number(query, plan):
         return False
@@ -231,7 +231,7 @@ def _has_city_number(query: Query, plan: Plan) -> bool:
 
 
 def total_cost(query: Query, plan: Plan, database: Database) -> float:
-    """Dollars that a plan takes; what is not in the database costs nothing."""
+    """The cost of a plan in dollars; entries that are not in the database cost nothing."""
     people, total = query.people_number, 0.0
     for day in plan:
         total += _transportation_cost(people, day, database)
@@ -255,14 +255,14 @@ def _transportation_cost(people: int, day: Mapping[str, Any], database: Database
 
 
 def _stays(plan: Plan, database: Database) -> Iterator[Accommodation | None]:
-    """The accommodation of each day, if there is one and the database has it."""
+    """The accommodation of each day; None if there is none or the database does not have it."""
     for day in plan:
         text = _filled(day["accommodation"])
         yield database.accommodation(*name_and_city(text)) if text else None
 
 
 def valid_cost(query: Query, plan: Plan, database: Database) -> bool:
-    """Within the budget."""
+    """The cost is within the budget."""
     return total_cost(query, plan, database) <= query.budget
 
 
@@ -277,7 +277,7 @@ def valid_room_type(query: Query, plan: Plan, database: Database) -> bool:
 
 
 def suits(query: Query, stay: Accommodation) -> bool:
-    """Whether an accommodation is what a query asks for, in its house rules and its type."""
+    """Whether an accommodation has the house rules and the room type that a query asks for."""
     return _allows(query, stay) and _is_of_type(query, stay)
 
 
@@ -309,13 +309,13 @@ def valid_cuisine(query: Query, plan: Plan, database: Database) -> bool:
 
 
 def valid_transportation(query: Query, plan: Plan, database: Database) -> bool:
-    """The vehicle that the party does not want is not used."""
+    """The plan does not use the vehicle that the party does not want."""
     texts = (_filled(day["transportation"]) for day in plan)
     return not any(_UNWANTED[query.transportation] in text for text in texts if text)
 
 
 class Constraint(NamedTuple):
-    """A constraint, its name in the official paper, and the field of a query that asks for it."""
+    """A constraint, its name in the official paper, and the query field that asks for it."""
 
     rule: Callable[[Query, Plan, Database], bool]
     term: str
@@ -347,21 +347,21 @@ HARD = _by_name(
 
 
 def judge(query: Query, plan: Plan, database: Database) -> tuple[Verdicts, bool, list[str]]:
-    """All verdicts on a plan.  Total.
+    """All verdicts on a plan.  Never raises.
 
     Args:
       query: what was asked.
-      plan: the days of the plan, without padding; empty where none was delivered.
-      database: what it is checked against.
+      plan: the days of the plan, without padding; empty if none was delivered.
+      database: the tables to check it against.
 
     Returns:
       The verdict of each constraint: True, False, or None for a hard constraint that was not asked.
-      Whether the hard constraints were looked at: only in a plan that `is_not_absent` and
-      `is_valid_information_in_sandbox` accept; else those asked count as failed.
+      Whether the hard constraints were evaluated: only if `is_not_absent` and
+      `is_valid_information_in_sandbox` accept the plan; otherwise those asked count as failed.
       The constraints whose official code raises an exception.
     """
     asked = [name for name, constraint in HARD.items() if getattr(query, constraint.asked)]
-    # What is not looked at is not passed.
+    # Constraints that are not evaluated are not passed.
     verdicts: Verdicts = dict.fromkeys(COMMONSENSE, False) | dict.fromkeys(HARD)
     verdicts |= dict.fromkeys(asked, False)
     crashed: list[str] = []
@@ -387,29 +387,29 @@ def failed(verdicts: Verdicts) -> list[str]:
     return [name for name in (*COMMONSENSE, *HARD) if verdicts[name] is False]
 
 
-# The GenEnv paper's number for TravelPlanner is the mean of these.
+# The GenEnv paper reports the mean of these rates for TravelPlanner.
 PAPER_MEAN = tuple(
     f"{kind}_constraint_{how}_pass_rate"
     for kind in ("commonsense", "hard")
     for how in ("micro", "macro")
 )
 RATES = (*PAPER_MEAN, "final_pass_rate")
-GROUNDED = "grounded"  # the entry of `Score.detail` with the verdicts that training pays for
+GROUNDED = "grounded"  # the entry of `Score.detail` with the verdicts that the training reward uses
 
 
 def official_metrics(
     results: Sequence[tuple[Task, Score]], unread: Callable[[Task], Mapping[str, Any]]
 ) -> dict[str, float]:
-    """The official rates, from `Score.detail` of any answers; `unread` makes one where a score has none.
+    """The official rates, from the `Score.detail` of each answer; `unread` makes one if a score has none.
 
     Returns:
-      accuracy                 the final pass rate, 0 where there are no results;
-      delivery_rate            plans that could be read;
-      `RATES`                  see above; final: plans that pass all constraints;
+      accuracy                 the final pass rate; 0 if there are no results;
+      delivery_rate            the share of plans that could be read;
+      `RATES`                  see above; final: the share of plans that pass all constraints;
       genenv_mean              the mean of `PAPER_MEAN`;
-      within_sandbox, ...      the rate of each constraint among the plans to which it applies, under the
-                               name that the official paper uses;
-      grounded_...             `RATES` of what counts for a reward (ours);
+      within_sandbox, ...      the rate of each constraint among the plans to which it applies, under its
+                               name in the official paper;
+      grounded_...             `RATES` for the verdicts that the reward uses (ours);
       easy_3_days_final_pass_rate, ...
     """
     if not results:
@@ -448,6 +448,6 @@ def _rates(details: Sequence[Mapping[str, Any]]) -> dict[str, float]:
 
 
 def _mean(values: Iterable[float | None]) -> float:
-    """The mean of what is not None."""
+    """The mean of the values that are not None."""
     known = [float(value) for value in values if value is not None]
     return sum(known) / len(known)

@@ -6,8 +6,8 @@ Published files (OSU-NLP-Group/TravelPlanner), as laid out below the benchmark's
   HEAD/postprocess/example_evaluation.jsonl      texts of the 180 validation queries (optional)
   HEAD/database/validation_ref_info.jsonl        their reference information (optional)
   history_958f30d/database/                      tables, which later commits no longer have
-The official flight table is not published with the repository.  Without it (`flights`) the flights of the
-reference information are the flight table.
+The official flight table is not published with the repository.  Without it (`flights`), the flights of the
+reference information serve as the flight table.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ _REFERENCES = {
     TRAIN: "HEAD/database/train_ref_info.jsonl",
     VALIDATION: "HEAD/database/validation_ref_info.jsonl",
 }
-# Git's name of the latter at the commit of the source table, which gives no SHA-256 for it.
+# Git blob id of the validation file at the source table's commit; that table has no SHA-256 for it.
 _VALIDATION_BLOB = "e1be711528ea7fde30647b8a3e24ffe367fea82d"
 _VALIDATION_QUERIES = (
     "HEAD/postprocess/example_evaluation.jsonl",
@@ -71,12 +71,12 @@ def query_of(task: Task) -> Query:
 
 @dataclasses.dataclass(frozen=True)
 class World:
-    """All that is read.
+    """Everything read from the files.
 
     Attributes:
-      database: what plans are checked against.
-      references: published reference information by the id of its task.
-      tasks: tasks of each split: "train", and "validation" where its queries are there.
+      database: the tables that plans are checked against.
+      references: published reference information by task id.
+      tasks: tasks by split: "train", and "validation" if its queries are present.
       gazetteer: finds places in queries.
     """
 
@@ -86,10 +86,10 @@ class World:
     gazetteer: Gazetteer
 
     def reference(self, task: Task) -> Reference | None:
-        """The published reference information of a task, or what its route takes of its seed's.
+        """The published reference information of a task, or its seed's, adapted to its route.
 
-        None for a validation query whose information is not there.  ValueError where the seed's describes no
-        such route.
+        None for a validation query whose information is absent.  ValueError if the seed's information does
+        not describe the route.
         """
         name = task.answer["reference"]
         if name not in self.references:
@@ -100,15 +100,15 @@ class World:
         return published if name == task.id else adapt(published, query_of(task), self.database)
 
     def information(self, task: Task, max_chars: int) -> Reference:
-        """The reference information of a task, shortened; made from the database where there is none."""
+        """The reference information of a task, shortened; built from the database if there is none."""
         query = query_of(task)
         try:
             reference = self.reference(task)
-        except ValueError:  # another route, which `generation.fault` rejects
+        except ValueError:  # a different route, which `generation.fault` rejects
             reference = None
         if reference is None:
             cities = choose_cities(query, self.database) or [query.dest]
-            # Too few cities: no plan can pass, and the agent sees what there is.
+            # With too few cities no plan can pass; the agent still sees those that exist.
             cities = (cities * query.visiting_city_number)[: query.visiting_city_number]
             reference = build_reference(query, cities, self.database)
         return prompts.compact(reference, query, self.database, max_chars)
@@ -120,10 +120,10 @@ def find_directory(data_dir: str | os.PathLike[str] | None = None) -> pathlib.Pa
 
 
 def splits(directory: pathlib.Path) -> dict[str, list[Task]]:
-    """All tasks by official split: "train" (45), and "validation" (180) where its queries are there.
+    """All tasks by official split: "train" (45), and "validation" (180) if its queries are present.
 
-    `Task.answer` is {"query": the official fields (read from the text), "reference": the id under which
-    its reference information is found, "annotated_plan": the published plan or None}.
+    `Task.answer` is {"query": the official fields (parsed from the text), "reference": the id of its
+    reference information, "annotated_plan": the published plan or None}.
 
     Raises:
       FileNotFoundError: a missing file.
@@ -135,12 +135,12 @@ def splits(directory: pathlib.Path) -> dict[str, list[Task]]:
 def read_world(
     directory: pathlib.Path, flights: str | os.PathLike[str] = "", verify_files: bool = False
 ) -> World:
-    """Reads everything; raises as `splits`.
+    """Reads everything; raises like `splits`.
 
     Args:
       directory: see `find_directory`.
-      flights: the official clean_Flights_2022.csv; "" takes the flights of the reference information.
-      verify_files: compare the files with the table of published ones first.
+      flights: the official clean_Flights_2022.csv; "" uses the flights of the reference information.
+      verify_files: first compare the files with the table of published files.
     """
     there = [path for path in _VALIDATION_QUERIES if (directory / path).is_file()]
     if verify_files:
@@ -152,7 +152,7 @@ def read_world(
         references |= _references(directory, VALIDATION)
     if flights:
         rows = read_table(pathlib.Path(flights).expanduser(), Flight)
-    else:  # those of all reference information, each once, in order
+    else:  # the flights of all reference information, each once, in order
         legs = (leg for reference in references.values() for leg in reference.legs)
         rows = dict.fromkeys(flight for leg in legs for flight in leg.flights)
     database = load(directory / _TABLES, rows)

@@ -1,4 +1,4 @@
-"""Model directories in Hugging Face format: found, read, written and fingerprinted."""
+"""Finds, reads, writes and fingerprints model directories in Hugging Face format."""
 
 from genenv_jax.models.huggingface.directory import (
     fingerprint,

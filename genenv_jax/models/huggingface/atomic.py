@@ -1,4 +1,4 @@
-"""A directory that appears whole or not at all."""
+"""Writes a directory that appears whole or not at all."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ from genenv_jax.signals import held
 
 @contextlib.contextmanager
 def atomic_directory(path: pathlib.Path) -> Iterator[pathlib.Path]:
-    """A new directory beside `path` that takes its place when the block ends without an error.
+    """A new directory beside `path` that replaces it when the block ends without an error.
 
-    Raises OSError, naming `path`, where something cannot be written, also from libraries with other errors.
+    Raises OSError, naming `path`, if a write fails, even where a library raises another type of error.
     """
     path = path.absolute()
     path.parent.mkdir(parents=True, exist_ok=True)
@@ -43,7 +43,7 @@ def atomic_directory(path: pathlib.Path) -> Iterator[pathlib.Path]:
 
 
 def _replace(path: pathlib.Path, by: pathlib.Path, aside: pathlib.Path) -> None:
-    """Renames `by` to `path`, and what was there to `aside`: one that holds files cannot be replaced."""
+    """Renames `path` to `aside`, then `by` to `path`: a non-empty directory cannot be replaced directly."""
     if path.exists():
         path.rename(aside)
     try:

@@ -1,4 +1,4 @@
-"""The files of a model directory: where it is, what belongs to it, and its fingerprint."""
+"""Model directories: where they are, which files belong to them, and their fingerprints."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ INDEX = "model.safetensors.index.json"
 GENERATION = "generation_config.json"
 CARD = "README.md"
 TOKENIZER = "tokenizer.json"
-# What transformers, in any version, makes a tokenizer of.
+# The files that any version of transformers reads a tokenizer from.
 TOKENIZER_FILES = (
     TOKENIZER,
     "tokenizer_config.json",
@@ -26,16 +26,16 @@ TOKENIZER_FILES = (
     "chat_template.jinja",
     "chat_template.json",
 )
-# What belongs to a model on the hub.
+# The files to fetch for a model on the hub.
 HUB_FILES = (*("*.json", "*.safetensors", "*.jinja", "merges.txt", "tokenizer.model", CARD),)
 
 
 def resolve(path_or_hub_id: str | os.PathLike, revision: str | None = None) -> pathlib.Path:
     """The local directory of a model: the argument itself, or a download from the Hugging Face hub.
 
-    Only configuration, tokenizer and safetensors files and the card, all at the top of the repository, are
-    fetched.  What starts with / . or ~, or has several /, is a directory and never asked for there.
-    Raises FileNotFoundError, naming what was tried, where neither exists or the hub is unreachable.
+    Fetches only the configuration, tokenizer and safetensors files and the card, all from the repository's
+    top level.  A name that starts with / . or ~, or has several /, is a directory and never sent to the hub.
+    Raises FileNotFoundError, naming what was tried, if neither exists or the hub is unreachable.
     """
     name = os.fspath(path_or_hub_id)
     path = pathlib.Path(name).expanduser()
@@ -47,7 +47,7 @@ def resolve(path_or_hub_id: str | os.PathLike, revision: str | None = None) -> p
         raise FileNotFoundError(
             f"{name}: no such directory; expected a model directory, or the id of a model on the hub"
         )
-    # Imported here: it is slow, and a local directory does not need it.
+    # Imported here because it is slow, and local directories do not need it.
     import huggingface_hub
 
     try:
@@ -74,7 +74,7 @@ def resolve(path_or_hub_id: str | os.PathLike, revision: str | None = None) -> p
 
 
 def read_json(file: pathlib.Path) -> dict[str, Any]:
-    """The object in a JSON file; raises ValueError, naming the file, for anything else."""
+    """Reads the object in a JSON file; raises ValueError, naming the file, for anything else."""
     try:
         value = json.loads(file.read_text(encoding="utf-8"))
     except (ValueError, RecursionError) as error:
@@ -87,7 +87,7 @@ def read_json(file: pathlib.Path) -> dict[str, Any]:
 def read_config(path: str | os.PathLike) -> dict[str, Any]:
     """The dict in `path`/config.json.
 
-    Raises FileNotFoundError for a missing directory or file and ValueError for anything but a JSON
+    Raises FileNotFoundError if the directory or file is missing, and ValueError if it is not a JSON
     object.
     """
     path = pathlib.Path(path)
@@ -101,13 +101,13 @@ def read_config(path: str | os.PathLike) -> dict[str, Any]:
 
 
 def read_generation_config(path: str | os.PathLike) -> dict[str, Any]:
-    """The dict in `path`/generation_config.json, empty where there is no such file."""
+    """The dict in `path`/generation_config.json; empty if there is no such file."""
     file = pathlib.Path(path) / GENERATION
     return read_json(file) if file.is_file() else {}
 
 
 def weight_files(path: pathlib.Path) -> dict[pathlib.Path, set[str] | None]:
-    """The safetensors files of a model, each with the keys its index promises (None: no index)."""
+    """The safetensors files of a model, each with the keys listed in its index (None: no index)."""
     if (path / WEIGHTS).is_file():
         return {path / WEIGHTS: None}
     index = path / INDEX
@@ -122,7 +122,7 @@ def weight_files(path: pathlib.Path) -> dict[pathlib.Path, set[str] | None]:
         raise ValueError(f"{index} lacks 'weight_map'; expected an object from key to file name")
     files: dict[pathlib.Path, set[str] | None] = {}
     for key, name in keys.items():
-        # A file name that leaves the directory is refused, not followed.
+        # File names that leave the directory are refused, not followed.
         if not isinstance(name, str) or pathlib.PurePath(name).name != name:
             raise ValueError(f"{index}: {key} is mapped to {name!r}; expected a plain file name")
         if not (path / name).is_file():
@@ -132,16 +132,16 @@ def weight_files(path: pathlib.Path) -> dict[pathlib.Path, set[str] | None]:
 
 
 def some_of(names: Iterable[str]) -> str:
-    """A few of the names in order, and how many more there are."""
+    """The first few names in order, and how many more there are."""
     names = sorted(names)
     return ", ".join(names[:4]) + (f" and {len(names) - 4} more" if len(names) > 4 else "")
 
 
 def fingerprint(path: str | os.PathLike) -> str:
-    """SHA-256 (hex) of a model directory: config.json, tokenizer.json if any, and weights.
+    """SHA-256 (hex) of a model directory: config.json, tokenizer.json if present, and weights.
 
-    Files are read in pieces; their names and sizes count, the directory's own name does not.
-    Raises FileNotFoundError where the configuration or the weights are missing.
+    Files are read in pieces.  Their names and sizes count; the directory's name does not.
+    Raises FileNotFoundError if the configuration or the weights are missing.
     """
     path = pathlib.Path(path)
     read_config(path)

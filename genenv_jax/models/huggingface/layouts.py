@@ -1,7 +1,7 @@
-"""Where each parameter stands in a checkpoint, for every family and both directions.
+"""Maps parameters to checkpoint tensors, for every family, both for reading and for writing.
 
-A parameter here is a Linen kernel with its input axes first and its layers stacked in front; there it
-is one (out, in) matrix a layer.
+Our parameters are Linen kernels with input axes first and layers stacked in front.  A checkpoint has one
+(out, in) matrix per layer.
 """
 
 from __future__ import annotations
@@ -19,10 +19,10 @@ from genenv_jax.parallel.rules import param_shapes
 
 @dataclasses.dataclass(frozen=True)
 class Layout:
-    """Where a parameter stands in a checkpoint.
+    """How a parameter is stored in a checkpoint.
 
-    `key` is its name there, with {} for the layer; `ours` its axes here and `theirs` those there,
-    in the letters of genenv_jax.typing, adjacent axes that share one axis there in one word.
+    `key` is its name in the checkpoint, with {} for the layer.  `ours` are our axes and `theirs` the
+    checkpoint's, in the letters of genenv_jax.typing; a word is several of our axes merged into one.
     """
 
     key: str
@@ -36,20 +36,20 @@ class Layout:
 
     @property
     def swapped(self) -> bool:
-        """Whether their matrix is the transpose of ours."""
+        """Whether the checkpoint's matrix is the transpose of ours."""
         return "".join(self.theirs) != self.ours
 
     @property
     def row_axis(self) -> int:
-        """The axis of ours (one layer) whose parts lie one after the other on disk."""
+        """Our axis (in one layer) whose slices are contiguous on disk."""
         return self.ours.index(self.theirs[0][0])
 
     def keys(self, num_layers: int) -> list[str]:
-        """Names there: one for each layer, or one."""
+        """Names in the checkpoint: one per layer, or a single one."""
         return [self.key.format(i) for i in range(num_layers)] if self.stacked else [self.key]
 
     def their_shape(self, shape: tuple[int, ...]) -> tuple[int, ...]:
-        """Shape there of a parameter that has `shape` here (one layer)."""
+        """Checkpoint shape of a parameter whose shape here (one layer) is `shape`."""
         size = dict(zip(self.ours, shape, strict=True))
         return tuple(math.prod(size[axis] for axis in word) for word in self.theirs)
 
@@ -59,10 +59,10 @@ class Layout:
         shape: tuple[int, ...],
         index: tuple[slice, ...],
     ) -> np.ndarray:
-        """The part `index` of one layer of shape `shape`, reading no more rows than it needs.
+        """Reads the part `index` of one layer of shape `shape`, and no more rows than needed.
 
-        `read` gives a region of their tensor.  The result is a view of what it gave: where ours is
-        the transpose, turning it is left to whoever copies it next.
+        `read` returns a region of the checkpoint's tensor.  The result is a view of that region: if ours
+        is the transpose, the next copy transposes it.
         """
         size = dict(zip(self.ours, shape, strict=True))
         part = {a: s.indices(size[a])[:2] for a, s in zip(self.ours, index, strict=True)}
@@ -77,7 +77,7 @@ class Layout:
         return x.reshape([size[a] for a in self.ours])[tuple(slice(*part[a]) for a in self.ours)]
 
     def write(self, x: np.ndarray) -> np.ndarray:
-        """One layer of the parameter as it stands there; contiguous."""
+        """One layer of the parameter in checkpoint layout, contiguous."""
         shape = self.their_shape(x.shape)
         if self.swapped:
             return transpose(x.reshape(shape[::-1]))
@@ -85,8 +85,8 @@ class Layout:
 
 
 def transpose(x: np.ndarray) -> np.ndarray:
-    """Contiguous transpose of a matrix; in tiles that fit a cache, several times as fast as in one."""
-    # As plain integers: NumPy copies its own types faster than bfloat16.
+    """Contiguous transpose of a matrix, in tiles that fit the cache: several times faster than at once."""
+    # As plain integers: NumPy copies its own dtypes faster than bfloat16.
     bits = np.ascontiguousarray(x).view(f"u{x.dtype.itemsize}")
     out = np.empty(bits.shape[::-1], bits.dtype)
     for row in range(0, bits.shape[0], 128):
@@ -102,7 +102,7 @@ def _layout(key: str, axes: str) -> Layout:
 
 
 _LAYER = "model.layers.{}."
-# From the path of a parameter, joined by "/", to its place.  A family has some of them.
+# Parameter path, joined by "/" -> layout.  Each family has some of them.
 LAYOUTS: dict[str, Layout] = {
     "embedding": _layout("model.embed_tokens.weight", "vd -> v d"),
     "layers/attention_norm/scale": _layout(_LAYER + "input_layernorm.weight", "d -> d"),
@@ -129,6 +129,6 @@ LAYOUTS: dict[str, Layout] = {
 
 
 def flat_shapes(config: TransformerConfig) -> dict[str, tuple[int, ...]]:
-    """Shapes of a model's parameters (without adapters) by the paths that `LAYOUTS` has."""
+    """Shapes of a model's parameters (without adapters) by path, as in `LAYOUTS`."""
     flat = traverse_util.flatten_dict(param_shapes(config.base), sep="/")
     return {name: leaf.shape for name, leaf in flat.items()}

@@ -1,4 +1,4 @@
-"""The weights of a model directory into parameters, checked and streamed to where they live."""
+"""Loads the weights of a model directory: checks them and streams them to their devices."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _EMBEDDING, _HEAD = LAYOUTS["embedding"].key, LAYOUTS["lm_head/kernel"].key
 
 
 def _check(path: pathlib.Path, tensors: Mapping[str, Tensor], config: TransformerConfig) -> None:
-    """Every key known, every parameter present, shapes and types right; before anything is read."""
+    """Checks, before reading, that all keys are known, no parameter is missing, shapes and dtypes match."""
     expected: dict[str, tuple[int, ...]] = {}
     for name, shape in flat_shapes(config).items():
         layout = LAYOUTS[name]
@@ -60,23 +60,23 @@ def load_params(
 ) -> Params:
     """Reads the weights of a model directory into the parameters of `Transformer(config)`.
 
-    Tensors are read block by block, straight into the devices' memory: the host holds no more than
-    a block beside it.  With shardings a process reads only the rows that its own devices hold, each
-    once.  Every key of the checkpoint is used exactly once and every parameter is filled; a tied
-    checkpoint may carry lm_head.weight if it equals the embedding.
+    Tensors are read block by block, straight into device memory: the host holds no more than one
+    block.  With shardings, a process reads only the rows that its own devices hold, each once.  Every
+    checkpoint key is used exactly once and every parameter is filled; a tied checkpoint may contain
+    lm_head.weight if it equals the embedding.
 
     Args:
       path: directory with model.safetensors, or with model.safetensors.index.json and its shards;
         the tensors are float32, bfloat16 or float16.
-      config: the model's shape; adapters, if it has any, are no part of a checkpoint.
-      shardings: a tree of shardings as `param_shardings` gives, or None for the default device.
-      param_dtype: type of the parameters: float32, bfloat16 or float16.
+      config: the model's shape; its adapters, if any, are not part of a checkpoint.
+      shardings: a tree of shardings from `param_shardings`, or None for the default device.
+      param_dtype: dtype of the parameters: float32, bfloat16 or float16.
     Returns:
-      Nested dicts of arrays, as `init_params` makes them, without Linen's boxes.
+      Nested dicts of arrays, as from `init_params`, without Linen's boxes.
     Raises:
       FileNotFoundError: the weights, or a shard that the index names, are missing.
       ValueError: a file is damaged; a key is missing or unexpected; a tensor has the wrong shape or
-        type, or holds NaN or infinity; a carried lm_head differs from the tied embedding.
+        dtype, or holds NaN or infinity; an lm_head differs from the tied embedding.
     """
     path = pathlib.Path(path)
     dtype = jnp.dtype(param_dtype)
@@ -113,7 +113,7 @@ def _load_leaf(
 
     def read_layer(key: str, index: Index) -> np.ndarray:
         x = layout.read(tensors[key].read, shape[layout.stacked :], index)
-        # Not every accelerator takes float16; float32 holds its values.
+        # Not every accelerator supports float16; float32 holds all its values.
         return x.astype(np.float32) if x.dtype == np.float16 else x
 
     def read(index: Index) -> np.ndarray:
@@ -135,7 +135,7 @@ def _load_leaf(
 
 
 def _stack(layers: list[np.ndarray]) -> np.ndarray:
-    """Like np.stack, but one layer is not copied."""
+    """Like np.stack, but does not copy a single layer."""
     return layers[0][None] if len(layers) == 1 else np.stack(layers)
 
 

@@ -1,4 +1,4 @@
-"""Arrays on devices, filled block by block, so that the host never holds more than a block."""
+"""Fills arrays on devices block by block, so that the host never holds more than one block."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ Index = tuple[slice, ...]
 Reader = Callable[[Index], np.ndarray]
 
 _WHOLE_BYTES = 1 << 22  # a shard up to this size is one block
-_BLOCK_BYTES = 1 << 26  # of one block on all local devices, equal parts counted once
+_BLOCK_BYTES = 1 << 26  # one block on all local devices, counting equal parts once
 _SHARDS = PartitionSpec("shard")
 
 
@@ -30,20 +30,20 @@ def fill(
     stacked: bool,
     row_axis: int,
 ) -> Array:
-    """An array made of what `read` gives, of which this process reads its own parts once.
+    """Builds an array from `read`; this process reads each of its own parts once.
 
-    Each shard is a buffer on its device from the start.  Blocks of it are read, brought to the device
-    and written into place there, one at a time, so the host holds a block and no shard.
+    Each shard is allocated on its device first.  Its blocks are read, copied to the device and written
+    into place one at a time, so the host holds one block and never a whole shard.
 
     Args:
-      read: gives the part of the array at an index of bounded slices, in any float type.
+      read: returns the part of the array at an index of bounded slices, in any float dtype.
       shape, dtype: of the array.
-      sharding: where it lives; None: on the default device, uncommitted.
-      stacked: axis 0 numbers layers, of which a block of a large array has one.
-      row_axis: the axis along which blocks follow each other within a layer.
+      sharding: where the array lives; None: on the default device, uncommitted.
+      stacked: axis 0 is the layer; a block of a large array holds one layer.
+      row_axis: the axis along which a layer is cut into blocks.
     """
     if sharding is None:
-        with jax.set_mesh(None):  # whichever mesh is current has no part in this
+        with jax.set_mesh(None):  # ignore the current mesh, if any
             blocks = _blocks(shape, dtype, 1, stacked, row_axis)
             return _fill_shards(read, shape, dtype, [(0,) * len(shape)], None, blocks)
     indices = sharding.addressable_devices_indices_map(shape)
@@ -55,7 +55,7 @@ def fill(
     ]
     shard = sharding.shard_shape(shape)
     blocks = _blocks(shard, dtype, len(set(starts)), stacked, row_axis)
-    # A mesh of the local devices: every process fills its own shards, in its own time.
+    # A mesh of the local devices: every process fills its own shards independently.
     mesh = Mesh(np.asarray(list(indices), dtype=object), ("shard",))
     with jax.set_mesh(mesh):
         local = _fill_shards(read, shard, dtype, starts, mesh, blocks)
@@ -70,7 +70,7 @@ def fill(
 def _blocks(
     shard: tuple[int, ...], dtype: np.dtype, copies: int, stacked: bool, row_axis: int
 ) -> list[Index]:
-    """Parts that make up a shard, in the order of the disk; of `copies` shards one is a block."""
+    """Index blocks of a shard, in disk order; a block spans the same part of `copies` shards."""
     whole = tuple(slice(0, n) for n in shard)
     if math.prod(shard) * dtype.itemsize <= _WHOLE_BYTES:
         return [whole]
@@ -96,7 +96,7 @@ def _fill_shards(
     mesh: Mesh | None,
     blocks: list[Index],
 ) -> Array:
-    """The shards that begin at `starts`, one on each device of the mesh, joined along axis 0."""
+    """Fills the shards that begin at `starts`, one per device of the mesh, joined along axis 0."""
     if len(blocks) == 1:
         return _bring(lambda index: read(index).astype(dtype), blocks[0], starts, mesh)
     place = None if mesh is None else NamedSharding(mesh, _SHARDS)
@@ -105,15 +105,15 @@ def _fill_shards(
     for block in blocks:
         offset = np.asarray([s.start for s in block], np.int32)
         local = write(local, _bring(read, block, starts, mesh), offset)
-        local.block_until_ready()  # without this, blocks could queue up on the host
+        local.block_until_ready()  # otherwise blocks could queue up on the host
     return local
 
 
 def _bring(read: Reader, block: Index, starts: list[tuple[int, ...]], mesh: Mesh | None) -> Array:
-    """One block of every shard on its device, joined along axis 0."""
+    """Copies one block of every shard to its device; the blocks are joined along axis 0."""
     parts: dict[tuple[int, ...], np.ndarray] = {}
     for start in starts:
-        if start not in parts:  # otherwise another device holds a copy of this part
+        if start not in parts:  # otherwise another device already has this part
             index = (slice(n + s.start, n + s.stop) for n, s in zip(start, block, strict=True))
             parts[start] = read(tuple(index))
     if mesh is None:
@@ -126,7 +126,7 @@ def _bring(read: Reader, block: Index, starts: list[tuple[int, ...]], mesh: Mesh
 
 @functools.cache
 def _block_writer(mesh: Mesh | None) -> Callable[[Array, Array, np.ndarray], Array]:
-    """write(shards, block, offset) puts a block of every shard into its place, without a copy."""
+    """Returns write(shards, block, offset), which puts a block of every shard in place, without a copy."""
 
     def update(shard: Array, block: Array, offset: Array) -> Array:
         return jax.lax.dynamic_update_slice(shard, block, tuple(offset))
@@ -138,8 +138,8 @@ def _block_writer(mesh: Mesh | None) -> Callable[[Array, Array, np.ndarray], Arr
 
     def write(shard: Array, block: Array, offset: Array) -> Array:
         block = block.astype(shard.dtype)
-        # As plain integers on CPUs, where bfloat16 is moved by way of float32, five times as slowly.
-        # Elsewhere that would cost a copy of the shard.
+        # Plain integers on CPUs, which move bfloat16 through float32, five times more slowly.  On other
+        # platforms integers would cost a copy of the shard.
         return jax.lax.platform_dependent(shard, block, offset, cpu=update_bits, default=update)
 
     if mesh is not None:

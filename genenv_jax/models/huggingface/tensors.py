@@ -1,4 +1,4 @@
-"""Tensors of safetensors files, described by their headers and read part by part."""
+"""Tensors in safetensors files, described by the headers and read part by part."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ FLOATS = ("F32", "BF16", "F16")
 
 @dataclasses.dataclass(frozen=True)
 class Tensor:
-    """A tensor on disk, not yet read.  `dtype` is safetensors' name of its type."""
+    """A tensor on disk, not yet read.  `dtype` is safetensors' name for its dtype."""
 
     file: pathlib.Path
     key: str
@@ -23,9 +23,9 @@ class Tensor:
     dtype: str
 
     def read(self, region: tuple[slice, ...]) -> np.ndarray:
-        """Reads a part; raises ValueError where it is damaged or holds NaN or infinity.
+        """Reads a part; raises ValueError if it is damaged or holds NaN or infinity.
 
-        The file is opened for this part only, so that no more of it stays mapped than is in use.
+        The file is opened for this part only, so that no more of it stays mapped than needed.
         """
         try:
             with safetensors.safe_open(self.file, framework="np") as handle:
@@ -40,10 +40,10 @@ class Tensor:
 
 
 def list_tensors(path: pathlib.Path) -> dict[str, Tensor]:
-    """All tensors of a model directory by key; only headers are read.
+    """All tensors of a model directory by key; reads only the headers.
 
-    Raises FileNotFoundError where weights or shards are missing, and ValueError, naming the file,
-    where one is damaged or differs from the index.
+    Raises FileNotFoundError if weights or shards are missing, and ValueError, naming the file, if one
+    is damaged or differs from the index.
     """
     tensors: dict[str, Tensor] = {}
     for file, promised in weight_files(path).items():
@@ -72,8 +72,8 @@ def list_tensors(path: pathlib.Path) -> dict[str, Tensor]:
 
 
 def all_finite(x: np.ndarray) -> bool:
-    """Whether x, of a type in `FLOATS`, holds neither NaN nor infinity."""
-    if x.dtype.itemsize == 2:  # all bits of the exponent set; three times as fast as np.isfinite
+    """Whether x, of a dtype in `FLOATS`, holds neither NaN nor infinity."""
+    if x.dtype.itemsize == 2:  # tests for an all-ones exponent: three times faster than np.isfinite
         exponent = 0x7C00 if x.dtype == np.float16 else 0x7F80
         return bool((x.view(np.uint16) & 0x7FFF).max(initial=0) < exponent)
     return bool(np.isfinite(x).all())

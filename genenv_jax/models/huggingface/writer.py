@@ -1,4 +1,4 @@
-"""Parameters into a model directory that Hugging Face transformers and vLLM load."""
+"""Saves parameters as a model directory that Hugging Face transformers and vLLM load."""
 
 from __future__ import annotations
 
@@ -48,23 +48,23 @@ def save_model(
 ) -> pathlib.Path:
     """Writes a model directory that Hugging Face transformers and vLLM load.
 
-    The directory appears whole or not at all: it is written beside its place, flushed and renamed.
-    Process 0 writes.  Where arrays are spread over several processes, all of them must call this.
+    The directory appears whole or not at all: it is written under a temporary name, flushed and renamed.
+    Process 0 writes.  If arrays are spread over several processes, all of them must call this.
 
     Args:
-      path: the directory to make.
-      params: parameters as `load_params` gives them, on any devices.
+      path: the directory to create.
+      params: parameters as from `load_params`, on any devices.
       hf_config: the dict of a config.json that describes them.
-      tokenizer: a transformers tokenizer to save beside the weights, if any; or a model directory, whose
-        tokenizer's files are copied as they are: saved anew, older versions of transformers, and servers
-        that pin them, may not read them.
+      tokenizer: a transformers tokenizer to save with the weights; or a model directory, whose tokenizer
+        files are copied unchanged, because older versions of transformers, and servers that pin them, may
+        not read files that a newer version saved.  None: no tokenizer.
       generation_config: contents of generation_config.json; its "eos_token_id" defaults to that of
         `hf_config`, then to the tokenizer's.
-      dtype: type on disk; the parameters' own by default, float32 with `lora`.
-      lora: `params` hold these adapters beside their base, and are merged in float32, layer by layer.
-      max_shard_bytes: above this size the weights are split into several files with an index.
-      overwrite: replace `path` where it exists.
-      notes: more files to write beside the model's, by name: a text, or an object as JSON.
+      dtype: dtype on disk; by default the parameters' own, or float32 with `lora`.
+      lora: `params` also hold these adapters, which are merged in float32, layer by layer.
+      max_shard_bytes: weights larger than this are split into several files with an index.
+      overwrite: replace `path` if it exists.
+      notes: more files to write, by name: a text, or an object to write as JSON.
     Returns:
       `path`.
     Raises:
@@ -100,9 +100,9 @@ def save_model(
         generation["eos_token_id"] = (
             getattr(tokenizer, "eos_token_id", None) if eos is None else eos
         )
-    # Published ones have their authors' path there.
+    # Published configurations have their authors' path in _name_or_path.
     described = {k: v for k, v in hf_config.items() if k not in ("dtype", "_name_or_path")}
-    # transformers before 4.56 knows the old name only; later ones read both.
+    # transformers before 4.56 knows only the old name; later versions read both.
     described["torch_dtype"] = dtype.name
 
     writer = jax.process_index() == 0
@@ -124,7 +124,7 @@ def save_model(
         _save_weights(folder, flat, adapters, config, dtype, max_shard_bytes)
     arrays = [leaf for leaf in flat.values() if isinstance(leaf, jax.Array)]
     if not all(array.is_fully_addressable for array in arrays):
-        # All processes take part, and return once the directory is complete.  Where it is may differ.
+        # All processes return once the directory is complete.  Its path may differ between them.
         multihost_utils.sync_global_devices(f"saved {path.name}")
     return path
 
@@ -137,11 +137,11 @@ def _save_weights(
     dtype: np.dtype,
     max_shard_bytes: int,
 ) -> None:
-    """Writes the tensors shard by shard; with folder None it only takes part in the gathering.
+    """Writes the tensors shard by shard; if `folder` is None, only takes part in gathering them.
 
-    adapters: A, B and the scale, by the name of the kernel that they are added to.
+    adapters: A, B and the scale, by the name of the kernel they are added to.
     """
-    # In the order of the layers, so that a reader finds a layer in one shard.
+    # In layer order, so that a layer usually lies in one shard.
     entries = [(None, name) for name in flat if not LAYOUTS[name].stacked]
     entries += [
         (layer, name)
@@ -182,7 +182,7 @@ def _save_weights(
 def _to_host(
     x: Array | np.ndarray, layer: int | None, adapter: tuple[Array, Array, float] | None
 ) -> np.ndarray:
-    """A parameter, or one layer of it with its adapter, whole on this host."""
+    """Copies a parameter, or one layer of it merged with its adapter, in full to this host."""
     if adapter:
         *pair, scale = adapter
         one = [jax.lax.dynamic_index_in_dim(leaf, layer) for leaf in (x, *pair)]
