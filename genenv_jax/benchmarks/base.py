@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import abc
 import dataclasses
+import functools
 import itertools
 import json
 from collections import Counter
@@ -139,8 +140,12 @@ class Benchmark(abc.ABC):
         return loaded[split]
 
     def __getstate__(self) -> dict[str, Any]:
-        """Leaves out the loaded tasks: a worker process reads them again if it needs them."""
-        return {k: v for k, v in vars(self).items() if k not in ("_loaded", "_examples")}
+        """Leaves out the tasks and all else that was read: a worker reads it again if it needs it."""
+        own = type(self)
+        read = {
+            k for k in vars(self) if isinstance(getattr(own, k, None), functools.cached_property)
+        }
+        return {k: v for k, v in vars(self).items() if k not in read | {"_loaded", "_examples"}}
 
     def sound(self, candidates: Iterable[Task], held_out: Iterable[Task]) -> list[Task]:
         """The candidates that pass `verify` and whose `canonical` form matches no held-out task."""

@@ -20,6 +20,8 @@ DIFFERENT = {
     "bfcl": {
         (OFFICIAL, "", "too_long"): 420, (OFFICIAL, "", "decoder_failed"): 182,
         (OFFICIAL, "", "not_text"): 63, (OFFICIAL, "", "no_refusal"): 189,
+        # A call after a thought, which the official handlers of reasoning models cut off.
+        (OURS, "decoder_failed", ""): 49,
     },
     # A slot that holds no text, in a plan that reading refuses here.
     "travelplanner": {(OTHER, "constraint_failed", "not_delivered"): 60},
@@ -62,8 +64,9 @@ def test_verdicts_equal_the_official_ones(suite, data_dir):
     only_here = [
         kind for (outcome, *_), of in tally.classes.items() for kind in of if outcome == OURS
     ]
-    # Twice a deletion by one field, which the check takes and the API does not.
-    assert {kind for kind in only_here if "of the 82" not in kind} <= {"value", "arguments"}
+    # Twice a deletion by one field, which the check takes and the API does not; a call after a thought.
+    known_kinds = {"bfcl": {"python, prose"}}.get(name, {"value", "arguments"})
+    assert {kind for kind in only_here if "of the 82" not in kind} <= known_kinds
 
 
 @pytest.mark.data

@@ -11,6 +11,7 @@ import functools
 import pathlib
 from collections import Counter
 from collections.abc import Sequence
+from typing import Any
 
 from genenv_jax.benchmarks.alfworld import commands, expert, generation, prompts, scoring, tasks
 from genenv_jax.benchmarks.base import BAD_TOOLS, Message, Rejection, Score, SeedStatistics, Task
@@ -56,6 +57,10 @@ class Steps(Published):
         """Seeds come from the training games; those that match held-out tasks are left out."""
         held_out = self.found("eval")
         return held_out if split == "eval" else self.sound(self.found("seed"), held_out)
+
+    def __getstate__(self) -> dict[str, Any]:
+        """See `Benchmark.__getstate__`."""
+        return super().__getstate__() | {"_games": {}}
 
     def found(self, split: str) -> list[Task]:
         """The expert's steps in the games of "seed" or "eval"."""

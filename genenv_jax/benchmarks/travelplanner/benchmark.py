@@ -73,9 +73,6 @@ class TravelPlanner(Published):
         check_integers(_MIN_PROMPT_CHARS, prompt_chars=self.prompt_chars)
         check_integers(0, simulator_chars=self.simulator_chars)
 
-    def __getstate__(self) -> dict[str, Any]:
-        return {k: v for k, v in super().__getstate__().items() if k != "world"}
-
     @functools.cached_property
     def world(self) -> tasks.World:
         """Everything read from the files; read on first use."""
