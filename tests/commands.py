@@ -51,7 +51,10 @@ def call(module, *arguments, cwd=ROOT):
             contextlib.redirect_stderr(stderr),
         ):
             if module.endswith(".py"):
-                runpy.run_path(str(ROOT / module), run_name="__main__")
+                script = ROOT / module
+                path = [str(script.parent), *sys.path]  # as Python does
+                with mock.patch.object(sys, "path", path):
+                    runpy.run_path(str(script), run_name="__main__")
             else:
                 runpy.run_module(_module(module), run_name="__main__")
     except SystemExit as end:
