@@ -214,12 +214,11 @@ class Benchmark(abc.ABC):
 
     # -- the agent ------------------------------------------------------------------------------------------
 
-    def use_template(self, written_call: str, takes_results: bool) -> None:  # noqa: B027
+    def use_template(self, written_call: str) -> None:  # noqa: B027
         """Receives the tool support of the model's chat template, before any prompt is made.
 
         Args:
           written_call: a call as the template writes it; "" if the template takes no tools.
-          takes_results: whether the template has the role "tool" for results of calls.
         Raises:
           ValueError: the benchmark must show its tools in the template, but the template takes none.
         """

@@ -76,7 +76,7 @@ def read_calls(text: Any, types: Mapping[str, Mapping[str, str]] | None = None) 
       types: JSON types of the parameters of each function, for formats that write values as bare text.
 
     Returns:
-      {name: arguments} for each call, at least one; or a `Rejection` with a reason from `safe_parse`.
+      {name: arguments} for each call, none only for `[]`; or a `Rejection` with a reason from `safe_parse`.
     """
     rejection = check_text(text)
     if rejection:
@@ -89,7 +89,7 @@ def read_calls(text: Any, types: Mapping[str, Mapping[str, str]] | None = None) 
         return _checked(_joined(_of_json, (body for _, body in fences)))
     if text.lstrip()[0] == "{" or re.match(r"\s*\[\s*\{", text):
         return _checked(_of_json(text))
-    return _checked(parse_calls(text))
+    return parse_calls(text)
 
 
 def form_of(written: str) -> str:
@@ -217,7 +217,9 @@ def _fences(text: str) -> list[tuple[str, str]]:
     return fences
 
 
-_STRUCTURE = re.compile(r'"(?:[^"\\]|\\.)*"|[\[{]|[\]}]', re.DOTALL)
+# A string without an end runs to the end of the text: tried again at each of its quotes, it would take
+# quadratic time.
+_STRUCTURE = re.compile(r'"(?:[^"\\]|\\.)*+(?:"|\\?\Z)|[\[{]|[\]}]', re.DOTALL)
 
 
 def _values(text: str) -> Iterator[str]:

@@ -45,19 +45,6 @@ _TYPES = {
 _JSON_TYPES = ("object", "array", "string", "number", "integer", "boolean", "null")
 
 
-@dataclasses.dataclass(frozen=True)
-class Template:
-    """A chat template that takes tools.
-
-    Attributes:
-      form: the call format it asks for, see `calls.form_of`.
-      results_role: the role of a message with the results of calls.
-    """
-
-    form: str
-    results_role: str = "user"
-
-
 @dataclasses.dataclass(kw_only=True, eq=False)
 class ToolBenchmark(Benchmark):
     """A benchmark whose agent calls functions.
@@ -66,7 +53,7 @@ class ToolBenchmark(Benchmark):
       tools_in: where the agent reads its tools: in its chat "template", as the benchmark's own "text", or
         "auto": in the template if it takes tools.
     Attributes:
-      template: the model's chat template if it shows the tools, else None.
+      call_form: the call format of the chat template (`calls.form_of`) if it shows the tools, else "".
     """
 
     has_tools: ClassVar[bool] = True
@@ -76,35 +63,34 @@ class ToolBenchmark(Benchmark):
     def __post_init__(self):
         super().__post_init__()
         check_choice("tools_in", self.tools_in, (AUTO, TEMPLATE, TEXT))
-        self.template: Template | None = None
+        self.call_form = ""
 
-    def use_template(self, written_call: str, takes_results: bool) -> None:
+    def use_template(self, written_call: str) -> None:
         """See `Benchmark.use_template`."""
         if self.tools_in == TEMPLATE and not written_call:
             raise ValueError(
                 "tools_in = 'template': the model's chat template takes no tools; expected 'text' or 'auto'"
             )
         if written_call and self.tools_in != TEXT:
-            role = "tool" if takes_results else "user"
-            self.template = Template(form_of(written_call), role)
+            self.call_form = form_of(written_call)
 
     def shown(self) -> str:
         """Where the agent reads its tools, in words."""
-        if self.template is None:
+        if not self.call_form:
             return "as text"
-        return f"in the chat template, calls of the form {self.template.form}"
+        return f"in the chat template, calls of the form {self.call_form}"
 
     def about(self) -> dict[str, str]:
         """See `Benchmark.about`."""
         return super().about() | {"tools": self.shown()}
 
 
-def rewritten(text: str, calls: Found, template: Template) -> str:
-    """A text with its calls in the template's format, if JSON can express their values."""
+def rewritten(text: str, calls: Found, form: str) -> str:
+    """A text with its calls in a format of `calls.write_calls`, if JSON can express their values."""
     if isinstance(calls, Rejection) or not calls:
         return text
     try:
-        return write_calls(calls, template.form)
+        return write_calls(calls, form)
     except TypeError:
         return text
 

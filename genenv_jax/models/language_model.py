@@ -233,18 +233,6 @@ class LanguageModel:
                 return written
         return HERMES_CALL
 
-    @functools.cached_property
-    def takes_results(self) -> bool:
-        """Whether the chat template has a "tool" role for what a call returns."""
-        tools = {"role": TOOLS, "content": json.dumps([_PROBE_TOOL])}
-        asked, answered = {"role": "user", "content": "a"}, {"role": "assistant", "content": "b"}
-        try:
-            return "probe_result" in self._render(
-                [tools, asked, answered, {"role": "tool", "content": "probe_result"}]
-            )
-        except ValueError:
-            return False
-
     def _around(
         self, messages: Sequence[Mapping[str, str]], reply: Sequence[Mapping[str, str]]
     ) -> tuple[str, str, list[str], str]:

@@ -46,12 +46,9 @@ def make_benchmark(config: Config, need_seeds: bool = True, server: bool = False
     benchmark = registry.make_benchmark(options.pop("name"), **options)
     if benchmark.has_tools:
         path = config.model.path
-        model = LanguageModel.load(path) if path and not server else None
+        written = HERMES_CALL if server else path and LanguageModel.load(path).written_call
         try:
-            if model is None:
-                benchmark.use_template(HERMES_CALL if server else "", takes_results=server)
-            else:
-                benchmark.use_template(model.written_call, model.takes_results)
+            benchmark.use_template(written)
         except ValueError as error:
             raise ValueError(f"config.benchmark.{error}") from error
     if need_seeds and not benchmark.tasks("seed"):

@@ -352,7 +352,7 @@ RIGHT = '{"name": "weather.get", "arguments": {"city": "Oslo", "days": 2}}'
 
 @pytest.fixture
 def shown_in_template(benchmark):
-    benchmark.use_template(HERMES, takes_results=True)
+    benchmark.use_template(HERMES)
     return benchmark
 
 
@@ -392,7 +392,8 @@ def test_calls_as_the_template_asks_for_them(shown_in_template, answer, reason, 
 
 def test_a_refusal_and_a_call_where_none_fits(shown_in_template):
     task = seed_task(kind="irrelevance", category="irrelevance", truth=[])
-    assert shown_in_template.score(task, shown_in_template.agent_answer(task)).reward == 1
+    for refusal in (shown_in_template.agent_answer(task), "[]"):
+        assert shown_in_template.score(task, refusal).reward == 1
     assert shown_in_template.score(task, f"<tool_call>{RIGHT}</tool_call>").reward == 0
     assert not shown_in_template.score(task, f"<tool_call>{RIGHT}</tool_call>").success
 
@@ -402,7 +403,7 @@ def test_a_refusal_and_a_call_where_none_fits(shown_in_template):
 )
 @pytest.mark.parametrize("rule", ["ast", "static_match"])
 def test_the_reference_is_written_in_the_templates_form(benchmark, call, rule):
-    benchmark.use_template(call, takes_results=False)
+    benchmark.use_template(call)
     task = seed_task(rule=rule)
     answer = benchmark.agent_answer(task)
     assert json.dumps("Oslo") in answer and not answer.startswith("[weather")
@@ -457,7 +458,7 @@ def test_functions_that_do_not_fit_the_template_stand_in_the_text(shown_in_templ
 def test_a_template_without_tools():
     benchmark = BFCL(tools_in="template")
     with pytest.raises(ValueError, match="takes no tools; expected 'text' or 'auto'"):
-        benchmark.use_template("", takes_results=False)
+        benchmark.use_template("")
     text = BFCL(tools_in="text")
-    text.use_template(HERMES, takes_results=True)
-    assert text.template is None
+    text.use_template(HERMES)
+    assert not text.call_form

@@ -181,11 +181,11 @@ class BFCL(Published, ToolBenchmark):
         return conversations if self.is_interactive(task) else turns
 
     def prompt(self, task: Task) -> list[Message]:
-        shown = prompts.template_messages(task, self.template) if self._in_template(task) else None
+        shown = prompts.template_messages(task, self.call_form) if self._in_template(task) else None
         return shown or prompts.agent_messages(task)
 
     def _in_template(self, task: Task) -> bool:
-        return self.template is not None and not self.is_interactive(task)
+        return bool(self.call_form) and not self.is_interactive(task)
 
     def own_form(self, task: Task, answer: str) -> str:
         """See `Benchmark.own_form`: calls as `[f(x=1)]`, Java and JavaScript values as source text."""
@@ -211,7 +211,7 @@ class BFCL(Published, ToolBenchmark):
     def agent_answer(self, task: Task) -> str:
         """See `Benchmark.agent_answer`; for a conversation, the text that `verdict` reads."""
         answer = self._of(task).agent_answer(task)
-        return turns.in_form(task, answer, self.template) if self._in_template(task) else answer
+        return turns.in_form(task, answer, self.call_form) if self._in_template(task) else answer
 
     def agent_answers(self, task: Task) -> list[str]:
         """See `Benchmark.agent_answers`: for a conversation, the calls of each turn and its end."""

@@ -14,7 +14,7 @@ from genenv_jax.benchmarks.bfcl import ast_checker
 from genenv_jax.benchmarks.bfcl.categories import AST, CONVERSATION, STATIC_MATCH, TURN_STATE
 from genenv_jax.benchmarks.safe_parse import parse_calls
 from genenv_jax.benchmarks.success_record import success_record
-from genenv_jax.benchmarks.tools import Template, rewritten, tools_message
+from genenv_jax.benchmarks.tools import rewritten, tools_message
 
 # 4,096 tokens of a Qwen tokeniser hold about 14,000 characters of such text.
 MAX_CHARS = 13_500  # of a whole prompt, as far as shortening the functions allows
@@ -289,7 +289,7 @@ def agent_messages(
     return [{"role": "system", "content": f"{rules(tools=tools)}{own}"}, *merged(messages)]
 
 
-def template_messages(task: Task, template: Template) -> list[Message] | None:
+def template_messages(task: Task, form: str) -> list[Message] | None:
     """The tools for a chat template, then the conversation; None if they do not fit.
 
     The template defines the call format.  Descriptions are as detailed as fits; nothing else is shortened.
@@ -297,7 +297,7 @@ def template_messages(task: Task, template: Template) -> list[Message] | None:
     messages = list(task.messages)
     own = [messages.pop(0)["content"]] if messages and messages[0]["role"] == "system" else []
     system = {"role": "system", "content": "\n\n".join([_TEMPLATE_SCOPE, *own])}
-    said = [_in_form(message, template) for message in merged(messages)]
+    said = [_in_form(message, form) for message in merged(messages)]
     space = min(MAX_TOOL_CHARS, MAX_CHARS - _size([system, *said]))
     for detail in range(len(_DESCRIPTION_CHARS)):
         described = [_described(tool, task.answer["language"], detail) for tool in task.tools]
@@ -330,12 +330,12 @@ def _described(tool: Mapping[str, Any], language: str, detail: int) -> dict[str,
     }
 
 
-def _in_form(message: Message, template: Template) -> Message:
-    """A conversation's message in the format that the template's model writes or reads."""
+def _in_form(message: Message, form: str) -> Message:
+    """A message of a conversation, with an answer's calls in a format of `calls.write_calls`."""
     if message["role"] != "assistant":
         return message
     said = message["content"]
-    return {**message, "content": rewritten(said, parse_calls(said), template)}
+    return {**message, "content": rewritten(said, parse_calls(said), form)}
 
 
 def _fitted(

@@ -30,7 +30,7 @@ from genenv_jax.benchmarks.bfcl.source_calls import decode_source_calls
 from genenv_jax.benchmarks.grounding import judge, leaves
 from genenv_jax.benchmarks.headers import read_tools, read_with_tools, write_with_tools
 from genenv_jax.benchmarks.safe_parse import parse_calls
-from genenv_jax.benchmarks.tools import Template, read_tool_calls, rewritten
+from genenv_jax.benchmarks.tools import read_tool_calls, rewritten
 from genenv_jax.benchmarks.wording import fold
 
 _NOTHING_TO_CALL = "None of the functions can do that."
@@ -197,12 +197,12 @@ def as_source(answer: str, tools: Sequence[Mapping[str, Any]]) -> str:
     return f"[{', '.join(written)}]"
 
 
-def in_form(task: Task, answer: str, template: Template) -> str:
-    """A reference answer, from `agent_answer`, as the template's model would write it."""
+def in_form(task: Task, answer: str, form: str) -> str:
+    """A reference answer from `agent_answer` in a format of `calls.write_calls`."""
     spec = task.answer
     if spec["kind"] == "irrelevance":
         return _NOTHING_TO_CALL
-    return rewritten(answer, _decode(answer, task.tools, spec), template)
+    return rewritten(answer, _decode(answer, task.tools, spec), form)
 
 
 # -- what an agent answers ----------------------------------------------------------------------------------

@@ -1,8 +1,8 @@
 """Function calls as answers, compared by BFCL's checker.
 
 A reference is {"name": ..., "arguments": {...}} or a list of these; "parameters" may replace "arguments", as
-in the data of the paper's authors.  An answer is `[name(argument=value), ...]`, or JSON like the reference
-between `<tool_call>` and `</tool_call>`, one call per pair.  The reference determines the argument types.
+in the data of the paper's authors.  An answer has its calls in any format of `benchmarks.calls`.  The
+reference determines the argument types.
 """
 
 from __future__ import annotations
@@ -10,15 +10,14 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from genenv_jax.benchmarks.base import UNPARSABLE, Rejection
+from genenv_jax.benchmarks.base import Rejection
 from genenv_jax.benchmarks.bfcl.ast_checker import check
 from genenv_jax.benchmarks.bfcl.schemas import ground_truth_of
-from genenv_jax.benchmarks.safe_parse import parse_calls, parse_json
+from genenv_jax.benchmarks.calls import read_calls
 
 Call = Mapping[str, Mapping[str, Any]]  # {name: arguments}
 
 _MAX_CALLS = 16
-_OPEN, _CLOSE = "<tool_call>", "</tool_call>"
 _TYPES = {
     str: "string",
     bool: "boolean",
@@ -64,24 +63,9 @@ def write(reference: Sequence[Call]) -> str:
 
 def agree(reference: Sequence[Call], text: str) -> bool:
     """Whether a text consists of the reference's calls, in any order."""
-    found, tools = read(text), _tools(reference)
+    found, tools = read_calls(text), _tools(reference)
     truth = ground_truth_of(reference, tools, "python", False)
     return not isinstance(found, Rejection) and not check(tools, found, truth, "parallel")
-
-
-def read(text: str) -> list[Call] | Rejection:
-    """The calls in an answer, or a rejection with a reason from `safe_parse`.  Total."""
-    if _OPEN not in text:
-        return parse_calls(text)
-    found = []
-    for part in text.split(_OPEN)[1 : _MAX_CALLS + 2]:
-        value = parse_json(part.partition(_CLOSE)[0])
-        if isinstance(value, Rejection):
-            return value
-        if (call := _from_json(value)) is None:
-            return Rejection(UNPARSABLE, _EXPECTED)
-        found.append(call)
-    return found
 
 
 def _from_json(value: Any) -> Call | None:

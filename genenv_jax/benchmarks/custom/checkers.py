@@ -17,6 +17,7 @@ from typing import Any
 
 from genenv_jax.benchmarks.bamboogle import scoring
 from genenv_jax.benchmarks.base import Rejection
+from genenv_jax.benchmarks.calls import read_calls
 from genenv_jax.benchmarks.custom import calls
 from genenv_jax.benchmarks.safe_parse import check_text
 from genenv_jax.benchmarks.wording import words
@@ -85,7 +86,7 @@ def to_json(checker: str, reference: Any) -> Any:
 def unreadable(checker: str, text: str) -> str:
     """Why a text cannot be an answer, as one word; "" if it can."""
     if checker == CALL:
-        found = calls.read(text)
+        found = read_calls(text)
         return found.reason if isinstance(found, Rejection) else ""
     if not text:
         return "no_answer"
