@@ -19,11 +19,17 @@ from genenv_jax.settings import Settings, choice
 from genenv_jax.typing import Params
 
 TOOLS = "tools"  # role of a message whose content is a JSON list of tools, in OpenAI's format
+TOOL = "tool"  # role of a message whose content is the result of one call
 _PROBE = {"type": "object", "properties": {"x": {"type": "integer", "description": "A number."}}}
 _PROBE_TOOL = {
     "type": "function",
     "function": {"name": "probe_tool", "description": "A probe.", "parameters": _PROBE},
 }
+_ASKED = (
+    {"role": TOOLS, "content": json.dumps([_PROBE_TOOL])},
+    {"role": "user", "content": "probe 0"},
+)
+_RESULT_KEYS = {"tool_call_id": "probe0000", "name": "tool"}  # Mistral's ids have nine letters
 HERMES_CALL = '<tool_call>\n{"name": "probe_tool", "arguments": {"x": 1}}\n</tool_call>'
 
 
@@ -151,16 +157,12 @@ class LanguageModel:
 
         Args:
           messages: dicts with strings "role" and "content".  A message with the role `TOOLS` lists tools,
-            which are passed to the template as tools.
+            which are passed to the template as tools.  One with the role `TOOL` becomes the user's if the
+            template does not know that role.
         Raises:
           ValueError: the tokenizer has no chat template, a message is malformed, or the template
             refuses the conversation.
         """
-        if not self.tokenizer.chat_template:
-            raise ValueError(
-                f"{self.path}: the tokenizer has no chat template; expected chat_template in "
-                "tokenizer_config.json or a file chat_template.jinja (an instruction-tuned model)"
-            )
         marked, contents, secret = self._mark(messages)
         return self._encode_marked(self._render(marked), contents, secret)
 
@@ -192,20 +194,24 @@ class LanguageModel:
     @functools.cached_property
     def why_not_continuable(self) -> str:
         """Why the chat template cannot continue from an episode's tokens; "" if it can."""
-        opening = [{"role": "user", "content": "a"}]
-        reply = [{"role": "user", "content": "c"}]
-        answered = [*opening, {"role": "assistant", "content": "b"}, *reply]
+        answer, reply = {"role": "assistant", "content": "b"}, [{"role": "user", "content": "c"}]
+        result = [{"role": TOOL, "content": "d"}]
+        turns = [(_ASKED[1:], reply)]
+        if self.written_call:
+            turns += [(_ASKED, result), ((*_ASKED, answer, *result), reply)]
         try:
-            after = self.encode_reply(opening, reply, done=False)
-            before, _, contents, secret = self._around(opening, reply)
-            pieces = [*self._encode_marked(before, contents, secret), *self.encode("b"), *after]
-            if pieces == self.encode_messages(answered):
-                return ""
+            for opening, reply in turns:
+                after = self.encode_reply(opening, reply, done=False)
+                before, _, contents, secret = self._around(opening, reply)
+                pieces = [*self._encode_marked(before, contents, secret), *self.encode("b"), *after]
+                if pieces != self.encode_messages([*opening, answer, *reply]):
+                    return (
+                        f"{self.path}: the chat template's pieces are not the tokens of the whole "
+                        "conversation"
+                    )
         except ValueError as error:
             return str(error)
-        return (
-            f"{self.path}: the chat template's pieces are not the tokens of the whole conversation"
-        )
+        return ""
 
     @functools.cached_property
     def written_call(self) -> str:
@@ -213,10 +219,8 @@ class LanguageModel:
 
         If a template shows tools but writes no calls, this is the Hermes form, the most common one.
         """
-        tools = {"role": TOOLS, "content": json.dumps([_PROBE_TOOL])}
-        asked = {"role": "user", "content": "a"}
         try:
-            shown = self._render([tools, asked])
+            shown = self._render(_ASKED)
         except ValueError:
             return ""
         if "probe_tool" not in shown:
@@ -226,12 +230,34 @@ class LanguageModel:
             call = {"id": "probe0000", "type": "function", "function": function}
             answer = {"role": "assistant", "content": "", "tool_calls": [call]}
             try:
-                written = self._render([tools, asked, answer]).removeprefix(shown)
+                written = self._render([*_ASKED, answer]).removeprefix(shown)
             except ValueError:
                 continue
             if "probe_tool" in written:
                 return written
         return HERMES_CALL
+
+    @functools.cached_property
+    def _result_keys(self) -> dict[str, str] | None:
+        """The keys that the template needs in results of calls; None if it does not know the role `TOOL`.
+
+        A template that takes no tools may write any role, but its model has not learnt to read results.
+        """
+        if not self.written_call:
+            return None
+        roles = ("assistant", TOOL, TOOL, "assistant", TOOL, "assistant", "user")
+        for keys in ({}, _RESULT_KEYS):
+            said = [
+                {**(keys if role == TOOL else {}), "role": role, "content": f"probe {number}"}
+                for number, role in enumerate(roles, 1)
+            ]
+            try:
+                shown = self._render([*_ASKED, *said])
+            except ValueError:
+                continue
+            if all(message["content"] in shown for message in said):
+                return keys
+        return None
 
     def _around(
         self, messages: Sequence[Mapping[str, str]], reply: Sequence[Mapping[str, str]]
@@ -242,9 +268,10 @@ class LanguageModel:
         such as Qwen3's empty thought.  Placeholders are as in `_mark`.
         """
         answered = [*messages, {"role": "assistant", "content": ""}, *reply]
-        marked, contents, secret = self._mark(answered, always=len(messages))
-        before, answer, after = self._render(marked).partition(marked[len(messages)]["content"])
-        if not answer or not self._render(marked[: len(messages)]).startswith(before):
+        marked, contents, secret = self._mark(answered, hide_answers=True)
+        last = max(n for n, message in enumerate(marked) if message["role"] == "assistant")
+        before, answer, after = self._render(marked).partition(marked[last]["content"])
+        if not answer or not self._render(marked[:last]).startswith(before):
             raise ValueError(
                 f"{self.path}: the chat template writes a conversation differently once it has been "
                 "answered, so an episode cannot go on where it stopped"
@@ -252,39 +279,68 @@ class LanguageModel:
         return before, after, contents, secret
 
     def _mark(
-        self, messages: Sequence[Mapping[str, str]], always: int = -1
+        self, messages: Sequence[Mapping[str, str]], hide_answers: bool = False
     ) -> tuple[list[dict[str, str]], list[str], str]:
-        """Replaces contents that spell out control tokens, and that of message `always`, by placeholders.
+        """The messages as the template takes them, with placeholders for control tokens in their contents.
 
-        Also returns all contents, and the word that placeholders begin with.  Raises ValueError for a
-        malformed message.
+        Also returns the texts behind the placeholders, by their numbers, and the word that placeholders begin
+        with.  Raises ValueError for a malformed message.
+
+        Args:
+          messages: as in `encode_messages`.
+          hide_answers: replaces whole answers, so that the template cannot treat them by what they say: what
+            a model wrote is kept as tokens, even thoughts that the template would drop.
         """
         if not self.tokenizer.chat_template:
             raise ValueError(
                 f"{self.path}: the tokenizer has no chat template; expected chat_template in "
                 "tokenizer_config.json or a file chat_template.jinja (an instruction-tuned model)"
             )
-        contents = []
         for number, message in enumerate(messages):
             if not all(isinstance(message.get(part), str) for part in ("role", "content")):
                 raise ValueError(f"message {number} lacks a string 'role' or 'content'")
-            content = _valid_unicode(message["content"])
+        marked = [
+            {**message, "content": _valid_unicode(message["content"])}
+            for message in self._with_results(messages)
+        ]
+        for message in marked:
             if message["role"] == TOOLS:  # remove escapes, which could hide control tokens
-                content = json.dumps(json.loads(content), ensure_ascii=False)
-            contents.append(content)
+                tools = json.loads(message["content"])
+                message["content"] = json.dumps(tools, ensure_ascii=False)
         # A hash of all contents, so none of them can contain it.
-        secret = hashlib.sha256("\0".join(contents).encode()).hexdigest()
-        marked = []
-        for n, (message, content) in enumerate(zip(messages, tuple(contents), strict=True)):
-            if message["role"] == TOOLS:
-                for token in self._control_tokens:
-                    if token in content:
-                        content = content.replace(token, f"{secret}:{len(contents)}:")
-                        contents.append(token)
-            elif n == always or any(token in content for token in self._control_tokens):
-                content = f"{secret}:{n}:"
-            marked.append({**message, "content": content})
-        return marked, contents, secret
+        said = "\0".join(message["content"] for message in marked)
+        secret = hashlib.sha256(said.encode()).hexdigest()
+        hidden: list[str] = []
+        for message in marked:
+            whole = hide_answers and message["role"] == "assistant"
+            # Only these parts: a template may change the rest, such as quote a result as JSON.
+            for part in [message["content"]] if whole else self._control_tokens:
+                if whole or part in message["content"]:
+                    placeholder = f"{secret}:{len(hidden)}:"
+                    message["content"] = message["content"].replace(part, placeholder)
+                    hidden.append(part)
+        return marked, hidden, secret
+
+    def _with_results(self, messages: Sequence[Mapping[str, str]]) -> list[Mapping[str, str]]:
+        """The messages with results of calls in the role that the template knows.
+
+        As the user's, they form one message with the user's messages beside them: templates may insist that
+        roles alternate.
+        """
+        if self._result_keys is not None:
+            return [
+                {**self._result_keys, **message} if message["role"] == TOOL else message
+                for message in messages
+            ]
+        said: list[Mapping[str, str]] = []
+        for before, message in zip([{}, *messages], messages, strict=False):
+            joined = TOOL in (before.get("role"), message["role"])
+            if message["role"] == TOOL:
+                message = {**message, "role": "user"}
+            if joined and said and said[-1]["role"] == message["role"]:
+                message = {**message, "content": f"{said.pop()['content']}\n\n{message['content']}"}
+            said.append(message)
+        return said
 
     def _encode_marked(self, text: str, contents: Sequence[str], secret: str) -> list[int]:
         """Token ids of the template's text; the contents behind placeholders are encoded separately."""
