@@ -12,8 +12,8 @@ and verdicts a CPU second of both sides.
 What is needed beside the benchmarks' data (GENENV_DATA), one benchmark a process, since the official codes
 bring modules of the same names:
 
-    bfcl, conversations   bfcl-eval==2026.3.23 without its dependencies, tenacity, filelock, and the extra
-                          `bfcl` of this package
+    bfcl, conversations,  bfcl-eval==2026.3.23 without its dependencies, tenacity, filelock, and the extra
+    handlers              `bfcl` of this package
     travelplanner         OFFICIAL/TravelPlanner at da7c1d4; pandas==2.2.3, tqdm
     api_bank              OFFICIAL/DAMO-ConvAI at 483554e
     replies               rouge==1.0.1
@@ -31,9 +31,7 @@ import pathlib
 from bench.agreement import kept
 from bench.agreement.tally import Tally
 
-SUITES = (
-    *("bfcl", "conversations", "travelplanner", "api_bank", "replies", "bamboogle", "alfworld"),
-)
+SUITES = (*kept.SUITES, "replies", "bamboogle", "alfworld")
 
 
 def main() -> None:

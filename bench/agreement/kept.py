@@ -11,7 +11,7 @@ from collections.abc import Iterable
 from bench.agreement.tally import Case, Judge, Verdict
 
 _DIRECTORY = pathlib.Path(__file__).with_name("verdicts")
-SUITES = ("bfcl", "conversations", "travelplanner", "api_bank")
+SUITES = ("bfcl", "handlers", "conversations", "travelplanner", "api_bank")
 
 
 def path(suite: str) -> pathlib.Path:

@@ -41,6 +41,7 @@ _CONFIGURATIONS: dict[str, dict[str, Any]] = {
     "bamboogle:search": {"seed_fraction": 0.5, "mode": "search"},
     "bfcl": {"seed_categories": _BFCL, "eval_categories": _BFCL},
     "custom": {"train": "train.jsonl", "held_out": "held_out.jsonl"},
+    "bfcl:template": {"seed_categories": _BFCL, "eval_categories": _BFCL},
     "bfcl:turn_state": {"multi_turn_rule": "turn_state"},
     "bfcl:conversation": {"multi_turn_rule": "conversation"},
     "dial": {},
@@ -105,6 +106,8 @@ def benchmarks(
         if found is None and small and (small / kind).is_dir():
             found = registry.make_benchmark(kind, **options, **limits, data_dir=str(small / kind))
         if found is not None:
+            if name == "bfcl:template":
+                found.use_template("<tool_call>")
             yield name, found
 
 

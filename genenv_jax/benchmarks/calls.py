@@ -3,7 +3,10 @@
 Each model family's chat template asks for its own call format.  `read_calls` reads them all: the text alone
 decides, not the model that wrote it.  The formats, for the call `f(x=1)`:
 
-    <tool_call>{"name": "f", "arguments": {"x": 1}}</tool_call>                Hermes, Qwen2.5, Qwen3
+    <tool_call>{"name": "f", "arguments": {"x": 1}}</tool_call>                Hermes, Qwen2.5, Qwen3, Falcon
+    <|tool_call|>[{"name": "f", "arguments": {"x": 1}}]                        Granite 3, Phi 4 mini
+    <function_call> {"name": "f", "arguments": {"x": 1}}                       Granite
+    <|tool_call_start|>[f(x=1)]<|tool_call_end|>                               LFM2, MiniCPM
     <tool_call><function=f><parameter=x>1</parameter></function></tool_call>   Qwen3-Coder
     <function=f>{"x": 1}</function>                                            Llama 3.1 and 3.2
     <|python_tag|>{"name": "f", "parameters": {"x": 1}}; {...}                 Llama 3.x
@@ -13,8 +16,9 @@ decides, not the model that wrote it.  The formats, for the call `f(x=1)`:
     <｜tool▁call▁begin｜>function<｜tool▁sep｜>f, and a fence of JSON              DeepSeek V3, R1
     <｜tool▁call▁begin｜>f<｜tool▁sep｜>{"x": 1}<｜tool▁call▁end｜>                  DeepSeek V3.1
     a code fence of tool_code with print(f(x=1))                               Gemma
-    JSON in code fences, with or without words around them                     Qwen2.5-Coder
-    a JSON object, a list of objects, or several objects in a row              Llama 3.x, Phi, Granite
+    JSON or calls in code fences, with or without words around them            Qwen2.5-Coder, Hammer, Phi
+    a JSON object, a list of objects, or several objects in a row              Llama 3.x, xLAM
+    f, and a line of JSON: {"x": 1}                                            GLM 4
     [f(x=1), g(y=2)]                                                           BFCL's own prompt
 
 Nothing is evaluated, and all work is bounded.
@@ -24,6 +28,7 @@ from __future__ import annotations
 
 import json
 import re
+import textwrap
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
@@ -31,6 +36,7 @@ from genenv_jax.benchmarks.safe_parse import (
     check_text,
     parse_calls,
     parse_json,
+    parse_literal,
 )
 from genenv_jax.benchmarks.task import TOO_LONG, UNPARSABLE, Rejection
 
@@ -52,16 +58,20 @@ _TAGS = {
 _LINE = "\n"
 _NAME = re.compile(r"[A-Za-z_][\w.\-]{0,255}")
 _EXPECTED = 'expected {"name": ..., "arguments": {...}}'
-_PRINTED = re.compile(r"print\((.*)\)", re.DOTALL)
+_PRINTED = re.compile(r"^print\((.*)\)$", re.DOTALL)
 _FUNCTION = re.compile(
     r"<function=([^<>]{1,256})>(.*?)(?:</function>|(?=<function=)|\Z)", re.DOTALL
 )
 _PARAMETER = re.compile(
     r"<parameter=([^<>]{1,256})>(.*?)(?:</parameter>|(?=<parameter=)|\Z)", re.DOTALL
 )
-_MISTRAL = re.compile(r"\s*([\w.\-]+)\s*(?:\[ARGS\])?\s*(?=\{)")
-_DEEPSEEK_TYPED = re.compile(r"\s*function<｜tool▁sep｜>([^\n<]+)\n(.*)", re.DOTALL)
-_DEEPSEEK_PLAIN = re.compile(r"\s*([^\n<]+)<｜tool▁sep｜>(.*)", re.DOTALL)
+# A name and its arguments: f{"x": 1}, f[ARGS]{"x": 1}, f<｜tool▁sep｜>{"x": 1}, "function" and a code fence.
+_NAMED = re.compile(
+    r"\s*+(?:function<｜tool▁sep｜>)?+([\w.\-]++)\s*+(?:(?:\[ARGS\]|<｜tool▁sep｜>)\s*+)?(?:```json\s*+)?(?=\{)"
+)
+_JSON = re.compile(r"[\s`]*+(?:\{|\[\s*+\{)")
+# Such a text has no tags around its calls: those in it are in strings.
+_BARE = re.compile(r"\s*+(?:```\w*+\s*+)?(?:[\w.\-]*+\s*+\{|\[\s*+(?:\{|[\w.]++\())")
 _CALL_METHOD = re.compile(r"^(\s*[\w.]+)\.call\(")
 
 
@@ -81,15 +91,16 @@ def read_calls(text: Any, types: Mapping[str, Mapping[str, str]] | None = None) 
     rejection = check_text(text)
     if rejection:
         return rejection
-    for tag, reader in _READERS.items():
-        if tag in text:
-            return _checked(reader(text, types or {}))
-    fences = _fences(text)
-    if fences and not any(language == "python" for language, _ in fences):
-        return _checked(_joined(_of_json, (body for _, body in fences)))
-    if text.lstrip()[0] == "{" or re.match(r"\s*\[\s*\{", text):
-        return _checked(_of_json(text))
-    return parse_calls(text)
+    tag = None if _BARE.match(text) else _TAG.search(text)
+    if not tag:
+        found = _of_block(text) if "```" in text else _of_text(text)
+    elif tag[0] in _BLOCKS:
+        found = _of_blocks(text, tag[0], types or {})
+    else:
+        found = _python_tag(text) if tag[0] == _PYTHON_TAG else _function_tags(text, types or {})
+    if not isinstance(found, Rejection) and len(found) > MAX_CALLS:
+        return Rejection(TOO_LONG, f"{len(found)} calls, limit {MAX_CALLS}")
+    return found
 
 
 def form_of(written: str) -> str:
@@ -106,6 +117,8 @@ def write_calls(calls: Sequence[Mapping[str, Mapping[str, Any]]], form: str) -> 
     Args:
       calls: a {name: arguments} for each call; arguments are JSON values.
       form: see `form_of`.
+    Raises:
+      TypeError, ValueError: a value that is not JSON.
     """
     pairs = [(name, arguments) for call in calls for name, arguments in call.items()]
     if form == QWEN3_CODER:
@@ -129,9 +142,7 @@ def write_calls(calls: Sequence[Mapping[str, Mapping[str, Any]]], form: str) -> 
 
 
 def _dump(value: Any) -> str:
-    """JSON in which no value can be mistaken for a tag."""
-    text = json.dumps(value, ensure_ascii=False)
-    return text.replace("<", "\\u003c") if "tool_call>" in text else text
+    return json.dumps(value, ensure_ascii=False, allow_nan=False)
 
 
 def _qwen3_coder(name: str, arguments: Mapping[str, Any]) -> str:
@@ -160,17 +171,7 @@ def call_of(value: Any) -> Call | None:
         arguments = {}
     if not isinstance(name, str) or not _NAME.fullmatch(name) or not isinstance(arguments, dict):
         return None
-    return {name: arguments}
-
-
-def _checked(found: Found) -> Found:
-    if isinstance(found, Rejection):
-        return found
-    if not found:
-        return Rejection(UNPARSABLE, "no call")
-    if len(found) > MAX_CALLS:
-        return Rejection(TOO_LONG, f"{len(found)} calls, limit {MAX_CALLS}")
-    return found
+    return {name: arguments} if all(isinstance(key, str) for key in arguments) else None
 
 
 def _joined(reader: Callable[[str], Found], parts: Iterable[str]) -> Found:
@@ -185,11 +186,40 @@ def _joined(reader: Callable[[str], Found], parts: Iterable[str]) -> Found:
     return calls
 
 
+def _of_text(text: str) -> Found:
+    """The calls in JSON, in a Python list, or in a name with arguments as JSON."""
+    if _JSON.match(text):
+        return _of_json(text.strip("`\n "))
+    if named := _NAMED.match(text):
+        arguments = parse_json(text[named.end() :].rstrip("`\n "))
+        return _call(named[1], arguments)
+    return parse_calls(text)
+
+
+def _of_block(text: str) -> Found:
+    """The calls in a text, or in its code fences if it has any; Python calls may be statements."""
+    fences = _fences(text)
+    tool_code = [body for language, body in fences if language == "tool_code"]
+    return _joined(_of_code, tool_code or [body for _, body in fences] or [text])
+
+
+def _of_code(text: str) -> Found:
+    text = textwrap.dedent(text).strip()
+    if not re.match(r"[\w.]+\(", text):
+        return _of_text(text)
+    statements = re.split(r"\n(?=\w)", text)
+    return parse_calls(", ".join(_PRINTED.sub(r"\1", each.rstrip()) for each in statements))
+
+
 def _of_json(text: str) -> Found:
     """The calls in one or more JSON values, separated by white space, commas or semicolons."""
     calls: list[Call] = []
     for part in _values(text):
         value = parse_json(part)
+        if isinstance(value, Rejection) and value.detail.startswith("JSONDecodeError"):
+            # Python's quotes and constants: the official handler of Llama 3.1 evaluates the text.
+            literal = parse_literal(part)
+            value = value if isinstance(literal, Rejection) else literal
         if isinstance(value, Rejection):
             return value
         for entry in value if isinstance(value, list) else [value]:
@@ -219,7 +249,8 @@ def _fences(text: str) -> list[tuple[str, str]]:
 
 # A string without an end runs to the end of the text: tried again at each of its quotes, it would take
 # quadratic time.
-_STRUCTURE = re.compile(r'"(?:[^"\\]|\\.)*+(?:"|\\?\Z)|[\[{]|[\]}]', re.DOTALL)
+_STRING = r'"(?:[^"\\]|\\.)*+(?:"|\\?\Z)'
+_STRUCTURE = re.compile(_STRING + r"|[\[{]|[\]}]", re.DOTALL)
 
 
 def _values(text: str) -> Iterator[str]:
@@ -244,23 +275,38 @@ def _values(text: str) -> Iterator[str]:
         yield rest
 
 
-def _between(text: str, opening: str, closing: str) -> Iterator[str]:
-    """The text after each opening tag, up to the closing tag, the next opening tag or the end."""
-    for part in text.split(opening)[1 : MAX_CALLS + 2]:
-        yield part.partition(closing)[0]
+def _of_blocks(text: str, opening: str, types: Mapping[str, Mapping[str, str]]) -> Found:
+    closing, reader = _BLOCKS[opening]
 
-
-def _tool_call_tags(text: str, types: Mapping[str, Mapping[str, str]]) -> Found:
     def read(part: str) -> Found:
-        return _function_tags(part, types) if "<function=" in part else _of_json(part)
+        if not part.strip():
+            return Rejection(UNPARSABLE, "no call")
+        if part.lstrip().startswith("<function="):
+            return _function_tags(part, types)
+        return reader(part)
 
-    return _joined(read, _between(text, "<tool_call>", "</tool_call>"))
+    return _joined(read, _between(text, opening, closing))
+
+
+def _between(text: str, opening: str, closing: str) -> Iterator[str]:
+    """The text after each opening tag, up to the closing tag, the next opening tag or the end.
+
+    Tags in a string of JSON do not count.
+    """
+    ends = re.compile(f"{_STRING}|{re.escape(opening)}|{re.escape(closing)}", re.DOTALL)
+    at = text.find(opening)
+    while at >= 0:
+        begin = at + len(opening)
+        tags = (found.start() for found in ends.finditer(text, begin) if found[0][0] != '"')
+        end = next(tags, len(text))
+        yield text[begin:end]
+        at = text.find(opening, end)
 
 
 def _function_tags(text: str, types: Mapping[str, Mapping[str, str]]) -> Found:
     calls: list[Call] = []
     for name, body in _FUNCTION.findall(text)[: MAX_CALLS + 1]:
-        if "<parameter=" in body:
+        if body.lstrip().startswith("<parameter="):
             of = types.get(name, {})
             pairs = [(key, _typed(value, of.get(key))) for key, value in _PARAMETER.findall(body)]
             arguments: Any = dict(pairs)
@@ -268,13 +314,18 @@ def _function_tags(text: str, types: Mapping[str, Mapping[str, str]]) -> Found:
                 return Rejection(UNPARSABLE, "repeated key")
         else:
             arguments = parse_json(body) if body.strip() else {}
-        if isinstance(arguments, Rejection):
-            return arguments
-        call = call_of({"name": name, "arguments": arguments})
-        if call is None:
-            return Rejection(UNPARSABLE, _EXPECTED)
-        calls.append(call)
-    return calls
+        found = _call(name, arguments)
+        if isinstance(found, Rejection):
+            return found
+        calls += found
+    return calls or Rejection(UNPARSABLE, "no call")
+
+
+def _call(name: str, arguments: Any) -> Found:
+    if isinstance(arguments, Rejection):
+        return arguments
+    call = call_of({"name": name, "arguments": arguments})
+    return Rejection(UNPARSABLE, _EXPECTED) if call is None else [call]
 
 
 def _typed(text: str, kind: str | None) -> Any:
@@ -286,66 +337,20 @@ def _typed(text: str, kind: str | None) -> Any:
     return text if isinstance(value, Rejection) else value
 
 
-def _python_tag(text: str, types: Mapping[str, Mapping[str, str]]) -> Found:
-    said = (
-        text.partition("<|python_tag|>")[2].replace("<|python_tag|>", "").removesuffix("<|eom_id|>")
-    )
-    if said.lstrip().startswith(("{", "[{")):
-        return _of_json(said)
-    return parse_calls(_CALL_METHOD.sub(r"\1(", said))
+def _python_tag(text: str) -> Found:
+    said = text.partition(_PYTHON_TAG)[2].replace(_PYTHON_TAG, "").removesuffix("<|eom_id|>")
+    return _of_text(_CALL_METHOD.sub(r"\1(", said))
 
 
-def _mistral(text: str, types: Mapping[str, Mapping[str, str]]) -> Found:
-    def read(part: str) -> Found:
-        if part.lstrip().startswith(("[", "{")):
-            return _of_json(part)
-        named = _MISTRAL.match(part)
-        if not named:
-            return Rejection(UNPARSABLE, _EXPECTED)
-        arguments = parse_json(part[named.end() :])
-        if isinstance(arguments, Rejection):
-            return arguments
-        call = call_of({"name": named[1], "arguments": arguments})
-        return Rejection(UNPARSABLE, _EXPECTED) if call is None else [call]
-
-    return _joined(read, _between(text, "[TOOL_CALLS]", "</s>"))
-
-
-def _deepseek(text: str, types: Mapping[str, Mapping[str, str]]) -> Found:
-    def read(part: str) -> Found:
-        named = _DEEPSEEK_TYPED.match(part) or _DEEPSEEK_PLAIN.match(part)
-        if not named:
-            return Rejection(UNPARSABLE, _EXPECTED)
-        fences = _fences(named[2])
-        arguments = parse_json(fences[0][1] if fences else named[2])
-        if isinstance(arguments, Rejection):
-            return arguments
-        call = call_of({"name": named[1].strip(), "arguments": arguments})
-        return Rejection(UNPARSABLE, _EXPECTED) if call is None else [call]
-
-    return _joined(read, _between(text, "<｜tool▁call▁begin｜>", "<｜tool▁call▁end｜>"))
-
-
-def _tool_code(text: str, types: Mapping[str, Mapping[str, str]]) -> Found:
-    def read(body: str) -> Found:
-        lines = [line.strip() for line in body.splitlines() if line.strip()]
-        printed = [_PRINTED.fullmatch(line) for line in lines]
-        return parse_calls(
-            "["
-            + ", ".join(p[1] if p else line for p, line in zip(printed, lines, strict=True))
-            + "]"
-        )
-
-    return _joined(read, (body for language, body in _fences(text) if language == "tool_code"))
-
-
-_Reader = Callable[[str, Mapping[str, Mapping[str, str]]], Found]
-# Readers by the tag that identifies the format; the first tag found in the text decides.
-_READERS: dict[str, _Reader] = {
-    "<tool_call>": _tool_call_tags,
-    "<function=": _function_tags,
-    "<|python_tag|>": _python_tag,
-    "[TOOL_CALLS]": _mistral,
-    "<｜tool▁call▁begin｜>": _deepseek,
-    "```tool_code": _tool_code,
+_PYTHON_TAG = "<|python_tag|>"
+# Opening tag -> closing tag, reader of what is between.
+_BLOCKS: dict[str, tuple[str, Callable[[str], Found]]] = {
+    "<tool_call>": ("</tool_call>", _of_block),
+    "<|tool_call|>": ("<|/tool_call|>", _of_block),
+    "<|tool_call_start|>": ("<|tool_call_end|>", _of_block),
+    "<function_call>": ("</function_call>", _of_block),
+    "[TOOL_CALLS]": ("</s>", _of_text),
+    "<｜tool▁call▁begin｜>": ("<｜tool▁call▁end｜>", _of_text),
 }
+# The first tag of a text decides how it is read.
+_TAG = re.compile("|".join(map(re.escape, (*_BLOCKS, _PYTHON_TAG, "<function="))))

@@ -8,7 +8,6 @@ asks for its own call format.
 from __future__ import annotations
 
 import dataclasses
-import itertools
 import json
 import keyword
 import re
@@ -18,6 +17,7 @@ from typing import Any, ClassVar
 from genenv_jax.benchmarks.base import Benchmark
 from genenv_jax.benchmarks.calls import Found, form_of, read_calls, write_calls
 from genenv_jax.benchmarks.options import check_choice
+from genenv_jax.benchmarks.safe_parse import parse_calls
 from genenv_jax.benchmarks.task import TOOLS, Message, Rejection
 
 AUTO, TEMPLATE, TEXT = "auto", "template", "text"
@@ -91,7 +91,7 @@ def rewritten(text: str, calls: Found, form: str) -> str:
         return text
     try:
         return write_calls(calls, form)
-    except TypeError:
+    except (TypeError, ValueError):
         return text
 
 
@@ -147,21 +147,25 @@ def read_tool_calls(text: str, tools: Sequence[Mapping[str, Any]]) -> Found:
 
 
 def as_python(answer: str, tools: Sequence[Mapping[str, Any]]) -> str:
-    """An answer with its calls as `[f(x=1)]`, or unchanged if they cannot be read or written that way."""
-    found = read_tool_calls(answer, tools)
-    if isinstance(found, Rejection):
+    """An answer with its calls as `[f(x=1)]`; unchanged if it is so, or they cannot be read or written so."""
+    if not isinstance(parse_calls(answer), Rejection):
         return answer
-    return write_python(found) or answer
+    found = read_tool_calls(answer, tools)
+    return answer if isinstance(found, Rejection) else write_python(found) or answer
 
 
 def write_python(calls: Sequence[Mapping[str, Mapping[str, Any]]]) -> str:
-    """Calls as a Python list; "" if a name is not a Python identifier."""
+    """Calls as a Python list; "" if a name is not an ASCII identifier, or a number has too many digits."""
     pairs = [(name, of) for call in calls for name, of in call.items()]
-    names = itertools.chain.from_iterable([*name.split("."), *of] for name, of in pairs)
-    if not all(name.isidentifier() and not keyword.iskeyword(name) for name in names):
+    names = [part for name, of in pairs for part in (*name.split("."), *of)]
+    # Python would fold other letters: ｆ is f.
+    if not all(n.isascii() and n.isidentifier() and not keyword.iskeyword(n) for n in names):
         return ""
     written = (f"{name}({', '.join(f'{k}={v!r}' for k, v in of.items())})" for name, of in pairs)
-    return f"[{', '.join(written)}]"
+    try:
+        return f"[{', '.join(written)}]"
+    except ValueError:
+        return ""
 
 
 def _properties(tool: Mapping[str, Any]) -> Mapping[str, Any]:

@@ -411,8 +411,10 @@ def test_the_reference_is_written_in_the_templates_form(benchmark, call, rule):
     assert benchmark.fault(task) is None
 
 
-def test_java_values_are_source_text(shown_in_template):
-    truth = [{"weather.get": {"city": ['"Oslo"'], "days": ["2"]}}]
+def test_java_values_are_strings(shown_in_template):
+    """As the official handlers give them to the checker; quotes are part of a value."""
+    pytest.importorskip("tree_sitter")
+    truth = [{"weather.get": {"city": ['Oslo, "N"'], "days": [2]}}]
     tool = {**WEATHER, "parameters": {**WEATHER["parameters"], "properties": {
         "city": {"type": "String", "description": "The city."},
         "days": {"type": "integer", "description": "Days."},
@@ -422,13 +424,13 @@ def test_java_values_are_source_text(shown_in_template):
     )
     shown = json.loads(shown_in_template.agent_messages(task)[0]["content"])[0]["function"]
     days = shown["parameters"]["properties"]["days"]
-    assert days["type"] == "string" and "java" in days["description"]
-    pytest.importorskip("tree_sitter")
-    answer = '{"name": "weather.get", "arguments": {"city": "\\"Oslo\\"", "days": "2"}}'
-    assert (
-        shown_in_template.score(task, answer).reason
-        == BFCL().score(task, 'weather.get(city="Oslo", days=2)').reason
-    )
+    assert days == {"type": "string", "description": "Days. A java integer, written as a string."}
+    for city, given, reason in (
+        ("Oslo, \"N\"", "2", ""), ("\"Oslo, \"N\"\"", "2", "value_error_string"),
+        ("Oslo, \"N\"", 2, "type_error_java"), ("Oslo, \"N\"", "3", "value_error_others"),
+    ):  # fmt: skip
+        call = {"name": "weather.get", "arguments": {"city": city, "days": given}}
+        assert shown_in_template.score(task, json.dumps(call)).reason == reason
 
 
 def test_earlier_answers_are_shown_in_the_templates_form(shown_in_template):

@@ -18,13 +18,19 @@ from genenv_jax.benchmarks.task import (
     Rejection,
 )
 from genenv_jax.benchmarks.thoughts import after_thoughts
-from genenv_jax.benchmarks.tools import as_python, json_schema, read_tool_calls, tools_message
+from genenv_jax.benchmarks.tools import (
+    as_python,
+    json_schema,
+    read_tool_calls,
+    rewritten,
+    tools_message,
+)
 
 F = '{"name": "f", "arguments": {"x": 1}}'
 G = '{"name": "g", "parameters": {"s": "a; b"}}'
 ONE, TWO = [{"f": {"x": 1}}], [{"f": {"x": 1}}, {"g": {"s": "a; b"}}]
 TYPES = {"f": {"x": "integer"}, "g": {"s": "string"}}
-FENCE = "```"
+FENCE, SINGLE, DOUBLE = "```", "'", '"'
 
 
 @pytest.mark.parametrize(
@@ -56,6 +62,19 @@ FENCE = "```"
         ),
         ('<｜tool▁call▁begin｜>f<｜tool▁sep｜>{"x": 1}<｜tool▁call▁end｜>', ONE),
         (f"Here it is:\n{FENCE}json\n{F}\n{FENCE}\nand\n{FENCE}\n[{G}]\n{FENCE}", TWO),
+        (f"{FENCE}python\n[f(x=1)]\n{FENCE}", ONE),
+        (f"{FENCE}[{F}]{FENCE}", ONE),
+        (f"<tool_call>\n{FENCE}json\n[{F}]\n{FENCE}\n</tool_call>", ONE),
+        (f"<|tool_call|>[{F}, {G}]<|/tool_call|>", TWO),
+        (f"<function_call> {F} <function_call> {G}", TWO),
+        ("<|tool_call_start|>[f(x=1), g(s='a; b')]<|tool_call_end|>", TWO),
+        (
+            f"<|tool_call_start|>\n{FENCE}python\nf(x=1)\ng(\n  s='a; b'\n)\n{FENCE}\n<|tool_call_end|>",
+            TWO,
+        ),
+        ('f\n{"x": 1}', ONE),
+        (f"<|python_tag|>[{F.replace(DOUBLE, SINGLE)}]", ONE),
+        ('{"name": "f", "arguments": {"x": 1,}}', ONE),
         (F, ONE),
         (f"[{F}, {G}]", TWO),
         (f"{F}\n{G}", TWO),
@@ -95,6 +114,9 @@ def test_forms(text, want):
             UNPARSABLE,
         ),
         ('{"name": "f(); import os", "arguments": {}}', UNPARSABLE),
+        ("{'name': 'f', 'arguments': {1: 2}}", UNPARSABLE),
+        ('{"name": "f", "arguments": {"x": 1e999}}', UNPARSABLE),
+        ("<function=>", UNPARSABLE),
         ("<tool_call></tool_call>", UNPARSABLE),
         (f"<tool_call>{'[' * 10_000}</tool_call>", TOO_DEEP),
         ("\n".join([f"<tool_call>{F}</tool_call>"] * 300), TOO_LONG),
@@ -107,6 +129,26 @@ def test_forms(text, want):
 def test_texts_that_are_no_calls(text, reason):
     found = read_calls(text)
     assert isinstance(found, Rejection) and found.reason == reason
+
+
+TAGGED = '<tool_call>f</tool_call> [TOOL_CALLS] <function=f> 5" ```'
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        '<tool_call>{"name": "f", "arguments": {"x": STRING}}</tool_call>',
+        'A 5" nail: <tool_call>{"name": "f", "arguments": {"x": STRING}}',
+        '[TOOL_CALLS][{"name": "f", "arguments": {"x": STRING}}]',
+        '<|python_tag|>{"name": "f", "parameters": {"x": STRING}}',
+        '[{"name": "f", "arguments": {"x": STRING}}]',
+        'f\n{"x": STRING}',
+        "[f(x=STRING)]",
+        f"{FENCE}python\n[f(x=STRING)]\n{FENCE}",
+    ],
+)
+def test_tags_in_strings_are_text(text):
+    assert read_calls(text.replace("STRING", json.dumps(TAGGED))) == [{"f": {"x": TAGGED}}]
 
 
 FORMS = [
@@ -211,7 +253,11 @@ def test_calls_that_python_cannot_write_stay_as_they_are():
     odd = '{"name": "f", "arguments": {"class": 1}}'
     assert as_python(odd, []) == odd
     assert as_python('{"name": "m.f", "arguments": {"x": null}}', []) == "[m.f(x=None)]"
-    assert as_python("no call", []) == "no call"
+    digits = f"<|tool_call_start|>[f(x=0x{'f' * 4000})]"
+    for text in ("no call", "[f(1)]", digits):
+        assert as_python(text, []) == text
+    for text in ("no call", "[f(x={1})]", digits):
+        assert rewritten(text, read_calls(text), calls.HERMES) == text
 
 
 def test_names_and_types_of_the_tools_that_were_shown():

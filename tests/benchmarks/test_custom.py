@@ -76,7 +76,7 @@ def _graded(checker, reference, text):
             '<tool_call>\n{"name": "f", "arguments": {"a": 1}}\n</tool_call>',
             1,
         ),
-        ("call", {"name": "f", "arguments": {"a": 1}}, "<tool_call>f(a=1)</tool_call>", None),
+        ("call", {"name": "f", "arguments": {"a": 1}}, "<tool_call>f(a=</tool_call>", None),
         (
             "call",
             [{"name": "f", "arguments": {"a": 1}}, {"name": "f", "arguments": {"b": "x"}}],

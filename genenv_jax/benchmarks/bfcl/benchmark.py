@@ -188,12 +188,9 @@ class BFCL(Published, ToolBenchmark):
         return bool(self.call_form) and not self.is_interactive(task)
 
     def own_form(self, task: Task, answer: str) -> str:
-        """See `Benchmark.own_form`: calls as `[f(x=1)]`, Java and JavaScript values as source text."""
-        if not self._in_template(task):
-            return answer
-        if task.answer["language"] == "python":
-            return as_python(answer, task.tools)
-        return turns.as_source(answer, task.tools)
+        """See `Benchmark.own_form`: calls that are executed as `[f(x=1)]`; `verdict` reads others itself."""
+        executed = self._in_template(task) and task.answer["rule"] == TURN_STATE
+        return as_python(answer, task.tools) if executed else answer
 
     def source(self, task: Task) -> str:
         """See `Benchmark.source`: shared by the turns of a conversation in all multi-turn categories."""
@@ -305,7 +302,9 @@ class BFCL(Published, ToolBenchmark):
         A whole conversation, which an agent plays with `episode`, is scored from the form of the official
         result files: JSON, a list of turns, each a list of the agent's answers as text.
         """
-        return self._of(task).score(task, answer)
+        if self.is_interactive(task):
+            return conversations.score(task, answer)
+        return turns.score(task, answer, self._in_template(task))
 
     def is_interactive(self, task: Task) -> bool:
         """See `Benchmark.is_interactive`: true for whole conversations."""

@@ -300,23 +300,21 @@ def template_messages(task: Task, form: str) -> list[Message] | None:
     said = [_in_form(message, form) for message in merged(messages)]
     space = min(MAX_TOOL_CHARS, MAX_CHARS - _size([system, *said]))
     for detail in range(len(_DESCRIPTION_CHARS)):
-        described = [_described(tool, task.answer["language"], detail) for tool in task.tools]
-        tools = tools_message(described)
+        listed = [described(tool, task.answer["language"], detail) for tool in task.tools]
+        tools = tools_message(listed)
         if len(tools["content"]) <= space:
             return [tools, system, *said]
     return None
 
 
-def _described(tool: Mapping[str, Any], language: str, detail: int) -> dict[str, Any]:
-    """A function with shorter descriptions; Java and JavaScript values are source text."""
+def described(tool: Mapping[str, Any], language: str, detail: int = 0) -> dict[str, Any]:
+    """A function with shorter descriptions; Java and JavaScript values are strings."""
     properties = {}
     for name, schema in tool["parameters"]["properties"].items():
         schema = dict(schema)
         text = str(schema.pop("description", ""))
         if language != "python":
-            text = (
-                f"{text} A {language} value of the type {schema['type']}, as source text.".strip()
-            )
+            text = f"{text} A {language} {schema['type']}, written as a string.".strip()
             schema = {"type": "string"}
         elif detail:
             limit = _PARAMETER_CHARS[detail] or 0

@@ -27,6 +27,7 @@ from genenv_jax.benchmarks.base import (
 from genenv_jax.benchmarks.bfcl import ast_checker, backends, multi_turn, prompts, schemas
 from genenv_jax.benchmarks.bfcl.categories import AST, STATIC_MATCH, TURN_STATE
 from genenv_jax.benchmarks.bfcl.source_calls import decode_source_calls
+from genenv_jax.benchmarks.calls import Found
 from genenv_jax.benchmarks.grounding import judge, leaves
 from genenv_jax.benchmarks.headers import read_tools, read_with_tools, write_with_tools
 from genenv_jax.benchmarks.safe_parse import parse_calls
@@ -184,19 +185,6 @@ def _ground_truth(
     return [] if spec["kind"] in _NO_CALL and isinstance(truth, list) else truth
 
 
-def as_source(answer: str, tools: Sequence[Mapping[str, Any]]) -> str:
-    """An answer with its calls as Java or JavaScript; their values are source text already."""
-    found = read_tool_calls(answer, tools)
-    if isinstance(found, Rejection):
-        return answer
-    written = (
-        f"{name}({', '.join(f'{key}={value}' for key, value in arguments.items())})"
-        for call in found
-        for name, arguments in call.items()
-    )
-    return f"[{', '.join(written)}]"
-
-
 def in_form(task: Task, answer: str, form: str) -> str:
     """A reference answer from `agent_answer` in a format of `calls.write_calls`."""
     spec = task.answer
@@ -218,7 +206,13 @@ def _decode(
     return parse_calls(answer, parameter_order=order)
 
 
-def score(task: Task, answer: str) -> Score:
+def _shown_calls(answer: str, task: Task) -> Found:
+    """Calls in the chat template's form, with the names and types that it showed."""
+    language = task.answer["language"]
+    return read_tool_calls(answer, [prompts.described(tool, language) for tool in task.tools])
+
+
+def score(task: Task, answer: str, in_template: bool = False) -> Score:
     """Success means that the category's rule accepts the answer; the reward is then 1, else 0, except:
 
       * for irrelevance, the official rule accepts whatever does not decode; an answer that is neither
@@ -230,11 +224,14 @@ def score(task: Task, answer: str) -> Score:
     except for irrelevance.  Answers that are too long, not text, or have arithmetic out of bounds
     (`safe_parse.parse_calls`) are wrong in every category; so are answers that are nested too deeply
     or contain what is not evaluated here, unless they refuse in words.
+
+    `in_template`: the chat template showed the tools.  Its calls are compared as they are: in Java and
+    JavaScript their values are strings that hold source text, as for the official handlers.
     """
     spec = task.answer
     if spec["rule"] == TURN_STATE:
         return multi_turn.score_turn(task, answer)
-    calls = _decode(answer, task.tools, spec)
+    calls = _shown_calls(answer, task) if in_template else _decode(answer, task.tools, spec)
     rejected = isinstance(calls, Rejection)
     if rejected and calls.reason in (NOT_TEXT, TOO_LONG):
         return Score(0.0, False, False, calls.reason)
