@@ -30,6 +30,7 @@ _TYPES = {
     "hashtable": "object",
     "float": "number",
     "double": "number",
+    "int": "integer",
     "long": "integer",
     "short": "integer",
     "byte": "integer",

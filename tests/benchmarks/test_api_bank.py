@@ -9,6 +9,7 @@ import pytest
 
 from bench.bad_answers.common import HOSTILE
 from genenv_jax.benchmarks import base
+from genenv_jax.benchmarks import calls as shared
 from genenv_jax.benchmarks.api_bank import calls, rouge, scoring
 from genenv_jax.benchmarks.api_bank import tasks as records
 from genenv_jax.benchmarks.api_bank.benchmark import APIBank
@@ -479,6 +480,115 @@ def test_prompts_state_what_is_needed(loaded):
         assert ("2023" in agent[0]["content"]) == (task.answer["level"] < 3)
     assert "ToolSearcher" not in loaded.agent_messages(CALL)[0]["content"]
     assert "Reply:" in loaded.simulator_messages(REPLY, SeedStatistics())[1]["content"]
+
+
+# -- tools in the chat template -----------------------------------------------------------------------------
+
+FORMS = {
+    shared.HERMES: "<tool_call>{}</tool_call>",
+    shared.QWEN3_CODER: "<tool_call><function=f><parameter=x>1</parameter></function></tool_call>",
+    shared.LLAMA: '{"name": "f", "parameters": {}}',
+    shared.LLAMA_TAGS: "<function=f>{}</function>",
+    shared.MISTRAL: "[TOOL_CALLS][]",
+    shared.DEEPSEEK: "<｜tool▁call▁begin｜>",
+}
+ARGUMENTS = '{"content": "buy fresh bread", "count": 2, "people": ["Ann", "Bob"]}'
+RIGHT = f'{{"name": "AddReminder", "arguments": {ARGUMENTS}}}'
+OWN = "[AddReminder(content='buy fresh bread', count='2', people='['Ann', 'Bob']')]"
+
+
+def _in_template(form=shared.HERMES, **options):
+    made = APIBank(**options)
+    made.use_template(FORMS[form])
+    assert made.call_form == form
+    return made
+
+
+def _shown(task):
+    tools, *others = _in_template().agent_messages(task)
+    return [entry["function"] for entry in json.loads(tools["content"])], others
+
+
+def test_the_template_shows_the_apis_and_the_conversation():
+    (tool,), (system, request) = _shown(CALL)
+    assert tool["name"] == "AddReminder"
+    types = {name: of["type"] for name, of in tool["parameters"]["properties"].items()}
+    assert types == {"content": "string", "count": "integer", "people": "array"}
+    assert tool["parameters"]["properties"]["people"]["items"] == {"type": "string"}
+    assert "2023" in system["content"] and "ApiName" not in system["content"]
+    assert CALL.messages[0]["content"] in request["content"]
+    assert _in_template().agent_messages(REPLY) == APIBank().agent_messages(REPLY)
+
+
+def test_the_template_shows_what_a_search_found():
+    found = {"name": "Run", "input_parameters": {"far": {"type": "int", "description": None}}}
+    dialogue = f"User: Run.\nAPI-Request: [ToolSearcher(keywords='run')]->{[found]}"
+    messages = ({"role": "user", "content": dialogue},)
+    searched = dataclasses.replace(
+        CALL, messages=messages, answer={**_gold("Run", "int", far="3"), "level": 3}
+    )
+    tools, (system, _) = _shown(searched)
+    assert [tool["name"] for tool in tools] == ["AddReminder", "Run"]
+    assert tools[1]["parameters"]["properties"]["far"]["type"] == "integer"
+    assert "ToolSearcher" in system["content"] and "2023" not in system["content"]
+    bare = "<function=Run><parameter=far>3</parameter></function>"
+    assert _in_template().score(searched, bare).reward == 1.0
+
+
+@pytest.mark.parametrize("kind", ["list(list(int))", "list(", "?", "", 5, None, "datetime"])
+def test_any_type_is_shown_as_some_schema(kind):
+    tool = {**TOOL, "input_parameters": {"x": {"type": kind, "description": ["?"]}}}
+    (shown,), _ = _shown(dataclasses.replace(CALL, tools=(tool,)))
+    assert shown["parameters"]["properties"]["x"]["type"] in ("string", "array")
+
+
+@pytest.mark.parametrize(
+    ("answer", "reason"),
+    [
+        (f"<tool_call>\n{RIGHT}\n</tool_call>", ""),
+        (f"Sure. <tool_call>{RIGHT}", ""),
+        (RIGHT, ""),
+        (f"```json\n{RIGHT}\n```", ""),
+        (RIGHT.replace('["Ann", "Bob"]', "\"['Ann', 'Bob']\"").replace("2", '"2"'), ""),
+        ("[AddReminder(content='buy fresh bread', count=2, people=['Ann', 'Bob'])]", ""),
+        (OWN, ""),
+        (f"API-Request: {OWN}", ""),
+        (f"<think>{RIGHT}? Yes.</think>\n{RIGHT}", ""),
+        (f"<think>{RIGHT}", "unfinished_thought"),
+        (RIGHT.replace("2", "2.5"), scoring.INPUT_MISMATCH),
+        (RIGHT.replace("2", "null"), scoring.INPUT_MISMATCH),
+        (RIGHT.replace("count", "number"), scoring.INVALID_PARAMETER),
+        (RIGHT.replace("AddReminder", "AddReminders"), scoring.NAME_MISMATCH),
+        (RIGHT.replace("AddReminder", "Add.Reminder"), calls.NO_API_CALL),
+        (f"{RIGHT}\n{RIGHT}", calls.FAILED_PARSE),
+        (f"<tool_call>{RIGHT}</tool_call>\n<tool_call>{RIGHT[:-1]}", calls.NO_API_CALL),
+        (RIGHT[:-1], calls.NO_API_CALL),
+        (RIGHT.replace("2", "NaN"), calls.NO_API_CALL),
+        ("[]", calls.NO_API_CALL),
+        (f"[A(x={'9' * 3_000})]", scoring.NAME_MISMATCH),
+        (f"[A(x=0x{'f' * 5_000})]", scoring.NAME_MISMATCH),
+        ("I cannot help.", calls.NO_API_CALL),
+        (RIGHT + "\0", base.NOT_TEXT),
+        (f"{RIGHT}\n" * 10_000, base.TOO_LONG),
+    ],
+)
+def test_calls_as_the_template_asks_for_them(answer, reason):
+    score = _in_template().score(HELD_OUT, answer)
+    assert (score.reason, score.success) == (reason, not reason)
+    assert score.valid == (not reason or "match" in reason or "parameter" in reason)
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_references_in_the_templates_form_earn_full_reward(form, api_bank_dir):
+    made, text = _in_template(form, data_dir=api_bank_dir), APIBank(data_dir=api_bank_dir)
+    for split in ("seed", "eval"):
+        assert made.tasks(split) == text.tasks(split)
+        for task in made.tasks(split):
+            answer = made.agent_answer(task)
+            assert made.score(task, answer).reward == 1.0, answer
+            assert answer != text.agent_answer(task)
+            assert made.simulator_answer(task) == text.simulator_answer(task)
+    assert made.score(CALL, made.agent_answer(CALL)).reward == 1.0
 
 
 def _generation(tools="same", task="User: Remind me to run.\nAI: Of what?\nUser: Of running.",

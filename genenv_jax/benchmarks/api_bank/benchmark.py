@@ -36,8 +36,8 @@ import dataclasses
 import json
 from collections.abc import Sequence
 
+from genenv_jax.benchmarks.api_bank import calls, prompts, reward, scoring, tasks
 from genenv_jax.benchmarks.api_bank import generation as generations
-from genenv_jax.benchmarks.api_bank import prompts, reward, scoring, tasks
 from genenv_jax.benchmarks.api_bank.tasks import CALL, CALL_PREFIX, SPLITS
 from genenv_jax.benchmarks.base import (
     MALFORMED,
@@ -52,13 +52,14 @@ from genenv_jax.benchmarks.headers import write_with_tools
 from genenv_jax.benchmarks.options import check_choice, check_names
 from genenv_jax.benchmarks.records import Published
 from genenv_jax.benchmarks.subsets import stable_position
+from genenv_jax.benchmarks.tools import ToolBenchmark
 from genenv_jax.benchmarks.wording import letters
 
 _SEED_SHARE = 0.5  # share of seeds in a level named in both splits
 
 
 @dataclasses.dataclass(kw_only=True, eq=False)
-class APIBank(Published):
+class APIBank(Published, ToolBenchmark):
     """API-Bank tasks, prompts and scoring.
 
     Args, in addition to those of `Published`:
@@ -119,7 +120,18 @@ class APIBank(Published):
         return found
 
     def prompt(self, task: Task) -> list[Message]:
+        if self._in_template(task):
+            return prompts.template_messages(task)
         return prompts.agent_messages(task)
+
+    def _in_template(self, task: Task) -> bool:
+        return bool(self.call_form) and task.answer["kind"] == CALL
+
+    def own_form(self, task: Task, answer: str) -> str:
+        """See `Benchmark.own_form` and `calls.own_form`."""
+        if not self._in_template(task):
+            return answer
+        return calls.own_form(answer, prompts.template_tools(task))
 
     def source(self, task: Task) -> str:
         """See `Benchmark.source`: the dialogue or sample that the task is a step of."""
@@ -135,6 +147,8 @@ class APIBank(Published):
         return write_with_tools(tools, prompts.dialogue(task), prompts.reference(task))
 
     def agent_answer(self, task: Task) -> str:
+        if self._in_template(task):
+            return prompts.template_answer(task, self.call_form)
         prefix = CALL_PREFIX if task.answer["kind"] == CALL else ""
         return prefix + prompts.reference(task)
 

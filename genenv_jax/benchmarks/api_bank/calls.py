@@ -13,11 +13,12 @@ from __future__ import annotations
 
 import dataclasses
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from genenv_jax.benchmarks.base import EMPTY, Rejection
 from genenv_jax.benchmarks.safe_parse import check_text
+from genenv_jax.benchmarks.tools import read_tool_calls
 
 # Reasons, named after the official evaluator's error statistics.
 NO_API_CALL = "no_api_call"
@@ -130,3 +131,18 @@ def write_call(name: str, arguments: Mapping[str, Any]) -> str:
     """Writes `[Name(key='value', ...)]`, every value in single quotes, like the official files."""
     inside = ", ".join(f"{key}='{value}'" for key, value in arguments.items())
     return f"[{name}({inside})]"
+
+
+def own_form(answer: str, tools: Sequence[Mapping[str, Any]]) -> str:
+    """An answer with its calls as `[Name(key='value')]`, or unchanged if they cannot be read or written so.
+
+    Several calls stand in one pair of brackets, which `read_call` rejects.  `tools`: see `read_tool_calls`.
+    """
+    found = read_tool_calls(answer, tools)
+    if isinstance(found, Rejection) or not found:
+        return answer
+    try:
+        written = [write_call(name, of)[1:-1] for call in found for name, of in call.items()]
+    except ValueError:  # a number with too many digits
+        return answer
+    return f"[{', '.join(written)}]"

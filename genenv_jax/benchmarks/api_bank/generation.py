@@ -108,7 +108,7 @@ def fault(task: Task) -> Rejection | None:
         if spec["name"] not in known:
             return Rejection(BAD_TOOLS, f"{spec['name'][:60]} is not described")
         for name, value in spec["parameters"].items():
-            if name not in known[spec["name"]]:
+            if name not in known[spec["name"]]["input_parameters"]:
                 return Rejection(BAD_ANSWER, f"{name[:60]} is not a parameter")
             if not value.strip():
                 return Rejection(BAD_ANSWER, f"{name[:60]} is empty")

@@ -8,9 +8,12 @@ from typing import Any
 
 from genenv_jax.benchmarks import headers
 from genenv_jax.benchmarks.api_bank.calls import write_call
-from genenv_jax.benchmarks.api_bank.tasks import CALL, CALL_PREFIX
-from genenv_jax.benchmarks.base import Message, SeedStatistics, Task, chat
+from genenv_jax.benchmarks.api_bank.scoring import read_list
+from genenv_jax.benchmarks.api_bank.tasks import CALL, CALL_PREFIX, known_apis, types_of
+from genenv_jax.benchmarks.base import Message, Rejection, SeedStatistics, Task, chat
+from genenv_jax.benchmarks.calls import write_calls
 from genenv_jax.benchmarks.success_record import success_record
+from genenv_jax.benchmarks.tools import json_schema, tools_message
 
 _FORM = "[ApiName(key1='value1', key2='value2')]"
 _YEAR = "It is the year 2023. "  # completes the dates in dialogues of levels 1 and 2
@@ -27,6 +30,10 @@ APIs, one a line:
 _SEARCH = (
     "To use an API that is not described here, first look for it by calling ToolSearcher with keywords; "
     "what it finds may be called afterwards."
+)
+_TEMPLATE_RULES = (
+    "You are an assistant that serves a user through APIs. Make the one call that has to be made next, with "
+    "values as the conversation states them. {year}{search}"
 )
 _RESPONSE_RULES = """\
 You are an assistant that serves a user through APIs. Read the conversation, in which API calls stand \
@@ -111,6 +118,63 @@ def agent_messages(task: Task) -> list[Message]:
     else:
         system = _RESPONSE_RULES.format(year=year(task), tools=tools)
     return chat(system, _CONVERSATION + dialogue(task) + cue)
+
+
+def template_tools(task: Task) -> list[dict[str, Any]]:
+    """The APIs that may be called, for a chat template (`tools.tools_message`)."""
+    return [_described(api) for api in known_apis(dialogue(task), task.tools).values()]
+
+
+def _described(api: Mapping[str, Any]) -> dict[str, Any]:
+    inputs = api["input_parameters"]
+    properties = {
+        name: _schema(kind) | {"description": str(inputs[name].get("description", ""))}
+        for name, kind in types_of(api).items()
+    }
+    return {
+        "name": api["name"],
+        "description": api.get("description", ""),
+        "parameters": {"type": "object", "properties": properties},
+    }
+
+
+def _schema(kind: str) -> dict[str, Any]:
+    """The JSON schema of a declared type, such as `int` or `list(str)`."""
+    outer, _, inner = kind.partition("(")
+    items = {"items": {"type": inner.removesuffix(")")}} if inner else {}
+    return json_schema({"type": outer} | items)
+
+
+def template_messages(task: Task) -> list[Message]:
+    """The APIs for a chat template, which defines the form of a call; then as in `agent_messages`.
+
+    The conversation is one message: as turns of a chat, most of which end with the assistant, it makes small
+    models chat on (2 of 24 calls right, and 7 this way).
+    """
+    search = _SEARCH if task.answer["level"] > 1 else ""
+    system = _TEMPLATE_RULES.format(year=year(task), search=search)
+    return [
+        tools_message(template_tools(task)),
+        *chat(system, _CONVERSATION + dialogue(task) + _CALL_CUE),
+    ]
+
+
+def template_answer(task: Task, form: str) -> str:
+    """The gold call in a format of `calls.write_calls`, its values of their declared types."""
+    spec = task.answer
+    arguments = {
+        name: _json_value(text, spec["types"].get(name, "str"))
+        for name, text in spec["parameters"].items()
+    }
+    try:
+        return write_calls([{spec["name"]: arguments}], form)
+    except (TypeError, ValueError):  # a literal that JSON has no form for
+        return write_calls([{spec["name"]: spec["parameters"]}], form)
+
+
+def _json_value(text: str, kind: str) -> Any:
+    value = text if _schema(kind)["type"] == "string" else read_list(text)
+    return text if isinstance(value, Rejection) else value
 
 
 def simulator_messages(seed: Task, statistics: SeedStatistics) -> list[Message]:

@@ -128,22 +128,22 @@ def call_spec(
     return {
         "name": name,
         "parameters": {key: str(value) for key, value in parameters.items()},
-        "types": known_apis(dialogue, tools).get(name, {}),
+        "types": types_of(known_apis(dialogue, tools).get(name, {})),
         "target": target,
     }
 
 
-def known_apis(dialogue: str, tools: Sequence[Mapping[str, Any]]) -> dict[str, dict[str, str]]:
+def known_apis(dialogue: str, tools: Sequence[Mapping[str, Any]]) -> dict[str, Mapping[str, Any]]:
     """APIs that may be called at the end of a dialogue: those described and those found by a search.
 
     Returns:
-      {API: {parameter: declared type}}.  Unreadable search results are skipped.
+      {API: description}.  Unreadable search results are skipped.
     """
-    found = {tool["name"]: _types(tool) for tool in tools}
+    found = {tool["name"]: tool for tool in tools}
     for line in dialogue.split("\n"):
         call, arrow, result = line.partition(_ARROW)
         if arrow and call.startswith(CALL_PREFIX.strip()) and f"[{TOOL_SEARCHER}(" in call:
-            found |= {tool["name"]: _types(tool) for tool in described(result)}
+            found |= {tool["name"]: tool for tool in described(result)}
     return found
 
 
@@ -173,8 +173,10 @@ def is_description(value: Any) -> bool:
     )
 
 
-def _types(tool: Mapping[str, Any]) -> dict[str, str]:
-    return {name: str(s.get("type", "str")) for name, s in tool["input_parameters"].items()}
+def types_of(tool: Mapping[str, Any]) -> dict[str, str]:
+    """The declared types of an API's parameters; {} without a description."""
+    parameters = tool.get("input_parameters", {})
+    return {name: str(schema.get("type", "str")) for name, schema in parameters.items()}
 
 
 def table_of(api: str) -> str | None:
