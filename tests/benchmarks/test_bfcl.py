@@ -1,6 +1,7 @@
 """The BFCL benchmark object: splits, prompts, scores, aggregates."""
 
 import dataclasses
+import itertools
 import json
 
 import pytest
@@ -455,6 +456,22 @@ def test_functions_that_do_not_fit_the_template_stand_in_the_text(shown_in_templ
         "system",
         "user",
     ]
+
+
+def test_a_conversation_in_the_template_is_shortened_to_fit():
+    """Results first, then the oldest messages; a result never stands without its call."""
+    task = seed_task(rule="conversation")
+    results = prompts.tool_messages(["word " * 400] * 60)
+    assert len(results) == 40 and sum(len(m["content"]) for m in results) <= 8_000
+    step = [{"role": "assistant", "content": "call " * 60}, *results]
+    for turns, steps in ((1, 1), (1, 9), (30, 1), (3, 3)):
+        log = [{"role": "user", "content": f"Request {0}."}, *step * steps] * turns
+        tools, system, *said = prompts.template_messages(task, "hermes", log)
+        assert len(json.loads(tools["content"])) == 2 and system["role"] == "system"
+        assert prompts._size([tools, system, *said]) <= prompts.MAX_CHARS
+        assert said[-1]["role"] == "tool" and {"role": "user", "content": "Request 0."} in said
+        for before, message in itertools.pairwise(said):
+            assert message["role"] != "tool" or before["role"] in ("assistant", "tool")
 
 
 def test_a_template_without_tools():

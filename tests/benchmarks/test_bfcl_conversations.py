@@ -118,9 +118,54 @@ def test_the_reference_reads_before_it_uses(benchmark):
     assert benchmark.agent_answers(bfcl_tasks.seed_task()) == ["[weather.get(city='Oslo', days=2)]"]
 
 
+def _call(name, **arguments):
+    return f"<tool_call>{json.dumps({'name': name, 'arguments': arguments})}</tool_call>"
+
+
+@pytest.mark.parametrize("written", [_call("f"), '{"parameters": {}}', "<function=f><parameter=x>"])
+@pytest.mark.parametrize("episodes", [True, False])
+def test_a_conversation_in_the_templates_form(executable, files, written, episodes):
+    """Its tools, calls and results; what the agent wrote stays as it is."""
+    options = {"episodes": episodes, "seed_categories": ("multi_turn_miss_func",)}
+    benchmark = _benchmark(data_dir=files, eval_categories=("multi_turn_miss_func",), **options)
+    benchmark.use_template(written)
+    for task in benchmark.tasks("eval"):
+        played, score = benchmark.episode(task), None
+        tools, system, _ = played.messages()
+        assert tools["role"] == "tools" and "[name(" not in system["content"]
+        answers = benchmark.agent_answers(task)
+        assert "[" not in "".join(answers)
+        for answer in answers:
+            before = played.messages()
+            assert score is None and len(before) < 40
+            score = played.step(answer)
+            assert score is not None or _grows(before, answer, played.messages())
+        assert score.success and score.reward == 1.0
+    played = benchmark.episode(_seed([["cat('notes')", "pwd()"], ["ls()"]]))
+    text = "long " * 300
+    for answer, results in (
+        (f"Look:\n{_call('cat', file_name='notes')} {_call('pwd')}", ["file_content", "home"]),
+        ("[cat(file_name='notes')]", ["file_content"]),
+        (_call("fly") + _call("echo", content=text, file_name="x"), ["not defined", "None"]),
+        (_call("cat", file_name="x") * 3, ["left out" if episodes else text] * 3),
+    ):
+        before = played.messages()
+        assert played.step(answer) is None and _grows(before, answer, played.messages())
+        came = played.messages()[len(before) + 1 :]
+        assert [message["role"] for message in came] == ["tool"] * len(results)
+        for part, message in zip(results, came, strict=True):
+            assert part in message["content"]
+        assert not episodes or sum(len(m["content"]) for m in came) <= episode.MAX_OBSERVATION
+    # One broken call makes the answer one without calls, which ends the turn.
+    assert played.step(_call("ls") + "<tool_call>{").reason == multi_turn.STATE_MISMATCH
+
+
 @pytest.mark.parametrize(
     ("answers", "reason", "valid"),
     [
+        ([_call("ls") * 150], episode.TOO_MANY_CALLS, False),
+        ([_call("ls") * 41], episode.TOO_MANY_CALLS, False),
+        ([_call("ls")] * 21, multi_turn.FORCE_TERMINATED, True),
         (["\0"], base.NOT_TEXT, False),
         (["\ud800"], base.NOT_TEXT, False),
         (["a" * 9_000], base.TOO_LONG, False),
@@ -133,6 +178,7 @@ def test_the_reference_reads_before_it_uses(benchmark):
     ],
 )
 def test_answers_are_bounded(benchmark, answers, reason, valid):
+    benchmark.use_template(_call("f"))
     played, score = benchmark.episode(_seed()), None
     for answer in answers:
         assert score is None
@@ -155,10 +201,11 @@ def test_needless_calls_cost_reward(benchmark):
 @pytest.mark.parametrize("text", [*HOSTILE.values(), *HEAVY.values()], ids=[*HOSTILE, *HEAVY])
 def test_hostile_answers_and_generations_in_a_second(benchmark, text):
     start = time.process_time()
-    played, score = benchmark.episode(_seed()), None
-    for _ in range(5):
-        score = score or played.step(text)
-    assert score is None or not score.success
+    for form in ("", "hermes"):
+        played, score = episode.GrowingEpisode(_seed(), form), None
+        for _ in range(5):
+            score = score or played.step(text)
+        assert score is None or not score.success
     for generated in (text, _written((text, "[ls()]")), _written(("Look around.", text))):
         assert isinstance(benchmark.parse(generated, _seed(), "g", 0), Rejection | Task)
     assert time.process_time() - start < 2

@@ -77,6 +77,7 @@ from genenv_jax.benchmarks.bfcl.metrics import official_metrics
 from genenv_jax.benchmarks.options import check_choice, check_names, check_shares
 from genenv_jax.benchmarks.records import Published
 from genenv_jax.benchmarks.subsets import stable_position
+from genenv_jax.benchmarks.task import TOOLS
 from genenv_jax.benchmarks.tools import ToolBenchmark, as_python
 from genenv_jax.benchmarks.wording import letters
 
@@ -181,15 +182,17 @@ class BFCL(Published, ToolBenchmark):
         return conversations if self.is_interactive(task) else turns
 
     def prompt(self, task: Task) -> list[Message]:
-        shown = prompts.template_messages(task, self.call_form) if self._in_template(task) else None
+        shown = self.call_form and prompts.template_messages(task, self.call_form)
         return shown or prompts.agent_messages(task)
 
-    def _in_template(self, task: Task) -> bool:
-        return bool(self.call_form) and not self.is_interactive(task)
+    def _form(self, task: Task) -> str:
+        """`call_form` if the chat template shows the task's functions, else ""."""
+        shown = self.call_form and self.prompt(task)[0]["role"] == TOOLS
+        return self.call_form if shown else ""
 
     def own_form(self, task: Task, answer: str) -> str:
         """See `Benchmark.own_form`: calls that are executed as `[f(x=1)]`; `verdict` reads others itself."""
-        executed = self._in_template(task) and task.answer["rule"] == TURN_STATE
+        executed = self.call_form and task.answer["rule"] == TURN_STATE
         return as_python(answer, task.tools) if executed else answer
 
     def source(self, task: Task) -> str:
@@ -208,12 +211,14 @@ class BFCL(Published, ToolBenchmark):
     def agent_answer(self, task: Task) -> str:
         """See `Benchmark.agent_answer`; for a conversation, the text that `verdict` reads."""
         answer = self._of(task).agent_answer(task)
-        return turns.in_form(task, answer, self.call_form) if self._in_template(task) else answer
+        form = "" if self.is_interactive(task) else self._form(task)
+        return turns.in_form(task, answer, form) if form else answer
 
     def agent_answers(self, task: Task) -> list[str]:
         """See `Benchmark.agent_answers`: for a conversation, the calls of each turn and its end."""
         if self.is_interactive(task):
-            return episode.reference_answers(task.answer)
+            answers, form = episode.reference_answers(task.answer), self._form(task)
+            return [prompts.in_form(said, form) for said in answers] if form else answers
         return super().agent_answers(task)
 
     def read(self, text: str, seed: Task) -> Task | Rejection:
@@ -235,7 +240,7 @@ class BFCL(Published, ToolBenchmark):
         if rejection:
             return rejection
         if self.episodes and whole:
-            score = episode.play(task, self.agent_answers(task))
+            score = episode.play(task, self.agent_answers(task), self._form(task))
             if score is None or score.reward < 1.0:
                 return Rejection(WRONG_ANSWER, "no end" if score is None else score.reason)
         return super().fault(task)
@@ -304,7 +309,7 @@ class BFCL(Published, ToolBenchmark):
         """
         if self.is_interactive(task):
             return conversations.score(task, answer)
-        return turns.score(task, answer, self._in_template(task))
+        return turns.score(task, answer, bool(self.call_form))
 
     def is_interactive(self, task: Task) -> bool:
         """See `Benchmark.is_interactive`: true for whole conversations."""
@@ -312,7 +317,8 @@ class BFCL(Published, ToolBenchmark):
 
     def episode(self, task: Task) -> Episode:
         """See `Benchmark.episode`; raises ValueError if calls cannot be executed."""
-        return (episode.GrowingEpisode if self.episodes else episode.ShortenedEpisode)(task)
+        kind = episode.GrowingEpisode if self.episodes else episode.ShortenedEpisode
+        return kind(task, self._form(task))
 
     def facts(self) -> dict[str, str]:
         facts = {

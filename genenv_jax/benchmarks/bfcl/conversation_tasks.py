@@ -26,8 +26,8 @@ _Tools = Sequence[Mapping[str, Any]]
 def read(files: Files, category: str, origin: str, rule: str) -> Iterator[Task]:
     """The conversations of a multi-turn category as tasks, in the order of the file.
 
-    A whole conversation has the messages of its first turn and the tools known at that point; the answer of a
-    seed also lists the functions announced later, as "withheld".
+    A whole conversation has the messages of its first turn and the tools known at that point; its
+    answer also lists the functions announced later, as "withheld".
 
     Args:
       files: the files to read.
@@ -80,7 +80,7 @@ def read(files: Files, category: str, origin: str, rule: str) -> Iterator[Task]:
             yield from _turns(whole, added, rule, answer_at)
             continue
         withheld = [dict(entry) for announced in added for entry in announced]
-        if withheld and origin == "seed":
+        if withheld:
             answer["withheld"] = withheld
         yield whole
 

@@ -15,14 +15,18 @@ from genenv_jax.benchmarks.bfcl import prompts
 from genenv_jax.benchmarks.bfcl.backends import (
     Backends,
     Call,
+    as_calls,
     decode,
     reference,
     written,
 )
+from genenv_jax.benchmarks.bfcl.conversation_tasks import tools_of
 from genenv_jax.benchmarks.bfcl.multi_turn import MAX_STEPS, Judge, spared_reward
+from genenv_jax.benchmarks.calls import MAX_CALLS
 from genenv_jax.benchmarks.grounding import leaves
 from genenv_jax.benchmarks.safe_parse import MAX_CHARS, check_text
-from genenv_jax.benchmarks.task import FORCE_TERMINATED, TOO_MANY_CALLS
+from genenv_jax.benchmarks.task import FORCE_TERMINATED, TOO_LONG, TOO_MANY_CALLS
+from genenv_jax.benchmarks.tools import read_tool_calls
 
 ABOUT = "conversations only grow; answers, calls and results are bounded"
 END_OF_TURN = "Done."  # an answer without a call
@@ -40,13 +44,29 @@ class _Conversation(Episode):
     Args:
       task: a task whose rule is "conversation".
       opening: the first messages that the agent reads.
+      form: the call format of the chat template that shows the tools; "": they stand in the text.
     """
 
-    def __init__(self, task: Task, opening: Sequence[Message]):
+    def __init__(self, task: Task, opening: Sequence[Message], form: str):
         super().__init__(opening)
-        self._task, self._spec = task, task.answer
+        self._task, self._spec, self._form = task, task.answer, form
         self._judge = Judge(self._spec["scenario"])
         self._turn, self._step = 0, 0
+
+    def read(self, answer: str, max_calls: int) -> list[Call] | Rejection:
+        """The calls in an answer, by the official decoder or else in a form of the chat templates."""
+        calls = decode(answer, max_calls=max_calls)
+        if not self._form or not isinstance(calls, Rejection):
+            return calls
+        found = read_tool_calls(answer, tools_of(self._task))
+        return found if isinstance(found, Rejection) else as_calls(found)
+
+    def run(self, calls: Sequence[Call], max_chars: int) -> list[Message]:
+        """Executes calls; returns the messages with their results, of about `max_chars` characters."""
+        results = self._judge.run(calls)
+        if self._form:
+            return prompts.tool_messages(results, max_chars)
+        return [prompts.results_message([call.name for call in calls], results, max_chars)]
 
     def next_turn(self) -> Score | Sequence[Message]:
         """Ends the turn; returns the next turn's messages, or the score."""
@@ -73,11 +93,13 @@ class _Conversation(Episode):
 class ShortenedEpisode(_Conversation):
     """A conversation in prompts of bounded length; shortening never affects the verdict."""
 
-    def __init__(self, task: Task):
-        super().__init__(task, task.messages)
+    def __init__(self, task: Task, form: str = ""):
+        super().__init__(task, task.messages, form)
 
     def messages(self) -> list[Message]:
         """See `Episode.messages`."""
+        if self._form:
+            return prompts.template_messages(self._task, self._form, self._messages)
         return prompts.agent_messages(self._task, log=self._messages)
 
     def shown(self, answer: str) -> str:
@@ -86,16 +108,16 @@ class ShortenedEpisode(_Conversation):
 
     def take(self, answer: str) -> Score | Sequence[Message]:
         """See `Episode.take`."""
-        calls = decode(answer)
+        calls = self.read(answer, MAX_CALLS)
         if isinstance(calls, Rejection) or not calls:
             return self.next_turn()
-        results = self._judge.run(calls)
+        results = self.run(calls, prompts.RESULTS_CHARS)
         self._step += 1
         if self._step > MAX_STEPS:
             # Aborted; the official evaluator detects this only by the number of turns.
             last = self._turn == len(self._spec["turns"]) - 1
             return self.next_turn() if last else self.end(FORCE_TERMINATED)
-        return [prompts.results_message([call.name for call in calls], results)]
+        return results
 
 
 class GrowingEpisode(_Conversation):
@@ -104,8 +126,9 @@ class GrowingEpisode(_Conversation):
     It also ends at an answer that is not text or exceeds the limits, and at a turn's 21st answer with calls.
     """
 
-    def __init__(self, task: Task):
-        super().__init__(task, prompts.agent_messages(task))
+    def __init__(self, task: Task, form: str = ""):
+        opening = prompts.template_messages(task, form) if form else prompts.agent_messages(task)
+        super().__init__(task, opening, form)
         self._calls = 0
 
     def take(self, answer: str) -> Score | Sequence[Message]:
@@ -113,7 +136,9 @@ class GrowingEpisode(_Conversation):
         rejection = check_text(answer, MAX_ANSWER)
         if rejection and rejection.reason != EMPTY:
             return self.end(rejection.reason, valid=False)
-        calls = decode(answer, max_calls=MAX_CHARS)
+        calls = self.read(answer, MAX_CHARS)
+        if isinstance(calls, Rejection) and calls.reason == TOO_LONG:  # `read_calls` counts them
+            return self.end(TOO_MANY_CALLS, valid=False)
         if isinstance(calls, Rejection) or not calls:
             following = self.next_turn()
             return following if isinstance(following, Score) else prompts.merged(following)
@@ -123,8 +148,7 @@ class GrowingEpisode(_Conversation):
             return self.end(TOO_MANY_CALLS, valid=False)
         if self._step > MAX_STEPS:
             return self.end(FORCE_TERMINATED)
-        names, results = [call.name for call in calls], self._judge.run(calls)
-        return prompts.merged([prompts.results_message(names, results, MAX_OBSERVATION)])
+        return prompts.merged(self.run(calls, MAX_OBSERVATION))
 
     def end(self, reason: str, valid: bool = True) -> Score:
         """The score.  In a success, as many unneeded calls are free as there are needed ones.
@@ -138,9 +162,9 @@ class GrowingEpisode(_Conversation):
         return Score(0.0 if reason else spared, not reason, valid, reason, detail)
 
 
-def play(task: Task, answers: Sequence[str]) -> Score | None:
+def play(task: Task, answers: Sequence[str], form: str = "") -> Score | None:
     """The score of a growing episode with these answers; None if they do not end it."""
-    episode, score = GrowingEpisode(task), None
+    episode, score = GrowingEpisode(task, form), None
     for answer in answers:
         score = episode.step(answer)
         if score is not None:

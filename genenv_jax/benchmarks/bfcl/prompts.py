@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 import functools
+import itertools
 import json
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from genenv_jax.benchmarks import headers
 from genenv_jax.benchmarks.base import Message, SeedStatistics, Task, chat
 from genenv_jax.benchmarks.bfcl import ast_checker
 from genenv_jax.benchmarks.bfcl.categories import AST, CONVERSATION, STATIC_MATCH, TURN_STATE
+from genenv_jax.benchmarks.calls import LLAMA
 from genenv_jax.benchmarks.safe_parse import parse_calls
 from genenv_jax.benchmarks.success_record import success_record
+from genenv_jax.benchmarks.task import TOOLS
 from genenv_jax.benchmarks.tools import rewritten, tools_message
 
 # 4,096 tokens of a Qwen tokeniser hold about 14,000 characters of such text.
@@ -50,6 +53,10 @@ _TEMPLATE_SCOPE = (
     "Call functions to do what is asked. A request may need one call or several; make all of them in one "
     "answer. If none of the functions can do it, say so in one sentence and call nothing."
 )
+_TEMPLATE_CONVERSATION = (
+    f"Call functions to do what is asked. {_SCOPES[CONVERSATION]}If none of the functions can do it, or a "
+    "required value is missing, say so in one sentence and call nothing."
+)
 _NEW_FUNCTIONS = "From now on these functions can be called too. Deal with what was asked above."
 _FUNCTIONS = "Functions, one a line:"
 _HISTORY = "Conversation so far (it stays as it is):"
@@ -58,7 +65,7 @@ _STATE = "State at the beginning:"
 _HEADING_CHARS = 200  # total, of the headings in the simulator's message
 _RESULTS_KIND = "results"
 _MESSAGE_CHARS = 2_000  # of an agent's own answer when shown again
-_RESULTS_CHARS = 8_000  # total, of the results of one answer's calls
+RESULTS_CHARS = 8_000  # total, of the results of one answer's calls
 _LEAST_RESULT_CHARS = 120
 # Approximates a Qwen tokenizer's splits: words with the character before them, digits, other characters.
 _TOKEN = re.compile(r"[^\w\n]?[^\W\d_]+|\d|[^\w\s]{1,3}|_|\s+")
@@ -66,6 +73,11 @@ _WORD_CHARS = 8  # longer words are more than one token
 _CAPITALS_CHARS = 3  # the same for words in capitals, such as stock symbols
 _CHARS_A_TOKEN = 3.3  # in prompts that describe functions
 _BETWEEN = 12  # most characters between two messages: a role's name and line ends
+_AROUND_RESULT = 36  # the same for a result of a call in a chat template
+# Characters of prose that take as many tokens as one of a JSON schema; Llama's templates indent schemas.
+_SCHEMA_SIZE, _INDENTED_SIZE = 0.9, 1.3
+_MOST_RESULTS = 40  # messages with results after one answer
+_MARK_CHARS = 35  # most characters of the mark of what was left out
 # Characters of older results messages and of the latest, tried in order until a prompt fits.
 _RESULT_STEPS = (
     (8_000, 8_000),
@@ -206,12 +218,14 @@ def _literal(value: Any) -> str:
 
 def tool_text(tools: Sequence[Mapping[str, Any]], max_chars: int) -> str:
     """Signatures, one per line, as detailed as `max_chars` allows (least detailed if none fit)."""
-    text = ""
-    for detail in range(len(_DESCRIPTION_CHARS)):
-        text = "\n".join(signature(tool, detail) for tool in tools)
-        if len(text) <= max_chars:
-            break
-    return text
+    texts = _signatures(tools)
+    return next((text for text in texts if len(text) <= max_chars), texts[-1])
+
+
+def _signatures(tools: Sequence[Mapping[str, Any]]) -> list[str]:
+    """Signatures, one per line, by level of detail."""
+    levels = range(len(_DESCRIPTION_CHARS))
+    return ["\n".join(signature(tool, detail) for tool in tools) for detail in levels]
 
 
 def shortened(text: str, max_chars: int) -> str:
@@ -230,7 +244,7 @@ def readable(answer: str) -> str:
 
 
 def results_message(
-    names: Sequence[str], results: Sequence[str], max_chars: int = _RESULTS_CHARS
+    names: Sequence[str], results: Sequence[str], max_chars: int = RESULTS_CHARS
 ) -> Message:
     """The message with call results, one line per call.
 
@@ -243,6 +257,20 @@ def results_message(
     ]
     text = shortened("\n".join(["Results of the calls:", *lines]), max_chars)
     return {"role": "user", "content": text, "kind": _RESULTS_KIND}
+
+
+def tool_messages(results: Sequence[str], max_chars: int = RESULTS_CHARS) -> list[Message]:
+    """A message for the result of each call, with at most `max_chars` characters in all, marked as above."""
+    if len(results) > _MOST_RESULTS:
+        results = [*results[: _MOST_RESULTS - 1], "\n".join(results[_MOST_RESULTS - 1 :])]
+    share = max_chars // max(1, len(results))
+    messages = []
+    for result in results:
+        content = result.encode("utf-8", "replace").decode()
+        if len(content) > share:
+            content = shortened(content, share - _MARK_CHARS)
+        messages.append({"role": "tool", "content": content, "kind": _RESULTS_KIND})
+    return messages
 
 
 def announcement(tools: Sequence[Mapping[str, Any]]) -> str:
@@ -285,26 +313,49 @@ def agent_messages(
     scope, latest = _SCOPES.get(spec["rule"], ""), "" if spec["rule"] == AST else "latest "
     rules = functools.partial(_AGENT_RULES.format, scope=scope, note=note, latest=latest)
     space = max_chars - len(rules(tools="")) - len(own)
-    tools, messages = _fitted(task.tools, messages, max_tool_chars, space)
+    tools, messages = _fitted(_signatures(task.tools), messages, max_tool_chars, space)
     return [{"role": "system", "content": f"{rules(tools=tools)}{own}"}, *merged(messages)]
 
 
-def template_messages(task: Task, form: str) -> list[Message] | None:
+def template_messages(
+    task: Task, form: str, log: Sequence[Message] | None = None
+) -> list[Message] | None:
     """The tools for a chat template, then the conversation; None if they do not fit.
 
     The template defines the call format.  Descriptions are as detailed as fits; nothing else is shortened.
+
+    Args:
+      task: the task.
+      form: the format of `calls.write_calls` for the calls in `task.messages`.
+      log: the conversation so far, whose opening fits; it is shortened as by `agent_messages`.
     """
-    messages = list(task.messages)
+    messages = list(task.messages if log is None else log)
     own = [messages.pop(0)["content"]] if messages and messages[0]["role"] == "system" else []
-    system = {"role": "system", "content": "\n\n".join([_TEMPLATE_SCOPE, *own])}
-    said = [_in_form(message, form) for message in merged(messages)]
-    space = min(MAX_TOOL_CHARS, MAX_CHARS - _size([system, *said]))
-    for detail in range(len(_DESCRIPTION_CHARS)):
-        listed = [described(tool, task.answer["language"], detail) for tool in task.tools]
-        tools = tools_message(listed)
-        if len(tools["content"]) <= space:
-            return [tools, system, *said]
-    return None
+    scope = _TEMPLATE_CONVERSATION if task.answer["rule"] == CONVERSATION else _TEMPLATE_SCOPE
+    system = {"role": "system", "content": "\n\n".join([scope, *own])}
+    language, factor = task.answer["language"], _INDENTED_SIZE if form == LLAMA else _SCHEMA_SIZE
+    tools = [
+        tools_message([described(tool, language, detail) for tool in task.tools])["content"]
+        for detail in range(len(_DESCRIPTION_CHARS))
+    ]
+
+    def size(text: str) -> int:
+        return int(len(text) * factor)
+
+    space = MAX_CHARS - _size([system])
+    if log is None:
+        said = [
+            {**m, "content": in_form(m["content"], form)} if m["role"] == "assistant" else m
+            for m in messages
+        ]
+        space = min(MAX_TOOL_CHARS, space - _size(said))
+        tools = [text for text in tools if size(text) <= space][:1]
+        if not tools:
+            return None
+    else:
+        shown, said = _fitted(tools, messages, MAX_TOOL_CHARS, space, size)
+        tools = [shown]
+    return [{"role": TOOLS, "content": tools[0]}, system, *merged(said)]
 
 
 def described(tool: Mapping[str, Any], language: str, detail: int = 0) -> dict[str, Any]:
@@ -328,38 +379,41 @@ def described(tool: Mapping[str, Any], language: str, detail: int = 0) -> dict[s
     }
 
 
-def _in_form(message: Message, form: str) -> Message:
-    """A message of a conversation, with an answer's calls in a format of `calls.write_calls`."""
-    if message["role"] != "assistant":
-        return message
-    said = message["content"]
-    return {**message, "content": rewritten(said, parse_calls(said), form)}
+def in_form(answer: str, form: str) -> str:
+    """An answer of a conversation with its calls in a format of `calls.write_calls`."""
+    return rewritten(answer, parse_calls(answer), form)
 
 
 def _fitted(
-    tools: Sequence[Mapping[str, Any]],
+    tools: Sequence[str],
     messages: Sequence[Message],
     max_tool_chars: int,
     max_chars: int,
+    size: Callable[[str], int] = len,
 ) -> tuple[str, list[Message]]:
-    """Tool text and messages that together fit into `max_chars`, if possible."""
+    """Tool text and messages that together fit into `max_chars`, if possible.
+
+    tools: the text at each level of detail, whose `size` counts.
+    """
     # A sentence for every function is worth more than long results.
-    texts = ["\n".join(signature(entry, detail) for entry in tools) for detail in (1, 2)]
-    for least in texts:
+    for least in tools[1:]:
         for older, latest in _RESULT_STEPS:
             short = _with_short_results(messages, older, latest)
             space = min(max_tool_chars, max_chars - _size(short))
-            if len(least) <= space:
-                return tool_text(tools, space), short
-    while _size(short) + len(texts[-1]) > max_chars:
+            if size(least) <= space:
+                return next(text for text in tools if size(text) <= space), short
+    while _size(short) + size(tools[-1]) > max_chars:
         request = max(
             (i for i, m in enumerate(short) if m["role"] == "user" and "kind" not in m), default=0
         )
         if request == 0 and len(short) <= 2:
             break
         # Drop the oldest message before the latest request; if none, the oldest answer after it.
-        del short[0 if request > 0 else 1]
-    return texts[-1], short
+        oldest = 0 if request > 0 else 1
+        del short[oldest]
+        while short[oldest:] and short[oldest]["role"] == "tool":  # its call is gone
+            del short[oldest]
+    return tools[-1], short
 
 
 def _size(messages: Sequence[Message]) -> int:
@@ -367,7 +421,13 @@ def _size(messages: Sequence[Message]) -> int:
 
     Tables of prices and ids have few characters per token: each digit, and most punctuation, is one token.
     """
-    return sum(_prose_size(message["content"]) + _BETWEEN for message in messages)
+    # Some templates quote results as JSON.
+    return sum(
+        _prose_size(_json(message["content"])) + _AROUND_RESULT
+        if message["role"] == "tool"
+        else _prose_size(message["content"]) + _BETWEEN
+        for message in messages
+    )
 
 
 def _prose_size(text: str) -> int:
@@ -379,22 +439,27 @@ def _prose_size(text: str) -> int:
 
 
 def _with_short_results(messages: Sequence[Message], older: int, latest: int) -> list[Message]:
-    """Messages with results cut to `older` characters, the last results to `latest`."""
-    short = []
+    """Messages with the results of an answer cut to `older` characters, the last results to `latest`."""
+    short: list[Message] = []
     last = max((i for i, m in enumerate(messages) if m.get("kind") == _RESULTS_KIND), default=0)
-    for index, message in enumerate(messages):
-        if message.get("kind") == _RESULTS_KIND:
-            limit = latest if index == last else older
-            message = {**message, "content": shortened(message["content"], limit)}
-        short.append(message)
+    for results, run in itertools.groupby(messages, lambda m: m.get("kind") == _RESULTS_KIND):
+        beside = list(run)
+        limit = (latest if len(short) + len(beside) > last else older) // len(beside)
+        short += [
+            {**message, "content": shortened(message["content"], limit)} if results else message
+            for message in beside
+        ]
     return short
 
 
 def merged(messages: Sequence[Message]) -> list[Message]:
-    """Messages with role and content; merges adjacent messages of one role, as chat templates require."""
+    """Messages with role and content; merges adjacent messages of one role, as chat templates require.
+
+    Results of calls stay apart.
+    """
     merged: list[dict[str, str]] = []
     for message in messages:
-        if merged and merged[-1]["role"] == message["role"]:
+        if merged and merged[-1]["role"] == message["role"] != "tool":
             merged[-1]["content"] += f"\n\n{message['content']}"
         else:
             merged.append({"role": message["role"], "content": message["content"]})
@@ -429,7 +494,7 @@ def simulator_messages(seed: Task, answer: str, statistics: SeedStatistics) -> l
     taken = len(system) + sum(map(len, (*state, *closing))) + _HEADING_CHARS
     request = [] if seed.messages else [{"role": "user", "content": ""}]
     messages = [*seed.messages, *request]
-    tools, messages = _fitted(seed.tools, messages, MAX_TOOL_CHARS, MAX_CHARS - taken)
+    tools, messages = _fitted(_signatures(seed.tools), messages, MAX_TOOL_CHARS, MAX_CHARS - taken)
     parts = [f"{_FUNCTIONS}\n{tools}", *state]
     *earlier, latest = messages
     if earlier:
