@@ -321,26 +321,14 @@ class LanguageModel:
                     hidden.append(part)
         return marked, hidden, secret
 
-    def _with_results(self, messages: Sequence[Mapping[str, str]]) -> list[Mapping[str, str]]:
-        """The messages with results of calls in the role that the template knows.
-
-        As the user's, they form one message with the user's messages beside them: templates may insist that
-        roles alternate.
-        """
-        if self._result_keys is not None:
-            return [
-                {**self._result_keys, **message} if message["role"] == TOOL else message
-                for message in messages
-            ]
-        said: list[Mapping[str, str]] = []
-        for before, message in zip([{}, *messages], messages, strict=False):
-            joined = TOOL in (before.get("role"), message["role"])
-            if message["role"] == TOOL:
-                message = {**message, "role": "user"}
-            if joined and said and said[-1]["role"] == message["role"]:
-                message = {**message, "content": f"{said.pop()['content']}\n\n{message['content']}"}
-            said.append(message)
-        return said
+    def _with_results(self, messages: Sequence[Mapping[str, str]]) -> Sequence[Mapping[str, str]]:
+        """The messages with results of calls in the role that the template knows."""
+        if self._result_keys is None:
+            return results_as_users(messages)
+        return [
+            {**self._result_keys, **message} if message["role"] == TOOL else message
+            for message in messages
+        ]
 
     def _encode_marked(self, text: str, contents: Sequence[str], secret: str) -> list[int]:
         """Token ids of the template's text; the contents behind placeholders are encoded separately."""
@@ -421,6 +409,24 @@ class LanguageModel:
             raise ValueError(
                 f"{self.path}: the chat template refuses the messages: {error}"
             ) from error
+
+
+def results_as_users(messages: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
+    """Messages in which results of calls are the user's, except those with a "tool_call_id".
+
+    They form one message with the user's messages beside them: templates may insist that roles alternate.
+    """
+    said: list[Mapping[str, Any]] = []
+    after_result = False
+    for message in messages:
+        result = message["role"] == TOOL and "tool_call_id" not in message
+        if result:
+            message = {**message, "role": "user"}
+        if (result or after_result) and said and said[-1]["role"] == message["role"] == "user":
+            message = {**message, "content": f"{said.pop()['content']}\n\n{message['content']}"}
+        said.append(message)
+        after_result = result
+    return said
 
 
 def _valid_unicode(text: str) -> str:

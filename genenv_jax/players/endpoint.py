@@ -18,17 +18,20 @@ import os
 import re
 import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 from genenv_jax.benchmarks.calls import HERMES, write_calls
 from genenv_jax.benchmarks.task import TOOLS, Message
+from genenv_jax.models.language_model import TOOL, results_as_users
 from genenv_jax.run.jsonl import JsonLines
 from genenv_jax.sampling.engine import OnCompletion
 from genenv_jax.scoring.attempts import ChatModel
 
 _LONGEST = 1 << 24  # bytes of a response
 _NEWER = "max_completion_tokens"
+# A call as `_calls` writes it.
+_CALL = re.compile(r"(?:\A|\n)<tool_call>\n(.+)\n</tool_call>(?=\n|\Z)")
 _REACH = 10.0  # seconds that the first attempt to reach a server may take
 
 
@@ -263,8 +266,12 @@ def _completion(response: Any, url: str) -> Completion:
     """Parses a response; servers differ in what they leave out."""
     try:
         choice = response.choices[0]
-        text = choice.message.content
-        text = "\n".join([*([text] if isinstance(text, str) else []), *_calls(choice.message)])
+        message = choice.message
+        said = [message.content] if message.content and isinstance(message.content, str) else []
+        text = "\n".join([*said, *_calls(message)])
+        thoughts = (getattr(message, name, "") for name in ("reasoning_content", "reasoning"))
+        if not text and any(thoughts):  # a thought that did not end
+            text = "<think>"
     except (AttributeError, LookupError, TypeError) as error:
         raise EndpointError(f"{url}: the response is no chat completion ({error})") from error
     usage = getattr(response, "usage", None)
@@ -279,7 +286,48 @@ def _completion(response: Any, url: str) -> Completion:
 def _calls(message: Any) -> Iterator[str]:
     """The tool calls of a message, each as text in Hermes' format; arguments as the model wrote them."""
     for call in getattr(message, "tool_calls", None) or ():
-        yield write_calls([{call.function.name: call.function.arguments}], HERMES)
+        function = getattr(call, "function", None)
+        name = getattr(function, "name", None)
+        name = name if isinstance(name, str) else ""  # `read_calls` refuses the call
+        yield write_calls([{name: getattr(function, "arguments", None) or "{}"}], HERMES)
+
+
+def _called(answer: str) -> tuple[str, list[dict[str, str]]]:
+    """The text of an answer and its calls, if it ends with calls that `_calls` wrote; else the answer."""
+    said, *parts = _CALL.split(answer)
+    calls = []
+    for written, after in zip(parts[::2], parts[1::2], strict=True):
+        try:
+            call = json.loads(written)
+            calls.append({name: call[name] for name in ("name", "arguments")})
+        except (ValueError, LookupError, TypeError, RecursionError):
+            return answer, []
+        # Arguments of a call that the model wrote as text are seldom a string.
+        if after or not all(isinstance(part, str) for part in calls[-1].values()):
+            return answer, []
+    return said, calls
+
+
+def _structured(messages: Sequence[Message]) -> list[Mapping[str, Any]]:
+    """Messages with calls that came as `tool_calls` in that form again, if each of them has its result.
+
+    Other results are the user's.
+    """
+    structured: list[Mapping[str, Any]] = []
+    ids: list[str] = []  # of the calls whose results follow
+    for at, message in enumerate(messages):
+        if message["role"] == TOOL and ids:
+            message = {**message, "tool_call_id": ids.pop(0)}
+        elif message["role"] == "assistant":
+            said, calls = _called(message["content"])
+            results = messages[at + 1 : at + 1 + len(calls)]
+            if calls and [m["role"] for m in results] == [TOOL] * len(calls):
+                ids = [f"call{at:03d}{n:02d}" for n in range(len(calls))]
+                of = zip(ids, calls, strict=True)
+                called = [{"id": i, "type": "function", "function": call} for i, call in of]
+                message = {"role": "assistant", "content": said or None, "tool_calls": called}
+        structured.append(message)
+    return structured
 
 
 def _conversation(messages: Sequence[Message]) -> dict[str, Any]:
@@ -287,8 +335,9 @@ def _conversation(messages: Sequence[Message]) -> dict[str, Any]:
 
     OpenAI accepts letters, digits, "_" and "-" in a tool's name; other characters become "_".
     """
-    said = [dict(message) for message in messages if message["role"] != TOOLS]
+    said: list[Message] = [message for message in messages if message["role"] != TOOLS]
     tools = [json.loads(m["content"]) for m in messages if m["role"] == TOOLS]
+    said = results_as_users(_structured(said) if tools else said)
     if not tools:
         return {"messages": said}
     functions = [dict(tool["function"]) for part in tools for tool in part]

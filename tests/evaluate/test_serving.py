@@ -1,15 +1,19 @@
 """An exported agent behind a server answers as it does here."""
 
 import json
+import re
 
 import pytest
 import transformers
 
+from genenv_jax.benchmarks.bfcl import backends
 from genenv_jax.models.language_model import LanguageModel
 from genenv_jax.models.make import has_made_tokenizer, train_tokenizer
 from tests import tiny
+from tests.benchmarks import bfcl_tasks
 from tests.commands import call
 from tests.evaluate import model_server
+from tests.evaluate.fake_server import completion, serve
 from tests.runs import lines, run
 
 # Short chains of Dial, of which so young a model gets some right.
@@ -81,3 +85,69 @@ def test_servers_read_made_tokenizers_otherwise(tmp_path, tiny_model):
         ours = LanguageModel.load(directory).encode("one two 12  it's")
         theirs = transformers.AutoTokenizer.from_pretrained(directory).encode("one two 12  it's")
         assert (ours == theirs) == same == (not has_made_tokenizer(directory))
+
+
+def knows_the_files(request):
+    """The right calls for the small files of BFCL, as a server that parses calls sends them.
+
+    Like OpenAI's it refuses calls without results, and results without calls.
+    """
+    waiting = []
+    for message in request["messages"]:
+        if message["role"] == "tool":
+            waiting.remove(message["tool_call_id"])
+        elif waiting:
+            return 400, {"error": {"message": f"no result of {waiting}"}}
+        waiting += [call["id"] for call in message.get("tool_calls", ())]
+    named = {tool["function"]["name"]: tool["function"] for tool in request["tools"]}
+    *_, last = [m["content"] for m in request["messages"] if m["role"] == "user"]
+    if asked := re.match(r"What is the weather in (\w+) for (\d) days", last):
+        assert named["weather_get"]["parameters"]["properties"]["days"]["type"] == "integer"
+        calls = [("weather_get", {"city": asked[1], "days": int(asked[2])})]
+        if guests := re.search(r"table for (\d)", last):
+            calls.append(("book", {"guests": int(guests[1])}))
+    elif request["messages"][-1]["role"] == "tool":
+        return "Done."
+    else:
+        place = re.search(r"Oslo|Rome|Bern|Lima|Cairo|Perth", last)[0]
+        calls = {
+            "Make": [("touch", {"file_name": place})],
+            "Work": [("cd", {"folder": "work"}), ("ls", {})],
+            "Show": [("cd", {"folder": ".."}), ("cat", {"file_name": "notes"})],
+        }[last.split()[0]]
+    body = completion(None, "tool_calls")
+    body["choices"][0]["message"]["tool_calls"] = [
+        {"id": f"c{n}", "type": "function", "function": {"name": name, "arguments": json.dumps(of)}}
+        for n, (name, of) in enumerate(calls)
+    ]
+    return 200, body
+
+
+@pytest.mark.parametrize(
+    ("category", "asked"),
+    [
+        ("parallel", 6),
+        pytest.param(
+            "multi_turn_base",
+            6 * 2 * 3,
+            marks=pytest.mark.skipif(not backends.is_installed(), reason=backends.INSTALL),
+        ),
+    ],
+)
+def test_a_server_that_answers_with_tool_calls(tmp_path, category, asked):
+    options = {
+        "benchmark.data_dir": bfcl_tasks.write(tmp_path / "files"),
+        "benchmark.verify_files": False,
+        "benchmark.multi_turn_rule": "conversation",
+        "benchmark.seed_categories": "()",
+        "benchmark.eval_categories": f"('{category}',)",
+        "evaluation.sampled": 0,
+    }
+    out = tmp_path / "out"
+    flags = ["--config=configs/bfcl.py", f"--workdir={out}", "--endpoint_model=m"]
+    flags += [f"--config.{name}={value}" for name, value in options.items()]
+    with serve(knows_the_files) as (url, requests):
+        result = call("evaluate", *flags, f"--endpoint={url}")
+    assert result.returncode == 0, result.stderr
+    assert [p["success"] for p in lines(out, "predictions.jsonl")] == [True] * 6
+    assert len(requests) == asked

@@ -44,11 +44,21 @@ def test_a_request_says_what_was_asked(monkeypatch):
     assert endpoint.usage() == {"requests": 1, "prompt_tokens": 7, "completion_tokens": 3}
 
 
+def thinking(text, thought):
+    """The response of a server that parts an answer from the thought before it."""
+    body = completion(text)
+    body["choices"][0]["message"]["reasoning_content"] = thought
+    return body
+
+
 def test_responses_that_leave_something_out():
     for body, expected in (
         (completion("cut", "length"), Completion("cut", False, 7, 3)),
         (completion(None, "tool_calls"), Completion("", True, 7, 3)),
         (completion("x") | {"usage": None}, Completion("x", True)),
+        (thinking(None, "Hm"), Completion("<think>", True, 7, 3)),
+        (thinking("x", "Hm"), Completion("x", True, 7, 3)),
+        (thinking(None, ""), Completion("", True, 7, 3)),
     ):
         with serve(lambda _, body=body: (200, body)) as (url, _):
             assert Endpoint(url, "m").complete(HELLO) == expected
@@ -58,17 +68,79 @@ def test_tools_are_sent_beside_the_messages_and_calls_come_back_as_text():
     function = {"name": "m.f", "description": "d", "parameters": {"type": "object"}}
     tools = [{"type": "function", "function": function}]
     asked = [{"role": "tools", "content": json.dumps(tools)}, *HELLO]
-    body = completion("Well:", "tool_calls")
-    of = {"name": "m_f", "arguments": '{"x": [1, "</tool_call>"]}'}
-    body["choices"][0]["message"]["tool_calls"] = [
-        {"id": "1", "type": "function", "function": of}
-    ] * 2
-    with serve(lambda _: (200, body)) as (url, requests):
+    call = ("m_f", '{"x": [1, "</tool_call>"]}')
+    with serve(lambda _: (200, called(call, call, content="Well:"))) as (url, requests):
         text = Endpoint(url, "m").complete(asked).text
     assert requests[0]["messages"] == HELLO
     assert requests[0]["tools"][0]["function"] == function | {"name": "m_f"}
     assert text.startswith("Well:\n<tool_call>")
     assert read_tool_calls(text, [function]) == [{"m.f": {"x": [1, "</tool_call>"]}}] * 2
+
+
+def called(*calls, content=None):
+    """The response of a server that parses calls: (name, arguments) each."""
+    body = completion(content, "tool_calls")
+    body["choices"][0]["message"]["tool_calls"] = [
+        {"id": f"own{n}", "type": "function", "function": {"name": name, "arguments": arguments}}
+        for n, (name, arguments) in enumerate(calls)
+    ]
+    return body
+
+
+@pytest.mark.parametrize(
+    ("call", "read"),
+    [
+        (("f", ""), [{"f": {}}]),
+        (("f", None), [{"f": {}}]),
+        (("f", '{"x": 1'), "unparsable"),
+        (("f", '{"x": 1, "x": 2}'), "unparsable"),
+        (("f", "[" * 100_000), "too_long"),
+        (("f", "[" * 10_000), "unparsable"),
+        (("f", 3), "unparsable"),
+        ((None, "{}"), "unparsable"),
+        (([], "{}"), "unparsable"),
+        (("</tool_call>", "{}"), "unparsable"),
+    ],
+)
+def test_calls_of_a_server_are_whatever_it_sends(call, read):
+    with serve(lambda _: (200, called(call))) as (url, _):
+        endpoint = Endpoint(url, "m")
+        found = read_tool_calls(endpoint.complete(HELLO).text, [{"name": "f"}])
+    assert getattr(found, "reason", found) == read
+
+
+def test_calls_go_back_as_they_came_with_their_results():
+    tools = {"role": "tools", "content": json.dumps([{"function": {"name": "f"}}])}
+    own = '<tool_call>\n{"name": "f", "arguments": {"x": 1}}\n</tool_call>'
+    result = {"role": "tool", "content": "3"}
+    with serve(lambda _: (200, called(("f", '{"x":1}'), ("g", "{}"), content="Well:"))) as (
+        url,
+        requests,
+    ):
+        endpoint = Endpoint(url, "m")
+        text = endpoint.complete([tools, *HELLO]).text
+        answer = {"role": "assistant", "content": text}
+        endpoint.complete(
+            [tools, *HELLO, answer, result, result, result, *HELLO, answer, result, result]
+        )
+        written = {"role": "assistant", "content": own}
+        endpoint.complete([tools, *HELLO, written, result, result, answer, result, answer])
+        endpoint.complete([*HELLO, answer, result, result])
+    _, sent, unmatched, plain = (request["messages"] for request in requests)
+    functions = [{"name": "f", "arguments": '{"x":1}'}, {"name": "g", "arguments": "{}"}]
+    for at in (1, 5):
+        assert sent[at]["content"] == "Well:"
+        calls = sent[at]["tool_calls"]
+        assert [call["function"] for call in calls] == functions
+        assert [m.get("tool_call_id") for m in sent[at + 1 : at + 3]] == [
+            call["id"] for call in calls
+        ]
+    assert len({message["tool_call_id"] for message in sent if message["role"] == "tool"}) == 4
+    assert sent[4] == {"role": "user", "content": "3\n\nHello"} and len(sent) == 8
+    # What the model wrote as text stays text, and so do calls without results.
+    users = [{"role": "user", "content": text} for text in ("3\n\n3", "3")]
+    assert unmatched == [*HELLO, written, users[0], answer, users[1], answer]
+    assert plain == [*HELLO, answer, users[0]]
 
 
 HTML = "<!doctype html><html><title>502 Bad Gateway</title></html>"
