@@ -151,6 +151,7 @@ def _fine_tuned_name(config: Config, benchmark: Benchmark, path: pathlib.Path) -
         "warm_start": dataclasses.asdict(config.warm_start),
         "moments": config.memory.moments,
         "limits": _limits(config),
+        **({"thinking": True} if config.model.thinking else {}),
         "demonstrations": [_digest(_texts(part)) for part in _demonstrations(config, benchmark)],
     }
     return _cache_name(f"{path.name}-{benchmark.name}", depends_on)

@@ -27,7 +27,7 @@ TOY = {
     "random": {"simulator.train": False},
     "static": {"simulator.train": False, "tasks.source": "static", "tasks.count": 10},
     "static-variations": {"tasks.source": "static", "simulator.variations": 5},
-    "seed-grpo": {"simulator.method": "grpo", "simulator.invalid_reward": -0.1},
+    "seed-grpo": {"simulator.method": "grpo"},
     "teacher": {"tasks.source": "teacher", "tasks.count": 9},
     "oracle": {"tasks.source": "oracle"},
     "coverage": {"simulator.coverage": 0.5},

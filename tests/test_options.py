@@ -12,7 +12,7 @@ from tests.runs import contents, lines, params, run, same, toy_config
 
 # Beyond `epochs`, each of these exercises one option.
 OPTIONS = {
-    "policy gradient": {"simulator.method": "grpo", "simulator.invalid_reward": -0.1},
+    "policy gradient": {"simulator.method": "grpo"},
     "coverage": {"simulator.coverage": 0.5},
     "grown": {"curriculum.growth.share": 0.5},
     "mixture": {"simulator.mixture": 0.25, "simulator.variations": 4},

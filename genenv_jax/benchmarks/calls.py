@@ -39,6 +39,7 @@ from genenv_jax.benchmarks.safe_parse import (
     parse_literal,
 )
 from genenv_jax.benchmarks.task import TOO_LONG, UNPARSABLE, Rejection
+from genenv_jax.benchmarks.thoughts import after_thoughts
 
 Call = dict[str, dict[str, Any]]  # {name: arguments}
 Found = list[Call] | Rejection
@@ -82,13 +83,14 @@ def read_calls(text: Any, types: Mapping[str, Mapping[str, str]] | None = None) 
     call makes the whole answer a rejection.
 
     Args:
-      text: what a model wrote after its thoughts, at most `MAX_CHARS` characters.
+      text: what a model wrote; after its thoughts, at most `MAX_CHARS` characters.
       types: JSON types of the parameters of each function, for formats that write values as bare text.
 
     Returns:
       {name: arguments} for each call, none only for `[]`; or a `Rejection` with a reason from `safe_parse`.
     """
-    rejection = check_text(text)
+    text = after_thoughts(text)
+    rejection = text if isinstance(text, Rejection) else check_text(text)
     if rejection:
         return rejection
     tag = None if _BARE.match(text) else _TAG.search(text)

@@ -3,17 +3,57 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
+from typing import Any
 
 from genenv_jax.benchmarks.task import UNFINISHED_THOUGHT, Rejection
 
-_OPENS = re.compile(r"\s*<(?:think|thinking|reasoning)>")
-_ENDS = re.compile(r"</(?:think|thinking|reasoning)>")
+_NAMES = "(?:think|thinking|reasoning)"
+TAG = re.compile(rf"</?{_NAMES}>", re.IGNORECASE)
+_OPENS = re.compile(rf"\s*<{_NAMES}>", re.IGNORECASE)
+_ENDS = re.compile(rf"</{_NAMES}>", re.IGNORECASE)
+_LEFT_OPEN = re.compile(rf"<{_NAMES}>\s*\Z", re.IGNORECASE)
+# A closing tag, or a string that may hold one.  No string starts at an escaped quote: that would take
+# quadratic time.
+_ENDS_OR_STRING = re.compile(
+    rf"""({_ENDS.pattern})|(?<![\w\\])(["'])(?:(?!\2)[^\\\n]|\\.)*+\2""", re.IGNORECASE
+)
 
 
-def after_thoughts(text: str) -> str | Rejection:
-    """The text after the last closing thought tag; UNFINISHED_THOUGHT if a thought is never closed.
+def after_thoughts(text: Any) -> Any:
+    """The text after the last thought, or UNFINISHED_THOUGHT as a `Rejection` if a thought is never closed.
 
-    The chat template may have opened the thought, so that the text has only the closing tag.
+    A closing tag also ends a thought that was opened outside the text, unless the tag stands in quotes on one
+    line: those belong to the answer.  Anything but text comes back as it is.
     """
-    *_, answer = _ENDS.split(text)
-    return Rejection(UNFINISHED_THOUGHT) if _OPENS.match(answer) else answer
+    if not isinstance(text, str) or "<" not in text:
+        return text
+    start = 0
+    while True:
+        if opened := _OPENS.match(text, start):
+            end = _ENDS.search(text, opened.end())
+            if not end:
+                return Rejection(UNFINISHED_THOUGHT)
+        else:
+            end = next((found for found in _ENDS_OR_STRING.finditer(text, start) if found[1]), None)
+            if not end:
+                return text[start:]
+        start = end.end()
+
+
+def left_open(prompt: str) -> str:
+    """The opening tag at the end of a prompt, with the white space after it; "" if there is none."""
+    found = _LEFT_OPEN.search(prompt)
+    return found.group() if found else ""
+
+
+def lengths(texts: Sequence[str]) -> dict[str, float]:
+    """Mean lengths of thoughts and of answers in characters; {} if nothing is a thought."""
+    answers = sum(len(said) for text in texts if isinstance(said := after_thoughts(text), str))
+    thoughts = sum(map(len, texts)) - answers
+    if not thoughts:
+        return {}
+    return {
+        "thought_chars_mean": thoughts / len(texts),
+        "answer_chars_mean": answers / len(texts),
+    }

@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 
+from genenv_jax.benchmarks import thoughts
 from genenv_jax.benchmarks.base import Benchmark, Task
 from genenv_jax.benchmarks.shown import reference_text, request_text
 from genenv_jax.evaluate.intervals import evaluation_metrics
@@ -104,12 +105,16 @@ def evaluate(
       on_completion, waiting: see `attempt`.
     Returns:
       the benchmark's metrics over all attempts, and the attempts by task.  An answer cut off by the token
-      limit is scored as it stands.  If answers could not be scored, the metrics count them by reason.
+      limit is scored as it stands.  If answers could not be scored, the metrics count them by reason.  If
+      there are thoughts, the metrics have the mean lengths of thoughts and of answers.
     """
     attempts = attempt(benchmark, tasks, chat_model, scorer, on_completion, waiting)
     reasons = [a.score.reason for of in attempts for a in of]
     failed = collections.Counter(reason for reason in reasons if reason in FAILED_SCORES)
-    return evaluation_metrics(benchmark, attempts) | dict(failed), attempts
+    metrics = evaluation_metrics(benchmark, attempts) | dict(failed)
+    return metrics | thoughts.lengths(
+        [said for of in attempts for a in of for said in a.answers]
+    ), attempts
 
 
 def metric_name(mode: str, name: str) -> str:

@@ -12,6 +12,7 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
+from genenv_jax.benchmarks import thoughts
 from genenv_jax.models import huggingface
 from genenv_jax.models.config import TransformerConfig
 from genenv_jax.models.make import MakeConfig
@@ -46,6 +47,8 @@ class ModelConfig(Settings):
         projections, "full": only its input, "offload": its input, in host memory.
       attention: the kernel; "auto" is splash on TPUs and xla elsewhere.
       unroll_layers: unrolls the loop over layers: slower to compile, a third faster to train on a CPU.
+      thinking: lets both players think before they answer, if the chat template has the switch
+        `enable_thinking`.  Thoughts count towards the limits of answers, and are trained on.
       make: the small model that is made where `path` is "".
     """
 
@@ -55,6 +58,7 @@ class ModelConfig(Settings):
     remat: str = choice("full", "none", "dots", "offload")
     attention: str = choice("auto", "xla", "splash", "cudnn")
     unroll_layers: bool = False
+    thinking: bool = False
     make: MakeConfig = MakeConfig()
 
     def options(self, platform: str) -> dict[str, Any]:
@@ -80,6 +84,7 @@ class LanguageModel:
       eos_ids: token ids that end a completion; the first is the one to write.
       pad_id: token id that fills unused positions; never used to tell padding from text.
       path: the directory.
+      thinking: what the chat template is told to do, if it can switch thoughts on and off.
     """
 
     config: TransformerConfig
@@ -88,9 +93,10 @@ class LanguageModel:
     eos_ids: tuple[int, ...]
     pad_id: int
     path: pathlib.Path
+    thinking: bool = False
 
     @classmethod
-    def load(cls, path: str | os.PathLike, **options: Any) -> LanguageModel:
+    def load(cls, path: str | os.PathLike, thinking: bool = False, **options: Any) -> LanguageModel:
         """Reads everything but the weights from a model directory or a model on the hub.
 
         The end tokens are the tokenizer's, plus those of generation_config.json (if it has none, those
@@ -98,11 +104,12 @@ class LanguageModel:
 
         Args:
           path: directory or hub id, see `huggingface.resolve`.
+          thinking: see `ModelConfig`.
           options: dtype, remat and unroll_layers of `TransformerConfig`.
         Raises:
           FileNotFoundError: the directory, its configuration or its tokenizer is missing.
           ValueError: a file is damaged, the architecture is not supported, there is no end token,
-            or the tokenizer does not match the model.
+            the tokenizer does not match the model, or the chat template cannot switch thoughts on.
         """
         path = huggingface.resolve(path)
         hf_config = huggingface.read_config(path)
@@ -135,7 +142,15 @@ class LanguageModel:
                     f"{path}: {name} token id {token} is outside the vocabulary of the model, "
                     f"whose vocab_size is {config.vocab_size}"
                 )
-        return cls(config, hf_config, tokenizer, eos_ids, pad_id, path)
+        model = cls(config, hf_config, tokenizer, eos_ids, pad_id, path, thinking)
+        off = dataclasses.replace(model, thinking=False)
+        asked = _ASKED[1:]
+        if thinking and not model.opened_thought and model._render(asked) == off._render(asked):
+            raise ValueError(
+                "config.model.thinking = True: expected a chat template with the switch enable_thinking; "
+                f"the one of {path} has none"
+            )
+        return model
 
     def load_params(self, shardings: Params | None = None, param_dtype: Any = "float32") -> Params:
         """Loads the directory's weights, see `huggingface.load_params`."""
@@ -259,6 +274,14 @@ class LanguageModel:
                 return keys
         return None
 
+    @functools.cached_property
+    def opened_thought(self) -> str:
+        """The tag with which the chat template opens a thought before an answer; "" if it opens none."""
+        try:
+            return thoughts.left_open(self._render(_ASKED[1:]))
+        except ValueError:
+            return ""
+
     def _around(
         self, messages: Sequence[Mapping[str, str]], reply: Sequence[Mapping[str, str]]
     ) -> tuple[str, str, list[str], str]:
@@ -351,20 +374,24 @@ class LanguageModel:
             return self.tokenizer.encode(text, add_special_tokens=False)
         ids: list[int] = []
         for piece in re.split(f"({'|'.join(map(re.escape, control))})", text):
-            ids += self.tokenizer.encode(
-                piece, add_special_tokens=False, split_special_tokens=piece in control
-            )
+            # In two parts: the option splits only tokens that are marked as special.
+            for part in (piece[:1], piece[1:]) if piece in control else (piece,):
+                ids += self.tokenizer.encode(
+                    part, add_special_tokens=False, split_special_tokens=piece in control
+                )
         return ids
 
     def decode(self, ids: Iterable[int]) -> str:
-        """Text of token ids, without control tokens; tags that are special tokens are kept.
+        """Text of a completion's token ids, without control tokens; tags that are special tokens are kept.
+
+        It begins with the tag of the thought that the template opened before the completion, if any.
 
         Never raises: ids without a token (models have more rows than tokens) are dropped, and bytes
         that are not UTF-8 become U+FFFD.
         """
         known, control = range(self.config.vocab_size), self._control_tokens.values()
         ids = (int(token) for token in ids)
-        return self.tokenizer.decode(
+        return self.opened_thought + self.tokenizer.decode(
             [token for token in ids if token in known and token not in control],
             skip_special_tokens=False,
             clean_up_tokenization_spaces=False,
@@ -372,12 +399,18 @@ class LanguageModel:
 
     @functools.cached_property
     def _control_tokens(self) -> dict[str, int]:
-        """The special tokens that begin, end or pad texts and turns, with their ids.
+        """The tokens that begin, end or pad texts and turns, with their ids.
 
-        These are the ones in the template's plain conversations; without a template, all of them.
+        These are the special tokens in the template's plain conversations; without a template, all of them.
+        Some tokenizers, such as R1's, do not mark theirs as special, but they stand in angle brackets.  The
+        tags of thoughts are not among them, although a template may write one before an answer.
         """
-        added = self.tokenizer.added_tokens_decoder
-        special = {token.content: number for number, token in added.items() if token.special}
+        special = {
+            token.content: number
+            for number, token in self.tokenizer.added_tokens_decoder.items()
+            if (token.special or re.fullmatch(r"<\S+>", token.content))
+            and not thoughts.TAG.fullmatch(token.content)
+        }
         turns = [{"role": role, "content": "a"} for role in ("system", "user", "assistant", "user")]
         for messages in (turns, turns[1:]):  # some templates reject system messages
             try:
@@ -402,8 +435,8 @@ class LanguageModel:
                 tokenize=False,
                 # Llama 3's templates insert today's date by default; a prompt must not depend on the day.
                 date_string="26 Jul 2024",
-                # Qwen3's think first by default; here the whole answer is read, and its length is limited.
-                enable_thinking=False,
+                # Qwen3's think first by default.
+                enable_thinking=self.thinking,
             )
         except Exception as error:  # a template is a program and may raise anything
             raise ValueError(

@@ -99,9 +99,10 @@ def open_mesh(config: Config) -> Mesh:
 def open_model(config: Config, path: str | os.PathLike[str], mesh: Mesh) -> ModelOnMesh:
     """Reads the model in the directory `path`, except for its weights.
 
-    Raises ValueError if the mesh does not divide the model.
+    Raises ValueError if the mesh does not divide the model, or it cannot think as configured.
     """
-    model = LanguageModel.load(path, **config.model.options(mesh.devices.flat[0].platform))
+    options = config.model.options(mesh.devices.flat[0].platform)
+    model = LanguageModel.load(path, config.model.thinking, **options)
     if mesh.size > 1:
         param_shardings(model.config, mesh)  # raises if the mesh does not divide the model
     return ModelOnMesh(model, mesh if mesh.size > 1 else None)

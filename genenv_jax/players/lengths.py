@@ -16,7 +16,7 @@ class LimitsConfig(Settings):
 
     Attributes:
       agent_prompt: longest prompt of the agent.
-      agent_response: longest single answer of the agent.
+      agent_response: longest single answer of the agent, thoughts included.
       agent_episode: longest episode, answers and observations together; 0: no training on episodes.
       simulator_prompt: longest prompt of the simulator.
       simulator_response: longest task that the simulator writes.

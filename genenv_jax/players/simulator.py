@@ -30,7 +30,6 @@ class SimulatorConfig(PlayerConfig):
       success_rate_over: p̂ over a seed's n variations together ("batch", Eq. 2), or over each "task".
       method: "rwr", the paper's; "grpo": policy gradient; its advantage is R_env minus the seed's mean.
       coverage: c in w / share^c, with the share of records that ask for the same skill (`rl.weights`).
-      invalid_reward: R_env of a rejected generation, under "grpo".
       mixture: share of the variations that the initial simulator writes.
       kl_coef: coefficient of the KL penalty to the initial simulator.
       kl_cap: largest KL of one update, in nats a token; 0: no cap.
@@ -44,7 +43,6 @@ class SimulatorConfig(PlayerConfig):
     success_rate_over: str = choice("batch", "task")
     method: str = choice("rwr", "grpo")
     coverage: float = within(0.0, 0)
-    invalid_reward: float = within(0.0, -1e9, 0)
     mixture: float = within(0.0, 0, 1)
     kl_coef: float = within(0.01, 0)
     kl_cap: float = within(0.1, 0)

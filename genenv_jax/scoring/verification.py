@@ -190,13 +190,13 @@ def inspect(
       admit: PROVEN, or PARSED: a task that parses but fails its checks passes anyway, with the simulator's
         own answer, unless it exceeds a bound or the benchmark cannot use it.
     """
-    if not text.strip():
-        return Rejection(base.EMPTY)
-    if not done:
-        return Rejection(base.TRUNCATED, "no end token before the limit")
     said = after_thoughts(text)
     if isinstance(said, Rejection):
         return said
+    if not said.strip():
+        return Rejection(base.EMPTY)
+    if not done:
+        return Rejection(base.TRUNCATED, "no end token before the limit")
     task = benchmark.parse(said, seed, task_id, generation)
     if isinstance(task, Rejection):
         return task

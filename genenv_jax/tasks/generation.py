@@ -111,10 +111,10 @@ class TaskBatch:
             table[g.row, g.column] = g.weight
         return table
 
-    def r_env(self, invalid_reward: float) -> np.ndarray:
-        """(S, n) R_env: `invalid_reward` for rejected generations, NaN for tasks without attempts."""
+    def r_env(self) -> np.ndarray:
+        """(S, n) R_env: 0 for rejected generations, NaN for tasks without attempts."""
         table = np.full(self.rollouts.lengths.shape, np.nan)
         for g in self.generations:
             if g.rejection or g.attempts:
-                table[g.row, g.column] = invalid_reward if g.rejection else g.r_env
+                table[g.row, g.column] = 0.0 if g.rejection else g.r_env
         return table

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from genenv_jax.benchmarks import thoughts
 from genenv_jax.benchmarks.base import UNDECIDED, Benchmark, Task, skills
 from genenv_jax.rl.rewards import difficulty_filter
 from genenv_jax.tasks.generation import Generation
@@ -27,6 +28,7 @@ def generation_metrics(
         "valid_share": np.mean([g.task is not None for g in generations]),
         "grown_share": np.mean([g.seed.origin == "generated" for g in generations]),
     }
+    metrics |= thoughts.lengths([g.text for g in generations])
     reasons = Counter(g.rejection.reason for g in generations if g.rejection)
     metrics |= {f"rejected/{reason}": count for reason, count in reasons.items()}
     attempted = [g for g in generations if g.attempts]

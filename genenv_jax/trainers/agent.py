@@ -12,6 +12,7 @@ from typing import Any
 import jax
 import numpy as np
 
+from genenv_jax.benchmarks import thoughts
 from genenv_jax.benchmarks.base import Benchmark, Task
 from genenv_jax.parallel import processes
 from genenv_jax.players import learner
@@ -274,7 +275,8 @@ class _Groups:
     def __init__(self):
         self._rewards: list[np.ndarray] = []
         self._lengths: list[np.ndarray] = []
-        self._valid, self._turns, self._played = 0, 0, False
+        self._answers: list[str] = []
+        self._valid, self._played = 0, False
         self._failed: collections.Counter[str] = collections.Counter()
 
     def add(self, attempts: Sequence[Sequence[Attempt]], rollouts: Rollouts) -> np.ndarray:
@@ -288,11 +290,14 @@ class _Groups:
         reasons = [score.reason for of in scores for score in of]
         self._failed.update(reason for reason in reasons if reason in FAILED_SCORES)
         self._played |= rollouts.loss_mask is not None
-        self._turns += sum(len(a.answers) for of in attempts for a in of)
+        self._answers += [answer for of in attempts for a in of for answer in a.answers]
         return reward
 
     def metrics(self) -> dict[str, float]:
-        """Means over all groups, and the number of answers that could not be scored, by reason."""
+        """Means over all groups, and the number of answers that could not be scored, by reason.
+
+        With thoughts also their and the answers' mean lengths, in characters.
+        """
         reward = np.concatenate(self._rewards)
         judged = reward[~np.isnan(reward)]
         return {
@@ -300,6 +305,7 @@ class _Groups:
             "response_length_mean": float(np.concatenate(self._lengths).mean()),
             "zero_variance_share": float(zero_variance(reward).mean()),
             "valid_share": self._valid / reward.size,
-            **({"turns_mean": self._turns / reward.size} if self._played else {}),
+            **({"turns_mean": len(self._answers) / reward.size} if self._played else {}),
+            **thoughts.lengths(self._answers),
             **self._failed,
         }

@@ -233,7 +233,7 @@ class PolicyGradient(_Learning):
     def _weights(self, batch: TaskBatch) -> np.ndarray:
         # Centred within its seed, a generation's advantage reflects the simulator's writing, not the seed.
         # Not divided by the std, so that seeds with near-equal rewards do not dominate the gradient.
-        return group_advantages(batch.r_env(self._simulator.config.invalid_reward), scale="none")
+        return group_advantages(batch.r_env(), scale="none")
 
     def _passes(
         self,

@@ -295,7 +295,11 @@ def _encode(
 
 
 def _encode_answer(model: LanguageModel, answer: str) -> tuple[list[int], list[bool]]:
-    tokens = [*model.encode(answer), model.eos_ids[0]]
+    tag = model.opened_thought.strip()
+    thought = (
+        tag and f"\n{tag.replace('<', '</')}\n\n"
+    )  # an empty one, as Qwen3's templates write it
+    tokens = [*model.encode(thought + answer), model.eos_ids[0]]
     return tokens, [True] * len(tokens)
 
 

@@ -36,8 +36,9 @@ def test_an_episode_goes_turn_by_turn_and_shows_results(benchmark):
     episode = benchmark.episode(task)
     assert benchmark.is_interactive(task) and not benchmark.is_interactive(turn([]))
     assert [m["role"] for m in episode.messages()] == ["system", "user"]
-    assert episode.step("[touch(file_name='x')]") is None
-    assert episode.messages()[-1]["content"] == "Results of the calls:\ntouch: None"
+    assert episode.step("<think>A file.</think>[touch(file_name='x')]") is None
+    answer, results = [message["content"] for message in episode.messages()[-2:]]
+    assert (answer, results) == ("[touch(file_name='x')]", "Results of the calls:\ntouch: None")
     assert episode.step("Done.") is None
     # The next request; roles take turns, as chat templates ask.
     assert [m["role"] for m in episode.messages()[1:]] == ["user", "assistant"] * 2 + ["user"]

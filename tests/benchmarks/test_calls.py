@@ -13,11 +13,9 @@ from genenv_jax.benchmarks.task import (
     NOT_TEXT,
     TOO_DEEP,
     TOO_LONG,
-    UNFINISHED_THOUGHT,
     UNPARSABLE,
     Rejection,
 )
-from genenv_jax.benchmarks.thoughts import after_thoughts
 from genenv_jax.benchmarks.tools import (
     as_python,
     json_schema,
@@ -201,25 +199,8 @@ _PIECES = st.sampled_from(
 
 @given(st.lists(_PIECES, max_size=40).map("".join))
 def test_any_text_has_a_verdict(text):
-    said = after_thoughts(text)
-    found = said if isinstance(said, Rejection) else read_calls(said, TYPES)
+    found = read_calls(text, TYPES)
     assert isinstance(found, Rejection) or len(found) <= calls.MAX_CALLS
-
-
-@pytest.mark.parametrize(
-    ("text", "want"),
-    [
-        ("f(x=1)", "f(x=1)"),
-        ("<think>g(x=2)</think>\n\nf(x=1)", "\n\nf(x=1)"),
-        ("g(x=2)</think>f(x=1)", "f(x=1)"),  # the template opened the thought
-        ("<reasoning>a</reasoning><think>b</think>f(x=1)", "f(x=1)"),
-        ('[f(x="<think>")]', '[f(x="<think>")]'),
-        ("<think>f(x=1)", Rejection(UNFINISHED_THOUGHT)),
-        ("<think>a</think><thinking>f(x=1)", Rejection(UNFINISHED_THOUGHT)),
-    ],
-)
-def test_thoughts(text, want):
-    assert after_thoughts(text) == want
 
 
 def test_descriptions_become_json_schema():

@@ -114,9 +114,10 @@ def test_a_template_that_lets_the_model_think_is_named(make, tmp_path):
     assert "enable_thinking" not in make()["card"]
     thinks = tiny.CHAT_TEMPLATE + "{{ 'no' if enable_thinking is defined else 'yes' }}"
     tiny.write_tokenizer(tmp_path / "base", chat_template=thinks)
-    assert (
-        "--default-chat-template-kwargs '{\"enable_thinking\": false}'` to vLLM" in make()["card"]
-    )
+    for thinking, given in ((False, "false"), (True, "true")):
+        text = make(**{"model.thinking": thinking})["card"]
+        assert f"`enable_thinking={thinking}`" in text
+        assert f"--default-chat-template-kwargs '{{\"enable_thinking\": {given}}}'` to vLLM" in text
 
 
 def test_adapters_have_a_card_of_their_own(make):

@@ -91,7 +91,8 @@ def test_lengths_are_of_what_the_agent_wrote():
     toy = Toy()
     task, right, broken = toy.tasks("seed")[0], base.Score(1.0, True, True), base.ENVIRONMENT_ERROR
     scores = [right, base.Score(0.0, False, False, broken)]
-    attempts = [Attempt(task, i, ("ok",), True, score) for i, score in enumerate(scores)]
+    said = ("<think>so</think>ok",), ("ok", "ok")
+    attempts = [Attempt(task, i, said[i], True, score) for i, score in enumerate(scores)]
     actions = np.zeros((1, G, 40), bool)
     actions[0, 0, :4], actions[0, 1, 10:13] = True, True
     rollouts = Rollouts(
@@ -102,7 +103,9 @@ def test_lengths_are_of_what_the_agent_wrote():
     assert dataclasses.replace(rollouts, loss_mask=None).num_generated.tolist() == [[40, 30]]
     groups = _Groups()
     groups.add([attempts], rollouts)
-    assert groups.metrics()["response_length_mean"] == 3.5
+    metrics = groups.metrics()
+    assert (metrics["response_length_mean"], metrics["turns_mean"]) == (3.5, 1.5)
+    assert (metrics["thought_chars_mean"], metrics["answer_chars_mean"]) == (17 / 3, 2)
     generation = Generation(0, 0, task, base.SeedStatistics(), "", task=task)
     result = Interaction()
     _record(result, 0, generation, 2, rollouts.num_generated[0], attempts)

@@ -26,6 +26,7 @@ from genenv_jax.benchmarks.calls import MAX_CALLS
 from genenv_jax.benchmarks.grounding import leaves
 from genenv_jax.benchmarks.safe_parse import MAX_CHARS, check_text
 from genenv_jax.benchmarks.task import FORCE_TERMINATED, TOO_LONG, TOO_MANY_CALLS
+from genenv_jax.benchmarks.thoughts import after_thoughts
 from genenv_jax.benchmarks.tools import read_tool_calls
 
 ABOUT = "conversations only grow; answers, calls and results are bounded"
@@ -103,8 +104,9 @@ class ShortenedEpisode(_Conversation):
         return prompts.agent_messages(self._task, log=self._messages)
 
     def shown(self, answer: str) -> str:
-        """A broken answer can have any length and content, so the agent sees it shortened."""
-        return prompts.readable(answer) if isinstance(answer, str) else ""
+        """Without its thoughts, and shortened: a broken answer can have any length and content."""
+        said = after_thoughts(answer)
+        return prompts.readable(said) if isinstance(said, str) else ""
 
     def take(self, answer: str) -> Score | Sequence[Message]:
         """See `Episode.take`."""

@@ -20,6 +20,7 @@ from genenv_jax.benchmarks.base import Rejection
 from genenv_jax.benchmarks.calls import read_calls
 from genenv_jax.benchmarks.custom import calls
 from genenv_jax.benchmarks.safe_parse import check_text
+from genenv_jax.benchmarks.thoughts import after_thoughts
 from genenv_jax.benchmarks.wording import words
 
 EXACT, F1, NUMERIC, CALL = "exact", "f1", "numeric", "call"
@@ -124,6 +125,9 @@ def succeeds(checker: str, reward: float) -> bool:
 
 def extract(text: str) -> str:
     """The answer in a text, stripped; see the module's docstring."""
+    text = after_thoughts(text)
+    if isinstance(text, Rejection):
+        return ""
     if "<answer>" in text:
         return scoring.extract(text)
     begin = text.rfind(_BOXED)

@@ -1,0 +1,158 @@
+"""Thoughts before an answer: where they end, and that no benchmark takes them for the answer."""
+
+import sys
+import time
+
+import pytest
+
+from genenv_jax.benchmarks import registry, thoughts
+from genenv_jax.benchmarks.base import Rejection
+from genenv_jax.benchmarks.bfcl import backends
+from genenv_jax.benchmarks.task import UNFINISHED_THOUGHT
+from genenv_jax.benchmarks.thoughts import after_thoughts
+from genenv_jax.scoring.verification import inspect
+from tests.benchmarks import bfcl_classes, custom_files
+from tests.benchmarks.small import ALL_WRITERS
+
+OPEN = Rejection(UNFINISHED_THOUGHT)
+
+
+@pytest.mark.parametrize(
+    ("text", "want"),
+    [
+        ("f(x=1)", "f(x=1)"),
+        ("<think>g(x=2)</think>\n\nf(x=1)", "\n\nf(x=1)"),
+        ("g(x=2)</think>f(x=1)", "f(x=1)"),  # opened outside the text
+        ("a</think>b</think>c", "c"),
+        (" \n<reasoning>a</reasoning><think>b</think>f(x=1)", "f(x=1)"),
+        ("<think>a<think>b</think>c</think>f(x=1)", "f(x=1)"),
+        ("<THINK>a</Think>f(x=1)", "f(x=1)"),
+        # In quotes, a tag belongs to the answer, but not in an opened thought.
+        ('[f(x="<think>")]', '[f(x="<think>")]'),
+        ('[f(x="a</think>b")]', '[f(x="a</think>b")]'),
+        ("<think>a</think>[f(x='</think>')]", "[f(x='</think>')]"),
+        ('{"x": "a\\"</think>\\"b"}', '{"x": "a\\"</think>\\"b"}'),
+        ('<think>Not "</think>" yet.\n</think>f(x=1)', "f(x=1)"),
+        ('<think>"a</think>"b"', '"b"'),
+        ("It's a.</think>It's b.", "It's b."),
+        ("<think>f(x=1)", OPEN),
+        ("<think>a</think><thinking>f(x=1)", OPEN),
+        ("a</think><think>f(x=1)", OPEN),
+        ("</think>", ""),
+        (None, None),
+    ],
+)
+def test_where_thoughts_end(text, want):
+    assert after_thoughts(text) == want
+    assert want == OPEN or after_thoughts(want) == want
+
+
+@pytest.mark.parametrize(
+    "piece",
+    [
+        "<think>",
+        "</think>",
+        "<think></think>",
+        "</think> ",
+        '"',
+        '\\"',
+        '"\\" ',
+        " ' \"",
+        "\\",
+        "<",
+    ],
+)
+def test_any_text_takes_linear_time(piece):
+    start = time.process_time()
+    after_thoughts(piece * 100_000), after_thoughts(f'"{piece * 100_000}</think>')
+    assert time.process_time() - start < 2
+
+
+def test_lengths():
+    assert thoughts.lengths(["a", "bc"]) == {} == thoughts.lengths([])
+    found = thoughts.lengths(["<think>a</think>bc", "</think>", "<think>", "d"])
+    assert found == {"thought_chars_mean": (16 + 8 + 7) / 4, "answer_chars_mean": 3 / 4}
+
+
+# Options of the benchmarks, with every kind of task: single answers, then episodes.
+OPTIONS = {
+    "bfcl": {},
+    "api_bank": {},
+    "alfworld": {},
+    "bamboogle": {"seed_fraction": 0.5},
+    "travelplanner": {},
+    "custom": custom_files.OPTIONS,
+    "dial": {},
+    "dial_turns": {},
+    "bfcl, conversations": {"multi_turn_rule": "conversation", "episodes": True},
+    "alfworld, games": {"episodes": True, "eval_protocol": "episode", "played_on": "rules"},
+    "bamboogle, search": {"mode": "search", "seed_fraction": 0.5},
+}
+LONG = "<think>" + "I call [f(x=1)]. " * 6_000 + "</think>"
+
+
+@pytest.fixture(scope="module", params=OPTIONS)
+def benchmark(request, tmp_path_factory):
+    name, options = request.param.partition(",")[0], OPTIONS[request.param]
+    if name in ALL_WRITERS:
+        options = {**options, "data_dir": str(ALL_WRITERS[name](tmp_path_factory.mktemp(name)))}
+    with pytest.MonkeyPatch.context() as patch:
+        if "multi_turn_rule" in options:
+            patch.setattr(backends, "is_installed", lambda: True)
+            for module in ("gorilla_file_system", "math_api"):
+                patch.setitem(sys.modules, f"{backends._PACKAGE}.{module}", bfcl_classes)
+        yield registry.make_benchmark(name, **options)
+
+
+def attempted(benchmark, task, form):
+    """The score of the reference answers, each written in the form."""
+    if not benchmark.is_interactive(task):
+        return benchmark.score(task, form.replace("{}", benchmark.agent_answer(task)))
+    episode, score = benchmark.episode(task), None
+    for answer in benchmark.agent_answers(task):
+        score = episode.step(form.replace("{}", answer))
+        if score:
+            break
+    return score
+
+
+def some_tasks(benchmark):
+    """Two of each category."""
+    seen, tasks = {}, [*benchmark.tasks("seed"), *benchmark.tasks("eval")]
+    for task in tasks:
+        seen.setdefault((task.category, task.origin), []).append(task)
+    return [task for of in seen.values() for task in of[:2]]
+
+
+@pytest.mark.parametrize(
+    ("form", "outcome"),
+    [
+        ('<think>\nHm, {}? It\'s "so".\n</think>\n\n{}', "right"),
+        ("Hm, [f(x=1)]!\n</think>\n{}", "right"),
+        (" <reasoning>a</reasoning><think>b<think>c</think>d</think>{}", "right"),
+        (LONG + "{}", "right"),
+        ("<think>{}</think>", "nothing"),
+        ("<think>\n{}", UNFINISHED_THOUGHT),
+        ("<think>a</think><think>{}", UNFINISHED_THOUGHT),
+    ],
+)
+def test_what_counts_follows_the_thoughts(benchmark, form, outcome):
+    tasks = some_tasks(benchmark)
+    assert tasks
+    for task in tasks:
+        score = attempted(benchmark, task, form)
+        if outcome == "right":
+            assert score == attempted(benchmark, task, "{}") and score.reward == 1.0, task.id
+        elif outcome == "nothing":
+            assert not score or (score.reward == 0.0 and score.reason)
+        else:
+            assert (score.reward, score.valid, score.reason) == (0.0, False, outcome)
+    for seed in benchmark.tasks("seed")[:3]:
+        written = benchmark.simulator_answer(seed)
+        text, about = form.replace("{}", written), {"seed": seed, "task_id": "g", "generation": 0}
+        for done in (True, False):
+            made = inspect(benchmark, text, done=done, **about)
+            if outcome == "right":
+                assert made == inspect(benchmark, written, done=done, **about)
+            else:
+                assert made.reason == ("empty" if outcome == "nothing" else outcome)
