@@ -23,7 +23,7 @@ from genenv_jax.models.config import TransformerConfig
 from genenv_jax.models.scoring import CompletionBatch, score_completions
 from genenv_jax.players import learner
 from genenv_jax.players.optimizer import OptimizerConfig, make_optimizer
-from genenv_jax.rl.grpo import GRPOConfig
+from genenv_jax.rl.losses import LossConfig
 from genenv_jax.sampling.draw import SamplingParams
 from genenv_jax.sampling.engine import Engine
 
@@ -151,13 +151,7 @@ class Ours:
         return learner.GRPOBatch(self._batch(work), old, ref, work.advantages())
 
 
-_LOSS = GRPOConfig(
-    clip_low=GRPO["clip"],
-    clip_high=GRPO["clip"],
-    dual_clip=0.0,
-    kl_coef=GRPO["kl_coef"],
-    entropy_coef=0.0,
-)
+_LOSS = LossConfig(kl_coef=GRPO["kl_coef"], entropy_coef=0.0)  # its clip is GRPO["clip"]
 
 
 def _optimizer() -> Any:

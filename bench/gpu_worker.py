@@ -26,7 +26,7 @@ from genenv_jax.models.scoring import CompletionBatch
 from genenv_jax.parallel.rules import param_shapes
 from genenv_jax.players import learner
 from genenv_jax.players.optimizer import OptimizerConfig, make_optimizer
-from genenv_jax.rl.grpo import GRPOConfig
+from genenv_jax.rl.losses import LossConfig
 from genenv_jax.sampling.draw import SamplingParams
 from genenv_jax.sampling.engine import Engine
 from genenv_jax.typing import Params
@@ -104,7 +104,7 @@ class Accelerator:
         del trained
         old = jnp.full((work.prompts, work.group, work.new), -np.log(config.vocab_size))
         batch = learner.GRPOBatch(batch, old, old, advantages)
-        step = learner.make_grpo_step(config, GRPOConfig(), optimizer, o["micro_batches"])
+        step = learner.make_grpo_step(config, LossConfig(), optimizer, o["micro_batches"])
         step = step.lower(state, frozen, batch).compile()
 
         def run() -> None:

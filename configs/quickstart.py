@@ -52,7 +52,7 @@ def get_config(arg: str = ""):
     config.limits.prompt_buckets = ()
 
     config.agent.learning_rate = 3e-4
-    config.agent.advantage_scale = "none"
+    config.agent.advantages = "centred"
     config.agent.group_size = 10  # k / 10 can meet the band 0.5 ± 0.1 exactly
     # Many small updates, each on informative groups, teach more from the same tokens.
     config.agent.groups = "informative"

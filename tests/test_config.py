@@ -54,7 +54,7 @@ def test_the_papers_settings():
     assert (agent.batch_size, simulator.batch_size, config.epochs) == (64, 64, 10)
     assert (agent.group_size, simulator.variations, agent.minibatch_size) == (8, 4, 16)
     assert (curriculum.alpha, curriculum.beta, curriculum.k_min) == (0.5, 2.0, 0.1)
-    assert (agent.clip_low, agent.clip_high, agent.kl_coef) == (0.2, 0.2, 0.001)
+    assert (agent.loss, agent.advantages, agent.kl_coef) == ("grpo", "group", 0.001)
     assert (config.limits.agent_prompt, config.limits.agent_response) == (4096, 512)
     assert simulator.rwr_temperature == 1.0
 

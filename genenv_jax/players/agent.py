@@ -6,19 +6,22 @@ import dataclasses
 
 from genenv_jax.players.player import Player, PlayerConfig, Setup
 from genenv_jax.players.policy import Policy
-from genenv_jax.rl.grpo import GRPOConfig
+from genenv_jax.rl.advantages import ADVANTAGES
+from genenv_jax.rl.losses import LossConfig
 from genenv_jax.sampling.episodes import EpisodeEngine
 from genenv_jax.settings import choice, within
 from genenv_jax.typing import Params, PRNGKey, WarmUp
 
 
 @dataclasses.dataclass(frozen=True)
-class AgentConfig(PlayerConfig, GRPOConfig):
-    """`config.agent`: settings of the player, of GRPO, and of its tasks and groups.
+class AgentConfig(PlayerConfig, LossConfig):
+    """`config.agent`: settings of the player, of its loss, and of its tasks and groups.
 
     Attributes:
       group_size: rollouts per task.
-      advantage_scale: "std" divides by the group's sample standard deviation; "none" does not (Dr. GRPO).
+      advantages: a reward less its group's mean, divided by the standard deviation ("group"), by nothing
+        ("centred", Dr. GRPO) or by the mean ("maxrl"), or less the mean of the others ("rloo").
+      mask_truncated: leave answers that the token limit cut off out of the loss (DAPO).
       groups: groups of rollouts to train on: "all", or only the "informative" ones, whose rewards differ, as
         in DAPO's dynamic sampling (arXiv 2503.14476); batches are then filled up with later groups.
       base_share: share of the training tasks that come from the data set; the agent attempts them anew.
@@ -26,7 +29,8 @@ class AgentConfig(PlayerConfig, GRPOConfig):
     """
 
     group_size: int = within(8, 1)
-    advantage_scale: str = choice("std", "none")
+    advantages: str = choice(*ADVANTAGES)
+    mask_truncated: bool = False
     groups: str = choice("all", "informative")
     base_share: float = within(0.2, 0, 1)
     replay_share: float = within(0.0, 0, 1)

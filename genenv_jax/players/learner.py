@@ -17,7 +17,7 @@ from genenv_jax.models.config import TransformerConfig
 from genenv_jax.models.lora import join
 from genenv_jax.models.scoring import CompletionBatch, completion_logprobs
 from genenv_jax.parallel.rules import stored_params
-from genenv_jax.rl import grpo, rwr
+from genenv_jax.rl import losses, rwr
 from genenv_jax.typing import Array, Params
 
 
@@ -125,8 +125,7 @@ def accumulate(loss_fn: Callable, params: Params, batch: Any, micro_batches: int
 class GRPOBatch(NamedTuple):
     """A mini-batch of rollouts.
 
-    old_logp, ref_logp: (b, g, c).  advantages: (b, g) or (b, g, c).  on_policy: (b, g).
-    See `grpo.grpo_loss`.
+    old_logp, ref_logp: (b, g, c).  advantages, on_policy: (b, g).  See `losses.policy_loss`.
     """
 
     rollouts: CompletionBatch
@@ -138,28 +137,23 @@ class GRPOBatch(NamedTuple):
 
 def make_grpo_step(
     config: TransformerConfig,
-    loss: grpo.GRPOConfig,
+    loss: losses.LossConfig,
     optimizer: optax.GradientTransformation,
     micro_batches: int = 1,
+    longest: int = 1,
 ) -> Callable[[TrainState, Params, GRPOBatch], tuple[TrainState, dict[str, Array]]]:
-    """A jitted GRPO step; the state is donated.  b must be a multiple of `micro_batches`."""
+    """A jitted step of a policy gradient by a loss of `losses.LOSSES`; the state is donated.
+
+    b must be a multiple of `micro_batches`.  longest: most tokens of a completion, for "dr_grpo".
+    """
 
     def step(state: TrainState, frozen: Params, batch: GRPOBatch):
-        total = grpo.denominator(batch.rollouts.mask, loss.aggregation)
+        constants = losses.constants(batch.rollouts.mask, longest, loss)
 
         def loss_fn(params, part: GRPOBatch):
-            logp, entropy = completion_logprobs(join(frozen, params), part.rollouts, config)
-            return grpo.grpo_loss(
-                logp,
-                entropy,
-                part.old_logp,
-                part.ref_logp,
-                part.advantages,
-                part.rollouts.mask,
-                total,
-                loss,
-                part.on_policy,
-            )
+            of_policy = completion_logprobs(join(frozen, params), part.rollouts, config)
+            given = part.old_logp, part.ref_logp, part.advantages, part.rollouts.mask
+            return losses.policy_loss(losses.Inputs(*of_policy, *given), constants, part.on_policy)
 
         gradient, metrics = accumulate(loss_fn, state.params, batch, micro_batches)
         gradient = stored_params(gradient, config)
@@ -256,7 +250,7 @@ def make_supervised_step(
     """A jitted maximum-likelihood step on completions, averaged over tokens; the state is donated."""
 
     def step(state: TrainState, frozen: Params, batch: CompletionBatch):
-        total = grpo.denominator(batch.mask, "token-mean")
+        total = jnp.maximum(jnp.sum(batch.mask), 1.0)
 
         def loss_fn(params, part: CompletionBatch):
             logp, _ = completion_logprobs(join(frozen, params), part, config)

@@ -1,44 +1,38 @@
-"""Group-relative advantages (Shao et al., 2024, DeepSeekMath, section 4.1)."""
+"""Advantages of a task's rollouts, from the rewards of its group alone."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import numpy as np
 
+# Each maps the rewards (n,) of a group, not all equal, to advantages.
+ADVANTAGES: dict[str, Callable[[np.ndarray], np.ndarray]] = {
+    # By the sample standard deviation (torch.std; verl's default), as in GRPO (Shao et al., 2024).
+    "group": lambda r: (r - r.mean()) / (r.std(ddof=1) + 1e-6),
+    # Without it, as in Dr. GRPO (Liu et al., 2025).
+    "centred": lambda r: r - r.mean(),
+    # Less the mean of the others (Ahmadian et al., 2024, RLOO).
+    "rloo": lambda r: (r - r.mean()) * len(r) / (len(r) - 1),
+    # By the mean, which is positive: the rarer a success, the more it counts (Tajwar et al., 2026, MaxRL).
+    "maxrl": lambda r: (r - r.mean()) / r.mean(),
+}
 
-def group_advantages(rewards: np.ndarray, *, scale: str = "std", eps: float = 1e-6) -> np.ndarray:
-    """A_ij = (r_ij - mean_j r_ij) / (std_j r_ij + eps), within each row.
+
+def group_advantages(rewards: np.ndarray, kind: str = "group") -> np.ndarray:
+    """Advantages within each row, by a rule of `ADVANTAGES`.
 
     Args:
       rewards: (tasks, g) rewards of each task's g rollouts; NaN marks a rollout without a reward, which is
-        left out of its group's mean and deviation.
-      scale: "std" divides by the group's sample standard deviation (torch.std; verl's default, used by the
-        paper's configuration); "none" does not (Liu et al., 2025, Dr. GRPO).
+        left out of its group.
     Returns:
       (tasks, g) float32; zero in groups whose rewards are all equal, and for rollouts without a reward.
-    Raises:
-      ValueError: unknown `scale`.
     """
     rewards = np.asarray(rewards, np.float64)
-    if np.isnan(rewards).any():
-        rows = [_without_gaps(row, scale, eps) for row in rewards]
-        return np.stack(rows).astype(np.float32)
-    centred = rewards - rewards.mean(axis=1, keepdims=True)
-    centred[zero_variance(rewards)] = 0.0  # the mean of equal numbers may be off by rounding
-    if scale == "none":
-        return centred.astype(np.float32)
-    if scale != "std":
-        raise ValueError(f"agent.advantage_scale = {scale!r}: expected 'std' or 'none'")
-    if rewards.shape[1] < 2:
-        return np.zeros(rewards.shape, np.float32)
-    std = rewards.std(axis=1, ddof=1, keepdims=True)
-    return (centred / (std + eps)).astype(np.float32)
-
-
-def _without_gaps(row: np.ndarray, scale: str, eps: float) -> np.ndarray:
-    there, result = ~np.isnan(row), np.zeros(row.shape)
-    if there.any():
-        some = group_advantages(row[None, there], scale=scale, eps=eps)
-        result[there] = some[0]
+    result = np.zeros(rewards.shape, np.float32)
+    for i in np.flatnonzero(~zero_variance(rewards)):
+        there = ~np.isnan(rewards[i])
+        result[i, there] = ADVANTAGES[kind](rewards[i, there])
     return result
 
 

@@ -65,7 +65,7 @@ class AgentTrainer:
         self._session = session
         c = agent.config
         self._update = learner.make_grpo_step(
-            agent.model.config, c, agent.optimizer, c.micro_batches
+            agent.model.config, c, agent.optimizer, c.micro_batches, agent.widths[-1]
         )
 
     def step(self, epoch: int, items: Sequence[Item]) -> Interaction:
@@ -139,7 +139,8 @@ class AgentTrainer:
           moved, so they measure rounding only.
         """
         agent, c = self._agent, self._agent.config
-        rollouts = rollouts.only(~np.isnan(rewards))
+        kept = ~np.isnan(rewards) & (rollouts.done | (not c.mask_truncated))
+        rollouts = rollouts.only(kept)
         advantages = self._advantages(rewards)
         batches = self._scored(
             [
@@ -183,8 +184,7 @@ class AgentTrainer:
         return agent.warm_up() + steps
 
     def _advantages(self, rewards: np.ndarray) -> np.ndarray:
-        c = self._agent.config
-        return group_advantages(rewards, scale=c.advantage_scale)
+        return group_advantages(rewards, self._agent.config.advantages)
 
     def _scored(self, batches: list[learner.GRPOBatch]) -> list[learner.GRPOBatch]:
         """Adds the reference's log-probs to the batches."""

@@ -18,7 +18,7 @@ from genenv_jax.parallel import processes
 from genenv_jax.players import learner
 from genenv_jax.players.simulator import Simulator, SimulatorConfig
 from genenv_jax.rl.advantages import group_advantages
-from genenv_jax.rl.grpo import GRPOConfig
+from genenv_jax.rl.losses import LossConfig
 from genenv_jax.rl.rewards import effective_sample_size
 from genenv_jax.run.metrics import EpochMeans
 from genenv_jax.run.session import Session
@@ -27,8 +27,6 @@ from genenv_jax.sampling.engine import Rollouts, bucket, take_samples
 from genenv_jax.tasks.generation import TaskBatch
 from genenv_jax.trainers import divergence
 from genenv_jax.typing import WarmUp
-
-_CLIP = 0.2  # of GRPO's ratio
 
 
 class Frozen:
@@ -219,12 +217,7 @@ class PolicyGradient(_Learning):
     """
 
     def _make_update(self, config: SimulatorConfig) -> Any:
-        loss = GRPOConfig(
-            clip_low=_CLIP,
-            clip_high=_CLIP,
-            kl_coef=config.kl_coef,
-            entropy_coef=0.0,
-        )
+        loss = LossConfig(kl_coef=config.kl_coef, entropy_coef=0.0)
         simulator = self._simulator
         return learner.make_grpo_step(
             simulator.model.config, loss, simulator.optimizer, config.micro_batches
@@ -233,7 +226,7 @@ class PolicyGradient(_Learning):
     def _weights(self, batch: TaskBatch) -> np.ndarray:
         # Centred within its seed, a generation's advantage reflects the simulator's writing, not the seed.
         # Not divided by the std, so that seeds with near-equal rewards do not dominate the gradient.
-        return group_advantages(batch.r_env(), scale="none")
+        return group_advantages(batch.r_env(), "centred")
 
     def _passes(
         self,

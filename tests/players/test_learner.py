@@ -12,7 +12,7 @@ from genenv_jax.models.scoring import CompletionBatch, score_completions
 from genenv_jax.models.transformer import Transformer
 from genenv_jax.players import learner
 from genenv_jax.players.optimizer import OptimizerConfig, make_optimizer
-from genenv_jax.rl import grpo
+from genenv_jax.rl.losses import LossConfig
 from tests.sampling import small_model
 
 CONFIG = dataclasses.replace(small_model.CONFIG, num_layers=1, unroll_layers=True)  # compiles soon
@@ -108,7 +108,7 @@ def gradient_of(state):
     return jax.tree.map(lambda x: 10.0 * x, mu)
 
 
-LOSS = grpo.GRPOConfig(kl_coef=0.3, entropy_coef=0.2, dual_clip=0.0)
+LOSS = LossConfig(kl_coef=0.3, entropy_coef=0.2)
 
 
 @pytest.fixture(scope="module")
@@ -272,7 +272,7 @@ def test_grpo_steps_improve_the_objective(params, batch, start, grpo_steps):
 def test_a_fresh_batch_is_taken_to_the_steps_own_log_probs(params, batch, start, grpo_batch):
     """In bfloat16: the step is the one whose old log-probs are the trainer's, and says the gap."""
     config = dataclasses.replace(CONFIG, dtype="bfloat16")
-    loss = grpo.GRPOConfig(kl_coef=0.0, entropy_coef=0.0)
+    loss = LossConfig(kl_coef=0.0, entropy_coef=0.0)
     optimizer = make_optimizer(ADAM)
     step = learner.make_grpo_step(config, loss, optimizer, 2)
     fresh = grpo_batch._replace(on_policy=np.ones((B, G), np.float32))

@@ -12,7 +12,7 @@ from genenv_jax.parallel import rules
 from genenv_jax.parallel.mesh import make_mesh
 from genenv_jax.players import learner
 from genenv_jax.players.optimizer import OptimizerConfig, make_optimizer
-from genenv_jax.rl.grpo import GRPOConfig
+from genenv_jax.rl.losses import LossConfig
 from genenv_jax.run.timing import Compilations
 from tests.sampling import small_model
 
@@ -64,7 +64,7 @@ def make_step(config, batch, logp, method):
     noise = (rng.normal(0, 0.2, logp.shape) * np.asarray(batch.mask)).astype("f4")
     optimizer = make_optimizer(OptimizerConfig(1e-2))
     if method == "grpo":
-        loss = GRPOConfig(kl_coef=0.1, entropy_coef=0.01)
+        loss = LossConfig(kl_coef=0.1, entropy_coef=0.01)
         advantages = rng.normal(size=(B, G)).astype("f4")
         step = learner.make_grpo_step(config, loss, optimizer, 2)
         return step, learner.GRPOBatch(batch, logp + noise, logp - noise, advantages), optimizer
