@@ -35,8 +35,8 @@ _LENGTHS = {
     "alfworld": ((2048, 24), (2304, 1280), (768, 1280)),
     "bamboogle": ((256, 64), (416, 192), (128, 224)),
     "travelplanner": ((4224, 1024), (3200, 512), ()),
-    "dial": ((80, 80), (80, 80), ()),
-    "dial_turns": ((96, 16), (96, 128), ()),
+    "dial": ((576, 288), (80, 80), (208,)),
+    "dial_turns": ((608, 64), (96, 128), (256,)),
     "custom": ((768, 256), (1152, 640), (320, 576)),
 }
 _SINGLE_TURNS = ("simple_python", "multiple", "parallel", "parallel_multiple")
@@ -89,7 +89,7 @@ def on_accelerator(benchmark: str) -> ConfigDict:
     limits.agent_prompt, limits.agent_response = agent
     limits.simulator_prompt, limits.simulator_response = simulator
     if benchmark == "dial_turns":
-        limits.agent_episode = 176
+        limits.agent_episode = 448
     config.warm_start.steps = 150
     config.warm_start.batch_size = 32
     config.warm_start.micro_batches = 4

@@ -41,6 +41,7 @@ from genenv_jax.benchmarks.task import (  # noqa: F401  a benchmark needs this m
     STEP_LIMIT,
     TOO_DEEP,
     TOO_LONG,
+    TOOLS,
     TRUNCATED,
     UNDECIDED,
     UNPARSABLE,
@@ -214,11 +215,12 @@ class Benchmark(abc.ABC):
 
     # -- the agent ------------------------------------------------------------------------------------------
 
-    def use_template(self, written_call: str) -> None:  # noqa: B027
+    def use_template(self, written_call: str, made: bool = False) -> None:  # noqa: B027
         """Receives the tool support of the model's chat template, before any prompt is made.
 
         Args:
           written_call: a call as the template writes it; "" if the template takes no tools.
+          made: whether the model is made here and learns what prompts mean from demonstrations alone.
         Raises:
           ValueError: the benchmark must show its tools in the template, but the template takes none.
         """
@@ -236,7 +238,7 @@ class Benchmark(abc.ABC):
         own, examples = self.prompt(task), self.examples(task)
         if not examples:
             return own
-        system = list(itertools.takewhile(lambda message: message["role"] == "system", own))
+        system = list(itertools.takewhile(lambda m: m["role"] in ("system", TOOLS), own))
         turns = []
         for example in examples:
             shown, answer = self.worked(example)
@@ -314,6 +316,9 @@ class Benchmark(abc.ABC):
                 f"{m['role'].capitalize()}: {m['content']}" for m in seed.messages[:-1]
             )
             parts.insert(0, f"What comes before the prompt, and stays as it is:\n{said}")
+        if seed.tools:
+            shown = "\n".join(json.dumps(dict(tool), ensure_ascii=False) for tool in seed.tools)
+            parts.insert(0, f"Functions that can be called, and stay as they are:\n{shown}")
         return chat(system, *parts)
 
     def simulator_answer(self, task: Task, seed: Task | None = None) -> str:

@@ -59,14 +59,15 @@ class ToolBenchmark(Benchmark):
 
     has_tools: ClassVar[bool] = True
 
+    call_form: ClassVar[str] = ""
+
     tools_in: str = AUTO
 
     def __post_init__(self):
         super().__post_init__()
         check_choice("tools_in", self.tools_in, (AUTO, TEMPLATE, TEXT))
-        self.call_form = ""
 
-    def use_template(self, written_call: str) -> None:
+    def use_template(self, written_call: str, made: bool = False) -> None:
         """See `Benchmark.use_template`."""
         if self.tools_in == TEMPLATE and not written_call:
             raise ValueError(
@@ -101,7 +102,13 @@ def tools_message(tools: Sequence[Mapping[str, Any]]) -> Message:
 
     tools: descriptions with "name", "description" and "parameters"; their types may be BFCL's.
     """
-    functions = [
+    wrapped = [{"type": "function", "function": function} for function in described(tools)]
+    return {"role": TOOLS, "content": json.dumps(wrapped, ensure_ascii=False)}
+
+
+def described(tools: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
+    """The name, the description and the parameters, as JSON schema, of each tool; see `tools_message`."""
+    return [
         {
             "name": tool["name"],
             "description": str(tool.get("description", "")),
@@ -109,8 +116,6 @@ def tools_message(tools: Sequence[Mapping[str, Any]]) -> Message:
         }
         for tool in tools
     ]
-    wrapped = [{"type": "function", "function": function} for function in functions]
-    return {"role": TOOLS, "content": json.dumps(wrapped, ensure_ascii=False)}
 
 
 def json_schema(schema: Any, depth: int = 0) -> Any:

@@ -19,6 +19,7 @@ from genenv_jax.config import Config
 from genenv_jax.models.config import TransformerConfig
 from genenv_jax.models.language_model import HERMES_CALL, LanguageModel
 from genenv_jax.models.lora import split
+from genenv_jax.models.make import has_made_tokenizer
 from genenv_jax.models.transformer import init_adapters
 from genenv_jax.parallel import processes
 from genenv_jax.parallel.mesh import make_mesh
@@ -45,10 +46,11 @@ def make_benchmark(config: Config, need_seeds: bool = True, server: bool = False
     options = dict(config.benchmark)
     benchmark = registry.make_benchmark(options.pop("name"), **options)
     if benchmark.has_tools:
-        path = config.model.path
-        written = HERMES_CALL if server else path and LanguageModel.load(path).written_call
+        model = LanguageModel.load(config.model.path) if config.model.path and not server else None
+        written = HERMES_CALL if server else model.written_call if model else ""
+        made = not server and (model is None or has_made_tokenizer(model.path))
         try:
-            benchmark.use_template(written)
+            benchmark.use_template(written, made)
         except ValueError as error:
             raise ValueError(f"config.benchmark.{error}") from error
     if need_seeds and not benchmark.tasks("seed"):

@@ -11,7 +11,8 @@ import numpy as np
 import pytest
 
 from genenv_jax.benchmarks import base, registry
-from genenv_jax.benchmarks.base import Rejection, Score
+from genenv_jax.benchmarks.base import Rejection, Score, SeedStatistics
+from genenv_jax.benchmarks.calls import form_of, write_calls
 from genenv_jax.benchmarks.custom import calls, checkers
 from genenv_jax.benchmarks.custom.benchmark import Custom, Question
 from genenv_jax.benchmarks.demonstrations import endless
@@ -130,6 +131,36 @@ def _write(path, *records):
 
 
 ASKED = {"prompt": "Which one is it?", "answer": "Velm"}
+OF_BOOK = {
+    "type": "object",
+    "properties": {
+        "guests": {"type": "integer", "description": "How many."},
+        "day": {"type": "string", "enum": ["Friday", "Sunday"]},
+        "wishes": {"type": "array", "items": {"type": "string"}},
+        "price": {"type": "number"},
+    },
+    "required": ["guests"],
+}
+BOOK = {"name": "book", "description": "Books a table.", "parameters": OF_BOOK}
+BOOKED = {
+    "prompt": "Please book a table for 4 on Friday, by the window.",
+    "answer": {
+        "name": "book",
+        "arguments": {"guests": 4, "day": "Friday", "wishes": ["window"], "price": 2},
+    },
+    "checker": "call",
+    "tools": [{"type": "function", "function": BOOK}],
+}
+
+
+def _booked(**arguments):
+    return {"answer": {"name": "book", "arguments": arguments}}
+
+
+def _book(**of):
+    return {"tools": [BOOK | of]}
+
+
 MESSAGES = "prompt .*expected a text, or a list of messages .* of which the last one is the user's"
 
 
@@ -166,6 +197,21 @@ MESSAGES = "prompt .*expected a text, or a list of messages .* of which the last
         (ASKED | {"id": 3}, "id = 3: expected a line"),
         (ASKED | {"category": "a\nb"}, "expected a line"),
         (ASKED | {"checker": ["exact"]}, "checker .'exact'.: expected one of exact"),
+        (BOOKED | {"tools": 3}, "tools: expected a list of at least one function; expected a list of {.name"),
+        (BOOKED | {"tools": ["book"]}, "tools: a function is not an object; expected a list of"),
+        (BOOKED | {"tools": "[{"}, "tools: unparsable: JSONDecodeError: .*; expected a list, or its JSON"),
+        (BOOKED | _book(name="a b"), "tools: function name 'a b'; expected"),
+        (BOOKED | _book(parameters=[]), "tools: unknown .*|tools: book: parameters must be"),
+        (BOOKED | _book(parameters={"type": "object", "properties": {"a": {}}}), "tools: book.a: type None"),
+        (BOOKED | {"tools": [BOOK, BOOK]}, "tools: two functions named book"),
+        (BOOKED | {"checker": "exact", "answer": "x"}, "tools, and the checker 'exact': expected 'call'"),
+        (BOOKED | _book(name="other"), "bad_answer: no tool book"),
+        (BOOKED | _booked(day="Friday"), "bad_answer: book: no guests"),
+        (BOOKED | _booked(guests=4, hour=1), "bad_answer: book: unknown hour"),
+        (BOOKED | _booked(guests="4"), "bad_answer: book.guests: not of type integer"),
+        (BOOKED | _booked(guests=True), "bad_answer: book.guests: not of type integer"),
+        (BOOKED | _booked(guests=4, day="Monday"), "bad_answer: book.day: not in the enum"),
+        (BOOKED | _booked(guests=4, wishes=[1]), r"bad_answer: book.wishes\[0\]: not of type string"),
         ({"prompt": "x?", "reward_model": "x"}, "reward_model 'x': expected {.ground_truth"),
         ({"prompt": "x?", "reward_model": {"ground_truth": "x", "style": "model"}}, "style = 'model'"),
         ({"prompt": "x?", "reward_model": {"ground_truth": None}}, "answer None: expected a text"),
@@ -283,6 +329,111 @@ def test_the_context_stays(tmp_path):
     assert plain.agent_messages(second) == list(second.messages)
 
 
+# -- tools --------------------------------------------------------------------------------------------------
+
+
+def _with_tools(directory, *records, **options):
+    path = _write(directory / "a.jsonl", *records)
+    return registry.make_benchmark("custom", train=path, seed_fraction=1, **options)
+
+
+def test_tools_as_text(tmp_path):
+    """In any form that a file may have them in, before the form of an answer; and for the simulator."""
+    of_bfcl = {**OF_BOOK, "type": "dict", "properties": {
+        **OF_BOOK["properties"], "price": {"type": "float"}}}  # fmt: skip
+    forms = BOOKED["tools"], [BOOK], [{**BOOK, "parameters": of_bfcl}], json.dumps([BOOK])
+    records = [
+        BOOKED | {"tools": tools, "prompt": f"{BOOKED['prompt']} {n}"}
+        for n, tools in enumerate(forms)
+    ]
+    benchmark = _with_tools(tmp_path, *records, ASKED)
+    *seeds, plain = benchmark.tasks("seed")
+    assert len(seeds) == 4 and plain.tools == () and all(seed.tools == (BOOK,) for seed in seeds)
+    system = benchmark.agent_messages(seeds[0])[0]
+    listed, form = system["content"].split("\n\n")
+    assert json.loads(listed.split("\n")[1]) == BOOK and form == checkers.INSTRUCTIONS["call"]
+    asked = benchmark.simulator_messages(seeds[0], SeedStatistics())[1]["content"]
+    assert json.dumps(BOOK) in asked and "Functions" not in str(
+        benchmark.simulator_messages(plain, SeedStatistics())
+    )
+    answer = benchmark.agent_answer(seeds[0])
+    assert answer == "[book(guests=4, day='Friday', wishes=['window'], price=2)]"
+    assert benchmark.score(seeds[0], answer).reward == 1
+    mine = _with_tools(tmp_path, BOOKED, instruction="")
+    assert mine.agent_messages(mine.tasks("seed")[0])[0]["content"].endswith(json.dumps(BOOK))
+
+
+@pytest.mark.parametrize(
+    "form", ["hermes", "qwen3_coder", "llama", "llama_tags", "mistral", "deepseek"]
+)
+def test_tools_in_the_template(tmp_path, form):
+    said = [
+        {"role": "system", "content": "Be brief."},
+        {"role": "user", "content": "Book for 4, Friday, window."},
+    ]
+    benchmark = _with_tools(tmp_path, BOOKED, BOOKED | {"prompt": said}, ASKED, shots=1)
+    benchmark.use_template(write_calls([{"f": {"x": 1}}], form))
+    first, second, plain = benchmark.tasks("seed")
+    for task in (first, second):
+        tools, system, *_, user = benchmark.agent_messages(task)
+        assert json.loads(tools["content"]) == BOOKED["tools"] and user == task.messages[-1]
+        assert system["content"].endswith(checkers.IN_TEMPLATE)
+        answer = benchmark.agent_answer(task)
+        assert form_of(answer) == form and benchmark.verify(task) is None
+        for text in (
+            answer,
+            f"<think>{answer}</think>{answer}",
+            "[book(guests=4, day='Friday', wishes=['window'], price=2.0)]",
+        ):
+            assert benchmark.score(task, text).success
+    assert benchmark.prompt(plain)[0]["content"] == checkers.INSTRUCTIONS["exact"]
+    assert benchmark.agent_answer(plain) == "<answer>Velm</answer>"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "reason"),
+    [
+        ({"guests": 2, "day": "Sunday"}, ""),
+        ({"guests": 2}, ""),
+        ({"guests": "2"}, base.BAD_ANSWER),
+        ({"day": "Sunday"}, base.BAD_ANSWER),
+        ({"guests": 2, "day": "Monday"}, base.BAD_ANSWER),
+        ({"guests": 2, "place": "Oslo"}, base.BAD_ANSWER),
+        ({"guests": 77}, base.NOT_ASKED),
+    ],
+)
+def test_calls_of_a_generated_task_fit_the_tools(tmp_path, arguments, reason):
+    """A value that a schema lists need not be in the request."""
+    benchmark = _with_tools(tmp_path, BOOKED)
+    (seed,) = benchmark.tasks("seed")
+    text = json.dumps({"prompt": "A table for 2 at the weekend, please.", **_booked(**arguments)})
+    found = inspect(benchmark, text, done=True, seed=seed, task_id="g", generation=0)
+    found = found if isinstance(found, Rejection) else benchmark.grounding(found)
+    assert (found.reason if isinstance(found, Rejection) else "") == reason
+
+
+def test_what_is_not_a_call_of_the_tools_is_wrong(tmp_path):
+    benchmark = _with_tools(tmp_path, BOOKED)
+    benchmark.use_template("<tool_call>")
+    (seed,) = benchmark.tasks("seed")
+    right = benchmark.agent_answer(seed)
+    assert "tools" in benchmark.about()
+    for text, reason in {
+        right.replace("book", "cook"): "wrong_answer",
+        right.replace("4", '"4"'): "wrong_answer",
+        right.replace("4", '4, "hour": 1'): "wrong_answer",
+        f"{right}\n{right}": "wrong_answer",
+        right[:-20]: base.UNPARSABLE,
+        f"<think>{right}": "unfinished_thought",
+        "I cannot.": base.UNPARSABLE,
+        200 * right: base.TOO_LONG,
+    }.items():
+        assert (benchmark.score(seed, text).reward, benchmark.score(seed, text).reason) == (
+            0,
+            reason,
+        )
+
+
 # -- the data of the paper's authors ------------------------------------------------------------------------
 
 VERL = [
@@ -351,6 +502,16 @@ def test_verls_columns(tmp_path, form):
     ).success
     own = registry.make_benchmark("custom", train=stored("own", [ASKED]), seed_fraction=1)
     assert own.score(own.tasks("seed")[0], "Velm").success
+    pay = {
+        "name": "pay",
+        "parameters": {"type": "object", "properties": {"sum": {"type": "number"}}},
+    }
+    booked = stored("booked", [BOOKED | {"tools": [BOOK, pay]}])
+    (seed,) = registry.make_benchmark("custom", train=booked, seed_fraction=1).tasks("seed")
+    assert [[*tool["parameters"]["properties"]] for tool in seed.tools] == [
+        [*OF_BOOK["properties"]],
+        ["sum"],
+    ]
 
 
 def test_a_row_that_is_not_right_is_named(tmp_path):

@@ -9,6 +9,7 @@ import pytest
 
 from genenv_jax.benchmarks import base
 from genenv_jax.benchmarks.base import Score, SeedStatistics, Task
+from genenv_jax.benchmarks.calls import form_of, write_calls
 from genenv_jax.benchmarks.demonstrations import endless
 from genenv_jax.benchmarks.dial.chains import NEW_NAMES, OPERATIONS, Dial, Program, read_statement
 from genenv_jax.benchmarks.dial.demonstrations import Demonstrator
@@ -317,6 +318,92 @@ def test_random_damage_is_never_an_error(dial):
 def test_near_misses_of_the_agent(dial, answer, valid, reason):
     task = dial.task(PROGRAM, id="x", category="depth_3")
     assert dial.score(task, answer) == Score(0.0, False, valid, reason)
+
+
+# -- prompts for a pretrained model -------------------------------------------------------------------
+
+FORMS = ("hermes", "qwen3_coder", "llama", "llama_tags", "mistral", "deepseek")
+CALLS = [
+    {"add": {"position": 3, "number": 5, "result": 8}},
+    {"multiply": {"position": 8, "number": 4, "result": 2}},
+    {"subtract": {"position": 2, "number": 9, "result": 3}},
+]
+
+
+def for_template(dial, form):
+    """A dial for a model whose chat template takes tools and asks for calls of a form."""
+    dial.use_template(write_calls([{"f": {"x": 1}}], form))
+    return dial
+
+
+@pytest.mark.parametrize("positions", [2, 5, 10])
+def test_the_rules_as_text(positions):
+    """Their example is right; a model that is made here reads none."""
+    dial = Dial(positions=positions, num_seeds=2, eval_per_depth=1, tools_in="text")
+    dial.use_template("<tool_call>")
+    for task in dial.tasks("eval"):
+        system, asked, answered, user = dial.agent_messages(task)
+        assert f"positions 0 to {positions - 1}," in system["content"] and user == task.messages[0]
+        example = read_statement(asked["content"])
+        assert example.names == dial.program(task).names
+        assert dial.score(dial.task(example, id="", category=""), answered["content"]).success
+        assert dial.score(task, dial.agent_answer(task)).success
+    dial.use_template("", made=True)
+    assert dial.agent_messages(task)[0]["content"] == "Call the tools in order."
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_tools_in_the_template(form):
+    dial = for_template(Dial(positions=5, num_seeds=8, eval_per_depth=2, shots=1), form)
+    for task in (*dial.tasks("seed"), *dial.tasks("eval")):
+        tools, system, _, worked, user = dial.agent_messages(task)
+        names = [tool["function"]["name"] for tool in json.loads(tools["content"])]
+        assert names == [name for _, name in dial.program(task).names]
+        assert (tools["role"], system["role"], user) == ("tools", "system", task.messages[0])
+        answer = dial.agent_answer(task)
+        assert form_of(answer) == form_of(worked["content"]) == form
+        for said in (answer, f"<think>\n{answer}\nNo.</think>\n{answer}"):
+            assert dial.score(task, said) == Score(1.0, True, True)
+        assert task.origin == "eval" or dial.verify(task) is None
+
+
+def changed(which, **arguments):
+    """The right calls, with other arguments in one of them."""
+    calls = [{name: dict(of) for name, of in call.items()} for call in CALLS]
+    for of in calls[which].values():
+        of |= arguments
+    return write_calls(calls, "hermes")
+
+
+@pytest.mark.parametrize(
+    ("answer", "valid", "reason"),
+    [
+        (f"I call:\n{changed(0)}\nDone.", True, ""),
+        (TRACE, True, ""),
+        (write_calls(CALLS[:2], "hermes"), True, "wrong_number_of_calls"),
+        (write_calls([*CALLS, *CALLS], "hermes"), True, "wrong_number_of_calls"),
+        (write_calls(CALLS[::-1], "hermes"), True, "wrong_call"),
+        (changed(2, result=4), True, "wrong_result"),
+        (changed(1, position=3), True, "wrong_call"),
+        (changed(0, number=4), True, "wrong_call"),
+        (changed(0).replace("add", "zap"), True, "wrong_call"),
+        (changed(0, result=18), False, base.UNPARSABLE),
+        (changed(0, result="8"), False, base.UNPARSABLE),
+        (changed(0, result=True), False, base.UNPARSABLE),
+        (changed(0, extra=1), False, base.UNPARSABLE),
+        (write_calls([{"add": {"position": 3, "number": 5}}], "hermes"), False, base.UNPARSABLE),
+        (write_calls([{"add": {}}], "hermes"), False, base.UNPARSABLE),
+        (f"<tool_call>{TRACE}</tool_call>", False, base.UNPARSABLE),
+        (changed(0)[:-20], False, base.UNPARSABLE),
+        (f"<think>{changed(0)}", False, "unfinished_thought"),
+        (changed(0) * 100, False, base.TOO_LONG),
+        (f"add(position=0x{'f' * 6_000}, number=5, result=8)", False, base.TOO_LONG),
+    ],
+)
+def test_calls_in_the_templates_form(answer, valid, reason):
+    dial = for_template(Dial(num_seeds=2, eval_per_depth=1), "hermes")
+    task = dial.task(PROGRAM, id="x", category="depth_3")
+    assert dial.score(task, answer) == Score(float(not reason), not reason, valid, reason)
 
 
 def test_aggregate(dial):

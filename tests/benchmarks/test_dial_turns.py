@@ -4,12 +4,14 @@ import collections
 import dataclasses
 import functools
 import itertools
+import json
 
 import numpy as np
 import pytest
 
 from genenv_jax.benchmarks import base
 from genenv_jax.benchmarks.base import Score, SeedStatistics, Task
+from genenv_jax.benchmarks.calls import form_of, write_calls
 from genenv_jax.benchmarks.demonstrations import endless, play, seed_demonstrations
 from genenv_jax.benchmarks.dial.demonstrations import TurnsDemonstrator
 from genenv_jax.benchmarks.dial.episode import ANSWER_CHARS
@@ -331,6 +333,91 @@ def test_a_text_is_scored_line_by_line(dial, task):
     assert reason("\n".join(ANSWERS[:-1])) == (True, base.STEP_LIMIT)
     assert reason("I cannot do that.") == (False, base.UNPARSABLE)
     assert reason("1 add(3, 4)\n" * 1_000_000)[1] == base.STEP_LIMIT
+
+
+# -- prompts for a pretrained model -------------------------------------------------------------------
+
+
+def for_template(form):
+    dial = DialTurns(positions=5, num_seeds=8, eval_per_depth=1)
+    dial.use_template(write_calls([{"f": {"x": 1}}], form))
+    return dial
+
+
+def call(name, *numbers):
+    return {name: dict(zip(("position", "number"), numbers, strict=False))}
+
+
+MADE = [call("add", 3, 4), call("multiply", 2, 3), call("add", 1, 1), call("done", 2)]
+
+
+def test_the_rules_as_text(dial):
+    """Their examples are right; a model that is made here reads none."""
+    told = DialTurns(positions=5, num_seeds=2, eval_per_depth=1)
+    told.use_template("")
+    task = told.tasks("seed")[0]
+    system, asked, *turns, user = told.agent_messages(task)
+    example = told.task(read_statement(asked["content"]), id="", category="")
+    score, messages = played(told, example, [turn["content"] for turn in turns[::2]])
+    assert score.success and messages[-len(turns) :] == turns
+    assert "positions 0 to 4," in system["content"] and user == task.messages[0]
+    assert dial.agent_messages(task)[0]["content"] == "Call the tools one at a time."
+
+
+@pytest.mark.parametrize(
+    "form", ["hermes", "qwen3_coder", "llama", "llama_tags", "mistral", "deepseek"]
+)
+def test_tools_in_the_template(form):
+    """The reference is written in its form, played with results of tools, and demonstrated so."""
+    dial = for_template(form)
+    for task in (*dial.tasks("seed"), *dial.tasks("eval")):
+        answers = dial.agent_answers(task)
+        assert {form_of(answer) for answer in answers} == {form}
+        (tools, system, user), transcript = play(dial, task, answers)
+        names = [tool["function"]["name"] for tool in json.loads(tools["content"])]
+        assert names == [*CALLED, "done"]
+        assert (tools["role"], system["role"], user) == ("tools", "system", task.messages[0])
+        replies = [{"role": "tool", "content": f"at {end}"} for end in task.answer["ends"]]
+        assert [*transcript.replies] == [(reply,) for reply in replies]
+        thought = [f"<think>{answers[-1]}</think>\n{answer}" for answer in answers]
+        assert verdict(dial, task, thought) == (1.0, True, "")
+        assert dial.score(task, dial.agent_answer(task)).success
+        assert task.origin == "eval" or dial.verify(task) is None
+
+
+@pytest.mark.parametrize(
+    ("made", "replied", "reason"),
+    [
+        (call("zap", 3, 4), "no such tool, at 3", "unknown_tool"),
+        (call("add", 2, 4), "not there, at 3", "other_position"),
+        (call("add", 3, 0), "no such argument, at 3", "unknown_argument"),
+        (call("add", 13, 4), "no call, at 3", base.UNPARSABLE),
+        (call("add", "3", "4"), "no call, at 3", base.UNPARSABLE),
+        (call("add"), "no call, at 3", base.UNPARSABLE),
+        (call("done"), "no call, at 3", base.UNPARSABLE),
+        (call("done", 3, 1), "no such tool, at 3", "unknown_tool"),
+        ("I cannot do that.", "no call, at 3", base.UNPARSABLE),
+        ("<tool_call>{", "no call, at 3", base.UNPARSABLE),
+        ("", "no call, at 3", base.EMPTY),
+        (MADE, "one call at a time, at 3", "several_calls"),
+        ("2 add(3, 4)", "not next, at 3", "other_number"),
+        ("x" * (ANSWER_CHARS + 1), None, base.TOO_LONG),
+    ],
+)
+def test_calls_that_are_refused(task, made, replied, reason):
+    dial = for_template("hermes")
+    calls = made if isinstance(made, list) else [made]
+    answer = made if isinstance(made, str) else write_calls(calls, "hermes")
+    score, messages = played(dial, task, [answer])
+    if replied is None:
+        assert score.reason == reason
+        return
+    assert messages[-1]["content"] == replied
+    assert verdict(dial, task, [answer] * 6) == (0.0, False, reason)
+    right = [write_calls([made], "hermes") for made in MADE]
+    assert verdict(dial, task, [answer, f"So I call\n{right[0]}", *right[1:]]) == (1.0, True, "")
+    wrong = write_calls([call("done", 3)], "hermes")
+    assert verdict(dial, task, [*right[:-1], wrong]) == (0.0, True, "wrong_result")
 
 
 # -- the simulator's text -----------------------------------------------------------------------------

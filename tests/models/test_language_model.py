@@ -13,6 +13,7 @@ from genenv_jax.benchmarks.thoughts import after_thoughts
 from genenv_jax.config import default_config
 from genenv_jax.models import huggingface
 from genenv_jax.models.language_model import LanguageModel
+from genenv_jax.models.make import train_tokenizer
 from genenv_jax.players.build import make_benchmark
 from genenv_jax.trainers.warm_start import _encode_answer
 from tests import tiny
@@ -485,6 +486,10 @@ def test_templates_without_tools(directory, template):
     assert model.written_call == ""
 
 
+def _prompt(benchmark):
+    return benchmark.agent_messages(benchmark.tasks("eval")[0])
+
+
 def test_a_benchmark_is_told_of_its_models_template(directory):
     config = default_config()
     config.benchmark.name, config.model.path = "bfcl", str(directory)
@@ -495,6 +500,15 @@ def test_a_benchmark_is_told_of_its_models_template(directory):
         tiny.write_tokenizer(directory, chat_template=template)
         assert shown in make_benchmark(config, need_seeds=False).about()["tools"]
     assert "hermes" in make_benchmark(config, need_seeds=False, server=True).about()["tools"]
+    config.benchmark.name = "dial"
+    roles = lambda: [m["role"] for m in _prompt(make_benchmark(config))]  # noqa: E731
+    assert roles() == ["system", "user", "assistant", "user"]
+    tiny.write_tokenizer(directory, chat_template=TOOL_TEMPLATE.replace("CALLS", HERMES))
+    assert roles() == ["tools", "system", "user"]
+    train_tokenizer(["a"], 300).save_pretrained(directory)  # of a model that was made here
+    assert roles() == ["system", "user"]
+    config.model.path = ""
+    assert roles() == ["system", "user"]
     config.benchmark.tools_in = "template"
     with pytest.raises(ValueError, match="config.benchmark.tools_in = 'template'.*takes no tools"):
         make_benchmark(config, need_seeds=False)

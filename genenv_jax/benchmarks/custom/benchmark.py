@@ -16,26 +16,29 @@ import abc
 import dataclasses
 import json
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, ClassVar
 
 from genenv_jax.benchmarks.base import (
+    BAD_ANSWER,
     GIVEN_AWAY,
     GROUNDED,
     UNDECIDED,
     UNPARSABLE,
     WRONG_ANSWER,
-    Benchmark,
     Message,
     Rejection,
     Score,
     Task,
 )
+from genenv_jax.benchmarks.bfcl.schemas import unlisted_values
+from genenv_jax.benchmarks.calls import write_calls
 from genenv_jax.benchmarks.custom import calls, checkers
 from genenv_jax.benchmarks.custom.checkers import CALL, CHECKERS, EXACT
 from genenv_jax.benchmarks.grounding import judge, leaves
 from genenv_jax.benchmarks.places import place
 from genenv_jax.benchmarks.safe_parse import check_text
+from genenv_jax.benchmarks.tools import ToolBenchmark, as_python, tools_message
 from genenv_jax.benchmarks.wording import fold, letters, words
 
 _MAX_ANSWER = 8_192  # characters of an agent's answer that are read
@@ -55,6 +58,7 @@ class Question:
       category: stratum of the metrics.
       checker: one of `checkers.CHECKERS`; "": the benchmark's.
       context: messages before the prompt (a system message, earlier turns).  Variations keep them.
+      tools: descriptions of the functions that calls may use (`calls.read_tools`).  Variations keep them.
       where: the question's place in error messages, such as "train.jsonl:3".
     """
 
@@ -64,10 +68,11 @@ class Question:
     category: str = "all"
     checker: str = ""
     context: tuple[Message, ...] = ()
+    tools: Sequence[Mapping[str, Any]] = ()
     where: str = ""
 
 
-class Custom(Benchmark):
+class Custom(ToolBenchmark):
     """Questions with reference answers.  A subclass defines `questions`.
 
     Attributes:
@@ -94,7 +99,7 @@ class Custom(Benchmark):
 
         answer: what `checkers.extract` finds in the agent's text; for calls, the whole text.
         """
-        return checkers.grade(question.checker, question.answer, answer)
+        return checkers.grade(question.checker, question.answer, answer, question.tools)
 
     def check(self, question: Question) -> str:
         """Why a question is unsound, such as "the answer is 3000"; "" if it is sound.
@@ -161,23 +166,35 @@ class Custom(Benchmark):
             benchmark=self.name,
             category=question.category,
             messages=(*question.context, {"role": "user", "content": question.prompt}),
+            tools=tuple(question.tools),
             answer={"reference": question.answer, "checker": question.checker, "listed": listed},
             origin=origin,
         )
 
     def prompt(self, task: Task) -> list[Message]:
-        """The task's messages; the instruction ends the system message, or becomes one."""
+        """The task's messages; tools and instruction end the system message, or become one."""
         messages, said = super().prompt(task), self.instruction
+        in_template = task.tools and self.call_form
         if said is None:
-            said = checkers.INSTRUCTIONS[task.answer["checker"]]
+            instruction = checkers.INSTRUCTIONS[task.answer["checker"]]
+            said = checkers.IN_TEMPLATE if in_template else instruction
+        if task.tools and not in_template:
+            listed = "\n".join(json.dumps(dict(tool), ensure_ascii=False) for tool in task.tools)
+            said = f"You can call these functions:\n{listed}\n\n{said}".strip()
         if said and len(messages) > 1 and messages[0]["role"] == "system":
             messages[0] = {"role": "system", "content": f"{messages[0]['content']}\n\n{said}"}
         elif said:
             messages.insert(0, {"role": "system", "content": said})
-        return messages
+        return [tools_message(task.tools), *messages] if in_template else messages
+
+    def own_form(self, task: Task, answer: str) -> str:
+        """See `Benchmark.own_form`: calls of the task's tools as `[f(x=1)]`."""
+        return as_python(answer, task.tools) if task.tools else answer
 
     def agent_answer(self, task: Task) -> str:
         """See `Benchmark.agent_answer`."""
+        if task.tools and self.call_form:
+            return write_calls(task.answer["reference"], self.call_form)
         return checkers.write(task.answer["checker"], task.answer["reference"])
 
     def answer_form(self, seed: Task) -> str:
@@ -201,7 +218,7 @@ class Custom(Benchmark):
         return {**seed.answer, "reference": checkers.read_reference(checker, value)}
 
     def fault(self, task: Task) -> Rejection | None:
-        """See `Benchmark.fault`: UNPARSABLE, GIVEN_AWAY or WRONG_ANSWER.
+        """See `Benchmark.fault`: UNPARSABLE, BAD_ANSWER, GIVEN_AWAY or WRONG_ANSWER.
 
         A generated task must not contain its answer, unless its seed does.
         """
@@ -210,12 +227,14 @@ class Custom(Benchmark):
             return Rejection(UNPARSABLE, "a prompt without letters and digits")
         written = checkers.to_json(question.checker, question.answer)
         checkers.read_reference(question.checker, written)
+        if question.tools and (problem := calls.misfit(question.answer, question.tools)):
+            return Rejection(BAD_ANSWER, problem)
         given = checkers.holds(question.prompt, question.checker, question.answer)
         if given and not task.answer["listed"]:
             return Rejection(GIVEN_AWAY, "the prompt has its answer")
         if fault := self.check(question):
             return Rejection(WRONG_ANSWER, str(fault)[:200])
-        score = self.verdict(task, self.agent_answer(task))
+        score = self.verdict(task, self.own_form(task, self.agent_answer(task)))
         if score.reward == 1:
             return None
         return Rejection(
@@ -237,9 +256,12 @@ class Custom(Benchmark):
         return Score(reward, success, True, "" if success else "wrong_answer")
 
     def canonical(self, task: Task) -> str:
-        """See `Benchmark.canonical`; arithmetic signs also distinguish questions."""
+        """See `Benchmark.canonical`; arithmetic signs and tools also distinguish questions."""
         said = (fold(message["content"]) for message in task.messages)
-        return json.dumps(["".join(_TELLING.findall(text)) for text in said], ensure_ascii=False)
+        names = sorted(tool["name"] for tool in task.tools)
+        return json.dumps(
+            [*("".join(_TELLING.findall(text)) for text in said), *names], ensure_ascii=False
+        )
 
     def requests(self, task: Task) -> list[tuple[str, list[str]]]:
         """See `Benchmark.requests`: the prompt with each of its references, or for calls the functions."""
@@ -257,6 +279,8 @@ class Custom(Benchmark):
         said = "\n".join(message["content"] for message in task.messages)
         made = calls.pairs(task.answer["reference"])
         values = [value for _, arguments in made for value in leaves(arguments)]
+        if task.tools:
+            values = unlisted_values(made, task.tools)
         return judge(made, values, self.text(task), said, "")
 
     def signature(self, task: Task) -> str:
@@ -275,6 +299,13 @@ class Custom(Benchmark):
         checker = "grade of the class" if own else self.checker
         return {"data": f"{kind.__module__}:{kind.__qualname__}", "checker": checker}
 
+    def about(self) -> dict[str, str]:
+        """See `Benchmark.about`; without "tools" if no task has any."""
+        about = super().about()
+        if not any(task.tools for split in ("seed", "eval") for task in self.tasks(split)):
+            del about["tools"]
+        return about
+
 
 def _question(task: Task) -> Question:
     """The question that a task was made from.  Raises if the task was not made from a question."""
@@ -286,6 +317,7 @@ def _question(task: Task) -> Question:
         category=task.category,
         checker=task.answer["checker"],
         context=tuple(context),
+        tools=task.tools,
         where=task.id,
     )
 
@@ -306,4 +338,10 @@ def _sound(question: Question, checker: str, where: str) -> Question:
         reference = checkers.read_reference(checker, question.answer)
     except ValueError as error:
         raise ValueError(f"{where}: answer {question.answer!r:.100}: {error}") from None
-    return dataclasses.replace(question, checker=checker, answer=reference)
+    try:
+        tools = calls.read_tools(question.tools) if question.tools else ()
+    except ValueError as error:
+        raise ValueError(f"{where}: tools: {error}") from None
+    if tools and checker != CALL:
+        raise ValueError(f"{where}: tools, and the checker {checker!r}: expected {CALL!r}")
+    return dataclasses.replace(question, checker=checker, answer=reference, tools=tools)

@@ -2,7 +2,7 @@
 
 A reference is {"name": ..., "arguments": {...}} or a list of these; "parameters" may replace "arguments", as
 in the data of the paper's authors.  An answer has its calls in any format of `benchmarks.calls`.  The
-reference determines the argument types.
+question's tools determine the argument types, which the reference must fit; without tools, it does itself.
 """
 
 from __future__ import annotations
@@ -12,8 +12,9 @@ from typing import Any
 
 from genenv_jax.benchmarks.base import Rejection
 from genenv_jax.benchmarks.bfcl.ast_checker import check
-from genenv_jax.benchmarks.bfcl.schemas import ground_truth_of
+from genenv_jax.benchmarks.bfcl.schemas import check_tools, ground_truth_of
 from genenv_jax.benchmarks.calls import read_calls
+from genenv_jax.benchmarks.tools import described
 
 Call = Mapping[str, Mapping[str, Any]]  # {name: arguments}
 
@@ -27,6 +28,16 @@ _TYPES = {
     dict: "dict",
 }
 _EXPECTED = 'expected {"name": ..., "arguments": {...}} or a list of 1 to 16 such'
+_VALUES = {
+    "object": (dict,),
+    "array": (list,),
+    "string": (str,),
+    "integer": (int,),
+    "number": (int, float),
+    "boolean": (bool,),
+    "null": (type(None),),
+}
+_OF_BFCL = {"object": "dict", "number": "float"}  # BFCL's names of JSON schema's types
 
 
 def read_reference(value: Any) -> list[Call]:
@@ -39,6 +50,53 @@ def read_reference(value: Any) -> list[Call]:
     if isinstance(truth, Rejection):
         raise ValueError(f"{_EXPECTED}; {truth.detail}")
     return found
+
+
+def read_tools(value: Any) -> list[dict[str, Any]]:
+    """Descriptions of functions, with JSON schema's types, from a list in OpenAI's form or in BFCL's.
+
+    Raises ValueError that says what was expected.
+    """
+    entries = value if isinstance(value, list | tuple) else []
+    inside = [
+        entry.get("function", entry) if isinstance(entry, Mapping) else entry for entry in entries
+    ]
+    tools = [_of_bfcl(entry) if isinstance(entry, Mapping) else entry for entry in inside]
+    if rejection := check_tools(tools, "python"):
+        raise ValueError(
+            f'{rejection.detail}; expected a list of {{"name": ..., "description": ..., "parameters": '
+            '{"type": "object", "properties": {...}, "required": [...]}}'
+        )
+    return described(tools)
+
+
+def misfit(reference: Sequence[Call], tools: Sequence[Mapping[str, Any]]) -> str:
+    """Why calls do not fit the tools that may be called; "" if they do."""
+    schemas = {tool["name"]: tool["parameters"] for tool in tools}
+    made = pairs(reference)
+    faults = [
+        _fault(of, schemas[name], name) if name in schemas else f"no tool {name}"
+        for name, of in made
+    ]
+    return next(filter(None, faults), "")[:200]
+
+
+def _fault(value: Any, schema: Mapping[str, Any], where: str) -> str:
+    """Why a value does not fit a JSON schema; "" if it does."""
+    kind = schema["type"]
+    if type(value) not in _VALUES[kind]:
+        return f"{where}: not of type {kind}"
+    if value not in schema.get("enum", [value]):
+        return f"{where}: not in the enum"
+    parts = []
+    if kind == "array" and "items" in schema:
+        parts = [_fault(entry, schema["items"], f"{where}[{n}]") for n, entry in enumerate(value)]
+    if kind == "object" and "properties" in schema:
+        of = schema["properties"]
+        parts = [f"{where}: no {key}" for key in schema.get("required", ()) if key not in value]
+        parts += [f"{where}: unknown {key}" for key in value if key not in of]
+        parts += [_fault(value[key], of[key], f"{where}.{key}") for key in value if key in of]
+    return next(filter(None, parts), "")
 
 
 def to_json(reference: Sequence[Call]) -> Any:
@@ -61,11 +119,31 @@ def write(reference: Sequence[Call]) -> str:
     return f"[{', '.join(written)}]"
 
 
-def agree(reference: Sequence[Call], text: str) -> bool:
+def agree(reference: Sequence[Call], text: str, tools: Sequence[Mapping[str, Any]] = ()) -> bool:
     """Whether a text consists of the reference's calls, in any order."""
-    found, tools = read_calls(text), _tools(reference)
+    found, tools = read_calls(text), _tools(reference, tools)
     truth = ground_truth_of(reference, tools, "python", False)
     return not isinstance(found, Rejection) and not check(tools, found, truth, "parallel")
+
+
+def _of_bfcl(tool: Mapping[str, Any]) -> dict[str, Any]:
+    """A tool as BFCL describes it; what may be missing in OpenAI's form is filled in."""
+    of = _schema_of_bfcl(tool.get("parameters", {"type": "object"}))
+    if isinstance(of, Mapping):
+        of |= {"properties": of.get("properties", {}), "required": of.get("required", [])}
+    return {"description": "", **tool, "parameters": of}
+
+
+def _schema_of_bfcl(schema: Any) -> Any:
+    if not isinstance(schema, Mapping):
+        return schema
+    kind, properties = schema.get("type"), schema.get("properties")
+    new = {**schema, "type": _OF_BFCL.get(kind, kind) if isinstance(kind, str) else kind}
+    if isinstance(properties, Mapping):
+        new["properties"] = {name: _schema_of_bfcl(of) for name, of in properties.items()}
+    if "items" in schema:
+        new["items"] = _schema_of_bfcl(schema["items"])
+    return new
 
 
 def _from_json(value: Any) -> Call | None:
@@ -76,12 +154,15 @@ def _from_json(value: Any) -> Call | None:
     return {value["name"]: arguments} if isinstance(arguments, dict) else None
 
 
-def _tools(reference: Sequence[Call]) -> list[dict[str, Any]]:
+def _tools(
+    reference: Sequence[Call], tools: Sequence[Mapping[str, Any]] = ()
+) -> list[dict[str, Any]]:
     """Descriptions of the functions, in the form that BFCL's checker takes."""
+    declared = {tool["name"]: _of_bfcl(tool)["parameters"]["properties"] for tool in tools}
     schemas: dict[str, dict[str, Any]] = {}
     for name, arguments in pairs(reference):
-        of = schemas.setdefault(name, {})
-        of |= {key: _schema(value) for key, value in arguments.items()}
+        of, known = schemas.setdefault(name, {}), declared.get(name, {})
+        of |= {key: known.get(key) or _schema(value) for key, value in arguments.items()}
     return [
         {"name": name, "parameters": {"type": "dict", "properties": of, "required": []}}
         for name, of in schemas.items()

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import math
 import re
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from genenv_jax.benchmarks.bamboogle import scoring
@@ -35,6 +36,7 @@ INSTRUCTIONS = {  # for the agent
     NUMERIC: "End with the answer, a number without its unit, as <answer>your answer</answer>.",
     CALL: "Reply with the function calls alone, as [name(argument=value), ...].",
 }
+IN_TEMPLATE = "Call functions to do what is asked; make all the calls that it needs in one answer."
 FORMS = {  # how the simulator's prompt describes the JSON of an answer
     EXACT: "a text, as short as it can be",
     F1: "a text of a few words",
@@ -94,15 +96,18 @@ def unreadable(checker: str, text: str) -> str:
     return "not_a_number" if checker == NUMERIC and _number(text) is None else ""
 
 
-def grade(checker: str, reference: Any, text: str) -> float:
+def grade(
+    checker: str, reference: Any, text: str, tools: Sequence[Mapping[str, Any]] = ()
+) -> float:
     """The reward of an answer, in [0, 1].
 
     Args:
       reference: see `read_reference`.
       text: what `extract` found; for calls, the agent's whole text.
+      tools: see `calls.read_tools`.
     """
     if checker == CALL:
-        return float(calls.agree(reference, text))
+        return float(calls.agree(reference, text, tools))
     if checker == NUMERIC:
         number = _number(text)
         # For a whole number every digit counts.

@@ -4,10 +4,11 @@ Files are JSON lines, or the parquet files that verl and the paper's authors use
 
 A record is one of
 
-  {"prompt": ..., "answer": ..., "checker"?, "category"?, "id"?}
-  {"prompt": ..., "reward_model": {"ground_truth": ...}, "data_source"?, "extra_info"?, ...}
+  {"prompt": ..., "answer": ..., "tools"?, "checker"?, "category"?, "id"?}
+  {"prompt": ..., "reward_model": {"ground_truth": ...}, "tools"?, "data_source"?, "extra_info"?, ...}
 
-in either kind of file.  The prompt is a string, or a list of messages that ends with the user's.  GenEnv's
+in either kind of file.  The prompt is a string, or a list of messages that ends with the user's.  Tools are a
+list of function descriptions for the checker `call`, or the JSON text of one.  GenEnv's
 public code reads the second form (Gen-Verse/GenEnv, README.md and genenv/utils/reward_functions.py): a ground
 truth may be {"answer": ...}, or the JSON text of that, and a call has "parameters".  Other columns are
 ignored.
@@ -32,7 +33,7 @@ from genenv_jax.benchmarks.wording import letters
 
 _MAX_LINE = 2**20  # characters
 _ROLES = ("system", "user", "assistant")
-_KEYS = ("prompt", "answer", "checker", "category", "id")
+_KEYS = ("prompt", "answer", "checker", "category", "id", "tools")
 _EXPECTED = 'expected {"prompt": ..., "answer": ...}'
 _REWARD = "reward_model"
 
@@ -156,8 +157,19 @@ def _question(record: dict[str, Any], where: str, name: str, checker: str) -> Qu
         category=record.get("category", record.get("data_source", "all")),
         checker=checker,
         context=context,
+        tools=_tools(record.get("tools") or (), where),
         where=where,
     )
+
+
+def _tools(tools: Any, where: str) -> Any:
+    """The tools of a record, not checked yet."""
+    read = parse_json(tools, _MAX_LINE) if isinstance(tools, str) else tools
+    if isinstance(read, Rejection):
+        raise ValueError(
+            f"{where}: tools: {read.reason}: {read.detail}; expected a list, or its JSON"
+        )
+    return _without_none(read)
 
 
 def _conversation(prompt: Any, where: str) -> tuple[tuple[Message, ...], str]:
@@ -197,12 +209,9 @@ def _truth(reward: Any, checker: str, where: str) -> Any:
 
 
 def _without_none(truth: Any) -> Any:
-    """Drops arguments that are None: a parquet struct has the arguments of all rows."""
+    """Drops fields that are None: a parquet struct has the fields of all rows."""
     if isinstance(truth, list):
-        return [_without_none(call) for call in truth]
+        return list(map(_without_none, truth))
     if not isinstance(truth, dict):
         return truth
-    return {
-        key: {k: v for k, v in value.items() if v is not None} if isinstance(value, dict) else value
-        for key, value in truth.items()
-    }
+    return {key: _without_none(value) for key, value in truth.items() if value is not None}

@@ -26,9 +26,9 @@ from typing import Any
 import numpy as np
 
 from genenv_jax.benchmarks import base
-from genenv_jax.benchmarks.base import Rejection, Score, Task
+from genenv_jax.benchmarks.base import Message, Rejection, Score, Task
 from genenv_jax.benchmarks.dial.demonstrations import Demonstrator, Pair
-from genenv_jax.benchmarks.dial.tasks import NEW_NAMES, OPERATIONS, DialTasks
+from genenv_jax.benchmarks.dial.tasks import NEW_NAMES, OPERATIONS, DialTasks, read_lines
 
 # Not \d, which matches the digits of every script.
 _STATEMENT = re.compile(r"Tools: ([a-z =,]{1,200})\.\nStart at ([0-9])\. ([a-z0-9 ,]{1,400})\.")
@@ -111,6 +111,10 @@ class Dial(DialTasks):
 
     name = "dial"
     agent_instruction = "Call the tools in order."
+    rules_of_calls = (
+        "Call the tools in order, all in one answer and each with its result. The first call is at the "
+        "start, each other one at the result of the call before."
+    )
 
     # -- data ---------------------------------------------------------------------------------------
 
@@ -209,14 +213,30 @@ class Dial(DialTasks):
 
     # -- the agent's text ---------------------------------------------------------------------------
 
+    def tools(self, task: Task) -> list[dict[str, Any]]:
+        return [self.turning(old, new, 3) for old, new in self.program(task).names]
+
+    def example(self, task: Task) -> list[Message]:
+        most = self.positions - 1
+        calls = ("add", most), ("subtract", 1), ("multiply", most)
+        shown = self.task(Program(1, calls, self.program(task).names), id="", category="")
+        return [*shown.messages, {"role": "assistant", "content": self.agent_answer(shown)}]
+
     def agent_answer(self, task: Task) -> str:
+        answer = self._trace(task)
+        return self.as_calls(answer.split("\n")) if self.call_form else answer
+
+    def own_form(self, task: Task, answer: str) -> str:
+        lines = read_lines(answer) if self.call_form else []
+        return "\n".join(lines) or answer
+
+    def _trace(self, task: Task) -> str:
         program = self.program(task)
         return program.trace(program.run(self.positions))
 
     def verdict(self, task: Task, answer: str) -> Score:
         """Eq. 1 with a structured action: 1 if every call and every result is right, else 0."""
-        program = self.program(task)
-        expected = program.trace(program.run(self.positions)).split("\n")
+        expected = self._trace(task).split("\n")
         if len(answer := answer.strip()) > 64 * (len(expected) + 2):
             return Score(0.0, False, False, base.TOO_LONG)
         given = answer.split("\n")

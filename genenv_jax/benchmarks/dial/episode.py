@@ -8,14 +8,16 @@ from collections.abc import Sequence
 from genenv_jax.benchmarks import base
 from genenv_jax.benchmarks.base import STEP_LIMIT, Episode, Message, Score
 from genenv_jax.benchmarks.dial.programs import Made, turned
-from genenv_jax.benchmarks.dial.tasks import OPERATIONS
+from genenv_jax.benchmarks.dial.tasks import OPERATIONS, read_lines
 
 # Why a call is refused, and what the agent then reads; base.EMPTY and base.UNPARSABLE are reasons too.
 OTHER_NUMBER, UNKNOWN_TOOL = "other_number", "unknown_tool"
 OTHER_POSITION, UNKNOWN_ARGUMENT = "other_position", "unknown_argument"
+SEVERAL_CALLS = "several_calls"
 OBSERVATIONS = {
     base.EMPTY: "no call, at {}",
     base.UNPARSABLE: "no call, at {}",
+    SEVERAL_CALLS: "one call at a time, at {}",
     OTHER_NUMBER: "not next, at {}",
     UNKNOWN_TOOL: "no such tool, at {}",
     OTHER_POSITION: "not there, at {}",
@@ -37,6 +39,7 @@ class DialEpisode(Episode):
       positions: number of positions of the dial.
       calls: the calls to make, in order.
       turns: number of answers after which the episode ends.
+      in_template: whether answers are calls of tools in a chat template, and replies their results.
     """
 
     def __init__(
@@ -46,18 +49,24 @@ class DialEpisode(Episode):
         positions: int,
         calls: Sequence[Made],
         turns: int,
+        in_template: bool = False,
     ):
         super().__init__(opening, turns)
-        self._at, self._positions = start, positions
+        self._at, self._positions, self._in_template = start, positions, in_template
         self._calls = list(calls)
         self._made: list[Made] = []
         self._refused: list[str] = []
 
     def take(self, answer: str) -> Score | list[Message]:
+        lines = read_lines(answer) if self._in_template else []
+        if lines:
+            answer = f"{len(self._made) + 1} {lines[0]}"
         if len(answer) > ANSWER_CHARS:
             return self._end(False, base.TOO_LONG)
         said = _ANSWER.fullmatch(answer.strip())
         refusal = self._refusal(said) if said else base.UNPARSABLE if answer.strip() else base.EMPTY
+        if len(lines) > 1:
+            refusal = SEVERAL_CALLS
         if refusal:
             self._refused.append(refusal)
         elif said[5]:
@@ -65,7 +74,8 @@ class DialEpisode(Episode):
         else:
             self._made.append((said[2], self._at, int(said[4])))
             self._at = turned(self._made[-1], self._positions)
-        return [{"role": "user", "content": OBSERVATIONS[refusal].format(self._at)}]
+        role = "tool" if lines else "user"
+        return [{"role": role, "content": OBSERVATIONS[refusal].format(self._at)}]
 
     def stop(self) -> Score:
         """See `Episode.stop`: no success."""

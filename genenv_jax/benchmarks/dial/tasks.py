@@ -10,14 +10,17 @@ from __future__ import annotations
 import abc
 import dataclasses
 import functools
+import re
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, ClassVar, Protocol
 
 import numpy as np
 
 from genenv_jax.benchmarks import base
-from genenv_jax.benchmarks.base import Benchmark, Message, Rejection, SeedStatistics, Task, chat
+from genenv_jax.benchmarks.base import Message, Rejection, SeedStatistics, Task, chat
+from genenv_jax.benchmarks.calls import read_calls, write_calls
 from genenv_jax.benchmarks.options import check_integers, check_shares
+from genenv_jax.benchmarks.tools import ToolBenchmark, tools_message
 
 OPERATIONS = {
     "add": lambda position, n: position + n,
@@ -27,6 +30,39 @@ OPERATIONS = {
 # Tool names in renamed tasks.  They are not words of any language, so a model has no prior about them.
 NEW_NAMES = ("zap", "nix", "hop", "wug", "dax", "fep", "kiv", "lum")
 SIMULATOR_INSTRUCTION = "Write a task that is solved half of the time."
+_SIGNS = {"add": "+", "subtract": "-", "multiply": "*"}
+# The numbers of a call, in the order in which a line has them: add(position, number) = result.
+_NUMBERS = {
+    "position": "where the dial stands before the call",
+    "number": "the number from the request",
+    "result": "where the dial stands after the call",
+}
+_LINES = ("{}", "{} {}", "{}({}, {})", "{}({}, {}) = {}")  # by how many numbers a call has
+
+
+def tool(name: str, description: str, count: int) -> dict[str, Any]:
+    """The description of a tool whose calls have the first `count` of `_NUMBERS`."""
+    properties = {
+        key: {"type": "integer", "description": _NUMBERS[key]} for key in [*_NUMBERS][:count]
+    }
+    parameters = {"type": "object", "properties": properties, "required": [*properties]}
+    return {"name": name, "description": description, "parameters": parameters}
+
+
+def read_lines(answer: str) -> list[str]:
+    """The calls in an answer of a model that was shown tools, as lines; [] if there are none.  Total."""
+    found = read_calls(answer)
+    lines = []
+    for call in [] if isinstance(found, Rejection) else found:
+        for name, numbers in call.items():
+            keys = [*_NUMBERS][: len(numbers)]
+            if set(keys) != set(numbers):
+                return []
+            values = [numbers[key] for key in keys]
+            if not all(type(value) is int and 0 <= value <= 9 for value in values):
+                return []
+            lines.append(_LINES[len(values)].format(name, *values))
+    return lines
 
 
 class Program(Protocol):
@@ -40,7 +76,7 @@ class Program(Protocol):
 
 
 @dataclasses.dataclass(kw_only=True, eq=False)
-class DialTasks(Benchmark):
+class DialTasks(ToolBenchmark):
     """Seeds, held-out tasks and generations of a dial benchmark.
 
     Attributes:
@@ -57,7 +93,10 @@ class DialTasks(Benchmark):
     """
 
     agent_instruction: ClassVar[str]
+    rules_of_calls: ClassVar[str]  # how to call the tools
     max_generation = 1000
+    # Whether the prompt states the rules.  A model that is made here learns them from demonstrations.
+    explained = False
 
     seed: int = 0
     positions: int = 10
@@ -96,6 +135,10 @@ class DialTasks(Benchmark):
         self.held_out = frozenset(self.canonical(task) for task in self._eval)
         self._seeds = self._draw_seeds(rng)
 
+    def use_template(self, written_call: str, made: bool = False) -> None:
+        super().use_template(written_call, made)
+        self.explained = not made
+
     # -- what each benchmark defines ----------------------------------------------------------------
 
     @property
@@ -114,6 +157,14 @@ class DialTasks(Benchmark):
     @abc.abstractmethod
     def specification(self, program: Program) -> Mapping[str, Any]:
         """The checker's data (`Task.answer`)."""
+
+    @abc.abstractmethod
+    def tools(self, task: Task) -> list[dict[str, Any]]:
+        """The descriptions of the tools for a chat template."""
+
+    @abc.abstractmethod
+    def example(self, task: Task) -> list[Message]:
+        """A task with the names of `task`, and its reference answer, as turns."""
 
     @abc.abstractmethod
     def read_generation(self, text: str) -> tuple[str, int, Mapping[str, Any]] | Rejection:
@@ -200,7 +251,24 @@ class DialTasks(Benchmark):
     # -- prompts and the simulator's output ---------------------------------------------------------
 
     def prompt(self, task: Task) -> list[Message]:
-        return [{"role": "system", "content": self.agent_instruction}, *task.messages]
+        if not self.explained:
+            return [{"role": "system", "content": self.agent_instruction}, *task.messages]
+        dial = f"A dial has the positions 0 to {self.positions - 1}, and results are modulo {self.positions}."
+        system = {"role": "system", "content": f"{dial} {self.rules_of_calls}"}
+        if self.call_form:
+            return [tools_message(self.tools(task)), system, *task.messages]
+        return [system, *self.example(task), *task.messages]
+
+    def turning(self, operation: str, name: str, count: int) -> dict[str, Any]:
+        """The description of a tool that turns the dial, see `tool`."""
+        to = f"(position {_SIGNS[operation]} number) modulo {self.positions}"
+        return tool(name, f"Turns the dial to {to}.", count)
+
+    def as_calls(self, lines: Sequence[str]) -> str:
+        """Lines as calls in the form of the chat template."""
+        parts = (re.findall("[a-z]+|[0-9]", line) for line in lines)
+        calls = [{name: dict(zip(_NUMBERS, map(int, of), strict=False))} for name, *of in parts]
+        return write_calls(calls, self.call_form)
 
     def simulator_messages(self, seed: Task, statistics: SeedStatistics) -> list[Message]:
         # Tenths instead of counts: one digit says how hard the seed's variations are.

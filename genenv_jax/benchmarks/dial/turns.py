@@ -36,7 +36,7 @@ from typing import Any
 import numpy as np
 
 from genenv_jax.benchmarks import base
-from genenv_jax.benchmarks.base import Rejection, Score, Task
+from genenv_jax.benchmarks.base import Message, Rejection, Score, Task
 from genenv_jax.benchmarks.dial.demonstrations import Pair, TurnsDemonstrator
 from genenv_jax.benchmarks.dial.episode import DialEpisode
 from genenv_jax.benchmarks.dial.programs import (
@@ -49,7 +49,7 @@ from genenv_jax.benchmarks.dial.programs import (
     words,
     write,
 )
-from genenv_jax.benchmarks.dial.tasks import OPERATIONS, DialTasks
+from genenv_jax.benchmarks.dial.tasks import OPERATIONS, DialTasks, read_lines, tool
 from genenv_jax.benchmarks.options import check_integers
 
 NO_CHOICE = "no_choice"  # a choice with a branch that is never taken, or with two equal branches
@@ -72,6 +72,11 @@ class DialTurns(DialTasks):
     name = "dial_turns"
     episodes = True
     agent_instruction = "Call the tools one at a time."
+    rules_of_calls = (
+        "Make the call of each step in order, one in an answer, where the dial stands; then you read its new "
+        "position. Of a step with if and else make the call that the position decides. After the last step "
+        "end with done and the position."
+    )
 
     spare_turns: int = 2
 
@@ -177,16 +182,35 @@ class DialTurns(DialTasks):
 
     # -- the agent's answers ------------------------------------------------------------------------
 
+    def tools(self, task: Task) -> list[dict[str, Any]]:
+        done = tool("done", "Ends the task after its last step.", 1)
+        return [*(self.turning(name, name, 2) for name in OPERATIONS), done]
+
+    def example(self, task: Task) -> list[Message]:
+        calls = ("add", self.positions - 1), Choice("even", ("subtract", 1), ("add", 1))
+        shown = self.task(Program(1, calls), id="", category="")
+        said = [{"role": "assistant", "content": text} for text in self.agent_answers(shown)]
+        role = "tool" if self.call_form else "user"
+        read = [{"role": role, "content": f"at {end}"} for end in shown.answer["ends"]]
+        turns = itertools.chain.from_iterable(itertools.zip_longest(said, read))
+        return [*shown.messages, *filter(None, turns)]
+
     def episode(self, task: Task) -> DialEpisode:
         calls = _calls(task)
         turns = len(calls) + 1 + self.spare_turns
         opening, start = self.agent_messages(task), task.answer["start"]
-        return DialEpisode(opening, start, self.positions, calls, turns)
+        return DialEpisode(opening, start, self.positions, calls, turns, bool(self.call_form))
 
     def agent_answers(self, task: Task) -> list[str]:
         """See `Benchmark.agent_answers`: the reference calls, then "done" with the last position."""
         said = [*map(write, _calls(task)), f"done {task.answer['ends'][-1]}"]
+        if self.call_form:
+            return [self.as_calls([line]) for line in said]
         return [f"{number} {call}" for number, call in enumerate(said, 1)]
+
+    def own_form(self, task: Task, answer: str) -> str:
+        lines = read_lines(answer) if self.call_form else []
+        return "\n".join(f"{number} {line}" for number, line in enumerate(lines, 1)) or answer
 
     def agent_answer(self, task: Task) -> str:
         """See `Benchmark.agent_answer`: one answer per line."""
