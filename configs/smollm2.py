@@ -31,7 +31,7 @@ from genenv_jax.config import default_config
 # in tokens of a byte-level vocabulary of 50,000 to 150,000; seeds and held-out tasks fit with some margin.
 _LENGTHS = {
     "api_bank": ((1408, 144), (1152, 640), (448, 768)),
-    "bfcl": ((1088, 352), (1216, 640), (448, 768)),
+    "bfcl": ((1088, 352), (1408, 640), (448, 768)),
     "alfworld": ((2048, 24), (2304, 1280), (768, 1280)),
     "bamboogle": ((256, 64), (416, 192), (128, 224)),
     "travelplanner": ((4224, 1024), (3200, 512), ()),

@@ -19,9 +19,10 @@ from typing import Any, ClassVar
 
 import numpy as np
 
+from genenv_jax.benchmarks.lenient import parse_lenient
 from genenv_jax.benchmarks.options import check_integers
 from genenv_jax.benchmarks.places import place
-from genenv_jax.benchmarks.safe_parse import check_text, parse_json, unfenced
+from genenv_jax.benchmarks.safe_parse import check_text
 from genenv_jax.benchmarks.subsets import stable_position, stable_subset
 from genenv_jax.benchmarks.success_record import success_record
 from genenv_jax.benchmarks.task import (  # noqa: F401  a benchmark needs this module alone
@@ -360,10 +361,10 @@ class Benchmark(abc.ABC):
     def read(self, text: str, seed: Task) -> Task | Rejection:
         """Reads a generation as a task like its seed; `parse` then fills in the ids and the origin.  Total.
 
-        Default: a JSON object with prompt and answer, optionally in a code fence; the tools and the
-        messages before the prompt come from the seed.
+        Default: a JSON object (`parse_lenient`) with prompt and answer; the tools and the messages before
+        the prompt come from the seed.
         """
-        value = parse_json(unfenced(text), self.max_generation, _MAX_DEPTH)
+        value = parse_lenient(text, self.max_generation, _MAX_DEPTH)
         if isinstance(value, Rejection):
             return value
         if not isinstance(value, dict) or set(value) != {"prompt", "answer"}:

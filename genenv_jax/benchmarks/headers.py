@@ -3,14 +3,35 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from genenv_jax.benchmarks.safe_parse import check_text, parse_json
+from genenv_jax.benchmarks.lenient import parse_lenient
+from genenv_jax.benchmarks.safe_parse import check_text
 from genenv_jax.benchmarks.task import BAD_TOOLS, EMPTY, UNPARSABLE, Rejection
 
 TOOLS, TASK, ANSWER = "New Tools:", "New Task:", "New Answer:"
 SAME = "same"  # written instead of tools: use the seed's
+_SAME = re.compile(
+    r"[\W_]*(?:the )?same(?: (?:tools|functions|apis))?[\W_]*", re.IGNORECASE | re.ASCII
+)
+
+
+CUE = f"Write the new task, from `{TOOLS}` on."  # the last line of a simulator's prompt
+
+
+def reply(tools: str, task: str, answer: str) -> str:
+    """Asks for the three sections, with what each contains.
+
+    The prompt must show a task in this form.  Small models copy what stands after a header, so no
+    description does.
+    """
+    return (
+        "Reply in the form of the task that you are shown: three sections, each header at the start of a "
+        f"line, and nothing else. After `{TOOLS}` comes {tools}, or only the word {SAME} to keep them. "
+        f"After `{TASK}` comes {task}. After `{ANSWER}` comes {answer}."
+    )
 
 
 def parse_headers(text: str, headers: Sequence[str]) -> tuple[str, ...] | Rejection:
@@ -68,17 +89,28 @@ def read_with_tools(text: str, name: str, most: int) -> tuple[str | None, str, s
     return None if is_same(listed) else listed, task, answer
 
 
-def read_tools(listed: str) -> Any:
-    """The tools from their JSON, or BAD_TOOLS."""
-    tools = parse_json(listed, len(listed))
-    if isinstance(tools, Rejection):
-        return Rejection(BAD_TOOLS, f"{tools.reason}: {tools.detail}"[:200])
-    return tools
+def read_tools(listed: str) -> list[Any] | Rejection:
+    """The tools from their JSON (`parse_lenient`), or BAD_TOOLS.
+
+    Also read: one tool without a list, several tools or lists in a row, and OpenAI's {"type": "function",
+    "function": a tool}.
+    """
+    value = parse_lenient(listed, len(listed))
+    if isinstance(value, Rejection):
+        return Rejection(BAD_TOOLS, f"{value.reason}: {value.detail}"[:200])
+    tools: list[Any] = []
+    for entry in value if isinstance(value, list) else [value]:
+        tools += entry if isinstance(entry, list) else [entry]
+    return [tool["function"] if _is_wrapped(tool) else tool for tool in tools]
+
+
+def _is_wrapped(tool: Any) -> bool:
+    return isinstance(tool, dict) and "function" in tool and tool.keys() <= {"type", "function"}
 
 
 def is_same(section: str) -> bool:
-    """Whether a section is only the word `SAME`."""
-    return section.strip("`.").lower() == SAME
+    """Whether a section says only to keep the seed's: `SAME`, perhaps with the noun ("the same tools")."""
+    return bool(_SAME.fullmatch(section))
 
 
 def part_fault(text: Any, name: str, most: int) -> Rejection | None:

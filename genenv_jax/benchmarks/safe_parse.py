@@ -42,6 +42,7 @@ _PYTHON_TOKEN = re.compile(
     + _OPERATOR.pattern
     + ")"
 )
+_FENCE = re.compile(r"```\w*\s*")
 _JSON_TOKEN = re.compile(r'(?P<quote>")|(?P<open>[\[{])|(?P<close>[\]}])')
 
 
@@ -191,9 +192,9 @@ def _no_constant(name: str) -> None:
 
 
 def unfenced(text: str) -> str:
-    """The contents of a code fence (``` or ```json) if the fence is the whole text; else the text."""
+    """The contents of a code fence, in any language, if the fence is the whole text; else the text."""
     lines = text.strip().split("\n")
-    if len(lines) > 2 and lines[0].rstrip() in ("```", "```json") and lines[-1].strip() == "```":
+    if len(lines) > 2 and _FENCE.fullmatch(lines[0]) and lines[-1].strip() == "```":
         return "\n".join(lines[1:-1])
     return text
 

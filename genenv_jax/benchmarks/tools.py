@@ -25,6 +25,7 @@ _MAX_DEPTH = 16
 # How BFCL's evaluator converts types that are not JSON schema's, for models that take tools.  Unknown types
 # become strings, as they do there.
 _TYPES = {
+    "str": "string",
     "dict": "object",
     "hashmap": "object",
     "hashtable": "object",
@@ -122,16 +123,20 @@ def json_schema(schema: Any, depth: int = 0) -> Any:
     """A parameter's description as JSON schema, of bounded depth; anything malformed becomes a string."""
     if not isinstance(schema, Mapping) or depth > _MAX_DEPTH:
         return {"type": "string"}
-    converted = dict(schema)
-    kind = str(schema.get("type", "string"))
-    kind = _TYPES.get(kind.lower(), kind.lower())
-    converted["type"] = kind if kind in _JSON_TYPES else "string"
+    converted = {**schema, "type": json_type(schema.get("type")) or "string"}
     if isinstance(schema.get("properties"), Mapping):
         properties = schema["properties"].items()
         converted["properties"] = {name: json_schema(of, depth + 1) for name, of in properties}
     if "items" in schema:
         converted["items"] = json_schema(schema["items"], depth + 1)
     return converted
+
+
+def json_type(name: Any) -> str:
+    """The JSON schema type that a type's name means in a benchmark or in Python; "" if unknown."""
+    kind = str(name).lower()
+    kind = _TYPES.get(kind, kind)
+    return kind if kind in _JSON_TYPES else ""
 
 
 def read_tool_calls(text: str, tools: Sequence[Mapping[str, Any]]) -> Found:

@@ -17,11 +17,11 @@ from collections import Counter
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from genenv_jax.benchmarks import safe_parse
 from genenv_jax.benchmarks.alfworld import kinds
 from genenv_jax.benchmarks.alfworld.chores import CHORES
 from genenv_jax.benchmarks.alfworld.commands import MAX_TEXT, kind_and_number
 from genenv_jax.benchmarks.base import UNPARSABLE, Rejection
+from genenv_jax.benchmarks.lenient import parse_lenient
 
 # Why a room is rejected.
 TOO_MANY = "too_many_things"
@@ -160,11 +160,8 @@ class Room:
 
 
 def parse(text: str) -> Room | Rejection:
-    """The room that a simulator wrote, perhaps in a code fence.  Never raises.
-
-    Reasons: those of `safe_parse.parse_json` and `read`.
-    """
-    value = safe_parse.parse_json(safe_parse.unfenced(text), MAX_TEXT, _MAX_DEPTH)
+    """The room that a simulator wrote.  Never raises; reasons: those of `parse_lenient` and `read`."""
+    value = parse_lenient(text, MAX_TEXT, _MAX_DEPTH)
     return value if isinstance(value, Rejection) else read(value)
 
 

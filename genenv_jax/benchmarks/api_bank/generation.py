@@ -7,7 +7,7 @@ import re
 from typing import Any
 
 from genenv_jax.benchmarks.api_bank import prompts, reward, scoring
-from genenv_jax.benchmarks.api_bank.calls import Call, read_call
+from genenv_jax.benchmarks.api_bank.calls import Call, own_form, read_call
 from genenv_jax.benchmarks.api_bank.tasks import (
     CALL,
     CALL_PREFIX,
@@ -28,6 +28,7 @@ from genenv_jax.benchmarks.base import (
 )
 from genenv_jax.benchmarks.grounding import judge, leaves
 from genenv_jax.benchmarks.headers import read_tools, read_with_tools
+from genenv_jax.benchmarks.tools import json_type
 
 MAX_CHARS = 16_384  # of a generation
 _MAX_DIALOGUE = 8_192
@@ -35,6 +36,14 @@ _MAX_REPLY = 1_024  # of a reference reply: ROUGE-L is quadratic in words
 _MAX_PROMPT = 13_000  # of the agent's prompt: about 4,096 tokens of a Qwen tokeniser
 _MAX_TOOLS = 32
 _MAX_PARAMETERS = 32
+_OWN_TYPES = {  # API-Bank's names of JSON schema's types
+    "string": "str",
+    "integer": "int",
+    "number": "float",
+    "boolean": "bool",
+    "array": "list",
+    "object": "dict",
+}
 _TURNS = ("User:", "AI:", CALL_PREFIX)
 _SPEAKER = re.compile("^(?:User|AI):", re.MULTILINE)
 
@@ -54,11 +63,15 @@ def read(text: str, seed: Task) -> Task | Rejection:
     if isinstance(tools, Rejection):
         return tools
     if listed is not None and (rejection := check_tools(tools)):
-        return rejection
+        tools = list(map(_in_own_form, tools))
+        if check_tools(tools):
+            return rejection
     kind = seed.answer["kind"]
     spec: dict[str, Any] = {"kind": kind, "level": seed.answer["level"]}
     if kind == CALL:
         call = read_call(answer)
+        if isinstance(call, Rejection):
+            call = read_call(own_form(answer, tools))
         if isinstance(call, Rejection):
             return Rejection(BAD_ANSWER, f"{call.reason}: {call.detail}"[:200])
         spec |= call_spec(call.name, call.arguments, dialogue, tools)
@@ -68,6 +81,21 @@ def read(text: str, seed: Task) -> Task | Rejection:
         spec["new_tools"] = True
     messages = ({"role": "user", "content": dialogue},)
     return dataclasses.replace(seed, messages=messages, tools=tuple(tools), answer=spec)
+
+
+def _in_own_form(tool: Any) -> Any:
+    """A description with JSON schema's "parameters" in API-Bank's form; any other unchanged."""
+    schema = tool.get("parameters") if isinstance(tool, dict) else None
+    properties = schema.get("properties") if isinstance(schema, dict) else None
+    if not isinstance(properties, dict) or "input_parameters" in tool:
+        return tool
+    inputs = {
+        name: of | {"type": _OWN_TYPES.get(json_type(of.get("type")), of.get("type"))}
+        for name, of in properties.items()
+        if isinstance(of, dict)
+    }
+    rest = {key: value for key, value in tool.items() if key != "parameters"}
+    return rest | {"input_parameters": properties | inputs}
 
 
 def check_tools(tools: Any) -> Rejection | None:

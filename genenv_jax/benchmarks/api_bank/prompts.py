@@ -52,12 +52,7 @@ You write training tasks for an assistant that serves users through APIs. You ar
 well the assistant does on tasks like it. Write one new task: a variation, not a copy. Change the \
 situation, the values and the wording, and if you like the APIs. {goal}
 
-Reply with exactly these three sections, each header at the start of a line, and nothing else:
-{tools_header} the word `{same}` to keep the APIs, or a JSON list of API descriptions such as
-{schema}
-{task_header} the conversation, one turn a line: `User: ...`, `AI: ...`, and calls that were already made \
-as `{prefix}{form}->result`
-{answer_header} {answer}"""
+{reply}"""
 _CALL_GOAL = (
     "Exactly one call must be right, it must call an API that is described or that a search in the "
     "conversation found, and every value in it must follow from the conversation."
@@ -65,12 +60,10 @@ _CALL_GOAL = (
 _RESPONSE_GOAL = "One reply must clearly be right, and follow from the calls' results."
 _CALL_ANSWER = f"the call that has to be made next, as {_FORM}"
 _RESPONSE_ANSWER = "what the assistant says to the user next, on one line"
-_SCHEMA_EXAMPLE = {
-    "name": "ApiName",
-    "description": "What it does.",
-    "input_parameters": {"key1": {"type": "str", "description": "What it means."}},
-    "output_parameters": {"result": {"type": "str", "description": "What it returns."}},
-}
+_TURNS = (
+    "the conversation, one turn a line, `User: ...` or `AI: ...`, and calls that were already made as "
+    f"`{CALL_PREFIX}{_FORM}->result`"
+)
 
 
 def tool_lines(tools: Sequence[Mapping[str, Any]]) -> str:
@@ -180,21 +173,14 @@ def _json_value(text: str, kind: str) -> Any:
 def simulator_messages(seed: Task, statistics: SeedStatistics) -> list[Message]:
     """Asks for one variation of `seed`, given its gold answer and the agent's record."""
     call = seed.answer["kind"] == CALL
+    answer = _CALL_ANSWER if call else _RESPONSE_ANSWER
     system = _SIMULATOR_RULES.format(
         goal=_CALL_GOAL if call else _RESPONSE_GOAL,
-        tools_header=headers.TOOLS,
-        task_header=headers.TASK,
-        answer_header=headers.ANSWER,
-        same=headers.SAME,
-        schema=json.dumps([_SCHEMA_EXAMPLE]),
-        prefix=CALL_PREFIX,
-        form=_FORM,
-        answer=_CALL_ANSWER if call else _RESPONSE_ANSWER,
+        reply=headers.reply("a JSON list of API descriptions", _TURNS, answer),
     )
     parts = [
-        f"APIs, one a line:\n{tool_lines(seed.tools)}",
-        _CONVERSATION + dialogue(seed),
-        f"{'Correct call' if call else 'Reply'}:\n{reference(seed)}",
         success_record(statistics, who="assistant"),
+        f"APIs:\n{json.dumps(list(map(dict, seed.tools)), ensure_ascii=False)}",
+        f"Task:\n{headers.write_with_tools(None, dialogue(seed), reference(seed))}",
     ]
-    return chat(system, *parts)
+    return chat(system, *parts, headers.CUE)

@@ -60,9 +60,9 @@ _TEMPLATE_CONVERSATION = (
 _NEW_FUNCTIONS = "From now on these functions can be called too. Deal with what was asked above."
 _FUNCTIONS = "Functions, one a line:"
 _HISTORY = "Conversation so far (it stays as it is):"
-_REQUEST = "Request:"
+_TASK = "Task:"
 _STATE = "State at the beginning:"
-_HEADING_CHARS = 200  # total, of the headings in the simulator's message
+_HEADING_CHARS = 260  # total, of the headings in the simulator's message
 _RESULTS_KIND = "results"
 _MESSAGE_CHARS = 2_000  # of an agent's own answer when shown again
 RESULTS_CHARS = 8_000  # total, of the results of one answer's calls
@@ -104,34 +104,21 @@ copy. Change the situation, the values and the wording, and if you like the func
 task must have exactly one correct answer, and every value in the answer must follow from the \
 request.
 
-Reply with exactly these three sections, each header at the start of a line, and nothing else:
-{tools_header} the word `{same}` to keep the functions, or a JSON list of functions such as
-{schema}
-{task_header} the user's request
-{answer_header} the correct calls, {answer_form}
+{reply}
 
 Types that a parameter may have: {types}. "required" lists the parameters that a call must have."""
 _EXECUTED_RULES = """\
 
 
-The functions stay as they are, so the first section is the word `{same}`. The correct calls are \
+The functions stay as they are, so the first section is the word {same}. The correct calls are \
 executed, after those of the conversation so far, on the state below: each must run without an error, \
 so use names and numbers that are there."""
-_SCHEMA_EXAMPLE = {
-    "name": "function_name",
-    "description": "What it does.",
-    "parameters": {
-        "type": "dict",
-        "properties": {"parameter": {"type": "string", "description": "What it means."}},
-        "required": ["parameter"],
-    },
-}
 _ANSWER_FORMS = {
-    "simple": "one call of the first function, as [name(parameter=value)]",
-    "multiple": "one call of one of the functions, as [name(parameter=value)]",
-    "parallel": "as [name(parameter=value), second_name(parameter=value)]",
-    "relevance": "at least one call, as [name(parameter=value)]",
-    "irrelevance": "which is [] because none of the functions can do what is asked",
+    "simple": "one correct call of the first function, as [name(parameter=value)]",
+    "multiple": "one correct call of one of the functions, as [name(parameter=value)]",
+    "parallel": "the correct calls, as [name(parameter=value), second_name(parameter=value)]",
+    "relevance": "at least one correct call, as [name(parameter=value)]",
+    "irrelevance": "[], because none of the functions can do what is asked",
 }
 
 
@@ -226,6 +213,13 @@ def _signatures(tools: Sequence[Mapping[str, Any]]) -> list[str]:
     """Signatures, one per line, by level of detail."""
     levels = range(len(_DESCRIPTION_CHARS))
     return ["\n".join(signature(tool, detail) for tool in tools) for detail in levels]
+
+
+def _lists(tools: Sequence[Mapping[str, Any]]) -> list[str]:
+    """JSON lists of functions, one per line, by level of detail."""
+    levels = range(len(_DESCRIPTION_CHARS))
+    lines = ([_json(described(tool, "python", detail)) for tool in tools] for detail in levels)
+    return ["[" + ",\n".join(of) + "]" for of in lines]
 
 
 def shortened(text: str, max_chars: int) -> str:
@@ -476,32 +470,33 @@ def simulator_messages(seed: Task, answer: str, statistics: SeedStatistics) -> l
     """
     spec = seed.answer
     system = _SIMULATOR_RULES.format(
-        tools_header=headers.TOOLS,
-        task_header=headers.TASK,
-        answer_header=headers.ANSWER,
-        same=headers.SAME,
-        schema=_json([_SCHEMA_EXAMPLE]),
-        answer_form=_ANSWER_FORMS[spec["kind"]],
+        reply=headers.reply(
+            "a JSON list of functions", "the user's request", _ANSWER_FORMS[spec["kind"]]
+        ),
         types=", ".join(ast_checker.TYPES[spec["language"]]),
     )
-    closing = [f"Correct calls:\n{answer}", success_record(statistics)]
+    record = success_record(statistics)
+    executed = spec["rule"] == TURN_STATE
     state = []
-    if spec["rule"] == TURN_STATE:
+    if executed:
         system += _EXECUTED_RULES.format(same=headers.SAME)
-        needed = (system, *closing, tool_text(seed.tools, 0), seed.messages[-1]["content"])
+        needed = (system, answer, record, tool_text(seed.tools, 0), seed.messages[-1]["content"])
         space = MAX_CHARS - sum(map(len, needed)) - _HEADING_CHARS
         state = [f"{_STATE}\n{_state_text(spec['scenario'], max(0, min(_STATE_CHARS, space)))}"]
-    taken = len(system) + sum(map(len, (*state, *closing))) + _HEADING_CHARS
+    taken = sum(map(len, (system, answer, record, *state))) + _HEADING_CHARS
     request = [] if seed.messages else [{"role": "user", "content": ""}]
     messages = [*seed.messages, *request]
-    tools, messages = _fitted(_signatures(seed.tools), messages, MAX_TOOL_CHARS, MAX_CHARS - taken)
-    parts = [f"{_FUNCTIONS}\n{tools}", *state]
+    texts = _signatures(seed.tools)
+    if not executed:  # as the simulator writes them
+        texts = [*_lists(seed.tools), *texts[1:]]
+    tools, messages = _fitted(texts, messages, MAX_TOOL_CHARS, MAX_CHARS - taken)
+    parts = [record, f"{_FUNCTIONS}\n{tools}", *state]
     *earlier, latest = messages
     if earlier:
         history = "\n".join(f"{m['role']}: {m['content']}" for m in earlier)
         parts.append(f"{_HISTORY}\n{history}")
-    parts.append(f"{_REQUEST}\n{latest['content']}")
-    return chat(system, *parts, *closing)
+    shown = headers.write_with_tools(None, latest["content"], answer)
+    return chat(system, *parts, f"{_TASK}\n{shown}", headers.CUE)
 
 
 def _state_text(scenario: Mapping[str, Any], max_chars: int) -> str:

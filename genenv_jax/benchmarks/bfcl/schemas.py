@@ -10,10 +10,12 @@ from typing import Any
 from genenv_jax.benchmarks.base import BAD_ANSWER, BAD_TOOLS, Rejection
 from genenv_jax.benchmarks.bfcl import ast_checker, java
 from genenv_jax.benchmarks.grounding import leaves
+from genenv_jax.benchmarks.tools import json_type
 
 _TOOL_NAME = re.compile(r"[A-Za-z_]\w*(?:\.[A-Za-z_]\w*)*", re.ASCII)
 _VARIABLE = re.compile(r"[^\W\d][\w$]*(?:\.[^\W\d][\w$]*|\[\w*\])*")
 _PARAMETER_NAME = re.compile(r"[A-Za-z_]\w*", re.ASCII)
+_OWN_TYPES = {"object": "dict", "number": "float"}  # BFCL's names of JSON schema's types
 _MAX_TOOLS = 64
 _MAX_PARAMETERS = 64  # of one function
 
@@ -41,6 +43,39 @@ def check_tools(tools: Any, language: str) -> Rejection | None:
             return Rejection(BAD_TOOLS, f"two functions named {tool['name']}"[:200])
         names.add(tool["name"])
     return None
+
+
+def with_own_types(tools: Sequence[Any], language: str) -> list[Any]:
+    """Descriptions whose types have JSON schema's or Python's names, with BFCL's names instead.
+
+    In Java only upper and lower case is corrected, because one such name stands for several types.
+    """
+    own = {name.lower(): name for name in ast_checker.TYPES[language]}
+
+    def named(kind: str) -> str:
+        names = [kind.lower()]
+        if language != "java":
+            names += [json_type(kind), _OWN_TYPES.get(json_type(kind), "")]
+        return next((own[name] for name in names if name in own), kind)
+
+    def converted(schema: Any) -> Any:
+        if not isinstance(schema, dict):
+            return schema
+        changed = {"items": converted(schema["items"])} if "items" in schema else {}
+        if isinstance(schema.get("type"), str):
+            changed["type"] = named(schema["type"])
+        if isinstance(schema.get("properties"), dict):
+            changed["properties"] = {k: converted(of) for k, of in schema["properties"].items()}
+        return schema | changed
+
+    def of_tool(tool: Any) -> Any:
+        parameters = converted(tool.get("parameters")) if isinstance(tool, dict) else None
+        if not isinstance(parameters, dict):
+            return tool
+        whole = {"type": "dict"} if json_type(parameters.get("type")) == "object" else {}
+        return tool | {"parameters": parameters | whole}
+
+    return [of_tool(tool) for tool in tools]
 
 
 def _tool_problem(tool: Any, language: str) -> str:

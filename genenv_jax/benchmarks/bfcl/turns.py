@@ -30,8 +30,8 @@ from genenv_jax.benchmarks.bfcl.source_calls import decode_source_calls
 from genenv_jax.benchmarks.calls import Found
 from genenv_jax.benchmarks.grounding import judge, leaves
 from genenv_jax.benchmarks.headers import read_tools, read_with_tools, write_with_tools
-from genenv_jax.benchmarks.safe_parse import parse_calls
-from genenv_jax.benchmarks.tools import read_tool_calls, rewritten
+from genenv_jax.benchmarks.safe_parse import parse_calls, unfenced
+from genenv_jax.benchmarks.tools import as_python, read_tool_calls, rewritten
 from genenv_jax.benchmarks.wording import fold
 
 _NOTHING_TO_CALL = "None of the functions can do that."
@@ -133,8 +133,11 @@ def read(generated: str, seed: Task) -> Task | Rejection:
         tools = read_tools(listed)
         if isinstance(tools, Rejection):
             return tools
+        if schemas.check_tools(tools, spec["language"]):
+            tools = schemas.with_own_types(tools, spec["language"])
         if rejection := schemas.check_tools(tools, spec["language"]):
             return rejection
+    reference = _in_own_form(reference, tools, spec)
     truth = _ground_truth(reference, tools, spec)
     if isinstance(truth, Rejection):
         return truth
@@ -183,6 +186,16 @@ def _ground_truth(
         return Rejection(BAD_ANSWER, f"{len(calls)} calls in a {spec['kind']} task")
     truth = schemas.ground_truth_of(calls, tools, spec["language"], spec["rule"] != AST)
     return [] if spec["kind"] in _NO_CALL and isinstance(truth, list) else truth
+
+
+def _in_own_form(
+    reference: str, tools: Sequence[Mapping[str, Any]], spec: Mapping[str, Any]
+) -> str:
+    """A reference in a code fence or in a model family's call format as `[f(x=1)]`; any other unchanged."""
+    if not isinstance(_decode(reference, tools, spec), Rejection):
+        return reference
+    inside = unfenced(reference)
+    return as_python(inside, tools) if spec["language"] == "python" else inside
 
 
 def in_form(task: Task, answer: str, form: str) -> str:

@@ -13,7 +13,7 @@ from genenv_jax.benchmarks.base import (
     Task,
 )
 from genenv_jax.benchmarks.headers import part_fault
-from genenv_jax.benchmarks.safe_parse import parse_json, unfenced
+from genenv_jax.benchmarks.lenient import parse_lenient
 from genenv_jax.benchmarks.travelplanner.queries import Query, parse_query
 from genenv_jax.benchmarks.travelplanner.references import Reference
 from genenv_jax.benchmarks.travelplanner.tasks import World, make_task, query_of
@@ -32,12 +32,12 @@ def write(task: Task) -> str:
 
 
 def read(text: str, seed: Task) -> Task | Rejection:
-    """The task in a generation: one JSON object, perhaps in a code fence.  Never raises.
+    """The task in a generation: one JSON object.  Never raises.
 
     Rejections: NOT_TEXT, TOO_LONG, TOO_DEEP, UNPARSABLE, BAD_ANSWER (fields).  `fault` rejects a task whose
     route its seed does not allow, but such a task can still be shown and scored.
     """
-    record = parse_json(unfenced(text), MAX_GENERATION, _MAX_DEPTH)
+    record = parse_lenient(text, MAX_GENERATION, _MAX_DEPTH)
     if isinstance(record, Rejection):
         return record
     if not isinstance(record, dict):
