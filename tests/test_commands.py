@@ -214,7 +214,7 @@ def test_a_model_that_is_unfit_is_named(tmp_path):
     weights = model / "model.safetensors"
     weights.write_bytes(weights.read_bytes()[:-100])
     options = [f"--config.model.path={model}", "--config.model.make.vocab_size=0"]
-    options += ["--config.limits.agent_prompt=240", "--config.limits.simulator_prompt=240"]
+    options += ["--config.limits.agent_prompt=448", "--config.limits.simulator_prompt=240"]
     result = call("main", QUICK, *options, f"--workdir={tmp_path / 'run'}")
     assert result.returncode == 2, result.stderr
     assert "model.safetensors" in result.stderr.splitlines()[-1]
