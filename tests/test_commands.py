@@ -332,7 +332,9 @@ def test_evaluate_asks_a_server(tmp_path):
         and [v["samples"] for v in verdicts] == [2] * 6 + [1] * 6
     )
     first = lines(tmp_path, "predictions.jsonl")[0]
-    assert first["prompt"] in [request["messages"] for request in requests]
+    tools, *said = first["prompt"]  # the tools travel beside the messages
+    sent = [(request["messages"], request["tools"]) for request in requests]
+    assert (said, json.loads(tools["content"])) in sent
     assert first["prompt"][-1]["content"] == first["request"]
     assert first["prompt_tokens"] is None  # the server has the tokenizer
     assert "<h2>Metrics</h2>" in (tmp_path / "report.html").read_text()
