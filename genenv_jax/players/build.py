@@ -7,6 +7,7 @@ import dataclasses
 import functools
 import math
 import os
+import pathlib
 from typing import Any
 
 import jax
@@ -40,15 +41,17 @@ def make_benchmark(config: Config, need_seeds: bool = True, server: bool = False
     Args:
       config: of the run; the chat template of `config.model.path` decides whether it can show tools.
       need_seeds: whether seed tasks are required.
-      server: whether a server answers, which takes tools separately from the messages.
+      server: whether a server answers, which takes tools separately from the messages; `config.model.path`
+        then matters only if it is a model that was made here.
     Raises what the constructor raises, and ValueError if seeds are required and there are none.
     """
     options = dict(config.benchmark)
     benchmark = registry.make_benchmark(options.pop("name"), **options)
     if benchmark.has_tools:
-        model = LanguageModel.load(config.model.path) if config.model.path and not server else None
-        written = HERMES_CALL if server else model.written_call if model else ""
-        made = not server and (model is None or has_made_tokenizer(model.path))
+        path = config.model.path
+        model = LanguageModel.load(path) if path and not server else None
+        made = has_made_tokenizer(pathlib.Path(path)) if path else not server
+        written = model.written_call if model else HERMES_CALL if server and not made else ""
         try:
             benchmark.use_template(written, made)
         except ValueError as error:
