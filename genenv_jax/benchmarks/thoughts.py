@@ -9,10 +9,8 @@ from typing import Any
 from genenv_jax.benchmarks.task import UNFINISHED_THOUGHT, Rejection
 
 _NAMES = "(?:think|thinking|reasoning)"
-TAG = re.compile(rf"</?{_NAMES}>", re.IGNORECASE)
 _OPENS = re.compile(rf"\s*<{_NAMES}>", re.IGNORECASE)
 _ENDS = re.compile(rf"</{_NAMES}>", re.IGNORECASE)
-_LEFT_OPEN = re.compile(rf"<{_NAMES}>\s*\Z", re.IGNORECASE)
 # A closing tag, or a string that may hold one.  No string starts at an escaped quote: that would take
 # quadratic time.
 _ENDS_OR_STRING = re.compile(
@@ -39,12 +37,6 @@ def after_thoughts(text: Any) -> Any:
             if not end:
                 return text[start:]
         start = end.end()
-
-
-def left_open(prompt: str) -> str:
-    """The opening tag at the end of a prompt, with the white space after it; "" if there is none."""
-    found = _LEFT_OPEN.search(prompt)
-    return found.group() if found else ""
 
 
 def lengths(texts: Sequence[str]) -> dict[str, float]:

@@ -12,7 +12,6 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from genenv_jax.benchmarks import thoughts
 from genenv_jax.models import huggingface
 from genenv_jax.models.config import TransformerConfig
 from genenv_jax.models.make import MakeConfig
@@ -31,6 +30,8 @@ _ASKED = (
     {"role": "user", "content": "probe 0"},
 )
 _RESULT_KEYS = {"tool_call_id": "probe0000", "name": "tool"}  # Mistral's ids have nine letters
+# The tags of a thought; `benchmarks.thoughts` reads them in texts.
+_THOUGHT = re.compile(r"</?(?:think|thinking|reasoning)>\s*", re.IGNORECASE)
 HERMES_CALL = '<tool_call>\n{"name": "probe_tool", "arguments": {"x": 1}}\n</tool_call>'
 
 
@@ -278,9 +279,11 @@ class LanguageModel:
     def opened_thought(self) -> str:
         """The tag with which the chat template opens a thought before an answer; "" if it opens none."""
         try:
-            return thoughts.left_open(self._render(_ASKED[1:]))
+            shown = self._render(_ASKED[1:])
         except ValueError:
             return ""
+        last = [found[0] for found in _THOUGHT.finditer(shown)][-1:]
+        return next((tag for tag in last if shown.endswith(tag) and tag[1] != "/"), "")
 
     def _around(
         self, messages: Sequence[Mapping[str, str]], reply: Sequence[Mapping[str, str]]
@@ -409,7 +412,7 @@ class LanguageModel:
             token.content: number
             for number, token in self.tokenizer.added_tokens_decoder.items()
             if (token.special or re.fullmatch(r"<\S+>", token.content))
-            and not thoughts.TAG.fullmatch(token.content)
+            and not _THOUGHT.fullmatch(token.content)
         }
         turns = [{"role": role, "content": "a"} for role in ("system", "user", "assistant", "user")]
         for messages in (turns, turns[1:]):  # some templates reject system messages

@@ -50,7 +50,8 @@ def make_benchmark(config: Config, need_seeds: bool = True, server: bool = False
     if benchmark.has_tools:
         path = config.model.path
         model = LanguageModel.load(path) if path and not server else None
-        made = has_made_tokenizer(pathlib.Path(path)) if path else not server
+        directory = model.path if model else pathlib.Path(path)
+        made = has_made_tokenizer(directory) if path else not server
         written = model.written_call if model else HERMES_CALL if server and not made else ""
         try:
             benchmark.use_template(written, made)

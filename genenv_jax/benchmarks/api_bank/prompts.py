@@ -142,7 +142,7 @@ def template_messages(task: Task) -> list[Message]:
     """The APIs for a chat template, which defines the form of a call; then as in `agent_messages`.
 
     The conversation is one message: as turns of a chat, most of which end with the assistant, it makes small
-    models chat on (2 of 24 calls right, and 7 this way).
+    models chat on (Qwen2.5-Coder-0.5B: 2 of 24 held-out calls right, and 8 this way).
     """
     search = _SEARCH if task.answer["level"] > 1 else ""
     system = _TEMPLATE_RULES.format(year=year(task), search=search)

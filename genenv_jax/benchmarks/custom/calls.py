@@ -12,7 +12,7 @@ from typing import Any
 
 from genenv_jax.benchmarks.base import Rejection
 from genenv_jax.benchmarks.bfcl.ast_checker import check
-from genenv_jax.benchmarks.bfcl.schemas import check_tools, ground_truth_of
+from genenv_jax.benchmarks.bfcl.schemas import check_tools, ground_truth_of, with_own_types
 from genenv_jax.benchmarks.calls import read_calls
 from genenv_jax.benchmarks.tools import described
 
@@ -37,7 +37,6 @@ _VALUES = {
     "boolean": (bool,),
     "null": (type(None),),
 }
-_OF_BFCL = {"object": "dict", "number": "float"}  # BFCL's names of JSON schema's types
 
 
 def read_reference(value: Any) -> list[Call]:
@@ -128,22 +127,11 @@ def agree(reference: Sequence[Call], text: str, tools: Sequence[Mapping[str, Any
 
 def _of_bfcl(tool: Mapping[str, Any]) -> dict[str, Any]:
     """A tool as BFCL describes it; what may be missing in OpenAI's form is filled in."""
-    of = _schema_of_bfcl(tool.get("parameters", {"type": "object"}))
+    whole = {"description": "", "parameters": {"type": "object"}, **tool}
+    of = with_own_types([whole], "python")[0]["parameters"]
     if isinstance(of, Mapping):
-        of |= {"properties": of.get("properties", {}), "required": of.get("required", [])}
-    return {"description": "", **tool, "parameters": of}
-
-
-def _schema_of_bfcl(schema: Any) -> Any:
-    if not isinstance(schema, Mapping):
-        return schema
-    kind, properties = schema.get("type"), schema.get("properties")
-    new = {**schema, "type": _OF_BFCL.get(kind, kind) if isinstance(kind, str) else kind}
-    if isinstance(properties, Mapping):
-        new["properties"] = {name: _schema_of_bfcl(of) for name, of in properties.items()}
-    if "items" in schema:
-        new["items"] = _schema_of_bfcl(schema["items"])
-    return new
+        of = {**of, "properties": of.get("properties", {}), "required": of.get("required", [])}
+    return {**whole, "parameters": of}
 
 
 def _from_json(value: Any) -> Call | None:
