@@ -16,6 +16,7 @@ import gc
 import pathlib
 import signal
 import sys
+import time
 
 import pytest
 
@@ -138,3 +139,11 @@ def interruptible():
     before = signal.signal(signal.SIGINT, signal.default_int_handler)
     yield
     signal.signal(signal.SIGINT, before)
+
+
+@pytest.fixture
+def bounded():
+    """Fails a test of hostile input that takes 10 s of CPU: these take at most one."""
+    start = time.process_time()
+    yield
+    assert time.process_time() - start < 10

@@ -124,10 +124,9 @@ def test_a_hanging_game_does_not_stop_a_run(toy):
 
 @pytest.mark.parametrize("grows", [False, True])
 @pytest.mark.parametrize("name", HOSTILE)
-def test_hostile_answers(name, grows, toy, alfworld_games):
+def test_hostile_answers(bounded, name, grows, toy, alfworld_games):
     benchmark = alfworld_games if grows else toy
     task = benchmark.tasks("eval")[0]
-    start = time.process_time()
     running = benchmark.episode(task)
     before = running.messages()
     for _ in range(3):
@@ -141,7 +140,6 @@ def test_hostile_answers(name, grows, toy, alfworld_games):
     score = running.stop()
     assert not score.success and not score.valid
     assert not benchmark.score(task, HOSTILE[name]).success
-    assert time.process_time() - start < 4.0
 
 
 @pytest.mark.parametrize("grows", [False, True])

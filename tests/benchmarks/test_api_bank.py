@@ -3,7 +3,6 @@
 import collections
 import dataclasses
 import json
-import time
 
 import pytest
 
@@ -389,9 +388,8 @@ def test_replies_are_scored_by_rouge_l(benchmark):
 
 
 @pytest.mark.parametrize("name", HOSTILE)
-def test_hostile_replies_in_bounded_time(benchmark, name):
+def test_hostile_replies_in_bounded_time(bounded, benchmark, name):
     text = HOSTILE[name]
-    start = time.process_time()
     score = benchmark.score(REPLY, text)
     assert not score.success and score.reward < 0.5 and score.reason
     search = (
@@ -400,7 +398,6 @@ def test_hostile_replies_in_bounded_time(benchmark, name):
     )
     task = benchmark.parse(search, CALL, "g", 0)
     assert isinstance(task, Rejection) or benchmark.verify(task) is not None
-    assert time.process_time() - start < 1.0
 
 
 @pytest.mark.parametrize(
@@ -416,10 +413,8 @@ def test_hostile_replies_in_bounded_time(benchmark, name):
         "\n" * 4_000 + "[a" * 2_000,
     ],
 )
-def test_repetition_costs_no_more_than_its_length(benchmark, text):
-    start = time.process_time()
+def test_repetition_costs_no_more_than_its_length(bounded, benchmark, text):
     assert not benchmark.score(CALL, text).success
-    assert time.process_time() - start < 0.5
 
 
 @pytest.mark.parametrize(
@@ -432,13 +427,11 @@ def test_repetition_costs_no_more_than_its_length(benchmark, text):
         ("".join(f"a {i}. " for i in range(150)), "".join(f"{i} a. " for i in range(1_000))),
     ],
 )
-def test_the_longest_reply_is_scored_in_time(benchmark, reference, prediction):
+def test_the_longest_reply_is_scored_in_time(bounded, benchmark, reference, prediction):
     spec = {**REPLY.answer, "text": reference}
     long = Task("r", "api_bank", "x", CALL.messages, (TOOL,), spec)
     assert len(reference) <= 1_024 and 6_000 < len(prediction) <= 8_192
-    start = time.process_time()
     assert benchmark.score(long, prediction).valid
-    assert time.process_time() - start < 1.0
 
 
 def test_gold_answers_earn_full_reward_and_come_back_from_their_text(loaded, splits):

@@ -5,7 +5,6 @@ import json
 import pickle
 import re
 import sys
-import time
 import types
 
 import pytest
@@ -183,11 +182,9 @@ def test_no_answer_is_not_valid(benchmark):
         "a" * 8_000,
     ],
 )
-def test_repetition_costs_little(text):
-    start = time.process_time()
+def test_repetition_costs_little(bounded, text):
     assert not Bamboogle().score(TASK, text).success
     Bamboogle(mode="search").episode(TASK).step(text)
-    assert time.process_time() - start < 0.5
 
 
 # --- judge --------------------------------------------------------------------------------------------

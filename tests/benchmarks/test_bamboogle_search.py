@@ -1,7 +1,6 @@
 """Bamboogle's searches as training episodes: they only grow, are bounded, and can be solved."""
 
 import dataclasses
-import time
 
 import pytest
 
@@ -72,14 +71,12 @@ def test_answers_are_bounded(benchmark, answers, reason):
 
 
 @pytest.mark.parametrize("name", HOSTILE)
-def test_hostile_searches_in_bounded_time(benchmark, name):
-    start = time.process_time()
+def test_hostile_searches_in_bounded_time(bounded, benchmark, name):
     for around in ("{}", "<answer>{}</answer>", "<search>{}</search>"):
         text, episode = around.format(HOSTILE[name]), benchmark.episode(TASK)
         while (score := episode.step(text)) is None:
             assert sum(len(message["content"]) for message in episode.messages()) < 12_000
         assert not score.success
-    assert time.process_time() - start < 1.0
 
 
 def _generated(benchmark, second="Where was Bo Lund born?"):

@@ -2,7 +2,6 @@
 
 import subprocess
 import sys
-import time
 
 import pytest
 
@@ -100,13 +99,11 @@ def test_scenarios_do_not_share_state(executable):
 
 
 @pytest.mark.parametrize("text", [*HOSTILE.values(), *HEAVY.values()], ids=[*HOSTILE, *HEAVY])
-def test_hostile_calls_take_less_than_a_second(made, text):
-    start = time.process_time()
+def test_hostile_calls_in_bounded_time(bounded, made, text):
     calls = decode(text)
     if not isinstance(calls, Rejection):
         assert all(isinstance(made.run(call), str) for call in calls)
         same_state(made, Backends(SCENARIO))
-    assert time.process_time() - start < 1
 
 
 def test_unknown_classes_and_broken_states_are_named(executable):

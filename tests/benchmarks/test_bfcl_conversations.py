@@ -5,7 +5,6 @@ import dataclasses
 import json
 import pickle
 import random
-import time
 
 import pytest
 
@@ -200,8 +199,7 @@ def test_needless_calls_cost_reward(benchmark):
 
 
 @pytest.mark.parametrize("text", [*HOSTILE.values(), *HEAVY.values()], ids=[*HOSTILE, *HEAVY])
-def test_hostile_answers_and_generations_in_a_second(benchmark, text):
-    start = time.process_time()
+def test_hostile_answers_and_generations_in_bounded_time(bounded, benchmark, text):
     for form in ("", "hermes"):
         played, score = episode.GrowingEpisode(_seed(), form), None
         for _ in range(5):
@@ -209,20 +207,17 @@ def test_hostile_answers_and_generations_in_a_second(benchmark, text):
         assert score is None or not score.success
     for generated in (text, _written((text, "[ls()]")), _written(("Look around.", text))):
         assert isinstance(benchmark.parse(generated, _seed(), "g", 0), Rejection | Task)
-    assert time.process_time() - start < 2
 
 
-def test_results_inside_arguments_do_not_double(benchmark):
+def test_results_inside_arguments_do_not_double(bounded, benchmark):
     double = (
         "echo(content={'a': cat(file_name='x'), 'b': cat(file_name='x'), 'c': 1}, file_name='x')"
     )
-    start = time.process_time()
     played = benchmark.episode(_seed())
     played.step("[touch(file_name='x')]")
     played.step(f"[{', '.join([double] * 20)}]")
     assert "more than 50000 characters" in played.messages()[-1]["content"]
     played.step("[cat(file_name='x')]")
-    assert time.process_time() - start < 1
 
 
 def test_a_generation_is_read_proven_and_written_again(benchmark):

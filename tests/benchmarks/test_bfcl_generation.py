@@ -2,7 +2,6 @@
 
 import dataclasses
 import json
-import time
 
 import pytest
 
@@ -187,7 +186,7 @@ def test_verify_sees_what_was_tampered_with(benchmark):
 
 
 @pytest.mark.parametrize("name", HOSTILE)
-def test_hostile_text_is_parsed_and_scored_in_bounded_time(benchmark, name):
+def test_hostile_text_is_parsed_and_scored_in_bounded_time(bounded, benchmark, name):
     text = HOSTILE[name]
     plain = seed_task()
     cases = [(plain, text), (plain, generation(tools=text)), (plain, generation(request=text))]
@@ -200,7 +199,6 @@ def test_hostile_text_is_parsed_and_scored_in_bounded_time(benchmark, name):
         )
     ]  # fmt: skip
     for seed, hostile in cases:
-        start = time.process_time()
         result = benchmark.parse(hostile, seed, "g", 0)
         if isinstance(result, Task):
             verdict = benchmark.verify(result)
@@ -208,7 +206,6 @@ def test_hostile_text_is_parsed_and_scored_in_bounded_time(benchmark, name):
             json.dumps(result.to_json()).encode()
             benchmark.canonical(result)
         score = benchmark.score(seed, text)
-        assert time.process_time() - start < 1.0
         assert 0.0 <= score.reward <= float(score.success)
         assert score.success == (score.reward == 1.0) or score.reason == NO_REFUSAL
         assert score.reason.replace("_", "").isalpha() or score.success

@@ -2,7 +2,6 @@
 
 import json
 import pickle
-import time
 
 import pytest
 
@@ -123,23 +122,19 @@ def test_long_conversations_fit_and_keep_the_request(benchmark):
     [*HOSTILE.values(), *(pytest.param(text, marks=pytest.mark.slow) for text in HEAVY.values())],
     ids=[*HOSTILE, *HEAVY],
 )
-def test_hostile_answers_get_a_score_in_a_second(benchmark, text):
-    start = time.process_time()
+def test_hostile_answers_get_a_score_in_bounded_time(bounded, benchmark, text):
     episode = benchmark.episode(conversation([["ls()"], ["ls()"]]))
     score = episode.step(text)
     assert score is None or not score.success
     assert sum(len(m["content"]) for m in episode.messages()) <= prompts.MAX_CHARS
     for message in episode.messages():
         message["content"].encode()
-    assert time.process_time() - start < 1
-    start = time.process_time()
     for task in (turn(["touch(file_name='x')"]), conversation([["ls()"]])):
         assert not benchmark.score(task, text).success
     assert isinstance(
         benchmark.parse(generation(answer=text), turn(["touch(file_name='x')"]), "g", 0),
         Rejection | Task,
     )
-    assert time.process_time() - start < 1
 
 
 @pytest.mark.parametrize(

@@ -1,7 +1,6 @@
 """Whether a reference follows from its request: admitted, rejected, undecided; on made up and real tasks."""
 
 import dataclasses
-import time
 
 import pytest
 
@@ -99,11 +98,9 @@ def test_where_no_value_is_needed_the_function_must_be_spoken_of():
     assert _verdict("Which alarms are set?", {}, "Lists all alarms.") == UNDECIDED
 
 
-def test_long_texts_cost_little():
-    start = time.process_time()
+def test_long_texts_cost_little(bounded):
     _verdict("f " * 6_000 + "\n" * 4_000, {f"a{i}": "x y " * 50 for i in range(64)})
     judge([("f", {"a": "1"})] * 300, ["z" * 10_000] * 300, "\u0435 a=1\n" * 2_000, "", "")
-    assert time.process_time() - start < 3.0
 
 
 # -- BFCL ---------------------------------------------------------------------------------------------

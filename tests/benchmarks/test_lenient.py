@@ -1,7 +1,6 @@
 """What a simulator writes as tools and as reference calls: mended if it has one meaning, else rejected."""
 
 import json
-import time
 
 import pytest
 
@@ -211,10 +210,8 @@ def test_same_has_several_spellings(section, same):
         '{"a":1,' * 30_000, "[1" + "]" * 10**5, "\\" * 10**5, "`" * 10**5, "'\ud800'", "'\\ud800'", "'\\0',",
     ],
 )  # fmt: skip
-def test_hostile_text_is_read_in_linear_time(text):
-    start = time.process_time()
+def test_hostile_text_is_read_in_linear_time(bounded, text):
     value = parse_lenient(text, 10**6)
     assert isinstance(value, list | Rejection) and is_same(text) is False
-    assert time.process_time() - start < 2.0
     if len(text) < 10:
         assert value.reason == base.NOT_TEXT

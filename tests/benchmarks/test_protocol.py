@@ -5,7 +5,6 @@ import dataclasses
 import itertools
 import json
 import pickle
-import time
 
 import numpy as np
 import pytest
@@ -185,11 +184,10 @@ def test_it_can_be_sent_to_a_worker(benchmark):
 
 
 @pytest.mark.parametrize("name", HOSTILE)
-def test_hostile_text_has_a_verdict_in_bounded_time(benchmark, name):
+def test_hostile_text_has_a_verdict_in_bounded_time(bounded, benchmark, name):
     seed = benchmark.tasks("seed")[0]
     for around in ("{0}", *AROUND[benchmark.name]):
         text = around.format(HOSTILE[name])
-        start = time.process_time()
         score = benchmark.score(seed, text)
         assert not score.success and 0 <= score.reward < 1
         assert score.reason.replace("_", "").isalpha() and len(score.reason) < 60
@@ -200,7 +198,6 @@ def test_hostile_text_has_a_verdict_in_bounded_time(benchmark, name):
             made = benchmark.verify(made)
         if made is not None:
             assert made.reason.replace("_", "").isalpha() and len(made.detail) < 400
-        assert time.process_time() - start < 1.0
 
 
 @pytest.mark.parametrize("answer", [None, {}, [], {"kind": "call"}, {"query": None}])

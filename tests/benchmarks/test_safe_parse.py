@@ -1,7 +1,6 @@
 """Parsing of hostile text: bounded, total, and right on text that is not hostile."""
 
 import math
-import time
 
 import pytest
 
@@ -19,10 +18,8 @@ from genenv_jax.benchmarks.safe_parse import (
 
 @pytest.mark.parametrize("parser", [parse_calls, parse_json, parse_literal, check_text])
 @pytest.mark.parametrize("name", HOSTILE)
-def test_hostile_text_gives_a_value_in_bounded_time(name, parser, tmp_path):
-    start = time.process_time()
+def test_hostile_text_gives_a_value_in_bounded_time(bounded, name, parser, tmp_path):
     result = parser(HOSTILE[name])
-    assert time.process_time() - start < 1.0
     if isinstance(result, Rejection):
         assert result.reason in (
             base.EMPTY, base.NOT_TEXT, base.TOO_LONG, base.TOO_DEEP, base.UNPARSABLE,
@@ -204,7 +201,5 @@ def test_a_fence_around_all_of_a_text_is_taken_off(text, inside):
     assert unfenced(text) == inside
 
 
-def test_a_fence_that_never_closes_costs_nothing():
-    start = time.process_time()
+def test_a_fence_that_never_closes_costs_nothing(bounded):
     unfenced("```" + "\n" * 16_000)
-    assert time.process_time() - start < 0.1

@@ -1,7 +1,6 @@
 """Thoughts before an answer: where they end, and that no benchmark takes them for the answer."""
 
 import sys
-import time
 
 import pytest
 
@@ -62,10 +61,8 @@ def test_where_thoughts_end(text, want):
         "<",
     ],
 )
-def test_any_text_takes_linear_time(piece):
-    start = time.process_time()
+def test_any_text_takes_linear_time(bounded, piece):
     after_thoughts(piece * 100_000), after_thoughts(f'"{piece * 100_000}</think>')
-    assert time.process_time() - start < 2
 
 
 def test_lengths():

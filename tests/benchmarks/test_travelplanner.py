@@ -4,7 +4,6 @@ import collections
 import datetime
 import json
 import random
-import time
 
 import pytest
 
@@ -268,12 +267,10 @@ def test_a_lost_answer_counts_as_undelivered(everything):
 
 
 @pytest.mark.parametrize("name", HOSTILE_PLANS)
-def test_hostile_text_is_scored_and_parsed_in_bounded_time(benchmark, name):
+def test_hostile_text_is_scored_and_parsed_in_bounded_time(bounded, benchmark, name):
     task = benchmark.tasks("seed")[0]
-    start = time.process_time()
     score = benchmark.score(task, HOSTILE_PLANS[name])
     parsed = benchmark.parse(HOSTILE_PLANS[name], task, "g", 0)
-    assert time.process_time() - start < 1.0
     assert score.reward == 0.0 and not score.success
     assert score.reason.replace("_", "").isalpha() and len(score.reason) < 40
     assert isinstance(parsed, Rejection)
@@ -294,12 +291,10 @@ def test_hostile_text_is_scored_and_parsed_in_bounded_time(benchmark, name):
         "%s{0.__class__}",
     ],
 )
-def test_hostile_wordings_are_verified_in_bounded_time(benchmark, wording):
+def test_hostile_wordings_are_verified_in_bounded_time(bounded, benchmark, wording):
     task = _variation(benchmark, benchmark.tasks("seed")[0], query=wording)
     assert isinstance(task, Task)
-    start = time.process_time()
     assert benchmark.verify(task).reason == "text_differs"
-    assert time.process_time() - start < 1.0
 
 
 @pytest.mark.parametrize(

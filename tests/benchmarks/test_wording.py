@@ -1,7 +1,6 @@
 """Folded texts, their words, and what two of them have in common."""
 
 import random
-import time
 
 import pytest
 
@@ -57,9 +56,7 @@ def test_longest_common_subsequences_are_those_of_the_textbook():
         assert Subsequences(a).common(b) == table[-1][-1]
 
 
-def test_long_texts_cost_little():
-    start = time.process_time()
+def test_long_texts_cost_little(bounded):
     sequence = Subsequences(["the"] * 3_000)
     assert sequence.common(["the"] * 6_000) == 3_000
     assert len(words("a" * 200_000)) == 1
-    assert time.process_time() - start < 1.0

@@ -2,7 +2,6 @@
 
 import dataclasses
 import random
-import time
 
 import pytest
 
@@ -116,12 +115,10 @@ def test_dial_is_compared_by_similarity_alone():
         assert fold(dial.text(task)) == dial.text(task).lower()
 
 
-def test_hostile_requests_cost_little():
+def test_hostile_requests_cost_little(bounded):
     vocabulary = [f"w{i}" for i in range(40)]
     index, rng = Requests(0.8), random.Random(0)
     for _ in range(1_000):
         index.add(" ".join(rng.choices(vocabulary, k=30)), ())
-    start = time.process_time()
     for text in (" ".join(vocabulary), "w1 " * 4_000, "a" * 12_000, "1," * 6_000):
         assert not index.matches(text, ())
-    assert time.process_time() - start < 5.0

@@ -252,7 +252,7 @@ def test_closing_ends_what_is_running(caplog):
     scorer.close()  # again is nothing
     wait_until(lambda: not any(map(alive, pids)))
     wait_until(lambda: set(threading.enumerate()) <= before)
-    assert time.monotonic() - began < 8
+    assert time.monotonic() - began < 60
     assert not caplog.records  # these are no crashes
 
 
@@ -272,14 +272,14 @@ def test_a_worker_by_itself():
 
 
 def test_workers_score_side_by_side_and_while_nobody_collects():
-    with Scorer(Complete(), decode, ScoringConfig(3, timeout=2.0)) as scorer:
+    with Scorer(Complete(), decode, ScoringConfig(3, timeout=5.0)) as scorer:
         outcomes(scorer, ["sleep 0.2"] * 3)  # they start
         batch, began = scorer.batch(), time.monotonic()
         for i in range(6):
-            batch.add((i, 0), encode("sleep 0.5"), SCORE, TASK)
+            batch.add((i, 0), encode("sleep 1"), SCORE, TASK)
         futures = list(batch._futures.values())
         wait_until(lambda: all(future.done() for future in futures))
-        assert time.monotonic() - began < 2.0
+        assert time.monotonic() - began < 5  # 6 s one after the other
         assert all(score.valid for _, score in batch.collect().values())
         (score,) = outcomes(scorer, ["sleep 1.2"])  # not cut short before its time
         assert score.valid
