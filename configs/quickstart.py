@@ -20,6 +20,7 @@ tried.
 """
 
 from genenv_jax.config import default_config
+from genenv_jax.configs.recipes import small_curriculum
 
 
 def get_config(arg: str = ""):
@@ -61,12 +62,7 @@ def get_config(arg: str = ""):
 
     # With few seeds per epoch, the simulator follows the agent more closely.
     config.curriculum.seeds_per_epoch = 16
-    # A wide band, graded by steep weights: the paper's narrow band would leave a few records per epoch, and
-    # training on so few spoils a small simulator.
-    config.curriculum.k_min = 0.3
-    config.curriculum.beta = 4.0
-    config.simulator.rwr_temperature = 4.0
-    config.simulator.success_rate_over = "task"
+    small_curriculum(config)
     config.simulator.learning_rate = 5e-4
     config.simulator.batch_size = config.simulator.minibatch_size = 16
     config.simulator.kl_coef = 0.2  # keeps its tasks varied

@@ -18,4 +18,5 @@ def get_config(arg: str = "api_bank"):
     config.lora.rank = 32
     for part in (config.warm_start, config.agent, config.simulator):
         part.learning_rate *= 10  # adapters take larger steps
+    config.warm_start.learning_rate = 5e-4  # a few passes over few seeds
     return config

@@ -26,6 +26,7 @@ The other sizes are first guesses; the TPU compiler confirms that `:api_bank` fi
 from ml_collections import ConfigDict
 
 from genenv_jax.config import default_config
+from genenv_jax.configs.recipes import small_curriculum
 
 # For each benchmark: the longest prompt and completion of the agent and of the simulator, and prompt buckets,
 # in tokens of a byte-level vocabulary of 50,000 to 150,000; seeds and held-out tasks fit with some margin.
@@ -100,9 +101,7 @@ def on_accelerator(benchmark: str) -> ConfigDict:
     config.agent.groups = "informative"
     config.agent.micro_batches = config.simulator.micro_batches = 4
     config.simulator.batch_size = config.simulator.minibatch_size = 16
-    config.simulator.success_rate_over = "task"
-    # With eight attempts, p̂ is seldom in the paper's band of 0.5 ± 0.1.
-    config.curriculum.k_min = 0.3
+    small_curriculum(config)
     config.curriculum.seeds_per_epoch = 16
     return config
 

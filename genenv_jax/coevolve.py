@@ -144,7 +144,7 @@ class Coevolution:
 
     def epoch(self, epoch: int) -> None:
         """One epoch of Algorithm 1; `epoch` counts from 0."""
-        # 1. Generation: n variations of each seed, conditioned on its previous variations' success.
+        # 1. Generation: n variations of each seed, conditioned on the agent's success so far.
         batch = self.source.tasks(epoch)
         self.held_out.reroll(epoch, batch.accepted)
 
@@ -178,7 +178,7 @@ class Coevolution:
         tasks = {item.task.id: item.task for item in items}
         session.sample("generations", records, generation_row)
         session.sample("answers", traces, lambda t: answer_row(t["epoch"], tasks[t["task_id"]], t))
-        self.source.record(batch)
+        self.source.record(batch, items)
         self.mixture.record(batch)
 
     def warm_up(self) -> None:

@@ -35,8 +35,8 @@ def _update(groups: str, size: int, rate: float) -> dict[str, object]:
 
 
 def _simulator(**settings: object) -> dict[str, object]:
-    """The paper's simulator with other settings."""
-    return ARMS["paper"] | {f"simulator.{key}": value for key, value in settings.items()}
+    """The arm rwr-4 with other settings."""
+    return ARMS["rwr-4"] | {f"simulator.{key}": value for key, value in settings.items()}
 
 
 # Name: (arms, contrasts, the arm whose final score is the threshold).
@@ -63,7 +63,7 @@ _STUDIES = {
     ),
     "range": (
         {
-            "paper": _simulator(),
+            "rwr-4": _simulator(),
             "grpo": _simulator(method="grpo"),
             "kl": _simulator(kl_coef=0.6),
             "coverage": _simulator(coverage=1.0),
@@ -75,7 +75,7 @@ _STUDIES = {
             "all-three": _simulator(mixture=0.5, coverage=1.0, update_epochs=1),
             **{name: ARMS[name] for name in ("random", "oracle", "teacher")},
         },
-        (("all-three", "paper"),),
+        (("all-three", "rwr-4"),),
         "random",
     ),
     "map": (

@@ -14,14 +14,15 @@ from genenv_jax.experiment.arms import ARMS, EQUAL_ROLLOUTS
 from genenv_jax.experiment.plan import default_suite
 
 _HARD = {
-    **{name: ARMS[name] for name in ("genenv", "paper", "random", "static-64", "static-512")},
+    **{name: ARMS[name] for name in ("genenv", "paper", "rwr-4", "self-training", "random")},
+    **{name: ARMS[name] for name in ("static-64", "static-512")},
     "teacher-3x": ARMS["teacher"],
 }
 _GROW = {"curriculum.growth.share": 0.75}
 _GROWTH = {
     "genenv": _GROW,
     "no-growth": {},
-    **{name: ARMS[name] for name in ("paper", "random", "static-64", "static-512")},
+    **{name: ARMS[name] for name in ("rwr-4", "random", "static-64", "static-512")},
     "frozen-growth": _GROW | ARMS["random"],
     "teacher-3x": ARMS["teacher"],
 }
@@ -65,6 +66,7 @@ def get_config(arg: str = ""):
     else:
         suite = default_suite(_HARD, EQUAL_ROLLOUTS)
         suite.contrasts = tuple(("genenv", name) for name in ("random", "paper", "static-512"))
+        suite.contrasts += (("rwr-4", "self-training"),)
     if arg != "quick":
         # A base model is left out if less than half of its tasks are valid before any update (`genenv
         # evaluate --role=simulator --config.seed=S`): 208 replaces 207, whose tasks are 26 % valid.

@@ -137,10 +137,10 @@ def seed_demonstrations(
     """A demonstration for each role from each of the seeds; no other data of the benchmark is read.
 
     The agent answers the seed with its reference answer, or plays it with the reference answers.  The
-    simulator reads the seed, with a random success rate, and writes up to `variations` other seeds of its
-    category that `parse` and `verify` accept as variations: preferably from other records and with the
-    same tools.  If none is accepted, it writes the seed itself, which at least shows the format.  A seed that
-    the simulator cannot write gives a demonstration for the agent only.
+    simulator reads the seed, without a success rate, since nobody attempted it.  It writes up to
+    `variations` other seeds of its category that `parse` and `verify` accept as variations: preferably from
+    other records and with the same tools.  If none is accepted, it writes the seed itself, which at least
+    shows the format.  A seed that the simulator cannot write gives a demonstration for the agent only.
     """
     by_category: dict[str, list[Task]] = {}
     for seed in seeds:
@@ -149,15 +149,13 @@ def seed_demonstrations(
     for seed in seeds:
         messages, written = reference(benchmark, seed)
         found.append(Demonstration(AGENT, messages, (written,)))
-        tenths = int(rng.integers(-1, 11))
-        statistics = SeedStatistics() if tenths < 0 else SeedStatistics(10, tenths)
         category = by_category[seed.category]
         others = [category[i] for i in rng.permutation(len(category)) if category[i] is not seed]
         own = benchmark.source(seed)
         others.sort(key=lambda other: (benchmark.source(other) == own, other.tools != seed.tools))
         texts = _variations(benchmark, seed, others[:_TRIES], variations)
         if texts := texts or _variations(benchmark, seed, [seed], 1):
-            shown = benchmark.simulator_messages(seed, statistics)
+            shown = benchmark.simulator_messages(seed, SeedStatistics())
             found.append(Demonstration(SIMULATOR, shown, texts))
     return found
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from genenv_jax.benchmarks.task import SeedStatistics
+from genenv_jax.benchmarks.task import ALIKE, OWN, RECENT, SeedStatistics
 
 _KEEP = (0.4, 0.6)  # success rates at which the difficulty is right
 
@@ -11,14 +11,14 @@ def success_record(statistics: SeedStatistics, who: str = "agent", what: str = "
     """The agent's success statistics in words, with what they call for in the next task.
 
     Args:
-      statistics: statistics over the seed's variations.
+      statistics: the agent's attempts, and at which tasks.
       who: the prompt's word for the agent.
       what: the prompt's word for a task.
     """
     rate = statistics.success_rate
     if rate is None:
         return (
-            f"The {who} has not tried variations of this {what} yet; "
+            f"The {who} has not tried this {what} or variations of it yet; "
             f"aim at a {what} that it would solve about half of the time."
         )
     wish = "keep the difficulty"
@@ -26,7 +26,12 @@ def success_record(statistics: SeedStatistics, who: str = "agent", what: str = "
         wish = f"write an easier {what}"
     elif rate > _KEEP[1]:
         wish = f"write a harder {what}"
+    at = {
+        OWN: f"this {what} or variations of it",
+        ALIKE: f"recent {what}s that need the same skills",
+        RECENT: f"recent {what}s",
+    }[statistics.at]
     return (
-        f"The {who} solved {statistics.successes} of {statistics.attempts} attempts at variations "
-        f"of this {what}; aim at {what}s solved about half of the time, so {wish}."
+        f"The {who} solved {statistics.successes} of {statistics.attempts} attempts at {at}; "
+        f"aim at {what}s solved about half of the time, so {wish}."
     )

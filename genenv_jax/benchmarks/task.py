@@ -126,12 +126,22 @@ class Score:
     detail: Mapping[str, Any] = dataclasses.field(default_factory=dict)
 
 
+OWN, ALIKE, RECENT = "own", "alike", "recent"
+
+
 @dataclasses.dataclass(frozen=True)
 class SeedStatistics:
-    """The agent's record on the tasks generated from one seed (context for the simulator)."""
+    """The agent's record that the simulator reads beside a seed.
+
+    Attributes:
+      attempts, successes: how often the agent attempted and solved the tasks of `at`.
+      at: OWN: the seed and its variations; ALIKE: recent tasks that need one of the seed's skills; RECENT:
+        all recent tasks.
+    """
 
     attempts: int = 0
     successes: int = 0
+    at: str = OWN
 
     @property
     def success_rate(self) -> float | None:

@@ -20,13 +20,32 @@ import difflib
 
 from ml_collections import ConfigDict
 
+# The simulator writes all tasks, and a record's weight is its reward's alone, however common it is.
+_REWARD_ALONE = {"simulator.mixture": 0.0, "simulator.coverage": 0.0}
 _FROZEN = {"simulator.train": False, "simulator.mixture": 0.0}  # it stays the initial simulator
 
 ARMS: dict[str, dict[str, object]] = {
     # GenEnv as configured: the simulator learns by reward-weighted regression on R_env.
     "genenv": {},
-    # The paper: the simulator writes all tasks, and a record's weight is exp(λ R_env), however common it is.
-    "paper": {"simulator.mixture": 0.0, "simulator.coverage": 0.0, "simulator.update_epochs": 4},
+    # The paper to the letter: p̂ over a seed's variations, its k_min, β and λ, and one pass.
+    "paper": {
+        **_REWARD_ALONE,
+        "simulator.success_rate_over": "batch",
+        "simulator.variations": 4,
+        "simulator.rwr_temperature": 1.0,
+        "simulator.update_epochs": 1,
+        "curriculum.k_min": 0.1,
+        "curriculum.beta": 2.0,
+    },
+    # The paper's loss with GenEnv's p̂, band and weights as configured, in four passes.
+    "rwr-4": {**_REWARD_ALONE, "simulator.update_epochs": 4},
+    # The control: the simulator learns from all its attempted tasks alike, whatever the agent made of them.
+    "self-training": {
+        **_REWARD_ALONE,
+        "simulator.update_epochs": 4,
+        "simulator.rwr_temperature": 0.0,
+        "curriculum.k_min": 1.0,
+    },
     # GenEnv-Random: the simulator writes fresh tasks and is never trained.
     "random": _FROZEN,
     # GenEnv-Static: tasks that the initial simulator writes once; five per seed in the paper.

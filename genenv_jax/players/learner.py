@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 import optax
 
 from genenv_jax.models.config import TransformerConfig
@@ -89,6 +90,11 @@ def _stored(state: TrainState, config: TransformerConfig) -> TrainState:
     return TrainState(stored_params(state.params, config), opt_state, state.step)
 
 
+def minibatches(rows: np.ndarray, size: int) -> list[np.ndarray]:
+    """As few parts of `rows` as possible, none above `size` and none more than one row above another."""
+    return np.array_split(rows, max(1, -(-len(rows) // size)))
+
+
 def _split(batch: Any, parts: int) -> Any:
     """Splits the leading axis of every leaf: (b, ...) -> (parts, b / parts, ...)."""
     return jax.tree.map(lambda x: x.reshape(parts, -1, *x.shape[1:]), batch)
@@ -145,6 +151,9 @@ def make_grpo_step(
     """A jitted step of a policy gradient by a loss of `losses.LOSSES`; the state is donated.
 
     b must be a multiple of `micro_batches`.  longest: most tokens of a completion, for "dr_grpo".
+
+    A mini-batch with k groups of b moves the parameters k / b as far, whatever the optimiser's normalisation:
+    every group has the same weight.
     """
 
     def step(state: TrainState, frozen: Params, batch: GRPOBatch):
@@ -159,7 +168,8 @@ def make_grpo_step(
         gradient = stored_params(gradient, config)
         updates, opt_state = optimizer.update(gradient, state.opt_state, state.params)
         metrics["grad_norm"] = optax.tree.norm(gradient)
-        params = optax.apply_updates(state.params, updates)
+        share = jnp.mean((batch.rollouts.mask.sum(axis=(1, 2)) > 0).astype(jnp.float32))
+        params = optax.apply_updates(state.params, optax.tree.scale(share, updates))
         return _stored(TrainState(params, opt_state, state.step + 1), config), metrics
 
     return jax.jit(step, donate_argnums=0)
@@ -173,13 +183,14 @@ def gaps(metrics: Mapping[str, Array]) -> dict[str, Array]:
 class RWRBatch(NamedTuple):
     """A mini-batch of generations.
 
-    start_logp, ref_logp: (b, g, c).  weights: (b, g).
+    start_logp, ref_logp: (b, g, c).  weights, own: (b, g); own: 1 for the current simulator's generations.
     """
 
     generations: CompletionBatch
     start_logp: Array
     ref_logp: Array
     weights: Array
+    own: Array
 
 
 def make_rwr_step(
@@ -230,7 +241,7 @@ def make_rwr_step(
                 lambda part: completion_logprobs(join(frozen, params), part, config)[0], parts
             )
             logp = logp.reshape(mask.shape)
-            return rwr.update_kl(logp, batch.start_logp, batch.weights, mask)
+            return rwr.update_kl(logp, batch.start_logp, batch.own, mask)
 
         scale, kl = rwr.capped_scale(kl_at, kl_cap)
         params, opt_state = stepped(scale, gradient)

@@ -20,7 +20,7 @@ from genenv_jax.typing import Array, Params, PRNGKey, WarmUp
 
 @dataclasses.dataclass(frozen=True)
 class SimulatorConfig(PlayerConfig):
-    """`config.simulator`; its batches are batches of seeds.
+    """`config.simulator`; its batches are batches of seeds, each with all its variations.
 
     Attributes:
       train: whether the simulator is trained; otherwise it stays the initial simulator.
@@ -32,7 +32,8 @@ class SimulatorConfig(PlayerConfig):
       coverage: c in w / share^c, with the share of records that ask for the same skill (`rl.weights`).
       mixture: share of the variations that the initial simulator writes.
       kl_coef: coefficient of the KL penalty to the initial simulator.
-      kl_cap: largest KL of one update, in nats a token; 0: no cap.
+      kl_cap: largest KL of one update, in nats a token, over its own texts; 0: no cap.  .01 is 1 to 2 nats a
+        task.  The paper gives neither cap nor value.
     """
 
     train: bool = True
@@ -45,7 +46,7 @@ class SimulatorConfig(PlayerConfig):
     coverage: float = within(0.0, 0)
     mixture: float = within(0.0, 0, 1)
     kl_coef: float = within(0.01, 0)
-    kl_cap: float = within(0.1, 0)
+    kl_cap: float = within(0.01, 0)
 
     def __post_init__(self):
         super().__post_init__()
@@ -137,12 +138,17 @@ class Simulator(Player):
         self.load_for("score")
         return self._initial(self.reference.params, prompts, key, on_completion=on_completion)
 
+    @property
+    def scores_start(self) -> bool:
+        """Whether `start_logprobs` computes them anew."""
+        return bool(self.config.num_from_initial) or self.recomputes
+
     def start_logprobs(self, generations: Rollouts, used: np.ndarray) -> np.ndarray:
         """(S, n, c) log-probs under the current simulator; 0 outside the rows `used`.
 
         The sampler's log-probs, unless the initial simulator wrote some generations or `recomputes` is true.
         """
-        if not (self.config.num_from_initial or self.recomputes):
+        if not self.scores_start:
             return generations.logprobs
         self.load_for(self._sampling)
         return self._logprobs(generations, used, self.logprobs)

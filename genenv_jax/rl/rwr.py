@@ -12,6 +12,7 @@ from collections.abc import Callable
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 
 from genenv_jax.rl.kl import kl_estimate
 from genenv_jax.typing import Array
@@ -49,18 +50,27 @@ def weighted_total(weights: Array, mask: Array) -> Array:
     return jnp.maximum(jnp.sum(weights[..., None] * mask), 1e-6)
 
 
-def update_kl(logp: Array, start_logp: Array, weights: Array, mask: Array) -> Array:
+def update_kl(logp: Array, start_logp: Array, own: Array, mask: Array) -> Array:
     """Mean k3 estimate of the KL between an update's starting and current policy, over its tokens.
 
     The tokens were sampled from the starting policy, so log π_start and log π take the places of
-    log π and log π_ref in the estimator.  Rows with weight 0 are ignored.  Scalar, in nats per token.
+    log π and log π_ref in the estimator.  Only the generations with `own` (b, g) above 0 count: those that
+    the starting policy wrote and the update trains on.  Scalar, in nats per token; 0 without any.
     """
-    counted = (weights > 0)[..., None] * mask
+    counted = (own > 0)[..., None] * mask
     return jnp.sum(kl_estimate(start_logp, logp, "k3") * counted) / jnp.maximum(jnp.sum(counted), 1)
 
 
+HALVINGS = 6
+
+
+def measurements(scale: float) -> int:
+    """How often `capped_scale` measured the KL before it returned `scale`."""
+    return HALVINGS + 2 if scale == 0 else 1 - int(np.log2(scale))
+
+
 def capped_scale(
-    kl_at: Callable[[Array], Array], cap: float, halvings: int = 6
+    kl_at: Callable[[Array], Array], cap: float, halvings: int = HALVINGS
 ) -> tuple[Array, Array]:
     """The largest of 1, 1/2, 1/4, ... at which a step's KL is within `cap`, or 0 if none is.
 

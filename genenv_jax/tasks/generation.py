@@ -20,7 +20,7 @@ class Generation:
 
     Attributes:
       row, column: index of its context, and its index among that context's variations.
-      seed_statistics: how the seed's variations fared last time, as stated in the prompt.
+      seed_statistics: how the agent fared, as stated in the prompt.
       task, rejection: the task if it was accepted, else the reason why not.
       attempts, successes: how often the agent attempted and solved it.
       response_tokens: total over all attempts.
@@ -66,6 +66,9 @@ class Generation:
             "id": f"generated-{epoch}-{self.row}-{self.column}",
             "seed_id": self.seed.id,
             "context_success_rate": self.seed_statistics.success_rate,
+            "context_success_at": self.seed_statistics.at
+            if self.seed_statistics.attempts
+            else None,
             "text": self.text,
             "verdict": self.rejection.reason if self.rejection else "accepted",
             "detail": self.rejection.detail if self.rejection else "",

@@ -11,12 +11,14 @@ from genenv_jax.tasks.generation import Generation, TaskBatch
 from genenv_jax.tasks.replay import TaskBuffer
 
 
-@dataclasses.dataclass(frozen=True)
+@dataclasses.dataclass
 class Item:
-    """A task to attempt, and its generation if it is fresh."""
+    """A task to attempt, its generation if it is fresh, and how often the agent attempted and solved it."""
 
     task: Task
     generation: Generation | None = None
+    attempts: int = 0
+    successes: int = 0
 
 
 class Mixture:

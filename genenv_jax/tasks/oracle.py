@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 import numpy as np
 
 from genenv_jax.benchmarks.base import Benchmark, SeedStatistics, Task
 from genenv_jax.run.streams import Stream, rng
 from genenv_jax.tasks.generation import TaskBatch
+from genenv_jax.tasks.mixture import Item
 from genenv_jax.tasks.seeds import LatestStatistics
 from genenv_jax.tasks.sources import TaskSource
 
@@ -44,7 +45,7 @@ class OracleTasks(TaskSource):
         ]
         return TaskBatch.of_tasks(tasks)
 
-    def record(self, batch: TaskBatch) -> None:
+    def record(self, batch: TaskBatch, items: Sequence[Item]) -> None:
         """See `TaskSource`; outcomes are grouped by difficulty, which is the task's category."""
         self.statistics.record(
             (g.task.category, g.attempts, g.successes) for g in batch.generations

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
 
-from genenv_jax.benchmarks.base import SeedStatistics, Task
+from genenv_jax.benchmarks.base import Benchmark, SeedStatistics, Task, skills
+from genenv_jax.benchmarks.task import ALIKE, RECENT
 from genenv_jax.run.streams import Stream, rng
 
 
@@ -75,3 +77,48 @@ class LatestStatistics:
     def restore(self, state: Mapping[str, Sequence[int]]) -> None:
         """Inverse of `state`."""
         self._latest = {name: SeedStatistics(*counts) for name, counts in state.items()}
+
+
+class SuccessRecords:
+    """What the simulator is told about the agent's success, for each seed.
+
+    It is the latest record on the seed and its variations.  Failing that, it is the last epoch's on tasks
+    that need one of the seed's skills, and failing that on all of the last epoch's tasks.  A run seldom
+    visits a seed of a large data set twice, so most prompts would state nothing otherwise.
+
+    Args:
+      benchmark: says which skills a task needs.
+    """
+
+    def __init__(self, benchmark: Benchmark):
+        self._benchmark, self._own = benchmark, LatestStatistics()
+        self._recent: list[
+            tuple[list[str], int, int]
+        ] = []  # of the last epoch: skills, attempts, successes
+
+    def of(self, seed: Task) -> SeedStatistics:
+        """The statistics that the prompt for a seed states."""
+        if (own := self._own[seed.id]).attempts:
+            return own
+        needed = set(skills(self._benchmark, seed))
+        alike = [entry for entry in self._recent if not needed.isdisjoint(entry[0])]
+        at, found = (ALIKE, alike) if alike else (RECENT, self._recent)
+        if not found:
+            return own
+        return SeedStatistics(sum(n for _, n, _ in found), sum(k for _, _, k in found), at)
+
+    def record(self, outcomes: Iterable[tuple[str, Task, int, int]]) -> None:
+        """Records an epoch's (id of the seed or "", attempted task, attempts, successes)."""
+        outcomes = [outcome for outcome in outcomes if outcome[2]]
+        self._own.record((seed, n, k) for seed, _, n, k in outcomes if seed)
+        if outcomes:
+            self._recent = [(skills(self._benchmark, task), n, k) for _, task, n, k in outcomes]
+
+    def state(self) -> dict[str, Any]:
+        """The state to checkpoint, as plain JSON."""
+        return {"own": self._own.state(), "recent": self._recent}
+
+    def restore(self, state: Mapping[str, Any]) -> None:
+        """Inverse of `state`."""
+        self._own.restore(state["own"])
+        self._recent = [(list(names), n, k) for names, n, k in state["recent"]]

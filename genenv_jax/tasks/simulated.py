@@ -18,7 +18,8 @@ from genenv_jax.scoring.scorer import Scorer
 from genenv_jax.scoring.verification import Verifier
 from genenv_jax.tasks.generation import Generation, TaskBatch
 from genenv_jax.tasks.growth import Growth
-from genenv_jax.tasks.seeds import LatestStatistics, SeedTasks
+from genenv_jax.tasks.mixture import Item
+from genenv_jax.tasks.seeds import SeedTasks, SuccessRecords
 from genenv_jax.tasks.sources import TaskSource
 from genenv_jax.typing import WarmUp
 
@@ -26,7 +27,7 @@ _ROUNDS = 50  # most passes over all seeds to reach a given number of static tas
 
 
 class SimulatorTasks(TaskSource):
-    """n variations of each of the epoch's contexts, conditioned on how its previous variations fared.
+    """n variations of each of the epoch's contexts, conditioned on how the agent fared at it.
 
     Args:
       seeds: the seed tasks.
@@ -51,7 +52,7 @@ class SimulatorTasks(TaskSource):
     ):
         self.seeds, self._simulator, self._benchmark = seeds, simulator, benchmark
         self._scorer, self._verifier, self._admit = scorer, verifier, admit
-        self._session, self._statistics, self._growth = session, LatestStatistics(), growth
+        self._session, self._records, self._growth = session, SuccessRecords(benchmark), growth
 
     def tasks(self, epoch: int) -> TaskBatch:
         contexts = self._growth.contexts(epoch, self.seeds.choose(epoch))
@@ -68,7 +69,7 @@ class SimulatorTasks(TaskSource):
     ) -> TaskBatch:
         """Variations of `seeds` by `generate`, a method of `Simulator` that draws from `stream`."""
         session = self._session
-        statistics = [self._growth.statistics(seed) or self._statistics[seed.id] for seed in seeds]
+        statistics = [self._growth.statistics(seed) or self._records.of(seed) for seed in seeds]
         total = len(seeds) * self._simulator.config.variations
         with session.phase("generate", total, "tasks") as display:
 
@@ -91,9 +92,13 @@ class SimulatorTasks(TaskSource):
                 lambda: session.measure("verify"),
             )
 
-    def record(self, batch: TaskBatch) -> None:
-        own = [g for g in batch.generations if self._growth.statistics(g.seed) is None]
-        self._statistics.record((g.seed.id, g.attempts, g.successes) for g in own)
+    def record(self, batch: TaskBatch, items: Sequence[Item]) -> None:
+        own = {seed.id for seed in self.seeds.tasks}
+        varied = [item.generation.seed if item.generation else item.task for item in items]
+        self._records.record(
+            (seed.id if seed.id in own else "", item.task, item.attempts, item.successes)
+            for seed, item in zip(varied, items, strict=True)
+        )
         self._growth.record(batch)
 
     def d_env(self, epoch: int, batch: TaskBatch) -> Iterator[dict[str, Any]]:
@@ -114,10 +119,10 @@ class SimulatorTasks(TaskSource):
         return self._simulator.warm_up()
 
     def state(self) -> dict[str, Any]:
-        return {"seeds": self._statistics.state(), "grown": self._growth.state()}
+        return {"seeds": self._records.state(), "grown": self._growth.state()}
 
     def restore(self, state: dict[str, Any], tasks: Iterable[Task]) -> None:
-        self._statistics.restore(state["seeds"])
+        self._records.restore(state["seeds"])
         self._growth.restore(state["grown"], tasks)
 
 
@@ -136,7 +141,7 @@ def write_tasks(
     """Variations of seeds, each with its verdict.
 
     Args:
-      statistics: how each seed's previous variations fared, as stated in its prompt.
+      statistics: how the agent fared, as stated in each seed's prompt.
       generate: samples from the simulator's prompts, and calls back with each text when it is finished.
       scorer: parses and inspects the texts meanwhile.
       verifier, admit: see `scoring.verification`.

@@ -11,12 +11,13 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 from genenv_jax.benchmarks.base import Benchmark, Task
 from genenv_jax.settings import Settings, choice, within
 from genenv_jax.tasks.generation import TaskBatch
+from genenv_jax.tasks.mixture import Item
 from genenv_jax.tasks.teacher import TeacherConfig
 from genenv_jax.typing import WarmUp
 
@@ -84,8 +85,8 @@ class TaskSource:
         """The epoch's generations, each with its verdict."""
         raise NotImplementedError
 
-    def record(self, batch: TaskBatch) -> None:
-        """Records the outcome of an epoch."""
+    def record(self, batch: TaskBatch, items: Sequence[Item]) -> None:
+        """Records the outcome of an epoch: what the simulator wrote, and all that the agent attempted."""
 
     def d_env(self, epoch: int, batch: TaskBatch) -> Iterator[dict[str, Any]]:
         """The epoch's lines of D_env: generations that the simulator learnt from."""

@@ -26,7 +26,6 @@ from genenv_jax.sampling.engine import OnCompletion, Rollouts
 from genenv_jax.scoring.attempts import Attempt, answer
 from genenv_jax.scoring.requests import BROKEN_EPISODES, FAILED_SCORES
 from genenv_jax.scoring.scorer import Scorer
-from genenv_jax.tasks.generation import Generation
 from genenv_jax.tasks.mixture import Item
 from genenv_jax.trainers import divergence
 from genenv_jax.typing import WarmUp
@@ -90,7 +89,7 @@ class AgentTrainer:
                 for item, prompt, lengths, of in zip(
                     part, rollouts.prompts, rollouts.num_generated, attempts, strict=True
                 ):
-                    _record(result, epoch, item.generation, len(prompt), lengths, of)
+                    _record(result, epoch, item, len(prompt), lengths, of)
                 rows = np.arange(len(reward))
                 if c.groups == "informative":
                     rows = np.flatnonzero(~zero_variance(reward))
@@ -104,7 +103,6 @@ class AgentTrainer:
                     with session.measure("update agent"):
                         updated = self.update(together, earned)
                     means.update(updated, weight=count)
-                    session.tokens += self._tokens(together)
                     pending = []
         session.rollouts += total
         if items:
@@ -144,11 +142,12 @@ class AgentTrainer:
         advantages = self._advantages(rewards)
         batches = self._scored(
             [
-                self._batch(rollouts, advantages, start)
-                for start in range(0, len(rollouts), c.minibatch_size)
+                self._batch(rollouts, advantages, rows)
+                for rows in learner.minibatches(np.arange(len(rollouts)), c.minibatch_size)
             ]
         )
         passes = self._passes(batches)
+        self._session.tokens += self._tokens(rollouts)
         agent.load_for("update")
         means, gaps = EpochMeans(), None
         for batch in itertools.chain(*passes):
@@ -166,7 +165,7 @@ class AgentTrainer:
         rewards, batches = np.zeros((1, c.group_size)), []
 
         def score(blank: Rollouts) -> None:
-            batch = self._batch(blank, self._advantages(rewards), 0)
+            batch = self._batch(blank, self._advantages(rewards), [0])
             batches.extend(self._scored([batch]))
 
         def recompute(i: int) -> None:
@@ -219,15 +218,17 @@ class AgentTrainer:
         """Tokens that models process in an update on this batch."""
         c = self._agent.config
         count = (bool(c.kl_coef) + 3 * c.update_epochs) * rollouts.token_count
-        if self._agent.recomputes:  # as in `_passes`
-            first = c.minibatch_size if c.update_epochs == 1 else 0
-            count += rollouts.take(range(first, len(rollouts))).token_count
+        if self._agent.recomputes:  # as in `_passes`, without the first batch of a single pass
+            first, *_ = learner.minibatches(np.arange(len(rollouts)), c.minibatch_size)
+            skipped = len(first) if c.update_epochs == 1 else 0
+            count += rollouts.take(range(skipped, len(rollouts))).token_count
         return count
 
-    def _batch(self, rollouts: Rollouts, advantages: np.ndarray, start: int) -> learner.GRPOBatch:
+    def _batch(
+        self, rollouts: Rollouts, advantages: np.ndarray, rows: Sequence[int]
+    ) -> learner.GRPOBatch:
         """A mini-batch on the devices; the old log-probs are placeholders for the reference's."""
         agent = self._agent
-        rows = list(range(start, min(start + agent.config.minibatch_size, len(rollouts))))
         arrays = [rollouts.logprobs, advantages]
         if agent.recomputes:  # the step recomputes them itself
             arrays.append(np.ones(advantages.shape, np.float32))
@@ -238,19 +239,19 @@ class AgentTrainer:
 def _record(
     result: Interaction,
     epoch: int,
-    generation: Generation | None,
+    item: Item,
     prompt_length: int,
     lengths: np.ndarray,
     attempts: Sequence[Attempt],
 ) -> None:
-    """Records a task's attempts in its generation, and its valid ones in the traces."""
-    task = attempts[0].task
+    """Records a task's attempts in its item and generation, and its valid ones in the traces."""
+    task, generation = item.task, item.generation
     kept = [a.score.reason not in BROKEN_EPISODES for a in attempts]
     judged = list(itertools.compress(attempts, kept))
-    successes = sum(a.score.success for a in judged)
+    item.attempts, item.successes = len(judged), sum(a.score.success for a in judged)
     if generation:
-        generation.attempts += len(judged)
-        generation.successes += successes
+        generation.attempts += item.attempts
+        generation.successes += item.successes
         generation.response_tokens += int(lengths[kept].sum())
         generation.prompt_tokens = prompt_length
     result.traces += [

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import abc
 import functools
-from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -17,6 +16,7 @@ import numpy as np
 from genenv_jax.parallel import processes
 from genenv_jax.players import learner
 from genenv_jax.players.simulator import Simulator, SimulatorConfig
+from genenv_jax.rl import rwr
 from genenv_jax.rl.advantages import group_advantages
 from genenv_jax.rl.losses import LossConfig
 from genenv_jax.rl.rewards import effective_sample_size
@@ -76,7 +76,10 @@ class _Learning(Frozen, abc.ABC):
         used: np.ndarray,
         order: np.random.Generator,
     ) -> dict[str, float]:
-        """Runs all optimiser steps of an update on the contexts `used`; returns their metrics."""
+        """Runs all optimiser steps of an update on the contexts `used`; returns their metrics.
+
+        Adds the tokens that models process to the session's.
+        """
 
     @abc.abstractmethod
     def _empty_batch(self, nothing: Rollouts) -> Any:
@@ -91,9 +94,6 @@ class _Learning(Frozen, abc.ABC):
             session.measure("update simulator"),
         ):
             updated = self.update(batch.rollouts, weights, session.rng(Stream.RECORDS, epoch))
-            used = batch.rollouts.take(np.flatnonzero((weights != 0).any(axis=1)))
-            passes = 1 + self._simulator.recomputes + 3 * self._simulator.config.update_epochs
-            session.tokens += passes * used.token_count
         return metrics | {f"simulator/{name}": value for name, value in updated.items()}
 
     def update(
@@ -129,9 +129,8 @@ class _Learning(Frozen, abc.ABC):
         steps = [functools.partial(fill, blank) for blank in blanks]
         return steps + [functools.partial(update, i) for i in range(len(blanks))]
 
-    def _minibatches(self, rows: np.ndarray) -> Iterator[np.ndarray]:
-        size = self._simulator.config.minibatch_size
-        yield from (rows[start : start + size] for start in range(0, len(rows), size))
+    def _minibatches(self, rows: np.ndarray) -> list[np.ndarray]:
+        return learner.minibatches(rows, self._simulator.config.minibatch_size)
 
 
 class Regression(_Learning):
@@ -162,17 +161,23 @@ class Regression(_Learning):
     ) -> dict[str, float]:
         simulator = self._simulator
         generations = generations.only(weights != 0)  # the others contribute to no term
-        generations, weights = self._packed(generations, weights)
+        n = weights.shape[1]
+        own = (weights != 0) & (np.arange(n) < n - simulator.config.num_from_initial)
+        generations, weights, own = self._packed(generations, weights, own)
         initial = simulator.initial_logprobs(generations, used)
         start = simulator.start_logprobs(generations, used)
+        scored = 1 + simulator.scores_start
+        self._session.tokens += scored * generations.take(used).token_count
         simulator.load_for("update")
         means, furthest, capped, steps, scale = EpochMeans(), 0.0, False, 0, 1.0
         for _ in range(simulator.config.update_epochs):
             for rows in self._minibatches(order.permutation(used)):
-                batch = self._batch(generations, rows, start, initial, weights)
+                batch = self._batch(generations, rows, start, initial, weights, own)
                 simulator.state, metrics = self._update(simulator.state, simulator.frozen, batch)
                 fetched = [metrics.pop(name) for name in ("step_scale", "update_kl")]
                 scale, kl = map(float, processes.fetch(fetched))
+                passes = 3 + rwr.measurements(scale)
+                self._session.tokens += passes * generations.take(rows).token_count
                 means.update(metrics)
                 capped |= scale < 1
                 if scale == 0:
@@ -182,14 +187,16 @@ class Regression(_Learning):
                 break
         return means.compute() | {"update_kl": furthest, "capped": float(capped), "steps": steps}
 
-    def _packed(self, generations: Rollouts, weights: np.ndarray) -> tuple[Rollouts, np.ndarray]:
+    def _packed(
+        self, generations: Rollouts, weights: np.ndarray, own: np.ndarray
+    ) -> tuple[Rollouts, np.ndarray, np.ndarray]:
         """Moves each context's records to the front and cuts to the smallest compiled group that fits."""
         most = int((weights != 0).sum(axis=1).max())
         group = bucket(most, self._simulator.groups, "a context")
         if group == weights.shape[1]:
-            return generations, weights
+            return generations, weights, own
         order = np.argsort(weights == 0, axis=1, kind="stable")[:, :group]
-        return generations.samples(order), take_samples(weights, order)
+        return generations.samples(order), take_samples(weights, order), take_samples(own, order)
 
     def _batch(
         self,
@@ -198,8 +205,9 @@ class Regression(_Learning):
         start: np.ndarray,
         initial: np.ndarray,
         weights: np.ndarray,
+        own: np.ndarray,
     ) -> learner.RWRBatch:
-        arrays = start, initial, weights.astype(np.float32)
+        arrays = start, initial, weights.astype(np.float32), own.astype(np.float32)
         taken = self._simulator.minibatch(generations, rows, *arrays)
         return self._simulator.put(learner.RWRBatch(*taken))
 
@@ -207,7 +215,7 @@ class Regression(_Learning):
         simulator, row = self._simulator, np.zeros(1, int)
         initial = simulator.initial_logprobs(nothing, row)
         start = simulator.start_logprobs(nothing, row)
-        return self._batch(nothing, row, start, initial, np.zeros(nothing.lengths.shape))
+        return self._batch(nothing, row, start, initial, *[np.zeros(nothing.lengths.shape)] * 2)
 
 
 class PolicyGradient(_Learning):
@@ -238,6 +246,8 @@ class PolicyGradient(_Learning):
         simulator = self._simulator
         initial = simulator.initial_logprobs(generations, used)
         first, later = self._old(generations, used, initial)
+        passes = 1 + simulator.recomputes + 3 * simulator.config.update_epochs
+        self._session.tokens += passes * generations.take(used).token_count
         simulator.load_for("update")
         means, steps, gaps = EpochMeans(), 0, {}
         for _ in range(simulator.config.update_epochs):

@@ -16,8 +16,9 @@ in turns, where the tools compute the results, the call is made with the wrong a
 test takes the other branch.  Occasionally the agent makes a call that the environment refuses, followed by
 another call.
 
-The simulator's demonstrator writes valid variations that are mostly longer than their seed, regardless of
-the success statistics: the simulator has to learn to use these.
+The simulator's demonstrator writes valid variations that are mostly longer than their seed.  The success
+statistics beside a seed are the agent's demonstrator's at it, so that they say how hard it is.  The
+demonstrator does not act on them: the simulator has to learn to.
 """
 
 from __future__ import annotations
@@ -34,6 +35,7 @@ from genenv_jax.benchmarks.base import Message, SeedStatistics, Task
 from genenv_jax.benchmarks.demonstrations import Completion, play
 from genenv_jax.benchmarks.dial.programs import Call, Choice, turned, write
 from genenv_jax.benchmarks.dial.tasks import NEW_NAMES, OPERATIONS, DialTasks
+from genenv_jax.benchmarks.task import ALIKE, OWN, RECENT
 
 Pair = tuple[list[Message], Completion]  # a player's prompt and what it writes
 
@@ -71,15 +73,20 @@ class Demonstrations(abc.ABC):
         wrong = self.misunderstandings(rng)
         while True:
             yield from self.of_agent(rng, wrong)
-            yield self.of_simulator(rng)
+            yield self.of_simulator(rng, wrong)
 
-    def of_simulator(self, rng: np.random.Generator) -> Pair:
-        """A pair for the simulator: a seed with a success rate, and a variation of the seed."""
+    @abc.abstractmethod
+    def chances(self, program: Any, wrong: Any) -> list[float]:
+        """The agent's demonstrator's chance to write each of a program's calls and tests right."""
+
+    def of_simulator(self, rng: np.random.Generator, wrong: Any) -> Pair:
+        """A pair for the simulator: a seed with the demonstrator's success at it, and a variation of it."""
         depth = int(rng.integers(1, self.dial.max_depth + 1))
         seed = self.draw(self.dial.random_program, rng, depth)
         task = self.draw(self.variation, rng, self.dial.program(seed))
-        tenths = int(rng.integers(-1, 11))
-        statistics = SeedStatistics() if tenths < 0 else SeedStatistics(10, tenths)
+        solved = rng.binomial(10, np.prod(self.chances(self.dial.program(seed), wrong)))
+        at = (OWN, ALIKE, RECENT)[rng.integers(3)]
+        statistics = SeedStatistics(10, int(solved), at) if rng.integers(11) else SeedStatistics()
         return self.dial.simulator_messages(seed, statistics), self.dial.simulator_answer(task)
 
     def variation(self, rng: np.random.Generator, seed: Any) -> Any:
@@ -113,12 +120,16 @@ class Demonstrations(abc.ABC):
         count = round(self.dial.misunderstood * len(things))
         return [things[i] for i in rng.permutation(len(things))[:count]]
 
+    def chance(self, misunderstood: bool) -> float:
+        """The share of right ones, see `written`."""
+        return self.dial.grasp if misunderstood else _RIGHT
+
     def written(
         self, rng: np.random.Generator, true: int, mistaken: int | None, any_of: Any
     ) -> int:
         """One of three at random: `true`, `mistaken` (None if it is understood) or a draw from `any_of`."""
         draw, found = rng.random(), int(rng.choice(any_of))
-        right = _RIGHT if mistaken is None else self.dial.grasp
+        right = self.chance(mistaken is not None)
         if mistaken is not None and draw < _RIGHT:
             found = mistaken
         return true if draw < right else found
@@ -126,6 +137,9 @@ class Demonstrations(abc.ABC):
 
 class Demonstrator(Demonstrations):
     """Demonstrations for Dial."""
+
+    def chances(self, program: Any, wrong: dict[Call, int]) -> list[float]:
+        return [self.chance(call in wrong) for call in program.calls]
 
     def misunderstandings(self, rng: np.random.Generator) -> dict[Call, int]:
         """See `taken_for`."""
@@ -161,6 +175,13 @@ class TurnsDemonstrator(Demonstrations):
 
     def misunderstandings(self, rng: np.random.Generator) -> Misunderstood:
         return Misunderstood(self.taken_for(rng), frozenset(self.some(rng, list(self.dial.tests))))
+
+    def chances(self, program: Any, wrong: Misunderstood) -> list[float]:
+        of_tests = [
+            self.chance(c.test in wrong.tests) for c in program.calls if isinstance(c, Choice)
+        ]
+        calls = [c.call if isinstance(c, Choice) else c for c in program.calls]
+        return of_tests + [self.chance(call in wrong.calls) for call in calls]
 
     def answers(self, rng: np.random.Generator, task: Task, wrong: Misunderstood) -> list[str]:
         """The answers of an episode: right or wrong calls from the dial's current position, then the end."""

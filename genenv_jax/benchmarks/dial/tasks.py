@@ -20,6 +20,7 @@ from genenv_jax.benchmarks import base
 from genenv_jax.benchmarks.base import Message, Rejection, SeedStatistics, Task, chat
 from genenv_jax.benchmarks.calls import read_calls, write_calls
 from genenv_jax.benchmarks.options import check_integers, check_shares
+from genenv_jax.benchmarks.task import ALIKE, OWN, RECENT
 from genenv_jax.benchmarks.tools import ToolBenchmark, tools_message
 
 OPERATIONS = {
@@ -30,6 +31,7 @@ OPERATIONS = {
 # Tool names in renamed tasks.  They are not words of any language, so a model has no prior about them.
 NEW_NAMES = ("zap", "nix", "hop", "wug", "dax", "fep", "kiv", "lum")
 SIMULATOR_INSTRUCTION = "Write a task that is solved half of the time."
+_SOLVED = {OWN: "Solved", ALIKE: "Alike", RECENT: "Recent"}  # at which tasks, in a word
 _SIGNS = {"add": "+", "subtract": "-", "multiply": "*"}
 # The numbers of a call, in the order in which a line has them: add(position, number) = result.
 _NUMBERS = {
@@ -271,10 +273,10 @@ class DialTasks(ToolBenchmark):
         return write_calls(calls, self.call_form)
 
     def simulator_messages(self, seed: Task, statistics: SeedStatistics) -> list[Message]:
-        # Tenths instead of counts: one digit says how hard the seed's variations are.
+        # Tenths instead of counts: one digit says how hard the tasks were.
         rate = statistics.success_rate
         solved = "unknown" if rate is None else f"{round(10 * rate)} of 10"
-        return chat(SIMULATOR_INSTRUCTION, f"{self.text(seed)}\nSolved: {solved}")
+        return chat(SIMULATOR_INSTRUCTION, f"{self.text(seed)}\n{_SOLVED[statistics.at]}: {solved}")
 
     def read(self, text: str, seed: Task) -> Task | Rejection:
         if not text.isascii() or not all(c.isprintable() or c == "\n" for c in text):
