@@ -168,6 +168,28 @@ def test_parameters_are_compared_by_the_rules_of_their_api(benchmark, arguments,
 
 
 @pytest.mark.parametrize(
+    ("answer", "sixths"),
+    [
+        ("[AddReminder(content='buy fresh bread', count='2', people='['Ann', 'Bob']')]", 6),
+        ("[AddReminder(content='buy fresh bread', count='3', people='['Ann', 'Bob']')]", 2 + 2 / 3),
+        ("[AddReminder(content='fresh bread buy', count='2', people='['Ann', 'Bob']')]", 2 + 2 / 3),
+        ("[AddReminder(content='buy fresh bread', count='2')]", 1 + 2 / 3 + 2 / 3),
+        ("[AddReminder(content='x', count='x', people='x', priority='1')]", 1 + 3 / 4),
+        ("[AddReminder()]", 1),
+        ("[DeleteReminder(content='buy fresh bread', count='2', people='['Ann', 'Bob']')]", 0),
+        ("[AddReminder(count='2'), AddReminder(count='3')]", 0),
+        ("[]", 0),
+        ("I will remind you.", 0),
+        ("", 0),
+    ],
+)
+def test_a_graded_reward_counts_names_arguments_and_values(benchmark, answer, sixths):
+    exact, graded = benchmark.score(CALL, answer), APIBank(reward="graded").score(CALL, answer)
+    assert graded == dataclasses.replace(exact, reward=pytest.approx(sixths / 6))
+    assert APIBank(reward="graded").score(HELD_OUT, answer) == benchmark.score(HELD_OUT, answer)
+
+
+@pytest.mark.parametrize(
     ("api", "parameter", "gold", "same", "other"),
     [
         ("QueryHistoryToday", "date", "10-06", "2023-10-6", "10-07"),

@@ -34,6 +34,10 @@ def test_constructor_names_what_is_wrong():
         BFCL(version="v5")
     with pytest.raises(ValueError, match="seed_fraction"):
         BFCL(seed_fraction=1.5)
+    with pytest.raises(ValueError, match="reward = 'f1': expected one of exact, graded"):
+        BFCL(reward="f1")
+    with pytest.raises(ValueError, match="'graded': expected seeds whose calls are not executed"):
+        BFCL(reward="graded", multi_turn_rule="turn_state")
     with pytest.raises(ValueError, match="'seed' or 'eval'"):
         BFCL().tasks("train")
     with pytest.raises(FileNotFoundError, match="GENENV_DATA"):
@@ -64,6 +68,55 @@ def test_constructor_names_what_is_wrong():
 def test_scores_carry_the_official_reason(benchmark, answer, reason, valid):
     score = benchmark.score(seed_task("simple"), answer)
     assert score == Score(float(not reason), not reason, valid, reason)
+
+
+_OSLO = {"weather.get": {"city": ["Oslo"], "days": [2, ""]}}
+_ROME = {"weather.get": {"city": ["Rome"]}}
+
+
+@pytest.mark.parametrize(
+    ("truth", "answer", "sixths"),
+    [
+        ([_OSLO], "[weather.get(city='Oslo')]", 6),
+        ([_OSLO], "[weather.get(city='Bergen')]", 1 + 1 + 0),
+        ([_OSLO], "[weather.get(city='Bergen', days=2)]", 1 + 1 + 1 / 2),
+        ([_OSLO], "[weather.get(days=2)]", 1 + 1 / 2 + 1 / 2),
+        ([_OSLO], "[weather.get(city='Oslo', unit='C')]", 1 + 1 / 2 + 1 / 2),
+        ([_OSLO], "[weather.get(city=['Oslo', 'Rome'], days=float('nan'))]", 1 + 1 + 0),
+        ([_OSLO], "[weather.get()]", 1),
+        ([_OSLO], "[weather(city='Oslo', days=2)]", 0),
+        ([_OSLO], "[weather.get(city='Oslo'), book(guests=1)]", 3 / 2),
+        ([_OSLO], f"[{', '.join(['weather.get()'] * 128)}]", 1 / 128),
+        ([_OSLO], f"[{', '.join(['weather.get()'] * 129)}]", 0),
+        ([_OSLO], f"[{', '.join(['weather.get()'] * 10_000)}]", 0),
+        ([_OSLO, _ROME], "[weather.get(city='Oslo')]", 3 / 2),
+        ([_OSLO, _ROME], "[weather.get(city='Bergen'), weather.get(city='Oslo')]", (2 + 3) / 2),
+        ([{"book": {"guests": [2]}}, _ROME], "[weather.get(city='Rome')]", 3 / 2),
+        ([_OSLO], "[]", 0),
+        ([_OSLO], "weather.get in Oslo", 0),
+        ([_OSLO], "", 0),
+    ],
+)
+@pytest.mark.parametrize("rule", ["ast", "static_match"])
+def test_a_graded_reward_counts_names_arguments_and_values(benchmark, rule, truth, answer, sixths):
+    task = seed_task("simple" if len(truth) == 1 else "parallel", rule, truth=truth)
+    exact, graded = benchmark.score(task, answer), BFCL(reward="graded").score(task, answer)
+    assert graded == dataclasses.replace(exact, reward=pytest.approx(sixths / 6))
+    held_out = dataclasses.replace(task, origin="eval")
+    assert BFCL(reward="graded").score(held_out, answer) == benchmark.score(held_out, answer)
+
+
+def test_a_graded_reward_compares_values_as_the_rule_does():
+    graded, answer = BFCL(reward="graded"), "[weather.get(city='oslo', unit='C')]"
+    assert graded.score(seed_task(), answer).reward == pytest.approx(1 / 3)
+    assert graded.score(seed_task(rule="static_match"), answer).reward == pytest.approx(1 / 4)
+
+
+@pytest.mark.parametrize("kind", ["irrelevance", "relevance"])
+def test_where_no_call_is_compared_nothing_is_graded(benchmark, kind):
+    task = seed_task(kind, truth=[])
+    for answer in ("[weather.get()]", "[]", "[weather.get("):
+        assert BFCL(reward="graded").score(task, answer) == benchmark.score(task, answer)
 
 
 def test_irrelevance_and_relevance(benchmark):

@@ -36,8 +36,9 @@ import dataclasses
 import json
 from collections.abc import Sequence
 
-from genenv_jax.benchmarks.api_bank import calls, prompts, reward, scoring, tasks
+from genenv_jax.benchmarks.api_bank import calls, prompts, scoring, tasks
 from genenv_jax.benchmarks.api_bank import generation as generations
+from genenv_jax.benchmarks.api_bank.reward import score_call
 from genenv_jax.benchmarks.api_bank.tasks import CALL, CALL_PREFIX, SPLITS
 from genenv_jax.benchmarks.base import (
     MALFORMED,
@@ -48,6 +49,7 @@ from genenv_jax.benchmarks.base import (
     SeedStatistics,
     Task,
 )
+from genenv_jax.benchmarks.graded import EXACT, GRADED, REWARDS
 from genenv_jax.benchmarks.headers import write_with_tools
 from genenv_jax.benchmarks.options import check_choice, check_names
 from genenv_jax.benchmarks.records import Published
@@ -68,6 +70,8 @@ class APIBank(Published, ToolBenchmark):
         the dialogue or sample, so its calls and replies stay together.
       tool_search: how a tool search's keywords are compared, "exact" or "words" (leniently).  For reward,
         "words" allows one word that the gold search lacks, if the conversation contains it.
+      reward: "exact", or "graded": in training, a wrong call earns part of the reward, at most half
+        (`graded`).
     """
 
     name = "api_bank"
@@ -76,12 +80,14 @@ class APIBank(Published, ToolBenchmark):
     seed_splits: Sequence[str] = ("lv3-api-train",)
     eval_splits: Sequence[str] = ("level-1-api", "level-2-api", "level-3-batch-inf")
     tool_search: str = scoring.EXACT
+    reward: str = EXACT
 
     def __post_init__(self):
         super().__post_init__()
         check_names("seed_splits", self.seed_splits, tuple(SPLITS))
         check_names("eval_splits", self.eval_splits, tuple(SPLITS))
         check_choice("tool_search", self.tool_search, (scoring.EXACT, scoring.WORDS))
+        check_choice("reward", self.reward, REWARDS)
 
     def facts(self) -> dict[str, str]:
         return {
@@ -190,10 +196,11 @@ class APIBank(Published, ToolBenchmark):
             return UNDECIDED
 
     def verdict(self, task: Task, answer: str) -> Score:
-        """Scores calls with `reward.score_call`, replies with `scoring.score_reply`."""
+        """Scores calls with `score_call`, replies with `scoring.score_reply`."""
         if task.answer["kind"] == CALL:
             lenient = self.tool_search == scoring.WORDS
-            return reward.score_call(task, answer, prompts.dialogue(task), lenient)
+            graded = self.reward == GRADED and task.origin != "eval"
+            return score_call(task, answer, prompts.dialogue(task), lenient, graded)
         return scoring.score_reply(task.answer, answer)
 
     def aggregate(self, results: Sequence[tuple[Task, Score]]) -> dict[str, float]:

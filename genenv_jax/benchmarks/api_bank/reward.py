@@ -11,8 +11,9 @@ import collections
 from collections.abc import Mapping
 from typing import Any
 
+from genenv_jax.benchmarks import graded as grading
 from genenv_jax.benchmarks.api_bank import scoring
-from genenv_jax.benchmarks.api_bank.calls import read_call
+from genenv_jax.benchmarks.api_bank.calls import Call, read_call
 from genenv_jax.benchmarks.api_bank.scoring import Rule
 from genenv_jax.benchmarks.api_bank.tasks import TOOL_SEARCHER
 from genenv_jax.benchmarks.base import Rejection, Score, Task
@@ -66,8 +67,23 @@ def _is_padded(keywords: str, spec: Mapping[str, Any], dialogue: str) -> bool:
     return extra.total() > _MOST_EXTRA or not extra.keys() <= set(words(dialogue))
 
 
-def score_call(task: Task, answer: str, dialogue: str, lenient_search: bool) -> Score:
-    """Reward 1 for a call that the training rules accept, else 0.
+def _agreement(call: Call, spec: Mapping[str, Any]) -> float:
+    """See `graded.agreement`; 0 for another API.  The keywords of a tool search must be exact."""
+    if call.name != spec["name"]:
+        return 0.0
+    gold, arguments = spec["parameters"].keys(), scoring.arguments_of(call, spec)
+    equal = {
+        name
+        for name in gold & arguments.keys()
+        if scoring.agrees(name, arguments[name], spec, is_paid)
+    }
+    return grading.agreement(arguments.keys(), gold, equal)
+
+
+def score_call(
+    task: Task, answer: str, dialogue: str, lenient_search: bool, graded: bool = False
+) -> Score:
+    """Reward 1 for a call that the training rules accept, else 0; if `graded`, a `partial_reward`.
 
     Success is the official match for a held-out task and the strict match otherwise.  `reason` is the
     official error statistic's name in snake case, or why the text could not be read; an answer without a
@@ -89,4 +105,7 @@ def score_call(task: Task, answer: str, dialogue: str, lenient_search: bool) -> 
         ):
             strictly = scoring.INPUT_MISMATCH
     reason = official if task.origin == "eval" else strictly
-    return Score(float(not strictly), not reason, True, reason, detail)
+    reward = float(not strictly)
+    if strictly and graded:
+        reward = grading.partial_reward([call], [spec], _agreement)
+    return Score(reward, not reason, True, reason, detail)

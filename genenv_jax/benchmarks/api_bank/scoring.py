@@ -250,6 +250,36 @@ def _keywords_match(value: str, gold: str, target: str, lenient: bool) -> bool:
     return most_words(found, expected) or (bool(name) and most_words(found, name))
 
 
+def arguments_of(call: Call, spec: Mapping[str, Any]) -> dict[str, str]:
+    """A call's arguments under the parameter names that its gold call has."""
+    gold, arguments = spec["parameters"], {}
+    for name, value in call.arguments.items():
+        old = _RENAMED.get((call.name, name))
+        arguments[old if old in gold and name not in gold else name] = value
+    return arguments
+
+
+def agrees(
+    name: str,
+    value: str,
+    spec: Mapping[str, Any],
+    also: ParameterRule | None = None,
+    lenient_search: bool = False,
+) -> bool:
+    """Whether a value counts as the gold call's value of parameter `name`; for the rest see `mismatch`."""
+    api, expected = spec["name"], str(spec["parameters"][name])
+    kind = str(spec["types"].get(name, "str"))
+    if name in spec.get("exact", ()):
+        same = value == expected
+    elif (api, name) == (TOOL_SEARCHER, "keywords"):
+        same = _keywords_match(value, expected, spec.get("target", ""), lenient_search)
+    elif rule := rule_of(api, name):
+        same = rule(value, expected)
+    else:
+        same = typed(value, expected, kind)
+    return same and (also is None or also(api, name, value, expected, kind))
+
+
 def mismatch(
     call: Call,
     spec: Mapping[str, Any],
@@ -268,29 +298,15 @@ def mismatch(
     """
     if call.name != spec["name"]:
         return NAME_MISMATCH
-    gold = spec["parameters"]
-    arguments = {}
-    for name, value in call.arguments.items():
-        old = _RENAMED.get((call.name, name))
-        arguments[old if old in gold and name not in gold else name] = value
+    gold, arguments = spec["parameters"], arguments_of(call, spec)
     for name in arguments:
         if name not in gold:
             return INPUT_MISMATCH if name in spec["types"] else INVALID_PARAMETER
     if gold.keys() - arguments.keys():
         return MISSING_PARAMETER
-    for name, expected in gold.items():
-        value, expected, kind = arguments[name], str(expected), str(spec["types"].get(name, "str"))
-        if name in spec.get("exact", ()):
-            same = value == expected
-        elif (call.name, name) == (TOOL_SEARCHER, "keywords"):
-            same = _keywords_match(value, expected, spec.get("target", ""), lenient_search)
-        elif rule := rule_of(call.name, name):
-            same = rule(value, expected)
-        else:
-            same = typed(value, expected, kind)
-        if not same or (also and not also(call.name, name, value, expected, kind)):
-            return INPUT_MISMATCH
-    return ""
+    if all(agrees(name, arguments[name], spec, also, lenient_search) for name in gold):
+        return ""
+    return INPUT_MISMATCH
 
 
 def score_reply(spec: Mapping[str, Any], answer: str) -> Score:

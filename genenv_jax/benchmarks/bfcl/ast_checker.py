@@ -19,6 +19,7 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+from genenv_jax.benchmarks import graded
 from genenv_jax.benchmarks.bfcl import java, javascript
 
 # Schema type name -> Python type of a converted value, by language.
@@ -143,6 +144,39 @@ def check_in_order(
     except _ERRORS:
         return CHECKER_ERROR
     return ""
+
+
+def grade(
+    tools: Sequence[_Tool],
+    calls: Sequence[_Call],
+    ground_truth: Sequence[_Expected],
+    language: str,
+    in_order: bool,
+) -> float:
+    """Partial reward of calls that `check`, or `check_in_order`, does not accept; see `graded`.  Total.
+
+    A call of another function earns nothing.  An argument that may be left out counts if it is given.
+    """
+    standard = str if in_order else standardize_string
+
+    def agreement(call: _Call, expected: _Expected) -> float:
+        ((name, options_of),) = expected.items()
+        if name not in call:
+            return 0.0
+        arguments, parameters = call[name], _find_tool(tools, name)["parameters"]
+        if in_order:
+            options_of = _without_marks(options_of, arguments)
+        needed = {key for key, of in options_of.items() if key in arguments or "" not in of}
+        equal = {
+            key
+            for key in arguments.keys() & options_of.keys()
+            if not _check_argument(
+                arguments[key], parameters["properties"][key], options_of[key], language, standard
+            )
+        }
+        return graded.agreement(arguments.keys(), needed | {*parameters["required"]}, equal)
+
+    return graded.partial_reward(calls, ground_truth, agreement)
 
 
 def _without_marks(

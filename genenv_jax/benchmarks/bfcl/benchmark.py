@@ -74,6 +74,7 @@ from genenv_jax.benchmarks.bfcl.categories import (
 )
 from genenv_jax.benchmarks.bfcl.conversation_tasks import all_spoken
 from genenv_jax.benchmarks.bfcl.metrics import official_metrics
+from genenv_jax.benchmarks.graded import EXACT, GRADED, REWARDS
 from genenv_jax.benchmarks.options import check_choice, check_names, check_shares
 from genenv_jax.benchmarks.records import Published
 from genenv_jax.benchmarks.subsets import stable_position
@@ -99,6 +100,8 @@ class BFCL(Published, ToolBenchmark):
       seed_fraction: share of such a category that becomes seeds.  0.75 gives 540 of the 731 turns
         of v4's multi_turn_long_context (539 after `tasks` has dropped a duplicate); the paper
         trains on 544 base samples.
+      reward: "exact", or "graded": in training, wrong calls of single turns and under "turn_static" earn
+        part of the reward, at most half (`graded`).
     Raises:
       ValueError: an option out of range, or a missing package for a rule that executes calls or for a
         Java or JavaScript category.
@@ -113,6 +116,7 @@ class BFCL(Published, ToolBenchmark):
     eval_categories: Sequence[str] = ("multi_turn_long_context",)
     seed_fraction: float = 0.75
     episodes: bool = False
+    reward: str = EXACT
 
     def __post_init__(self):
         super().__post_init__()
@@ -120,10 +124,14 @@ class BFCL(Published, ToolBenchmark):
         check_names("seed_categories", self.seed_categories, categories(self.version))
         check_names("eval_categories", self.eval_categories, categories(self.version))
         check_shares(seed_fraction=self.seed_fraction)
+        check_choice("reward", self.reward, REWARDS)
         rule = MULTI_TURN_RULES[self.multi_turn_rule]
         self._check_episodes(rule)
         in_turns = rule == CONVERSATION and not self.episodes
         self._rules = {"seed": TURN_STATE if in_turns else rule, "eval": rule}
+        trains_on_turns = all(name in MULTI_TURN for name in self.seed_categories)
+        if self.reward == GRADED and trains_on_turns and rule != STATIC_MATCH:
+            raise ValueError("reward = 'graded': expected seeds whose calls are not executed")
         used = (*self.seed_categories, *self.eval_categories)
         self._executes = rule != STATIC_MATCH and any(name in MULTI_TURN for name in used)
         if self._executes:
@@ -309,7 +317,8 @@ class BFCL(Published, ToolBenchmark):
         """
         if self.is_interactive(task):
             return conversations.score(task, answer)
-        return turns.score(task, answer, bool(self.call_form))
+        graded = self.reward == GRADED and task.origin != "eval"
+        return turns.score(task, answer, bool(self.call_form), graded)
 
     def is_interactive(self, task: Task) -> bool:
         """See `Benchmark.is_interactive`: true for whole conversations."""

@@ -225,13 +225,14 @@ def _shown_calls(answer: str, task: Task) -> Found:
     return read_tool_calls(answer, [prompts.described(tool, language) for tool in task.tools])
 
 
-def score(task: Task, answer: str, in_template: bool = False) -> Score:
+def score(task: Task, answer: str, in_template: bool = False, graded: bool = False) -> Score:
     """Success means that the category's rule accepts the answer; the reward is then 1, else 0, except:
 
       * for irrelevance, the official rule accepts whatever does not decode; an answer that is neither
         `[]` nor a refusal in words (`refuses`) earns nothing and is not valid (NO_REFUSAL), but is still
         a success in held-out tasks;
-      * under "turn_state", unneeded calls cost reward (`multi_turn.score_turn`).
+      * under "turn_state", unneeded calls cost reward (`multi_turn.score_turn`);
+      * `graded`: wrong calls that are compared, not executed, earn part of it (`ast_checker.grade`).
 
     `reason` is the official error type in snake case.  An answer that does not decode is not valid,
     except for irrelevance.  Answers that are too long, not text, or have arithmetic out of bounds
@@ -263,11 +264,15 @@ def score(task: Task, answer: str, in_template: bool = False) -> Score:
         passed = bool(calls)
         return Score(float(passed), passed, passed, "" if passed else "decoder_failed")
     tools, truth = list(task.tools), spec["ground_truth"]
-    if spec["rule"] == STATIC_MATCH:
+    in_order, language = spec["rule"] == STATIC_MATCH, spec["language"]
+    if in_order:
         error = ast_checker.check_in_order(tools, calls, truth)
     else:
-        error = ast_checker.check(tools, calls, truth, spec["kind"], spec["language"])
-    return Score(float(not error), not error, True, reason_word(error))
+        error = ast_checker.check(tools, calls, truth, spec["kind"], language)
+    reward = float(not error)
+    if error and graded:
+        reward = ast_checker.grade(tools, calls, truth, language, in_order)
+    return Score(reward, not error, True, reason_word(error))
 
 
 def reason_word(error: str) -> str:

@@ -1,0 +1,59 @@
+"""Partial rewards of wrong calls: the mean of name, argument names and argument values.
+
+After ToolRL (arXiv 2504.13958), with two bounds: wrong calls earn at most half of what right ones earn, and
+the mean is over the written calls or the reference calls, whichever are more.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence, Set
+from typing import Any
+
+from genenv_jax.benchmarks.calls import MAX_CALLS
+
+EXACT, GRADED = "exact", "graded"
+REWARDS = (EXACT, GRADED)
+MOST = 0.5  # reward of wrong calls
+
+
+def partial_reward(
+    calls: Sequence[Any], references: Sequence[Any], agreement: Callable[[Any, Any], float]
+) -> float:
+    """The reward of wrong calls, in [0, MOST].  Total.
+
+    Each reference call, in order, takes the free call that agrees with it best; the first of equals.  More
+    than MAX_CALLS calls earn nothing.
+
+    Args:
+      calls: what the agent wrote.
+      references: what it should have written.
+      agreement: how far a call is a reference call, in [0, 1]; where it raises, not at all.
+    """
+    most = max(1, len(calls), len(references))
+    if most > MAX_CALLS:
+        return 0.0
+    free, total = list(calls), 0.0
+    for reference in references:
+        values = [_or_nothing(agreement, call, reference) for call in free]
+        if (best := max(values, default=0.0)) > 0:
+            total += best
+            del free[values.index(best)]
+    return MOST * total / most
+
+
+def _or_nothing(agreement: Callable[[Any, Any], float], call: Any, reference: Any) -> float:
+    try:
+        return agreement(call, reference)
+    except Exception:
+        return 0.0
+
+
+def agreement(given: Set[str], expected: Set[str], equal: Set[str]) -> float:
+    """How far a call of the right function is its reference call, in [0, 1].
+
+    Args:
+      given, expected: names of the call's arguments and of those of the reference call.
+      equal: names in both whose values agree.
+    """
+    names = len(given | expected)
+    return (1 + (len(given & expected) + len(equal)) / names) / 3 if names else 1.0
