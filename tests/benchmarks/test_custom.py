@@ -535,13 +535,18 @@ def test_verls_columns(tmp_path, form):
     assert (seed.category, unseen.answer["reference"]) == ("sums", "18")
     scored = [
         (seed, Score(1.0, True, True)),
-        (dataclasses.replace(seed, category="a/b"), Score(0.0, False, True)),
-    ]
+        *((dataclasses.replace(seed, category=category), Score(success, success == 1, True))
+          for category, success in (("a/b", 0.0), ("a-b", 1.0), ("a%2Fb", 1.0), ("a|b", 0.0), ("a b", 1.0))),
+    ]  # fmt: skip
     assert sums.aggregate(scored) == {
-        "accuracy": 0.5,
-        "reward": 0.5,
+        "accuracy": pytest.approx(4 / 6),
+        "reward": pytest.approx(4 / 6),
         "accuracy_sums": 1.0,
-        "accuracy_a-b": 0.0,
+        "accuracy_a%2Fb": 0.0,
+        "accuracy_a-b": 1.0,
+        "accuracy_a%252Fb": 1.0,
+        "accuracy_a|b": 0.0,
+        "accuracy_a b": 1.0,
     }
     assert sums.agent_messages(seed) == VERL[0]["prompt"]
     assert sums.score(unseen, r"9 + 9 = 18, so \boxed{18}").success
