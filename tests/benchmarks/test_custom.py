@@ -107,7 +107,8 @@ def test_the_checkers(checker, reference, text, reward):
         (
             12345,
             r"""12 345 ; 12,345.0 ; 12{,}345 ; 12\,345 ; 12,\!345 ; 12~345 ; $12,345 ; \(12\ 345\) ;
-            1.2345e4 ; 12 345 square metres ; 12{,}345\text{ cm}^2 ; 12345° ; $$12345$$ ; 12345 per hour""",
+            1.2345e4 ; 12 345 square metres ; 12{,}345\text{ cm}^2 ; 12345° ; $$12345$$ ; 12345 per hour ;
+            $12{,}345\text{ cm}$. ; 12345^\circ\mathrm{C} ; \num{12345} ; $\$12{,}345$""",
         ),
         (
             None,
@@ -610,12 +611,13 @@ SETS = {
     ),
     "messages": (
         "exact",
-        [{"prompt": json.dumps(said), "answer": "x", "checker": None} for said in (
+        [{"prompt": said if isinstance(said, str) else json.dumps(said), "answer": "x"} for said in (
             _SAID,
+            str(_SAID),
             [_SAID[0], {"role": "user", "content": _PARTS}],
             [{"from": "system", "value": "Be brief."}, {"from": "human", "value": "Which one?"}],
         )],
-        ["x"] * 3,
+        ["x"] * 4,
     ),
     "calls": (
         "call",
@@ -625,7 +627,8 @@ SETS = {
     ),
     "calls of verl": (
         "call",
-        [{"prompt": [{**_SAID[1], "name": None}], "answer": None, "reward_model": {"ground_truth": truth}}
+        [{"prompt": [{**_SAID[1], "name": None}], "answer": None, "checker": None,
+          "reward_model": {"ground_truth": truth}}
          for truth in _TRUTHS],
         [[{"f": {}}]] * 2,
     ),
@@ -654,6 +657,7 @@ def test_the_same_data_is_the_same_tasks(tmp_path, name, checker, records, refer
     [
         (71.0, "71"),
         (-0.0, "0"),
+        (np.float32(71.1), "71.1"),
         (decimal.Decimal("71"), "71"),
         (decimal.Decimal("71.50"), "71.5"),
         (b"Velm", "Velm"),

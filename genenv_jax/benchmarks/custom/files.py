@@ -34,7 +34,7 @@ from genenv_jax.benchmarks.base import Message, Rejection, Task
 from genenv_jax.benchmarks.custom.benchmark import Custom, Question
 from genenv_jax.benchmarks.custom.checkers import CALL, CHECKERS, EXACT
 from genenv_jax.benchmarks.options import check_choice, check_shares
-from genenv_jax.benchmarks.safe_parse import parse_json
+from genenv_jax.benchmarks.safe_parse import parse_json, parse_literal
 from genenv_jax.benchmarks.subsets import stable_position
 from genenv_jax.benchmarks.wording import letters
 
@@ -170,7 +170,12 @@ def _parquet(data: bytes, path: pathlib.Path) -> list[dict[str, Any]]:
     try:
         file = parquet.ParquetFile(pyarrow.BufferReader(data))
         known = {*_KEYS, _REWARD, "data_source"}.intersection(file.schema_arrow.names)
-        return file.read(columns=sorted(known)).to_pylist()
+        table = file.read(columns=sorted(known))
+        for index, field in enumerate(table.schema):
+            if field.type == pyarrow.float32():  # 0.1 is 0.1, not its nearest float32
+                digits = table[index].cast(pyarrow.string())
+                table = table.set_column(index, field.name, digits.cast(pyarrow.float64()))
+        return table.to_pylist()
     except pyarrow.ArrowException as error:
         raise ValueError(f"{path}: not a parquet file that can be read: {error}") from None
 
@@ -243,6 +248,8 @@ def _conversation(prompt: Any, where: str) -> tuple[tuple[Message, ...], str]:
     messages = [{"role": "user", "content": prompt}] if isinstance(prompt, str) else prompt
     if isinstance(prompt, str) and prompt.lstrip().startswith(("[", "{")):
         read = _of_text(prompt)
+        if isinstance(read, Rejection):
+            read = parse_literal(prompt, _MAX_LINE)  # as `str` writes messages
         read = read if isinstance(read, list) else [read]
         keys = [entry.keys() for entry in read if isinstance(entry, dict)]
         if any({"role", "content"} <= of or {"from", "value"} <= of for of in keys):

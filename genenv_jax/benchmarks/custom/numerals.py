@@ -10,16 +10,17 @@ _MAX_CHARS = 400
 _MARKUP = [
     (re.compile(pattern), by)
     for pattern, by in (
+        (r"^\s*\$+(.+?)\$+\.?\s*$", r"\1"),
         (r"\{,\}|,\\!", ","),
         (r"\\(?:left|right|displaystyle)\b", ""),
-        (r"\\\$|\$\$", "$"),
-        (r"\\[,;: ()\[\]]|\\q?quad\b|(?<=[0-9])~", " "),
+        (r"\\\$", "$"),
+        (r"\\[,;: ()\[\]]|\\(?:q?quad|thinspace)\b|(?<=[0-9])~", " "),
         (r"\^\s*(?:\\circ\b|\{\\circ\})|\\degree\b", "°"),
         (r"(?<!\w)(\*\*|__|[`\"*])([^`\"*_]*)\1(?!\w)", r"\2"),
     )
 ]
 _APART = re.compile(r"[\t\r\n]|[0-9]\s{2,}[0-9]")  # perhaps two numbers
-_BRACED = re.compile(r"(?:\\(?:text|mathrm|mathbf|textbf|textit|mbox|boxed)\s*)?\{([^{}]*)\}")
+_BRACED = re.compile(r"(?:\\(?:(?:text|math)(?:rm|bf|it|sf)?|mbox|boxed|num)\s*)?\{([^{}]*)\}")
 _MONEY = r"(?:(?:US|CA|AU|NZ|HK|[ACRS])?[$€£¥₹₩₽₺₪฿]|USD|EUR|GBP|JPY|CHF|INR|CNY|CAD|AUD)"
 _NUMBER = re.compile(
     rf"""(?:(?:so\s|the\s|my\s|final\s)*answer(?:\sis\s?:?|\s?[:=])|[a-z]?\s?=)?\s?
@@ -42,7 +43,7 @@ _UNITS = frozenset(
 )
 _PLURAL = re.compile(r"[a-z]{2,}[a-hj-rtv-z]s")  # such as "apples"
 _AMOUNTS = re.compile(  # plurals that change a number
-    r"(?:.*(?:illion|illiard|th)|thousand|hundred|dozen|lakh|lac|crore|myriad|googol|grand|score|pair|couple"
+    r"(?:.*(?:illion|illiard|th)|thousand|hundred|dozen|lakh|lac|crore|myriad|googol|grand|mil|score|pair|couple"
     r"|third|halve|quarter|percent|time|zero|one|two|three|four|five|sixe|seven|eight|nine|ten|eleven|twelve"
     r"|(?:twen|thir|for|fif|six|seven|eigh|nine)tie)e?s"
 )
@@ -61,7 +62,7 @@ def read(text: str) -> decimal.Decimal | None:
     before = ""
     while before != text:  # commands may be nested
         before, text = text, _BRACED.sub(r" \1 ", text)
-    text = " ".join(text.split()).replace(" ^", "^")
+    text = " ".join(text.split()).replace(" ^", "^").replace("° ", "°")
     enclosed = text.startswith("(") and text.endswith(")")
     found = _NUMBER.fullmatch(text[1:-1].strip() if enclosed else text)
     # "(5)" is minus five to accountants.
