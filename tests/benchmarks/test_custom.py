@@ -107,7 +107,7 @@ def test_the_checkers(checker, reference, text, reward):
         (
             12345,
             r"""12 345 ; 12,345.0 ; 12{,}345 ; 12\,345 ; 12,\!345 ; 12~345 ; $12,345 ; \(12\ 345\) ;
-            1.2345e4 ; 12 345 square metres ; 12{,}345\text{ cm}^2 ; 12345° ; $$12345$$ ; 12345 per hour ;
+            1.2345e4 ; 12 345 square metres ; 12{,}345\text{ cm}^2 ; 12345° ; $$12345$$ ; 12345 km per hour ;
             $12{,}345\text{ cm}$. ; 12345^\circ\mathrm{C} ; \num{12345} ; $\$12{,}345$""",
         ),
         (
@@ -115,7 +115,8 @@ def test_the_checkers(checker, reference, text, reward):
             r"""\sqrt{2} ; 2π ; 2\pi ; 5! ; 5² ; 2^3 ; 5 million ; 5k ; 5m ; 5M ; log 5 ; 5x ; 5i ; 5% ;
             not 5 ; more than 5 ; 5+ ; ±5 ; \frac{1}{2} ; 5 and a half ; 5½ ; 5 dozens ; 5 thirds ; 5 lakh ;
             5 squared ; 5 percent ; 5 per cent ; 5 tens ; twice 5 ; |-5| ; --5 ; (5) ; x_{5} ; 0,123 ;
-            1,234 567 ; 12 34 ; 1  234 ; 1.234.567 ; 5/ ; 5:30 ; ~5 ; $5 bn ; 5 minus ; 5 basis points""",
+            1,234 567 ; 12 34 ; 1  234 ; 1.234.567 ; 5/ ; 5:30 ; ~5 ;
+            $5 bn ; $5 m ; 5 m dollars ; 5 minus ; 5 basis points""",
         ),
     ],
 )

@@ -31,7 +31,7 @@ _NUMBER = re.compile(
       (?:[1-9][0-9]{{0,2}}(?P<mark>[,\ ])[0-9]{{3}}(?:(?P=mark)[0-9]{{3}})*(?:\.[0-9]+)?
         |[0-9]+(?:\.[0-9]+)?|\.[0-9]+)(?:e[-+]?[0-9]{{1,3}})?)
     (?P<unit>[^0-9.]*(?:\^[23])?)\.?""",
-    re.VERBOSE | re.IGNORECASE,
+    re.VERBOSE | re.I,
 )
 # Units that leave a number as it is.  "5k" and "5m" may be thousands and millions, and "5%" a hundredth of 5.
 _UNITS = frozenset(
@@ -66,7 +66,10 @@ def read(text: str) -> decimal.Decimal | None:
     enclosed = text.startswith("(") and text.endswith(")")
     found = _NUMBER.fullmatch(text[1:-1].strip() if enclosed else text)
     # "(5)" is minus five to accountants.
-    if not found or (enclosed and not found["sign"]) or not _is_unit(found["unit"]):
+    if not found or (enclosed and not found["sign"]):
+        return None
+    unit, paid = found["unit"], re.search(_MONEY, found.string[: found.start("digits")], re.I)
+    if not _is_unit(unit) or (paid and unit == " m"):
         return None
     number = decimal.Decimal(found["digits"].replace(found["mark"] or ",", ""))
     return number if found["sign"] in (None, "+") else number.copy_negate()
@@ -74,15 +77,14 @@ def read(text: str) -> decimal.Decimal | None:
 
 def _is_unit(text: str) -> bool:
     """Whether what follows a number leaves it as it is: "", " km/h", " m^2", " apples"."""
-    if re.fullmatch(rf"\s?(?:{_MONEY}|°)?", text, re.IGNORECASE):
+    if re.fullmatch(rf"\s?(?:{_MONEY}|°)?", text, re.I):
         return True
-    words = re.split(
-        r" per | ?/ ?| (?:square |cubic )?", re.sub(r"(?<=\w)(?:[²³]|\^[23])", "", text)
-    )
-    if text[0] == " ":
-        words = words[1:]
-    elif len(words[0]) < 2:  # a letter without a space
+    if re.match(r"\w(?!\w)", text):  # a letter without a space
         return False
+    text = re.sub(r"(?<=\w)(?:[²³]|\^[23])", "", text.removeprefix(" "))
+    words = [
+        re.sub("^(?:square|cubic|degrees?) ", "", word) for word in re.split(" per | ?/ ?", text)
+    ]
     words = [word if len(word) < 4 else word.lower() for word in words]
     return all(
         word in _UNITS or (_PLURAL.fullmatch(word) and not _AMOUNTS.fullmatch(word))
