@@ -417,9 +417,10 @@ class Benchmark(abc.ABC):
         counts = Counter(task.category for task, _ in results)
         solved = Counter(task.category for task, score in results if score.success)
         if len(counts) > 1:
-            # The part before a slash would be taken for a split.
+            # The part before a slash would be taken for a split.  As in URLs, so that names stay apart.
             metrics |= {
-                f"accuracy_{c.replace('/', '-')}": solved[c] / counts[c] for c in sorted(counts)
+                f"accuracy_{c.replace('%', '%25').replace('/', '%2F')}": solved[c] / counts[c]
+                for c in sorted(counts)
             }
         return metrics
 

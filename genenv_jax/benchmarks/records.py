@@ -6,7 +6,7 @@ import dataclasses
 import json
 import os
 import pathlib
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import Any
 
 from genenv_jax.benchmarks.base import Benchmark
@@ -30,13 +30,9 @@ class Published(Benchmark):
         return super().__getstate__() | {"data_dir": place}
 
 
-def read_lines(
-    path: pathlib.Path, parse: Callable[[str], Any] = json.loads
-) -> Iterator[tuple[str, dict[str, Any]]]:
+def read_lines(path: pathlib.Path) -> Iterator[tuple[str, dict[str, Any]]]:
     """("file:line", record) for each line of a file of JSON objects; blank lines are skipped.
 
-    Args:
-      parse: parses a line; raises ValueError if the line is not JSON.
     Raises:
       FileNotFoundError: the file does not exist.
       ValueError: a line is not UTF-8, not JSON or not an object; names file and line.
@@ -49,7 +45,7 @@ def read_lines(
             if not line.strip():
                 continue
             try:
-                record = parse(line.decode("utf-8"))
+                record = json.loads(line.decode("utf-8"))
             except ValueError as error:
                 raise ValueError(f"{where}: not JSON: {error}") from None
             if not isinstance(record, dict):

@@ -14,6 +14,7 @@ from typing import Any
 
 from genenv_jax.models import huggingface
 from genenv_jax.models.config import TransformerConfig
+from genenv_jax.models.huggingface.directory import refuse_pointer
 from genenv_jax.models.make import MakeConfig
 from genenv_jax.settings import Settings, choice
 from genenv_jax.typing import Params
@@ -121,9 +122,10 @@ class LanguageModel:
         generation = huggingface.read_generation_config(path)
         tokenizer = _load_tokenizer(path)
 
-        if len(tokenizer) > config.vocab_size:
+        largest = max(tokenizer.get_vocab().values(), default=-1)  # ids may have gaps
+        if largest >= config.vocab_size:
             raise ValueError(
-                f"{path}: the tokenizer has {len(tokenizer)} tokens, but the model's vocab_size is "
+                f"{path}: the tokenizer has token ids up to {largest}, but the model's vocab_size is "
                 f"{config.vocab_size}; they do not belong together"
             )
         own = () if tokenizer.eos_token_id is None else (tokenizer.eos_token_id,)
@@ -485,6 +487,9 @@ def _load_tokenizer(path: pathlib.Path) -> Any:
 
     if not (path / "tokenizer.json").is_file():
         raise FileNotFoundError(f"{path} holds no tokenizer.json; expected a fast tokenizer")
+    for name in ("tokenizer.json", "tokenizer_config.json", "chat_template.jinja"):
+        if (path / name).is_file():
+            refuse_pointer(path / name)
     try:
         # Not AutoTokenizer: for some families it overrides the splitting rules of tokenizer.json.
         return PreTrainedTokenizerFast.from_pretrained(path)

@@ -244,7 +244,7 @@ def _scores(metrics: Mapping[int, Mapping[str, Any]]) -> dict[str, Any] | None:
     names = [n for n in names if n.rpartition("/")[2].startswith("accuracy")] or names
     return {
         "step": evaluated[-1],
-        "rows": [(n, _number(first.get(n)), _number(last.get(n))) for n in names],
+        "rows": [(_code(n), _number(first.get(n)), _number(last.get(n))) for n in names],
     }
 
 
@@ -256,6 +256,13 @@ def _of_epochs(metrics: Mapping[int, Mapping[str, Any]]) -> dict[str, Any] | Non
     first, last = epochs[0], epochs[-1]
     rows = [(n, _number(metrics[first].get(n)), _number(metrics[last].get(n))) for n in _WRITTEN]
     return {"first": first, "last": last, "rows": rows}
+
+
+def _code(name: str) -> str:
+    """A metric's name as code in a Markdown table; a category in it may hold Markdown of its own."""
+    if not re.search(r"[`|\\]", name):
+        return f"`{name}`"
+    return f"<code>{''.join(c if c.isalnum() else f'&#{ord(c)};' for c in name)}</code>"
 
 
 def _number(value: float | None) -> str:

@@ -1,6 +1,9 @@
 """Benchmarks of one's own: checkers, files, classes found by import, and their errors."""
 
 import dataclasses
+import decimal
+import gzip
+import io
 import itertools
 import json
 import pickle
@@ -93,6 +96,52 @@ def test_the_checkers(checker, reference, text, reward):
 
 
 @pytest.mark.parametrize(
+    ("value", "texts"),
+    [
+        (
+            -5,
+            r"""-$5 ; - 5 ; –5 ; — 5 ; ‑5 ; -€5 ; $ -5 ; -US$5 ; Minus 5 ; negative 5 ; (-5) ; $-5$ ;
+            -\text{5} ; -\mathbf{5} ; \boxed{-\$5} ; \left(-5\right) ; **-5** ; The answer is -5. ;
+            x = -5 ; -5 km/h ; -5 apples ; −5 °C""",
+        ),
+        (
+            12345,
+            r"""12 345 ; 12,345.0 ; 12{,}345 ; 12\,345 ; 12,\!345 ; 12~345 ; $12,345 ; \(12\ 345\) ;
+            1.2345e4 ; 12 345 square metres ; 12{,}345\text{ cm}^2 ; 12345° ; $$12345$$ ; 12345 km per hour ;
+            $12{,}345\text{ cm}$. ; 12345^\circ\mathrm{C} ; \num{12345} ; $\$12{,}345$""",
+        ),
+        (
+            None,
+            r"""\sqrt{2} ; 2π ; 2\pi ; 5! ; 5² ; 2^3 ; 5 million ; 5k ; 5m ; 5M ; log 5 ; 5x ; 5i ; 5% ;
+            not 5 ; more than 5 ; 5+ ; ±5 ; \frac{1}{2} ; 5 and a half ; 5½ ; 5 dozens ; 5 thirds ; 5 lakh ;
+            5 squared ; 5 percent ; 5 per cent ; 5 tens ; twice 5 ; |-5| ; --5 ; (5) ; x_{5} ; 0,123 ;
+            1,234 567 ; 12 34 ; 1  234 ; 1.234.567 ; 5/ ; 5:30 ; ~5 ;
+            $5 bn ; $5 m ; 5 m dollars ; 5 minus ; 5 basis points""",
+        ),
+    ],
+)
+def test_what_is_one_number(value, texts):
+    """With its sign and all of its digits; what may be another number is none."""
+    texts = [text.strip() for text in texts.split(" ;")]
+    read = {text: _graded("numeric", 0 if value is None else value, text) for text in texts}
+    assert read == dict.fromkeys(texts, None if value is None else 1)
+    if value is not None:
+        assert {_graded("numeric", -value, text) for text in texts} == {0}
+    assert _graded("numeric", 1234, "1\n234") is None
+    assert _graded("numeric", 1234, "1\u202f234 m") == 1
+
+
+@pytest.mark.parametrize("reference", [12345678901, 10**10, 2**60, "12345678901234567", 3, 0])
+def test_every_digit_of_a_whole_number_counts(reference):
+    for text, reward in (
+        (f"{reference}.0", 1),
+        (f"{int(reference) + 1}", 0),
+        (f"{reference}.0000000001", 0),
+    ):
+        assert _graded("numeric", reference, text) == reward
+
+
+@pytest.mark.parametrize(
     ("checker", "reference"),
     [
         ("exact", "It's 5% \u00e9"),
@@ -161,6 +210,7 @@ def _book(**of):
     return {"tools": [BOOK | of]}
 
 
+NOT_TEXT = "a message is not of text alone: .'role': 'user'"
 MESSAGES = "prompt .*expected a text, or a list of messages .* of which the last one is the user's"
 
 
@@ -179,9 +229,15 @@ MESSAGES = "prompt .*expected a text, or a list of messages .* of which the last
         (ASKED | {"prompt": " "}, MESSAGES),
         (ASKED | {"prompt": []}, MESSAGES),
         (ASKED | {"prompt": [{"role": "assistant", "content": "x"}]}, MESSAGES),
-        (ASKED | {"prompt": [{"role": "tool", "content": "x"}]}, MESSAGES),
+        (ASKED | {"prompt": [{"role": "tool", "content": "x"}]}, f"the role 'tool'; {MESSAGES[9:]}"),
+        (ASKED | {"prompt": '[{"role": "developer", "content": "x"}]'}, "has the role 'developer'"),
+        (ASKED | {"prompt": [{"from": "observation", "value": "x"}]}, "has the role 'observation'"),
+        (ASKED | {"prompt": [{"role": "user", "content": [{"type": "image_url", "url": "x"}]}]}, NOT_TEXT),
+        (ASKED | {"prompt": [{"role": "user", "content": "x?", "tool_calls": [1]}]}, NOT_TEXT),
+        (ASKED | {"prompt": ["x?"]}, f"'x.' is no message; {MESSAGES[9:]}"),
         (ASKED | {"prompt": "..."}, "unparsable: a prompt without letters"),
-        (ASKED | {"answer": None}, "answer None: expected a text of 1 to 2000 characters, a number"),
+        (ASKED | {"answer": None}, "no answer; expected"),
+        (ASKED | {"answer": [None]}, "answer .None.: expected a text of 1 to 2000 characters, a number"),
         (ASKED | {"answer": True}, "answer True: expected a text"),
         (ASKED | {"answer": []}, "expected 1 to 16 texts"),
         (ASKED | {"answer": "x" * 2001}, "it is too_long"),
@@ -191,7 +247,6 @@ MESSAGES = "prompt .*expected a text, or a list of messages .* of which the last
         (ASKED | {"checker": "numeric"}, "answer 'Velm': expected a number"),
         (ASKED | {"checker": "numeric", "answer": 1e200}, "of at most 1e100"),
         (ASKED | {"checker": "call"}, 'expected {"name": ..., "arguments"'),
-        (ASKED | {"checker": "call", "answer": {"name": "f", "arguments": {"a": None}}}, "f.a: not of type"),
         (ASKED | {"checker": "call", "answer": {"name": "f g", "arguments": {}}}, "graded 0.0: unparsable"),
         (ASKED | {"category": ""}, "category = '': expected a line of 1 to 200"),
         (ASKED | {"id": 3}, "id = 3: expected a line"),
@@ -214,7 +269,7 @@ MESSAGES = "prompt .*expected a text, or a list of messages .* of which the last
         (BOOKED | _booked(guests=4, wishes=[1]), r"bad_answer: book.wishes\[0\]: not of type string"),
         ({"prompt": "x?", "reward_model": "x"}, "reward_model 'x': expected {.ground_truth"),
         ({"prompt": "x?", "reward_model": {"ground_truth": "x", "style": "model"}}, "style = 'model'"),
-        ({"prompt": "x?", "reward_model": {"ground_truth": None}}, "answer None: expected a text"),
+        ({"prompt": "x?", "reward_model": {"ground_truth": None}}, "expected {.ground_truth"),
     ],
 )  # fmt: skip
 def test_a_line_that_is_not_right_is_named(tmp_path, record, message):
@@ -234,6 +289,9 @@ def test_a_line_that_is_not_right_is_named(tmp_path, record, message):
         ({"train": "mine.jsonl", "seed_fraction": 2}, "seed_fraction = 2: expected a number in"),
         ({"train": "mine.jsonl", "instruction": 2}, "instruction = 2: expected a text or None"),
         ({"train": "mine.jsonl", "hold_out": "x"}, "hold_out is not an option .* did you mean held_out"),
+        ({"train": "."}, r"\. is a directory: expected a file"),
+        ({"train": "pointer.parquet"}, "pointer.parquet is a Git LFS pointer"),
+        ({"train": "cut.jsonl.gz"}, "cut.jsonl.gz: not a gzip file that can be read"),
         ({"train": "broken.parquet"}, "broken.parquet: not a parquet file that can be read"),
         ({"train": "latin.jsonl"}, "latin.jsonl:2: not JSON: 'utf-8' codec"),
         ({"train": "twice.jsonl"}, "twice.jsonl:2: id 'a' was used before"),
@@ -251,6 +309,10 @@ def test_an_option_that_is_not_right_is_named(tmp_path, monkeypatch, options, me
         _write(tmp_path / "twice.jsonl", *named)
         options = options and {"seed_fraction": 1.0, **options}
     (tmp_path / "broken.parquet").write_bytes(b"PAR1, but not really")
+    (tmp_path / "pointer.parquet").write_text(
+        "version https://git-lfs.github.com/spec/v1\noid sha256:0\n"
+    )
+    (tmp_path / "cut.jsonl.gz").write_bytes(gzip.compress(b"{}")[:-9])
     (tmp_path / "latin.jsonl").write_bytes(json.dumps(ASKED).encode() + b"\n\xe9\n")
     with pytest.raises((ValueError, OSError), match=message):
         registry.make_benchmark("custom", **options).tasks("seed")
@@ -465,11 +527,7 @@ TOOLS = [
 def test_verls_columns(tmp_path, form):
     def stored(name, records):
         path = tmp_path / f"{name}.{form}"
-        if form == "jsonl":
-            return _write(path, *records)
-        pyarrow = pytest.importorskip("pyarrow")
-        parquet = pytest.importorskip("pyarrow.parquet")
-        parquet.write_table(pyarrow.Table.from_pylist(records), path)
+        path.write_bytes((_lines if form == "jsonl" else _parquet)(records))
         return str(path)
 
     sums = registry.make_benchmark(
@@ -479,13 +537,18 @@ def test_verls_columns(tmp_path, form):
     assert (seed.category, unseen.answer["reference"]) == ("sums", "18")
     scored = [
         (seed, Score(1.0, True, True)),
-        (dataclasses.replace(seed, category="a/b"), Score(0.0, False, True)),
-    ]
+        *((dataclasses.replace(seed, category=category), Score(success, success == 1, True))
+          for category, success in (("a/b", 0.0), ("a-b", 1.0), ("a%2Fb", 1.0), ("a|b", 0.0), ("a b", 1.0))),
+    ]  # fmt: skip
     assert sums.aggregate(scored) == {
-        "accuracy": 0.5,
-        "reward": 0.5,
+        "accuracy": pytest.approx(4 / 6),
+        "reward": pytest.approx(4 / 6),
         "accuracy_sums": 1.0,
-        "accuracy_a-b": 0.0,
+        "accuracy_a%2Fb": 0.0,
+        "accuracy_a-b": 1.0,
+        "accuracy_a%252Fb": 1.0,
+        "accuracy_a|b": 0.0,
+        "accuracy_a b": 1.0,
     }
     assert sums.agent_messages(seed) == VERL[0]["prompt"]
     assert sums.score(unseen, r"9 + 9 = 18, so \boxed{18}").success
@@ -514,10 +577,112 @@ def test_verls_columns(tmp_path, form):
     ]
 
 
-def test_a_row_that_is_not_right_is_named(tmp_path):
+def _parquet(records):
     pyarrow, parquet = pytest.importorskip("pyarrow"), pytest.importorskip("pyarrow.parquet")
+    parquet.write_table(pyarrow.Table.from_pylist(records), out := io.BytesIO())
+    return out.getvalue()
+
+
+def _lines(records, ends="\n"):
+    return "".join(json.dumps(record) + ends for record in records).encode()
+
+
+CARRIERS = {
+    "bom.jsonl": lambda records: b"\xef\xbb\xbf" + _lines(records, "\r\n"),
+    "a.jsonl.gz": lambda records: gzip.compress(_lines(records)),
+    "blank": lambda records: b"\n\r\n" + _lines(records, "\n\n"),
+    "array.json": lambda records: json.dumps(records, indent=1).encode(),
+    "array.txt": lambda records: b"\xef\xbb\xbf\r\n" + json.dumps(records).encode(),
+    "a.PARQUET": _parquet,
+    "a.pq": _parquet,
+    "a.parquet.gz": lambda records: gzip.compress(_parquet(records)),
+}
+_SAID = [{"role": "system", "content": "Be brief."}, {"role": "user", "content": "Which one?"}]
+_PARTS = [{"type": "text", "text": "Which "}, {"type": "text", "text": "one?"}]
+_CALLS = [{"a": 1, "o": {"x": 1}}, {"b": "x", "o": {"y": [{"u": 1}, {"v": None}]}}, {}]
+_TRUTHS = (
+    '[{"name": "f", "arguments": {"a": null}, "id": "c1", "type": "function"}]',
+    '{"name": "f", "parameters": {}}',
+)
+SETS = {
+    "numbers": (
+        "exact",
+        [{"prompt": f"What is number {n}?", "answer": n + 70.0} for n in range(3)],
+        ["70", "71", "72"],
+    ),
+    "messages": (
+        "exact",
+        [{"prompt": said if isinstance(said, str) else json.dumps(said), "answer": "x"} for said in (
+            _SAID,
+            str(_SAID),
+            [_SAID[0], {"role": "user", "content": _PARTS}],
+            [{"from": "system", "value": "Be brief."}, {"from": "human", "value": "Which one?"}],
+        )],
+        ["x"] * 4,
+    ),
+    "calls": (
+        "call",
+        [{"prompt": f"Do {n}", "answer": {"name": "f", "arguments": of}, "category": "c" if n else None}
+         for n, of in enumerate(_CALLS)],
+        [[{"f": {"a": 1, "o": {"x": 1}}}], [{"f": {"b": "x", "o": {"y": [{"u": 1}, {}]}}}], [{"f": {}}]],
+    ),
+    "calls of verl": (
+        "call",
+        [{"prompt": [{**_SAID[1], "name": None}], "answer": None, "checker": None,
+          "reward_model": {"ground_truth": truth}}
+         for truth in _TRUTHS],
+        [[{"f": {}}]] * 2,
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", CARRIERS)
+@pytest.mark.parametrize(("checker", "records", "references"), SETS.values(), ids=SETS)
+def test_the_same_data_is_the_same_tasks(tmp_path, name, checker, records, references):
+    (tmp_path / name).write_bytes(CARRIERS[name](records))
+    plain = _write(tmp_path / "plain.jsonl", *records)
+    read, same = (
+        [*make._made("seed")]
+        for make in (
+            registry.make_benchmark("custom", train=str(path), seed_fraction=1, checker=checker)
+            for path in (tmp_path / name, plain)
+        )
+    )
+    assert read == same and [task.answer["reference"] for task in read] == references
+    if "Be brief" in str(records):
+        assert all([*task.messages] == _SAID for task in read)
+
+
+@pytest.mark.parametrize(
+    ("answer", "reference"),
+    [
+        (71.0, "71"),
+        (-0.0, "0"),
+        (np.float32(71.1), "71.1"),
+        (decimal.Decimal("71"), "71"),
+        (decimal.Decimal("71.50"), "71.5"),
+        (b"Velm", "Velm"),
+        ([decimal.Decimal("3")], ["3"]),
+        (float("nan"), None),
+        (float("inf"), None),
+        (b"\xff", None),
+    ],
+)
+def test_an_answer_of_a_table_is_its_text_or_refused(tmp_path, answer, reference):
+    (tmp_path / "a.parquet").write_bytes(_parquet([ASKED | {"answer": answer}]))
+    benchmark = registry.make_benchmark(
+        "custom", train=str(tmp_path / "a.parquet"), seed_fraction=1
+    )
+    if reference is None:
+        with pytest.raises(ValueError, match=r"a\.parquet:1: .*answer"):
+            benchmark.tasks("seed")
+    else:
+        assert benchmark.tasks("seed")[0].answer["reference"] == reference
+
+
+def test_a_row_that_is_not_right_is_named(tmp_path):
     path = tmp_path / "mine.parquet"
-    parquet.write_table(pyarrow.Table.from_pylist([ASKED, {"prompt": "x?"}]), path)
+    path.write_bytes(_parquet([ASKED, {"prompt": "x?"}]))
     with pytest.raises(ValueError, match=r"mine\.parquet:2: no answer; expected"):
         registry.make_benchmark("custom", train=str(path)).tasks("eval")
 

@@ -18,6 +18,7 @@ from genenv_jax.models.huggingface import atomic
 from genenv_jax.parallel.rules import param_shapes
 from tests import tiny
 
+POINTER = "version https://git-lfs.github.com/spec/v1\noid sha256:0\nsize 9\n"
 Q = "model.layers.1.self_attn.q_proj.weight"
 
 
@@ -90,16 +91,26 @@ def test_tied_checkpoint_may_carry_an_equal_head(tmp_path):
 
 
 def test_what_is_no_directory_of_a_model(tmp_path):
+    for name, message in (
+        ("", r"holds no config\.json; expected a Hugging Face model directory$"),
+        ("checkpoint-2/config.json", "model directory, found checkpoint-2$"),
+        ("model-00001-of-00002.safetensors", "found model-00001-of-00002.safetensors$"),
+        ("adapter_config.json", "it is an adapter: expected its base with"),
+    ):
+        if name:
+            (tmp_path / name).parent.mkdir(exist_ok=True)
+            (tmp_path / name).write_text("{}")
+        with pytest.raises(FileNotFoundError, match=message):
+            huggingface.read_config(tmp_path)
     for text, message in (
-        (None, r"holds no config\.json"),
+        (POINTER, r"config\.json is a Git LFS pointer; expected the file itself"),
         ("{", r"config\.json is not valid JSON"),
         ("[" * 100_000, r"config\.json is not valid JSON"),
         ("\xff", r"config\.json is not valid JSON"),
         ("[1]", r"config\.json holds a JSON list; expected an object"),
     ):
-        if text is not None:
-            (tmp_path / "config.json").write_bytes(text.encode("latin1"))
-        with pytest.raises((FileNotFoundError, ValueError), match=message):
+        (tmp_path / "config.json").write_bytes(text.encode("latin1"))
+        with pytest.raises(ValueError, match=message):
             huggingface.read_config(tmp_path)
     with pytest.raises(FileNotFoundError, match="directory .*nowhere does not exist"):
         huggingface.read_config(tmp_path / "nowhere")
@@ -112,6 +123,13 @@ def test_missing_files(model, sharded):
     (sharded / "model-00002-of-00003.safetensors").unlink()
     with pytest.raises(FileNotFoundError, match=r"00002-of-00003\.safetensors is missing"):
         load(sharded)
+    (sharded / "model.safetensors.index.json").unlink()
+    with pytest.raises(FileNotFoundError, match=r"found model-00001-of-00003\.safetensors"):
+        load(sharded)
+    (model / "pytorch_model.bin").rename(model / "adapter_model.safetensors")
+    (model / "adapter_config.json").write_text('{"peft_type": "LORA"}')
+    with pytest.raises(FileNotFoundError, match="it is an adapter: expected its base with"):
+        load(model)
 
 
 @pytest.mark.parametrize(
@@ -140,13 +158,20 @@ def test_damaged_index(sharded, index, message):
         lambda data: data + b"tail",
         lambda data: b"\xff" * 8 + data[8:],
         lambda data: data[:30] + b"\x00" * 40 + data[70:],
+        lambda data: POINTER.encode(),
     ],
-    ids=["tail-cut", "header-cut", "empty", "longer", "header-size", "header"],
+    ids=["tail-cut", "header-cut", "empty", "longer", "header-size", "header", "pointer"],
 )
 def test_truncated_or_damaged_file(model, damage):
     file = model / "model.safetensors"
     file.write_bytes(damage(file.read_bytes()))
-    with pytest.raises(ValueError, match=r"model\.safetensors is not a whole safetensors file"):
+    message = r"model\.safetensors is (not a whole safetensors file|a Git LFS pointer)"
+    with pytest.raises(ValueError, match=message) as caught:
+        load(model)
+    assert ("Git LFS" in str(caught.value)) == (file.read_bytes() == POINTER.encode())
+    file.with_name("model.safetensors.index.json").write_text(POINTER)
+    file.unlink()
+    with pytest.raises(ValueError, match=r"index\.json is a Git LFS pointer"):
         load(model)
 
 

@@ -18,6 +18,7 @@ from genenv_jax.players.build import make_benchmark
 from genenv_jax.trainers.warm_start import _encode_answer
 from tests import tiny
 
+POINTERS = "tokenizer.json tokenizer_config.json chat_template.jinja generation_config.json"
 PAD, START, END = 301, 302, 303
 
 
@@ -170,7 +171,10 @@ def test_where_end_tokens_come_from(directory, generation, config, want):
         ("generation_config.json", {"eos_token_id": [303, 999]}, "eos token id 999 is outside"),
         ("config.json", {"model_type": "mamba"}, r"config\.json: .*model_type 'mamba' is not"),
         ("config.json", {"vocab_size": None}, r"config\.json.* lacks vocab_size"),
-        ("config.json", {"vocab_size": 300}, "tokenizer has 304 tokens, but .* vocab_size is 300"),
+        ("config.json", {"vocab_size": 300}, "token ids up to 303, but .* vocab_size is 300"),
+        ("tokenizer.json", 400, "token ids up to 400, but the model's vocab_size is 320"),
+        ("tokenizer.json", 320, "token ids up to 320, but the model's vocab_size is 320"),
+        *((name, "pointer", rf"{name} is a Git LFS pointer") for name in POINTERS.split()),
         ("tokenizer.json", {"model": None}, "the tokenizer cannot be read"),
         ("tokenizer.json", None, r"holds no tokenizer\.json"),
     ],
@@ -178,6 +182,12 @@ def test_where_end_tokens_come_from(directory, generation, config, want):
 def test_files_that_do_not_fit(directory, name, changes, message):
     if changes is None:
         (directory / name).unlink()
+    elif changes == "pointer":
+        (directory / name).write_text("version https://git-lfs.github.com/spec/v1\noid sha256:0\n")
+    elif isinstance(changes, int):  # the id of a token more, after a gap
+        tokenizer = json.loads((directory / name).read_text())
+        tokenizer["model"]["vocab"]["<far>"] = changes
+        (directory / name).write_text(json.dumps(tokenizer))
     else:
         edit(directory, name, **changes)
     with pytest.raises((ValueError, FileNotFoundError), match=message):

@@ -1,6 +1,7 @@
 """Model cards: what they say is what the run has recorded, and nothing else leaves the machine."""
 
 import hashlib
+import html
 import subprocess
 
 import pytest
@@ -64,6 +65,23 @@ def test_the_scores_are_those_of_metrics(make):
         assert f"- {line}\n" in found.text
     assert "config.agent.group_size = 4  (default: 8)\n" in found.text
     assert "ab" * 32 in found.text and "nothing is downloaded" in found.text
+
+
+@pytest.mark.parametrize(
+    "category", ["a|b", "a`b|", "`", "a\\|b", "**a** | [x](y)", "<b>|", "*a* <i>"]
+)
+def test_a_category_with_markdown_is_one_cell(make, tmp_path, category):
+    """Read back as GitHub does: pipes part cells even within code."""
+    name = f"eval/test/greedy/accuracy_{category}"
+    write_jsonl(tmp_path / "metrics.jsonl", [{"step": step, name: 0.5} for step in (0, 1)])
+    (row,) = [line for line in make()["card"].splitlines() if "0.5000" in line]
+    _, cell, *values = (part.strip() for part in row.split("|"))
+    assert values == ["0.5000", "0.5000", ""]
+    if cell.startswith("`"):
+        assert cell == f"`{name}`" and "`" not in category
+    else:
+        assert html.unescape(cell) == f"<code>{name}</code>"
+        assert not set(r"\`|*[<") & set(cell.removeprefix("<code>").removesuffix("</code>"))
 
 
 def test_the_front_matter_names_the_base_and_its_licence(make, tmp_path):

@@ -135,8 +135,11 @@ def _of_bfcl(tool: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _from_json(value: Any) -> Call | None:
-    """A call from its JSON, or None if it is not a call."""
-    if not isinstance(value, dict) or len(value) != 2 or not isinstance(value.get("name"), str):
+    """A call from its JSON, or None if it is not a call; the "id" and "type" of a call say nothing."""
+    extra = {"id", "type"}.intersection(value) if isinstance(value, dict) else ()
+    if not isinstance(value, dict) or not isinstance(value.get("name"), str):
+        return None
+    if len(value) - len(extra) != 2:
         return None
     arguments = value.get("arguments", value.get("parameters"))
     return {value["name"]: arguments} if isinstance(arguments, dict) else None

@@ -2,7 +2,7 @@
 
 exact     the same text apart from case, white space and surrounding quotes; any of several references
 f1        word F1 after SQuAD's normalisation, like Bamboogle's reward
-numeric   one number, equal up to rounding
+numeric   one number, which `numerals` reads; a whole one must be exact, another is equal up to rounding
 call      function calls, in any order, by the rules of BFCL's checker
 
 The answer is the last `<answer>...</answer>` of a text, else its last `\\boxed{...}`, else the whole text.
@@ -11,15 +11,15 @@ For calls, see the module `calls`.
 
 from __future__ import annotations
 
+import decimal
 import math
-import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 from genenv_jax.benchmarks.bamboogle import scoring
 from genenv_jax.benchmarks.base import Rejection
 from genenv_jax.benchmarks.calls import read_calls
-from genenv_jax.benchmarks.custom import calls
+from genenv_jax.benchmarks.custom import calls, numerals
 from genenv_jax.benchmarks.safe_parse import check_text
 from genenv_jax.benchmarks.thoughts import after_thoughts
 from genenv_jax.benchmarks.wording import words
@@ -29,6 +29,7 @@ CHECKERS = (EXACT, F1, NUMERIC, CALL)
 MAX_ANSWER = 2_000  # characters of a reference
 _MAX_ANSWERS = 16
 _MAX_NUMBER = 1e100
+_MAX_DIGITS = 64  # of an integer that JSON is read with
 _AS = "End with the answer alone, as <answer>your answer</answer>."
 INSTRUCTIONS = {  # for the agent
     EXACT: _AS,
@@ -44,10 +45,6 @@ FORMS = {  # how the simulator's prompt describes the JSON of an answer
     CALL: 'the call, {"name": ..., "arguments": {...}}, or a list of calls',
 }
 _SUCCESS_F1 = 0.5  # least F1 that counts as a success
-_NUMBER = re.compile(
-    r"(?<![\w.])[-+]?(?:[0-9]{1,3}(?:,[0-9]{3})+(?![0-9])(?:\.[0-9]+)?|[0-9]+(?:\.[0-9]+)?|\.[0-9]+)"
-    r"(?:[eE][-+]?[0-9]{1,3})?"
-)
 _BOXED = "\\boxed{"
 _QUOTES = "`\"'\u201c\u201d\u2018\u2019"
 
@@ -64,12 +61,12 @@ def read_reference(checker: str, value: Any) -> Any:
     if checker == CALL:
         return calls.read_reference(value)
     if checker == NUMERIC:
-        number = value if type(value) in (int, float) else _number(value)
-        if number is None or not abs(number) <= _MAX_NUMBER:
+        number = _as_number(value)
+        if number is None:
             raise ValueError("expected a number, or a text that is one, of at most 1e100")
         return number
     several = isinstance(value, list)
-    texts = [str(v) if type(v) in (int, float) else v for v in (value if several else [value])]
+    texts = list(map(_as_text, value if several else [value]))
     if not 0 < len(texts) <= _MAX_ANSWERS:
         raise ValueError(f"expected 1 to {_MAX_ANSWERS} texts")
     for text in texts:
@@ -93,7 +90,7 @@ def unreadable(checker: str, text: str) -> str:
         return found.reason if isinstance(found, Rejection) else ""
     if not text:
         return "no_answer"
-    return "not_a_number" if checker == NUMERIC and _number(text) is None else ""
+    return "not_a_number" if checker == NUMERIC and numerals.read(text) is None else ""
 
 
 def grade(
@@ -109,10 +106,10 @@ def grade(
     if checker == CALL:
         return float(calls.agree(reference, text, tools))
     if checker == NUMERIC:
-        number = _number(text)
-        # For a whole number every digit counts.
-        near = 1e-9 if reference == int(reference) else 1e-6
-        return float(number is not None and math.isclose(number, reference, rel_tol=near))
+        number, wanted = numerals.read(text), decimal.Decimal(str(reference))
+        if number is None or wanted == wanted.to_integral_value():
+            return float(number == wanted)
+        return float(math.isclose(number, wanted, rel_tol=1e-6))
     if checker == F1:
         return scoring.measure(text, golds(reference))["f1"]
     return float(_normal(text) in map(_normal, golds(reference)))
@@ -163,17 +160,20 @@ def holds(prompt: str, checker: str, reference: Any) -> bool:
     return any(f" {gold} " in said for gold in sought if gold)
 
 
-def _number(text: Any) -> float | None:
-    """The number in a text, ignoring units and currencies; None if there is not exactly one."""
-    if check_text(text):
+def _as_number(value: Any) -> float | None:
+    """A number, or the number in a text, as an integer if it is a whole one; None if there is none."""
+    if type(value) not in (int, float):
+        value = None if check_text(value) else numerals.read(value)
+    if value is None or not abs(value) <= _MAX_NUMBER:  # NaN is not, either
         return None
-    found = [match.group() for match in _NUMBER.finditer(text.replace("\u2212", "-"))]
-    if len(found) != 1 or len(found[0]) > 400:
-        return None
-    value = float(found[0].replace(",", ""))
-    if not math.isfinite(value):
-        return None
-    return int(value) if value == int(value) and abs(value) < 2**53 else value
+    exact = 2**53 if type(value) is float else 10**_MAX_DIGITS
+    return int(value) if value == int(value) and abs(value) < exact else float(value)
+
+
+def _as_text(value: Any) -> Any:
+    """A number as a text, 71.0 as "71": integers in a column with a gap become floats.  Else the value."""
+    number = _as_number(value) if type(value) in (int, float) else None
+    return value if number is None else str(number)
 
 
 def _normal(text: str) -> str:

@@ -1,24 +1,32 @@
 """A benchmark of questions from files, for users who have data and no code.
 
-Files are JSON lines, or the parquet files that verl and the paper's authors use.
+Files are JSON lines, a JSON list, or the parquet files that verl and the paper's authors use; each may be
+gzipped.  Their first bytes say which, not their names.
 
 A record is one of
 
   {"prompt": ..., "answer": ..., "tools"?, "checker"?, "category"?, "id"?}
   {"prompt": ..., "reward_model": {"ground_truth": ...}, "tools"?, "data_source"?, "extra_info"?, ...}
 
-in either kind of file.  The prompt is a string, or a list of messages that ends with the user's.  Tools are a
-list of function descriptions for the checker `call`, or the JSON text of one.  GenEnv's
-public code reads the second form (Gen-Verse/GenEnv, README.md and genenv/utils/reward_functions.py): a ground
-truth may be {"answer": ...}, or the JSON text of that, and a call has "parameters".  Other columns are
-ignored.
+in any kind of file.  The prompt is a string, or a list of messages that ends with the user's, or its JSON
+text.  Tools are a list of function descriptions for the checker `call`, or its JSON text.  A field that is
+null or NaN is missing, at any depth: a table has every field in every row.  GenEnv's public code reads the
+second form (Gen-Verse/GenEnv, README.md and genenv/utils/reward_functions.py): a ground truth may be
+{"answer": ...}, or the JSON text of that, and a call has "parameters".  Other columns are ignored.
 """
 
 from __future__ import annotations
 
+import codecs
 import dataclasses
+import decimal
+import gzip
+import io
+import math
 import os
 import pathlib
+import sys
+import zlib
 from collections.abc import Iterator
 from typing import Any
 
@@ -26,16 +34,17 @@ from genenv_jax.benchmarks.base import Message, Rejection, Task
 from genenv_jax.benchmarks.custom.benchmark import Custom, Question
 from genenv_jax.benchmarks.custom.checkers import CALL, CHECKERS, EXACT
 from genenv_jax.benchmarks.options import check_choice, check_shares
-from genenv_jax.benchmarks.records import read_lines
-from genenv_jax.benchmarks.safe_parse import parse_json
+from genenv_jax.benchmarks.safe_parse import parse_json, parse_literal
 from genenv_jax.benchmarks.subsets import stable_position
 from genenv_jax.benchmarks.wording import letters
 
 _MAX_LINE = 2**20  # characters
 _ROLES = ("system", "user", "assistant")
+_SHAREGPT = {"human": "user", "gpt": "assistant"}
 _KEYS = ("prompt", "answer", "checker", "category", "id", "tools")
 _EXPECTED = 'expected {"prompt": ..., "answer": ...}'
 _REWARD = "reward_model"
+_LFS = b"version https://git-lfs.github.com/"
 
 
 @dataclasses.dataclass(kw_only=True, eq=False)
@@ -71,7 +80,7 @@ class CustomFiles(Custom):
             value = getattr(self, option)
             if not isinstance(value, str) or not (value or option == "held_out"):
                 raise ValueError(
-                    f"{option} = {value!r}: expected a file of questions, JSON lines or .parquet"
+                    f"{option} = {value!r}: expected a file of questions, JSON lines or parquet"
                 )
 
     def questions(self, split: str) -> Iterator[Question]:
@@ -99,7 +108,7 @@ class CustomFiles(Custom):
 
 
 def read(path: pathlib.Path, checker: str, prefix: str) -> Iterator[Question]:
-    """The questions in a file, in order; a file named *.parquet is read as parquet.
+    """The questions in a file, in order; see the module.
 
     Args:
       checker: the checker for records that name none.
@@ -107,35 +116,89 @@ def read(path: pathlib.Path, checker: str, prefix: str) -> Iterator[Question]:
 
     Raises:
       FileNotFoundError: the file does not exist.
-      ValueError: a record is malformed; names it as file:line (parquet: file:row), counted from 1.
+      ValueError: a record is malformed; names it as file:line (parquet, JSON list: file:record), from 1.
     """
-    records = _parquet(path) if path.suffix == ".parquet" else read_lines(path, _strictly)
-    for where, record in records:
-        number = where.rpartition(":")[2]
-        yield _question(record, where, f"{prefix}:{number}", checker)
+    for number, (where, record) in enumerate(_records(path), 1):
+        if not isinstance(record, dict):
+            raise ValueError(f"{where}: expected an object")
+        yield _question(_plain(record), where, f"{prefix}:{number}", checker)
 
 
-def _strictly(line: str) -> Any:
-    """Parses a line as strict JSON: repeated keys are an error, since it is unclear which one was meant."""
-    value = parse_json(line.rstrip("\r\n"), _MAX_LINE)
+def _records(path: pathlib.Path) -> Iterator[tuple[str, Any]]:
+    """(place, record) for each record of a file."""
+    if not path.is_file():
+        fault = "is a directory" if path.is_dir() else "is missing"
+        raise FileNotFoundError(f"{path} {fault}: expected a file of JSON lines or parquet")
+    data = path.read_bytes()
+    try:
+        data = gzip.decompress(data) if data.startswith(b"\x1f\x8b") else data
+    except (OSError, EOFError, zlib.error) as error:
+        raise ValueError(f"{path}: not a gzip file that can be read: {error}") from None
+    if data.startswith(_LFS):
+        raise ValueError(f"{path} is a Git LFS pointer: expected the file itself (git lfs pull)")
+    if data.startswith(b"PAR1"):
+        records = _parquet(data, path)
+    elif data.removeprefix(codecs.BOM_UTF8).lstrip().startswith(b"["):
+        records = _strictly(data, str(path))
+    else:
+        for number, line in enumerate(io.BytesIO(data), 1):
+            if line.strip():
+                where = f"{path}:{number}"
+                yield where, _strictly(line, where, _MAX_LINE)
+        return
+    for number, record in enumerate(records, 1):
+        yield f"{path}:{number}", record
+
+
+def _strictly(data: bytes, where: str, max_chars: int = sys.maxsize) -> Any:
+    """Parses strict JSON: repeated keys are an error, since it is unclear which one was meant."""
+    try:
+        text = data.decode("utf-8-sig").rstrip("\r\n")
+    except UnicodeDecodeError as error:
+        raise ValueError(f"{where}: not JSON: {error}") from None
+    value = parse_json(text, max_chars)
     if isinstance(value, Rejection):
         detail = value.detail.replace("line 1 column", "column")
-        raise ValueError(f"{value.reason}: {detail}; {_EXPECTED}")
+        raise ValueError(f"{where}: not JSON: {value.reason}: {detail}; {_EXPECTED}")
     return value
 
 
-def _parquet(path: pathlib.Path) -> Iterator[tuple[str, dict[str, Any]]]:
+def _parquet(data: bytes, path: pathlib.Path) -> list[dict[str, Any]]:
     import pyarrow
     from pyarrow import parquet
 
     try:
-        known = {*_KEYS, _REWARD, "data_source"}.intersection(parquet.read_schema(path).names)
-        rows = parquet.read_table(path, columns=sorted(known)).to_pylist()
+        file = parquet.ParquetFile(pyarrow.BufferReader(data))
+        known = {*_KEYS, _REWARD, "data_source"}.intersection(file.schema_arrow.names)
+        table = file.read(columns=sorted(known))
+        for index, field in enumerate(table.schema):
+            if field.type == pyarrow.float32():  # 0.1 is 0.1, not its nearest float32
+                digits = table[index].cast(pyarrow.string())
+                table = table.set_column(index, field.name, digits.cast(pyarrow.float64()))
+        return table.to_pylist()
     except pyarrow.ArrowException as error:
         raise ValueError(f"{path}: not a parquet file that can be read: {error}") from None
-    for number, row in enumerate(rows, 1):
-        # Parquet columns have a value in every row: a field that a row lacks is None.
-        yield f"{path}:{number}", {key: v for key, v in row.items() if v is not None}
+
+
+def _plain(value: Any) -> Any:
+    """A value of JSON or parquet as JSON has it, without the fields of objects that are null or NaN."""
+    match value:
+        case dict():
+            kept = ((key, _plain(entry)) for key, entry in value.items())
+            return {key: entry for key, entry in kept if entry is not None}
+        case list():
+            return list(map(_plain, value))
+        case bytes():
+            try:
+                return value.decode()
+            except UnicodeDecodeError:
+                return value  # refused by the name of its field
+        case decimal.Decimal():
+            whole = value.is_finite() and value.as_tuple().exponent >= 0
+            return int(value) if whole else _plain(float(value))
+        case float() if math.isnan(value):
+            return None
+    return value
 
 
 def _question(record: dict[str, Any], where: str, name: str, checker: str) -> Question:
@@ -150,9 +213,12 @@ def _question(record: dict[str, Any], where: str, name: str, checker: str) -> Qu
             raise ValueError(f"{where}: no {key}; {_EXPECTED}")
     context, prompt = _conversation(record["prompt"], where)
     checker = record.get("checker", checker)
+    answer = _truth(record[_REWARD], where) if of_verl else record["answer"]
+    if checker == CALL and isinstance(answer, str):
+        answer = _of_text(answer)
     return Question(
         prompt=prompt,
-        answer=_truth(record[_REWARD], checker, where) if of_verl else record["answer"],
+        answer=answer,
         id=record.get("id", name),
         category=record.get("category", record.get("data_source", "all")),
         checker=checker,
@@ -162,56 +228,68 @@ def _question(record: dict[str, Any], where: str, name: str, checker: str) -> Qu
     )
 
 
+def _of_text(text: str) -> Any:
+    """The value of a JSON text, or a `Rejection`."""
+    return _plain(parse_json(text, _MAX_LINE))
+
+
 def _tools(tools: Any, where: str) -> Any:
     """The tools of a record, not checked yet."""
-    read = parse_json(tools, _MAX_LINE) if isinstance(tools, str) else tools
+    read = _of_text(tools) if isinstance(tools, str) else tools
     if isinstance(read, Rejection):
         raise ValueError(
             f"{where}: tools: {read.reason}: {read.detail}; expected a list, or its JSON"
         )
-    return _without_none(read)
+    return read
 
 
 def _conversation(prompt: Any, where: str) -> tuple[tuple[Message, ...], str]:
     """The messages before the last one, and the last one's text."""
     messages = [{"role": "user", "content": prompt}] if isinstance(prompt, str) else prompt
-    well_formed = isinstance(messages, list) and all(
-        isinstance(message, dict)
-        and message.get("role") in _ROLES
-        and isinstance(message.get("content"), str)
-        for message in messages
-    )
-    *context, last = messages if well_formed and messages else [{"role": "", "content": ""}]
-    if last["role"] != "user" or not last["content"].strip():
+    if isinstance(prompt, str) and prompt.lstrip().startswith(("[", "{")):
+        read = _of_text(prompt)
+        if isinstance(read, Rejection):
+            read = parse_literal(prompt, _MAX_LINE)  # as `str` writes messages
+        read = read if isinstance(read, list) else [read]
+        keys = [entry.keys() for entry in read if isinstance(entry, dict)]
+        if any({"role", "content"} <= of or {"from", "value"} <= of for of in keys):
+            messages = read
+    try:
+        *context, last = map(_message, messages)
+        fault = "" if last["role"] == "user" and last["content"].strip() else "expected"
+    except (TypeError, ValueError) as error:
+        fault = f"{error}; expected" if isinstance(messages, list) and messages else "expected"
+    if fault:
         raise ValueError(
-            f"{where}: prompt {prompt!r:.60}: expected a text, or a list of messages "
+            f"{where}: prompt {prompt!r:.60}: {fault} a text, or a list of messages "
             '{"role": system, user or assistant, "content": text} of which the last one is the user\'s'
         )
-    return tuple({"role": m["role"], "content": m["content"]} for m in context), last[
-        "content"
-    ].strip()
+    return tuple(context), last["content"].strip()
 
 
-def _truth(reward: Any, checker: str, where: str) -> Any:
+def _message(entry: Any) -> Message:
+    """A message in OpenAI's form, perhaps with a list of parts, or in ShareGPT's ("from" and "value")."""
+    if not isinstance(entry, dict):
+        raise ValueError(f"{entry!r:.60} is no message")
+    role = entry.get("role", entry.get("from"))
+    role = _SHAREGPT.get(role, role) if isinstance(role, str) else role
+    content = entry.get("content", entry.get("value"))
+    parts = content if isinstance(content, list) else [content]
+    keys = {"type", "text"}
+    texts = [of["text"] if isinstance(of, dict) and of.keys() == keys else of for of in parts]
+    if role not in _ROLES:
+        raise ValueError(f"a message has the role {role!r:.40}")
+    if entry.get("tool_calls") or not all(isinstance(text, str) for text in texts):
+        raise ValueError(f"a message is not of text alone: {entry!r:.200}")
+    return {"role": role, "content": "".join(texts)}
+
+
+def _truth(reward: Any, where: str) -> Any:
     """The reference from a `reward_model` column."""
     if not isinstance(reward, dict) or "ground_truth" not in reward:
         raise ValueError(f'{where}: reward_model {reward!r:.60}: expected {{"ground_truth": ...}}')
-    if reward.get("style", "rule") not in ("rule", None):
+    if reward.get("style", "rule") != "rule":
         raise ValueError(f"{where}: reward_model.style = {reward['style']!r:.60}: expected 'rule'")
     truth = reward["ground_truth"]
-    if isinstance(truth, str) and truth.lstrip().startswith(("{", "[")):
-        read = parse_json(truth, _MAX_LINE)
-        if checker == CALL or (isinstance(read, dict) and "answer" in read):
-            truth = read
-    if isinstance(truth, dict) and "answer" in truth:
-        truth = truth["answer"]
-    return _without_none(truth) if checker == CALL else truth
-
-
-def _without_none(truth: Any) -> Any:
-    """Drops fields that are None: a parquet struct has the fields of all rows."""
-    if isinstance(truth, list):
-        return list(map(_without_none, truth))
-    if not isinstance(truth, dict):
-        return truth
-    return {key: _without_none(value) for key, value in truth.items() if value is not None}
+    read = _of_text(truth) if isinstance(truth, str) and truth.lstrip().startswith("{") else truth
+    return read["answer"] if isinstance(read, dict) and "answer" in read else truth

@@ -26,6 +26,8 @@ TOKENIZER_FILES = (
     "chat_template.jinja",
     "chat_template.json",
 )
+_LFS = b"version https://git-lfs.github.com/"
+_WEIGHTS = (".safetensors", ".bin", ".pt", ".pth", ".gguf")
 # The files to fetch for a model on the hub.
 HUB_FILES = (*("*.json", "*.safetensors", "*.jinja", "merges.txt", "tokenizer.model", CARD),)
 
@@ -73,8 +75,27 @@ def resolve(path_or_hub_id: str | os.PathLike, revision: str | None = None) -> p
         ) from error
 
 
+def refuse_pointer(file: pathlib.Path) -> None:
+    """Raises ValueError if a file is Git LFS's pointer to what it should be."""
+    with file.open("rb") as stream:
+        if stream.read(len(_LFS)) == _LFS:
+            raise ValueError(
+                f"{file} is a Git LFS pointer; expected the file itself (git lfs pull)"
+            )
+
+
+def _instead(path: pathlib.Path) -> str:
+    """What is in a directory that is no whole model."""
+    names = [item.name for item in path.iterdir()] if path.is_dir() else []
+    if "adapter_config.json" in names:
+        return "; it is an adapter: expected its base with the adapter merged into it"
+    names = [name for name in names if name.endswith(_WEIGHTS)] or names
+    return f", found {some_of(names)}" if names else ""
+
+
 def read_json(file: pathlib.Path) -> dict[str, Any]:
     """Reads the object in a JSON file; raises ValueError, naming the file, for anything else."""
+    refuse_pointer(file)
     try:
         value = json.loads(file.read_text(encoding="utf-8"))
     except (ValueError, RecursionError) as error:
@@ -95,7 +116,7 @@ def read_config(path: str | os.PathLike) -> dict[str, Any]:
         raise FileNotFoundError(f"model directory {path} does not exist")
     if not (path / "config.json").is_file():
         raise FileNotFoundError(
-            f"{path} holds no config.json; expected a Hugging Face model directory"
+            f"{path} holds no config.json; expected a Hugging Face model directory{_instead(path)}"
         )
     return read_json(path / "config.json")
 
@@ -112,10 +133,8 @@ def weight_files(path: pathlib.Path) -> dict[pathlib.Path, set[str] | None]:
         return {path / WEIGHTS: None}
     index = path / INDEX
     if not index.is_file():
-        found = some_of(f.name for f in path.iterdir()) if path.is_dir() else ""
         raise FileNotFoundError(
-            f"{path} holds neither {WEIGHTS} nor {INDEX}; expected safetensors weights"
-            + (f", found {found}" if found else "")
+            f"{path} holds neither {WEIGHTS} nor {INDEX}; expected safetensors weights{_instead(path)}"
         )
     keys = read_json(index).get("weight_map")
     if not isinstance(keys, dict) or not keys:

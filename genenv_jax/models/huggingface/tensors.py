@@ -8,7 +8,7 @@ import pathlib
 import numpy as np
 import safetensors
 
-from genenv_jax.models.huggingface.directory import INDEX, some_of, weight_files
+from genenv_jax.models.huggingface.directory import INDEX, refuse_pointer, some_of, weight_files
 
 FLOATS = ("F32", "BF16", "F16")
 
@@ -47,6 +47,7 @@ def list_tensors(path: pathlib.Path) -> dict[str, Tensor]:
     """
     tensors: dict[str, Tensor] = {}
     for file, promised in weight_files(path).items():
+        refuse_pointer(file)
         try:
             with safetensors.safe_open(file, framework="np") as handle:
                 views = {key: handle.get_slice(key) for key in handle.keys()}  # noqa: SIM118
