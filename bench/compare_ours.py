@@ -156,9 +156,9 @@ _LOSS = LossConfig(kl_coef=GRPO["kl_coef"], entropy_coef=0.0)  # its clip is GRP
 
 def _optimizer() -> Any:
     return make_optimizer(
-        OptimizerConfig(
-            GRPO["learning_rate"], weight_decay=GRPO["weight_decay"], grad_clip=GRPO["grad_clip"]
-        )
+        GRPO["learning_rate"],
+        OptimizerConfig(weight_decay=GRPO["weight_decay"]),
+        grad_clip=GRPO["grad_clip"],
     )
 
 

@@ -25,7 +25,7 @@ from genenv_jax.models.lora import LoraConfig, split
 from genenv_jax.models.scoring import CompletionBatch
 from genenv_jax.parallel.rules import param_shapes
 from genenv_jax.players import learner
-from genenv_jax.players.optimizer import OptimizerConfig, make_optimizer
+from genenv_jax.players.optimizer import make_optimizer
 from genenv_jax.rl.losses import LossConfig
 from genenv_jax.sampling.draw import SamplingParams
 from genenv_jax.sampling.engine import Engine
@@ -99,7 +99,7 @@ class Accelerator:
             np.full((work.prompts, work.group), work.new, np.int32),
         )
         batch, advantages = jax.device_put((batch, work.advantages()))
-        optimizer = make_optimizer(OptimizerConfig(1e-6, moments="bfloat16"))
+        optimizer = make_optimizer(1e-6, moments="bfloat16")
         state = learner.init_state(trained, optimizer, copy=False)
         del trained
         old = jnp.full((work.prompts, work.group, work.new), -np.log(config.vocab_size))

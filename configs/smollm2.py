@@ -95,7 +95,6 @@ def on_accelerator(benchmark: str) -> ConfigDict:
     config.warm_start.batch_size = 32
     config.warm_start.micro_batches = 4
     config.warm_start.learning_rate = 2e-4
-    config.warm_start.warmup_steps = 10
     # A small model needs larger steps than the paper's 7B model.
     config.agent.learning_rate = config.simulator.learning_rate = 1e-5
     config.agent.groups = "informative"

@@ -23,6 +23,7 @@ from genenv_jax.parallel.mesh import MeshConfig
 from genenv_jax.players.agent import AgentConfig
 from genenv_jax.players.lengths import LimitsConfig
 from genenv_jax.players.offload import MemoryConfig
+from genenv_jax.players.optimizer import OptimizerConfig
 from genenv_jax.players.simulator import SimulatorConfig
 from genenv_jax.run.checkpoint import CheckpointConfig
 from genenv_jax.run.tracking import TrackingConfig
@@ -68,6 +69,7 @@ class Config(Settings):
     mesh: MeshConfig = MeshConfig()
     benchmark: Mapping[str, Any] = dataclasses.field(default_factory=_no_benchmark)
     limits: LimitsConfig = LimitsConfig()
+    optimizer: OptimizerConfig = OptimizerConfig()
     agent: AgentConfig = AgentConfig()
     simulator: SimulatorConfig = SimulatorConfig()
     curriculum: CurriculumConfig = CurriculumConfig()

@@ -55,7 +55,7 @@ from genenv_jax.trainers.warm_start import fine_tune, train
 from genenv_jax.user_cache import user_cache
 
 # Increase when the training of made models, or of given ones, changes, so that cached ones are rebuilt.
-_MADE, _TUNED = 3, 3
+_MADE, _TUNED = 4, 4
 _LONGEST_WARM_START = 24 * 3600.0  # seconds that the other processes wait
 _TOKENIZER_TEXTS = 4000  # demonstrations that the tokenizer is trained on
 

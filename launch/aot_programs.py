@@ -28,7 +28,7 @@ from genenv_jax.parallel.rules import (
 )
 from genenv_jax.players import learner
 from genenv_jax.players.offload import loaded_trees
-from genenv_jax.players.optimizer import OptimizerConfig, make_optimizer
+from genenv_jax.players.optimizer import make_optimizer
 from genenv_jax.players.player import recomputes
 from genenv_jax.sampling import cache as caches
 from genenv_jax.sampling import decoding
@@ -189,8 +189,8 @@ class _Trees:
         else:
             self.frozen, self.trained = {}, params
             self.reference = jax.tree.map(stored, params)
-        # The learning rate and the decay do not affect the program's size.
-        self.optimizer = make_optimizer(OptimizerConfig(1e-6, moments=moments))
+        # The other settings of the optimiser do not affect the program's size; a schedule counts its steps.
+        self.optimizer = make_optimizer(1e-6, moments=moments)
 
     def state(self) -> learner.TrainState:
         shardings = jax.tree.map(lambda x: x.sharding, self.trained)

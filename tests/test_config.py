@@ -163,6 +163,7 @@ def _module(name):
     [
         ("epoch", "did you mean config.epochs?"),
         ("agent.learningrate", "did you mean config.agent.learning_rate?"),
+        ("agent.weight_decay", "did you mean config.optimizer.weight_decay?"),
         ("simulator.kl_caps", "did you mean config.simulator.kl_cap?"),
         ("model.make.vocabsize", "did you mean config.model.make.vocab_size?"),
         (
@@ -262,6 +263,7 @@ NAN = float("nan")
         ("limits.agent_prompt", 0, "at least 1"),
         ("agent.learning_rate", NAN, "at least 0"),
         ("agent.base_share", 1.5, "between 0 and 1"),
+        ("optimizer.b2", 1.0, "between 0 and 0.999999"),
         ("curriculum.alpha", 1.01, "between 0 and 1"),
         ("curriculum.alpha", NAN, "between 0 and 1"),
         ("verification.near_duplicate", 1.2, "between 0 and 1"),
@@ -303,6 +305,13 @@ def test_the_simulators_ratio_is_taken_to_the_policy_that_sampled():
     SimulatorConfig(temperature=0.5)
     with pytest.raises(ValueError, match=r"temperature = 0.5: expected 1.0 with method = 'grpo'"):
         SimulatorConfig(temperature=0.5, method="grpo")
+
+
+def test_a_warm_up_that_the_decay_cuts_off():
+    config = changed("optimizer.warmup_steps", 9)
+    validate(config)
+    config.optimizer.decay_steps = 8
+    assert refusal(config) == "config.optimizer.warmup_steps = 9: expected at most decay_steps = 8"
 
 
 def test_a_group_of_settings_checks_itself():

@@ -2,6 +2,7 @@
 
 import jax
 import numpy as np
+import optax
 import pytest
 
 from genenv_jax.coevolve import Coevolution
@@ -32,6 +33,13 @@ OPTIONS = {
         "simulator.method": "grpo",
         "simulator.mixture": 0.5,
     },
+    "schedule": {
+        "optimizer.warmup_steps": 3,
+        "optimizer.decay_steps": 40,
+        "optimizer.decay": "linear",
+        "optimizer.b2": 0.95,
+        "memory.moments": "bfloat16",
+    },
     "narrow operands": {"model.matmul_dtype": "bfloat16"},
 }
 FAST = ("mixture, policy gradient",)
@@ -58,6 +66,26 @@ def test_a_run_with_the_option_learns_and_resumes(cache, tmp_path, name):
     assert ("simulator/clip_share" in last) is policy_gradient
     assert ("simulator/update_kl" in last) is (fresh and not policy_gradient)
     assert same(params(whole, "simulator"), start) is not fresh
+
+
+def test_both_players_have_the_configured_optimiser(cache, tmp_path):
+    """Step by step under a constant gradient: the learning rate, and one less b2 in the second moment."""
+    options = {"optimizer.warmup_steps": 2, "optimizer.decay_steps": 4, "optimizer.b2": 0.75}
+    options |= {
+        "optimizer.weight_decay": 0.0,
+        "warm_start.steps": 0,
+        "simulator.learning_rate": 2e-3,
+    }
+    experiment = Coevolution(validate(toy_config(cache, options)), tmp_path)
+    for player_, rate in ((experiment.agent, 1e-3), (experiment.simulator, 2e-3)):
+        optimizer, x = player_.optimizer, {"w": np.ones(1, np.float32)}
+        state, rates = optimizer.init(x), []
+        for _ in range(5):
+            updates, state = optimizer.update(x, state, x)
+            rates.append(-float(updates["w"][0]) / rate)
+        np.testing.assert_allclose(rates, [0.5, 1.0, 0.75, 0.25, 0.0], atol=1e-4)
+        second = optax.tree_utils.tree_get(state, "nu")["w"][0]
+        assert float(second) == pytest.approx(1 - 0.75**5)
 
 
 @pytest.mark.slow

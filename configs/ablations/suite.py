@@ -39,7 +39,6 @@ _QUICK = {
     "tracking.trackers": (),
     "warm_start.steps": 350,
     "warm_start.learning_rate": 5e-3,
-    "warm_start.warmup_steps": 20,
     "model.make.num_layers": 2,
     "benchmark.positions": 4,
     "benchmark.max_depth": 4,

@@ -151,8 +151,8 @@ def make_players(config: Config, host: ModelOnMesh) -> tuple[Agent, Simulator]:
         reference = Reference(jax.tree.map(lambda x: x.astype(dtype), loaded), model.config)
         trained = [jax.tree.map(jnp.copy, loaded) for _ in range(2)]
     offloader.add_reference(reference)
-    limits, sampling, moments = config.limits, config.sampling, config.memory.moments
-    setup = Setup(model, reference, offloader, host.put, limits, sampling, moments)
+    settings = config.limits, config.sampling, config.optimizer, config.memory.moments
+    setup = Setup(model, reference, offloader, host.put, *settings)
     agent = Agent(setup, config.agent, trained[0])
     return agent, Simulator(setup, config.simulator, trained[1])
 

@@ -16,52 +16,86 @@ from genenv_jax.typing import Array, Params, PRNGKey
 
 @dataclasses.dataclass(frozen=True)
 class OptimizerConfig(Settings):
-    """AdamW (Loshchilov and Hutter, 2019) after clipping by the global norm.
+    """`config.optimizer`: both players' optimisers; each player counts its own steps.
 
     Attributes:
-      learning_rate: after the warm-up.
-      warmup_steps: steps of the linear warm-up.
-      decay_steps: step at which a cosine decay reaches 0; 0: no decay.
-      moments: type of both moments between steps.
+      warmup_steps: steps n of a linear warm-up: the first has 1/n of the learning rate, the last all of it.
+      decay_steps: steps, those of the warm-up included, after which the learning rate is 0; 0: no decay.
+      decay: its shape, "cosine" or "linear".
+      b2: share of the second moment that a step keeps.
+      weight_decay: of AdamW.
     """
 
-    learning_rate: float = within(1e-6, 0)
-    warmup_steps: int = 0
-    decay_steps: int = 0
-    b1: float = 0.9
-    b2: float = 0.999
-    eps: float = 1e-8
+    warmup_steps: int = within(0, 0)
+    decay_steps: int = within(0, 0)
+    decay: str = choice("cosine", "linear")
+    b2: float = within(0.999, 0, 0.999999)
     weight_decay: float = within(0.01, 0)
-    grad_clip: float = within(1.0, 0)
-    moments: str = choice("float32", "bfloat16")
+
+    def __post_init__(self):
+        super().__post_init__()
+        if 0 < self.decay_steps < self.warmup_steps:
+            raise ValueError(
+                f"warmup_steps = {self.warmup_steps}: expected at most decay_steps = {self.decay_steps}"
+            )
+
+    def schedule(self, learning_rate: float) -> optax.ScalarOrSchedule:
+        """The learning rate by the number of steps taken; a number if it never changes."""
+        warmup, peak = max(self.warmup_steps, 1), max(self.warmup_steps - 1, 0)
+
+        def rate(count):
+            warm = learning_rate * jnp.minimum((count + 1) / warmup, 1.0)
+            if not self.decay_steps:
+                return warm
+            left = 1 - jnp.clip((count - peak) / (self.decay_steps - peak), 0.0, 1.0)
+            return warm * (left if self.decay == "linear" else (1 - jnp.cos(jnp.pi * left)) / 2)
+
+        return rate if self.warmup_steps or self.decay_steps else learning_rate
 
 
-def make_optimizer(config: OptimizerConfig) -> optax.GradientTransformation:
-    """The optimiser; biases and norm scales are decayed too, as by torch's AdamW."""
+def make_optimizer(
+    learning_rate: float,
+    config: OptimizerConfig = OptimizerConfig(),
+    moments: str = "float32",
+    grad_clip: float = 1.0,
+) -> optax.GradientTransformation:
+    """AdamW (Loshchilov and Hutter, 2019); biases and norm scales are decayed too, as by torch's.
+
+    Args:
+      learning_rate: the highest of the schedule.
+      moments: type of both moments between steps.
+      grad_clip: the gradient's largest global norm; 0: no limit.
+    """
     adamw = optax.adamw(
-        _schedule(config), config.b1, config.b2, config.eps, weight_decay=config.weight_decay
+        config.schedule(learning_rate), b2=config.b2, weight_decay=config.weight_decay
     )
-    if config.moments != "float32":
-        adamw = store_rounded(adamw, jnp.dtype(config.moments))
-    return optax.chain(optax.clip_by_global_norm(config.grad_clip), adamw)
+    if moments != "float32":
+        adamw = store_rounded(adamw, jnp.dtype(moments))
+    return optax.chain(_clip(grad_clip), adamw)
 
 
-def make_muon(config: OptimizerConfig) -> optax.GradientTransformation:
+def make_muon(
+    learning_rate: float, config: OptimizerConfig, grad_clip: float = 1.0
+) -> optax.GradientTransformation:
     """Muon (Jordan et al., 2024) for the layers' kernels and AdamW for the rest, after the same clipping.
 
     Both use Nesterov momentum.  Muon's updates are scaled to a root mean square of 0.2 (Liu et al.,
-    arXiv 2502.16982, Eq. 4), close to that of AdamW's, so both share one learning rate.  `b1`, `eps` and
-    `moments` are ignored.
+    arXiv 2502.16982, Eq. 4), close to that of AdamW's, so both share one learning rate.  For the arguments
+    see `make_optimizer`.
     """
     muon = optax.contrib.muon(
-        _schedule(config),
+        config.schedule(learning_rate),
         weight_decay=config.weight_decay,
         adam_b2=config.b2,
         adam_weight_decay=config.weight_decay,
         consistent_rms=0.2,
         muon_weight_dimension_numbers=_matrices,
     )
-    return optax.chain(optax.clip_by_global_norm(config.grad_clip), muon)
+    return optax.chain(_clip(grad_clip), muon)
+
+
+def _clip(norm: float) -> optax.GradientTransformation:
+    return optax.clip_by_global_norm(norm) if norm else optax.identity()
 
 
 def _matrices(params: Params) -> Any:
@@ -77,16 +111,6 @@ def _matrices(params: Params) -> Any:
         )
 
     return jax.tree_util.tree_map_with_path(axes, params)
-
-
-def _schedule(config: OptimizerConfig) -> optax.ScalarOrSchedule:
-    if config.decay_steps:
-        return optax.warmup_cosine_decay_schedule(
-            0.0, config.learning_rate, config.warmup_steps, config.decay_steps
-        )
-    if config.warmup_steps:
-        return optax.linear_schedule(0.0, config.learning_rate, config.warmup_steps)
-    return config.learning_rate
 
 
 class RoundedState(NamedTuple):

@@ -29,12 +29,11 @@ class PlayerConfig(Settings):
     """Settings that both players have.
 
     Attributes:
-      learning_rate: of AdamW, without warm-up or decay.
+      learning_rate: the highest of the schedule that `config.optimizer` sets.
       batch_size: prompts per sampling phase.
       minibatch_size: prompts per optimiser step.
       micro_batches: parts that a mini-batch's gradient is accumulated from.
       update_epochs: passes over a batch.
-      weight_decay: of AdamW.
     """
 
     learning_rate: float = within(1e-6, 0)
@@ -42,7 +41,6 @@ class PlayerConfig(Settings):
     minibatch_size: int = within(16, 1)
     micro_batches: int = within(1, 1)
     update_epochs: int = within(1, 1)
-    weight_decay: float = within(OptimizerConfig.weight_decay, 0)
 
     def __post_init__(self):
         super().__post_init__()
@@ -94,7 +92,8 @@ class Setup:
       offloader: moves weights between devices and host memory.
       put: places host arrays on the devices.
       limits, sampling: settings.
-      moments: type of the optimisers' moments.
+      optimizer: settings of both optimisers.
+      moments: type of their moments.
     """
 
     model: LanguageModel
@@ -103,6 +102,7 @@ class Setup:
     put: Callable[[Any], Any]
     limits: LimitsConfig
     sampling: SamplingConfig
+    optimizer: OptimizerConfig
     moments: str
 
 
@@ -140,11 +140,7 @@ class Player:
         self.engine = make_engine(model, limits, put, role, group, temperature, rows, lanes)
         _, response, episode = limits.of(role)
         self.buckets, self.widths = self.engine.prompt_buckets, limits.widths(episode or response)
-        self.optimizer = make_optimizer(
-            OptimizerConfig(
-                config.learning_rate, weight_decay=config.weight_decay, moments=setup.moments
-            )
-        )
+        self.optimizer = make_optimizer(config.learning_rate, setup.optimizer, setup.moments)
         self.state = learner.init_state(trained, self.optimizer, copy=False)
         self._offloader = setup.offloader
         self._offloader.add_player(self)

@@ -55,8 +55,8 @@ class WarmStartConfig(Settings):
     Attributes:
       steps: number of training steps; 0: no warm start.
       batch_size: completions per step.
-      learning_rate: of AdamW.
-      warmup_steps: steps of the learning rate's linear warm-up.
+      learning_rate: the highest; it warms up over a fifteenth of the steps, at most 50, and then follows a
+        cosine to 0.
       micro_batches: parts of equally many prompts that a step's gradient is accumulated from; fewer for
         prompts with several completions, such as the simulator's (`simulator.variations`).
       validation_share: share of the seed tasks held back; the step with the lowest loss on them is kept.
@@ -70,7 +70,6 @@ class WarmStartConfig(Settings):
     steps: int = within(0, 0)
     batch_size: int = within(64, 1)
     learning_rate: float = within(3e-3, 0)
-    warmup_steps: int = within(50, 0)
     micro_batches: int = within(1, 1)
     validation_share: float = within(0.1, 0, 0.5)
     validate_every: int = within(20, 1)
@@ -102,7 +101,7 @@ def train(
     """
     if not c.steps:
         return params
-    optimizer = make_muon(_optimizer(c, weight_decay=0.1))
+    optimizer = make_muon(c.learning_rate, _optimizer(c, weight_decay=0.1))
     state = learner.init_state(params, optimizer)
     step = learner.make_supervised_step(model.config, optimizer)
     prompt = max(limits.agent_prompt, limits.simulator_prompt)
@@ -212,7 +211,7 @@ def fine_tune(
         f"warm start  {left_out} completions too long; "
         f"{sum(map(len, held_back.values()))} prompts for validation"
     )
-    optimizer = make_optimizer(dataclasses.replace(_optimizer(c), moments=moments))
+    optimizer = make_optimizer(c.learning_rate, _optimizer(c), moments)
     state = learner.init_state(params, optimizer, copy=False)
     steps = {
         parts: learner.make_supervised_step(model.config, optimizer, parts)
@@ -269,8 +268,7 @@ def fine_tune(
 
 
 def _optimizer(c: WarmStartConfig, **changes: float) -> OptimizerConfig:
-    warmup_steps = min(c.warmup_steps, c.steps // 2)
-    return OptimizerConfig(c.learning_rate, warmup_steps, c.steps, b2=0.98, **changes)
+    return OptimizerConfig(min(50, c.steps // 15), c.steps, b2=0.98, **changes)
 
 
 def _check_finite(*losses: float) -> None:

@@ -11,7 +11,7 @@ from genenv_jax.models.scoring import CompletionBatch, score_completions
 from genenv_jax.parallel import rules
 from genenv_jax.parallel.mesh import make_mesh
 from genenv_jax.players import learner
-from genenv_jax.players.optimizer import OptimizerConfig, make_optimizer
+from genenv_jax.players.optimizer import make_optimizer
 from genenv_jax.rl.losses import LossConfig
 from genenv_jax.run.timing import Compilations
 from tests.sampling import small_model
@@ -62,7 +62,7 @@ def make_step(config, batch, logp, method):
     """(jitted step, its batch, optimiser) with two micro-batches."""
     rng = np.random.default_rng(3)
     noise = (rng.normal(0, 0.2, logp.shape) * np.asarray(batch.mask)).astype("f4")
-    optimizer = make_optimizer(OptimizerConfig(1e-2))
+    optimizer = make_optimizer(1e-2)
     if method == "grpo":
         loss = LossConfig(kl_coef=0.1, entropy_coef=0.01)
         advantages = rng.normal(size=(B, G)).astype("f4")

@@ -8,7 +8,7 @@ import pytest
 from genenv_jax.parallel.mesh import make_mesh
 from genenv_jax.players.learner import init_state
 from genenv_jax.players.offload import OFFLOADS, Offloader, loaded_trees, place
-from genenv_jax.players.optimizer import OptimizerConfig, make_optimizer
+from genenv_jax.players.optimizer import make_optimizer
 from genenv_jax.players.player import Player, Reference
 
 ALL = {"own parameters", "own moments", "other parameters", "other moments", "reference"}
@@ -29,7 +29,7 @@ class Dummy(Player):
     """A player with weights and nothing else."""
 
     def __init__(self, reference, offloader):
-        optimizer = make_optimizer(OptimizerConfig(0.1))
+        optimizer = make_optimizer(0.1)
         self.reference, self._offloader = reference, offloader
         self.state = init_state({"w": jnp.arange(6.0)}, optimizer)
         offloader.add_player(self)

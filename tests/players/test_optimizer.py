@@ -65,7 +65,7 @@ def test_a_stored_second_moment_decays():
 
 def descend(moments, seed=0):
     """Parameters after 200 noisy steps towards 1, and the optimiser's state."""
-    optimizer = make_optimizer(OptimizerConfig(0.02, weight_decay=0.0, moments=moments))
+    optimizer = make_optimizer(0.02, OptimizerConfig(weight_decay=0.0), moments)
     params = {"w": jnp.zeros((30, 40)), "b": jnp.zeros(7)}
     state = optimizer.init(params)
     rng = np.random.default_rng(seed)
@@ -96,12 +96,8 @@ def test_training_with_rounded_moments_follows_float32():
 
 
 def test_other_types_are_refused():
-    with pytest.raises(
-        ValueError, match=r"moments = 'float16': expected one of \['float32', 'bflo"
-    ):
-        OptimizerConfig(0.1, moments="float16")
     with pytest.raises(ValueError, match="float16: expected float32 or bfloat16"):
-        store_rounded(optax.scale_by_adam(), jnp.float16)
+        make_optimizer(0.1, moments="float16")
 
 
 CONFIG = TransformerConfig(
@@ -124,10 +120,10 @@ def test_muon_takes_steps_of_one_size_in_every_direction():
     gradient = jax.tree.map(
         lambda x: jnp.asarray(np.random.default_rng(x.size).normal(size=x.shape), x.dtype), params
     )
-    options = OptimizerConfig(learning_rate=1e-2, weight_decay=0.0, b2=0.98, grad_clip=1e9)
+    options = OptimizerConfig(weight_decay=0.0, b2=0.98)
     updates = {}
     for make in (make_muon, make_optimizer):
-        optimizer = make(options)
+        optimizer = make(1e-2, options, grad_clip=0)
         updates[make], _ = optimizer.update(gradient, optimizer.init(params), params)
     attention, mlp = updates[make_muon]["layers"]["attention"], updates[make_muon]["layers"]["mlp"]
     wide = CONFIG.num_heads * CONFIG.head_dim

@@ -16,6 +16,7 @@ from genenv_jax.benchmarks.base import Benchmark
 from genenv_jax.players.agent import Agent, AgentConfig
 from genenv_jax.players.lengths import LimitsConfig
 from genenv_jax.players.offload import Offloader
+from genenv_jax.players.optimizer import OptimizerConfig
 from genenv_jax.players.player import Reference, Setup
 from genenv_jax.sampling.engine import SamplingConfig
 from genenv_jax.scoring.scorer import Scorer, ScoringConfig
@@ -108,7 +109,7 @@ def _trained(opened, exploit, strict):
     limits = LimitsConfig(agent_prompt=1, agent_response=1)
     setup = Setup(
         _Model(), Reference(params, CONFIG), Offloader(), jax.device_put, limits, SamplingConfig(),
-        "float32",
+        OptimizerConfig(), "float32",
     )  # fmt: skip
     config = AgentConfig(learning_rate=2e-2, batch_size=8, minibatch_size=8, group_size=16)
     agent = Agent(setup, config, jax.tree.map(jax.numpy.copy, params))
