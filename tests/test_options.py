@@ -7,7 +7,9 @@ import pytest
 
 from genenv_jax.coevolve import Coevolution
 from genenv_jax.config import validate
-from genenv_jax.players import player
+from genenv_jax.models.scoring import CompletionBatch
+from genenv_jax.players import learner, player
+from genenv_jax.rl import rwr
 from genenv_jax.sampling.engine import Engine
 from tests.runs import contents, lines, params, run, same, toy_config
 
@@ -124,7 +126,7 @@ def test_narrow_batches_learn_the_same(cache, tmp_path, method):
 
 
 def test_mixture_has_texts_of_both_writers(cache, tmp_path):
-    overrides = {"simulator.mixture": 0.5, "simulator.learning_rate": 0.1}
+    overrides = {"simulator.mixture": 0.5, "simulator.learning_rate": 0.1, "simulator.kl_cap": 0.0}
     experiment = Coevolution(validate(toy_config(cache, overrides)), tmp_path)
     experiment.run()
     contexts = [[{"role": "user", "content": "red blue"}]] * 3
@@ -159,26 +161,59 @@ def test_all_rollouts_are_counted(cache, tmp_path):
     assert len(set(totals.values())) == 1
 
 
-def test_all_tokens_are_counted(cache, tmp_path, monkeypatch):
-    """Prompts once and completions; four times more where they are scored by the reference and trained on."""
-    sampled, call = [], Engine.__call__
+@pytest.mark.parametrize("method", ["rwr", "grpo"])
+@pytest.mark.parametrize("mixture", [0.0, 0.5])
+def test_all_tokens_are_counted(cache, tmp_path, monkeypatch, method, mixture):
+    """Those of every program that was run: once where texts are sampled or scored, three times in a step.
 
-    def counted(self, *args, **kwargs):
-        sampled.append(call(self, *args, **kwargs))
-        return sampled[-1]
+    A simulator's step by regression also measures its KL.  Padding does not count, nor do held-out tasks.
+    """
+    given = []
 
-    monkeypatch.setattr(Engine, "__call__", counted)
-    run(cache, tmp_path, epochs=1, **{"evaluation.every": 0, "simulator.minibatch_size": 4})
-    texts, *rollouts = sampled[2:]  # the first two are greedy and sampled answers to held-out tasks
+    def count(batch: CompletionBatch, times=1):
+        lengths = np.asarray(batch.completion_lengths)
+        used = lengths.sum(axis=1) > 0
+        given.append(times * int(np.asarray(batch.prompt_lengths)[used].sum() + lengths.sum()))
 
-    def tokens(part):
-        return sum(len(prompt) for prompt in part.prompts) + sum(part.lengths.ravel().tolist())
+    def sampled(self, *args, **kwargs):
+        rollouts = sample(self, *args, **kwargs)
+        given.append(rollouts.token_count)
+        return rollouts
 
-    weighted = {g["id"].split("-")[2] for g in lines(tmp_path, "tasks.jsonl") if g["weight"]}
-    used = texts.take(sorted(map(int, weighted)))
-    assert len(used) > 0
-    expected = tokens(texts) + 4 * tokens(used) + 5 * sum(map(tokens, rollouts))
-    assert lines(tmp_path)[-1]["tokens/total"] == expected
+    def scored(params, batch, config):
+        count(batch)
+        return score(params, batch, config)
+
+    def stepped(make):
+        def wrapped(*args):
+            step = make(*args)
+
+            def run_step(state, frozen, batch):
+                state, metrics = step(state, frozen, batch)
+                scale = metrics.get("step_scale")
+                count(batch[0], 3 + (0 if scale is None else rwr.measurements(float(scale))))
+                return state, metrics
+
+            run_step.lower = step.lower
+            return run_step
+
+        return wrapped
+
+    sample, score = Engine.__call__, player.score_completions
+    monkeypatch.setattr(Engine, "__call__", sampled)
+    monkeypatch.setattr(player, "score_completions", scored)
+    for name in ("make_rwr_step", "make_grpo_step"):
+        monkeypatch.setattr(learner, name, stepped(getattr(learner, name)))
+    overrides = {"simulator.method": method, "simulator.mixture": mixture, "evaluation.every": 0}
+    options = {
+        "simulator.minibatch_size": 4,
+        "simulator.update_epochs": 2,
+        "agent.mask_truncated": True,
+    }
+    run(cache, tmp_path, epochs=1, compile_ahead=False, **overrides | options)
+    assert any(g["weight"] for g in lines(tmp_path, "tasks.jsonl"))
+    # The first two are greedy and sampled answers to held-out tasks.
+    assert lines(tmp_path)[-1]["tokens/total"] == sum(given[2:])
 
 
 @pytest.mark.slow

@@ -127,6 +127,11 @@ class Simulator(Player):
             parts.append(engine(params, prompts, drawn, on_completion=finished))
         return Rollouts.concat(parts, axis=1)
 
+    def sampled_tokens(self, generations: Rollouts) -> int:
+        """Tokens that models processed for `generate`: each of two writers reads the prompts."""
+        prompts = sum(map(len, generations.prompts))
+        return generations.token_count + (len(self._engines) - 1) * prompts
+
     def generate_initial(
         self,
         contexts: Sequence[Sequence[Message]],

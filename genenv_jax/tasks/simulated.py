@@ -57,7 +57,7 @@ class SimulatorTasks(TaskSource):
     def tasks(self, epoch: int) -> TaskBatch:
         contexts = self._growth.contexts(epoch, self.seeds.choose(epoch))
         batch = self.write(epoch, contexts, self._simulator.generate, Stream.GENERATE)
-        self._session.tokens += batch.rollouts.token_count
+        self._session.tokens += self._simulator.sampled_tokens(batch.rollouts)
         return batch
 
     def write(

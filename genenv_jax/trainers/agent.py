@@ -138,16 +138,16 @@ class AgentTrainer:
         """
         agent, c = self._agent, self._agent.config
         kept = ~np.isnan(rewards) & (rollouts.done | (not c.mask_truncated))
-        rollouts = rollouts.only(kept)
-        advantages = self._advantages(rewards)
+        used = np.flatnonzero(kept.any(axis=1)) if kept.any() else np.arange(len(kept))
+        trained, advantages = rollouts.only(kept).take(used), self._advantages(rewards)[used]
         batches = self._scored(
             [
-                self._batch(rollouts, advantages, rows)
-                for rows in learner.minibatches(np.arange(len(rollouts)), c.minibatch_size)
+                self._batch(trained, advantages, rows)
+                for rows in learner.minibatches(np.arange(len(trained)), c.minibatch_size)
             ]
         )
         passes = self._passes(batches)
-        self._session.tokens += self._tokens(rollouts)
+        self._session.tokens += self._tokens(trained)
         agent.load_for("update")
         means, gaps = EpochMeans(), None
         for batch in itertools.chain(*passes):

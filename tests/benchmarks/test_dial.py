@@ -458,7 +458,7 @@ def test_nothing_held_out_is_demonstrated(small, demonstrations):
         assert small.canonical(task) not in small.held_out
         seen += 1
     for messages, completion in simulator:
-        seed = read_statement(messages[-1]["content"].rpartition("\nSolved: ")[0])
+        seed = read_statement(messages[-1]["content"].rpartition("\n")[0])
         variation = read_statement(completion.partition("\nCalls: ")[0])
         for program in (seed, variation):
             task = small.task(program, id="", category="")
@@ -468,21 +468,28 @@ def test_nothing_held_out_is_demonstrated(small, demonstrations):
 
 
 def test_the_simulator_is_shown_valid_variations(small, demonstrations):
-    steps, contexts = collections.Counter(), collections.Counter()
+    steps, contexts, rates = collections.Counter(), collections.Counter(), []
     for messages, completion in demonstrations[1]:
         task = parsed(small, completion)
         assert isinstance(task, Task)
-        statement, _, solved = messages[-1]["content"].rpartition("\nSolved: ")
+        statement, _, line = messages[-1]["content"].rpartition("\n")
+        at, _, solved = line.partition(": ")
         before = len(read_statement(statement).calls)
-        contexts[solved] += 1
+        contexts[at] += 1
+        rates.append((before, "0123456789".find(solved[0])))
         if 2 <= before <= 4:  # where no step is cut off
             steps[depth(task) - before] += 1
     total = sum(steps.values())
     shares = [steps[s] / total for s in (-1, 0, 1, 2)]
     np.testing.assert_allclose(shares, (0.15, 0.25, 0.35, 0.25), atol=0.05)
     assert set(steps) == {-1, 0, 1, 2}
-    assert set(contexts) == {"unknown", *(f"{n} of 10" for n in range(11))}
-    assert min(contexts.values()) > 4000 / 12 * 0.7
+    assert set(contexts) == {"Solved", "Alike", "Recent"}
+    assert min(contexts.values()) > 4000 * 0.25
+    # A rate is the demonstrator's on the seed: the longer the seed, the lower.
+    known = [(calls, solved) for calls, solved in rates if solved >= 0]
+    assert 0.05 < 1 - len(known) / len(rates) < 0.15
+    by_calls = [np.mean([solved for calls, solved in known if calls == n]) for n in (1, 2, 3)]
+    assert by_calls[0] > by_calls[1] > by_calls[2] > 0
 
 
 def small_but(**options):

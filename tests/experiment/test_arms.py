@@ -4,7 +4,7 @@ import itertools
 
 import pytest
 
-from genenv_jax.config import flatten, validate
+from genenv_jax.config import default_config, flatten, validate
 from genenv_jax.experiment.arms import ARMS, EQUAL_ROLLOUTS, apply_arm
 from genenv_jax.experiment.plan import load_config, make_plan
 from genenv_jax.experiment.runner import Runner
@@ -40,7 +40,7 @@ def test_an_arm_changes_what_it_says_in_any_configuration(name, file):
 
 def test_an_unknown_arm_is_refused():
     config = load_config("configs/quickstart.py", "config")
-    with pytest.raises(ValueError, match="--arm=nothing: expected one of genenv, paper, random, "):
+    with pytest.raises(ValueError, match="--arm=nothing: expected one of genenv, paper, rwr-4, "):
         apply_arm(config, "nothing")
     with pytest.raises(ValueError, match=r"--arm=randm: did you mean random\?"):
         apply_arm(config, "randm")
@@ -75,7 +75,19 @@ def test_the_main_comparisons(name):
     assert flatten(whole.arms["random"].to_dict()) == ARMS["random"]
     assert len(whole.seeds) == 8  # fresh ones
     assert not set(whole.seeds) & {seed for study in TUNING for seed in suite(study).seeds}
-    assert len(whole.contrasts) >= 2 and {first for first, _ in whole.contrasts} == {"genenv"}
+    assert len(whole.contrasts) >= 2 and {first for first, _ in whole.contrasts} <= {
+        "genenv",
+        "rwr-4",
+    }
+
+
+def test_the_papers_arm_is_the_papers():
+    """Whatever a configuration sets, the arm has the values of `default_config`, which are the paper's."""
+    config, paper = load_config("configs/quickstart.py", "config"), default_config()
+    apply_arm(config, "paper")
+    for key in flatten(ARMS["paper"]) | {"curriculum.alpha": 0.5}:
+        group, name = key.split(".")
+        assert config[group][name] == paper[group][name], key
 
 
 @pytest.mark.parametrize("file", ["suite.py", "studies.py"])

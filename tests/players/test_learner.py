@@ -56,7 +56,7 @@ def grpo_batch(batch, start):
 
 @pytest.fixture(scope="module")
 def rwr_batch(batch, start):
-    return learner.RWRBatch(batch, start, noise(start, 0.5, 3), WEIGHTS)
+    return learner.RWRBatch(batch, start, noise(start, 0.5, 3), WEIGHTS, WEIGHTS > 0)
 
 
 @jax.jit
@@ -150,6 +150,31 @@ def test_supervised_gradient(params, batch, start):
     close(gradient_of(state), want)
     assert float(metrics["loss"]) == pytest.approx(-start.sum() / MASK.sum(), abs=1e-5)
     assert MASK[:2].sum() != MASK[2:].sum()
+
+
+@pytest.mark.parametrize("count", [1, 4, 5, 7, 8, 9])
+def test_mini_batches_are_as_few_and_as_even_as_possible(count):
+    parts = learner.minibatches(np.arange(count), 4)
+    assert np.concatenate(parts).tolist() == list(range(count)) and len(parts) == -(-count // 4)
+    sizes = [len(part) for part in parts]
+    assert max(sizes) <= 4 and max(sizes) - min(sizes) <= 1
+
+
+def test_half_the_groups_move_the_parameters_half_as_far(params, batch, start):
+    """Of Adam too, whose first step depends on the gradient's sign alone."""
+    advantages = np.linspace(-1, 1, MASK[..., 0].size).reshape(MASK.shape[:2]).astype("f4")
+    whole = learner.GRPOBatch(batch, start, start, advantages)
+    lengths = batch.completion_lengths.copy()
+    lengths[2:] = 0
+    half = whole._replace(rollouts=batch._replace(completion_lengths=lengths))
+    taken = jax.tree.map(lambda x: x[:2], half)
+    optimizer = make_optimizer(1e-2, grad_clip=0)
+    step = learner.make_grpo_step(CONFIG, LossConfig(), optimizer)
+    alone, padded = (
+        step(learner.init_state(params, optimizer), {}, part)[0].params for part in (taken, half)
+    )
+    expected = jax.tree.map(lambda start, new: start + 0.5 * (new - start), params, alone)
+    close(padded, expected, atol=1e-6)
 
 
 CAP = 0.1

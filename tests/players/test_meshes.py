@@ -70,7 +70,7 @@ def make_step(config, batch, logp, method):
         return step, learner.GRPOBatch(batch, logp + noise, logp - noise, advantages), optimizer
     weights = rng.uniform(0, 1, (B, G)).astype("f4")
     step = learner.make_rwr_step(config, optimizer, 0.1, 0.05, 2)
-    return step, learner.RWRBatch(batch, logp, logp + noise, weights), optimizer
+    return step, learner.RWRBatch(batch, logp, logp + noise, weights, weights), optimizer
 
 
 def updated(case, sizes):

@@ -124,6 +124,7 @@ def test_a_step_is_halved_until_it_fits(kl_at, cap, scale, kl, measured):
     found, at, calls = search(kl_at, cap)
     assert (found, at) == (scale, pytest.approx(kl))
     assert calls == [*(0.5**i for i in range(7)), 0.0][:measured]
+    assert rwr.measurements(found) == measured
 
 
 @pytest.mark.parametrize("bad", [float("nan"), float("inf")])

@@ -5,7 +5,10 @@ import json
 import pytest
 
 from genenv_jax.benchmarks.base import SeedStatistics, Task
-from genenv_jax.tasks.seeds import LatestStatistics, SeedTasks
+from genenv_jax.benchmarks.success_record import success_record
+from genenv_jax.benchmarks.task import ALIKE, OWN, RECENT
+from genenv_jax.tasks.seeds import LatestStatistics, SeedTasks, SuccessRecords
+from tests.toy import Toy
 
 
 def seeds(count):
@@ -78,3 +81,40 @@ def test_state_and_restore():
     assert other.state() == state == {"seed-0": [6, 6], "seed-2": [8, 2]}
     state["seed-0"][1] = 0
     assert other["seed-0"].successes == 6  # a copy, not a view
+
+
+class Skilled(Toy):
+    """Whose tasks need what is in their category."""
+
+    def skills(self, task):
+        return task.category.split()
+
+
+def task(name, needs):
+    return Task(name, "x", needs, ())
+
+
+def test_the_simulator_is_told_of_the_seed_of_tasks_like_it_or_of_all():
+    records, other = SuccessRecords(Skilled()), SuccessRecords(Skilled())
+    first, second, third = task("0", "add"), task("1", "add turn"), task("2", "jump")
+    assert records.of(first) == SeedStatistics()
+    outcomes = [
+        ("0", task("generated", "add"), 8, 2),
+        ("", task("replayed", "turn swim"), 8, 7),
+        ("9", task("9", "swim"), 4, 4),  # base data
+    ]
+    records.record(outcomes)
+    records.record([("3", task("none", "jump"), 0, 0)])  # without attempts nothing new is known
+    other.restore(json.loads(json.dumps(records.state())))
+    for each in (records, other):
+        assert each.of(first) == SeedStatistics(8, 2)
+        assert each.of(second) == SeedStatistics(16, 9, ALIKE)
+        assert each.of(third) == SeedStatistics(20, 13, RECENT)
+        assert each.of(task("9", "x")) == SeedStatistics(4, 4)
+
+
+@pytest.mark.parametrize("at", [OWN, ALIKE, RECENT])
+def test_the_prompt_says_at_which_tasks(at):
+    words = {OWN: "this task or variations of it", ALIKE: "the same skills", RECENT: "recent tasks"}
+    text = success_record(SeedStatistics(8, 1, at))
+    assert "solved 1 of 8 attempts at" in text and words[at] in text and "easier" in text

@@ -103,7 +103,7 @@ def test_attempts_are_noted_by_difficulty():
     batch = TaskBatch.of_tasks(tasks)
     for g, successes in zip(batch.generations, (3, 1, 2, 0), strict=True):
         g.attempts, g.successes = 4, successes
-    source.record(batch)
+    source.record(batch, [])
     other.restore(source.state(), [])
     for each in (source, other):
         assert each.statistics["depth_1"].success_rate == 5 / 8

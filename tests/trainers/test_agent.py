@@ -12,6 +12,7 @@ from genenv_jax.players.player import Player
 from genenv_jax.sampling.engine import Rollouts
 from genenv_jax.scoring.attempts import Attempt
 from genenv_jax.tasks.generation import Generation
+from genenv_jax.tasks.mixture import Item
 from genenv_jax.trainers.agent import AgentTrainer, Interaction, _Groups, _record
 from tests.toy import Toy
 
@@ -60,7 +61,7 @@ def steps(monkeypatch):
 @pytest.mark.parametrize("recomputes", [False, True])
 def test_old_log_probs_are_those_before_the_first_step(steps, recomputes, epochs):
     agent = FakeAgent(recomputes, epochs)
-    session = SimpleNamespace(finished=0)
+    session = SimpleNamespace(finished=0, tokens=0)
     trainer = AgentTrainer(agent, None, None, session)
     n = 5
     rollouts = Rollouts(
@@ -70,7 +71,7 @@ def test_old_log_probs_are_those_before_the_first_step(steps, recomputes, epochs
     metrics = trainer.update(rollouts, np.arange(n * G, dtype=float).reshape(n, G))
     assert len(steps) == 3 * epochs and agent.phases[-1] == "update"
     assert metrics["sampler_trainer_logp_gap"] == 1.0  # the first step's
-    assert trainer._tokens(rollouts) - 3 * epochs * rollouts.token_count == (
+    assert session.tokens - 3 * epochs * rollouts.token_count == (
         0
         if not recomputes
         else rollouts.token_count
@@ -89,7 +90,7 @@ def test_old_log_probs_are_those_before_the_first_step(steps, recomputes, epochs
 def test_answers_that_were_cut_off_can_be_left_out(steps):
     """Of the loss alone: the others' advantages stay."""
     agent = FakeAgent(False, 1)
-    trainer = AgentTrainer(agent, None, None, SimpleNamespace(finished=0))
+    trainer = AgentTrainer(agent, None, None, SimpleNamespace(finished=0, tokens=0))
     rollouts = Rollouts(
         [[1, 2]], np.ones((1, G, C), np.int32), np.full((1, G), C), np.zeros((1, G, C), "f4"),
         np.array([[True, False]]),
@@ -121,6 +122,7 @@ def test_lengths_are_of_what_the_agent_wrote():
     assert (metrics["response_length_mean"], metrics["turns_mean"]) == (3.5, 1.5)
     assert (metrics["thought_chars_mean"], metrics["answer_chars_mean"]) == (17 / 3, 2)
     generation = Generation(0, 0, task, base.SeedStatistics(), "", task=task)
-    result = Interaction()
-    _record(result, 0, generation, 2, rollouts.num_generated[0], attempts)
+    result, item = Interaction(), Item(task, generation)
+    _record(result, 0, item, 2, rollouts.num_generated[0], attempts)
+    assert (item.attempts, item.successes) == (1, 1)
     assert generation.attempts == 1 and generation.record(1, toy)["response_length_mean"] == 4
