@@ -6,12 +6,14 @@ batch     updates of Random's agent: how many groups, informative ones or any, a
 range     what keeps the simulator's tasks varied: more weight for rare skills, a stronger KL penalty,
           a share of tasks from the initial simulator, or one pass; compared with tasks that the benchmark
           draws at the depths that the agent solves half of the time
+losses    the agent's losses and advantages on Random's tasks
 map       GenEnv and Random with seed tasks of other depths: the benefit of training the simulator depends on
           what the frozen one writes
 """
 
 from genenv_jax.experiment.arms import ARMS, EQUAL_ROLLOUTS
 from genenv_jax.experiment.plan import default_suite
+from genenv_jax.rl.losses import LOSSES
 
 # Frequencies of depths 1 to 6 among the seeds.
 _SEEDS = {
@@ -77,6 +79,17 @@ _STUDIES = {
         },
         (("all-three", "rwr-4"),),
         "random",
+    ),
+    "losses": (
+        {
+            **{loss: ARMS["random"] | {"agent.loss": loss} for loss in LOSSES},
+            **{
+                name: ARMS["random"] | {"agent.advantages": name}
+                for name in ("group", "rloo", "maxrl")
+            },
+        },
+        (("gspo", "grpo"),),
+        "grpo",
     ),
     "map": (
         {

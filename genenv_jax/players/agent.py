@@ -24,7 +24,8 @@ class AgentConfig(PlayerConfig, LossConfig):
       mask_truncated: leave answers that the token limit cut off out of the loss (DAPO).
       groups: groups of rollouts to train on: "all", or only the "informative" ones, whose rewards differ, as
         in DAPO's dynamic sampling (arXiv 2503.14476); batches are then filled up with later groups.
-      base_share: share of the training tasks that come from the data set; the agent attempts them anew.
+      base_share: share of the training tasks that come from the data set; the agent attempts them anew.  The
+        paper gives no share.
       replay_share: share of the training tasks that come from D_train; the agent attempts them anew.
     """
 

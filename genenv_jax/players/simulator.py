@@ -31,9 +31,9 @@ class SimulatorConfig(PlayerConfig):
       method: "rwr", the paper's; "grpo": policy gradient; its advantage is R_env minus the seed's mean.
       coverage: c in w / share^c, with the share of records that ask for the same skill (`rl.weights`).
       mixture: share of the variations that the initial simulator writes.
-      kl_coef: coefficient of the KL penalty to the initial simulator.
-      kl_cap: largest KL of one update, in nats a token, over its own texts; 0: no cap.  .01 is 1 to 2 nats a
-        task.  The paper gives neither cap nor value.
+      kl_coef: coefficient of the KL penalty to the initial simulator; the paper gives no value.
+      kl_cap: largest KL of one update, in nats a token, over the current simulator's own texts; 0: no cap.
+        .01 is 1 to 2 nats a task; the paper caps each step and gives no value.
     """
 
     train: bool = True
