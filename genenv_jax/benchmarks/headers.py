@@ -9,7 +9,7 @@ from typing import Any
 
 from genenv_jax.benchmarks.lenient import parse_lenient
 from genenv_jax.benchmarks.safe_parse import check_text
-from genenv_jax.benchmarks.task import BAD_TOOLS, EMPTY, UNPARSABLE, Rejection
+from genenv_jax.benchmarks.task import BAD_TOOLS, EMPTY, UNPARSABLE, Message, Rejection, chat
 
 TOOLS, TASK, ANSWER = "New Tools:", "New Task:", "New Answer:"
 SAME = "same"  # written instead of tools: use the seed's
@@ -18,17 +18,29 @@ _SAME = re.compile(
 )
 
 
-CUE = f"Write the new task, from `{TOOLS}` on."  # the last line of a simulator's prompt
+def ask(system: str, given: Sequence[str], seed: str, record: str) -> list[Message]:
+    """A simulator's prompt, with the seed as its first answer: a small model continues its own form.
+
+    Args:
+      system: the rules, with `reply`.
+      given: what the task is about, such as tools.
+      seed: as `write_with_tools` writes it.
+      record: the agent's success.
+    """
+    return [
+        *chat(system, *given, "Write a task."),
+        {"role": "assistant", "content": seed},
+        {"role": "user", "content": f"{record}\n\nWrite the next task, from `{TOOLS}` on."},
+    ]
 
 
 def reply(tools: str, task: str, answer: str) -> str:
     """Asks for the three sections, with what each contains.
 
-    The prompt must show a task in this form.  Small models copy what stands after a header, so no
-    description does.
+    `ask` shows a task in this form.  Small models copy what stands after a header, so no description does.
     """
     return (
-        "Reply in the form of the task that you are shown: three sections, each header at the start of a "
+        "Reply in the form of your first task: three sections, each header at the start of a "
         f"line, and nothing else. After `{TOOLS}` comes {tools}, or only the word {SAME} to keep them. "
         f"After `{TASK}` comes {task}. After `{ANSWER}` comes {answer}."
     )

@@ -48,8 +48,8 @@ _CALL_CUE = "\n\nWrite the one API call that has to be made next."
 _RESPONSE_CUE = "\n\nWrite what you say to the user next."
 
 _SIMULATOR_RULES = """\
-You write training tasks for an assistant that serves users through APIs. You are shown one task and how \
-well the assistant does on tasks like it. Write one new task: a variation, not a copy. Change the \
+You write training tasks for an assistant that serves users through APIs. After your first task you are \
+told how well the assistant does on tasks like it. Then write the next: a variation, not a copy. Change the \
 situation, the values and the wording, and if you like the APIs. {goal}
 
 {reply}"""
@@ -178,9 +178,6 @@ def simulator_messages(seed: Task, statistics: SeedStatistics) -> list[Message]:
         goal=_CALL_GOAL if call else _RESPONSE_GOAL,
         reply=headers.reply("a JSON list of API descriptions", _TURNS, answer),
     )
-    parts = [
-        success_record(statistics, who="assistant"),
-        f"APIs:\n{json.dumps(list(map(dict, seed.tools)), ensure_ascii=False)}",
-        f"Task:\n{headers.write_with_tools(None, dialogue(seed), reference(seed))}",
-    ]
-    return chat(system, *parts, headers.CUE)
+    shown = headers.write_with_tools(None, dialogue(seed), reference(seed))
+    apis = f"APIs:\n{json.dumps(list(map(dict, seed.tools)), ensure_ascii=False)}"
+    return headers.ask(system, [apis], shown, success_record(statistics, who="assistant"))

@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from genenv_jax.benchmarks import headers
-from genenv_jax.benchmarks.base import Message, SeedStatistics, Task, chat
+from genenv_jax.benchmarks.base import Message, SeedStatistics, Task
 from genenv_jax.benchmarks.bfcl import ast_checker
 from genenv_jax.benchmarks.bfcl.categories import AST, CONVERSATION, STATIC_MATCH, TURN_STATE
 from genenv_jax.benchmarks.calls import LLAMA
@@ -60,7 +60,6 @@ _TEMPLATE_CONVERSATION = (
 _NEW_FUNCTIONS = "From now on these functions can be called too. Deal with what was asked above."
 _FUNCTIONS = "Functions, one a line:"
 _HISTORY = "Conversation so far (it stays as it is):"
-_TASK = "Task:"
 _STATE = "State at the beginning:"
 _HEADING_CHARS = 260  # total, of the headings in the simulator's message
 _RESULTS_KIND = "results"
@@ -98,8 +97,8 @@ _SOURCE_EXAMPLES = {
 }
 
 _SIMULATOR_RULES = """\
-You write training tasks for an agent that answers requests by calling functions. You are shown \
-one task and how well the agent does on tasks like it. Write one new task: a variation, not a \
+You write training tasks for an agent that answers requests by calling functions. After your first \
+task you are told how well the agent does on tasks like it. Then write the next: a variation, not a \
 copy. Change the situation, the values and the wording, and if you like the functions. The new \
 task must have exactly one correct answer, and every value in the answer must follow from the \
 request.
@@ -490,13 +489,13 @@ def simulator_messages(seed: Task, answer: str, statistics: SeedStatistics) -> l
     if not executed:  # as the simulator writes them
         texts = [*_lists(seed.tools), *texts[1:]]
     tools, messages = _fitted(texts, messages, MAX_TOOL_CHARS, MAX_CHARS - taken)
-    parts = [record, f"{_FUNCTIONS}\n{tools}", *state]
+    parts = [f"{_FUNCTIONS}\n{tools}", *state]
     *earlier, latest = messages
     if earlier:
         history = "\n".join(f"{m['role']}: {m['content']}" for m in earlier)
         parts.append(f"{_HISTORY}\n{history}")
     shown = headers.write_with_tools(None, latest["content"], answer)
-    return chat(system, *parts, f"{_TASK}\n{shown}", headers.CUE)
+    return headers.ask(system, parts, shown, record)
 
 
 def _state_text(scenario: Mapping[str, Any], max_chars: int) -> str:
