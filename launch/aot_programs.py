@@ -189,7 +189,7 @@ class _Trees:
         else:
             self.frozen, self.trained = {}, params
             self.reference = jax.tree.map(stored, params)
-        # The other settings of the optimiser do not affect the program's size; a schedule counts its steps.
+        # Of the optimiser's settings only a schedule affects the program's size, by a counter.
         self.optimizer = make_optimizer(1e-6, moments=moments)
 
     def state(self) -> learner.TrainState:
