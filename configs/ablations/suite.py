@@ -68,8 +68,8 @@ def get_config(arg: str = ""):
         suite.contrasts = tuple(("genenv", name) for name in ("random", "paper", "static-512"))
         suite.contrasts += (("rwr-4", "self-training"),)
     if arg != "quick":
-        # A base model is left out if less than half of its tasks are valid before any update: the first line of
-        # the arm random's records says.
+        # A base model is left out if less than half of its tasks are valid before any update, as in the first
+        # epoch of the arm random.
         suite.seeds = (200, 201, 202, 203, 204, 205, 206, 207)
     suite.threshold_arm = "random"
     suite.jobs = 2
