@@ -494,8 +494,10 @@ def test_prompts_state_what_is_needed(loaded):
         assert all(tool["name"] in agent[0]["content"] for tool in task.tools)
         assert ("2023" in agent[0]["content"]) == (task.answer["level"] < 3)
     assert "ToolSearcher" not in loaded.agent_messages(CALL)[0]["content"]
-    shown = loaded.simulator_messages(REPLY, SeedStatistics())[1]["content"]
-    assert f"New Answer: {REPLY.answer['text']}\n" in shown and json.dumps([TOOL]) in shown
+    _, given, seed, asked = loaded.simulator_messages(REPLY, SeedStatistics())
+    assert json.dumps([TOOL]) in given["content"] and "has not tried" in asked["content"]
+    assert seed["role"] == "assistant"
+    assert seed["content"].endswith(f"New Answer: {REPLY.answer['text']}")
 
 
 # -- tools in the chat template -----------------------------------------------------------------------------

@@ -317,11 +317,13 @@ def test_results_are_shortened_by_what_they_are_in_tokens():
 )  # fmt: skip
 def test_simulator_prompt_carries_task_and_record(benchmark, attempts, successes, words):
     seed = seed_task()
-    system, user = benchmark.simulator_messages(seed, SeedStatistics(attempts, successes))
-    assert words in user["content"]
+    messages = benchmark.simulator_messages(seed, SeedStatistics(attempts, successes))
+    system, given, first, asked = messages
+    assert words in asked["content"] and first["role"] == "assistant"
     shown = f"New Tools: same\nNew Task: {seed.messages[0]['content']}\nNew Answer: [weather.get("
-    for expected in (shown, '"days": {"type": "integer"', '"dict"'):
-        assert expected in user["content"]
+    assert first["content"].startswith(shown)
+    for expected in ('"days": {"type": "integer"', '"dict"'):
+        assert expected in given["content"]
     for header in ("New Tools:", "New Task:", "New Answer:"):
         assert header in system["content"]
 

@@ -189,8 +189,8 @@ def test_a_turn_starts_where_the_history_ends(benchmark):
 def test_generated_turns_must_run_on_their_seeds_state(benchmark):
     seed = turn(["touch(file_name='x')"])
     assert benchmark.verify(seed) is None
-    system, user = benchmark.simulator_messages(seed, SeedStatistics(4, 2))
-    assert "without an error" in system["content"] and '"notes"' in user["content"]
+    system, given, *_ = benchmark.simulator_messages(seed, SeedStatistics(4, 2))
+    assert "without an error" in system["content"] and '"notes"' in given["content"]
 
     def made(answer, tools="same"):
         text = generation(tools, "Show the file of notes.", answer)
