@@ -15,6 +15,7 @@ from genenv_jax.benchmarks.bfcl import prompts
 from genenv_jax.benchmarks.bfcl.backends import CLASSES, Scenario, scenario
 from genenv_jax.benchmarks.bfcl.categories import CONVERSATION, TURN_STATE
 from genenv_jax.benchmarks.bfcl.files import Files, answer_of, messages, tool
+from genenv_jax.benchmarks.bfcl.fitting import results_message
 from genenv_jax.benchmarks.bfcl.multi_turn import reference_results
 from genenv_jax.benchmarks.bfcl.schemas import ground_truth_of, parameter_order
 from genenv_jax.benchmarks.records import field
@@ -192,7 +193,7 @@ def _turns(whole: Task, added: Sequence[_Tools], rule: str, where: str) -> Itera
         history += ({"role": "assistant", "content": written},)
         if rule == TURN_STATE:
             names = [next(iter(call)) for call in truth]
-            history += (prompts.results_message(names, results[index]),)
+            history += (results_message(names, results[index]),)
 
 
 def _static_truth(calls: Sequence[str], tools: _Tools, where: str) -> tuple[str, list[Any]]:

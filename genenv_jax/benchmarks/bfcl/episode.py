@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from genenv_jax.benchmarks.base import EMPTY, Episode, Message, Rejection, Score, Task
-from genenv_jax.benchmarks.bfcl import prompts
+from genenv_jax.benchmarks.bfcl import fitting, prompts
 from genenv_jax.benchmarks.bfcl.backends import (
     Backends,
     Call,
@@ -66,8 +66,8 @@ class _Conversation(Episode):
         """Executes calls; returns the messages with their results, of about `max_chars` characters."""
         results = self._judge.run(calls)
         if self._form:
-            return prompts.tool_messages(results, max_chars)
-        return [prompts.results_message([call.name for call in calls], results, max_chars)]
+            return fitting.tool_messages(results, max_chars)
+        return [fitting.results_message([call.name for call in calls], results, max_chars)]
 
     def next_turn(self) -> Score | Sequence[Message]:
         """Ends the turn; returns the next turn's messages, or the score."""
@@ -113,7 +113,7 @@ class ShortenedEpisode(_Conversation):
         calls = self.read(answer, MAX_CALLS)
         if isinstance(calls, Rejection) or not calls:
             return self.next_turn()
-        results = self.run(calls, prompts.RESULTS_CHARS)
+        results = self.run(calls, fitting.RESULTS_CHARS)
         self._step += 1
         if self._step > MAX_STEPS:
             # Aborted; the official evaluator detects this only by the number of turns.
@@ -143,14 +143,14 @@ class GrowingEpisode(_Conversation):
             return self.end(TOO_MANY_CALLS, valid=False)
         if isinstance(calls, Rejection) or not calls:
             following = self.next_turn()
-            return following if isinstance(following, Score) else prompts.merged(following)
+            return following if isinstance(following, Score) else fitting.merged(following)
         self._step += 1
         self._calls += len(calls)
         if len(calls) > MAX_ANSWER_CALLS or self._calls > _MAX_CALLS:
             return self.end(TOO_MANY_CALLS, valid=False)
         if self._step > MAX_STEPS:
             return self.end(FORCE_TERMINATED)
-        return prompts.merged(self.run(calls, MAX_OBSERVATION))
+        return fitting.merged(self.run(calls, MAX_OBSERVATION))
 
     def end(self, reason: str, valid: bool = True) -> Score:
         """The score.  In a success, as many unneeded calls are free as there are needed ones.

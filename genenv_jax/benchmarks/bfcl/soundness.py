@@ -24,7 +24,7 @@ from genenv_jax.benchmarks.base import (
     Rejection,
     Task,
 )
-from genenv_jax.benchmarks.bfcl import prompts, schemas
+from genenv_jax.benchmarks.bfcl import schemas
 from genenv_jax.benchmarks.bfcl.backends import (
     Backends,
     Call,
@@ -38,6 +38,7 @@ from genenv_jax.benchmarks.bfcl.backends import (
 )
 from genenv_jax.benchmarks.bfcl.conversation_tasks import spoken, tools_of
 from genenv_jax.benchmarks.bfcl.episode import MAX_OBSERVATION
+from genenv_jax.benchmarks.bfcl.fitting import shortened
 from genenv_jax.benchmarks.bfcl.multi_turn import RESPONSE_MISMATCH, STATE_MISMATCH, Judge
 from genenv_jax.benchmarks.grounding import judge, leaves
 from genenv_jax.benchmarks.wording import fold, letters, words
@@ -113,7 +114,7 @@ def grounding(task: Task) -> Rejection | str:
             if unasked:
                 return Rejection(NOT_ASKED, f"turn {turn.index + 1}: {call.name}.{unasked}"[:200])
             decided &= found == GROUNDED
-            said.append(prompts.shortened(turn.results[place], MAX_OBSERVATION))
+            said.append(shortened(turn.results[place], MAX_OBSERVATION))
     return GROUNDED if decided else UNDECIDED
 
 
