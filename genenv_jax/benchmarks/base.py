@@ -74,16 +74,16 @@ Reply with one JSON object and nothing else: {{"prompt": the task, "answer": {an
 class Benchmark(abc.ABC):
     """A benchmark.  A subclass defines `name`, `load` and `verdict`; everything else has a default.
 
-    The dataclass fields are the benchmark's options, set as keys of `config.benchmark`.  All methods are
-    deterministic, free of side effects, and called from several threads.
+    The dataclass fields are the options, set as keys of `config.benchmark`.  All methods are deterministic,
+    free of side effects, and called from several threads.
 
     Attributes:
       name: the benchmark's name in results and messages.
       episodes: True if seeds and generated tasks are played as episodes and agents train on those.
       difficulties: names of the difficulties that `draw` accepts, from easy to hard; empty if it draws none.
       isolated: True if some model output can make `parse`, `verify` or `score` slow, hang or crash (an
-        external engine).  They then run in worker processes with a time limit.  The benchmark
-        must be picklable, and its modules must not import JAX.
+        external engine).  They then run in worker processes with a time limit: the benchmark must be
+        picklable, and its modules must not import JAX.
       has_tools: True if the agent calls tools that a chat template can show, see `tools.ToolBenchmark`.
       worker_needs: what a worker process needs besides computing and reading files: some of "network" and
         "files", see `genenv_jax.scoring.isolation`.
@@ -175,10 +175,7 @@ class Benchmark(abc.ABC):
         return task.messages[-1]["content"]
 
     def canonical(self, task: Task) -> str:
-        """A key that is equal for tasks asking the same thing; finds duplicates and contamination.
-
-        Default: the conversation without case, white space and punctuation.
-        """
+        """A key that is equal for tasks asking the same thing.  Default: the messages as `letters`."""
         said = [letters(message["content"]) for message in task.messages]
         return json.dumps(said, ensure_ascii=False)
 
@@ -268,19 +265,13 @@ class Benchmark(abc.ABC):
         return self.prompt(seed), self.agent_answer(seed)
 
     def agent_answer(self, task: Task) -> str:
-        """The reference answer as the agent would write it; it earns full reward.
-
-        Default: `Task.answer` if it is a string, else its JSON.
-        """
+        """The reference as the agent would write it.  Default: `Task.answer` if a text, else its JSON."""
         if isinstance(task.answer, str):
             return task.answer
         return json.dumps(task.answer, ensure_ascii=False)
 
     def score(self, task: Task, answer: str) -> Score:
-        """The `verdict` on what the agent wrote after its thoughts; an invalid score if `verdict` raises.
-
-        Total, in bounded time.
-        """
+        """The `verdict` on what the agent wrote after its thoughts; invalid if `verdict` raises.  Total."""
         try:
             said = after_thoughts(answer)
             if isinstance(said, Rejection):
@@ -306,10 +297,7 @@ class Benchmark(abc.ABC):
     # -- the simulator --------------------------------------------------------------------------------------
 
     def simulator_messages(self, seed: Task, statistics: SeedStatistics) -> list[Message]:
-        """The simulator's prompt for one variation of `seed`.
-
-        Default: `rules`, the seed as `simulator_answer` writes it, and the agent's success statistics.
-        """
+        """The simulator's prompt for one variation of `seed`, with `rules` and the agent's success."""
         system = _RULES.format(rules=self.rules and f" {self.rules}", answer=self.answer_form(seed))
         parts = [f"Task:\n{self.simulator_answer(seed)}", success_record(statistics)]
         if len(seed.messages) > 1:
@@ -325,10 +313,7 @@ class Benchmark(abc.ABC):
     def simulator_answer(self, task: Task, seed: Task | None = None) -> str:
         """The text that the simulator would write for `task`; `parse` inverts it.
 
-        Default: one JSON object, {"prompt": ..., "answer": ...}.
-
-        Args:
-          seed: the seed that the simulator varies; None: the one that `task` was made from.
+        `seed`: the seed that it varies; None: the one that `task` was made from.
         """
         written = {"prompt": task.messages[-1]["content"], "answer": self.write_answer(task)}
         return json.dumps(written, ensure_ascii=False)
@@ -346,10 +331,7 @@ class Benchmark(abc.ABC):
         return value
 
     def parse(self, text: str, seed: Task, task_id: str, generation: int) -> Task | Rejection:
-        """Parses one generation of the simulator.  Total: any text gives a Task or a Rejection.
-
-        Default: `read`, if the text has at most `max_generation` characters.
-        """
+        """Parses one generation of the simulator: `read`, within `max_generation`.  Total."""
         if rejection := check_text(text, self.max_generation):
             return rejection
         read = self.read(text, seed)
@@ -399,14 +381,10 @@ class Benchmark(abc.ABC):
     # -- results --------------------------------------------------------------------------------------------
 
     def aggregate(self, results: Sequence[tuple[Task, Score]]) -> dict[str, float]:
-        """Metrics under the official evaluator's names.
+        """Metrics of any multiset of results, under the official evaluator's names.
 
         The headline number is "accuracy", or "<split>/accuracy" if there are several held-out splits, the
         main one first.  Default: success rates, overall and by category, and the mean reward.
-
-        Args:
-          results: tasks with scores; a task may have several answers, and the tasks may be any subset or
-            multiset (for bootstrap intervals).
         """
         if not results:
             return {"accuracy": 0.0}
@@ -438,22 +416,19 @@ class Benchmark(abc.ABC):
 
 
 def skills(benchmark: Benchmark, task: Task) -> list[str]:
-    """The skills that a task needs, at least one.
-
-    Sorted, since the order of a set of strings differs between processes: sums over skills are bit-identical.
-    """
+    """The skills that a task needs, at least one; sorted, so that sums over them are bit-identical."""
     return sorted(benchmark.skills(task)) or [benchmark.signature(task)]
 
 
 class Episode(abc.ABC):
     """One attempt at a task that takes several answers: a game, a conversation, a search.
 
-    A subclass defines in `take` what follows an answer; the base class tracks messages, answers and turns.
-    If the conversation only grows, the agent reads just the new messages; otherwise it reads the whole
-    conversation again.  Agents are trained only on episodes that grow.
+    A subclass defines in `take` what follows an answer.  If the conversation only grows, the agent reads just
+    the new messages; otherwise it reads the whole conversation again.  Agents are trained only on episodes
+    that grow.
 
-    Never used by two threads at once.  Deterministic: the same answers lead to the same result, so an
-    episode whose process died is replayed from its answers.
+    Never used by two threads at once.  Deterministic: an episode whose process died is replayed from its
+    answers.
 
     Args:
       opening: the messages that the agent reads first.

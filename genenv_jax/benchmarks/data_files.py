@@ -21,19 +21,12 @@ _FIELDS = ["path", "url", "bytes", "sha256"]
 
 @dataclasses.dataclass(frozen=True)
 class Source:
-    """One upstream file.
+    """One upstream file."""
 
-    Attributes:
-      path: relative to the benchmark's directory, with forward slashes.
-      url: where the file is published, at a fixed commit.
-      size: in bytes.
-      sha256: hexadecimal.
-    """
-
-    path: str
-    url: str
-    size: int
-    sha256: str
+    path: str  # relative to the benchmark's directory, with forward slashes
+    url: str  # where the file is published, at a fixed commit
+    size: int  # in bytes
+    sha256: str  # hexadecimal
 
 
 def table(name: str) -> pathlib.Path:
@@ -58,11 +51,9 @@ def sources(name: str) -> tuple[Source, ...]:
 
 
 def prepared_directory(data_dir: str | os.PathLike[str] | None = None) -> pathlib.Path:
-    """Where `genenv_jax.datasets` puts downloaded files.
+    """Where `genenv_jax.datasets` puts downloaded files below the TensorFlow Datasets directory `data_dir`.
 
-    Args:
-      data_dir: the TensorFlow Datasets directory; None uses $TFDS_DATA_DIR, by default
-        ~/tensorflow_datasets.
+    None uses $TFDS_DATA_DIR, by default ~/tensorflow_datasets.
     """
     root = data_dir or os.environ.get("TFDS_DATA_DIR") or "~/tensorflow_datasets"
     return pathlib.Path(root).expanduser() / "genenv_files"
@@ -74,17 +65,13 @@ def find(
     data_dir: str | os.PathLike[str] | None = None,
     subdirectories: Iterable[str] = (),
 ) -> pathlib.Path:
-    """The directory that holds the files of a benchmark.
+    """The directory of a benchmark's files; FileNotFoundError names the remedy and the roots.
 
     Args:
-      name: the benchmark's name in the configuration.
       marker: a pattern (`pathlib.Path.glob`) that some file in the directory matches.
       data_dir: the directory itself or one above it.  None or "" searches $GENENV_DATA (default:
         `shared/data` next to the repository), then the download directory of `genenv_jax.datasets`.
       subdirectories: names of subdirectories, besides `name`, that may hold the files.
-
-    Raises:
-      FileNotFoundError: the files are in none of these places; names the remedy and the roots.
     """
     if data_dir:
         roots = [pathlib.Path(data_dir)]
@@ -105,12 +92,7 @@ def find(
 
 
 def verify(name: str, directory: pathlib.Path, paths: Iterable[str] | None = None) -> None:
-    """Checks files against the table of upstream files.
-
-    Args:
-      name: the benchmark's name.
-      directory: the benchmark's directory.
-      paths: the files to check, relative to `directory`; None: every file in the table.
+    """Checks files of a benchmark, relative to its directory, against the table; None: all files in it.
 
     Raises:
       FileNotFoundError: a file is missing.

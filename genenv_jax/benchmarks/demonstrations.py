@@ -18,15 +18,10 @@ _TRIES = 16  # how many other seeds are tried as a variation of one seed
 
 @dataclasses.dataclass(frozen=True)
 class Transcript:
-    """The part of an episode after its opening.
-
-    Attributes:
-      answers: the agent's answers.
-      replies: the messages after each answer but the last.
-    """
+    """The part of an episode after its opening."""
 
     answers: tuple[str, ...]
-    replies: tuple[tuple[Message, ...], ...]
+    replies: tuple[tuple[Message, ...], ...]  # the messages after each answer but the last
 
     def messages(self) -> list[Message]:
         """The whole transcript as messages."""
@@ -43,17 +38,11 @@ Completion = str | Transcript
 
 @dataclasses.dataclass(frozen=True)
 class Demonstration:
-    """What a player reads and what it should write.
+    """What a player reads and what it should write."""
 
-    Attributes:
-      role: "agent" or "simulator".
-      messages: the prompt.
-      completions: alternatives, each of them correct.
-    """
-
-    role: str
-    messages: Sequence[Message]
-    completions: tuple[Completion, ...]
+    role: str  # AGENT or SIMULATOR
+    messages: Sequence[Message]  # the prompt
+    completions: tuple[Completion, ...]  # alternatives, each of them correct
 
 
 def reference(benchmark: Benchmark, task: Task) -> tuple[list[Message], Completion]:
@@ -91,10 +80,10 @@ def play(
 def endless(
     benchmark: Benchmark, rng: np.random.Generator
 ) -> Iterator[tuple[list[Message], Completion]]:
-    """Endless (messages, completion) pairs for both roles, for supervised training.
+    """Endless (messages, completion) pairs for both roles: the benchmark's own `demonstrations`.
 
-    They are the benchmark's own `demonstrations`.  If it has none, the agent's pairs are seed tasks with
-    their reference answers, and the simulator's pairs map a seed to another seed of its category.
+    If it has none, the agent's pairs are seed tasks with their reference answers, and the simulator's pairs
+    map a seed to another seed of its category.
     """
     own = benchmark.demonstrations(rng)
     if own is not None:
@@ -136,11 +125,10 @@ def seed_demonstrations(
 ) -> list[Demonstration]:
     """A demonstration for each role from each of the seeds; no other data of the benchmark is read.
 
-    The agent answers the seed with its reference answer, or plays it with the reference answers.  The
-    simulator reads the seed, without a success rate, since nobody attempted it.  It writes up to
-    `variations` other seeds of its category that `parse` and `verify` accept as variations: preferably from
-    other records and with the same tools.  If none is accepted, it writes the seed itself, which at least
-    shows the format.  A seed that the simulator cannot write gives a demonstration for the agent only.
+    The agent answers the seed, or plays it, with the reference.  The simulator reads the seed, without a
+    success rate.  It writes up to `variations` other seeds of its category that `parse` and `verify` accept
+    as variations: preferably from other records and with the same tools.  If none is accepted, it writes the
+    seed itself, which at least shows the format; if it cannot, there is a demonstration for the agent only.
     """
     by_category: dict[str, list[Task]] = {}
     for seed in seeds:

@@ -88,9 +88,7 @@ def write_with_tools(tools: Sequence[Mapping[str, Any]] | None, task: str, answe
 def read_with_tools(text: str, name: str, most: int) -> tuple[str | None, str, str] | Rejection:
     """Inverts `write_with_tools`, except the JSON of the tools (`read_tools`).
 
-    Args:
-      name: what a rejection calls the task.
-      most: maximum length of the task, in characters.
+    A task of more than `most` characters is rejected under the given name.
     """
     sections = parse_headers(text, (TOOLS, TASK, ANSWER))
     if isinstance(sections, Rejection):

@@ -33,9 +33,7 @@ class Published(Benchmark):
 def read_lines(path: pathlib.Path) -> Iterator[tuple[str, dict[str, Any]]]:
     """("file:line", record) for each line of a file of JSON objects; blank lines are skipped.
 
-    Raises:
-      FileNotFoundError: the file does not exist.
-      ValueError: a line is not UTF-8, not JSON or not an object; names file and line.
+    Raises FileNotFoundError, or ValueError naming a line that is not UTF-8, not JSON or not an object.
     """
     if not path.is_file():
         raise FileNotFoundError(f"{path} is missing: expected a file of JSON lines")

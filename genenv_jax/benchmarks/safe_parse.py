@@ -67,15 +67,10 @@ _ERRORS = (
 
 
 def check_text(text: Any, max_chars: int = MAX_CHARS) -> Rejection | None:
-    """Rejects anything but text of reasonable size, at a cost that does not depend on the contents.
+    """None for a text of at most `max_chars`, at a cost that does not depend on the contents.
 
-    Args:
-      text: what a model wrote.  U+FFFD (a decoder's mark for bytes that were not UTF-8) is accepted.
-      max_chars: longest text to accept, in characters.
-
-    Returns:
-      None for acceptable text, else a rejection: EMPTY (only white space), NOT_TEXT (not a string,
-      control characters, lone surrogates) or TOO_LONG, checked in this order.
+    Else a rejection: EMPTY (only white space), NOT_TEXT (not a string, control characters, lone surrogates)
+    or TOO_LONG, checked in this order.  U+FFFD (a decoder's mark for bytes that were not UTF-8) is accepted.
     """
     if not isinstance(text, str):
         return Rejection(NOT_TEXT, f"expected str, got {type(text).__name__}")
@@ -200,10 +195,9 @@ def unfenced(text: str) -> str:
 
 
 def parse_json(text: Any, max_chars: int = MAX_CHARS, max_depth: int = MAX_DEPTH) -> Any:
-    """Parses strict JSON (RFC 8259): no NaN or Infinity, no repeated keys, numbers in range.
+    """The value of strict JSON (RFC 8259): no NaN or Infinity, no repeated keys, numbers in range.
 
-    Returns:
-      The value, or a `Rejection` (EMPTY, NOT_TEXT, TOO_LONG, TOO_DEEP, UNPARSABLE).
+    Or a `Rejection` (EMPTY, NOT_TEXT, TOO_LONG, TOO_DEEP, UNPARSABLE).
     """
     rejection = check_text(text, max_chars) or _json_nesting(text, max_depth)
     if rejection:
@@ -242,13 +236,10 @@ def _parse_expression(text: str) -> ast.expr:
 
 
 def parse_literal(text: Any, max_chars: int = MAX_CHARS, max_depth: int = MAX_DEPTH) -> Any:
-    """Parses one Python literal (numbers, strings, containers, True, False, None).
+    """The value of one Python literal (numbers, strings, containers, True, False, None).
 
-    A hexadecimal integer too long to write in decimal (4,300 digits) is UNPARSABLE, like a decimal one
-    of that length: code that writes the value out would raise.
-
-    Returns:
-      The value, or a `Rejection` (EMPTY, NOT_TEXT, TOO_LONG, TOO_DEEP, NOT_EVALUATED, UNPARSABLE).
+    Or a `Rejection` (EMPTY, NOT_TEXT, TOO_LONG, TOO_DEEP, NOT_EVALUATED, UNPARSABLE).  An integer too long to
+    write in decimal (4,300 digits) is UNPARSABLE.
     """
     rejection = check_text(text, max_chars) or _python_nesting(text, max_depth)
     if rejection:
@@ -289,12 +280,8 @@ def parse_calls(
     NOT_EVALUATED: calls, names, indices and conditions inside arithmetic, `%` formatting, sets and
     dictionaries joined by `|`, byte strings.  Formatted strings give NOT_EVALUATED anywhere.
 
-    Args:
-      text: what a model wrote.
-      max_chars: longest text to accept, in characters.
-      max_depth: deepest nesting of brackets to accept.
-      parameter_order: the order of parameters of each function, used to bind positional arguments.
-        None drops positional arguments, as the official decoder does.
+    `parameter_order` has the order of parameters of each function, to bind positional arguments; None drops
+    these, as the official decoder does.
 
     Returns:
       One {name: {argument: value}} per call, or a `Rejection` (EMPTY, NOT_TEXT, TOO_LONG, TOO_DEEP,
@@ -400,9 +387,9 @@ def _arithmetic(node: ast.expr) -> Any:
         case ast.Constant(value=value) if isinstance(value, int | float | complex | str):
             return value
         case ast.List(elts=elements):
-            return [_arithmetic(element) for element in elements]
+            return list(map(_arithmetic, elements))
         case ast.Tuple(elts=elements):
-            return tuple(_arithmetic(element) for element in elements)
+            return tuple(map(_arithmetic, elements))
         case ast.UnaryOp(op=op, operand=operand):
             return _UNARY[type(op)](_arithmetic(operand))
         case ast.BinOp(op=op, left=left, right=right) if type(op) in _BINARY:
@@ -411,8 +398,7 @@ def _arithmetic(node: ast.expr) -> Any:
 
 
 def _bounded_binary(op: ast.operator, left: Any, right: Any) -> Any:
-    numeric = isinstance(left, int | float | complex) and isinstance(right, int | float | complex)
-    if numeric:
+    if isinstance(left, int | float | complex) and isinstance(right, int | float | complex):
         if isinstance(left, int) and isinstance(right, int):
             bits = abs(left).bit_length()
             # Both are bounded before they are computed: this estimates the result's length closely.

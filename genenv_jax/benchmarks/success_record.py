@@ -10,10 +10,7 @@ _KEEP = (0.4, 0.6)  # success rates at which the difficulty is right
 def success_record(statistics: SeedStatistics, who: str = "agent", what: str = "task") -> str:
     """The agent's success statistics in words, with what they call for in the next task.
 
-    Args:
-      statistics: the agent's attempts, and at which tasks.
-      who: the prompt's word for the agent.
-      what: the prompt's word for a task.
+    `who` and `what` are the prompt's words for the agent and a task.
     """
     rate = statistics.success_rate
     if rate is None:

@@ -59,29 +59,19 @@ GROUNDED, UNDECIDED = "grounded", "undecided"
 
 @dataclasses.dataclass(frozen=True)
 class Task:
-    """One task: what the agent reads and how its answer is checked.
+    """One task: what the agent reads and how its answer is checked."""
 
-    Attributes:
-      id: unique within a run.
-      benchmark: name of the benchmark that made the task and scores it.
-      category: stratum for aggregation (a BFCL category, a depth, ...).
-      messages: the conversation that states the problem, without the benchmark's own instructions.
-      tools: JSON descriptions of the tools that the agent may call.
-      answer: JSON specification for the checker (reference calls, gold answers, ...).
-      seed_id: id of the task that the simulator was conditioned on; "" for data set tasks.
-      origin: "seed" (training data), "generated" (by the simulator) or "eval" (held out).
-      generation: epoch in which the simulator wrote the task; -1 for data set tasks.
-    """
-
-    id: str
-    benchmark: str
-    category: str
-    messages: tuple[Message, ...]
-    tools: tuple[Mapping[str, Any], ...] = ()
-    answer: Any = None
-    seed_id: str = ""
-    origin: str = "seed"
-    generation: int = -1
+    id: str  # unique within a run
+    benchmark: str  # name of the benchmark that made the task and scores it
+    category: str  # stratum for aggregation (a BFCL category, a depth, ...)
+    messages: tuple[Message, ...]  # states the problem, without the benchmark's own instructions
+    tools: tuple[Mapping[str, Any], ...] = ()  # JSON descriptions of the tools that may be called
+    answer: Any = None  # JSON specification for the checker (reference calls, gold answers, ...)
+    seed_id: str = ""  # id of the task that the simulator was conditioned on; "" for data set tasks
+    origin: str = (
+        "seed"  # "seed" (training data), "generated" (by the simulator) or "eval" (held out)
+    )
+    generation: int = -1  # epoch in which the simulator wrote the task; -1 for data set tasks
 
     def to_json(self) -> dict[str, Any]:
         """The task as a dict of plain JSON values; `from_json` inverts it."""
@@ -108,21 +98,17 @@ class Rejection:
 
 @dataclasses.dataclass(frozen=True)
 class Score:
-    """The verdict on one answer.
+    """The verdict on one answer."""
 
-    Attributes:
-      reward: R_agent of Eq. 1, in [0, 1].
-      success: whether the answer counts as a success in p̂ = k / n (Eq. 2).
-      valid: whether the answer was well formed and could be evaluated (only valid traces enter D_train).
-      reason: why the answer failed or was invalid, as a short snake_case word; "" for a valid success.
-      detail: further JSON values for `aggregate` (F1, the verdict on each constraint, number of steps in
-        an episode, ...).
-    """
-
-    reward: float
-    success: bool
-    valid: bool
-    reason: str = ""
+    reward: float  # R_agent of Eq. 1, in [0, 1]
+    success: bool  # whether the answer counts as a success in p̂ = k / n (Eq. 2)
+    valid: (
+        bool  # whether it was well formed and could be evaluated (only valid traces enter D_train)
+    )
+    reason: str = (
+        ""  # why it failed or was invalid, as a short snake_case word; "" for a valid success
+    )
+    # Further JSON values for `aggregate` (F1, the verdict on each constraint, number of steps, ...).
     detail: Mapping[str, Any] = dataclasses.field(default_factory=dict)
 
 

@@ -24,27 +24,16 @@ AUTO, TEMPLATE, TEXT = "auto", "template", "text"
 _MAX_DEPTH = 16
 # How BFCL's evaluator converts types that are not JSON schema's, for models that take tools.  Unknown types
 # become strings, as they do there.
-_TYPES = {
-    "str": "string",
-    "dict": "object",
-    "hashmap": "object",
-    "hashtable": "object",
-    "float": "number",
-    "double": "number",
-    "int": "integer",
-    "long": "integer",
-    "short": "integer",
-    "byte": "integer",
-    "bigint": "integer",
-    "bool": "boolean",
-    "tuple": "array",
-    "list": "array",
-    "arraylist": "array",
-    "queue": "array",
-    "stack": "array",
-    "set": "array",
+_NAMES = {
+    "string": "str",
+    "object": "dict hashmap hashtable",
+    "number": "float double",
+    "integer": "int long short byte bigint",
+    "boolean": "bool",
+    "array": "tuple list arraylist queue stack set",
+    "null": "",
 }
-_JSON_TYPES = ("object", "array", "string", "number", "integer", "boolean", "null")
+_TYPES = {name: kind for kind, names in _NAMES.items() for name in [kind, *names.split()]}
 
 
 @dataclasses.dataclass(kw_only=True, eq=False)
@@ -69,7 +58,6 @@ class ToolBenchmark(Benchmark):
         check_choice("tools_in", self.tools_in, (AUTO, TEMPLATE, TEXT))
 
     def use_template(self, written_call: str, made: bool = False) -> None:
-        """See `Benchmark.use_template`."""
         if self.tools_in == TEMPLATE and not written_call:
             raise ValueError(
                 "tools_in = 'template': the model's chat template takes no tools; expected 'text' or 'auto'"
@@ -84,7 +72,6 @@ class ToolBenchmark(Benchmark):
         return f"in the chat template, calls of the form {self.call_form}"
 
     def about(self) -> dict[str, str]:
-        """See `Benchmark.about`."""
         return super().about() | {"tools": self.shown()}
 
 
@@ -99,10 +86,7 @@ def rewritten(text: str, calls: Found, form: str) -> str:
 
 
 def tools_message(tools: Sequence[Mapping[str, Any]]) -> Message:
-    """The message that passes tools to a chat template.
-
-    tools: descriptions with "name", "description" and "parameters"; their types may be BFCL's.
-    """
+    """The message that passes tools to a chat template; the types of their parameters may be BFCL's."""
     wrapped = [{"type": "function", "function": function} for function in described(tools)]
     return {"role": TOOLS, "content": json.dumps(wrapped, ensure_ascii=False)}
 
@@ -134,9 +118,7 @@ def json_schema(schema: Any, depth: int = 0) -> Any:
 
 def json_type(name: Any) -> str:
     """The JSON schema type that a type's name means in a benchmark or in Python; "" if unknown."""
-    kind = str(name).lower()
-    kind = _TYPES.get(kind, kind)
-    return kind if kind in _JSON_TYPES else ""
+    return _TYPES.get(str(name).lower(), "")
 
 
 def read_tool_calls(text: str, tools: Sequence[Mapping[str, Any]]) -> Found:
@@ -153,7 +135,10 @@ def read_tool_calls(text: str, tools: Sequence[Mapping[str, Any]]) -> Found:
     found = read_calls(text, types)
     if isinstance(found, Rejection):
         return found
-    names = _original_names(types)
+    safe: dict[str, list[str]] = {}
+    for name in types:
+        safe.setdefault(re.sub(r"[^\w-]", "_", name), []).append(name)
+    names = {name: of[0] for name, of in safe.items() if len(of) == 1}
     return [{names.get(name, name): of for name, of in call.items()} for call in found]
 
 
@@ -183,10 +168,3 @@ def _properties(tool: Mapping[str, Any]) -> Mapping[str, Any]:
     parameters = tool.get("parameters")
     properties = parameters.get("properties") if isinstance(parameters, Mapping) else None
     return properties if isinstance(properties, Mapping) else {}
-
-
-def _original_names(names: Mapping[str, Any]) -> dict[str, str]:
-    safe: dict[str, list[str]] = {}
-    for name in names:
-        safe.setdefault(re.sub(r"[^\w-]", "_", name), []).append(name)
-    return {name: of[0] for name, of in safe.items() if len(of) == 1}

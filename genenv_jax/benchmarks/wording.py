@@ -59,9 +59,8 @@ def _number(word: str) -> str:
 class Subsequences:
     """Longest common subsequences of one sequence of words with others.
 
-    The table of the textbook algorithm is computed row by row; the bits of one integer hold a row (Hyyrö,
-    "Bit-parallel LCS-length computation revisited", 2004).  A comparison costs one row update, on integers
-    of `len(sequence)` bits, for each word of the other sequence that is also in this one.
+    The bits of one integer hold a row of the textbook algorithm's table (Hyyrö, "Bit-parallel LCS-length
+    computation revisited", 2004).
     """
 
     def __init__(self, sequence: Sequence[str]):

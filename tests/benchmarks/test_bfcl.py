@@ -8,7 +8,7 @@ import pytest
 
 from genenv_jax.benchmarks import base
 from genenv_jax.benchmarks.base import Score, SeedStatistics
-from genenv_jax.benchmarks.bfcl import prompts
+from genenv_jax.benchmarks.bfcl import fitting, prompts
 from genenv_jax.benchmarks.bfcl.benchmark import BFCL
 from genenv_jax.benchmarks.bfcl.turns import NO_REFUSAL, reason_word
 from tests.benchmarks.bfcl_tasks import WEATHER, generation, seed_task
@@ -300,7 +300,7 @@ def test_the_oldest_messages_are_left_out_of_a_long_conversation():
 
 def test_results_are_shortened_by_what_they_are_in_tokens():
     def shown(symbols):
-        results = prompts.results_message(["get_watchlist"], [str(symbols)])
+        results = fitting.results_message(["get_watchlist"], [str(symbols)])
         log = [{"role": "user", "content": "Which?"}, results]
         return prompts.agent_messages(seed_task(), 1_000, 9_000, log)[-1]["content"]
 
@@ -516,14 +516,14 @@ def test_functions_that_do_not_fit_the_template_stand_in_the_text(shown_in_templ
 def test_a_conversation_in_the_template_is_shortened_to_fit():
     """Results first, then the oldest messages; a result never stands without its call."""
     task = seed_task(rule="conversation")
-    results = prompts.tool_messages(["word " * 400] * 60)
+    results = fitting.tool_messages(["word " * 400] * 60)
     assert len(results) == 40 and sum(len(m["content"]) for m in results) <= 8_000
     step = [{"role": "assistant", "content": "call " * 60}, *results]
     for turns, steps in ((1, 1), (1, 9), (30, 1), (3, 3)):
         log = [{"role": "user", "content": f"Request {0}."}, *step * steps] * turns
         tools, system, *said = prompts.template_messages(task, "hermes", log)
         assert len(json.loads(tools["content"])) == 2 and system["role"] == "system"
-        assert prompts._size([tools, system, *said]) <= prompts.MAX_CHARS
+        assert fitting.size_of([tools, system, *said]) <= prompts.MAX_CHARS
         assert said[-1]["role"] == "tool" and {"role": "user", "content": "Request 0."} in said
         for before, message in itertools.pairwise(said):
             assert message["role"] != "tool" or before["role"] in ("assistant", "tool")

@@ -8,7 +8,7 @@ import pytest
 from bench.bad_answers.common import HOSTILE
 from genenv_jax.benchmarks import base
 from genenv_jax.benchmarks.base import Rejection, Score, SeedStatistics, Task
-from genenv_jax.benchmarks.bfcl import backends, multi_turn, prompts
+from genenv_jax.benchmarks.bfcl import backends, fitting, multi_turn, prompts
 from genenv_jax.benchmarks.bfcl.benchmark import BFCL
 from genenv_jax.benchmarks.bfcl.categories import CONVERSATION, MULTI_TURN, TURN_STATE
 from genenv_jax.experiment.plan import load_config
@@ -114,7 +114,7 @@ def test_long_conversations_fit_and_keep_the_request(benchmark):
         messages = episode.messages()
         assert sum(len(m["content"]) for m in messages) <= prompts.MAX_CHARS
         assert any("Request 6." in m["content"] for m in messages)
-    assert prompts.shortened("abcdefgh" * 10, 8).startswith("abcdef […72 characters left out…]")
+    assert fitting.shortened("abcdefgh" * 10, 8).startswith("abcdef […72 characters left out…]")
 
 
 @pytest.mark.parametrize(

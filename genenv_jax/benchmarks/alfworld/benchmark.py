@@ -3,8 +3,6 @@
 Two protocols:
   * "step", from the GenEnv paper: see `steps`.
   * "episode", the official one: the agent plays the game on the real engine, 50 steps, success = won.
-Training uses single steps of the training games.  With `episodes` it uses whole games: the training games
-and those that the simulator writes.
 """
 
 from __future__ import annotations
@@ -52,10 +50,9 @@ class ALFWorld(Steps):
 
     Attributes:
       isolated: games on the engine run in worker processes with a time limit; all else is cheap and bounded.
-      worker_needs: files, because the engine loads copies of Fast Downward's library.
     """
 
-    worker_needs = ("files",)
+    worker_needs = ("files",)  # the engine loads copies of Fast Downward's library
 
     eval_protocol: str = STEP
     max_steps: int = 50
@@ -86,8 +83,6 @@ class ALFWorld(Steps):
         )
         self._index: dict[str, tasks.Game] = {}
 
-    # -- tasks ------------------------------------------------------------------------------------------
-
     def found(self, split: str) -> list[Task]:
         """Whole games if this split is played in episodes, otherwise the expert's steps."""
         if not (self.episodes if split == "seed" else self.eval_protocol == EPISODE):
@@ -113,23 +108,21 @@ class ALFWorld(Steps):
         return game.task(split, **known, **solution)
 
     def canonical(self, task: Task) -> str:
-        """See `Benchmark.canonical`; for a game, its room if known, otherwise its id."""
+        """For a game, its room if known, otherwise its id."""
         if not self.is_interactive(task):
             return super().canonical(task)
         room = games.known_room(task)
         return letters(room.description()) if room else f"game {task.answer['game']}"
 
     def text(self, task: Task) -> str:
-        """See `Benchmark.text`: the situation, or the contents of the room."""
         room = games.known_room(task)
         return room.wording() if room else super().text(task)
 
     def signature(self, task: Task) -> str:
-        """See `Benchmark.signature`."""
         return games.signature(task) if "room" in task.answer else super().signature(task)
 
     def difficulty(self, task: Task) -> float:
-        """See `Benchmark.difficulty`; for a game, the number of the expert's commands."""
+        """For a game, the number of the expert's commands."""
         if not self.is_interactive(task):
             return super().difficulty(task)
         if task.answer.get("plan"):
@@ -137,29 +130,23 @@ class ALFWorld(Steps):
         goal, _ = prompts.split_state(task.messages[-1]["content"])
         return 2.0 + 2 * len(generation.asked(goal))
 
-    # -- the simulator ----------------------------------------------------------------------------------
-
     def simulator_messages(self, seed: Task, statistics: SeedStatistics) -> list[Message]:
-        """See `Benchmark.simulator_messages`."""
         if not self.is_interactive(seed):
             return super().simulator_messages(seed, statistics)
         return prompts.room_messages(self.simulator_answer(seed), statistics)
 
     def simulator_answer(self, task: Task, seed: Task | None = None) -> str:
-        """See `Benchmark.simulator_answer`; for a game, its room."""
         if not self.is_interactive(task):
             return super().simulator_answer(task, seed)
         return json.dumps(task.answer["room"])
 
     def read(self, text: str, seed: Task) -> Task | Rejection:
-        """See `Steps.read`; for a game, `games.read`."""
         if not self.is_interactive(seed):
             return super().read(text, seed)
         grammar = seed.answer.get("grammar") or self._game(seed).played_in(self.grammar)
         return games.read(text, seed, grammar, self.likely, self.train_steps)
 
     def fault(self, task: Task) -> Rejection | None:
-        """See `Steps.fault`; for a generated game, `games.fault` and WRONG_ANSWER."""
         if not self.is_interactive(task):
             return super().fault(task)
         if "texts" not in task.answer:
@@ -168,19 +155,11 @@ class ALFWorld(Steps):
         # As in every benchmark, the reference answer is scored: the plan must win.
         return games.fault(task, self.train_steps) or super(Steps, self).fault(task)
 
-    # -- episodes ---------------------------------------------------------------------------------------
-
     def is_interactive(self, task: Task) -> bool:
-        """See `Benchmark.is_interactive`."""
         return isinstance(task.answer, Mapping) and task.answer.get("kind") == "episode"
 
     def episode(self, task: Task) -> GameEpisode:
-        """See `Benchmark.episode`.
-
-        Raises:
-          ValueError: the game does not exist, or the engine cannot open it.
-          EngineMissing: the engine is not installed.
-        """
+        """Raises ValueError for a game that does not exist or cannot be opened, EngineMissing without it."""
         game = self._game(task)
         grammar = game.played_in(self.grammar)
         held_out = not self.episodes or task.origin == "eval"
@@ -207,13 +186,11 @@ class ALFWorld(Steps):
         return self._index[name]
 
     def agent_answer(self, task: Task) -> str:
-        """See `Benchmark.agent_answer`; for a game, all of the expert's commands, one per line."""
         if not self.is_interactive(task):
             return super().agent_answer(task)
         return "\n".join(self.agent_answers(task))
 
     def agent_answers(self, task: Task) -> list[str]:
-        """See `Benchmark.agent_answers`: the expert's commands."""
         if not self.is_interactive(task):
             return super().agent_answers(task)
         plan = task.answer.get("plan")
@@ -222,7 +199,7 @@ class ALFWorld(Steps):
         return [f"Action: {command}" for command in plan]
 
     def verdict(self, task: Task, answer: str) -> Score:
-        """See `Steps.verdict`; for a game, the lines of the answer are played as commands."""
+        """For a game, the lines of the answer are played as commands."""
         if not self.is_interactive(task):
             return super().verdict(task, answer)
         read = commands.parse(answer)
@@ -231,8 +208,6 @@ class ALFWorld(Steps):
                 if (score := episode.step(command)) is not None:
                     return score
             return episode.stop()
-
-    # -- results ----------------------------------------------------------------------------------------
 
     def facts(self) -> dict[str, str]:
         facts = super().facts()

@@ -7,21 +7,13 @@ import dataclasses
 
 @dataclasses.dataclass(frozen=True)
 class Chore:
-    """One chore.
+    """One chore."""
 
-    Attributes:
-      task_type: its official name.
-      sentence: a template for a kind of object and a kind of place.
-      flag: the PDDL predicate that the object must satisfy; "" if any object will do.
-      state: the PDDL predicate that holds for the object afterwards.
-      tools: kinds of places where the object gets that state.
-    """
-
-    task_type: str
-    sentence: str
-    flag: str = ""
-    state: str = ""
-    tools: tuple[str, ...] = ()
+    task_type: str  # its official name
+    sentence: str  # a template for a kind of object and a kind of place
+    flag: str = ""  # the PDDL predicate that the object must satisfy; "" if any object will do
+    state: str = ""  # the PDDL predicate that holds for the object afterwards
+    tools: tuple[str, ...] = ()  # kinds of places where the object gets that state
 
 
 # In the order of `TASK_TYPES` of alfworld/agents/environment/alfred_tw_env.py.

@@ -37,13 +37,10 @@ _EDGES = " \t\r`'\"*>.!"
 
 
 def parse(text: str) -> list[str] | Rejection:
-    """The normalised commands in an agent's text; at least one.
+    """The normalised commands in an agent's text, at least one; or a rejection: EMPTY, NOT_TEXT, TOO_LONG.
 
     Every line that begins with "Action:" or has an <action> tag counts; without one, the last non-empty line
-    does.  Prefixes ("Action:", ">"), <action> tags, quotes, backquotes and a final stop are dropped.
-
-    Returns:
-      Commands in the order of the text, or a rejection: EMPTY, NOT_TEXT, TOO_LONG.
+    does.
     """
     rejection = check_text(text, MAX_TEXT)
     if rejection:

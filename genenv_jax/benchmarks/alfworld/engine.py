@@ -54,9 +54,7 @@ def is_installed() -> bool:
 def game_data(game: Game, grammar: str) -> dict[str, Any]:
     """The contents of a game file, with the rules and texts of `grammar`.
 
-    Raises:
-      ValueError: the file has a different grammar, and the installed package does not have `grammar`.
-      EngineMissing: `grammar` comes from the package, which is not installed.
+    Raises ValueError if neither the file nor the package has `grammar`, EngineMissing without the package.
     """
     data = dict(game.read())
     if grammar == game.grammar:
@@ -81,16 +79,14 @@ def game_data(game: Game, grammar: str) -> dict[str, Any]:
 class Engines:
     """Opens games, and reuses the environments of closed games, as TextWorld itself does.
 
-    Each environment holds a copy of Fast Downward's library (3 to 5 MB), which stays in memory until the
-    process ends: `fast_downward.close_lib` crashes the process while another game is open.  Reuse keeps the
-    number of copies at the number of games open at once.  Pickling leaves idle environments behind.
+    Each environment holds a copy of Fast Downward's library (3 to 5 MB) until the process ends:
+    `fast_downward.close_lib` crashes while another game is open.  Pickling leaves idle environments behind.
     """
 
     def __init__(self) -> None:
         self._idle: list[Any] = []
 
     def __call__(self, game: Game, grammar: str) -> Engine:
-        """A running game; see `Engine`."""
         return Engine(game, grammar, self._idle)
 
     def __reduce__(self) -> tuple[Any, ...]:
@@ -98,30 +94,13 @@ class Engines:
 
 
 class Engine:
-    """One running game.  Not thread-safe.
+    """One running game in one of `commands.GRAMMARS`; see `episode.RunningGame`.  Not thread-safe.
 
-    Args:
-      game: the game to play.
-      grammar: one of `commands.GRAMMARS`.
-      idle: environments to reuse; closing this game adds its environment.
-
-    Raises:
-      EngineMissing: see `INSTALL`.
-      ValueError: the engine cannot open the game; names the file.
-
-    Attributes:
-      overview: the first observation: what is in the room.
-      goal: the task's sentence.
-      admissible: the commands that are possible now, sorted.
-      won: whether the goal is reached.
+    `idle` has environments to reuse; closing this game adds its own.  Raises EngineMissing, and ValueError
+    naming the file if the engine cannot open the game.
     """
 
-    def __init__(
-        self,
-        game: Game,
-        grammar: str,
-        idle: list[Any] | None = None,
-    ):
+    def __init__(self, game: Game, grammar: str, idle: list[Any] | None = None):
         data = game_data(game, grammar)
         textworld = _import("textworld")
         pddl_env = _import("textworld.envs.pddl").PddlEnv
@@ -150,10 +129,9 @@ class Engine:
         self.won = bool(state["won"])
 
     def step(self, command: str) -> str:
-        """Executes `command` and returns the game's answer.
+        """Executes `command` and returns the game's answer, "Nothing happens." if it is inadmissible.
 
-        Like the engine, answers "Nothing happens." to an inadmissible command.  "You arrive at loc 3. "
-        is dropped, as in the literature on these games, because the number names nothing.
+        "You arrive at loc 3. " is dropped, as in the literature on these games: the number names nothing.
         """
         if command not in self.admissible:
             return NOTHING_HAPPENS  # the engine's state would not change

@@ -24,9 +24,9 @@ _MAX_OVERVIEW = 2_000  # characters of the first observation
 class RunningGame(Protocol):
     """The interface that an episode needs: `engine.Engine` and `RulesGame` have it."""
 
-    overview: str
-    goal: str
-    admissible: tuple[str, ...]
+    overview: str  # the first observation: what is in the room
+    goal: str  # the task's sentence
+    admissible: tuple[str, ...]  # the commands that are possible now, sorted
     won: bool
 
     def step(self, command: str) -> str: ...
@@ -35,14 +35,7 @@ class RunningGame(Protocol):
 
 
 class RulesGame:
-    """A game by our own rules, 100 times as fast as the engine.
-
-    Args:
-      game: the game to play.
-      grammar: one of `commands.GRAMMARS`.
-
-    Raises ValueError for a problem that is not one of ALFWorld's; names the file.
-    """
+    """A game by our own rules, 100 times as fast as the engine; ValueError names a malformed file."""
 
     def __init__(self, game: Game, grammar: str):
         self._world = game.world(grammar)
@@ -92,7 +85,7 @@ class GameEpisode(Episode):
         self._reason = ""
 
     def messages(self) -> list[Message]:
-        """See `Episode.messages`: the chore, the latest observations that fit, the possible commands."""
+        """The chore, the latest observations that fit, the possible commands."""
         if self._grows:
             return super().messages()
         goal, admissible = self._game.goal, self._game.admissible if self._show else ()
@@ -102,11 +95,7 @@ class GameEpisode(Episode):
         return prompts.agent_messages(prompts.state_text(goal, seen), self._grammar, admissible)
 
     def take(self, answer: str) -> Score | Sequence[Message]:
-        """See `Episode.take`.
-
-        As in the official environment, an answer without a possible command gets "Nothing happens." and
-        counts as a step.  If an answer has several commands, the last one counts.
-        """
+        """As officially, an answer without a possible command is a step; of several, the last counts."""
         read = commands.parse(answer)
         command = "" if isinstance(read, Rejection) else read[-1]
         if isinstance(read, Rejection):
@@ -127,7 +116,7 @@ class GameEpisode(Episode):
         return [{"role": "user", "content": observation[:MAX_OBSERVATION]}]
 
     def stop(self) -> Score:
-        """See `Episode.stop`; an episode without any readable command is invalid: nothing to learn from."""
+        """An episode without any readable command is invalid: nothing to learn from."""
         won, valid = self._game.won, self._readable > 0
         reason = "" if won else STEP_LIMIT if valid else self._reason
         return Score(float(won), won, valid, reason, self._detail())
@@ -141,5 +130,4 @@ class GameEpisode(Episode):
         }
 
     def close(self) -> None:
-        """See `Episode.close`."""
         self._game.close()

@@ -36,14 +36,9 @@ def likelihood(worlds: Iterable[World]) -> dict[tuple[str, str], float]:
 
 
 def walkthrough(world: World, likely: Likelihood | None = None) -> list[str]:
-    """Commands that win the game, in the world's grammar.
+    """Commands that win the game `world`, which is not modified; NoPlan if none were found.
 
-    Args:
-      world: the game at its start; not modified.
-      likely: decides which receptacles are searched first; None searches in the order of the names.
-
-    Raises:
-      NoPlan: there is no plan, or none was found.
+    `likely` decides which receptacles are searched first; None searches in the order of the names.
     """
     run = _Run(world.copy(), likely or {})
     try:
@@ -118,7 +113,8 @@ class _Run:
     ) -> tuple[str, str]:
         """An object of the given kind and its receptacle; searches the room if none was seen yet."""
         world = self.world
-        unseen = sorted((r for r in world.receptacles if r not in self.seen), key=self.rank(kind))
+        unseen = [r for r in world.receptacles if r not in self.seen]
+        unseen.sort(key=lambda receptacle: self.rank(kind, receptacle))
         while True:
             for receptacle in sorted(self.seen, key=self.cost):
                 if receptacle == left_out:
@@ -132,18 +128,11 @@ class _Run:
                 raise NoPlan(f"there is no {kind}")
             self.look_into(unseen.pop(0))
 
-    def rank(self, kind: str):
+    def rank(self, kind: str, receptacle: str):
         """Sort key for receptacles: expected finds per command of a look, then name."""
         world = self.world
-
-        def key(receptacle: str):
-            found = self.likely.get((kind, world.receptacle_kind.get(receptacle, "")), 0.0)
-            return (
-                -found / self.cost_of_a_look(receptacle),
-                kind_and_number(world.names[receptacle]),
-            )
-
-        return key
+        found = self.likely.get((kind, world.receptacle_kind.get(receptacle, "")), 0.0)
+        return -found / self.cost_of_a_look(receptacle), kind_and_number(world.names[receptacle])
 
     def cost_of_a_look(self, receptacle: str) -> int:
         return 1 if self.world.is_accessible(receptacle) else 2

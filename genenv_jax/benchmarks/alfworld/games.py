@@ -20,18 +20,12 @@ _PLACES, _OBJECTS, _CONTENTS = 12, 20, 4
 
 @dataclasses.dataclass(frozen=True)
 class WrittenGame(tasks.Game):
-    """A game compiled from a room, with the rules and texts of a published game.
-
-    Attributes:
-      room: the room that was written.
-      texts: the published game that supplies `pddl_domain` and `grammar`.
-    """
+    """A game compiled from a room, with the rules and texts of a published game."""
 
     room: rooms.Room
-    texts: tasks.Game
+    texts: tasks.Game  # supplies `pddl_domain` and `grammar`
 
     def read(self) -> dict[str, Any]:
-        """The contents of a game file."""
         data = self.texts.read()
         return {
             "pddl_domain": data["pddl_domain"],
@@ -61,13 +55,8 @@ def written_game(task: Task, texts: tasks.Game) -> WrittenGame:
 def solve(world: World, likely: expert.Likelihood, max_steps: int) -> dict[str, Any] | Rejection:
     """How to win a game, or why it is rejected: UNSOLVABLE, UNDECIDED (`planner`), SOLVED, TOO_MANY_STEPS.
 
-    Args:
-      world: the game at its start; not modified.
-      likely: see `expert.walkthrough`.
-      max_steps: step limit of an episode.
-
-    Returns:
-      Entries of a task's answer: "plan", the expert's commands, and "shortest", the shortest plan's length.
+    Returns entries of a task's answer: "plan", the expert's commands (`expert.walkthrough`), at most
+    `max_steps`, and "shortest", the shortest plan's length.
     """
     if world.won():
         return Rejection(rooms.SOLVED, "the goal is met at the start")
@@ -88,15 +77,7 @@ def solve(world: World, likely: expert.Likelihood, max_steps: int) -> dict[str, 
 def read(
     text: str, seed: Task, grammar: str, likely: expert.Likelihood, max_steps: int
 ) -> Task | Rejection:
-    """The game of a room that a simulator wrote.  Never raises.
-
-    Args:
-      text, seed: see `Benchmark.read`.
-      grammar: one of `commands.GRAMMARS`.
-      likely, max_steps: see `solve`.
-
-    Reasons: those of `rooms.parse` and `solve`.
-    """
+    """The game of a room that a simulator wrote.  Never raises.  Reasons: those of `rooms.parse`, `solve`."""
     room = rooms.parse(text)
     if isinstance(room, Rejection):
         return room
@@ -120,10 +101,7 @@ def read(
 
 
 def fault(task: Task, max_steps: int) -> Rejection | None:
-    """Why a generated game is invalid, or None.  Only an episode can tell whether its plan wins.
-
-    Reasons: those of `rooms.read`, BAD_ANSWER, SOLVED, TOO_MANY_STEPS.
-    """
+    """Why a generated game is invalid, or None.  Only an episode can tell whether its plan wins."""
     spec = task.answer
     room, plan = rooms.read(spec["room"]), spec["plan"]
     if isinstance(room, Rejection):

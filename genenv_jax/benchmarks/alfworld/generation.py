@@ -28,7 +28,6 @@ MAX_GOAL = 200
 
 _PICK = re.compile(r"You pick up the ([a-z]{1,32} [0-9]{1,3}) from")
 _PUT = re.compile(r"You (?:put|move) the ([a-z]{1,32} [0-9]{1,3}) ")
-_ENTITY = re.compile(r"[a-z]{1,32} [0-9]{1,3}")
 _BULLET = re.compile(r"(?:[-*>•]|[0-9]{1,3}[.)]) +")
 _WORDS = {"clean": ("clean",), "heat": ("hot", "heat", "warm"), "cool": ("cool", "cold", "chill")}
 
@@ -44,7 +43,10 @@ def read(text: str, seed: Task) -> Task | Rejection:
         return Rejection(UNPARSABLE, "the task has more than one line")
     if is_same(observations):
         observations = prompts.split_state(seed.messages[-1]["content"])[1]
-    admissible = seed.answer["admissible"] if is_same(listed) else _command_list(listed)
+    admissible = seed.answer["admissible"]
+    if not is_same(listed):  # one per line, perhaps with bullets; sorted as in the games
+        lines = (_BULLET.sub("", line.strip(), count=1) for line in listed.splitlines())
+        admissible = sorted({commands.normalise(line) for line in lines if line.strip()})
     action = commands.normalise(action) if "\n" not in action else ""
     if not action:
         return Rejection(BAD_ANSWER, "the action: expected one line")
@@ -62,12 +64,6 @@ def read(text: str, seed: Task) -> Task | Rejection:
     )
 
 
-def _command_list(text: str) -> list[str]:
-    """Commands from a list with one per line: normalised, without bullets, sorted as in the games."""
-    lines = (_BULLET.sub("", line.strip(), count=1) for line in text.splitlines())
-    return sorted({commands.normalise(line) for line in lines if line.strip()})
-
-
 def asked(goal: str) -> list[str]:
     """What a task asks for besides fetching and putting: its type, found from the words of its sentence."""
     known = {**_WORDS, "examine": ("examine", "look at"), "two": ("two",)}
@@ -75,7 +71,7 @@ def asked(goal: str) -> list[str]:
 
 
 def fault(task: Task) -> Rejection | None:
-    """Why a situation is inconsistent; None if it is consistent.
+    """Why a situation is inconsistent, or None.
 
     Reasons: UNPARSABLE (the chore), BAD_TOOLS (the list of commands), BAD_ANSWER (the action is not in
     the list, or has nothing to do with the chore), GIVEN_AWAY (the chore spells out the action),
@@ -128,7 +124,7 @@ def _check_action(goal: str, admissible: Sequence[str], action: str) -> Rejectio
 
 
 def _check_state(observations: str, admissible: Sequence[str], action: str) -> Rejection | None:
-    seen = set(_ENTITY.findall(observations))
+    seen = set(commands.entities(observations))
     named = commands.entities(action)
     for entity in named:
         if entity not in seen:

@@ -20,15 +20,9 @@ MAX_NODES = 1_000  # expanded states; a published game takes a few dozen, a rand
 
 
 def shortest(world: World, max_nodes: int = MAX_NODES) -> list[str] | Rejection:
-    """The fewest commands that win a game.
+    """The fewest commands that win a game, found in `max_nodes` states; or UNSOLVABLE, UNDECIDED.
 
-    Args:
-      world: the game at its start; not modified.  The plan is guaranteed to be a shortest one if no two
-        receptacles share a location.
-      max_nodes: limit on expanded states.
-
-    Returns:
-      The commands (none if the goal is already reached), or a rejection: UNSOLVABLE, UNDECIDED.
+    The plan is guaranteed to be a shortest one if no two receptacles share a location.
     """
     search = _Search(world)
     missing = search.missing()

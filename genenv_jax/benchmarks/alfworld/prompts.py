@@ -79,13 +79,9 @@ Kinds of object: {object_kinds}."""
 
 
 def transcript(overview: str, history: Sequence[tuple[str, str]], max_chars: int) -> str:
-    """Everything seen so far: the room, then each command with its answer.
+    """Everything seen so far, in `max_chars`: the room, then each command with its answer.
 
-    Args:
-      overview: the first observation; always kept, as far as it fits.
-      history: (command, observation) pairs, oldest first.  If they do not fit into `max_chars`, one line
-        replaces the oldest.
-      max_chars: limit on the result.
+    One line replaces the oldest pairs of `history` that do not fit.
     """
     overview = overview[:max_chars]
     parts = [f"{COMMAND}{command}\n{observation}" for command, observation in history]
@@ -113,13 +109,7 @@ def split_state(text: str) -> tuple[str, str]:
 
 
 def agent_messages(state: str, grammar: str, admissible: Sequence[str] = ()) -> list[Message]:
-    """The instructions as the system message, the situation as the user message.
-
-    Args:
-      state: see `state_text`.
-      grammar: one of `commands.GRAMMARS`.
-      admissible: possible commands to list; empty if the agent is not told them.
-    """
+    """The instructions and the situation (`state_text`), with the possible commands if they are told."""
     listed = [_ADMISSIBLE.format(commands="\n".join(admissible))] if admissible else []
     return chat(_AGENT_RULES.format(put=_PUT[grammar]), state, *listed, _ASK)
 
@@ -157,8 +147,7 @@ def room_messages(room: str, statistics: SeedStatistics) -> list[Message]:
         place_kinds=", ".join(sorted(kinds.HOLDS)),
         object_kinds=", ".join(sorted(kinds.OBJECTS | kinds.LAMPS)),
     )
-    record = success_record(statistics, what="game")
-    return chat(system, room, record)
+    return chat(system, room, success_record(statistics, what="game"))
 
 
 # Characters of a step's situation; the longest list of commands in a published game has 2,300 characters.

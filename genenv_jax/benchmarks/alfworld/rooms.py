@@ -4,9 +4,9 @@
      "places": {"desk 1": ["book 1"], "cabinet 1": ["mug 1"], "sinkbasin 1": []},
      "closed": ["cabinet 1"]}
 
-A room has one of ALFWorld's six chores, and a list of places with the contents of each.  It is compiled to
-the PDDL problem of a game file, so it is played with the rules and texts of the published games.  As in
-those, the agent starts in the middle of the room: only there does a game list the places.
+A room is compiled to the PDDL problem of a game file, so it is played with the rules and texts of the
+published games.  As in those, the agent starts in the middle of the room: only there does a game list the
+places.
 """
 
 from __future__ import annotations
@@ -47,20 +47,13 @@ Name = tuple[str, int]  # kind and number
 
 @dataclasses.dataclass(frozen=True)
 class Room:
-    """A consistent room in normal form: each kind is numbered from 1, and everything is sorted.
+    """A consistent room in normal form: each kind is numbered from 1, and everything is sorted."""
 
-    Attributes:
-      task: one of `CHORES`.
-      thing, place: the goal's kinds of object and place; for "light", `place` is the kind of lamp.
-      places: the contents of each place.
-      closed: places that are closed at the start.
-    """
-
-    task: str
-    thing: str
-    place: str
-    places: Mapping[Name, tuple[Name, ...]]
-    closed: frozenset[Name]
+    task: str  # one of `CHORES`
+    thing: str  # the goal's kind of object
+    place: str  # the goal's kind of place; for "light", of lamp
+    places: Mapping[Name, tuple[Name, ...]]  # the contents of each place
+    closed: frozenset[Name]  # places that are closed at the start
 
     def to_json(self) -> dict[str, Any]:
         """Plain JSON values; `read` inverts it."""
@@ -166,12 +159,7 @@ def parse(text: str) -> Room | Rejection:
 
 
 def read(value: Any) -> Room | Rejection:
-    """A room from JSON values.  Never raises.
-
-    Returns:
-      The room in normal form, or a rejection: UNPARSABLE (does not match the schema), TOO_MANY, BAD_NAME,
-      UNKNOWN_KIND, IN_TWO_PLACES, CANNOT_HOLD, UNKNOWN_PLACE, CANNOT_CLOSE, BAD_GOAL.
-    """
+    """A room from JSON values, or a rejection for one of the reasons above or UNPARSABLE.  Never raises."""
     if not isinstance(value, Mapping) or set(value) - {"closed"} != {"goal", "places"}:
         return Rejection(UNPARSABLE, "expected an object with goal, places and closed")
     goal, places, closed = value["goal"], value["places"], value.get("closed", [])

@@ -24,19 +24,16 @@ def step_score(task: Task, answer: str) -> Score:
     Reasons: those of `commands.parse` and NO_COMMAND (invalid), INADMISSIBLE, OTHER_ACTION.
     """
     spec, read = task.answer, commands.parse(answer)
+    possible, missed = ({"steps": 1, "inadmissible": count} for count in (0, 1))
     if isinstance(read, Rejection):
-        return Score(0.0, False, False, read.reason, _detail(1))
+        return Score(0.0, False, False, read.reason, missed)
     if not all(commands.is_command(command, spec["grammar"]) for command in read):
-        return Score(0.0, False, False, commands.NO_COMMAND, _detail(1))
+        return Score(0.0, False, False, commands.NO_COMMAND, missed)
     if all(command == spec["action"] for command in read):
-        return Score(1.0, True, True, "", _detail(0))
+        return Score(1.0, True, True, "", possible)
     if read[-1] not in spec["admissible"]:
-        return Score(0.0, False, True, INADMISSIBLE, _detail(1))
-    return Score(0.0, False, True, OTHER_ACTION, _detail(0))
-
-
-def _detail(inadmissible: int) -> dict[str, int]:
-    return {"steps": 1, "inadmissible": inadmissible}
+        return Score(0.0, False, True, INADMISSIBLE, missed)
+    return Score(0.0, False, True, OTHER_ACTION, possible)
 
 
 def aggregate(results: Sequence[tuple[Task, Score]]) -> dict[str, float]:

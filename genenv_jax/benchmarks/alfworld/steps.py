@@ -51,15 +51,12 @@ class Steps(Published):
             raise ValueError(f"eval_splits = (): expected some of {', '.join(tasks.EVAL_SPLITS)}")
         self._games: dict[str, list[tasks.Game]] = {}
 
-    # -- tasks ------------------------------------------------------------------------------------------
-
     def load(self, split: str) -> list[Task]:
         """Seeds come from the training games; those that match held-out tasks are left out."""
         held_out = self.found("eval")
         return held_out if split == "eval" else self.sound(self.found("seed"), held_out)
 
     def __getstate__(self) -> dict[str, Any]:
-        """See `Benchmark.__getstate__`."""
         return super().__getstate__() | {"_games": {}}
 
     def found(self, split: str) -> list[Task]:
@@ -98,29 +95,22 @@ class Steps(Published):
         return tasks.find_directory(self.data_dir).absolute()
 
     def source(self, task: Task) -> str:
-        """See `Benchmark.source`: the game."""
         return task.answer["game"] or task.id
 
     def canonical(self, task: Task) -> str:
-        """See `Benchmark.canonical`: the situation without case, punctuation and white space.
-
-        The action and the list of commands follow from the situation, so a copy of a held-out situation
-        is found even if it changes them.
-        """
+        """The situation alone: a copy of a held-out one is found even if it changes the list of commands."""
         return letters(task.messages[-1]["content"])
 
     def signature(self, task: Task) -> str:
-        """See `Benchmark.signature`: the kind of chore and the next verb."""
+        """The kind of chore and the next verb."""
         goal, _ = prompts.split_state(task.messages[-1]["content"])
         verb = task.answer.get("action", "").partition(" ")[0]
         return " ".join([*generation.asked(goal), verb])
 
     def difficulty(self, task: Task) -> float:
-        """See `Benchmark.difficulty`: the number of commands before the situation."""
+        """The number of commands before the situation."""
         _, observations = prompts.split_state(task.messages[-1]["content"])
         return float(f"\n{observations}".count(f"\n{prompts.COMMAND}"))
-
-    # -- the agent --------------------------------------------------------------------------------------
 
     def prompt(self, task: Task) -> list[Message]:
         """For steps only; for a whole game, use `episode`."""
@@ -130,28 +120,21 @@ class Steps(Published):
         return prompts.agent_messages(task.messages[-1]["content"], grammar, shown)
 
     def agent_answer(self, task: Task) -> str:
-        """See `Benchmark.agent_answer`."""
         return f"Action: {task.answer['action']}"
 
     def verdict(self, task: Task, answer: str) -> Score:
-        """See `scoring.step_score`."""
         return scoring.step_score(task, answer)
 
-    # -- the simulator ----------------------------------------------------------------------------------
-
     def simulator_messages(self, seed: Task, statistics: SeedStatistics) -> list[Message]:
-        """See `Benchmark.simulator_messages`."""
         grammar = seed.answer["grammar"]
         return prompts.simulator_messages(self.simulator_answer(seed), grammar, statistics)
 
     def simulator_answer(self, task: Task, seed: Task | None = None) -> str:
-        """See `Benchmark.simulator_answer`: the four sections."""
         goal, observations = prompts.split_state(task.messages[-1]["content"])
         listed = "\n".join(task.answer["admissible"])
         return prompts.sections_text(goal, observations, listed, task.answer["action"])
 
     def read(self, text: str, seed: Task) -> Task | Rejection:
-        """See `Benchmark.read`, and `generation.read` for the reasons."""
         return generation.read(text, seed)
 
     def fault(self, task: Task) -> Rejection | None:
@@ -163,10 +146,7 @@ class Steps(Published):
             return Rejection(BAD_TOOLS, f"a prompt of {length} characters")
         return super().fault(task)
 
-    # -- results ----------------------------------------------------------------------------------------
-
     def aggregate(self, results: Sequence[tuple[Task, Score]]) -> dict[str, float]:
-        """See `Benchmark.aggregate` and `scoring.aggregate`."""
         return scoring.aggregate(results)
 
     def facts(self) -> dict[str, str]:

@@ -41,23 +41,14 @@ _LEFT_OUT = ("movable", "Sliced")
 
 @dataclasses.dataclass(frozen=True)
 class Game:
-    """One game.
+    """One game."""
 
-    Attributes:
-      id: "<split>/<directory>/<trial>".
-      path: its file.
-      split: one of `SPLITS`.
-      task_type: one of `TASK_TYPES`.
-      goal: the task's sentence, without a final stop.
-      grammar: the grammar of the file's own texts, one of `commands.GRAMMARS`.
-    """
-
-    id: str
+    id: str  # "<split>/<directory>/<trial>"
     path: pathlib.Path
-    split: str
-    task_type: str
-    goal: str
-    grammar: str
+    split: str  # one of `SPLITS`
+    task_type: str  # one of `TASK_TYPES`
+    goal: str  # the task's sentence, without a final stop
+    grammar: str  # of the file's own texts, one of `commands.GRAMMARS`
 
     def read(self) -> dict[str, Any]:
         """The file's contents; see `read_file`."""
@@ -92,37 +83,28 @@ class Game:
     def steps(
         self, origin: str, likely: expert.Likelihood, grammar: str = OWN_GRAMMAR
     ) -> list[Task]:
-        """Every step of the expert as a task; none if the expert does not win.
-
-        Args:
-          origin: see `Task`.
-          likely: see `expert.walkthrough`.
-          grammar: see `played_in`.
-        """
+        """Every step of the expert (`expert.walkthrough`) as a task; none if the expert does not win."""
         world = self.world(grammar)
         try:
             plan = expert.walkthrough(world, likely)
         except expert.NoPlan:
             return []
-        overview, history, found = world.overview(), [], []
+        game, overview, history, found = self.task(origin), world.overview(), [], []
         for number, command in enumerate(plan):
             seen = prompts.transcript(overview, history, prompts.STATE_CHARS)
             content = prompts.state_text(self.goal, seen)
             found.append(
-                Task(
+                dataclasses.replace(
+                    game,
                     id=f"{self.id}#{number:02}",
-                    benchmark=NAME,
-                    category=self.task_type,
                     messages=({"role": "user", "content": content},),
                     answer={
+                        **game.answer,
                         "kind": "step",
-                        "game": self.id,
-                        "split": self.split,
                         "grammar": world.grammar,
                         "admissible": list(world.admissible()),
                         "action": command,
                     },
-                    origin=origin,
                 )
             )
             history.append((command, world.apply(command)))
@@ -130,13 +112,9 @@ class Game:
 
 
 def find_directory(data_dir: str | os.PathLike[str] | None = None) -> pathlib.Path:
-    """The directory that holds `json_2.1.1`.
+    """The directory that holds `json_2.1.1`; see `data_files.find`.
 
-    Args:
-      data_dir: that directory or one above it; None or "" tries $ALFWORLD_DATA, where the official
-        alfworld-download puts the games, then the places that `data_files.find` searches.
-
-    Raises FileNotFoundError if there is none.
+    Without `data_dir`, $ALFWORLD_DATA, where alfworld-download puts the games, is tried first.
     """
     marker = f"{ROOT}/*/*/*/{FILE}"
     official = os.environ.get("ALFWORLD_DATA")

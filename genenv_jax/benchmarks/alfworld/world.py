@@ -74,17 +74,11 @@ def _kind(pddl_type: str) -> str:
 
 @dataclasses.dataclass(frozen=True)
 class Goal:
-    """The goal of a game.
+    """The goal of a game."""
 
-    Attributes:
-      kind: "put", "two", "clean", "heat", "cool" or "light".
-      object_kind: the kind of object that is handled, such as "apple".
-      place_kind: the kind of receptacle that it goes to; for "light", the kind of lamp.
-    """
-
-    kind: str
-    object_kind: str
-    place_kind: str
+    kind: str  # one of `CHORES`
+    object_kind: str  # what is handled, such as "apple"
+    place_kind: str  # the kind of receptacle that it goes to; for "light", of lamp
 
 
 def read_goal(tree: object) -> Goal:
@@ -103,14 +97,9 @@ def read_goal(tree: object) -> Goal:
 
 
 class World:
-    """The state of one game.
+    """The state of one game, made from its PDDL problem; answers in one of `commands.GRAMMARS`.
 
-    Args:
-      problem: the game's PDDL problem.
-      grammar: one of `commands.GRAMMARS`.
-
-    Raises:
-      ValueError: the problem lacks an agent or receptacles, or its goal is unknown.
+    Raises ValueError: the problem lacks an agent or receptacles, or its goal is unknown.
     """
 
     def __init__(self, problem: pddl.Problem, grammar: str = commands.PUT_IN_ON):
@@ -188,8 +177,6 @@ class World:
                 per_place[receptacle] += 1
         return max(per_place.values(), default=0) >= (2 if goal.kind == "two" else 1)
 
-    # -- commands ---------------------------------------------------------------------------------------
-
     def admissible(self) -> dict[str, tuple[str, ...]]:
         """All commands that are possible now, sorted, each with its verb and PDDL identifiers."""
         name, here = self.names, self.at()
@@ -237,13 +224,7 @@ class World:
         return found
 
     def apply(self, command: str) -> str:
-        """Executes an admissible command.
-
-        Returns:
-          The game's answer, without "You arrive at loc 3. ", which names no place.
-        Raises:
-          ValueError: the command is not admissible.
-        """
+        """Executes a command; the game's answer, without "You arrive at loc 3. ", or ValueError."""
         action = self.admissible().get(command)
         if action is None:
             raise ValueError(f"{command!r} is not possible here")

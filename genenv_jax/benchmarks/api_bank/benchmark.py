@@ -7,24 +7,19 @@ the calls: the official "Accuracy" of API calls, per level.
 Why call match instead of the official execution: the official evaluators run every call on a fresh database
 and compare the result with a stored one.  Given its own gold calls, that code accepts 337 of the 399 calls of
 level 1 (84.5 %), and, tool searches aside, 80 of the 90 of level 2 and 121 of the 131 of level 3.  No answer
-can pass the rest: its regular expression cuts quoted lists short, two-step APIs need state that a fresh
-database lacks, the database was edited after the dialogues were written, an API's parameter was renamed, one
-check reads a field that does not exist, and translation needs a network.  Here the name and the parameters
-are compared with the gold call's, with the same relaxation for each parameter, and every gold call is
-accepted.  Where the official execution accepts the gold call, both methods agree on the 17,527 perturbed
-predictions that the rules were developed on (tests/benchmarks), and on 13,427 of 13,445 random ones made
-afterwards.  The other 18 add an agenda or a reminder with another user's token, which the official check
-never compares; here that is wrong.
+can pass the rest, because of faults in its code and its database.  Here the name and the parameters are
+compared with the gold call's, with the same relaxation for each parameter, and every gold call is accepted.
+Where the official execution accepts the gold call, both methods agree on the 17,527 perturbed predictions
+that the rules were developed on (tests/benchmarks), and on 13,427 of 13,445 random ones made afterwards.  The
+other 18 add an agenda or a reminder with another user's token, which is wrong here.
 
-Score and reward differ where the official relaxations leave a value open.  For a held-out task, `success` is
-the official verdict, and all metrics use it.  `reward`, and `success` of every other task (which gives p̂ and
-so the simulator's reward), also check each parameter by its type (`reward`): the agent learns whatever
-training pays for, including loopholes, and the curriculum must count what the agent is paid for.  The metric
-`accuracy_executed` is the official execution's verdict on the same answers, for comparison with published
-numbers.
+For a held-out task, `success` is the official verdict, and all metrics use it.  `reward`, and `success` of
+every other task, also check each parameter by its type (`reward`): the agent learns whatever training pays
+for, including loopholes, and p̂ must count what the agent is paid for.  The metric `accuracy_executed` is the
+official execution's verdict on the same answers, for comparison with published numbers.
 
 Officially, a tool search is judged by what a sentence-embedding model finds.  Here its keywords are compared
-(`scoring.mismatch`), exactly after splitting at capitals, or leniently; the metrics include both numbers.
+(`scoring.mismatch`), exactly after splitting at capitals, or leniently; the metrics include both.
 
 The official training files of levels 1 and 2 are no longer published.  So the seeds are the training calls
 of level 3, and all three test files are held out.
@@ -134,20 +129,18 @@ class APIBank(Published, ToolBenchmark):
         return bool(self.call_form) and task.answer["kind"] == CALL
 
     def own_form(self, task: Task, answer: str) -> str:
-        """See `Benchmark.own_form` and `calls.own_form`."""
         if not self._in_template(task):
             return answer
         return calls.own_form(answer, prompts.template_tools(task))
 
     def source(self, task: Task) -> str:
-        """See `Benchmark.source`: the dialogue or sample that the task is a step of."""
+        """The dialogue or sample that the task is a step of."""
         return task.answer.get("sample", task.id)
 
     def simulator_messages(self, seed: Task, statistics: SeedStatistics) -> list[Message]:
         return prompts.simulator_messages(seed, statistics)
 
     def simulator_answer(self, task: Task, seed: Task | None = None) -> str:
-        """See `Benchmark.simulator_answer`; data set tasks keep their own APIs."""
         new = task.answer.get("new_tools") if seed is None else task.tools != seed.tools
         tools = task.tools if new else None
         return write_with_tools(tools, prompts.dialogue(task), prompts.reference(task))
@@ -159,25 +152,20 @@ class APIBank(Published, ToolBenchmark):
         return prefix + prompts.reference(task)
 
     def read(self, text: str, seed: Task) -> Task | Rejection:
-        """See `generation.read`."""
         return generations.read(text, seed)
 
     def fault(self, task: Task) -> Rejection | None:
-        """Reasons: those of `generation.fault`, and WRONG_ANSWER."""
         return generations.fault(task) or super().fault(task)
 
     def canonical(self, task: Task) -> str:
-        """See `Benchmark.canonical`: the conversation without case or punctuation, and the API."""
         spec = task.answer
         called = spec["name"] if spec["kind"] == CALL else ""
         return json.dumps([spec["kind"], letters(prompts.dialogue(task)), called])
 
     def text(self, task: Task) -> str:
-        """See `Benchmark.text`: the conversation without call results."""
         return prompts.wording(task)
 
     def requests(self, task: Task) -> list[tuple[str, list[str]]]:
-        """See `Benchmark.requests`: the conversation and the API."""
         spec = task.answer
         return [(self.text(task), [spec["kind"], spec.get("name", "")])]
 
@@ -186,7 +174,7 @@ class APIBank(Published, ToolBenchmark):
         return task.answer.get("name", "")
 
     def difficulty(self, task: Task) -> float:
-        """See `Benchmark.difficulty`: the call's position in the conversation, from 1."""
+        """The call's position in the conversation, from 1."""
         return 1.0 + prompts.dialogue(task).count(CALL_PREFIX)
 
     def grounding(self, task: Task) -> Rejection | str:
@@ -196,7 +184,6 @@ class APIBank(Published, ToolBenchmark):
             return UNDECIDED
 
     def verdict(self, task: Task, answer: str) -> Score:
-        """Scores calls with `score_call`, replies with `scoring.score_reply`."""
         if task.answer["kind"] == CALL:
             lenient = self.tool_search == scoring.WORDS
             graded = self.reward == GRADED and task.origin != "eval"
@@ -204,5 +191,4 @@ class APIBank(Published, ToolBenchmark):
         return scoring.score_reply(task.answer, answer)
 
     def aggregate(self, results: Sequence[tuple[Task, Score]]) -> dict[str, float]:
-        """See `Benchmark.aggregate` and `scoring.official_metrics`."""
         return scoring.official_metrics(results)

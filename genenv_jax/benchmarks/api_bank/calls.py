@@ -2,11 +2,9 @@
 
 The official reader (`api-bank/api_call_extraction.py`) takes the first `[Name(` of an answer up to the
 last `)]` of the same line, and finds the arguments with one regular expression.  `read_call` finds the
-call in the same place.  It reads arguments as they are printed: a quoted value ends at the quote that
-precedes the next argument or the end.  So it reads quoted lists (`attendees='['Ann', 'Bob']'`), apostrophes
-and empty values whole, where the official expression cuts them short.  An unquoted value is one word or a
-list in both readers; `read_gold` accepts any other too (`place=New York`).  Values stay text and are never
-evaluated.
+call in the same place, but a quoted value ends at the quote that precedes the next argument or the end.  So
+it reads quoted lists (`attendees='['Ann', 'Bob']'`), apostrophes and empty values whole.  An unquoted value
+is one word or a list in both; `read_gold` accepts any other too (`place=New York`).  Values stay text.
 """
 
 from __future__ import annotations
@@ -45,16 +43,10 @@ class Call:
 
 
 def read_call(text: Any, max_chars: int = MAX_CHARS, gold: bool = False) -> Call | Rejection:
-    """Reads the call in an answer.  Total; linear in the length of the text.
+    """The call in an answer of at most `max_chars`; `gold`: unquoted values may have any form.  Total.
 
-    Args:
-      text: the answer.
-      max_chars: longest text to read.
-      gold: whether unquoted values may have any form.
-
-    Returns:
-      The call, or a `Rejection`: EMPTY, NOT_TEXT, TOO_LONG, NO_API_CALL (nothing of the form
-      `[Name(...)]` on one line) or FAILED_PARSE (the arguments do not follow the form).
+    Or a `Rejection`: NOT_TEXT, TOO_LONG, NO_API_CALL (nothing of the form `[Name(...)]` on one line) or
+    FAILED_PARSE (the arguments do not follow the form).
     """
     rejection = check_text(text, max_chars)
     if rejection:

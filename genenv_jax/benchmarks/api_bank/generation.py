@@ -99,7 +99,7 @@ def _in_own_form(tool: Any) -> Any:
 
 
 def check_tools(tools: Any) -> Rejection | None:
-    """Checks that API descriptions are well formed: BAD_TOOLS with the fault, or None."""
+    """Whether API descriptions are well formed: BAD_TOOLS with the fault, or None."""
     if not isinstance(tools, list | tuple) or not 0 < len(tools) <= _MAX_TOOLS:
         return Rejection(BAD_TOOLS, f"expected a list of 1 to {_MAX_TOOLS} API descriptions")
     names = set()
@@ -125,8 +125,7 @@ def check_tools(tools: Any) -> Rejection | None:
 def fault(task: Task) -> Rejection | None:
     """Checks a task except its reference's score: BAD_TOOLS, BAD_ANSWER, UNPARSABLE, TOO_LONG or None.
 
-    The gold call must use an API that is described or that a search in the conversation found, and only that
-    API's parameters, none of them empty.  Calls are not executed: new APIs have no implementation.
+    Calls are not executed: new APIs have no implementation.
     """
     spec, dialogue = task.answer, prompts.dialogue(task)
     if not dialogue.strip():

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any
 
 from genenv_jax.benchmarks import headers
@@ -66,11 +66,6 @@ _TURNS = (
 )
 
 
-def tool_lines(tools: Sequence[Mapping[str, Any]]) -> str:
-    """API descriptions as JSON, one per line."""
-    return "\n".join(json.dumps(dict(tool), ensure_ascii=False) for tool in tools)
-
-
 def dialogue(task: Task) -> str:
     """The conversation of a task."""
     return task.messages[-1]["content"] if task.messages else ""
@@ -97,20 +92,15 @@ def year(task: Task) -> str:
 
 def agent_messages(task: Task) -> list[Message]:
     """The system message with instructions and APIs, then the conversation and what to write."""
-    spec = task.answer
-    tools, cue = tool_lines(task.tools), _RESPONSE_CUE
-    if spec["kind"] == CALL:
-        cue = _CALL_CUE
-        system = _CALL_RULES.format(
-            prefix=CALL_PREFIX,
-            form=_FORM,
-            year=year(task),
-            search=_SEARCH if spec["level"] > 1 else "",
-            tools=tools,
-        )
-    else:
-        system = _RESPONSE_RULES.format(year=year(task), tools=tools)
-    return chat(system, _CONVERSATION + dialogue(task) + cue)
+    call = task.answer["kind"] == CALL
+    system = (_CALL_RULES if call else _RESPONSE_RULES).format(
+        prefix=CALL_PREFIX,
+        form=_FORM,
+        year=year(task),
+        search=_SEARCH if task.answer["level"] > 1 else "",
+        tools="\n".join(json.dumps(dict(tool), ensure_ascii=False) for tool in task.tools),
+    )
+    return chat(system, _CONVERSATION + dialogue(task) + (_CALL_CUE if call else _RESPONSE_CUE))
 
 
 def template_tools(task: Task) -> list[dict[str, Any]]:

@@ -86,8 +86,7 @@ def score_call(
     """Reward 1 for a call that the training rules accept, else 0; if `graded`, a `partial_reward`.
 
     Success is the official match for a held-out task and the strict match otherwise.  `reason` is the
-    official error statistic's name in snake case, or why the text could not be read; an answer without a
-    readable call is not valid.
+    official error statistic's name in snake case, or why no call could be read.
     """
     spec = task.answer
     call = read_call(answer)

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-# Reimplemented because the package has been unmaintained since its last release in July 2021.
 _EPSILON = 1e-8
 
 

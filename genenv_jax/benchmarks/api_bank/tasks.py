@@ -38,21 +38,13 @@ _LOOK_UP = re.compile("(?:Modify|Delete|Query)(Agenda|Reminder)")
 
 @dataclasses.dataclass(frozen=True)
 class Split:
-    """One published file.
+    """One published file."""
 
-    Attributes:
-      name: the file's name, without its extension.
-      kind: CALL or RESPONSE.
-      level: 1, 2 or 3.
-      dialogues: the directory of its dialogues; "" if there is none.
-      training: whether it is training data.
-    """
-
-    name: str
-    kind: str
-    level: int
-    dialogues: str = ""
-    training: bool = False
+    name: str  # the file's, without its extension
+    kind: str  # CALL or RESPONSE
+    level: int  # 1, 2 or 3
+    dialogues: str = ""  # the directory of its dialogues; "" if there is none
+    training: bool = False  # whether it is training data
 
     @property
     def path(self) -> str:
@@ -93,13 +85,7 @@ def splits(directory: pathlib.Path) -> dict[str, list[Task]]:
 def load(
     directory: pathlib.Path, names: Sequence[str], origin: str = "seed", verify_files: bool = False
 ) -> list[Task]:
-    """Loads splits as tasks, in the order of the files.
-
-    Args:
-      directory: the return value of `find_directory`.
-      names: names of splits (`SPLITS`).
-      origin: `Task.origin` of the loaded tasks.
-      verify_files: compare every file read with the table of published files.
+    """Loads splits (`SPLITS`) as tasks, in the order of the files.
 
     Returns:
       Tasks.  `messages` is one user message: the dialogue up to the call or the reply.  `tools` holds the
@@ -134,11 +120,7 @@ def call_spec(
 
 
 def known_apis(dialogue: str, tools: Sequence[Mapping[str, Any]]) -> dict[str, Mapping[str, Any]]:
-    """APIs that may be called at the end of a dialogue: those described and those found by a search.
-
-    Returns:
-      {API: description}.  Unreadable search results are skipped.
-    """
+    """APIs by name that may be called at the end of a dialogue: those described and those that it found."""
     found = {tool["name"]: tool for tool in tools}
     for line in dialogue.split("\n"):
         call, arrow, result = line.partition(_ARROW)
@@ -190,20 +172,13 @@ def exact_parameters(
     accounts: Mapping[str, Mapping[str, Any]],
     entries: Mapping[str, Mapping[str, Any]],
 ) -> list[str]:
-    """Parameters of a gold call that must be equal for the call to find its entry.
+    """Parameters of a gold call that must be equal for the call to find its entry: ["content"] or [].
 
     The official checks of agenda and reminder calls compare `content` loosely, but they execute the API
     first, which finds the entry by *equal* content or equal time.  If the entry's time differs from the
-    gold call's, only the exact content finds it, and the loose comparison has no effect.
+    gold call's, only the exact content finds it.
 
-    Args:
-      parameters: the gold parameters.
-      accounts: {user: {"token", ...}}.
-      entries: {key: {"username", "content", "time", ...}} of the API's table.
-
-    Returns:
-      ["content"], or [] if the time finds the entry (or nothing does, because the database was edited
-      after the dialogues were written).
+    `accounts` is {user: {"token", ...}}, `entries` {key: {"username", "content", "time", ...}} of its table.
     """
     if not {"token", "content", "time"} <= set(parameters):
         return []
@@ -226,15 +201,26 @@ class _Reader:
 
     def tasks(self, split: Split, origin: str) -> Iterator[Task]:
         """The tasks of one split."""
-        gold_samples = self._level_3() if split.level == 3 and not split.training else []
+        gold_samples: list[list[Any]] = []  # the calls of each
+        if split.level == 3 and not split.training:
+            samples = read_list(self._path(_LEVEL_3))
+            gold_samples = [field(sample, "apis", list, at) for at, sample in samples]
         for index, (where, record) in enumerate(read_list(self._path(split.path))):
             if split.level == 3:
                 tool, _, text = field(record, "input", str, where).partition("\n")
                 tools, answer = [_description(tool, where)], field(record, "output", str, where)
             else:
                 text, answer = (field(record, k, str, where) for k in ("input", "expected_output"))
-                tools = _descriptions(field(record, "instruction", str, where), where)
-            dialogue = _without_order(text, where)
+                instruction = field(record, "instruction", str, where)
+                _, marker, lines = instruction.partition(_DESCRIPTIONS)
+                if not marker:
+                    raise ValueError(f"{where}: the instruction has no API descriptions")
+                tools = [_description(of, where) for of in lines.splitlines() if of.strip()]
+            # The last line asks for the call or the reply.
+            dialogue, _, last = text.strip().rpartition("\n")
+            if not last.startswith("Generate ") or not dialogue:
+                raise ValueError(f"{where}: the input does not end with an order to generate")
+            dialogue = dialogue.strip()
             if split.training:
                 # Records of one requirement are adjacent; the requirement is the first line.
                 place, sample = str(index), dialogue.split("\n", 1)[0]
@@ -262,8 +248,10 @@ class _Reader:
             else:
                 gold = self._api_turn(split.dialogues, sample, turn, where)
                 spec |= _gold_call(gold, ("param_dict", "result"), dialogue, tools, where)
-                if exact := self._exact(spec["name"], spec["parameters"]):
-                    spec["exact"] = exact
+                if table := table_of(spec["name"]):
+                    accounts, entries = self._table(ACCOUNTS), self._table(table)
+                    if exact := exact_parameters(spec["parameters"], accounts, entries):
+                        spec["exact"] = exact
             yield Task(
                 id=f"{split.name}:{place}",
                 benchmark="api_bank",
@@ -287,17 +275,6 @@ class _Reader:
                 raise ValueError(f"{path}: expected an object of objects")
             self._tables[relative] = rows
         return self._tables[relative]
-
-    def _exact(self, api: str, parameters: Mapping[str, str]) -> list[str]:
-        table = table_of(api)
-        if table is None:
-            return []
-        return exact_parameters(parameters, self._table(ACCOUNTS), self._table(table))
-
-    def _level_3(self) -> list[list[Any]]:
-        """The calls of each sample."""
-        found = read_list(self._path(_LEVEL_3))
-        return [field(sample, "apis", list, where) for where, sample in found]
 
     def _api_turn(self, directory: str, file: str, sample: int, where: str) -> dict[str, Any]:
         """The turn that `Sample.from_chat_history` numbers `sample`.
@@ -334,22 +311,6 @@ def _gold_call(
     if api == TOOL_SEARCHER and (found := described(result.get("output"))):
         target = found[-1]["name"]  # the first may be the API for a user's token
     return call_spec(api, parameters, dialogue, tools, target)
-
-
-def _without_order(text: str, where: str) -> str:
-    """The dialogue of an input, without the last line that asks for the call or the reply."""
-    dialogue, _, last = text.strip().rpartition("\n")
-    if not last.startswith("Generate ") or not dialogue:
-        raise ValueError(f"{where}: the input does not end with an order to generate")
-    return dialogue.strip()
-
-
-def _descriptions(instruction: str, where: str) -> list[dict[str, Any]]:
-    """API descriptions at the end of an instruction, one per line."""
-    _, marker, lines = instruction.partition(_DESCRIPTIONS)
-    if not marker:
-        raise ValueError(f"{where}: the instruction has no API descriptions")
-    return [_description(line, where) for line in lines.splitlines() if line.strip()]
 
 
 def _description(line: str, where: str) -> dict[str, Any]:

@@ -11,11 +11,10 @@ There is no training data: all 125 questions are one test split.  For training, 
 sub-question or a first answer with a held-out question are dropped, since they give half of it away.
 With `seed_fraction` 0 all 125 are held out; only those results compare with published ones.
 
-The published retrieval setting searches a separate corpus, Wikipedia of 2018.  `mode="search"` stands in
-for it: a search finds the question's own sub-questions with their answers (`episode`).  Its results
-compare with each other, not with published ones.  The sub-questions come from another group: an agent
-that follows both and answers with what it found has an exact match on 103 of the 125 (108 if it chooses
-well among several answers); on 11 the sub-questions lead to a different answer altogether.
+The published retrieval setting searches Wikipedia of 2018.  `mode="search"` stands in for it: a search finds
+the question's own sub-questions with their answers (`episode`).  Its results compare with each other, not
+with published ones.  An agent that follows both sub-questions and answers with what it found has an exact
+match on 103 of the 125 (108 if it chooses well among several answers).
 """
 
 from __future__ import annotations
@@ -94,7 +93,7 @@ class Bamboogle(Published):
         return facts
 
     def load(self, split: str) -> list[Task]:
-        """See `Benchmark.load`; seeds are distinct, pass `verify` and give no held-out question away."""
+        """Seeds are distinct, pass `verify` and give no held-out question away."""
         directory = tasks.find_directory(self.data_dir)
         sides: dict[bool, list[Task]] = {True: [], False: []}  # whether it is a seed
         for task in tasks.load(directory, split, self.verify_files):
@@ -117,7 +116,6 @@ class Bamboogle(Published):
         return prompts.agent_messages(task, MAX_SEARCHES if self.is_interactive(task) else 0)
 
     def source(self, task: Task) -> str:
-        """See `Benchmark.source`: a question and its sub-questions."""
         return task.id.partition(":")[0]
 
     def simulator_messages(self, seed: Task, statistics: SeedStatistics) -> list[Message]:
@@ -127,16 +125,13 @@ class Bamboogle(Published):
         return generations.write(task)
 
     def agent_answer(self, task: Task) -> str:
-        """See `Benchmark.agent_answer`; this answer ends an episode."""
         return f"<answer>{task.answer['answers'][0]}</answer>"
 
     def agent_answers(self, task: Task) -> list[str]:
-        """See `Benchmark.agent_answers`: a search for each step, if any, then the answer."""
         steps = task.answer["steps"] if self.is_interactive(task) else []
         return [*(search_answer(step["question"]) for step in steps), self.agent_answer(task)]
 
     def is_interactive(self, task: Task) -> bool:
-        """See `Benchmark.is_interactive`: in search mode, if the task has steps to find."""
         return self.episodes and bool(task.answer["steps"])
 
     def episode(self, task: Task) -> SearchEpisode:
@@ -144,15 +139,10 @@ class Bamboogle(Published):
         return SearchEpisode(self.agent_messages(task), task.answer["steps"], finish)
 
     def read(self, text: str, seed: Task) -> Task | Rejection:
-        """See `generation.read`."""
         return generations.read(text, seed)
 
     def fault(self, task: Task) -> Rejection | None:
-        """See `Benchmark.fault`: the reasons of `generation.fault`, and WRONG_ANSWER.
-
-        Whether a generated answer is true cannot be checked without a source.  Only the steps must lead
-        to it, and the question must not contain it.
-        """
+        """Whether a generated answer is true cannot be checked without a source; see `generation.fault`."""
         if rejection := generations.fault(task) or super().fault(task):
             return rejection
         return self._search_fault(task) if self.episodes else None
@@ -168,23 +158,19 @@ class Bamboogle(Published):
         return None
 
     def canonical(self, task: Task) -> str:
-        """See `Benchmark.canonical`: the question without case, punctuation and white space."""
         return letters(prompts.question(task))
 
     def signature(self, task: Task) -> str:
-        """See `Benchmark.signature`: the question's words except names, numbers and the commonest words."""
+        """The question's words except names, numbers and the commonest words."""
         words = re.findall(r"\w+", self.text(task))
         return " ".join(word for word in words if word.islower() and word not in _COMMON)
 
     def difficulty(self, task: Task) -> float:
-        """See `Benchmark.difficulty`: the number of hops."""
+        """The number of hops."""
         return float(len(task.answer["steps"]) or 1)
 
     def requests(self, task: Task) -> list[tuple[str, list[str]]]:
-        """See `Benchmark.requests`: the question and its sub-questions, each with all its answers.
-
-        An additional answer does not make a new question, and half of a question gives it away.
-        """
+        """The question and its sub-questions, which give half of it away, each with all its answers."""
         asked = [(self.text(task), task.answer["answers"])]
         asked += [(step["question"], step["answers"]) for step in task.answer["steps"]]
         return [(question, [normalize(answer)]) for question, of in asked for answer in of]
@@ -202,7 +188,6 @@ class Bamboogle(Published):
         return dataclasses.replace(score, detail={**score.detail, **judged})
 
     def aggregate(self, results: Sequence[tuple[Task, Score]]) -> dict[str, float]:
-        """See `scoring.official_metrics`."""
         return scoring.official_metrics(results)
 
 

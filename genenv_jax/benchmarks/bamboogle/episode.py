@@ -30,11 +30,9 @@ _COMMON = frozenset(
 
 
 class SearchEpisode(Episode):
-    """A question, searches and an answer.
+    """A question, searches (`<search>query</search>`) and an answer; the tag that is closed first decides.
 
-    Each of the agent's answers is a search, `<search>query</search>`, or the final answer.  The tag that is
-    closed first decides.  The first search beyond `MAX_SEARCHES` finds nothing; the next one ends the episode
-    without an answer.
+    The first search beyond `MAX_SEARCHES` finds nothing; the next one ends the episode without an answer.
 
     Args:
       opening: the messages that the agent reads first.
@@ -99,13 +97,7 @@ def _query(answer: str) -> str | None:
 
 
 def find(query: str, steps: Sequence[Mapping[str, Any]], found: set[int]) -> int | None:
-    """The index of the sub-question most similar to the query; None if none is similar enough.
-
-    Args:
-      query: the agent's search query.
-      steps: sub-questions, [{"question", "answers"}, ...].
-      found: indices of the sub-questions found so far.
-    """
+    """The index of the sub-question most similar to the query, given those found; None if none is."""
     best, best_value = None, 0.0
     for index, step in enumerate(steps):
         if index and index - 1 not in found and not _names(query, steps[index - 1]["answers"]):

@@ -1,7 +1,7 @@
 """An optional judge: a language model behind an OpenAI-compatible endpoint.
 
-Two answers can mean the same without sharing a word ("1944" and "the year of D-Day"), so some papers let a
-model decide.  The verdict is a separate metric and needs the package `openai`, which is imported on use.
+Two answers can mean the same without sharing a word.  The verdict is a separate metric and needs the package
+`openai`, which is imported on use.
 """
 
 from __future__ import annotations
@@ -42,11 +42,7 @@ def read_verdict(text: str) -> bool:
 class EndpointJudge:
     """Asks a model at temperature 0; the client is created on first use, so the judge can be pickled.
 
-    The API key comes from $OPENAI_API_KEY, if set.
-
-    Args:
-      url: base URL of an OpenAI-compatible endpoint, for example http://localhost:8000/v1.
-      model: the model's name at that endpoint.
+    The API key comes from $OPENAI_API_KEY, if set.  `url`: see `Bamboogle.judge_url`.
     """
 
     def __init__(self, url: str, model: str):

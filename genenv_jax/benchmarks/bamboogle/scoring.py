@@ -34,8 +34,7 @@ def extract(text: str) -> str:
 
     Pairs are matched from the left, each opening tag with the next closing tag, as in Search-R1.
     """
-    found = text
-    position = 0
+    found, position = text, 0
     while True:
         start = text.find(_OPEN_TAG, position)
         end = text.find(_CLOSE_TAG, start + len(_OPEN_TAG)) if start >= 0 else -1
@@ -76,8 +75,7 @@ def _words(found: str, expected: str) -> tuple[float, float, float]:
 def score(golds: Sequence[str], answer: str, reward: str) -> Score:
     """Success is exact match; the reward is the measure named `reward`.  `detail` has all measures.
 
-    A wrong answer has the reason "no_answer_tag" if the whole text was taken as the answer, which is seldom
-    intended.
+    The reason of a wrong answer is "no_answer_tag" if the whole text was taken as the answer.
     """
     rejection = check_text(answer, MAX_CHARS)
     if rejection:

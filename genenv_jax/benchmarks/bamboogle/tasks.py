@@ -30,47 +30,26 @@ def splits(directory: pathlib.Path) -> dict[str, list[Task]]:
 
 
 def load(directory: pathlib.Path, origin: str = "eval", verify_files: bool = False) -> list[Task]:
-    """All questions, in the order of the file.
+    """All questions, in the order of the file, with ids `bamboogle_1` ...
 
-    Args:
-      directory: what `find_directory` returns.
-      origin: `Task.origin` of the loaded tasks.
-      verify_files: check the file against the table of published files.
-
-    Returns:
-      Tasks with ids `bamboogle_1` ...; `answer` is {"answers": [...], "steps": [{"question",
-      "answers"}, {"question", "answers"}]}.
-
-    Raises:
-      FileNotFoundError: the file is missing.
-      ValueError: a record is malformed; names it as file:record.
+    `Task.answer` is {"answers": [...], "steps": [{"question", "answers"}, {"question", "answers"}]}.  Raises
+    FileNotFoundError, or ValueError naming a malformed record.
     """
     if verify_files:
         data_files.verify("bamboogle", directory, [FILE])
     tasks = []
-    for index, (where, entry) in enumerate(read_list(directory / FILE)):
+    for index, (where, entry) in enumerate(read_list(directory / FILE), 1):
         steps = [
             {"question": _text(entry, f"Q{n}", where), "answers": _texts(entry, f"A{n}", where)}
             for n in (1, 2)
         ]
-        tasks.append(
-            make_task(
-                f"bamboogle_{index + 1}",
-                _text(entry, "Question", where),
-                [_text(entry, "Answer", where)],
-                steps,
-                origin=origin,
-            )
-        )
+        question, answer = (_text(entry, name, where) for name in ("Question", "Answer"))
+        tasks.append(make_task(f"bamboogle_{index}", question, [answer], steps, origin=origin))
     return tasks
 
 
 def make_task(
-    task_id: str,
-    question: str,
-    answers: list[str],
-    steps: list[dict[str, Any]],
-    **fields: Any,
+    task_id: str, question: str, answers: list[str], steps: list[dict[str, Any]], **fields: Any
 ) -> Task:
     """A task from one question; `steps` are its sub-questions ([] for a one-hop question)."""
     return Task(

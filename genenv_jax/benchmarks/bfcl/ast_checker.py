@@ -2,10 +2,8 @@
 
 The rules of `check` are those of `bfcl_eval/eval_checker/ast_eval/ast_checker.py` (BFCL v4, Apache-2.0),
 reimplemented from their description with the official error words.  Where the official code raises (a
-malformed schema, an int that overflows a float), `check` reports CHECKER_ERROR.
-
-`check_in_order` is our own stricter rule for calls that are meant to be executed: for them the case and
-punctuation of strings matter, and often the order of the calls.
+malformed schema, an int that overflows a float), `check` reports CHECKER_ERROR.  `check_in_order` is our own
+stricter rule for calls that are meant to be executed.
 
 Data shapes:
   tools         [{"name", "parameters": {"type": "dict", "properties": {...}, "required": [...]}}]
@@ -66,16 +64,10 @@ _Standard = Callable[[str], str]  # normalizes a string for comparison
 
 
 def convert(value: Any, schema: Mapping[str, Any], language: str) -> Any:
-    """Converts an argument for comparison: Java and JavaScript source text becomes a Python value.
+    """An argument for comparison: Java and JavaScript source text becomes a Python value.
 
-    Args:
-      value: decoded argument; source text for Java and JavaScript.
-      schema: the parameter's schema ("type", and "items" for nested types).
-      language: "python" (returned unchanged), "java" or "javascript".
-
-    Raises:
-      TypeError: a Java or JavaScript argument that is not text.
-      KeyError, NotImplementedError, ValueError: a type that the language lacks.
+    Raises TypeError for source that is not text; KeyError, NotImplementedError or ValueError for a type in
+    `schema` that the language lacks.
     """
     if language == "python":
         return value
@@ -101,13 +93,9 @@ def check(
     """Checks decoded calls against a ground truth; total.
 
     Args:
-      tools: function descriptions shown to the agent.
-      calls: decoded calls, each {name: arguments}.
-      ground_truth: acceptable calls.
       kind: "simple" (one call, the first tool), "multiple" (one call, the tool that the ground
         truth names) or "parallel" (each acceptable call takes the first call that satisfies it,
         in any order).
-      language: "python", "java" or "javascript".
 
     Returns:
       "" if the calls are accepted, else the official `error_type`.
@@ -248,9 +236,8 @@ def _check_argument(
     types = TYPES[language]
     declared = schema["type"]
     expected_type = types[declared]
-    nested_type = None
-    if declared in NESTED_TYPES[language]:
-        nested_type = types[schema["items"]["type"]]
+    is_nested = declared in NESTED_TYPES[language]
+    nested_type = types[schema["items"]["type"]] if is_nested else None
     if language in _SOURCE and type(value) is not str:
         return _NOT_SOURCE[language]
     value = convert(value, schema, language)
@@ -274,11 +261,6 @@ def _check_argument(
     return "" if value in options else "value_error:others"
 
 
-def _option_type(options: list[Any]) -> type | None:
-    """Type of the first option that is not "may be left out"."""
-    return next((type(option) for option in options if option != ""), None)
-
-
 def _check_type(
     value: Any, options: list[Any], expected: type, nested: type | None
 ) -> tuple[str, bool]:
@@ -288,7 +270,7 @@ def _check_type(
     schema's means that a variable or an expression is expected; its type is accepted too.
     Elements are checked one level deep.
     """
-    option_type = _option_type(options)
+    option_type = next((type(option) for option in options if option != ""), None)
     is_variable = option_type is not None and option_type is not expected
     error = "type_error:simple"
     if type(value) is expected:

@@ -1,9 +1,8 @@
 """Runs BFCL's stateful classes (a file system, a ticket desk, ...) without `eval`.
 
 The classes are the official ones, from the package `bfcl-eval`.  Its dependencies pin versions that conflict
-with JAX, and its classes need only `mpmath`, so it is installed without its dependencies (`INSTALL`).  Only
-the modules of the classes are imported; the package's models, network code and result directories are not
-touched.
+with JAX, and its classes need only `mpmath`, so it is installed without them (`INSTALL`).  Only the modules
+of the classes are imported.
 
 The official code (`eval_checker/multi_turn_eval/multi_turn_utils.py`) turns each decoded call back into text,
 prefixes every method name with the name of its object and passes the text to `eval`.  Here a call is looked
@@ -31,7 +30,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from genenv_jax.benchmarks.base import TOO_LONG, UNPARSABLE, Rejection
-from genenv_jax.benchmarks.safe_parse import MAX_CHARS, MAX_DEPTH, parse_calls
+from genenv_jax.benchmarks.safe_parse import MAX_CHARS, parse_calls
 
 INSTALL = "pip install --no-deps bfcl-eval==2026.3.23 && pip install mpmath==1.3.0"
 
@@ -103,25 +102,16 @@ class _Entries:
 
 def decode(
     text: str,
-    max_chars: int = MAX_CHARS,
-    max_depth: int = MAX_DEPTH,
     max_calls: int = 128,
     parameter_order: Mapping[str, Sequence[str]] | None = None,
 ) -> list[Call] | Rejection:
     """Reads an agent's answer like `default_decode_execute_prompting` and the official executor.
 
     As in the official code, a dictionary whose values are all dictionaries is read as a nested call, and an
-    empty dictionary makes the answer undecodable.
-
-    Args:
-      text: the model's answer.
-      max_chars: longest text, in characters.
-      max_depth: deepest nesting of brackets.
-      max_calls: most calls in one answer (the longest reference answer has 34).
-      parameter_order: see `safe_parse.parse_calls`; None drops positional arguments, like the official
-        decoder.
+    empty dictionary makes the answer undecodable.  The longest reference answer has 34 calls.
+    `parameter_order`: see `safe_parse.parse_calls`.
     """
-    calls = parse_calls(text, max_chars, max_depth, parameter_order)
+    calls = parse_calls(text, parameter_order=parameter_order)
     if isinstance(calls, Rejection):
         return calls
     if len(calls) > max_calls:
@@ -141,10 +131,7 @@ def as_calls(parsed: Sequence[Mapping[str, Mapping[str, Any]]]) -> list[Call]:
 
 
 def reference(calls: Sequence[str], order: Mapping[str, Sequence[str]]) -> list[Call]:
-    """The calls of a reference answer, with positional arguments bound by `order`.
-
-    Raises ValueError if they do not parse.
-    """
+    """Reference calls, positional arguments bound by `order`; ValueError if they do not parse."""
     parsed = parse_calls(f"[{', '.join(calls)}]", 1 << 20, parameter_order=order)
     if isinstance(parsed, Rejection):
         raise ValueError(f"reference calls do not parse: {parsed.detail}")
@@ -190,12 +177,9 @@ Scenario = Mapping[str, Any]  # made by `scenario`
 def scenario(
     classes: Sequence[str], config: Mapping[str, Any], long_context: bool = False
 ) -> dict[str, Any]:
-    """The starting point of a conversation's objects, as JSON.
+    """The starting point of a conversation's objects, as JSON: names of classes, and their initial states.
 
-    Args:
-      classes: names of the classes, in the order of the record.
-      config: initial states by class name (`initial_config` of the record).
-      long_context: whether the objects pad their results (the long_context category).
+    `long_context`: whether the objects pad their results.
     """
     return {"classes": list(classes), "config": dict(config), "long_context": long_context}
 
@@ -212,16 +196,12 @@ class _Consulted(dict):
         return super().__getitem__(key)
 
     def get(self, key, default=None):
-        """See `dict.get`."""
         self.keys_read.add(key)
         return super().get(key, default)
 
 
 def keys_read(name: str, config: Mapping[str, Any]) -> set[str]:
-    """The keys that a class looks up in its initial state, including absent ones.
-
-    Raises ValueError if the state does not load.
-    """
+    """The keys that a class looks up in its state, including absent ones; ValueError if it does not load."""
     if name == _STATELESS:
         return set()
     noted = _Consulted(copy.deepcopy(dict(config)))
@@ -243,13 +223,9 @@ def _load(made: Any, name: str, state: dict[str, Any], long_context: bool) -> No
 
 
 class Backends:
-    """A set of stateful objects that calls are executed on.
+    """A set of stateful objects that calls are executed on; `scenario` has their classes and initial states.
 
-    Args:
-      scenario: classes and initial state, see `scenario`.
-
-    Raises:
-      ValueError: the package is missing, a class is unknown or a state cannot be loaded.
+    Raises ValueError: the package is missing, a class is unknown or a state cannot be loaded.
     """
 
     def __init__(self, scenario: Scenario):

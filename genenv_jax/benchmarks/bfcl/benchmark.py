@@ -12,25 +12,20 @@ Scoring rule by category:
                       response are compared.  Unneeded calls cost reward (`multi_turn.score_turn`).
                       Metrics are named `<category>_turn_state`.
       "turn_static"   the same protocol without execution: the calls must be the reference calls in the
-                      same order, with identical strings (`ast_checker.check_in_order`).  So equivalent
-                      detours fail, and so does any reordering, even of independent calls.  Metrics are
-                      named `<category>_static_match`.
+                      same order, with identical strings (`ast_checker.check_in_order`).  Metrics are named
+                      `<category>_static_match`.
 
 The paper scores turns independently and does not publish how it compares them.  "turn_state" and
 "conversation" execute calls with the package bfcl-eval (`backends.INSTALL`); `configs/bfcl.py` chooses
-"turn_state" if it is installed.  "turn_static", the default of the class, needs no package and can also judge
-generated tasks with new functions, which nothing can execute.  Under "turn_state" a generated task keeps its
-seed's functions and must fit its seed's state, of which the simulator sees only part.
+"turn_state" if it is installed.  "turn_static" needs no package and can also judge generated tasks with new
+functions, which nothing can execute.  Under "turn_state" a generated task keeps its seed's functions and must
+fit its seed's state, of which the simulator sees only part.
 
-With `episodes`, agents train on whole conversations: the seeds are conversations, played in episodes that
-only grow (`episode`), and the simulator writes whole conversations with state, requests and calls
-(`conversations`), which are validated by execution (`soundness`).
+With `episodes`, agents train on whole conversations in episodes that only grow (`episode`).  The simulator
+writes them with state, requests and calls; they are validated by execution (`soundness`).
 
-`turns` handles tasks that are answered once, `conversations` handles whole conversations; the class
-delegates each task to one of them.
-
-`version` selects the records, "v3" or "v4".  Both use the rules of v4 (bfcl-eval 2026.3.23); only the data
-and the aggregates of v3 are its own.
+Tasks that are answered once are delegated to `turns`, whole conversations to `conversations`.  Both versions
+of the records use the rules of v4 (bfcl-eval 2026.3.23); only the data and the aggregates of v3 are its own.
 """
 
 from __future__ import annotations
@@ -58,6 +53,7 @@ from genenv_jax.benchmarks.bfcl import (
     backends,
     conversations,
     episode,
+    multi_turn,
     prompts,
     source_calls,
     tasks,
@@ -88,18 +84,16 @@ class BFCL(Published, ToolBenchmark):
     """BFCL tasks, prompts and scoring; a `Benchmark`.
 
     Args, in addition to those of `Published`:
-      version: version of the records, "v3" or "v4"; see above.
+      version: version of the records, "v3" or "v4".
       multi_turn_rule: how multi-turn categories are scored, see above.  Under "conversation" the seeds
-        are turns with the rule "turn_state": the simulator varies one request at a time.
+        are turns with the rule "turn_state".
       episodes: use whole conversations as seeds and as generated tasks instead.  Requires the rule
         "conversation", multi-turn seed categories and `shots` 0.
       seed_categories: categories to train on.
       eval_categories: categories to hold out.  A category named in both is split by a stable hash
-        of its official ids; the turns of a conversation, and its versions in the multi-turn
-        categories (they ask the same), stay on the same side.
-      seed_fraction: share of such a category that becomes seeds.  0.75 gives 540 of the 731 turns
-        of v4's multi_turn_long_context (539 after `tasks` has dropped a duplicate); the paper
-        trains on 544 base samples.
+        (`tasks.split_key`).
+      seed_fraction: share of such a category that becomes seeds.  0.75 gives 539 of the 731 turns
+        of v4's multi_turn_long_context; the paper trains on 544 base samples.
       reward: "exact", or "graded": in training, wrong calls of single turns and under "turn_static" earn
         part of the reward, at most half (`graded`).
     Raises:
@@ -126,7 +120,13 @@ class BFCL(Published, ToolBenchmark):
         check_shares(seed_fraction=self.seed_fraction)
         check_choice("reward", self.reward, REWARDS)
         rule = MULTI_TURN_RULES[self.multi_turn_rule]
-        self._check_episodes(rule)
+        if self.episodes:
+            if rule != CONVERSATION:
+                given = f"episodes = True, multi_turn_rule = {self.multi_turn_rule!r}"
+                raise ValueError(f"{given}: expected 'conversation'")
+            check_names("seed_categories, with episodes", self.seed_categories, MULTI_TURN)
+            if self.shots:
+                raise ValueError(f"shots = {self.shots}: expected 0 with episodes, which have none")
         in_turns = rule == CONVERSATION and not self.episodes
         self._rules = {"seed": TURN_STATE if in_turns else rule, "eval": rule}
         trains_on_turns = all(name in MULTI_TURN for name in self.seed_categories)
@@ -143,17 +143,6 @@ class BFCL(Published, ToolBenchmark):
         self.isolated = self._executes or reads_source
         self.categories = {"seed": tuple(self.seed_categories), "eval": tuple(self.eval_categories)}
         self._held_out_requests: frozenset[str] | None = None
-
-    def _check_episodes(self, rule: str) -> None:
-        if not self.episodes:
-            return
-        if rule != CONVERSATION:
-            raise ValueError(
-                f"episodes = True, multi_turn_rule = {self.multi_turn_rule!r}: expected 'conversation'"
-            )
-        check_names("seed_categories, with episodes", self.seed_categories, MULTI_TURN)
-        if self.shots:
-            raise ValueError(f"shots = {self.shots}: expected 0 with episodes, which have none")
 
     def load(self, split: str) -> list[Task]:
         """Loads tasks; held-out tasks are kept even if their reference is contradictory."""
@@ -172,21 +161,17 @@ class BFCL(Published, ToolBenchmark):
             self._rules[split],
             self.verify_files,
         )
-        return [task for task in loaded if self._belongs(task, split)]
-
-    def _belongs(self, task: Task, split: str) -> bool:
-        other = self.categories["eval" if split == "seed" else "seed"]
-        is_turn = task.category in MULTI_TURN
-        shared = task.category in other or (
-            is_turn and any(category in MULTI_TURN for category in other)
-        )
-        if not shared:
-            return True
-        position = stable_position(self.source(task))
-        return (position < self.seed_fraction) == (split == "seed")
+        shared = set(self.categories["eval" if split == "seed" else "seed"])
+        if shared & {*MULTI_TURN}:
+            shared |= {*MULTI_TURN}
+        return [
+            task
+            for task in loaded
+            if task.category not in shared
+            or (stable_position(self.source(task)) < self.seed_fraction) == (split == "seed")
+        ]
 
     def _of(self, task: Task) -> types.ModuleType:
-        """The module that handles the task: `turns` or `conversations`."""
         return conversations if self.is_interactive(task) else turns
 
     def prompt(self, task: Task) -> list[Message]:
@@ -199,45 +184,39 @@ class BFCL(Published, ToolBenchmark):
         return self.call_form if shown else ""
 
     def own_form(self, task: Task, answer: str) -> str:
-        """See `Benchmark.own_form`: calls that are executed as `[f(x=1)]`; `verdict` reads others itself."""
+        """Calls that are executed as `[f(x=1)]`; `verdict` reads others itself."""
         executed = self.call_form and task.answer["rule"] == TURN_STATE
         return as_python(answer, task.tools) if executed else answer
 
     def source(self, task: Task) -> str:
-        """See `Benchmark.source`: shared by the turns of a conversation in all multi-turn categories."""
         return tasks.split_key(task.id)
 
     def simulator_messages(self, seed: Task, statistics: SeedStatistics) -> list[Message]:
-        """See `Benchmark.simulator_messages`."""
         return self._of(seed).simulator_messages(seed, statistics)
 
     def simulator_answer(self, task: Task, seed: Task | None = None) -> str:
-        """See `Benchmark.simulator_answer`; unchanged tools are written as the word `same`."""
         same = task.answer["same_tools"] if seed is None else task.tools == seed.tools
         return self._of(task).write(task, same)
 
     def agent_answer(self, task: Task) -> str:
-        """See `Benchmark.agent_answer`; for a conversation, the text that `verdict` reads."""
         answer = self._of(task).agent_answer(task)
         form = "" if self.is_interactive(task) else self._form(task)
         return turns.in_form(task, answer, form) if form else answer
 
     def agent_answers(self, task: Task) -> list[str]:
-        """See `Benchmark.agent_answers`: for a conversation, the calls of each turn and its end."""
         if self.is_interactive(task):
             answers, form = episode.reference_answers(task.answer), self._form(task)
             return [prompts.in_form(said, form) for said in answers] if form else answers
         return super().agent_answers(task)
 
     def read(self, text: str, seed: Task) -> Task | Rejection:
-        """See `turns.read` and `conversations.read`."""
         return self._of(seed).read(text, seed)
 
     def fault(self, task: Task) -> Rejection | None:
         """Reasons: those of `turns.fault` and `soundness.fault`, WRONG_ANSWER, UNPARSABLE, CONTAMINATED.
 
-        If whole conversations are held out, a task must not repeat any of their requests; `canonical` cannot
-        detect this, because it differs between a conversation and a turn.
+        A request of a held-out conversation must not be repeated, which `canonical` cannot detect: it differs
+        between a conversation and a turn.
         """
         whole = self.is_interactive(task)
         if (task.origin == "generated" or not whole) and self._is_held_out_request(task):
@@ -263,69 +242,53 @@ class BFCL(Published, ToolBenchmark):
         return any(letters(request) in self._held_out_requests for request in asked)
 
     def canonical(self, task: Task) -> str:
-        """See `Benchmark.canonical`.
+        """The request, all of a conversation, as `letters`, the names of the tools and of those to call.
 
-        The latest request (for a conversation, all requests) without case, punctuation or white space,
-        the sorted tool names, and the sorted names of the functions to call.  Argument values are left out on
-        purpose: BFCL accepts several for most parameters, and a restated evaluation task must be detected
-        whichever value it uses.
+        Argument values are left out: BFCL accepts several for most parameters, and a restated evaluation
+        task must be detected whichever it uses.
         """
         tools = sorted(tool["name"] for tool in task.tools)
         called = sorted(task.answer.get("functions") or self._calls(task))
         return json.dumps([letters(self.text(task)), tools, called], ensure_ascii=False)
 
     def text(self, task: Task) -> str:
-        """See `Benchmark.text`: the latest request; for a conversation, all requests."""
         return self._of(task).text(task)
 
     def requests(self, task: Task) -> list[tuple[str, list[str]]]:
-        """See `Benchmark.requests`: for a conversation, the request of each turn with its calls."""
         return self._of(task).requests(task)
 
     def signature(self, task: Task) -> str:
-        """See `Benchmark.signature`: the sorted names of the functions to call; "" if there are none.
-
-        Turn by turn for conversations, if `episodes` is set.
-        """
+        """The sorted names of the functions to call; turn by turn for conversations, if `episodes` is set."""
         if self.episodes and self.is_interactive(task):
             return " | ".join(" ".join(names) for _, names in self.requests(task))
         return " ".join(sorted(self._calls(task)))
 
     def skills(self, task: Task) -> Collection[str]:
-        """See `Benchmark.skills`: the names of the functions to call."""
         return set(self._calls(task))
 
     def difficulty(self, task: Task) -> float:
-        """See `Benchmark.difficulty`: the number of calls."""
         return float(len(self._calls(task)))
 
     def _calls(self, task: Task) -> list[str]:
         return [name for _, names in self.requests(task) for name in names]
 
     def grounding(self, task: Task) -> Rejection | str:
-        """See `Benchmark.grounding`, `turns.grounding` and `soundness.grounding`."""
         try:
             return self._of(task).grounding(task)
         except MALFORMED:
             return UNDECIDED
 
     def verdict(self, task: Task, answer: str) -> Score:
-        """See `turns.score`.
-
-        A whole conversation, which an agent plays with `episode`, is scored from the form of the official
-        result files: JSON, a list of turns, each a list of the agent's answers as text.
-        """
+        """`turns.score`; a conversation in the form of the official result files by `score_transcript`."""
         if self.is_interactive(task):
-            return conversations.score(task, answer)
+            return multi_turn.score_transcript(task, answer)
         graded = self.reward == GRADED and task.origin != "eval"
         return turns.score(task, answer, bool(self.call_form), graded)
 
     def is_interactive(self, task: Task) -> bool:
-        """See `Benchmark.is_interactive`: true for whole conversations."""
         return task.answer["rule"] == CONVERSATION
 
     def episode(self, task: Task) -> Episode:
-        """See `Benchmark.episode`; raises ValueError if calls cannot be executed."""
         kind = episode.GrowingEpisode if self.episodes else episode.ShortenedEpisode
         return kind(task, self._form(task))
 
@@ -347,7 +310,6 @@ class BFCL(Published, ToolBenchmark):
         return facts
 
     def aggregate(self, results: Sequence[tuple[Task, Score]]) -> dict[str, float]:
-        """See `Benchmark.aggregate` and `metrics.official_metrics`."""
         by_category: dict[str, list[float]] = defaultdict(list)
         for task, score in results:
             rule = task.answer["rule"]

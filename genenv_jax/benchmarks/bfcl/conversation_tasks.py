@@ -7,6 +7,7 @@ request of its own (`populate_test_cases_with_predefined_functions` of bfcl_eval
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
@@ -15,6 +16,7 @@ from genenv_jax.benchmarks.bfcl import prompts
 from genenv_jax.benchmarks.bfcl.backends import CLASSES, Scenario, scenario
 from genenv_jax.benchmarks.bfcl.categories import CONVERSATION, TURN_STATE
 from genenv_jax.benchmarks.bfcl.files import Files, answer_of, messages, tool
+from genenv_jax.benchmarks.bfcl.fitting import results_message
 from genenv_jax.benchmarks.bfcl.multi_turn import reference_results
 from genenv_jax.benchmarks.bfcl.schemas import ground_truth_of, parameter_order
 from genenv_jax.benchmarks.records import field
@@ -26,16 +28,9 @@ _Tools = Sequence[Mapping[str, Any]]
 def read(files: Files, category: str, origin: str, rule: str) -> Iterator[Task]:
     """The conversations of a multi-turn category as tasks, in the order of the file.
 
-    A whole conversation has the messages of its first turn and the tools known at that point; its
-    answer also lists the functions announced later, as "withheld".
-
-    Args:
-      files: the files to read.
-      category: official name.
-      origin: `Task.origin`.
-      rule: CONVERSATION gives one task per conversation, STATIC_MATCH and TURN_STATE one per turn.
-    Raises:
-      FileNotFoundError or ValueError, naming file and line.
+    `rule` CONVERSATION gives one task per conversation, with the messages of its first turn and the tools
+    known at that point; its answer lists the functions announced later as "withheld".  STATIC_MATCH and
+    TURN_STATE give one task per turn.  Raises FileNotFoundError or ValueError, naming file and line.
     """
     documents: dict[str, list[dict[str, Any]]] = {}
     answers = files.answers(category)
@@ -144,11 +139,7 @@ def _turns(whole: Task, added: Sequence[_Tools], rule: str, where: str) -> Itera
     answers cannot be assigned to requests (multi_turn_base_154 of v3).  A turn is skipped too if its
     reference calls a function that is announced only later (multi_turn_miss_func_49, turn 1).
 
-    Args:
-      whole: the conversation.
-      added: functions announced at each turn.
-      rule: STATIC_MATCH or TURN_STATE.
-      where: location of its answer, for error messages.
+    `added`: functions announced at each turn; `where`: location of the answer, for error messages.
     """
     spec = whole.answer
     if len(spec["calls"]) != len(spec["turns"]):
@@ -166,7 +157,14 @@ def _turns(whole: Task, added: Sequence[_Tools], rule: str, where: str) -> Itera
         known = {entry["name"] for entry in tools}
         if any(call.split("(")[0].strip() not in known for call in calls):
             continue
-        written, truth = _static_truth(calls, tools, f"{where}, turn {index}")
+        written = f"[{', '.join(calls)}]"
+        parsed = parse_calls(written, parameter_order=parameter_order(tools))
+        if isinstance(parsed, Rejection):
+            detail = f"reference calls do not parse: {parsed.detail}"
+            raise ValueError(f"{where}, turn {index}: {detail}")
+        truth = ground_truth_of(parsed, tools, "python", defaults_are_optional=True)
+        if isinstance(truth, Rejection):
+            raise ValueError(f"{where}, turn {index}: {truth.detail}")
         answer: dict[str, Any] = {
             "kind": "parallel",
             "language": "python",
@@ -180,30 +178,14 @@ def _turns(whole: Task, added: Sequence[_Tools], rule: str, where: str) -> Itera
                 "history": [list(earlier) for earlier in spec["calls"][:index]],
                 "calls": list(calls),
             }
-        yield Task(
-            id=f"{whole.id}:turn{index}",
-            benchmark=whole.benchmark,
-            category=whole.category,
-            messages=history,
-            tools=tuple(tools),
-            answer=answer,
-            origin=whole.origin,
+        task_id = f"{whole.id}:turn{index}"
+        yield dataclasses.replace(
+            whole, id=task_id, messages=history, tools=tuple(tools), answer=answer
         )
         history += ({"role": "assistant", "content": written},)
         if rule == TURN_STATE:
             names = [next(iter(call)) for call in truth]
-            history += (prompts.results_message(names, results[index]),)
-
-
-def _static_truth(calls: Sequence[str], tools: _Tools, where: str) -> tuple[str, list[Any]]:
-    written = f"[{', '.join(calls)}]"
-    parsed = parse_calls(written, parameter_order=parameter_order(tools))
-    if isinstance(parsed, Rejection):
-        raise ValueError(f"{where}: reference calls do not parse: {parsed.detail}")
-    truth = ground_truth_of(parsed, tools, "python", defaults_are_optional=True)
-    if isinstance(truth, Rejection):
-        raise ValueError(f"{where}: {truth.detail}")
-    return written, truth
+            history += (results_message(names, results[index]),)
 
 
 def tools_of(seed: Task) -> tuple[Mapping[str, Any], ...]:

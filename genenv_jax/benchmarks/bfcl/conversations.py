@@ -7,9 +7,8 @@ A simulator writes one JSON object:
     {"state": {"GorillaFileSystem": {"root": {"home": {"type": "directory", "contents": {}}}}},
      "turns": [{"request": "Make a folder named work.", "calls": "[mkdir(dir_name='work')]"}, ...]}
 
-"state" has the initial state of each stateful class, in the form of the data set's `initial_config`; missing
-keys take the class's defaults.  The classes and their functions are the seed's.  "turns" has the user's
-request of each turn, and the reference calls in the form that agents use.
+"state" has the initial state of each stateful class, in the form of the data set's `initial_config`.  The
+classes and their functions are the seed's.
 """
 
 from __future__ import annotations
@@ -25,12 +24,11 @@ from genenv_jax.benchmarks.base import (
     UNPARSABLE,
     Message,
     Rejection,
-    Score,
     SeedStatistics,
     Task,
     chat,
 )
-from genenv_jax.benchmarks.bfcl import multi_turn, prompts, soundness
+from genenv_jax.benchmarks.bfcl import prompts, soundness
 from genenv_jax.benchmarks.bfcl.backends import (
     Backends,
     Call,
@@ -52,6 +50,7 @@ from genenv_jax.benchmarks.bfcl.episode import (
     MAX_ANSWER_CALLS,
     TOO_MANY_CALLS,
 )
+from genenv_jax.benchmarks.bfcl.fitting import shortened
 from genenv_jax.benchmarks.bfcl.schemas import ground_truth_of, parameter_order
 from genenv_jax.benchmarks.bfcl.soundness import BAD_STATE
 from genenv_jax.benchmarks.safe_parse import check_text, parse_calls, parse_json
@@ -77,15 +76,11 @@ must change something, or find out what was not known before. Every value in a c
 up to then, or in what the calls before it returned. What a turn asks for must be asked for in words: not by \
 naming its functions, and so that no other calls, and no other order of them, would serve as well (say what \
 comes first, and what then)."""
-_EXAMPLE = {
-    "state": {"ClassName": {"key": "value"}},
-    "turns": [
-        {
-            "request": "what the user wants first",
-            "calls": "[name(parameter='value'), second_name(count=2)]",
-        }
-    ],
+_TURN = {
+    "request": "what the user wants first",
+    "calls": "[name(parameter='value'), second_name(count=2)]",
 }
+_EXAMPLE = {"state": {"ClassName": {"key": "value"}}, "turns": [_TURN]}
 _HEADING_CHARS = 100  # total, of the headings in the simulator's message
 _MAX_TURNS = 8
 _MAX_REQUEST = 1_200  # characters per turn
@@ -94,10 +89,9 @@ _MAX_STATE = 8_192  # characters of the initial state as JSON
 
 
 def write(task: Task, same_tools: bool = True) -> str:
-    """The inverse of `read`, if every turn of the task has calls.
+    """The inverse of `read`, if every turn of the task has calls; else requests without calls are joined.
 
-    It omits the functions, which are always the seed's.  The request of a turn without calls is joined with
-    the next turn's.  State keys that the class does not read are left out.
+    State keys that the class does not read are left out.
     """
     spec = task.answer
     scenario = spec["scenario"]
@@ -209,7 +203,7 @@ def simulator_messages(seed: Task, statistics: SeedStatistics) -> list[Message]:
     record = success_record(statistics)
     least = len(prompts.tool_text(tools_of(seed), 0))
     space = prompts.MAX_CHARS - len(system) - len(record) - _HEADING_CHARS
-    task = f"Task:\n{prompts.shortened(write(seed), max(0, space - least))}"
+    task = f"Task:\n{shortened(write(seed), max(0, space - least))}"
     space = max(0, min(prompts.MAX_TOOL_CHARS, space - len(task)))
     functions = f"Functions, one a line:\n{prompts.tool_text(tools_of(seed), space)}"
     return chat(system, functions, task, record)
@@ -245,11 +239,4 @@ def fault(task: Task) -> Rejection | None:
     return soundness.fault(task) if task.origin == "generated" else None
 
 
-def grounding(task: Task) -> Rejection | str:
-    """See `soundness.grounding`."""
-    return soundness.grounding(task)
-
-
-def score(task: Task, answer: str) -> Score:
-    """See `multi_turn.score_transcript`."""
-    return multi_turn.score_transcript(task, answer)
+grounding = soundness.grounding

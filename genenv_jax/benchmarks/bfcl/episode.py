@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from genenv_jax.benchmarks.base import EMPTY, Episode, Message, Rejection, Score, Task
-from genenv_jax.benchmarks.bfcl import prompts
+from genenv_jax.benchmarks.bfcl import fitting, prompts
 from genenv_jax.benchmarks.bfcl.backends import (
     Backends,
     Call,
@@ -40,12 +40,8 @@ _MAX_CALLS = 160  # calls per episode in training
 class _Conversation(Episode):
     """One conversation.  It ends at the first failed turn, which decides the verdict.
 
-    An answer that does not decode into calls ends the turn.
-
-    Args:
-      task: a task whose rule is "conversation".
-      opening: the first messages that the agent reads.
-      form: the call format of the chat template that shows the tools; "": they stand in the text.
+    An answer that does not decode into calls ends the turn.  `form` is the call format of the chat template
+    that shows the tools; "": they stand in the text.
     """
 
     def __init__(self, task: Task, opening: Sequence[Message], form: str):
@@ -66,8 +62,8 @@ class _Conversation(Episode):
         """Executes calls; returns the messages with their results, of about `max_chars` characters."""
         results = self._judge.run(calls)
         if self._form:
-            return prompts.tool_messages(results, max_chars)
-        return [prompts.results_message([call.name for call in calls], results, max_chars)]
+            return fitting.tool_messages(results, max_chars)
+        return [fitting.results_message([call.name for call in calls], results, max_chars)]
 
     def next_turn(self) -> Score | Sequence[Message]:
         """Ends the turn; returns the next turn's messages, or the score."""
@@ -98,7 +94,6 @@ class ShortenedEpisode(_Conversation):
         super().__init__(task, task.messages, form)
 
     def messages(self) -> list[Message]:
-        """See `Episode.messages`."""
         if self._form:
             return prompts.template_messages(self._task, self._form, self._messages)
         return prompts.agent_messages(self._task, log=self._messages)
@@ -109,11 +104,10 @@ class ShortenedEpisode(_Conversation):
         return prompts.readable(said) if isinstance(said, str) else ""
 
     def take(self, answer: str) -> Score | Sequence[Message]:
-        """See `Episode.take`."""
         calls = self.read(answer, MAX_CALLS)
         if isinstance(calls, Rejection) or not calls:
             return self.next_turn()
-        results = self.run(calls, prompts.RESULTS_CHARS)
+        results = self.run(calls, fitting.RESULTS_CHARS)
         self._step += 1
         if self._step > MAX_STEPS:
             # Aborted; the official evaluator detects this only by the number of turns.
@@ -123,10 +117,7 @@ class ShortenedEpisode(_Conversation):
 
 
 class GrowingEpisode(_Conversation):
-    """A conversation whose messages only grow.
-
-    It also ends at an answer that is not text or exceeds the limits, and at a turn's 21st answer with calls.
-    """
+    """It also ends at an answer that is not text or exceeds the limits, and at a turn's 21st with calls."""
 
     def __init__(self, task: Task, form: str = ""):
         opening = prompts.template_messages(task, form) if form else prompts.agent_messages(task)
@@ -134,7 +125,6 @@ class GrowingEpisode(_Conversation):
         self._calls = 0
 
     def take(self, answer: str) -> Score | Sequence[Message]:
-        """See `Episode.take`."""
         rejection = check_text(answer, MAX_ANSWER)
         if rejection and rejection.reason != EMPTY:
             return self.end(rejection.reason, valid=False)
@@ -143,20 +133,19 @@ class GrowingEpisode(_Conversation):
             return self.end(TOO_MANY_CALLS, valid=False)
         if isinstance(calls, Rejection) or not calls:
             following = self.next_turn()
-            return following if isinstance(following, Score) else prompts.merged(following)
+            return following if isinstance(following, Score) else fitting.merged(following)
         self._step += 1
         self._calls += len(calls)
         if len(calls) > MAX_ANSWER_CALLS or self._calls > _MAX_CALLS:
             return self.end(TOO_MANY_CALLS, valid=False)
         if self._step > MAX_STEPS:
             return self.end(FORCE_TERMINATED)
-        return prompts.merged(self.run(calls, MAX_OBSERVATION))
+        return fitting.merged(self.run(calls, MAX_OBSERVATION))
 
     def end(self, reason: str, valid: bool = True) -> Score:
         """The score.  In a success, as many unneeded calls are free as there are needed ones.
 
-        If the reference has r calls, each call beyond 2r costs 1 / (r + 1).  The official rules accept any
-        number of extra calls, so without this cost, calling every read-only function would pay.
+        Without a cost of the others, calling every read-only function would pay.
         """
         needed = sum(map(len, self._spec["calls"]))
         spared = spared_reward(self._calls, needed, free=needed)

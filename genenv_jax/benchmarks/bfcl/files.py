@@ -23,26 +23,15 @@ _ROLES = ("system", "user", "assistant")
 def find_directory(version: str, data_dir: str | os.PathLike[str] | None = None) -> pathlib.Path:
     """The directory that holds `BFCL_<version>_*.json`.
 
-    Args:
-      version: "v3" or "v4".
-      data_dir: the directory itself, or one that contains it as `<version>` or `bfcl/<version>`; see
-        `data_files.find`, also for None and "".
-
-    Raises:
-      FileNotFoundError: the files are in none of these places; names the places and the remedy.
+    `data_dir`: the directory itself, or one that contains it as `<version>` or `bfcl/<version>`; see
+    `data_files.find`, also for what it raises.
     """
     return data_files.find("bfcl", f"BFCL_{version}_*.json", data_dir, subdirectories=[version])
 
 
 @dataclasses.dataclass(frozen=True)
 class Files:
-    """The files of one version.
-
-    Attributes:
-      version: "v3" or "v4".
-      directory: the directory of this version.
-      verify: compare each file read with the table of published files.
-    """
+    """The files of one version; `verify`: compare each file read with the table of published files."""
 
     version: str
     directory: pathlib.Path
@@ -99,9 +88,7 @@ def tool(record: Any, where: str) -> dict[str, Any]:
     return {**record, "parameters": {"required": [], **parameters}}
 
 
-def answer_of(
-    answers: Mapping[str, tuple[str, list[Any]]], task_id: str, where: str
-) -> tuple[str, list[Any]]:
+def answer_of(answers: Mapping[str, Any], task_id: str, where: str) -> tuple[str, list[Any]]:
     """An entry of `Files.answers`; raises a ValueError naming `where` if there is none."""
     if task_id not in answers:
         raise ValueError(f"{where}: no possible_answer for {task_id}")

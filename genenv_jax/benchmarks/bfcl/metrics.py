@@ -17,17 +17,11 @@ _V4_MULTI_TURN = 0.3  # the remaining 0.4 is agentic
 
 
 def official_metrics(version: str, successes: Mapping[str, Sequence[float]]) -> dict[str, float]:
-    """Aggregates per-task successes.
-
-    Args:
-      version: "v3" or "v4".
-      successes: for each category, or `<category>_static_match` or `<category>_turn_state`, one 0.0 or 1.0
-        per task.
+    """Aggregates successes, 0.0 or 1.0 per task of each category (or `<category>_<rule>` of turns).
 
     Returns:
       The accuracy of each category under its own name, and
-        accuracy     mean over all scored tasks (the headline; with a single category, equal to its
-                     accuracy);
+        accuracy     mean over all scored tasks (the headline);
         simple       v4: mean of simple_python, simple_java, simple_javascript;
                      v3: named simple_ast, because `simple` is a category there;
         non_live     mean of simple, multiple, parallel, parallel_multiple (v3: and irrelevance);
@@ -36,11 +30,10 @@ def official_metrics(version: str, successes: Mapping[str, Sequence[float]]) -> 
         irrelevance_overall  v4: mean of irrelevance and live_irrelevance;
         multi_turn   mean of the four multi-turn categories as whole conversations;
         overall      v4: 0.1 non_live + 0.1 live + 0.1 irrelevance_overall + 0.3 multi_turn + 0.4 agentic;
-                     v3: (non_live + live + multi_turn) / 3.  Agentic (memory, web search) is not run
-                     and counts 0, and so does multi_turn if it was not scored, because the leaderboard
-                     counts missing parts as 0.  So a v4 overall is at most 0.6.
-      Any other aggregate is present only if all its parts were scored.  Turns scored on their own, statically
-      or by execution, never enter official aggregates.
+                     v3: (non_live + live + multi_turn) / 3.  Agentic (memory, web search), which is not
+                     run, and multi_turn, if it was not scored, count 0, as on the leaderboard.
+      Any other aggregate is present only if all its parts were scored.  Turns scored on their own never enter
+      official aggregates.
     """
     metrics = {name: mean(values) for name, values in sorted(successes.items()) if values}
     scored = [value for values in successes.values() for value in values]

@@ -2,8 +2,8 @@
 
 The rules are those of `multi_turn_checker` (bfcl_eval/eval_checker/multi_turn_eval) and of the loop around
 it (`inference_multi_turn_prompting`, bfcl_eval/model_handler/base_handler.py).  The agent and the reference
-each have their own objects.  In each turn the agent writes calls, sees their results and writes more, until
-an answer does not decode into calls.  Then the turn's reference calls are executed, and
+each have their own objects.  A turn ends with an answer that does not decode into calls.  Then its reference
+calls are executed, and
   1. the agent must have made a call, if there are reference calls;
   2. all public attributes of the agent's objects must equal the reference's;
   3. the agent's results of all turns so far must include each result of the turn's reference calls
@@ -49,11 +49,7 @@ _MAX_TRANSCRIPT = 131_072  # characters of all answers of a conversation as one 
 
 
 class Judge:
-    """Executes the agent's and the reference's calls side by side and compares them turn by turn.
-
-    Args:
-      scenario: the initial state of both.
-    """
+    """Executes the agent's and the reference's calls side by side and compares them turn by turn."""
 
     def __init__(self, scenario: Scenario):
         self._agent, self._reference = Backends(scenario), Backends(scenario)
@@ -84,9 +80,7 @@ class Judge:
             return EMPTY_TURN
         if not same_state(self._agent, self._reference):
             return STATE_MISMATCH
-        if collections.Counter(expected) - self._results:
-            return RESPONSE_MISMATCH
-        return ""
+        return RESPONSE_MISMATCH if collections.Counter(expected) - self._results else ""
 
 
 def _digest(result: str) -> bytes:
@@ -95,9 +89,10 @@ def _digest(result: str) -> bytes:
 
 
 def score_transcript(task: Task, answer: str) -> Score:
-    """Scores a whole conversation from JSON: a list of turns, each a list of answers as text.
+    """Scores a whole conversation from the JSON of the official result files.
 
-    A conversation whose number of turns differs from the reference's counts as aborted.
+    That is a list of turns, each a list of answers as text; another number of turns than the reference's
+    counts as aborted.
     """
     turns = parse_json(answer, _MAX_TRANSCRIPT)
     if isinstance(turns, Rejection):
@@ -130,10 +125,8 @@ def score_transcript(task: Task, answer: str) -> Score:
 def score_turn(task: Task, answer: str) -> Score:
     """Scores one turn alone, after the reference calls of the earlier turns.
 
-    The tools' parameter order binds positional arguments.  The state rule is as above; the response rule uses
-    only this turn's results.  Both rules accept any number of extra calls, so calling every read-only
-    function would often succeed.  The verdict follows the rules, but each unneeded call costs reward: with n
-    calls and r in the reference, a success has the reward max(0, 1 − max(0, n − r) / (r + 1)).
+    The state rule is as above; the response rule uses only this turn's results.  Both accept any number of
+    extra calls, so each unneeded call costs reward (`spared_reward`), but not success.
     """
     spec = task.answer
     calls = decode(answer, parameter_order=parameter_order(task.tools))
@@ -152,7 +145,7 @@ def score_turn(task: Task, answer: str) -> Score:
 
 
 def spared_reward(made: int, needed: int, free: int = 0) -> float:
-    """The reward left after making more calls than needed; `free` extra calls cost nothing."""
+    """The reward left after more calls than needed: each costs 1 / (needed + 1), after `free` extra ones."""
     return max(0.0, 1.0 - max(0, made - needed - free) / (needed + 1))
 
 

@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 import functools
-import itertools
 import json
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from genenv_jax.benchmarks import headers
 from genenv_jax.benchmarks.base import Message, SeedStatistics, Task
 from genenv_jax.benchmarks.bfcl import ast_checker
 from genenv_jax.benchmarks.bfcl.categories import AST, CONVERSATION, STATIC_MATCH, TURN_STATE
+from genenv_jax.benchmarks.bfcl.fitting import fitted, merged, shortened, size_of
 from genenv_jax.benchmarks.calls import LLAMA
 from genenv_jax.benchmarks.safe_parse import parse_calls
 from genenv_jax.benchmarks.success_record import success_record
@@ -28,6 +28,7 @@ _PREAMBLE = "Tool description:"  # prefix of descriptions in the multi-turn clas
 _MAX_NESTING = 4
 _DESCRIPTION_CHARS = (None, 160, 80)  # by level of detail: all, a sentence, half a sentence
 _PARAMETER_CHARS = (None, 80, 0)
+_DETAILS = range(3)
 
 # The form comes last: with the functions after it, Qwen2.5-Coder-0.5B answers with lists of texts (0 of 48
 # single turns right); with the functions before it, it uses the form (20 of 48 right).
@@ -62,38 +63,17 @@ _FUNCTIONS = "Functions, one a line:"
 _HISTORY = "Conversation so far (it stays as it is):"
 _STATE = "State at the beginning:"
 _HEADING_CHARS = 260  # total, of the headings in the simulator's message
-_RESULTS_KIND = "results"
 _MESSAGE_CHARS = 2_000  # of an agent's own answer when shown again
-RESULTS_CHARS = 8_000  # total, of the results of one answer's calls
-_LEAST_RESULT_CHARS = 120
-# Approximates a Qwen tokenizer's splits: words with the character before them, digits, other characters.
-_TOKEN = re.compile(r"[^\w\n]?[^\W\d_]+|\d|[^\w\s]{1,3}|_|\s+")
-_WORD_CHARS = 8  # longer words are more than one token
-_CAPITALS_CHARS = 3  # the same for words in capitals, such as stock symbols
-_CHARS_A_TOKEN = 3.3  # in prompts that describe functions
-_BETWEEN = 12  # most characters between two messages: a role's name and line ends
-_AROUND_RESULT = 36  # the same for a result of a call in a chat template
 # Characters of prose that take as many tokens as one of a JSON schema; Llama's templates indent schemas.
 _SCHEMA_SIZE, _INDENTED_SIZE = 0.9, 1.3
-_MOST_RESULTS = 40  # messages with results after one answer
-_MARK_CHARS = 35  # most characters of the mark of what was left out
-# Characters of older results messages and of the latest, tried in order until a prompt fits.
-_RESULT_STEPS = (
-    (8_000, 8_000),
-    (3_000, 6_000),
-    (1_200, 4_000),
-    (500, 2_500),
-    (250, 1_200),
-    (120, 600),
-)
 _STATE_CHARS = 2_500  # of the objects' initial state in the simulator's prompt
 _SOURCE_NOTE = """
 The functions are written in {language}. Their parameters have {language} types, and a value is \
 {language} source text, for example {example}.
 """
 _SOURCE_EXAMPLES = {
-    "java": 'f(count=5, total=10L, names=new ArrayList<>(Arrays.asList("a", "b")), label="text")',
-    "javascript": 'f(count=5, names=["a", "b"], options={"deep": true}, label="text")',
+    "Java": 'f(count=5, total=10L, names=new ArrayList<>(Arrays.asList("a", "b")), label="text")',
+    "JavaScript": 'f(count=5, names=["a", "b"], options={"deep": true}, label="text")',
 }
 
 _SIMULATOR_RULES = """\
@@ -131,27 +111,23 @@ def first_sentence(text: str, max_chars: int | None) -> str:
 
 
 def signature(tool: Mapping[str, Any], detail: int = 0) -> str:
-    """A function description on one line of JSON: name, description and typed parameters.
+    """A function on one line of JSON: name, description and typed parameters.
 
-    Args:
-      tool: BFCL function description.
-      detail: 0 keeps full descriptions, 1 their first sentences, 2 drops those of parameters.
-        Types, "required", enumerations and defaults are always kept.
+    `detail` 0 keeps full descriptions, 1 their first sentences, 2 drops those of parameters.
     """
-    parameters = tool["parameters"]
-    required = parameters.get("required", ())
-    description = tool.get("description", "").split(_PREAMBLE)[-1].strip()
-    return json.dumps(
-        {
-            "name": tool["name"],
-            "description": first_sentence(description, _DESCRIPTION_CHARS[detail]),
-            "parameters": {
-                name: _parameter(schema, name in required, detail)
-                for name, schema in parameters["properties"].items()
-            },
-        },
-        ensure_ascii=False,
+    required = tool["parameters"].get("required", ())
+    parameters = {
+        name: _parameter(schema, name in required, detail)
+        for name, schema in tool["parameters"]["properties"].items()
+    }
+    return _json(
+        {"name": tool["name"], "description": _description(tool, detail), "parameters": parameters}
     )
+
+
+def _description(tool: Mapping[str, Any], detail: int) -> str:
+    text = str(tool.get("description", "")).split(_PREAMBLE)[-1].strip()
+    return first_sentence(text, _DESCRIPTION_CHARS[detail])
 
 
 def _parameter(schema: Mapping[str, Any], required: bool, detail: int) -> str:
@@ -210,60 +186,12 @@ def tool_text(tools: Sequence[Mapping[str, Any]], max_chars: int) -> str:
 
 def _signatures(tools: Sequence[Mapping[str, Any]]) -> list[str]:
     """Signatures, one per line, by level of detail."""
-    levels = range(len(_DESCRIPTION_CHARS))
-    return ["\n".join(signature(tool, detail) for tool in tools) for detail in levels]
-
-
-def _lists(tools: Sequence[Mapping[str, Any]]) -> list[str]:
-    """JSON lists of functions, one per line, by level of detail."""
-    levels = range(len(_DESCRIPTION_CHARS))
-    lines = ([_json(described(tool, "python", detail)) for tool in tools] for detail in levels)
-    return ["[" + ",\n".join(of) + "]" for of in lines]
-
-
-def shortened(text: str, max_chars: int) -> str:
-    """`text`, or its beginning and end with the number of characters left out between them."""
-    if len(text) <= max_chars:
-        return text
-    tail = max_chars // 4
-    head = max_chars - tail
-    left_out = len(text) - head - tail
-    return f"{text[:head]} […{left_out} characters left out…] {text[len(text) - tail :]}"
+    return ["\n".join(signature(tool, detail) for tool in tools) for detail in _DETAILS]
 
 
 def readable(answer: str) -> str:
     """An agent's answer as shown to it again: of bounded length and valid Unicode."""
     return shortened(answer.encode("utf-8", "replace").decode(), _MESSAGE_CHARS)
-
-
-def results_message(
-    names: Sequence[str], results: Sequence[str], max_chars: int = RESULTS_CHARS
-) -> Message:
-    """The message with call results, one line per call.
-
-    Long results are shortened; the message is marked so that `_fitted` can shorten it further.
-    """
-    share = max(_LEAST_RESULT_CHARS, max_chars // max(1, len(results)))
-    lines = [
-        f"{name}: {shortened(result.encode('utf-8', 'replace').decode(), share)}"
-        for name, result in zip(names, results, strict=True)
-    ]
-    text = shortened("\n".join(["Results of the calls:", *lines]), max_chars)
-    return {"role": "user", "content": text, "kind": _RESULTS_KIND}
-
-
-def tool_messages(results: Sequence[str], max_chars: int = RESULTS_CHARS) -> list[Message]:
-    """A message for the result of each call, with at most `max_chars` characters in all, marked as above."""
-    if len(results) > _MOST_RESULTS:
-        results = [*results[: _MOST_RESULTS - 1], "\n".join(results[_MOST_RESULTS - 1 :])]
-    share = max_chars // max(1, len(results))
-    messages = []
-    for result in results:
-        content = result.encode("utf-8", "replace").decode()
-        if len(content) > share:
-            content = shortened(content, share - _MARK_CHARS)
-        messages.append({"role": "tool", "content": content, "kind": _RESULTS_KIND})
-    return messages
 
 
 def announcement(tools: Sequence[Mapping[str, Any]]) -> str:
@@ -288,17 +216,14 @@ def agent_messages(
     oldest messages are dropped, never the latest request, and what follows it only as a last resort.
 
     Args:
-      task: the task; its own system message is appended to the instructions.
-      max_tool_chars: space for the tools.
-      max_chars: space for everything.
+      task: its own system message is appended to the instructions.
+      max_tool_chars, max_chars: space for the tools, and for everything.
       log: the conversation so far; None means `task.messages`.
     """
-    spec = task.answer
-    language = spec["language"]
-    name = {"python": "Python", "java": "Java", "javascript": "JavaScript"}[language]
-    note = ""
-    if language != "python":
-        note = _SOURCE_NOTE.format(language=name, example=_SOURCE_EXAMPLES[language])
+    spec, note = task.answer, ""
+    for name, example in _SOURCE_EXAMPLES.items():
+        if spec["language"] == name.lower():
+            note = _SOURCE_NOTE.format(language=name, example=example)
     messages = list(task.messages if log is None else log)
     own = ""
     if messages and messages[0]["role"] == "system":
@@ -306,7 +231,7 @@ def agent_messages(
     scope, latest = _SCOPES.get(spec["rule"], ""), "" if spec["rule"] == AST else "latest "
     rules = functools.partial(_AGENT_RULES.format, scope=scope, note=note, latest=latest)
     space = max_chars - len(rules(tools="")) - len(own)
-    tools, messages = _fitted(_signatures(task.tools), messages, max_tool_chars, space)
+    tools, messages = fitted(_signatures(task.tools), messages, max_tool_chars, space)
     return [{"role": "system", "content": f"{rules(tools=tools)}{own}"}, *merged(messages)]
 
 
@@ -315,10 +240,9 @@ def template_messages(
 ) -> list[Message] | None:
     """The tools for a chat template, then the conversation; None if they do not fit.
 
-    The template defines the call format.  Descriptions are as detailed as fits; nothing else is shortened.
+    Descriptions are as detailed as fits; nothing else is shortened.
 
     Args:
-      task: the task.
       form: the format of `calls.write_calls` for the calls in `task.messages`.
       log: the conversation so far, whose opening fits; it is shortened as by `agent_messages`.
     """
@@ -329,24 +253,24 @@ def template_messages(
     language, factor = task.answer["language"], _INDENTED_SIZE if form == LLAMA else _SCHEMA_SIZE
     tools = [
         tools_message([described(tool, language, detail) for tool in task.tools])["content"]
-        for detail in range(len(_DESCRIPTION_CHARS))
+        for detail in _DETAILS
     ]
 
     def size(text: str) -> int:
         return int(len(text) * factor)
 
-    space = MAX_CHARS - _size([system])
+    space = MAX_CHARS - size_of([system])
     if log is None:
         said = [
             {**m, "content": in_form(m["content"], form)} if m["role"] == "assistant" else m
             for m in messages
         ]
-        space = min(MAX_TOOL_CHARS, space - _size(said))
+        space = min(MAX_TOOL_CHARS, space - size_of(said))
         tools = [text for text in tools if size(text) <= space][:1]
         if not tools:
             return None
     else:
-        shown, said = _fitted(tools, messages, MAX_TOOL_CHARS, space, size)
+        shown, said = fitted(tools, messages, MAX_TOOL_CHARS, space, size)
         tools = [shown]
     return [{"role": TOOLS, "content": tools[0]}, system, *merged(said)]
 
@@ -364,10 +288,9 @@ def described(tool: Mapping[str, Any], language: str, detail: int = 0) -> dict[s
             limit = _PARAMETER_CHARS[detail] or 0
             text = first_sentence(text, limit) if limit else ""
         properties[name] = schema | ({"description": text} if text else {})
-    description = str(tool.get("description", "")).split(_PREAMBLE)[-1].strip()
     return {
         "name": tool["name"],
-        "description": first_sentence(description, _DESCRIPTION_CHARS[detail]),
+        "description": _description(tool, detail),
         "parameters": {**tool["parameters"], "properties": properties},
     }
 
@@ -377,96 +300,8 @@ def in_form(answer: str, form: str) -> str:
     return rewritten(answer, parse_calls(answer), form)
 
 
-def _fitted(
-    tools: Sequence[str],
-    messages: Sequence[Message],
-    max_tool_chars: int,
-    max_chars: int,
-    size: Callable[[str], int] = len,
-) -> tuple[str, list[Message]]:
-    """Tool text and messages that together fit into `max_chars`, if possible.
-
-    tools: the text at each level of detail, whose `size` counts.
-    """
-    # A sentence for every function is worth more than long results.
-    for least in tools[1:]:
-        for older, latest in _RESULT_STEPS:
-            short = _with_short_results(messages, older, latest)
-            space = min(max_tool_chars, max_chars - _size(short))
-            if size(least) <= space:
-                return next(text for text in tools if size(text) <= space), short
-    while _size(short) + size(tools[-1]) > max_chars:
-        request = max(
-            (i for i, m in enumerate(short) if m["role"] == "user" and "kind" not in m), default=0
-        )
-        if request == 0 and len(short) <= 2:
-            break
-        # Drop the oldest message before the latest request; if none, the oldest answer after it.
-        oldest = 0 if request > 0 else 1
-        del short[oldest]
-        while short[oldest:] and short[oldest]["role"] == "tool":  # its call is gone
-            del short[oldest]
-    return tools[-1], short
-
-
-def _size(messages: Sequence[Message]) -> int:
-    """Size of messages in characters of prose, with room for separators between them.
-
-    Tables of prices and ids have few characters per token: each digit, and most punctuation, is one token.
-    """
-    # Some templates quote results as JSON.
-    return sum(
-        _prose_size(_json(message["content"])) + _AROUND_RESULT
-        if message["role"] == "tool"
-        else _prose_size(message["content"]) + _BETWEEN
-        for message in messages
-    )
-
-
-def _prose_size(text: str) -> int:
-    tokens = sum(
-        1 + len(word) // (_CAPITALS_CHARS if word.isupper() else _WORD_CHARS)
-        for word in _TOKEN.findall(text)
-    )
-    return max(len(text), int(tokens * _CHARS_A_TOKEN))
-
-
-def _with_short_results(messages: Sequence[Message], older: int, latest: int) -> list[Message]:
-    """Messages with the results of an answer cut to `older` characters, the last results to `latest`."""
-    short: list[Message] = []
-    last = max((i for i, m in enumerate(messages) if m.get("kind") == _RESULTS_KIND), default=0)
-    for results, run in itertools.groupby(messages, lambda m: m.get("kind") == _RESULTS_KIND):
-        beside = list(run)
-        limit = (latest if len(short) + len(beside) > last else older) // len(beside)
-        short += [
-            {**message, "content": shortened(message["content"], limit)} if results else message
-            for message in beside
-        ]
-    return short
-
-
-def merged(messages: Sequence[Message]) -> list[Message]:
-    """Messages with role and content; merges adjacent messages of one role, as chat templates require.
-
-    Results of calls stay apart.
-    """
-    merged: list[dict[str, str]] = []
-    for message in messages:
-        if merged and merged[-1]["role"] == message["role"] != "tool":
-            merged[-1]["content"] += f"\n\n{message['content']}"
-        else:
-            merged.append({"role": message["role"], "content": message["content"]})
-    return merged
-
-
 def simulator_messages(seed: Task, answer: str, statistics: SeedStatistics) -> list[Message]:
-    """Asks for one variation of `seed`, given its reference calls and the agent's record.
-
-    Args:
-      seed: the task to vary.
-      answer: its reference calls as text.
-      statistics: the agent's record on earlier variations.
-    """
+    """Asks for one variation of `seed`, given its reference calls as text and the agent's record."""
     spec = seed.answer
     system = _SIMULATOR_RULES.format(
         reply=headers.reply(
@@ -487,8 +322,9 @@ def simulator_messages(seed: Task, answer: str, statistics: SeedStatistics) -> l
     messages = [*seed.messages, *request]
     texts = _signatures(seed.tools)
     if not executed:  # as the simulator writes them
-        texts = [*_lists(seed.tools), *texts[1:]]
-    tools, messages = _fitted(texts, messages, MAX_TOOL_CHARS, MAX_CHARS - taken)
+        lines = [[_json(described(tool, "python", of)) for tool in seed.tools] for of in _DETAILS]
+        texts = [*("[" + ",\n".join(functions) + "]" for functions in lines), *texts[1:]]
+    tools, messages = fitted(texts, messages, MAX_TOOL_CHARS, MAX_CHARS - taken)
     parts = [f"{_FUNCTIONS}\n{tools}", *state]
     *earlier, latest = messages
     if earlier:

@@ -21,14 +21,11 @@ _MAX_PARAMETERS = 64  # of one function
 
 
 def check_tools(tools: Any, language: str) -> Rejection | None:
-    """Checks that tools are well-formed BFCL function descriptions; total.
+    """None if tools are well-formed BFCL function descriptions, else a BAD_TOOLS rejection; total.
 
     A description is {"name", "description", "parameters"}; parameters is {"type": "dict",
     "properties": {name: {"type", "description", ...}}, "required": [names]} with types that the
     checker of `language` supports.  Names are unique and valid in a call.
-
-    Returns:
-      None, or a BAD_TOOLS rejection with the reason.
     """
     if not isinstance(tools, list | tuple) or not tools:
         return Rejection(BAD_TOOLS, "expected a list of at least one function")
@@ -142,18 +139,16 @@ def ground_truth_of(
     """The BFCL ground truth that accepts exactly these calls.
 
     Args:
-      calls: decoded calls, {name: {argument: value}}.
+      calls: decoded calls, {name: {argument: value}}; values are source text in Java and JavaScript.
       tools: well-formed function descriptions.
-      language: "python", "java" or "javascript"; values are source text for the latter two.
       defaults_are_optional: treat an optional parameter at its schema's "default" like a missing one,
         as BFCL's own answers do.
 
     Returns:
       One {name: {argument: options}} per call, with one acceptable value per argument (and "" if it
       may be left out), or a BAD_ANSWER rejection: unknown function or parameter, missing required
-      parameter, a value that neither has its declared type nor names a variable, or one that JSON
-      cannot hold.  The checker itself would let a wrong type pass, because it treats a ground truth
-      of another type as a variable.
+      parameter, a value that neither has its declared type nor names a variable (the checker itself would let
+      it pass as a variable), or one that JSON cannot hold.
     """
     by_name = {tool["name"]: tool for tool in tools}
     truth = []
@@ -236,9 +231,9 @@ def _admit_defaults(options: dict[str, list[Any]], parameters: Mapping[str, Any]
             continue
         if name not in options:
             options[name] = ["", schema["default"]]
-        elif type(schema["default"]) is type(options[name][0]) and (
-            schema["default"] == options[name][0]
-        ):
+            continue
+        (given,) = options[name]
+        if type(schema["default"]) is type(given) and schema["default"] == given:
             options[name].append("")
 
 
@@ -248,10 +243,8 @@ def reference_calls(
 ) -> Iterator[tuple[str, dict[str, Any]]]:
     """One call for each entry of a ground truth, with the first option of each parameter.
 
-    A required parameter takes its first option that is not "left out".
-
-    If a task has only one function and its answer names another, the function's name is used, because
-    the official checker expects that one.
+    A required parameter takes its first option that is not "left out".  If a task has only one function and
+    its answer names another, the function's name is used, as the official checker expects.
     """
     by_name = {tool["name"]: tool["parameters"] for tool in tools}
     for entry in ground_truth:

@@ -1,10 +1,9 @@
 """Checks by execution on the stateful classes whether a generated conversation is a sound task.
 
-The checker compares state and results turn by turn (`multi_turn`).  So each turn of the reference is replayed
-in variants, after the turns before it: without its calls, without one of them, with two of them swapped.  The
-checker's verdicts on these variants show whether it requires anything, whether it requires something that
-nobody asked for, and whether it rejects equally good answers.  What execution and wording cannot show, such
-as whether other functions or values would also do, is left undecided.
+Each turn of the reference is replayed in variants, after the turns before it: without its calls, without one
+of them, with two of them swapped.  The checker's verdicts (`multi_turn`) on these show whether it requires
+anything, whether it requires something that nobody asked for, and whether it rejects equally good answers.
+What execution and wording cannot show, such as whether other functions would also do, is left undecided.
 """
 
 from __future__ import annotations
@@ -24,7 +23,7 @@ from genenv_jax.benchmarks.base import (
     Rejection,
     Task,
 )
-from genenv_jax.benchmarks.bfcl import prompts, schemas
+from genenv_jax.benchmarks.bfcl import schemas
 from genenv_jax.benchmarks.bfcl.backends import (
     Backends,
     Call,
@@ -38,6 +37,7 @@ from genenv_jax.benchmarks.bfcl.backends import (
 )
 from genenv_jax.benchmarks.bfcl.conversation_tasks import spoken, tools_of
 from genenv_jax.benchmarks.bfcl.episode import MAX_OBSERVATION
+from genenv_jax.benchmarks.bfcl.fitting import shortened
 from genenv_jax.benchmarks.bfcl.multi_turn import RESPONSE_MISMATCH, STATE_MISMATCH, Judge
 from genenv_jax.benchmarks.grounding import judge, leaves
 from genenv_jax.benchmarks.wording import fold, letters, words
@@ -79,9 +79,12 @@ def fault(task: Task) -> Rejection | None:
         if said in told:
             return Rejection(REPEATED_TURN, f"turn {turn.index + 1}")
         told.add(said)
-        rejection = (
-            _execution_fault(turn) or _effect_fault(plays, turn) or _order_fault(plays, turn)
-        )
+        failing = [pair for pair in zip(turn.calls, turn.results, strict=True) if _failed(pair[1])]
+        if failing:
+            call, result = failing[0]
+            rejection = Rejection(NOT_EXECUTABLE, f"{call.name}: {result}")
+        else:
+            rejection = _effect_fault(plays, turn) or _order_fault(plays, turn)
         if rejection:
             return Rejection(rejection.reason, f"turn {turn.index + 1}: {rejection.detail}"[:200])
     return None
@@ -113,7 +116,7 @@ def grounding(task: Task) -> Rejection | str:
             if unasked:
                 return Rejection(NOT_ASKED, f"turn {turn.index + 1}: {call.name}.{unasked}"[:200])
             decided &= found == GROUNDED
-            said.append(prompts.shortened(turn.results[place], MAX_OBSERVATION))
+            said.append(shortened(turn.results[place], MAX_OBSERVATION))
     return GROUNDED if decided else UNDECIDED
 
 
@@ -264,13 +267,6 @@ def _tells(result: str) -> bool:
     except (ValueError, RecursionError):
         return result not in ("None", "")
     return any(leaf not in ("", None) for leaf in leaves(value))
-
-
-def _execution_fault(turn: _Turn) -> Rejection | None:
-    for call, result in zip(turn.calls, turn.results, strict=True):
-        if _failed(result):
-            return Rejection(NOT_EXECUTABLE, f"{call.name}: {result}")
-    return None
 
 
 def _effect_fault(plays: _Plays, turn: _Turn) -> Rejection | None:

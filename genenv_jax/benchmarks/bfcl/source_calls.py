@@ -22,9 +22,7 @@ from genenv_jax.benchmarks.safe_parse import bracketed, check_text
 INSTALL = "pip install -e '.[bfcl]'"
 POSITIONAL = "*"  # key of an argument that has no name
 _MODULES = {"java": "tree_sitter_java", "javascript": "tree_sitter_javascript"}
-_MAX_CHARS = (
-    4_096  # tree-sitter takes quadratic time for some broken texts; references have up to 500
-)
+_MAX_CHARS = 4_096  # broken texts can take quadratic time; references have up to 500
 _MAX_DEPTH = 200  # of a syntax tree
 
 
@@ -55,10 +53,8 @@ def _language(name: str) -> Any:
 def decode_source_calls(text: str, language: str) -> list[dict[str, dict[str, str]]] | Rejection:
     """Decodes a model's answer into one Java or JavaScript call, the one that counts officially.
 
-    Args:
-      text: `[f(a=1, b="x")]`; backticks, spaces and the outer brackets are optional, and other statements may
-        surround the call.
-      language: "java" or "javascript".
+    Backticks, spaces and the outer brackets of `[f(a=1, b="x")]` are optional, and other statements may
+    surround the call.
 
     Returns:
       `[{name: {argument: source text}}]`, string literals without their quotes, or a `Rejection`

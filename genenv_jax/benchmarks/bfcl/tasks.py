@@ -32,10 +32,8 @@ def load(
     """Loads categories as tasks, in the order of the files.
 
     Args:
-      version: "v3" or "v4".
-      names: official category names (`categories.categories(version)`).
+      version, names: "v3" or "v4", and official names of its categories (`categories.categories`).
       data_dir: see `files.find_directory`.
-      origin: `Task.origin` of the loaded tasks.
       rule: rule for the multi-turn categories: CONVERSATION gives whole conversations, STATIC_MATCH and
         TURN_STATE each turn on its own (see `conversation_tasks`).
       verify_files: compare each file with the table of published files.
@@ -67,15 +65,10 @@ def load(
 
 
 def splits(directory: str | os.PathLike[str], version: str = "v4") -> dict[str, list[Task]]:
-    """All tasks of a version by category, with `Task.origin` "eval".
+    """All tasks of a version by category, with `Task.origin` "eval"; `directory`: see `find_directory`.
 
     The multi-turn categories appear as whole conversations under their official names, and as
     independent turns, compared statically, under `<category>_turns`.
-
-    Args:
-      directory: the directory of the version's files, or the one that holds the versions' directories;
-        see `files.find_directory`.
-      version: "v3" or "v4".
     """
     found = {}
     for name in categories(version):
@@ -88,8 +81,7 @@ def splits(directory: str | os.PathLike[str], version: str = "v4") -> dict[str, 
 def split_key(task_id: str) -> str:
     """The key that assigns a task to one side of a split.
 
-    The turns of a conversation share it, across all multi-turn categories, because conversation n
-    asks nearly the same in `multi_turn_base` and in the other three.
+    The turns of a conversation share it, across all multi-turn categories, which ask nearly the same.
     """
     conversation = task_id.split(":")[0]
     if conversation.startswith("multi_turn_"):

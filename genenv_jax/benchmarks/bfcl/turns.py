@@ -27,7 +27,6 @@ from genenv_jax.benchmarks.base import (
 from genenv_jax.benchmarks.bfcl import ast_checker, backends, multi_turn, prompts, schemas
 from genenv_jax.benchmarks.bfcl.categories import AST, STATIC_MATCH, TURN_STATE
 from genenv_jax.benchmarks.bfcl.source_calls import decode_source_calls
-from genenv_jax.benchmarks.calls import Found
 from genenv_jax.benchmarks.grounding import judge, leaves
 from genenv_jax.benchmarks.headers import read_tools, read_with_tools, write_with_tools
 from genenv_jax.benchmarks.safe_parse import parse_calls, unfenced
@@ -44,9 +43,6 @@ _FENCE = re.compile(r"\s*`*(?:(?<=```)\w+\n)?[\s`'\"]*")
 _CALL_FIRST = re.compile(r"[\[({<]|[\w.$]+\(")
 _CALL_INSIDE = re.compile(r"\w\s*\(\s*\w+\s*=|[\"'](?:name|arguments)[\"']\s*:|<tool_call>")
 _EXAMPLES = {"integer": 1, "float": 1.0, "boolean": True, "array": [], "tuple": [], "dict": {}}
-
-
-# -- properties of a task -----------------------------------------------------------------------------------
 
 
 def text(task: Task) -> str:
@@ -102,9 +98,6 @@ def grounding(task: Task) -> Rejection | str:
     return judge(calls, values, text(task), context, " ".join(map(str, leaves(known))))
 
 
-# -- what a simulator writes --------------------------------------------------------------------------------
-
-
 def simulator_messages(seed: Task, statistics: SeedStatistics) -> list[Message]:
     """Asks for one variation of `seed`."""
     return prompts.simulator_messages(seed, agent_answer(seed), statistics)
@@ -116,7 +109,7 @@ def write(task: Task, same_tools: bool) -> str:
 
 
 def read(generated: str, seed: Task) -> Task | Rejection:
-    """Reads a task from a generation: three sections, once each, in order, nothing before them.  Total.
+    """Reads a task from a generation.  Total.
 
     Rejections: UNPARSABLE (sections), TOO_LONG or NOT_TEXT (the request), BAD_TOOLS, BAD_ANSWER, and
     NOT_EXECUTABLE for new functions under the rule "turn_state".
@@ -206,9 +199,6 @@ def in_form(task: Task, answer: str, form: str) -> str:
     return rewritten(answer, _decode(answer, task.tools, spec), form)
 
 
-# -- what an agent answers ----------------------------------------------------------------------------------
-
-
 def _decode(
     answer: str, tools: Sequence[Mapping[str, Any]], spec: Mapping[str, Any]
 ) -> list[dict[str, dict[str, Any]]] | Rejection:
@@ -219,18 +209,11 @@ def _decode(
     return parse_calls(answer, parameter_order=order)
 
 
-def _shown_calls(answer: str, task: Task) -> Found:
-    """Calls in the chat template's form, with the names and types that it showed."""
-    language = task.answer["language"]
-    return read_tool_calls(answer, [prompts.described(tool, language) for tool in task.tools])
-
-
 def score(task: Task, answer: str, in_template: bool = False, graded: bool = False) -> Score:
     """Success means that the category's rule accepts the answer; the reward is then 1, else 0, except:
 
-      * for irrelevance, the official rule accepts whatever does not decode; an answer that is neither
-        `[]` nor a refusal in words (`refuses`) earns nothing and is not valid (NO_REFUSAL), but is still
-        a success in held-out tasks;
+      * for irrelevance, an answer that does not decode and is no refusal in words (`refuses`) earns nothing
+        and is not valid (NO_REFUSAL), but is still a success in held-out tasks, as officially;
       * under "turn_state", unneeded calls cost reward (`multi_turn.score_turn`);
       * `graded`: wrong calls that are compared, not executed, earn part of it (`ast_checker.grade`).
 
@@ -239,13 +222,16 @@ def score(task: Task, answer: str, in_template: bool = False, graded: bool = Fal
     (`safe_parse.parse_calls`) are wrong in every category; so are answers that are nested too deeply
     or contain what is not evaluated here, unless they refuse in words.
 
-    `in_template`: the chat template showed the tools.  Its calls are compared as they are: in Java and
-    JavaScript their values are strings that hold source text, as for the official handlers.
+    `in_template`: the chat template showed the tools; Java and JavaScript values are then strings.
     """
     spec = task.answer
     if spec["rule"] == TURN_STATE:
         return multi_turn.score_turn(task, answer)
-    calls = _shown_calls(answer, task) if in_template else _decode(answer, task.tools, spec)
+    if in_template:  # with the names and types that the chat template showed
+        shown = [prompts.described(tool, spec["language"]) for tool in task.tools]
+        calls = read_tool_calls(answer, shown)
+    else:
+        calls = _decode(answer, task.tools, spec)
     rejected = isinstance(calls, Rejection)
     if rejected and calls.reason in (NOT_TEXT, TOO_LONG):
         return Score(0.0, False, False, calls.reason)
@@ -261,8 +247,7 @@ def score(task: Task, answer: str, in_template: bool = False, graded: bool = Fal
         reason = EMPTY if calls.reason == EMPTY else "decoder_failed"
         return Score(0.0, False, False, reason)
     if spec["kind"] == "relevance":
-        passed = bool(calls)
-        return Score(float(passed), passed, passed, "" if passed else "decoder_failed")
+        return Score(1.0, True, True) if calls else Score(0.0, False, False, "decoder_failed")
     tools, truth = list(task.tools), spec["ground_truth"]
     in_order, language = spec["rule"] == STATIC_MATCH, spec["language"]
     if in_order:
@@ -276,7 +261,7 @@ def score(task: Task, answer: str, in_template: bool = False, graded: bool = Fal
 
 
 def reason_word(error: str) -> str:
-    """An official `error_type` as a short snake_case word; "" for no error."""
+    """An official `error_type` as a snake_case word."""
     checker, _, word = error.partition(":")
     if checker in ("type_error", "value_error"):
         word = f"{checker}_{word}"
@@ -286,14 +271,9 @@ def reason_word(error: str) -> str:
 def refuses(answer: str, tools: Sequence[Mapping[str, Any]]) -> bool:
     """Whether an answer that does not decode is a refusal in words; total.
 
-    A refusal has at least two words and does not look like a failed call: after quotes and the head of a code
-    fence, it does not begin with a bracket or `name(`, and it contains neither `name(argument=`, nor the keys
-    of a call as JSON, nor `<tool_call>`, nor a listed function's name before a parenthesis.  Look-alike and
-    invisible letters hide none of these.  The meaning of the words is not judged.
-
-    Args:
-      answer: the agent's answer.
-      tools: the functions that it could call.
+    A refusal has at least two words and does not look like a failed call (`_CALL_FIRST`, `_CALL_INSIDE`, or a
+    listed function's name before a parenthesis), even with look-alike and invisible letters.  The meaning of
+    the words is not judged.
     """
     answer = fold(answer)
     said = answer[_FENCE.match(answer).end() :]

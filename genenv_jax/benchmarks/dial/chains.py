@@ -1,8 +1,7 @@
 """Dial, the embedded default benchmark: chains of tool calls that turn a dial.
 
 The dial has a few positions, for example 0 .. 4, and wraps around.  A task is a short program in words.
-The answer is the sequence of tool calls with their results.  The difficulty is the number of calls
-(depth), since one wrong result makes every later one wrong.
+The answer is the sequence of tool calls with their results.  The difficulty is the number of calls (depth).
 
     Tools: add, subtract, multiply.                 add(3, 4) = 2
     Start at 3. add 4, multiply 4, subtract 1.  ->  multiply(2, 4) = 3
@@ -116,14 +115,12 @@ class Dial(DialTasks):
         "start, each other one at the result of the call before."
     )
 
-    # -- data ---------------------------------------------------------------------------------------
-
     @property
     def choices(self) -> int:
         return len(self.plain)
 
     def splits(self):
-        """See `DialTasks.splits`; adds a split with renamed tools."""
+        """Adds a split with renamed tools."""
         renamed = functools.partial(self.random_program, renamed=True)
         return [*super().splits(), ("renamed", range(1, self.max_depth + 1), renamed)]
 
@@ -143,7 +140,6 @@ class Dial(DialTasks):
         return Program(start, calls, tuple(zip(OPERATIONS, map(str, new), strict=True)))
 
     def specification(self, program: Program) -> dict[str, Any]:
-        """See `DialTasks.specification`: the program as JSON."""
         return {
             "start": program.start,
             "calls": [list(call) for call in program.calls],
@@ -158,20 +154,15 @@ class Dial(DialTasks):
         return Program(spec["start"], calls, tuple(tuple(pair) for pair in spec["names"]))
 
     def signature(self, task: Task) -> str:
-        """See `Benchmark`: the operations in order, without arguments."""
         return " ".join(operation for operation, _ in self.program(task).calls)
 
     def skills(self, task: Task) -> Collection[str]:
-        """See `Benchmark`: each operation with its argument."""
         return {f"{operation} {n}" for operation, n in self.program(task).calls}
 
     def canonical(self, task: Task) -> str:
-        """See `Benchmark.canonical`: start and calls under standard names."""
         # Uses the request, not the reference: they may differ in a task that is not verified yet.
         program = read_statement(self.text(task)) or self.program(task)
         return f"{program.start}: " + ", ".join(f"{o} {n}" for o, n in program.calls)
-
-    # -- the simulator's text -----------------------------------------------------------------------
 
     def simulator_answer(self, task: Task, seed: Task | None = None) -> str:
         return f"{self.text(task)}\nCalls: {self.program(task).reference()}"
@@ -191,7 +182,7 @@ class Dial(DialTasks):
         return statement, len(asked.calls), answer
 
     def fault(self, task: Task) -> Rejection | None:
-        """See `Benchmark.fault`: the program must run, and its calls must equal the reference's."""
+        """The program must run, and its calls must equal the reference's."""
         asked = read_statement(task.messages[-1]["content"])
         if len(asked.calls) > self.max_depth:
             return Rejection(base.TOO_DEEP, f"{len(asked.calls)} calls, at most {self.max_depth}")
@@ -210,8 +201,6 @@ class Dial(DialTasks):
 
     def demonstrations(self, rng: np.random.Generator) -> Iterator[Pair]:
         return Demonstrator(self).pairs(rng)
-
-    # -- the agent's text ---------------------------------------------------------------------------
 
     def tools(self, task: Task) -> list[dict[str, Any]]:
         return [self.turning(old, new, 3) for old, new in self.program(task).names]

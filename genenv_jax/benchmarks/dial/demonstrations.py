@@ -41,12 +41,8 @@ Pair = tuple[list[Message], Completion]  # a player's prompt and what it writes
 
 
 _RIGHT = 0.9  # share of answers that are not random: right ones, or mistaken ones if misunderstood
-_MORE_CALLS = (
-    0.15,
-    0.25,
-    0.35,
-    0.25,
-)  # shares of variations with -1, 0, +1, +2 calls relative to their seed
+# Shares of variations with -1, 0, +1, +2 calls relative to their seed.
+_MORE_CALLS = (0.15, 0.25, 0.35, 0.25)
 _RENAMED = 0.2  # share of Dial's demonstrations with renamed tools
 _REFUSED = 0.03  # share of the answers in turns that the environment refuses
 
@@ -66,10 +62,7 @@ class Demonstrations(abc.ABC):
         """The agent's pairs for one task; `wrong`: what is misunderstood."""
 
     def pairs(self, rng: np.random.Generator) -> Iterator[Pair]:
-        """Endless (messages, completion) pairs, alternating between roles, without held-out programs.
-
-        The first draws from `rng` choose the misunderstandings.
-        """
+        """Endless pairs, alternating between roles; the first draws choose the misunderstandings."""
         wrong = self.misunderstandings(rng)
         while True:
             yield from self.of_agent(rng, wrong)
@@ -142,7 +135,6 @@ class Demonstrator(Demonstrations):
         return [self.chance(call in wrong) for call in program.calls]
 
     def misunderstandings(self, rng: np.random.Generator) -> dict[Call, int]:
-        """See `taken_for`."""
         return self.taken_for(rng)
 
     def trace(self, rng: np.random.Generator, program: Any, wrong: dict[Call, int]) -> str:
@@ -214,5 +206,4 @@ class TurnsDemonstrator(Demonstrations):
         return task, self.answers(rng, task, wrong)
 
     def of_agent(self, rng: np.random.Generator, wrong: Misunderstood) -> Iterable[Pair]:
-        """See `Demonstrations.of_agent`: a whole episode."""
         return [play(self.dial, *self.episode(rng, wrong))]

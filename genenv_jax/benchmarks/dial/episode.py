@@ -78,8 +78,7 @@ class DialEpisode(Episode):
         return [{"role": role, "content": OBSERVATIONS[refusal].format(self._at)}]
 
     def stop(self) -> Score:
-        """See `Episode.stop`: no success."""
-        # An episode without a single call is not worth learning from, so its score is invalid.
+        """No success; invalid without a single call, which is not worth learning from."""
         return self._end(bool(self._made), STEP_LIMIT if self._made else self._refused[-1])
 
     def _refusal(self, said: re.Match[str]) -> str:

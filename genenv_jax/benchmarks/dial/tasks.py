@@ -1,8 +1,7 @@
 """The common part of the two dial benchmarks: the tools, and tasks that are short programs in words.
 
-A program is a start position and a sequence of calls; the number of calls sets the difficulty.  This module
-has the data set, the simulator's prompt, the parsing of its output, and the metrics.  Each benchmark defines
-the grammar of its calls and how they are answered.
+This module has the data set, the simulator's prompt, the parsing of its output, and the metrics.  Each
+benchmark defines the grammar of its calls and how they are answered.
 """
 
 from __future__ import annotations
@@ -141,8 +140,6 @@ class DialTasks(ToolBenchmark):
         super().use_template(written_call, made)
         self.explained = not made
 
-    # -- what each benchmark defines ----------------------------------------------------------------
-
     @property
     @abc.abstractmethod
     def choices(self) -> int:
@@ -178,8 +175,6 @@ class DialTasks(ToolBenchmark):
             ("in_distribution", range(1, self.max_depth + 1), self.random_program),
             ("deeper", self.deeper, self.random_program),
         ]
-
-    # -- data ---------------------------------------------------------------------------------------
 
     def task(self, program: Program, **fields: Any) -> Task:
         """Makes a task from a program; `fields` are the task's other attributes."""
@@ -227,7 +222,6 @@ class DialTasks(ToolBenchmark):
         return seeds
 
     def load(self, split: str) -> Sequence[Task]:
-        """See `Benchmark.load`: the tasks drawn when the benchmark was constructed."""
         return self._seeds if split == "seed" else self._eval
 
     @property
@@ -247,10 +241,7 @@ class DialTasks(ToolBenchmark):
                 return task
 
     def difficulty(self, task: Task) -> float:
-        """See `Benchmark`: the number of calls."""
         return float(len(self.program(task).calls))
-
-    # -- prompts and the simulator's output ---------------------------------------------------------
 
     def prompt(self, task: Task) -> list[Message]:
         if not self.explained:
@@ -289,8 +280,6 @@ class DialTasks(ToolBenchmark):
         messages = ({"role": "user", "content": statement},)
         category = f"depth_{depth}"
         return dataclasses.replace(seed, category=category, messages=messages, answer=answer)
-
-    # -- metrics ------------------------------------------------------------------------------------
 
     def aggregate(self, results: Sequence[tuple[Task, base.Score]]) -> dict[str, float]:
         """Accuracy for each "split/depth_d", and for each split the unweighted mean over its depths.

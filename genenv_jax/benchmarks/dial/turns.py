@@ -88,8 +88,6 @@ class DialTurns(DialTasks):
         self.tests = passing(self.positions)
         super().__post_init__()
 
-    # -- data ---------------------------------------------------------------------------------------
-
     @property
     def choices(self) -> int:
         plain = len(self.plain)
@@ -107,7 +105,7 @@ class DialTurns(DialTasks):
         return Program(int(rng.integers(self.positions)), tuple(calls))
 
     def specification(self, program: Program) -> dict[str, Any]:
-        """See `DialTasks.specification`: the start position, the calls, and the position after each."""
+        """The start position, the calls, and the position after each."""
         made = program.run(self.positions)
         return {
             "start": program.start,
@@ -123,19 +121,15 @@ class DialTurns(DialTasks):
         return program
 
     def signature(self, task: Task) -> str:
-        """See `Benchmark`: tests and operations in order, without numbers."""
+        """Tests and operations in order, without numbers."""
         return re.sub(" [0-9]", "", ", ".join(map(words, self.program(task).calls)))
 
     def skills(self, task: Task) -> Collection[str]:
-        """See `Benchmark`: the operation and argument of each call that the program makes."""
         return {f"{operation} {n}" for operation, _, n in _calls(task)}
 
     def canonical(self, task: Task) -> str:
-        """See `Benchmark.canonical`: start and calls."""
         program = self.program(task)
         return f"{program.start}: {', '.join(map(words, program.calls))}"
-
-    # -- the simulator's text -----------------------------------------------------------------------
 
     def simulator_answer(self, task: Task, seed: Task | None = None) -> str:
         return _noted(self.text(task), task.answer)
@@ -157,7 +151,7 @@ class DialTurns(DialTasks):
         return statement, len(program.calls), answer
 
     def fault(self, task: Task) -> Rejection | None:
-        """See `Benchmark.fault`: the program must run and make the reference calls, and these must win."""
+        """The program must run and make the reference calls, and these must win."""
         program = self.program(task)
         if len(program.calls) > self.max_depth:
             return Rejection(base.TOO_DEEP, f"{len(program.calls)} calls, at most {self.max_depth}")
@@ -180,8 +174,6 @@ class DialTurns(DialTasks):
     def demonstrations(self, rng: np.random.Generator) -> Iterator[Pair]:
         return TurnsDemonstrator(self).pairs(rng)
 
-    # -- the agent's answers ------------------------------------------------------------------------
-
     def tools(self, task: Task) -> list[dict[str, Any]]:
         done = tool("done", "Ends the task after its last step.", 1)
         return [*(self.turning(name, name, 2) for name in OPERATIONS), done]
@@ -202,7 +194,6 @@ class DialTurns(DialTasks):
         return DialEpisode(opening, start, self.positions, calls, turns, bool(self.call_form))
 
     def agent_answers(self, task: Task) -> list[str]:
-        """See `Benchmark.agent_answers`: the reference calls, then "done" with the last position."""
         said = [*map(write, _calls(task)), f"done {task.answer['ends'][-1]}"]
         if self.call_form:
             return [self.as_calls([line]) for line in said]
@@ -213,7 +204,6 @@ class DialTurns(DialTasks):
         return "\n".join(f"{number} {line}" for number, line in enumerate(lines, 1)) or answer
 
     def agent_answer(self, task: Task) -> str:
-        """See `Benchmark.agent_answer`: one answer per line."""
         return "\n".join(self.agent_answers(task))
 
     def verdict(self, task: Task, answer: str) -> Score:

@@ -7,8 +7,8 @@ All rates, and `Score.success` of held-out tasks, are the official ones.  The tr
 reward, and `Score.success` of other tasks (p̂ must count what the reward pays for).  They also require that
 everything a plan names exists (`reward`).
 
-The official flight table is not published with the repository.  Without it, flights come from the
-reference information, which has all flights that the training queries can use; results say so (`about`).
+Without the official flight table, which is not published with the repository, flights come from the reference
+information, which has all flights that the training queries can use; results say so (`about`).
 """
 
 from __future__ import annotations
@@ -154,15 +154,13 @@ class TravelPlanner(Published):
         return messages, write_plan(self._plan(seed, shown) or [])
 
     def agent_answer(self, task: Task) -> str:
-        """A plan that passes all constraints, made of the rows in the agent's prompt.
+        """A plan that passes all constraints, made of the rows in the agent's prompt; "[]" if there is none.
 
-        The annotated plans are not used, because a shortened prompt may lack their rows.  "[]" for a task
-        that the planner cannot solve (a validation query without its flights).
+        The annotated plans are not used, because a shortened prompt may lack their rows.
         """
         return write_plan(self._plan(task, self._shown(task)) or [])
 
     def simulator_messages(self, seed: Task, statistics: SeedStatistics) -> list[Message]:
-        """See `Benchmark.simulator_messages`."""
         world = self.world
         plan = self._plan(seed, self._shown(seed))
         cost = None
@@ -179,18 +177,13 @@ class TravelPlanner(Published):
         )
 
     def simulator_answer(self, task: Task, seed: Task | None = None) -> str:
-        """See `Benchmark.simulator_answer`."""
         return generations.write(task)
 
     def read(self, text: str, seed: Task) -> Task | Rejection:
-        """See `generation.read`."""
         return generations.read(text, seed)
 
     def fault(self, task: Task) -> Rejection | None:
-        """Reasons of `generation.fault`; UNSOLVABLE.
-
-        Some plan made of the rows that the agent is shown must pass all constraints.
-        """
+        """Some plan made of the rows that the agent is shown must pass all constraints."""
         if rejection := generations.fault(task, self.world):
             return rejection
         if super().fault(task) is None:
@@ -198,10 +191,7 @@ class TravelPlanner(Published):
         return Rejection(generations.UNSOLVABLE, "no plan passes all constraints")
 
     def canonical(self, task: Task) -> str:
-        """See `Benchmark.canonical`: the fields without the day of departure and the budget.
-
-        Those two are left out so that a held-out query is recognised despite small changes.
-        """
+        """The fields without the day of departure and the budget, which are easily changed."""
         query = task.answer["query"]
         local = query["local_constraint"]
         wishes = {**local, "cuisine": sorted(local["cuisine"] or [])}
@@ -209,26 +199,21 @@ class TravelPlanner(Published):
         return json.dumps([*fields, sorted(wishes.items())], ensure_ascii=False)
 
     def signature(self, task: Task) -> str:
-        """See `Benchmark.signature`: the days and the local constraints asked for."""
         return " ".join(self.skills(task))
 
     def skills(self, task: Task) -> Collection[str]:
-        """See `Benchmark.skills`: the days and each local constraint asked for."""
+        """The days and each local constraint asked for."""
         query = query_of(task)
         return [f"{query.days} days", *query.asked]
 
     def difficulty(self, task: Task) -> float:
-        """See `Benchmark.difficulty`: the number of cities to visit plus that of local constraints."""
+        """The number of cities to visit plus that of local constraints."""
         query = query_of(task)
         return float(query.visiting_city_number + len(query.asked))
 
     def verdict(self, task: Task, answer: str) -> Score:
-        """See `reward.score_plan`."""
         return score_plan(task, answer, self.world.database, self.reward)
 
     def aggregate(self, results: Sequence[tuple[Task, Score]]) -> dict[str, float]:
-        """See `Benchmark.aggregate` and `scoring.official_metrics`.
-
-        An answer that was never judged, for example because its process was lost, counts as undelivered.
-        """
+        """An answer that was never judged, for example because its process was lost, is undelivered."""
         return scoring.official_metrics(results, lambda task: self.verdict(task, "").detail)

@@ -138,11 +138,7 @@ _FLIGHT = np.dtype(
 
 
 class FlightTable:
-    """All flights in one structured array, with indices sorted by number and by route.
-
-    Args:
-      flights: in the order of the table; among flights with the same number, the first gives the price.
-    """
+    """All flights in one structured array, with indices sorted by number and by route."""
 
     def __init__(self, flights: Iterable[Flight]):
         cities: dict[str, int] = {}
@@ -206,22 +202,14 @@ def _equal(order: np.ndarray, values: np.ndarray, key: Any) -> np.ndarray:
 
 @dataclasses.dataclass(frozen=True)
 class Database:
-    """All tables.
-
-    Attributes:
-      restaurants, attractions, accommodations: rows of each city, in the order of the file.
-      drives: the road from one city to another; None if no plan may use it, because the table gives no
-        road for the pair or the drive takes a day or more.
-      states: the state of each city.
-      flights: the flight table, or the part of it that is known.
-    """
+    """All tables; rows of each city are in the order of the file."""
 
     restaurants: dict[str, list[Restaurant]]
     attractions: dict[str, list[Attraction]]
     accommodations: dict[str, list[Accommodation]]
-    drives: dict[tuple[str, str], Drive | None]
-    states: dict[str, str]
-    flights: FlightTable
+    drives: dict[tuple[str, str], Drive | None]  # None: no road, or one of a day or more
+    states: dict[str, str]  # the state of each city
+    flights: FlightTable  # the flight table, or the part of it that is known
 
     def restaurant(self, name: str, city: str) -> Restaurant | None:
         """The first restaurant of `city` whose name contains `name`."""
@@ -245,15 +233,9 @@ class Database:
 
 
 def load(directory: pathlib.Path, flights: Iterable[Flight]) -> Database:
-    """Reads the tables.
+    """Reads the tables in the upstream directory `database`.
 
-    Args:
-      directory: the upstream directory `database`.
-      flights: rows of the flight table.
-
-    Raises:
-      FileNotFoundError: a missing file.
-      ValueError: a malformed record, named as file:line.
+    Raises FileNotFoundError, or ValueError naming a malformed record as file:line.
     """
     tables: list[dict[str, list[Any]]] = []
     for path, kind in (

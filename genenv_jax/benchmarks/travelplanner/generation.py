@@ -32,10 +32,9 @@ def write(task: Task) -> str:
 
 
 def read(text: str, seed: Task) -> Task | Rejection:
-    """The task in a generation: one JSON object.  Never raises.
+    """The task in a generation, one JSON object.  Never raises.
 
-    Rejections: NOT_TEXT, TOO_LONG, TOO_DEEP, UNPARSABLE, BAD_ANSWER (fields).  `fault` rejects a task whose
-    route its seed does not allow, but such a task can still be shown and scored.
+    Rejections: NOT_TEXT, TOO_LONG, TOO_DEEP, UNPARSABLE, BAD_ANSWER (fields).
     """
     record = parse_lenient(text, MAX_GENERATION, _MAX_DEPTH)
     if isinstance(record, Rejection):

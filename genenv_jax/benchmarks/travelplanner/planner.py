@@ -38,15 +38,11 @@ class _Choice:
 def find_plan(
     query: Query, reference: Reference, database: Database
 ) -> list[dict[str, Any]] | None:
-    """A plan that passes every constraint, made of the rows of `reference`.
+    """A plan that passes every constraint, made of the rows of `reference`; None if there is none.
 
     The trip follows the route of the reference, on its days if they fit the query, otherwise with two nights
-    per city.  There are two ways to travel: by own car, or by flights and taxis.  For each, the planner takes
-    the cheapest legs, the cheapest suitable accommodations and the cheapest restaurants that serve all
-    cuisines.  Then it adds meals on travel days as far as the budget allows.
-
-    Returns:
-      The days, or None if there is no such plan.
+    per city, by own car or by flights and taxis.  It takes the cheapest legs, suitable accommodations
+    and restaurants that serve all cuisines, and adds meals on travel days as far as the budget allows.
     """
     cities = len(reference.cities)
     if (cities, len(reference.legs)) != (query.visiting_city_number, cities + 1):
@@ -154,11 +150,11 @@ def _cheapest_meals(
 
     None if the budget or the rows do not suffice for `needed` and `cuisines`.
     """
-    State = tuple[int, frozenset[str]]
-    states: dict[State, tuple[float, tuple[tuple[_Choice, ...], ...]]]
+    # (meals beyond those needed, cuisines served) -> (dollars, choices of each city).
+    states: dict[tuple[int, frozenset[str]], tuple[float, tuple[tuple[_Choice, ...], ...]]]
     states = {(0, frozenset()): (0.0, ())}
     for table, least in zip(tables, needed, strict=True):
-        following: dict[State, tuple[float, tuple[tuple[_Choice, ...], ...]]] = {}
+        following: dict[Any, Any] = {}
         for (extra, served), (cost, chosen) in states.items():
             for (count, adds), (more, choices) in table.items():
                 if count < least or cost + more > budget:
@@ -209,7 +205,8 @@ def _fill(
             days[day - 1][meal] = restaurant.text
         for day in range(before, after):
             days[day - 1]["accommodation"] = stay.text
-        attractions = _attractions(city, database)
+        named = dict.fromkeys(text_of(row) for row in city.attractions if ";" not in row.name)
+        attractions = [text for text in named if database.attraction(*name_and_city(text))]
         full_days = range(before + 1, after)
         if len(attractions) < len(full_days):
             return None
@@ -219,8 +216,3 @@ def _fill(
             days[day - 1]["current_city"] = city.name
             days[day - 1]["attraction"] = "".join(f"{text};" for text in seen)
     return days
-
-
-def _attractions(city: City, database: Database) -> list[str]:
-    texts = dict.fromkeys(text_of(row) for row in city.attractions if ";" not in row.name)
-    return [text for text in texts if database.attraction(*name_and_city(text)) is not None]

@@ -38,13 +38,10 @@ _TOKEN = re.compile(r"['\"\[\]{}]")
 
 
 def read_plan(text: str) -> list[dict[str, Any]] | Rejection:
-    """The plan in a text that a model wrote: the last list of objects that parses, or else the last list.
+    """The days in a text that a model wrote: the last list of objects that parses, or else the last list.
 
-    Empty days at the end are padding and are dropped; an empty list is not a plan.
-
-    Returns:
-      The days, or a `Rejection`: EMPTY, NOT_TEXT, TOO_LONG (`safe_parse.MAX_CHARS`), `NO_PLAN` (no list, or
-      only lists that do not parse), `EMPTY_PLAN`, `BAD_PLAN`.
+    Empty days at the end are padding and are dropped.  Or a `Rejection`: EMPTY, NOT_TEXT, TOO_LONG, `NO_PLAN`
+    (no list, or only lists that do not parse), `EMPTY_PLAN`, `BAD_PLAN`.
     """
     if rejection := check_text(text):
         return rejection
@@ -58,7 +55,9 @@ def read_plan(text: str) -> list[dict[str, Any]] | Rejection:
         end = _end_of_list(text, found.start())
         if end < 0:
             continue
-        value = _parse(text[found.start() : end])
+        value = parse_json(text[found.start() : end], max_depth=_DEPTH)
+        if isinstance(value, Rejection):
+            value = parse_literal(text[found.start() : end], max_depth=_DEPTH)
         if isinstance(value, Rejection):
             if isinstance(best, Rejection):
                 best = Rejection(NO_PLAN, f"{value.reason}: {value.detail}"[:200])
@@ -87,13 +86,6 @@ def _end_of_list(text: str, start: int) -> int:
         else:
             position = string_end(text, position, token)
     return -1
-
-
-def _parse(text: str) -> list[Any] | Rejection:
-    value = parse_json(text, max_depth=_DEPTH)
-    if isinstance(value, Rejection):
-        value = parse_literal(text, max_depth=_DEPTH)
-    return value
 
 
 def _checked(days: list[Any]) -> list[dict[str, Any]] | Rejection:

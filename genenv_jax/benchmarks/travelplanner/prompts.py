@@ -105,12 +105,7 @@ There must be a plan that meets everything with the information below, or the ta
 
 
 def agent_messages(information: str, text: str) -> list[Message]:
-    """The rules, the information, the query and the instruction; nothing that was derived from the query.
-
-    Args:
-      information: reference information as text.
-      text: the query.
-    """
+    """The rules, the information, the query and the instruction; nothing that was derived from the query."""
     return chat(AGENT_RULES, f"{information}\n\n# Request\n{text}\n\n{_CUE}")
 
 
@@ -127,15 +122,10 @@ def simulator_messages(
     cost: float | None,
     statistics: SeedStatistics,
 ) -> list[Message]:
-    """Asks for one variation of a task.
+    """Asks for one variation of a task, as the simulator would write it, with the fields `record`.
 
-    Args:
-      information: reference information as text.
-      task: the task, as the simulator would write it.
-      record: its fields.
-      destinations: the destinations that a variation may have, in words.
-      cost: the cost in dollars of a plan that passes all constraints, if one is known.
-      statistics: the agent's record on earlier variations.
+    `destinations`: those that a variation may have, in words; `cost`: dollars of a plan that passes all
+    constraints, if one is known.
     """
     system = _SIMULATOR_RULES.format(
         org=record["org"],

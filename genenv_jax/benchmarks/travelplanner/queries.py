@@ -90,29 +90,17 @@ _ORIGIN = _any_case(
 
 @dataclasses.dataclass(frozen=True)
 class Query:
-    """One query; the names and values of the fields are the official ones.
+    """One query; the names and values of the fields are the official ones."""
 
-    Attributes:
-      org: city of departure.
-      dest: the city to visit on a 3-day trip; the state on longer trips.
-      date: every day of the trip, such as 2022-03-16; 3, 5 or 7 days.
-      people_number: at least 1.
-      budget: dollars for the whole party.
-      house_rule: what accommodations must allow (`HOUSE_RULES`), or None.
-      cuisine: cuisines that must be served (`CUISINES`); empty for none.
-      room_type: one of `ROOM_TYPES`, or None.
-      transportation: one of `TRANSPORTATION`, or None.
-    """
-
-    org: str
-    dest: str
-    date: tuple[str, ...]
+    org: str  # city of departure
+    dest: str  # the city to visit on a 3-day trip; the state on longer trips
+    date: tuple[str, ...]  # every day of the trip, such as 2022-03-16; 3, 5 or 7 days
     people_number: int
-    budget: int
-    house_rule: str | None = None
-    cuisine: tuple[str, ...] = ()
-    room_type: str | None = None
-    transportation: str | None = None
+    budget: int  # dollars for the whole party
+    house_rule: str | None = None  # what accommodations must allow (`HOUSE_RULES`)
+    cuisine: tuple[str, ...] = ()  # those that must be served (`CUISINES`)
+    room_type: str | None = None  # one of `ROOM_TYPES`
+    transportation: str | None = None  # one of `TRANSPORTATION`
 
     @property
     def days(self) -> int:
@@ -143,10 +131,7 @@ class Query:
 
     @classmethod
     def from_json(cls, record: Mapping[str, Any]) -> Query:
-        """Reads and checks `to_json`'s record; ValueError says what is wrong with it.
-
-        Unknown keys are errors, too.
-        """
+        """Reads and checks `to_json`'s record, without unknown keys; ValueError says what is wrong."""
         if odd := set(_FIELDS) ^ set(record):
             odd = ", ".join(sorted(map(str, odd)))
             raise ValueError(f"missing or unknown fields: {odd}"[:200])
@@ -206,11 +191,7 @@ def _consecutive(first: datetime.date, days: int) -> tuple[str, ...]:
 
 
 class Gazetteer:
-    """Finds names of cities and states in texts.
-
-    Args:
-      states: the state of each city.
-    """
+    """Finds names of cities and states in texts; made from the state of each city."""
 
     def __init__(self, states: Mapping[str, str]):
         self.cities = frozenset(states)

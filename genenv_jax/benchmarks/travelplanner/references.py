@@ -102,13 +102,7 @@ def travel_days(days: int) -> tuple[int, ...]:
 
 
 def build_reference(query: Query, cities: Sequence[str], database: Database) -> Reference:
-    """Reference information for a route, from the database.
-
-    Args:
-      query: what is asked; its dates, in the usual layout, are the dates of the legs.
-      cities: cities to visit, in order.
-      database: if its flight table lacks the days asked for, the legs have no flights.
-    """
+    """Reference information for a route through `cities`, on the query's dates in the usual layout."""
     stops = [query.org, *cities, query.org]
     legs = []
     for day, ends in zip(travel_days(query.days), itertools.pairwise(stops), strict=True):
@@ -121,10 +115,9 @@ def build_reference(query: Query, cities: Sequence[str], database: Database) -> 
 
 
 def adapt(reference: Reference, query: Query, database: Database) -> Reference:
-    """Reference information for a query whose route is made from the cities of `reference`.
+    """`reference` for a query with its route and days; else built for the first cities of it that match.
 
-    If the route and its days are the same, so is the information.  Otherwise it is built for the first cities
-    that match the query.  ValueError if `reference` does not have the query's departure or destination.
+    ValueError if `reference` does not have the query's departure or destination.
     """
     known = [city.name for city in reference.cities]
     org = reference.legs[0].origin

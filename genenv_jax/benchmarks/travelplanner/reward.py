@@ -57,13 +57,7 @@ def score_plan(task: Task, answer: str, database: Database, reward: str) -> Scor
     nonexistent, or the first constraint that the grounded plan fails.  A plan is invalid if the official
     code raises an exception on it.
 
-    `detail` has the official "delivered", "hard_evaluated", "crashed" and "constraints" (each True, False,
-    or None if not asked); and "grounded", with "constraints", "hard_evaluated" and "missing" (slots) of the
-    grounded plan.
-
-    Args:
-      reward: "final": 1 for a grounded final pass, else 0; "micro": the share of the applicable constraints
-        that the grounded plan passes.
+    `reward`: see `TravelPlanner`.
     """
     query = Query.from_json(task.answer["query"])
     plan, reason = read_plan(answer), ""
@@ -98,19 +92,11 @@ def score_plan(task: Task, answer: str, database: Database, reward: str) -> Scor
 def judge_grounded(
     query: Query, plan: Plan, database: Database, verdicts: Verdicts, evaluated: bool
 ) -> tuple[Verdicts, bool, list[str]]:
-    """The verdicts on a plan that count for the reward.
+    """The verdicts that count for the reward and whether hard constraints were evaluated; missing slots.
 
-    A constraint is passed if both the plan as written and its grounded part pass it.  If something is
-    missing, `is_valid_information_in_sandbox` fails, and with it, as in the official rules, the hard
-    constraints.  So a plan never earns more than officially, nor more than its grounded part would.
-
-    Args:
-      query, plan, database: see `grounded_part`.
-      verdicts, evaluated: the results of `judge` for the plan as written.
-
-    Returns:
-      The verdicts and whether hard constraints were evaluated, as in `judge`; and the slots that name
-      something missing.
+    A constraint is passed if both the plan as written (`verdicts`, `evaluated`: see `judge`) and its grounded
+    part pass it.  If something is missing, `is_valid_information_in_sandbox` fails, and with it, as in the
+    official rules, the hard constraints.
     """
     part, missing = grounded_part(query, plan, database)
     grounded, evaluated_again, _ = judge(query, part, database)
@@ -127,11 +113,6 @@ def grounded_part(
     query: Query, plan: Plan, database: Database
 ) -> tuple[list[dict[str, Any]], list[str]]:
     """The part of a plan that exists.
-
-    Args:
-      query: what was asked.
-      plan: days as returned by `plans.read_plan`.
-      database: where the plan's entries are looked up.
 
     Returns:
       The days of the trip, with entries that were found in their plainest wording ("Name, City", "Taxi, from

@@ -123,16 +123,13 @@ def is_valid_accommodation(query: Query, plan: Plan, database: Database) -> bool
     return True
 
 
-def _vehicle(text: str) -> str | None:
-    known = ("taxi", "self-driving", "flight")
-    return next((vehicle for vehicle in known if vehicle in text.lower()), None)
-
-
 def is_valid_transportation(query: Query, plan: Plan, database: Database) -> bool:
     """The first day has transportation, and an own car is not combined with flights or taxis."""
     if not _filled(plan[0]["transportation"]):
         return False
-    vehicles = {_vehicle(text) for text in _given(plan, "transportation")}
+    known = ("taxi", "self-driving", "flight")  # the first in a text counts
+    texts = [text.lower() for text in _given(plan, "transportation")]
+    vehicles = {next((vehicle for vehicle in known if vehicle in text), None) for text in texts}
     return not ("self-driving" in vehicles and vehicles & {"flight", "taxi"})
 
 
@@ -347,12 +344,7 @@ HARD = _by_name(
 
 
 def judge(query: Query, plan: Plan, database: Database) -> tuple[Verdicts, bool, list[str]]:
-    """All verdicts on a plan.  Never raises.
-
-    Args:
-      query: what was asked.
-      plan: the days of the plan, without padding; empty if none was delivered.
-      database: the tables to check it against.
+    """All verdicts on a plan's days, empty if none was delivered.  Never raises.
 
     Returns:
       The verdict of each constraint: True, False, or None for a hard constraint that was not asked.

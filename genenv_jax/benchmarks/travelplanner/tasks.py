@@ -71,18 +71,11 @@ def query_of(task: Task) -> Query:
 
 @dataclasses.dataclass(frozen=True)
 class World:
-    """Everything read from the files.
-
-    Attributes:
-      database: the tables that plans are checked against.
-      references: published reference information by task id.
-      tasks: tasks by split: "train", and "validation" if its queries are present.
-      gazetteer: finds places in queries.
-    """
+    """Everything read from the files."""
 
     database: Database
-    references: dict[str, Reference]
-    tasks: dict[str, list[Task]]
+    references: dict[str, Reference]  # published reference information by task id
+    tasks: dict[str, list[Task]]  # by split: "train", and "validation" if its queries are present
     gazetteer: Gazetteer
 
     def reference(self, task: Task) -> Reference | None:
@@ -135,13 +128,7 @@ def splits(directory: pathlib.Path) -> dict[str, list[Task]]:
 def read_world(
     directory: pathlib.Path, flights: str | os.PathLike[str] = "", verify_files: bool = False
 ) -> World:
-    """Reads everything; raises like `splits`.
-
-    Args:
-      directory: see `find_directory`.
-      flights: the official clean_Flights_2022.csv; "" uses the flights of the reference information.
-      verify_files: first compare the files with the table of published files.
-    """
+    """Reads everything in `find_directory`; for the rest see `TravelPlanner`.  Raises like `splits`."""
     there = [path for path in _VALIDATION_QUERIES if (directory / path).is_file()]
     if verify_files:
         optional = [path for path in there if path == _VALIDATION_QUERIES[0]]
@@ -186,16 +173,7 @@ def _references(directory: pathlib.Path, split: str) -> dict[str, Reference]:
 def make_task(
     task_id: str, text: str, query: Query, reference: str, plan: list | None = None, **fields: Any
 ) -> Task:
-    """A task for a query.
-
-    Args:
-      task_id: `Task.id`.
-      text: the query.
-      query: its fields.
-      reference: id of the published task whose reference information it uses.
-      plan: an annotated plan.
-      **fields: more fields of `Task`.
-    """
+    """A task for a query; `reference`: id of the published task whose reference information it uses."""
     return Task(
         id=task_id,
         benchmark=NAME,
