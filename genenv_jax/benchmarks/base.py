@@ -24,7 +24,7 @@ from genenv_jax.benchmarks.options import check_integers
 from genenv_jax.benchmarks.places import place
 from genenv_jax.benchmarks.safe_parse import check_text
 from genenv_jax.benchmarks.subsets import stable_position, stable_subset
-from genenv_jax.benchmarks.success_record import success_record
+from genenv_jax.benchmarks.success_record import SeedStatistics, success_record
 from genenv_jax.benchmarks.task import (  # noqa: F401  a benchmark needs this module alone
     BAD_ANSWER,
     BAD_TOOLS,
@@ -50,7 +50,6 @@ from genenv_jax.benchmarks.task import (  # noqa: F401  a benchmark needs this m
     Message,
     Rejection,
     Score,
-    SeedStatistics,
     Task,
     chat,
     mean,

@@ -2,7 +2,30 @@
 
 from __future__ import annotations
 
-from genenv_jax.benchmarks.task import ALIKE, OWN, RECENT, SeedStatistics
+import dataclasses
+
+OWN, ALIKE, RECENT = "own", "alike", "recent"
+
+
+@dataclasses.dataclass(frozen=True)
+class SeedStatistics:
+    """The agent's record that the simulator reads beside a seed.
+
+    Attributes:
+      attempts, successes: how often the agent attempted and solved the tasks of `at`.
+      at: OWN: the seed and its variations; ALIKE: recent tasks that need one of the seed's skills; RECENT:
+        all recent tasks.
+    """
+
+    attempts: int = 0
+    successes: int = 0
+    at: str = OWN
+
+    @property
+    def success_rate(self) -> float | None:
+        """Share of attempts that succeeded, or None without attempts."""
+        return self.successes / self.attempts if self.attempts else None
+
 
 _KEEP = (0.4, 0.6)  # success rates at which the difficulty is right
 

@@ -102,34 +102,7 @@ class Score:
 
     reward: float  # R_agent of Eq. 1, in [0, 1]
     success: bool  # whether the answer counts as a success in p̂ = k / n (Eq. 2)
-    valid: (
-        bool  # whether it was well formed and could be evaluated (only valid traces enter D_train)
-    )
-    reason: str = (
-        ""  # why it failed or was invalid, as a short snake_case word; "" for a valid success
-    )
+    valid: bool  # whether it was well formed and evaluated; only valid traces enter D_train
+    reason: str = ""  # why it failed or was invalid, in snake_case; "" for a valid success
     # Further JSON values for `aggregate` (F1, the verdict on each constraint, number of steps, ...).
     detail: Mapping[str, Any] = dataclasses.field(default_factory=dict)
-
-
-OWN, ALIKE, RECENT = "own", "alike", "recent"
-
-
-@dataclasses.dataclass(frozen=True)
-class SeedStatistics:
-    """The agent's record that the simulator reads beside a seed.
-
-    Attributes:
-      attempts, successes: how often the agent attempted and solved the tasks of `at`.
-      at: OWN: the seed and its variations; ALIKE: recent tasks that need one of the seed's skills; RECENT:
-        all recent tasks.
-    """
-
-    attempts: int = 0
-    successes: int = 0
-    at: str = OWN
-
-    @property
-    def success_rate(self) -> float | None:
-        """Share of attempts that succeeded, or None without attempts."""
-        return self.successes / self.attempts if self.attempts else None

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from genenv_jax.benchmarks.base import Benchmark, SeedStatistics, Task, skills
-from genenv_jax.benchmarks.task import ALIKE, RECENT
+from genenv_jax.benchmarks.success_record import ALIKE, RECENT
 from genenv_jax.run.streams import Stream, rng
 
 

@@ -5,8 +5,7 @@ import json
 import pytest
 
 from genenv_jax.benchmarks.base import SeedStatistics, Task
-from genenv_jax.benchmarks.success_record import success_record
-from genenv_jax.benchmarks.task import ALIKE, OWN, RECENT
+from genenv_jax.benchmarks.success_record import ALIKE, OWN, RECENT, success_record
 from genenv_jax.tasks.seeds import LatestStatistics, SeedTasks, SuccessRecords
 from tests.toy import Toy
 

@@ -35,7 +35,7 @@ from genenv_jax.benchmarks.base import Message, SeedStatistics, Task
 from genenv_jax.benchmarks.demonstrations import Completion, play
 from genenv_jax.benchmarks.dial.programs import Call, Choice, turned, write
 from genenv_jax.benchmarks.dial.tasks import NEW_NAMES, OPERATIONS, DialTasks
-from genenv_jax.benchmarks.task import ALIKE, OWN, RECENT
+from genenv_jax.benchmarks.success_record import ALIKE, OWN, RECENT
 
 Pair = tuple[list[Message], Completion]  # a player's prompt and what it writes
 

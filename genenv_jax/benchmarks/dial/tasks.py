@@ -19,7 +19,7 @@ from genenv_jax.benchmarks import base
 from genenv_jax.benchmarks.base import Message, Rejection, SeedStatistics, Task, chat
 from genenv_jax.benchmarks.calls import read_calls, write_calls
 from genenv_jax.benchmarks.options import check_integers, check_shares
-from genenv_jax.benchmarks.task import ALIKE, OWN, RECENT
+from genenv_jax.benchmarks.success_record import ALIKE, OWN, RECENT
 from genenv_jax.benchmarks.tools import ToolBenchmark, tools_message
 
 OPERATIONS = {
