@@ -5,7 +5,7 @@
 A 0.2 M parameter Qwen2 model is trained on noisy demonstrations (once, then cached) and becomes both
 the agent and the simulator of the Dial benchmark.  A run takes 3 to 4 minutes on two cores, more than half of
 it for that model, or 40 seconds once the model and the compiled programs are cached.  Expect held-out
-accuracy at temperature 1 to rise by 0.3 to 0.8, depending on the random seed, and p̂ of the generated tasks
+accuracy at temperature 1 to rise by 0.25 to 0.75, depending on the random seed, and p̂ of the generated tasks
 from 0.1 to 0.3-0.9.  Other hardware rounds differently and gives a different run.
 
     genenv train --config=configs/quickstart.py:lora --workdir=runs/quickstart-lora
