@@ -9,9 +9,9 @@ import types
 
 import pytest
 
-from genenv_jax.benchmarks import base, data_files
+from genenv_jax.benchmarks import base, data_files, judge
 from genenv_jax.benchmarks.bamboogle import episode as episodes
-from genenv_jax.benchmarks.bamboogle import generation, judge, scoring
+from genenv_jax.benchmarks.bamboogle import generation, scoring
 from genenv_jax.benchmarks.bamboogle import tasks as records
 from genenv_jax.benchmarks.bamboogle.benchmark import Bamboogle
 from genenv_jax.benchmarks.bamboogle.scoring import NO_ANSWER
@@ -236,7 +236,7 @@ def test_the_judge_reads_the_question_and_says_one_word():
 
 
 def test_the_endpoint_is_asked_through_its_client(monkeypatch):
-    seen = {}
+    seen, requests = {}, []
 
     class Client:
         def __init__(self, **options):
@@ -245,6 +245,7 @@ def test_the_endpoint_is_asked_through_its_client(monkeypatch):
 
         def create(self, **request):
             seen.update(request)
+            requests.append(request)
             message = type("Message", (), {"content": "correct"})
             return type("Reply", (), {"choices": [type("Choice", (), {"message": message})]})
 
@@ -255,6 +256,8 @@ def test_the_endpoint_is_asked_through_its_client(monkeypatch):
     assert copy.score(TASK, "Sydney").detail["judge"] is True
     assert seen["base_url"] == "http://localhost:1/v1" and seen["model"] == "m"
     assert seen["temperature"] == 0 and "Sydney" in seen["messages"][0]["content"]
+    for answer, count in (("Sydney", 1), ("Perth", 2)):  # no verdict is asked for twice
+        assert copy.score(TASK, answer).detail["judge"] is True and len(requests) == count
 
 
 # --- search -------------------------------------------------------------------------------------------

@@ -19,6 +19,7 @@ from genenv_jax.benchmarks.calls import form_of, write_calls
 from genenv_jax.benchmarks.custom import calls, checkers
 from genenv_jax.benchmarks.custom.benchmark import Custom, Question
 from genenv_jax.benchmarks.demonstrations import endless
+from genenv_jax.scoring.requests import BROKEN_EPISODES
 from genenv_jax.scoring.verification import VerificationConfig, Verifier, inspect
 from genenv_jax.scoring.worker import Worker
 
@@ -288,6 +289,7 @@ def test_a_line_that_is_not_right_is_named(tmp_path, record, message):
         ({"train": "mine.jsonl", "checker": "fuzzy"}, "checker = 'fuzzy': expected one of exact"),
         ({"train": "mine.jsonl", "seed_fraction": 2}, "seed_fraction = 2: expected a number in"),
         ({"train": "mine.jsonl", "instruction": 2}, "instruction = 2: expected a text or None"),
+        ({"train": "mine.jsonl", "judge_url": "http://x"}, "judge_model = '': expected the judge's name"),
         ({"train": "mine.jsonl", "hold_out": "x"}, "hold_out is not an option .* did you mean held_out"),
         ({"train": "."}, r"\. is a directory: expected a file"),
         ({"train": "pointer.parquet"}, "pointer.parquet is a Git LFS pointer"),
@@ -316,6 +318,47 @@ def test_an_option_that_is_not_right_is_named(tmp_path, monkeypatch, options, me
     (tmp_path / "latin.jsonl").write_bytes(json.dumps(ASKED).encode() + b"\n\xe9\n")
     with pytest.raises((ValueError, OSError), match=message):
         registry.make_benchmark("custom", **options).tasks("seed")
+
+
+def test_a_judge_decides_on_answers_that_the_checker_does_not_take(tmp_path):
+    records = [
+        {"prompt": "Which is it?", "answer": ["Tarn", "the Tarn"]},
+        {"prompt": "Who was it?", "answer": "Ann Miller", "checker": "f1"},
+        {"prompt": "How many?", "answer": 3, "checker": "numeric"},
+    ]
+    path = _write(tmp_path / "mine.jsonl", *records)
+    options = {"train": path, "seed_fraction": 1, "judge_url": "http://x/v1", "judge_model": "m"}
+    benchmark = registry.make_benchmark("custom", **options)
+    assert benchmark.isolated and benchmark.worker_needs == ("network",)
+    assert benchmark.about()["judge"] == "m"
+    exact, f1, numeric = benchmark.tasks("seed")
+    asked = []
+
+    def lenient(*given):
+        asked.append(given)
+        if "?" in given[2]:
+            raise TimeoutError("no reply")
+        return "river" in given[2].lower()
+
+    benchmark.judge = lenient
+    rewards = [
+        benchmark.score(task, answer).reward
+        for task, answer in (
+            (exact, "Tarn"),
+            (exact, "so it is <answer>that river</answer>"),
+            (exact, "Velm"),
+            (f1, "Ann"),
+            (f1, "a river"),
+            (numeric, "4"),
+        )
+    ]
+    assert rewards == pytest.approx([1, 1, 0, 2 / 3, 1, 0])
+    # The checker's own answers and those of other checkers are not asked about.
+    assert asked[0] == ("Which is it?", ["Tarn", "the Tarn"], "that river") and len(asked) == 4
+    # An answer without a verdict counts neither as solved nor as attempted.
+    score = benchmark.score(exact, "which?")
+    assert score.reason in BROKEN_EPISODES and not score.valid
+    assert score.detail["judge_error"] == "TimeoutError: no reply"
 
 
 def test_one_file_is_divided_by_its_prompts(tmp_path):

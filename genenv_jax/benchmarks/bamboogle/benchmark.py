@@ -27,9 +27,9 @@ from collections.abc import Sequence
 from genenv_jax.benchmarks.bamboogle import generation as generations
 from genenv_jax.benchmarks.bamboogle import prompts, scoring, tasks
 from genenv_jax.benchmarks.bamboogle.episode import MAX_SEARCHES, SearchEpisode, search_answer
-from genenv_jax.benchmarks.bamboogle.judge import EndpointJudge
 from genenv_jax.benchmarks.bamboogle.scoring import normalize
 from genenv_jax.benchmarks.base import Message, Rejection, Score, SeedStatistics, Task
+from genenv_jax.benchmarks.judge import EndpointJudge
 from genenv_jax.benchmarks.options import check_choice, check_shares
 from genenv_jax.benchmarks.records import Published
 from genenv_jax.benchmarks.subsets import stable_position
@@ -70,8 +70,6 @@ class Bamboogle(Published):
         check_choice("reward", self.reward, ("em", "f1", "sub_em"))
         check_shares(seed_fraction=self.seed_fraction)
         url, model = self.judge_url, self.judge_model
-        if url and not model:
-            raise ValueError("judge_model = '': expected the judge's name at judge_url")
         self.episodes = self.mode == SEARCH
         self.judge = EndpointJudge(url, model) if url else None
         # A request can outlast its timeout, so scoring runs in worker processes with a time limit.

@@ -21,6 +21,7 @@ from typing import Any, ClassVar
 
 from genenv_jax.benchmarks.base import (
     BAD_ANSWER,
+    ENVIRONMENT_ERROR,
     GIVEN_AWAY,
     GROUNDED,
     UNDECIDED,
@@ -34,8 +35,9 @@ from genenv_jax.benchmarks.base import (
 from genenv_jax.benchmarks.bfcl.schemas import unlisted_values
 from genenv_jax.benchmarks.calls import write_calls
 from genenv_jax.benchmarks.custom import calls, checkers
-from genenv_jax.benchmarks.custom.checkers import CALL, CHECKERS, EXACT
+from genenv_jax.benchmarks.custom.checkers import CALL, CHECKERS, EXACT, F1
 from genenv_jax.benchmarks.grounding import judge, leaves
+from genenv_jax.benchmarks.judge import EndpointJudge
 from genenv_jax.benchmarks.places import place
 from genenv_jax.benchmarks.safe_parse import check_text
 from genenv_jax.benchmarks.tools import ToolBenchmark, as_python, tools_message
@@ -78,6 +80,8 @@ class Custom(ToolBenchmark):
     Attributes:
       checker: how answers are compared, one of `checkers.CHECKERS`; a question may override it.
       instruction: the agent's system message; None: the checker's, which says how to answer.
+      judge: decides whether an answer that the checker `exact` or `f1` does not give full reward means the
+        same as the reference; None: nobody does.
       isolated: True, since your own methods may hang or crash on model output; set it to False if none of
         them can.
     """
@@ -86,6 +90,7 @@ class Custom(ToolBenchmark):
     isolated: ClassVar[bool] = True
     checker: str = EXACT
     instruction: str | None = None
+    judge: ClassVar[EndpointJudge | None] = None
 
     @abc.abstractmethod
     def questions(self, split: str) -> Iterable[Question]:
@@ -250,6 +255,13 @@ class Custom(ToolBenchmark):
         if reason := checkers.unreadable(question.checker, found):
             return Score(0.0, False, False, reason)
         reward = float(self.grade(question, found))
+        if reward < 1 and self.judge and question.checker in (EXACT, F1):
+            try:
+                same = self.judge(question.prompt, checkers.golds(question.answer), found)
+            except Exception as error:  # a network or a server can fail in any way
+                detail = {"judge_error": f"{type(error).__name__}: {error}"[:200]}
+                return Score(0.0, False, False, ENVIRONMENT_ERROR, detail)
+            reward = 1.0 if same else reward
         if not 0 <= reward <= 1:
             raise ValueError(f"grade returned {reward}: expected a number in [0, 1]")
         success = checkers.succeeds(question.checker, reward)

@@ -33,6 +33,7 @@ from typing import Any
 from genenv_jax.benchmarks.base import Message, Rejection, Task
 from genenv_jax.benchmarks.custom.benchmark import Custom, Question
 from genenv_jax.benchmarks.custom.checkers import CALL, CHECKERS, EXACT
+from genenv_jax.benchmarks.judge import EndpointJudge
 from genenv_jax.benchmarks.options import check_choice, check_shares
 from genenv_jax.benchmarks.safe_parse import parse_json, parse_literal
 from genenv_jax.benchmarks.subsets import stable_position
@@ -54,6 +55,9 @@ class CustomFiles(Custom):
     Args, besides those of `Benchmark`:
       checker: how answers are compared, one of `checkers.CHECKERS`; a question may override it.
       instruction: the agent's system message; None: the checker's, which says how to answer.
+      judge_url: base URL of an OpenAI-compatible endpoint that is asked about the answers of `exact` and `f1`
+        that earn less than full reward; "": none.  An answer that it calls correct earns 1.
+      judge_model: the model's name there.
       train: the file with the seeds.
       held_out: the file with the held-out questions; "": a share of `train`.
       seed_fraction: share of a single file's questions that become seeds, by a hash of the prompt, so the
@@ -65,6 +69,8 @@ class CustomFiles(Custom):
 
     checker: str = EXACT
     instruction: str | None = None
+    judge_url: str = ""
+    judge_model: str = ""
     train: str = ""
     held_out: str = ""
     seed_fraction: float = 0.8
@@ -76,6 +82,10 @@ class CustomFiles(Custom):
         if self.instruction is not None and not isinstance(self.instruction, str):
             raise ValueError(f"instruction = {self.instruction!r}: expected a text or None")
         check_shares(seed_fraction=self.seed_fraction)
+        if self.judge_url:
+            self.judge = EndpointJudge(self.judge_url, self.judge_model)
+            # A request can outlast its timeout, so scoring runs in worker processes with a time limit.
+            self.isolated, self.worker_needs = True, ("network",)
         for option in ("train", "held_out"):
             value = getattr(self, option)
             if not isinstance(value, str) or not (value or option == "held_out"):
@@ -102,6 +112,8 @@ class CustomFiles(Custom):
 
     def facts(self) -> dict[str, str]:
         facts = super().facts() | {"data": self.train}
+        if self.judge:
+            facts["judge"] = self.judge_model
         if self.held_out:
             return facts | {"held_out": self.held_out}
         return facts | {"held_out": f"{1 - self.seed_fraction:g} of it, by a hash of the prompt"}
