@@ -99,7 +99,7 @@ class Coevolution:
         self.agent_trainer = AgentTrainer(self.agent, benchmark, self.scorer, session)
         self.objective = Objective(config.curriculum, config.simulator, benchmark)
         self.simulator_trainer = make_simulator_trainer(
-            self.simulator, config.tasks.source == "simulator", session
+            self.simulator, benchmark, config.tasks.source == "simulator", session
         )
         engines = config.evaluation.engines(
             config.limits, config.sampling, self.agent.model, host.put
@@ -108,6 +108,7 @@ class Coevolution:
             config.evaluation, self.agent, eval_tasks, benchmark, self.scorer, engines, session
         )
         parts = {"settings": settings, "source": self.source, "verifier": verifier}
+        parts["skills"] = self.objective.skill_rates
         for name, part in (parts | {"replay": buffer}).items():
             session.register(name, part)
         session.register_trained("agent", self.agent)

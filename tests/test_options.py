@@ -16,6 +16,13 @@ from tests.runs import contents, lines, params, run, same, toy_config
 # Beyond `epochs`, each of these exercises one option.
 OPTIONS = {
     "policy gradient": {"simulator.method": "grpo"},
+    "hindsight": {
+        "simulator.method": "hindsight",
+        "simulator.mixture": 0.25,
+        "simulator.variations": 4,
+        "simulator.coverage": 0.5,
+    },
+    "success rates of skills": {"simulator.success_rate_over": "skill"},
     "coverage": {"simulator.coverage": 0.5},
     "grown": {"curriculum.growth.share": 0.5},
     "mixture": {"simulator.mixture": 0.25, "simulator.variations": 4},
@@ -44,7 +51,7 @@ OPTIONS = {
     },
     "narrow operands": {"model.matmul_dtype": "bfloat16"},
 }
-FAST = ("mixture, policy gradient",)
+FAST = ("mixture, policy gradient", "hindsight")
 
 
 @pytest.mark.parametrize(
@@ -161,7 +168,7 @@ def test_all_rollouts_are_counted(cache, tmp_path):
     assert len(set(totals.values())) == 1
 
 
-@pytest.mark.parametrize("method", ["rwr", "grpo"])
+@pytest.mark.parametrize("method", ["rwr", "grpo", "hindsight"])
 @pytest.mark.parametrize("mixture", [0.0, 0.5])
 def test_all_tokens_are_counted(cache, tmp_path, monkeypatch, method, mixture):
     """Those of every program that was run: once where texts are sampled or scored, three times in a step.

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 
-OWN, ALIKE, RECENT = "own", "alike", "recent"
+OWN, ALIKE, RECENT, ASKED = "own", "alike", "recent", "asked"
 
 
 @dataclasses.dataclass(frozen=True)
@@ -14,7 +14,7 @@ class SeedStatistics:
     Attributes:
       attempts, successes: how often the agent attempted and solved the tasks of `at`.
       at: OWN: the seed and its variations; ALIKE: recent tasks that need one of the seed's skills; RECENT:
-        all recent tasks.
+        all recent tasks; ASKED: the variation that the simulator is to write.
     """
 
     attempts: int = 0
@@ -25,6 +25,11 @@ class SeedStatistics:
     def success_rate(self) -> float | None:
         """Share of attempts that succeeded, or None without attempts."""
         return self.successes / self.attempts if self.attempts else None
+
+    @classmethod
+    def asked(cls, rate: float) -> SeedStatistics:
+        """Asks for a task that the agent solves at `rate`, in tenths."""
+        return cls(10, round(10 * rate), ASKED)
 
 
 _KEEP = (0.4, 0.6)  # success rates at which the difficulty is right
@@ -41,6 +46,9 @@ def success_record(statistics: SeedStatistics, who: str = "agent", what: str = "
             f"The {who} has not tried this {what} or variations of it yet; "
             f"aim at a {what} that it would solve about half of the time."
         )
+    if statistics.at == ASKED:
+        wanted = f"{statistics.successes} of {statistics.attempts}"
+        return f"Write a {what} of which the {who} would solve {wanted} attempts."
     wish = "keep the difficulty"
     if rate < _KEEP[0]:
         wish = f"write an easier {what}"

@@ -46,6 +46,14 @@ ARMS: dict[str, dict[str, object]] = {
         "simulator.rwr_temperature": 0.0,
         "curriculum.k_min": 1.0,
     },
+    # The simulator is asked for tasks of the target success rate, and learns from what they turned out to be.
+    "hindsight": {
+        "simulator.method": "hindsight",
+        "simulator.coverage": 0.0,
+        "simulator.update_epochs": 2,
+    },
+    # The same without training: what is asked for follows the agent, the simulator stays the initial one.
+    "asked": {**_FROZEN, "simulator.method": "hindsight"},
     # GenEnv-Random: the simulator writes fresh tasks and is never trained.
     "random": _FROZEN,
     # GenEnv-Static: tasks that the initial simulator writes once; five per seed in the paper.

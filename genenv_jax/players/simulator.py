@@ -27,8 +27,11 @@ class SimulatorConfig(PlayerConfig):
       temperature: of its generations.
       variations: generations per seed and epoch (n).
       rwr_temperature: λ in exp(λ R_env).
-      success_rate_over: p̂ over a seed's n variations together ("batch", Eq. 2), or over each "task".
-      method: "rwr", the paper's; "grpo": policy gradient; its advantage is R_env minus the seed's mean.
+      success_rate_over: p̂ over a seed's n variations together ("batch", Eq. 2), over each "task", or the mean
+        over the task's skills ("skill") of their recent success rates (`tasks.skill_rates`).
+      method: "rwr", the paper's; "grpo": policy gradient; its advantage is R_env minus the seed's mean;
+        "hindsight": every attempted task under a prompt that asks for the success rate it turned out to have,
+        while new tasks are asked for at α (`trainers.simulator.Hindsight`).
       coverage: c in w / share^c, with the share of records that ask for the same skill (`rl.weights`).
       mixture: share of the variations that the initial simulator writes.
       kl_coef: coefficient of the KL penalty to the initial simulator; the paper gives no value.
@@ -41,8 +44,8 @@ class SimulatorConfig(PlayerConfig):
     temperature: float = within(1.0, 0)
     variations: int = within(4, 1)
     rwr_temperature: float = within(1.0, 0)
-    success_rate_over: str = choice("batch", "task")
-    method: str = choice("rwr", "grpo")
+    success_rate_over: str = choice("batch", "task", "skill")
+    method: str = choice("rwr", "grpo", "hindsight")
     coverage: float = within(0.0, 0)
     mixture: float = within(0.0, 0, 1)
     kl_coef: float = within(0.01, 0)
@@ -55,15 +58,18 @@ class SimulatorConfig(PlayerConfig):
                 f"temperature = {self.temperature}: expected 1.0 with method = 'grpo', whose ratio is "
                 "taken to the policy that sampled"
             )
-        if self.coverage and self.method != "rwr":
-            raise ValueError(
-                f"coverage = {self.coverage}: expected method = 'rwr', which has weights"
-            )
+        if self.coverage and self.method == "grpo":
+            raise ValueError(f"coverage = {self.coverage}: method = 'grpo' has no weights")
         if abs(self.mixture * self.variations - self.num_from_initial) > 1e-6:
             raise ValueError(
                 f"mixture = {self.mixture}: expected a whole number of the variations = "
                 f"{self.variations} of a seed"
             )
+
+    @property
+    def asks(self) -> bool:
+        """Whether its prompts ask for a success rate; otherwise they state how the agent fared."""
+        return self.method == "hindsight"
 
     @property
     def num_from_initial(self) -> int:
@@ -84,7 +90,9 @@ class Simulator(Player):
     def __init__(self, setup: Setup, config: SimulatorConfig, trained: Params):
         n = config.variations
         super().__init__(setup, config, trained, "simulator", n, config.temperature)
-        if setup.limits.response_buckets:
+        if config.asks:  # each record has its own prompt
+            self.groups = (1,)
+        elif setup.limits.response_buckets:
             self.groups = tuple(sorted({n, *(2**i for i in range(n.bit_length()) if 2**i < n)}))
         self._initial = dataclasses.replace(self.engine, config=self.reference.config)
         # (whether it is the trained simulator, its engine), each with its share of a seed's variations.
@@ -146,7 +154,7 @@ class Simulator(Player):
     @property
     def scores_start(self) -> bool:
         """Whether `start_logprobs` computes them anew."""
-        return bool(self.config.num_from_initial) or self.recomputes
+        return bool(self.config.num_from_initial) or self.recomputes or self.config.asks
 
     def start_logprobs(self, generations: Rollouts, used: np.ndarray) -> np.ndarray:
         """(S, n, c) log-probs under the current simulator; 0 outside the rows `used`.

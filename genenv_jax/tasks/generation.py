@@ -54,6 +54,11 @@ class Generation:
             self.task = outcome
 
     @property
+    def turned_out(self) -> SeedStatistics:
+        """The success rate that its prompt would have had to ask for."""
+        return SeedStatistics.asked(self.p_hat)
+
+    @property
     def success_rate(self) -> float:
         """The task's own success rate; NaN if it was not attempted."""
         return float(success_rate(self.successes, self.attempts))

@@ -50,7 +50,15 @@ def make_source(
     fits = functools.partial(simulator.has_room, benchmark)
     growth = Growth(config.curriculum.growth, fits, config.seed)
     simulated = SimulatorTasks(
-        seeds, growth, simulator, benchmark, scorer, verifier, config.verification.admit, session
+        seeds,
+        growth,
+        simulator,
+        config.curriculum.alpha,
+        benchmark,
+        scorer,
+        verifier,
+        config.verification.admit,
+        session,
     )
     if config.tasks.source == SIMULATOR:
         return simulated

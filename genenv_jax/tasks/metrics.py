@@ -9,6 +9,7 @@ import numpy as np
 
 from genenv_jax.benchmarks import thoughts
 from genenv_jax.benchmarks.base import UNDECIDED, Benchmark, Task, skills
+from genenv_jax.benchmarks.success_record import ASKED
 from genenv_jax.rl.rewards import difficulty_filter
 from genenv_jax.tasks.generation import Generation
 
@@ -49,6 +50,7 @@ def generation_metrics(
         metrics["undecided_share"] = np.mean([found == UNDECIDED for found in grounding])
     metrics |= diversity(accepted, benchmark)
     metrics |= calibration(generations, alpha, k_min)
+    metrics |= steering(attempted)
     return {f"generated/{name}": value for name, value in metrics.items()}
 
 
@@ -74,6 +76,23 @@ def diversity(tasks: Sequence[Task], benchmark: Benchmark) -> dict[str, float]:
 def _entropy(counts: Counter[str]) -> float:
     shares = np.array(list(counts.values())) / counts.total()
     return float(-(shares * np.log(shares)).sum())
+
+
+def steering(attempted: Sequence[Generation]) -> dict[str, float]:
+    """How well tasks have the success rate that they were asked for; {} if none was asked for.
+
+    "asked_gap": mean success rate less the mean that was asked for.  "asked_correlation": of both over the
+    tasks, if they vary; a task's own ten attempts limit it (docs/results/curriculum.md).
+    """
+    asked = [g for g in attempted if g.seed_statistics.at == ASKED]
+    if not asked:
+        return {}
+    wanted = np.array([g.seed_statistics.success_rate for g in asked])
+    rates = np.array([g.success_rate for g in asked])
+    metrics = {"asked_gap": float(rates.mean() - wanted.mean())}
+    if wanted.std() and rates.std():
+        metrics["asked_correlation"] = float(np.corrcoef(wanted, rates)[0, 1])
+    return metrics
 
 
 def calibration(generations: Sequence[Generation], alpha: float, k_min: float) -> dict[str, float]:

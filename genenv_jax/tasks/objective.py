@@ -5,6 +5,8 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Sequence
 
+import numpy as np
+
 from genenv_jax.benchmarks.base import Benchmark, skills
 from genenv_jax.players.simulator import SimulatorConfig
 from genenv_jax.rl import rewards
@@ -12,6 +14,7 @@ from genenv_jax.rl.weights import coverage_weights
 from genenv_jax.settings import Settings, within
 from genenv_jax.tasks.generation import Generation, TaskBatch
 from genenv_jax.tasks.growth import GrowthConfig
+from genenv_jax.tasks.skill_rates import SkillRates
 
 
 @dataclasses.dataclass(frozen=True)
@@ -21,7 +24,8 @@ class CurriculumConfig(Settings):
     Attributes:
       alpha: target success rate α of R_env.
       beta: how steeply R_env falls off on either side of α.
-      k_min: generations with |p̂ − α| above it are left out of the simulator's update.
+      k_min: generations with |p̂ − α| above it are left out of the simulator's update (not with
+        simulator.method = "hindsight").
       seeds_per_epoch: seed tasks varied per epoch; 0: all.
       growth: tasks that outgrow the seeds, see `tasks.growth`.
     """
@@ -39,34 +43,47 @@ class Objective:
     Args:
       curriculum: `config.curriculum`.
       simulator: `config.simulator`.
-      benchmark: says which skills a task asks for, if weights depend on them.
+      benchmark: says which skills a task asks for.
+    Attributes:
+      skill_rates: the agent's success rate by skill, part of the run's state.
     """
 
     def __init__(
         self, curriculum: CurriculumConfig, simulator: SimulatorConfig, benchmark: Benchmark
     ):
         self._curriculum, self._simulator, self._benchmark = curriculum, simulator, benchmark
+        self.skill_rates = SkillRates(benchmark)
 
     def assign(self, batch: TaskBatch) -> None:
-        """Sets p̂ (Eq. 2), R_env and, for generations that pass the filter, the weight."""
-        attempted = [g for g in batch.generations if g.attempts]
-        groups: dict[tuple[int, ...], list[Generation]] = {}
-        over_batch = self._simulator.success_rate_over == "batch"
+        """Sets p̂ (Eq. 2), R_env and, for generations that the simulator is trained on, the weight."""
+        attempted, c = [g for g in batch.generations if g.attempts], self._curriculum
+        self.skill_rates.record((g.task, g.attempts, g.successes) for g in attempted)
+        groups: dict[int, list[Generation]] = {}
         for g in attempted:
-            groups.setdefault((g.row,) if over_batch else (g.row, g.column), []).append(g)
-        c = self._curriculum
-        for group in groups.values():
-            successes, attempts = sum(g.successes for g in group), sum(g.attempts for g in group)
-            p_hat = float(rewards.success_rate(successes, attempts))
-            r_env = float(rewards.curriculum_reward(p_hat, c.alpha, c.beta))
-            for g in group:
-                g.p_hat, g.r_env = p_hat, r_env
-        passes = rewards.difficulty_filter([g.p_hat for g in attempted], c.alpha, c.k_min)
-        self._weigh([g for g, keep in zip(attempted, passes, strict=True) if keep])
+            groups.setdefault(g.row, []).append(g)
+        for g in attempted:
+            rates = self._rates(g, groups[g.row])
+            g.p_hat = float(rates.mean())
+            g.r_env = float(rewards.curriculum_reward(rates, c.alpha, c.beta).mean())
+        if not self._simulator.asks:
+            passes = rewards.difficulty_filter([g.p_hat for g in attempted], c.alpha, c.k_min)
+            attempted = [g for g, keep in zip(attempted, passes, strict=True) if keep]
+        self._weigh(attempted)
+
+    def _rates(self, g: Generation, of_seed: Sequence[Generation]) -> np.ndarray:
+        """The success rates that p̂ and R_env of a generation are means of."""
+        over = self._simulator.success_rate_over
+        if over == "skill":
+            return self.skill_rates.of(g.task)
+        pooled = of_seed if over == "batch" else [g]
+        counts = sum(g.successes for g in pooled), sum(g.attempts for g in pooled)
+        return rewards.success_rate(*counts)
 
     def _weigh(self, kept: Sequence[Generation]) -> None:
+        """Sets weights: all alike where the prompt says how hard a task is, else by R_env."""
         c = self._simulator
-        weights = rewards.rwr_weights([g.r_env for g in kept], c.rwr_temperature)
+        temperature = 0.0 if c.asks else c.rwr_temperature
+        weights = rewards.rwr_weights([g.r_env for g in kept], temperature)
         if c.coverage:
             of = [skills(self._benchmark, g.task) for g in kept]
             weights = coverage_weights(weights, of, c.coverage)

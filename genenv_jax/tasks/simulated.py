@@ -7,6 +7,8 @@ import math
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
 
+import numpy as np
+
 from genenv_jax.benchmarks.base import Benchmark, Message, SeedStatistics, Task
 from genenv_jax.players.simulator import Simulator
 from genenv_jax.run.session import Session
@@ -23,6 +25,10 @@ from genenv_jax.tasks.seeds import SeedTasks, SuccessRecords
 from genenv_jax.tasks.sources import TaskSource
 from genenv_jax.typing import WarmUp
 
+# Share of the contexts that ask for a random success rate, so that the simulator learns what the rate means.
+_EXPLORED = 0.1
+# How much of the gap between an epoch's mean success rate and α the next epoch asks for in addition.
+_CORRECTION = 0.5
 _ROUNDS = 50  # most passes over all seeds to reach a given number of static tasks
 
 
@@ -33,6 +39,7 @@ class SimulatorTasks(TaskSource):
       seeds: the seed tasks.
       growth: replaces some of them by tasks of earlier epochs.
       simulator: writes the variations.
+      alpha: success rate that it is asked for, if its method asks.
       benchmark, scorer: parse and verify while the devices sample.
       verifier: decides which variations are accepted.
       admit: see `scoring.verification`.
@@ -44,6 +51,7 @@ class SimulatorTasks(TaskSource):
         seeds: SeedTasks,
         growth: Growth,
         simulator: Simulator,
+        alpha: float,
         benchmark: Benchmark,
         scorer: Scorer,
         verifier: Verifier,
@@ -53,6 +61,7 @@ class SimulatorTasks(TaskSource):
         self.seeds, self._simulator, self._benchmark = seeds, simulator, benchmark
         self._scorer, self._verifier, self._admit = scorer, verifier, admit
         self._session, self._records, self._growth = session, SuccessRecords(benchmark), growth
+        self._alpha = self._asked = alpha
 
     def tasks(self, epoch: int) -> TaskBatch:
         contexts = self._growth.contexts(epoch, self.seeds.choose(epoch))
@@ -69,7 +78,7 @@ class SimulatorTasks(TaskSource):
     ) -> TaskBatch:
         """Variations of `seeds` by `generate`, a method of `Simulator` that draws from `stream`."""
         session = self._session
-        statistics = [self._growth.statistics(seed) or self._records.of(seed) for seed in seeds]
+        statistics = self._statistics(epoch, seeds)
         total = len(seeds) * self._simulator.config.variations
         with session.phase("generate", total, "tasks") as display:
 
@@ -92,6 +101,24 @@ class SimulatorTasks(TaskSource):
                 lambda: session.measure("verify"),
             )
 
+    def _statistics(self, epoch: int, seeds: Sequence[Task]) -> list[SeedStatistics]:
+        """What each seed's prompt says of the agent's success."""
+        if not self._simulator.config.asks:
+            return [self._growth.statistics(seed) or self._records.of(seed) for seed in seeds]
+        draws = self._session.rng(Stream.ASKED, epoch)
+        # Tenths, so that their mean is what is asked for.
+        tenths = np.floor(10 * self._asked + draws.random(len(seeds)))
+        explored = draws.permutation(len(seeds))[: math.ceil(_EXPLORED * len(seeds))]
+        tenths[explored] = draws.integers(11, size=len(explored))
+        return [SeedStatistics.asked(k / 10) for k in tenths]
+
+    def _correct(self, batch: TaskBatch) -> None:
+        """Asks for more or less where the tasks turn out harder or easier than α."""
+        tried = [g.success_rate for g in batch.generations if g.attempts]
+        if self._simulator.config.asks and tried:
+            self._asked += _CORRECTION * (self._alpha - float(np.mean(tried)))
+            self._asked = min(max(self._asked, 0.0), 1.0)
+
     def record(self, batch: TaskBatch, items: Sequence[Item]) -> None:
         own = {seed.id for seed in self.seeds.tasks}
         varied = [item.generation.seed if item.generation else item.task for item in items]
@@ -100,11 +127,13 @@ class SimulatorTasks(TaskSource):
             for seed, item in zip(varied, items, strict=True)
         )
         self._growth.record(batch)
+        self._correct(batch)
 
     def d_env(self, epoch: int, batch: TaskBatch) -> Iterator[dict[str, Any]]:
         for g in batch.generations:
             if g.weight > 0:
-                messages = self._benchmark.simulator_messages(g.seed, g.seed_statistics)
+                shown = g.turned_out if self._simulator.config.asks else g.seed_statistics
+                messages = self._benchmark.simulator_messages(g.seed, shown)
                 yield {
                     "epoch": epoch + 1,
                     "task_id": g.task.id,
@@ -119,11 +148,13 @@ class SimulatorTasks(TaskSource):
         return self._simulator.warm_up()
 
     def state(self) -> dict[str, Any]:
-        return {"seeds": self._records.state(), "grown": self._growth.state()}
+        grown = self._growth.state()
+        return {"seeds": self._records.state(), "grown": grown, "asked": self._asked}
 
     def restore(self, state: dict[str, Any], tasks: Iterable[Task]) -> None:
         self._records.restore(state["seeds"])
         self._growth.restore(state["grown"], tasks)
+        self._asked = state["asked"]
 
 
 def write_tasks(

@@ -1,6 +1,7 @@
 """The simulator's part of an epoch: it is trained on the agent's results on its tasks.
 
 `Regression`      reward-weighted regression, as in the paper
+`Hindsight`       regression on prompts that ask for what the tasks turned out to be
 `PolicyGradient`  GRPO over the variations of each seed
 `Frozen`          no training
 """
@@ -8,11 +9,13 @@
 from __future__ import annotations
 
 import abc
+import dataclasses
 import functools
 from typing import Any
 
 import numpy as np
 
+from genenv_jax.benchmarks.base import Benchmark
 from genenv_jax.parallel import processes
 from genenv_jax.players import learner
 from genenv_jax.players.simulator import Simulator, SimulatorConfig
@@ -53,11 +56,12 @@ class _Learning(Frozen, abc.ABC):
 
     Args:
       simulator: the player.
+      benchmark: writes its prompts.
       session: of the run.
     """
 
-    def __init__(self, simulator: Simulator, session: Session):
-        self._simulator, self._session = simulator, session
+    def __init__(self, simulator: Simulator, benchmark: Benchmark, session: Session):
+        self._simulator, self._benchmark, self._session = simulator, benchmark, session
         self._update = self._make_update(simulator.config)
 
     @abc.abstractmethod
@@ -65,8 +69,8 @@ class _Learning(Frozen, abc.ABC):
         """The jitted optimiser step."""
 
     @abc.abstractmethod
-    def _weights(self, batch: TaskBatch) -> np.ndarray:
-        """(S, n) weight of each generation in the update; 0 leaves it out."""
+    def _records(self, batch: TaskBatch) -> tuple[Rollouts, np.ndarray]:
+        """Generations of S contexts, and the (S, n) weight of each in the update; 0 leaves it out."""
 
     @abc.abstractmethod
     def _passes(
@@ -87,13 +91,13 @@ class _Learning(Frozen, abc.ABC):
 
     def step(self, epoch: int, batch: TaskBatch) -> dict[str, float]:
         metrics, session = super().step(epoch, batch), self._session
-        weights = self._weights(batch)
+        generations, weights = self._records(batch)
         metrics["simulator/records"] = records = int((weights != 0).sum())
         with (
             session.phase("update simulator", records, "records"),
             session.measure("update simulator"),
         ):
-            updated = self.update(batch.rollouts, weights, session.rng(Stream.RECORDS, epoch))
+            updated = self.update(generations, weights, session.rng(Stream.RECORDS, epoch))
         return metrics | {f"simulator/{name}": value for name, value in updated.items()}
 
     def update(
@@ -149,8 +153,13 @@ class Regression(_Learning):
             config.micro_batches,
         )
 
-    def _weights(self, batch: TaskBatch) -> np.ndarray:
-        return batch.weights()
+    def _records(self, batch: TaskBatch) -> tuple[Rollouts, np.ndarray]:
+        return batch.rollouts, batch.weights()
+
+    def _own(self, weights: np.ndarray) -> np.ndarray:
+        """(S, n) whether a record is the current simulator's."""
+        n = weights.shape[1]
+        return (weights != 0) & (np.arange(n) < n - self._simulator.config.num_from_initial)
 
     def _passes(
         self,
@@ -161,9 +170,7 @@ class Regression(_Learning):
     ) -> dict[str, float]:
         simulator = self._simulator
         generations = generations.only(weights != 0)  # the others contribute to no term
-        n = weights.shape[1]
-        own = (weights != 0) & (np.arange(n) < n - simulator.config.num_from_initial)
-        generations, weights, own = self._packed(generations, weights, own)
+        generations, weights, own = self._packed(generations, weights, self._own(weights))
         initial = simulator.initial_logprobs(generations, used)
         start = simulator.start_logprobs(generations, used)
         scored = 1 + simulator.scores_start
@@ -218,6 +225,29 @@ class Regression(_Learning):
         return self._batch(nothing, row, start, initial, *[np.zeros(nothing.lengths.shape)] * 2)
 
 
+class Hindsight(Regression):
+    """Regression on every attempted task, under the prompt that asks for the success rate that it had.
+
+    The simulator learns which tasks the agent solves how often, and is asked for those at α.  No filter, no
+    reward and no seed decides what is learnt from (as goals in hindsight experience replay, arXiv 1707.01495,
+    and difficulties in DARC, 2601.13761).
+    """
+
+    def _records(self, batch: TaskBatch) -> tuple[Rollouts, np.ndarray]:
+        kept = [g for g in batch.generations if g.weight]
+        rows, columns = (np.array([getattr(g, x) for g in kept], int) for x in ("row", "column"))
+        generations = batch.rollouts.take(rows).samples(columns[:, None])
+        encode, messages = self._simulator.model.encode_messages, self._benchmark.simulator_messages
+        prompts = [encode(messages(g.seed, g.turned_out)) for g in kept]
+        generations = dataclasses.replace(generations, prompts=prompts)
+        return generations, np.array([[g.weight] for g in kept]).reshape(-1, 1)
+
+    def _own(self, weights: np.ndarray) -> np.ndarray:
+        # The initial simulator's texts count as well: no text was sampled from the prompt that it is learnt
+        # under, so the KL of an update is over the records alone.
+        return weights != 0
+
+
 class PolicyGradient(_Learning):
     """GRPO whose advantage is R_env minus its mean over the seed's variations.
 
@@ -231,10 +261,10 @@ class PolicyGradient(_Learning):
             simulator.model.config, loss, simulator.optimizer, config.micro_batches
         )
 
-    def _weights(self, batch: TaskBatch) -> np.ndarray:
+    def _records(self, batch: TaskBatch) -> tuple[Rollouts, np.ndarray]:
         # Centred within its seed, a generation's advantage reflects the simulator's writing, not the seed.
         # Not divided by the std, so that seeds with near-equal rewards do not dominate the gradient.
-        return group_advantages(batch.r_env(), "centred")
+        return batch.rollouts, group_advantages(batch.r_env(), "centred")
 
     def _passes(
         self,
@@ -295,12 +325,15 @@ class PolicyGradient(_Learning):
         return self._batch(nothing, row, initial, np.zeros(nothing.lengths.shape), first)
 
 
-def make_simulator_trainer(simulator: Simulator, writes_tasks: bool, session: Session) -> Frozen:
+def make_simulator_trainer(
+    simulator: Simulator, benchmark: Benchmark, writes_tasks: bool, session: Session
+) -> Frozen:
     """The trainer that `config.simulator` names.
 
+    benchmark: writes the simulator's prompts.
     writes_tasks: whether the simulator writes the epochs' tasks; it is not trained on others.
     """
     if not (simulator.config.train and writes_tasks):
         return Frozen()
-    trainer = {"rwr": Regression, "grpo": PolicyGradient}[simulator.config.method]
-    return trainer(simulator, session)
+    trainers = {"rwr": Regression, "grpo": PolicyGradient, "hindsight": Hindsight}
+    return trainers[simulator.config.method](simulator, benchmark, session)

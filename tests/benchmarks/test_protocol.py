@@ -124,6 +124,8 @@ def test_prompts_fit_and_hold_the_task(benchmark):
             assert sum(len(message["content"]) for message in messages) < PROMPT_CHARS
         said = simulator[-1]["content"]
         assert "9 of 10" in said and ("harder" in said or "dial" in benchmark.name)
+        asked = benchmark.simulator_messages(task, SeedStatistics.asked(0.9))[-1]["content"]
+        assert "9 of 10" in asked and asked != said and len(asked) <= len(said) + 1
 
 
 def test_tasks_are_of_kinds(benchmark):

@@ -1,11 +1,13 @@
 """p̂, R_env, filter and weights of an epoch's generations."""
 
 import itertools
+import json
 
 import numpy as np
 import pytest
 
 from genenv_jax.benchmarks.base import SeedStatistics
+from genenv_jax.benchmarks.success_record import ASKED
 from genenv_jax.players.simulator import SimulatorConfig
 from genenv_jax.tasks.generation import Generation, TaskBatch
 from genenv_jax.tasks.metrics import generation_metrics
@@ -62,6 +64,33 @@ def test_the_success_rate_of_a_seeds_variations_together():
     assert [g.weight > 0 for g in found] == [True, True, False, False, False]
 
 
+def test_hindsight_takes_every_attempted_task_alike():
+    found = assigned(COUNTS, {"k_min": 0.0}, method="hindsight", rwr_temperature=9.0)
+    assert [g.weight for g in found] == [1, 1, 1, 1, 0]
+    assert [g.turned_out for g in found[:4]] == [SeedStatistics(10, k, ASKED) for k in (5, 4, 9, 6)]
+
+
+def test_the_success_rate_of_a_tasks_skills():
+    """Pooled over all tasks that need a skill, in all epochs, of which older ones count less."""
+    objective = Objective(CurriculumConfig(), SimulatorConfig(success_rate_over="skill"), TOY)
+    texts = ("red", "blue!")  # two skills, in turn
+    for counts, expected in (
+        (COUNTS, [(1 + 5 + 9) / (2 + 20), (1 + 4 + 6) / (2 + 20)] * 2),
+        (COUNTS[:1], [(1 + 7 + 5) / (2 + 10 + 10)]),
+    ):
+        batch = batch_of(counts, texts)
+        objective.assign(batch)
+        attempted = batch.generations[: len(expected)]
+        assert [g.p_hat for g in attempted] == pytest.approx(expected)
+        assert [g.r_env for g in attempted] == pytest.approx(
+            np.exp(-2 * (np.array(expected) - 0.5) ** 2)
+        )
+    again = Objective(CurriculumConfig(), SimulatorConfig(), TOY).skill_rates
+    again.restore(json.loads(json.dumps(objective.skill_rates.state())))
+    assert again.of(TOY.task("x", "red")) == objective.skill_rates.of(TOY.task("x", "red"))
+    assert again.of(TOY.task("x", "another length")) == [0.5]  # never attempted
+
+
 KINDS = ("abc", "red", "a")  # of lengths 3, 3 and 1: two kinds
 
 
@@ -83,7 +112,7 @@ def test_coverage_gives_every_kind_that_is_left_the_same_weight():
 
 
 def test_coverage_is_of_weights():
-    with pytest.raises(ValueError, match="coverage = 1.0: expected method = 'rwr'"):
+    with pytest.raises(ValueError, match="coverage = 1.0: method = 'grpo' has no weights"):
         SimulatorConfig(coverage=1.0, method="grpo")
 
 
@@ -109,6 +138,14 @@ def test_metrics_by_hand():
     assert found["generated/p_rerolled_in_band"] == pytest.approx(0.45)
     assert found["generated/p_rerolled_gap"] == pytest.approx(0.15)
     assert found["generated/p_hat_gap"] == pytest.approx(0.05)
+    assert not any("asked" in name for name in found)
+    # Asked for .6, .2 and .8, with the rates .5, .4 and .9; the fourth prompt asked for nothing.
+    for g, k in zip(batch.generations[:3], (6, 2, 8), strict=True):
+        g.seed_statistics = SeedStatistics(10, k, ASKED)
+    found = generation_metrics(batch.generations, TOY, 0.5, 0.1)
+    assert found["generated/asked_gap"] == pytest.approx(0.6 - 1.6 / 3)
+    correlation = np.corrcoef([0.6, 0.2, 0.8], [0.5, 0.4, 0.9])[0, 1]
+    assert found["generated/asked_correlation"] == pytest.approx(correlation)
     nothing = generation_metrics(batch.generations[4:], TOY, 0.5, 0.1)
     assert nothing == {
         "generated/count": 1,

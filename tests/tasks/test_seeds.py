@@ -5,7 +5,7 @@ import json
 import pytest
 
 from genenv_jax.benchmarks.base import SeedStatistics, Task
-from genenv_jax.benchmarks.success_record import ALIKE, OWN, RECENT, success_record
+from genenv_jax.benchmarks.success_record import ALIKE, ASKED, OWN, RECENT, success_record
 from genenv_jax.tasks.seeds import LatestStatistics, SeedTasks, SuccessRecords
 from tests.toy import Toy
 
@@ -117,3 +117,10 @@ def test_the_prompt_says_at_which_tasks(at):
     words = {OWN: "this task or variations of it", ALIKE: "the same skills", RECENT: "recent tasks"}
     text = success_record(SeedStatistics(8, 1, at))
     assert "solved 1 of 8 attempts at" in text and words[at] in text and "easier" in text
+
+
+def test_the_prompt_asks_for_a_success_rate():
+    asked = SeedStatistics.asked(0.26)
+    assert asked == SeedStatistics(10, 3, ASKED) and asked.success_rate == 0.3
+    said = success_record(asked, who="assistant", what="question")
+    assert said == "Write a question of which the assistant would solve 3 of 10 attempts."

@@ -19,7 +19,7 @@ from genenv_jax.benchmarks import base
 from genenv_jax.benchmarks.base import Message, Rejection, SeedStatistics, Task, chat
 from genenv_jax.benchmarks.calls import read_calls, write_calls
 from genenv_jax.benchmarks.options import check_integers, check_shares
-from genenv_jax.benchmarks.success_record import ALIKE, OWN, RECENT
+from genenv_jax.benchmarks.success_record import ALIKE, ASKED, OWN, RECENT
 from genenv_jax.benchmarks.tools import ToolBenchmark, tools_message
 
 OPERATIONS = {
@@ -30,7 +30,12 @@ OPERATIONS = {
 # Tool names in renamed tasks.  They are not words of any language, so a model has no prior about them.
 NEW_NAMES = ("zap", "nix", "hop", "wug", "dax", "fep", "kiv", "lum")
 SIMULATOR_INSTRUCTION = "Write a task that is solved half of the time."
-_SOLVED = {OWN: "Solved", ALIKE: "Alike", RECENT: "Recent"}  # at which tasks, in a word
+_SOLVED = {
+    OWN: "Solved",
+    ALIKE: "Alike",
+    RECENT: "Recent",
+    ASKED: "Wanted",
+}  # at which tasks, in a word
 _SIGNS = {"add": "+", "subtract": "-", "multiply": "*"}
 # The numbers of a call, in the order in which a line has them: add(position, number) = result.
 _NUMBERS = {
