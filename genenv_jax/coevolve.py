@@ -47,6 +47,7 @@ class Coevolution:
     Args:
       config: checked configuration.
       workdir: made if missing; an interrupted run in it is resumed.
+      weights: False: the players have shapes and no values, for a dry run.
     Attributes:
       host: the model and its devices.
       mesh: of the devices.
@@ -62,7 +63,7 @@ class Coevolution:
       ValueError, FileNotFoundError: something that the configuration names is missing or invalid.
     """
 
-    def __init__(self, config: Config, workdir: pathlib.Path):
+    def __init__(self, config: Config, workdir: pathlib.Path, weights: bool = True):
         self.config = config
         config.tracking.check()
         settings = RunSettings(workdir, config.to_dict())
@@ -75,7 +76,8 @@ class Coevolution:
         seeds = SeedTasks(benchmark.tasks("seed"), config.curriculum.seeds_per_epoch, config.seed)
         eval_tasks = config.evaluation.tasks(benchmark)
         self.mesh = mesh = build.open_mesh(config)
-        self.host = host = build.open_model(config, base_model(config, benchmark, mesh), mesh)
+        start = base_model(config, benchmark, mesh)
+        self.host = host = build.open_model(config, start, mesh, weights)
         check_prompts(config.limits, host.model, benchmark, seeds.tasks, eval_tasks)
         self.scorer = Scorer(benchmark, host.model.decode, config.scoring)
         with host.activate():
@@ -114,7 +116,8 @@ class Coevolution:
         session.register_trained("agent", self.agent)
         session.register_trained("simulator", self.simulator)
         session.register_engines([self.agent.engine, self.simulator.engine, *engines.values()])
-        settings.write(host.model.path)
+        if weights:
+            settings.write(host.model.path)
         self.cards = functools.partial(
             card.of_run,
             config=config,

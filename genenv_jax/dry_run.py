@@ -5,6 +5,7 @@ from __future__ import annotations
 import collections
 import contextlib
 import dataclasses
+import math
 import pathlib
 import tempfile
 from collections.abc import Iterator
@@ -14,7 +15,9 @@ import numpy as np
 
 from genenv_jax.coevolve import Coevolution
 from genenv_jax.config import Config
+from genenv_jax.models import huggingface
 from genenv_jax.parallel import processes
+from genenv_jax.players import offload
 from genenv_jax.players.player import recomputes
 from genenv_jax.run.checkpoint import newest_host
 from genenv_jax.run.remote import shared
@@ -80,7 +83,11 @@ def _costs(config: Config, run: Coevolution) -> dict[str, str]:
     again = recomputes(config.model.dtype)
     tokens = attempts * (2 + again + 3 * c.update_epochs)
     tokens += written * (2 + s.train * (again + 3 * s.update_epochs))
+    warm = config.warm_start
     return {
+        "warm start": f"{warm.steps} steps of {warm.batch_size} completions, then kept for later runs"
+        if warm.steps
+        else "none",
         "steps": f"at most {agent_steps} of the agent and {simulator_steps} of the simulator an epoch",
         "tokens": f"at most {tokens / 1e6:,.2f} M an epoch, where every prompt and answer is as long as its "
         "limit: sampled, scored by the reference, and three times in each update",
@@ -89,19 +96,25 @@ def _costs(config: Config, run: Coevolution) -> dict[str, str]:
 
 
 def _memory(run: Coevolution) -> str:
-    held: collections.Counter[tuple[int, str]] = collections.Counter()
-    for array in jax.live_arrays():
-        for shard in array.addressable_shards:
-            held[shard.device.id, array.sharding.memory_kind or "device"] += shard.data.nbytes
-    kinds: dict[str, int] = {}
-    for (_, kind), size in held.items():
-        kinds[kind] = max(kinds.get(kind, 0), size)
     default = jax.devices()[0].default_memory().kind
-    state = kinds.pop(default, 0)
+
+    def held(phase: str) -> collections.Counter[str]:
+        """Bytes on each device in a phase, by kind of memory."""
+        run.agent.load_for(phase)
+        kinds: collections.Counter[str] = collections.Counter()
+        trees = run.agent.reference.params, run.agent.state, run.simulator.state
+        for x in jax.tree.leaves(trees):
+            size = math.prod(x.sharding.shard_shape(x.shape)) * x.dtype.itemsize
+            here = x.sharding.memory_kind in (None, "device", default)
+            kinds[default if here else x.sharding.memory_kind] += size
+        return kinds
+
+    kinds = max(map(held, offload.NEEDS), key=lambda kinds: kinds[default])
+    state = kinds.pop(default)
     elsewhere = "".join(f", and {_size(size)} in {kind}" for kind, size in sorted(kinds.items()))
     cache = run.agent.engine.cache_bytes / run.mesh.size
     return (
-        f"{_size(state)} of weights and moments + {_size(cache)} of the agent's key-value cache = "
+        f"at most {_size(state)} of weights and moments + {_size(cache)} of the agent's key-value cache = "
         f"{_size(state + cache)} on each device{elsewhere}; programs need more, for a TPU: "
         "python launch/aot_check.py --config=..."
     )
@@ -122,10 +135,10 @@ def outcome(config: Config, workdir: str) -> dict[str, str]:
 
 
 def dry_run(config: Config, workdir: pathlib.Path | None) -> dict[str, str]:
-    """Loads and checks everything that a run needs; returns what the run would do.
+    """Checks everything that a run needs, and returns what the run would do.
 
-    It trains nothing and leaves no files.  Fixed tasks are not made.  A given model is not fine-tuned; one
-    that the run would make is made untrained in a temporary directory.
+    It trains nothing, leaves no files, and neither reads nor fetches weights.  Fixed tasks are not made.  A
+    given model is not fine-tuned; one that the run would make is made untrained in a temporary directory.
 
     workdir: of the run; if it exists, its settings are compared, and the text includes the run's progress.
     Raises what the run would raise before its first epoch.
@@ -141,10 +154,13 @@ def dry_run(config: Config, workdir: pathlib.Path | None) -> dict[str, str]:
             tracking=dataclasses.replace(config.tracking, trackers=()),
             compilation_cache=False,
         )
-        if not config.model.path:
+        if config.model.path:
+            path = str(huggingface.resolve(config.model.path, weights=False))
+            tried = dataclasses.replace(tried, model=dataclasses.replace(config.model, path=path))
+        else:
             make = dataclasses.replace(config.model.make, cache_dir=f"{scratch}/models")
             tried = dataclasses.replace(tried, model=dataclasses.replace(config.model, make=make))
-        run = Coevolution(tried, pathlib.Path(scratch) / "run")
+        run = Coevolution(tried, pathlib.Path(scratch) / "run", weights=False)
         config.tasks.check(run.benchmark)
         if done:
             run.session.reached(done)

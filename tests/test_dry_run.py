@@ -1,6 +1,7 @@
 """What a run says of itself before it begins, when it ends, and by --dry_run."""
 
 import dataclasses
+import json
 import re
 
 import pytest
@@ -9,6 +10,7 @@ from genenv_jax.coevolve import Coevolution
 from genenv_jax.config import validate
 from genenv_jax.dry_run import dry_run, outcome, overview
 from tests.runs import lines, toy_config
+from tests.tiny import write_model
 
 
 def checked(cache, **overrides):
@@ -77,3 +79,26 @@ def test_a_dry_run_refuses_what_the_run_would(cache, tmp_path):
     missing = dataclasses.replace(config.model, path=str(tmp_path / "none"))
     with pytest.raises((ValueError, OSError), match="none"):
         dry_run(dataclasses.replace(config, model=missing), None)
+
+
+@pytest.mark.parametrize(("offload", "trees"), [("none", 7), ("player", 4), ("phase", 3)])
+def test_no_weights_are_needed(cache, tmp_path, offload, trees):
+    """trees: of the parameters, two moments of each player and the reference, what an update holds."""
+    model = write_model(tmp_path / "model", vocab_size=320)
+    (model / "model.safetensors").unlink()
+    config = json.loads((model / "config.json").read_text())
+    large = {"hidden_size": 1024, "intermediate_size": 4096, "num_hidden_layers": 16}
+    (model / "config.json").write_text(json.dumps(config | large))
+    count = 16 * (3 * 1024 * 4096 + 3 * 1024**2) + 2 * 320 * 1024  # and some norms and biases
+    options = {"model.path": str(model), "model.make.vocab_size": 0, "warm_start.steps": 30}
+    options |= {"memory.offload": offload}
+    said = dry_run(checked(cache, **options), None)
+    assert float(re.search(r"([\d.]+) M parameters", said["model"])[1]) == pytest.approx(
+        count / 1e6, rel=0.01
+    )
+    held = trees * 4 * count / 2**30
+    assert float(re.search(r"at most ([\d.]+) GiB", said["memory"])[1]) == pytest.approx(
+        held, rel=0.05
+    )
+    assert ("pinned_host" in said["memory"]) is (offload != "none")
+    assert said["warm start"].startswith("30 steps of 16 completions")

@@ -12,7 +12,7 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
-from jax.sharding import Mesh
+from jax.sharding import Mesh, SingleDeviceSharding
 
 from genenv_jax.benchmarks import registry
 from genenv_jax.benchmarks.base import Benchmark
@@ -24,7 +24,7 @@ from genenv_jax.models.make import has_made_tokenizer
 from genenv_jax.models.transformer import init_adapters
 from genenv_jax.parallel import processes
 from genenv_jax.parallel.mesh import make_mesh
-from genenv_jax.parallel.rules import activate, batch_sharding, param_shardings
+from genenv_jax.parallel.rules import activate, batch_sharding, param_shapes, param_shardings
 from genenv_jax.players.agent import Agent
 from genenv_jax.players.offload import Offloader
 from genenv_jax.players.player import Reference, Setup
@@ -69,10 +69,12 @@ class ModelOnMesh:
     Attributes:
       model: the model that both players start from.
       mesh: None on one device, which needs no constraints or shardings.
+      weights: False: parameters have shapes and no values, as for a dry run.
     """
 
     model: LanguageModel
     mesh: Mesh | None
+    weights: bool = True
 
     def put(self, tree: Any) -> Any:
         """Places a batch's host arrays on the devices, split along their leading axis."""
@@ -88,7 +90,22 @@ class ModelOnMesh:
 
     def load_params(self, dtype: str = "float32") -> Params:
         """The model's parameters, sharded over the mesh."""
-        return self.model.load_params(self.shardings(self.model.config), dtype)
+        config = self.model.config
+        if not self.weights:
+            return self.abstract(param_shapes(config), self.shardings(config), jnp.dtype(dtype))
+        return self.model.load_params(self.shardings(config), dtype)
+
+    def abstract(
+        self, shapes: Params, shardings: Params | None, dtype: jnp.dtype | None = None
+    ) -> Params:
+        """Arrays without values, of `dtype` if it is given, on the mesh or on one device."""
+        one = SingleDeviceSharding(jax.devices()[0])
+        shardings = shardings or jax.tree.map(lambda x: one, shapes)
+        return jax.tree.map(
+            lambda x, sharding: x.update(dtype=dtype or x.dtype, sharding=sharding),
+            shapes,
+            shardings,
+        )
 
 
 def open_mesh(config: Config) -> Mesh:
@@ -102,16 +119,19 @@ def open_mesh(config: Config) -> Mesh:
     return mesh
 
 
-def open_model(config: Config, path: str | os.PathLike[str], mesh: Mesh) -> ModelOnMesh:
+def open_model(
+    config: Config, path: str | os.PathLike[str], mesh: Mesh, weights: bool = True
+) -> ModelOnMesh:
     """Reads the model in the directory `path`, except for its weights.
 
+    weights: see `ModelOnMesh`.
     Raises ValueError if the mesh does not divide the model, or it cannot think as configured.
     """
     options = config.model.options(mesh.devices.flat[0].platform)
     model = LanguageModel.load(path, config.model.thinking, **options)
     if mesh.size > 1:
         param_shardings(model.config, mesh)  # raises if the mesh does not divide the model
-    return ModelOnMesh(model, mesh if mesh.size > 1 else None)
+    return ModelOnMesh(model, mesh if mesh.size > 1 else None, weights)
 
 
 def check_batches(config: Config, mesh: Mesh) -> None:
@@ -148,8 +168,12 @@ def make_players(config: Config, host: ModelOnMesh) -> tuple[Agent, Simulator]:
     else:
         loaded = host.load_params()
         # Kept in the compute dtype: casting now or at use gives the same results.
-        reference = Reference(jax.tree.map(lambda x: x.astype(dtype), loaded), model.config)
-        trained = [jax.tree.map(jnp.copy, loaded) for _ in range(2)]
+        if host.weights:
+            kept = jax.tree.map(lambda x: x.astype(dtype), loaded)
+            trained = [jax.tree.map(jnp.copy, loaded) for _ in range(2)]
+        else:
+            kept, trained = host.load_params(dtype.name), [loaded, loaded]
+        reference = Reference(kept, model.config)
     offloader.add_reference(reference)
     settings = config.limits, config.sampling, config.optimizer, config.memory.moments
     setup = Setup(model, reference, offloader, host.put, *settings)
@@ -178,8 +202,9 @@ def make_policy(
 def make_adapters(config: TransformerConfig, host: ModelOnMesh, seed: int, number: int) -> Params:
     """New adapters, sharded over the mesh; players use number 0 and 1, a warm start 2."""
     shardings = host.shardings(config)
-    make = jax.jit(
-        functools.partial(init_adapters, config),
-        out_shardings=None if shardings is None else split(shardings)[1],
-    )
-    return make(streams.key(jax.random.key(seed), Stream.ADAPTERS, number))
+    shardings = None if shardings is None else split(shardings)[1]
+    make = jax.jit(functools.partial(init_adapters, config), out_shardings=shardings)
+    key = streams.key(jax.random.key(seed), Stream.ADAPTERS, number)
+    if not host.weights:
+        return host.abstract(jax.eval_shape(make, key), shardings)
+    return make(key)

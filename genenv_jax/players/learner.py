@@ -38,17 +38,24 @@ def init_state(
 ) -> TrainState:
     """A new state, whose moments are sharded like the parameters.
 
-    Updates donate the state: without `copy`, the first update destroys `params`.
+    Updates donate the state: without `copy`, the first update destroys `params`.  Abstract parameters, as of
+    a dry run, make an abstract state.
     """
     if copy:
         params = jax.tree.map(jnp.copy, params)
-    if not isinstance(jax.tree.leaves(params)[0].sharding, jax.sharding.NamedSharding):
-        return TrainState(params, optimizer.init(params), jnp.int32(0))
-    shardings = state_shardings(params, jax.tree.map(lambda x: x.sharding, params), optimizer)
-    init = jax.jit(
-        lambda params: (optimizer.init(params), jnp.int32(0)),
-        out_shardings=(shardings.opt_state, shardings.step),
-    )
+
+    def init(params: Params) -> tuple[optax.OptState, Array]:
+        return optimizer.init(params), jnp.int32(0)
+
+    first, shardings = jax.tree.leaves(params)[0], None
+    if isinstance(first.sharding, jax.sharding.NamedSharding):
+        shardings = state_shardings(params, jax.tree.map(lambda x: x.sharding, params), optimizer)
+    if isinstance(first, jax.ShapeDtypeStruct):
+        state = TrainState(params, *jax.eval_shape(init, params))
+        shardings = shardings or jax.tree.map(lambda x: first.sharding, state)
+        return jax.tree.map(lambda x, sharding: x.update(sharding=sharding), state, shardings)
+    if shardings:
+        init = jax.jit(init, out_shardings=(shardings.opt_state, shardings.step))
     return TrainState(params, *init(params))
 
 

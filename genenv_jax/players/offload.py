@@ -121,6 +121,9 @@ def place(tree: Any, on_device: bool) -> Any:
     def move(x: jax.Array) -> jax.Array:
         if x.sharding.memory_kind == kind:
             return x
-        return jax.device_put(x, x.sharding.with_memory_kind(kind))
+        sharding = x.sharding.with_memory_kind(kind)
+        if isinstance(x, jax.ShapeDtypeStruct):  # of a dry run
+            return x.update(sharding=sharding)
+        return jax.device_put(x, sharding)
 
     return jax.tree.map(move, tree)

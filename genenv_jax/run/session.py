@@ -52,6 +52,11 @@ class Trained(Protocol):
     state: Any
 
 
+def _committed(x: jax.Array) -> jax.Array:
+    """The array on its devices for good; one without values, of a dry run, as it is."""
+    return x if isinstance(x, jax.ShapeDtypeStruct) else jax.device_put(x, x.sharding)
+
+
 class _AcceptedTasks:
     """The accepted tasks in the first `size` bytes of tasks.jsonl; every iteration reads the file again."""
 
@@ -136,7 +141,7 @@ class Session:
         self._stack.callback(self._checkpoints.close)
         for part in self._trained.values():
             # Committed to their devices like restored arrays, so that both use the same programs.
-            part.state = jax.tree.map(lambda x: jax.device_put(x, x.sharding), part.state)
+            part.state = jax.tree.map(_committed, part.state)
         digests: dict[str, Growing] = {}
 
         def fits(host: Mapping[str, Any]) -> None:

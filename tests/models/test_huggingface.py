@@ -394,6 +394,18 @@ def test_resolve(model, tmp_path, monkeypatch):
             huggingface.resolve(name)
 
 
+def test_a_dry_run_fetches_no_weights(tmp_path, monkeypatch):
+    wanted = []
+
+    def download(name, *, allow_patterns, **_):
+        wanted.append(set(allow_patterns))
+        return tmp_path
+
+    monkeypatch.setattr("huggingface_hub.snapshot_download", download)
+    assert huggingface.resolve("some/model") == huggingface.resolve("some/model", weights=False)
+    assert wanted[0] - wanted[1] == {"*.safetensors"} and "*.json" in wanted[1]
+
+
 def test_resolve_finds_what_the_hub_cache_holds(tmp_path, monkeypatch):
     """The layout of a finished download: a snapshot that refs/main points to."""
     commit = "0123456789abcdef0123456789abcdef01234567"

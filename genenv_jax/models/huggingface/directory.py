@@ -32,12 +32,14 @@ _WEIGHTS = (".safetensors", ".bin", ".pt", ".pth", ".gguf")
 HUB_FILES = (*("*.json", "*.safetensors", "*.jinja", "merges.txt", "tokenizer.model", CARD),)
 
 
-def resolve(path_or_hub_id: str | os.PathLike, revision: str | None = None) -> pathlib.Path:
+def resolve(
+    path_or_hub_id: str | os.PathLike, revision: str | None = None, weights: bool = True
+) -> pathlib.Path:
     """The local directory of a model: the argument itself, or a download from the Hugging Face hub.
 
-    Fetches only the configuration, tokenizer and safetensors files and the card, all from the repository's
-    top level.  A name that starts with / . or ~, or has several /, is a directory and never sent to the hub.
-    Raises FileNotFoundError, naming what was tried, if neither exists or the hub is unreachable.
+    Fetches only the configuration, tokenizer, safetensors files (with `weights`) and the card, all from the
+    repository's top level.  A name that starts with / . or ~, or has several /, is a directory and never sent
+    to the hub.  Raises FileNotFoundError, naming what was tried, if neither exists or the hub is unreachable.
     """
     name = os.fspath(path_or_hub_id)
     path = pathlib.Path(name).expanduser()
@@ -57,7 +59,7 @@ def resolve(path_or_hub_id: str | os.PathLike, revision: str | None = None) -> p
             huggingface_hub.snapshot_download(
                 name,
                 revision=revision,
-                allow_patterns=list(HUB_FILES),
+                allow_patterns=[x for x in HUB_FILES if weights or x != "*.safetensors"],
                 ignore_patterns=["*/*"],
             )
         )
