@@ -26,6 +26,9 @@ _NUMBERS = {
         "zero one two three four five six seven eight nine ten eleven twelve thirteen fourteen fifteen "
         "sixteen seventeen eighteen nineteen twenty".split()
     )
+} | {
+    word: f"{value}0"
+    for value, word in enumerate("thirty forty fifty sixty seventy eighty ninety".split(), 3)
 }
 
 

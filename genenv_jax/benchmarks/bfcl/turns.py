@@ -86,16 +86,25 @@ def _any_call(tools: Sequence[Mapping[str, Any]]) -> str:
 def grounding(task: Task) -> Rejection | str:
     """See `Benchmark.grounding`.
 
-    Values that a schema lists or defaults to need not be stated, nor any value of a conversation's turn,
-    because it may be only in the conversation's state.
+    What may be left out need not be stated, nor what a schema lists or defaults to (but one of the listed
+    values, if there is nothing else), nor any value of a conversation's turn, which may be only in its state.
     """
     spec = task.answer
     calls = list(schemas.reference_calls(spec["ground_truth"], task.tools))
-    values = [] if spec["rule"] != AST else schemas.unlisted_values(calls, task.tools)
+    required = [
+        {name: {key: options for key, options in of.items() if "" not in options}}
+        for call in spec["ground_truth"]
+        for name, of in call.items()
+    ]
+    asked = list(schemas.reference_calls(required, task.tools))
+    values = schemas.unlisted_values(asked, task.tools) if spec["rule"] == AST else []
     context = "\n".join(message["content"] for message in task.messages)
     called = {name for name, _ in calls}
-    known = [calls, [tool for tool in task.tools if tool["name"] in called]]
-    return judge(calls, values, text(task), context, " ".join(map(str, leaves(known))))
+    described = " ".join(map(str, leaves([tool for tool in task.tools if tool["name"] in called])))
+    if spec["rule"] == AST and not values:  # a listed value may not be all that there is to guess
+        listed = [leaf for leaf in leaves([of for _, of in asked]) if isinstance(leaf, str)]
+        described = " ".join(listed) or described
+    return judge(calls, values, text(task), context, described)
 
 
 def simulator_messages(seed: Task, statistics: SeedStatistics) -> list[Message]:
