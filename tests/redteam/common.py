@@ -84,6 +84,11 @@ def _in_capitals(scene: Scene, seed: Task) -> str:
     return scene.benchmark.simulator_answer(restated(seed, str.upper), seed)
 
 
+def backwards(text: str) -> str:
+    """Other words for the same, as far as their order shows it."""
+    return " ".join(reversed(text.split(" ")))
+
+
 def held_out(change: Callable[[str], str]) -> Callable[[Scene, Task], str | None]:
     """A held-out task with its request changed."""
 

@@ -49,7 +49,7 @@ from genenv_jax.benchmarks.headers import write_with_tools
 from genenv_jax.benchmarks.options import check_choice, check_names
 from genenv_jax.benchmarks.records import Published
 from genenv_jax.benchmarks.subsets import stable_position
-from genenv_jax.benchmarks.tools import ToolBenchmark
+from genenv_jax.benchmarks.tools import ToolBenchmark, meaning_of
 from genenv_jax.benchmarks.wording import letters
 
 _SEED_SHARE = 0.5  # share of seeds in a level named in both splits
@@ -161,6 +161,12 @@ class APIBank(Published, ToolBenchmark):
         spec = task.answer
         called = spec["name"] if spec["kind"] == CALL else ""
         return json.dumps([spec["kind"], letters(prompts.dialogue(task)), called])
+
+    def meanings(self, task: Task) -> list[str]:
+        spec = task.answer
+        return meaning_of(
+            task.tools, [(spec["name"], spec["parameters"])] if spec["kind"] == CALL else []
+        )
 
     def text(self, task: Task) -> str:
         return prompts.wording(task)

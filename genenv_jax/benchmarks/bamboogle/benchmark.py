@@ -21,6 +21,7 @@ from __future__ import annotations
 
 import dataclasses
 import functools
+import itertools
 import re
 from collections.abc import Sequence
 
@@ -33,7 +34,7 @@ from genenv_jax.benchmarks.base import Message, Rejection, Score, SeedStatistics
 from genenv_jax.benchmarks.options import check_choice, check_shares
 from genenv_jax.benchmarks.records import Published
 from genenv_jax.benchmarks.subsets import stable_position
-from genenv_jax.benchmarks.wording import letters
+from genenv_jax.benchmarks.wording import letters, words
 
 CLOSED_BOOK, SEARCH = "closed_book", "search"
 # Words that say nothing about the relation that a question asks for.
@@ -159,6 +160,14 @@ class Bamboogle(Published):
 
     def canonical(self, task: Task) -> str:
         return letters(prompts.question(task))
+
+    def meanings(self, task: Task) -> list[str]:
+        """The answers of both hops; of one hop, the answer, which for a held-out question is either."""
+        hops = [step["answers"] for step in task.answer["steps"][:1]] + [task.answer["answers"]]
+        told = [[" ".join(words(normalize(answer))) for answer in answers] for answers in hops]
+        alone = [a for of in told for a in of if a not in ("yes", "no")]
+        chains = [" > ".join(pair) for pair in itertools.product(*told)]
+        return chains + (alone if task.origin == "eval" else [])
 
     def signature(self, task: Task) -> str:
         """The question's words except names, numbers and the commonest words."""

@@ -251,6 +251,9 @@ class BFCL(Published, ToolBenchmark):
         called = sorted(task.answer.get("functions") or self._calls(task))
         return json.dumps([letters(self.text(task)), tools, called], ensure_ascii=False)
 
+    def meanings(self, task: Task) -> list[str]:
+        return self._of(task).meanings(task)
+
     def text(self, task: Task) -> str:
         return self._of(task).text(task)
 

@@ -30,7 +30,7 @@ from genenv_jax.benchmarks.bfcl.source_calls import decode_source_calls
 from genenv_jax.benchmarks.grounding import judge, leaves
 from genenv_jax.benchmarks.headers import read_tools, read_with_tools, write_with_tools
 from genenv_jax.benchmarks.safe_parse import parse_calls, unfenced
-from genenv_jax.benchmarks.tools import as_python, read_tool_calls, rewritten
+from genenv_jax.benchmarks.tools import as_python, meaning_of, read_tool_calls, rewritten
 from genenv_jax.benchmarks.wording import fold
 
 _NOTHING_TO_CALL = "None of the functions can do that."
@@ -54,6 +54,16 @@ def requests(task: Task) -> list[tuple[str, list[str]]]:
     """The latest request with the names of its calls."""
     calls = schemas.reference_calls(task.answer["ground_truth"], task.tools)
     return [(text(task), sorted(name for name, _ in calls))]
+
+
+def meanings(task: Task) -> list[str]:
+    """The calls with what they require; none for a turn of a conversation, which they do not tell apart."""
+    required = {tool["name"]: tool["parameters"]["required"] for tool in task.tools}
+    calls = [
+        (name, {key: of[key] for key in of if key in required[name]} or of)
+        for name, of in schemas.reference_calls(task.answer["ground_truth"], task.tools)
+    ]
+    return meaning_of(task.tools, calls if task.answer["rule"] == AST else [])
 
 
 def agent_answer(task: Task) -> str:

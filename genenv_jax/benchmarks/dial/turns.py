@@ -128,8 +128,13 @@ class DialTurns(DialTasks):
         return {f"{operation} {n}" for operation, _, n in _calls(task)}
 
     def canonical(self, task: Task) -> str:
-        program = self.program(task)
-        return f"{program.start}: {', '.join(map(words, program.calls))}"
+        """The start and what each step does at every position, however its test is put."""
+        program, parts = self.program(task), []
+        for call in program.calls:
+            sides = (call.otherwise, call.call) if isinstance(call, Choice) else (call, call)
+            passes = self.tests.get(call.test, ()) if isinstance(call, Choice) else ()
+            parts.append(" ".join(words(sides[at in passes]) for at in range(self.positions)))
+        return f"{program.start}: {', '.join(parts)}"
 
     def simulator_answer(self, task: Task, seed: Task | None = None) -> str:
         return _noted(self.text(task), task.answer)
