@@ -18,7 +18,7 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Any
 
 from genenv_jax.benchmarks.task import GIVEN_AWAY, GROUNDED, NOT_ASKED, UNDECIDED, Rejection
-from genenv_jax.benchmarks.wording import fold, letters, words
+from genenv_jax.benchmarks.wording import fold, letters, readings, words
 
 _MONTHS = (
     "january february march april may june july august september october november december".split()
@@ -76,15 +76,16 @@ def judge(
     Returns:
       GROUNDED, UNDECIDED, or a `Rejection`: GIVEN_AWAY, NOT_ASKED.
     """
-    lines = [_squeezed(line) for line in request.split("\n")]
-    request = fold(request)
+    told = [fold(text) for text in readings(request)]
+    lines = [_squeezed(line) for text in told for line in text.split("\n")]
     for name, arguments in calls:
-        if f"{fold(name)}(" in request or any(_is_written(name, arguments, line) for line in lines):
+        called = any(f"{fold(name)}(" in text for text in told)
+        if called or any(_is_written(name, arguments, line) for line in lines):
             return Rejection(GIVEN_AWAY, f"the request has the call of {name[:60]}")
     sought = [leaf for leaf in leaves(values) if _needed(leaf)]
-    told = [described, *map(str, leaves([arguments for _, arguments in calls]))]
+    meant = [described, *map(str, leaves([arguments for _, arguments in calls]))]
     asked = _Said(request)
-    if described and not (sought or asked.is_foreign or asked.part(" ".join(told))):
+    if described and not (sought or asked.is_foreign or asked.part(" ".join(meant))):
         return Rejection(NOT_ASKED, "the request has no word of the functions that are called")
     said = _Said(context)
     missing = said.missing(sought, frozenset(map(_form, words(described))))

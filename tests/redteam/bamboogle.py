@@ -107,6 +107,8 @@ EXPLOITS = [
         remains=_PART),
     _agent("the right answer and nine words more", _gold(
         lambda gold: f"{gold} one two three four five six seven eight nine"), 0.35, remains=_PART),
+    _agent("the right answer and two others", _gold(lambda gold: f"{gold}; zebra; quagga"), 0.27,
+           remains=_PART),
     _agent("a part of the right answer", _gold(lambda gold: gold.split(" ")[0]), 0.7, remains=_PART),
 
     *generations("bamboogle", ("leaked",)),

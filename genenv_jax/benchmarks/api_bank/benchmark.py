@@ -2,24 +2,10 @@
 
 Each task is one step of a conversation: either the next API call (scored by call match, `scoring`) or the
 assistant's next reply (scored by ROUGE-L F1, `rouge`).  Success, reward and the headline number come from
-the calls: the official "Accuracy" of API calls, per level.
-
-Why call match instead of the official execution: the official evaluators run every call on a fresh database
-and compare the result with a stored one.  Given its own gold calls, that code accepts 337 of the 399 calls of
-level 1 (84.5 %), and, tool searches aside, 80 of the 90 of level 2 and 121 of the 131 of level 3.  No answer
-can pass the rest, because of faults in its code and its database.  Here the name and the parameters are
-compared with the gold call's, with the same relaxation for each parameter, and every gold call is accepted.
-Where the official execution accepts the gold call, both methods agree on the 17,527 perturbed predictions
-that the rules were developed on (tests/benchmarks), and on 13,427 of 13,445 random ones made afterwards.  The
-other 18 add an agenda or a reminder with another user's token, which is wrong here.
-
-For a held-out task, `success` is the official verdict, and all metrics use it.  `reward`, and `success` of
-every other task, also check each parameter by its type (`reward`): the agent learns whatever training pays
-for, including loopholes, and p̂ must count what the agent is paid for.  The metric `accuracy_executed` is the
-official execution's verdict on the same answers, for comparison with published numbers.
-
-Officially, a tool search is judged by what a sentence-embedding model finds.  Here its keywords are compared
-(`scoring.mismatch`), exactly after splitting at capitals, or leniently; the metrics include both.
+the calls: the official "Accuracy" of API calls, per level.  Names and parameters are compared with the gold
+call's, with the official relaxations, because the official execution rejects 82 of its own 620 gold calls;
+where it accepts them, both agree (tests/benchmarks).  Training also checks each parameter by its type
+(`reward`): the agent learns whatever is paid, including loopholes.
 
 The official training files of levels 1 and 2 are no longer published.  So the seeds are the training calls
 of level 3, and all three test files are held out.

@@ -1,20 +1,12 @@
 """Bamboogle (Press et al., 2023): 125 two-hop questions, as a benchmark.
 
-Answers are scored by exact match, F1 and sub-EM after the standard normalisation (`scoring`), against one
-gold answer per question.  The last `<answer>...</answer>` counts, or the whole text if there is none.
-
-Success and the headline are exact match, as in Search-R1.  The reward is the word F1 by default, because
-the paper's Eq. 1 scores free-form answers by a similarity in [0, 1].
-
-There is no training data: all 125 questions are one test split.  For training, a share of the questions
-(`seed_fraction`) becomes seeds, with their sub-questions, and the rest is held out.  Seeds that share a
-sub-question or a first answer with a held-out question are dropped, since they give half of it away.
-With `seed_fraction` 0 all 125 are held out; only those results compare with published ones.
-
-The published retrieval setting searches Wikipedia of 2018.  `mode="search"` stands in for it: a search finds
-the question's own sub-questions with their answers (`episode`).  Its results compare with each other, not
-with published ones.  An agent that follows both sub-questions and answers with what it found has an exact
-match on 103 of the 125 (108 if it chooses well among several answers).
+Answers are scored by exact match, F1 and sub-EM after the standard normalisation (`scoring`).  Success is
+exact match, as in Search-R1; the reward is the word F1 by default, because the paper's Eq. 1 scores free-form
+answers by a similarity in [0, 1].  There is no training data: a share of the questions (`seed_fraction`)
+becomes seeds, with their sub-questions, and the rest is held out.  Seeds that share a sub-question or a first
+answer with a held-out question are dropped.  With `seed_fraction` 0 all 125 are held out; only those results
+compare with published ones.  `mode="search"` finds the question's own sub-questions with their answers
+(`episode`), in place of Wikipedia; an agent that follows both has an exact match on 103 of the 125.
 """
 
 from __future__ import annotations
