@@ -178,6 +178,13 @@ class Benchmark(abc.ABC):
         said = [letters(message["content"]) for message in task.messages]
         return json.dumps(said, ensure_ascii=False)
 
+    def meanings(self, task: Task) -> Collection[str]:
+        """Keys of what a task asks for, whatever its wording; default: none, since only the wording tells.
+
+        A generation that shares one with a held-out task is that task in other words.
+        """
+        return ()
+
     def source(self, task: Task) -> str:
         """The record a data set task was made from; all tasks made from one record stay in the same split."""
         return task.id

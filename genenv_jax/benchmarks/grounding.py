@@ -1,21 +1,24 @@
 """Checks by words alone whether a reference answer follows from its request.
 
-The request must contain the values of the reference calls, in the same words or in an equivalent form: other
-case or punctuation, numbers as words, in another unit or as a percentage, dates and times in another format.
-A value that takes knowledge or a calculation (an airport's code, the cards of a deck) looks the same as a
-made-up one.  So a request with fewer than a third of the values, even in part, is rejected.  A request that
-lacks some values is undecided; so is one whose reference has no value to look for.
+The request must contain every value of the reference calls, in the same words or in an equivalent form:
+other case, punctuation or spelling, numbers as words, in another unit or as a percentage, dates and times in
+another format, initials and short forms.  What takes more knowledge or a calculation (the state of a city)
+looks the same as a made-up value and is rejected.  A request that has only parts of some values is undecided;
+so is one whose reference has no value to look for, or whose values have another order than their arguments,
+as if two were exchanged.
 """
 
 from __future__ import annotations
 
+import collections
 import decimal
+import itertools
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Any
 
 from genenv_jax.benchmarks.task import GIVEN_AWAY, GROUNDED, NOT_ASKED, UNDECIDED, Rejection
-from genenv_jax.benchmarks.wording import fold, letters, words
+from genenv_jax.benchmarks.wording import fold, letters, readings, words
 
 _MONTHS = (
     "january february march april may june july august september october november december".split()
@@ -27,6 +30,25 @@ _FUNCTION_WORDS = frozenset(
 )
 _HOURS = frozenset(map(str, range(1, 12)))
 _LEADING_ZEROS = re.compile("^0+(?=[0-9])")
+_UNITS = {  # what they are worth in smaller ones
+    "minute": (60,), "hour": (60, 3600), "week": (7,), "month": (30, 12), "monthly": (12,), "quarterly": (4,),
+    "quarter": (0.25,), "half": (0.5,), "decade": (10,), "century": (100,), "foot": (12,), "ft": (12,),
+    "dozen": (12,), "twice": (2,), "double": (2,), "couple": (2,), "card": (52, 13, 4), "dice": (6,),
+}  # fmt: skip
+_HUNDREDS = {"percent", "percentage", "hundred", "cm", "centimeters", "cents"}
+_CODES = {  # short forms that do not have their letters in order
+    "gbp": {"pound", "pounds"}, "usd": {"dollar", "dollars"}, "cny": {"yuan"}, "gb": {"uk"},
+    "aapl": {"apple"}, "lax": {"angeles"}, "jfk": {"york"},
+}  # fmt: skip
+_RELATIVE = set("today tonight tomorrow yesterday weekend next".split()) | set(
+    "monday tuesday wednesday thursday friday saturday sunday".split()
+)
+_NUMBER = re.compile(r"[-+]?[0-9]+(?:[.][0-9]+)?")
+_DATE = re.compile("[0-9]+[-/][0-9]+[-/][0-9]+")
+# Lists, dates and names of which one word is made: their parts count, too.
+_GLUED = re.compile(r"[0-9]+(?:,[0-9]+)+|[0-9]+(?:[.][0-9]+){2,}|[^\W\d_]+[0-9]+")
+_PART = re.compile(r"[0-9]+|[^\W\d_]+")
+_LONG = 16  # letters of a word that are compared
 _STEM = 5  # words that share this many first letters are related (`remind`, `reminder`)
 _ROW = 3  # values of at least this many letters are also found inside words (`EUR` in `euros`)
 _UNSPOKEN = re.compile(r"[\s'\"`]")
@@ -49,26 +71,36 @@ def judge(
       request: what the agent is asked, without calls that were made before.
       context: everything that the agent reads of the conversation.
       described: the descriptions of the called functions that the agent reads.  If no value is required, the
-        request must at least share a word with them, unless they are empty.
+        request must at least share a word with them or with the arguments, unless they are empty.
       known: text known for any request, such as the year; it can complete a value, but not match it in part.
     Returns:
       GROUNDED, UNDECIDED, or a `Rejection`: GIVEN_AWAY, NOT_ASKED.
     """
-    lines = [_squeezed(line) for line in request.split("\n")]
-    request = fold(request)
+    told = [fold(text) for text in readings(request)]
+    lines = [_squeezed(line) for text in told for line in text.split("\n")]
     for name, arguments in calls:
-        if f"{fold(name)}(" in request or any(_is_written(name, arguments, line) for line in lines):
+        called = any(f"{fold(name)}(" in text for text in told)
+        if called or any(_is_written(name, arguments, line) for line in lines):
             return Rejection(GIVEN_AWAY, f"the request has the call of {name[:60]}")
     sought = [leaf for leaf in leaves(values) if _needed(leaf)]
-    if described and not sought and not _Said(request).part(described):
+    meant = [described, *map(str, leaves([arguments for _, arguments in calls]))]
+    asked = _Said(request)
+    if described and not (sought or asked.is_foreign or asked.part(" ".join(meant))):
         return Rejection(NOT_ASKED, "the request has no word of the functions that are called")
     said = _Said(context)
-    missing = [value for value in sought if not said.part(value)]
-    if 3 * (len(sought) - len(missing)) < len(sought):
+    missing = said.missing(sought, frozenset(map(_form, words(described))))
+    if missing:
         shown = f"{len(missing)} of {len(sought)} values are not in the request: {missing[0]!r}"
         return Rejection(NOT_ASKED, shown[:200])
     complete = _Said(f"{known}\n{context}") if known else said
-    return GROUNDED if sought and all(map(complete.whole, sought)) else UNDECIDED
+    in_order = all(
+        said.place(one) <= said.place(other) or not said.place(other)
+        for _, arguments in calls
+        for one, other in itertools.combinations(arguments.values(), 2)
+        if type(one) is type(other)
+    )
+    grounded = sought and in_order and all(map(complete.whole, sought))
+    return GROUNDED if grounded else UNDECIDED
 
 
 def _is_written(name: str, arguments: Mapping[str, Any], line: str) -> bool:
@@ -88,13 +120,23 @@ class _Said:
     """A text prepared for looking up values."""
 
     def __init__(self, text: str):
-        self._words = set(map(_form, words(text)))
+        glued = (part for found in _GLUED.findall(text) for part in _PART.findall(found))
+        self._order = list(map(_form, [*words(text), *words(" ".join(glued))]))
+        self._words = set(self._order)
         if self._words & _AFTER_NOON:
             hours = [int(word) for word in self._words if word in _HOURS]
             self._words |= {str(hour + 12) for hour in hours}
         self._digits = {_digits(word) for word in self._words if word[0].isdigit()}
-        self._stems = {word[:_STEM] for word in self._words if len(word) >= _STEM}
+        self._stems = {stem for word in self._words for stem in _stems(word)}
         self._letters = letters(text)
+        self.is_foreign = 2 * sum(map(str.isascii, self._letters)) < len(self._letters)
+        self._words |= set() if self.is_foreign else {"english"}
+        self._hundreds = "%" in text or not _HUNDREDS.isdisjoint(self._words)
+
+    def place(self, value: Any) -> int:
+        """Where a value begins in the text, from 1; 0 if its first word is not there."""
+        first = _needed(value)[:1]
+        return self._order.index(first[0]) + 1 if first and first[0] in self._order else 0
 
     def whole(self, value: Any) -> bool:
         """Whether the text has all words of a value, or its letters in a row."""
@@ -102,11 +144,73 @@ class _Said:
 
     def part(self, value: Any) -> bool:
         """Whether the text has a word of a value, a word with the same stem, or its letters in a row."""
-        words_of = _needed(value)
+        found = _needed(value)
+        related = any(stem in self._stems for word in found for stem in _stems(word)[:1])
+        return related or any(map(self._has, found)) or self._in_a_row(value)
+
+    def missing(self, values: Sequence[Any], usual: Collection[str]) -> list[Any]:
+        """The values that the text does not tell; `usual`: words that say nothing of a text.
+
+        Each number needs one of the text's own that no other value has, with the same digits or times a unit.
+        """
+        numbers = {_text(value): value for value in values if _NUMBER.fullmatch(_text(value))}
+        texts = {_text(value): value for value in values if _text(value) not in numbers}
+        spoken = collections.Counter(word for word in self._order if word[0].isdigit())
+        spoken.subtract(word for value in texts.values() for word in _needed(value))
+        units = [n for word in self._words for n in _UNITS.get(word.removesuffix("s"), ())]
+        said = [1.0, *(float(word) for word in self._words if word[0].isdigit())]
+        counted = {"1", *(f"{number * unit:g}" for number in said for unit in units)}
+        rest = []
+        for text, value in numbers.items():
+            word = _needed(value)[0]
+            if spoken[word] > 0:
+                spoken[word] -= 1
+            elif f"{float(text):g}" not in counted:
+                rest.append((word, value))
+        alike = collections.Counter(map(self._scaled, spoken.elements()))
+        alike.subtract(self._scaled(word) for word, _ in rest)
+        missing = [value for word, value in rest if alike[self._scaled(word)] < 0]
+        return missing + [value for value in texts.values() if not self._tells(value, usual)]
+
+    def _scaled(self, word: str) -> str:
+        """Equal for numbers that differ by thousands, or by a power of ten if the text speaks of hundreds."""
+        whole, _, decimals = word.partition(".")
+        power = -len(decimals) if decimals else len(whole) - len(whole.rstrip("0"))
+        return f"{_digits(word)} {0 if self._hundreds else power % 3}"
+
+    def _tells(self, value: Any, usual: Collection[str]) -> bool:
+        """Whether the text has two thirds of a value's words, or of those before a comma, or short forms."""
+        needed, head = _needed(value), _text(value).partition(",")[0]
+        own = [w for w in needed if w.isdigit() or (w not in usual and len(w) > 2)] or needed
         return (
-            any(map(self._has, words_of))
-            or any(word[:_STEM] in self._stems for word in words_of if len(word) >= _STEM)
+            any(3 * sum(map(self._hints, few)) >= 2 * len(few) > 0 for few in (own, _needed(head)))
             or self._in_a_row(value)
+            or (self.is_foreign and _text(value).isascii())
+            or (_DATE.match(_text(value)) and not _RELATIVE.isdisjoint(self._words))
+            or self._shortens(needed)
+        )
+
+    def _shortens(self, needed: Sequence[str]) -> bool:
+        """Whether the text has a value's initials, or words that have the letters of a code in order."""
+        initials = "".join(word[0] for word in needed)
+        if len(needed) > 1:
+            short = {initials[:2], initials, f"{initials[:2]}c"} - _FUNCTION_WORDS
+            return not short.isdisjoint(self._words)
+        code = needed[0]
+        if not 2 <= len(code) < _STEM or not code.isalpha():
+            return False
+        runs = (
+            "".join(self._order[i : i + 3]) for i, w in enumerate(self._order) if w[0] == code[0]
+        )
+        return not self._words.isdisjoint(_CODES.get(code, ())) or any(
+            all(letter in rest for letter in code) for rest in map(iter, runs)
+        )
+
+    def _hints(self, word: str) -> bool:
+        return (
+            self._has(word)
+            or not self._stems.isdisjoint(_stems(word))
+            or any(word[:end] in self._words for end in range(_STEM - 1, min(len(word), _LONG)))
         )
 
     def _in_a_row(self, value: Any) -> bool:
@@ -134,6 +238,11 @@ def _needed(value: Any) -> list[str]:
         return []
     found = map(_form, words(_text(value)))
     return [word for word in found if word not in _FUNCTION_WORDS and _digits(word)]
+
+
+def _stems(word: str) -> list[str]:
+    """What related words have in common, and words with another spelling."""
+    return [word[:_STEM], f"{word[:3]}-{word[-1]}"] if len(word) >= _STEM else []
 
 
 def _text(value: Any) -> str:

@@ -11,14 +11,16 @@ import dataclasses
 import json
 import keyword
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, ClassVar
 
 from genenv_jax.benchmarks.base import Benchmark
 from genenv_jax.benchmarks.calls import Found, form_of, read_calls, write_calls
+from genenv_jax.benchmarks.grounding import leaves
 from genenv_jax.benchmarks.options import check_choice
 from genenv_jax.benchmarks.safe_parse import parse_calls
 from genenv_jax.benchmarks.task import TOOLS, Message, Rejection
+from genenv_jax.benchmarks.wording import words
 
 AUTO, TEMPLATE, TEXT = "auto", "template", "text"
 _MAX_DEPTH = 16
@@ -168,3 +170,15 @@ def _properties(tool: Mapping[str, Any]) -> Mapping[str, Any]:
     parameters = tool.get("parameters")
     properties = parameters.get("properties") if isinstance(parameters, Mapping) else None
     return properties if isinstance(properties, Mapping) else {}
+
+
+def meaning_of(
+    tools: Sequence[Mapping[str, Any]], calls: Iterable[tuple[str, Mapping[str, Any]]]
+) -> list[str]:
+    """A key of calls by tools, names and values, however these are written; none without a value."""
+    made = sorted(
+        (name, sorted((key, [words(str(leaf)) for leaf in leaves(of[key])]) for key in of))
+        for name, of in calls
+    )
+    names = sorted(tool["name"] for tool in tools)
+    return [json.dumps([names, made])] if any(of for _, of in made) else []

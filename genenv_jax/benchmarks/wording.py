@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import base64
+import codecs
+import contextlib
 import re
 import unicodedata
 from collections.abc import Sequence
@@ -14,6 +17,7 @@ _LOOK_ALIKES = str.maketrans(
     "ıɑɡ",  # Latin
     "ABEKMHOPCTYXIJSGQWabekmhopctyxijsdhlqwvyABEZHIKMNOPTYXayivopouiag",
 )
+_BASE64 = re.compile("[A-Za-z0-9+/]{4,}")
 _INVISIBLE = ("Mn", "Cf")  # accents, joiners, direction marks, soft hyphens
 # Scripts without spaces are read character by character.
 _WORD = re.compile(
@@ -26,6 +30,9 @@ _NUMBERS = {
         "zero one two three four five six seven eight nine ten eleven twelve thirteen fourteen fifteen "
         "sixteen seventeen eighteen nineteen twenty".split()
     )
+} | {
+    word: f"{value}0"
+    for value, word in enumerate("thirty forty fifty sixty seventy eighty ninety".split(), 3)
 }
 
 
@@ -36,6 +43,16 @@ def fold(text: str) -> str:
     decomposed = unicodedata.normalize("NFKD", text).translate(_LOOK_ALIKES).casefold()
     kept = (c for c in decomposed if unicodedata.category(c) not in _INVISIBLE)
     return unicodedata.normalize("NFKC", "".join(kept))
+
+
+def readings(text: str) -> list[str]:
+    """A text as it is, and what it says backwards, in ROT13, in Base64 or by its first letters."""
+    found = [text, text[::-1], codecs.encode(text, "rot13")]
+    found += ["".join(part[:1] for part in parts) for parts in (text.split("\n"), text.split())]
+    for token in _BASE64.findall(text):
+        with contextlib.suppress(ValueError):
+            found.append(base64.b64decode(f"{token}===").decode())
+    return found
 
 
 def letters(text: str) -> str:

@@ -226,7 +226,7 @@ def _works(benchmark: Benchmark, task: Task) -> bool:
         benchmark.requests(task)
         for answer in ("", "?", benchmark.simulator_answer(task), benchmark.agent_answer(task)):
             benchmark.score(task, answer)
-        benchmark.signature(task), benchmark.difficulty(task)
+        benchmark.signature(task), benchmark.difficulty(task), benchmark.meanings(task)
     except Exception:  # the methods promise nothing about a task that `verify` refuses
         return False
     return True
@@ -257,6 +257,7 @@ class Verifier:
         near_duplicate, self.pool_epochs = config.near_duplicate, config.pool_epochs
         self.benchmark, self._fits = benchmark, fits
         self._held_out = {benchmark.canonical(task) for task in held_out}
+        self._held_out_meanings = {key for task in held_out for key in benchmark.meanings(task)}
         self._held_out_texts = NearDuplicates(near_duplicate)
         self._held_out_requests = Requests(near_duplicate)
         self._texts = NearDuplicates(near_duplicate)
@@ -276,6 +277,7 @@ class Verifier:
         canonical, wording = self.benchmark.canonical(task), self.benchmark.text(task)
         if (
             canonical in self._held_out
+            or not self._held_out_meanings.isdisjoint(self.benchmark.meanings(task))
             or self._held_out_texts.matches(wording)
             or any(self._held_out_requests.matches(*r) for r in self.benchmark.requests(task))
         ):

@@ -396,6 +396,12 @@ def test_rouge_l_of_nothing_is_zero():
     assert rouge.rouge_l("a", "") == rouge.rouge_l("a", "...") == rouge.rouge_l("", "a") == 0.0
 
 
+def test_an_empty_value_at_the_end_is_officially_passed_over(benchmark):
+    answer = benchmark.agent_answer(HELD_OUT).replace(")]", ", note='')]")
+    assert benchmark.score(HELD_OUT, answer).success and not benchmark.score(CALL, answer).success
+    assert not benchmark.score(HELD_OUT, answer.replace("''", "'x'")).success
+
+
 def test_replies_are_scored_by_rouge_l(benchmark):
     score = benchmark.score(REPLY, benchmark.agent_answer(REPLY))
     assert score.reward == 1.0 and score.success and score.detail == {"rouge_l": 1.0}

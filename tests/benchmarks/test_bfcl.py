@@ -146,6 +146,10 @@ def test_irrelevance_and_relevance(benchmark):
         "I could call weather.get, but the city (a required value) is missing.",
         "The function(s) listed do not help here: days = 2 is unknown.",
         "```\nNo function fits.\n```",
+        "[None of them fits.]",
+        "(No function fits.)",
+        "None fits; `weather.get()` does not either.",
+        "weather.get() is for the weather alone.",
         "我无法回答这个问题。",
         "[]",
     ],
@@ -198,6 +202,33 @@ def test_what_is_not_evaluated_does_not_hide_a_call(benchmark, value):
         0.0, False, False, NO_REFUSAL
     )
     assert not benchmark.score(seed_task("simple"), f"[weather.get(city={value})]").success
+
+
+@pytest.mark.parametrize(
+    ("answer", "success"),
+    [
+        ('To boil it:\nx = weather.get(1)\nprint(f"{x} minutes")', True),
+        ('<tool_call>\n{"name": "weather.get"}\n</tool_call>\n' * 130, True),
+        ("I can run weather.get(1)" + " and that" * 200 + " or -1" * 300, True),
+        ("[weather.get(city=f'{x}')]", False),
+        ("weather.get(x=1 if y else f'{x}')", False),
+        ("[weather.get(days=" + "-" * 300 + "1)]", False),
+    ],
+)
+def test_prose_that_is_not_read_is_no_call_and_pays_nothing(benchmark, answer, success):
+    task = seed_task("irrelevance", category="irrelevance", truth=[])
+    held_out = dataclasses.replace(task, origin="eval")
+    assert benchmark.score(held_out, answer).success == success
+    assert benchmark.score(task, answer).reward == 0.0
+
+
+def test_relevance_pays_for_a_call_of_a_listed_function(benchmark):
+    task = seed_task("relevance", category="live_relevance", truth=[])
+    for call in ("[x()]", "print()", "[weather.get()]", "[weather.get(city='Oslo', x=1)]"):
+        assert benchmark.score(task, call) == Score(0.0, False, True, "no_such_call")
+        held_out = dataclasses.replace(task, origin="eval")
+        assert benchmark.score(held_out, call) == Score(0.0, True, True)
+    assert benchmark.score(task, "[weather.get(city='Oslo')]").reward == 1.0
 
 
 def test_static_match_takes_positional_arguments_and_defaults(benchmark):

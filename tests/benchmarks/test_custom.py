@@ -50,6 +50,10 @@ def _graded(checker, reference, text):
         ("f1", "Ann Miller", "<answer>the Ann Miller</answer>", 1),
         ("f1", "Ann Miller", "Ann", 2 / 3),
         ("f1", "Ann Miller", "Bo", 0),
+        ("f1", "Ann Miller", "Ann Miller, Oslo", 0.8),
+        ("f1", "Ann", "Ann; Bo; Cy", 0.5 / 3),
+        ("f1", "Ann", "Ann, Bo or Cy", 0.2),
+        ("f1", ["Ann or Bo"], "Ann or Bo", 1),
         ("numeric", 3000, "<answer>3,000 m</answer>", 1),
         ("numeric", 3000, "3e3", 1),
         ("numeric", "3000", "3000.0", 1),
@@ -59,6 +63,12 @@ def _graded(checker, reference, text):
         ("numeric", 0.3333, "0.333", 0),
         ("numeric", -7, "\u22127 degrees", 1),
         ("numeric", 7, "-7", 0),
+        ("numeric", "3 boxes of 24 are 3*24=<<3*24=72>>72.\n#### 72", "72", 1),
+        ("numeric", 72, "So it is 72.0 in 3 boxes", None),
+        ("last_number", "... #### 1,072", "First 3 boxes, then 1,072 apples.", 1),
+        ("last_number", -7, "It falls from 3 to -7.", 1),
+        ("last_number", 7, "7 of 8", 0),
+        ("last_number", 7, "seven", None),
         ("numeric", 7, "6 or 7", None),
         ("numeric", 7, "seven", None),
         ("numeric", 7, "9" * 5_000, None),
@@ -244,7 +254,7 @@ MESSAGES = "prompt .*expected a text, or a list of messages .* of which the last
         (ASKED | {"answer": "x" * 2001}, "it is too_long"),
         (ASKED | {"answer": "x</answer>"}, "wrong_answer: the reference answer is graded 0.0"),
         (ASKED | {"answer": "the", "checker": "f1"}, "wrong_answer: the reference answer is graded"),
-        (ASKED | {"checker": "nummeric"}, "checker 'nummeric': expected one of exact, f1, numeric, call"),
+        (ASKED | {"checker": "nummeric"}, "checker 'nummeric': expected one of exact, f1, numeric"),
         (ASKED | {"checker": "numeric"}, "answer 'Velm': expected a number"),
         (ASKED | {"checker": "numeric", "answer": 1e200}, "of at most 1e100"),
         (ASKED | {"checker": "call"}, 'expected {"name": ..., "arguments"'),
@@ -359,6 +369,25 @@ def test_a_judge_decides_on_answers_that_the_checker_does_not_take(tmp_path):
     score = benchmark.score(exact, "which?")
     assert score.reason in BROKEN_EPISODES and not score.valid
     assert score.detail["judge_error"] == "TimeoutError: no reply"
+
+
+def test_the_files_of_gsm8k_are_read_as_they_are(tmp_path):
+    lines = [
+        {
+            "question": f"Nora packs {n} boxes of {n + 3} pears. How many pears are that?",
+            "answer": f"Each has {n + 3}: {n}*{n + 3}=<<{n}*{n + 3}={n * (n + 3)}>>.\n#### {n * (n + 3):,}",
+        }
+        for n in range(1, 101)
+    ]
+    table = tmp_path / "train.parquet"
+    table.write_bytes(_parquet(lines))
+    for train in (_write(tmp_path / "train.jsonl", *lines), str(table)):
+        benchmark = registry.make_benchmark("custom", train=train, checker="last_number")
+        tasks = [*benchmark.tasks("seed"), *benchmark.tasks("eval")]
+        assert len(tasks) == 100 and {type(task.answer["reference"]) for task in tasks} == {int}
+        for task in tasks:
+            said = f"First 2 steps, then {task.answer['reference']:,} pears."
+            assert benchmark.score(task, said).reward == 1.0 > benchmark.score(task, "2").reward
 
 
 def test_one_file_is_divided_by_its_prompts(tmp_path):

@@ -92,7 +92,12 @@ def test_examples(dial, task):
     assert read_statement(STATEMENT) == dial.program(task) == PROGRAM
     assert dial.signature(task) == "add, if even multiply else add, if above subtract else add"
     assert dial.difficulty(task) == 3
-    assert dial.canonical(task) == f"3: {STEPS}"
+    turned = STATEMENT.replace("if even multiply 3 else add 2", "if odd add 2 else multiply 3")
+    same = dataclasses.replace(task, messages=({"role": "user", "content": turned},))
+    other = dataclasses.replace(
+        same, messages=({"role": "user", "content": turned.replace("odd", "even")},)
+    )
+    assert dial.canonical(task) == dial.canonical(same) != dial.canonical(other)
 
 
 @pytest.mark.parametrize("positions", [2, 5, 10])

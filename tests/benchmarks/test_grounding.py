@@ -60,8 +60,15 @@ def test_values_are_found_in_other_forms(request_text, value):
         ("Do something useful.", {"city": "Rome"}, NOT_ASKED),
         ("Do something useful.", {"city": "Rome", "days": 2, "unit": "celsius"}, NOT_ASKED),
         ("Flip a coin for me.", {"side": "heads"}, NOT_ASKED),
-        ("Rome, please.", {"city": "Rome", "days": 2, "unit": "celsius"}, UNDECIDED),  # a third
-        ("Rome, please.", {"city": "Rome", "days": 2, "unit": "celsius", "at": "noon"}, NOT_ASKED),
+        ("Rome, please.", {"city": "Rome", "days": 2}, NOT_ASKED),
+        ("A loan of $ at 5 %", {"amount": 5000, "rate": 0.05}, NOT_ASKED),
+        ("A loan of $5,000", {"amount": 50_000}, NOT_ASKED),
+        ("Sides of 3 and .", {"a": 3, "b": 4}, NOT_ASKED),
+        ("Sides of 3 and 3.", {"a": 3, "b": 3}, GROUNDED),
+        ("Write to Ann, please.", {"name": "Ann Miller"}, NOT_ASKED),
+        ("From Rome to Oslo.", {"start": "Rome", "end": "Oslo"}, GROUNDED),
+        ("From Rome to Oslo.", {"start": "Oslo", "end": "Rome"}, UNDECIDED),
+        ("A base of 10 and a height of 5.", {"base": 5, "height": 10, "unit": "m"}, NOT_ASKED),
         ("Remind me of the bread.", {"text": "reminder: bread"}, UNDECIDED),
         ("Is it 15?", {"x": 5}, NOT_ASKED),
         ("Do it.", {"fast": True, "count": 0, "note": None, "title": ""}, UNDECIDED),
@@ -70,6 +77,36 @@ def test_values_are_found_in_other_forms(request_text, value):
 )
 def test_values_that_are_not_asked_for(request_text, arguments, verdict):
     assert _verdict(request_text, arguments) == verdict
+
+
+@pytest.mark.parametrize(
+    ("request_text", "value"),
+    [
+        ("Weather in SF?", "San Francisco, CA"),
+        ("get the weather of nyc", "New York, NY"),
+        ("Paris, please.", "Paris, France"),
+        ("Flights from Los Angeles", "LAX"),
+        ("Japanese yen", "JPY"),
+        ("British pounds", "GBP"),
+        ("a week in Rome", 7),
+        ("for 3 minutes", 180),
+        ("compounded quarterly", 4),
+        ("drawn from a deck of cards", 52),
+        ("ninety dollars", 90),
+        ("one place", 1),
+        ("a table in Berkley", "Berkeley, CA"),
+        ("the cash flows are [200,300,400]", [200, 300, 400]),
+        ("on 2023.10.2", "2023-10-02"),
+        ("tomorrow", "2023-10-02"),
+        ("\u5317\u4eac\u5929\u6c14", "Beijing, China"),
+    ],
+)
+def test_values_that_are_told_in_short_or_by_a_unit(request_text, value):
+    assert _verdict(request_text, {"x": value}, "Forecasts.") in (GROUNDED, UNDECIDED)
+    if request_text.isascii():
+        assert _verdict("Do something useful.", {"x": value}, "Forecasts.") == (
+            NOT_ASKED if value != 1 else UNDECIDED
+        )
 
 
 @pytest.mark.parametrize(
@@ -136,6 +173,7 @@ def test_what_a_schema_lists_or_defaults_to_need_not_be_said():
                 "wall": {"type": "string"},
                 "colour": {"type": "string", "enum": ["FFF", "000"]},
                 "coats": {"type": "integer", "default": 7},
+                "room": {"type": "string", "description": "By default the cellar."},
             },
         },
     }
@@ -146,14 +184,34 @@ def test_what_a_schema_lists_or_defaults_to_need_not_be_said():
     assert benchmark.grounding(task) == GROUNDED
     others = answer.replace("7", "9").replace("FFF", "EEE")
     assert _inspected(benchmark, seed, generation(request="Go on.", answer=others)) == NOT_ASKED
+    for room, fits in (("cellar", True), ("attic", False)):
+        made = answer.replace("coats=7", f"room={room!r}")
+        found = _inspected(benchmark, seed, generation(request="The north one.", answer=made))
+        assert isinstance(found, Task) == fits
+
+
+def test_a_listed_value_is_not_all_that_there_is_to_guess():
+    side = {"type": "string", "enum": ["heads", "tails"], "description": "The side."}
+    tool = {"name": "set_coin", "description": "Sets a coin to a side."}
+    tool["parameters"] = {"type": "dict", "required": ["side"], "properties": {"side": side}}
+    benchmark = BFCL(data_dir="nowhere")
+    seed = dataclasses.replace(seed_task(), tools=(tool,))
+    for request, fits in (("Set the coin to heads.", True), ("Set the coin to a side.", False)):
+        made = generation(request=request, answer="[set_coin(side='heads')]")
+        assert isinstance(_inspected(benchmark, seed, made), Task) == fits
 
 
 def test_undecided_tasks_are_counted():
     benchmark, seed = BFCL(data_dir="nowhere"), seed_task()
-    answer = "[weather.get(city='Rome', days=3)]"
     tasks = [
-        _inspected(benchmark, seed, generation(request=request, answer=answer))
-        for request in ("Rome, for three days.", "Rome, for a while.")
+        _inspected(
+            benchmark,
+            seed,
+            generation(
+                request="Rome, for three days.", answer=f"[weather.get(city={city!r}, days=3)]"
+            ),
+        )
+        for city in ("Rome", "Rome, Italy")
     ]
     batch = [
         Generation(0, i, seed, base.SeedStatistics(), "", task) for i, task in enumerate(tasks)
@@ -224,12 +282,12 @@ _REAL = {
 @pytest.mark.data
 @pytest.mark.parametrize("name", _REAL)
 def test_seeds_of_the_data_sets_follow_from_their_requests(name, data_dir):
-    """At most one in fifty is refused; the rest is grounded or counted as undecided."""
+    """At most three in a hundred are refused; the rest is grounded or counted as undecided."""
     kind, options = _REAL[name]
     benchmark = registry.make_benchmark(kind, data_dir=str(data_dir), **options)
     seeds = benchmark.tasks("seed")
     refused = [seed for seed in seeds if isinstance(benchmark.grounding(seed), Rejection)]
-    assert len(refused) <= 0.02 * len(seeds)
+    assert len(refused) <= 0.03 * len(seeds)
     grounded = sum(benchmark.grounding(seed) == GROUNDED for seed in seeds)
     # Of turns nothing is decided; of API-Bank's seeds half are tool searches.
-    assert grounded >= (0.0 if name == "bfcl_turns" else 0.55) * len(seeds)
+    assert grounded >= (0.0 if name == "bfcl_turns" else 0.5) * len(seeds)

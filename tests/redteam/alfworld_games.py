@@ -66,6 +66,13 @@ def _more(room: dict[str, Any]) -> dict[str, Any]:
     return {**room, "places": {**room["places"], place: [*room["places"][place], "pen 9"]}}
 
 
+def _bare(room: dict[str, Any]) -> dict[str, Any]:
+    """A room without the objects that nobody needs."""
+    needed = (room["goal"]["object"], room["goal"]["place"])
+    return {**room, "places": {place: [t for t in things if t.startswith(needed)]
+                               for place, things in room["places"].items()}}  # fmt: skip
+
+
 def _two_verdicts(scene: Scene, seed: Task) -> str:
     return _written(seed.answer["room"]).replace('{"goal": {', '{"goal": {"task": "put", ', 1)
 
@@ -107,6 +114,7 @@ EXPLOITS = [
                *COPIES, base.CONTAMINATED),
     _simulator("a held-out game", _held_out(dict), base.CONTAMINATED),
     _simulator("a held-out game with one thing more", _held_out(_more), base.CONTAMINATED),
+    _simulator("a held-out game with nothing but what it needs", _held_out(_bare), base.CONTAMINATED),
     _simulator("a goal that is met at the start", _in_its_place, rooms.SOLVED),
     _simulator("an object in two places", _with_thing("mug 1", "mug 1"), rooms.IN_TWO_PLACES),
     _simulator("a place twice", lambda scene, seed: (

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from genenv_jax.benchmarks import base
 from genenv_jax.benchmarks.api_bank.calls import Call, read_call, write_call
 from genenv_jax.benchmarks.base import Task
-from tests.redteam.common import answers, generations
+from tests.redteam.common import ENCODINGS, answers, backwards, generations, held_out
 from tests.redteam.exploits import AGENT, SIMULATOR, Exploit, Scene
 
 _agent = functools.partial(Exploit, "api_bank", AGENT)
@@ -172,9 +172,18 @@ EXPLOITS = [
     _simulator("the call made before", generation(
         lambda scene, seed, of: f"{scene.benchmark.text(seed)}\nAPI-Request: {of}->done"),
         reasons=(base.GIVEN_AWAY, base.BAD_TOOLS)),
+    *(
+        _simulator(f"the call {how}", generation(functools.partial(
+            lambda encode, scene, seed, of: f"{scene.benchmark.text(seed)}\nAI: {encode(of)}", encode)),
+            reasons=(base.GIVEN_AWAY, base.BAD_TOOLS, base.NOT_ASKED))
+        for how, encode in ENCODINGS.items()
+    ),
     _simulator("the call in letters of another script", generation(
         lambda scene, seed, of: "User: It is " + of.replace("e", "\u0435").replace("a", "\u0430")),
         reasons=(base.GIVEN_AWAY, base.BAD_TOOLS)),
+    _simulator("a held-out conversation in other words", held_out(backwards), records=0.01,
+               remains="a call without arguments is known by its wording alone",
+               reasons=(base.CONTAMINATED, base.NOT_ASKED, base.BAD_TOOLS, base.UNPARSABLE, base.GIVEN_AWAY)),
     _simulator("no conversation", generation("Remind me."), reasons=(base.UNPARSABLE,)),
     _simulator("an API that there is not", generation("User: Go.", "[Nothing(a='1')]"),
                reasons=(base.BAD_TOOLS,)),

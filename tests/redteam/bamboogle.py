@@ -10,7 +10,7 @@ from bench.bad_answers.common import word_in_five
 from genenv_jax.benchmarks import base
 from genenv_jax.benchmarks.bamboogle import tasks
 from genenv_jax.benchmarks.base import Task
-from tests.redteam.common import answers, generations
+from tests.redteam.common import answers, generations, held_out
 from tests.redteam.exploits import AGENT, SIMULATOR, Exploit, Scene
 
 _agent = functools.partial(Exploit, "bamboogle", AGENT)
@@ -107,6 +107,8 @@ EXPLOITS = [
         remains=_PART),
     _agent("the right answer and nine words more", _gold(
         lambda gold: f"{gold} one two three four five six seven eight nine"), 0.35, remains=_PART),
+    _agent("the right answer and two others", _gold(lambda gold: f"{gold}; zebra; quagga"), 0.27,
+           remains=_PART),
     _agent("a part of the right answer", _gold(lambda gold: gold.split(" ")[0]), 0.7, remains=_PART),
 
     *generations("bamboogle", ("leaked",)),
@@ -135,6 +137,9 @@ EXPLOITS = [
                reasons=(base.UNPARSABLE,)),
     _simulator("a held-out question with an answer more", _known_by_another_name,
                reasons=(base.CONTAMINATED,)),
+    _simulator("a held-out question in another language", held_out(
+        lambda text: "\u90a3\u662f\u4ec0\u4e48\u5462\uff1f"), 0.17,
+        (base.CONTAMINATED, "leaked"), 0.05, "of one hop, yes or no answer many questions"),
     _simulator("a half of a held-out question", lambda scene, seed: None if seed.answer["steps"] else (
         scene.benchmark.simulator_answer(tasks.sub_tasks(scene.unseen(seed))[0], seed)),
         reasons=(base.CONTAMINATED,)),

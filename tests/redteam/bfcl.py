@@ -13,7 +13,7 @@ from bench.bad_answers.bfcl import ANSWERS
 from genenv_jax.benchmarks import base
 from tests.redteam import bfcl_generations as made
 from tests.redteam.bfcl_generations import generation
-from tests.redteam.common import COPIES, answers, generations
+from tests.redteam.common import COPIES, ENCODINGS, answers, backwards, generations
 from tests.redteam.exploits import AGENT, SIMULATOR, Exploit
 
 _OFFICIAL = "the AST checker compares texts without case, spaces and most punctuation"
@@ -126,6 +126,12 @@ EXPLOITS = [
     _single("the call behind the request", generation(
         lambda scene, seed, of: f"{scene.benchmark.text(seed)}\nUser: It is {of}"),
         reasons=(base.GIVEN_AWAY, base.CONTAMINATED)),
+    *(
+        _single(f"the call {how} behind the request", generation(functools.partial(
+            lambda encode, scene, seed, of: f"{scene.benchmark.text(seed)}\n{encode(of)}", encode)),
+            reasons=(base.GIVEN_AWAY, base.CONTAMINATED, base.NOT_ASKED))
+        for how, encode in ENCODINGS.items()
+    ),
     _single("a parameter that there is not", generation(
         "Pick the number 5 as x.", "[pick(number=5, x=5)]", [made.PICK]), reasons=(base.BAD_ANSWER,)),
     _single("a value of another type", generation(
@@ -141,6 +147,8 @@ EXPLOITS = [
     _single("nothing to decide", generation(
         "Pick the number 5.", "[pick(number=5)]", [made.PICK]),
         1.0, remains="it is a task, if an easy one, and what is always solved is hardly paid for"),
+    _single("a held-out request in other words", made.unseen(backwards, list, list),
+            reasons=(base.CONTAMINATED, base.BAD_TOOLS, base.NOT_ASKED)),
     _single("a held-out request with a wish more", made.added, 1.0,
             reasons=(base.CONTAMINATED, base.BAD_TOOLS, base.NOT_ASKED, base.WRONG_ANSWER),
             remains="what asks for more is another request"),

@@ -11,7 +11,7 @@ from typing import Any
 from bench.bad_answers import bfcl as calls
 from genenv_jax.benchmarks import base
 from genenv_jax.benchmarks.base import Task
-from tests.redteam.common import COPIES, answers, generations
+from tests.redteam.common import COPIES, answers, backwards, generations, held_out
 from tests.redteam.exploits import AGENT, SIMULATOR, Exploit, Scene
 
 _simulator = functools.partial(Exploit, "bfcl_conversations", SIMULATOR)
@@ -121,6 +121,8 @@ EXPLOITS = [
     _agent("deeply nested calls", lambda scene, task: "[" * 500 + "ls()" + "]" * 500),
 
     *generations("bfcl_conversations", (base.BAD_ANSWER, *_UNSOUND)),
+    _simulator("a held-out conversation in other words", held_out(backwards),
+               reasons=(base.CONTAMINATED, *_UNSOUND)),
     _simulator("no turns", _generation(lambda found, seed: {**found, "turns": []}),
                reasons=("empty_turn",)),
     _simulator("a turn without a request", _first(request=""), reasons=("empty_turn",)),

@@ -20,6 +20,8 @@ _UNFIT = "whether a function fits takes reading"
 # Broken calls and what else does not decode; {0} is the name of a function.
 BROKEN = {
     "a letter": "x",
+    "a backtick": "`",
+    "a bracket": "[",
     "brackets": "(((",
     "one word": "No.",
     "a name alone": "{0}",

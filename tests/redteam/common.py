@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import base64
+import codecs
 import dataclasses
 import json
 from collections.abc import Callable, Mapping, Sequence
@@ -82,6 +84,23 @@ def _copy(scene: Scene, seed: Task) -> str:
 
 def _in_capitals(scene: Scene, seed: Task) -> str:
     return scene.benchmark.simulator_answer(restated(seed, str.upper), seed)
+
+
+def backwards(text: str) -> str:
+    """Other words for the same, as far as their order shows it."""
+    return " ".join(reversed(text.split(" ")))
+
+
+def in_base64(text: str) -> str:
+    """What a text says, to those who can read it."""
+    return base64.b64encode(text.encode()).decode()
+
+
+ENCODINGS: dict[str, Callable[[str], str]] = {
+    "backwards": lambda text: text[::-1],
+    "in ROT13": lambda text: codecs.encode(text, "rot13"),
+    "in Base64": in_base64,
+}
 
 
 def held_out(change: Callable[[str], str]) -> Callable[[Scene, Task], str | None]:

@@ -10,7 +10,7 @@ from typing import Any
 from genenv_jax.benchmarks import base
 from genenv_jax.benchmarks.base import Task
 from genenv_jax.benchmarks.custom import calls
-from tests.redteam.common import answers, generations
+from tests.redteam.common import ENCODINGS, answers, generations
 from tests.redteam.exploits import AGENT, SIMULATOR, Exploit, Scene
 
 _agent = functools.partial(Exploit, "custom", AGENT)
@@ -128,6 +128,15 @@ EXPLOITS = [
                reasons=(base.WRONG_ANSWER,)),
     _simulator("a prompt of signs", generation("?!"), reasons=(base.UNPARSABLE,)),
     _simulator("a task with its answer", generation(_told), reasons=(base.GIVEN_AWAY,)),
+    *(
+        _simulator(f"a task with its answer {how}", _only("exact", generation(functools.partial(
+            lambda encode, seed, own: f"{_ASKED}. {encode(_answer(seed))}", encode))),
+            reasons=(base.GIVEN_AWAY,))
+        for how, encode in ENCODINGS.items()
+    ),
+    _simulator("a task whose lines begin with its answer", _only("exact", generation(
+        lambda seed, own: "\n".join(f"{letter} is a letter." for letter in _answer(seed)))),
+        reasons=(base.GIVEN_AWAY,)),
     _simulator("a task with its answer in letters of another script", _only("exact", generation(
         lambda seed, own: _told(seed, own).replace("e", "\u0435"))), reasons=(base.GIVEN_AWAY,)),
     _simulator("a task with its answer in invisible letters", _only("exact", generation(

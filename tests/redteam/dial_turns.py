@@ -95,6 +95,21 @@ def _shotgun(end: str) -> Callable[[Scene, Task], str]:
     return make
 
 
+def _otherwise(scene: Scene, seed: Task) -> str | None:
+    """A held-out program whose choices have the opposite test and their branches exchanged."""
+
+    def opposite(found: re.Match[str]) -> str:
+        test, n = found[1], int(found[2] or 0)
+        tests = {"even": "odd", "odd": "even", "above": f"below {n + 1}", "below": f"above {n - 1}"}
+        return f"if {tests[test]} {found[4]} else {found[3]}"
+
+    choice = re.compile(r"if (even|odd|above|below)(?: (\d))? (\w+ \d) else (\w+ \d)")
+    texts = (scene.benchmark.simulator_answer(task) for task in scene.held_out)
+    changed = [text for text in texts if choice.search(text)]
+    text = changed[scene.tasks.index(seed) % len(changed)] if changed else None
+    return text and choice.sub(opposite, text)
+
+
 _HEAD = "Tools: add, subtract, multiply.\nStart at 3. "
 _FIRST = f"{_HEAD}1 add 4 [add(3, 4) at 7]"
 
@@ -145,6 +160,7 @@ EXPLOITS = [
     _agent("a comment behind", changed(lambda text: f"{text} # right")),
 
     *generations("dial_turns", (base.NOT_TEXT, base.UNPARSABLE), restated=False),
+    _simulator("a held-out program with opposite tests", _otherwise, reasons=(base.CONTAMINATED,)),
     _simulator("other calls than were asked for",
                f"{_HEAD}1 add 4 [add(3, 5) at 8].", reasons=(base.WRONG_ANSWER,)),
     _simulator("the calls of the other branch",

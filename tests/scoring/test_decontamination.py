@@ -17,12 +17,14 @@ from genenv_jax.scoring.verification import (
     Verifier,
 )
 from tests.benchmarks.small import WRITERS
+from tests.redteam.scenes import scene
 
 _SINGLE_TURNS = ("simple_python", "multiple", "parallel", "parallel_multiple")
 # Of the real benchmarks: options, and how many of the seeds match a held-out task.  BFCL asks 38 of its
-# requests in two categories, word for word; 5 more, and API-Bank's 9, are near-copies.
+# requests in two categories, word for word; 5 more, and 9 of API-Bank's, are near-copies; one
+# of API-Bank's makes a held-out call in other words.
 BENCHMARKS = {
-    "api_bank": ("api_bank", {}, 9),
+    "api_bank": ("api_bank", {}, 10),
     "bamboogle": ("bamboogle", {}, 0),
     "bfcl_turns": ("bfcl", {}, 0),
     "bfcl_single": (
@@ -53,6 +55,29 @@ def test_small_changes_do_not_hide_a_held_out_request(name, tmp_path):
     for task in held_out:
         for change in RESTATEMENTS.values():
             assert checker.compare(_changed(task, change)).reason == base.CONTAMINATED
+
+
+@pytest.mark.parametrize("name", ["api_bank", "bamboogle", "bfcl_single", "custom"])
+def test_other_words_do_not_hide_what_is_asked_for(name):
+    with scene(name) as opened:
+        tasks = [t for t in opened.held_out if opened.benchmark.meanings(t)]
+        assert tasks
+        for task in tasks:
+            numbers = [word for word in words(opened.benchmark.text(task)) if word[0].isdigit()]
+            told = _changed(task, lambda said: f"Otra vez, por favor: {numbers}")  # noqa: B023
+            assert opened.verifier.compare(told).reason == base.CONTAMINATED
+
+
+def test_a_question_of_ones_own_is_known_by_two_numbers():
+    with scene("custom") as opened:
+        task = next(t for t in opened.tasks if t.answer["checker"] == "numeric")
+
+        def said(text):
+            return opened.benchmark.meanings(_changed(task, lambda _: text))
+
+        assert said("Aus 2 Kisten je drei?") == []  # of other languages words are no numbers
+        assert said("Aus 2 Kisten je 3?") == said("two boxes of three, please") != []
+        assert said("Aus 2 Kisten je 4?") != said("Aus 2 Kisten je 3?")
 
 
 @pytest.mark.data

@@ -114,6 +114,10 @@ class ALFWorld(Steps):
         room = games.known_room(task)
         return letters(room.description()) if room else f"game {task.answer['game']}"
 
+    def meanings(self, task: Task) -> list[str]:
+        room = games.known_room(task)
+        return [room.meaning()] if room else []
+
     def text(self, task: Task) -> str:
         room = games.known_room(task)
         return room.wording() if room else super().text(task)

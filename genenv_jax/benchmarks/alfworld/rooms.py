@@ -90,6 +90,17 @@ class Room:
         )
         return "\n".join(f"{self.sentence()}, {fact}" for fact in facts)
 
+    def meaning(self) -> str:
+        """The chore, and the kinds of places where the objects are that it needs."""
+        needed = (self.thing, self.place)
+        found = {
+            f"{thing[0]} {place[0]}"
+            for place, things in self.places.items()
+            for thing in things
+            if thing[0] in needed
+        }
+        return "\n".join([self.sentence(), *sorted(found)])
+
     def _told(self, place: Name) -> str:
         return f"{'closed' if place in self.closed else 'open'} {place[0]}"
 

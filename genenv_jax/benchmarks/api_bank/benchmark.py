@@ -2,24 +2,10 @@
 
 Each task is one step of a conversation: either the next API call (scored by call match, `scoring`) or the
 assistant's next reply (scored by ROUGE-L F1, `rouge`).  Success, reward and the headline number come from
-the calls: the official "Accuracy" of API calls, per level.
-
-Why call match instead of the official execution: the official evaluators run every call on a fresh database
-and compare the result with a stored one.  Given its own gold calls, that code accepts 337 of the 399 calls of
-level 1 (84.5 %), and, tool searches aside, 80 of the 90 of level 2 and 121 of the 131 of level 3.  No answer
-can pass the rest, because of faults in its code and its database.  Here the name and the parameters are
-compared with the gold call's, with the same relaxation for each parameter, and every gold call is accepted.
-Where the official execution accepts the gold call, both methods agree on the 17,527 perturbed predictions
-that the rules were developed on (tests/benchmarks), and on 13,427 of 13,445 random ones made afterwards.  The
-other 18 add an agenda or a reminder with another user's token, which is wrong here.
-
-For a held-out task, `success` is the official verdict, and all metrics use it.  `reward`, and `success` of
-every other task, also check each parameter by its type (`reward`): the agent learns whatever training pays
-for, including loopholes, and p̂ must count what the agent is paid for.  The metric `accuracy_executed` is the
-official execution's verdict on the same answers, for comparison with published numbers.
-
-Officially, a tool search is judged by what a sentence-embedding model finds.  Here its keywords are compared
-(`scoring.mismatch`), exactly after splitting at capitals, or leniently; the metrics include both.
+the calls: the official "Accuracy" of API calls, per level.  Names and parameters are compared with the gold
+call's, with the official relaxations, because the official execution rejects 82 of its own 620 gold calls;
+where it accepts them, both agree (tests/benchmarks).  Training also checks each parameter by its type
+(`reward`): the agent learns whatever is paid, including loopholes.
 
 The official training files of levels 1 and 2 are no longer published.  So the seeds are the training calls
 of level 3, and all three test files are held out.
@@ -49,7 +35,7 @@ from genenv_jax.benchmarks.headers import write_with_tools
 from genenv_jax.benchmarks.options import check_choice, check_names
 from genenv_jax.benchmarks.records import Published
 from genenv_jax.benchmarks.subsets import stable_position
-from genenv_jax.benchmarks.tools import ToolBenchmark
+from genenv_jax.benchmarks.tools import ToolBenchmark, meaning_of
 from genenv_jax.benchmarks.wording import letters
 
 _SEED_SHARE = 0.5  # share of seeds in a level named in both splits
@@ -161,6 +147,12 @@ class APIBank(Published, ToolBenchmark):
         spec = task.answer
         called = spec["name"] if spec["kind"] == CALL else ""
         return json.dumps([spec["kind"], letters(prompts.dialogue(task)), called])
+
+    def meanings(self, task: Task) -> list[str]:
+        spec = task.answer
+        return meaning_of(
+            task.tools, [(spec["name"], spec["parameters"])] if spec["kind"] == CALL else []
+        )
 
     def text(self, task: Task) -> str:
         return prompts.wording(task)

@@ -20,6 +20,7 @@ from genenv_jax.benchmarks.base import (
     BAD_ANSWER,
     BAD_TOOLS,
     GIVEN_AWAY,
+    NOT_ASKED,
     TOO_LONG,
     UNDECIDED,
     UNPARSABLE,
@@ -168,4 +169,7 @@ def grounding(task: Task) -> Rejection | str:
     known = [tool for tool in task.tools if tool["name"] == spec["name"]]
     described = " ".join(map(str, leaves(known)))
     context = _SPEAKER.sub("", dialogue)  # a keyword may be `user`
-    return judge(calls, values, spoken, context, described, prompts.year(task))
+    found = judge(calls, values, spoken, context, described, prompts.year(task))
+    if spec["name"] == TOOL_SEARCHER and getattr(found, "reason", "") == NOT_ASKED:
+        return judge([], [], context, context, " ".join(values))
+    return found

@@ -92,7 +92,10 @@ def score_call(
     call = read_call(answer)
     if isinstance(call, Rejection):
         return Score(0.0, False, False, call.reason)
-    official = scoring.mismatch(call, spec, lenient_search=lenient_search)
+    given, last = dict(call.arguments), next(reversed(call.arguments), "")
+    if not given.get(last, "x") and last not in spec["parameters"] and answer.count(last) == 1:
+        del given[last]  # the official expression passes over an empty value at the end
+    official = scoring.mismatch(Call(call.name, given), spec, lenient_search=lenient_search)
     strictly = scoring.mismatch(call, spec, is_paid, lenient_search)
     detail = {}
     if spec["name"] == TOOL_SEARCHER:

@@ -1,26 +1,19 @@
 """Bamboogle (Press et al., 2023): 125 two-hop questions, as a benchmark.
 
-Answers are scored by exact match, F1 and sub-EM after the standard normalisation (`scoring`), against one
-gold answer per question.  The last `<answer>...</answer>` counts, or the whole text if there is none.
-
-Success and the headline are exact match, as in Search-R1.  The reward is the word F1 by default, because
-the paper's Eq. 1 scores free-form answers by a similarity in [0, 1].
-
-There is no training data: all 125 questions are one test split.  For training, a share of the questions
-(`seed_fraction`) becomes seeds, with their sub-questions, and the rest is held out.  Seeds that share a
-sub-question or a first answer with a held-out question are dropped, since they give half of it away.
-With `seed_fraction` 0 all 125 are held out; only those results compare with published ones.
-
-The published retrieval setting searches Wikipedia of 2018.  `mode="search"` stands in for it: a search finds
-the question's own sub-questions with their answers (`episode`).  Its results compare with each other, not
-with published ones.  An agent that follows both sub-questions and answers with what it found has an exact
-match on 103 of the 125 (108 if it chooses well among several answers).
+Answers are scored by exact match, F1 and sub-EM after the standard normalisation (`scoring`).  Success is
+exact match, as in Search-R1; the reward is the word F1 by default, because the paper's Eq. 1 scores free-form
+answers by a similarity in [0, 1].  There is no training data: a share of the questions (`seed_fraction`)
+becomes seeds, with their sub-questions, and the rest is held out.  Seeds that share a sub-question or a first
+answer with a held-out question are dropped.  With `seed_fraction` 0 all 125 are held out; only those results
+compare with published ones.  `mode="search"` finds the question's own sub-questions with their answers
+(`episode`), in place of Wikipedia; an agent that follows both has an exact match on 103 of the 125.
 """
 
 from __future__ import annotations
 
 import dataclasses
 import functools
+import itertools
 import re
 from collections.abc import Sequence
 
@@ -33,7 +26,7 @@ from genenv_jax.benchmarks.judge import EndpointJudge
 from genenv_jax.benchmarks.options import check_choice, check_shares
 from genenv_jax.benchmarks.records import Published
 from genenv_jax.benchmarks.subsets import stable_position
-from genenv_jax.benchmarks.wording import letters
+from genenv_jax.benchmarks.wording import letters, words
 
 CLOSED_BOOK, SEARCH = "closed_book", "search"
 # Words that say nothing about the relation that a question asks for.
@@ -157,6 +150,14 @@ class Bamboogle(Published):
 
     def canonical(self, task: Task) -> str:
         return letters(prompts.question(task))
+
+    def meanings(self, task: Task) -> list[str]:
+        """The answers of both hops; of one hop, the answer, which for a held-out question is either."""
+        hops = [step["answers"] for step in task.answer["steps"][:1]] + [task.answer["answers"]]
+        told = [[" ".join(words(normalize(answer))) for answer in answers] for answers in hops]
+        alone = [a for of in told for a in of if a not in ("yes", "no")]
+        chains = [" > ".join(pair) for pair in itertools.product(*told)]
+        return chains + (alone if task.origin == "eval" else [])
 
     def signature(self, task: Task) -> str:
         """The question's words except names, numbers and the commonest words."""

@@ -10,7 +10,7 @@ from genenv_jax.benchmarks.bamboogle.tasks import make_task
 from genenv_jax.benchmarks.base import BAD_ANSWER, UNPARSABLE, Rejection, Task
 from genenv_jax.benchmarks.headers import ANSWER, TASK, parse_headers
 from genenv_jax.benchmarks.safe_parse import parse_json
-from genenv_jax.benchmarks.wording import fold
+from genenv_jax.benchmarks.wording import fold, readings
 
 BAD_STEPS = "bad_steps"  # sub-questions are missing or malformed
 LEAKED = "leaked"  # the question contains its own answer
@@ -71,8 +71,8 @@ def fault(task: Task) -> Rejection | None:
     """What is wrong with a question, its answers and its sub-questions; None for a sound task.
 
     Checks sizes; answers that are only articles and punctuation, or both yes and no; a question that contains
-    its answer (except yes and no), even with look-alike or invisible letters; a final answer that the second
-    sub-question does not lead to.
+    its answer (except yes and no), even encoded or with look-alike or invisible letters; a final answer that
+    the second sub-question does not lead to.
     """
     question, answers, steps = prompts.question(task), task.answer["answers"], task.answer["steps"]
     pairs = [(question, answers), *((step["question"], step["answers"]) for step in steps)]
@@ -86,9 +86,10 @@ def fault(task: Task) -> Rejection | None:
     normal = [normalize(answer) for answer in answers]
     if all(answer in normal for answer in _CLOSED):
         return Rejection(BAD_ANSWER, "yes and no are both right")
-    wording = f" {normalize(fold(question))} "
+    said = [f" {normalize(fold(text))} " for text in readings(question)]
     sought = [normalize(fold(answer)) for answer in answers]
-    if any(f" {answer} " in wording for answer in sought if answer and answer not in _CLOSED):
+    told = [answer for answer in sought if any(f" {answer} " in text for text in said)]
+    if any(answer and answer not in _CLOSED for answer in told):
         return Rejection(LEAKED, "the question holds its answer")
     if steps:
         last = [normalize(answer) for answer in steps[-1]["answers"]]

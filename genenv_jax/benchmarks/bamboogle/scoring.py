@@ -18,6 +18,8 @@ from genenv_jax.benchmarks.safe_parse import check_text
 _ARTICLES = re.compile(r"\b(a|an|the)\b")
 _NO_PUNCTUATION = str.maketrans("", "", string.punctuation)
 _CLOSED = ("yes", "no", "noanswer")  # answers without partial credit
+# What parts candidates; a last comma may be part of a name (`Paris, France`).
+_PARTS = re.compile(r"[;/|\n]|\bor\b|,(?=[^,]*,)")
 MAX_CHARS = 8_192  # longest answer that is read
 NO_ANSWER = "no_answer"
 MEASURES = ("em", "sub_em", "f1", "precision", "recall")
@@ -60,6 +62,13 @@ def measure(prediction: str, golds: Sequence[str]) -> dict[str, float]:
     return best
 
 
+def choices(prediction: str, golds: Sequence[str]) -> int:
+    """How many candidates an answer lists, by which its reward is divided; 1 for an exact match."""
+    own, *others = (len(_PARTS.findall(text.lower())) for text in (prediction, *golds))
+    exact = normalize(prediction) in map(normalize, golds)
+    return 1 if exact else 1 + max(0, own - max(others, default=0))
+
+
 def _words(found: str, expected: str) -> tuple[float, float, float]:
     """(F1, precision, recall) over the words of two normalised texts."""
     if found != expected and (found in _CLOSED or expected in _CLOSED):
@@ -73,7 +82,9 @@ def _words(found: str, expected: str) -> tuple[float, float, float]:
 
 
 def score(golds: Sequence[str], answer: str, reward: str) -> Score:
-    """Success is exact match; the reward is the measure named `reward`.  `detail` has all measures.
+    """Success is exact match; the reward is the measure named `reward`, divided by `choices`.
+
+    `detail` has all measures.
 
     The reason of a wrong answer is "no_answer_tag" if the whole text was taken as the answer.
     """
@@ -86,7 +97,8 @@ def score(golds: Sequence[str], answer: str, reward: str) -> Score:
         return Score(0.0, False, False, NO_ANSWER, found)
     success = found["em"] == 1.0
     wrong = "wrong_answer" if prediction != answer.strip() else "no_answer_tag"
-    return Score(found[reward], success, True, "" if success else wrong, found)
+    paid = found[reward] / choices(prediction, golds)
+    return Score(paid, success, True, "" if success else wrong, found)
 
 
 def official_metrics(results: Sequence[tuple[Task, Score]]) -> dict[str, float]:

@@ -1,31 +1,12 @@
 """The Berkeley Function Calling Leaderboard (BFCL v3 and v4) as a benchmark.
 
-Scoring rule by category:
-  * single-turn categories: the official AST checker (`ast_checker`).  (Ir)relevance uses the official
-    "does it decode into a call" rule, under which any broken text is a correct "no call".  Such a text is
-    a success, but earns no reward unless it refuses in words (`turns.refuses`);
-  * multi-turn categories: the option `multi_turn_rule`.
-      "conversation"  the official rule: whole conversations in episodes, state and response compared
-                      after every turn (`multi_turn`).  Metrics have the official names.
-      "turn_state"    the GenEnv paper's protocol, each turn on its own, executed: the reference calls
-                      of earlier turns are executed on both sides, then the agent's answer; state and
-                      response are compared.  Unneeded calls cost reward (`multi_turn.score_turn`).
-                      Metrics are named `<category>_turn_state`.
-      "turn_static"   the same protocol without execution: the calls must be the reference calls in the
-                      same order, with identical strings (`ast_checker.check_in_order`).  Metrics are named
-                      `<category>_static_match`.
-
-The paper scores turns independently and does not publish how it compares them.  "turn_state" and
-"conversation" execute calls with the package bfcl-eval (`backends.INSTALL`); `configs/bfcl.py` chooses
-"turn_state" if it is installed.  "turn_static" needs no package and can also judge generated tasks with new
-functions, which nothing can execute.  Under "turn_state" a generated task keeps its seed's functions and must
-fit its seed's state, of which the simulator sees only part.
-
-With `episodes`, agents train on whole conversations in episodes that only grow (`episode`).  The simulator
-writes them with state, requests and calls; they are validated by execution (`soundness`).
-
-Tasks that are answered once are delegated to `turns`, whole conversations to `conversations`.  Both versions
-of the records use the rules of v4 (bfcl-eval 2026.3.23); only the data and the aggregates of v3 are its own.
+Tasks that are answered once are delegated to `turns`, whole conversations to `conversations`.  Single turns
+are scored by the official AST checker (`ast_checker`) or by whether a call decodes; multi-turn categories by
+`multi_turn_rule` (docs/benchmarks.md): "conversation" is the official rule, "turn_state" executes each turn
+on its own after the reference calls of the earlier ones (the GenEnv paper's protocol; its comparison is not
+published), "turn_static" compares with the reference calls, so it can judge functions that nothing executes.
+Both versions of the records use the rules of v4 (bfcl-eval 2026.3.23); only the data and the aggregates of v3
+are its own.
 """
 
 from __future__ import annotations
@@ -250,6 +231,9 @@ class BFCL(Published, ToolBenchmark):
         tools = sorted(tool["name"] for tool in task.tools)
         called = sorted(task.answer.get("functions") or self._calls(task))
         return json.dumps([letters(self.text(task)), tools, called], ensure_ascii=False)
+
+    def meanings(self, task: Task) -> list[str]:
+        return self._of(task).meanings(task)
 
     def text(self, task: Task) -> str:
         return self._of(task).text(task)

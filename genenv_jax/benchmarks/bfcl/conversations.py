@@ -229,6 +229,12 @@ def requests(task: Task) -> list[tuple[str, list[str]]]:
     ]
 
 
+def meanings(task: Task) -> list[str]:
+    """All calls, whatever the turns are."""
+    turns = json.loads(agent_answer(task))
+    return [json.dumps([said for turn in turns for said in turn if said != END_OF_TURN])]
+
+
 def text(task: Task) -> str:
     """All requests."""
     return "\n".join(all_spoken(task.answer["turns"]))

@@ -11,6 +11,7 @@ from genenv_jax.benchmarks.base import BAD_ANSWER, BAD_TOOLS, Rejection
 from genenv_jax.benchmarks.bfcl import ast_checker, java
 from genenv_jax.benchmarks.grounding import leaves
 from genenv_jax.benchmarks.tools import json_type
+from genenv_jax.benchmarks.wording import fold, words
 
 _TOOL_NAME = re.compile(r"[A-Za-z_]\w*(?:\.[A-Za-z_]\w*)*", re.ASCII)
 _VARIABLE = re.compile(r"[^\W\d][\w$]*(?:\.[^\W\d][\w$]*|\[\w*\])*")
@@ -265,13 +266,20 @@ def reference_calls(
 def unlisted_values(
     calls: Sequence[tuple[str, Mapping[str, Any]]], tools: Sequence[Mapping[str, Any]]
 ) -> list[Any]:
-    """The values of calls, lists and mappings flattened, except those in a schema's "enum" or "default"."""
+    """The values of calls, lists and mappings flattened, except those that a schema lists or defaults to.
+
+    They are in its "enum" or "default"; or in its description, which for texts must speak of a default.
+    """
     by_name = {tool["name"]: tool["parameters"]["properties"] for tool in tools}
     values = []
     for name, arguments in calls:
         for argument, value in arguments.items():
-            listed = list(_listed(by_name[name].get(argument, {})))
-            values += [leaf for leaf in leaves(value) if leaf not in listed]
+            schema = by_name[name].get(argument, {})
+            listed, described = list(_listed(schema)), fold(str(schema.get("description")))
+            for leaf in leaves(value):
+                number = isinstance(leaf, int | float) and words(str(leaf))[0] in words(described)
+                default = "default" in described and fold(str(leaf)) in described
+                values += [] if number or default or leaf in listed else [leaf]
     return values
 
 

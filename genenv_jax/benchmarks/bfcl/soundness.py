@@ -56,7 +56,6 @@ _ORDER = frozenset(
 )
 _LEAST_SHARED = 3  # least characters of a value shared by two calls
 _MAX_RESULTS = 200_000  # characters of all results
-_LONG_TEXT = 4  # texts of at least this many words are searched for word by word
 _NO_REJECTION = (GROUNDED, UNDECIDED)
 
 
@@ -93,11 +92,10 @@ def fault(task: Task) -> Rejection | None:
 def grounding(task: Task) -> Rejection | str:
     """Whether the reference calls follow from what the agent reads; see `Benchmark.grounding`.
 
-    Each call's values, and each word of a longer text, must appear in the requests so far, in earlier results
-    or in the initial state.  Values that its schema lists, describes or defaults to need not appear.  The
-    request of a call's turn must contain a word of the call, its values or its function's description.  A
-    call that another call of its turn needs in order to succeed follows from the state.  An optional argument
-    must be stated if the checker rejects the call without it.
+    Each call's values must appear in the requests so far, in earlier results or in the initial state.  Values
+    that its schema lists, describes or defaults to need not appear.  The request of a call's turn must have a
+    word of the call, its values or its function's description.  A call that another call of its turn needs to
+    succeed follows from the state.  An optional argument must be stated if the checker needs it.
     """
     plays = _Plays(task)
     tools = {tool["name"]: tool for tool in tools_of(task)}
@@ -135,10 +133,6 @@ def _call_grounding(
     found = judge(called, values, request, f"{heard}\n{state}", known)
     if found in _NO_REJECTION and isinstance(judge([], [], request, "", known), Rejection):
         return Rejection(NOT_ASKED, f"the request has no word of {call.name} and its values")
-    for value in values:
-        if isinstance(value, str) and len(words(value)) >= _LONG_TEXT and found in _NO_REJECTION:
-            told = judge([], words(value), request, f"{heard}\n{state}", "")
-            found = told if isinstance(told, Rejection) else found
     if found == GROUNDED and judge(called, values, request, heard, known) != GROUNDED:
         return UNDECIDED  # found only in the state
     return found

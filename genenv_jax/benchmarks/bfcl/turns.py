@@ -6,6 +6,7 @@ It has the same functions as `conversations`, for tasks that are answered once.
 from __future__ import annotations
 
 import dataclasses
+import keyword
 import re
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -30,7 +31,7 @@ from genenv_jax.benchmarks.bfcl.source_calls import decode_source_calls
 from genenv_jax.benchmarks.grounding import judge, leaves
 from genenv_jax.benchmarks.headers import read_tools, read_with_tools, write_with_tools
 from genenv_jax.benchmarks.safe_parse import parse_calls, unfenced
-from genenv_jax.benchmarks.tools import as_python, read_tool_calls, rewritten
+from genenv_jax.benchmarks.tools import as_python, meaning_of, read_tool_calls, rewritten
 from genenv_jax.benchmarks.wording import fold
 
 _NOTHING_TO_CALL = "None of the functions can do that."
@@ -40,8 +41,11 @@ _MAX_REQUEST = 12_288
 # Calls or their fragments: they begin with a bracket or `name(`, or contain `name(argument=`, the keys of a
 # call as JSON, or the tag that some models put around a call.
 _FENCE = re.compile(r"\s*`*(?:(?<=```)\w+\n)?[\s`'\"]*")
-_CALL_FIRST = re.compile(r"[\[({<]|[\w.$]+\(")
+_CALL_FIRST = re.compile(r"[\[({<](?!\s*[^\W\d_]+,? [^\W\d_]+[ .,])|[\w.$]+\((?!\))")
 _CALL_INSIDE = re.compile(r"\w\s*\(\s*\w+\s*=|[\"'](?:name|arguments)[\"']\s*:|<tool_call>")
+_UNQUOTED = re.compile("[^'\"#]*")
+_NO_KEYWORD = rf"(?!(?:{'|'.join(keyword.kwlist)})\b)[^\W\d]"
+_TWO_WORDS = re.compile(rf"\b{_NO_KEYWORD}\w*\s+{_NO_KEYWORD}")
 _EXAMPLES = {"integer": 1, "float": 1.0, "boolean": True, "array": [], "tuple": [], "dict": {}}
 
 
@@ -54,6 +58,16 @@ def requests(task: Task) -> list[tuple[str, list[str]]]:
     """The latest request with the names of its calls."""
     calls = schemas.reference_calls(task.answer["ground_truth"], task.tools)
     return [(text(task), sorted(name for name, _ in calls))]
+
+
+def meanings(task: Task) -> list[str]:
+    """The calls with what they require; none for a turn of a conversation, which they do not tell apart."""
+    required = {tool["name"]: tool["parameters"]["required"] for tool in task.tools}
+    calls = [
+        (name, {key: of[key] for key in of if key in required[name]} or of)
+        for name, of in schemas.reference_calls(task.answer["ground_truth"], task.tools)
+    ]
+    return meaning_of(task.tools, calls if task.answer["rule"] == AST else [])
 
 
 def agent_answer(task: Task) -> str:
@@ -86,16 +100,25 @@ def _any_call(tools: Sequence[Mapping[str, Any]]) -> str:
 def grounding(task: Task) -> Rejection | str:
     """See `Benchmark.grounding`.
 
-    Values that a schema lists or defaults to need not be stated, nor any value of a conversation's turn,
-    because it may be only in the conversation's state.
+    What may be left out need not be stated, nor what a schema lists or defaults to (but one of the listed
+    values, if there is nothing else), nor any value of a conversation's turn, which may be only in its state.
     """
     spec = task.answer
     calls = list(schemas.reference_calls(spec["ground_truth"], task.tools))
-    values = [] if spec["rule"] != AST else schemas.unlisted_values(calls, task.tools)
+    required = [
+        {name: {key: options for key, options in of.items() if "" not in options}}
+        for call in spec["ground_truth"]
+        for name, of in call.items()
+    ]
+    asked = list(schemas.reference_calls(required, task.tools))
+    values = schemas.unlisted_values(asked, task.tools) if spec["rule"] == AST else []
     context = "\n".join(message["content"] for message in task.messages)
     called = {name for name, _ in calls}
-    known = [calls, [tool for tool in task.tools if tool["name"] in called]]
-    return judge(calls, values, text(task), context, " ".join(map(str, leaves(known))))
+    described = " ".join(map(str, leaves([tool for tool in task.tools if tool["name"] in called])))
+    if spec["rule"] == AST and not values:  # a listed value may not be all that there is to guess
+        listed = [leaf for leaf in leaves([of for _, of in asked]) if isinstance(leaf, str)]
+        described = " ".join(listed) or described
+    return judge(calls, values, text(task), context, described)
 
 
 def simulator_messages(seed: Task, statistics: SeedStatistics) -> list[Message]:
@@ -236,19 +259,25 @@ def score(task: Task, answer: str, in_template: bool = False, graded: bool = Fal
     if rejected and calls.reason in (NOT_TEXT, TOO_LONG):
         return Score(0.0, False, False, calls.reason)
     if spec["kind"] == "irrelevance":
-        if not rejected:
+        if not rejected and (calls or "[]" in "".join(answer.split())):
             return Score(float(not calls), not calls, True, "decoder_success" if calls else "")
-        if calls.reason != EMPTY and refuses(answer, task.tools):
+        if rejected and calls.reason != EMPTY and refuses(answer, task.tools):
             return Score(1.0, True, True)
-        # The official decoder may find a call in what was not read here.
-        no_call = calls.reason not in (TOO_DEEP, NOT_EVALUATED)
+        # The official decoder may find a call in what was not read here, but not in prose.
+        unread = rejected and calls.reason in (TOO_DEEP, NOT_EVALUATED)
+        no_call = not unread or _is_prose(answer)
         return Score(0.0, no_call and task.origin == "eval", False, NO_REFUSAL)
     if rejected:
         reason = EMPTY if calls.reason == EMPTY else "decoder_failed"
         return Score(0.0, False, False, reason)
-    if spec["kind"] == "relevance":
-        return Score(1.0, True, True) if calls else Score(0.0, False, False, "decoder_failed")
     tools, truth = list(task.tools), spec["ground_truth"]
+    if spec["kind"] == "relevance":
+        if not calls:
+            return Score(0.0, False, False, "decoder_failed")
+        made = schemas.ground_truth_of(calls, tools, "python", False) if tools else []
+        fits = not isinstance(made, Rejection)
+        success = fits or task.origin == "eval"
+        return Score(float(fits), success, True, "" if success else "no_such_call")
     in_order, language = spec["rule"] == STATIC_MATCH, spec["language"]
     if in_order:
         error = ast_checker.check_in_order(tools, calls, truth)
@@ -258,6 +287,12 @@ def score(task: Task, answer: str, in_template: bool = False, graded: bool = Fal
     if error and graded:
         reward = ast_checker.grade(tools, calls, truth, language, in_order)
     return Score(reward, not error, True, reason_word(error))
+
+
+def _is_prose(text: str) -> bool:
+    """Whether a text is no Python, as an operator in front or two words before the first quote show."""
+    said = _UNQUOTED.match(text.strip("[`\n "))[0]
+    return said[:1] in tuple("<>=%/,;:!?|&^@") or _TWO_WORDS.search(said) is not None
 
 
 def reason_word(error: str) -> str:
@@ -280,7 +315,7 @@ def refuses(answer: str, tools: Sequence[Mapping[str, Any]]) -> bool:
     if _CALL_FIRST.match(said) or _CALL_INSIDE.search(said):
         return False
     names = "|".join(re.escape(fold(tool["name"].rpartition(".")[2])) for tool in tools)
-    if names and re.search(rf"(?<!\w)(?:{names})\(", said):
+    if names and re.search(rf"(?<!\w)(?:{names})\((?!\))", said):
         return False
     # For scripts without spaces, each non-ASCII letter counts as a word.
     words = sum(any(map(str.isalpha, word)) for word in said.split())

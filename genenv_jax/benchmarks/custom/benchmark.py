@@ -40,7 +40,7 @@ from genenv_jax.benchmarks.grounding import judge, leaves
 from genenv_jax.benchmarks.judge import EndpointJudge
 from genenv_jax.benchmarks.places import place
 from genenv_jax.benchmarks.safe_parse import check_text
-from genenv_jax.benchmarks.tools import ToolBenchmark, as_python, tools_message
+from genenv_jax.benchmarks.tools import ToolBenchmark, as_python, meaning_of, tools_message
 from genenv_jax.benchmarks.wording import fold, letters, words
 
 _MAX_ANSWER = 8_192  # characters of an agent's answer that are read
@@ -281,6 +281,15 @@ class Custom(ToolBenchmark):
         if task.answer["checker"] == CALL:
             return [(self.text(task), [name for name, _ in calls.pairs(reference)])]
         return [(self.text(task), words(str(gold))) for gold in checkers.golds(reference)]
+
+    def meanings(self, task: Task) -> list[str]:
+        """See `Benchmark.meanings`: the calls, or each reference with the prompt's numbers, at least two."""
+        reference = task.answer["reference"]
+        if task.answer["checker"] == CALL:
+            return meaning_of(task.tools, calls.pairs(reference))
+        numbers = sorted(word for word in words(self.text(task)) if word[0].isdigit())
+        golds = checkers.golds(reference) if len(numbers) > 1 else []
+        return [json.dumps([numbers, words(str(gold))]) for gold in golds]
 
     def grounding(self, task: Task) -> Rejection | str:
         """See `Benchmark.grounding`: GROUNDED if `check` is overridden; calls are judged by their values."""

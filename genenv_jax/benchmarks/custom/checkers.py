@@ -3,6 +3,7 @@
 exact     the same text apart from case, white space and surrounding quotes; any of several references
 f1        word F1 after SQuAD's normalisation, like Bamboogle's reward
 numeric   one number, which `numerals` reads; a whole one must be exact, another is equal up to rounding
+last_number  the same for the last number of an answer that is none, as GSM8K is often scored
 call      function calls, in any order, by the rules of BFCL's checker
 
 The answer is the last `<answer>...</answer>` of a text, else its last `\\boxed{...}`, else the whole text.
@@ -13,6 +14,7 @@ from __future__ import annotations
 
 import decimal
 import math
+import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -22,10 +24,10 @@ from genenv_jax.benchmarks.calls import read_calls
 from genenv_jax.benchmarks.custom import calls, numerals
 from genenv_jax.benchmarks.safe_parse import check_text
 from genenv_jax.benchmarks.thoughts import after_thoughts
-from genenv_jax.benchmarks.wording import words
+from genenv_jax.benchmarks.wording import readings, words
 
-EXACT, F1, NUMERIC, CALL = "exact", "f1", "numeric", "call"
-CHECKERS = (EXACT, F1, NUMERIC, CALL)
+EXACT, F1, NUMERIC, LAST, CALL = "exact", "f1", "numeric", "last_number", "call"
+CHECKERS = (EXACT, F1, NUMERIC, LAST, CALL)
 MAX_ANSWER = 2_000  # characters of a reference
 _MAX_ANSWERS = 16
 _MAX_NUMBER = 1e100
@@ -35,6 +37,7 @@ INSTRUCTIONS = {  # for the agent
     EXACT: _AS,
     F1: _AS,
     NUMERIC: "End with the answer, a number without its unit, as <answer>your answer</answer>.",
+    LAST: "End with the answer, a number, as <answer>your answer</answer>.",
     CALL: "Reply with the function calls alone, as [name(argument=value), ...].",
 }
 IN_TEMPLATE = "Call functions to do what is asked; make all the calls that it needs in one answer."
@@ -42,8 +45,10 @@ FORMS = {  # how the simulator's prompt describes the JSON of an answer
     EXACT: "a text, as short as it can be",
     F1: "a text of a few words",
     NUMERIC: "a number",
+    LAST: "a number",
     CALL: 'the call, {"name": ..., "arguments": {...}}, or a list of calls',
 }
+_NUMBERS = re.compile(r"(?<![0-9])-?[0-9](?:[0-9,.]*[0-9])?")
 _SUCCESS_F1 = 0.5  # least F1 that counts as a success
 _BOXED = "\\boxed{"
 _QUOTES = "`\"'\u201c\u201d\u2018\u2019"
@@ -60,8 +65,8 @@ def read_reference(checker: str, value: Any) -> Any:
     """
     if checker == CALL:
         return calls.read_reference(value)
-    if checker == NUMERIC:
-        number = _as_number(value)
+    if checker in (NUMERIC, LAST):
+        number = _as_number(value.rpartition("####")[2] if isinstance(value, str) else value)
         if number is None:
             raise ValueError("expected a number, or a text that is one, of at most 1e100")
         return number
@@ -90,7 +95,8 @@ def unreadable(checker: str, text: str) -> str:
         return found.reason if isinstance(found, Rejection) else ""
     if not text:
         return "no_answer"
-    return "not_a_number" if checker == NUMERIC and numerals.read(text) is None else ""
+    numeric = checker in (NUMERIC, LAST)
+    return "not_a_number" if numeric and _number(checker, text) is None else ""
 
 
 def grade(
@@ -105,14 +111,21 @@ def grade(
     """
     if checker == CALL:
         return float(calls.agree(reference, text, tools))
-    if checker == NUMERIC:
-        number, wanted = numerals.read(text), decimal.Decimal(str(reference))
+    if checker in (NUMERIC, LAST):
+        number, wanted = _number(checker, text), decimal.Decimal(str(reference))
         if number is None or wanted == wanted.to_integral_value():
             return float(number == wanted)
         return float(math.isclose(number, wanted, rel_tol=1e-6))
     if checker == F1:
-        return scoring.measure(text, golds(reference))["f1"]
+        found = scoring.measure(text, golds(reference))["f1"]
+        return found / scoring.choices(text, golds(reference))
     return float(_normal(text) in map(_normal, golds(reference)))
+
+
+def _number(checker: str, text: str) -> decimal.Decimal | None:
+    """The number that an answer is; for LAST also the last one that it has."""
+    number, found = numerals.read(text), _NUMBERS.findall(text) if checker == LAST else ()
+    return numerals.read(found[-1]) if number is None and found else number
 
 
 def golds(reference: Any) -> list[Any]:
@@ -152,12 +165,12 @@ def write(checker: str, reference: Any) -> str:
 
 
 def holds(prompt: str, checker: str, reference: Any) -> bool:
-    """Whether a prompt contains its reference word for word; False for calls, which `grounding` judges."""
+    """Whether a prompt has its reference, encoded or not; False for calls, which `grounding` judges."""
     if checker == CALL:
         return False
-    said = f" {' '.join(words(prompt))} "
+    said = [f" {' '.join(words(text))} " for text in readings(prompt)]
     sought = (" ".join(words(str(gold))) for gold in golds(reference))
-    return any(f" {gold} " in said for gold in sought if gold)
+    return any(f" {gold} " in text for gold in sought if gold for text in said)
 
 
 def _as_number(value: Any) -> float | None:

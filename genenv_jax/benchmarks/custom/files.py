@@ -181,7 +181,9 @@ def _parquet(data: bytes, path: pathlib.Path) -> list[dict[str, Any]]:
 
     try:
         file = parquet.ParquetFile(pyarrow.BufferReader(data))
-        known = {*_KEYS, _REWARD, "data_source"}.intersection(file.schema_arrow.names)
+        names = file.schema_arrow.names
+        prompt = "prompt" if "prompt" in names else "question"
+        known = {*_KEYS, _REWARD, "data_source", prompt}.intersection(names)
         table = file.read(columns=sorted(known))
         for index, field in enumerate(table.schema):
             if field.type == pyarrow.float32():  # 0.1 is 0.1, not its nearest float32
@@ -215,6 +217,8 @@ def _plain(value: Any) -> Any:
 
 def _question(record: dict[str, Any], where: str, name: str, checker: str) -> Question:
     """Makes a question from a record; its answer is not parsed yet."""
+    if "question" in record and "prompt" not in record:  # as in GSM8K
+        record = {"prompt" if key == "question" else key: record[key] for key in record}
     of_verl = _REWARD in record and "answer" not in record
     if not of_verl and (unknown := sorted(record.keys() - set(_KEYS) - {"data_source"})):
         raise ValueError(

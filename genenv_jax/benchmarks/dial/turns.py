@@ -1,28 +1,10 @@
 """Dial in turns, the second embedded default: the tools are called one at a time.
 
-The environment holds the dial.  Each answer of the agent is one call: its number, the tool, the position from
-which it turns the dial, and an argument.  The reply is the dial's new position.  After the last call the
-agent answers "done" with the last position.
-
-    Tools: add, subtract, multiply.               1 add(3, 4)        at 2
-    Start at 3. 1 add 4,                      ->  2 multiply(2, 3)   at 1
-    2 if even multiply 3 else add 2,              3 add(1, 1)        at 2
-    3 if above 1 subtract 2 else add 1.           4 done 2
-
-Some calls are choices that depend on the dial's current position: even, odd, above or below a number (0 is
-even).  The agent has to read the positions in the replies, which tell it nothing else.
-
-What a call costs.  A valid call is always made, whether the program asks for it or not: the dial moves.  An
-episode with a call that the program does not ask for is lost, even if the dial reaches the same position, and
-the agent is not told.  So trying both branches, or all calls, does not pay, and no reply depends on the
-program.  An invalid call (not the next number, an unknown tool, from another position, an argument that
-the dial does not have, or no call at all) leaves the dial unchanged.  The reply says what is wrong and where
-the dial stands, and the call costs one of a few spare turns.  An episode ends with "done" and a digit, after
-the last spare turn, or with an answer that is too long.
-
-The simulator writes the task with the result of each call behind it: "1 add 4 [add(3, 4) at 2], 2 if even ...
-[multiply(2, 3) at 1]".  An interpreter runs the program and must get the same results, and the calls are
-played to the end.
+The environment holds the dial; docs/benchmarks.md has the rules.  A valid call is always made, whether the
+program asks for it or not, and an episode with a call that it does not ask for is lost, even if the dial
+reaches the same position.  The agent is not told: no reply depends on the program, so trying both branches of
+a choice does not pay.  The simulator writes the task with the result of each call behind it, "1 add 4
+[add(3, 4) at 2], 2 if even ... [multiply(2, 3) at 1]", and an interpreter must get the same.
 """
 
 from __future__ import annotations
@@ -128,8 +110,13 @@ class DialTurns(DialTasks):
         return {f"{operation} {n}" for operation, _, n in _calls(task)}
 
     def canonical(self, task: Task) -> str:
-        program = self.program(task)
-        return f"{program.start}: {', '.join(map(words, program.calls))}"
+        """The start and what each step does at every position, however its test is put."""
+        program, parts = self.program(task), []
+        for call in program.calls:
+            sides = (call.otherwise, call.call) if isinstance(call, Choice) else (call, call)
+            passes = self.tests.get(call.test, ()) if isinstance(call, Choice) else ()
+            parts.append(" ".join(words(sides[at in passes]) for at in range(self.positions)))
+        return f"{program.start}: {', '.join(parts)}"
 
     def simulator_answer(self, task: Task, seed: Task | None = None) -> str:
         return _noted(self.text(task), task.answer)
