@@ -223,6 +223,11 @@ class Worker:
         if room:
             room.close()
 
+    def __del__(self):
+        # Not in `close`: another thread may still read from it.
+        if connection := getattr(self, "_connection", None):
+            connection.close()
+
     def _end(self) -> str:
         """Kills the process if one runs.  Returns how it died and its last words; "" if there was none."""
         if self._connection:
