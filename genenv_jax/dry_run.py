@@ -15,7 +15,8 @@ import numpy as np
 
 from genenv_jax.coevolve import Coevolution
 from genenv_jax.config import Config
-from genenv_jax.models import huggingface
+from genenv_jax.models import huggingface, platform
+from genenv_jax.models.platform import size_text
 from genenv_jax.parallel import processes
 from genenv_jax.players import offload
 from genenv_jax.players.player import recomputes
@@ -111,17 +112,17 @@ def _memory(run: Coevolution) -> str:
 
     kinds = max(map(held, offload.NEEDS), key=lambda kinds: kinds[default])
     state = kinds.pop(default)
-    elsewhere = "".join(f", and {_size(size)} in {kind}" for kind, size in sorted(kinds.items()))
-    cache = run.agent.engine.cache_bytes / run.mesh.size
-    return (
-        f"at most {_size(state)} of weights and moments + {_size(cache)} of the agent's key-value cache = "
-        f"{_size(state + cache)} on each device{elsewhere}; programs need more, for a TPU: "
-        "python launch/aot_check.py --config=..."
+    elsewhere = "".join(
+        f", and {size_text(size)} in {kind}" for kind, size in sorted(kinds.items())
     )
-
-
-def _size(count: float) -> str:
-    return f"{count / 2**30:.1f} GiB" if count >= 2**30 else f"{count / 2**20:.1f} MiB"
+    cache = run.agent.engine.cache_bytes / run.mesh.size
+    there = platform.device_memory()
+    excess = f", MORE than the {size_text(there)} here" if state + cache > there else ""
+    return (
+        f"at most {size_text(state)} of weights and moments + {size_text(cache)} of the agent's key-value "
+        f"cache = {size_text(state + cache)} on each device{excess}{elsewhere}; programs need more, for a "
+        "TPU: python launch/aot_check.py --config=..."
+    )
 
 
 def outcome(config: Config, workdir: str) -> dict[str, str]:

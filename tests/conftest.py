@@ -89,6 +89,14 @@ def _toy_benchmark():
     registry._BENCHMARKS["toy"] = ("tests.toy", "Drawing")
 
 
+@pytest.fixture(scope="session", autouse=True)
+def _trusted_templates():
+    """The tests' chat templates are tried in no process of their own, which takes seconds for each."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("genenv_jax.models.templates.check", lambda *_, **__: None)
+        yield
+
+
 @pytest.fixture(scope="session")
 def _made_models(tmp_path_factory):
     root = tmp_path_factory.getbasetemp()

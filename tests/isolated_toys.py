@@ -3,6 +3,7 @@
 import errno
 import importlib
 import os
+import pickle
 import time
 
 from genenv_jax.benchmarks.base import Episode, Score
@@ -82,7 +83,13 @@ class TalkingHere(Talking):
     isolated = False
 
 
-TOOLS = "ctypes gc json mmap os pathlib resource signal socket subprocess sys threading"
+def send(worker, question):
+    """Asks a worker a question without waiting for its answer."""
+    message = pickle.dumps(question)
+    worker._connection.sendall(len(message).to_bytes(4, "big") + message)
+
+
+TOOLS = "ctypes fcntl gc json mmap os pathlib resource signal socket subprocess sys threading time"
 
 
 class Escaping(Toy):

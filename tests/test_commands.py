@@ -294,7 +294,7 @@ def test_supervised_writes_the_model_that_main_caches(finished, tmp_path):
             "^error: http://127.0.0.1:9/v1: no server can be reached there",
         ),
         (["--endpoint_budget=9"], "endpoint_budget=9: expected --endpoint beside it"),
-        (["--config.evaluation.sampled=-1"], "evaluation.sampled = -1: expected at least 0"),
+        (["--config.evaluation.sampled=-1"], "evaluation.sampled = -1: expected between 0"),
     ],
 )
 def test_a_mistake_in_an_evaluation_is_one_line(tmp_path, arguments, message):

@@ -260,7 +260,7 @@ NAN = float("nan")
     ("key", "value", "expected"),
     [
         ("epochs", -1, "at least 0"),
-        ("limits.agent_prompt", 0, "at least 1"),
+        ("limits.agent_prompt", 0, "between 1 and 4194304"),
         ("agent.learning_rate", NAN, "at least 0"),
         ("agent.base_share", 1.5, "between 0 and 1"),
         ("optimizer.b2", 1.0, "between 0 and 0.999999"),
@@ -312,6 +312,19 @@ def test_a_warm_up_that_the_decay_cuts_off():
     validate(config)
     config.optimizer.decay_steps = 8
     assert refusal(config) == "config.optimizer.warmup_steps = 9: expected at most decay_steps = 8"
+
+
+@pytest.mark.parametrize(
+    "key",
+    [
+        *("agent.group_size", "agent.batch_size", "agent.minibatch_size", "simulator.variations"),
+        *("curriculum.seeds_per_epoch", "limits.agent_prompt", "limits.simulator_response"),
+        *("evaluation.sampled", "evaluation.batch_size", "sampling.lanes", "warm_start.batch_size"),
+        *("model.make.vocab_size", "model.make.hidden_size", "lora.rank", "scoring.workers"),
+    ],
+)
+def test_sizes_that_nobody_can_mean(key):
+    assert refusal(changed(key, 10**8)).startswith(f"config.{key} = 100000000: expected between")
 
 
 def test_a_group_of_settings_checks_itself():

@@ -9,6 +9,9 @@ import pytest
 from genenv_jax.coevolve import Coevolution
 from genenv_jax.config import validate
 from genenv_jax.dry_run import dry_run, outcome, overview
+from genenv_jax.models import platform
+from genenv_jax.models.language_model import LanguageModel
+from genenv_jax.players import build
 from tests.runs import lines, toy_config
 from tests.tiny import write_model
 
@@ -102,3 +105,24 @@ def test_no_weights_are_needed(cache, tmp_path, offload, trees):
     )
     assert ("pinned_host" in said["memory"]) is (offload != "none")
     assert said["warm start"].startswith("30 steps of 16 completions")
+
+
+def test_what_does_not_fit_is_refused_before_it_is_made(cache, tmp_path, tiny_model, monkeypatch):
+    """A dry run, which may be made elsewhere, only says so."""
+    config = checked(cache)
+    wide = dataclasses.replace(config.model.make, hidden_size=2**14, intermediate_size=2**16)
+    wide = dataclasses.replace(config.model, make=wide)
+    many = dataclasses.replace(config.agent, group_size=2**12, batch_size=2**15)
+    many = dataclasses.replace(config, agent=many)
+    monkeypatch.setattr(platform, "device_memory", lambda: 2**30)
+    with pytest.raises(ValueError, match=r"config\.model\.make describes: .* GiB .* has 1\.0 GiB"):
+        dry_run(dataclasses.replace(config, model=wide), None)
+    assert "GiB on each device, MORE than the 1.0 GiB here;" in dry_run(many, None)["memory"]
+    with pytest.raises(ValueError, match="key-value cache: .* GiB on each device, which has 1"):
+        Coevolution(many, tmp_path / "run")
+    monkeypatch.setattr(platform, "device_memory", lambda: 2**10)
+    host = build.ModelOnMesh(LanguageModel.load(tiny_model), None)
+    with pytest.raises(ValueError, match="weights: .* MiB on each device, which has 0"):
+        host.load_params()
+    with pytest.raises(ValueError, match="weights and moments: .*; config.lora.rank"):
+        build.make_players(config, host)

@@ -177,9 +177,9 @@ def _server() -> _Run:
         kind = {"content-type": "application/json"}
         return httpx2.Response(body["status"], content=body["text"], headers=kind)
 
-    client = httpx2.Client(transport=httpx2.MockTransport(reply))
+    client = httpx2.AsyncClient(transport=httpx2.MockTransport(reply))
     endpoint = Endpoint("http://server/v1", "m", retries=0, api_key="none")
-    endpoint._client = openai.OpenAI(
+    endpoint._client = openai.AsyncOpenAI(
         base_url=endpoint.url, api_key="none", max_retries=0, http_client=client
     )
 

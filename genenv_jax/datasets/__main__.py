@@ -6,7 +6,6 @@ genenv datasets --name=bfcl [--data_dir=DIR] [--manual_dir=DIR]
 from __future__ import annotations
 
 import argparse
-import logging
 import pathlib
 import sys
 import urllib.parse
@@ -34,20 +33,14 @@ def main(argv: Sequence[str] | None = None) -> None:
         parser.error(f"--name is missing: expected {names}")
     import requests
     import tensorflow_datasets as tfds
-    from tensorflow_datasets.core.download import downloader
 
-    # Instead of ten tries of each file, with a warning each: the last error says enough.
-    downloader.MAX_RETRIES = 2
-    logging.getLogger("urllib3").setLevel(logging.ERROR)
     if not sys.stderr.isatty():
         tfds.disable_progress_bar()
     manual = arguments.manual_dir
     if manual and not pathlib.Path(manual).is_dir():
         cli.fail(f"--manual_dir: {manual} is no directory")
-    options = tfds.download.DownloadConfig(
-        manual_dir=manual, force_checksums_validation=True, verify_ssl=True
-    )
-    with cli.one_line_errors((OSError, ValueError, tfds.download.DownloadError)):
+    options = tfds.download.DownloadConfig(manual_dir=manual)
+    with cli.one_line_errors():
         builder = builders.builder(arguments.name, arguments.data_dir)
         try:
             builder.download_and_prepare(download_config=options)

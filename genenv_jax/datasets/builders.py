@@ -6,22 +6,30 @@ benchmarks' own readers read the files.
 
 from __future__ import annotations
 
+import contextlib
+import hashlib
 import importlib
 import json
 import os
 import pathlib
-import shutil
+import signal
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any, ClassVar
 
+import requests
 import tensorflow_datasets as tfds
-from tensorflow_datasets.core.download.download_manager import NonMatchingChecksumError
 
 from genenv_jax.benchmarks import data_files
 from genenv_jax.benchmarks.base import Task
 
 _FIELDS = ("id", "benchmark", "category", "messages", "tools", "answer", "origin")
 _JSON = ("messages", "tools", "answer")
+_SECONDS = 600.0  # for one file; the largest has 4 MB
+_SILENCE = 30.0  # seconds in which a server must say something
+
+
+class _TooSlow(Exception):
+    pass
 
 
 class TaskBuilder(tfds.core.GeneratorBasedBuilder, skip_registration=True):
@@ -46,17 +54,6 @@ class TaskBuilder(tfds.core.GeneratorBasedBuilder, skip_registration=True):
         super().__init__(**{"file_format": "array_record", **options})
         self._files_root = options.get("data_dir")
 
-    @tfds.core.utils.classproperty
-    @classmethod
-    def url_infos(cls) -> dict[str, Any]:
-        """Size and SHA-256 of each file, for TensorFlow Datasets to check downloads."""
-        return {
-            source.url: tfds.download.checksums.UrlInfo(
-                size=source.size, checksum=source.sha256, filename=source.path.rsplit("/", 1)[-1]
-            )
-            for source in data_files.sources(cls.benchmark)
-        }
-
     def _info(self) -> tfds.core.DatasetInfo:
         return tfds.core.DatasetInfo(
             builder=self,
@@ -68,7 +65,7 @@ class TaskBuilder(tfds.core.GeneratorBasedBuilder, skip_registration=True):
         )
 
     def _split_generators(self, dl_manager: tfds.download.DownloadManager) -> Mapping[str, Any]:
-        directory = self._manual(dl_manager) or self._download(dl_manager)
+        directory = self._manual(dl_manager) or self._download()
         return {name: self._generate_examples(tasks) for name, tasks in self._splits(directory)}
 
     def _splits(self, directory: pathlib.Path) -> Iterator[tuple[str, list[Task]]]:
@@ -99,7 +96,7 @@ class TaskBuilder(tfds.core.GeneratorBasedBuilder, skip_registration=True):
         """The files in the table that this builder reads."""
         return [source.path for source in data_files.sources(self.benchmark)]
 
-    def _download(self, dl_manager: tfds.download.DownloadManager) -> pathlib.Path:
+    def _download(self) -> pathlib.Path:
         """Downloads missing files and lays all files out as the benchmark expects them."""
         directory = data_files.prepared_directory(self._files_root) / self.benchmark
         wanted = set(self._paths())
@@ -108,23 +105,59 @@ class TaskBuilder(tfds.core.GeneratorBasedBuilder, skip_registration=True):
             for source in data_files.sources(self.benchmark)
             if source.path in wanted and not (directory / source.path).is_file()
         ]
-        try:
-            paths = dl_manager.download({source.path: source.url for source in missing})
-        except NonMatchingChecksumError as error:
-            raise ValueError(f"not what was published: {error}") from error
-        for source in missing:
-            target = directory / source.path
-            target.parent.mkdir(parents=True, exist_ok=True)
-            # Renamed in one step: an interrupted command leaves no partial file under the final name.
-            partial = target.with_name(target.name + ".partial")
-            shutil.copyfile(paths[source.path], partial)
-            os.replace(partial, target)
+        with requests.Session() as session:
+            for source in missing:
+                content = _fetch(session, source)
+                target = directory / source.path
+                target.parent.mkdir(parents=True, exist_ok=True)
+                # Renamed in one step: an interrupted command leaves no partial file under the final name.
+                partial = target.with_name(target.name + ".partial")
+                partial.write_bytes(content)
+                os.replace(partial, target)
         data_files.verify(self.benchmark, directory, wanted)
         return directory
 
     def _generate_examples(self, tasks: list[Task]) -> Iterator[tuple[int, dict[str, str]]]:
         for index, task in enumerate(tasks):
             yield index, from_task(task)
+
+
+def _fetch(session: requests.Session, source: data_files.Source) -> bytes:
+    """A published file.  No server makes it longer than the table says, or the wait endless.
+
+    Raises OSError if it cannot be had, and ValueError if it is another file.
+    """
+    content = bytearray()
+    request = {"stream": True, "timeout": _SILENCE, "headers": {"Accept-Encoding": "identity"}}
+    try:
+        with _time_limit(_SECONDS), session.get(source.url, **request) as response:
+            response.raise_for_status()
+            while len(content) <= source.size and (piece := response.raw.read(2**16)):
+                content += piece
+    except _TooSlow:
+        raise OSError(f"{source.url} has not ended after {_SECONDS:g} s") from None
+    if hashlib.sha256(content).hexdigest() != source.sha256:
+        raise ValueError(
+            f"not what was published: {source.url} has {len(content):,} bytes or more, expected "
+            f"{source.size:,} with the SHA-256 {source.sha256}"
+        )
+    return bytes(content)
+
+
+@contextlib.contextmanager
+def _time_limit(seconds: float) -> Iterator[None]:
+    """Raises _TooSlow after some time, whatever is waited for; for the main thread."""
+
+    def end(*_: object) -> None:
+        raise _TooSlow
+
+    before = signal.signal(signal.SIGALRM, end)
+    signal.setitimer(signal.ITIMER_REAL, seconds)
+    try:
+        yield
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, before)
 
 
 def _reader(module: str) -> Callable[[pathlib.Path], Mapping[str, list[Task]]]:

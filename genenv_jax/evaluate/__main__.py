@@ -106,7 +106,14 @@ def open_endpoint(
     workdir.mkdir(parents=True, exist_ok=True)
     _, longest, _ = config.limits.of(role)
     cache = workdir / "endpoint.jsonl"
-    server = Endpoint(url, model, max_tokens=longest, cache=cache, max_tokens_total=budget)
+    server = Endpoint(
+        url,
+        model,
+        max_tokens=longest,
+        cache=cache,
+        max_tokens_total=budget,
+        thinking=config.model.thinking,
+    )
     server.reach()
     size, seed = config.evaluation.batch_size, config.seed
     return {

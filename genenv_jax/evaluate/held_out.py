@@ -51,12 +51,12 @@ class EvaluationConfig(Settings):
     """
 
     every: int = within(1, 0)
-    batch_size: int = within(64, 1)
-    sampled: int = within(1, 0)
+    batch_size: int = within(64, 1, 2**16)
+    sampled: int = within(1, 0, 2**12)
     temperature: float = within(1.0, 0.01, 100)
     greedy: bool = True
     max_tasks: int = within(0, 0)
-    reroll: int = within(0, 0)
+    reroll: int = within(0, 0, 2**16)
 
     def __post_init__(self):
         super().__post_init__()

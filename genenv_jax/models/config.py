@@ -17,7 +17,17 @@ _REQUIRED = (
     "num_hidden_layers",
     "num_attention_heads",
 )
-_COUNTS = (*_REQUIRED, "num_key_value_heads", "head_dim", "max_position_embeddings")
+# The largest sizes that are believed, far above those of published models.
+_COUNTS = {
+    "vocab_size": 2**24,
+    "hidden_size": 2**17,
+    "intermediate_size": 2**20,
+    "num_hidden_layers": 2**10,
+    "num_attention_heads": 2**12,
+    "num_key_value_heads": 2**12,
+    "head_dim": 2**12,
+    "max_position_embeddings": 2**30,
+}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -101,11 +111,12 @@ class TransformerConfig:
         missing = [key for key in _REQUIRED if key not in config]
         if missing:
             raise ValueError(f"config.json lacks {', '.join(missing)}")
-        for key in _COUNTS:
+        for key, most in _COUNTS.items():
             value = config.get(key)
-            if (value is None and key not in _REQUIRED) or (type(value) is int and value > 0):
+            if value is None and key not in _REQUIRED:
                 continue
-            raise ValueError(f"{key} = {value!r}: expected a positive integer")
+            if type(value) is not int or not 0 < value <= most:
+                raise ValueError(f"{key} = {value!r:.40}: expected an integer from 1 to {most:,}")
         norm_eps = config.get("rms_norm_eps", 1e-6)
         if type(norm_eps) not in (int, float) or not norm_eps > 0:
             raise ValueError(f"rms_norm_eps = {norm_eps!r}: expected a positive number")

@@ -12,10 +12,10 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from genenv_jax.models import huggingface
+from genenv_jax.models import huggingface, templates
 from genenv_jax.models.config import TransformerConfig
 from genenv_jax.models.huggingface.directory import refuse_pointer
-from genenv_jax.models.make import MakeConfig
+from genenv_jax.models.make import CHAT_TEMPLATE, MakeConfig
 from genenv_jax.settings import Settings, choice
 from genenv_jax.typing import Params
 
@@ -111,7 +111,8 @@ class LanguageModel:
         Raises:
           FileNotFoundError: the directory, its configuration or its tokenizer is missing.
           ValueError: a file is damaged, the architecture is not supported, there is no end token,
-            the tokenizer does not match the model, or the chat template cannot switch thoughts on.
+            the tokenizer does not match the model, or the chat template cannot switch thoughts on, or takes
+            too much time or memory.
         """
         path = huggingface.resolve(path)
         hf_config = huggingface.read_config(path)
@@ -492,6 +493,8 @@ def _load_tokenizer(path: pathlib.Path) -> Any:
             refuse_pointer(path / name)
     try:
         # Not AutoTokenizer: for some families it overrides the splitting rules of tokenizer.json.
-        return PreTrainedTokenizerFast.from_pretrained(path)
+        tokenizer = PreTrainedTokenizerFast.from_pretrained(path)
     except Exception as error:  # the tokenizers library raises bare Exception
         raise ValueError(f"{path}: the tokenizer cannot be read: {error}") from error
+    templates.check(path, tokenizer.chat_template, trusted=CHAT_TEMPLATE)
+    return tokenizer

@@ -32,7 +32,7 @@ class LoraConfig(Settings):
       targets: the projections that have adapters, some of `TARGETS`.
     """
 
-    rank: int = within(0, 0)
+    rank: int = within(0, 0, 2**14)
     alpha: float = within(32.0, 0)
     targets: tuple[str, ...] = TARGETS
 

@@ -20,6 +20,8 @@ from tokenizers import Regex, Tokenizer, decoders, models, pre_tokenizers, train
 from genenv_jax.models import huggingface
 from genenv_jax.models.config import TransformerConfig
 from genenv_jax.models.huggingface.directory import read_json
+from genenv_jax.models.huggingface.layouts import parameter_count
+from genenv_jax.models.platform import check_memory
 from genenv_jax.models.transformer import init_params
 from genenv_jax.settings import Settings, within
 
@@ -38,12 +40,12 @@ class MakeConfig(Settings):
       cache_dir: where made models are kept; "": the user's cache directory.
     """
 
-    vocab_size: int = within(0, 0)
-    hidden_size: int = within(64, 1)
-    intermediate_size: int = within(192, 1)
-    num_layers: int = within(2, 1)
-    num_heads: int = within(4, 1)
-    num_kv_heads: int = within(2, 1)
+    vocab_size: int = within(0, 0, 2**20)
+    hidden_size: int = within(64, 1, 2**14)
+    intermediate_size: int = within(192, 1, 2**16)
+    num_layers: int = within(2, 1, 2**8)
+    num_heads: int = within(4, 1, 2**10)
+    num_kv_heads: int = within(2, 1, 2**10)
     cache_dir: str = ""
 
     def shape(self) -> dict[str, int]:
@@ -159,5 +161,6 @@ def make_model(
         "torch_dtype": "float32",
     }
     config = TransformerConfig.from_huggingface(hf_config)
+    check_memory("the model that config.model.make describes", 4 * parameter_count(config))
     params = nn.unbox(init_params(config, jax.random.key(seed)))
     return huggingface.save_model(directory, params, hf_config, tokenizer)

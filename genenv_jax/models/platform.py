@@ -1,8 +1,16 @@
-"""The platform that a program is being traced for."""
+"""The platform that a program is being traced for, and the memory of its devices."""
 
 from __future__ import annotations
 
+import contextlib
+import os
+import pathlib
+import resource
+
 import jax
+
+# The limit of a container, in cgroups of version 2 and 1.
+_LIMITS = ("/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory/memory.limit_in_bytes")
 
 
 def target_platform() -> str:
@@ -12,3 +20,32 @@ def target_platform() -> str:
     """
     device = jax.sharding.get_abstract_mesh().abstract_device
     return jax.default_backend() if device is None else device.platform
+
+
+def device_memory() -> int:
+    """Bytes for the arrays of one local device; CPU devices share what the machine lets this process have."""
+    devices = jax.local_devices()
+    stats = devices[0].memory_stats() or {}
+    if devices[0].platform != "cpu" and "bytes_limit" in stats:
+        return stats["bytes_limit"]
+    sizes = [os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")]
+    for file in _LIMITS:
+        with contextlib.suppress(OSError, ValueError):  # there is none, or it is "max"
+            sizes.append(int(pathlib.Path(file).read_text()))
+    address_space, _ = resource.getrlimit(resource.RLIMIT_AS)
+    if address_space != resource.RLIM_INFINITY:
+        sizes.append(address_space)
+    return min(sizes) // len(devices)
+
+
+def check_memory(what: str, needed: float, advice: str = "") -> None:
+    """Raises ValueError if a device has less than the `needed` bytes.  advice: what takes less."""
+    if needed > (there := device_memory()):
+        raise ValueError(
+            f"{what}: {size_text(needed)} on each device, which has {size_text(there)}{advice}"
+        )
+
+
+def size_text(count: float) -> str:
+    """A number of bytes for people."""
+    return f"{count / 2**30:,.1f} GiB" if count >= 2**30 else f"{count / 2**20:.1f} MiB"

@@ -29,7 +29,7 @@ class AgentConfig(PlayerConfig, LossConfig):
       replay_share: share of the training tasks that come from D_train; the agent attempts them anew.
     """
 
-    group_size: int = within(8, 1)
+    group_size: int = within(8, 1, 2**12)
     advantages: str = choice(*ADVANTAGES)
     mask_truncated: bool = False
     groups: str = choice("all", "informative")

@@ -18,9 +18,11 @@ from genenv_jax.benchmarks import registry
 from genenv_jax.benchmarks.base import Benchmark
 from genenv_jax.config import Config
 from genenv_jax.models.config import TransformerConfig
+from genenv_jax.models.huggingface.layouts import parameter_count
 from genenv_jax.models.language_model import HERMES_CALL, LanguageModel
 from genenv_jax.models.lora import split
 from genenv_jax.models.make import has_made_tokenizer
+from genenv_jax.models.platform import check_memory
 from genenv_jax.models.transformer import init_adapters
 from genenv_jax.parallel import processes
 from genenv_jax.parallel.mesh import make_mesh
@@ -33,6 +35,9 @@ from genenv_jax.players.simulator import Simulator
 from genenv_jax.run import streams
 from genenv_jax.run.streams import Stream
 from genenv_jax.typing import Params
+
+_LESS_WEIGHTS = "; config.lora.rank, memory.offload and mesh.fsdp are for larger models"
+_LESS_CACHE = "; config.sampling.batch_size, agent.group_size and limits decide about the cache"
 
 
 def make_benchmark(config: Config, need_seeds: bool = True, server: bool = False) -> Benchmark:
@@ -88,9 +93,21 @@ class ModelOnMesh:
         """Shardings of the parameters of `config`."""
         return param_shardings(config, self.mesh) if self.mesh else None
 
+    def check(self, what: str, needed: float, advice: str = "") -> None:
+        """Raises ValueError if a device has fewer bytes than needed; nothing is needed without weights."""
+        if self.weights:
+            check_memory(what, needed, advice)
+
+    def share(self, count: float) -> float:
+        """The part of evenly divided weights that a device holds."""
+        shape = self.mesh.shape if self.mesh else {}
+        return count / (shape.get("fsdp", 1) * shape.get("tensor", 1))
+
     def load_params(self, dtype: str = "float32") -> Params:
-        """The model's parameters, sharded over the mesh."""
+        """The model's parameters, sharded over the mesh.  Raises ValueError if they do not fit."""
         config = self.model.config
+        size = parameter_count(config) * jnp.dtype(dtype).itemsize
+        self.check(f"{self.model.path}: weights", self.share(size))
         if not self.weights:
             return self.abstract(param_shapes(config), self.shardings(config), jnp.dtype(dtype))
         return self.model.load_params(self.shardings(config), dtype)
@@ -155,9 +172,16 @@ def check_batches(config: Config, mesh: Mesh) -> None:
 def make_players(config: Config, host: ModelOnMesh) -> tuple[Agent, Simulator]:
     """Loads the weights that both players start from, and makes the players.
 
-    Call it inside `host.activate()`.
+    Call it inside `host.activate()`.  Raises ValueError if weights, moments and the agent's cache do not fit.
     """
     model, dtype = host.model, jnp.dtype(config.model.dtype)
+    # What each parameter takes while the agent samples, at least.
+    trained = 4 + 2 * jnp.dtype(config.memory.moments).itemsize
+    each = dtype.itemsize if config.lora.rank else 4
+    if config.memory.offload == "none" and not config.lora.rank:
+        each = dtype.itemsize + 2 * trained
+    state = host.share(each * parameter_count(model.config))
+    host.check(f"{model.path}: weights and moments", state, _LESS_WEIGHTS)
     offloader = Offloader(config.memory.offload, lora=config.lora.rank > 0)
     if config.lora.rank:
         # The base is not trained, so it is kept in the compute dtype.
@@ -178,6 +202,8 @@ def make_players(config: Config, host: ModelOnMesh) -> tuple[Agent, Simulator]:
     settings = config.limits, config.sampling, config.optimizer, config.memory.moments
     setup = Setup(model, reference, offloader, host.put, *settings)
     agent = Agent(setup, config.agent, trained[0])
+    cache = agent.engine.cache_bytes / (host.mesh.size if host.mesh else 1)
+    host.check("weights, moments and the agent's key-value cache", state + cache, _LESS_CACHE)
     return agent, Simulator(setup, config.simulator, trained[1])
 
 
@@ -195,6 +221,8 @@ def make_policy(
     engine = make_engine(
         host.model, limits, host.put, role, samples, temperature, max_concurrent, lanes
     )
+    cache = engine.cache_bytes / (host.mesh.size if host.mesh else 1)
+    host.check("the key-value cache", cache, _LESS_CACHE)
     key = streams.key(jax.random.key(config.seed), Stream.EVALUATE)
     return Policy(host.model, engine, params, key)
 

@@ -9,16 +9,17 @@ written to a file as it arrives, so no request is paid for twice.
 
 from __future__ import annotations
 
+import asyncio
 import concurrent.futures
 import dataclasses
+import functools
 import hashlib
 import importlib
 import json
 import os
 import re
 import threading
-import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterator, Mapping, Sequence
 from typing import Any
 
 from genenv_jax.benchmarks.calls import HERMES, write_calls
@@ -32,7 +33,8 @@ _LONGEST = 1 << 24  # bytes of a response
 _NEWER = "max_completion_tokens"
 # A call as `_calls` writes it.
 _CALL = re.compile(r"(?:\A|\n)<tool_call>\n(.+)\n</tool_call>(?=\n|\Z)")
-_REACH = 10.0  # seconds that the first attempt to reach a server may take
+_REACH = 10.0  # seconds that the first attempt to reach a server may take, half of them to connect
+_MAX_COUNT = 2**40  # tokens that a server can have used for one answer
 
 
 class EndpointError(ValueError):
@@ -72,11 +74,13 @@ class Endpoint:
       temperature: 0 for greedy.
       max_tokens: longest answer, in tokens.
       cache: file of the answers so far, one JSON object a line; made if missing.  None: no cache.
-      timeout: seconds that a response may take to begin, and then to end.
+      timeout: seconds for one exchange, from the connection to the end of the response.
       retries: retries of a request after a transient failure (no connection, 408, 409, 429, 5xx).
       max_tokens_total: limit on all prompt and completion tokens; 0: no limit.  Cached answers count, so
         restarts of a command share one budget.  Requests in flight when it is spent are still paid for.
       api_key: None reads $OPENAI_API_KEY.
+      thinking: lets the model think, by the template's switch `enable_thinking`, as vLLM and SGLang take it
+        (`chat_template_kwargs`).  False sends nothing, and the server's default counts.
     Raises:
       EndpointError: the `openai` package is missing, or url or model is empty.
       ValueError: the cache is damaged; the message names the line.
@@ -94,6 +98,7 @@ class Endpoint:
         retries: int = 5,
         max_tokens_total: int = 0,
         api_key: str | None = None,
+        thinking: bool = False,
     ):
         if not url.startswith(("http://", "https://")):
             raise EndpointError(f"endpoint {url!r}: expected a URL such as http://host:8000/v1")
@@ -110,6 +115,8 @@ class Endpoint:
             ) from error
         self.url, self.model = url, model
         self._settings = {"model": model, "temperature": temperature, "max_tokens": max_tokens}
+        if thinking:
+            self._settings["extra_body"] = {"chat_template_kwargs": {"enable_thinking": True}}
         self._limit = "max_tokens"  # the server's name for it
         self._budget = max_tokens_total
         self._unreachable = openai.APIConnectionError
@@ -118,15 +125,16 @@ class Endpoint:
         self._refusals = (openai.BadRequestError, openai.UnprocessableEntityError)
         # The client requires a key; a local server accepts any.
         key = api_key or os.environ.get("OPENAI_API_KEY") or "none"
-        self._client = openai.OpenAI(
+        self._client = openai.AsyncOpenAI(
             base_url=url,
             api_key=key,
             timeout=timeout,
             max_retries=retries,
             # A compressed response could exceed any size limit.
             default_headers={"Accept-Encoding": "identity"},
-            http_client=_bounded_client(openai.DefaultHttpxClient, timeout),
+            http_client=_bounded_client(openai.DefaultAsyncHttpxClient),
         )
+        self._reaching = openai.Timeout(_REACH, connect=_REACH / 2)
         self._lock = threading.Lock()
         self._known: dict[str, Completion] = {}
         self._cache = JsonLines(cache) if cache else None
@@ -142,12 +150,13 @@ class Endpoint:
         if self._known:
             return
         try:
-            self._client.with_options(max_retries=0, timeout=_REACH).models.list()
+            client = self._client.with_options(max_retries=0, timeout=self._reaching)
+            _wait(_list_models(client))
         except self._unreachable as error:
             cause = error.__cause__ or error
             if not type(cause).__name__.startswith("Read"):  # a read error means it connected
                 raise EndpointError(
-                    f"{self.url}: no server can be reached there ({str(cause)[:200]})"
+                    f"{self.url}: no server can be reached there ({_root(cause)})"
                 ) from error
         except self._failures:
             pass
@@ -183,7 +192,7 @@ class Endpoint:
             kind = RequestRefused if isinstance(error, self._refusals) else EndpointError
             text = f"{self.url}: {type(error).__name__}: {str(error)[:1000]}"
             if error.__cause__ is not None:  # the client's message says little
-                text += f" ({str(error.__cause__)[:200]})"
+                text += f" ({_root(error.__cause__)})"
             raise kind("".join(c if c.isprintable() else " " for c in text)) from error
         completion = _completion(response, self.url)
         with self._lock:
@@ -203,12 +212,12 @@ class Endpoint:
         """The server's response.  OpenAI's newer models accept "max_tokens" only under another name."""
         name, longest = self._limit, request.pop("max_tokens")  # other threads may change the name
         try:
-            return self._client.chat.completions.create(**request, **{name: longest})
+            return _wait(self._client.chat.completions.create(**request, **{name: longest}))
         except self._refusals as error:
             if name == _NEWER or _NEWER not in str(error):
                 raise
         self._limit = _NEWER
-        return self._client.chat.completions.create(**request, **{_NEWER: longest})
+        return _wait(self._client.chat.completions.create(**request, **{_NEWER: longest}))
 
     def usage(self) -> dict[str, int]:
         """Requests and tokens of all answers, including those that were in the cache."""
@@ -221,41 +230,81 @@ class Endpoint:
         }
 
 
-def _bounded_client(make: Callable[..., Any], timeout: float) -> Any:
-    """A client that limits responses to `timeout` seconds after their headers and to `_LONGEST` bytes.
+@functools.cache
+def _loop() -> asyncio.AbstractEventLoop:
+    """An event loop in its own thread: there an exchange can be given up wherever it stands."""
+    loop = asyncio.new_event_loop()
+    threading.Thread(target=loop.run_forever, name="endpoint", daemon=True).start()
+    return loop
+
+
+def _wait(exchange: Coroutine[Any, Any, Any]) -> Any:
+    return asyncio.run_coroutine_threadsafe(exchange, _loop()).result()
+
+
+def _root(error: BaseException | None) -> str:
+    """What the first of a chain of errors says, or its name."""
+    said = ""
+    while error is not None:
+        said = str(error) or said or type(error).__name__
+        error = error.__cause__ or error.__context__
+    return said[:200]
+
+
+async def _list_models(client: Any) -> None:
+    await client.models.list()
+
+
+def _bounded_client(make: Callable[..., Any]) -> Any:
+    """A client that limits each exchange to its timeout as a whole, and its response to `_LONGEST` bytes.
+
+    The timeouts of the HTTP library begin anew with each byte that arrives.
 
     make: the client class of whichever HTTP library the `openai` package uses.
     """
     http = importlib.import_module(make.__mro__[1].__module__.partition(".")[0])
 
-    class Bounded(http.SyncByteStream):
+    class Bounded(http.AsyncByteStream):
         def __init__(self, stream: Any):
             self._stream = stream
 
-        def __iter__(self) -> Iterator[bytes]:
-            size, end = 0, time.monotonic() + timeout
-            for piece in self._stream:
+        async def __aiter__(self) -> AsyncIterator[bytes]:
+            size = 0
+            async for piece in self._stream:
                 size += len(piece)
                 if size > _LONGEST:
                     raise http.ReadError(f"a response of more than {_LONGEST:,} bytes")
-                if time.monotonic() > end:
-                    raise http.ReadError(f"a response that had not ended after {timeout:g} s")
                 yield piece
 
-        def close(self) -> None:
-            self._stream.close()
+        async def aclose(self) -> None:
+            await self._stream.aclose()
 
-    def bound(response: Any) -> None:
+    class Client(make):
+        async def send(self, request: Any, **options: Any) -> Any:
+            seconds = request.extensions["timeout"]["read"]
+            try:
+                async with asyncio.timeout(seconds):
+                    return await super().send(request, **options)
+            except TimeoutError:
+                raise http.ReadTimeout(
+                    f"a response that had not ended after {seconds:g} s", request=request
+                ) from None
+
+    async def bound(response: Any) -> None:
         response.headers.pop("content-encoding", None)
         response.stream = Bounded(response.stream)
 
-    return make(event_hooks={"response": [bound]})
+    return Client(event_hooks={"response": [bound]})
 
 
 def _read_cache(file: JsonLines) -> Iterator[tuple[str, Completion]]:
     for number, record in enumerate(file, 1):
         try:
-            yield record.pop("request"), Completion(**record)
+            request, completion = record.pop("request"), Completion(**record)
+            counts = completion.prompt_tokens, completion.completion_tokens
+            if type(completion.text) is not str or any(_count(n) != n for n in counts):
+                raise TypeError("expected a text and numbers of tokens")
+            yield request, completion
         except (KeyError, TypeError) as error:
             raise ValueError(
                 f"{file.path}:{number}: damaged answer ({error}); delete the line"
@@ -267,8 +316,10 @@ def _completion(response: Any, url: str) -> Completion:
     try:
         choice = response.choices[0]
         message = choice.message
-        said = [message.content] if message.content and isinstance(message.content, str) else []
-        text = "\n".join([*said, *_calls(message)])
+        parts = message.content if isinstance(message.content, list) else [message.content]
+        of_text = (part["text"] if _is_text(part) else part for part in parts)
+        said = "".join(part for part in of_text if isinstance(part, str))
+        text = "\n".join([*filter(None, [said]), *_calls(message)])
         thoughts = (getattr(message, name, "") for name in ("reasoning_content", "reasoning"))
         if not text and any(thoughts):  # a thought that did not end
             text = "<think>"
@@ -281,6 +332,10 @@ def _completion(response: Any, url: str) -> Completion:
         _count(getattr(usage, "prompt_tokens", 0)),
         _count(getattr(usage, "completion_tokens", 0)),
     )
+
+
+def _is_text(part: Any) -> bool:
+    return isinstance(part, dict) and part.get("type") == "text" and "text" in part
 
 
 def _calls(message: Any) -> Iterator[str]:
@@ -347,8 +402,8 @@ def _conversation(messages: Sequence[Message]) -> dict[str, Any]:
 
 
 def _count(tokens: Any) -> int:
-    """A token count reported by a server; 0 if it is not a positive integer."""
-    return tokens if type(tokens) is int and tokens > 0 else 0
+    """A token count reported by a server; 0 if it is not a positive integer, or not a possible one."""
+    return tokens if type(tokens) is int and 0 < tokens < _MAX_COUNT else 0
 
 
 @dataclasses.dataclass(frozen=True)

@@ -25,11 +25,11 @@ class LimitsConfig(Settings):
         completions cost less; if set, the simulator's are also compiled for 1, 2, 4, ... records per seed.
     """
 
-    agent_prompt: int = within(4096, 1)
-    agent_response: int = within(512, 1)
-    agent_episode: int = within(0, 0)
-    simulator_prompt: int = within(4096, 1)
-    simulator_response: int = within(1024, 1)
+    agent_prompt: int = within(4096, 1, 2**22)
+    agent_response: int = within(512, 1, 2**22)
+    agent_episode: int = within(0, 0, 2**22)
+    simulator_prompt: int = within(4096, 1, 2**22)
+    simulator_response: int = within(1024, 1, 2**22)
     prompt_buckets: tuple[int, ...] = (512, 1024, 2048)
     response_buckets: tuple[int, ...] = ()
 

@@ -37,9 +37,9 @@ class PlayerConfig(Settings):
     """
 
     learning_rate: float = within(1e-6, 0)
-    batch_size: int = within(64, 1)
-    minibatch_size: int = within(16, 1)
-    micro_batches: int = within(1, 1)
+    batch_size: int = within(64, 1, 2**16)
+    minibatch_size: int = within(16, 1, 2**16)
+    micro_batches: int = within(1, 1, 2**16)
     update_epochs: int = within(1, 1)
 
     def __post_init__(self):

@@ -42,7 +42,7 @@ class SimulatorConfig(PlayerConfig):
     train: bool = True
     learning_rate: float = within(5e-7, 0)
     temperature: float = within(1.0, 0)
-    variations: int = within(4, 1)
+    variations: int = within(4, 1, 2**12)
     rwr_temperature: float = within(1.0, 0)
     success_rate_over: str = choice("batch", "task", "skill")
     method: str = choice("rwr", "grpo", "hindsight")

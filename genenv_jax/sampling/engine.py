@@ -190,8 +190,8 @@ class SamplingConfig(Settings):
       lanes: completions of a prompt that decode at the same time, the others follow; 0: all.
     """
 
-    batch_size: int = within(0, 0)
-    lanes: int = within(0, 0)
+    batch_size: int = within(0, 0, 2**16)
+    lanes: int = within(0, 0, 2**16)
 
 
 @dataclasses.dataclass(frozen=True)

@@ -39,6 +39,7 @@ NEEDS = (NETWORK, FILES)
 MAX_FILE = 64 * 2**20  # bytes of one file of a worker that may write
 MAX_DIRECTORY = 256 * 2**20  # bytes of all its files
 MAX_ENTRIES = 10_000  # files and directories
+_MAX_OPEN = 256  # descriptors: a pipe holds 64 KiB that no other limit counts
 _LAST_WORDS = 500  # characters of a dead worker's standard error that are quoted
 _MAX_MESSAGES = 2**20  # bytes that any other worker may write, to its standard error
 # Bytes of address space beyond `memory`, for libraries and what threads only reserve.
@@ -163,9 +164,8 @@ def isolate(memory: int, needs: Collection[str], directory: str) -> dict[str, st
         files = f"Landlock {version}"
     except (OSError, AttributeError) as error:
         files = f"NO: Landlock, {error}"
-    refused = set(seccomp.GROUPS) - ({seccomp.NETWORK} if NETWORK in needs else set())
     try:
-        seccomp.install(sorted(refused))
+        seccomp.install(FILES in needs, NETWORK in needs)
         calls = "seccomp"
     except (OSError, AttributeError) as error:
         calls = f"NO: seccomp, {error}"
@@ -187,7 +187,11 @@ def isolate(memory: int, needs: Collection[str], directory: str) -> dict[str, st
 
 def _limit(memory: int, file_size: int) -> dict[str, str]:
     """Sets resource limits, and disables core dumps, as crashes are expected here."""
-    wanted = {"file size": ("RLIMIT_FSIZE", file_size), "": ("RLIMIT_CORE", 0)}
+    wanted = {
+        "": ("RLIMIT_CORE", 0),
+        "file size": ("RLIMIT_FSIZE", file_size),
+        "open files": ("RLIMIT_NOFILE", _MAX_OPEN),
+    }
     if memory:
         wanted["memory"] = ("RLIMIT_DATA", memory)
         wanted["mapped memory"] = ("RLIMIT_AS", memory + _MAPPED)
@@ -197,7 +201,7 @@ def _limit(memory: int, file_size: int) -> dict[str, str]:
             _, most = resource.getrlimit(getattr(resource, limit))
             size = size if most == resource.RLIM_INFINITY else min(size, most)
             resource.setrlimit(getattr(resource, limit), (size, size))
-            made[name] = f"{size / 2**20:.0f} MiB"
+            made[name] = f"{size / 2**20:.0f} MiB" if size >= 2**20 else f"{size}"
         except (AttributeError, OSError, ValueError) as error:
             made[name] = f"NO: {limit}, {error}"
     # If the machine runs out of memory, the kernel should kill this process first.

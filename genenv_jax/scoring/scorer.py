@@ -51,7 +51,7 @@ class ScoringConfig(Settings):
       memory: GiB for each worker process; 0: no limit.
     """
 
-    workers: int = within(0, 0)
+    workers: int = within(0, 0, 2**10)
     timeout: float = within(60.0, 0.1, 86_400)
     memory: float = within(4.0, 0)
 

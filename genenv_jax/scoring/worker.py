@@ -37,7 +37,8 @@ _START_TIMEOUT = 300.0  # seconds to import a benchmark's packages
 _GRACE = 5.0  # seconds after the timeout at which a worker that was not killed ends itself
 _ATTEMPTS = 3  # attempts to start a worker
 _LOOK = 0.5  # seconds between size checks of the directory of a worker that may write
-_MAX_REPLY = 2**26  # bytes
+_MAX_REPLY = 2**22  # bytes; as JSON its lists may take thirty times as much
+_HEADER = struct.Struct("!i")  # before each message, as `multiprocessing.connection` writes it
 
 _PROGRAM = (
     "import json, sys; sys.path[:] = json.loads(sys.argv[2]); "
@@ -80,7 +81,7 @@ class Worker:
         self._setup = pickle.dumps((pickled, timeout, round(memory * 2**30), self._needs))
         self._name = benchmark.name
         self._process: subprocess.Popen | None = None
-        self._connection: Connection | None = None
+        self._connection: socket.socket | None = None
         self._room: isolation.Room | None = None
         self._lock = threading.Lock()  # of what `close` reads
         self._closed = False
@@ -113,33 +114,28 @@ class Worker:
 
     def _start(self) -> None:
         self._end()
-        ours, theirs = socket.socketpair()
-        with ours, theirs:
-            for option in (socket.SO_RCVTIMEO, socket.SO_SNDTIMEO):
-                # Limits each read and write; `ask` limits the wait for the answer.
-                seconds = max(self.timeout, 1.0)
-                ours.setsockopt(socket.SOL_SOCKET, option, struct.pack("ll", int(seconds), 0))
-            with self._lock:
-                if self._closed:
-                    raise OSError("closed")
-                self._room = isolation.Room()
-                path = json.dumps([os.path.abspath(entry) for entry in sys.path])
-                self._process = subprocess.Popen(
-                    [sys.executable, "-c", _PROGRAM, str(theirs.fileno()), path],
-                    env=isolation.environment(self._room.path, self._needs),
-                    cwd=self._room.path,
-                    stdin=subprocess.DEVNULL,
-                    stdout=subprocess.DEVNULL,
-                    stderr=self._room.errors,
-                    pass_fds=[theirs.fileno()],
-                    # Its own group: Ctrl-C reaches only the run, and its children are killed with it.
-                    start_new_session=True,
-                )
-            self._connection = Connection(ours.detach())
-        self._connection.send_bytes(self._setup)
-        if not self._connection.poll(_START_TIMEOUT):
-            raise OSError(f"no sign of life for {_START_TIMEOUT:.0f} s")
-        complaint, self.protections = json.loads(self._connection.recv_bytes(_MAX_REPLY))
+        self._connection, theirs = socket.socketpair()
+        with theirs, self._lock:
+            if self._closed:
+                raise OSError("closed")
+            self._room = isolation.Room()
+            path = json.dumps([os.path.abspath(entry) for entry in sys.path])
+            self._process = subprocess.Popen(
+                [sys.executable, "-c", _PROGRAM, str(theirs.fileno()), path],
+                env=isolation.environment(self._room.path, self._needs),
+                cwd=self._room.path,
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.DEVNULL,
+                stderr=self._room.errors,
+                pass_fds=[theirs.fileno()],
+                # Its own group: Ctrl-C reaches only the run, and its children are killed with it.
+                start_new_session=True,
+            )
+        try:
+            reply = self._exchange(self._setup, _START_TIMEOUT)
+        except TimeoutError:
+            raise OSError(f"no sign of life for {_START_TIMEOUT:.0f} s") from None
+        complaint, self.protections = json.loads(reply)
         if complaint:
             self._end()
             raise ValueError(
@@ -155,16 +151,15 @@ class Worker:
           ValueError, RuntimeError: no process can be started; see `start`.
         """
         self.start()
+        message = pickle.dumps((question, arguments))
         try:
             try:
-                self._connection.send((question, arguments))
-            except OSError:  # it died while idle; this text is not at fault
+                reply = self._exchange(message, self.timeout)
+            except BrokenPipeError:  # it died while idle; this text is not at fault
                 self._end()
                 self.start()
-                self._connection.send((question, arguments))
-            self._wait()
-            reply = self._connection.recv_bytes(_MAX_REPLY)
-        except BlockingIOError:
+                reply = self._exchange(message, self.timeout)
+        except TimeoutError:
             self._end()
             raise NoAnswer(requests.TIMEOUT, f"no answer within {self.timeout:g} s") from None
         except (EOFError, OSError):
@@ -179,15 +174,39 @@ class Worker:
             raise NoAnswer(requests.CRASH, str(problem))
         return outcome
 
-    def _wait(self) -> None:
-        """Waits for an answer.  Raises BlockingIOError after the timeout, NoAnswer for too many files."""
-        deadline = time.monotonic() + self.timeout
-        look = _LOOK if isolation.FILES in self._needs else self.timeout
-        while not self._connection.poll(min(look, max(0.0, deadline - time.monotonic()))):
-            if time.monotonic() >= deadline:
-                raise BlockingIOError
-            self._check_size()
+    def _exchange(self, message: bytes, seconds: float) -> bytes:
+        """Sends a message and returns the reply.
+
+        Raises TimeoutError if this takes longer altogether, NoAnswer for too many files or too large a
+        reply, and EOFError or OSError if the process died.
+        """
+        deadline = time.monotonic() + seconds
+        self._connection.settimeout(seconds)
+        self._connection.sendall(_HEADER.pack(len(message)) + message)
+        (size,) = _HEADER.unpack(self._receive(_HEADER.size, deadline))
+        if not 0 <= size <= _MAX_REPLY:
+            self._end()
+            raise NoAnswer(requests.CRASH, f"it announced {size:,} bytes: no answer has as many")
+        reply = self._receive(size, deadline)
         self._check_size()
+        return reply
+
+    def _receive(self, size: int, deadline: float) -> bytes:
+        data, look = bytearray(), time.monotonic() + _LOOK
+        while len(data) < size:
+            now = time.monotonic()
+            if now >= deadline:
+                raise TimeoutError
+            if now >= look:
+                self._check_size()
+                look = now + _LOOK
+            self._connection.settimeout(max(1e-3, min(look, deadline) - now))
+            with contextlib.suppress(TimeoutError):
+                piece = self._connection.recv(min(size - len(data), 2**16))
+                if not piece:
+                    raise EOFError
+                data += piece
+        return bytes(data)
 
     def _check_size(self) -> None:
         if isolation.FILES in self._needs and (excess := self._room.excess()):
@@ -203,6 +222,11 @@ class Worker:
             _kill(process)
         if room:
             room.close()
+
+    def __del__(self):
+        # Not in `close`: another thread may still read from it.
+        if connection := getattr(self, "_connection", None):
+            connection.close()
 
     def _end(self) -> str:
         """Kills the process if one runs.  Returns how it died and its last words; "" if there was none."""

@@ -33,7 +33,7 @@ class CurriculumConfig(Settings):
     alpha: float = within(0.5, 0, 1)
     beta: float = within(2.0, 0)
     k_min: float = within(0.1, 0, 1)
-    seeds_per_epoch: int = within(0, 0)
+    seeds_per_epoch: int = within(0, 0, 2**20)
     growth: GrowthConfig = GrowthConfig()
 
 

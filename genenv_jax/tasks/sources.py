@@ -38,7 +38,7 @@ class TasksConfig(Settings):
     """
 
     source: str = choice(SIMULATOR, STATIC, TEACHER, ORACLE)
-    count: int = within(0, 0)
+    count: int = within(0, 0, 2**24)
     teacher: TeacherConfig = TeacherConfig()
 
     def __post_init__(self):

@@ -68,9 +68,9 @@ class WarmStartConfig(Settings):
     """
 
     steps: int = within(0, 0)
-    batch_size: int = within(64, 1)
+    batch_size: int = within(64, 1, 2**16)
     learning_rate: float = within(3e-3, 0)
-    micro_batches: int = within(1, 1)
+    micro_batches: int = within(1, 1, 2**16)
     validation_share: float = within(0.1, 0, 0.5)
     validate_every: int = within(20, 1)
 

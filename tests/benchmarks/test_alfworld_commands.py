@@ -18,6 +18,18 @@ from genenv_jax.benchmarks.alfworld import commands
         ("put mug 1 in desk 1", ["put mug 1 in/on desk 1"]),
         ("put mug 1 on desk 1", ["put mug 1 in/on desk 1"]),
         ("put mug 1 in/on desk 1", ["put mug 1 in/on desk 1"]),
+        ("Action: Put mug 1 in / on desk 1", ["put mug 1 in/on desk 1"]),
+        # As AgentGym's models answer.
+        ("Thought:\nI look there.\n\nAction:\ngo to desk 1", ["go to desk 1"]),
+        ("**Action:**\n```\ngo to desk 1\n```\nThen I see.", ["go to desk 1"]),
+        ("<action>\ngo to desk 1\n</action>", ["go to desk 1"]),
+        ("I go. <ACTION>\n\n go to desk 1 </ACTION>\nand so on", ["go to desk 1"]),
+        ("Action:\nAction: go to desk 1", ["go to desk 1"]),
+        ("Action:\nlook\nAction:\n1. go to desk 1", ["look", "go to desk 1"]),
+        ("Action 1: go to desk 1", ["go to desk 1"]),
+        ("2. Action: `go to desk 1`", ["go to desk 1"]),
+        ("Action: 12) go to desk 1", ["go to desk 1"]),
+        ("[3] `go to desk 1`", ["go to desk 1"]),
         ("Action: look\nthen\nAction: open drawer 2", ["look", "open drawer 2"]),
         ("first this\nthen that", ["then that"]),
         ("move mug 1 to desk 1", ["move mug 1 to desk 1"]),
@@ -30,6 +42,7 @@ def test_the_text_of_an_agent_gives_commands(text, expected):
 @pytest.mark.parametrize(
     ("text", "reason"),
     [("", base.EMPTY), (" \n", base.EMPTY), ("Action:", base.EMPTY), ("```", base.EMPTY),
+     ("<action>\n</action>\nlook", base.EMPTY),
      ("a\0", base.NOT_TEXT), ("a" * (commands.MAX_TEXT + 1), base.TOO_LONG)],
 )  # fmt: skip
 def test_no_command(text, reason):

@@ -16,7 +16,7 @@ import pytest
 from genenv_jax.benchmarks import base, registry
 from genenv_jax.benchmarks.base import Rejection, Score, SeedStatistics
 from genenv_jax.benchmarks.calls import form_of, write_calls
-from genenv_jax.benchmarks.custom import calls, checkers
+from genenv_jax.benchmarks.custom import calls, checkers, files
 from genenv_jax.benchmarks.custom.benchmark import Custom, Question
 from genenv_jax.benchmarks.demonstrations import endless
 from genenv_jax.scoring.requests import BROKEN_EPISODES
@@ -757,6 +757,43 @@ def test_a_row_that_is_not_right_is_named(tmp_path):
     path.write_bytes(_parquet([ASKED, {"prompt": "x?"}]))
     with pytest.raises(ValueError, match=r"mine\.parquet:2: no answer; expected"):
         registry.make_benchmark("custom", train=str(path)).tasks("eval")
+
+
+def _dictionary(values, count, name="prompt"):
+    """A small file of `count` records whose field is the same value in all."""
+    pyarrow, parquet = pytest.importorskip("pyarrow"), pytest.importorskip("pyarrow.parquet")
+    table = pyarrow.table(
+        {name: pyarrow.repeat(values, count), "answer": pyarrow.repeat("4", count)}
+    )
+    parquet.write_table(table, out := io.BytesIO(), compression="zstd")
+    assert len(out.getvalue()) < 2**20
+    return out.getvalue()
+
+
+@pytest.mark.parametrize(
+    ("make", "message"),
+    [
+        (lambda: _dictionary("2 + 2?", 5 * 10**6), "prompt has 5,000,000 values: expected at most"),
+        (
+            lambda: _dictionary([[0] * 10**6], 5, "tools"),
+            "tools.list.element.* has 5,000,000 values",
+        ),
+        (lambda: _dictionary("2 + 2? " * 10**4, 10**4), "more than 1 GiB of questions"),
+        (lambda: gzip.compress(_lines([ASKED]) * 10**5), "more than"),
+        (lambda: _lines([ASKED]) * 10**5, "more than"),
+        (
+            lambda: _lines([ASKED | {"prompt": f"{n} + 2?"} for n in range(200)]),
+            "at most 100 records",
+        ),
+    ],
+)
+def test_a_file_that_grows_is_refused_before_it_has(bounded, tmp_path, monkeypatch, make, message):
+    monkeypatch.setattr(files, "_MAX_FILE", 2**22)
+    monkeypatch.setattr(files, "_MAX_RECORDS", 100)
+    path = tmp_path / "large"
+    path.write_bytes(make())
+    with pytest.raises(ValueError, match=message):
+        registry.make_benchmark("custom", train=str(path)).tasks("seed")
 
 
 # -- classes ------------------------------------------------------------------------------------------------

@@ -155,7 +155,12 @@ def test_the_data_follows_from_the_seed():
         ({"positions": 1}, "positions = 1: expected an integer from 2 to 10"),
         ({"positions": 11}, "positions = 11"),
         ({"max_depth": 3}, r"seed_depths = \(.*\): expected max_depth = 3 entries"),
-        ({"deeper": (6,)}, r"deeper = \(6,\): expected depths above max_depth = 6"),
+        ({"deeper": (6,)}, "deeper = 6: expected an integer from 7 to 64"),
+        ({"deeper": (10**9,)}, "deeper = 1000000000: expected an integer from 7 to 64"),
+        ({"num_seeds": 10**9}, "num_seeds = 1000000000: expected an integer from 0 to 65536"),
+        ({"eval_per_depth": 10**9}, "eval_per_depth = 1000000000"),
+        ({"seed_depths": [float("nan")] + [1] * 5}, r"seed_depths = \[nan.*\]: expected freq"),
+        ({"seed_depths": ["1"] * 6}, "seed_depths = .* expected frequencies"),
         (
             {"seed_depths": [0] * 6},
             r"seed_depths = \[.*\]: expected frequencies, not all of them 0",
@@ -166,9 +171,13 @@ def test_the_data_follows_from_the_seed():
             {"positions": 2, "max_depth": 1, "seed_depths": [1]},
             "num_seeds = 64: the world has too few",
         ),
+        (
+            {"positions": 2, "max_depth": 1, "seed_depths": [1], "num_seeds": 2**16},
+            "num_seeds = 65536: the world has too few",
+        ),
     ],
 )
-def test_impossible_options(options, message):
+def test_impossible_options(bounded, options, message):
     with pytest.raises(ValueError, match=rf"^config\.benchmark\.{message}"):
         make_benchmark("dial", **options)
 

@@ -8,6 +8,7 @@ import shutil
 import subprocess
 import sys
 import threading
+import time
 
 import pytest
 import tensorflow_datasets as tfds
@@ -72,7 +73,7 @@ def files(tmp_path):
 
 
 def prepare(builder, **options):
-    config = tfds.download.DownloadConfig(force_checksums_validation=True, **options)
+    config = tfds.download.DownloadConfig(**options)
     builder.download_and_prepare(download_config=config)
 
 
@@ -108,6 +109,37 @@ def test_a_published_file_that_has_changed_is_rejected(files, tmp_path, damage):
     with pytest.raises(ValueError, match=r"a\.json has (SHA-256|\d+ bytes).*expected"):
         prepare(MadeUp(data_dir=tmp_path / "tfds"), manual_dir=str(files))
     assert not (data_files.prepared_directory(tmp_path / "tfds") / "made_up" / "a.json").exists()
+
+
+@pytest.mark.parametrize(
+    ("begin", "again", "message"),
+    [
+        (b"HTTP/1.1 200 OK\r\n\r\n", b"x" * 2**16, "not what was published: .* bytes or more"),
+        (b"HTTP/1.1 200 OK\r\n\r\n", b"x", "has not ended after 1 s"),
+        (b"HTTP/1.1 200 OK\r\nContent-Length: 15\r\n\r\n", b"", "has not ended after 1 s"),
+        (b"HTTP/1.1 200 OK\r\n", b"A: b\r\n", "has not ended after 1 s"),
+        (b"", b"HTTP/1.1 100 Continue\r\n\r\n", "has not ended after 1 s"),
+        (b"", b"", "has not ended after 1 s"),
+        (
+            b"HTTP/1.1 302 F\r\nLocation: /a\r\nConnection: close\r\nContent-Length: 0\r\n\r\n",
+            None,
+            "redirects",
+        ),
+    ],
+)
+def test_a_mirror_without_an_end_is_given_up(files, tmp_path, monkeypatch, begin, again, message):
+    def endless(handler):
+        with contextlib.suppress(OSError):
+            handler.wfile.write(begin)
+            while again is not None:
+                handler.wfile.write(again)
+                time.sleep(0.05)
+
+    monkeypatch.setattr(builders, "_SECONDS", 1.0 if "ended" in message else 60.0)
+    monkeypatch.setattr(http.server.SimpleHTTPRequestHandler, "do_GET", endless)
+    with pytest.raises((OSError, ValueError), match=message):
+        prepare(MadeUp(data_dir=tmp_path / "tfds"))
+    assert not list((tmp_path / "tfds").rglob("*.json"))
 
 
 def test_a_damaged_file_of_an_earlier_download_is_named(files, tmp_path):

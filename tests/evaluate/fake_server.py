@@ -15,11 +15,16 @@ class Endless(str):
     """A body that is sent again and again, until the client goes."""
 
 
+class EndlessHead(str):
+    """What is sent in place of a response; the part behind "|" again and again, until the client goes."""
+
+
 @contextlib.contextmanager
 def serve(reply):
     """Serves `reply(request) -> str | (status, body)` at the URL that is given; the requests so far follow.
 
     A text becomes the answer; a status and an object, or a `Raw` or `Endless` text, are sent as they are.
+    With the status 307 a `Raw` text is the place to go to.
     """
     requests = []
 
@@ -31,15 +36,25 @@ def serve(reply):
             requests.append(request)
             answer = reply(request)
             status, body = answer if isinstance(answer, tuple) else (200, completion(answer))
+            if isinstance(body, EndlessHead):
+                begin, again = body.encode().split(b"|")
+                self.wfile.write(begin)
+                return self.repeat(again)
             data = (body if isinstance(body, Raw | Endless) else json.dumps(body)).encode()
             self.send_response(status)
             self.send_header("Content-Type", "application/json")
+            if status == 307:
+                self.send_header("Location", body)
             if not isinstance(body, Endless):
                 self.send_header("Content-Length", str(len(data)))
             self.end_headers()
             self.wfile.write(data)
+            if isinstance(body, Endless):
+                self.repeat(data)
+
+        def repeat(self, data):
             with contextlib.suppress(OSError):
-                while isinstance(body, Endless):
+                while True:
                     self.wfile.write(data)
                     time.sleep(1e-3)
 

@@ -150,7 +150,7 @@ def test_split_and_join_are_inverse(base):
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"rank": -1}, "rank = -1: expected at least 0"),
+        ({"rank": -1}, "rank = -1: expected between 0"),
         ({"rank": 2, "alpha": 0.0}, "alpha = 0.0: expected more than 0"),
         ({"rank": 2, "targets": ("query",)}, r"\['query'\]: expected some of \['q_proj'"),
         ({"rank": 2, "targets": ()}, "expected some of"),

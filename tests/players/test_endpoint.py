@@ -19,7 +19,7 @@ from genenv_jax.players.endpoint import (
 from genenv_jax.sampling.engine import ignore
 from genenv_jax.scoring.attempts import attempt
 from genenv_jax.scoring.scorer import Scorer
-from tests.evaluate.fake_server import Endless, Raw, completion, serve
+from tests.evaluate.fake_server import Endless, EndlessHead, Raw, completion, serve
 from tests.evaluate.games import STEPS, Games
 
 HELLO = [{"role": "user", "content": "Hello"}]
@@ -30,6 +30,8 @@ def test_a_request_says_what_was_asked(monkeypatch):
     with serve(lambda _: "Good day") as (url, requests):
         endpoint = Endpoint(url, "m-7b", temperature=0.5, max_tokens=9)
         assert endpoint.complete(HELLO, seed=3) == Completion("Good day", True, 7, 3)
+        Endpoint(url, "m-7b", thinking=True).complete(HELLO)
+    assert requests.pop()["chat_template_kwargs"] == {"enable_thinking": True}
     assert requests == [
         {
             "path": "/v1/chat/completions",
@@ -59,6 +61,11 @@ def test_responses_that_leave_something_out():
         (thinking(None, "Hm"), Completion("<think>", True, 7, 3)),
         (thinking("x", "Hm"), Completion("x", True, 7, 3)),
         (thinking(None, ""), Completion("", True, 7, 3)),
+        (
+            completion([{"type": "text", "text": "4"}, {"type": "text", "text": "2"}]),
+            Completion("42", True, 7, 3),
+        ),
+        (completion([{"type": "image"}, {"text": 3}, "4", None]), Completion("4", True, 7, 3)),
     ):
         with serve(lambda _, body=body: (200, body)) as (url, _):
             assert Endpoint(url, "m").complete(HELLO) == expected
@@ -182,7 +189,9 @@ def test_an_endpoint_that_is_not_one_is_refused(monkeypatch):
 def test_a_server_is_reached_once(tmp_path):
     """One that cannot list its models is there; with answers that are kept none is needed."""
     nowhere, cache = "http://127.0.0.1:9/v1", tmp_path / "answers.jsonl"
-    with pytest.raises(EndpointError, match=f"{nowhere}: no server can be reached there .*refused"):
+    with pytest.raises(
+        EndpointError, match=f"{nowhere}: no server can be reached .*Connect call failed"
+    ):
         Endpoint(nowhere, "m").reach()
     with serve(lambda _: "x") as (url, requests):
         endpoint = Endpoint(url, "m", cache=cache)
@@ -209,9 +218,13 @@ def test_what_was_answered_is_not_asked_again(tmp_path):
     assert all(json.loads(line)["request"] for line in cache.read_text().splitlines())
 
 
-def test_a_damaged_cache_is_named(tmp_path):
+@pytest.mark.parametrize(
+    "line", [{"text": "b"}, {"request": "y", "text": 3, "ended": True},
+             {"request": "y", "text": "b", "ended": True, "prompt_tokens": "3"}]
+)  # fmt: skip
+def test_a_damaged_cache_is_named(tmp_path, line):
     cache = tmp_path / "answers.jsonl"
-    cache.write_text('{"request": "x", "text": "a", "ended": true}\n{"text": "b"}\n')
+    cache.write_text(f'{{"request": "x", "text": "a", "ended": true}}\n{json.dumps(line)}\n')
     with pytest.raises(ValueError, match=r"answers\.jsonl:2: damaged"):
         Endpoint("http://h/v1", "m", cache=cache)
 
@@ -239,7 +252,14 @@ def test_a_budget_ends_the_asking(tmp_path):
 
 
 @pytest.mark.parametrize(
-    "usage", [None, {}, {"prompt_tokens": "many", "completion_tokens": -3}, {"prompt_tokens": 1.5}]
+    "usage",
+    [
+        None,
+        {},
+        {"prompt_tokens": "many", "completion_tokens": -3},
+        {"prompt_tokens": 1.5},
+        {"prompt_tokens": 10**4000},
+    ],
 )
 def test_a_budget_needs_a_server_that_counts(usage):
     with serve(lambda _: (200, completion("x") | {"usage": usage})) as (url, _):
@@ -286,16 +306,36 @@ def test_a_server_that_takes_the_limit_under_its_newer_name_only():
 @pytest.mark.parametrize(
     ("body", "timeout", "message"),
     [
-        ("x" * 2**20, 60.0, "a response of more than 16,777,216 bytes"),
-        (" ", 0.2, r"a response that had not ended after 0\.2 s"),
+        (Endless("x" * 2**20), 60.0, "a response of more than 16,777,216 bytes"),
+        (Endless(" "), 0.2, r"a response that had not ended after 0\.2 s"),
+        (EndlessHead("|HTTP/1.1 102 Processing\r\n\r\n"), 0.2, "had not ended after"),
+        (EndlessHead("|" + "HTTP/1.1 100 Continue\r\n\r\n" * 99), 0.2, "had not ended after"),
+        (EndlessHead("HTTP/1.1 200 OK\r\n|A: b\r\n"), 0.2, "had not ended after"),
+        (EndlessHead("HTTP/1.1 200 OK\r\nA: |a"), 0.2, "had not ended after"),
+        (EndlessHead("HTTP/1.1 200 OK\r\nContent-Length: 99\r\n\r\n{|"), 0.2, "timed out"),
+        (
+            EndlessHead("HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n|1\r\n{\r\n"),
+            0.2,
+            "timed out",
+        ),
+        (EndlessHead("|"), 0.2, "timed out"),
     ],
 )
 def test_a_response_without_an_end_is_given_up(status, body, timeout, message):
     with (
-        serve(lambda _: (status, Endless(body))) as (url, _),
-        pytest.raises(EndpointError, match=rf"Connection error\. \({message}"),
+        serve(lambda _: (status, body)) as (url, _),
+        pytest.raises(EndpointError, match=message),
     ):
         Endpoint(url, "m", timeout=timeout, retries=0).complete(HELLO)
+
+
+@pytest.mark.parametrize(
+    "place", ["/v1/chat/completions", "//127.0.0.1:9/v1", "file:///etc/passwd"]
+)
+def test_redirections_come_to_an_end(place):
+    with serve(lambda _: (307, Raw(place))) as (url, requests), pytest.raises(EndpointError):
+        Endpoint(url, "m", timeout=5.0, retries=0).complete(HELLO)
+    assert len(requests) < 30
 
 
 def test_an_answer_that_cannot_be_kept_names_the_file(tmp_path, monkeypatch):

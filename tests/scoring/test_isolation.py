@@ -22,7 +22,7 @@ from genenv_jax.scoring import isolation, landlock
 from genenv_jax.scoring.requests import SCORE
 from genenv_jax.scoring.scorer import Scorer, ScoringConfig
 from genenv_jax.scoring.worker import NoAnswer, Worker, _kill
-from tests.isolated_toys import Escaping
+from tests.isolated_toys import Escaping, send
 from tests.scoring.test_scorer import alive, wait_until
 
 SECRETS = {"HF_TOKEN": "hf_1", "AWS_SECRET_ACCESS_KEY": "aws_2", "OPENAI_API_KEY": "sk_3"}
@@ -74,6 +74,12 @@ TRIES = {
     "change_mode": "os.chmod(x, 0o777)",
     "change_times": "os.utime(x, (0, 0))",
     "change_attributes": "os.setxattr(x, 'user.x', b'x')",
+    # Through a descriptor that only reads.
+    "lock": "f = open(x)\nfcntl.flock(f, fcntl.LOCK_EX | fcntl.LOCK_NB)",
+    "lock_a_part": "f = open(x)\nfcntl.lockf(f, fcntl.LOCK_SH | fcntl.LOCK_NB, 1)",
+    "lease": "f = open(x)\nfcntl.fcntl(f, fcntl.F_SETLEASE, fcntl.F_RDLCK)",
+    "hear_of_changes": "f = os.open(os.path.dirname(x), 0)\nfcntl.fcntl(f, fcntl.F_NOTIFY, 2)",
+    "change_flags": "f = open(x)\nfcntl.ioctl(f, 0x40086602, bytes(8))",
     "read": "pathlib.Path(x).read_text()",
     "here": "json.dumps([os.getcwd(), os.listdir('.')])",
     "one_large_file": "f = open('large', 'wb')\n[f.write(bytes(2**20)) for _ in range(1024)]",
@@ -97,6 +103,9 @@ TRIES = {
     "unix": "s = socket.socket(socket.AF_UNIX)\ns.connect(x)\ns.sendall(b'hello')",
     "listen": "s = socket.socket()\ns.bind(('127.0.0.1', 0))\ns.listen()",
     "look_up": "socket.getaddrinfo(x, 80)",
+    "socket_pair": "socket.socketpair()",
+    "large_pipe": "fcntl.fcntl(os.pipe()[1], 1031, 2**20)",
+    "many_pipes": "[os.pipe() for _ in range(10**4)]",
     "variables": "json.dumps(dict(os.environ))",
     "open_files": (
         "files = [f'/proc/self/fd/{n}' for n in os.listdir('/proc/self/fd')]\n"
@@ -112,19 +121,24 @@ TRIES = {
     "more_memory": "resource.setrlimit(resource.RLIMIT_DATA, (resource.RLIM_INFINITY,) * 2)",
     # Nobody waits for the answer, and alarms are not heard.
     "loop_deafly": "signal.signal(signal.SIGALRM, signal.SIG_IGN)\nwhile True: pass\n0",
+    "announce": "os.write(connection.fileno(), (60 * 2**20).to_bytes(4, 'big'))\ntime.sleep(60)",
+    "drip": (
+        "os.write(connection.fileno(), (2**20).to_bytes(4, 'big'))\n"
+        "while True: os.write(connection.fileno(), b' '), time.sleep(0.05)\n0"
+    ),
     "complain_and_die": "os.write(2, b'first\\nout of plums\\n\\n')\nos._exit(3)",
     "chatter": "[os.write(2, bytes(2**20)) for _ in range(64)]",
     # Writes to the run what is no answer, in the answer's place.
-    "forge": (
-        "from multiprocessing.connection import Connection\n"
-        "(connection,) = (thing for thing in gc.get_objects() if type(thing) is Connection)\n"
-        "connection.send_bytes(x.encode())"
-    ),
+    "forge": "connection.send_bytes(x.encode())",
 }
+_BEFORE = (
+    "from multiprocessing.connection import Connection\n"
+    "(connection,) = (thing for thing in gc.get_objects() if type(thing) is Connection)\n"
+)
 
 
 def attempt(worker, name, x=""):
-    return worker.ask(SCORE, (TASK, f"x = {str(x)!r}\n{TRIES[name]}")).reason
+    return worker.ask(SCORE, (TASK, f"{_BEFORE}x = {str(x)!r}\n{TRIES[name]}")).reason
 
 
 def needs_protection(worker, name):
@@ -135,8 +149,9 @@ def needs_protection(worker, name):
 
 # -- files ------------------------------------------------------------------------------------------------
 
-CHANGES = ["write", "append", "remove", "rename", "truncate", "open_and_cut"]
-METADATA = ["change_mode", "change_times", "change_attributes"]
+CHANGES = ["write", "append", "remove", "rename", "open_and_cut"]
+METADATA = ["truncate", "change_mode", "change_times", "change_attributes", "change_flags"]
+METADATA += ["lock", "lock_a_part", "lease", "hear_of_changes"]
 
 
 @pytest.mark.parametrize("kind", ["plain", "writer"])
@@ -292,7 +307,7 @@ def test_it_does_not_touch_the_run(plain, writer, name):
     before = signal.signal(signal.SIGTERM, lambda *_: came.append(1))
     try:
         for worker in (plain, writer):
-            assert attempt(worker, name, os.getpid()) == "EPERM"
+            assert attempt(worker, name, os.getpid()) in ("EPERM", "ENOSYS")
             if platform.machine() == "x86_64":  # PTRACE_SEIZE
                 assert attempt(worker, "system_call", f"101 0x4206 {os.getpid()} 0 0") == "EPERM"
     finally:
@@ -367,14 +382,34 @@ def test_no_way_around_the_limits(plain):
     assert attempt(plain, "more_memory") in ("ValueError", "EPERM")  # above its maximum
     needs_protection(plain, "no process")
     assert attempt(plain, "memory_file") == "EPERM"
-    assert attempt(plain, "system_call", "425 1 0") == "EPERM"  # io_uring_setup
-    if platform.machine() == "x86_64":  # socket, by the other calling convention's number
-        assert attempt(plain, "system_call", "0x40000029 2 1 0") == "EPERM"
+    assert attempt(plain, "system_call", "425 1 0") == "ENOSYS"  # io_uring_setup
+    assert attempt(plain, "system_call", "1000 1 0") == "ENOSYS"  # what the kernel has next
+    if platform.machine() == "x86_64":
+        # socket by the other calling convention's number, inotify_init1, io_setup, open_by_handle_at, sync
+        for call in ("0x40000029 2 1 0", "294 0", "206 65536 0", "304 0 0 0", "162"):
+            assert attempt(plain, "system_call", call) == "EPERM", call
+
+
+def test_no_memory_of_the_kernel_is_filled(plain, writer):
+    needs_protection(plain, "no process")
+    for worker in (plain, writer):
+        assert attempt(worker, "large_pipe") == "EPERM"
+        assert attempt(worker, "many_pipes") == "EMFILE"
+    assert attempt(plain, "socket_pair") == "EPERM"
+
+
+@pytest.mark.parametrize(("name", "how"), [("announce", "crash"), ("drip", "timeout")])
+def test_an_answer_has_one_time_limit_and_a_largest_size(name, how):
+    with made(timeout=2.0) as worker:
+        with pytest.raises(NoAnswer) as caught:
+            attempt(worker, name)
+        assert caught.value.how == how
+        assert attempt(worker, "threads") == "a thread"
 
 
 def test_cpu_time_ends_a_worker_that_nobody_waits_for():
     with made(timeout=0.5) as worker:
-        worker._connection.send((SCORE, (TASK, TRIES["loop_deafly"])))
+        send(worker, (SCORE, (TASK, TRIES["loop_deafly"])))
         process = worker._process
         assert process.wait(60) == -signal.SIGXCPU
 
@@ -424,11 +459,11 @@ def test_a_killed_run_takes_its_workers_along_and_the_next_one_cleans_up():
     script = (
         "import os, time\n"
         "from genenv_jax.scoring.worker import Worker\n"
-        "from tests.isolated_toys import Escaping\n"
+        "from tests.isolated_toys import Escaping, send\n"
         "worker = Worker(Escaping(), timeout=600.0)\n"
         "worker.start()\n"
         "worker.task = Escaping().tasks('seed')[0]\n"
-        f"worker._connection.send(('score', (worker.task, {TRIES['loop_deafly']!r})))\n"
+        f"send(worker, ('score', (worker.task, {TRIES['loop_deafly']!r})))\n"
         "time.sleep(0.2)\n"
         "print(worker.pid, flush=True)\n"
         "os.kill(os.getpid(), 9)\n"
@@ -460,3 +495,14 @@ def test_what_a_system_lacks_and_what_nobody_knows_is_named():
     assert not complete and "no privileges" not in lack
     for name in ("no network (seccomp", "no process (", "no writing (Landlock, [Errno 38]"):
         assert name in lack
+
+
+def test_each_promise_of_the_documentation_names_its_tests():
+    page = pathlib.Path(__file__).parents[2] / "docs" / "benchmarks.md"
+    section = page.read_text().partition("## Isolation")[2].partition("\n## ")[0]
+    rows = [line.split("|") for line in section.splitlines() if line.startswith("| ")][1:]
+    assert len(rows) > 10
+    for _, promise, tests, _ in rows:
+        for name in tests.split(","):
+            begin = "test_" + name.strip(" `")
+            assert any(known.startswith(begin) for known in globals()), promise

@@ -28,10 +28,15 @@ _GRAMMAR = {
     MOVE_TO: re.compile(rf"(?:{_COMMON}|move {_THING} to {_THING}|help)\Z"),
 }
 _ENTITY = re.compile(_THING)
-_PUT = re.compile(rf"put ({_THING}) (?:in/on|in|on|into|onto|in or on|inside) ({_THING})\Z")
+_PUT = re.compile(rf"put ({_THING}) (?:in ?/ ?on|in|on|into|onto|in or on|inside) ({_THING})\Z")
 _PUT_IN_ON = re.compile(rf"put ({_THING}) in/on ({_THING})\Z")
 _MOVE_TO = re.compile(rf"move ({_THING}) to ({_THING})\Z")
-_ACTION = re.compile(r"[\s*_#>-]{0,8}(?:next )?(?:action|command)[ *_]{0,4}:", re.IGNORECASE)
+_NUMBER = r"[(\[#]?[0-9]{1,3}[)\]]?"
+_ACTION = re.compile(
+    rf"[\s*_#>-]{{0,8}}(?:{_NUMBER}\.? )?(?:next )?(?:action|command)(?: ?{_NUMBER})?[ *_]{{0,4}}:",
+    re.IGNORECASE,
+)
+_NUMBERED = re.compile(rf"\A{_NUMBER}(?:[.:]|(?<=[)\]])) ?")
 _TAGS = ("<action>", "</action>")
 _EDGES = " \t\r`'\"*>.!"
 
@@ -39,32 +44,31 @@ _EDGES = " \t\r`'\"*>.!"
 def parse(text: str) -> list[str] | Rejection:
     """The normalised commands in an agent's text, at least one; or a rejection: EMPTY, NOT_TEXT, TOO_LONG.
 
-    Every line that begins with "Action:" or has an <action> tag counts; without one, the last non-empty line
-    does.
+    Every line that begins with "Action:" or has an <action> tag counts, or the next one if nothing follows in
+    the line; without one, the last non-empty line does.
     """
     rejection = check_text(text, MAX_TEXT)
     if rejection:
         return rejection
     lines = [line for line in text.splitlines() if line.strip(_EDGES)]
-    named = []
+    named, announced = [], False
     for line in lines:
-        found = _ACTION.match(line)
-        if found:
-            named.append(line[found.end() :])
-        elif _TAGS[0] in line.lower():
-            start = line.lower().rindex(_TAGS[0]) + len(_TAGS[0])
+        found, tag = _ACTION.match(line), line.lower().rfind(_TAGS[0])
+        start = found.end() if found else tag + len(_TAGS[0]) if tag >= 0 else 0
+        if start or announced:
             named.append(line[start:])
+        announced = bool(start) and not line[start:].strip(_EDGES)
     commands = [normalise(line) for line in named or lines[-1:]]
     commands = [command for command in commands if command]
     return commands or Rejection(EMPTY, "no command")
 
 
 def normalise(line: str) -> str:
-    """One command in normal form: lower case, single spaces, no quotes, "in/on" for "in" or "on"."""
+    """One command in normal form: lower case, single spaces, no quotes or number, "in/on" for "on"."""
     line = line[: 8 * MAX_COMMAND].lower()
     for tag in _TAGS:
         line = line.replace(tag, " ")
-    line = " ".join(line.strip(_EDGES).split()).strip(_EDGES)
+    line = _NUMBERED.sub("", " ".join(line.strip(_EDGES).split())).strip(_EDGES)
     line = line[: MAX_COMMAND + 1]
     found = _PUT.match(line)
     return f"put {found[1]} in/on {found[2]}" if found else line

@@ -18,6 +18,7 @@ second form (Gen-Verse/GenEnv, README.md and genenv/utils/reward_functions.py): 
 from __future__ import annotations
 
 import codecs
+import collections
 import dataclasses
 import decimal
 import gzip
@@ -25,9 +26,8 @@ import io
 import math
 import os
 import pathlib
-import sys
 import zlib
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from typing import Any
 
 from genenv_jax.benchmarks.base import Message, Rejection, Task
@@ -40,11 +40,17 @@ from genenv_jax.benchmarks.subsets import stable_position
 from genenv_jax.benchmarks.wording import letters
 
 _MAX_LINE = 2**20  # characters
+_MAX_FILE = 2**30  # bytes of a file, also once it is unpacked
+_MAX_LIST = 2**27  # characters of a JSON list, which is parsed as a whole
+_MAX_RECORDS = 2**20
+_MAX_VALUES = 2**22  # of a parquet column; equal ones take no room in the file
+_BATCH = 2**28  # bytes that a batch of rows may be unpacked to
 _ROLES = ("system", "user", "assistant")
 _SHAREGPT = {"human": "user", "gpt": "assistant"}
 _KEYS = ("prompt", "answer", "checker", "category", "id", "tools")
 _EXPECTED = 'expected {"prompt": ..., "answer": ...}'
 _REWARD = "reward_model"
+_TOO_LARGE = f"more than {_MAX_FILE // 2**30} GiB of questions: expected a smaller file"
 _LFS = b"version https://git-lfs.github.com/"
 
 
@@ -131,6 +137,8 @@ def read(path: pathlib.Path, checker: str, prefix: str) -> Iterator[Question]:
       ValueError: a record is malformed; names it as file:line (parquet, JSON list: file:record), from 1.
     """
     for number, (where, record) in enumerate(_records(path), 1):
+        if number > _MAX_RECORDS:
+            raise ValueError(f"{where}: expected at most {_MAX_RECORDS:,} records in a file")
         if not isinstance(record, dict):
             raise ValueError(f"{where}: expected an object")
         yield _question(_plain(record), where, f"{prefix}:{number}", checker)
@@ -141,17 +149,21 @@ def _records(path: pathlib.Path) -> Iterator[tuple[str, Any]]:
     if not path.is_file():
         fault = "is a directory" if path.is_dir() else "is missing"
         raise FileNotFoundError(f"{path} {fault}: expected a file of JSON lines or parquet")
-    data = path.read_bytes()
+    with path.open("rb") as file:
+        data = file.read(_MAX_FILE + 1)
     try:
-        data = gzip.decompress(data) if data.startswith(b"\x1f\x8b") else data
+        if data.startswith(b"\x1f\x8b"):
+            data = gzip.GzipFile(fileobj=io.BytesIO(data)).read(_MAX_FILE + 1)
     except (OSError, EOFError, zlib.error) as error:
         raise ValueError(f"{path}: not a gzip file that can be read: {error}") from None
+    if len(data) > _MAX_FILE:
+        raise ValueError(f"{path} has {_TOO_LARGE}")
     if data.startswith(_LFS):
         raise ValueError(f"{path} is a Git LFS pointer: expected the file itself (git lfs pull)")
     if data.startswith(b"PAR1"):
         records = _parquet(data, path)
     elif data.removeprefix(codecs.BOM_UTF8).lstrip().startswith(b"["):
-        records = _strictly(data, str(path))
+        records = _strictly(data, str(path), _MAX_LIST)
     else:
         for number, line in enumerate(io.BytesIO(data), 1):
             if line.strip():
@@ -162,7 +174,7 @@ def _records(path: pathlib.Path) -> Iterator[tuple[str, Any]]:
         yield f"{path}:{number}", record
 
 
-def _strictly(data: bytes, where: str, max_chars: int = sys.maxsize) -> Any:
+def _strictly(data: bytes, where: str, max_chars: int) -> Any:
     """Parses strict JSON: repeated keys are an error, since it is unclear which one was meant."""
     try:
         text = data.decode("utf-8-sig").rstrip("\r\n")
@@ -175,7 +187,7 @@ def _strictly(data: bytes, where: str, max_chars: int = sys.maxsize) -> Any:
     return value
 
 
-def _parquet(data: bytes, path: pathlib.Path) -> list[dict[str, Any]]:
+def _parquet(data: bytes, path: pathlib.Path) -> Iterator[dict[str, Any]]:
     import pyarrow
     from pyarrow import parquet
 
@@ -184,14 +196,47 @@ def _parquet(data: bytes, path: pathlib.Path) -> list[dict[str, Any]]:
         names = file.schema_arrow.names
         prompt = "prompt" if "prompt" in names else "question"
         known = {*_KEYS, _REWARD, "data_source", prompt}.intersection(names)
-        table = file.read(columns=sorted(known))
-        for index, field in enumerate(table.schema):
-            if field.type == pyarrow.float32():  # 0.1 is 0.1, not its nearest float32
-                digits = table[index].cast(pyarrow.string())
-                table = table.set_column(index, field.name, digits.cast(pyarrow.float64()))
-        return table.to_pylist()
+        largest = _largest_column(file.metadata, known, path)
+        rows, size = min(max(1, _BATCH // max(1, largest)), 1024), 0
+        for batch in file.iter_batches(rows, columns=sorted(known)):
+            size += batch.nbytes
+            if size > _MAX_FILE:
+                raise ValueError(f"{path} has {_TOO_LARGE}")
+            yield from _rows(pyarrow.Table.from_batches([batch]))
     except pyarrow.ArrowException as error:
         raise ValueError(f"{path}: not a parquet file that can be read: {error}") from None
+
+
+def _largest_column(metadata: Any, known: Collection[str], path: pathlib.Path) -> int:
+    """Bytes of the largest of the known columns in a group of rows, which bound a value's.
+
+    Raises ValueError if a column has too many values.
+    """
+    values: collections.Counter[str] = collections.Counter()
+    largest = 0
+    for group in map(metadata.row_group, range(metadata.num_row_groups)):
+        for column in map(group.column, range(group.num_columns)):
+            name = column.path_in_schema
+            if name.partition(".")[0] in known:
+                values[name] += column.num_values
+                largest = max(largest, column.total_uncompressed_size)
+    for name, count in values.items():
+        if count > _MAX_VALUES:
+            raise ValueError(
+                f"{path}: {name} has {count:,} values: expected at most {_MAX_VALUES:,}"
+            )
+    return largest
+
+
+def _rows(table: Any) -> list[dict[str, Any]]:
+    """The rows of a table; 0.1 is 0.1, not its nearest float32."""
+    import pyarrow
+
+    for index, field in enumerate(table.schema):
+        if field.type == pyarrow.float32():
+            digits = table[index].cast(pyarrow.string())
+            table = table.set_column(index, field.name, digits.cast(pyarrow.float64()))
+    return table.to_pylist()
 
 
 def _plain(value: Any) -> Any:

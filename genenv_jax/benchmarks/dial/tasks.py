@@ -9,6 +9,7 @@ from __future__ import annotations
 import abc
 import dataclasses
 import functools
+import math
 import re
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, ClassVar, Protocol
@@ -36,6 +37,8 @@ _SOLVED = {
     RECENT: "Recent",
     ASKED: "Wanted",
 }  # at which tasks, in a word
+_DEEPEST = 64  # calls of a task
+_MISSES = 10_000  # programs in a row that are not new, after which there are too few
 _SIGNS = {"add": "+", "subtract": "-", "multiply": "*"}
 # The numbers of a call, in the order in which a line has them: add(position, number) = result.
 _NUMBERS = {
@@ -69,6 +72,10 @@ def read_lines(answer: str) -> list[str]:
                 return []
             lines.append(_LINES[len(values)].format(name, *values))
     return lines
+
+
+def _is_frequency(share: Any) -> bool:
+    return isinstance(share, int | float) and 0 <= share < math.inf
 
 
 class Program(Protocol):
@@ -117,14 +124,13 @@ class DialTasks(ToolBenchmark):
     def __post_init__(self):
         super().__post_init__()
         check_integers(2, 10, positions=self.positions)
-        check_integers(0, num_seeds=self.num_seeds, eval_per_depth=self.eval_per_depth)
+        check_integers(0, 2**16, num_seeds=self.num_seeds, eval_per_depth=self.eval_per_depth)
         check_shares(misunderstood=self.misunderstood)
         self.deeper = tuple(self.deeper)
-        if self.max_depth < 1 or any(depth <= self.max_depth for depth in self.deeper):
-            raise ValueError(
-                f"deeper = {self.deeper}: expected depths above max_depth = {self.max_depth} >= 1"
-            )
-        if min(self.seed_depths, default=0) < 0 or sum(self.seed_depths) <= 0:
+        check_integers(1, _DEEPEST, max_depth=self.max_depth)
+        for depth in self.deeper:
+            check_integers(self.max_depth + 1, _DEEPEST, deeper=depth)
+        if not all(map(_is_frequency, self.seed_depths)) or not any(self.seed_depths):
             raise ValueError(
                 f"seed_depths = {self.seed_depths}: expected frequencies, not all of them 0"
             )
@@ -210,9 +216,9 @@ class DialTasks(ToolBenchmark):
     def _draw_seeds(self, rng: np.random.Generator) -> list[Task]:
         seeds, taken, count = [], set(self.held_out), self.num_seeds
         weights = np.asarray(self.seed_depths, float)
-        for _ in range(100 * count):
-            if len(seeds) == count:
-                break
+        misses = 0
+        while len(seeds) < count and misses < _MISSES:
+            misses += 1
             depth = int(rng.choice(len(weights), p=weights / weights.sum())) + 1
             task = self.task(
                 self.random_program(rng, depth),
@@ -222,6 +228,7 @@ class DialTasks(ToolBenchmark):
             if self.canonical(task) not in taken:
                 taken.add(self.canonical(task))
                 seeds.append(task)
+                misses = 0
         if len(seeds) < count:
             raise ValueError(f"num_seeds = {count}: the world has too few distinct programs")
         return seeds

@@ -132,3 +132,8 @@ def flat_shapes(config: TransformerConfig) -> dict[str, tuple[int, ...]]:
     """Shapes of a model's parameters (without adapters) by path, as in `LAYOUTS`."""
     flat = traverse_util.flatten_dict(param_shapes(config.base), sep="/")
     return {name: leaf.shape for name, leaf in flat.items()}
+
+
+def parameter_count(config: TransformerConfig) -> int:
+    """How many numbers a model's parameters have (without adapters)."""
+    return sum(math.prod(shape) for shape in flat_shapes(config).values())
