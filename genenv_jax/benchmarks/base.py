@@ -179,10 +179,7 @@ class Benchmark(abc.ABC):
         return json.dumps(said, ensure_ascii=False)
 
     def meanings(self, task: Task) -> Collection[str]:
-        """Keys of what a task asks for, whatever its wording; default: none, since only the wording tells.
-
-        A generation that shares one with a held-out task is that task in other words.
-        """
+        """Keys of what a task asks for, default none; sharing one with a held-out task is repeating it."""
         return ()
 
     def source(self, task: Task) -> str:
