@@ -18,17 +18,20 @@ import os
 import re
 import threading
 import time
+import urllib.parse
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 from genenv_jax.benchmarks.calls import HERMES, write_calls
 from genenv_jax.benchmarks.task import TOOLS, Message
 from genenv_jax.models.language_model import TOOL, results_as_users
+from genenv_jax.report.untrusted import as_line
 from genenv_jax.run.jsonl import JsonLines
 from genenv_jax.sampling.engine import OnCompletion
 from genenv_jax.scoring.attempts import ChatModel
 
 _LONGEST = 1 << 24  # bytes of a response
+_SHORTEST_KEY = 8  # a shorter one, of a server that takes any, may be a word of an answer
 _NEWER = "max_completion_tokens"
 # A call as `_calls` writes it.
 _CALL = re.compile(r"(?:\A|\n)<tool_call>\n(.+)\n</tool_call>(?=\n|\Z)")
@@ -63,6 +66,21 @@ class Completion:
     completion_tokens: int = 0
 
 
+def check_url(url: str, name: str) -> None:
+    """Raises EndpointError, naming `name` and never the URL, which may hold a key, if it is no base URL."""
+    try:
+        parts = urllib.parse.urlsplit(url)
+        fits = parts.scheme in ("http", "https") and parts.hostname and (parts.port or 1) > 0
+    except ValueError:  # malformed port or address
+        fits = False
+    more = fits and ("@" in parts.netloc or parts.query or parts.fragment)
+    if not fits or more or not url.isprintable() or " " in url:
+        raise EndpointError(
+            f"{name}: expected a base URL such as http://localhost:8000/v1, and no key in it: that is read "
+            "from $OPENAI_API_KEY"
+        )
+
+
 class Endpoint:
     """See the module's docstring.  Thread-safe.
 
@@ -95,8 +113,7 @@ class Endpoint:
         max_tokens_total: int = 0,
         api_key: str | None = None,
     ):
-        if not url.startswith(("http://", "https://")):
-            raise EndpointError(f"endpoint {url!r}: expected a URL such as http://host:8000/v1")
+        check_url(url, "--endpoint")
         if not model:
             raise EndpointError(
                 "the endpoint's model is empty (--endpoint_model, config.tasks.teacher.model): expected its "
@@ -117,7 +134,7 @@ class Endpoint:
         self._failures = (openai.OpenAIError, ValueError, RecursionError)
         self._refusals = (openai.BadRequestError, openai.UnprocessableEntityError)
         # The client requires a key; a local server accepts any.
-        key = api_key or os.environ.get("OPENAI_API_KEY") or "none"
+        self._key = key = api_key or os.environ.get("OPENAI_API_KEY") or "none"
         self._client = openai.OpenAI(
             base_url=url,
             api_key=key,
@@ -184,8 +201,9 @@ class Endpoint:
             text = f"{self.url}: {type(error).__name__}: {str(error)[:1000]}"
             if error.__cause__ is not None:  # the client's message says little
                 text += f" ({str(error.__cause__)[:200]})"
-            raise kind("".join(c if c.isprintable() else " " for c in text)) from error
+            raise kind(as_line(self._without_key(text))) from error
         completion = _completion(response, self.url)
+        completion = dataclasses.replace(completion, text=self._without_key(completion.text))
         with self._lock:
             tokens = completion.prompt_tokens + completion.completion_tokens
             self._spent += tokens
@@ -209,6 +227,10 @@ class Endpoint:
                 raise
         self._limit = _NEWER
         return self._client.chat.completions.create(**request, **{_NEWER: longest})
+
+    def _without_key(self, text: str) -> str:
+        """A server's text without the key, which some repeat."""
+        return text if len(self._key) < _SHORTEST_KEY else text.replace(self._key, "(the key)")
 
     def usage(self) -> dict[str, int]:
         """Requests and tokens of all answers, including those that were in the cache."""
