@@ -108,10 +108,15 @@ class TaskBuilder(tfds.core.GeneratorBasedBuilder, skip_registration=True):
             for source in data_files.sources(self.benchmark)
             if source.path in wanted and not (directory / source.path).is_file()
         ]
+        downloads = pathlib.Path(dl_manager.download_dir)
+        others = set(downloads.rglob("*.tmp.*"))
         try:
             paths = dl_manager.download({source.path: source.url for source in missing})
         except NonMatchingChecksumError as error:
             raise ValueError(f"not what was published: {error}") from error
+        finally:  # what came of a failed download would stay
+            for left in set(downloads.rglob("*.tmp.*")) - others:
+                shutil.rmtree(left, ignore_errors=True)
         for source in missing:
             target = directory / source.path
             target.parent.mkdir(parents=True, exist_ok=True)
