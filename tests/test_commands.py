@@ -138,16 +138,17 @@ def test_a_place_that_cannot_be_written_is_named_before_any_work(tmp_path, monke
     assert [path.name for path in tmp_path.iterdir()] == ["file"]
 
 
-def test_a_workdir_has_one_run(tmp_path):
+@pytest.mark.parametrize("module", ["main", "evaluate"])
+def test_a_workdir_has_one_owner(tmp_path, module):
     """And is a directory.  It is looked at before anything is read or made."""
     with owned(tmp_path / "run.lock", "it"):
-        result = call("main", QUICK, f"--workdir={tmp_path}")
+        result = call(module, QUICK, f"--workdir={tmp_path}")
     assert result.returncode == 2
     who = rf"process {os.getpid()} on host \S+ since 20\d\d-\d\d-\d\d \d\d:\d\d:\d\d UTC"
     assert re.fullmatch(rf"error: --workdir={tmp_path} is in use by {who} .*\n", result.stderr)
     assert not list(tmp_path.iterdir())
     (tmp_path / "file").touch()
-    result = call("main", QUICK, f"--workdir={tmp_path / 'file'}")
+    result = call(module, QUICK, f"--workdir={tmp_path / 'file'}")
     assert result.returncode == 2
     message = f"error: --workdir={tmp_path / 'file'} is a file: expected a directory\n"
     assert result.stderr == message
