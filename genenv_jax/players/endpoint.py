@@ -18,20 +18,18 @@ import os
 import re
 import threading
 import time
-import urllib.parse
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 from genenv_jax.benchmarks.calls import HERMES, write_calls
 from genenv_jax.benchmarks.task import TOOLS, Message
+from genenv_jax.keys import SHORTEST, as_line, check_url
 from genenv_jax.models.language_model import TOOL, results_as_users
-from genenv_jax.report.untrusted import as_line
 from genenv_jax.run.jsonl import JsonLines
 from genenv_jax.sampling.engine import OnCompletion
 from genenv_jax.scoring.attempts import ChatModel
 
 _LONGEST = 1 << 24  # bytes of a response
-_SHORTEST_KEY = 8  # a shorter one, of a server that takes any, may be a word of an answer
 _NEWER = "max_completion_tokens"
 # A call as `_calls` writes it.
 _CALL = re.compile(r"(?:\A|\n)<tool_call>\n(.+)\n</tool_call>(?=\n|\Z)")
@@ -66,21 +64,6 @@ class Completion:
     completion_tokens: int = 0
 
 
-def check_url(url: str, name: str) -> None:
-    """Raises EndpointError, naming `name` and never the URL, which may hold a key, if it is no base URL."""
-    try:
-        parts = urllib.parse.urlsplit(url)
-        fits = parts.scheme in ("http", "https") and parts.hostname and (parts.port or 1) > 0
-    except ValueError:  # malformed port or address
-        fits = False
-    more = fits and ("@" in parts.netloc or parts.query or parts.fragment)
-    if not fits or more or not url.isprintable() or " " in url:
-        raise EndpointError(
-            f"{name}: expected a base URL such as http://localhost:8000/v1, and no key in it: that is read "
-            "from $OPENAI_API_KEY"
-        )
-
-
 class Endpoint:
     """See the module's docstring.  Thread-safe.
 
@@ -96,8 +79,8 @@ class Endpoint:
         restarts of a command share one budget.  Requests in flight when it is spent are still paid for.
       api_key: None reads $OPENAI_API_KEY.
     Raises:
-      EndpointError: the `openai` package is missing, or url or model is empty.
-      ValueError: the cache is damaged; the message names the line.
+      EndpointError: the `openai` package is missing, or the model is empty.
+      ValueError: the URL is none; or the cache is damaged, and the message names the line.
     """
 
     def __init__(
@@ -230,7 +213,7 @@ class Endpoint:
 
     def _without_key(self, text: str) -> str:
         """A server's text without the key, which some repeat."""
-        return text if len(self._key) < _SHORTEST_KEY else text.replace(self._key, "(the key)")
+        return text if len(self._key) < SHORTEST else text.replace(self._key, "(the key)")
 
     def usage(self) -> dict[str, int]:
         """Requests and tokens of all answers, including those that were in the cache."""

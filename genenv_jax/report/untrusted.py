@@ -4,15 +4,8 @@ from __future__ import annotations
 
 import json
 import math
-import os
-import re
 from collections.abc import Mapping
 from typing import Any
-
-_KEY = re.compile(r"(KEY|TOKEN|SECRET|PASSWORD)$")  # environment variables that hold one
-_SHORTEST = 8  # characters of a key; what is shorter may be a word of any text
-# Where an address may hold one: before its host (a bucket's has none), and in its query or fragment.
-_USER, _QUERY = re.compile(r"((?<!gs)://)[^\s'\"]*@"), re.compile(r"(://[^\s'\"?#]*[?#])[^\s'\"]+")
 
 
 def number(value: Any) -> float | None:
@@ -59,19 +52,6 @@ def visible(text: str) -> str:
         return text
     text = text.replace("\t", "    ")
     return "".join(c if c.isprintable() or c == "\n" else f"\\u{ord(c):04x}" for c in text)
-
-
-def without_keys(text: str) -> str:
-    """Text without the values of the environment's keys, and without what an address may hold of them."""
-    for name, value in os.environ.items():
-        if len(value) >= _SHORTEST and value in text and _KEY.search(name):
-            text = text.replace(value, f"(${name})")
-    return _QUERY.sub(r"\1…", _USER.sub(r"\1…@", text))
-
-
-def as_line(text: object) -> str:
-    """Text of an error as one line, without keys, control characters spelled out."""
-    return " ".join(visible(without_keys(str(text))).split())
 
 
 def shown_in_figure(text: str, limit: int = 40) -> str:

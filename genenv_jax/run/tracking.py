@@ -19,8 +19,8 @@ from typing import Any, Protocol
 
 from absl import logging
 
+from genenv_jax.keys import as_line
 from genenv_jax.parallel import processes
-from genenv_jax.report.untrusted import as_line
 from genenv_jax.run.jsonl import read_json, write_json
 from genenv_jax.settings import Settings
 from genenv_jax.signals import held

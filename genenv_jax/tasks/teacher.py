@@ -23,13 +23,13 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from genenv_jax.benchmarks.base import Benchmark, Rejection, SeedStatistics, Task
+from genenv_jax.keys import check_url
 from genenv_jax.parallel import processes
 from genenv_jax.players.endpoint import (
     BudgetSpent,
     Endpoint,
     EndpointError,
     RequestRefused,
-    check_url,
 )
 from genenv_jax.run.jsonl import JsonLines, write_json
 from genenv_jax.run.streams import Stream, rng

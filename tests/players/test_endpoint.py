@@ -176,7 +176,7 @@ def test_an_endpoint_that_is_not_one_is_refused(monkeypatch):
         ("http://h/v1#s3cret", "m", "no key in it"),
         ("http://h/v1", "", "expected its name"),
     ):
-        with pytest.raises(EndpointError, match=message) as error:
+        with pytest.raises(ValueError, match=message) as error:
             Endpoint(url, model)
         assert "s3cret" not in str(error.value)
     monkeypatch.setitem(sys.modules, "openai", None)

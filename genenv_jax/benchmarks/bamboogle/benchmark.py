@@ -34,6 +34,7 @@ from genenv_jax.benchmarks.options import check_choice, check_shares
 from genenv_jax.benchmarks.records import Published
 from genenv_jax.benchmarks.subsets import stable_position
 from genenv_jax.benchmarks.wording import letters
+from genenv_jax.keys import as_line, check_url
 
 CLOSED_BOOK, SEARCH = "closed_book", "search"
 # Words that say nothing about the relation that a question asks for.
@@ -72,6 +73,8 @@ class Bamboogle(Published):
         url, model = self.judge_url, self.judge_model
         if url and not model:
             raise ValueError("judge_model = '': expected the judge's name at judge_url")
+        if url:
+            check_url(url, "judge_url")
         self.episodes = self.mode == SEARCH
         self.judge = EndpointJudge(url, model) if url else None
         # A request can outlast its timeout, so scoring runs in worker processes with a time limit.
@@ -184,7 +187,10 @@ class Bamboogle(Published):
         try:
             judged = {"judge": bool(self.judge(self.text(task), golds, scoring.extract(answer)))}
         except Exception as error:  # a network or a server can fail in any way
-            judged = {"judge": None, "judge_error": f"{type(error).__name__}: {error}"[:200]}
+            judged = {
+                "judge": None,
+                "judge_error": as_line(f"{type(error).__name__}: {error}")[:200],
+            }
         return dataclasses.replace(score, detail={**score.detail, **judged})
 
     def aggregate(self, results: Sequence[tuple[Task, Score]]) -> dict[str, float]:
