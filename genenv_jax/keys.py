@@ -35,7 +35,7 @@ def without_keys(text: str) -> str:
     for name, value in os.environ.items():
         if len(value) >= SHORTEST and value in text and _NAMES.search(name):
             text = text.replace(value, f"(${name})")
-    return _QUERY.sub(r"\1…", _USER.sub(r"\1…@", text))
+    return _QUERY.sub(r"\1***", _USER.sub(r"\1***@", text))
 
 
 def as_line(text: object) -> str:

@@ -119,7 +119,7 @@ def _check_cached(directory: pathlib.Path) -> None:
     error = ""
     if processes.is_writer():
         try:
-            digests.check(directory)
+            digests.check(directory, alone=True)
         except (OSError, ValueError) as damage:
             error = f"{damage}; remove {directory}, and the model is made anew"
     if error := processes.agree("the cached model", error):

@@ -352,6 +352,10 @@ def test_a_cached_model_that_has_changed_is_not_taken(cache, tmp_path):
         start(models, tmp_path / "after")
     assert not left.exists()
     for file in models.glob("*/digests.json"):
+        file.write_text("{}")
+    with pytest.raises(ValueError, match=r"is not of those that were written; remove .*made anew"):
+        start(models, tmp_path / "after")
+    for file in models.glob("*/digests.json"):
         file.unlink()
     with pytest.raises(ValueError, match=r"digests\.json'; remove .*made anew"):
         start(models, tmp_path / "after")

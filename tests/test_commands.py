@@ -79,10 +79,10 @@ def test_a_mistake_is_one_line_and_exit_code_2(tmp_path, arguments, message):
 @pytest.mark.parametrize(
     ("text", "shown"),
     [
-        ("http://me:s3cret@h/v1: refused", "http://…@h/v1: refused"),
-        ("https://me:s3/c@ret@h is no model", "https://…@h is no model"),
-        ("'https://h/x?api_key=s3cret' y", "'https://h/x?…' y"),
-        ("https://h/x#token=s3cret", "https://h/x#…"),
+        ("http://me:s3cret@h/v1: refused", "http://***@h/v1: refused"),
+        ("https://me:s3/c@ret@h is no model", "https://***@h is no model"),
+        ("'https://h/x?api_key=s3cret' y", "'https://h/x?***' y"),
+        ("https://h/x#token=s3cret", "https://h/x#***"),
         ("hub: hf_s3cret_s3cret", "hub: ($HF_TOKEN)"),
         ("gs://bucket/run@1: gone", "gs://bucket/run@1: gone"),
         ("a\x1b]0;b\x07\u202e c\n d", r"a\u001b]0;b\u0007\u202e c d"),
@@ -287,7 +287,7 @@ def test_what_a_configuration_changes_is_shown():
     assert "config.agent.learning_rate = 0.0001  (default: 1e-06)" in shown
     assert "config.benchmark.grasp = 0.1  (default: 0.3)" in shown
     assert "config.simulator.train = False  (default: True)" in shown
-    assert "config.tasks.teacher.url = 'http://…@h/v1'  (default: '')" in shown
+    assert "config.tasks.teacher.url = 'http://***@h/v1'  (default: '')" in shown
     assert not any("curriculum.alpha" in line for line in shown)  # the paper's
 
 
