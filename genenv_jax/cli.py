@@ -17,6 +17,8 @@ from absl import app, flags, logging
 from ml_collections import config_flags
 
 from genenv_jax import config_files, signals
+from genenv_jax.keys import as_line, without_keys
+from genenv_jax.report.untrusted import visible
 from genenv_jax.run import allocator
 
 
@@ -40,8 +42,13 @@ def one_line_errors(
 
 def fail(error: BaseException | str, code: int = 2) -> NoReturn:
     """Prints an error as one line and exits."""
-    print(f"error: {' '.join(str(error).split())}", file=sys.stderr)
+    print(f"error: {as_line(error)}", file=sys.stderr)
     sys.exit(code)
+
+
+class _Formatter(logging.PythonFormatter):
+    def format(self, record: Any) -> str:
+        return visible(without_keys(super().format(record)))
 
 
 class Parser(argparse.ArgumentParser):
@@ -196,6 +203,9 @@ def run(main: Callable[[], Any], buckets: bool = False) -> None:
     os.environ.setdefault("EPATH_USE_TF", "false")
     # Read when transformers is imported later; otherwise it would advise installing PyTorch.
     os.environ.setdefault("TRANSFORMERS_NO_ADVISORY_WARNINGS", "1")
+
+    signals.resumes.set(True)
+    logging.get_absl_handler().setFormatter(_Formatter())
 
     def call(_: Sequence[str]) -> None:
         if not flags.FLAGS["verbosity"].present:

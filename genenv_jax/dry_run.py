@@ -17,6 +17,7 @@ from genenv_jax.coevolve import Coevolution
 from genenv_jax.config import Config
 from genenv_jax.models import huggingface, platform
 from genenv_jax.models.platform import size_text
+from genenv_jax.ownership import RUN, refuse_other
 from genenv_jax.parallel import processes
 from genenv_jax.players import offload
 from genenv_jax.players.player import recomputes
@@ -145,6 +146,7 @@ def dry_run(config: Config, workdir: pathlib.Path | None) -> dict[str, str]:
     Raises what the run would raise before its first epoch.
     """
     if workdir is not None and workdir.exists():
+        refuse_other(workdir, RUN, "--workdir")
         RunSettings(workdir, config.to_dict())
     done = newest_host(shared(workdir) / "checkpoints") if workdir is not None else None
     with _scratch(workdir) as scratch:

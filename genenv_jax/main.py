@@ -29,6 +29,7 @@ def main() -> None:
     from genenv_jax.config import changes, validate
     from genenv_jax.dry_run import dry_run, outcome, overview
     from genenv_jax.experiment.arms import apply_arm
+    from genenv_jax.keys import without_keys
     from genenv_jax.parallel import processes
     from genenv_jax.run.remote import Store, opened
     from genenv_jax.run.workdir import lock
@@ -40,7 +41,7 @@ def main() -> None:
                 apply_arm(given.config, given.arm)
             if given.print_config:
                 for key, (value, default) in changes(given.config).items():
-                    print(f"config.{key} = {value!r}  (default: {default!r})")
+                    print(without_keys(f"config.{key} = {value!r}  (default: {default!r})"))
                 return
             config = validate(given.config)
             if given.dry_run:

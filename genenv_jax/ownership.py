@@ -1,4 +1,5 @@
-"""Ownership of directories: locks that name their holder, and unfinished files whose names name their writer.
+"""Ownership of directories: whose work they hold, locks that name their holder, and unfinished files whose
+names name their writer.
 
 A lock is a file that names its holder: host, process id, the process's start time, and when it took the lock.
 A process of this host that has ended no longer holds its locks.  Whether another host's process still runs is
@@ -24,6 +25,60 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 _POLL = 0.5  # seconds between attempts to take a lock while waiting
+RUN, EVALUATION, SIMULATION = "a training run", "an evaluation", "an evaluation as the simulator"
+SUITE, REPORT, SUITE_REPORT = "a suite", "a report of a run", "a report of a suite"
+# What each kind of work writes, by which its directory is known; what has no ending is a folder.
+_KINDS = {
+    RUN: (
+        *("config.json", "metrics.jsonl", "tasks.jsonl", "d_train.jsonl", "d_env.jsonl"),
+        *("timing.jsonl", "checkpoints"),
+    ),
+    EVALUATION: (
+        *("predictions.jsonl", "verdicts.jsonl", "results.json", "metrics.json", "endpoint.jsonl"),
+        "report.html",
+    ),
+    SIMULATION: ("tasks.jsonl", "metrics.json", "endpoint.jsonl"),
+    SUITE: ("suite.json",),
+    REPORT: ("report.png", "report.html"),
+    SUITE_REPORT: ("tables.md", "runs.csv", "report.html"),
+    "a model": ("config.json", "tokenizer.json", "adapter_config.json", "*.safetensors"),
+}
+
+
+def refuse_other(directory: pathlib.Path, kind: str, setting: str) -> None:
+    """Refuses a directory that `kind` of work may not write to.
+
+    setting: what names the directory, for the message.
+    Raises ValueError or NotADirectoryError if it is a file, holds another kind of work, or holds a folder
+    where a file belongs, or the reverse.
+    """
+    if directory.exists() and not directory.is_dir():
+        raise NotADirectoryError(f"{setting}={directory} is a file: expected a directory")
+    names = {name for of in _KINDS.values() for name in of}
+    found = {name: path for name in names for path in directory.glob(name)}
+    others = sorted(found.keys() - set(_KINDS[kind]))
+    holder = max(_KINDS, key=lambda known: len(found.keys() & set(_KINDS[known])))
+    if others and holder != kind:
+        raise ValueError(
+            f"{setting}={directory} belongs to {holder} ({others[0]}): expected a new directory, or one of "
+            f"{kind}"
+        )
+    for name in sorted(found.keys() & set(_KINDS[kind])):
+        if found[name].is_dir() == bool(found[name].suffix):
+            form = "file" if found[name].suffix else "folder"
+            raise ValueError(f"{found[name]} is no {form}; expected one, or another {setting}")
+
+
+@contextlib.contextmanager
+def place(directory: pathlib.Path, kind: str, setting: str) -> Iterator[None]:
+    """Makes a directory for `kind` of work and holds it within the block.
+
+    Raises ValueError or OSError, naming `setting` or the place, if it cannot be written or is not `kind`'s.
+    """
+    refuse_other(directory, kind, setting)
+    directory.mkdir(parents=True, exist_ok=True)
+    with owned(directory / "run.lock", f"{setting}={directory}"):
+        yield
 
 
 @contextlib.contextmanager
@@ -112,15 +167,17 @@ def describe(holder: dict[str, Any] | None, lock: object) -> str:
     """Describes the holder of a lock, for a message; `lock` is the lock's name."""
     if holder is None:
         return f"another process ({lock})"
-    return f"process {holder['process']} on host {holder['host']} since {holder['since']}"
+    return (
+        f"process {holder['process']} on host {holder['host']} since {holder['since']} (if it is gone, or "
+        f"holds what this is a copy of, remove {lock})"
+    )
 
 
 def _holder(path: pathlib.Path) -> str:
     holder = None
     with contextlib.suppress(OSError):
         holder = parse(path.read_bytes())
-    elsewhere = holder and not is_here(holder)
-    return describe(holder, path) + (f" (if it is gone, remove {path})" if elsewhere else "")
+    return describe(holder, path)
 
 
 def is_here(holder: dict[str, Any]) -> bool:

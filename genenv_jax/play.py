@@ -22,7 +22,7 @@ import jax
 from absl import flags
 from ml_collections import ConfigDict
 
-from genenv_jax import cli
+from genenv_jax import cli, signals
 from genenv_jax.benchmarks import base
 from genenv_jax.benchmarks.base import Benchmark, Rejection, SeedStatistics, Task
 from genenv_jax.config import Config, use_model, validate
@@ -256,6 +256,7 @@ def read(ask: Callable[[str], str]) -> str:
 def main() -> None:
     """The command; see the module's docstring."""
     given = flags.FLAGS
+    signals.resumes.set(False)
     with cli.one_line_errors():
         config, players = validate(given.config), {}
         for role, path in (("agent", given.agent), ("simulator", given.simulator)):

@@ -6,6 +6,7 @@ Needs no JAX.
 from __future__ import annotations
 
 import contextlib
+import contextvars
 import signal
 import sys
 import threading
@@ -14,6 +15,8 @@ from typing import Any
 
 _AGAIN = 0.05  # seconds until a lost signal is repeated
 BOTH = (signal.SIGTERM, signal.SIGINT)
+# Whether this command has kept what it has done when a signal ends it; `say` tells.
+resumes = contextvars.ContextVar("resumes", default=True)
 
 
 def end(signum: int, frame: Any = None) -> None:
@@ -26,7 +29,8 @@ def say(code: Any) -> None:
     """Prints one line that a signal ended the command, if the exit code says so."""
     if code in (128 + signum for signum in BOTH):
         name = signal.Signals(code - 128).name
-        print(f"ended by {name}; the same command goes on from there", file=sys.stderr, flush=True)
+        what = "goes on from there" if resumes.get() else "starts anew"
+        print(f"ended by {name}; the same command {what}", file=sys.stderr, flush=True)
 
 
 @contextlib.contextmanager

@@ -22,7 +22,7 @@ from typing import Any
 from absl import flags
 from jax.sharding import Mesh
 
-from genenv_jax import cli
+from genenv_jax import cli, signals
 from genenv_jax.benchmarks.base import Benchmark, Message
 from genenv_jax.benchmarks.demonstrations import (
     Completion,
@@ -109,8 +109,8 @@ def _given(config: Config) -> pathlib.Path | None:
 
 
 def _is_there(directory: pathlib.Path) -> bool:
-    """Whether process 0 sees a complete model in the cache; a model's digests are written last."""
-    there = (directory / digests.NAME).is_file()
+    """Whether process 0 sees a model in the cache, which gets its name once it is complete."""
+    there = directory.is_dir() and any(directory.iterdir())
     return processes.agree("is the model there", str(there)) == "True"
 
 
@@ -119,7 +119,7 @@ def _check_cached(directory: pathlib.Path) -> None:
     error = ""
     if processes.is_writer():
         try:
-            digests.check(directory)
+            digests.check(directory, alone=True)
         except (OSError, ValueError) as damage:
             error = f"{damage}; remove {directory}, and the model is made anew"
     if error := processes.agree("the cached model", error):
@@ -340,21 +340,32 @@ def make_base_model(
                 raise
 
 
+@contextlib.contextmanager
+def _new(out: pathlib.Path) -> Iterator[pathlib.Path]:
+    """Holds a place for a new model within the block.
+
+    Raises ValueError or OSError if it is taken or cannot be written.
+    """
+    if not out.name or (out.exists() and (not out.is_dir() or any(out.iterdir()))):
+        raise ValueError(f"--out={out} holds something already: expected a new directory")
+    with _scratch(out), owned(out.with_name(f".{out.name}.lock"), f"--out={out}"):
+        yield out
+
+
 def main() -> None:
     """The command; see the module's docstring."""
     with cli.one_line_errors():
         config = validate(flags.FLAGS.config)
+        signals.resumes.set(bool(config.model.path))  # only those have checkpoints
         if config.model.path and not config.warm_start.steps:
             raise ValueError(
                 "config.warm_start.steps = 0: expected some, or the model would stay as it is"
             )
-        out = pathlib.Path(flags.FLAGS.out)
-        if (out / "config.json").exists():
-            raise ValueError(f"--out {out} holds a model already: expected a new directory")
-        if config.compilation_cache:
-            enable_compilation_cache()
-        benchmark, mesh = build.make_benchmark(config), build.open_mesh(config)
-        _make(config, benchmark, _given(config), out, mesh)
+        with _new(pathlib.Path(flags.FLAGS.out)) as out:
+            if config.compilation_cache:
+                enable_compilation_cache()
+            benchmark, mesh = build.make_benchmark(config), build.open_mesh(config)
+            _make(config, benchmark, _given(config), out, mesh)
     print(flags.FLAGS.out)
 
 

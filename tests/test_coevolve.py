@@ -285,6 +285,12 @@ def test_what_does_not_continue_a_run(cache, tmp_path, caplog):
     damage(tmp_path / "checkpoints" / "1")
     with pytest.raises(ValueError, match="none of the checkpoints"):
         start(cache, tmp_path)
+    # Without any, it is another run: the records of this one are not lost.
+    records = contents(tmp_path)
+    shutil.rmtree(tmp_path / "checkpoints" / "1")
+    start(cache, tmp_path)
+    (aside,) = tmp_path.glob("before-*")
+    assert contents(aside) == records and not any(contents(tmp_path).values())
 
 
 def test_an_update_that_diverges_ends_the_run_before_it_is_saved(cache, tmp_path):
@@ -345,6 +351,14 @@ def test_a_cached_model_that_has_changed_is_not_taken(cache, tmp_path):
     with pytest.raises(ValueError, match=r"model\.safetensors is damaged: .*; remove .*made anew"):
         start(models, tmp_path / "after")
     assert not left.exists()
+    for file in models.glob("*/digests.json"):
+        file.write_text("{}")
+    with pytest.raises(ValueError, match=r"is not of those that were written; remove .*made anew"):
+        start(models, tmp_path / "after")
+    for file in models.glob("*/digests.json"):
+        file.unlink()
+    with pytest.raises(ValueError, match=r"digests\.json'; remove .*made anew"):
+        start(models, tmp_path / "after")
 
 
 def test_a_frozen_simulator_stays_bit_identical(cache, tmp_path):

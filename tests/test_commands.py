@@ -3,6 +3,7 @@
 import errno
 import importlib.metadata
 import json
+import logging
 import os
 import re
 import signal
@@ -12,6 +13,7 @@ import numpy as np
 import pytest
 from safetensors.numpy import load_file
 
+from genenv_jax import cli
 from genenv_jax.commands import COMMANDS
 from genenv_jax.ownership import owned
 from genenv_jax.run.jsonl import write_json
@@ -74,31 +76,109 @@ def test_a_mistake_is_one_line_and_exit_code_2(tmp_path, arguments, message):
     assert not (tmp_path / "run" / "metrics.jsonl").exists()
 
 
-def test_a_workdir_has_one_run(tmp_path):
+@pytest.mark.parametrize(
+    ("text", "shown"),
+    [
+        ("http://me:s3cret@h/v1: refused", "http://***@h/v1: refused"),
+        ("https://me:s3/c@ret@h is no model", "https://***@h is no model"),
+        ("'https://h/x?api_key=s3cret' y", "'https://h/x?***' y"),
+        ("https://h/x#token=s3cret", "https://h/x#***"),
+        ("hub: hf_s3cret_s3cret", "hub: ($HF_TOKEN)"),
+        ("gs://bucket/run@1: gone", "gs://bucket/run@1: gone"),
+        ("a\x1b]0;b\x07\u202e c\n d", r"a\u001b]0;b\u0007\u202e c d"),
+    ],
+)
+def test_an_error_or_warning_shows_neither_keys_nor_controls(monkeypatch, capsys, text, shown):
+    monkeypatch.setenv("HF_TOKEN", "hf_s3cret_s3cret")
+    with pytest.raises(SystemExit):
+        cli.fail(text)
+    assert capsys.readouterr().err == f"error: {shown}\n"
+    record = logging.LogRecord("absl", logging.WARNING, __file__, 1, "%s", (text,), None)
+    assert " ".join(cli._Formatter().format(record).split()).endswith(shown)
+
+
+@pytest.mark.parametrize(
+    ("command", "flag", "theirs"),
+    [
+        ("evaluate", "--workdir", "config.json tasks.jsonl metrics.jsonl"),
+        ("evaluate --role=simulator", "--workdir", "tasks.jsonl d_train.jsonl"),
+        ("evaluate --role=simulator", "--workdir", "predictions.jsonl metrics.json"),
+        ("main", "--workdir", "endpoint.jsonl"),
+        ("main --dry_run", "--workdir", "suite.json"),
+        ("experiment", "--workdir", "results.json report.html"),
+        ("experiment", "--workdir", "model-00001-of-00002.safetensors"),
+        ("report", "--out", "config.json metrics.jsonl"),
+        ("supervised", "--out", "notes.txt"),
+    ],
+)
+def test_a_directory_of_other_work_is_left_as_it_is(tmp_path, command, flag, theirs):
+    """It is refused before anything is read or made."""
+    place = tmp_path / "theirs"
+    place.mkdir()
+    for name in theirs.split():
+        (place / name).write_text("theirs")
+    module, *flags = command.split()
+    config = "--config=configs/ablations/suite.py" if module == "experiment" else QUICK
+    flags += ["no-run", "--out", place] if module == "report" else [config, f"{flag}={place}"]
+    result = call(module, *flags)
+    assert result.returncode == 2
+    assert re.fullmatch(rf"error: {flag}={place} (belongs to|holds) .*\n", result.stderr)
+    assert {path.name: path.read_text() for path in place.iterdir()} == dict.fromkeys(
+        theirs.split(), "theirs"
+    )
+    assert [path.name for path in tmp_path.iterdir()] == ["theirs"]
+
+
+@pytest.mark.parametrize("name", ["file", "file/below", "n" * 250])
+def test_a_place_that_cannot_be_written_is_named_before_any_work(tmp_path, monkeypatch, name):
+    (tmp_path / "file").touch()
+    monkeypatch.setattr("genenv_jax.players.build.make_benchmark", None)
+    result = call("supervised", QUICK, f"--out={tmp_path / name}")
+    assert result.returncode == 2 and re.match(r"error: .*(file|nnn)", result.stderr)
+    assert [path.name for path in tmp_path.iterdir()] == ["file"]
+
+
+@pytest.mark.parametrize("module", ["main", "evaluate"])
+def test_a_workdir_has_one_owner(tmp_path, module):
     """And is a directory.  It is looked at before anything is read or made."""
     with owned(tmp_path / "run.lock", "it"):
-        result = call("main", QUICK, f"--workdir={tmp_path}")
+        result = call(module, QUICK, f"--workdir={tmp_path}")
     assert result.returncode == 2
     who = rf"process {os.getpid()} on host \S+ since 20\d\d-\d\d-\d\d \d\d:\d\d:\d\d UTC"
-    assert re.fullmatch(rf"error: --workdir={tmp_path} is in use by {who};.*\n", result.stderr)
+    assert re.fullmatch(rf"error: --workdir={tmp_path} is in use by {who} .*\n", result.stderr)
     assert not list(tmp_path.iterdir())
     (tmp_path / "file").touch()
-    result = call("main", QUICK, f"--workdir={tmp_path / 'file'}")
+    result = call(module, QUICK, f"--workdir={tmp_path / 'file'}")
     assert result.returncode == 2
     message = f"error: --workdir={tmp_path / 'file'} is a file: expected a directory\n"
     assert result.stderr == message
 
 
-@pytest.mark.parametrize(("name", "code"), [("SIGTERM", 143), ("SIGINT", 130)])
-def test_a_signal_before_training_is_one_line(tmp_path, monkeypatch, name, code, interruptible):
-    def interrupted(*_):
+@pytest.mark.parametrize(
+    ("command", "name", "what"),
+    [
+        ("main", "SIGTERM", "goes on from there"),
+        ("main", "SIGINT", "goes on from there"),
+        ("evaluate", "SIGTERM", "starts anew"),
+        ("evaluate --endpoint=http://127.0.0.1:9/v1", "SIGTERM", "goes on from there"),
+        ("evaluate --role=simulator", "SIGTERM", "starts anew"),
+    ],
+)
+def test_a_signal_before_the_work_is_one_line(
+    tmp_path, monkeypatch, command, name, what, interruptible
+):
+    """It says whether anything is kept; the directory is held meanwhile, and left as it was."""
+
+    def interrupted(*_, **__):
         assert (tmp_path / "run.lock").exists()
         signal.raise_signal(signal.Signals[name])
 
-    monkeypatch.setattr("genenv_jax.coevolve.Coevolution", interrupted)
-    result = call("main", QUICK, f"--workdir={tmp_path}")
-    assert result.returncode == code
-    assert result.stderr == f"ended by {name}; the same command goes on from there\n"
+    module, *flags = command.split()
+    step = "coevolve.Coevolution" if module == "main" else "config.validate"
+    monkeypatch.setattr(f"genenv_jax.{step}", interrupted)
+    result = call(module, QUICK, *flags, f"--workdir={tmp_path}")
+    assert result.returncode == 128 + signal.Signals[name]
+    assert result.stderr == f"ended by {name}; the same command {what}\n"
     assert not list(tmp_path.iterdir())
 
 
@@ -200,12 +280,14 @@ def test_what_a_configuration_changes_is_shown():
     result = call(
         *("main", QUICK, "--print_config", "--arm=random"),
         *("--config.agent.learning_rate=1e-4", "--config.benchmark.grasp=0.1"),
+        "--config.tasks.teacher.url=http://me:s3cret@h/v1",
     )
     assert result.returncode == 0, result.stderr
     shown = result.stdout.splitlines()
     assert "config.agent.learning_rate = 0.0001  (default: 1e-06)" in shown
     assert "config.benchmark.grasp = 0.1  (default: 0.3)" in shown
     assert "config.simulator.train = False  (default: True)" in shown
+    assert "config.tasks.teacher.url = 'http://***@h/v1'  (default: '')" in shown
     assert not any("curriculum.alpha" in line for line in shown)  # the paper's
 
 
@@ -281,7 +363,7 @@ def test_supervised_writes_the_model_that_main_caches(finished, tmp_path):
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["--endpoint=localhost:1"], "expected a URL"),
+        (["--endpoint=localhost:1"], "expected a base URL"),
         (["--endpoint=http://localhost:1/v1"], "endpoint's model is empty"),
         (["--endpoint=http://h/v1", "--model=x"], "expected one of them"),
         # Before the data is loaded, which this benchmark has not.

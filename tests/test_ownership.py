@@ -4,6 +4,7 @@ import errno
 import fcntl
 import json
 import os
+import pathlib
 import socket
 import subprocess
 import sys
@@ -12,7 +13,15 @@ import threading
 import pytest
 
 from genenv_jax import ownership
-from genenv_jax.ownership import owned, remove_stale, scratch_name
+from genenv_jax.ownership import (
+    EVALUATION,
+    RUN,
+    SUITE,
+    owned,
+    refuse_other,
+    remove_stale,
+    scratch_name,
+)
 
 HOLD = """
 import pathlib, sys, time
@@ -36,6 +45,42 @@ def lock(request, tmp_path, monkeypatch):
     return tmp_path / "run.lock"
 
 
+def fill(directory, names):
+    """Makes what a kind of work writes."""
+    directory.mkdir()
+    for name in names:
+        path = directory / name.replace("*", "model")
+        path.touch() if path.suffix else path.mkdir()
+    return directory
+
+
+def test_a_directory_belongs_to_one_kind_of_work(tmp_path):
+    """Also with a file of the user's; what has hardly begun is nobody else's either."""
+    for kind, names in ownership._KINDS.items():
+        theirs = fill(tmp_path / kind, [*names, "notes.txt"])
+        refuse_other(theirs, kind, "--workdir")
+        for other in ownership._KINDS.keys() - {kind}:
+            with pytest.raises(ValueError, match=f"^--workdir={theirs} belongs to {kind} "):
+                refuse_other(theirs, other, "--workdir")
+    begun = {RUN: "config.json", "a model": "adapter_config.json", EVALUATION: "endpoint.jsonl"}
+    for kind, name in begun.items():
+        theirs = fill(tmp_path / f"{kind}, begun", [name])
+        with pytest.raises(ValueError, match=f"belongs to {kind} "):
+            refuse_other(theirs, SUITE, "--workdir")
+    refuse_other(fill(tmp_path / "new", ["notes.txt"]), RUN, "--workdir")
+    refuse_other(tmp_path / "none", RUN, "--workdir")
+
+
+@pytest.mark.parametrize(("kind", "name"), [(RUN, "checkpoints"), (EVALUATION, "results.json")])
+def test_what_could_not_be_written_in_the_end_is_refused(tmp_path, kind, name):
+    wrong = tmp_path / name
+    wrong.mkdir() if wrong.suffix else wrong.touch()
+    with pytest.raises(ValueError, match=f"^{wrong} is no (file|folder); expected one, or another"):
+        refuse_other(tmp_path, kind, "--workdir")
+    with pytest.raises(NotADirectoryError, match="--out=.* is a file: expected a directory"):
+        refuse_other(pathlib.Path(__file__), kind, "--out")
+
+
 def test_it_is_held_within_the_block_by_one(lock):
     with owned(lock, "runs/x"):
         who = rf"process {os.getpid()} on host {socket.gethostname()} since \d{{4}}-\d\d-\d\d \d\d:\d\d"
@@ -52,7 +97,8 @@ def test_another_process_holds_it_until_it_is_killed(lock):
     holder = subprocess.Popen([sys.executable, "-c", HOLD, lock], stdout=subprocess.PIPE, text=True)
     try:
         assert holder.stdout.readline() == "held\n"
-        with pytest.raises(ValueError, match=f"in use by process {holder.pid} "), owned(lock, "it"):
+        remedy = rf"in use by process {holder.pid} .* this is a copy of, remove {lock}\)"
+        with pytest.raises(ValueError, match=remedy), owned(lock, "it"):
             pass
     finally:
         holder.kill()
@@ -80,7 +126,7 @@ def test_another_hosts_is_held_until_it_is_removed(lock):
     with owned(lock, "it"):
         content = json.loads(lock.read_text())
     lock.write_text(json.dumps(content | {"host": "far-away"}))
-    message = rf"on host far-away since .* \(if it is gone, remove {lock}\)"
+    message = rf"on host far-away since .* \(if it is gone, or .*, remove {lock}\)"
     with pytest.raises(ValueError, match=message), owned(lock, "it"):
         pass
     lock.unlink()

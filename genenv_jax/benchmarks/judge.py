@@ -8,6 +8,8 @@ from __future__ import annotations
 import os
 from collections.abc import Sequence
 
+from genenv_jax.keys import check_url
+
 _SECONDS = 20.0  # per verdict
 _MAX_PREDICTION = 2_000
 _KEPT = 100_000  # verdicts that are not asked for twice
@@ -48,10 +50,11 @@ class EndpointJudge:
       url: base URL of an OpenAI-compatible endpoint.
       model: the model's name there.
     Raises:
-      ValueError: the model has no name.
+      ValueError: the model has no name, or the URL is none that may be used.
     """
 
     def __init__(self, url: str, model: str):
+        check_url(url, "judge_url")
         if not model:
             raise ValueError("judge_model = '': expected the judge's name at judge_url")
         self.url, self.model = url, model

@@ -42,13 +42,14 @@ from collections.abc import Iterator, Mapping, Sequence
 from absl import flags
 from ml_collections import ConfigDict
 
-from genenv_jax import cli
+from genenv_jax import cli, signals
 from genenv_jax.benchmarks.base import Benchmark, Task
 from genenv_jax.config import Config, use_model, validate
 from genenv_jax.evaluate.held_out import evaluate, metric_name, warm_up
 from genenv_jax.evaluate.results import write_results
 from genenv_jax.evaluate.simulator import AGENT, SIMULATOR, evaluate_simulator
 from genenv_jax.evaluate.summary import cut_off, summary
+from genenv_jax.ownership import EVALUATION, SIMULATION, place
 from genenv_jax.parallel import processes
 from genenv_jax.players import build
 from genenv_jax.players.lengths import check_prompts
@@ -103,7 +104,6 @@ def open_endpoint(
 
     if processes.process_count() > 1:
         raise ValueError("--endpoint: expected one process, since one asks as well as several")
-    workdir.mkdir(parents=True, exist_ok=True)
     _, longest, _ = config.limits.of(role)
     cache = workdir / "endpoint.jsonl"
     server = Endpoint(
@@ -156,6 +156,7 @@ def run(
     Args:
       config: a run's configuration, not validated yet.
       model_path: directory or hub id; "": the configuration's own model.
+      workdir: directory of the results, which exists.
       budget: tokens that the endpoint may spend in total, see `Endpoint`.
       role: "agent" or "simulator".
     Raises:
@@ -244,7 +245,11 @@ def run(
 def main() -> None:
     """The command; see the module's docstring."""
     given = flags.FLAGS
-    with cli.one_line_errors():
+    signals.resumes.set(bool(given.endpoint))  # a server's answers are kept
+    kind = SIMULATION if given.role == SIMULATOR else EVALUATION
+    with cli.one_line_errors(), contextlib.ExitStack() as stack:
+        if processes.is_writer():
+            stack.enter_context(place(pathlib.Path(given.workdir), kind, "--workdir"))
         results = run(
             given.config,
             given.model,

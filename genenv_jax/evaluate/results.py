@@ -34,7 +34,6 @@ def write_results(
       the metrics by name: "value"; "low" and "high" if there is an interval; and for a share "tasks", the
       number of tasks it covers.
     """
-    out.mkdir(parents=True, exist_ok=True)
     found: dict[str, dict[str, float]] = {name: {"value": value} for name, value in metrics.items()}
     for mode, made in attempts.items():
         sizes = share_sizes(benchmark, made)

@@ -16,6 +16,7 @@ import sys
 from absl import flags
 
 from genenv_jax import cli
+from genenv_jax.ownership import SUITE_REPORT, place, refuse_other
 
 
 def main() -> None:
@@ -27,6 +28,7 @@ def main() -> None:
 
     config, report_only = flags.FLAGS.config, flags.FLAGS.report_only
     workdir = pathlib.Path(flags.FLAGS.workdir)
+    out = workdir / "report"
     complete = True
     with cli.one_line_errors():
         if config is not None:
@@ -35,6 +37,7 @@ def main() -> None:
             plan = stored_plan(workdir)
         else:
             raise ValueError("--config is missing: expected the configuration file of a suite")
+        refuse_other(out, SUITE_REPORT, "the report's place")
         if report_only:
             compare_or_store(plan, workdir, store=False)
         else:
@@ -45,7 +48,9 @@ def main() -> None:
                 sys.exit(128 + error.signum)
         if not complete and not any(plan.is_done(workdir, *run) for run in plan.runs()):
             sys.exit(1)  # there is nothing to report
-        report = write_report(load_results(plan, workdir), workdir / "report")
+        results = load_results(plan, workdir)
+        with place(out, SUITE_REPORT, "the report's place"):
+            report = write_report(results, out)
     print(report.summary)
     print(f"\npage: {report.page}")
     if not complete:

@@ -22,6 +22,7 @@ from ml_collections import ConfigDict
 from genenv_jax import config_files
 from genenv_jax.benchmarks import registry
 from genenv_jax.config import Config, flatten, hint, validate
+from genenv_jax.ownership import SUITE, refuse_other
 from genenv_jax.report.untrusted import number
 from genenv_jax.run.jsonl import read_json, write_json
 from genenv_jax.run.metrics import read_steps
@@ -299,6 +300,7 @@ def compare_or_store(plan: Plan, workdir: pathlib.Path, store: bool = True) -> N
                     "expected the same settings, or another --workdir"
                 )
     elif store:
+        refuse_other(workdir, SUITE, "--workdir")
         workdir.mkdir(parents=True, exist_ok=True)
         write_json(path, dataclasses.asdict(plan))
 

@@ -123,7 +123,7 @@ class TransformerConfig:
         _check_supported(config, family)
         heads = config["num_attention_heads"]
         head_dim = config.get("head_dim") or family.head_dim or config["hidden_size"] // heads
-        theta, scaling = read_rope(config, default_theta=10_000.0)
+        theta, scaling = read_rope(config)
         positions = config.get("max_position_embeddings") or family.max_positions
         attention_bias = family.attention_bias_option and bool(config.get("attention_bias"))
         return cls(

@@ -14,7 +14,7 @@ from typing import Any
 
 from genenv_jax.models import huggingface, templates
 from genenv_jax.models.config import TransformerConfig
-from genenv_jax.models.huggingface.directory import refuse_pointer
+from genenv_jax.models.huggingface.directory import refuse_pointer, tokenizer_files
 from genenv_jax.models.make import CHAT_TEMPLATE, MakeConfig
 from genenv_jax.settings import Settings, choice
 from genenv_jax.typing import Params
@@ -488,9 +488,8 @@ def _load_tokenizer(path: pathlib.Path) -> Any:
 
     if not (path / "tokenizer.json").is_file():
         raise FileNotFoundError(f"{path} holds no tokenizer.json; expected a fast tokenizer")
-    for name in ("tokenizer.json", "tokenizer_config.json", "chat_template.jinja"):
-        if (path / name).is_file():
-            refuse_pointer(path / name)
+    for file in tokenizer_files(path):
+        refuse_pointer(file)
     try:
         # Not AutoTokenizer: for some families it overrides the splitting rules of tokenizer.json.
         tokenizer = PreTrainedTokenizerFast.from_pretrained(path)

@@ -71,7 +71,9 @@ class RopeScaling:
         return round(self.factor * self.original_max_positions) if self.rope_type == "yarn" else 0
 
 
-def read_rope(config: Mapping[str, Any], default_theta: float) -> tuple[float, RopeScaling | None]:
+def read_rope(
+    config: Mapping[str, Any], default_theta: float = 10_000.0
+) -> tuple[float, RopeScaling | None]:
     """(base θ, scaling or None) from the dict of a config.json.
 
     Reads both spellings: "rope_scaling" beside a top-level "rope_theta", and transformers 5's
@@ -89,6 +91,24 @@ def read_rope(config: Mapping[str, Any], default_theta: float) -> tuple[float, R
             f"{config['rope_parameters']} and {config['rope_scaling']}; expected one of them"
         )
     return read[0]
+
+
+def spell_rope(config: Mapping[str, Any]) -> dict[str, Any]:
+    """The entries of a config.json that say in both spellings what `read_rope` finds in it.
+
+    transformers 4 takes no notice of "rope_parameters", and would rotate by its default instead.
+    """
+    theta, scaling = read_rope(config)
+    given = config.get("rope_parameters") or config.get("rope_scaling") or {}
+    rope = {key: value for key, value in given.items() if key not in ("type", "rope_theta")}
+    rope["rope_type"] = scaling.rope_type if scaling else "default"
+    if rope["rope_type"] == "llama3":  # transformers 4 looks for it nowhere else
+        rope["original_max_position_embeddings"] = scaling.original_max_positions
+    return {
+        "rope_theta": theta,
+        "rope_scaling": rope if scaling else None,
+        "rope_parameters": rope | {"rope_theta": theta},
+    }
 
 
 def _theta(config: Mapping[str, Any], rope: Any, default: float) -> float:

@@ -31,6 +31,7 @@ from jax.experimental import multihost_utils
 from jax.sharding import Sharding
 
 from genenv_jax import signals
+from genenv_jax.keys import as_line
 
 _HOUR = 3600.0
 _STOP = "genenv_jax/stop"  # key under which a process records why it ends the run
@@ -253,7 +254,7 @@ def _leave(error: BaseException) -> int:
     else:
         text = f"{type(error).__name__}: {error}"
         sys.excepthook(type(error), error, error.__traceback__)
-    message = json.dumps({"process": own, "reason": " ".join(text.split())[:500]})
+    message = json.dumps({"process": own, "reason": as_line(text)[:500]})
     with contextlib.suppress(jax.errors.JaxRuntimeError):
         distributed.global_state.client.key_value_set(_STOP, message)
     _acknowledge()

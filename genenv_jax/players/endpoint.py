@@ -24,6 +24,7 @@ from typing import Any
 
 from genenv_jax.benchmarks.calls import HERMES, write_calls
 from genenv_jax.benchmarks.task import TOOLS, Message
+from genenv_jax.keys import SHORTEST, as_line, check_url
 from genenv_jax.models.language_model import TOOL, results_as_users
 from genenv_jax.run.jsonl import JsonLines
 from genenv_jax.sampling.engine import OnCompletion
@@ -82,8 +83,8 @@ class Endpoint:
       thinking: lets the model think, by the template's switch `enable_thinking`, as vLLM and SGLang take it
         (`chat_template_kwargs`).  False sends nothing, and the server's default counts.
     Raises:
-      EndpointError: the `openai` package is missing, or url or model is empty.
-      ValueError: the cache is damaged; the message names the line.
+      EndpointError: the `openai` package is missing, or the model is empty.
+      ValueError: the URL is none; or the cache is damaged, and the message names the line.
     """
 
     def __init__(
@@ -100,8 +101,7 @@ class Endpoint:
         api_key: str | None = None,
         thinking: bool = False,
     ):
-        if not url.startswith(("http://", "https://")):
-            raise EndpointError(f"endpoint {url!r}: expected a URL such as http://host:8000/v1")
+        check_url(url, "--endpoint")
         if not model:
             raise EndpointError(
                 "the endpoint's model is empty (--endpoint_model, config.tasks.teacher.model): expected its "
@@ -124,7 +124,7 @@ class Endpoint:
         self._failures = (openai.OpenAIError, ValueError, RecursionError)
         self._refusals = (openai.BadRequestError, openai.UnprocessableEntityError)
         # The client requires a key; a local server accepts any.
-        key = api_key or os.environ.get("OPENAI_API_KEY") or "none"
+        self._key = key = api_key or os.environ.get("OPENAI_API_KEY") or "none"
         self._client = openai.AsyncOpenAI(
             base_url=url,
             api_key=key,
@@ -193,8 +193,9 @@ class Endpoint:
             text = f"{self.url}: {type(error).__name__}: {str(error)[:1000]}"
             if error.__cause__ is not None:  # the client's message says little
                 text += f" ({_root(error.__cause__)})"
-            raise kind("".join(c if c.isprintable() else " " for c in text)) from error
+            raise kind(as_line(self._without_key(text))) from error
         completion = _completion(response, self.url)
+        completion = dataclasses.replace(completion, text=self._without_key(completion.text))
         with self._lock:
             tokens = completion.prompt_tokens + completion.completion_tokens
             self._spent += tokens
@@ -218,6 +219,10 @@ class Endpoint:
                 raise
         self._limit = _NEWER
         return _wait(self._client.chat.completions.create(**request, **{_NEWER: longest}))
+
+    def _without_key(self, text: str) -> str:
+        """A server's text without the key, which some repeat."""
+        return text if len(self._key) < SHORTEST else text.replace(self._key, "(the key)")
 
     def usage(self) -> dict[str, int]:
         """Requests and tokens of all answers, including those that were in the cache."""

@@ -6,7 +6,7 @@ import os
 import pathlib
 import re
 
-from genenv_jax.models.huggingface.directory import CARD, HUB_FILES, read_json
+from genenv_jax.models.huggingface.directory import CARD, HUB_FILES, HUB_LEFT_OUT, read_json
 
 _EXPECTED = "expected an exported model, such as agent/ of a finished run"
 
@@ -49,7 +49,7 @@ def push(directory: pathlib.Path, name: str, public: bool = False) -> str:
                 repo_id=name,
                 folder_path=directory,
                 allow_patterns=list(HUB_FILES),  # no other file leaves the machine
-                ignore_patterns=["*/*"],
+                ignore_patterns=list(HUB_LEFT_OUT),
                 commit_message=f"Upload of {directory.resolve().name}",
             )
     except Exception as error:  # HTTP, connection and offline errors share no useful base class

@@ -13,6 +13,7 @@ import sys
 from collections.abc import Sequence
 
 from genenv_jax import cli
+from genenv_jax.ownership import REPORT, place, refuse_other
 from genenv_jax.report.page import write_page
 from genenv_jax.report.run_figures import draw
 from genenv_jax.report.runs import Run, load_run
@@ -34,8 +35,11 @@ def main(argv: Sequence[str] | None = None) -> None:
         if arguments.out and "://" in arguments.out:
             raise ValueError(f"--out={arguments.out}: expected a directory")
         with opened(arguments.workdir, "WORKDIR") as directory:
+            out = pathlib.Path(arguments.out or _default_out(directory))
+            refuse_other(out, REPORT, "--out")
             run = _load(directory, arguments.workdir)
-            _write(run, pathlib.Path(arguments.out or _default_out(run)))
+            with place(out, REPORT, "--out"):
+                _write(run, out)
 
 
 def _load(directory: pathlib.Path, workdir: str) -> Run:
@@ -57,9 +61,9 @@ def _write(run: Run, out: pathlib.Path) -> None:
     print(text.encode(encoding, "replace").decode(encoding))
 
 
-def _default_out(run: Run) -> pathlib.Path:
-    mirrored = shared(run.workdir) != run.workdir.absolute()
-    return (pathlib.Path(run.workdir.name) if mirrored else run.workdir) / "report"
+def _default_out(workdir: pathlib.Path) -> pathlib.Path:
+    mirrored = shared(workdir) != workdir.absolute()
+    return (pathlib.Path(workdir.name) if mirrored else workdir) / "report"
 
 
 if __name__ == "__main__":

@@ -68,18 +68,23 @@ def seal(directory: str | os.PathLike[str], without: Collection[str] = ()) -> No
     files.pipe_file(f"{root}/{NAME}", content.encode())
 
 
-def check(directory: str | os.PathLike[str], part: int = 0, parts: int = 1) -> None:
+def check(
+    directory: str | os.PathLike[str], part: int = 0, parts: int = 1, alone: bool = False
+) -> None:
     """Compares a sealed directory with its digests.
 
     part, parts: with several processes, each reads every `parts`-th file, starting at number `part`.
-    Raises ValueError, naming the file, if one is damaged or missing, and OSError if one cannot be read.
+    alone: no other files may lie beside them.
+    Raises ValueError, naming the file, if one is damaged, missing or strange, OSError if one cannot be read.
     """
     files, root = fsspec.url_to_fs(os.fspath(directory))
     content = files.cat_file(f"{root}/{NAME}")
     sealed = parse_json(content, f"{directory}/{NAME}", "digests of the files beside it")
-    names = sorted(sealed)[part::parts]
-    if missing := sorted(set(names) - _names(files, root)):
+    names, there = sorted(sealed)[part::parts], _names(files, root)
+    if missing := sorted(set(names) - there):
         raise ValueError(f"{directory}/{missing[0]} is missing")
+    if alone and (strange := sorted(there - sealed.keys() - {NAME})):
+        raise ValueError(f"{directory}/{strange[0]} is not of those that were written")
     found = _digests(files, root, names)
     if damaged := [name for name in names if found[name] != sealed[name]]:
         raise ValueError(

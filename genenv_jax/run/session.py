@@ -25,7 +25,7 @@ from genenv_jax.run.samples import spread
 from genenv_jax.run.streams import Stream
 from genenv_jax.run.timing import RunClock
 from genenv_jax.run.tracking import Trackers
-from genenv_jax.run.workdir import RunFiles, check_files
+from genenv_jax.run.workdir import RunFiles, check_files, set_aside
 from genenv_jax.sampling.engine import Engine
 from genenv_jax.signals import ending, held
 from genenv_jax.typing import PRNGKey
@@ -151,6 +151,8 @@ class Session:
         found = self._checkpoints.restore(
             {name: part.state for name, part in self._trained.items()}, fits
         )
+        if not found and processes.is_writer():
+            set_aside(self.workdir)
         offsets = found[1]["offsets"] if found else {}
         self.files = RunFiles(self.workdir, trackers, offsets, digests)
         self._stack.callback(self.files.close)

@@ -19,6 +19,7 @@ from typing import Any, Protocol
 
 from absl import logging
 
+from genenv_jax.keys import as_line
 from genenv_jax.parallel import processes
 from genenv_jax.run.jsonl import read_json, write_json
 from genenv_jax.settings import Settings
@@ -116,6 +117,8 @@ class WandB:
             raise PermissionError(
                 "not logged in: expected `wandb login` before, WANDB_API_KEY or WANDB_MODE=offline"
             )
+        names = ("disable_code", "disable_git")  # off, unless its environment says otherwise
+        off = {name: True for name in names if f"WANDB_{name.upper()}" not in os.environ}
         self._table = wandb.Table
         self._run = wandb.init(
             project=project,
@@ -125,7 +128,7 @@ class WandB:
             config=dict(config),
             dir=os.environ.get("WANDB_DIR", os.fspath(workdir)),
             # Do not touch a run that a notebook has open.
-            settings=wandb.Settings(reinit="create_new", finish_timeout=_PATIENCE),
+            settings=wandb.Settings(reinit="create_new", finish_timeout=_PATIENCE, **off),
         )
 
     def log(self, step: int, scalars: Mapping[str, float], tables: Tables) -> None:
@@ -260,9 +263,7 @@ class Trackers:
         except Exception as error:
             for name in names:
                 self._open.pop(name, None)
-            what = "".join(
-                c if c.isprintable() else " " for c in f"{type(error).__name__}: {error}"
-            )
+            what = as_line(f"{type(error).__name__}: {error}")
             logging.warning("nothing more is sent to %s: %s", " and ".join(names), what[:500])
 
 

@@ -22,7 +22,7 @@ from absl import logging
 
 from genenv_jax.benchmarks.base import Benchmark, Task
 from genenv_jax.models import huggingface
-from genenv_jax.ownership import owned, remove_stale
+from genenv_jax.ownership import RUN, owned, refuse_other, remove_stale
 from genenv_jax.parallel import processes
 from genenv_jax.run.checkpoint import newest_host
 from genenv_jax.run.digests import Growing
@@ -109,8 +109,9 @@ def lock(workdir: pathlib.Path) -> Iterator[None]:
 
     In a run with several processes, the first one holds the lock.
 
-    Raises ValueError, saying who holds it since when, if another run does.
+    Raises ValueError, saying who holds it since when, if another run does, or whose it is otherwise.
     """
+    refuse_other(workdir, RUN, "--workdir")
     make_shared(workdir)
     with contextlib.ExitStack() as stack:
         if processes.is_writer():
@@ -132,13 +133,14 @@ class RunSettings:
       config: its settings, nested.
     Raises:
       ValueError: the workdir's run, or a process of this run, has other settings; the file is damaged and
-        there is no copy; or not all processes see the workdir.
+        there is no copy; its checkpoints are gone; or not all processes see the workdir.
     """
 
     def __init__(self, workdir: pathlib.Path, config: Mapping[str, Any]):
         self._workdir, self._path = workdir, workdir / "config.json"
         self._content = dict(config)
         make_shared(workdir)
+        _check_checkpoints(workdir)
         stored = self._read()
         compare_settings(config)
         self._compare(stored)
@@ -219,6 +221,46 @@ class RunSettings:
 
 
 _RECORDS = ("tasks", "d_train", "d_env", "metrics", "timing")
+_FOLDERS = ("held_out", "agent", "simulator", "agent_adapter", "simulator_adapter")
+
+
+def _written(workdir: pathlib.Path) -> list[pathlib.Path]:
+    """What a run has written but for its checkpoints: records that are not empty, and folders."""
+    records = (workdir / f"{name}.jsonl" for name in _RECORDS)
+    folders = (workdir / name for name in _FOLDERS)
+    return [p for p in records if p.exists() and p.stat().st_size] + [
+        p for p in folders if p.exists()
+    ]
+
+
+def _check_checkpoints(workdir: pathlib.Path) -> None:
+    """Raises ValueError if a run was here, but not its checkpoints: to start anew would replace its files.
+
+    The folder is made before anything is written.  A bucket has no folders; see `set_aside`.
+    """
+    if shared(workdir) != workdir.absolute() or (workdir / "checkpoints").exists():
+        return
+    if written := _written(workdir):
+        raise ValueError(
+            f"{workdir / 'checkpoints'} is missing, but there is {written[0].name} of a run: expected its "
+            "checkpoints where it wrote them (a disk that is not mounted?), or another --workdir"
+        )
+
+
+def set_aside(workdir: pathlib.Path) -> None:
+    """Moves what a run without a checkpoint has written away, if there are whole epochs, and says so.
+
+    A run that was killed before its first checkpoint begins anew; one whose checkpoints were removed must not
+    take its records with it.
+    """
+    written = _written(workdir)
+    if not {path.stem for path in written} & {"tasks", "d_train", "d_env"}:
+        return
+    aside = workdir / f"before-{secrets.token_hex(4)}"
+    aside.mkdir()
+    for path in written:
+        path.rename(aside / path.name)
+    logging.warning("%s: no checkpoint; what there was is in %s now", workdir, aside)
 
 
 def check_files(workdir: pathlib.Path, host: Mapping[str, Any]) -> dict[str, Growing]:

@@ -19,13 +19,18 @@ import contextlib
 import dataclasses
 import json
 import pathlib
-import urllib.parse
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from genenv_jax.benchmarks.base import Benchmark, Rejection, SeedStatistics, Task
+from genenv_jax.keys import check_url
 from genenv_jax.parallel import processes
-from genenv_jax.players.endpoint import BudgetSpent, Endpoint, EndpointError, RequestRefused
+from genenv_jax.players.endpoint import (
+    BudgetSpent,
+    Endpoint,
+    EndpointError,
+    RequestRefused,
+)
 from genenv_jax.run.jsonl import JsonLines, write_json
 from genenv_jax.run.streams import Stream, rng
 from genenv_jax.scoring.requests import VERIFY
@@ -70,17 +75,7 @@ class TeacherConfig(Settings):
     def __post_init__(self):
         super().__post_init__()
         if self.url:
-            try:
-                parts = urllib.parse.urlsplit(self.url)
-                fits = (
-                    parts.scheme in ("http", "https") and parts.hostname and (parts.port or 1) > 0
-                )
-            except ValueError:  # malformed port or address
-                fits = False
-            if not fits or parts.query or parts.fragment or any(c.isspace() for c in self.url):
-                raise ValueError("url: expected a base URL such as http://localhost:8000/v1")
-            if "@" in parts.netloc:
-                raise ValueError("url: expected no key in it; it is read from $OPENAI_API_KEY")
+            check_url(self.url, "url")
         if bool(self.url) != bool(self.model):
             raise ValueError(
                 f"url = {self.url!r}, model = {self.model!r}: expected both, or neither"

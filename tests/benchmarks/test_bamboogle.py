@@ -215,14 +215,16 @@ def test_a_judge_adds_a_metric_and_nothing_else():
     assert "judge" not in benchmark.score(ONE_HOP, "Sydney").detail and len(asked) == 2
 
 
-def test_a_judge_that_fails_is_counted():
+def test_a_judge_that_fails_is_counted(monkeypatch):
+    monkeypatch.setenv("OPENAI_API_KEY", "sk-s3cret-s3cret")
+
     def broken(question, golds, prediction):
-        raise TimeoutError("no reply")
+        raise TimeoutError("no reply to sk-s3cret-s3cret")
 
     benchmark = _judged(broken)
     score = benchmark.score(TASK, "<answer>Port Albert</answer>")
     assert score.success and score.detail["judge"] is None
-    assert score.detail["judge_error"] == "TimeoutError: no reply"
+    assert score.detail["judge_error"] == "TimeoutError: no reply to ($OPENAI_API_KEY)"
     found = benchmark.aggregate([(TASK, score)])
     assert found["judge_failures"] == 1.0 and "judge" not in found and found["accuracy"] == 1.0
 
@@ -421,6 +423,10 @@ def test_bad_generations_have_a_reason(benchmark, text, reason):
         ({"seed_fraction": -0.1}, r"seed_fraction = -0.1: expected a number in \[0, 1\]"),
         ({"max_eval": -2}, "max_eval = -2: expected"),
         ({"judge_url": "http://x"}, "judge_model = '': expected the judge's name"),
+        (
+            {"judge_url": "http://a:b@x", "judge_model": "m"},
+            "judge_url: expected .* and no key in it",
+        ),
     ],
 )
 def test_bad_options_are_named(options, message):

@@ -106,6 +106,7 @@ def test_a_published_file_that_has_changed_is_rejected(files, tmp_path, damage):
     (files / "a.json").write_bytes(damage)
     with pytest.raises(ValueError, match=r"not what was published: .*a\.json"):
         prepare(MadeUp(data_dir=tmp_path / "tfds"))
+    assert not list((tmp_path / "tfds" / "downloads").rglob("*.tmp.*"))
     with pytest.raises(ValueError, match=r"a\.json has (SHA-256|\d+ bytes).*expected"):
         prepare(MadeUp(data_dir=tmp_path / "tfds"), manual_dir=str(files))
     assert not (data_files.prepared_directory(tmp_path / "tfds") / "made_up" / "a.json").exists()

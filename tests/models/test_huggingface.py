@@ -4,12 +4,14 @@ import pathlib
 import shutil
 import signal
 
+import huggingface_hub
 import jax
 import jax.numpy as jnp
 import ml_dtypes
 import numpy as np
 import pytest
 import safetensors.numpy
+from huggingface_hub.utils import filter_repo_objects
 
 from genenv_jax import signals
 from genenv_jax.models import huggingface
@@ -364,12 +366,18 @@ def test_fingerprint_sees_every_byte_and_only_bytes(tmp_path):
     (copy / "README.md").write_text("hello")
     assert huggingface.fingerprint(copy) == want
     seen = {want}
-    for name in ("config.json", "tokenizer.json", "model.safetensors"):
+    templates = "chat_template.jinja", "additional_chat_templates/tool_use.jinja"
+    (copy / "additional_chat_templates").mkdir()
+    for name in templates:
+        (copy / name).write_text("{{ messages[0]['content'] }}")
+        seen.add(huggingface.fingerprint(copy))
+    described = "config.json", "generation_config.json", "tokenizer.json", "tokenizer_config.json"
+    for name in (*described, *templates, "model.safetensors"):
         data = bytearray((copy / name).read_bytes())
         data[-20] ^= 1
         (copy / name).write_bytes(data)
         seen.add(huggingface.fingerprint(copy))
-    assert len(seen) == 4
+    assert len(seen) == 10
     (copy / "model.safetensors").unlink()
     with pytest.raises(FileNotFoundError, match=r"model\.safetensors"):
         huggingface.fingerprint(copy)
@@ -414,6 +422,16 @@ def test_resolve_finds_what_the_hub_cache_holds(tmp_path, monkeypatch):
     (repo / "refs").mkdir()
     (repo / "refs" / "main").write_text(commit)
     monkeypatch.setattr("huggingface_hub.constants.HF_HUB_CACHE", str(tmp_path))
+    asked = []
+    download = huggingface_hub.snapshot_download
+    monkeypatch.setattr(
+        "huggingface_hub.snapshot_download",
+        lambda name, **options: asked.append(options) or download(name, **options),
+    )
     path = huggingface.resolve("some/model")
+    template = "additional_chat_templates/tool_use.jinja"
+    del asked[0]["revision"]
+    names = ["config.json", template, "onnx/config.json", "old/model.safetensors", "train.py"]
+    assert list(filter_repo_objects(names, **asked[0])) == ["config.json", template]
     assert path == repo / "snapshots" / commit
     assert jax.tree.leaves(load(path))

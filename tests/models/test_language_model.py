@@ -18,7 +18,10 @@ from genenv_jax.players.build import make_benchmark
 from genenv_jax.trainers.warm_start import _encode_answer
 from tests import tiny
 
-POINTERS = "tokenizer.json tokenizer_config.json chat_template.jinja generation_config.json"
+POINTERS = (
+    "tokenizer.json tokenizer_config.json chat_template.jinja generation_config.json "
+    "additional_chat_templates/tool_use.jinja"
+)
 PAD, START, END = 301, 302, 303
 
 
@@ -183,6 +186,7 @@ def test_files_that_do_not_fit(directory, name, changes, message):
     if changes is None:
         (directory / name).unlink()
     elif changes == "pointer":
+        (directory / name).parent.mkdir(exist_ok=True)
         (directory / name).write_text("version https://git-lfs.github.com/spec/v1\noid sha256:0\n")
     elif isinstance(changes, int):  # the id of a token more, after a gap
         tokenizer = json.loads((directory / name).read_text())
@@ -197,10 +201,15 @@ def test_files_that_do_not_fit(directory, name, changes, message):
 def test_save_keeps_tokenizer_and_end_tokens(tmp_path, directory):
     edit(directory, "generation_config.json", temperature=0.7)
     (directory / "special_tokens_map.json").write_text('{"eos_token": "<|im_end|>"}')
+    template = "additional_chat_templates/tool_use.jinja"
+    (directory / template).parent.mkdir()
+    (directory / template).write_text("{{ tools }}" + tiny.CHAT_TEMPLATE)
+    (directory / "chat_template.jinja").write_text(tiny.CHAT_TEMPLATE)
     model = LanguageModel.load(directory)
     out = model.save(tmp_path / "out", model.load_params())
     # As they are: the installed transformers would write them as older versions cannot read them.
-    for name in ("tokenizer.json", "tokenizer_config.json", "special_tokens_map.json"):
+    own = "tokenizer.json", "tokenizer_config.json", "special_tokens_map.json", template
+    for name in own:
         assert (out / name).read_bytes() == (directory / name).read_bytes()
     again = LanguageModel.load(out)
     assert again.eos_ids == model.eos_ids

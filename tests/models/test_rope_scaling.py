@@ -5,7 +5,7 @@ import pytest
 
 from genenv_jax.models.config import TransformerConfig
 from genenv_jax.models.rope import rope_tables
-from genenv_jax.models.rope_scaling import inverse_frequencies
+from genenv_jax.models.rope_scaling import inverse_frequencies, spell_rope
 from tests import tiny
 from tests.models import torch_cases as cases
 from tests.models.torch_cases import HEADS, LLAMA3, ROPE_POSITIONS, SCALINGS, YARN
@@ -62,6 +62,30 @@ def test_both_spellings(name):
     assert TransformerConfig.from_huggingface(both) == old
     with pytest.raises(ValueError, match="rope_parameters and rope_scaling disagree: .*factor"):
         TransformerConfig.from_huggingface(both | {"rope_scaling": LLAMA3 | {"factor": 9.0}})
+
+
+@pytest.mark.parametrize("spelling", ["rope_scaling", "rope_parameters"])
+@pytest.mark.parametrize("name", ["", *SCALINGS])
+def test_what_is_saved_is_read_in_either_spelling(name, spelling):
+    """transformers 4 reads "rope_theta" and "rope_scaling" alone."""
+    rope, positions = SCALINGS[name] if name else ({"rope_type": "default"}, 512)
+    given = tiny.config_dict("llama", max_position_embeddings=positions)
+    del given["rope_theta"]
+    given |= {spelling: rope | {"rope_theta": 7e5}}
+    saved = given | spell_rope(given)
+    both = {"rope_theta", "rope_scaling", "rope_parameters"}
+    for left_out in (set(), {"rope_parameters"}, {"rope_theta", "rope_scaling"}):
+        assert both <= saved.keys() and "rope_theta" not in (saved["rope_scaling"] or {})
+        config = {key: value for key, value in saved.items() if key not in left_out}
+        assert TransformerConfig.from_huggingface(config) == TransformerConfig.from_huggingface(
+            given
+        )
+
+
+def test_a_length_is_saved_where_transformers_4_looks_for_it():
+    rope = {key: value for key, value in LLAMA3.items() if not key.startswith("original")}
+    given = tiny.config_dict("llama", rope_scaling=rope, original_max_position_embeddings=256)
+    assert spell_rope(given)["rope_scaling"]["original_max_position_embeddings"] == 256
 
 
 def test_length_at_the_top_level_goes_first(stored):

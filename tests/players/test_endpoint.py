@@ -176,11 +176,16 @@ def test_a_passing_failure_is_tried_again_and_a_lasting_one_is_named():
 
 def test_an_endpoint_that_is_not_one_is_refused(monkeypatch):
     for url, model, message in (
-        ("localhost:8000", "m", "expected a URL"),
+        ("localhost:8000", "m", "expected a base URL"),
+        ("http://user:s3cret@h/v1", "m", "no key in it"),
+        ("user:s3cret@h/v1", "m", "no key in it"),
+        ("http://h/v1?api_key=s3cret", "m", "no key in it"),
+        ("http://h/v1#s3cret", "m", "no key in it"),
         ("http://h/v1", "", "expected its name"),
     ):
-        with pytest.raises(EndpointError, match=message):
+        with pytest.raises(ValueError, match=message) as error:
             Endpoint(url, model)
+        assert "s3cret" not in str(error.value)
     monkeypatch.setitem(sys.modules, "openai", None)
     with pytest.raises(EndpointError, match=r"needs the openai package: pip install -e '\.\[endp"):
         Endpoint("http://127.0.0.1:9/v1", "m")
@@ -281,6 +286,25 @@ def test_two_temperatures_through_one_endpoint_and_a_conversation_that_is_refuse
             endpoint.complete(HELLO * 2)
     assert texts == ["0.5", "0.5", "1.0", "0.0", "1.0"] and len(requests) == 4
     assert str(error.value).isprintable()
+
+
+@pytest.mark.parametrize("status", [200, 401, 422])
+def test_a_key_that_a_server_repeats_is_kept_nowhere(tmp_path, monkeypatch, status):
+    monkeypatch.setenv("OPENAI_API_KEY", "sk-s3cret-s3cret")
+
+    def reply(request):
+        said = f"no such key: {request['key']}"
+        return said if status == 200 else (status, {"error": {"message": said}})
+
+    cache = tmp_path / "answers.jsonl"
+    with serve(reply) as (url, _):
+        endpoint = Endpoint(url, "m", cache=cache)
+        try:
+            found = endpoint.complete(HELLO).text
+        except EndpointError as error:
+            found = str(error)
+    assert "no such key: Bearer (the key)" in found
+    assert "s3cret" not in found + cache.read_text()
 
 
 def test_a_server_that_takes_the_limit_under_its_newer_name_only():

@@ -64,12 +64,13 @@ def test_an_export_is_uploaded_privately(exported, hub, capsys):
     assert upload[:2] == ("upload_folder", "me/model")
     options = upload[2]
     assert options["folder_path"] == exported and options["commit_message"] == "Upload of agent"
+    template = "additional_chat_templates/tool_use.jinja"
     sent = huggingface_hub.utils.filter_repo_objects(
-        [path.name for path in exported.iterdir()] + ["old/config.json"],
+        [path.name for path in exported.iterdir()] + ["old/config.json", template],
         allow_patterns=options["allow_patterns"],
         ignore_patterns=options["ignore_patterns"],
     )
-    assert sorted(sent) == ["README.md", "config.json", "model.safetensors"]
+    assert sorted(sent) == ["README.md", template, "config.json", "model.safetensors"]
 
 
 def test_public_is_asked_for(exported, hub, capsys):

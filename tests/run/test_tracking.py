@@ -149,7 +149,7 @@ def test_a_tracker_that_fails_is_left_out_with_one_line(tmp_path, monkeypatch, c
     assert [step for step, *_ in good.logged] == [0, 1, 2] and good.closed == 1
     (record,) = caplog.records
     assert record.getMessage() == (
-        "nothing more is sent to trackio: ConnectionError: no network  and no second line"
+        "nothing more is sent to trackio: ConnectionError: no network and no second line"
     )
     assert bad.closed == (where == "close")
     assert [step for step, *_ in bad.logged] == ([0, 1, 2] if where == "close" else [])
@@ -172,6 +172,21 @@ def test_a_signal_ends_the_run_after_all_were_given_the_step(tmp_path, monkeypat
 
 
 # -- TensorBoard ----------------------------------------------------------------------------------------
+
+
+def test_wandb_gets_no_code_unless_its_environment_says_so(tmp_path, monkeypatch):
+    given = {}
+    fake = types.SimpleNamespace(
+        run=0, Table=None, Settings=dict, init=lambda **how: given.update(how)
+    )
+    monkeypatch.setitem(sys.modules, "wandb", fake)
+    for name in ("WANDB_DISABLE_CODE", "WANDB_DISABLE_GIT"):
+        monkeypatch.delenv(name, raising=False)
+    tracking.WandB("genenv", "run-1", tmp_path, {})
+    assert given["settings"]["disable_code"] and given["settings"]["disable_git"]
+    monkeypatch.setenv("WANDB_DISABLE_GIT", "false")
+    tracking.WandB("genenv", "run-1", tmp_path, {})
+    assert given["settings"]["disable_code"] and "disable_git" not in given["settings"]
 
 
 def test_tensorboard_gets_the_scalars(tmp_path, monkeypatch):

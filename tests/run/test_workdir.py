@@ -6,7 +6,7 @@ import socket
 import pytest
 
 from genenv_jax.run.digests import of_file
-from genenv_jax.run.workdir import RunFiles, RunSettings, check_files, lock
+from genenv_jax.run.workdir import RunFiles, RunSettings, check_files, lock, set_aside
 from tests import tiny
 
 NAMES = ("tasks", "d_train", "d_env", "metrics")
@@ -30,6 +30,32 @@ def test_it_is_one_runs_and_swept(tmp_path):
             lock(workdir),
         ):
             pass
+
+
+@pytest.mark.parametrize("left", ["tasks.jsonl", "metrics.jsonl", "held_out", "agent"])
+def test_what_a_run_left_is_not_replaced_if_its_checkpoints_are_missing(tmp_path, left):
+    place = tmp_path / left
+    place.write_text('{"a": 1}\n') if place.suffix else place.mkdir()
+    message = rf"{tmp_path / 'checkpoints'} is missing, but there is {left} of a run"
+    with pytest.raises(ValueError, match=message):
+        RunSettings(tmp_path, {"seed": 1})
+    (tmp_path / "checkpoints").mkdir()
+    RunSettings(tmp_path, {"seed": 1})
+
+
+def test_records_without_a_checkpoint_are_set_aside(tmp_path, caplog):
+    """What comes before the first epoch is not: a run that is killed there begins anew."""
+    (tmp_path / "metrics.jsonl").write_text('{"step": 0}\n')
+    (tmp_path / "tasks.jsonl").touch()
+    set_aside(tmp_path)
+    assert {path.name for path in tmp_path.iterdir()} == {"metrics.jsonl", "tasks.jsonl"}
+    (tmp_path / "d_train.jsonl").write_text('{"a": 1}\n')
+    set_aside(tmp_path)
+    (aside,) = tmp_path.glob("before-*")
+    assert f"{tmp_path}: no checkpoint; what there was is in {aside} now" in caplog.text
+    assert (aside / "d_train.jsonl").read_text() == '{"a": 1}\n'
+    assert (aside / "metrics.jsonl").read_text() == '{"step": 0}\n'
+    assert {path.name for path in tmp_path.iterdir()} == {aside.name, "tasks.jsonl"}
 
 
 def test_its_files_are_compared_with_a_checkpoints(tmp_path):

@@ -27,6 +27,7 @@ from genenv_jax.benchmarks.options import check_choice, check_shares
 from genenv_jax.benchmarks.records import Published
 from genenv_jax.benchmarks.subsets import stable_position
 from genenv_jax.benchmarks.wording import letters, words
+from genenv_jax.keys import as_line
 
 CLOSED_BOOK, SEARCH = "closed_book", "search"
 # Words that say nothing about the relation that a question asks for.
@@ -183,7 +184,10 @@ class Bamboogle(Published):
         try:
             judged = {"judge": bool(self.judge(self.text(task), golds, scoring.extract(answer)))}
         except Exception as error:  # a network or a server can fail in any way
-            judged = {"judge": None, "judge_error": f"{type(error).__name__}: {error}"[:200]}
+            judged = {
+                "judge": None,
+                "judge_error": as_line(f"{type(error).__name__}: {error}")[:200],
+            }
         return dataclasses.replace(score, detail={**score.detail, **judged})
 
     def aggregate(self, results: Sequence[tuple[Task, Score]]) -> dict[str, float]:

@@ -42,6 +42,7 @@ from genenv_jax.benchmarks.places import place
 from genenv_jax.benchmarks.safe_parse import check_text
 from genenv_jax.benchmarks.tools import ToolBenchmark, as_python, meaning_of, tools_message
 from genenv_jax.benchmarks.wording import fold, letters, words
+from genenv_jax.keys import as_line
 
 _MAX_ANSWER = 8_192  # characters of an agent's answer that are read
 # The characters that distinguish tasks: letters, digits and arithmetic signs.
@@ -259,7 +260,7 @@ class Custom(ToolBenchmark):
             try:
                 same = self.judge(question.prompt, checkers.golds(question.answer), found)
             except Exception as error:  # a network or a server can fail in any way
-                detail = {"judge_error": f"{type(error).__name__}: {error}"[:200]}
+                detail = {"judge_error": as_line(f"{type(error).__name__}: {error}")[:200]}
                 return Score(0.0, False, False, ENVIRONMENT_ERROR, detail)
             reward = 1.0 if same else reward
         if not 0 <= reward <= 1:

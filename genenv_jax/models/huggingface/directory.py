@@ -30,6 +30,8 @@ _LFS = b"version https://git-lfs.github.com/"
 _WEIGHTS = (".safetensors", ".bin", ".pt", ".pth", ".gguf")
 # The files to fetch for a model on the hub.
 HUB_FILES = (*("*.json", "*.safetensors", "*.jinja", "merges.txt", "tokenizer.model", CARD),)
+# Of its folders, only templates: those in additional_chat_templates are the tokenizer's too.
+HUB_LEFT_OUT = tuple(f"*/{name}" for name in HUB_FILES if name != "*.jinja")
 
 
 def resolve(
@@ -38,8 +40,9 @@ def resolve(
     """The local directory of a model: the argument itself, or a download from the Hugging Face hub.
 
     Fetches only the configuration, tokenizer, safetensors files (with `weights`) and the card, all from the
-    repository's top level.  A name that starts with / . or ~, or has several /, is a directory and never sent
-    to the hub.  Raises FileNotFoundError, naming what was tried, if neither exists or the hub is unreachable.
+    repository's top level but for templates.  A name that starts with / . or ~, or has several /, is a
+    directory and never sent to the hub.
+    Raises FileNotFoundError, naming what was tried, if neither exists or the hub is unreachable.
     """
     name = os.fspath(path_or_hub_id)
     path = pathlib.Path(name).expanduser()
@@ -60,7 +63,7 @@ def resolve(
                 name,
                 revision=revision,
                 allow_patterns=[x for x in HUB_FILES if weights or x != "*.safetensors"],
-                ignore_patterns=["*/*"],
+                ignore_patterns=list(HUB_LEFT_OUT),
             )
         )
     except huggingface_hub.errors.LocalEntryNotFoundError as error:
@@ -129,6 +132,12 @@ def read_generation_config(path: str | os.PathLike) -> dict[str, Any]:
     return read_json(file) if file.is_file() else {}
 
 
+def tokenizer_files(path: pathlib.Path) -> list[pathlib.Path]:
+    """The files of a model directory that decide how text becomes tokens, templates included."""
+    more = sorted(path.glob("additional_chat_templates/*.jinja"))
+    return [file for name in TOKENIZER_FILES if (file := path / name).is_file()] + more
+
+
 def weight_files(path: pathlib.Path) -> dict[pathlib.Path, set[str] | None]:
     """The safetensors files of a model, each with the keys listed in its index (None: no index)."""
     if (path / WEIGHTS).is_file():
@@ -159,14 +168,14 @@ def some_of(names: Iterable[str]) -> str:
 
 
 def fingerprint(path: str | os.PathLike) -> str:
-    """SHA-256 (hex) of a model directory: config.json, tokenizer.json if present, and weights.
+    """SHA-256 (hex) of a model directory: its configurations, tokenizer and templates, and weights.
 
     Files are read in pieces.  Their names and sizes count; the directory's name does not.
     Raises FileNotFoundError if the configuration or the weights are missing.
     """
     path = pathlib.Path(path)
     read_config(path)
-    files = [path / "config.json", path / TOKENIZER, *weight_files(path)]
+    files = [path / "config.json", path / GENERATION, *tokenizer_files(path), *weight_files(path)]
     digest = hashlib.sha256()
     for file in files:
         if not file.is_file():

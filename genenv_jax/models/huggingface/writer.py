@@ -24,12 +24,13 @@ from genenv_jax.models.huggingface.directory import (
     GENERATION,
     INDEX,
     TOKENIZER,
-    TOKENIZER_FILES,
     WEIGHTS,
+    tokenizer_files,
 )
 from genenv_jax.models.huggingface.layouts import LAYOUTS, flat_shapes
 from genenv_jax.models.huggingface.tensors import all_finite
 from genenv_jax.models.lora import LoraConfig, merge_kernel, split
+from genenv_jax.models.rope_scaling import spell_rope
 from genenv_jax.typing import Array, Params
 
 
@@ -103,7 +104,7 @@ def save_model(
     # Published configurations have their authors' path in _name_or_path.
     described = {k: v for k, v in hf_config.items() if k not in ("dtype", "_name_or_path")}
     # transformers before 4.56 knows only the old name; later versions read both.
-    described["torch_dtype"] = dtype.name
+    described |= {"torch_dtype": dtype.name} | spell_rope(hf_config)
 
     writer = jax.process_index() == 0
     with atomic_directory(path) if writer else contextlib.nullcontext() as folder:
@@ -116,9 +117,10 @@ def save_model(
                 else:
                     _write_json(folder / name, note)
             if isinstance(tokenizer, pathlib.Path):
-                for name in TOKENIZER_FILES:
-                    if name == TOKENIZER or (tokenizer / name).is_file():
-                        shutil.copyfile(tokenizer / name, folder / name)
+                for file in (tokenizer / TOKENIZER, *tokenizer_files(tokenizer)):
+                    target = folder / file.relative_to(tokenizer)
+                    target.parent.mkdir(exist_ok=True)
+                    shutil.copyfile(file, target)
             elif tokenizer is not None:
                 tokenizer.save_pretrained(folder)
         _save_weights(folder, flat, adapters, config, dtype, max_shard_bytes)

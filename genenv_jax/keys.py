@@ -1,0 +1,43 @@
+"""Keys come from the environment; addresses hold none, and nothing that is shown or kept does."""
+
+from __future__ import annotations
+
+import os
+import re
+import urllib.parse
+
+from genenv_jax.report.untrusted import visible
+
+SHORTEST = 8  # characters of a key: what is shorter may be a word of any text
+_NAMES = re.compile(r"(KEY|TOKEN|SECRET|PASSWORD)$")  # of variables that hold one
+# Where an address may hold one: before its host (a bucket has none), and in its query or fragment.
+_USER = re.compile(r"((?<!gs)://)[^\s'\"]*@")
+_QUERY = re.compile(r"(://[^\s'\"?#]*[?#])[^\s'\"]+")
+
+
+def check_url(url: str, name: str) -> None:
+    """Raises ValueError, naming `name` and never the URL, if it is no server's base URL or may hold a key."""
+    try:
+        parts = urllib.parse.urlsplit(url)
+        fits = parts.scheme in ("http", "https") and parts.hostname and (parts.port or 1) > 0
+    except ValueError:  # malformed port or address
+        fits = False
+    more = fits and ("@" in parts.netloc or parts.query or parts.fragment)
+    if not fits or more or not url.isprintable() or " " in url:
+        raise ValueError(
+            f"{name}: expected a base URL such as http://localhost:8000/v1, and no key in it: that is read "
+            "from $OPENAI_API_KEY"
+        )
+
+
+def without_keys(text: str) -> str:
+    """Text without the values of the environment's keys, and without what an address may hold of them."""
+    for name, value in os.environ.items():
+        if len(value) >= SHORTEST and value in text and _NAMES.search(name):
+            text = text.replace(value, f"(${name})")
+    return _QUERY.sub(r"\1***", _USER.sub(r"\1***@", text))
+
+
+def as_line(text: object) -> str:
+    """Text of an error as one line, without keys, control characters spelled out."""
+    return " ".join(visible(without_keys(str(text))).split())
