@@ -115,7 +115,8 @@ def lock(workdir: pathlib.Path) -> Iterator[None]:
     with contextlib.ExitStack() as stack:
         if processes.is_writer():
             stack.enter_context(owned(workdir / "run.lock", f"--workdir={workdir}"))
-            remove_stale(workdir)
+            for directory in (workdir, workdir / "held_out"):
+                remove_stale(directory)
             stack.enter_context(Store(workdir).owned())
         processes.barrier("workdir is held")
         Store(workdir).fetch()

@@ -17,13 +17,13 @@ def test_it_is_one_runs_and_swept(tmp_path):
     with lock(workdir):
         pass
     assert not list(workdir.iterdir())
-    left = [
-        workdir / f".{name}.{socket.gethostname()}.{2**22 + 1}.tmp" for name in ("agent", "c.json")
-    ]
-    left[0].mkdir()
-    left[1].touch()
+    held_out, ending = workdir / "held_out", f"{socket.gethostname()}.{2**22 + 1}.tmp"
+    held_out.mkdir()
+    (workdir / f".agent.{ending}").mkdir()
+    (workdir / f".c.json.{ending}").touch()
+    (held_out / f".before.jsonl.{ending}").touch()
     with lock(workdir):
-        assert [path.name for path in workdir.iterdir()] == ["run.lock"]
+        assert sorted(path.name for path in workdir.rglob("*")) == ["held_out", "run.lock"]
         assert json.loads((workdir / "run.lock").read_text())["host"] == socket.gethostname()
         with (
             pytest.raises(ValueError, match=f"--workdir={workdir} is in use by process"),
