@@ -219,7 +219,7 @@ def test_a_wrong_type(key, value, expected):
         ({"url": "http://ho st/v1"}, "expected a base URL such as"),
         ({"url": "http://user:key@host/v1"}, "expected no key in it"),
         ({"model": ""}, "expected both, or neither"),
-        ({"temperature": 0.0}, "tasks.teacher.temperature = 0.0: expected between 0.01"),
+        ({"max_tokens": 0}, "tasks.teacher.max_tokens = 0: expected at least 1"),
         ({"per_seed": 2.0}, "tasks.teacher.per_seed = 2.0: expected one of them"),
     ],
 )
