@@ -1,7 +1,7 @@
 """Algorithm 1 of arXiv 2512.19682: trains the agent and its simulator against each other.
 
-All random numbers come from streams keyed by (seed, name, epoch), and everything else that an epoch depends
-on is in the previous epoch's checkpoint, so a resumed run repeats an interrupted one exactly.
+All random numbers come from streams keyed by (seed, name, epoch), and everything else that an epoch, or the
+rest of one, depends on is in the checkpoint before it, so a resumed run repeats an interrupted one exactly.
 
 For the same reason a run can have several processes.  Each executes all of this on the same data and makes
 the same decisions, its devices hold their shards of the arrays, and every process fetches all samples.  Only
@@ -137,7 +137,7 @@ class Coevolution:
         with self.scorer, session.running(), self.host.activate():
             if self.config.compile_ahead and not session.ended:
                 self.warm_up()
-            if session.finished == 0:
+            if session.finished == 0 and not session.begun:
                 session.log(self.held_out.evaluate(0))
             for epoch in session.epochs():
                 self.epoch(epoch)
@@ -149,8 +149,13 @@ class Coevolution:
     def epoch(self, epoch: int) -> None:
         """One epoch of Algorithm 1; `epoch` counts from 0."""
         # 1. Generation: n variations of each seed, conditioned on the agent's success so far.
-        batch = self.source.tasks(epoch)
-        self.held_out.reroll(epoch, batch.accepted)
+        session = self.session
+        if session.begun:
+            batch = self.source.resume(epoch, session.begun["tasks"])
+        else:
+            batch = self.source.tasks(epoch)
+            self.held_out.reroll(epoch, batch.accepted)
+        session.within["tasks"] = batch.state
 
         # 1. Interaction and 2. GRPO, one batch of tasks at a time, so that updates stay on-policy.
         items = self.mixture.draw(epoch, batch)
@@ -167,17 +172,16 @@ class Coevolution:
             batch.generations, self.benchmark, curriculum.alpha, curriculum.k_min
         )
         metrics |= interaction.metrics | update | self.held_out.after(epoch)
-        spent = {"rollouts/total": self.session.rollouts, "tokens/total": self.session.tokens}
-        self.session.finish(epoch, metrics | spent)
+        spent = {"rollouts/total": session.rollouts, "tokens/total": session.tokens}
+        session.finish(epoch, metrics | spent)
 
     def aggregate(
         self, epoch: int, batch: TaskBatch, items: Sequence[Item], interaction: Interaction
     ) -> None:
-        """Writes the epoch's generations, D_train, D_env and samples; updates source and mixture."""
+        """Writes the epoch's generations, D_env and samples; updates source and mixture."""
         session, files, traces = self.session, self.session.files, interaction.traces
         records = [g.record(epoch + 1, self.benchmark) for g in batch.generations]
         files.tasks.append(records)
-        files.d_train.append(traces)
         files.d_env.append(self.source.d_env(epoch, batch))
         tasks = {item.task.id: item.task for item in items}
         session.sample("generations", records, generation_row)

@@ -56,12 +56,15 @@ def ending(*which: int) -> Iterator[None]:
 
 
 @contextlib.contextmanager
-def held() -> Iterator[None]:
-    """Defers both signals until the block has ended, even by an exception; then delivers the first."""
+def held(*which: int) -> Iterator[list[int]]:
+    """Defers both signals, or `which`, until the block has ended, even by an exception.
+
+    Yields those that have come so far; the first is delivered then.
+    """
     came: list[int] = []
     try:
-        with _handled(BOTH, lambda signum, _: came.append(signum)):
-            yield
+        with _handled(which or BOTH, lambda signum, _: came.append(signum)):
+            yield came
     finally:
         if came:
             signal.raise_signal(came[0])

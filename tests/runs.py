@@ -12,6 +12,8 @@ import numpy as np
 from genenv_jax.coevolve import Coevolution
 from genenv_jax.config import default_config, validate
 from genenv_jax.players import learner, optimizer, player
+from genenv_jax.run.timing import Compilations
+from genenv_jax.sampling.engine import Engine
 from genenv_jax.trainers import warm_start
 
 FILES = ("metrics.jsonl", "tasks.jsonl", "d_train.jsonl", "d_env.jsonl")
@@ -89,6 +91,34 @@ def forget_steps():
     """The next run within `shared_steps` has update steps of its own."""
     for name in STEPS:
         getattr(learner, name).cache_clear()
+
+
+class Compiled:
+    """Programs that each epoch compiles, or has compiled and loads; and the prompt widths it samples."""
+
+    def __init__(self, patch):
+        forget_steps()
+        self.programs, self.widths = [], []
+        epoch, sample = Coevolution.epoch, Engine.__call__
+
+        def counting(experiment, number):
+            counter = Compilations()
+            self.widths.append(set())
+            try:
+                epoch(experiment, number)
+            finally:
+                counter.close()
+            self.programs.append(sum(counter.lap()))
+
+        def noting(engine, params, prompts, *arguments, **options):
+            if self.widths:
+                self.widths[-1] |= {
+                    next(b for b in engine.prompt_buckets if len(p) <= b) for p in prompts
+                }
+            return sample(engine, params, prompts, *arguments, **options)
+
+        patch.setattr(Coevolution, "epoch", counting)
+        patch.setattr(Engine, "__call__", noting)
 
 
 # Of runs of `tests.toy.Talking`.

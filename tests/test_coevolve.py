@@ -23,14 +23,13 @@ from genenv_jax.evaluate.held_out import HeldOut
 from genenv_jax.models import huggingface, lora
 from genenv_jax.run import tracking
 from genenv_jax.run.session import Session
-from genenv_jax.run.timing import Compilations
 from genenv_jax.sampling.engine import Engine
 from genenv_jax.trainers import divergence
 from genenv_jax.trainers.simulator import Regression
 from tests import tiny, toy
 from tests.models import adapters
 from tests.run.fake_trackers import Failing, FakeTracker, install
-from tests.runs import contents, forget_steps, lines, params, run, same, toy_config
+from tests.runs import Compiled, contents, forget_steps, lines, params, run, same, toy_config
 from tests.toy import Toy
 from tests.transfers import ExplicitTransfers
 
@@ -366,34 +365,6 @@ def test_a_frozen_simulator_stays_bit_identical(cache, tmp_path):
     start = jax.device_get(frozen.agent.reference.params)
     assert same(params(frozen, "simulator"), start)
     assert not same(params(frozen, "agent"), start)
-
-
-class Compiled:
-    """Programs that each epoch compiles, or has compiled and loads; and the prompt widths it samples."""
-
-    def __init__(self, patch):
-        forget_steps()
-        self.programs, self.widths = [], []
-        epoch, sample = Coevolution.epoch, Engine.__call__
-
-        def counting(experiment, number):
-            counter = Compilations()
-            self.widths.append(set())
-            try:
-                epoch(experiment, number)
-            finally:
-                counter.close()
-            self.programs.append(sum(counter.lap()))
-
-        def noting(engine, params, prompts, *arguments, **options):
-            if self.widths:
-                self.widths[-1] |= {
-                    next(b for b in engine.prompt_buckets if len(p) <= b) for p in prompts
-                }
-            return sample(engine, params, prompts, *arguments, **options)
-
-        patch.setattr(Coevolution, "epoch", counting)
-        patch.setattr(Engine, "__call__", noting)
 
 
 def start(cache, workdir, overrides=None):

@@ -221,7 +221,7 @@ def test_a_wrong_type(key, value, expected):
         ({"url": "http://user:s3"}, "and no key in it"),
         ({"url": "//user:s3@host"}, "and no key in it"),
         ({"model": ""}, "expected both, or neither"),
-        ({"temperature": 0.0}, "tasks.teacher.temperature = 0.0: expected between 0.01"),
+        ({"max_tokens": 0}, "tasks.teacher.max_tokens = 0: expected at least 1"),
         ({"per_seed": 2.0}, "tasks.teacher.per_seed = 2.0: expected one of them"),
     ],
 )

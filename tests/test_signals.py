@@ -51,6 +51,16 @@ def test_it_waits_until_what_must_not_be_cut_is_done(interruptible):
         raise KeyError  # also where it fails
 
 
+def test_the_block_hears_of_what_it_defers_and_the_other_signal_ends_it(interruptible):
+    with pytest.raises(SystemExit) as ended, ending(*BOTH), held(signal.SIGTERM) as came:
+        signal.raise_signal(signal.SIGTERM)
+        assert came == [signal.SIGTERM]
+    assert ended.value.code == 143
+    with pytest.raises(SystemExit) as ended, ending(*BOTH), held(signal.SIGTERM):
+        signal.raise_signal(signal.SIGINT)
+    assert ended.value.code == 130
+
+
 def test_handlers_are_put_back_and_what_is_ignored_stays_ignored():
     before = [signal.getsignal(signum) for signum in BOTH]
     with ending(*BOTH), held():

@@ -2,6 +2,8 @@
 
     python -m bench.kill --config=tests/run_toy.py --kills=200 --signals=25 --minutes=120 --seed=0
     python -m bench.kill --config=tests/run_toy.py --kills=0 --signals=2 --config.lora.rank=4
+    python -m bench.kill --config=tests/run_toy.py --epochs=2 --config.checkpoint.minutes=1e-9 \\
+        --config.agent.batch_size=4 --config.agent.minibatch_size=4     # checkpoints after every batch
 
 A short run is made to its end.  The same run is then struck in every phase (--kills SIGKILLs over all phases;
 --signals SIGTERMs and as many SIGINTs in each), started again after each strike, and compared byte for byte

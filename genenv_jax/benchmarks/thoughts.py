@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from genenv_jax.benchmarks.task import UNFINISHED_THOUGHT, Rejection
@@ -41,11 +41,20 @@ def after_thoughts(text: Any) -> Any:
 
 def lengths(texts: Sequence[str]) -> dict[str, float]:
     """Mean lengths of thoughts and of answers in characters; {} if nothing is a thought."""
+    return mean_lengths(totals(texts))
+
+
+def totals(texts: Sequence[str]) -> dict[str, int]:
+    """The number of texts, and of characters of their thoughts and of their answers; can be added up."""
     answers = sum(len(said) for text in texts if isinstance(said := after_thoughts(text), str))
     thoughts = sum(map(len, texts)) - answers
-    if not thoughts:
+    return {"texts": len(texts), "thought_chars": thoughts, "answer_chars": answers}
+
+
+def mean_lengths(total: Mapping[str, int]) -> dict[str, float]:
+    """`lengths` from `totals`."""
+    if not total["thought_chars"]:
         return {}
     return {
-        "thought_chars_mean": thoughts / len(texts),
-        "answer_chars_mean": answers / len(texts),
+        f"{name}_mean": total[name] / total["texts"] for name in ("thought_chars", "answer_chars")
     }

@@ -5,6 +5,7 @@ Each checkpoint contains digests of its files, which are checked before it is re
 A checkpoint is saved at the end of an epoch.  It holds both players' train states and, as JSON, the finished
 epochs, the curriculum, the settings, the number of rollouts, and the length and digest of every append-only
 file.  PRNG keys are not state: they derive from (seed, epoch, phase), so a repeated epoch draws the same.
+One within an epoch, in a directory of its own, also has what the epoch has gathered that is in no such file.
 
 In a multi-process run the directory is shared, every process writes and reads the shards on its devices, and
 all processes call all methods.  The directory may lie in Cloud Storage (`run.remote`): there Orbax writes
@@ -13,8 +14,10 @@ under the final name, and the file that it writes last marks a checkpoint as com
 
 from __future__ import annotations
 
+import base64
 import contextlib
 import dataclasses
+import io
 import json
 import logging as python_logging
 import os
@@ -46,11 +49,14 @@ class CheckpointConfig(Settings):
 
     Attributes:
       every: epochs between two checkpoints.
-      keep: newest checkpoints to keep.
+      keep: newest checkpoints of this kind to keep.
+      minutes: after so many since the last checkpoint, one is also written within an epoch, after the agent's
+        next batch, in place of the one before it; 0: never.
     """
 
     every: int = within(1, 1)
     keep: int = within(2, 1)
+    minutes: float = within(0.0, 0)
 
 
 class Checkpoints:
@@ -61,9 +67,10 @@ class Checkpoints:
     Args:
       directory: absolute path; made if missing.  Leftovers of a killed save are removed.
       keep: newest checkpoints to keep.
+      parts: for checkpoints within epochs, a number that `done` in `save` stays below.
     """
 
-    def __init__(self, directory: str | os.PathLike, keep: int):
+    def __init__(self, directory: str | os.PathLike, keep: int, parts: int = 1):
         _say_errors_once()
         self._directory = epath.Path(directory)
         if processes.is_writer():  # remove leftovers of a killed save
@@ -76,17 +83,20 @@ class Checkpoints:
         )
         options = ocp.CheckpointManagerOptions(max_to_keep=keep, create=True, async_options=sealing)
         self._manager = ocp.CheckpointManager(self._directory, options=options)
-        self._saving, self._keep = -1, keep
+        self._saving, self._keep, self._parts = -1, keep, parts
         if processes.is_writer():
             remove_stale(pathlib.Path(directory))  # only this host's
 
     @held()
-    def save(self, epoch: int, states: Mapping[str, Any], host: Mapping[str, Any]) -> None:
+    def save(
+        self, epoch: int, states: Mapping[str, Any], host: Mapping[str, Any], done: int = 0
+    ) -> None:
         """Saves asynchronously after `epoch` finished epochs.
 
         Args:
           states: pytrees of arrays by name.
           host: plain JSON values.
+          done: how much of the next epoch is done.
         Raises:
           FloatingPointError: a state holds NaN or infinity; nothing is saved.
           OSError: this checkpoint or the previous one could not be written.
@@ -102,8 +112,8 @@ class Checkpoints:
         with self._named():
             self._manager.wait_until_finished()
             self._probe()
-            self._saving = epoch
-            self._manager.save(epoch, args=args)
+            self._saving = epoch * self._parts + done
+            self._manager.save(self._saving, args=args)
 
     def _probe(self) -> None:
         """Raises OSError if the directory is not writable; Orbax's threads would hang past the run's end."""
@@ -120,6 +130,24 @@ class Checkpoints:
         )
         digests.seal(partial, without=["_CHECKPOINT_METADATA"])  # Orbax adds its end time later
 
+    def newest(self) -> int:
+        """The finished epochs of the newest checkpoint, -1 without one; the same in all processes."""
+        steps = [step // self._parts for step in self._manager.all_steps()]
+        return int(processes.agree("newest checkpoint", str(max(steps, default=-1))))
+
+    @held()
+    def wait(self) -> None:
+        """Waits until every save is on disk; raises what `save` does."""
+        with self._named():
+            self._manager.wait_until_finished()
+
+    @held()
+    def clear(self) -> None:
+        """Removes all checkpoints."""
+        self.wait()
+        for step in self._manager.all_steps():
+            self._manager.delete(step)
+
     @held()
     def restore(
         self, states: Mapping[str, Any], fits: Callable[[Mapping[str, Any]], None] | None = None
@@ -134,7 +162,7 @@ class Checkpoints:
           (states by name, host values).  A checkpoint that is damaged or does not fit is reported, and the
           previous one is tried.
         Raises:
-          ValueError: there are checkpoints, but none can be restored.
+          ValueError: there are checkpoints, but none can be restored; not for those within epochs.
         """
         abstract = jax.tree.map(ocp.utils.to_shape_dtype_struct, dict(states))
         items = {name: ocp.args.StandardRestore(state) for name, state in abstract.items()}
@@ -163,7 +191,7 @@ class Checkpoints:
             for other in [s for s in steps if s > step] + older[self._keep :]:
                 self._manager.delete(other)
             return {name: found[name] for name in items}, found["host"]
-        if steps:
+        if steps and self._parts == 1:
             raise ValueError(
                 f"none of the checkpoints {steps} in {self._directory} can be taken, the oldest one since: "
                 f"{reason}; expected one that is whole and fits this configuration and its workdir (remove "
@@ -232,6 +260,19 @@ def _not_of_orbax(record: Any) -> bool:
 
 def _not_of_its_tasks(record: Any) -> bool:
     return "orbax" not in record.getMessage()
+
+
+def pack_arrays(arrays: Mapping[str, np.ndarray]) -> str:
+    """Arrays as text, for a checkpoint's host values."""
+    file = io.BytesIO()
+    np.savez_compressed(file, **arrays)
+    return base64.b64encode(file.getvalue()).decode()
+
+
+def unpack_arrays(text: str) -> dict[str, np.ndarray]:
+    """Inverse of `pack_arrays`."""
+    with np.load(io.BytesIO(base64.b64decode(text))) as arrays:
+        return dict(arrays)
 
 
 def newest_host(directory: str | os.PathLike) -> dict[str, Any] | None:

@@ -86,10 +86,13 @@ class EpochMeans:
     The mean over unequal mini-batches weights elements equally, not mini-batches, so each name has a
     `clu.metrics.Average`, a (total, count) pair.  Values stay on the device until `compute` fetches all
     of them at once: an update neither waits for its step to finish nor adds programs.
+
+    Attributes:
+      updates: (values, weight) of each so far.
     """
 
     def __init__(self) -> None:
-        self._updates: list[tuple[dict[str, Any], Any]] = []
+        self.updates: list[tuple[dict[str, Any], Any]] = []
 
     def update(self, values: Mapping[str, Any], weight: Any = 1.0) -> None:
         """Adds one update's means.
@@ -99,7 +102,7 @@ class EpochMeans:
           weight: scalar, the number of elements (tokens, samples) averaged.  Values of weight 0 are
             ignored, NaN included, since a mean over no elements is meaningless.
         """
-        self._updates.append((dict(values), weight))
+        self.updates.append((dict(values), weight))
 
     def compute(self) -> dict[str, float]:
         """Waits for the device and returns name to mean; NaN if all weights were 0."""
@@ -107,7 +110,7 @@ class EpochMeans:
         from clu import metrics as clu_metrics
 
         averages: dict[str, Any] = {}
-        for values, weight in jax.device_get(self._updates):
+        for values, weight in jax.device_get(self.updates):
             count = np.float32(weight)
             for name, value in values.items():
                 total = np.float32(value) * count if count > 0 else np.float32(0)

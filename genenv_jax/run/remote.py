@@ -55,8 +55,9 @@ from genenv_jax.user_cache import user_cache
 _BEAT, _DEAD = 30.0, 180.0  # seconds
 _MARK = ".store"  # file in a mirror with the URL that it mirrors
 _FETCHED = ("", "held_out/")  # folders whose files a resume or a report reads
+CHECKPOINTS = "checkpoints", "within_epoch"  # at the ends of epochs, and the newest within one
 _OWN = (
-    "checkpoints",
+    *CHECKPOINTS,
     "xla_cache",
     "run.lock",
 )  # not pushed: already in the bucket, or local to this machine

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import pathlib
 import signal
+import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, Protocol, TypeVar
 
@@ -20,17 +21,19 @@ from genenv_jax.run.digests import Growing
 from genenv_jax.run.jsonl import iter_jsonl
 from genenv_jax.run.metrics import cells
 from genenv_jax.run.progress import Phase, Progress
-from genenv_jax.run.remote import Store, shared
+from genenv_jax.run.remote import CHECKPOINTS, Store, shared
 from genenv_jax.run.samples import spread
 from genenv_jax.run.streams import Stream
 from genenv_jax.run.timing import RunClock
 from genenv_jax.run.tracking import Trackers
 from genenv_jax.run.workdir import RunFiles, check_files, set_aside
 from genenv_jax.sampling.engine import Engine
-from genenv_jax.signals import ending, held
+from genenv_jax.signals import end, ending, held
 from genenv_jax.typing import PRNGKey
 
 T = TypeVar("T")
+
+_MOST = 10**6  # tasks of an epoch, at most
 
 
 class Stateful(Protocol):
@@ -86,6 +89,9 @@ class Session:
         for forward and backward.  Held-out tasks, what is made before the first epoch, and padding do not
         count.
       files: the run's records, after `open`.
+      begun: what the parts of an epoch had stored in the checkpoint within it from which the run goes on, by
+        name; else empty.
+      within: functions by which the parts of the current epoch store their state in such a checkpoint.
     """
 
     files: RunFiles
@@ -107,6 +113,9 @@ class Session:
         self._trained: dict[str, Trained] = {}
         self._engines: Sequence[Engine] = ()
         self._tables: dict[str, list[dict[str, Any]]] = {}
+        self.begun: Mapping[str, Any] = {}
+        self.within: dict[str, Callable[[], Any]] = {}
+        self._saved = time.monotonic()
         self._progress = Progress(0, silent=not processes.is_writer())
         self._stack = contextlib.ExitStack()
         self._clock = self._stack.enter_context(RunClock())
@@ -136,9 +145,14 @@ class Session:
         self._trackers = trackers
         self._stack.callback(self._push_what_is_left)
         self._stack.callback(trackers.close)  # runs second to last, as it may wait for a network
-        directory = shared(self.workdir) / "checkpoints"
-        self._checkpoints = Checkpoints(directory, self._checkpoint.keep)
+        whole, parts = (shared(self.workdir) / name for name in CHECKPOINTS)
+        self._checkpoints = Checkpoints(whole, self._checkpoint.keep)
         self._stack.callback(self._checkpoints.close)
+        self._partial: Checkpoints | None = None
+        there = processes.agree("a checkpoint within an epoch", str(parts.exists()))
+        if self._checkpoint.minutes or there == "True":
+            self._partial = Checkpoints(parts, 1, _MOST)
+            self._stack.callback(self._partial.close)
         for part in self._trained.values():
             # Committed to their devices like restored arrays, so that both use the same programs.
             part.state = jax.tree.map(_committed, part.state)
@@ -148,9 +162,14 @@ class Session:
             digests.clear()  # those of the checkpoint tried before
             digests.update(check_files(self.workdir, host))
 
-        found = self._checkpoints.restore(
-            {name: part.state for name, part in self._trained.items()}, fits
-        )
+        states, found = {name: part.state for name, part in self._trained.items()}, None
+        # One of an epoch that was finished later is of no use.
+        if self._partial and self._partial.newest() >= self._checkpoints.newest():
+            found = self._partial.restore(states, fits)
+        if not found:
+            found = self._checkpoints.restore(states, fits)
+            if self._partial:
+                self._partial.clear()
         if not found and processes.is_writer():
             set_aside(self.workdir)
         offsets = found[1]["offsets"] if found else {}
@@ -166,7 +185,9 @@ class Session:
         tasks = _AcceptedTasks(self.files.tasks.path, host["offsets"]["tasks"])
         for name, part in self._parts.items():
             part.restore(host["parts"][name], tasks)
-        logging.info("continuing after epoch %d", self.finished)
+        self.begun = host.get("within", {})
+        where = ", within the next one" if self.begun else ""
+        logging.info("continuing after epoch %d%s", self.finished, where)
 
     def reached(self, host: Mapping[str, Any]) -> None:
         """Sets the run's progress from a checkpoint's host values."""
@@ -177,15 +198,15 @@ class Session:
 
     @property
     def ended(self) -> bool:
-        """Whether all epochs, rollouts or tokens are done."""
-        return self.is_last(self.finished - 1)
+        """Whether all epochs, rollouts or tokens are done; an epoch that has begun is finished first."""
+        return not self.begun and self.is_last(self.finished - 1)
 
     @contextlib.contextmanager
     def running(self) -> Iterator[None]:
         """The context of a run: its display, its clock and its cleanup.
 
         SIGTERM ends the run with exit code 143 as soon as pending checkpoints are on disk; a resumed run
-        repeats the interrupted epoch.
+        repeats the interrupted epoch from its last checkpoint on.
         """
         self._clock = clock = self._stack.enter_context(RunClock(self._engines, self.rollouts))
         silent = not processes.is_writer()
@@ -193,6 +214,9 @@ class Session:
         with ending(signal.SIGTERM), self._stack:
             yield
             self._push()
+            if self._partial:
+                self._checkpoints.wait()
+                self._partial.clear()
             processes.barrier("the run is finished")
 
     def epochs(self) -> Iterator[int]:
@@ -212,10 +236,34 @@ class Session:
     def finish(self, epoch: int, metrics: Mapping[str, float]) -> None:
         """Ends an epoch: writes its lines, and a checkpoint if one is due."""
         self.finished = epoch + 1
+        self.begun, self.within = {}, {}
         self.log(metrics)
         if self.ended or self.finished % self._checkpoint.every == 0:
             with self.measure("checkpoint"), held():
                 self.save()
+
+    @contextlib.contextmanager
+    def batch(self, done: int) -> Iterator[None]:
+        """The context of one of the agent's batches, after which a checkpoint is written if one is due.
+
+        It is also written if SIGTERM comes within the block; the run ends then.  Time and signals decide when
+        there is one, and no more.  Without `checkpoint.minutes` this does nothing.
+
+        done: tasks of the epoch that have been attempted at the block's end.
+        """
+        if not self._checkpoint.minutes:
+            yield
+            return
+        with held(signal.SIGTERM) as came:
+            yield
+            due = time.monotonic() - self._saved >= 60 * self._checkpoint.minutes
+            said = processes.gather("within the epoch", "ends" if came else "due" if due else "")
+            if said[0] == "due" or "ends" in said:
+                with self.measure("checkpoint"), held():
+                    self.save(done)
+            if "ends" in said:  # together, since all write the checkpoint
+                self._partial.wait()
+                end(signal.SIGTERM)
 
     def log(self, metrics: Mapping[str, float]) -> None:
         """Writes the finished epoch's lines to metrics.jsonl and timing.jsonl, and shows them."""
@@ -234,10 +282,16 @@ class Session:
         if rows := [row(record) for record in spread(records, self._trackers.samples)]:
             self._tables[f"samples/{table}"] = rows
 
-    def save(self) -> None:
-        """Saves a checkpoint asynchronously, after pushing the records that it refers to."""
+    def save(self, done: int = 0) -> None:
+        """Saves a checkpoint asynchronously, after pushing the records that it refers to.
+
+        done: if it lies within an epoch, tasks of the epoch that have been attempted.
+        """
         self._push()
-        self._checkpoints.save(
+        within = {"within": {name: state() for name, state in self.within.items()}} if done else {}
+        if self._partial:  # one at a time
+            (self._checkpoints if done else self._partial).wait()
+        (self._partial if done else self._checkpoints).save(
             self.finished,
             {name: part.state for name, part in self._trained.items()},
             {
@@ -247,8 +301,11 @@ class Session:
                 "parts": {name: part.state() for name, part in self._parts.items()},
                 "offsets": self.files.offsets(),
                 "digests": self.files.digests(),
+                **within,
             },
+            done,
         )
+        self._saved = time.monotonic()
 
     def _push(self) -> None:
         if processes.is_writer():

@@ -116,7 +116,8 @@ def lock(workdir: pathlib.Path) -> Iterator[None]:
     with contextlib.ExitStack() as stack:
         if processes.is_writer():
             stack.enter_context(owned(workdir / "run.lock", f"--workdir={workdir}"))
-            remove_stale(workdir)
+            for directory in (workdir, workdir / "held_out"):
+                remove_stale(directory)
             stack.enter_context(Store(workdir).owned())
         processes.barrier("workdir is held")
         Store(workdir).fetch()
@@ -254,7 +255,7 @@ def set_aside(workdir: pathlib.Path) -> None:
     take its records with it.
     """
     written = _written(workdir)
-    if not {path.stem for path in written} & {"tasks", "d_train", "d_env"}:
+    if not {path.stem for path in written} & {"tasks", "d_env"}:
         return
     aside = workdir / f"before-{secrets.token_hex(4)}"
     aside.mkdir()

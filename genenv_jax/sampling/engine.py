@@ -7,7 +7,7 @@ import dataclasses
 import functools
 import math
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import jax
@@ -23,6 +23,8 @@ from genenv_jax.typing import Params, PRNGKey, WarmUp
 
 # (prompt, sample, completion, whether it ended by itself); the sampler gives the completion as tokens.
 OnCompletion = Callable[[int, int, Any, bool], None]
+
+_ARRAYS = ("tokens", "lengths", "logprobs", "done", "loss_mask")  # of `Rollouts`
 
 
 def ignore(prompt: int, sample: int, completion: Any, done: bool) -> None:
@@ -95,12 +97,24 @@ class Rollouts:
 
     def _map(self, function: Callable[..., np.ndarray], *others: Rollouts) -> dict[str, Any]:
         """Applies `function` to each array of this and the same arrays of `others`."""
-        names = ("tokens", "lengths", "logprobs", "done", "loss_mask")
         return {
             name: function(*(getattr(x, name) for x in (self, *others)))
-            for name in names
+            for name in _ARRAYS
             if getattr(self, name) is not None
         }
+
+    def arrays(self) -> dict[str, np.ndarray]:
+        """All fields as arrays by name, to be kept; the prompts are padded."""
+        longest = max(map(len, self.prompts), default=0)
+        prompts, lengths = pad_rows(self.prompts, longest, len(self))
+        return {"prompts": prompts, "prompt_lengths": lengths, **self._map(lambda x: x)}
+
+    @classmethod
+    def of_arrays(cls, arrays: Mapping[str, np.ndarray]) -> Rollouts:
+        """Inverse of `arrays`; there may be others among them."""
+        prompts = zip(arrays["prompts"].tolist(), arrays["prompt_lengths"], strict=True)
+        kept = {name: arrays[name] for name in _ARRAYS if name in arrays}
+        return cls([tokens[:n] for tokens, n in prompts], **kept)
 
     @classmethod
     def concat(cls, parts: Sequence[Rollouts], axis: int = 0) -> Rollouts:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -11,7 +11,12 @@ import numpy as np
 from genenv_jax.benchmarks.base import Benchmark, Rejection, SeedStatistics, Task
 from genenv_jax.benchmarks.shown import reference_text
 from genenv_jax.rl.rewards import success_rate
+from genenv_jax.run.checkpoint import pack_arrays
 from genenv_jax.sampling.engine import Rollouts
+from genenv_jax.scoring import requests
+
+# What the agent's attempts add to a generation.
+_OUTCOME = ("attempts", "successes", "response_tokens", "prompt_tokens", "rerolled")
 
 
 @dataclasses.dataclass
@@ -106,6 +111,22 @@ class TaskBatch:
         """Tasks that the simulator did not write in this epoch."""
         nothing = SeedStatistics()
         return cls([Generation(i, 0, t, nothing, "", task=t) for i, t in enumerate(tasks)])
+
+    def state(self) -> dict[str, Any]:
+        """What a checkpoint within the epoch stores, as plain JSON; see `TaskSource.resume`."""
+        outcomes = [[getattr(g, name) for name in _OUTCOME] for g in self.generations]
+        return {
+            "texts": [g.text for g in self.generations],
+            "verdicts": requests.pack([g.task or g.rejection for g in self.generations]),
+            "outcomes": outcomes,
+            "rollouts": pack_arrays(self.rollouts.arrays()) if self.rollouts is not None else None,
+        }
+
+    def set_outcomes(self, state: Mapping[str, Any]) -> None:
+        """Sets what the agent's attempts had added, from `state`."""
+        for g, values in zip(self.generations, state["outcomes"], strict=True):
+            for name, value in zip(_OUTCOME, values, strict=True):
+                setattr(g, name, value)
 
     @property
     def accepted(self) -> list[Generation]:

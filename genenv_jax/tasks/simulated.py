@@ -4,18 +4,19 @@ from __future__ import annotations
 
 import contextlib
 import math
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
 from genenv_jax.benchmarks.base import Benchmark, Message, SeedStatistics, Task
 from genenv_jax.players.simulator import Simulator
+from genenv_jax.run.checkpoint import unpack_arrays
 from genenv_jax.run.session import Session
 from genenv_jax.run.streams import Stream
 from genenv_jax.sampling.engine import OnCompletion, Rollouts, ignore
+from genenv_jax.scoring import requests
 from genenv_jax.scoring.attempts import Waiting
-from genenv_jax.scoring.requests import VERIFY
 from genenv_jax.scoring.scorer import Scorer
 from genenv_jax.scoring.verification import Verifier
 from genenv_jax.tasks.generation import Generation, TaskBatch
@@ -64,10 +65,22 @@ class SimulatorTasks(TaskSource):
         self._alpha = self._asked = alpha
 
     def tasks(self, epoch: int) -> TaskBatch:
-        contexts = self._growth.contexts(epoch, self.seeds.choose(epoch))
-        batch = self.write(epoch, contexts, self._simulator.generate, Stream.GENERATE)
+        batch = self.write(epoch, self._contexts(epoch), self._simulator.generate, Stream.GENERATE)
         self._session.tokens += self._simulator.sampled_tokens(batch.rollouts)
         return batch
+
+    def resume(self, epoch: int, state: Mapping[str, Any]) -> TaskBatch:
+        contexts, n = self._contexts(epoch), self._simulator.config.variations
+        written = zip(state["texts"], requests.unpack(state["verdicts"]), strict=True)
+        inspected = {divmod(i, n): pair for i, pair in enumerate(written)}
+        statistics = self._statistics(epoch, contexts)
+        rollouts = Rollouts.of_arrays(unpack_arrays(state["rollouts"]))
+        batch = TaskBatch(_decided(inspected, contexts, statistics, self._verifier), rollouts)
+        batch.set_outcomes(state)
+        return batch
+
+    def _contexts(self, epoch: int) -> list[Task]:
+        return self._growth.contexts(epoch, self.seeds.choose(epoch))
 
     def write(
         self,
@@ -77,8 +90,7 @@ class SimulatorTasks(TaskSource):
         stream: Stream,
     ) -> TaskBatch:
         """Variations of `seeds` by `generate`, a method of `Simulator` that draws from `stream`."""
-        session = self._session
-        statistics = self._statistics(epoch, seeds)
+        session, statistics = self._session, self._statistics(epoch, seeds)
         total = len(seeds) * self._simulator.config.variations
         with session.phase("generate", total, "tasks") as display:
 
@@ -185,19 +197,31 @@ def write_tasks(
 
     def finished(row: int, column: int, completion: Any, done: bool) -> None:
         task_id = f"generated-{epoch + 1}-{row}-{column}"
-        inspections.add((row, column), completion, VERIFY, done, seeds[row], task_id, epoch, admit)
+        inspections.add(
+            (row, column), completion, requests.VERIFY, done, seeds[row], task_id, epoch, admit
+        )
         on_written(row, column, completion, done)
 
     rollouts = generate(contexts, finished)
     with waiting():
         inspected = inspections.collect()
+    return TaskBatch(_decided(inspected, seeds, statistics, verifier), rollouts)
+
+
+def _decided(
+    inspected: Mapping[tuple[int, int], tuple[str, requests.Outcome]],
+    seeds: Sequence[Task],
+    statistics: Sequence[SeedStatistics],
+    verifier: Verifier,
+) -> list[Generation]:
+    """The generations of inspected texts by (row, column); decided texts get the same verdicts again."""
     generations = []
     # In order, since the later of two copies is rejected.
     for (row, column), (text, outcome) in inspected.items():
         generation = Generation(row, column, seeds[row], statistics[row], text)
         generation.set_verdict(verifier.decide(outcome))
         generations.append(generation)
-    return TaskBatch(generations, rollouts)
+    return generations
 
 
 def static_tasks(

@@ -11,7 +11,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from genenv_jax.benchmarks.base import Benchmark, Task
@@ -84,6 +84,12 @@ class TaskSource:
     def tasks(self, epoch: int) -> TaskBatch:
         """The epoch's generations, each with its verdict."""
         raise NotImplementedError
+
+    def resume(self, epoch: int, state: Mapping[str, Any]) -> TaskBatch:
+        """The tasks of an epoch that a run goes on with; `state` is their `TaskBatch.state`."""
+        batch = self.tasks(epoch)
+        batch.set_outcomes(state)
+        return batch
 
     def record(self, batch: TaskBatch, items: Sequence[Item]) -> None:
         """Records the outcome of an epoch: what the simulator wrote, and all that the agent attempted."""

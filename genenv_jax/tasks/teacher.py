@@ -45,6 +45,7 @@ REFUSED = "refused"  # the server refused to answer this prompt
 HOPELESS = 64
 ATTEMPTS = 10  # most generations per wanted task
 CONCURRENCY = 8  # requests in flight at the same time
+TEMPERATURE = 1.0  # of its answers
 TIMEOUT = 120.0  # seconds per request
 RETRIES = 5  # per request, after transient failures
 _WAVES = 4  # rounds of concurrent requests before their answers are judged
@@ -60,7 +61,6 @@ class TeacherConfig(Settings):
         benchmark's own generator.
       model: the name of the model on that server.
       per_seed: tasks per seed, if `tasks.count` is 0.
-      temperature: sampling temperature of its answers.
       max_tokens: most tokens in one answer.
       budget: most tokens in all prompts and answers together; 0: no limit.
     """
@@ -68,7 +68,6 @@ class TeacherConfig(Settings):
     url: str = ""
     model: str = ""
     per_seed: float = within(0.0, 0)
-    temperature: float = within(1.0, 0.01, 100)
     max_tokens: int = within(1024, 1)
     budget: int = within(0, 0)
 
@@ -105,7 +104,7 @@ class Teacher:
             self._endpoint = Endpoint(
                 settings.url,
                 settings.model,
-                temperature=settings.temperature,
+                temperature=TEMPERATURE,
                 max_tokens=settings.max_tokens,
                 cache=workdir / "teacher_answers.jsonl",
                 timeout=TIMEOUT,

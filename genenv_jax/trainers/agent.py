@@ -6,7 +6,7 @@ import collections
 import dataclasses
 import functools
 import itertools
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import jax
@@ -19,6 +19,7 @@ from genenv_jax.players import learner
 from genenv_jax.players.agent import Agent
 from genenv_jax.players.policy import Policy
 from genenv_jax.rl.advantages import group_advantages, zero_variance
+from genenv_jax.run.checkpoint import pack_arrays, unpack_arrays
 from genenv_jax.run.metrics import EpochMeans
 from genenv_jax.run.session import Session
 from genenv_jax.run.streams import Stream
@@ -33,15 +34,55 @@ from genenv_jax.typing import WarmUp
 
 @dataclasses.dataclass
 class Interaction:
-    """The result of an epoch's attempts.
+    """An epoch's attempts, so far.
 
     Attributes:
       traces: the valid rollouts, as D_train stores them.
-      metrics: "agent/...".
+      metrics: "agent/...", at the end.
+      outcomes: attempts and successes of each item that has been attempted.
+      trained: rollouts' groups that are trained on.
+      groups: of all rollouts.
+      means: of the updates' metrics.
+      pending: groups that wait for a full batch, with their rewards.
     """
 
     traces: list[dict[str, Any]] = dataclasses.field(default_factory=list)
     metrics: dict[str, float] = dataclasses.field(default_factory=dict)
+    outcomes: list[tuple[int, int]] = dataclasses.field(default_factory=list)
+    trained: int = 0
+    groups: _Groups = dataclasses.field(default_factory=lambda: _Groups())
+    means: EpochMeans = dataclasses.field(default_factory=EpochMeans)
+    pending: list[tuple[Rollouts, np.ndarray]] = dataclasses.field(default_factory=list)
+
+    def state(self) -> dict[str, Any]:
+        """What a checkpoint within the epoch stores besides the traces, as plain JSON; a copy."""
+        waiting = {}
+        if self.pending:
+            together, earned = self.together()
+            waiting = {**together.arrays(), "earned": earned}
+        return {
+            "outcomes": list(self.outcomes),
+            "trained": self.trained,
+            "groups": self.groups.state(),
+            "means": list(self.means.updates),
+            "pending": pack_arrays(waiting),
+        }
+
+    @classmethod
+    def resumed(cls, state: Mapping[str, Any], traces: list[dict[str, Any]]) -> Interaction:
+        """Inverse of `state`."""
+        waiting, result = unpack_arrays(state["pending"]), cls(traces)
+        result.outcomes, result.trained = list(map(tuple, state["outcomes"])), state["trained"]
+        result.groups.restore(state["groups"])
+        result.means.updates = list(map(tuple, state["means"]))
+        if waiting:
+            result.pending = [(Rollouts.of_arrays(waiting), waiting["earned"])]
+        return result
+
+    def together(self) -> tuple[Rollouts, np.ndarray]:
+        """The pending groups and their rewards."""
+        rollouts, rewards = zip(*self.pending, strict=True)
+        return Rollouts.concat(rollouts), np.concatenate(rewards)
 
 
 class AgentTrainer:
@@ -70,49 +111,76 @@ class AgentTrainer:
     def step(self, epoch: int, items: Sequence[Item]) -> Interaction:
         """Attempts every task `group_size` times; updates the agent after each full batch of groups.
 
-        Fills in the attempts of the items' generations.
+        Fills in the attempts of the items' generations, and writes D_train.  Goes on after the batches that a
+        checkpoint within the epoch has.
         """
         c, session = self._agent.config, self._session
-        result, means, groups = Interaction(), EpochMeans(), _Groups()
-        pending: list[tuple[Rollouts, np.ndarray]] = []  # groups waiting for a full batch
-        trained, total = 0, len(items) * c.group_size
+        result = self._begun(epoch, items)
+        done = len(result.outcomes)
+        session.within["agent"] = result.state
+        total = (len(items) - done) * c.group_size
         with session.phase("interact and update agent", total, "rollouts") as display:
-            for start in range(0, len(items), c.batch_size):
+            for start in range(done, len(items), c.batch_size):
                 part = items[start : start + c.batch_size]
-                with session.measure("interact"):
-                    policy = self._agent.policy(session.key(Stream.INTERACT, epoch, start))
-                    attempts, rollouts = self._attempt(
-                        [item.task for item in part], policy, lambda *_: display.advance()
-                    )
-                session.tokens += rollouts.token_count
-                reward = groups.add(attempts, rollouts)
-                for item, prompt, lengths, of in zip(
-                    part, rollouts.prompts, rollouts.num_generated, attempts, strict=True
-                ):
-                    _record(result, epoch, item, len(prompt), lengths, of)
-                rows = np.arange(len(reward))
-                if c.groups == "informative":
-                    rows = np.flatnonzero(~zero_variance(reward))
-                trained += len(rows)
-                pending.append((rollouts.take(rows), reward[rows]))
-                count, last = sum(len(r) for _, r in pending), start + c.batch_size >= len(items)
-                # The agent has not changed since the first pending group, so all of them are on-policy.
-                if count and (count >= c.batch_size or last):
-                    together = Rollouts.concat([taken for taken, _ in pending])
-                    earned = np.concatenate([rewards for _, rewards in pending])
-                    with session.measure("update agent"):
-                        updated = self.update(together, earned)
-                    means.update(updated, weight=count)
-                    pending = []
-        session.rollouts += total
+                with session.batch(start + len(part)):
+                    last = start + len(part) == len(items)
+                    self._play(epoch, start, part, last, result, display.advance)
         if items:
             result.metrics = {
                 "agent/tasks": len(items),
-                "agent/trained_share": trained / len(items),
-                **{f"agent/{name}": value for name, value in groups.metrics().items()},
-                **{f"agent/{name}": value for name, value in means.compute().items()},
+                "agent/trained_share": result.trained / len(items),
+                **{f"agent/{name}": value for name, value in result.groups.metrics().items()},
+                **{f"agent/{name}": value for name, value in result.means.compute().items()},
             }
         return result
+
+    def _begun(self, epoch: int, items: Sequence[Item]) -> Interaction:
+        """What a checkpoint within the epoch has of it; sets the items' attempts."""
+        if not (state := self._session.begun.get("agent")):
+            return Interaction()
+        traces = [t for t in self._session.files.d_train if t["epoch"] == epoch + 1]
+        result = Interaction.resumed(state, traces)
+        for item, outcome in zip(items, result.outcomes, strict=False):
+            item.attempts, item.successes = outcome
+        return result
+
+    def _play(
+        self,
+        epoch: int,
+        start: int,
+        part: Sequence[Item],
+        last: bool,
+        result: Interaction,
+        advance: Callable[[], None],
+    ) -> None:
+        """Attempts the tasks from number `start` on, and updates the agent if the groups fill a batch."""
+        c, session = self._agent.config, self._session
+        with session.measure("interact"):
+            policy = self._agent.policy(session.key(Stream.INTERACT, epoch, start))
+            attempts, rollouts = self._attempt(
+                [item.task for item in part], policy, lambda *_: advance()
+            )
+        session.tokens += rollouts.token_count
+        reward = result.groups.add(attempts, rollouts)
+        session.rollouts += reward.size
+        before = len(result.traces)
+        for item, prompt, lengths, of in zip(
+            part, rollouts.prompts, rollouts.num_generated, attempts, strict=True
+        ):
+            _record(result, epoch, item, len(prompt), lengths, of)
+        session.files.d_train.append(result.traces[before:])
+        rows = np.arange(len(reward))
+        if c.groups == "informative":
+            rows = np.flatnonzero(~zero_variance(reward))
+        result.trained += len(rows)
+        result.pending.append((rollouts.take(rows), reward[rows]))
+        count = sum(len(rewards) for _, rewards in result.pending)
+        # The agent has not changed since the first pending group, so all of them are on-policy.
+        if count and (count >= c.batch_size or last):
+            with session.measure("update agent"):
+                updated = self.update(*result.together())
+            result.means.update(updated, weight=count)
+            result.pending = []
 
     def _attempt(
         self, tasks: Sequence[Task], policy: Policy, on_completion: OnCompletion
@@ -249,6 +317,7 @@ def _record(
     kept = [a.score.reason not in BROKEN_EPISODES for a in attempts]
     judged = list(itertools.compress(attempts, kept))
     item.attempts, item.successes = len(judged), sum(a.score.success for a in judged)
+    result.outcomes.append((item.attempts, item.successes))
     if generation:
         generation.attempts += item.attempts
         generation.successes += item.successes
@@ -276,9 +345,24 @@ class _Groups:
     def __init__(self):
         self._rewards: list[np.ndarray] = []
         self._lengths: list[np.ndarray] = []
-        self._answers: list[str] = []
+        self._said: collections.Counter[str] = collections.Counter()
         self._valid, self._played = 0, False
         self._failed: collections.Counter[str] = collections.Counter()
+
+    def state(self) -> dict[str, Any]:
+        """For a checkpoint, as plain JSON; a copy."""
+        arrays = {"rewards": self._rewards, "lengths": self._lengths}
+        return {
+            "arrays": pack_arrays({name: np.concatenate(x) for name, x in arrays.items()}),
+            "counts": [dict(self._said), dict(self._failed), self._valid, self._played],
+        }
+
+    def restore(self, state: Mapping[str, Any]) -> None:
+        """Inverse of `state`."""
+        arrays = unpack_arrays(state["arrays"])
+        self._rewards, self._lengths = [arrays["rewards"]], [arrays["lengths"]]
+        said, failed, self._valid, self._played = state["counts"]
+        self._said, self._failed = collections.Counter(said), collections.Counter(failed)
 
     def add(self, attempts: Sequence[Sequence[Attempt]], rollouts: Rollouts) -> np.ndarray:
         """Adds the groups of a batch; returns their rewards (T, g), NaN for a broken episode."""
@@ -291,7 +375,9 @@ class _Groups:
         reasons = [score.reason for of in scores for score in of]
         self._failed.update(reason for reason in reasons if reason in FAILED_SCORES)
         self._played |= rollouts.loss_mask is not None
-        self._answers += [answer for of in attempts for a in of for answer in a.answers]
+        self._said.update(
+            thoughts.totals([answer for of in attempts for a in of for answer in a.answers])
+        )
         return reward
 
     def metrics(self) -> dict[str, float]:
@@ -306,7 +392,7 @@ class _Groups:
             "response_length_mean": float(np.concatenate(self._lengths).mean()),
             "zero_variance_share": float(zero_variance(reward).mean()),
             "valid_share": self._valid / reward.size,
-            **({"turns_mean": len(self._answers) / reward.size} if self._played else {}),
-            **thoughts.lengths(self._answers),
+            **({"turns_mean": self._said["texts"] / reward.size} if self._played else {}),
+            **thoughts.mean_lengths(self._said),
             **self._failed,
         }

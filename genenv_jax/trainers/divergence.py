@@ -16,12 +16,11 @@ import numpy as np
 
 from genenv_jax.parallel import processes
 from genenv_jax.run.session import Session
-from genenv_jax.sampling.engine import Rollouts, pad_rows
+from genenv_jax.sampling.engine import Rollouts
 
 MAX_KL = 1000.0  # nats a token over which an update has diverged; one token gives at most e^20
 # Metrics of an update that are a KL divergence, in nats a token.
 _DIVERGENCES = ("kl", "kl_to_initial", "update_kl")
-_ARRAYS = ("tokens", "lengths", "logprobs", "done", "loss_mask")  # the last for episodes only
 
 
 def reason(metrics: Mapping[str, float]) -> str:
@@ -61,12 +60,8 @@ def check(
     path = session.workdir / "diverged" / f"{player}-{epoch}.npz"
     kept = f"Its batch is kept in {path}"
     if processes.is_writer():
-        longest = max(map(len, rollouts.prompts))
-        prompts, lengths = pad_rows(rollouts.prompts, longest, len(rollouts))
-        arrays = {name: getattr(rollouts, name) for name in _ARRAYS}
         numbers = {f"metrics/{name}": value for name, value in metrics.items()}
-        content = {"prompts": prompts, "prompt_lengths": lengths, "values": values, **numbers}
-        content |= {name: array for name, array in arrays.items() if array is not None}
+        content = {**rollouts.arrays(), "values": values, **numbers}
         try:
             path.parent.mkdir(exist_ok=True)
             with path.open("wb") as file:
@@ -75,8 +70,8 @@ def check(
             path.unlink(missing_ok=True)
             kept = f"Its batch could not be kept: {error}"
     raise FloatingPointError(
-        f"epoch {epoch}, the {player}'s update: {why}.  {kept}.  Nothing of this epoch is saved; if the last "
-        "step of the epoch before did it, remove the newest checkpoint"
+        f"epoch {epoch}, the {player}'s update: {why}.  {kept}.  It is not saved; if a step before the "
+        "newest checkpoint did it, remove that one"
     )
 
 
@@ -84,7 +79,5 @@ def load(path: str | os.PathLike[str]) -> tuple[Rollouts, np.ndarray, dict[str, 
     """Loads the rollouts, values and metrics that `check` saved."""
     with np.load(path) as kept:
         content = dict(kept)
-    prompts = zip(content["prompts"].tolist(), content["prompt_lengths"], strict=True)
-    arrays = {name: content[name] for name in _ARRAYS if name in content}
     metrics = {k.partition("/")[2]: float(v) for k, v in content.items() if k[:8] == "metrics/"}
-    return Rollouts([tokens[:n] for tokens, n in prompts], **arrays), content["values"], metrics
+    return Rollouts.of_arrays(content), content["values"], metrics

@@ -127,17 +127,41 @@ def test_killed_processes_continue_to_the_same_bytes(runs, killed, tmp_path):
 
 
 @pytest.mark.slow
-def test_killed_processes_continue_in_a_bucket(runs, monkeypatch):
+def test_a_signal_to_one_within_a_batch_ends_all_after_it(runs):
+    """With a checkpoint that all have written, from which they go on to the same bytes."""
+    two = runs[1]
+    workdir = two.parent / "signalled"
+    settings = ["--config.epochs=2", "--config.checkpoint.minutes=1e-9"]
+    started = toy_run(workdir, 2, *settings)
+    deadline = time.monotonic() + 900
+    while not (workdir / "within_epoch" / "8").exists():  # while they play the next batch
+        assert time.monotonic() < deadline and all(p.poll() is None for p in started)
+        time.sleep(0.01)
+    started[1].send_signal(signal.SIGTERM)
+    codes, texts = end(started, workdir.with_suffix(".log"), 60)
+    assert codes == [143, 143], texts
+    (saved,) = (workdir / "within_epoch").iterdir()
+    assert int(saved.name) > 8
+    finish(workdir, toy_run(workdir, 2, *settings))
+    assert_equal_runs(workdir, two, tolerance=0.0)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("struck", ["checkpoints/2", "within_epoch/1000008"])
+def test_killed_processes_continue_in_a_bucket(runs, monkeypatch, struck):
     """Without any file that they share.  Both are killed while they write their shards."""
     pytest.importorskip("gcsfs")
     two, gcs = runs[1], FakeGcs("bucket")
     for name, value in gcs.environment.items():
         monkeypatch.setenv(name, value)
-    workdir, settings = two.parent / "bucket", ["--config.epochs=2", "--workdir=gs://bucket/run"]
+    workdir = two.parent / f"bucket-{struck[:6]}"
+    settings = ["--config.epochs=2", "--workdir=gs://bucket/run"]
+    if struck.startswith("within"):
+        settings.append("--config.checkpoint.minutes=1e-9")
     started = toy_run(workdir, 2, *settings)
 
     def strike(_, name):
-        if name.startswith("run/checkpoints/2/agent/ocdbt.process_1"):
+        if name.startswith(f"run/{struck}/agent/ocdbt.process_1"):
             for process in started:
                 process.kill()
 
@@ -147,7 +171,7 @@ def test_killed_processes_continue_in_a_bucket(runs, monkeypatch):
     objects = gcs.buckets["bucket"]
     assert codes == [-signal.SIGKILL] * 2, texts
     assert "run/checkpoints/1/commit_success.txt" in objects
-    assert "run/checkpoints/2/commit_success.txt" not in objects
+    assert f"run/{struck}/commit_success.txt" not in objects
     finish(workdir, toy_run(workdir, 2, *settings))
     for name, data in objects.items():
         path = workdir / name.removeprefix("run/")

@@ -272,13 +272,17 @@ def toy_process(cache, url, *arguments, epochs=2):
 
 @needs_gcsfs
 @pytest.mark.slow
-def test_a_process_killed_within_a_checkpoint_goes_on_and_is_reported(cache, gcs, bucket, tmp_path):
+@pytest.mark.parametrize("struck", ["checkpoints/2", "within_epoch/1000016"])
+def test_a_process_killed_within_a_checkpoint_goes_on_and_is_reported(
+    cache, gcs, bucket, tmp_path, struck
+):
     """The lock that it leaves, and its mirror, are those of a process that is no more."""
     whole = run(cache, tmp_path / "whole", epochs=2).session.workdir
-    process = toy_process(cache, URL)
+    often = ["--config.checkpoint.minutes=1e-9"] if struck.startswith("within") else []
+    process = toy_process(cache, URL, *often)
 
     def strike(_, name):
-        if "/checkpoints/2/agent/" in name:
+        if f"/{struck}/agent/" in name:
             process.send_signal(signal.SIGKILL)
 
     gcs.changed = strike
@@ -286,8 +290,9 @@ def test_a_process_killed_within_a_checkpoint_goes_on_and_is_reported(cache, gcs
     gcs.changed = lambda bucket, name: None
     assert process.returncode == -signal.SIGKILL, output
     assert "runs/toy/run.lock" in bucket and mirrors()
-    assert f"runs/toy/checkpoints/1/{SAVED}" in bucket
-    again = toy_process(cache, URL)
+    before = "within_epoch/1000008" if often else "checkpoints/1"
+    assert f"runs/toy/{before}/{SAVED}" in bucket
+    again = toy_process(cache, URL, *often)
     output, _ = again.communicate(timeout=300)
     assert again.returncode == 0, output
     assert f"finished    {URL}/\n" in output and f"genenv report {URL}" in output

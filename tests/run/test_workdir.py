@@ -17,13 +17,13 @@ def test_it_is_one_runs_and_swept(tmp_path):
     with lock(workdir):
         pass
     assert not list(workdir.iterdir())
-    left = [
-        workdir / f".{name}.{socket.gethostname()}.{2**22 + 1}.tmp" for name in ("agent", "c.json")
-    ]
-    left[0].mkdir()
-    left[1].touch()
+    held_out, ending = workdir / "held_out", f"{socket.gethostname()}.{2**22 + 1}.tmp"
+    held_out.mkdir()
+    (workdir / f".agent.{ending}").mkdir()
+    (workdir / f".c.json.{ending}").touch()
+    (held_out / f".before.jsonl.{ending}").touch()
     with lock(workdir):
-        assert [path.name for path in workdir.iterdir()] == ["run.lock"]
+        assert sorted(path.name for path in workdir.rglob("*")) == ["held_out", "run.lock"]
         assert json.loads((workdir / "run.lock").read_text())["host"] == socket.gethostname()
         with (
             pytest.raises(ValueError, match=f"--workdir={workdir} is in use by process"),
@@ -44,18 +44,19 @@ def test_what_a_run_left_is_not_replaced_if_its_checkpoints_are_missing(tmp_path
 
 
 def test_records_without_a_checkpoint_are_set_aside(tmp_path, caplog):
-    """What comes before the first epoch is not: a run that is killed there begins anew."""
+    """What comes before the end of the first epoch is not: a run that is killed there begins anew."""
     (tmp_path / "metrics.jsonl").write_text('{"step": 0}\n')
-    (tmp_path / "tasks.jsonl").touch()
+    (tmp_path / "d_train.jsonl").write_text('{"a": 0}\n')
+    (tmp_path / "d_env.jsonl").touch()
     set_aside(tmp_path)
-    assert {path.name for path in tmp_path.iterdir()} == {"metrics.jsonl", "tasks.jsonl"}
-    (tmp_path / "d_train.jsonl").write_text('{"a": 1}\n')
+    assert len(list(tmp_path.iterdir())) == 3
+    (tmp_path / "tasks.jsonl").write_text('{"a": 1}\n')
     set_aside(tmp_path)
     (aside,) = tmp_path.glob("before-*")
     assert f"{tmp_path}: no checkpoint; what there was is in {aside} now" in caplog.text
-    assert (aside / "d_train.jsonl").read_text() == '{"a": 1}\n'
+    assert (aside / "tasks.jsonl").read_text() == '{"a": 1}\n'
     assert (aside / "metrics.jsonl").read_text() == '{"step": 0}\n'
-    assert {path.name for path in tmp_path.iterdir()} == {aside.name, "tasks.jsonl"}
+    assert {path.name for path in tmp_path.iterdir()} == {aside.name, "d_env.jsonl"}
 
 
 def test_its_files_are_compared_with_a_checkpoints(tmp_path):

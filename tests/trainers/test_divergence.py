@@ -46,8 +46,8 @@ def test_its_batch_is_kept_for_replay(tmp_path, rollouts):
     (kept,) = tmp_path.rglob("*.npz")
     assert message == (
         "epoch 7, the agent's update: kl not finite; lower its learning rate, or look for NaN in the "
-        f"weights.  Its batch is kept in {tmp_path}/diverged/agent-7.npz.  Nothing of this epoch is saved; "
-        "if the last step of the epoch before did it, remove the newest checkpoint"
+        f"weights.  Its batch is kept in {tmp_path}/diverged/agent-7.npz.  It is not saved; "
+        "if a step before the newest checkpoint did it, remove that one"
     )
     found, kept_values, metrics = divergence.load(kept)
     assert found.prompts == rollouts.prompts and metrics == {"kl": np.inf, "loss": 0.25}
