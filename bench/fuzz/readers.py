@@ -9,8 +9,7 @@ from typing import Any
 
 from bench.fuzz.promises import check_rejection, promise
 from bench.fuzz.targets import Target
-from genenv_jax.benchmarks import calls
-from genenv_jax.benchmarks.bamboogle import judge
+from genenv_jax.benchmarks import calls, judge
 from genenv_jax.benchmarks.base import Rejection
 from genenv_jax.benchmarks.bfcl import ast_checker, java, javascript, source_calls
 from genenv_jax.benchmarks.safe_parse import parse_calls
