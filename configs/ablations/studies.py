@@ -43,7 +43,11 @@ def _simulator(**settings: object) -> dict[str, object]:
 
 
 # Of 5 or 6 calls each, of which two of three are hardly ever right: the agent solves no seed task.
-_STEEP = {"benchmark.seed_depths": (0.0, 0.0, 0.0, 0.0, 0.3, 0.7), "benchmark.grasp": 0.1}
+_STEEP = {
+    "benchmark.seed_depths": (0.0, 0.0, 0.0, 0.0, 0.3, 0.7),
+    "benchmark.grasp": 0.1,
+    "benchmark.asked": 0.4,
+}
 
 # Name: (arms, contrasts, the arm whose final score is the threshold).
 _STUDIES = {

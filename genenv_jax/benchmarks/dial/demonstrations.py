@@ -18,8 +18,8 @@ another call.
 
 The simulator's demonstrator writes valid variations that are mostly longer than their seed.  The success
 statistics beside a seed are the agent's demonstrator's at it, so that they say how hard it is.  The
-demonstrator does not act on them: the simulator has to learn to.  Where a success rate is asked for, it
-writes a variation of any depth that the agent's demonstrator solves about as often.
+demonstrator does not act on them: the simulator has to learn to.  Where a success rate is asked for
+(`DialTasks.asked`), it writes a variation of any depth that the agent's demonstrator solves about as often.
 """
 
 from __future__ import annotations
@@ -44,7 +44,6 @@ Pair = tuple[list[Message], Completion]  # a player's prompt and what it writes
 _RIGHT = 0.9  # share of answers that are not random: right ones, or mistaken ones if misunderstood
 # Shares of variations with -1, 0, +1, +2 calls relative to their seed.
 _MORE_CALLS = (0.15, 0.25, 0.35, 0.25)
-_ASKED = 0.4  # share of the simulator's demonstrations that ask for a success rate
 _RENAMED = 0.2  # share of Dial's demonstrations with renamed tools
 _REFUSED = 0.03  # share of the answers in turns that the environment refuses
 
@@ -79,11 +78,11 @@ class Demonstrations(abc.ABC):
         depth = int(rng.integers(1, self.dial.max_depth + 1))
         seed = self.draw(self.dial.random_program, rng, depth)
         program = self.dial.program(seed)
-        if rng.random() < _ASKED:
+        if self.dial.asked and rng.random() < self.dial.asked:
             statistics = SeedStatistics.asked(rng.integers(11) / 10)
             task = self.asked(rng, program, statistics.success_rate, wrong)
         else:
-            task = self.draw(self.variation, rng, program, self.longer(rng, depth))
+            task = self.draw(self.variation, rng, program)
             solved = rng.binomial(10, np.prod(self.chances(program, wrong)))
             at = (OWN, ALIKE, RECENT)[rng.integers(3)]
             statistics = (
@@ -98,13 +97,11 @@ class Demonstrations(abc.ABC):
         chances = [np.prod(self.chances(self.dial.program(task), wrong)) for task in tasks]
         return tasks[int(np.argmin(np.abs(np.array(chances) - rate)))]
 
-    def longer(self, rng: np.random.Generator, depth: int) -> int:
-        """The depth of a variation of a seed, mostly above the seed's."""
-        step = int(rng.choice(4, p=_MORE_CALLS)) - 1
-        return int(np.clip(depth + step, 1, self.dial.max_depth))
-
-    def variation(self, rng: np.random.Generator, seed: Any, depth: int) -> Any:
-        """A program of `depth` calls similar to `seed`: another start, some calls kept."""
+    def variation(self, rng: np.random.Generator, seed: Any, depth: int = 0) -> Any:
+        """A program similar to `seed`: another start, some calls kept, of `depth` calls or usually longer."""
+        if not depth:
+            step = int(rng.choice(4, p=_MORE_CALLS)) - 1
+            depth = int(np.clip(len(seed.calls) + step, 1, self.dial.max_depth))
         fresh = self.dial.random_program(rng, depth)
         kept = [
             seed.calls[i] if i < len(seed.calls) and rng.random() < 0.5 else call

@@ -103,6 +103,8 @@ class DialTasks(ToolBenchmark):
       eval_per_depth: held-out tasks for each depth and split, if the depth has enough programs.
       misunderstood: share of the calls (and tests) that the warm start teaches wrongly.
       grasp: how often demonstrations get these right, at most 0.9.
+      asked: share of the simulator's demonstrations whose prompts ask for a success rate, as those of
+        simulator.method = "hindsight" do.
     """
 
     agent_instruction: ClassVar[str]
@@ -120,12 +122,13 @@ class DialTasks(ToolBenchmark):
     eval_per_depth: int = 24
     misunderstood: float = 0.5
     grasp: float = 0.3
+    asked: float = 0.0
 
     def __post_init__(self):
         super().__post_init__()
         check_integers(2, 10, positions=self.positions)
         check_integers(0, 2**16, num_seeds=self.num_seeds, eval_per_depth=self.eval_per_depth)
-        check_shares(misunderstood=self.misunderstood)
+        check_shares(misunderstood=self.misunderstood, asked=self.asked)
         self.deeper = tuple(self.deeper)
         check_integers(1, _DEEPEST, max_depth=self.max_depth)
         for depth in self.deeper:
