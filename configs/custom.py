@@ -6,12 +6,8 @@
 Qwen2.5-7B-Instruct plays both roles, with the paper's settings.  Each line of a file is
 {"prompt": ..., "answer": ...}; `benchmark.checker` says how answers are compared: "exact", "f1", "numeric",
 "last_number" or "call".  Parquet files of verl and of GenEnv's public code are read as they are.  Without
-`held_out`, a fifth of `train` is held out.
-
-    genenv train --config=configs/custom.py --workdir=runs/gsm8k --config.benchmark.checker=last_number \\
-        --config.benchmark.train=train.jsonl --config.benchmark.held_out=test.jsonl
-
-takes the published files of GSM8K (JSON lines or parquet; `question`, and `answer` with `#### 72`).
+`held_out`, a fifth of `train` is held out.  With `--config.benchmark.checker=last_number` the published files
+of GSM8K are read as they are (JSON lines or parquet; `question`, and `answer` with `#### 72`).
 
     genenv train --config=configs/custom.py --workdir=runs/units \\
         --config.benchmark.name=units:Units

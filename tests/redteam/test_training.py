@@ -98,7 +98,9 @@ def _session():
         phase=lambda *_: contextlib.nullcontext(types.SimpleNamespace(advance=lambda: None)),
         measure=lambda _: contextlib.nullcontext(),
         key=lambda _, *numbers: jax.random.key(hash(numbers) % 2**31),
-        tokens=0, rollouts=0, finished=0,
+        batch=lambda _: contextlib.nullcontext(),
+        tokens=0, rollouts=0, finished=0, begun={}, within={},
+        files=types.SimpleNamespace(d_train=[]),
     )  # fmt: skip
 
 
