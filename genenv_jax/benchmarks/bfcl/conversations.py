@@ -230,9 +230,10 @@ def requests(task: Task) -> list[tuple[str, list[str]]]:
 
 
 def meanings(task: Task) -> list[str]:
-    """All calls, whatever the turns are."""
-    turns = json.loads(agent_answer(task))
-    return [json.dumps([said for turn in turns for said in turn if said != END_OF_TURN])]
+    """All calls, whatever the turns are; executes nothing."""
+    order = parameter_order(tools_of(task))
+    calls = (reference(of, order) for of in task.answer["calls"] if of)
+    return [json.dumps([written(of) for of in calls])]
 
 
 def text(task: Task) -> str:
