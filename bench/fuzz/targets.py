@@ -101,8 +101,9 @@ def benchmarks(
         found = None
         if kind.startswith("dial") or not (only_small or kind == "custom"):
             with contextlib.suppress(FileNotFoundError):
-                found = registry.make_benchmark(kind, **options, **limits)
-                found.tasks("seed"), found.tasks("eval")
+                there = registry.make_benchmark(kind, **options, **limits)
+                there.tasks("seed"), there.tasks("eval")
+                found = there
         if found is None and small and (small / kind).is_dir():
             found = registry.make_benchmark(kind, **options, **limits, data_dir=str(small / kind))
         if found is not None:
