@@ -14,9 +14,9 @@ from genenv_jax.scoring.verification import Verifier
 from genenv_jax.tasks.fixed import FixedTasks, exist, generator_tasks
 from genenv_jax.tasks.growth import Growth
 from genenv_jax.tasks.oracle import OracleTasks
-from genenv_jax.tasks.seeds import SeedTasks
+from genenv_jax.tasks.seeds import SeedSource, SeedTasks
 from genenv_jax.tasks.simulated import SimulatorTasks, static_tasks
-from genenv_jax.tasks.sources import ORACLE, SIMULATOR, STATIC, TaskSource
+from genenv_jax.tasks.sources import ORACLE, SEEDS, SIMULATOR, STATIC, TaskSource
 from genenv_jax.tasks.teacher import Teacher
 
 _FILE = "fixed_tasks.jsonl"
@@ -64,6 +64,8 @@ def make_source(
         return simulated
     if config.tasks.source == ORACLE:
         return OracleTasks(benchmark, config.curriculum.alpha, per_epoch, config.seed)
+    if config.tasks.source == SEEDS:
+        return SeedSource(SeedTasks(seeds.tasks, per_epoch, config.seed))
     count = config.tasks.teacher_count(len(seeds.tasks), config.simulator.variations)
     if config.tasks.source == STATIC:
         make = functools.partial(

@@ -8,6 +8,8 @@ from typing import Any
 from genenv_jax.benchmarks.base import Benchmark, SeedStatistics, Task, skills
 from genenv_jax.benchmarks.success_record import ALIKE, RECENT
 from genenv_jax.run.streams import Stream, rng
+from genenv_jax.tasks.generation import TaskBatch
+from genenv_jax.tasks.sources import TaskSource
 
 
 def shuffled_epochs(seed: int, stream: Stream, size: int, first: int, count: int) -> list[int]:
@@ -44,6 +46,20 @@ class SeedTasks:
         n = self.per_epoch
         order = shuffled_epochs(self._seed, Stream.SEEDS, len(self.tasks), epoch * n, n)
         return [self.tasks[i] for i in order]
+
+
+class SeedSource(TaskSource):
+    """The seed tasks themselves, for GRPO without a simulator.
+
+    Args:
+      seeds: in the order in which the epochs take them.
+    """
+
+    def __init__(self, seeds: SeedTasks):
+        self._seeds = seeds
+
+    def tasks(self, epoch: int) -> TaskBatch:
+        return TaskBatch.of_tasks(self._seeds.choose(epoch))
 
 
 class LatestStatistics:

@@ -6,6 +6,7 @@
              (`teacher.py`)
 "oracle"     the benchmark's own generator, every epoch, at the difficulties that the agent solves with the
              target success rate.  It uses knowledge that no simulator has, so it is an upper bound.
+"seeds"      the seed tasks themselves: GRPO without a simulator
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ from genenv_jax.tasks.mixture import Item
 from genenv_jax.tasks.teacher import TeacherConfig
 from genenv_jax.typing import WarmUp
 
-SIMULATOR, STATIC, TEACHER, ORACLE = "simulator", "static", "teacher", "oracle"
+SIMULATOR, STATIC, TEACHER, ORACLE, SEEDS = "simulator", "static", "teacher", "oracle", "seeds"
 
 
 @dataclasses.dataclass(frozen=True)
@@ -31,13 +32,14 @@ class TasksConfig(Settings):
     Attributes:
       source: "simulator": its tasks, fresh in every epoch; "static": tasks that the initial simulator wrote
         once; "teacher": tasks of a fixed generator, drawn once; "oracle": tasks of the benchmark's generator
-        at the difficulties that the agent solves with the target success rate.
+        at the difficulties that the agent solves with the target success rate; "seeds": the seed tasks, each
+        once before any comes up twice.
       count: number of fixed tasks; 0: `teacher.per_seed` per seed if that is set, else
         `config.simulator.variations` per seed.
       teacher: the server and model that write a teacher's tasks.
     """
 
-    source: str = choice(SIMULATOR, STATIC, TEACHER, ORACLE)
+    source: str = choice(SIMULATOR, STATIC, TEACHER, ORACLE, SEEDS)
     count: int = within(0, 0, 2**24)
     teacher: TeacherConfig = TeacherConfig()
 
