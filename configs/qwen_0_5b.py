@@ -2,10 +2,10 @@
 
     genenv train --config=configs/qwen_0_5b.py:bfcl --workdir=runs/qwen
 
-The benchmarks are those of configs/smollm2.py, `:api_bank` by default.  Both players are adapters.  Training all
-parameters (`--config.lora.rank=0` and a tenth of the learning rates) needs 22 GiB, more than a small chip has
-(docs/memory.md, "Small models on one chip").  The agent calls tools as its chat template says, so only the
-simulator would need a warm start; both get one by default.  Nobody has run this size yet.
+The benchmarks are those of configs/smollm2.py, `:api_bank` by default.  Both players are adapters.  Training
+all parameters (`--config.lora.rank=0` and a tenth of the learning rates) needs 22 GiB, more than a small chip
+has (docs/memory.md, "Small models on one chip").  The agent calls tools as its chat template says, so only
+the simulator would need a warm start; both get one by default.  Nobody has run this size yet.
 
     genenv train --config=configs/qwen_0_5b.py:bfcl,cpu --arm=seeds --workdir=runs/control \\
         --config.model.path=/models/Qwen2.5-Coder-0.5B-Instruct --config.warm_start.steps=0
@@ -37,9 +37,10 @@ def _fit_two_cores(config) -> None:
         limits.prompt_buckets, limits.response_buckets = (352, 544, 768), (96,)
         limits.agent_response = 192
     config.agent.learning_rate = config.simulator.learning_rate = 2e-4
-    config.agent.kl_coef = 0.0  # adapters of this rank stay near the model, and scoring costs a pass
+    config.agent.kl_coef = (
+        0.0  # adapters of this rank stay near the model, and scoring costs a pass
+    )
     config.curriculum.seeds_per_epoch = 24
     config.evaluation.every = 6
-    config.evaluation.max_tasks = 0
     config.epochs = 18
     config.checkpoint.every = 3

@@ -8,7 +8,7 @@ import pytest
 from bench.bad_answers.common import HOSTILE
 from genenv_jax.benchmarks import base
 from genenv_jax.benchmarks.base import Rejection, Score, Task
-from genenv_jax.benchmarks.bfcl import schemas
+from genenv_jax.benchmarks.bfcl import categories, schemas
 from genenv_jax.benchmarks.bfcl.benchmark import BFCL
 from genenv_jax.benchmarks.bfcl.turns import NO_REFUSAL
 from tests.benchmarks.bfcl_tasks import BOOK, WEATHER, generation, seed_task
@@ -31,7 +31,7 @@ def test_a_generation_becomes_a_verified_task(benchmark):
     assert (task.seed_id, task.origin, task.generation) == ("parallel_0", "generated", 3)
     assert benchmark.verify(task) is None
     assert benchmark.score(task, benchmark.agent_answer(task)) == Score(1.0, True, True)
-    assert benchmark.score(task, "[weather.get(city='Paris')]").reason == "cannot_find_match"
+    assert benchmark.score(task, "[weather.get(city='Paris')]").reason == "value_error_string"
     assert Task.from_json(json.loads(json.dumps(task.to_json()))) == task
 
 
@@ -164,14 +164,35 @@ def test_a_variable_may_stand_for_a_value(benchmark):
 
 
 def test_a_reference_that_fails_its_own_checker_is_a_wrong_answer(benchmark):
-    # `simple` asks for the first function.
-    seed = seed_task(kind="simple", category="simple_python")
-    other = _parse(benchmark, generation(answer="[book(guests=2)]"), seed)
+    # `simple` asks for the first function, and Java has no other category.
+    seed = seed_task("simple", category="simple_java", language="java")
+    other = _parse(benchmark, generation(answer="book(guests=2)"), seed)
     assert benchmark.verify(other) == Rejection(base.WRONG_ANSWER, "wrong_func_name")
-    two = _parse(
-        benchmark, generation(answer="[weather.get(city='A'), weather.get(city='B')]"), seed
-    )
-    assert benchmark.verify(two) == Rejection(base.WRONG_ANSWER, "wrong_count")
+
+
+@pytest.mark.parametrize("seed", ["simple_python", "simple", "live_simple", "multiple", "parallel"])
+def test_the_rule_follows_the_calls_not_the_seed(benchmark, seed):
+    """A seed of one call can be varied to a task of several, and back."""
+    kind = categories.kind_of(seed)
+    seed_of = seed_task(kind, category=seed)
+    live, simple = "live_" * seed.startswith("live_"), "simple_python"
+    if seed.endswith("simple"):
+        simple = seed.removeprefix("live_")
+    one, two = "[book(guests=2)]", "[book(guests=2), book(guests=3)]"
+    alone = json.dumps([BOOK])
+    for tools, answer, found, category in [
+        (None, one, "multiple", "multiple"),
+        (None, two, "parallel", "parallel_multiple"),
+        (alone, one, "simple", simple),
+        (alone, two, "parallel", "parallel"),
+    ]:
+        given = {} if tools is None else {"tools": tools}
+        task = _parse(benchmark, generation(answer=answer, **given), seed_of)
+        assert (task.answer["kind"], task.category) == (found, live + category)
+        assert benchmark.verify(task) is None
+        assert benchmark.score(task, answer).success
+        other = one if answer == two else two
+        assert not benchmark.score(task, other).success
 
 
 def test_verify_sees_what_was_tampered_with(benchmark):

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from typing import Any
+
 NON_LIVE = {
     "v3": ("simple", "java", "javascript", "multiple", "parallel", "parallel_multiple"),
     "v4": (
@@ -40,6 +43,32 @@ def categories(version: str) -> tuple[str, ...]:
     if version not in NON_LIVE:
         raise ValueError(f"BFCL version {version!r}: expected one of {', '.join(NON_LIVE)}")
     return (*NON_LIVE[version], *LIVE, *RELEVANCE, *MULTI_TURN)
+
+
+_NO_CALL = ("irrelevance", "relevance")
+
+
+def varies(spec: Mapping[str, Any]) -> bool:
+    """Whether variations of a task may make more or fewer calls than it; `spec`: its `Task.answer`.
+
+    Java and JavaScript have categories of one call only.
+    """
+    return spec["rule"] == AST and spec["language"] == "python" and spec["kind"] not in _NO_CALL
+
+
+def kind_and_category(seed_category: str, calls: int, tools: int) -> tuple[str, str]:
+    """The rule and the category of a generated task for which `varies` holds.
+
+    Args:
+      seed_category: decides the family, "live_" or not.
+      calls, tools: how many the generated task has, at least one of each.
+    """
+    live = seed_category.startswith("live_")
+    parts = ["parallel"] * (calls > 1) + ["multiple"] * (tools > 1)
+    kind = parts[0] if parts else "simple"
+    if kind == "simple":
+        parts = ["simple"] if live or seed_category == "simple" else ["simple_python"]
+    return kind, "_".join(["live"] * live + parts)
 
 
 def kind_of(category: str) -> str:

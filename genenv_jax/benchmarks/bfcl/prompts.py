@@ -11,7 +11,13 @@ from typing import Any
 from genenv_jax.benchmarks import headers
 from genenv_jax.benchmarks.base import Message, SeedStatistics, Task
 from genenv_jax.benchmarks.bfcl import ast_checker
-from genenv_jax.benchmarks.bfcl.categories import AST, CONVERSATION, STATIC_MATCH, TURN_STATE
+from genenv_jax.benchmarks.bfcl.categories import (
+    AST,
+    CONVERSATION,
+    STATIC_MATCH,
+    TURN_STATE,
+    varies,
+)
 from genenv_jax.benchmarks.bfcl.fitting import fitted, merged, shortened, size_of
 from genenv_jax.benchmarks.calls import LLAMA
 from genenv_jax.benchmarks.safe_parse import parse_calls
@@ -79,9 +85,9 @@ _SOURCE_EXAMPLES = {
 _SIMULATOR_RULES = """\
 You write training tasks for an agent that answers requests by calling functions. After your first \
 task you are told how well the agent does on tasks like it. Then write the next: a variation, not a \
-copy. Change the situation, the values and the wording, and if you like the functions. The new \
-task must have exactly one correct answer, and every value in the answer must follow from the \
-request.
+copy. Change the situation, the values and the wording, and if you like the functions and the \
+number of calls. The new task must have exactly one correct answer, and every value in the answer \
+must follow from the request.
 
 {reply}
 
@@ -95,7 +101,7 @@ so use names and numbers that are there."""
 _ANSWER_FORMS = {
     "simple": "one correct call of the first function, as [name(parameter=value)]",
     "multiple": "one correct call of one of the functions, as [name(parameter=value)]",
-    "parallel": "the correct calls, as [name(parameter=value), second_name(parameter=value)]",
+    "parallel": "the correct calls, one or several, as [name(parameter=value), second_name(parameter=value)]",
     "relevance": "at least one correct call, as [name(parameter=value)]",
     "irrelevance": "[], because none of the functions can do what is asked",
 }
@@ -305,7 +311,9 @@ def simulator_messages(seed: Task, answer: str, statistics: SeedStatistics) -> l
     spec = seed.answer
     system = _SIMULATOR_RULES.format(
         reply=headers.reply(
-            "a JSON list of functions", "the user's request", _ANSWER_FORMS[spec["kind"]]
+            "a JSON list of functions",
+            "the user's request",
+            _ANSWER_FORMS["parallel" if varies(spec) else spec["kind"]],
         ),
         types=", ".join(ast_checker.TYPES[spec["language"]]),
     )

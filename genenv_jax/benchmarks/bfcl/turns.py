@@ -26,7 +26,13 @@ from genenv_jax.benchmarks.base import (
     Task,
 )
 from genenv_jax.benchmarks.bfcl import ast_checker, backends, multi_turn, prompts, schemas
-from genenv_jax.benchmarks.bfcl.categories import AST, STATIC_MATCH, TURN_STATE
+from genenv_jax.benchmarks.bfcl.categories import (
+    AST,
+    STATIC_MATCH,
+    TURN_STATE,
+    kind_and_category,
+    varies,
+)
 from genenv_jax.benchmarks.bfcl.source_calls import decode_source_calls
 from genenv_jax.benchmarks.grounding import judge, leaves
 from genenv_jax.benchmarks.headers import read_tools, read_with_tools, write_with_tools
@@ -165,11 +171,16 @@ def read(generated: str, seed: Task) -> Task | Rejection:
         "same_tools": listed is None,
         "reference": reference,
     }
+    category = seed.category
+    if varies(spec):
+        answer["kind"], category = kind_and_category(category, len(truth), len(tools))
     if spec["rule"] == TURN_STATE:
         calls = reference.strip("`\n ").removeprefix("[").removesuffix("]")
         answer |= {"scenario": spec["scenario"], "history": spec["history"], "calls": [calls]}
     messages = (*seed.messages[:-1], {"role": "user", "content": request})
-    return dataclasses.replace(seed, messages=messages, tools=tuple(tools), answer=answer)
+    return dataclasses.replace(
+        seed, category=category, messages=messages, tools=tuple(tools), answer=answer
+    )
 
 
 def fault(task: Task) -> Rejection | None:
