@@ -37,8 +37,8 @@ def _fit_two_cores(config) -> None:
         # Of its prompts a half has 287 tokens or fewer, a twentieth more than 670.
         limits.prompt_buckets, limits.response_buckets = (352, 544, 768), (96,)
         limits.agent_response = 192
-    config.agent.learning_rate = config.simulator.learning_rate = 2e-4
+    config.agent.learning_rate = config.simulator.learning_rate = 4e-4
     config.agent.kl_coef = 0.0  # scoring would cost a pass, and adapters stay near the model
     config.curriculum.seeds_per_epoch = 24
-    config.evaluation.every = 8
-    config.epochs = 8
+    config.evaluation.every = 5
+    config.epochs = 5
