@@ -12,7 +12,7 @@ Plans take up to 1,000 tokens, so the answer limit is 1,280 instead of the paper
 information is shortened to the prompt's 4,096 tokens; each of the 45 prompts still admits a plan that
 passes all constraints.  If final passes are too rare to learn from, `--config.benchmark.reward=micro`
 rewards the share of constraints passed.  Both rewards also require that everything a plan names exists,
-which the official evaluator does not always check (docs/benchmarks.md, "TravelPlanner's reward").
+which the official evaluator does not always check (docs/benchmarks.md, "TravelPlanner").
 
 Metrics, with the official evaluator's names in snake case: `delivery_rate` (plans that could be read),
 `commonsense_constraint_micro_pass_rate` and `..._macro_...` (8 constraints), `hard_constraint_micro_...`
