@@ -14,7 +14,7 @@ import functools
 import itertools
 import json
 from collections import Counter
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Any, ClassVar
 
 import numpy as np
@@ -404,6 +404,23 @@ class Benchmark(abc.ABC):
                 for c in sorted(counts)
             }
         return metrics
+
+    def official_row(  # noqa: B027
+        self, task: Task, answers: Sequence[str]
+    ) -> tuple[str, dict[str, Any]] | None:
+        """An attempt as the official evaluator reads it: the file's relative path, and its line's object.
+
+        None (the default): it reads no files of answers, or not to this task.
+        """
+
+    def read_official(
+        self, row: Mapping[str, Any], tasks: Mapping[str, Task]
+    ) -> tuple[str, str] | None:
+        """Inverse of `official_row`: the task's id, and an answer that `score` reads; None: another task's.
+
+        tasks: by id.  Raises ValueError that says what was expected in the row.
+        """
+        raise ValueError(f"benchmark {self.name!r} has no official files of answers")
 
     def facts(self) -> dict[str, str]:
         """What a reader of the metrics must know besides their names: versions, rules, data sources."""
