@@ -1,6 +1,18 @@
 """Helpers shared by several configurations."""
 
+import pathlib
+
 from ml_collections import ConfigDict
+
+
+def cpu_matmul_dtype() -> str:
+    """`config.model.matmul_dtype` for this machine's CPU.
+
+    "bfloat16" if it multiplies bfloat16 in hardware; others emulate it, several times slower than float32.
+    """
+    info = pathlib.Path("/proc/cpuinfo")
+    flags = info.read_text() if info.exists() else ""
+    return "bfloat16" if "avx512_bf16" in flags or "amx_bf16" in flags else ""
 
 
 def debug(

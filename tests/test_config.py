@@ -95,7 +95,8 @@ def test_an_unknown_argument_is_refused(name):
 
 
 @pytest.mark.parametrize(
-    ("model", "size"), [("smollm2", ""), ("smollm2", ",cpu"), ("qwen_0_5b", "")]
+    ("model", "size"),
+    [("smollm2", ""), ("smollm2", ",cpu"), ("qwen_0_5b", ""), ("qwen_0_5b", ",cpu")],
 )
 @pytest.mark.parametrize(
     "name",
