@@ -8,25 +8,25 @@ from genenv_jax.benchmarks.api_bank.benchmark import APIBank
 from genenv_jax.benchmarks.base import Score
 from genenv_jax.benchmarks.bfcl import official_files
 from genenv_jax.benchmarks.bfcl.benchmark import BFCL
-from genenv_jax.benchmarks.custom.benchmark import Custom
 from genenv_jax.benchmarks.travelplanner.benchmark import TravelPlanner
 from genenv_jax.evaluate.official import read_official, score_official, write_official
 from genenv_jax.scoring.attempts import Attempt
 from genenv_jax.scoring.scorer import Scorer, ScoringConfig
 from tests.benchmarks.bfcl_tasks import conversation, seed_task
+from tests.toy import Toy
 
 SINGLE = ("simple_python", "simple_java", "simple_javascript", "multiple", "parallel", "irrelevance",
           "live_simple")  # fmt: skip
 
 
-def _attempts(benchmark, tasks, of):
+def _attempts(tasks, of):
     made = [Attempt(t, 0, (of(t),), True, Score(0.0, False, False)) for t in tasks]
     return [[attempt] for attempt in made]
 
 
-def _again(benchmark, attempts, directory):
+def _again(benchmark, attempts, directory, writer=None):
     """What the files of these attempts are scored as: task id to success."""
-    write_official(benchmark, attempts, directory)
+    write_official(writer or benchmark, attempts, directory)
     tasks = [of[0].task for of in attempts]
     answers, others = read_official(benchmark, tasks, directory)
     assert others == 0
@@ -46,9 +46,9 @@ def test_bfcl_single_turns_come_back(bfcl_dir, tmp_path, template):
     plain = BFCL(data_dir=bfcl_dir, eval_categories=SINGLE, seed_categories=("live_multiple",))
     for right in (True, False):
         attempts = _attempts(
-            benchmark, tasks, lambda t, right=right: benchmark.agent_answer(t) if right else "f("
+            tasks, lambda t, right=right: benchmark.agent_answer(t) if right else "f("
         )
-        found = _again(plain, attempts, tmp_path / str(right))
+        found = _again(plain, attempts, tmp_path / str(right), benchmark)
         assert {t.category for t in tasks} <= set(SINGLE)
         assert found == {t.id: right or t.category == "irrelevance" for t in tasks}
     for name in (
@@ -107,7 +107,7 @@ def test_plans_of_travelplanner_come_back(travelplanner_dir, tmp_path):
     tasks = benchmark.tasks("eval")[:4]
     for right in (True, False):
         said = benchmark.agent_answer if right else lambda t: "no plan"
-        found = _again(benchmark, _attempts(benchmark, tasks, said), tmp_path / str(right))
+        found = _again(benchmark, _attempts(tasks, said), tmp_path / str(right))
         assert found == {t.id: right for t in tasks}
     (file,) = (tmp_path / "False").iterdir()
     row = json.loads(file.read_text().splitlines()[0])
@@ -119,17 +119,15 @@ def test_calls_of_api_bank_come_back(api_bank_dir, tmp_path):
     tasks = [t for t in benchmark.tasks("eval") if t.answer["level"] < 3][:20]
     for right in (True, False):
         said = benchmark.agent_answer if right else lambda t: "no call"
-        found = _again(benchmark, _attempts(benchmark, tasks, said), tmp_path / str(right))
+        found = _again(benchmark, _attempts(tasks, said), tmp_path / str(right))
         assert found == {t.id: right for t in tasks}
 
 
 def test_a_benchmark_without_official_files_says_so(tmp_path):
     path = tmp_path / "answers.jsonl"
     path.write_text('{"id": "a"}\n')
-    with pytest.raises(
-        ValueError, match=r"answers.jsonl:1: benchmark 'custom' has no official files"
-    ):
-        read_official(Custom.__new__(Custom), [], path)
+    with pytest.raises(ValueError, match=r"answers.jsonl:1: benchmark 'toy' has no official files"):
+        read_official(Toy(), [], path)
 
 
 @pytest.mark.parametrize(
