@@ -14,7 +14,7 @@ import functools
 import itertools
 import json
 from collections import Counter
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Any, ClassVar
 
 import numpy as np
@@ -62,11 +62,11 @@ MALFORMED = (KeyError, TypeError, ValueError, AttributeError, IndexError)
 MAX_GENERATION = 8_192
 _MAX_DEPTH = 8  # nesting of the JSON in a generation
 _RULES = """\
-You write training tasks for an agent. You are shown one task with its answer, and how well the agent does \
+You write training tasks for an agent. You are shown one task{given}, and how well the agent does \
 on tasks like it. Write one new task: a variation, not a copy. It must have one right answer, which follows \
 from it and is not given away in it.{rules}
 
-Reply with one JSON object and nothing else: {{"prompt": the task, "answer": {answer}}}"""
+Reply with one JSON object and nothing else: {{"prompt": the task{answer}}}"""
 
 
 @dataclasses.dataclass(kw_only=True, eq=False)
@@ -301,7 +301,11 @@ class Benchmark(abc.ABC):
 
     def simulator_messages(self, seed: Task, statistics: SeedStatistics) -> list[Message]:
         """The simulator's prompt for one variation of `seed`, with `rules` and the agent's success."""
-        system = _RULES.format(rules=self.rules and f" {self.rules}", answer=self.answer_form(seed))
+        given, answer = " with its answer", f', "answer": {self.answer_form(seed)}'
+        if self._solves:
+            given = answer = ""
+        rules = self.rules and f" {self.rules}"
+        system = _RULES.format(rules=rules, given=given, answer=answer)
         parts = [f"Task:\n{self.simulator_answer(seed)}", success_record(statistics)]
         if len(seed.messages) > 1:
             said = "\n".join(
@@ -318,8 +322,21 @@ class Benchmark(abc.ABC):
 
         `seed`: the seed that it varies; None: the one that `task` was made from.
         """
-        written = {"prompt": task.messages[-1]["content"], "answer": self.write_answer(task)}
+        written = {"prompt": task.messages[-1]["content"]}
+        if not self._solves:
+            written["answer"] = self.write_answer(task)
         return json.dumps(written, ensure_ascii=False)
+
+    def solve(self, prompt: str, seed: Task) -> Any:
+        """Works out `Task.answer` of a generated prompt.  If it is defined, the simulator writes no answers.
+
+        Raises ValueError that says why the prompt has no answer; the generation is then a BAD_ANSWER.
+        """
+        raise NotImplementedError
+
+    @property
+    def _solves(self) -> bool:
+        return type(self).solve is not Benchmark.solve
 
     def answer_form(self, seed: Task) -> str:
         """How the default simulator prompt describes the JSON of an answer."""
@@ -346,20 +363,25 @@ class Benchmark(abc.ABC):
     def read(self, text: str, seed: Task) -> Task | Rejection:
         """Reads a generation as a task like its seed; `parse` then fills in the ids and the origin.  Total.
 
-        Default: a JSON object (`parse_lenient`) with prompt and answer; the tools and the messages before
-        the prompt come from the seed.
+        Default: a JSON object (`parse_lenient`) with prompt and answer, or the prompt alone (`solve`); the
+        tools and the messages before the prompt come from the seed.
         """
         value = parse_lenient(text, self.max_generation, _MAX_DEPTH)
         if isinstance(value, Rejection):
             return value
-        if not isinstance(value, dict) or set(value) != {"prompt", "answer"}:
-            expected = "expected an object with prompt and answer, and nothing else"
+        keys = ["prompt"] if self._solves else ["prompt", "answer"]
+        if not isinstance(value, dict) or set(value) != set(keys):
+            expected = f"expected an object with {' and '.join(keys)}, and nothing else"
             return Rejection(UNPARSABLE, expected)
         prompt = value["prompt"]
         if not isinstance(prompt, str) or not prompt.strip():
             return Rejection(UNPARSABLE, "prompt: expected a text")
         try:
-            answer = self.read_answer(value["answer"], seed)
+            answer = (
+                self.solve(prompt.strip(), seed)
+                if self._solves
+                else self.read_answer(value["answer"], seed)
+            )
         except ValueError as error:
             return Rejection(BAD_ANSWER, str(error)[:200])
         message = {"role": "user", "content": prompt.strip()}
@@ -404,6 +426,23 @@ class Benchmark(abc.ABC):
                 for c in sorted(counts)
             }
         return metrics
+
+    def official_row(  # noqa: B027
+        self, task: Task, answers: Sequence[str]
+    ) -> tuple[str, dict[str, Any]] | None:
+        """An attempt as the official evaluator reads it: the file's relative path, and its line's object.
+
+        None (the default): it reads no files of answers, or not to this task.
+        """
+
+    def read_official(
+        self, row: Mapping[str, Any], tasks: Mapping[str, Task]
+    ) -> tuple[str, str] | None:
+        """Inverse of `official_row`: the task's id, and an answer that `score` reads; None: another task's.
+
+        tasks: by id.  Raises ValueError that says what was expected in the row.
+        """
+        raise ValueError(f"benchmark {self.name!r} has no official files of answers")
 
     def facts(self) -> dict[str, str]:
         """What a reader of the metrics must know besides their names: versions, rules, data sources."""

@@ -2,7 +2,8 @@
 
 A variation of a variation moves further from the data set than a variation of a seed, one step at a time
 (POET, arXiv 1901.01753; ACCEL, 2203.01302; eva, 2411.00062).  The tasks to vary are drawn at random.  Their
-variations go through the same verification as any generation, including decontamination.
+variations go through the same verification as any generation, including decontamination.  A task that no
+attempt has solved is not varied, since it may have no solution.
 """
 
 from __future__ import annotations
@@ -69,7 +70,7 @@ class Growth:
             counts = sum(g.attempts for g in tried), sum(g.successes for g in tried)
             self._pool.record(parent, *counts)
         for g in batch.accepted:
-            if self._fits(g.task):
+            if g.successes and self._fits(g.task):
                 self._pool.add(g.task, g.attempts, g.successes)
 
     def state(self) -> Any:

@@ -336,3 +336,38 @@ def test_worked_examples_need_seeds(make):
     shown._loaded["seed"] = ()
     with pytest.raises(ValueError, match="shots = 1: expected seeds"):
         shown.agent_messages(task)
+
+
+class _Sums(base.Benchmark):
+    """Sums, whose answers the benchmark works out."""
+
+    name = "sums"
+
+    def load(self, origin):
+        return []
+
+    def verdict(self, task, answer):
+        right = answer.strip() == task.answer
+        return base.Score(float(right), right, True)
+
+    def solve(self, prompt, seed):
+        if not prompt.replace("+", "").isdigit():
+            raise ValueError(f"{prompt!r}: expected numbers and plus signs")
+        return str(sum(map(int, prompt.split("+"))))
+
+
+def test_a_benchmark_that_solves_lets_the_simulator_write_prompts_alone():
+    sums = _Sums()
+    seed = Task("s", "sums", "sum", ({"role": "user", "content": "1+1"},), (), "2")
+    system, _ = (m["content"] for m in sums.simulator_messages(seed, SeedStatistics()))
+    assert system.endswith('{"prompt": the task}') and "with its answer" not in system
+    assert sums.simulator_answer(seed) == '{"prompt": "1+1"}'
+    made = sums.parse('{"prompt": "17+25 "}', seed, "g", 1)
+    assert (made.answer, made.messages[-1]["content"]) == ("42", "17+25")
+    assert sums.verify(made) is None
+    refused = sums.parse('{"prompt": "17+x"}', seed, "g", 1)
+    assert refused == Rejection(base.BAD_ANSWER, "'17+x': expected numbers and plus signs")
+    answered = sums.parse('{"prompt": "1+2", "answer": "3"}', seed, "g", 1)
+    assert answered == Rejection(
+        base.UNPARSABLE, "expected an object with prompt, and nothing else"
+    )

@@ -24,7 +24,7 @@ def outcome(epoch, rows):
 
 def grown(fits=lambda task: True, **settings):
     growth = Growth(GrowthConfig(**{"share": 0.5} | settings), fits, seed=3)
-    counts = [("never", 8, 0), ("half", 8, 4), ("some", 8, 2), ("always", 400, 400)]
+    counts = [("once", 8, 1), ("half", 8, 4), ("some", 8, 2), ("always", 400, 400)]
     growth.record(outcome(0, [(SEEDS[i], *row) for i, row in enumerate(counts)]))
     return growth
 
@@ -38,7 +38,7 @@ def test_a_share_of_the_contexts_and_no_more_than_there_are():
     assert first.contexts(0, SEEDS) == list(SEEDS)
     found = names(grown())
     assert found[:4] == [seed.id for seed in SEEDS[:4]]
-    assert sorted(found[4:]) == ["always", "half", "never", "some"]
+    assert sorted(found[4:]) == ["always", "half", "once", "some"]
     assert names(grown(share=0.25))[:6] == [seed.id for seed in SEEDS[:6]]
     assert names(grown(share=0.0)) == [seed.id for seed in SEEDS]
 
@@ -53,6 +53,12 @@ def test_a_task_is_judged_by_what_came_of_it():
     assert {"a", "b"} <= {name for epoch in range(2, 9) for name in names(growth, epoch)}
 
 
+def test_a_task_that_nobody_solved_is_not_varied():
+    growth = Growth(GrowthConfig(share=1.0), lambda task: True, seed=3)
+    growth.record(outcome(0, [(SEEDS[0], "never", 8, 0), (SEEDS[1], "once", 8, 1)]))
+    assert names(growth)[7:] == ["once"] and "never" not in names(growth)
+
+
 def test_the_pool_is_bounded_and_holds_only_what_can_be_shown(monkeypatch):
     monkeypatch.setattr("genenv_jax.tasks.growth._CAPACITY", 2)
     assert sorted(names(grown(share=1.0))[6:]) == ["always", "some"]  # the newest
@@ -64,7 +70,7 @@ def test_state_is_restored():
     tasks = [
         g.task
         for g in outcome(
-            0, [(SEEDS[0], n, 8, 1) for n in ("never", "half", "some", "always")]
+            0, [(SEEDS[0], n, 8, 1) for n in ("once", "half", "some", "always")]
         ).generations
     ]
     again.restore(growth.state(), tasks)

@@ -15,7 +15,8 @@ from __future__ import annotations
 
 import dataclasses
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 from genenv_jax.benchmarks.api_bank import calls, prompts, scoring, tasks
 from genenv_jax.benchmarks.api_bank import generation as generations
@@ -35,7 +36,7 @@ from genenv_jax.benchmarks.headers import write_with_tools
 from genenv_jax.benchmarks.options import check_choice, check_names
 from genenv_jax.benchmarks.records import Published
 from genenv_jax.benchmarks.subsets import stable_position
-from genenv_jax.benchmarks.tools import ToolBenchmark, meaning_of
+from genenv_jax.benchmarks.tools import ToolBenchmark, as_python, meaning_of
 from genenv_jax.benchmarks.wording import letters
 
 _SEED_SHARE = 0.5  # share of seeds in a level named in both splits
@@ -181,6 +182,24 @@ class APIBank(Published, ToolBenchmark):
             graded = self.reward == GRADED and task.origin != "eval"
             return score_call(task, answer, prompts.dialogue(task), lenient, graded)
         return scoring.score_reply(task.answer, answer)
+
+    def official_row(self, task: Task, answers: Sequence[str]) -> tuple[str, dict[str, Any]] | None:
+        """A line of the authors' evaluator_by_json.py; their level 3 reads no files of this kind."""
+        split, *place = task.id.split(":")
+        if SPLITS[task.category].level == 3 or not answers:
+            return None
+        file, turn = place
+        said = as_python(answers[-1], task.tools) if self.call_form else answers[-1]
+        return f"{split}.json", {"file": f"{file}.jsonl", "id": int(turn), "pred": said}
+
+    def read_official(
+        self, row: Mapping[str, Any], tasks: Mapping[str, Task]
+    ) -> tuple[str, str] | None:
+        file, turn, said = (row.get(name) for name in ("file", "id", "pred"))
+        if not isinstance(file, str) or type(turn) is not int or not isinstance(said, str):
+            raise ValueError('expected "file", a text, "id", an integer, and "pred", a text')
+        place = f":{file.removesuffix('.jsonl')}:{turn}"
+        return next(((name, said) for name in tasks if name.endswith(place)), None)
 
     def aggregate(self, results: Sequence[tuple[Task, Score]]) -> dict[str, float]:
         return scoring.official_metrics(results)

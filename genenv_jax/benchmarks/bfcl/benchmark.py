@@ -15,7 +15,8 @@ import dataclasses
 import json
 import types
 from collections import defaultdict
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
+from typing import Any
 
 from genenv_jax.benchmarks.base import (
     CONTAMINATED,
@@ -35,12 +36,14 @@ from genenv_jax.benchmarks.bfcl import (
     conversations,
     episode,
     multi_turn,
+    official_files,
     prompts,
     source_calls,
     tasks,
     turns,
 )
 from genenv_jax.benchmarks.bfcl.categories import (
+    AST,
     CONVERSATION,
     MULTI_TURN,
     MULTI_TURN_RULES,
@@ -275,6 +278,21 @@ class BFCL(Published, ToolBenchmark):
     def episode(self, task: Task) -> Episode:
         kind = episode.GrowingEpisode if self.episodes else episode.ShortenedEpisode
         return kind(task, self._form(task))
+
+    def official_row(self, task: Task, answers: Sequence[str]) -> tuple[str, dict[str, Any]] | None:
+        if task.answer["rule"] not in (AST, CONVERSATION):
+            return None
+        result = official_files.result_of(task, answers, bool(self._form(task)))
+        file = official_files.file_of(self.version, task.category)
+        return file, {"id": task.id, "result": result}
+
+    def read_official(
+        self, row: Mapping[str, Any], tasks: Mapping[str, Task]
+    ) -> tuple[str, str] | None:
+        if not isinstance(row.get("id"), str) or "result" not in row:
+            raise ValueError('expected "id", a text, and "result"')
+        task = tasks.get(row["id"])
+        return task and (task.id, official_files.answer_of(task, row["result"]))
 
     def facts(self) -> dict[str, str]:
         facts = {

@@ -17,7 +17,7 @@ import dataclasses
 import functools
 import json
 import os
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 from genenv_jax.benchmarks.base import Message, Rejection, Score, SeedStatistics, Task
@@ -27,7 +27,7 @@ from genenv_jax.benchmarks.subsets import stable_position
 from genenv_jax.benchmarks.travelplanner import generation as generations
 from genenv_jax.benchmarks.travelplanner import prompts, scoring, tasks
 from genenv_jax.benchmarks.travelplanner.planner import find_plan
-from genenv_jax.benchmarks.travelplanner.plans import write_plan
+from genenv_jax.benchmarks.travelplanner.plans import read_plan, write_plan
 from genenv_jax.benchmarks.travelplanner.references import Reference
 from genenv_jax.benchmarks.travelplanner.reward import FINAL, MICRO, score_plan
 from genenv_jax.benchmarks.travelplanner.tasks import query_of
@@ -213,6 +213,25 @@ class TravelPlanner(Published):
 
     def verdict(self, task: Task, answer: str) -> Score:
         return score_plan(task, answer, self.world.database, self.reward)
+
+    def official_row(self, task: Task, answers: Sequence[str]) -> tuple[str, dict[str, Any]] | None:
+        """A line of the authors' evaluation/eval.py, which reads a whole split in order."""
+        split, _, number = task.id.rpartition("_")
+        plan = read_plan(answers[-1] if answers else "")
+        row = {"idx": int(number), "query": task.messages[-1]["content"], "plan": None}
+        if not isinstance(plan, Rejection):
+            row["plan"] = plan
+        return f"{split}.jsonl", row
+
+    def read_official(
+        self, row: Mapping[str, Any], tasks: Mapping[str, Task]
+    ) -> tuple[str, str] | None:
+        query, plan = row.get("query"), row.get("plan")
+        if not isinstance(query, str) or not isinstance(plan, list | None):
+            raise ValueError('expected "query", a text, and "plan", a list of days or null')
+        by_query = (name for name, task in tasks.items() if task.messages[-1]["content"] == query)
+        found = next(by_query, None)
+        return found and (found, json.dumps(plan) if plan else "")
 
     def aggregate(self, results: Sequence[tuple[Task, Score]]) -> dict[str, float]:
         """An answer that was never judged, for example because its process was lost, is undelivered."""

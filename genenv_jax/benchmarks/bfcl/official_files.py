@@ -1,0 +1,112 @@
+"""The result files of BFCL's evaluator: one JSON line a task, {"id", "result"}, one file a category.
+
+A result is the text of a single turn; with function calling it is a list of {name: arguments as JSON}.  For a
+conversation it is a list of turns, each the list of its answers.  `bfcl evaluate` finds the files under
+result/MODEL/ and scores those of "prompting" models by the Python calls in the text.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from genenv_jax.benchmarks.base import Rejection, Task
+from genenv_jax.benchmarks.bfcl import categories
+from genenv_jax.benchmarks.bfcl.backends import decode
+from genenv_jax.benchmarks.bfcl.multi_turn import MAX_STEPS
+from genenv_jax.benchmarks.tools import as_python, read_tool_calls, write_python
+
+
+def file_of(version: str, category: str) -> str:
+    """The place of a category's file under result/MODEL/."""
+    name = f"BFCL_{version}_{category}_result.json"
+    if version == "v3":
+        return name
+    for group in ("live", "multi_turn"):
+        if category.startswith(f"{group}_"):
+            return f"{group}/{name}"
+    return f"non_live/{name}"
+
+
+def result_of(task: Task, answers: Sequence[str], in_template: bool) -> str | list[list[str]]:
+    """The result of one attempt: its answer, or a conversation's answers by turn.
+
+    in_template: the chat template showed the tools; calls in its form are written as Python, which the
+      official decoder reads.
+    """
+    tools = task.tools
+    spec = task.answer
+    if spec["rule"] != categories.CONVERSATION:
+        answer = answers[-1] if answers else ""
+        return _plain(answer, tools, spec["language"]) if in_template else answer
+    turns: list[list[str]] = [[]]
+    for answer in answers:
+        said = as_python(answer, tools) if in_template else answer
+        turns[-1].append(said)
+        calls = decode(said)
+        # As in the evaluator's own loop, a turn ends without a call, or after too many answers with some.
+        if isinstance(calls, Rejection) or not calls or len(turns[-1]) > MAX_STEPS:
+            turns.append([])
+    return turns if turns[-1] else turns[:-1]
+
+
+def answer_of(task: Task, result: Any) -> str:
+    """An answer that `BFCL.verdict` scores as the evaluator scores the result.
+
+    Raises ValueError that says what was expected.
+    """
+    tools, spec = task.tools, task.answer
+    if spec["rule"] != categories.CONVERSATION:
+        return _text(result, tools, spec["language"])
+    if not isinstance(result, list) or not all(isinstance(steps, list) for steps in result):
+        raise ValueError("result: expected a list of turns, each a list of answers")
+    return json.dumps([[_text(step, tools, spec["language"]) for step in turn] for turn in result])
+
+
+def _text(result: Any, tools: Sequence[Mapping[str, Any]], language: str) -> str:
+    """A text as it is; calls as {name: arguments} as text, with the dots that are not in the name."""
+    if isinstance(result, str):
+        return result
+    if not isinstance(result, list) or not all(isinstance(call, dict) for call in result):
+        raise ValueError("result: expected a text, or a list of {name: arguments as JSON}")
+    calls = [
+        {"name": name, "arguments": _arguments(name, of)}
+        for call in result
+        for name, of in call.items()
+    ]
+    return _plain(json.dumps(calls), tools, language)
+
+
+def _arguments(name: str, of: Any) -> Mapping[str, Any]:
+    try:
+        found = json.loads(of) if isinstance(of, str) else of
+    except ValueError:
+        return {}  # a model's broken JSON; the call then lacks its arguments
+    if not isinstance(found, dict):
+        raise ValueError(f"result: {name}: expected arguments as a JSON object")
+    return found
+
+
+def _plain(answer: str, tools: Sequence[Mapping[str, Any]], language: str) -> str:
+    """An answer with its calls as the source text of Python, Java or JavaScript, if it can be read."""
+    if language == "python":
+        return as_python(answer, tools)
+    calls = read_tool_calls(answer, tools)
+    if isinstance(calls, Rejection) or not write_python(calls):
+        return answer
+    types = {tool["name"]: tool["parameters"]["properties"] for tool in tools}
+    written = (
+        f"{name}({', '.join(f'{k}={_source(v, types.get(name, {}).get(k))}' for k, v in of.items())})"
+        for call in calls
+        for name, of in call.items()
+    )
+    return ", ".join(written)
+
+
+def _source(value: Any, schema: Any) -> str:
+    """A value as source text, which it already is unless its parameter is a string."""
+    text = isinstance(schema, Mapping) and schema.get("type") in ("String", "string")
+    if not isinstance(value, str) or (text and value[:1] not in ("'", '"')):
+        return json.dumps(value, ensure_ascii=False)
+    return value

@@ -1,0 +1,88 @@
+"""Answers in the files of the official evaluators, both ways; `Benchmark.official_row` says which exist."""
+
+from __future__ import annotations
+
+import json
+import pathlib
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from genenv_jax.benchmarks.base import Benchmark, Task
+from genenv_jax.benchmarks.thoughts import after_thoughts
+from genenv_jax.run.jsonl import write_jsonl
+from genenv_jax.scoring.attempts import Attempt
+from genenv_jax.scoring.requests import SCORE
+from genenv_jax.scoring.scorer import Scorer
+
+
+def write_official(
+    benchmark: Benchmark, attempts: Sequence[Sequence[Attempt]], directory: pathlib.Path
+) -> None:
+    """Writes each task's first attempt, without thoughts, as the official evaluator reads it.
+
+    directory: made if there is something to write.
+    """
+    files: dict[str, list[dict[str, Any]]] = {}
+    for first, *_ in attempts:
+        said = [after_thoughts(answer) for answer in first.answers]
+        texts = [text if isinstance(text, str) else "" for text in said]
+        if found := benchmark.official_row(first.task, texts):
+            files.setdefault(found[0], []).append(found[1])
+    for name, rows in files.items():
+        (directory / name).parent.mkdir(parents=True, exist_ok=True)
+        write_jsonl(directory / name, rows)
+
+
+def read_official(
+    benchmark: Benchmark, tasks: Sequence[Task], path: pathlib.Path
+) -> tuple[dict[str, str], int]:
+    """Reads the answers in a file, or in all .json and .jsonl files of a directory and those in it.
+
+    Returns:
+      task id to answer, for those of `tasks` that are there, and how many lines are for other tasks.
+    Raises:
+      FileNotFoundError: no such file, or none in the directory.
+      ValueError: a line that cannot be read, named as file:line, or a task's second answer.
+    """
+    files = sorted(p for p in path.rglob("*.json*") if p.is_file()) if path.is_dir() else [path]
+    if not files:
+        raise FileNotFoundError(f"{path}: expected .json or .jsonl files in it")
+    by_id, others = {task.id: task for task in tasks}, 0
+    answers: dict[str, str] = {}
+    for file in files:
+        for number, line in enumerate(file.read_text(encoding="utf-8").splitlines(), 1):
+            if not line.strip():
+                continue
+            where = f"{file}:{number}"
+            try:
+                row = json.loads(line)
+                if not isinstance(row, dict):
+                    raise ValueError("expected an object on each line")
+                found = benchmark.read_official(row, by_id)
+            except (ValueError, RecursionError) as error:
+                raise ValueError(f"{where}: {error}") from None
+            if found is None:
+                others += 1
+            elif found[0] in answers:
+                raise ValueError(f"{where}: a second answer to {found[0]}: expected one")
+            else:
+                answers[found[0]] = found[1]
+    return answers, others
+
+
+def score_official(
+    tasks: Sequence[Task],
+    answers: Mapping[str, str],
+    scorer: Scorer,
+    advance: Callable[[], None] = lambda: None,
+) -> list[list[Attempt]]:
+    """One attempt at each task that has an answer; `advance` is called when an answer is handed over."""
+    answered, scores = [task for task in tasks if task.id in answers], scorer.batch()
+    for i, task in enumerate(answered):
+        scores.add((i, 0), answers[task.id], SCORE, task)
+        advance()
+    found = scores.collect()
+    return [
+        [Attempt(task, 0, (found[i, 0][0],), True, found[i, 0][1])]
+        for i, task in enumerate(answered)
+    ]
