@@ -37,8 +37,7 @@ def _every_answer(scene: Scene, task: Task) -> str:
 
 
 def generation(
-    question: Callable[[Task], str] | str,
-    answer: Callable[[Task], str] | str,
+    question: Callable[[Task], str] | str, answer: Callable[[Task], str] | str
 ) -> Callable[[Scene, Task], str | None]:
     """A generation, with steps that lead to the answer where the seed has them."""
 
