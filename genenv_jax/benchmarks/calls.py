@@ -32,12 +32,7 @@ import textwrap
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
-from genenv_jax.benchmarks.safe_parse import (
-    check_text,
-    parse_calls,
-    parse_json,
-    parse_literal,
-)
+from genenv_jax.benchmarks.safe_parse import check_text, parse_calls, parse_json, parse_literal
 from genenv_jax.benchmarks.task import TOO_LONG, UNPARSABLE, Rejection
 from genenv_jax.benchmarks.thoughts import after_thoughts
 

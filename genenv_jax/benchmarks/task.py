@@ -14,10 +14,7 @@ TOOLS = "tools"
 
 def chat(system: str, *parts: str) -> list[Message]:
     """A system message and a user message, whose parts become paragraphs."""
-    return [
-        {"role": "system", "content": system},
-        {"role": "user", "content": "\n\n".join(parts)},
-    ]
+    return [{"role": "system", "content": system}, {"role": "user", "content": "\n\n".join(parts)}]
 
 
 def mean(values: Collection[float]) -> float:

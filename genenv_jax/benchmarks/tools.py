@@ -159,11 +159,15 @@ def write_python(calls: Sequence[Mapping[str, Mapping[str, Any]]]) -> str:
     # Python would fold other letters: ｆ is f.
     if not all(n.isascii() and n.isidentifier() and not keyword.iskeyword(n) for n in names):
         return ""
-    written = (f"{name}({', '.join(f'{k}={v!r}' for k, v in of.items())})" for name, of in pairs)
     try:
-        return f"[{', '.join(written)}]"
+        return f"[{', '.join(python_call(*pair) for pair in pairs)}]"
     except ValueError:
         return ""
+
+
+def python_call(name: str, arguments: Mapping[str, Any]) -> str:
+    """One call as `f(x=1)`; ValueError for a number with too many digits."""
+    return f"{name}({', '.join(f'{key}={value!r}' for key, value in arguments.items())})"
 
 
 def _properties(tool: Mapping[str, Any]) -> Mapping[str, Any]:

@@ -14,7 +14,7 @@ import random
 from genenv_jax.benchmarks.bamboogle.scoring import normalize
 
 FILE = pathlib.Path(__file__).with_suffix(".json")
-_COUNT = 250
+_COUNT = 100
 _CLOSED = {"yes", "no", "noanswer"}  # SQuAD has no rule for these
 _GOLDS = (
     "Port Albert", "ann miller", "1893", "the Tarn Water", "a yes-man", "U.S. Route 9", "Élan Valley",

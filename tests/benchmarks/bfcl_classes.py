@@ -5,9 +5,27 @@ A file system and a calculator with some of the official methods, which answer i
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import decimal
+import sys
+from collections.abc import Iterator
 from typing import Any
+from unittest import mock
+
+from genenv_jax.benchmarks.bfcl import backends
+
+
+@contextlib.contextmanager
+def executing() -> Iterator[None]:
+    """BFCL's calls are executed by these classes."""
+    names = (f"{backends._PACKAGE}.{name}" for name in ("gorilla_file_system", "math_api"))
+    modules = dict.fromkeys(names, sys.modules[__name__])
+    with (
+        mock.patch.object(backends, "is_installed", lambda: True),
+        mock.patch.dict(sys.modules, modules),
+    ):
+        yield
 
 
 @dataclasses.dataclass

@@ -1,7 +1,5 @@
 """Directories of benchmark files: small ones, written for the tests, and the real ones."""
 
-import sys
-
 import pytest
 
 from genenv_jax.benchmarks.alfworld.benchmark import ALFWorld
@@ -41,12 +39,12 @@ def alfworld_games(tmp_path_factory) -> ALFWorld:
 
 
 @pytest.fixture(params=["small", pytest.param("official", marks=pytest.mark.slow)])
-def executable(request, monkeypatch):
+def executable(request):
     """BFCL's stateful classes: small ones of the tests, then the official ones of bfcl-eval."""
     if request.param == "official":
         if not backends.is_installed():
             pytest.skip(backends.INSTALL)
+        yield
         return
-    monkeypatch.setattr(backends, "is_installed", lambda: True)
-    for module in ("gorilla_file_system", "math_api"):
-        monkeypatch.setitem(sys.modules, f"{backends._PACKAGE}.{module}", bfcl_classes)
+    with bfcl_classes.executing():
+        yield

@@ -21,50 +21,30 @@ _TABLES = [
     ("Lotus", 4, "Friday"), ("Roma", 2, "Sunday"), ("Mill", 6, "Monday"), ("Anker", 3, "Tuesday"),
     ("Krone", 5, "Thursday"), ("Hafen", 8, "Saturday"),
 ]  # fmt: skip
+_KEYS = ("category", "checker", "prompt", "answer")
 _TOOLS = "You may call book(restaurant: text, guests: integer, day: text)."
 
 
 def records() -> list[dict]:
     """All records, those of a category together."""
     found = [
-        {
-            "prompt": f"Which town is the capital of {land}, as the atlas has it?",
-            "answer": town,
-            "category": "capital",
-        }
+        ("capital", "exact", f"Which town is the capital of {land}, as the atlas has it?", town)
         for land, town in _CAPITALS.items()
     ]
     found += [
-        {
-            "prompt": f"How many metres long is a road of {km} kilometres?",
-            "answer": metres,
-            "category": "length",
-            "checker": "numeric",
-        }
+        ("length", "numeric", f"How many metres long is a road of {km} kilometres?", metres)
         for km, metres in _LENGTHS.items()
     ]
     found += [
-        {
-            "prompt": f"Who is said to have written the novel {title}, in full?",
-            "answer": name,
-            "category": "writer",
-            "checker": "f1",
-        }
+        ("writer", "f1", f"Who is said to have written the novel {title}, in full?", name)
         for title, name in _WRITERS.items()
     ]
-    found += [
-        {
-            "prompt": [
-                {"role": "system", "content": _TOOLS},
-                {"role": "user", "content": f"Please book a table for {n} at the {name} on {day}."},
-            ],
-            "answer": {"name": "book", "arguments": {"restaurant": name, "guests": n, "day": day}},
-            "category": "table",
-            "checker": "call",
-        }
-        for name, n, day in _TABLES
-    ]
-    return found
+    for name, n, day in _TABLES:
+        asked = f"Please book a table for {n} at the {name} on {day}."
+        said = [{"role": "system", "content": _TOOLS}, {"role": "user", "content": asked}]
+        call = {"name": "book", "arguments": {"restaurant": name, "guests": n, "day": day}}
+        found.append(("table", "call", said, call))
+    return [dict(zip(_KEYS, values, strict=True)) for values in found]
 
 
 def write(directory: pathlib.Path) -> pathlib.Path:

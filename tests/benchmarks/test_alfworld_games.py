@@ -1,7 +1,6 @@
 """Whole games: attempts at them, in one message or in a conversation that grows, and games as seeds."""
 
 import dataclasses
-import pickle
 import time
 
 import pytest
@@ -251,11 +250,6 @@ def test_games_that_are_not_what_they_say(change, reason, alfworld_games, writte
         assert not alfworld_games.score(task, "Action: look").valid
     other = dataclasses.replace(written, messages=({"role": "user", "content": "Do nothing."},))
     assert alfworld_games.verify(other).reason == base.BAD_ANSWER
-
-
-def test_it_may_go_to_another_process(alfworld_games, written):
-    other = pickle.loads(pickle.dumps(alfworld_games))
-    assert other.verify(written) is None and other.tasks("seed") == alfworld_games.tasks("seed")
 
 
 def test_what_plays_is_told(alfworld_games, directory, monkeypatch):

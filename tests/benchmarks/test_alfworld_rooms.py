@@ -122,14 +122,6 @@ def test_what_is_no_room(value):
     assert rooms.read(value).reason == base.UNPARSABLE
 
 
-def test_a_code_fence_is_taken_off(benchmark):
-    seed = benchmark.tasks("seed")[0]
-    text = json.dumps(ROOM)
-    assert benchmark.parse(f"```json\n{text}\n```", seed, "f", 0) == benchmark.parse(
-        text, seed, "f", 0
-    )
-
-
 def test_rooms_that_are_alike():
     """Numbers and the order in which a room is written make no other room; another place does."""
     room = rooms.read(ROOM)

@@ -13,6 +13,7 @@ from genenv_jax.benchmarks.api_bank import calls, rouge, scoring
 from genenv_jax.benchmarks.api_bank import tasks as records
 from genenv_jax.benchmarks.api_bank.benchmark import APIBank
 from genenv_jax.benchmarks.base import Rejection, SeedStatistics, Task
+from tests.benchmarks.test_calls import FORMS
 
 TOOL = {
     "name": "AddReminder",
@@ -508,14 +509,6 @@ def test_prompts_state_what_is_needed(loaded):
 
 # -- tools in the chat template -----------------------------------------------------------------------------
 
-FORMS = {
-    shared.HERMES: "<tool_call>{}</tool_call>",
-    shared.QWEN3_CODER: "<tool_call><function=f><parameter=x>1</parameter></function></tool_call>",
-    shared.LLAMA: '{"name": "f", "parameters": {}}',
-    shared.LLAMA_TAGS: "<function=f>{}</function>",
-    shared.MISTRAL: "[TOOL_CALLS][]",
-    shared.DEEPSEEK: "<｜tool▁call▁begin｜>",
-}
 ARGUMENTS = '{"content": "buy fresh bread", "count": 2, "people": ["Ann", "Bob"]}'
 RIGHT = f'{{"name": "AddReminder", "arguments": {ARGUMENTS}}}'
 OWN = "[AddReminder(content='buy fresh bread', count='2', people='['Ann', 'Bob']')]"
@@ -523,7 +516,7 @@ OWN = "[AddReminder(content='buy fresh bread', count='2', people='['Ann', 'Bob']
 
 def _in_template(form=shared.HERMES, **options):
     made = APIBank(**options)
-    made.use_template(FORMS[form])
+    made.use_template(shared.write_calls([{"f": {"x": 1}}], form))
     assert made.call_form == form
     return made
 

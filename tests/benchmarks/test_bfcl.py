@@ -10,7 +10,7 @@ from genenv_jax.benchmarks import base
 from genenv_jax.benchmarks.base import Score, SeedStatistics
 from genenv_jax.benchmarks.bfcl import fitting, prompts
 from genenv_jax.benchmarks.bfcl.benchmark import BFCL
-from genenv_jax.benchmarks.bfcl.turns import NO_REFUSAL, reason_word
+from genenv_jax.benchmarks.bfcl.turns import NO_REFUSAL
 from tests.benchmarks.bfcl_tasks import WEATHER, generation, seed_task
 from tests.redteam.bfcl_irrelevance import BROKEN
 
@@ -357,14 +357,6 @@ def test_simulator_prompt_carries_task_and_record(benchmark, attempts, successes
         assert expected in given["content"]
     for header in ("New Tools:", "New Task:", "New Answer:"):
         assert header in system["content"]
-
-
-def test_reason_words():
-    assert reason_word("") == ""
-    assert reason_word("simple_function_checker:wrong_count") == "wrong_count"
-    assert reason_word("value_error:list/tuple") == "value_error_list_tuple"
-    assert reason_word("type_error:java") == "type_error_java"
-    assert reason_word("checker_error") == "checker_error"
 
 
 def _results(counts, rule="ast"):

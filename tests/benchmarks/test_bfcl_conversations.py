@@ -284,9 +284,7 @@ def test_states_that_no_class_has_are_turned_away(benchmark, state, reason):
 def test_the_order_of_independent_calls_must_be_told(benchmark):
     """On classes whose results say how often they were called."""
     task = _seed(
-        [["touch(file_name='x')"]],
-        origin="generated",
-        messages=({"role": "user", "content": "x"},),
+        [["touch(file_name='x')"]], origin="generated", messages=({"role": "user", "content": "x"},)
     )
     plays = soundness._Plays(task)
     (turn,) = plays.turns

@@ -175,13 +175,6 @@ def test_missing_places_are_named(tmp_path):
             load("v4", ["multiple"], directory)
 
 
-def test_unknown_names_list_what_is_known(tmp_path):
-    with pytest.raises(ValueError, match="simple_python"):
-        load("v4", ["simple"], tmp_path)
-    with pytest.raises(ValueError, match="v3, v4"):
-        categories("v5")
-
-
 def test_split_is_stable_and_keeps_conversations_together():
     keys = {split_key(f"multi_turn_{kind}_7:turn{turn}")
             for kind in ("base", "long_context") for turn in range(3)}  # fmt: skip

@@ -8,14 +8,7 @@ from hypothesis import strategies as st
 
 from genenv_jax.benchmarks import calls
 from genenv_jax.benchmarks.calls import form_of, read_calls, write_calls
-from genenv_jax.benchmarks.task import (
-    EMPTY,
-    NOT_TEXT,
-    TOO_DEEP,
-    TOO_LONG,
-    UNPARSABLE,
-    Rejection,
-)
+from genenv_jax.benchmarks.task import EMPTY, NOT_TEXT, TOO_DEEP, TOO_LONG, UNPARSABLE, Rejection
 from genenv_jax.benchmarks.tools import (
     as_python,
     json_schema,
@@ -107,10 +100,7 @@ def test_forms(text, want):
         ('<tool_call>{"name": "f", "arguments": [1]}</tool_call>', UNPARSABLE),
         ('<tool_call>{"name": "f", "arguments": {"x": NaN}}</tool_call>', UNPARSABLE),
         ('<tool_call>{"name": "f", "arguments": {"x": 1, "x": 2}}</tool_call>', UNPARSABLE),
-        (
-            "<function=f><parameter=x>1</parameter><parameter=x>2</parameter></function>",
-            UNPARSABLE,
-        ),
+        ("<function=f><parameter=x>1</parameter><parameter=x>2</parameter></function>", UNPARSABLE),
         ('{"name": "f(); import os", "arguments": {}}', UNPARSABLE),
         ("{'name': 'f', 'arguments': {1: 2}}", UNPARSABLE),
         ('{"name": "f", "arguments": {"x": 1e999}}', UNPARSABLE),

@@ -16,12 +16,13 @@ import pytest
 from genenv_jax.benchmarks import base, registry
 from genenv_jax.benchmarks.base import Rejection, Score, SeedStatistics
 from genenv_jax.benchmarks.calls import form_of, write_calls
-from genenv_jax.benchmarks.custom import calls, checkers, files
+from genenv_jax.benchmarks.custom import checkers, files
 from genenv_jax.benchmarks.custom.benchmark import Custom, Question
 from genenv_jax.benchmarks.demonstrations import endless
 from genenv_jax.scoring.requests import BROKEN_EPISODES
 from genenv_jax.scoring.verification import VerificationConfig, Verifier, inspect
 from genenv_jax.scoring.worker import Worker
+from tests.benchmarks.test_calls import FORMS
 
 
 def _graded(checker, reference, text):
@@ -258,6 +259,7 @@ MESSAGES = "prompt .*expected a text, or a list of messages .* of which the last
         (ASKED | {"checker": "numeric"}, "answer 'Velm': expected a number"),
         (ASKED | {"checker": "numeric", "answer": 1e200}, "of at most 1e100"),
         (ASKED | {"checker": "call"}, 'expected {"name": ..., "arguments"'),
+        (ASKED | {"checker": "call", "answer": 17 * [BOOKED["answer"]]}, "a list of 1 to 16 such"),
         (ASKED | {"checker": "call", "answer": {"name": "f g", "arguments": {}}}, "graded 0.0: unparsable"),
         (ASKED | {"category": ""}, "category = '': expected a line of 1 to 200"),
         (ASKED | {"id": 3}, "id = 3: expected a line"),
@@ -497,9 +499,7 @@ def test_tools_as_text(tmp_path):
     assert mine.agent_messages(mine.tasks("seed")[0])[0]["content"].endswith(json.dumps(BOOK))
 
 
-@pytest.mark.parametrize(
-    "form", ["hermes", "qwen3_coder", "llama", "llama_tags", "mistral", "deepseek"]
-)
+@pytest.mark.parametrize("form", FORMS)
 def test_tools_in_the_template(tmp_path, form):
     said = [
         {"role": "system", "content": "Be brief."},
@@ -1000,14 +1000,6 @@ def test_a_worker_process_finds_the_class_too(module):
         assert worker.ask("score", (task, "102")).success
     finally:
         worker.close()
-
-
-def test_calls_in_their_forms():
-    reference = checkers.read_reference("call", {"name": "f", "arguments": {"a": 1}})
-    assert calls.write(reference) == "[f(a=1)]" and calls.pairs(reference) == [("f", {"a": 1})]
-    several = json.dumps([{"name": "f", "arguments": {}}] * 17)
-    with pytest.raises(ValueError, match="a list of 1 to 16 such"):
-        checkers.read_reference("call", json.loads(several))
 
 
 def test_a_class_with_the_name_of_an_embedded_default_has_its_own_demonstrations():

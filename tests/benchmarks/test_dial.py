@@ -14,6 +14,7 @@ from genenv_jax.benchmarks.demonstrations import endless
 from genenv_jax.benchmarks.dial.chains import NEW_NAMES, OPERATIONS, Dial, Program, read_statement
 from genenv_jax.benchmarks.dial.demonstrations import Demonstrator
 from genenv_jax.benchmarks.registry import make_benchmark
+from tests.benchmarks.test_calls import FORMS
 
 STATEMENT = "Tools: add, subtract, multiply.\nStart at 3. add 5, multiply 4, subtract 9."
 GENERATION = f"{STATEMENT}\nCalls: add(5) multiply(4) subtract(9)"
@@ -266,32 +267,6 @@ def test_what_this_dial_does_not_have(small):
     assert parsed(small, text(*[("add", 1)] * 7)) == base.TOO_DEEP
 
 
-def test_random_damage_is_never_an_error(dial):
-    """Single edits of good texts: a task only where it says the same in both places."""
-    rng = np.random.default_rng(0)
-    task = dial.task(PROGRAM, id="x", category="depth_3")
-    letters = [*"abdlmostu0123456789 ,.()=\n:SCT", "\u0665", "\x00", "\ufffd"]
-    verdicts = collections.Counter()
-    for _ in range(3000):
-        for text, kind in ((GENERATION, "task"), (TRACE, "answer")):
-            at = int(rng.integers(len(text)))
-            new = letters[rng.integers(len(letters))] if rng.random() < 0.7 else ""
-            text = text[:at] + new + text[at + int(rng.integers(2)) :]
-            if kind == "task":
-                outcome = parsed(dial, text)
-                if isinstance(outcome, Task):
-                    stated = read_statement(outcome.messages[-1]["content"])
-                    assert stated.calls == dial.program(outcome).calls
-                    assert dial.score(outcome, dial.agent_answer(outcome)).success
-            else:
-                score = dial.score(task, text)
-                assert score.success == (text.strip() == TRACE)
-                outcome = score.reason
-            verdicts[kind, outcome if isinstance(outcome, str) else "ok"] += 1
-    assert verdicts["task", "ok"] > 0 and verdicts["answer", ""] > 0
-    assert {("task", base.UNPARSABLE), ("answer", base.UNPARSABLE)} <= set(verdicts)
-
-
 # -- the agent's text ---------------------------------------------------------------------------------
 
 
@@ -331,7 +306,6 @@ def test_near_misses_of_the_agent(dial, answer, valid, reason):
 
 # -- prompts for a pretrained model -------------------------------------------------------------------
 
-FORMS = ("hermes", "qwen3_coder", "llama", "llama_tags", "mistral", "deepseek")
 CALLS = [
     {"add": {"position": 3, "number": 5, "result": 8}},
     {"multiply": {"position": 8, "number": 4, "result": 2}},
@@ -527,16 +501,6 @@ def small_but(**options):
 
 def mistaken(dial, seed):
     return Demonstrator(dial).misunderstandings(np.random.default_rng(seed))
-
-
-def test_misunderstandings():
-    dial = small_but(misunderstood=0.5)
-    for seed in range(5):
-        wrong = mistaken(dial, seed)
-        assert len(wrong) == round(0.5 * len(dial.plain)) and set(wrong) <= set(dial.plain)
-        assert all(other in dial.arguments and other != n for (_, n), other in wrong.items())
-        assert wrong == mistaken(dial, seed)
-    assert wrong != mistaken(dial, 0)
 
 
 def test_how_well_misunderstood_calls_are_grasped():

@@ -2,7 +2,6 @@
 
 import collections
 import dataclasses
-import functools
 import itertools
 import json
 
@@ -12,12 +11,13 @@ import pytest
 from genenv_jax.benchmarks import base
 from genenv_jax.benchmarks.base import Score, SeedStatistics, Task
 from genenv_jax.benchmarks.calls import form_of, write_calls
-from genenv_jax.benchmarks.demonstrations import endless, play, seed_demonstrations
+from genenv_jax.benchmarks.demonstrations import endless, play
 from genenv_jax.benchmarks.dial.demonstrations import TurnsDemonstrator
 from genenv_jax.benchmarks.dial.episode import ANSWER_CHARS
 from genenv_jax.benchmarks.dial.programs import Choice, Program, read_statement
 from genenv_jax.benchmarks.dial.turns import NO_CHOICE, DialTurns
 from genenv_jax.scoring.verification import inspect
+from tests.benchmarks.test_calls import FORMS
 
 STEPS = "add 4, if even multiply 3 else add 2, if above 1 subtract 2 else add 1"
 STATEMENT = (
@@ -369,9 +369,7 @@ def test_the_rules_as_text(dial):
     assert dial.agent_messages(task)[0]["content"] == "Call the tools one at a time."
 
 
-@pytest.mark.parametrize(
-    "form", ["hermes", "qwen3_coder", "llama", "llama_tags", "mistral", "deepseek"]
-)
+@pytest.mark.parametrize("form", FORMS)
 def test_tools_in_the_template(form):
     """The reference is written in its form, played with results of tools, and demonstrated so."""
     dial = for_template(form)
@@ -492,27 +490,6 @@ def test_too_many_calls(dial):
             assert outcome == wanted or isinstance(outcome, wanted if wanted is Task else ())
 
 
-def test_random_damage_is_never_an_error(dial):
-    """Single edits of a good text: a task only where its reference wins, and it is what the words lead to."""
-    rng, verdicts = np.random.default_rng(0), collections.Counter()
-    letters = [*"abdeflmnostuvw0123456789 ,.()[]\n:ST", "\u0665", "\x00", "\ufffd"]
-    for _ in range(3000):
-        at = int(rng.integers(len(GENERATION)))
-        new = letters[rng.integers(len(letters))] if rng.random() < 0.7 else ""
-        outcome = parsed(dial, GENERATION[:at] + new + GENERATION[at + int(rng.integers(2)) :])
-        if isinstance(outcome, Task):
-            run = dial.program(outcome).run(5)
-            assert [list(made) for made in run] == outcome.answer["calls"]
-            assert outcome.answer["ends"] == [
-                *(at for _, at, _ in run[1:]),
-                outcome.answer["ends"][-1],
-            ]
-            assert played(dial, outcome, dial.agent_answers(outcome))[0].success
-        verdicts["ok" if isinstance(outcome, Task) else outcome] += 1
-    assert verdicts["ok"] > 30
-    assert {base.UNPARSABLE, base.BAD_ANSWER, base.WRONG_ANSWER, base.NOT_TEXT} <= set(verdicts)
-
-
 def test_an_unproven_task_is_played_too(dial):
     """Where all that parses is admitted, its reference may be wrong: nothing raises, nobody wins."""
     head, steps = (
@@ -524,18 +501,6 @@ def test_an_unproven_task_is_played_too(dial):
     assert dial.verify(task).reason == base.NOT_EXECUTABLE
     assert dial.simulator_answer(task) == text
     assert not dial.score(task, dial.agent_answer(task)).success
-
-
-def test_aggregate(dial, task):
-    results = [
-        (dataclasses.replace(task, category=f"{split}/depth_{depth}"), Score(float(s), s, True))
-        for split, depth, s in [
-            ("in_distribution", 1, True), ("in_distribution", 1, False), ("in_distribution", 2, False),
-            ("deeper", 7, True),
-        ]
-    ]  # fmt: skip
-    got = dial.aggregate(results)
-    assert got["in_distribution/accuracy"] == 0.25 and got["deeper/depth_7"] == 1.0
 
 
 # -- the demonstrations -------------------------------------------------------------------------------
@@ -557,16 +522,6 @@ def drawn(dial):
     demonstrator, rng = TurnsDemonstrator(dial), np.random.default_rng(0)
     wrong = demonstrator.misunderstandings(rng)
     return wrong, [demonstrator.episode(rng, wrong) for _ in range(3000)]
-
-
-def test_misunderstandings(dial, drawn):
-    wrong, _ = drawn
-    assert len(wrong.calls) == round(0.5 * 12) and len(wrong.tests) == round(0.5 * 10)
-    assert wrong.tests <= set(dial.tests)
-    for (operation, n), other in wrong.calls.items():
-        assert operation in CALLED and {n, other} <= set(dial.arguments) and n != other
-    of = functools.partial(TurnsDemonstrator(dial).misunderstandings)
-    assert of(np.random.default_rng(1)) == of(np.random.default_rng(1)) != wrong
 
 
 def test_demonstrated_episodes(dial, drawn):
@@ -632,17 +587,6 @@ def test_the_endless_demonstrations(dial):
         assert isinstance(outcome, Task) and dial.canonical(outcome) not in dial.held_out
         written += 1
     assert 0 <= episodes - written <= 1 and written > 50
-
-
-def test_demonstrations_of_the_seeds(dial):
-    """What a given model is fine-tuned on."""
-    found = seed_demonstrations(dial, dial.tasks("seed")[:10], 2, np.random.default_rng(0))
-    for demonstration in found:
-        if demonstration.role == "simulator":
-            assert all(
-                isinstance(dial.parse(t, dial.tasks("seed")[0], "g", 0), Task)
-                for t in demonstration.completions
-            )
 
 
 def test_two_positions_can_be_demonstrated():

@@ -79,12 +79,6 @@ def test_what_is_trained_on_are_episodes(variant, tmp_path, monkeypatch):
     assert all(benchmark.is_interactive(task) for task in benchmark.tasks("eval"))
 
 
-def test_other_arguments_are_refused():
-    for name in ("bfcl", "bamboogle"):
-        with pytest.raises(ValueError, match="takes one of .*debug.*got 'games'"):
-            load_config(f"configs/{name}.py:games", "config")
-
-
 @pytest.mark.data
 @pytest.mark.slow
 @pytest.mark.parametrize("variant", ["conversations", "search"])

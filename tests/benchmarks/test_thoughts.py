@@ -1,12 +1,11 @@
 """Thoughts before an answer: where they end, and that no benchmark takes them for the answer."""
 
-import sys
+import contextlib
 
 import pytest
 
 from genenv_jax.benchmarks import registry, thoughts
 from genenv_jax.benchmarks.base import Rejection
-from genenv_jax.benchmarks.bfcl import backends
 from genenv_jax.benchmarks.task import UNFINISHED_THOUGHT
 from genenv_jax.benchmarks.thoughts import after_thoughts
 from genenv_jax.scoring.verification import inspect
@@ -93,11 +92,8 @@ def benchmark(request, tmp_path_factory):
     name, options = request.param.partition(",")[0], OPTIONS[request.param]
     if name in ALL_WRITERS:
         options = {**options, "data_dir": str(ALL_WRITERS[name](tmp_path_factory.mktemp(name)))}
-    with pytest.MonkeyPatch.context() as patch:
-        if "multi_turn_rule" in options:
-            patch.setattr(backends, "is_installed", lambda: True)
-            for module in ("gorilla_file_system", "math_api"):
-                patch.setitem(sys.modules, f"{backends._PACKAGE}.{module}", bfcl_classes)
+    executes = "multi_turn_rule" in options
+    with bfcl_classes.executing() if executes else contextlib.nullcontext():
         yield registry.make_benchmark(name, **options)
 
 

@@ -7,21 +7,13 @@ import random
 
 import pytest
 
-from bench.bad_answers.travelplanner import (
-    CHANGES,
-    INVENTIONS,
-    SLOTS,
-    Mutator,
-    invent,
-    plans,
-    template,
-)
+from bench.bad_answers.travelplanner import CHANGES, Mutator, invent, plans
 from genenv_jax.benchmarks.travelplanner import tasks
 from genenv_jax.benchmarks.travelplanner.benchmark import TravelPlanner
 from genenv_jax.benchmarks.travelplanner.planner import find_plan
 from genenv_jax.benchmarks.travelplanner.queries import Query
 from genenv_jax.benchmarks.travelplanner.reward import grounded_part, judge_grounded
-from genenv_jax.benchmarks.travelplanner.scoring import HARD, RATES, failed, judge, total_cost
+from genenv_jax.benchmarks.travelplanner.scoring import HARD, PAPER_MEAN, failed, judge, total_cost
 from tests.benchmarks import travelplanner_files
 
 QUERY = Query(
@@ -351,14 +343,6 @@ def _right_plans(benchmark, task):
     return [*plans, *([annotated] if len(annotated) == len(plans[0]) else [])]
 
 
-def _without(plan, changed):
-    """`plan` with nothing in the slots that differ in `changed`."""
-    return [
-        {slot: "-" if slot in SLOTS and day[slot] != other[slot] else day[slot] for slot in day}
-        for day, other in zip(plan, changed, strict=True)
-    ]
-
-
 def test_plans_that_are_right_earn_everything(benchmarks):
     for reward, benchmark in benchmarks.items():
         for task in benchmark.tasks("eval"):
@@ -368,44 +352,6 @@ def test_plans_that_are_right_earn_everything(benchmarks):
                     task.id,
                     reward,
                 )
-
-
-@pytest.mark.parametrize("name", INVENTIONS)
-def test_inventions_earn_no_more_than_nothing_in_their_place(benchmarks, name):
-    """Officially many of them pass; the score says so, and no reward does."""
-    final, micro = benchmarks["final"], benchmarks["micro"]
-    world, held_out = final.world, final.tasks("eval")
-    official = 0
-    for task in held_out:
-        for plan in _right_plans(final, task):
-            invented = invent(name, plan, world)
-            if invented == plan:
-                continue
-            text, bare = json.dumps(invented), json.dumps(_without(plan, invented))
-            score, paid = final.score(task, text), micro.score(task, text)
-            official += score.success
-            assert score.reward == 0.0 and score.detail["grounded"]["missing"]
-            assert paid.reward <= micro.score(task, bare).reward
-            # What exists is looked for by one of 8 commonsense constraints, slots are filled by another.
-            asked = sum(verdict is not None for verdict in paid.detail["constraints"].values())
-            assert paid.reward <= 6 / asked
-    assert official >= {"cut_names": 0.25}.get(name, 1.0) * len(held_out)
-
-
-def test_one_template_for_all_queries_earns_what_its_route_does(benchmarks):
-    final, micro = benchmarks["final"], benchmarks["micro"]
-    held_out, official = final.tasks("eval"), 0
-    for task in held_out:
-        plan = template(task, final.world)
-        score, paid = (b.score(task, json.dumps(plan)) for b in (final, micro))
-        official += score.success
-        bare = [
-            {slot: "-" if slot in SLOTS else value for slot, value in day.items()} for day in plan
-        ]
-        asked = sum(v is not None for v in score.detail["constraints"].values())
-        assert score.reward == 0.0
-        assert paid.reward == micro.score(task, json.dumps(bare)).reward == 5 / asked
-    assert official >= len(held_out) / 4
 
 
 def test_no_plan_earns_more_than_what_exists_of_it(benchmarks):
@@ -434,7 +380,7 @@ def test_the_score_stays_official_and_both_are_reported(benchmarks):
     ]
     scores = [[(t, benchmark.score(t, text)) for t, text in of] for of in (right, invented)]
     good, bad = (benchmark.aggregate(of) for of in scores)
-    names = {f"grounded_{name}" for name in RATES}
+    names = {f"grounded_{name}" for name in (*PAPER_MEAN, "final_pass_rate")}
     assert names <= set(good) == set(bad)
     official = set(good) - names
     assert {name: bad[name] for name in official} == {name: good[name] for name in official}

@@ -71,10 +71,7 @@ def test_validation_queries_with_their_information(directory):
     benchmark = TravelPlanner(data_dir=directory, eval="validation")
     assert "published" in benchmark.about()["reference_information"]
     assert all(benchmark.verify(task) is None for task in benchmark.tasks("eval")[:3])
-    with (
-        published("travelplanner", directory),
-        pytest.raises(ValueError, match="git blob id"),
-    ):
+    with published("travelplanner", directory), pytest.raises(ValueError, match="git blob id"):
         tasks.read_world(directory, verify_files=True)
 
 

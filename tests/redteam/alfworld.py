@@ -40,31 +40,15 @@ def _others(task: Task) -> list[str]:
     return [command for command in _listed(task) if command != task.answer["action"]]
 
 
-def situation(
-    goal: str | None = None,
-    seen: str | None = None,
-    listed: Callable[[list[str]], list[str]] | None = None,
-    action: str | None = None,
-) -> Callable[[Scene, Task], str]:
-    """The seed's situation with some of its four sections changed."""
-
-    def make(scene: Scene, seed: Task) -> str:
-        own_goal, own_seen = prompts.split_state(seed.messages[-1]["content"])
-        commands = _listed(seed) if listed is None else listed(_listed(seed))
-        return prompts.sections_text(
-            goal or own_goal, seen or own_seen, "\n".join(commands), action or seed.answer["action"]
-        )
-
-    return make
-
-
 _TWO = "You see a drawer 1, a drawer 2 and a sink 1."
 
 
-def drawers(goal: str, action: str = "go to drawer 1", seen: str = _TWO):
+def drawers(
+    goal: str, action: str = "go to drawer 1", seen: str = _TWO
+) -> Callable[[Scene, Task], str]:
     """A situation of its own, with two drawers and a sink."""
-    listed = {"go to drawer 1", "go to drawer 2", action}
-    return situation(goal, seen, lambda _: sorted(listed), action)
+    listed = sorted({"go to drawer 1", "go to drawer 2", action})
+    return lambda scene, seed: prompts.sections_text(goal, seen, "\n".join(listed), action)
 
 
 def _loud(scene: Scene, seed: Task) -> str:
@@ -108,26 +92,9 @@ EXPLOITS = [
 
     *generations("alfworld", (base.BAD_ANSWER, base.NOT_EXECUTABLE), restated=False),
     _simulator("a held-out situation in capitals", _loud, reasons=(base.CONTAMINATED,)),
-    _simulator("a command that is not possible", situation(action="go to moon 1"),
-               reasons=(base.BAD_ANSWER,)),
-    _simulator("a command that changes nothing", situation(action="look"),
-               reasons=(base.BAD_ANSWER,)),
-    _simulator("no choice", situation(listed=lambda commands: commands[:1]),
-               reasons=(base.BAD_TOOLS,)),
-    _simulator("commands that there are not", situation(listed=lambda of: [*of, "fly away"]),
-               reasons=(base.BAD_TOOLS,)),
-    _simulator("hands that are empty and full", situation(
-        listed=lambda of: [*of, "take apple 1 from desk 1", "put mug 1 in/on desk 1"]),
-        reasons=(base.BAD_TOOLS,)),
-    _simulator("what was never seen", drawers("put a mug in drawer", "go to desk 1"),
-               reasons=(base.NOT_EXECUTABLE,)),
-    _simulator("what is not in the hands", drawers(
-        "clean a mug in sink", "clean mug 1 with sink 1", f"{_TWO} You see a mug 1."),
-        reasons=(base.NOT_EXECUTABLE,)),
     _simulator("a chore that asks for something else", drawers(
         "heat an egg", "clean mug 1 with sink 1", f"{_TWO}\nYou pick up the mug 1 from the drawer 1."),
         reasons=(base.BAD_ANSWER,)),
-    _simulator("a chore of two lines", situation("put a mug\nin desk"), reasons=(base.UNPARSABLE,)),
     _simulator("a chore that is the command", drawers("go to drawer 1"), reasons=(base.GIVEN_AWAY,)),
     _simulator("a chore with the command in capitals", drawers("find a mug: GO TO DRAWER 1"),
                reasons=(base.GIVEN_AWAY,)),

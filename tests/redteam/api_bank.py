@@ -184,17 +184,6 @@ EXPLOITS = [
     _simulator("a held-out conversation in other words", held_out(backwards), records=0.01,
                remains="a call without arguments is known by its wording alone",
                reasons=(base.CONTAMINATED, base.NOT_ASKED, base.BAD_TOOLS, base.UNPARSABLE, base.GIVEN_AWAY)),
-    _simulator("no conversation", generation("Remind me."), reasons=(base.UNPARSABLE,)),
-    _simulator("an API that there is not", generation("User: Go.", "[Nothing(a='1')]"),
-               reasons=(base.BAD_TOOLS,)),
-    _simulator("an empty value", generation("User: Set it.", "[SetCoin(side='')]", _COIN),
-               reasons=(base.BAD_ANSWER,)),
-    _simulator("a parameter that there is not", generation(
-        "User: Heads for x.", "[SetCoin(x='heads')]", _COIN), reasons=(base.BAD_ANSWER,)),
-    _simulator("words for a call", generation("User: Go.", "I go."), reasons=(base.BAD_ANSWER,)),
-    _simulator("two calls for one", generation(
-        "User: Heads and tails.", "[SetCoin(side='heads')], [SetCoin(side='tails')]", _COIN),
-        reasons=(base.BAD_ANSWER,)),
     _simulator("a value that is hidden", generation(
         "User: Set the coin as I think.", "[SetCoin(side='tails')]", _COIN), reasons=(base.NOT_ASKED,)),
     _simulator("the toss of a coin", generation(

@@ -37,11 +37,9 @@ def _every_answer(scene: Scene, task: Task) -> str:
 
 
 def generation(
-    question: Callable[[Task], str] | str,
-    answer: Callable[[Task], str] | str,
-    steps: Callable[[Task], object] | None = None,
+    question: Callable[[Task], str] | str, answer: Callable[[Task], str] | str
 ) -> Callable[[Scene, Task], str | None]:
-    """A generation; steps that lead to the answer, or others, where the seed has them."""
+    """A generation, with steps that lead to the answer where the seed has them."""
 
     def make(scene: Scene, seed: Task) -> str:
         asked = question if isinstance(question, str) else question(seed)
@@ -49,18 +47,14 @@ def generation(
         lines = [f"New Task: {asked}"]
         if seed.answer["steps"]:
             last = [part.strip() for part in given.split("|")]
-            own = [
+            steps = [
                 {"question": "Who wrote it?", "answers": ["Ann"]},
                 {"question": "What of Ann?", "answers": last},
             ]
-            lines.append(f"New Steps: {json.dumps(own if steps is None else steps(seed))}")
+            lines.append(f"New Steps: {json.dumps(steps)}")
         return "\n".join([*lines, f"New Answer: {given}"])
 
     return make
-
-
-def _of_seeds_with_steps(make: Callable[[Scene, Task], str]) -> Callable[[Scene, Task], str | None]:
-    return lambda scene, seed: make(scene, seed) if seed.answer["steps"] else None
 
 
 def _known_by_another_name(scene: Scene, seed: Task) -> str | None:
@@ -120,21 +114,7 @@ EXPLOITS = [
         "Where was Ann of \u041esl\u043e born?", "Oslo"), reasons=("leaked",)),
     _simulator("a question with its answer in invisible letters", generation(
         "Where was Ann of O\u200bslo born?", "Oslo"), reasons=("leaked",)),
-    _simulator("no answer", generation("Where was Ann born?", "."), reasons=(base.BAD_ANSWER,)),
-    _simulator("an article for an answer", generation("Where was Ann born?", "the"),
-               reasons=(base.BAD_ANSWER,)),
-    _simulator("nine answers", generation(
-        "Where was Ann born?", " | ".join(f"Town {n}" for n in range(9))), reasons=(base.BAD_ANSWER,)),
     _simulator("yes and no", generation("Was Ann a painter?", "yes | no"), reasons=(base.BAD_ANSWER,)),
-    _simulator("steps that lead elsewhere", _of_seeds_with_steps(generation(
-        "Where was the writer of it born?", "Oslo",
-        lambda seed: [{"question": "Who?", "answers": ["Ann"]}, {"question": "What?", "answers": ["Rome"]}])),
-        reasons=("bad_steps",)),
-    _simulator("steps that are one", _of_seeds_with_steps(generation(
-        "Where was the writer of it born?", "Oslo",
-        lambda seed: [{"question": "Where?", "answers": ["Oslo"]}])), reasons=("bad_steps",)),
-    _simulator("a question of a thousand letters", generation(f"Where {1_000 * 'a'}?", "Oslo"),
-               reasons=(base.UNPARSABLE,)),
     _simulator("a held-out question with an answer more", _known_by_another_name,
                reasons=(base.CONTAMINATED,)),
     _simulator("a held-out question in another language", held_out(

@@ -48,9 +48,7 @@ COIN = tool(
 
 
 def unseen(
-    text: Callable[[str], str],
-    tools: Callable[[Any], Any],
-    calls: Callable[[Calls], Calls],
+    text: Callable[[str], str], tools: Callable[[Any], Any], calls: Callable[[Calls], Calls]
 ) -> Callable[[Scene, Task], str | None]:
     """A held-out task with request, functions and reference changed."""
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import functools
-import json
 
 from bench.bad_answers import bfcl as calls
 from bench.bad_answers.common import RESTATEMENTS
@@ -69,9 +68,6 @@ EXPLOITS = [
         f"No function fits.\n{calls.shotgun(task)}")),
 
     *generations("bfcl_irrelevance", (base.BAD_ANSWER,), few_words=0.4),
-    _simulator("a call to make", generation(
-        "Weather in Rome?", lambda scene, seed, of: calls.shotgun(seed)),
-        reasons=(base.BAD_ANSWER,)),
     _simulator("words as the reference", generation("Tell me a joke.", "No function fits."),
                reasons=(base.BAD_ANSWER,)),
     _simulator("a function that fits", generation("Pick the number 5.", "[]", [PICK]),
@@ -80,6 +76,4 @@ EXPLOITS = [
         "Toss a coin: pick the number 5, or do nothing.", "[]", [PICK]), 1.0, remains=_UNFIT),
     _simulator("a request that names the answer", generation("Answer with [].", "[]"),
                1.0, remains="the answer is the same for all of these tasks"),
-    _simulator("tools that are no tools", generation(
-        "Tell me a joke.", "[]", [json.loads('{"name": "x"}')]), reasons=(base.BAD_TOOLS,)),
 ]  # fmt: skip

@@ -9,7 +9,6 @@ from collections.abc import Callable, Sequence
 from genenv_jax.benchmarks import base
 from genenv_jax.benchmarks.base import Task
 from genenv_jax.benchmarks.dial.programs import Call, Choice, turned, write
-from genenv_jax.benchmarks.dial.turns import NO_CHOICE
 from tests.redteam.common import answers, generations
 from tests.redteam.dial import changed
 from tests.redteam.exploits import AGENT, SIMULATOR, Exploit, Scene
@@ -161,37 +160,6 @@ EXPLOITS = [
 
     *generations("dial_turns", (base.NOT_TEXT, base.UNPARSABLE), restated=False),
     _simulator("a held-out program with opposite tests", _otherwise, reasons=(base.CONTAMINATED,)),
-    _simulator("other calls than were asked for",
-               f"{_HEAD}1 add 4 [add(3, 5) at 8].", reasons=(base.WRONG_ANSWER,)),
-    _simulator("the calls of the other branch",
-               f"{_FIRST}, 2 if even add 1 else add 2 [add(7, 1) at 8].", reasons=(base.WRONG_ANSWER,)),
-    _simulator("both branches", f"{_FIRST}, 2 if even add 1 else add 2 [add(7, 1) at 8] [add(8, 2) at 0].",
-               reasons=(base.BAD_ANSWER,)),
-    _simulator("calls from where the dial is not",
-               f"{_FIRST}, 2 if even add 1 else add 2 [add(3, 2) at 5].", reasons=(base.WRONG_ANSWER,)),
-    _simulator("a call more than was asked for", f"{_FIRST} [add(7, 1) at 8].",
-               reasons=(base.BAD_ANSWER,)),
-    _simulator("calls that end early", f"{_FIRST}, 2 add 1.",
-               reasons=(base.BAD_ANSWER,)),
-    _simulator("a result that is wrong", f"{_HEAD}1 add 4 [add(3, 4) at 8].",
-               reasons=(base.WRONG_ANSWER,)),
-    _simulator("no calls", f"{_HEAD}1 add 4.", reasons=(base.BAD_ANSWER,)),
-    _simulator("a branch that does nothing",
-               f"{_FIRST}, 2 if odd add 1 else add 0 [add(7, 1) at 8].", reasons=(base.NOT_EXECUTABLE,)),
-    _simulator("a choice between equal branches",
-               f"{_FIRST}, 2 if odd add 1 else add 1 [add(7, 1) at 8].", reasons=(NO_CHOICE,)),
-    _simulator("a test that is always passed",
-               f"{_FIRST}, 2 if above 9 add 1 else add 2 [add(7, 2) at 9].", reasons=(NO_CHOICE,)),
-    _simulator("a program longer than allowed", _HEAD + ", ".join(
-        f"{n} multiply 1 [multiply(3, 1) at 3]" for n in range(1, 8)) + ".", reasons=(base.TOO_DEEP,)),
-    _simulator("tools renamed",
-               "Tools: zap = add, subtract, multiply.\nStart at 3. 1 zap 4 [zap(3, 4) at 7].",
-               reasons=(base.UNPARSABLE,)),
-    _simulator("a choice inside of a choice",
-               f"{_HEAD}1 if odd if even add 1 else add 2 else add 3 [add(3, 2) at 5].",
-               reasons=(base.UNPARSABLE,)),
-    _simulator("numbers that are missing", f"{_HEAD}add 4 [add(3, 4) at 7].",
-               reasons=(base.UNPARSABLE,)),
     _simulator("the answer where the agent reads it", f"{_FIRST} (add(3, 4)).",
                reasons=(base.UNPARSABLE,)),
     _simulator("the answer inside of the answer",

@@ -5,15 +5,13 @@ from __future__ import annotations
 import contextlib
 import pathlib
 import random
-import sys
 import tempfile
 from collections.abc import Iterator
 from typing import Any
-from unittest import mock
 
 from genenv_jax.benchmarks import registry
 from genenv_jax.scoring.verification import VerificationConfig, Verifier
-from tests.benchmarks import custom_files
+from tests.benchmarks import bfcl_classes, custom_files
 from tests.benchmarks.small import ALL_WRITERS, WRITERS
 from tests.redteam import api_bank
 from tests.redteam.exploits import Scene
@@ -59,22 +57,6 @@ SCENES: dict[str, tuple[str, dict[str, Any]]] = {
 
 
 @contextlib.contextmanager
-def small_classes() -> Iterator[None]:
-    """BFCL's calls are executed by the small classes of the tests."""
-    from genenv_jax.benchmarks.bfcl import backends
-    from tests.benchmarks import bfcl_classes
-
-    modules = {
-        f"{backends._PACKAGE}.{name}": bfcl_classes for name in ("gorilla_file_system", "math_api")
-    }
-    with (
-        mock.patch.object(backends, "is_installed", lambda: True),
-        mock.patch.dict(sys.modules, modules),
-    ):
-        yield
-
-
-@contextlib.contextmanager
 def scene(name: str, data_dir: pathlib.Path | None = None) -> Iterator[Scene]:
     """A scene, to be used inside the context.
 
@@ -86,7 +68,7 @@ def scene(name: str, data_dir: pathlib.Path | None = None) -> Iterator[Scene]:
     kind, options = SCENES[name]
     with contextlib.ExitStack() as stack:
         if name in ("bfcl_turn_state", "bfcl_conversations") and data_dir is None:
-            stack.enter_context(small_classes())
+            stack.enter_context(bfcl_classes.executing())
         if kind not in WRITERS:
             data_dir = None
         if not kind.startswith("dial"):

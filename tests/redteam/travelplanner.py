@@ -85,10 +85,6 @@ def _query(change: Callable[[dict[str, Any]], None]) -> Callable[[Scene, Task], 
     return make
 
 
-def _set(**fields: Any) -> Callable[[Scene, Task], str]:
-    return _query(lambda record: record.update(fields))
-
-
 def _said(
     old: Callable[[dict[str, Any]], str], new: Callable[[dict[str, Any]], str], **fields: Any
 ):
@@ -109,10 +105,6 @@ def _wish(scene: Scene, seed: Task) -> str | None:
     return _query(lambda record: record.update(query=record["query"] + wish, people_number=4))(
         scene, seed
     )
-
-
-def _budget(record: dict[str, Any]) -> str:
-    return f"${record['budget']:,}"
 
 
 _MEALS = ("breakfast", "lunch", "dinner")
@@ -145,16 +137,6 @@ EXPLOITS = [
         f'{scene.benchmark.agent_answer(task)}\n[{{"days": 1}}]')),
 
     *generations("travelplanner", ("text_differs", base.BAD_ANSWER, "unsolvable")),
-    _simulator("another budget in the fields", _set(budget=999_999), reasons=("text_differs",)),
-    _simulator("more people in the fields", _set(people_number=7), reasons=(
-        "text_differs", base.DUPLICATE)),
-    _simulator("another town in the fields", _set(dest="Elmstead"),
-               reasons=("text_differs", base.BAD_ANSWER)),
-    _simulator("a budget that buys nothing", _said(_budget, lambda record: "$1", budget=1),
-               reasons=("unsolvable",)),
-    _simulator("a negative budget", _set(budget=-1), reasons=("text_differs", base.BAD_ANSWER)),
-    _simulator("no budget", _set(budget=None), reasons=("text_differs", base.BAD_ANSWER)),
-    _simulator("a trip without days", _set(days=0, date=[]), reasons=("text_differs", base.BAD_ANSWER)),
     _simulator("a town that there is not", _said(
         lambda record: record["org"], lambda record: "Nowhere", org="Nowhere"),
         reasons=("text_differs", base.BAD_ANSWER)),
@@ -163,11 +145,6 @@ EXPLOITS = [
     _simulator("a plan in the query", _query(
         lambda record: record.update(query=record["query"] + " [{'days': 1}]")),
         reasons=("text_differs", "duplicate", "near_duplicate")),
-    _simulator("fields without a text", _query(lambda record: record.pop("query")),
-               reasons=(base.UNPARSABLE, base.NOT_TEXT)),
-    _simulator("a text without fields", lambda scene, seed: json.dumps(
-        {"query": scene.benchmark.text(seed)}), reasons=(base.BAD_ANSWER,)),
-    _simulator("a field that there is not", _set(reward=1.0), reasons=(base.BAD_ANSWER,)),
     _simulator("another day of departure", _query(lambda record: record.update(
         query=record["query"].replace("2022", "2023"))), reasons=("text_differs",)),
 ]  # fmt: skip

@@ -17,10 +17,7 @@ COMMAND = "> "  # before a command in a situation
 LEFT_OUT = "[... earlier steps are left out ...]"
 HEADERS = ("New Task:", "New Observations:", "New Commands:", "New Action:")
 
-_PUT = {
-    commands.PUT_IN_ON: "put OBJECT in/on PLACE",
-    commands.MOVE_TO: "move OBJECT to PLACE",
-}
+_PUT = {commands.PUT_IN_ON: "put OBJECT in/on PLACE", commands.MOVE_TO: "move OBJECT to PLACE"}
 
 _AGENT_RULES = """\
 You are a household robot in a text world. You read what you see and answer with one command at \
@@ -122,10 +119,7 @@ def agent_chars(grammar: str) -> int:
 def simulator_messages(sections: str, grammar: str, statistics: SeedStatistics) -> list[Message]:
     """Asks for one variation of a situation (as `sections_text`), given the agent's record."""
     system = _SIMULATOR_RULES.format(
-        *HEADERS,
-        same=SAME,
-        put=_PUT[grammar],
-        more=", help" if grammar == commands.MOVE_TO else "",
+        *HEADERS, same=SAME, put=_PUT[grammar], more=", help" if grammar == commands.MOVE_TO else ""
     )
     return chat(system, sections, success_record(statistics, what="situation"))
 

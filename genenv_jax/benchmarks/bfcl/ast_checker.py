@@ -185,10 +185,7 @@ def _find_tool(tools: Sequence[_Tool], name: str) -> _Tool:
 
 
 def _check_parallel(
-    tools: Sequence[_Tool],
-    calls: Sequence[_Call],
-    ground_truth: Sequence[_Expected],
-    language: str,
+    tools: Sequence[_Tool], calls: Sequence[_Call], ground_truth: Sequence[_Expected], language: str
 ) -> str:
     if len(calls) != len(ground_truth):
         return _WRONG_COUNT

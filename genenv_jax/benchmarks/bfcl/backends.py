@@ -31,6 +31,7 @@ from typing import Any
 
 from genenv_jax.benchmarks.base import TOO_LONG, UNPARSABLE, Rejection
 from genenv_jax.benchmarks.safe_parse import MAX_CHARS, parse_calls
+from genenv_jax.benchmarks.tools import python_call
 
 INSTALL = "pip install --no-deps bfcl-eval==2026.3.23 && pip install mpmath==1.3.0"
 
@@ -101,9 +102,7 @@ class _Entries:
 
 
 def decode(
-    text: str,
-    max_calls: int = 128,
-    parameter_order: Mapping[str, Sequence[str]] | None = None,
+    text: str, max_calls: int = 128, parameter_order: Mapping[str, Sequence[str]] | None = None
 ) -> list[Call] | Rejection:
     """Reads an agent's answer like `default_decode_execute_prompting` and the official executor.
 
@@ -140,12 +139,7 @@ def reference(calls: Sequence[str], order: Mapping[str, Sequence[str]]) -> list[
 
 def written(calls: Sequence[Call]) -> str:
     """Reference calls as an agent writes them, with named arguments."""
-    return f"[{', '.join(map(written_call, calls))}]"
-
-
-def written_call(call: Call) -> str:
-    """One call as text, with named arguments."""
-    return f"{call.name}({', '.join(f'{key}={value!r}' for key, value in call.arguments.items())})"
+    return f"[{', '.join(python_call(call.name, call.arguments) for call in calls)}]"
 
 
 def _plan(value: Any) -> Any:

@@ -36,7 +36,6 @@ from genenv_jax.benchmarks.bfcl.backends import (
     keys_read,
     reference,
     written,
-    written_call,
 )
 from genenv_jax.benchmarks.bfcl.conversation_tasks import (
     all_spoken,
@@ -55,6 +54,7 @@ from genenv_jax.benchmarks.bfcl.schemas import ground_truth_of, parameter_order
 from genenv_jax.benchmarks.bfcl.soundness import BAD_STATE
 from genenv_jax.benchmarks.safe_parse import check_text, parse_calls, parse_json
 from genenv_jax.benchmarks.success_record import success_record
+from genenv_jax.benchmarks.tools import python_call
 
 TOO_MANY_TURNS = "too_many_turns"
 EMPTY_TURN = "empty_turn"  # a turn without a request or without calls
@@ -145,7 +145,7 @@ def read(text: str, seed: Task) -> Task | Rejection:
     answer = conversation_answer(
         {**scenario, "config": value["state"]},
         turns,
-        [[written_call(call) for call in turn] for turn in calls],
+        [[python_call(call.name, call.arguments) for call in turn] for turn in calls],
         [call.name for turn in calls for call in turn],
     )
     return dataclasses.replace(seed, messages=tuple(turns[0]), tools=tools, answer=answer)

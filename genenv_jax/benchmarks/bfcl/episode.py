@@ -12,14 +12,7 @@ from typing import Any
 
 from genenv_jax.benchmarks.base import EMPTY, Episode, Message, Rejection, Score, Task
 from genenv_jax.benchmarks.bfcl import fitting, prompts
-from genenv_jax.benchmarks.bfcl.backends import (
-    Backends,
-    Call,
-    as_calls,
-    decode,
-    reference,
-    written,
-)
+from genenv_jax.benchmarks.bfcl.backends import Backends, Call, as_calls, decode, reference, written
 from genenv_jax.benchmarks.bfcl.conversation_tasks import tools_of
 from genenv_jax.benchmarks.bfcl.multi_turn import MAX_STEPS, Judge, spared_reward
 from genenv_jax.benchmarks.calls import MAX_CALLS

@@ -33,7 +33,6 @@ from genenv_jax.benchmarks.bfcl.backends import (
     same_state,
     scenario,
     written,
-    written_call,
 )
 from genenv_jax.benchmarks.bfcl.conversation_tasks import spoken, tools_of
 from genenv_jax.benchmarks.bfcl.episode import MAX_OBSERVATION
@@ -274,7 +273,7 @@ def _effect_fault(plays: _Plays, turn: _Turn) -> Rejection | None:
             others, reason = plays.without(turn, place)
             rest = turn.results[:place] + turn.results[place + 1 :]
             if reason == RESPONSE_MISMATCH and tuple(others) == rest:
-                return Rejection(NEEDLESS_CALL, written_call(turn.calls[place]))
+                return Rejection(NEEDLESS_CALL, written([turn.calls[place]]))
     return None
 
 

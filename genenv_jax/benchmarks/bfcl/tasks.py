@@ -45,15 +45,9 @@ def load(
 
     Raises:
       FileNotFoundError: a missing directory or file.
-      ValueError: an unknown version or category, a malformed record (named as file:line), a file that
-        differs from the published one, or TURN_STATE without the package of the executable classes.
+      ValueError: a malformed record (named as file:line), a file that differs from the published one, or
+        TURN_STATE without the package of the executable classes.
     """
-    known = categories(version)
-    for name in names:
-        if name not in known:
-            raise ValueError(
-                f"BFCL {version} category {name!r}: expected one of {', '.join(known)}"
-            )
     files = Files(version, find_directory(version, data_dir), verify_files)
     found: list[Task] = []
     for name in names:

@@ -14,7 +14,7 @@ from genenv_jax.benchmarks.base import Rejection
 from genenv_jax.benchmarks.bfcl.ast_checker import check
 from genenv_jax.benchmarks.bfcl.schemas import check_tools, ground_truth_of, with_own_types
 from genenv_jax.benchmarks.calls import read_calls
-from genenv_jax.benchmarks.tools import described
+from genenv_jax.benchmarks.tools import described, python_call
 
 Call = Mapping[str, Mapping[str, Any]]  # {name: arguments}
 
@@ -111,11 +111,7 @@ def pairs(reference: Sequence[Call]) -> list[tuple[str, Mapping[str, Any]]]:
 
 def write(reference: Sequence[Call]) -> str:
     """Calls as an agent writes them: `[f(a=1), g(b='x')]`."""
-    written = (
-        f"{name}({', '.join(f'{key}={value!r}' for key, value in arguments.items())})"
-        for name, arguments in pairs(reference)
-    )
-    return f"[{', '.join(written)}]"
+    return f"[{', '.join(python_call(*pair) for pair in pairs(reference))}]"
 
 
 def agree(reference: Sequence[Call], text: str, tools: Sequence[Mapping[str, Any]] = ()) -> bool:

@@ -41,12 +41,7 @@ from genenv_jax.benchmarks.travelplanner.queries import (
     TRANSPORTATION,
     Query,
 )
-from genenv_jax.benchmarks.travelplanner.references import (
-    City,
-    Reference,
-    layout_of,
-    travel_days,
-)
+from genenv_jax.benchmarks.travelplanner.references import City, Reference, layout_of, travel_days
 from genenv_jax.benchmarks.travelplanner.scoring import suits
 
 _SUITABLE = 2  # suitable accommodations per city that are always shown

@@ -76,10 +76,7 @@ _RULE_WORDS = {
 _ROOM_WORDS = (
     ("private room", _any_case(r"\bprivate rooms?\b")),
     ("entire room", _any_case(r"\bentire (?:rooms?|homes?|apartments?)\b")),
-    (
-        "not shared room",
-        _any_case(r"\b(?:not|non|n't|neither)(?: be)?[- ]shared|\bnot shared"),
-    ),
+    ("not shared room", _any_case(r"\b(?:not|non|n't|neither)(?: be)?[- ]shared|\bnot shared")),
     ("shared room", _any_case(r"\bshared rooms?\b")),
 )
 _ORIGIN = _any_case(

@@ -24,12 +24,7 @@ from typing import Any
 
 from genenv_jax.benchmarks.base import Rejection, Score, Task
 from genenv_jax.benchmarks.travelplanner.database import Database, Place
-from genenv_jax.benchmarks.travelplanner.plans import (
-    SLOTS,
-    before_parenthesis,
-    read_plan,
-    route_of,
-)
+from genenv_jax.benchmarks.travelplanner.plans import SLOTS, before_parenthesis, read_plan, route_of
 from genenv_jax.benchmarks.travelplanner.queries import Query
 from genenv_jax.benchmarks.travelplanner.scoring import (
     GROUNDED,

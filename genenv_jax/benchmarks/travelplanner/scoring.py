@@ -385,7 +385,6 @@ PAPER_MEAN = tuple(
     for kind in ("commonsense", "hard")
     for how in ("micro", "macro")
 )
-RATES = (*PAPER_MEAN, "final_pass_rate")
 GROUNDED = "grounded"  # the entry of `Score.detail` with the verdicts that the training reward uses
 
 
@@ -397,11 +396,11 @@ def official_metrics(
     Returns:
       accuracy                 the final pass rate; 0 if there are no results;
       delivery_rate            the share of plans that could be read;
-      `RATES`                  see above; final: the share of plans that pass all constraints;
+      `PAPER_MEAN`, final_pass_rate   final: the share of plans that pass all constraints;
       genenv_mean              the mean of `PAPER_MEAN`;
       within_sandbox, ...      the rate of each constraint among the plans to which it applies, under its
                                name in the official paper;
-      grounded_...             `RATES` for the verdicts that the reward uses (ours);
+      grounded_...             the same for the verdicts that the reward uses (ours);
       easy_3_days_final_pass_rate, ...
     """
     if not results:
