@@ -10,12 +10,12 @@ from typing import Any
 
 from bench.fuzz.promises import promise
 from bench.fuzz.targets import Target
-from genenv_jax.evaluate.page import write_evaluation_page
 from genenv_jax.players.endpoint import Completion, Endpoint, EndpointError
-from genenv_jax.report.answers import read_answers
-from genenv_jax.report.page import write_page
-from genenv_jax.report.runs import Run, load_run
-from genenv_jax.report.untrusted import shown_in_figure, table_cell
+from genenv_jax.results.answers import read_answers
+from genenv_jax.results.evaluation_page import write_evaluation_page
+from genenv_jax.results.run_page import write_page
+from genenv_jax.results.runs import Run, load_run
+from genenv_jax.results.untrusted import shown_in_figure, table_cell
 from genenv_jax.run.jsonl import JsonLines, iter_jsonl
 
 _MARKUP = (

@@ -10,7 +10,7 @@ from genenv_jax.benchmarks.base import Benchmark, Task
 from genenv_jax.benchmarks.shown import reference_text, request_text
 from genenv_jax.evaluate.held_out import metric_name
 from genenv_jax.evaluate.intervals import RESAMPLES, intervals, share_sizes
-from genenv_jax.evaluate.page import write_evaluation_page
+from genenv_jax.results.evaluation_page import write_evaluation_page
 from genenv_jax.run.jsonl import write_json, write_jsonl
 from genenv_jax.scoring.attempts import Attempt
 

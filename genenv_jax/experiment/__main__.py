@@ -21,10 +21,10 @@ from genenv_jax.ownership import SUITE_REPORT, place, refuse_other
 
 def main() -> None:
     """Checks the suite, runs what is left of it and writes the report."""
-    from genenv_jax.experiment.page import write_report
     from genenv_jax.experiment.plan import compare_or_store, make_plan, stored_plan
-    from genenv_jax.experiment.results import load_results
     from genenv_jax.experiment.runner import Interrupted, Runner
+    from genenv_jax.results.suite_page import write_report
+    from genenv_jax.results.suites import load_results
 
     config, report_only = flags.FLAGS.config, flags.FLAGS.report_only
     workdir = pathlib.Path(flags.FLAGS.workdir)

@@ -66,7 +66,12 @@ ARMS: dict[str, dict[str, object]] = {
     # generator, or a model behind a server if tasks.teacher.url and tasks.teacher.model are set.
     "teacher": {**_FROZEN, "tasks.source": "teacher", "tasks.teacher.per_seed": 3.3},
     # GRPO on the seeds alone: what the benchmark's data teaches without generated tasks.
-    "seeds": {**_FROZEN, "tasks.source": "seeds", "simulator.variations": 1, "agent.base_share": 0.0},
+    "seeds": {
+        **_FROZEN,
+        "tasks.source": "seeds",
+        "simulator.variations": 1,
+        "agent.base_share": 0.0,
+    },
     # The upper bound: tasks at the difficulties that the agent solves with the target success rate.
     "oracle": {**_FROZEN, "tasks.source": "oracle"},
 }

@@ -23,9 +23,8 @@ from genenv_jax import config_files
 from genenv_jax.benchmarks import registry
 from genenv_jax.config import Config, flatten, hint, validate
 from genenv_jax.ownership import SUITE, refuse_other
-from genenv_jax.report.untrusted import number
 from genenv_jax.run.jsonl import read_json, write_json
-from genenv_jax.run.metrics import read_steps
+from genenv_jax.run.metrics import number, read_steps
 from genenv_jax.settings import Settings, choice, within
 
 DONE = "suite_done.json"

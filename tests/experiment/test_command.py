@@ -11,8 +11,9 @@ import types
 import pytest
 
 from genenv_jax.experiment import __main__ as command
-from genenv_jax.experiment import page, runner
+from genenv_jax.experiment import runner
 from genenv_jax.experiment.plan import compare_or_store, make_plan, run_dir
+from genenv_jax.results import suite_page as page
 from tests.experiment.fake_main import write_run
 from tests.experiment.suites import FAKE, ROOT, arm, fake_suite
 

@@ -1,0 +1,110 @@
+"""Contrasts, tables and CSV files: the numbers are those of the runs."""
+
+import csv
+import re
+
+import numpy as np
+import pytest
+
+from genenv_jax.experiment.plan import run_dir
+from genenv_jax.results import contrasts
+from genenv_jax.results.suite_tables import runs_csv, tables
+from genenv_jax.results.suites import load_results
+from tests.experiment.fake_main import write_lines, write_run
+from tests.experiment.suites import fake_plan
+
+KEY = "in_distribution/sampled"
+
+
+def find(results, title):
+    (table,) = [table for table in tables(results) if table.title == title]
+    return table
+
+
+def test_contrasts_are_paired_tested_and_adjusted(results):
+    first, second = contrasts.main_contrasts(results)
+    a, b = (results.score(arm, f"auc/{KEY}") for arm in ("co-evolved", "random"))
+    d = [a[seed] - b[seed] for seed in range(8)]
+    assert first.test.mean == pytest.approx(np.mean(d)) and first.test.p == 2 / 256
+    assert first.holm == 4 / 256 and second.holm == 4 / 256
+    assert first.interval[0] < np.mean(d) < first.interval[1]
+    assert first.ratio == pytest.approx(sum(a.values()) / sum(b.values())) and first.wins == 8
+    (other,) = contrasts.exploratory_contrasts(results)
+    assert (other.first, other.second, other.holm) == ("co-evolved", "static", None)
+
+
+def test_a_contrast_uses_the_seeds_that_both_arms_have(tmp_path):
+    for arm, seeds in (("a", (0, 1, 2)), ("b", (1, 2, 3))):
+        for seed in seeds:
+            write_run(run_dir(tmp_path, arm, seed), 0.2 if arm == "a" else 0.1, seed)
+    half = run_dir(tmp_path, "c", 0)
+    write_lines(half, write_run(half, 0.2, 0)[:3])
+    plan = fake_plan((0, 1, 2, 3), (("a", "b"), ("a", "c")), a=0.2, b=0.1, c=0.1)
+    results = load_results(plan, tmp_path)
+    (only,) = contrasts.main_contrasts(results)
+    assert only.seeds == (1, 2) and only.test.p == 0.5
+    assert only.holm == 1.0  # the contrast that cannot be tested yet still counts
+    assert ("c", 0, 2) in results.missing and ("c", 1, None) in results.missing
+    assert len(results.missing) == 6
+    assert "c" not in [row[0] for row in find(results, "Held-out scores").rows]
+
+
+def test_the_table_of_crossings(results):
+    rows = {row[0]: row for row in find(results, "Cost to the threshold").rows}
+    assert rows["static"][1] == "0 of 8" and rows["static"][2].startswith("≥")
+    assert rows["static"][3:] == ("never", "> 1")
+    assert rows["co-evolved"][1] == "8 of 8" and "≥" not in rows["co-evolved"][2]
+
+
+def test_the_cells_are_the_numbers_of_the_runs(results):
+    table = find(results, "Held-out scores")
+    row = dict(zip(table.header, table.rows[1], strict=True))
+    auc = list(results.score("random", f"auc/{KEY}").values())
+    assert row["arm"] == "random" and row["seeds"] == "8"
+    mean, low, high = map(float, re.findall(r"[\d.]+", row["AUC, sampled"]))
+    assert mean == pytest.approx(np.mean(auc), abs=5e-4) and min(auc) < low < mean < high < max(auc)
+    assert float(row["IQM of it"]) == pytest.approx(np.mean(sorted(auc)[2:6]), abs=5e-4)
+    by_seed = find(results, "AUC by seed").rows[1]
+    assert [float(cell) for cell in by_seed[1:]] == pytest.approx(auc, abs=5e-4)
+
+
+def test_what_is_not_recorded_has_no_table(tmp_path):
+    for arm in ("random", "static"):
+        directory = run_dir(tmp_path, arm, 0)
+        lines = write_run(directory, 0.2, 0)
+        kept = ("step", f"eval/{KEY}/accuracy", "tokens/total")
+        write_lines(directory, [{k: v for k, v in x.items() if k in kept} for x in lines])
+        (directory / "timing.jsonl").unlink()
+        (directory / "config.json").unlink()
+    results = load_results(fake_plan((0,), random=0.2, static=0.2), tmp_path)
+    titles = [table.title for table in tables(results)]
+    assert "By stratum" not in titles and "The generated tasks" not in titles
+    assert "Out of distribution" not in titles
+    header = ("arm", "seeds", "AUC, sampled", "IQM of it", "final, sampled")
+    assert find(results, "Held-out scores").header == header
+    assert find(results, "Cost").header == ("arm", "processed tokens")
+    assert "minutes" not in results.names and "cvar" not in results.names
+
+
+def test_the_markdown_tables_are_well_formed(results):
+    for table in tables(results):
+        rows = [line for line in table.markdown().splitlines() if line.startswith("|")]
+        assert len(rows) == len(table.rows) + 2
+        assert {row.count("|") for row in rows} == {len(table.header) + 1}, table.title
+
+
+def test_the_csv_file_holds_the_numbers(results, suite_report):
+    runs = list(csv.DictReader(suite_report.tables["runs.csv"].open()))
+    assert len(runs) == 24
+    values = [float(row[f"auc/{KEY}"]) for row in runs if row["arm"] == "random"]
+    assert values == list(results.score("random", f"auc/{KEY}").values())
+    static = [row for row in runs if row["arm"] == "static"]
+    assert {row["censored"] for row in static} == {"1"}
+    assert {float(row["cost_to_threshold"]) for row in static} == {results.horizon}
+
+
+def test_the_numbers_are_the_same_each_time(finished, suite_report):
+    again = load_results(*finished)
+    assert runs_csv(again) == suite_report.tables["runs.csv"].read_text()
+    text = "\n".join(table.markdown() for table in tables(again))
+    assert text == suite_report.tables["tables.md"].read_text()
